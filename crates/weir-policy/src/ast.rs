@@ -1,0 +1,193 @@
+//! The syntax tree: what was written, and where.
+//!
+//! Nothing here is checked against widths or classes; that is lowering's work. The tree keeps every comment and
+//! blank line, so that `weir fmt` can write the file anew. Spans are byte ranges of [`File::text`].
+
+use std::sync::Arc;
+
+use crate::field::Field;
+
+/// A byte range of the source text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+impl Span {
+    /// From the start of `self` to the end of `other`.
+    #[must_use]
+    pub fn to(self, other: Span) -> Span {
+        Span {
+            start: self.start,
+            end: other.end.max(self.start),
+        }
+    }
+
+    /// The text at this span.
+    pub fn of(self, text: &str) -> &str {
+        text.get(self.start as usize..self.end as usize)
+            .unwrap_or("")
+    }
+}
+
+/// A policy file.
+#[derive(Clone, Debug, Default)]
+pub struct File {
+    /// The text that spans point into.
+    pub text: Arc<str>,
+    /// Lines in order; a continued line is one item.
+    pub items: Vec<Item>,
+}
+
+/// One logical line.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// An empty line.
+    Blank,
+    /// A line with only a comment.
+    Comment(Span),
+    /// A rule.
+    Rule(Rule),
+    /// A set definition.
+    Set(Set),
+}
+
+/// A rule as written.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// The whole rule without its comment.
+    pub span: Span,
+    /// Line, from 1.
+    pub line: u32,
+    /// Name, without the colon.
+    pub name: Option<Span>,
+    /// Matches in order.
+    pub matches: Vec<Match>,
+    /// Targets in order.
+    pub targets: Vec<Target>,
+    /// Comment at the end of the line.
+    pub comment: Option<Span>,
+}
+
+/// `set NAME = ...`.
+#[derive(Clone, Debug)]
+pub struct Set {
+    /// The whole definition without its comment.
+    pub span: Span,
+    /// The name.
+    pub name: Span,
+    /// What it holds.
+    pub body: SetBody,
+    /// Comment at the end of the line.
+    pub comment: Option<Span>,
+}
+
+/// What a set holds.
+#[derive(Clone, Debug)]
+pub enum SetBody {
+    /// `{ a, b, c-d }`: one span an element.
+    List(Vec<Span>),
+    /// `file "path"`: the span of the string, with its quotes.
+    File(Span),
+}
+
+/// A field and what stands directly behind its name.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldRef {
+    /// The name, and the kind or offset behind it.
+    pub span: Span,
+    /// The field.
+    pub field: Field,
+    /// Kind of `tcp-opt`, type of `ip-opt`, or the offset of a payload, as written.
+    pub arg: Option<Span>,
+}
+
+/// One match.
+#[derive(Clone, Debug)]
+pub struct Match {
+    /// All of it.
+    pub span: Span,
+    /// `!` stands in front.
+    pub negated: bool,
+    /// The field.
+    pub field: FieldRef,
+    /// The test.
+    pub test: Test,
+}
+
+/// The test of a match.
+#[derive(Clone, Debug)]
+pub enum Test {
+    /// No value.
+    Present,
+    /// A condition and a value; none written is `==`.
+    Compare(Cond, Span),
+    /// `in { ... }`
+    List(Box<[Span]>),
+    /// `in @name`: the span without the `@`.
+    Set(Span),
+}
+
+/// A condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cond {
+    /// `==`
+    Eq,
+    /// `!=`
+    Ne,
+    /// `<=`
+    Le,
+    /// `>=`
+    Ge,
+    /// `<`
+    Lt,
+    /// `>`
+    Gt,
+}
+
+impl Cond {
+    /// How it is written.
+    pub fn text(self) -> &'static str {
+        match self {
+            Cond::Eq => "==",
+            Cond::Ne => "!=",
+            Cond::Le => "<=",
+            Cond::Ge => ">=",
+            Cond::Lt => "<",
+            Cond::Gt => ">",
+        }
+    }
+}
+
+/// One target.
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// All of it.
+    pub span: Span,
+    /// What it does.
+    pub action: Action,
+}
+
+/// What a target does.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// `mod FIELD [VALUE]`
+    Mod(FieldRef, Option<Span>),
+    /// `add OPT [VALUE]`
+    Add(FieldRef, Option<Span>),
+    /// `strip [!] OPT`; true: with `!`
+    Strip(bool, FieldRef),
+    /// `strip all`
+    StripAll,
+    /// `drop [RATE]`
+    Drop(Option<Span>),
+    /// `drop over RATE [burst N]`
+    DropOver(Span, Option<Span>),
+    /// `accept`
+    Accept,
+    /// `log ["prefix"]`, the span with its quotes
+    Log(Option<Span>),
+}

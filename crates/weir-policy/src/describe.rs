@@ -1,0 +1,365 @@
+//! `weir explain` without a packet: one plain sentence about a rule.
+//!
+//! Reads the typed policy, not the text, so the sentence says what weir understood.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::field::{Field, Header, Kind};
+use crate::model::{
+    Classes, DropWhen, KindSet, Match, PortName, Ranges, Rule, Subject, Target, Test,
+};
+use crate::words::names_of;
+
+/// More intervals than this are counted instead of listed.
+const LISTED: usize = 8;
+
+/// One sentence about a rule: which packets, and what happens to them.
+pub fn describe(rule: &Rule) -> String {
+    let name = rule
+        .name
+        .as_ref()
+        .map_or(String::new(), |n| format!(" ({n})"));
+    let mut conditions: Vec<String> = rule.matches.iter().filter_map(condition).collect();
+    let packets = packets(rule.requires);
+    if !conditions.is_empty() {
+        conditions = vec![format!(" {}", and(&conditions))];
+    }
+    let actions: Vec<String> = rule.targets.iter().map(action).collect();
+    format!(
+        "Rule {}{name}: every {packets}{} {}.",
+        rule.id,
+        conditions.concat(),
+        and(&actions)
+    )
+}
+
+fn packets(classes: Classes) -> String {
+    let mut words = Vec::new();
+    for (class, word) in [
+        (Classes::VLAN2, "double-tagged"),
+        (Classes::VLAN, "VLAN-tagged"),
+        (Classes::IP4, "IPv4"),
+        (Classes::IP6, "IPv6"),
+        (Classes::TCP, "TCP"),
+        (Classes::UDP, "UDP"),
+        (Classes::ICMP, "ICMP"),
+        (Classes::ICMP6, "ICMPv6"),
+    ] {
+        if classes.contains(class) {
+            words.push(word);
+        }
+    }
+    words.push("packet");
+    words.join(" ")
+}
+
+fn condition(m: &Match) -> Option<String> {
+    let info = m.subject.field.info();
+    let not = if m.negated { "not " } else { "" };
+    let with = if m.negated { "without" } else { "with" };
+    Some(match (&m.test, info.kind) {
+        (Test::Always, _) => return None,
+        (Test::Port(ports), kind) => {
+            let ports: Vec<String> = ports
+                .iter()
+                .map(|p| match p {
+                    PortName::Name(name) => name.clone(),
+                    PortName::Index(index) => format!("interface {index}"),
+                })
+                .collect();
+            let verb = if matches!(kind, Kind::OutPort) {
+                "leaves by"
+            } else {
+                "came in by"
+            };
+            let verb = match (m.negated, kind) {
+                (true, Kind::OutPort) => "does not leave by",
+                (true, _) => "did not come in by",
+                _ => verb,
+            };
+            format!("that {verb} {}", or(&ports))
+        }
+        (Test::Present, Kind::Is(value)) if info.bits == 1 => {
+            let state = if (value == 1) != m.negated {
+                "set"
+            } else {
+                "clear"
+            };
+            format!("with the {} bit {state}", phrase(m.subject.field))
+        }
+        (Test::Present, Kind::Is(value)) => format!("whose ECN is {not}{value}"),
+        (Test::Present, Kind::NetProto) => format!("that is {not}IPv4 or IPv6"),
+        (Test::Present, Kind::Exists) => match info.name {
+            "vlan" => format!("{with} a VLAN tag"),
+            "vlan2" => format!("{with} a second VLAN tag"),
+            _ => format!("that is {not}{}", info.text),
+        },
+        (Test::Present, Kind::TcpOption(_) | Kind::Ip4Option(_)) => {
+            format!("{with} {}", option(m.subject))
+        }
+        (Test::Present, Kind::ExtHeader(None)) => format!("{with} any extension header"),
+        (Test::Present, Kind::ExtHeader(_)) => {
+            let name = info.name.trim_start_matches("ip6-eh-");
+            format!("{with} a {name} extension header")
+        }
+        (Test::Present, _) => format!("{with} {}", article(m.subject.field)),
+        (Test::In(ranges), Kind::TcpOption(_)) => {
+            format!(
+                "whose {} is {not}{}",
+                option(m.subject),
+                values(m.subject.field, ranges)
+            )
+        }
+        // The class that the rule requires has said so.
+        (Test::In(ranges), Kind::NetProto) if !m.negated && ranges.intervals().len() == 1 => {
+            return None;
+        }
+        (Test::In(ranges), Kind::NetProto) => {
+            let versions: Vec<String> = [4u8, 6]
+                .iter()
+                .filter(|&&v| ranges.contains(v.into()))
+                .map(|v| format!("IPv{v}"))
+                .collect();
+            format!("that is {not}{}", or(&versions))
+        }
+        (Test::In(ranges), _) => {
+            format!(
+                "whose {} is {not}{}",
+                phrase(m.subject.field),
+                values(m.subject.field, ranges)
+            )
+        }
+        (Test::Bytes(bytes), Kind::Payload) => {
+            let verb = if m.negated { "does not have" } else { "has" };
+            format!(
+                "whose {} {verb} {} at byte {}",
+                payload(m.subject.field),
+                hex(bytes),
+                m.subject.at
+            )
+        }
+        (Test::Bytes(bytes), _) => {
+            let verb = if m.negated {
+                "does not begin"
+            } else {
+                "begins"
+            };
+            format!("whose {} {verb} with {}", option(m.subject), hex(bytes))
+        }
+    })
+}
+
+fn action(target: &Target) -> String {
+    match target {
+        Target::Set { field, value } => {
+            let value = number(*field, *value);
+            format!("gets its {} set to {value}", phrase(*field))
+        }
+        Target::SetPayload { subject, bytes } => {
+            format!(
+                "gets {} written into its {} at byte {}",
+                hex(bytes),
+                payload(subject.field),
+                subject.at
+            )
+        }
+        Target::SetOption { kind, value } => {
+            format!(
+                "gets its {}, if it has one, set to {}",
+                option_name(*kind),
+                option_value(*kind, value)
+            )
+        }
+        Target::AddOption { kind, value } if value.is_empty() => {
+            format!("gets the {} appended", option_name(*kind))
+        }
+        Target::AddOption { kind, value } => {
+            format!(
+                "gets the {} {} appended",
+                option_name(*kind),
+                option_value(*kind, value)
+            )
+        }
+        Target::Strip(kinds) => strip(kinds),
+        Target::Drop(DropWhen::Always) => "is dropped unless a matching rule accepts it".to_owned(),
+        Target::Drop(DropWhen::Random { below }) => {
+            let thousandths = (u128::from(*below) * 100_000).div_ceil(1 << 32);
+            let percent = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);
+            format!(
+                "is dropped with a chance of {} %",
+                percent.trim_end_matches('0').trim_end_matches('.')
+            )
+        }
+        Target::Drop(DropWhen::Over { period_ns, burst }) => {
+            let (rate, unit) = rate((*period_ns).max(1));
+            format!("is dropped above {rate} packets a {unit} (burst {burst})")
+        }
+        Target::Accept => "is accepted whatever other rules drop".to_owned(),
+        Target::Log { prefix } if prefix.is_empty() => "is logged".to_owned(),
+        Target::Log { prefix } => format!("is logged as \"{prefix}\""),
+    }
+}
+
+fn strip(kinds: &KindSet) -> String {
+    let listed = |want: bool| -> Vec<String> {
+        (2..=255u8)
+            .filter(|&k| kinds.contains(k) == want)
+            .map(option_name)
+            .collect()
+    };
+    if *kinds == KindSet::ALL {
+        return "loses all TCP options".to_owned();
+    }
+    let (gone, kept) = (listed(true), listed(false));
+    if gone.len() <= kept.len() {
+        format!("loses the {}", and(&gone))
+    } else {
+        format!("loses all TCP options but the {}", and(&kept))
+    }
+}
+
+/// Packets a unit of time, in the largest unit that keeps the number whole enough.
+fn rate(period_ns: u64) -> (u64, &'static str) {
+    for (unit, seconds) in [("second", 1u64), ("minute", 60), ("hour", 3600)] {
+        let ns = seconds * 1_000_000_000;
+        let count = (ns + period_ns / 2) / period_ns;
+        if count >= 1 && ns / count.max(1) == period_ns {
+            return (count, unit);
+        }
+    }
+    (3_600_000_000_000 / period_ns, "hour")
+}
+
+fn phrase(field: Field) -> &'static str {
+    let info = field.info();
+    match info.name {
+        "ip-proto" => "protocol",
+        "ip6-next" => "next header",
+        "ip-ect0" | "ip-ect1" | "ip-ce" | "ip-non-ect" => "ECN",
+        _ => info
+            .text
+            .split([',', ':'])
+            .next()
+            .unwrap_or(info.text)
+            .trim_end_matches(" or prefix")
+            .trim_start_matches("the "),
+    }
+}
+
+fn article(field: Field) -> String {
+    match field.info().kind {
+        Kind::Payload => format!("a {}", payload(field)),
+        _ => format!("a {}", phrase(field)),
+    }
+}
+
+fn payload(field: Field) -> &'static str {
+    match field.info().header {
+        Header::Ip4 => "IPv4 payload",
+        Header::Ip6 => "IPv6 payload",
+        Header::Icmp => "ICMP payload",
+        Header::Icmp6 => "ICMPv6 payload",
+        Header::Udp => "UDP payload",
+        _ => "TCP payload",
+    }
+}
+
+fn option(subject: Subject) -> String {
+    match (subject.field.info().kind, subject.option) {
+        (Kind::Ip4Option(_), None) => "any IPv4 option".to_owned(),
+        (Kind::Ip4Option(Some(_)), _) => format!("IPv4 option {}", subject.field.info().text),
+        (Kind::Ip4Option(None), Some(number)) => format!("IPv4 option {number}"),
+        (_, None) => "any TCP option".to_owned(),
+        (_, Some(kind)) => option_name(kind),
+    }
+}
+
+fn option_name(kind: u8) -> String {
+    let named = Field::all().find(|f| f.info().kind == Kind::TcpOption(Some(kind)));
+    match named {
+        Some(field) => format!("TCP option {}", phrase(field)),
+        None => format!("TCP option {kind}"),
+    }
+}
+
+fn option_value(kind: u8, value: &[u8]) -> String {
+    match (kind, value) {
+        (2, [high, low]) => u16::from_be_bytes([*high, *low]).to_string(),
+        (3, [shift]) => shift.to_string(),
+        _ => hex(value),
+    }
+}
+
+fn values(field: Field, ranges: &Ranges) -> String {
+    let intervals = ranges.intervals();
+    if intervals.is_empty() {
+        return "never a value".to_owned();
+    }
+    if intervals.len() > LISTED {
+        return format!("in a set of {} ranges", intervals.len());
+    }
+    let max = match field.info().bits {
+        0 => u128::from(u64::MAX),
+        bits => u128::MAX >> (128 - u32::from(bits.min(128))),
+    };
+    let words: Vec<String> = intervals
+        .iter()
+        .map(|&(lo, hi)| match prefix_length(field, lo, hi) {
+            _ if lo == hi => number(field, lo),
+            Some(length) => format!("in {}/{length}", number(field, lo)),
+            _ if lo == 0 => format!("at most {}", number(field, hi)),
+            _ if hi == max => format!("at least {}", number(field, lo)),
+            None => format!("from {} to {}", number(field, lo), number(field, hi)),
+        })
+        .collect();
+    or(&words)
+}
+
+fn prefix_length(field: Field, lo: u128, hi: u128) -> Option<u32> {
+    let bits = match field.info().kind {
+        Kind::Addr4 => 32,
+        Kind::Addr6 => 128,
+        _ => return None,
+    };
+    let host = lo ^ hi;
+    let is_prefix = host & host.wrapping_add(1) == 0 && lo & host == 0;
+    is_prefix.then(|| bits - (128 - host.leading_zeros()))
+}
+
+fn number(field: Field, value: u128) -> String {
+    match field.info().kind {
+        Kind::Addr4 => Ipv4Addr::from(value as u32).to_string(),
+        Kind::Addr6 => Ipv6Addr::from(value).to_string(),
+        _ => match names_of(field)
+            .iter()
+            .find(|&&(_, n)| u128::from(n) == value)
+        {
+            Some((name, _)) => format!("{value} ({name})"),
+            None => value.to_string(),
+        },
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let mut out = "x".to_owned();
+    for byte in bytes {
+        out.push_str(&format!("{byte:02x}"));
+    }
+    out
+}
+
+fn and(words: &[String]) -> String {
+    join(words, "and")
+}
+
+fn or(words: &[String]) -> String {
+    join(words, "or")
+}
+
+fn join(words: &[String], last: &str) -> String {
+    match words {
+        [] => String::new(),
+        [one] => one.clone(),
+        [head @ .., tail] => format!("{} {last} {tail}", head.join(", ")),
+    }
+}

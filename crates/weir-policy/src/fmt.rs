@@ -1,0 +1,386 @@
+//! `weir fmt`: one way to write a policy.
+//!
+//! Writes canonical names and spellings, keeps comments, continued lines and (single) blank lines, and aligns names, targets
+//! and comments of neighbouring rules. What it writes means the same and is left as it is by a second run. It reads
+//! only the syntax tree, so it needs no set files.
+
+use std::net::Ipv6Addr;
+
+use crate::ast::{
+    Action, Cond, FieldRef, File, Item, Match, Rule, Set, SetBody, Span, Target, Test,
+};
+use crate::diagnostic::{Diagnostics, Report};
+use crate::field::Kind;
+use crate::parse::{parse_text, takes_values};
+use crate::source::Source;
+use crate::value::{is_hex, looks_like_literal};
+use crate::words::{STATEFUL, TARGETS, field, is_one_of, names_of, number_of};
+
+/// Matches longer than this do not push the targets of their neighbours to the right.
+const ALIGNED: usize = 56;
+
+/// Indentation of continued lines.
+const INDENT: &str = "    ";
+
+/// Writes a tree.
+pub fn format(file: &File) -> String {
+    let mut out = String::with_capacity(file.text.len());
+    let mut items = file.items.as_slice();
+    while !items.is_empty() {
+        let lines = items
+            .iter()
+            .take_while(|i| !matches!(i, Item::Blank))
+            .count();
+        if lines > 0 && !out.is_empty() {
+            out.push('\n');
+        }
+        block(&file.text, &items[..lines], &mut out);
+        items = &items[(lines + 1).min(items.len())..];
+    }
+    out
+}
+
+/// Formats a text.
+///
+/// # Errors
+/// The text has syntax errors. Errors of meaning (a value too wide, an unknown set) are not looked for.
+pub fn format_source(source: &Source) -> Result<String, Diagnostics> {
+    let mut report = Report::default();
+    let file = parse_text(&source.text, &mut report);
+    if report.has_errors() {
+        return Err(report.finish(&[(&source.name, &source.text)]).0);
+    }
+    Ok(format(&file))
+}
+
+/// A line in pieces that neighbours align.
+#[derive(Default)]
+struct Pieces {
+    name: String,
+    /// The matches of a rule, or all of a set.
+    matches: String,
+    /// Empty for sets and comments.
+    targets: String,
+    comment: String,
+}
+
+/// Writes lines that no blank line parts.
+fn block(text: &str, items: &[Item], out: &mut String) {
+    let sets = items.iter().filter_map(|item| match item {
+        Item::Set(set) => Some(width(set.name.of(text))),
+        _ => None,
+    });
+    let set_names = sets.max().unwrap_or(0);
+    let pieces: Vec<Pieces> = items
+        .iter()
+        .map(|item| match item {
+            Item::Rule(rule) => rule_pieces(text, rule),
+            Item::Set(set) => Pieces {
+                matches: set_text(text, set, set_names),
+                comment: set.comment.map_or(String::new(), |c| c.of(text).to_owned()),
+                ..Pieces::default()
+            },
+            Item::Comment(span) => Pieces {
+                comment: span.of(text).to_owned(),
+                ..Pieces::default()
+            },
+            Item::Blank => Pieces::default(),
+        })
+        .collect();
+    let names = pieces.iter().map(|p| width(&p.name)).max().unwrap_or(0);
+    let aligned = |p: &Pieces| {
+        !p.targets.is_empty()
+            && !p.targets.starts_with("\\\n")
+            && !p.matches.contains('\n')
+            && width(&p.matches) <= ALIGNED
+    };
+    let matches = pieces
+        .iter()
+        .filter(|p| aligned(p))
+        .map(|p| width(&p.matches))
+        .max()
+        .unwrap_or(0);
+    let mut lines: Vec<(String, String)> = Vec::with_capacity(pieces.len());
+    for p in pieces {
+        let mut line = String::new();
+        // Sets and comments have no name in front, so those of rules do not move them.
+        if names > 0 && !p.targets.is_empty() {
+            pad(&mut line, &p.name, names + 1);
+        }
+        if aligned(&p) {
+            pad(&mut line, &p.matches, matches);
+        } else {
+            line.push_str(&p.matches);
+        }
+        if !p.targets.is_empty() {
+            line.push(' ');
+            line.push_str(&p.targets);
+        }
+        lines.push((line, p.comment));
+    }
+    let comments = lines
+        .iter()
+        .filter(|(line, comment)| !comment.is_empty() && !line.contains('\n'))
+        .map(|(line, _)| width(line))
+        .max()
+        .unwrap_or(0);
+    for (line, comment) in lines {
+        if comment.is_empty() || line.is_empty() {
+            out.push_str(&line);
+        } else if line.contains('\n') {
+            out.push_str(&line);
+            out.push_str("  ");
+        } else {
+            pad(out, &line, comments + 2);
+        }
+        out.push_str(&comment);
+        out.push('\n');
+    }
+}
+
+fn rule_pieces(text: &str, rule: &Rule) -> Pieces {
+    let name = rule
+        .name
+        .map_or(String::new(), |n| format!("{}:", n.of(text)));
+    let mut matches = String::new();
+    let mut end = rule.matches.first().map_or(0, |m| m.span.start);
+    for (i, m) in rule.matches.iter().enumerate() {
+        separate(text, end, m.span.start, &mut matches);
+        let before = i.checked_sub(1).and_then(|i| rule.matches.get(i));
+        match_text(text, m, before, &mut matches);
+        end = m.span.end;
+    }
+    let mut targets = String::new();
+    for (i, t) in rule.targets.iter().enumerate() {
+        if i == 0 {
+            // The blank in front of the first target is the caller's.
+            if breaks(text, end, t.span.start) {
+                targets.push_str("\\\n");
+                targets.push_str(INDENT);
+            }
+        } else {
+            separate(text, end, t.span.start, &mut targets);
+        }
+        target_text(text, t, &mut targets);
+        end = t.span.end;
+    }
+    Pieces {
+        name,
+        matches,
+        targets,
+        comment: rule
+            .comment
+            .map_or(String::new(), |c| c.of(text).to_owned()),
+    }
+}
+
+fn set_text(text: &str, set: &Set, name_width: usize) -> String {
+    let mut out = "set ".to_owned();
+    pad(&mut out, set.name.of(text), name_width);
+    out.push_str(" = ");
+    match &set.body {
+        SetBody::List(elements) => list(text, elements, &mut out, |word, out| out.push_str(word)),
+        SetBody::File(path) => {
+            out.push_str("file ");
+            out.push_str(path.of(text));
+        }
+    }
+    out
+}
+
+fn match_text(text: &str, m: &Match, before: Option<&Match>, out: &mut String) {
+    if m.negated {
+        out.push_str("! ");
+    }
+    let kind = m.field.field.info().kind;
+    let is_port = matches!(kind, Kind::InPort | Kind::OutPort);
+    // Behind a field without its value, `in {` would be read as that field's set.
+    let ambiguous = matches!(kind, Kind::InPort)
+        && !m.negated
+        && before.is_some_and(|b| {
+            matches!(b.test, Test::Present) && takes_values(b.field.field, b.field.arg.is_some())
+        });
+    field_text(text, &m.field, out);
+    match &m.test {
+        Test::Present => {}
+        Test::Compare(cond, span) => {
+            let word = span.of(text);
+            let plain = if is_port {
+                field(word).is_none() && !is_one_of(word, TARGETS) && !is_one_of(word, STATEFUL)
+            } else {
+                !matches!(kind, Kind::Payload | Kind::TcpOption(_))
+                    && (looks_like_literal(word) || is_named(&m.field, word))
+            };
+            if *cond != Cond::Eq || !plain {
+                out.push(' ');
+                out.push_str(cond.text());
+            }
+            out.push(' ');
+            value_text(&m.field, word, out);
+        }
+        Test::List(elements) => {
+            out.push_str(if is_port && !ambiguous { " " } else { " in " });
+            list(text, elements, out, |word, out| {
+                value_text(&m.field, word, out)
+            });
+        }
+        Test::Set(name) => {
+            out.push_str(if is_port && !ambiguous { " @" } else { " in @" });
+            out.push_str(name.of(text));
+        }
+    }
+}
+
+fn target_text(text: &str, target: &Target, out: &mut String) {
+    let with_value =
+        |keyword: &str, reference: &FieldRef, value: Option<Span>, out: &mut String| {
+            out.push_str(keyword);
+            field_text(text, reference, out);
+            if let Some(value) = value {
+                out.push(' ');
+                value_text(reference, value.of(text), out);
+            }
+        };
+    match &target.action {
+        Action::Mod(reference, value) => with_value("mod ", reference, *value, out),
+        Action::Add(reference, value) => with_value("add ", reference, *value, out),
+        Action::Strip(false, reference) => with_value("strip ", reference, None, out),
+        Action::Strip(true, reference) => with_value("strip ! ", reference, None, out),
+        Action::StripAll => out.push_str("strip all"),
+        Action::Drop(None) => out.push_str("drop"),
+        Action::Drop(Some(rate)) => {
+            out.push_str("drop ");
+            out.push_str(rate.of(text).trim_end_matches('%'));
+            out.push('%');
+        }
+        Action::DropOver(rate, burst) => {
+            out.push_str("drop over ");
+            out.push_str(&rate.of(text).to_ascii_lowercase());
+            if let Some(burst) = burst {
+                out.push_str(" burst ");
+                out.push_str(burst.of(text));
+            }
+        }
+        Action::Accept => out.push_str("accept"),
+        Action::Log(prefix) => {
+            out.push_str("log");
+            if let Some(prefix) = prefix {
+                out.push(' ');
+                out.push_str(prefix.of(text));
+            }
+        }
+    }
+}
+
+fn field_text(text: &str, reference: &FieldRef, out: &mut String) {
+    out.push_str(reference.field.info().name);
+    let Some(arg) = reference.arg else { return };
+    let word = arg.of(text);
+    let number = match crate::value::number(word, 16, &[]) {
+        Ok(number) => number.to_string(),
+        Err(_) => word.to_ascii_lowercase(),
+    };
+    if matches!(reference.field.info().kind, Kind::Payload) {
+        out.push_str(&format!("[{number}]"));
+    } else {
+        out.push_str(&format!(" {number}"));
+    }
+}
+
+/// A value in its canonical spelling; names of interfaces keep their case.
+fn value_text(reference: &FieldRef, word: &str, out: &mut String) {
+    let kind = reference.field.info().kind;
+    if matches!(kind, Kind::InPort | Kind::OutPort) {
+        out.push_str(word);
+        return;
+    }
+    if is_named(reference, word) {
+        out.push_str(&word.to_ascii_lowercase());
+        return;
+    }
+    for (i, part) in word.split_inclusive(['-', '/']).enumerate() {
+        let end = part.ends_with(['-', '/']);
+        let (part, separator) = part.split_at(part.len() - usize::from(end));
+        // A prefix length is no value.
+        let is_length = i > 0 && word.contains('/');
+        match part.parse::<Ipv6Addr>() {
+            Ok(address) if matches!(kind, Kind::Addr6) => out.push_str(&address.to_string()),
+            _ if is_hex(part) && !is_length => hex_text(part, out),
+            _ => out.push_str(&part.to_ascii_lowercase()),
+        }
+        out.push_str(separator);
+    }
+}
+
+/// `x` and an even number of digits in lower case.
+fn hex_text(word: &str, out: &mut String) {
+    let digits = word
+        .trim_start_matches('0')
+        .trim_start_matches(['x', 'X'])
+        .to_ascii_lowercase();
+    out.push('x');
+    if digits.len() % 2 == 1 {
+        out.push('0');
+    }
+    out.push_str(&digits);
+}
+
+fn is_named(reference: &FieldRef, word: &str) -> bool {
+    let names = names_of(reference.field);
+    let part = |p: &str| number_of(names, p).is_some();
+    !names.is_empty()
+        && (part(word)
+            || word
+                .split_once('-')
+                .is_some_and(|(a, b)| part(a) && (part(b) || looks_like_literal(b))))
+}
+
+/// `{ a, b }`, with the line breaks it had.
+fn list(text: &str, elements: &[Span], out: &mut String, write: impl Fn(&str, &mut String)) {
+    out.push('{');
+    let mut end = elements.first().map_or(0, |e| e.start);
+    for (i, element) in elements.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        separate_always(text, end, element.start, out);
+        write(element.of(text), out);
+        end = element.end;
+    }
+    out.push_str(" }");
+}
+
+fn separate(text: &str, from: u32, to: u32, out: &mut String) {
+    if !out.is_empty() {
+        separate_always(text, from, to, out);
+    }
+}
+
+/// A blank, or a line break where there was one.
+fn separate_always(text: &str, from: u32, to: u32, out: &mut String) {
+    if breaks(text, from, to) {
+        out.push_str(" \\\n");
+        out.push_str(INDENT);
+    } else {
+        out.push(' ');
+    }
+}
+
+fn breaks(text: &str, from: u32, to: u32) -> bool {
+    Span {
+        start: from,
+        end: to,
+    }
+    .of(text)
+    .contains('\n')
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Writes `text` and blanks up to `to` columns.
+fn pad(out: &mut String, text: &str, to: usize) {
+    out.push_str(text);
+    out.extend(std::iter::repeat_n(' ', to.saturating_sub(width(text))));
+}

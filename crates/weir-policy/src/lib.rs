@@ -1,0 +1,62 @@
+//! weir's rule language: text to typed policy, diagnostics, formatting, and the reference semantics.
+//!
+//! Pure: no kernel, no privilege, no clock. `parse` reads text into [`model::Policy`]; [`mod@reference`] executes
+//! a policy over one packet in plain Rust and is the oracle of every engine.
+//! What a rule means is stated in docs/semantics.md, how it is written in docs/language.md.
+
+pub mod ast;
+mod describe;
+pub mod diagnostic;
+pub mod field;
+mod fmt;
+#[cfg(feature = "generate")]
+pub mod generate;
+mod lexer;
+mod lower;
+pub mod model;
+mod parse;
+pub mod reference;
+mod sets;
+mod source;
+mod value;
+mod words;
+
+pub use describe::describe;
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use fmt::{format, format_source};
+pub use source::{
+    FileSets, MAX_BYTES, NoFiles, PolicyError, SetLoader, Source, parse_file, read_source,
+};
+
+/// A policy that was read: what it means, how it was written, and what is odd about it.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// What it means.
+    pub policy: model::Policy,
+    /// How it was written.
+    pub ast: ast::File,
+    /// What is allowed and probably not meant.
+    pub warnings: Diagnostics,
+}
+
+/// Reads a policy.
+///
+/// # Errors
+/// All errors of the text and of the set files it names, in the order of the text.
+pub fn parse(source: &Source, loader: &dyn SetLoader) -> Result<Parsed, Diagnostics> {
+    let mut report = diagnostic::Report::default();
+    let ast = parse::parse_text(&source.text, &mut report);
+    let (policy, set_files) = lower::lower(&ast, loader, &mut report);
+    let failed = report.has_errors();
+    let mut files = vec![(source.name.as_str(), source.text.as_str())];
+    files.extend(set_files.iter().map(|f| (f.name.as_str(), f.text.as_str())));
+    let (errors, warnings) = report.finish(&files);
+    if failed {
+        return Err(errors);
+    }
+    Ok(Parsed {
+        policy,
+        ast,
+        warnings,
+    })
+}

@@ -1,0 +1,372 @@
+//! The syntax tree to the typed policy: widths, classes, and what each match and target means.
+//!
+//! Everything that docs/semantics.md section 2 and 4 settle when a policy is read is settled here, once; later stages
+//! see only `model`. Errors do not stop the file, so that all of them are seen at once.
+
+mod matches;
+mod targets;
+
+use std::collections::HashMap;
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use crate::ast::{self, Span};
+use crate::diagnostic::Report;
+use crate::field::{Field, Header, Kind};
+use crate::model::{Classes, Match, Policy, Ranges, Rule, Subject, Target, Test};
+use crate::sets::Sets;
+use crate::source::{SetLoader, Source};
+use crate::value::Problem;
+
+/// Lowers a tree. What is wrong goes to `report`. Also returns the set files, which the report's spans point into.
+pub(crate) fn lower(
+    file: &ast::File,
+    loader: &dyn SetLoader,
+    report: &mut Report,
+) -> (Policy, Vec<Source>) {
+    let sets = Sets::new(file, report);
+    let mut lower = Lower {
+        text: &file.text,
+        loader,
+        report,
+        sets,
+        interned: HashMap::new(),
+        names: HashMap::new(),
+        seen: HashMap::new(),
+    };
+    let count = file
+        .items
+        .iter()
+        .filter(|item| matches!(item, ast::Item::Rule(_)))
+        .count();
+    let mut rules: Vec<Rule> = Vec::with_capacity(count);
+    for item in &file.items {
+        let ast::Item::Rule(written) = item else {
+            continue;
+        };
+        let id = rules.len() as u32 + 1;
+        let rule = lower.rule(written, id);
+        lower.warn_if_seen(written, &rule, &rules);
+        rules.push(rule);
+    }
+    if !lower.report.has_errors() {
+        lower.sets.warn_unused(lower.report);
+    }
+    let files = lower.sets.files;
+    (Policy { rules }, files)
+}
+
+struct Lower<'a> {
+    text: &'a str,
+    loader: &'a dyn SetLoader,
+    report: &'a mut Report,
+    sets: Sets<'a>,
+    /// One allocation for each interval of low numbers, however many rules test it.
+    interned: HashMap<(u16, u16), Arc<Ranges>>,
+    names: HashMap<&'a str, Span>,
+    /// Hash of matches and targets to the rules that have it, with the place they were written.
+    seen: HashMap<u64, (usize, Span)>,
+}
+
+/// The classes of a rule and which words asked for them.
+#[derive(Default)]
+struct Required {
+    classes: Classes,
+    places: Vec<(Classes, Span)>,
+}
+
+impl Required {
+    fn add(&mut self, classes: Classes, span: Span) {
+        if !self.classes.contains(classes) {
+            self.classes = self.classes.union(classes);
+            self.places.push((classes, span));
+        }
+    }
+}
+
+/// Classes that no packet has together.
+const EXCLUSIVE: &[(Classes, Classes)] = &[
+    (Classes::IP4, Classes::IP6),
+    (Classes::TCP, Classes::UDP),
+    (Classes::TCP, Classes::ICMP),
+    (Classes::TCP, Classes::ICMP6),
+    (Classes::UDP, Classes::ICMP),
+    (Classes::UDP, Classes::ICMP6),
+    (Classes::ICMP, Classes::ICMP6),
+    (Classes::IP6, Classes::ICMP),
+    (Classes::IP4, Classes::ICMP6),
+];
+
+/// What a class is called.
+const CLASS_NAMES: &[(Classes, &str)] = &[
+    (Classes::IP4, "IPv4"),
+    (Classes::IP6, "IPv6"),
+    (Classes::TCP, "TCP"),
+    (Classes::UDP, "UDP"),
+    (Classes::ICMP, "ICMP"),
+    (Classes::ICMP6, "ICMPv6"),
+];
+
+impl<'a> Lower<'a> {
+    fn rule(&mut self, written: &'a ast::Rule, id: u32) -> Rule {
+        let name = written.name.map(|span| span.of(self.text));
+        if let (Some(name), Some(span)) = (name, written.name) {
+            match self.names.entry(name) {
+                Entry::Vacant(free) => {
+                    free.insert(span);
+                }
+                Entry::Occupied(first) => {
+                    self.report
+                        .error(0, span, format!("two rules are named `{name}`"))
+                        .also(0, *first.get(), "first here")
+                        .help("give each rule its own name");
+                }
+            }
+        }
+        let mut required = Required::default();
+        let mut matches = Vec::with_capacity(written.matches.len());
+        for m in &written.matches {
+            self.lower_match(m, written.matches.len(), &mut matches, &mut required);
+        }
+        let targets = self.lower_targets(&written.targets, &mut required);
+        self.refuse_exclusive(&required);
+        self.warn_if_other_protocol(written, &matches, required.classes);
+        Rule {
+            id,
+            name: name.map(str::to_owned),
+            line: written.line,
+            requires: required.classes,
+            matches,
+            targets,
+        }
+    }
+
+    fn refuse_exclusive(&mut self, required: &Required) {
+        let place = |class: Classes| {
+            required
+                .places
+                .iter()
+                .find(|(classes, _)| classes.contains(class))
+                .map(|&(_, span)| span)
+        };
+        for &(a, b) in EXCLUSIVE {
+            if !required.classes.contains(a.union(b)) {
+                continue;
+            }
+            let (Some(mut at_a), Some(mut at_b)) = (place(a), place(b)) else {
+                continue;
+            };
+            let (mut a, mut b) = (class_name(a), class_name(b));
+            if at_a.start > at_b.start {
+                std::mem::swap(&mut at_a, &mut at_b);
+                std::mem::swap(&mut a, &mut b);
+            }
+            self.report
+                .error(
+                    0,
+                    at_b,
+                    format!("no packet is both {a} and {b}, so this rule could never match"),
+                )
+                .label(format!("this is {b}"))
+                .also(0, at_a, format!("this is {a}"))
+                .help("write one rule for each");
+            return;
+        }
+    }
+
+    /// `ip-proto udp` beside a TCP field never matches.
+    fn warn_if_other_protocol(&mut self, written: &ast::Rule, matches: &[Match], classes: Classes) {
+        let needed = [(Classes::TCP, 6), (Classes::UDP, 17), (Classes::ICMP, 1)];
+        let Some((class, number)) = needed
+            .into_iter()
+            .find(|(class, _)| classes.contains(*class))
+        else {
+            return;
+        };
+        let excluded = matches.iter().any(|m| match &m.test {
+            Test::In(ranges) => {
+                m.subject.field.info().name == "ip-proto" && ranges.contains(number) == m.negated
+            }
+            _ => false,
+        });
+        let place = written
+            .matches
+            .iter()
+            .find(|m| m.field.field.info().name == "ip-proto");
+        if let (true, Some(place)) = (excluded, place) {
+            let name = class_name(class);
+            self.report
+                .warning(
+                    0,
+                    place.span,
+                    format!("this rule never matches: its other fields are those of {name}"),
+                )
+                .label(format!("this excludes {name}"))
+                .help("remove this match: a rule covers the protocol of the fields it names");
+        }
+    }
+
+    fn warn_if_seen(&mut self, written: &ast::Rule, rule: &Rule, earlier: &[Rule]) {
+        let key = (rule.matches.as_slice(), rule.targets.as_slice());
+        match self.seen.entry(hash_of(key.0, key.1)) {
+            Entry::Vacant(free) => {
+                free.insert((earlier.len(), written.span));
+            }
+            Entry::Occupied(slot) => {
+                let &(index, span) = slot.get();
+                let same = earlier.get(index).is_some_and(|r| {
+                    r.matches == key.0 && r.targets == key.1 && r.requires == rule.requires
+                });
+                if same {
+                    let id = index + 1;
+                    self.report
+                        .warning(
+                            0,
+                            written.span,
+                            format!("this rule is the same as rule {id}"),
+                        )
+                        .also(0, span, format!("rule {id}"))
+                        .help("remove one of them; both count, and both run their targets");
+                }
+            }
+        }
+    }
+
+    fn range(&mut self, lo: u128, hi: u128) -> Arc<Ranges> {
+        let new = || Arc::new(Ranges::new(vec![(lo, hi)]));
+        // Addresses and the like repeat too rarely for a look-up to be cheaper than an allocation.
+        match (u16::try_from(lo), u16::try_from(hi)) {
+            (Ok(lo), Ok(hi)) => Arc::clone(self.interned.entry((lo, hi)).or_insert_with(new)),
+            _ => new(),
+        }
+    }
+
+    fn of(&self, span: Span) -> &'a str {
+        span.of(self.text)
+    }
+
+    fn problem(&mut self, span: Span, problem: Problem) {
+        let draft = self.report.error(0, span, problem.message);
+        if let Some(help) = problem.help {
+            draft.help(help);
+        }
+    }
+
+    /// Reads a number from 0 to `max` that is part of the syntax: a kind, an offset.
+    fn small_number(&mut self, span: Span, max: u16, what: &str) -> Option<u16> {
+        let word = self.of(span);
+        match crate::value::number(word, 16, &[]) {
+            Ok(value) if value <= u128::from(max) => u16::try_from(value).ok(),
+            _ => {
+                self.report
+                    .error(0, span, format!("`{word}` is not {what}"))
+                    .help(format!("it is a number from 0 to {max}"));
+                None
+            }
+        }
+    }
+
+    /// What a field reference stands for. Checks kinds and offsets; padding is not an option.
+    fn subject(&mut self, reference: &ast::FieldRef) -> Option<Subject> {
+        let field = reference.field;
+        let mut subject = Subject {
+            field,
+            option: None,
+            at: 0,
+        };
+        match field.info().kind {
+            Kind::TcpOption(kind) | Kind::Ip4Option(kind) => {
+                subject.option = kind;
+                if let Some(arg) = reference.arg {
+                    let tcp = matches!(field.info().kind, Kind::TcpOption(_));
+                    let what = if tcp {
+                        "a TCP option kind"
+                    } else {
+                        "an IPv4 option type"
+                    };
+                    let number = self.small_number(arg, 255, what)?;
+                    if number < 2 {
+                        let name = if number == 0 {
+                            "the end of the list"
+                        } else {
+                            "padding"
+                        };
+                        self.report
+                            .error(
+                                0,
+                                arg,
+                                format!("{what} of {number} is {name}, not an option"),
+                            )
+                            .help("options are numbered from 2");
+                        return None;
+                    }
+                    subject.option = u8::try_from(number).ok();
+                }
+            }
+            Kind::Payload => {
+                if let Some(arg) = reference.arg {
+                    subject.at = self.small_number(arg, u16::MAX, "an offset into a payload")?;
+                }
+            }
+            _ => {}
+        }
+        Some(subject)
+    }
+}
+
+/// Classes that packets with this field have.
+fn classes_of(field: Field) -> Classes {
+    match field.info().header {
+        Header::Meta | Header::Ether => Classes::NONE,
+        Header::Vlan => Classes::VLAN,
+        Header::Vlan2 => Classes::VLAN2,
+        Header::Ip4 => Classes::IP4,
+        Header::Ip6 => Classes::IP6,
+        Header::Ip6Frag => Classes::IP6.union(Classes::IP6_FRAG),
+        Header::Icmp => Classes::ICMP,
+        Header::Icmp6 => Classes::ICMP6,
+        Header::Udp => Classes::UDP,
+        Header::Tcp => Classes::TCP,
+    }
+}
+
+fn class_name(class: Classes) -> &'static str {
+    CLASS_NAMES
+        .iter()
+        .find(|(c, _)| *c == class)
+        .map_or("this", |&(_, name)| name)
+}
+
+fn hash_of(matches: &[Match], targets: &[Target]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for m in matches {
+        (m.negated, m.subject).hash(&mut hasher);
+        match &m.test {
+            Test::Present => 0u8.hash(&mut hasher),
+            Test::Always => 1u8.hash(&mut hasher),
+            Test::In(ranges) => {
+                // Long sets: equality decides.
+                ranges.intervals().len().hash(&mut hasher);
+                ranges.intervals().first().hash(&mut hasher);
+                ranges.intervals().last().hash(&mut hasher);
+            }
+            Test::Bytes(bytes) => bytes.hash(&mut hasher),
+            Test::Port(ports) => ports.hash(&mut hasher),
+        }
+    }
+    for target in targets {
+        std::mem::discriminant(target).hash(&mut hasher);
+        match target {
+            Target::Set { field, value } => (field, value).hash(&mut hasher),
+            Target::SetPayload { subject, bytes } => (subject, bytes).hash(&mut hasher),
+            Target::SetOption { kind, value } | Target::AddOption { kind, value } => {
+                (kind, value).hash(&mut hasher);
+            }
+            Target::Strip(kinds) => kinds.hash(&mut hasher),
+            Target::Log { prefix } => prefix.hash(&mut hasher),
+            Target::Drop(_) | Target::Accept => {}
+        }
+    }
+    hasher.finish()
+}

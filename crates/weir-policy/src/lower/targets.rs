@@ -1,0 +1,576 @@
+//! Lowering of targets.
+
+use super::{Lower, Required, classes_of};
+use crate::ast::{self, Action, Span};
+use crate::field::{Field, Kind};
+use crate::model::{Classes, DropWhen, KindSet, Target};
+use crate::value::{self, Domain, Form, Problem};
+
+/// Longest value of a TCP option: 40 bytes of options less kind and length.
+const MAX_OPTION_VALUE: usize = 38;
+
+/// Longest prefix of a log line, in bytes.
+const MAX_PREFIX: usize = 31;
+
+/// What was seen so far in the targets of a rule, to refuse what contradicts it.
+#[derive(Default)]
+struct Seen {
+    drop: Option<Span>,
+    accept: Option<Span>,
+    strip: Option<(StripForm, Span)>,
+    /// Where the merged strip stands in the targets.
+    strip_at: usize,
+    added_bytes: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum StripForm {
+    These,
+    AllBut,
+    All,
+}
+
+impl Lower<'_> {
+    pub(super) fn lower_targets(
+        &mut self,
+        written: &[ast::Target],
+        required: &mut Required,
+    ) -> Vec<Target> {
+        let mut out = Vec::with_capacity(written.len());
+        let mut seen = Seen::default();
+        for target in written {
+            let span = target.span;
+            let lowered = match &target.action {
+                Action::Mod(reference, value) => {
+                    required.add(classes_of(reference.field), span);
+                    self.modify(reference, *value, span)
+                }
+                Action::Add(reference, value) => {
+                    required.add(Classes::TCP, span);
+                    self.add(reference, *value, span, &mut seen)
+                }
+                Action::Strip(but, reference) => {
+                    required.add(Classes::TCP, span);
+                    self.strip(*but, reference, span, &mut seen, &mut out);
+                    None
+                }
+                Action::StripAll => {
+                    required.add(Classes::TCP, span);
+                    self.merge_strip(StripForm::All, None, span, &mut seen, &mut out);
+                    None
+                }
+                Action::Drop(rate) => self.drop_some(*rate, span, &mut seen),
+                Action::DropOver(rate, burst) => {
+                    self.one_drop(span, &mut seen);
+                    self.drop_over(*rate, *burst)
+                }
+                Action::Accept => self.accept(span, &mut seen),
+                Action::Log(text) => self.log(*text),
+            };
+            out.extend(lowered);
+        }
+        out
+    }
+
+    fn modify(
+        &mut self,
+        reference: &ast::FieldRef,
+        value: Option<Span>,
+        span: Span,
+    ) -> Option<Target> {
+        let info = reference.field.info();
+        let subject = self.subject(reference)?;
+        if !info.writable {
+            let why = match info.kind {
+                Kind::All => "it stands for every packet".to_owned(),
+                Kind::InPort | Kind::OutPort | Kind::NetProto => {
+                    "it is not a field of the packet".to_owned()
+                }
+                Kind::Ip4Option(_) => "IPv4 options can be matched, not changed".to_owned(),
+                Kind::ExtHeader(_) => "extension headers can be matched, not changed".to_owned(),
+                Kind::Exists => "it says what the packet is, and has no value".to_owned(),
+                _ if info.name.starts_with("ip6-") => {
+                    "the fragment header can be matched, not changed".to_owned()
+                }
+                _ if info.name == "eth-type" => {
+                    "it says what follows the Ethernet header".to_owned()
+                }
+                _ => format!("it is the {}", info.text),
+            };
+            self.report.error(
+                0,
+                reference.span,
+                format!("`{}` cannot be written: {why}", info.name),
+            );
+            return None;
+        }
+        match info.kind {
+            Kind::Is(own) => {
+                let value = match value {
+                    None => u128::from(own),
+                    Some(at) if info.bits != 1 => {
+                        self.report
+                            .error(0, at, format!("`{}` takes no value", info.name))
+                            .help(format!(
+                                "`mod {}` writes {own}; for another value write `mod ip-ecn N`",
+                                info.name
+                            ));
+                        return None;
+                    }
+                    Some(at) => self.one_value(at, reference.field, Domain::Number(1, &[]))?,
+                };
+                Some(Target::Set {
+                    field: reference.field,
+                    value,
+                })
+            }
+            Kind::Number | Kind::Addr4 | Kind::Addr6 => {
+                let at = self.needs_value(value, span, info.name)?;
+                let value = self.one_value(at, reference.field, Domain::of(reference.field)?)?;
+                Some(Target::Set {
+                    field: reference.field,
+                    value,
+                })
+            }
+            Kind::Payload => {
+                let at = self.needs_value(value, span, info.name)?;
+                match value::bytes(self.of(at)) {
+                    Ok(bytes) => Some(Target::SetPayload { subject, bytes }),
+                    Err(problem) => {
+                        self.problem(at, problem);
+                        None
+                    }
+                }
+            }
+            Kind::TcpOption(_) => {
+                let kind = self.kind_of(reference, "mod")?;
+                if kind == 4 {
+                    self.report.error(
+                        0,
+                        span,
+                        "the option SACK permitted (kind 4) has no value to change",
+                    );
+                    return None;
+                }
+                let at = self.needs_value(value, span, info.name)?;
+                let value = self.option_value(kind, at)?;
+                Some(Target::SetOption { kind, value })
+            }
+            _ => None,
+        }
+    }
+
+    fn add(
+        &mut self,
+        reference: &ast::FieldRef,
+        value: Option<Span>,
+        span: Span,
+        seen: &mut Seen,
+    ) -> Option<Target> {
+        let kind = self.kind_of(reference, "add")?;
+        let value = match (kind, value) {
+            (4, None) => Vec::new(),
+            (4, Some(at)) => {
+                self.report
+                    .error(0, at, "the option SACK permitted (kind 4) takes no value");
+                return None;
+            }
+            (2 | 3 | 8, None) => {
+                self.needs_value(None, span, reference.field.info().name)?;
+                return None;
+            }
+            (_, None) => Vec::new(),
+            (_, Some(at)) => self.option_value(kind, at)?,
+        };
+        let before = seen.added_bytes;
+        seen.added_bytes += value.len() + 2;
+        if before <= 40 && seen.added_bytes > 40 && before > 0 {
+            self.report
+                .warning(
+                    0,
+                    span,
+                    "the options added by this rule are longer than the 40 bytes there are",
+                )
+                .help("an option that finds no room is left out, and counted as `no_room`");
+        }
+        Some(Target::AddOption { kind, value })
+    }
+
+    fn strip(
+        &mut self,
+        but: bool,
+        reference: &ast::FieldRef,
+        span: Span,
+        seen: &mut Seen,
+        out: &mut Vec<Target>,
+    ) {
+        let Some(kind) = self.kind_of(reference, "strip") else {
+            return;
+        };
+        let form = if but {
+            StripForm::AllBut
+        } else {
+            StripForm::These
+        };
+        self.merge_strip(form, Some(kind), span, seen, out);
+    }
+
+    /// All strips of a rule act as one, at the place of the first.
+    fn merge_strip(
+        &mut self,
+        form: StripForm,
+        kind: Option<u8>,
+        span: Span,
+        seen: &mut Seen,
+        out: &mut Vec<Target>,
+    ) {
+        match seen.strip {
+            None => {
+                seen.strip = Some((form, span));
+                seen.strip_at = out.len();
+                out.push(Target::Strip(match form {
+                    StripForm::These => KindSet::EMPTY,
+                    StripForm::AllBut | StripForm::All => KindSet::ALL,
+                }));
+            }
+            Some((first, at)) if first != form => {
+                self.report
+                    .error(
+                        0,
+                        span,
+                        "`strip OPTION`, `strip ! OPTION` and `strip all` do not go together",
+                    )
+                    .also(0, at, "the first strip of this rule")
+                    .help("name what goes, or with `!` name what stays, in all strips of a rule");
+                return;
+            }
+            Some(_) => {}
+        }
+        if let (Some(kind), Some(Target::Strip(kinds))) = (kind, out.get_mut(seen.strip_at)) {
+            match form {
+                StripForm::These => kinds.insert(kind),
+                StripForm::AllBut => kinds.remove(kind),
+                StripForm::All => {}
+            }
+        }
+    }
+
+    fn drop_some(&mut self, rate: Option<Span>, span: Span, seen: &mut Seen) -> Option<Target> {
+        self.one_drop(span, seen);
+        let Some(at) = rate else {
+            return Some(Target::Drop(DropWhen::Always));
+        };
+        let word = self.of(at);
+        let Some(thousandths) = percentage(word) else {
+            self.report
+                .error(0, at, format!("`{word}` is not a percentage"))
+                .help(
+                    "write a number above 0 and up to 100 with at most three decimals: `drop 0.1%`",
+                );
+            return None;
+        };
+        if thousandths == 100_000 {
+            return Some(Target::Drop(DropWhen::Always));
+        }
+        Some(Target::Drop(DropWhen::Random {
+            below: (thousandths << 32) / 100_000,
+        }))
+    }
+
+    fn one_drop(&mut self, span: Span, seen: &mut Seen) {
+        if let Some(first) = seen.drop {
+            self.report
+                .error(0, span, "a rule has one `drop`")
+                .also(0, first, "the first is here")
+                .help("write a rule for each");
+        } else if let Some(accept) = seen.accept {
+            self.drop_and_accept(span, accept);
+        }
+        seen.drop.get_or_insert(span);
+    }
+
+    fn accept(&mut self, span: Span, seen: &mut Seen) -> Option<Target> {
+        if seen.accept.is_some() {
+            self.report
+                .error(0, span, "`accept` is written twice")
+                .help("remove one of them");
+        } else if let Some(drop) = seen.drop {
+            self.drop_and_accept(span, drop);
+        }
+        seen.accept.get_or_insert(span);
+        Some(Target::Accept)
+    }
+
+    fn drop_and_accept(&mut self, span: Span, other: Span) {
+        self.report
+            .error(
+                0,
+                span,
+                "`drop` and `accept` in one rule contradict each other",
+            )
+            .also(0, other, "the other is here")
+            .help("accept overrides drop, so this rule would never drop: remove one of them");
+    }
+
+    fn drop_over(&mut self, rate: Span, burst: Option<Span>) -> Option<Target> {
+        let word = self.of(rate);
+        let Some((count, unit_seconds)) = per_time(word) else {
+            self.report
+                .error(0, rate, format!("`{word}` is not a rate"))
+                .help("a rate is a number of packets per second, minute or hour: `100/s`, `20/m`, `5/h`");
+            return None;
+        };
+        let period_ns = unit_seconds * 1_000_000_000 / count.max(1);
+        if period_ns == 0 {
+            self.report
+                .error(
+                    0,
+                    rate,
+                    format!("`{word}` is more than one packet per nanosecond"),
+                )
+                .help("leave the rate limit out: no port is that fast");
+            return None;
+        }
+        let mut packets = 1;
+        if let Some(at) = burst {
+            let word = self.of(at);
+            packets = match word.parse::<u32>() {
+                // A full burst must fit the clock: half of 64 bits of nanoseconds is 292 years.
+                Ok(n)
+                    if n >= 1
+                        && period_ns
+                            .checked_mul(u64::from(n))
+                            .is_some_and(|t| t < 1 << 63) =>
+                {
+                    n
+                }
+                Ok(0) | Err(_) => {
+                    self.report
+                        .error(0, at, format!("`{word}` is not a burst"))
+                        .help("a burst is a number of packets, at least 1");
+                    return None;
+                }
+                Ok(_) => {
+                    self.report
+                        .error(
+                            0,
+                            at,
+                            format!("a burst of {word} at this rate lasts longer than 292 years"),
+                        )
+                        .help("write a smaller burst");
+                    return None;
+                }
+            };
+        }
+        Some(Target::Drop(DropWhen::Over {
+            period_ns,
+            burst: packets,
+        }))
+    }
+
+    fn log(&mut self, text: Option<Span>) -> Option<Target> {
+        let Some(at) = text else {
+            return Some(Target::Log {
+                prefix: String::new(),
+            });
+        };
+        let prefix = self.of(at).trim_matches('"');
+        if prefix.len() > MAX_PREFIX {
+            self.report
+                .error(0, at, format!("this prefix has {} bytes", prefix.len()))
+                .help(format!("a log prefix has at most {MAX_PREFIX}"));
+            return None;
+        }
+        if prefix.chars().any(char::is_control) {
+            self.report
+                .error(0, at, "a log prefix holds no control characters");
+            return None;
+        }
+        Some(Target::Log {
+            prefix: prefix.to_owned(),
+        })
+    }
+
+    /// The kind that an option target names.
+    fn kind_of(&mut self, reference: &ast::FieldRef, keyword: &str) -> Option<u8> {
+        let info = reference.field.info();
+        if !matches!(info.kind, Kind::TcpOption(_)) {
+            let draft = self.report.error(
+                0,
+                reference.span,
+                format!("`{keyword}` is for TCP options, not `{}`", info.name),
+            );
+            if keyword == "add" && info.writable {
+                draft.help(format!("to change it write `mod {} VALUE`", info.name));
+            } else {
+                draft.help("TCP options are `tcp-opt-mss`, `tcp-opt-wscale` ... or `tcp-opt KIND`");
+            }
+            return None;
+        }
+        let subject = self.subject(reference)?;
+        if subject.option.is_none() {
+            let help = if keyword == "strip" {
+                "write `strip all`, or the kind: `strip tcp-opt 30`".to_owned()
+            } else {
+                format!("write the kind: `{keyword} tcp-opt 30 x01`")
+            };
+            self.report
+                .error(
+                    0,
+                    reference.span,
+                    format!("`{keyword} tcp-opt` needs a kind"),
+                )
+                .help(help);
+        }
+        subject.option
+    }
+
+    fn needs_value(&mut self, value: Option<Span>, span: Span, name: &str) -> Option<Span> {
+        if value.is_none() {
+            self.report
+                .error(
+                    0,
+                    Span {
+                        start: span.end,
+                        end: span.end,
+                    },
+                    format!("expected a value for `{name}`"),
+                )
+                .also(0, span, "this target needs one");
+        }
+        value
+    }
+
+    fn one_value(&mut self, at: Span, field: Field, domain: Domain) -> Option<u128> {
+        match value::interval(self.of(at), domain) {
+            Ok(found) if found.form == Form::Single => Some(found.lo),
+            Ok(_) => {
+                self.report
+                    .error(0, at, "a target takes one value, not a range or a prefix")
+                    .label(format!("for `{}`", field.info().name));
+                None
+            }
+            Err(problem) => {
+                self.value_problem(at, field, problem);
+                None
+            }
+        }
+    }
+
+    /// The bytes of an option's value. MSS, window scale and timestamps have a fixed length.
+    fn option_value(&mut self, kind: u8, at: Span) -> Option<Vec<u8>> {
+        let word = self.of(at);
+        let fixed = match kind {
+            2 => Some(2),
+            3 => Some(1),
+            8 => Some(8),
+            _ => None,
+        };
+        let bytes = match fixed {
+            Some(length) => value::number(word, length * 8, &[])
+                .map(|number| number.to_be_bytes()[16 - usize::from(length)..].to_vec()),
+            None if value::is_hex(word) => value::bytes(word).and_then(|bytes| {
+                if bytes.len() > MAX_OPTION_VALUE {
+                    return Err(Problem::with_help(
+                        format!(
+                            "an option with {} bytes of value does not fit a TCP header",
+                            bytes.len()
+                        ),
+                        format!(
+                            "there are 40 bytes for options: at most {MAX_OPTION_VALUE} of value"
+                        ),
+                    ));
+                }
+                Ok(bytes)
+            }),
+            None => value::number(word, 64, &[]).map(|number| {
+                let bytes = number.to_be_bytes();
+                let zeros = bytes.iter().take(15).take_while(|&&b| b == 0).count();
+                bytes[zeros..].to_vec()
+            }),
+        };
+        match bytes {
+            Ok(bytes) => Some(bytes),
+            Err(mut problem) => {
+                if let Some(length) = fixed {
+                    problem.help = Some(match problem.help.take() {
+                        Some(help) => {
+                            format!("option {kind} has a value of {length} bytes; {help}")
+                        }
+                        None => format!("option {kind} has a value of {length} bytes"),
+                    });
+                }
+                self.problem(at, problem);
+                None
+            }
+        }
+    }
+}
+
+/// A percentage above 0 and up to 100, in thousandths.
+fn percentage(word: &str) -> Option<u64> {
+    let number = word.strip_suffix('%').unwrap_or(word);
+    let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
+    let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
+    if !digits(whole) || !digits(part) || part.is_empty() || part.len() > 3 || whole.len() > 3 {
+        return None;
+    }
+    let whole: u64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
+    let thousandths = part.parse::<u64>().ok()? * 10u64.pow(3 - part.len() as u32);
+    let rate = whole * 1000 + thousandths;
+    (1..=100_000).contains(&rate).then_some(rate)
+}
+
+/// `N/s`, `N/m`, `N/h`: packets, and seconds of the unit.
+fn per_time(word: &str) -> Option<(u64, u64)> {
+    let (count, unit) = word.split_once('/')?;
+    let seconds = match unit.to_ascii_lowercase().as_str() {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3600,
+        _ => return None,
+    };
+    if !count.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = count.parse().ok()?;
+    (count > 0).then_some((count, seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages() {
+        assert_eq!(percentage("0.1"), Some(100));
+        assert_eq!(percentage("0.001%"), Some(1));
+        assert_eq!(percentage("100%"), Some(100_000));
+        assert_eq!(percentage(".5"), Some(500));
+        for bad in [
+            "0", "0.000", "100.001", "101", "0.0001", "%", "", "-1", "5.", "1e1",
+        ] {
+            assert_eq!(percentage(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates() {
+        assert_eq!(per_time("100/s"), Some((100, 1)));
+        assert_eq!(per_time("20/M"), Some((20, 60)));
+        for bad in [
+            "100",
+            "/s",
+            "0/s",
+            "10/d",
+            "x/s",
+            "99999999999999999999999/s",
+        ] {
+            assert_eq!(per_time(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! The typed policy: what rules mean, independent of how they were written.
+//!
+//! The parser lowers every spelling to these types; the reference interpreter and the planner read nothing else.
+//! Invariants: `Rule::id` counts from 1 in file order over all files; value sets are sorted and disjoint;
+//! a rule's required classes never exclude each other.
+
+use std::sync::Arc;
+
+use crate::field::Field;
+
+/// A policy: its rules in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policy {
+    /// Rules in the order written; `rules[i].id == i + 1`.
+    pub rules: Vec<Rule>,
+}
+
+/// One rule: the AND of its matches, and what happens to packets that match.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rule {
+    /// Number from 1 in the order written.
+    pub id: u32,
+    /// Name given by the user, unique in a policy.
+    pub name: Option<String>,
+    /// Line in the policy file, from 1; for messages of later stages.
+    pub line: u32,
+    /// Classes a packet must have, from every field named by matches and targets. See docs/semantics.md section 2.
+    pub requires: Classes,
+    /// All must hold.
+    pub matches: Vec<Match>,
+    /// In the order written, strips merged as docs/semantics.md section 4 says.
+    pub targets: Vec<Target>,
+}
+
+/// Header classes as bits. The same bits as `WEIR_V_*` in `bpf/include/abi.h`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Classes(pub u64);
+
+#[expect(
+    missing_docs,
+    reason = "the names are those of the header classes in docs/semantics.md"
+)]
+impl Classes {
+    pub const NONE: Classes = Classes(0);
+    pub const IP4: Classes = Classes(1 << 0);
+    pub const IP6: Classes = Classes(1 << 1);
+    pub const TCP: Classes = Classes(1 << 2);
+    pub const UDP: Classes = Classes(1 << 3);
+    pub const ICMP: Classes = Classes(1 << 4);
+    pub const ICMP6: Classes = Classes(1 << 5);
+    pub const VLAN: Classes = Classes(1 << 6);
+    pub const VLAN2: Classes = Classes(1 << 7);
+    /// An IPv6 fragment header was walked (class of `ip6-frag-*`).
+    pub const IP6_FRAG: Classes = Classes(1 << 13);
+
+    /// Whether every class of `other` is in `self`.
+    pub fn contains(self, other: Classes) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub fn union(self, other: Classes) -> Classes {
+        Classes(self.0 | other.0)
+    }
+}
+
+/// One match: a field and a test on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Match {
+    /// The test is inverted (`!` and `!=` each invert). Presence and value tests differ in what that means when the field is absent.
+    pub negated: bool,
+    /// What is tested.
+    pub subject: Subject,
+    /// How.
+    pub test: Test,
+}
+
+/// A field together with what was written behind its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Subject {
+    /// The field; named options (`tcp-opt-mss`) keep their own field.
+    pub field: Field,
+    /// Kind of the TCP option or type of the IPv4 option, also for named ones; `None` for other fields and for "any option".
+    pub option: Option<u8>,
+    /// Byte offset into a payload; 0 for other fields.
+    pub at: u16,
+}
+
+/// A test.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Test {
+    /// The field is present (one-bit fields: has its value).
+    Present,
+    /// The number (or address, as a number) is in the set.
+    In(Arc<Ranges>),
+    /// The first bytes of an option's value, or the bytes of a payload at an offset, are these.
+    Bytes(Vec<u8>),
+    /// Came in by / leaves by one of these ports.
+    Port(Vec<PortName>),
+    /// Every packet (`all`).
+    Always,
+}
+
+/// An interface as written.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum PortName {
+    /// Interface name, case kept.
+    Name(String),
+    /// Interface index.
+    Index(u32),
+}
+
+/// A set of numbers up to 128 bits as closed intervals: sorted, disjoint, not adjacent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ranges(Vec<(u128, u128)>);
+
+impl Ranges {
+    /// Sorts and merges; intervals with `lo > hi` are left out.
+    pub fn new(mut intervals: Vec<(u128, u128)>) -> Ranges {
+        intervals.retain(|(lo, hi)| lo <= hi);
+        intervals.sort_unstable();
+        let mut merged: Vec<(u128, u128)> = Vec::with_capacity(intervals.len());
+        for (lo, hi) in intervals {
+            match merged.last_mut() {
+                Some((_, end)) if lo <= end.saturating_add(1) => *end = (*end).max(hi),
+                _ => merged.push((lo, hi)),
+            }
+        }
+        Ranges(merged)
+    }
+
+    /// The intervals.
+    pub fn intervals(&self) -> &[(u128, u128)] {
+        &self.0
+    }
+
+    /// Membership.
+    pub fn contains(&self, value: u128) -> bool {
+        let after = self.0.partition_point(|&(lo, _)| lo <= value);
+        after > 0 && value <= self.0[after - 1].1
+    }
+}
+
+/// What happens to a matching packet.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Target {
+    /// Write a fixed field. The number is right-aligned in the field's bits.
+    Set {
+        /// The field.
+        field: Field,
+        /// Its new value.
+        value: u128,
+    },
+    /// Write payload bytes.
+    SetPayload {
+        /// Payload field and offset.
+        subject: Subject,
+        /// At most 64 bytes.
+        bytes: Vec<u8>,
+    },
+    /// Change the value of a TCP option where it is present.
+    SetOption {
+        /// Kind.
+        kind: u8,
+        /// New value, at most 38 bytes.
+        value: Vec<u8>,
+    },
+    /// Append a TCP option.
+    AddOption {
+        /// Kind.
+        kind: u8,
+        /// Value, at most 38 bytes.
+        value: Vec<u8>,
+    },
+    /// Remove TCP options of these kinds (0 and 1 never set).
+    Strip(KindSet),
+    /// Drop.
+    Drop(DropWhen),
+    /// Override drops of all matching rules.
+    Accept,
+    /// Report the packet.
+    Log {
+        /// Text in front of the line; at most 31 bytes.
+        prefix: String,
+    },
+}
+
+/// When a `drop` target drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DropWhen {
+    /// Every matching packet.
+    Always,
+    /// When random(rule), 32 bits, is below this; 0 to 2^32.
+    Random {
+        /// floor(percentage * 2^32 / 100).
+        below: u64,
+    },
+    /// Packets above a rate (GCRA; docs/semantics.md section 3).
+    Over {
+        /// T: nanoseconds a packet.
+        period_ns: u64,
+        /// Packets that may come at once, at least 1.
+        burst: u32,
+    },
+}
+
+/// A set of TCP option kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KindSet(pub [u64; 4]);
+
+impl KindSet {
+    /// No kind.
+    pub const EMPTY: KindSet = KindSet([0; 4]);
+
+    /// Every kind but EOL (0) and NOP (1).
+    pub const ALL: KindSet = KindSet([!3, !0, !0, !0]);
+
+    /// Adds a kind.
+    pub fn insert(&mut self, kind: u8) {
+        self.0[usize::from(kind >> 6)] |= 1 << (kind & 63);
+    }
+
+    /// Removes a kind.
+    pub fn remove(&mut self, kind: u8) {
+        self.0[usize::from(kind >> 6)] &= !(1 << (kind & 63));
+    }
+
+    /// Membership.
+    pub fn contains(&self, kind: u8) -> bool {
+        self.0[usize::from(kind >> 6)] & (1 << (kind & 63)) != 0
+    }
+}

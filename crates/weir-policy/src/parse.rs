@@ -1,0 +1,654 @@
+//! Tokens to the syntax tree.
+//!
+//! Decides what is a field, a value or a keyword, and nothing about widths or meanings. An error never ends the file:
+//! the line is taken up again at the next word that can start a match or a target.
+
+mod targets;
+
+use std::sync::Arc;
+
+use crate::ast::{Cond, FieldRef, File, Item, Match, Rule, Set, SetBody, Span, Target, Test};
+use crate::diagnostic::Report;
+use crate::field::{Field, Kind as FieldKind};
+use crate::lexer::{Kind, Lexer, Line, Token};
+use crate::value::looks_like_literal;
+use crate::words::{
+    COMMANDS, STATEFUL, TARGETS, field, field_spellings, is_one_of, names_of, nearest, number_of,
+};
+
+/// File number of the policy in reports.
+const POLICY: u32 = 0;
+
+/// Reads a whole text. What is wrong goes to `report`; the tree then holds what could be read.
+pub(crate) fn parse_text(text: &str, report: &mut Report) -> File {
+    let mut file = File {
+        text: Arc::from(text),
+        items: Vec::new(),
+    };
+    if u32::try_from(text.len()).is_err() {
+        report.error(POLICY, Span::default(), "the policy is longer than 4 GiB");
+        return file;
+    }
+    let mut lexer = Lexer::new(text);
+    let mut line = Line::default();
+    let mut scratch = Scratch::default();
+    while lexer.next_line(&mut line) {
+        let item = Parser {
+            text,
+            tokens: &line.tokens,
+            at: 0,
+            report,
+            scratch: &mut scratch,
+        }
+        .item(&line);
+        file.items.extend(item);
+    }
+    file
+}
+
+/// Whether a name may stand in front of a rule or behind `set`.
+pub(crate) fn is_name(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && word
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+}
+
+/// Whether a field takes values (given the kind behind an option's name); others are tested for presence only.
+pub(crate) fn takes_values(field: Field, has_arg: bool) -> bool {
+    match field.info().kind {
+        FieldKind::Number
+        | FieldKind::Addr4
+        | FieldKind::Addr6
+        | FieldKind::Payload
+        | FieldKind::NetProto
+        | FieldKind::InPort
+        | FieldKind::OutPort => true,
+        FieldKind::TcpOption(kind) => (kind.is_some() && kind != Some(4)) || has_arg,
+        FieldKind::Is(_)
+        | FieldKind::Ip4Option(_)
+        | FieldKind::ExtHeader(_)
+        | FieldKind::Exists
+        | FieldKind::All => false,
+    }
+}
+
+/// Buffers that rules are collected in, so that each vector of the tree has its exact size.
+#[derive(Debug, Default)]
+struct Scratch {
+    matches: Vec<Match>,
+    targets: Vec<Target>,
+    elements: Vec<Span>,
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: &'a [Token],
+    at: usize,
+    report: &'a mut Report,
+    scratch: &'a mut Scratch,
+}
+
+impl<'a> Parser<'a> {
+    fn item(mut self, line: &Line) -> Option<Item> {
+        let (Some(first), Some(last)) = (self.tokens.first(), self.tokens.last()) else {
+            return Some(line.comment.map_or(Item::Blank, Item::Comment));
+        };
+        let span = first.span.to(last.span);
+        if self
+            .peek_word()
+            .is_some_and(|w| w.eq_ignore_ascii_case("set"))
+        {
+            return self.set(span, line.comment).map(Item::Set);
+        }
+        self.rule(span, line).map(Item::Rule)
+    }
+
+    fn set(&mut self, span: Span, comment: Option<Span>) -> Option<Set> {
+        self.at += 1;
+        let name = match self.next() {
+            Some(t) if t.kind == Kind::Word && is_name(self.of(t.span)) => t.span,
+            other => {
+                let at = other.map_or(self.end(), |t| t.span);
+                self.error(at, "a set needs a name")
+                    .help("write `set NAME = { 80, 443 }` or `set NAME = file \"path\"`; a name is letters, digits, `_`, `.` and `-`, and starts with a letter");
+                return None;
+            }
+        };
+        match self.next() {
+            Some(t) if t.kind == Kind::Assign => {}
+            other => {
+                let at = other.map_or(self.end(), |t| t.span);
+                self.error(at, "expected `=` behind the name of the set");
+                return None;
+            }
+        }
+        let body = match self.peek() {
+            Some(t) if t.kind == Kind::Open => SetBody::List(self.list()?),
+            Some(t) if t.kind == Kind::Word && self.of(t.span).eq_ignore_ascii_case("file") => {
+                self.at += 1;
+                SetBody::File(self.text_token("the path of the file")?)
+            }
+            other => {
+                let at = other.map_or(self.end(), |t| t.span);
+                self.error(at, "expected `{` or `file`")
+                    .help("write `set NAME = { 80, 443 }` or `set NAME = file \"path\"`");
+                return None;
+            }
+        };
+        if let Some(t) = self.peek() {
+            self.error(t.span, "nothing may follow a set on its line");
+        }
+        Some(Set {
+            span,
+            name,
+            body,
+            comment,
+        })
+    }
+
+    fn rule(&mut self, span: Span, line: &Line) -> Option<Rule> {
+        let name = self.rule_name();
+        if !self.prefix() {
+            return None;
+        }
+        self.scratch.matches.clear();
+        self.scratch.targets.clear();
+        let errors_before = self.report.errors();
+        self.matches();
+        self.targets();
+        let clean = self.report.errors() == errors_before;
+        if clean && self.scratch.targets.is_empty() {
+            let end = self.end();
+            self.error(end, "this rule has no target").label("expected a target here").help(
+                "a target is `mod FIELD VALUE`, `add OPTION VALUE`, `strip OPTION`, `drop`, `accept` or `log`",
+            );
+        } else if clean && self.scratch.matches.is_empty() {
+            let at = self.scratch.targets.first().map_or(span, |t| t.span);
+            self.error(at, "this rule has no match")
+                .label("expected a match in front of this")
+                .help("write `all` to match every packet");
+        }
+        Some(Rule {
+            span,
+            line: line.number,
+            name,
+            matches: self.scratch.matches.drain(..).collect(),
+            targets: self.scratch.targets.drain(..).collect(),
+            comment: line.comment,
+        })
+    }
+
+    /// `name:` in front of a rule.
+    fn rule_name(&mut self) -> Option<Span> {
+        let word = self.peek_word()?;
+        let name = word.strip_suffix(':')?;
+        let span = self.next()?.span;
+        let span = Span {
+            start: span.start,
+            end: span.end - 1,
+        };
+        if !is_name(name) {
+            self.error(span, format!("`{name}` cannot be the name of a rule"))
+                .help(
+                    "a name is letters, digits, `_`, `.` and `-`, and starts with a letter or `_`",
+                );
+            return None;
+        }
+        Some(span)
+    }
+
+    /// `mmb add`; false if the line is no stateless rule.
+    fn prefix(&mut self) -> bool {
+        if self
+            .peek_word()
+            .is_some_and(|w| w.eq_ignore_ascii_case("mmb"))
+        {
+            self.at += 1;
+        }
+        let (Some(word), Some(token)) = (self.peek_word(), self.peek()) else {
+            return true;
+        };
+        if is_one_of(word, &["add", "add-stateless"]) {
+            self.at += 1;
+        } else if word.eq_ignore_ascii_case("add-stateful") {
+            self.error(token.span, "stateful rules are not in this version")
+                .help("write a stateless rule for each direction");
+            return false;
+        } else if is_one_of(word, COMMANDS) {
+            self.error(
+                token.span,
+                format!("`{word}` is a command of mmb, not a rule"),
+            )
+            .help("a policy file holds rules and sets only");
+            return false;
+        }
+        true
+    }
+
+    fn matches(&mut self) {
+        // The field before, if it had no value: an unknown word may have been meant as its value.
+        let mut open: Option<Field> = None;
+        while let Some(token) = self.peek() {
+            match token.kind {
+                Kind::Word if self.at_target() => return,
+                Kind::Not => {
+                    self.at += 1;
+                    match self.peek() {
+                        Some(t) if t.kind == Kind::Word && field(self.of(t.span)).is_some() => {
+                            open = self.one_match(Some(token.span));
+                        }
+                        Some(t) if t.kind == Kind::Not => {
+                            self.error(t.span, "one `!` is enough")
+                                .help("two of them cancel: remove both");
+                            self.at += 1;
+                            self.skip_to_start();
+                        }
+                        Some(t) if t.kind == Kind::Word && !self.at_target() => {
+                            self.unknown(t, None)
+                        }
+                        other => {
+                            let at = other.map_or(self.end(), |t| t.span);
+                            self.error(at, "expected a field behind `!`");
+                            self.skip_to_start();
+                        }
+                    }
+                }
+                Kind::Word if field(self.of(token.span)).is_some() => open = self.one_match(None),
+                Kind::Word => self.unknown(token, open.take()),
+                _ => {
+                    self.stray(token, "a field or a target");
+                    self.skip_to_start();
+                }
+            }
+        }
+    }
+
+    /// A match at a known field. Returns the field if it has no value.
+    fn one_match(&mut self, not: Option<Span>) -> Option<Field> {
+        let reference = self.field_ref()?;
+        let start = not.unwrap_or(reference.span);
+        let test = self.test(&reference);
+        let end = self.before();
+        let bare = matches!(test, Test::Present).then_some(reference.field);
+        let span = start.to(end);
+        self.scratch.matches.push(Match {
+            span,
+            negated: not.is_some(),
+            field: reference,
+            test,
+        });
+        bare
+    }
+
+    /// A field name with the kind or offset behind it. The caller has seen that the name is a field.
+    fn field_ref(&mut self) -> Option<FieldRef> {
+        let token = self.next()?;
+        let field = field(self.of(token.span))?;
+        let mut reference = FieldRef {
+            span: token.span,
+            field,
+            arg: None,
+        };
+        match field.info().kind {
+            FieldKind::TcpOption(None) | FieldKind::Ip4Option(None) => {
+                if let Some(t) = self.peek()
+                    && t.kind == Kind::Word
+                    && looks_like_literal(self.of(t.span))
+                {
+                    self.at += 1;
+                    reference.arg = Some(t.span);
+                    reference.span = token.span.to(t.span);
+                }
+            }
+            _ => {}
+        }
+        if let Some(t) = self.peek()
+            && t.kind == Kind::OpenIndex
+        {
+            self.index(&mut reference, t);
+        }
+        Some(reference)
+    }
+
+    /// `[n]`
+    fn index(&mut self, reference: &mut FieldRef, open: Token) {
+        self.at += 1;
+        let number = self.peek().filter(|t| t.kind == Kind::Word);
+        self.at += usize::from(number.is_some());
+        let close = self.peek().filter(|t| t.kind == Kind::CloseIndex);
+        self.at += usize::from(close.is_some());
+        let span = open.span.to(self.before());
+        reference.span = reference.span.to(span);
+        if !matches!(reference.field.info().kind, FieldKind::Payload) {
+            let name = reference.field.info().name;
+            self.error(span, format!("`{name}` takes no offset"))
+                .help("only payload fields take one: `udp-payload[4] == x0102`");
+        } else if number.is_none() || close.is_none() {
+            self.error(
+                span,
+                "an offset is written `[n]`, a number of bytes in brackets",
+            );
+        } else {
+            reference.arg = number.map(|t| t.span);
+        }
+    }
+
+    fn test(&mut self, reference: &FieldRef) -> Test {
+        let f = reference.field;
+        let is_port = matches!(f.info().kind, FieldKind::InPort | FieldKind::OutPort);
+        let Some(token) = self.peek() else {
+            return Test::Present;
+        };
+        match token.kind {
+            Kind::Cond(cond) => {
+                self.at += 1;
+                self.compared(cond, token, is_port)
+            }
+            Kind::Assign => {
+                self.error(token.span, "`=` is not a condition")
+                    .help("write `==`");
+                self.at += 1;
+                self.compared(Cond::Eq, token, is_port)
+            }
+            Kind::Open if is_port => self.list().map_or(Test::Present, |l| Test::List(l.into())),
+            Kind::Open => {
+                self.error(token.span, "a set of values is written behind `in`")
+                    .help(format!("write `{} in {{ ... }}`", f.info().name));
+                self.list().map_or(Test::Present, |l| Test::List(l.into()))
+            }
+            Kind::Word => self.test_at_word(reference, token, is_port),
+            _ => Test::Present,
+        }
+    }
+
+    fn test_at_word(&mut self, reference: &FieldRef, token: Token, is_port: bool) -> Test {
+        let f = reference.field;
+        let word = self.of(token.span);
+        if word.eq_ignore_ascii_case("in") && takes_values(f, reference.arg.is_some()) {
+            match self.tokens.get(self.at + 1) {
+                Some(t) if t.kind == Kind::Open => {
+                    self.at += 1;
+                    return self.list().map_or(Test::Present, |l| Test::List(l.into()));
+                }
+                Some(t) if t.kind == Kind::Word && self.of(t.span).starts_with('@') => {
+                    self.at += 2;
+                    return Test::Set(after_at(t.span));
+                }
+                _ => {}
+            }
+        }
+        if word.starts_with('@') {
+            self.at += 1;
+            if !is_port {
+                self.error(token.span, "a set is used behind `in`")
+                    .help(format!("write `{} in {word}`", f.info().name));
+            }
+            return Test::Set(after_at(token.span));
+        }
+        let is_value = if is_port {
+            field(word).is_none() && !self.at_target()
+        } else {
+            looks_like_literal(word) || names_match(f, word)
+        };
+        if !is_value {
+            return Test::Present;
+        }
+        self.at += 1;
+        Test::Compare(Cond::Eq, token.span)
+    }
+
+    /// What follows a condition.
+    fn compared(&mut self, cond: Cond, at: Token, is_port: bool) -> Test {
+        match self.peek() {
+            Some(t) if t.kind == Kind::Word && self.of(t.span).starts_with('@') => {
+                self.no_set_here(cond, at.span);
+                self.at += 1;
+                Test::Set(after_at(t.span))
+            }
+            Some(t) if t.kind == Kind::Open => {
+                self.no_set_here(cond, at.span);
+                self.list().map_or(Test::Present, |l| Test::List(l.into()))
+            }
+            Some(t)
+                if t.kind == Kind::Word
+                    && (is_port || (field(self.of(t.span)).is_none() && !self.at_target())) =>
+            {
+                self.at += 1;
+                Test::Compare(cond, t.span)
+            }
+            other => {
+                let text = cond.text();
+                let span = other.map_or(self.end(), |t| t.span);
+                self.error(span, format!("expected a value behind `{text}`"))
+                    .also(POLICY, at.span, "this condition needs one");
+                self.skip_to_start();
+                Test::Present
+            }
+        }
+    }
+
+    fn no_set_here(&mut self, cond: Cond, span: Span) {
+        let text = cond.text();
+        let help = match cond {
+            Cond::Ne => "write `! FIELD in ...`",
+            _ => "write `FIELD in ...`",
+        };
+        self.error(span, format!("`{text}` takes one value, not a set"))
+            .help(help);
+    }
+
+    /// `{ a, b }`, at its `{`.
+    fn list(&mut self) -> Option<Vec<Span>> {
+        let open = self.next()?;
+        self.scratch.elements.clear();
+        let errors_before = self.report.errors();
+        let mut expect_value = true;
+        loop {
+            match self.next() {
+                Some(t) if t.kind == Kind::Close => {
+                    if self.scratch.elements.is_empty() {
+                        if self.report.errors() == errors_before {
+                            self.error(open.span.to(t.span), "this set is empty");
+                        }
+                        return None;
+                    }
+                    return Some(self.scratch.elements.to_vec());
+                }
+                Some(t) if t.kind == Kind::Word && expect_value => {
+                    if self.of(t.span).starts_with('@') {
+                        self.error(t.span, "a set cannot hold another set");
+                    } else {
+                        self.scratch.elements.push(t.span);
+                    }
+                    expect_value = false;
+                }
+                Some(t) if t.kind == Kind::Comma && !expect_value => expect_value = true,
+                Some(t) if t.kind == Kind::Word => {
+                    self.error(t.span, "expected `,` or `}` between the elements of a set");
+                    self.scratch.elements.push(t.span);
+                }
+                Some(t) => {
+                    self.stray(t, "a value, `,` or `}`");
+                    self.skip_past_close();
+                    return None;
+                }
+                None => {
+                    let end = self.end();
+                    self.error(end, "expected `}` before the end of the line")
+                        .also(POLICY, open.span, "to close this")
+                        .help(
+                            "a long set goes on behind a `\\` at the end of a line, or into a file",
+                        );
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn text_token(&mut self, what: &str) -> Option<Span> {
+        match self.next() {
+            Some(t) if t.kind == Kind::Text => Some(t.span),
+            Some(t) if t.kind == Kind::OpenText => {
+                self.open_text(t);
+                None
+            }
+            other => {
+                let at = other.map_or(self.end(), |t| t.span);
+                self.error(at, format!("expected {what} in quotes"));
+                None
+            }
+        }
+    }
+
+    fn unknown(&mut self, token: Token, behind: Option<Field>) {
+        let word = self.of(token.span);
+        if is_one_of(word, COMMANDS) && self.at == 0 {
+            self.error(
+                token.span,
+                format!("`{word}` is a command of mmb, not a rule"),
+            );
+            self.at += 1;
+            self.skip_to_start();
+            return;
+        }
+        let names = behind.map_or(&[][..], names_of);
+        let candidates = names
+            .iter()
+            .map(|n| n.0)
+            .chain(field_spellings())
+            .chain(TARGETS.iter().copied());
+        let near = nearest(word, candidates);
+        let help = match near {
+            Some(near) => Some(format!("did you mean `{near}`?")),
+            None if word.ends_with(':') => {
+                Some("the name of a rule stands at its beginning".to_owned())
+            }
+            None if word.contains(':') && self.at == 0 => {
+                Some("put a space behind the colon of a rule's name".to_owned())
+            }
+            None if word.starts_with('@') => {
+                Some("a set is used behind a field and `in`".to_owned())
+            }
+            None if looks_like_literal(word) => Some("a value stands behind its field".to_owned()),
+            None => Some("docs/language.md lists all fields and targets".to_owned()),
+        };
+        let message = if looks_like_literal(word) || word.starts_with('@') {
+            format!("expected a field or a target, found `{word}`")
+        } else {
+            format!("`{word}` is not a field or a target")
+        };
+        let draft = self.error(token.span, message);
+        if let Some(help) = help {
+            draft.help(help);
+        }
+        self.at += 1;
+        self.skip_to_start();
+    }
+
+    fn stray(&mut self, token: Token, expected: &str) {
+        if token.kind == Kind::OpenText {
+            self.open_text(token);
+        } else if token.kind == Kind::Stray {
+            self.error(
+                token.span,
+                "a `\\` continues a rule only as the last character of a line",
+            );
+        } else {
+            let found = self.of(token.span);
+            self.error(token.span, format!("expected {expected}, found `{found}`"));
+        }
+        if self.peek().is_some_and(|t| t.span == token.span) {
+            self.at += 1;
+        }
+    }
+
+    fn open_text(&mut self, token: Token) {
+        self.error(token.span, "this text has no closing quote");
+    }
+
+    /// Goes on at the next word that can start a match or a target.
+    fn skip_to_start(&mut self) {
+        while let Some(t) = self.peek() {
+            let word = self.of(t.span);
+            if t.kind == Kind::Word && (self.at_target() || field(word).is_some()) {
+                return;
+            }
+            self.at += 1;
+        }
+    }
+
+    fn skip_past_close(&mut self) {
+        while let Some(t) = self.next() {
+            if t.kind == Kind::Close {
+                return;
+            }
+        }
+    }
+
+    /// Whether the next token starts a target.
+    fn at_target(&self) -> bool {
+        let Some(word) = self.peek_word() else {
+            return false;
+        };
+        // No target is longer; most words are.
+        word.len() <= 7 && (is_one_of(word, TARGETS) || is_one_of(word, STATEFUL))
+    }
+
+    fn peek(&self) -> Option<Token> {
+        self.tokens.get(self.at).copied()
+    }
+
+    fn peek_word(&self) -> Option<&'a str> {
+        self.peek()
+            .filter(|t| t.kind == Kind::Word)
+            .map(|t| self.of(t.span))
+    }
+
+    fn next(&mut self) -> Option<Token> {
+        let token = self.peek()?;
+        self.at += 1;
+        Some(token)
+    }
+
+    /// Span of the token before this one.
+    fn before(&self) -> Span {
+        self.tokens
+            .get(self.at.wrapping_sub(1))
+            .map_or(Span::default(), |t| t.span)
+    }
+
+    /// The place behind the last token.
+    fn end(&self) -> Span {
+        let end = self.tokens.last().map_or(0, |t| t.span.end);
+        Span { start: end, end }
+    }
+
+    fn of(&self, span: Span) -> &'a str {
+        span.of(self.text)
+    }
+
+    fn error(&mut self, span: Span, message: impl Into<String>) -> &mut crate::diagnostic::Draft {
+        self.report.error(POLICY, span, message)
+    }
+}
+
+fn after_at(span: Span) -> Span {
+    Span {
+        start: span.start + 1,
+        end: span.end,
+    }
+}
+
+/// Whether `word` is a name, or a range of names, of values of the field.
+fn names_match(f: Field, word: &str) -> bool {
+    let names = names_of(f);
+    if names.is_empty() {
+        return false;
+    }
+    number_of(names, word).is_some()
+        || word.split_once('-').is_some_and(|(a, b)| {
+            number_of(names, a).is_some()
+                && (number_of(names, b).is_some() || looks_like_literal(b))
+        })
+}

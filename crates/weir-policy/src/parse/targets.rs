@@ -1,0 +1,219 @@
+//! Targets: from `mod`, `add`, `strip`, `drop`, `accept` or `log` to the end of the rule.
+
+use super::{Parser, names_match};
+use crate::ast::{Action, FieldRef, Span, Target};
+use crate::field::Kind as FieldKind;
+use crate::lexer::{Kind, Token};
+use crate::value::looks_like_literal;
+use crate::words::{TARGETS, field, field_spellings, nearest};
+
+impl Parser<'_> {
+    /// Reads targets up to the end of the line.
+    pub(super) fn targets(&mut self) {
+        while let Some(token) = self.peek() {
+            let word = self.of(token.span);
+            match token.kind {
+                Kind::Word if self.at_target() => {
+                    self.at += 1;
+                    if let Some(action) = self.action(word, token) {
+                        let span = token.span.to(self.before());
+                        self.scratch.targets.push(Target { span, action });
+                    }
+                }
+                Kind::Not | Kind::Word if token.kind == Kind::Not || field(word).is_some() => {
+                    let end = self.end();
+                    let start = token.span;
+                    let negated = (token.kind == Kind::Not).then_some(token.span);
+                    self.at += usize::from(negated.is_some());
+                    if self.peek_word().is_none_or(|w| field(w).is_none()) {
+                        self.error(start, "expected a target");
+                        self.skip_to_start();
+                        continue;
+                    }
+                    self.one_match(negated);
+                    let span = self.scratch.matches.last().map_or(end, |m| m.span);
+                    self.error(span, "matches stand in front of the targets")
+                        .help("move this match in front of the first target");
+                }
+                Kind::Word => self.unknown_target(token),
+                _ => {
+                    self.stray(token, "a target");
+                    self.skip_to_start();
+                }
+            }
+        }
+    }
+
+    fn action(&mut self, word: &str, token: Token) -> Option<Action> {
+        let lower = word.to_ascii_lowercase();
+        match lower.as_str() {
+            "mod" => {
+                let reference = self.target_field("mod")?;
+                self.no_condition("mod");
+                Some(Action::Mod(reference, self.target_value(&reference)))
+            }
+            "add" => {
+                let reference = self.target_field("add")?;
+                self.no_condition("add");
+                Some(Action::Add(reference, self.target_value(&reference)))
+            }
+            "strip" => {
+                let not = self.peek().filter(|t| t.kind == Kind::Not);
+                self.at += usize::from(not.is_some());
+                if self
+                    .peek_word()
+                    .is_some_and(|w| w.eq_ignore_ascii_case("all"))
+                {
+                    self.at += 1;
+                    if let Some(not) = not {
+                        self.error(not.span, "`strip ! all` would strip nothing")
+                            .help("write `strip all`, or `strip ! OPTION` for each option to keep");
+                        return None;
+                    }
+                    return Some(Action::StripAll);
+                }
+                Some(Action::Strip(not.is_some(), self.target_field("strip")?))
+            }
+            "drop" => self.drop_action(),
+            "accept" => Some(Action::Accept),
+            "log" => {
+                let text = self.peek().filter(|t| t.kind == Kind::Text);
+                self.at += usize::from(text.is_some());
+                if let Some(t) = self.peek().filter(|t| t.kind == Kind::OpenText) {
+                    self.at += 1;
+                    self.open_text(t);
+                }
+                Some(Action::Log(text.map(|t| t.span)))
+            }
+            _ => {
+                self.error(
+                    token.span,
+                    format!("`{word}` keeps state, and stateful rules are not in this version"),
+                )
+                .help(format!("the targets are {}", TARGETS.join(", ")));
+                self.skip_to_target();
+                None
+            }
+        }
+    }
+
+    fn drop_action(&mut self) -> Option<Action> {
+        let Some(word) = self.peek_word() else {
+            return Some(Action::Drop(None));
+        };
+        if word.eq_ignore_ascii_case("over") {
+            self.at += 1;
+            let rate = self
+                .peek()
+                .filter(|t| t.kind == Kind::Word && !self.at_target());
+            let Some(rate) = rate else {
+                let end = self.peek().map_or(self.end(), |t| t.span);
+                self.error(end, "expected a rate behind `over`")
+                    .help("a rate is a number of packets per second, minute or hour: `100/s`, `20/m`, `5/h`");
+                return None;
+            };
+            self.at += 1;
+            let mut burst = None;
+            if self
+                .peek_word()
+                .is_some_and(|w| w.eq_ignore_ascii_case("burst"))
+            {
+                self.at += 1;
+                burst = self
+                    .peek()
+                    .filter(|t| t.kind == Kind::Word && !self.at_target());
+                if burst.is_none() {
+                    let end = self.peek().map_or(self.end(), |t| t.span);
+                    self.error(end, "expected a number of packets behind `burst`");
+                }
+                self.at += usize::from(burst.is_some());
+            }
+            return Some(Action::DropOver(rate.span, burst.map(|t| t.span)));
+        }
+        let is_rate =
+            word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+'));
+        let rate = self.peek().filter(|_| is_rate);
+        self.at += usize::from(is_rate);
+        Some(Action::Drop(rate.map(|t| t.span)))
+    }
+
+    /// The field behind a target keyword.
+    fn target_field(&mut self, keyword: &str) -> Option<FieldRef> {
+        let Some(token) = self.peek() else {
+            let end = self.end();
+            self.error(end, format!("expected a field behind `{keyword}`"));
+            return None;
+        };
+        let word = self.of(token.span);
+        if token.kind != Kind::Word || (field(word).is_none() && self.at_target()) {
+            self.error(token.span, format!("expected a field behind `{keyword}`"));
+            self.skip_to_target();
+            return None;
+        }
+        if field(word).is_none() {
+            let near = nearest(word, field_spellings().filter(|_| !word.is_empty()));
+            let draft = self.error(token.span, format!("`{word}` is not a field"));
+            if let Some(near) = near {
+                draft.help(format!("did you mean `{near}`?"));
+            }
+            self.at += 1;
+            self.skip_to_target();
+            return None;
+        }
+        self.field_ref()
+    }
+
+    /// The value behind a target's field, if there is one.
+    fn target_value(&mut self, reference: &FieldRef) -> Option<Span> {
+        let token = self.peek()?;
+        if token.kind == Kind::Open {
+            self.error(token.span, "a target takes one value, not a set");
+            self.list();
+            return None;
+        }
+        if token.kind != Kind::Word || self.at_target() {
+            return None;
+        }
+        let word = self.of(token.span);
+        let is_value = looks_like_literal(word)
+            || names_match(reference.field, word)
+            || (field(word).is_none()
+                && matches!(
+                    reference.field.info().kind,
+                    FieldKind::Number | FieldKind::Addr4 | FieldKind::Addr6 | FieldKind::Payload
+                ));
+        self.at += usize::from(is_value);
+        is_value.then_some(token.span)
+    }
+
+    fn no_condition(&mut self, keyword: &str) {
+        if let Some(t) = self.peek()
+            && matches!(t.kind, Kind::Cond(_) | Kind::Assign)
+        {
+            self.error(
+                t.span,
+                format!("`{keyword}` takes a value without a condition"),
+            )
+            .help("leave this out");
+            self.at += 1;
+        }
+    }
+
+    fn unknown_target(&mut self, token: Token) {
+        let word = self.of(token.span);
+        let near = nearest(word, TARGETS.iter().copied());
+        let draft = self.error(token.span, format!("expected a target, found `{word}`"));
+        match near {
+            Some(near) => draft.help(format!("did you mean `{near}`?")),
+            None => draft.help(format!("the targets are {}", TARGETS.join(", "))),
+        };
+        self.at += 1;
+        self.skip_to_target();
+    }
+
+    fn skip_to_target(&mut self) {
+        while self.peek().is_some() && !self.at_target() {
+            self.at += 1;
+        }
+    }
+}

@@ -1,0 +1,311 @@
+//! Named sets: finding them, reading their files, and typing their elements by use.
+//!
+//! A set has no type of its own. Each use asks for it as numbers of a domain or as interfaces; the answer is kept, so a set
+//! of a million lines is read once however many rules use it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::ast::{self, SetBody, Span};
+use crate::diagnostic::Report;
+use crate::field::Field;
+use crate::model::{PortName, Ranges};
+use crate::source::{SetLoader, Source};
+use crate::value::{Domain, Form, Problem, interval};
+use crate::words::nearest;
+
+/// Errors shown for one use of a set; the rest of the set is then left unread.
+const MAX_ERRORS: usize = 20;
+
+/// All sets of a policy.
+pub(crate) struct Sets<'a> {
+    text: &'a str,
+    by_name: HashMap<&'a str, Entry<'a>>,
+    numbers: HashMap<(&'a str, Use), Option<Arc<Ranges>>>,
+    ports: HashMap<&'a str, Option<Vec<PortName>>>,
+    /// Texts that spans point into: the policy is number 0, set files follow.
+    pub(crate) files: Vec<Source>,
+}
+
+struct Entry<'a> {
+    name: Span,
+    body: &'a SetBody,
+    /// File number once the file was read; `None` inside: it could not be.
+    file: Option<Option<u32>>,
+    used: bool,
+}
+
+/// What decides how an element is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Use {
+    /// Width, and the first of the names that values may have.
+    Number(u16, Option<(&'static str, u32)>),
+    Addr4,
+    Addr6,
+}
+
+impl<'a> Sets<'a> {
+    /// Takes the definitions of a file.
+    pub(crate) fn new(file: &'a ast::File, report: &mut Report) -> Sets<'a> {
+        let text: &'a str = &file.text;
+        let mut sets = Sets {
+            text,
+            by_name: HashMap::new(),
+            numbers: HashMap::new(),
+            ports: HashMap::new(),
+            files: Vec::new(),
+        };
+        for item in &file.items {
+            let ast::Item::Set(set) = item else { continue };
+            let name = set.name.of(text);
+            if let Some(first) = sets.by_name.get(name) {
+                report
+                    .error(0, set.name, format!("the set `{name}` is defined twice"))
+                    .also(0, first.name, "first here");
+                continue;
+            }
+            sets.by_name.insert(
+                name,
+                Entry {
+                    name: set.name,
+                    body: &set.body,
+                    file: None,
+                    used: false,
+                },
+            );
+        }
+        sets
+    }
+
+    /// The set at `name`, as numbers of the field's domain. `None`: an error was reported, now or at an earlier use.
+    pub(crate) fn numbers(
+        &mut self,
+        name: Span,
+        field: Field,
+        domain: Domain,
+        loader: &dyn SetLoader,
+        report: &mut Report,
+    ) -> Option<Arc<Ranges>> {
+        let key = self.known(name, report)?;
+        let how = match domain {
+            Domain::Number(bits, names) => Use::Number(bits, names.first().copied()),
+            Domain::Addr4 => Use::Addr4,
+            Domain::Addr6 => Use::Addr6,
+        };
+        if let Some(done) = self.numbers.get(&(key, how)) {
+            return done.clone();
+        }
+        let mut intervals = Vec::new();
+        let used = (name, format!("used here for `{}`", field.info().name));
+        let ok = self.each(key, &used, loader, report, &mut |word| {
+            let found = interval(word, domain)?;
+            intervals.push((found.lo, found.hi));
+            Ok((found.form == Form::Prefix(true)).then(|| host_bits(word)))
+        });
+        let ranges = ok.then(|| Arc::new(Ranges::new(intervals)));
+        self.numbers.insert((key, how), ranges.clone());
+        ranges
+    }
+
+    /// The set at `name`, as interfaces.
+    pub(crate) fn ports(
+        &mut self,
+        name: Span,
+        loader: &dyn SetLoader,
+        report: &mut Report,
+    ) -> Option<Vec<PortName>> {
+        let key = self.known(name, report)?;
+        if let Some(done) = self.ports.get(key) {
+            return done.clone();
+        }
+        let mut ports = Vec::new();
+        let used = (name, "used here for interfaces".to_owned());
+        let ok = self.each(key, &used, loader, report, &mut |word| {
+            ports.push(port(word)?);
+            Ok(None)
+        });
+        let ports = ok.then_some(ports);
+        self.ports.insert(key, ports.clone());
+        ports
+    }
+
+    /// Warns about sets that no rule used.
+    pub(crate) fn warn_unused(&self, report: &mut Report) {
+        for (name, entry) in &self.by_name {
+            if !entry.used {
+                report.warning(0, entry.name, format!("no rule uses the set `{name}`"));
+            }
+        }
+    }
+
+    fn known(&mut self, name: Span, report: &mut Report) -> Option<&'a str> {
+        let word = name.of(self.text);
+        if let Some((&key, entry)) = self.by_name.get_key_value(word) {
+            let _: &Entry<'_> = entry;
+            if let Some(entry) = self.by_name.get_mut(key) {
+                entry.used = true;
+            }
+            return Some(key);
+        }
+        let near = nearest(word, self.by_name.keys().copied());
+        let draft = report.error(0, name, format!("there is no set named `{word}`"));
+        match near {
+            Some(near) => draft.help(format!("did you mean `@{near}`?")),
+            None => draft.help(format!(
+                "define it: `set {word} = {{ ... }}` or `set {word} = file \"path\"`"
+            )),
+        };
+        None
+    }
+
+    /// Calls `read` with every element; true if all were right. `read` may return a warning.
+    fn each(
+        &mut self,
+        key: &'a str,
+        used: &(Span, String),
+        loader: &dyn SetLoader,
+        report: &mut Report,
+        read: &mut dyn FnMut(&str) -> Result<Option<String>, Problem>,
+    ) -> bool {
+        let Some(body) = self.by_name.get(key).map(|e| e.body) else {
+            return false;
+        };
+        let mut errors = 0;
+        let mut warnings = 0;
+        let mut judge = |file: u32, span: Span, word: &str, report: &mut Report| -> bool {
+            match read(word) {
+                Ok(None) => {}
+                Ok(Some(_)) if warnings >= MAX_ERRORS => {}
+                Ok(Some(warning)) => {
+                    warnings += 1;
+                    report.warning(file, span, warning);
+                }
+                Err(problem) => {
+                    errors += 1;
+                    let draft = report.error(file, span, problem.message);
+                    draft.also(0, used.0, used.1.as_str());
+                    if errors == MAX_ERRORS {
+                        draft.help("further errors in this set are not shown");
+                    } else if let Some(help) = problem.help {
+                        draft.help(help);
+                    }
+                }
+            }
+            errors < MAX_ERRORS
+        };
+        match body {
+            SetBody::List(elements) => {
+                for &span in elements {
+                    if !judge(0, span, span.of(self.text), report) {
+                        break;
+                    }
+                }
+            }
+            &SetBody::File(path) => {
+                let Some(file) = self.load(key, path, loader, report) else {
+                    return false;
+                };
+                let Some(source) = self.files.get(file as usize - 1) else {
+                    return false;
+                };
+                let mut at = 0usize;
+                let mut count = 0usize;
+                for line in source.text.split_inclusive('\n') {
+                    let start = at;
+                    at += line.len();
+                    let content = line.find('#').map_or(line, |i| &line[..i]);
+                    let blank = |c: char| c.is_whitespace() || c == '\u{feff}';
+                    let word = content.trim_matches(blank);
+                    if word.is_empty() {
+                        continue;
+                    }
+                    count += 1;
+                    let from = start + (content.len() - content.trim_start_matches(blank).len());
+                    let span = Span {
+                        start: from as u32,
+                        end: (from + word.len()) as u32,
+                    };
+                    if !judge(file, span, word, report) {
+                        break;
+                    }
+                }
+                if count == 0 {
+                    report
+                        .error(
+                            0,
+                            path,
+                            format!("the set file `{}` has no elements", source.name),
+                        )
+                        .help("write one value a line");
+                    return false;
+                }
+            }
+        }
+        errors == 0
+    }
+
+    fn load(
+        &mut self,
+        key: &'a str,
+        path: Span,
+        loader: &dyn SetLoader,
+        report: &mut Report,
+    ) -> Option<u32> {
+        let entry = self.by_name.get_mut(key)?;
+        if let Some(file) = entry.file {
+            return file;
+        }
+        let written = path.of(self.text).trim_matches('"');
+        let file = match loader.load(written) {
+            Ok(source) if u32::try_from(source.text.len()).is_ok() => {
+                self.files.push(source);
+                u32::try_from(self.files.len()).ok()
+            }
+            Ok(_) => {
+                report.error(
+                    0,
+                    path,
+                    format!("the set file `{written}` is longer than 4 GiB"),
+                );
+                None
+            }
+            Err(error) => {
+                report
+                    .error(
+                        0,
+                        path,
+                        format!("cannot read the set file `{written}`: {error}"),
+                    )
+                    .help("paths are relative to the folder of the policy file");
+                None
+            }
+        };
+        entry.file = Some(file);
+        file
+    }
+}
+
+/// What to say about a prefix with bits behind it.
+pub(crate) fn host_bits(word: &str) -> String {
+    format!("`{word}` has bits set behind its prefix; they are ignored")
+}
+
+/// An interface as written: a number is an index.
+pub(crate) fn port(word: &str) -> Result<PortName, Problem> {
+    if word.bytes().all(|b| b.is_ascii_digit()) && !word.is_empty() {
+        return match word.parse::<u32>() {
+            Ok(index) if index > 0 && index <= i32::MAX as u32 => Ok(PortName::Index(index)),
+            _ => Err(Problem::with_help(
+                format!("`{word}` is not an interface index"),
+                "indexes count from 1; `ip link` shows them",
+            )),
+        };
+    }
+    if word.len() > 15 || word.contains('/') || word == "." || word == ".." || word.contains(':') {
+        return Err(Problem::with_help(
+            format!("`{word}` cannot be the name of an interface"),
+            "names have at most 15 bytes and no `/` or `:`",
+        ));
+    }
+    Ok(PortName::Name(word.to_owned()))
+}

@@ -1,0 +1,362 @@
+//! Values: from a word to a number, an interval or bytes.
+//!
+//! What a word means depends on the field it is for ([`Domain`]). Nothing is ever cut to fit: what is too wide is refused with
+//! the width and the largest value.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use crate::field::{Field, Kind};
+use crate::words::{Names, names_of, nearest, number_of};
+
+/// Longest hex literal, in bytes.
+pub(crate) const MAX_BYTES: usize = 64;
+
+/// What values a field takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Domain {
+    /// Numbers of so many bits, some with names.
+    Number(u16, Names),
+    /// IPv4 addresses.
+    Addr4,
+    /// IPv6 addresses.
+    Addr6,
+}
+
+impl Domain {
+    /// The domain of a field that has numbers; `None` for others.
+    pub(crate) fn of(field: Field) -> Option<Domain> {
+        let info = field.info();
+        match info.kind {
+            Kind::Number => Some(Domain::Number(info.bits, names_of(field))),
+            Kind::NetProto => Some(Domain::Number(8, names_of(field))),
+            Kind::Addr4 => Some(Domain::Addr4),
+            Kind::Addr6 => Some(Domain::Addr6),
+            _ => None,
+        }
+    }
+
+    /// Width in bits.
+    pub(crate) fn bits(self) -> u16 {
+        match self {
+            Domain::Number(bits, _) => bits,
+            Domain::Addr4 => 32,
+            Domain::Addr6 => 128,
+        }
+    }
+
+    /// Largest value.
+    pub(crate) fn max(self) -> u128 {
+        u128::MAX >> (128 - u32::from(self.bits().clamp(1, 128)))
+    }
+
+    fn expected(self) -> &'static str {
+        match self {
+            Domain::Number(..) => "a number, decimal or hex (`80`, `x50`)",
+            Domain::Addr4 => "an IPv4 address like `192.0.2.1`",
+            Domain::Addr6 => "an IPv6 address like `2001:db8::1`",
+        }
+    }
+}
+
+/// What is wrong with a value.
+#[derive(Debug)]
+pub(crate) struct Problem {
+    pub(crate) message: String,
+    pub(crate) help: Option<String>,
+}
+
+impl Problem {
+    pub(crate) fn new(message: impl Into<String>) -> Problem {
+        Problem {
+            message: message.into(),
+            help: None,
+        }
+    }
+
+    pub(crate) fn with_help(message: impl Into<String>, help: impl Into<String>) -> Problem {
+        Problem {
+            message: message.into(),
+            help: Some(help.into()),
+        }
+    }
+}
+
+/// How an interval was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// One value.
+    Single,
+    /// `a-b`.
+    Range,
+    /// `a/len`; true: bits behind the prefix were set.
+    Prefix(bool),
+}
+
+/// A closed interval of values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Interval {
+    pub(crate) lo: u128,
+    pub(crate) hi: u128,
+    pub(crate) form: Form,
+}
+
+/// Whether a word looks like a number or an address, whatever the field.
+pub(crate) fn looks_like_literal(word: &str) -> bool {
+    let first = word.split('-').next().unwrap_or("");
+    word.starts_with(|c: char| c.is_ascii_digit())
+        || word.contains(':')
+        || hex_digits(first)
+            .is_some_and(|h| !h.is_empty() && h.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
+/// Reads a value, a range or a prefix.
+pub(crate) fn interval(word: &str, domain: Domain) -> Result<Interval, Problem> {
+    if let Some((address, len)) = word.split_once('/') {
+        return prefix(word, address, len, domain);
+    }
+    if let Some((left, right)) = word.split_once('-') {
+        let is_name =
+            matches!(domain, Domain::Number(_, names) if number_of(names, word).is_some());
+        if !is_name && (looks_like_literal(left) || single(left, domain).is_ok()) {
+            let lo = single(left, domain)?;
+            if right.is_empty() {
+                return Err(Problem::new(format!("the range `{word}` has no end")));
+            }
+            let hi = single(right, domain)?;
+            if lo > hi {
+                return Err(Problem::with_help(
+                    format!("the range `{word}` runs backwards"),
+                    format!("write `{right}-{left}`"),
+                ));
+            }
+            return Ok(Interval {
+                lo,
+                hi,
+                form: Form::Range,
+            });
+        }
+    }
+    let value = single(word, domain)?;
+    Ok(Interval {
+        lo: value,
+        hi: value,
+        form: Form::Single,
+    })
+}
+
+/// Reads one value.
+pub(crate) fn single(word: &str, domain: Domain) -> Result<u128, Problem> {
+    match domain {
+        Domain::Number(bits, names) => number(word, bits, names),
+        Domain::Addr4 => match word.parse::<Ipv4Addr>() {
+            Ok(address) => Ok(u128::from(u32::from(address))),
+            Err(_) => hex_address(word, domain),
+        },
+        Domain::Addr6 => match word.parse::<Ipv6Addr>() {
+            Ok(address) => Ok(u128::from(address)),
+            Err(_) => hex_address(word, domain),
+        },
+    }
+}
+
+/// Reads a number of at most `bits` bits.
+pub(crate) fn number(word: &str, bits: u16, names: Names) -> Result<u128, Problem> {
+    let max = u128::MAX >> (128 - u32::from(bits.clamp(1, 128)));
+    let too_wide = || {
+        Problem::with_help(
+            format!(
+                "`{word}` is too large for a field of {bits} bit{}",
+                if bits == 1 { "" } else { "s" }
+            ),
+            format!("the largest value is {max} (x{max:x})"),
+        )
+    };
+    if word.starts_with(|c: char| c.is_ascii_digit()) && hex_digits(word).is_none() {
+        if !word.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(not_a_number(word, names));
+        }
+        return match word.parse::<u128>() {
+            Ok(value) if value <= max => Ok(value),
+            _ => Err(too_wide()),
+        };
+    }
+    if let Some(value) = number_of(names, word) {
+        return Ok(u128::from(value));
+    }
+    match hex_digits(word) {
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_hexdigit()) && !digits.is_empty() => {
+            match u128::from_str_radix(digits.trim_start_matches('0'), 16) {
+                Ok(value) if value <= max => Ok(value),
+                Err(_) if digits.bytes().all(|b| b == b'0') => Ok(0),
+                _ => Err(too_wide()),
+            }
+        }
+        _ => Err(not_a_number(word, names)),
+    }
+}
+
+/// Reads the bytes of a hex literal; an odd digit is padded on the left.
+pub(crate) fn bytes(word: &str) -> Result<Vec<u8>, Problem> {
+    let digits = hex_digits(word).filter(|d| !d.is_empty());
+    let Some(digits) = digits.filter(|d| d.bytes().all(|b| b.is_ascii_hexdigit())) else {
+        return Err(Problem::with_help(
+            format!("`{word}` is not a hex literal"),
+            "bytes are written as `x` and hex digits, like `x474554`",
+        ));
+    };
+    if digits.len().div_ceil(2) > MAX_BYTES {
+        return Err(Problem::with_help(
+            format!("this hex literal has {} bytes", digits.len().div_ceil(2)),
+            format!("at most {MAX_BYTES} bytes can be given"),
+        ));
+    }
+    let mut nibbles = digits
+        .bytes()
+        .map(|b| (b as char).to_digit(16).unwrap_or(0) as u8);
+    let mut out = Vec::with_capacity(digits.len().div_ceil(2));
+    if digits.len() % 2 == 1 {
+        out.extend(nibbles.next());
+    }
+    while let (Some(high), Some(low)) = (nibbles.next(), nibbles.next()) {
+        out.push(high << 4 | low);
+    }
+    Ok(out)
+}
+
+/// Whether the word is written as hex.
+pub(crate) fn is_hex(word: &str) -> bool {
+    hex_digits(word).is_some()
+}
+
+/// What stands behind `x` or `0x`.
+fn hex_digits(word: &str) -> Option<&str> {
+    ["x", "X", "0x", "0X"]
+        .iter()
+        .find_map(|p| word.strip_prefix(p))
+}
+
+fn not_a_number(word: &str, names: Names) -> Problem {
+    let help = if word.contains('.') || word.contains(':') {
+        "this field takes a number, not an address".to_owned()
+    } else if word.contains('/') {
+        "only addresses take a prefix length".to_owned()
+    } else if let Some(near) = nearest(word, names.iter().map(|n| n.0)) {
+        format!("did you mean `{near}`?")
+    } else if names.is_empty() {
+        "numbers are decimal, or hex behind `x`: `80`, `x50`".to_owned()
+    } else {
+        let some: Vec<_> = names.iter().take(5).map(|n| n.0).collect();
+        format!("a number, or a name like {}", some.join(", "))
+    };
+    Problem::with_help(format!("`{word}` is not a number"), help)
+}
+
+fn hex_address(word: &str, domain: Domain) -> Result<u128, Problem> {
+    if is_hex(word) {
+        return number(word, domain.bits(), &[]);
+    }
+    let other = match domain {
+        Domain::Addr4 if word.parse::<Ipv6Addr>().is_ok() => {
+            " (`ip6-...` fields take IPv6 addresses)"
+        }
+        Domain::Addr6 if word.parse::<Ipv4Addr>().is_ok() => {
+            " (`ip-...` fields take IPv4 addresses)"
+        }
+        _ => "",
+    };
+    let kind = if matches!(domain, Domain::Addr4) {
+        "IPv4"
+    } else {
+        "IPv6"
+    };
+    Err(Problem::with_help(
+        format!("`{word}` is not an {kind} address"),
+        format!("expected {}{other}", domain.expected()),
+    ))
+}
+
+fn prefix(word: &str, address: &str, len: &str, domain: Domain) -> Result<Interval, Problem> {
+    if matches!(domain, Domain::Number(..)) {
+        return Err(not_a_number(word, &[]));
+    }
+    let value = single(address, domain)?;
+    let bits = u32::from(domain.bits());
+    let length = match len.parse::<u32>() {
+        Ok(n) if n <= bits && len.bytes().all(|b| b.is_ascii_digit()) => n,
+        _ => {
+            return Err(Problem::with_help(
+                format!("`/{len}` is not a prefix length"),
+                format!("it is a number from 0 to {bits}"),
+            ));
+        }
+    };
+    let host = if length == bits {
+        0
+    } else {
+        domain.max() >> length
+    };
+    let lo = value & !host;
+    Ok(Interval {
+        lo,
+        hi: lo | host,
+        form: Form::Prefix(value & host != 0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        assert_eq!(number("80", 16, &[]).ok(), Some(80));
+        assert_eq!(number("x50", 16, &[]).ok(), Some(80));
+        assert_eq!(number("0x0050", 16, &[]).ok(), Some(80));
+        assert_eq!(number("x00", 16, &[]).ok(), Some(0));
+        assert!(number("65536", 16, &[]).is_err());
+        assert!(number("x", 16, &[]).is_err());
+        assert!(number("8o", 16, &[]).is_err());
+        assert!(number(&"9".repeat(80), 16, &[]).is_err());
+    }
+
+    #[test]
+    fn prefixes() {
+        let p = |w, d| interval(w, d).map(|i| (i.lo, i.hi, i.form)).ok();
+        assert_eq!(
+            p("10.0.0.0/8", Domain::Addr4),
+            Some((0x0a000000, 0x0affffff, Form::Prefix(false)))
+        );
+        assert_eq!(
+            p("10.0.0.1/8", Domain::Addr4),
+            Some((0x0a000000, 0x0affffff, Form::Prefix(true)))
+        );
+        assert_eq!(
+            p("10.0.0.1/32", Domain::Addr4),
+            Some((0x0a000001, 0x0a000001, Form::Prefix(false)))
+        );
+        assert_eq!(
+            p("0.0.0.0/0", Domain::Addr4),
+            Some((0, 0xffff_ffff, Form::Prefix(false)))
+        );
+        assert_eq!(
+            p("::/0", Domain::Addr6),
+            Some((0, u128::MAX, Form::Prefix(false)))
+        );
+        assert_eq!(
+            p("::1/128", Domain::Addr6),
+            Some((1, 1, Form::Prefix(false)))
+        );
+        assert_eq!(p("10.0.0.0/33", Domain::Addr4), None);
+    }
+
+    #[test]
+    fn literals() {
+        assert_eq!(bytes("x123").ok(), Some(vec![1, 0x23]));
+        assert!(bytes(&format!("x{}", "00".repeat(65))).is_err());
+        assert!(
+            looks_like_literal("x0a-x0f")
+                && looks_like_literal("::1")
+                && !looks_like_literal("xdp0")
+        );
+    }
+}

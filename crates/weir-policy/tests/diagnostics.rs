@@ -1,0 +1,258 @@
+//! What users see: every class of error and warning, rendered, against `diagnostics.snap`.
+//!
+//! `WEIR_UPDATE=1 cargo test -p weir-policy --test diagnostics` writes the file anew; read the difference before keeping it.
+
+use std::io;
+
+use weir_policy::{NoFiles, PolicyError, SetLoader, Severity, Source, parse, parse_file};
+
+/// One policy for each class of error or warning; some hold several.
+const CASES: &[&str] = &[
+    // Words.
+    "tcp-dprot 80 drop",
+    "tcp-dport 80 dorp",
+    "xyzzy drop",
+    "tcp-dport 80 foo bar drop",
+    "80 tcp-dport drop",
+    "ip-proto tpc drop",
+    "tcp-dport 80 mod tcp-dpotr 81",
+    "enable eth0\nmmb list",
+    "9x: tcp-syn drop",
+    "x: tcp-syn drop\nx: udp-dport 5 drop",
+    "a:tcp-syn drop",
+    // Shape of a rule.
+    "tcp-dport 80",
+    "drop",
+    "tcp-syn accept tcp-dport 5",
+    "tcp-syn drop fast",
+    "! drop",
+    "! ! tcp-syn drop",
+    "tcp-dport == drop",
+    "tcp-dport = 80 drop",
+    "tcp-dport 80 \\ drop",
+    "tcp-dport 80, drop",
+    "tcp-dport[4] 5 drop",
+    "udp-payload[x] == x01 drop",
+    "udp-payload[ == x01 drop",
+    // Stateful words.
+    "mmb add-stateful tcp-syn accept",
+    "tcp-syn map ip-saddr 10.0.0.1",
+    "tcp-syn shuffle tcp-seq-num drop",
+    // Values.
+    "tcp-dport 65536 drop",
+    "ip-dscp 64 ip-ttl x100 drop",
+    "ip6-flow-label 1048576 drop",
+    "tcp-dport 8o drop",
+    "tcp-dport 10.0.0.1 drop",
+    "tcp-dport 80/4 drop",
+    "tcp-dport 5-3 drop",
+    "tcp-dport 5- drop",
+    "tcp-dport < 5-7 drop",
+    "ip-saddr 300.0.0.1 drop",
+    "ip-saddr ::1 drop",
+    "ip6-saddr 10.0.0.1 drop",
+    "ip-saddr 10.0.0.0/33 drop",
+    "ip-saddr > 10.0.0.0/8 drop",
+    "net-proto ip5 drop",
+    "net-proto 5 drop",
+    "net-proto < 6 drop",
+    "tcp-syn 2 drop",
+    "ip-ce 1 drop",
+    "vlan 5 drop",
+    "ip6-eh-routing 5 drop",
+    "ip-opt-rr x01 drop",
+    "udp-payload 80 drop",
+    "udp-payload < x01 drop",
+    "udp-payload[4] drop",
+    "udp-payload x0000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000000001 drop",
+    // Interfaces.
+    "in drop",
+    "in < eth0 drop",
+    "in interface-name-too-long drop",
+    "in 0 drop",
+    // Options.
+    "tcp-opt == 5 drop",
+    "tcp-opt 1 drop",
+    "tcp-opt 256 drop",
+    "ip-opt 0 drop",
+    "tcp-opt-sackp 5 drop",
+    "tcp-opt-wscale 256 drop",
+    "tcp-opt 254 > x000000000000000001ff drop\ntcp-opt 254 > x010000000000000000 drop",
+    // `all` and families.
+    "all tcp-dport 5 drop",
+    "! all drop",
+    "ip-saddr 10.0.0.1 ip6-saddr ::1 drop",
+    "tcp-dport 80 mod udp-dport 5",
+    "net-proto ip6 icmp-type 8 drop",
+    "ip-ttl 1 \\\n  icmp6-type 128 drop",
+    // Sets.
+    "set web = { 80, 99999 }\ntcp-dport in @web drop\nudp-dport in @web drop",
+    "set web = { 80 }\ntcp-dport in @wbe drop",
+    "tcp-dport in @none drop",
+    "set a = { 1 }\nset a = { 2 }\ntcp-dport in @a drop",
+    "set f = file \"nope.txt\"\ntcp-dport in @f drop",
+    "set f = file \"ports.txt\"\ntcp-dport in @f drop",
+    "set f = file \"empty.txt\"\ntcp-dport in @f drop",
+    "set = { 80 }\nset a { 80 }\nset b = 80\nset c = { }\nset d = file nope\nset e = { 1 } 2",
+    "tcp-dport in { 5, drop",
+    "tcp-dport in { 5 6 } drop\ntcp-dport in { @a } drop\ntcp-dport in { 5, ! } drop",
+    "tcp-dport == { 5 } drop\ntcp-dport != @x drop\ntcp-dport { 5 } drop\ntcp-dport @x drop",
+    // Targets.
+    "tcp-syn mod in 5\nip6-eh mod ip6-eh-routing\nip6-mf mod ip6-frag-id 5\nall mod vlan\nip-opt mod ip-opt-rr\nall mod queue 1",
+    "tcp-syn mod tcp-dport",
+    "tcp-syn mod tcp-dport == 80",
+    "tcp-syn mod tcp-dport 80-90",
+    "tcp-syn mod ip-saddr 10.0.0.0/8",
+    "tcp-syn mod tcp-dport { 80 }",
+    "tcp-syn mod ip-ce 1",
+    "tcp-syn mod tcp-opt-mss 99999",
+    "tcp-syn mod tcp-opt-sackp x01",
+    "tcp-syn mod tcp-opt 5",
+    "tcp-syn add ip-ttl 5\ntcp-syn strip ip-opt",
+    "tcp-syn add tcp-opt 1",
+    "tcp-syn add tcp-opt-mss",
+    "tcp-syn add tcp-opt-sackp 1",
+    "tcp-syn add tcp-opt 253 x000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20212223242526",
+    "tcp-syn add tcp-opt",
+    "tcp-syn strip tcp-opt",
+    "tcp-syn strip ! all",
+    "tcp-syn strip tcp-opt-mss strip ! tcp-opt-ts",
+    "tcp-syn strip all strip tcp-opt 5",
+    "tcp-syn drop accept",
+    "tcp-syn drop drop over 5/s\ntcp-syn accept accept",
+    "tcp-syn drop 0.0001\ntcp-syn drop 0\ntcp-syn drop 100.1%\ntcp-syn drop -1",
+    "tcp-syn drop over\ntcp-syn drop over 5\ntcp-syn drop over 0/s\ntcp-syn drop over 2000000000/s",
+    "tcp-syn drop over 5/s burst\ntcp-syn drop over 5/s burst 0\ntcp-syn drop over 1/h burst 4000000000",
+    "tcp-syn log \"unclosed",
+    "tcp-syn log \"this prefix is longer than it may be\"",
+    // Warnings.
+    "tcp-dport 80 accept\nudp-dport 80 accept\nx: tcp-dport 80 accept",
+    "ip-ttl < 0 drop\nip-ttl > 255 drop\n! ip-ttl 0-255 drop\nip-ttl >= 0 drop",
+    "ip-saddr 10.0.0.1/8 drop",
+    "set s = { 10.0.0.1/8 }\nset unused = { 5 }\nip-saddr in @s drop",
+    "! eth-type drop",
+    "ip-proto udp tcp-dport 80 drop\nip-proto != tcp tcp-syn drop\nip-proto in { tcp, udp } tcp-syn drop",
+    "tcp-syn add tcp-opt 253 x00112233445566778899aabbccddeeff add tcp-opt 253 x00112233445566778899aabbccddeeff0011223344",
+];
+
+/// Set files that the cases name.
+struct Files;
+
+impl SetLoader for Files {
+    fn load(&self, path: &str) -> io::Result<Source> {
+        match path {
+            "ports.txt" => Ok(Source::new(
+                path,
+                "# ports\n80\n  443 # https\nhttp\n70000\n",
+            )),
+            "empty.txt" => Ok(Source::new(path, "# nothing\n")),
+            _ => Err(io::Error::new(io::ErrorKind::NotFound, "No such file")),
+        }
+    }
+}
+
+#[test]
+fn rendered_diagnostics() {
+    let mut seen = String::new();
+    for text in CASES {
+        let found = match parse(&Source::new("p.weir", *text), &Files) {
+            Ok(parsed) => parsed.warnings,
+            Err(errors) => errors,
+        };
+        assert!(!found.is_empty(), "nothing is wrong with: {text}");
+        seen.push_str(&format!(
+            "---- {}\n{}\n",
+            text.replace('\n', "\n     "),
+            found.render(false)
+        ));
+    }
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/diagnostics.snap");
+    if std::env::var_os("WEIR_UPDATE").is_some() {
+        std::fs::write(path, &seen).unwrap_or_else(|e| panic!("{path}: {e}"));
+    }
+    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    let different = seen.lines().zip(kept.lines()).position(|(a, b)| a != b);
+    assert!(
+        seen == kept,
+        "line {} of {path} differs; WEIR_UPDATE=1 writes it anew\n{seen}",
+        different.map_or(0, |n| n + 1)
+    );
+}
+
+#[test]
+fn all_errors_of_a_file_at_once_with_their_places() {
+    let text = "# é\ntcp-dprot 80 ip-ttl 256 drop\n\nip-saddr 10.0.0.1\nudp-dport 5 \\\n  mod udp-dport 65536 mod ip-ttl 300\n";
+    let errors = match parse(&Source::new("p.weir", text), &NoFiles) {
+        Ok(_) => panic!("accepted"),
+        Err(errors) => errors,
+    };
+    let places: Vec<_> = errors
+        .iter()
+        .map(|e| (e.line, e.column, e.severity))
+        .collect();
+    let error = Severity::Error;
+    assert_eq!(
+        places,
+        [
+            (2, 1, error),
+            (2, 21, error),
+            (4, 18, error),
+            (6, 17, error),
+            (6, 34, error)
+        ]
+    );
+    assert_eq!(errors.len(), 5);
+    let first = errors
+        .iter()
+        .next()
+        .map(|e| (e.file.as_str(), e.message.as_str(), e.help.as_deref()));
+    assert_eq!(
+        first,
+        Some((
+            "p.weir",
+            "`tcp-dprot` is not a field or a target",
+            Some("did you mean `tcp-dport`?")
+        ))
+    );
+    assert!(errors.render(true).contains('\u{1b}') && !errors.render(false).contains('\u{1b}'));
+    assert!(errors.to_string().starts_with("error: `tcp-dprot`"));
+}
+
+#[test]
+fn very_many_errors_are_counted() {
+    let text = "tcp-dport 65536 drop\n".repeat(5000);
+    let Err(errors) = parse(&Source::new("p.weir", text), &NoFiles) else {
+        panic!("accepted")
+    };
+    assert_eq!((errors.len(), errors.iter().count()), (5000, 1000));
+    assert!(errors.render(false).ends_with("... and 4000 more\n"));
+}
+
+#[test]
+fn policy_files() {
+    let folder = std::env::temp_dir().join(format!("weir-policy-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("sub")).unwrap_or_else(|e| panic!("{e}"));
+    let write = |name: &str, text: &[u8]| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).unwrap_or_else(|e| panic!("{e}"));
+        path
+    };
+    write("sub/hosts.txt", b"10.0.0.1\n");
+    let good = write(
+        "good.weir",
+        b"set h = file \"sub/hosts.txt\"\nip-saddr in @h drop\n",
+    );
+    let latin = write("latin.weir", b"# caf\xe9\n");
+    let bad = write("bad.weir", b"tcp-dport drop drop\n");
+    assert!(parse_file(&good).is_ok());
+    let message = |path: &std::path::Path| match parse_file(path) {
+        Ok(_) => panic!("accepted"),
+        Err(error) => error.to_string(),
+    };
+    assert!(message(&folder.join("none.weir")).contains("there is no policy file"));
+    assert!(message(&folder).contains("is a folder"));
+    assert!(message(&latin).contains("byte 5 is not UTF-8"));
+    assert!(message(&bad).contains("a rule has one `drop`"));
+    assert!(matches!(parse_file(&bad), Err(PolicyError::Invalid(_))));
+    std::fs::remove_dir_all(&folder).unwrap_or_else(|e| panic!("{e}"));
+}

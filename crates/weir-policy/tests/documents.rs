@@ -1,0 +1,112 @@
+//! What is written about the language stays true: the table of fields in docs/language.md is that of the program, the
+//! rules shown there are valid, and so are all files in examples/.
+
+use std::path::{Path, PathBuf};
+
+use weir_policy::field::{FIELDS, FieldInfo, Kind};
+use weir_policy::{NoFiles, Source, format, parse, parse_file, read_source};
+
+const START: &str = "WEIR_UPDATE=1 renews it -->\n";
+const END: &str = "<!-- end of fields -->";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+#[test]
+fn the_table_of_fields() {
+    let path = root().join("docs/language.md");
+    let page = read(&path);
+    let start = page.find(START).map(|i| i + START.len());
+    let (Some(start), Some(end)) = (start, page.find(END)) else {
+        panic!("the page has no table")
+    };
+    let table = table();
+    if std::env::var_os("WEIR_UPDATE").is_some() {
+        let renewed = format!("{}{table}{}", &page[..start], &page[end..]);
+        std::fs::write(&path, renewed).unwrap_or_else(|e| panic!("{e}"));
+        return;
+    }
+    assert!(
+        page[start..end] == table,
+        "the table of fields is old: run this test with WEIR_UPDATE=1"
+    );
+}
+
+fn table() -> String {
+    let mut out =
+        "| field | also written | value | `mod` | meaning |\n|---|---|---|---|---|\n".to_owned();
+    for info in FIELDS {
+        let aliases: Vec<String> = info.aliases.iter().map(|a| format!("`{a}`")).collect();
+        let writable = if info.writable { "yes" } else { "" };
+        out.push_str(&format!(
+            "| `{}` | {} | {} | {writable} | {} |\n",
+            info.name,
+            aliases.join(" "),
+            value(info),
+            info.text
+        ));
+    }
+    out
+}
+
+fn value(info: &FieldInfo) -> String {
+    match info.kind {
+        Kind::Number => format!("{} bits", info.bits),
+        Kind::Is(_) if info.bits == 1 => "flag".to_owned(),
+        Kind::Is(_) | Kind::Exists | Kind::All | Kind::Ip4Option(_) | Kind::ExtHeader(_) => {
+            "none".to_owned()
+        }
+        Kind::Addr4 => "IPv4 address".to_owned(),
+        Kind::Addr6 => "IPv6 address".to_owned(),
+        Kind::Payload => "bytes".to_owned(),
+        Kind::TcpOption(Some(4)) => "none".to_owned(),
+        Kind::TcpOption(_) if info.bits > 0 => format!("option, {} bits", info.bits),
+        Kind::TcpOption(_) => "option, bytes".to_owned(),
+        Kind::InPort | Kind::OutPort => "interface".to_owned(),
+        Kind::NetProto => "`ip4` or `ip6`".to_owned(),
+    }
+}
+
+#[test]
+fn the_first_example_of_the_page_is_valid() {
+    let page = read(&root().join("docs/language.md"));
+    let Some(text) = page.split("```\n").nth(1) else {
+        panic!("no example")
+    };
+    let parsed =
+        parse(&Source::new("language.md", text), &NoFiles).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(parsed.policy.rules.len(), 4);
+    assert!(parsed.warnings.is_empty(), "{}", parsed.warnings);
+}
+
+#[test]
+fn the_examples_are_valid_and_formatted() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(root().join("examples")).unwrap_or_else(|e| panic!("{e}")) {
+        let path = entry.unwrap_or_else(|e| panic!("{e}")).path();
+        if path.extension().is_none_or(|e| e != "weir") {
+            continue;
+        }
+        count += 1;
+        let parsed = parse_file(&path).unwrap_or_else(|e| panic!("{e}"));
+        assert!(parsed.warnings.is_empty(), "{}", parsed.warnings);
+        assert!(!parsed.policy.rules.is_empty(), "{}", path.display());
+        let formatted = format(&parsed.ast);
+        let source = read_source(&path).unwrap_or_else(|e| panic!("{e}"));
+        if std::env::var_os("WEIR_UPDATE").is_some() {
+            std::fs::write(&path, &formatted).unwrap_or_else(|e| panic!("{e}"));
+        } else {
+            assert!(
+                source.text == formatted,
+                "{} is not formatted:\n{formatted}",
+                path.display()
+            );
+        }
+    }
+    assert!(count >= 8, "only {count} examples");
+}
