@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * middlebox: matches every packet against all rules of a policy and rewrites
+ * or drops it. Stateless. The semantics are those of docs/semantics.md.
+ *
+ * The control program fills the maps and sets the constants below before load,
+ * one copy of the program for each port; copies share their maps.
+ */
+#include "vmlinux_min.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "abi.h"
+
+/* Load-time constants. Read by value: clang 14 folds a copy of a const volatile object to zeros. */
+const volatile __u32 weir_port = 0;		/* weir's number of this port */
+const volatile __u32 weir_csum_mode = WEIR_CSUM_COMPLETE;
+const volatile __u32 weir_mtu = 0;		/* largest L3 packet, 0: no limit */
+const volatile __u32 weir_tables = 1;		/* at least 1: a loop of 0 turns its callback into dead code */
+const volatile __u32 weir_features = 0;		/* WEIR_F_* */
+const volatile __u32 weir_replay = 0;		/* time, randomness, port and queue come from the replay map */
+const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLOTS and above: none */
+
+#include "ctx_xdp.h"
+#define CTX_DROP XDP_DROP
+#define CTX_PASS XDP_PASS
+#include "scratch.h"
+#include "csum.h"
+#include "parse.h"
+#include "classify.h"
+#include "rewrite.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_stats);
+} stats SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_replay);
+} replay SEC(".maps");
+
+/* What does not depend on the packet's bytes, and the header window. Returns PARSED or a reason. */
+static __always_inline int begin(struct walk *w)
+{
+	struct scratch *s = w->s;
+	__u32 zero = 0, window, port = weir_port, queue, i;
+
+#pragma unroll
+	for (i = 0; i < WEIR_K_SLOT / 8; i++)
+		s->key[i] = 0;
+	if (weir_features & WEIR_F_SLOTS) {
+#pragma unroll
+		for (i = WEIR_K_SLOT / 8; i < WEIR_KEY_WORDS; i++)
+			s->key[i] = 0;
+	}
+	s->ip_payload = 0;
+	s->ip_end = 0;
+	s->l4_payload = 0;
+	s->l4_payload_end = 0;
+	s->opts = 0;
+	s->opts_len = 0;
+	s->l4_csum = 0;
+	s->l4_proto = 0;
+	s->pseudo_only = 0;
+	s->drop = 0;
+	s->accept = 0;
+	s->overflow = 0;
+	s->n_hits = 0;
+	s->now_ns = 0;
+	s->frame_len = ctx_len(w->ctx);
+	w->stats->received++;
+	w->stats->bytes += s->frame_len;
+	if (weir_replay) {
+		struct weir_replay *given = bpf_map_lookup_elem(&replay, &zero);
+
+		if (!given)
+			return WEIR_R_internal;
+		s->now_ns = given->now_ns;
+		s->random = given->random;
+		port = given->port;
+		queue = given->queue;
+	} else {
+		queue = ctx_queue(w->ctx);
+	}
+	if (s->frame_len < WEIR_FRAME_MIN)
+		return WEIR_R_frame_short;
+	if (s->frame_len > WEIR_FRAME_MAX)
+		return WEIR_R_frame_long;
+	window = s->frame_len;
+	if (window > WEIR_WINDOW)
+		window = WEIR_WINDOW;
+	opaque(window);
+	window &= HDR_BYTES - 1;
+	if (!window || ctx_load(w->ctx, 0, s->hdr, window))
+		return WEIR_R_internal;
+	s->window = window;
+	key_set_be16(s, WEIR_K_IN, port);
+	key_set_be16(s, WEIR_K_QUEUE, queue);
+	return PARSED;
+}
+
+static __always_inline int process(struct walk *w)
+{
+	struct scratch *s = w->s;
+	int reason = begin(w);
+
+	if (reason == PARSED)
+		reason = parse(w);
+	if (reason != PARSED)
+		goto drop;
+	classify(w);
+	if (s->overflow) {
+		reason = WEIR_R_match_overflow;
+		goto drop;
+	}
+	if (weir_features & WEIR_F_LOG && s->n_hits)
+		log_hits(w);
+	if (s->drop && !s->accept) {
+		reason = WEIR_R_rule_drop;
+		goto drop;
+	}
+	if (weir_features & WEIR_F_REWRITE && s->n_hits)
+		rewrite(w);
+	return CTX_PASS;
+drop:
+	note(w->stats, reason);
+	return CTX_DROP;
+}
+
+SEC(CTX_SECTION)
+int middlebox(struct xdp_md *ctx)
+{
+	struct walk w = { .ctx = ctx };
+	__u32 zero = 0, level, *levels = bpf_map_lookup_elem(&depth, &zero);
+	int verdict = CTX_DROP;
+
+	w.stats = bpf_map_lookup_elem(&stats, &zero);
+	if (!w.stats || !levels)
+		goto out;
+	level = *levels;
+	w.s = bpf_map_lookup_elem(&scratch, &level);
+	if (!w.s) {
+		w.stats->received++;
+		w.stats->bytes += ctx_len(ctx);
+		note(w.stats, WEIR_R_scratch_depth);
+		goto count;
+	}
+	*levels = level + 1;
+	verdict = process(&w);
+	*levels = level;
+count:
+	w.stats->verdict[verdict & 7]++;
+out:
+	return verdict;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

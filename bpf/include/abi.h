@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * The one contract between the data plane and the control program: map keys
+ * and values, flat key, reasons, load-time constants. crates/weir-bpf/src/abi.rs
+ * mirrors it; a test compares both through the objects' BTF.
+ *
+ * Words of the flat key hold packet bytes in network order; everything else is
+ * in host order. Little-endian hosts only (checked below).
+ */
+#ifndef WEIR_ABI_H
+#define WEIR_ABI_H
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "the data plane is written for little-endian hosts"
+#endif
+
+/* ---- sizes ---- */
+#define WEIR_FRAME_MIN		14	/* Ethernet header */
+#define WEIR_FRAME_MAX		65549	/* Ethernet header and the largest IP packet */
+#define WEIR_VLAN_MAX		4	/* tags a frame may have */
+#define WEIR_EH_MAX		8	/* IPv6 extension headers */
+#define WEIR_EH_BYTES		256	/* ... and their length in all */
+#define WEIR_WINDOW		160	/* header bytes read at first: 14 + 4 tags + 60 + 60, rounded up */
+#define WEIR_WINDOW_EH		400	/* ... when there are extension headers */
+#define WEIR_KEY_WORDS		55	/* flat key, 64-bit words */
+#define WEIR_SLOTS		16	/* TCP option kinds whose values a policy may test */
+#define WEIR_PROBE_WORDS	8	/* words of a table's mask */
+#define WEIR_HITS		64	/* matched rules with rewrites or log lines, a packet */
+#define WEIR_OPTS		20	/* TCP options a header can hold */
+#define WEIR_VALUE_MAX		64	/* bytes of a literal */
+#define WEIR_PREFIX_MAX		32	/* log prefix with its NUL */
+#define WEIR_REASONS		64	/* room in the counter array */
+#define WEIR_SNAP		96	/* bytes of the packet in an event */
+
+/* ---- reasons, from the one list ---- */
+enum weir_reason {
+#define REASON(name, fate, text) WEIR_R_##name,
+#include "reasons.def"
+#undef REASON
+	WEIR_R_MAX,
+};
+
+/* ---- flat key: byte offsets of its parts ---- */
+enum weir_key_at {
+	WEIR_K_VALID = 0,	/* u64 in host order: WEIR_V_* */
+	WEIR_K_IN = 8,		/* be16 weir's port number */
+	WEIR_K_QUEUE = 12,	/* be16 receive queue */
+	WEIR_K_ETHER = 14,	/* be16 EtherType behind the last tag */
+	WEIR_K_VLAN = 16,	/* be16 TCI of the outermost tag */
+	WEIR_K_VLAN2 = 18,	/* be16 TCI of the second tag */
+	WEIR_K_IP4 = 24,	/* 20 bytes as in the packet */
+	WEIR_K_IP6 = 48,	/* 40 bytes as in the packet */
+	WEIR_K_L4 = 88,		/* 20 bytes of TCP, 8 of UDP, ICMP, ICMPv6 */
+	WEIR_K_FRAG6 = 112,	/* 8 bytes of the last IPv6 fragment header */
+	WEIR_K_IP4OPT = 120,	/* 256 bits: IPv4 option types present */
+	WEIR_K_TCPOPT = 152,	/* 256 bits: TCP option kinds present (not 0, 1) */
+	WEIR_K_SLOT = 184,	/* WEIR_SLOTS * 16: u8 length of the value, 7 zero bytes, be64 number */
+	WEIR_K_END = 440,	/* WEIR_KEY_WORDS * 8 */
+};
+
+/* valid bits: what the packet has. The first eight are the header classes. */
+#define WEIR_V_IP4		(1ULL << 0)
+#define WEIR_V_IP6		(1ULL << 1)
+#define WEIR_V_TCP		(1ULL << 2)
+#define WEIR_V_UDP		(1ULL << 3)
+#define WEIR_V_ICMP		(1ULL << 4)
+#define WEIR_V_ICMP6		(1ULL << 5)
+#define WEIR_V_VLAN		(1ULL << 6)
+#define WEIR_V_VLAN2		(1ULL << 7)
+#define WEIR_V_FRAG		(1ULL << 8)
+#define WEIR_V_FRAG_FIRST	(1ULL << 9)
+#define WEIR_V_FRAG_LATER	(1ULL << 10)
+#define WEIR_V_IP4OPT		(1ULL << 11)
+#define WEIR_V_TCPOPT		(1ULL << 12)
+#define WEIR_V_FRAG6		(1ULL << 13)	/* an IPv6 fragment header was walked */
+#define WEIR_V_EH		(1ULL << 14)	/* any extension header */
+#define WEIR_V_EH_HOPBYHOP	(1ULL << 16)
+#define WEIR_V_EH_ROUTING	(1ULL << 17)
+#define WEIR_V_EH_FRAGMENT	(1ULL << 18)
+#define WEIR_V_EH_ESP		(1ULL << 19)
+#define WEIR_V_EH_AH		(1ULL << 20)
+#define WEIR_V_EH_DESTOPT	(1ULL << 21)
+#define WEIR_V_EH_MOBILITY	(1ULL << 22)
+#define WEIR_V_EH_HIP		(1ULL << 23)
+#define WEIR_V_EH_SHIM6		(1ULL << 24)
+#define WEIR_V_SLOT		32		/* first of WEIR_SLOTS bits: the option of slot i is present */
+
+/* ---- classifier ---- */
+
+/* One mask over the flat key: up to WEIR_PROBE_WORDS words of it. */
+struct weir_table {
+	__u32 n_words;
+	__u32 pad;
+	__u8 word[WEIR_PROBE_WORDS];	/* index into the key, 0 with mask 0 when unused */
+	__u64 mask[WEIR_PROBE_WORDS];
+};
+
+/* Key of the index: table number and masked words. */
+struct weir_probe {
+	__u32 table;
+	__u32 pad;
+	__u64 word[WEIR_PROBE_WORDS];
+};
+
+/* Rules with the same masked key: a run of the rule array. */
+struct weir_bucket {
+	__u32 first;
+	__u32 count;
+};
+
+#define WEIR_RULE_DROP		(1 << 0)	/* drops, always or as below says */
+#define WEIR_RULE_ACCEPT	(1 << 1)
+#define WEIR_RULE_RANDOM	(1 << 2)	/* drop when random < drop_below */
+#define WEIR_RULE_RATE		(1 << 3)	/* drop when above the rate */
+#define WEIR_RULE_HIT		(1 << 4)	/* has rewrites or log lines: goes to the hit list */
+
+struct weir_rule {
+	__u32 id;		/* from 1; also index + 1 into counters and rates */
+	__u32 flags;		/* WEIR_RULE_* */
+	__u32 cond_first;	/* residual conditions, all must hold */
+	__u32 cond_count;
+	__u32 op_first;
+	__u32 op_count;
+	__u64 drop_below;	/* of 2^32 */
+	__u64 rate_period_ns;
+	__u64 rate_limit_ns;	/* how far ahead of now the word may run */
+};
+
+enum weir_cond_op {
+	WEIR_C_RANGE = 1,	/* number at key offset in [lo, hi] */
+	WEIR_C_SET = 2,		/* number at key offset in a run of intervals */
+	WEIR_C_OPTION = 3,	/* first len bytes of the option of slot `off` */
+	WEIR_C_IP_PAYLOAD = 4,	/* len bytes at `off` of the IP payload */
+	WEIR_C_L4_PAYLOAD = 5,	/* len bytes at `off` of the L4 payload */
+};
+
+#define WEIR_COND_NEGATED	(1 << 0)
+
+/* A test that the index does not decide. */
+struct weir_cond {
+	__u8 op;		/* enum weir_cond_op */
+	__u8 flags;		/* WEIR_COND_* */
+	__u8 width;		/* bytes of the number: 1, 2, 4, 8 or 16 */
+	__u8 shift;		/* right shift, then mask (width 16: neither) */
+	__u16 off;
+	__u16 len;
+	__u64 mask;
+	__u32 set_first;
+	__u32 set_count;
+	union {
+		struct {
+			__u64 lo_high, lo_low, hi_high, hi_low;
+		} range;
+		__u8 bytes[WEIR_VALUE_MAX];	/* zero padded */
+	} u;
+};
+
+/* Closed interval of a set; runs are sorted and disjoint. */
+struct weir_interval {
+	__u64 lo_high, lo_low, hi_high, hi_low;
+};
+
+/* ---- rewriting ---- */
+
+enum weir_op_kind {
+	WEIR_O_WORD = 1,	/* 32-bit word of a header */
+	WEIR_O_IP_PAYLOAD = 2,	/* len bytes at `off` of the IP payload */
+	WEIR_O_L4_PAYLOAD = 3,
+	WEIR_O_STRIP = 4,	/* kinds of the bit map in u.kinds */
+	WEIR_O_SET_OPTION = 5,
+	WEIR_O_ADD_OPTION = 6,
+	WEIR_O_LOG = 7,		/* u.bytes: NUL-terminated prefix */
+};
+
+enum weir_base {
+	WEIR_B_VLAN = 0,
+	WEIR_B_VLAN2 = 1,
+	WEIR_B_IP4 = 2,
+	WEIR_B_IP6 = 3,
+	WEIR_B_L4 = 4,
+};
+
+#define WEIR_OP_PSEUDO		(1 << 0)	/* l4_mask bits belong to the pseudo-header, not to L4 */
+#define WEIR_OP_NEXT_HEADER	(1 << 1)	/* ip6-next: in the pseudo-header one byte further, and only without extension headers */
+
+struct weir_op {
+	__u8 kind;		/* enum weir_op_kind */
+	__u8 base;		/* enum weir_base */
+	__u8 flags;		/* WEIR_OP_* */
+	__u8 option;		/* TCP option kind */
+	__u16 off;		/* from the base, multiple of 4 for words */
+	__u16 len;
+	union {
+		struct {
+			__u32 mask, value;	/* as in memory */
+			__u32 ip_mask;		/* bits that count in the IPv4 checksum, host order of a be32 */
+			__u32 l4_mask;		/* bits that count in the L4 checksum, host order of a be32 */
+		} word;
+		__u64 kinds[4];
+		__u8 bytes[WEIR_VALUE_MAX];	/* zero padded */
+	} u;
+};
+
+/* ---- counters ---- */
+
+struct weir_counter {
+	__u64 packets;
+	__u64 bytes;
+};
+
+/* The ledger of one CPU: received = sum of verdicts when quiet. */
+struct weir_stats {
+	__u64 received;
+	__u64 bytes;
+	__u64 verdict[8];		/* by enum xdp_action */
+	__u64 reason[WEIR_REASONS];
+};
+
+/* ---- replay and events ---- */
+
+/* What the OS would supply, written by the control program before each packet. */
+struct weir_replay {
+	__u64 now_ns;
+	__u64 random;		/* seed + (number of the frame << 32) */
+	__u32 port;
+	__u32 queue;
+};
+
+/* One log line. */
+struct weir_event {
+	__u64 now_ns;
+	__u32 rule;
+	__u32 port;
+	__u32 len;		/* of the frame */
+	__u32 verdict;		/* enum xdp_action */
+	__u32 snap;		/* bytes valid in data */
+	__u32 pad;
+	__u8 prefix[WEIR_PREFIX_MAX];
+	__u8 data[WEIR_SNAP];
+};
+
+/* ---- load-time constants ---- */
+#define WEIR_CSUM_COMPLETE	0
+#define WEIR_CSUM_OFFLOADED	1
+
+#define WEIR_F_SLOTS		(1 << 0)	/* option values are tested */
+#define WEIR_F_TCPOPT		(1 << 1)	/* options are tested at all */
+#define WEIR_F_OPTION_OPS	(1 << 2)	/* options are rewritten */
+#define WEIR_F_PAYLOAD_OPS	(1 << 3)	/* payloads are rewritten */
+#define WEIR_F_LOG		(1 << 4)
+#define WEIR_F_REWRITE		(1 << 5)	/* anything is rewritten */
+
+#endif

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Flat key -> all matching rules. One table for each mask over the key, one
+ * hash of (table, masked words) -> a run of rules, then the residual
+ * conditions of each rule of the run. The scalable classifier replaces what is
+ * behind classify(); rules, conditions and hits stay.
+ */
+#ifndef WEIR_CLASSIFY_H
+#define WEIR_CLASSIFY_H
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_table);
+} tables SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct weir_probe);
+	__type(value, struct weir_bucket);
+} buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_rule);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_cond);
+} conds SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_interval);
+} intervals SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_counter);
+} counters SEC(".maps");
+
+/* Per rule the theoretical arrival time of the next packet (GCRA). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} rates SEC(".maps");
+
+static __always_inline int above(__u64 a_high, __u64 a_low, __u64 b_high, __u64 b_low)
+{
+	return a_high > b_high || (a_high == b_high && a_low > b_low);
+}
+
+/* One step of the binary search for the last interval that starts at or below the value. */
+static long set_step(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	struct weir_interval *interval;
+	__u32 mid;
+
+	if (s->set_lo >= s->set_hi)
+		return 1;
+	mid = s->set_lo + (s->set_hi - s->set_lo) / 2;
+	i = s->set_first + mid;
+	interval = bpf_map_lookup_elem(&intervals, &i);
+	if (!interval)
+		return 1;
+	if (above(interval->lo_high, interval->lo_low, s->value_high, s->value_low))
+		s->set_hi = mid;
+	else
+		s->set_lo = mid + 1;
+	return 0;
+}
+
+/* Whether the value in scratch is in a run of intervals. */
+static __always_inline int in_set(struct walk *w, struct weir_cond *cond)
+{
+	struct scratch *s = w->s;
+	struct weir_interval *interval;
+	__u32 at;
+
+	s->set_first = cond->set_first;
+	s->set_lo = 0;
+	s->set_hi = cond->set_count;
+	bpf_loop(32, set_step, w, 0);
+	if (!s->set_lo)
+		return 0;
+	at = s->set_first + s->set_lo - 1;
+	interval = bpf_map_lookup_elem(&intervals, &at);
+	return interval && !above(s->value_high, s->value_low, interval->hi_high, interval->hi_low);
+}
+
+/* The number a condition is about, from the flat key. */
+static __always_inline void load_value(struct scratch *s, struct weir_cond *cond)
+{
+	__u32 off = cond->off;
+	__u8 *at;
+	__u64 value;
+
+	opaque(off);
+	off &= sizeof(s->key) - 1;
+	if (off > sizeof(s->key) - 16)
+		off = sizeof(s->key) - 16;
+	at = (__u8 *)s->key + off;
+	if (cond->width == 16) {
+		s->value_high = bpf_be64_to_cpu(*(__u64 *)at);
+		s->value_low = bpf_be64_to_cpu(*(__u64 *)(at + 8));
+		return;
+	}
+	s->value_high = 0;
+	switch (cond->width) {
+	case 1:
+		value = *at;
+		break;
+	case 2:
+		value = bpf_ntohs(*(__be16 *)at);
+		break;
+	case 4:
+		value = bpf_ntohl(*(__be32 *)at);
+		break;
+	default:
+		value = bpf_be64_to_cpu(*(__u64 *)at);
+	}
+	s->value_low = (value >> (cond->shift & 63)) & cond->mask;
+}
+
+/* Masks `n` of eight bytes in memory order. */
+static __always_inline __u64 first_bytes(__s32 n)
+{
+	if (n >= 8)
+		return ~0ULL;
+	if (n <= 0)
+		return 0;
+	return (1ULL << (n * 8)) - 1;
+}
+
+/* Whether the option's value starts with the literal. */
+static __always_inline int option_starts_with(struct scratch *s, struct weir_cond *cond)
+{
+	__u32 slot = cond->off, have, at, i;
+	__u64 *value, *want = (__u64 *)cond->u.bytes, differ = 0;
+
+	opaque(slot);
+	slot &= WEIR_SLOTS - 1;
+	have = s->key[WEIR_K_SLOT / 8 + slot * 2];
+	if (have < cond->len)
+		return 0;
+	at = s->opts + s->slot_at[slot];
+	value = (__u64 *)hdr_at(s, at);
+#pragma unroll
+	for (i = 0; i < 5; i++)
+		differ |= (value[i] ^ want[i]) & first_bytes(cond->len - i * 8);
+	return !differ;
+}
+
+/* Whether the payload has the literal at its offset. */
+static __always_inline int payload_has(struct walk *w, struct weir_cond *cond)
+{
+	struct scratch *s = w->s;
+	__u32 start, end, len = cond->len, i;
+	__u64 *want = (__u64 *)cond->u.bytes, differ = 0;
+
+	if (cond->op == WEIR_C_IP_PAYLOAD) {
+		start = s->ip_payload;
+		end = s->ip_end;
+	} else {
+		start = s->l4_payload;
+		end = s->l4_payload_end;
+	}
+	start += cond->off;
+	if (start + len > end || start > CTX_REACH)
+		return 0;
+#pragma unroll
+	for (i = 0; i < 8; i++)
+		s->bytes[i] = 0;
+	opaque(len);
+	if (len < 1 || len > WEIR_VALUE_MAX)
+		return 0;
+	if (ctx_load(w->ctx, start, s->bytes, len))
+		return 0;
+#pragma unroll
+	for (i = 0; i < 8; i++)
+		differ |= s->bytes[i] ^ want[i];
+	return !differ;
+}
+
+static long test_cond(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	struct weir_cond *cond;
+	__u32 at = s->cond_first + i;
+	int holds;
+
+	cond = bpf_map_lookup_elem(&conds, &at);
+	if (!cond) {
+		s->cond_failed = 1;
+		return 1;
+	}
+	switch (cond->op) {
+	case WEIR_C_RANGE:
+		load_value(s, cond);
+		holds = !above(cond->u.range.lo_high, cond->u.range.lo_low, s->value_high, s->value_low) &&
+			!above(s->value_high, s->value_low, cond->u.range.hi_high, cond->u.range.hi_low);
+		break;
+	case WEIR_C_SET:
+		load_value(s, cond);
+		holds = in_set(w, cond);
+		break;
+	case WEIR_C_OPTION:
+		holds = option_starts_with(s, cond);
+		break;
+	default:
+		holds = payload_has(w, cond);
+	}
+	if (cond->flags & WEIR_COND_NEGATED)
+		holds = !holds;
+	if (holds)
+		return 0;
+	s->cond_failed = 1;
+	return 1;
+}
+
+/* 32 random bits for a rule, as docs/semantics.md section 3 has it. */
+static __always_inline __u32 random_of(struct scratch *s, __u32 rule)
+{
+	__u64 z;
+
+	if (!weir_replay)
+		return bpf_get_prandom_u32();
+	z = s->random + rule + 0x9e3779b97f4a7c15ULL;
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	z ^= z >> 31;
+	return z >> 32;
+}
+
+static __always_inline __u64 now(struct scratch *s)
+{
+	if (!weir_replay && !s->now_ns)
+		s->now_ns = bpf_ktime_get_ns();
+	return s->now_ns;
+}
+
+/* GCRA. Four tries against other CPUs; after that the packet counts as above the rate. */
+static __always_inline int above_rate(struct scratch *s, struct weir_rule *rule)
+{
+	__u32 at = rule->id - 1, i;
+	__u64 *tat = bpf_map_lookup_elem(&rates, &at), t = now(s), old, base;
+
+	if (!tat)
+		return 1;
+#pragma unroll
+	for (i = 0; i < 4; i++) {
+		old = *(volatile __u64 *)tat;
+		base = old > t ? old : t;
+		if (base - t > rule->rate_limit_ns)
+			return 1;
+		if (__sync_val_compare_and_swap(tat, old, base + rule->rate_period_ns) == old)
+			return 0;
+	}
+	return 1;
+}
+
+static __always_inline void matched(struct scratch *s, struct weir_rule *rule, __u32 index)
+{
+	__u32 at = rule->id - 1, drop = rule->flags & WEIR_RULE_DROP;
+	struct weir_counter *counter = bpf_map_lookup_elem(&counters, &at);
+
+	if (counter) {
+		counter->packets++;
+		counter->bytes += s->frame_len;
+	}
+	if (rule->flags & WEIR_RULE_ACCEPT)
+		s->accept = 1;
+	if (rule->flags & WEIR_RULE_RANDOM && random_of(s, rule->id) >= rule->drop_below)
+		drop = 0;
+	if (rule->flags & WEIR_RULE_RATE && !above_rate(s, rule))
+		drop = 0;
+	if (drop)
+		s->drop = 1;
+	if (rule->flags & WEIR_RULE_HIT) {
+		__u32 n = s->n_hits;
+
+		if (n >= WEIR_HITS) {
+			s->overflow = 1;
+			return;
+		}
+		opaque(n);
+		n &= WEIR_HITS - 1;
+		s->hits[n] = (__u64)rule->id << 32 | index;
+		s->n_hits = n + 1;
+	}
+}
+
+static long test_rule(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	struct weir_rule *rule;
+	__u32 at = s->bucket_first + i;
+
+	rule = bpf_map_lookup_elem(&rules, &at);
+	if (!rule)
+		return 1;
+	if (rule->cond_count) {
+		s->cond_first = rule->cond_first;
+		s->cond_failed = 0;
+		bpf_loop(rule->cond_count, test_cond, w, 0);
+		if (s->cond_failed)
+			return 0;
+	}
+	matched(s, rule, at);
+	return 0;
+}
+
+static long probe_table(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	struct weir_table *table = bpf_map_lookup_elem(&tables, &i);
+	struct weir_bucket *bucket;
+	__u32 k, word;
+
+	if (!table)
+		return 1;
+	s->probe.table = i;
+	s->probe.pad = 0;
+#pragma unroll
+	for (k = 0; k < WEIR_PROBE_WORDS; k++) {
+		word = table->word[k];
+		opaque(word);
+		word &= 63;
+		s->probe.word[k] = s->key[word] & table->mask[k];
+	}
+	bucket = bpf_map_lookup_elem(&buckets, &s->probe);
+	if (!bucket)
+		return 0;
+	s->bucket_first = bucket->first;
+	bpf_loop(bucket->count, test_rule, w, 0);
+	return 0;
+}
+
+/* Finds all matching rules: counts them, sets drop, accept and the hit list. */
+static __always_inline void classify(struct walk *w)
+{
+	bpf_loop(weir_tables, probe_table, w, 0);
+}
+
+#endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Per-CPU memory of the programs of a hook: what a packet was parsed into and
+ * the state of every loop. Loop state lives here and not on the stack, so that
+ * the verifier walks a callback once instead of once for every state.
+ *
+ * Four levels, because a program may run inside another one's helper call on the same CPU.
+ */
+#ifndef WEIR_SCRATCH_H
+#define WEIR_SCRATCH_H
+
+#define SCRATCH_DEPTH	4
+#define HDR_BYTES	512	/* power of two >= WEIR_WINDOW_EH: offsets are masked with it */
+#define HDR_GUARD	64	/* so that a masked offset may be read this far */
+
+/* One TCP option of the working list. */
+struct option {
+	__u8 kind;
+	__u8 len;		/* of the value */
+	__u8 at;		/* offset in the options as received (originals only) */
+	__u8 pad[5];
+	__u64 value[5];		/* 40 bytes, zero behind len */
+};
+
+struct scratch {
+	__u64 key[64];		/* flat key: WEIR_KEY_WORDS used, indexes are masked with 63 */
+
+	/* the frame */
+	__u32 frame_len;
+	__u32 window;		/* bytes of it in hdr */
+	__u32 hdr_end;		/* end of the headers that rewrites may touch */
+	__u32 base[8];		/* start of each enum weir_base in the frame */
+	__u32 ip_end;		/* end of the IP packet */
+	__u32 ip_payload;
+	__u32 l4_payload;
+	__u32 l4_payload_end;	/* 0: no L4 payload */
+	__u32 opts;		/* start of the TCP options, 0: no TCP */
+	__u32 opts_len;
+	__u32 l4_csum;		/* offset of the L4 checksum, 0: none known */
+	__u32 l4_proto;
+	__u32 pseudo_only;	/* only address words update the L4 checksum (DCCP, UDP-Lite) */
+	__u32 unfinished;
+
+	/* matching */
+	__u32 drop;
+	__u32 accept;
+	__u32 overflow;
+	__u32 n_hits;
+	__u32 bucket_first;
+	__u32 cond_first;
+	__u32 cond_failed;
+	__u32 set_first, set_lo, set_hi;
+	__u32 table;
+	__u64 value_high, value_low;
+	struct weir_probe probe;
+	__u64 hits[WEIR_HITS];	/* rule id << 32 | index in the rule array */
+	__u8 slot_at[WEIR_SLOTS];	/* offset of the option's value from the start of the options */
+
+	/* clock and randomness of this packet */
+	__u64 now_ns;		/* 0: not read yet */
+	__u64 random;
+
+	/* rewriting */
+	__u64 hit_last, hit_next;
+	__u32 op_first;
+	__u32 dirty;		/* hdr must be written back */
+	__u32 walk, walk_end, walk_n;	/* option walks */
+	__u32 n_options;
+	__u32 options_ready;
+	__u32 options_used;	/* sum of the options' lengths */
+	__u32 options_room;
+	__u32 op_len, op_kind, op_count;
+	__u64 op_kinds[4];
+	__u32 sum_old, sum_new, byte_at;
+	__u32 shape_differs, value_differs;
+	__u32 logging;
+	__u64 opts_old[6];	/* options as received; 40 bytes and a guard */
+	__u8 opts_new[96];
+	struct option options[32];	/* WEIR_OPTS used, indexes are masked with 31 */
+	__u64 bytes[9];		/* WEIR_VALUE_MAX and a guard */
+	__u64 bytes_new[9];
+
+	__u8 hdr[HDR_BYTES + HDR_GUARD];
+	struct weir_event event;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, SCRATCH_DEPTH);
+	__type(key, __u32);
+	__type(value, struct scratch);
+} scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} depth SEC(".maps");
+
+/* Hides a value's history from the compiler, so that the bound that follows reaches the verifier. */
+#define opaque(x) asm volatile("" : "+r"(x))
+
+/* Where byte `off` of the frame lies in the header window; HDR_GUARD bytes from there are readable. */
+static __always_inline __u8 *hdr_at(struct scratch *s, __u32 off)
+{
+	opaque(off);
+	off &= HDR_BYTES - 1;
+	return s->hdr + off;
+}
+
+static __always_inline __u32 hdr_u8(struct scratch *s, __u32 off)
+{
+	return *hdr_at(s, off);
+}
+
+static __always_inline __u32 hdr_be16(struct scratch *s, __u32 off)
+{
+	return bpf_ntohs(*(__be16 *)hdr_at(s, off));
+}
+
+static __always_inline __u32 hdr_be32(struct scratch *s, __u32 off)
+{
+	return bpf_ntohl(*(__be32 *)hdr_at(s, off));
+}
+
+static __always_inline void hdr_set_be16(struct scratch *s, __u32 off, __u16 value)
+{
+	*(__be16 *)hdr_at(s, off) = bpf_htons(value);
+}
+
+#endif

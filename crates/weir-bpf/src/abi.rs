@@ -1,0 +1,334 @@
+//! Mirror of `bpf/include/abi.h`: map keys and values, key offsets, flags.
+//!
+//! Field for field and in the same order; `tests/abi.rs` compares sizes and offsets with the BTF of the objects.
+//! Words of the flat key hold packet bytes in network order, everything else is in host order (little endian).
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Largest frame: an Ethernet header and the largest IP packet.
+pub const FRAME_MAX: usize = 65_549;
+/// 64-bit words of the flat key.
+pub const KEY_WORDS: usize = 55;
+/// TCP option kinds whose values a policy may test.
+pub const SLOTS: usize = 16;
+/// Words of a table's mask.
+pub const PROBE_WORDS: usize = 8;
+/// Matched rules with rewrites or log lines, a packet.
+pub const HITS: usize = 64;
+/// Bytes of a literal.
+pub const VALUE_MAX: usize = 64;
+/// Room for a log prefix and its NUL.
+pub const PREFIX_MAX: usize = 32;
+/// Room in the counter array of reasons.
+pub const REASONS: usize = 64;
+/// Bytes of the packet in an event.
+pub const SNAP: usize = 96;
+
+/// Byte offsets in the flat key (`enum weir_key_at`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod key {
+    pub const VALID: usize = 0;
+    pub const IN: usize = 8;
+    pub const QUEUE: usize = 12;
+    pub const ETHER: usize = 14;
+    pub const VLAN: usize = 16;
+    pub const VLAN2: usize = 18;
+    pub const IP4: usize = 24;
+    pub const IP6: usize = 48;
+    pub const L4: usize = 88;
+    pub const FRAG6: usize = 112;
+    pub const IP4OPT: usize = 120;
+    pub const TCPOPT: usize = 152;
+    pub const SLOT: usize = 184;
+}
+
+/// Valid bits of the flat key beyond the header classes (`WEIR_V_*`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod valid {
+    pub const FRAG: u64 = 1 << 8;
+    pub const FRAG_FIRST: u64 = 1 << 9;
+    pub const FRAG_LATER: u64 = 1 << 10;
+    pub const IP4OPT: u64 = 1 << 11;
+    pub const TCPOPT: u64 = 1 << 12;
+    pub const FRAG6: u64 = 1 << 13;
+    pub const EH: u64 = 1 << 14;
+    /// First of the extension header bits, in the order of [`super::EXT_HEADERS`].
+    pub const EH_FIRST: u64 = 1 << 16;
+    /// Number of the first slot bit.
+    pub const SLOT: u32 = 32;
+}
+
+/// Protocol numbers of extension headers in the order of their valid bits.
+pub const EXT_HEADERS: [u8; 9] = [0, 43, 44, 50, 51, 60, 135, 139, 140];
+
+/// `struct weir_table`: one mask over the flat key.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Table {
+    /// Words in use.
+    pub n_words: u32,
+    /// Zero.
+    pub pad: u32,
+    /// Index of each word in the key.
+    pub word: [u8; PROBE_WORDS],
+    /// Its mask.
+    pub mask: [u64; PROBE_WORDS],
+}
+
+/// `struct weir_probe`: key of the bucket index.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Probe {
+    /// Table number.
+    pub table: u32,
+    /// Zero.
+    pub pad: u32,
+    /// Masked words of the flat key.
+    pub word: [u64; PROBE_WORDS],
+}
+
+/// `struct weir_bucket`: a run of the rule array.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Bucket {
+    /// Index of the first rule.
+    pub first: u32,
+    /// Number of rules.
+    pub count: u32,
+}
+
+/// Flags of a rule (`WEIR_RULE_*`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod rule_flag {
+    pub const DROP: u32 = 1 << 0;
+    pub const ACCEPT: u32 = 1 << 1;
+    pub const RANDOM: u32 = 1 << 2;
+    pub const RATE: u32 = 1 << 3;
+    pub const HIT: u32 = 1 << 4;
+}
+
+/// `struct weir_rule`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Rule {
+    /// From 1; counters and rates lie at `id - 1`.
+    pub id: u32,
+    /// [`rule_flag`].
+    pub flags: u32,
+    /// First residual condition.
+    pub cond_first: u32,
+    /// Number of residual conditions.
+    pub cond_count: u32,
+    /// First rewrite or log line.
+    pub op_first: u32,
+    /// Number of them.
+    pub op_count: u32,
+    /// Random drop threshold, of 2^32.
+    pub drop_below: u64,
+    /// GCRA: ns a packet.
+    pub rate_period_ns: u64,
+    /// GCRA: tolerance in ns.
+    pub rate_limit_ns: u64,
+}
+
+/// What a condition tests (`enum weir_cond_op`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod cond_op {
+    pub const RANGE: u8 = 1;
+    pub const SET: u8 = 2;
+    pub const OPTION: u8 = 3;
+    pub const IP_PAYLOAD: u8 = 4;
+    pub const L4_PAYLOAD: u8 = 5;
+    /// Flag, not an operation: the test is inverted.
+    pub const NEGATED: u8 = 1 << 0;
+}
+
+/// `struct weir_cond`: a residual condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Cond {
+    /// [`cond_op`].
+    pub op: u8,
+    /// [`cond_op::NEGATED`].
+    pub flags: u8,
+    /// Bytes of the number: 1, 2, 4, 8 or 16.
+    pub width: u8,
+    /// Right shift before the mask.
+    pub shift: u8,
+    /// Offset in the key, slot, or offset in the payload.
+    pub off: u16,
+    /// Bytes of the literal.
+    pub len: u16,
+    /// Mask of the shifted number.
+    pub mask: u64,
+    /// First interval of the set.
+    pub set_first: u32,
+    /// Number of intervals.
+    pub set_count: u32,
+    /// Range (lo high, lo low, hi high, hi low) or literal, zero padded.
+    pub u: [u8; VALUE_MAX],
+}
+
+/// `struct weir_interval`: closed interval of 128-bit numbers.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Interval {
+    /// High and low half of the first number.
+    pub lo: [u64; 2],
+    /// High and low half of the last number.
+    pub hi: [u64; 2],
+}
+
+impl Interval {
+    /// From numbers.
+    pub fn new(lo: u128, hi: u128) -> Interval {
+        let halves = |x: u128| [(x >> 64) as u64, x as u64];
+        Interval {
+            lo: halves(lo),
+            hi: halves(hi),
+        }
+    }
+}
+
+/// What an operation does (`enum weir_op_kind`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod op_kind {
+    pub const WORD: u8 = 1;
+    pub const IP_PAYLOAD: u8 = 2;
+    pub const L4_PAYLOAD: u8 = 3;
+    pub const STRIP: u8 = 4;
+    pub const SET_OPTION: u8 = 5;
+    pub const ADD_OPTION: u8 = 6;
+    pub const LOG: u8 = 7;
+}
+
+/// Header an operation counts from (`enum weir_base`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod base {
+    pub const VLAN: u8 = 0;
+    pub const VLAN2: u8 = 1;
+    pub const IP4: u8 = 2;
+    pub const IP6: u8 = 3;
+    pub const L4: u8 = 4;
+}
+
+/// Flags of an operation (`WEIR_OP_*`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod op_flag {
+    pub const PSEUDO: u8 = 1 << 0;
+    pub const NEXT_HEADER: u8 = 1 << 1;
+}
+
+/// `struct weir_op`: a rewrite or a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Op {
+    /// [`op_kind`].
+    pub kind: u8,
+    /// [`base`].
+    pub base: u8,
+    /// [`op_flag`].
+    pub flags: u8,
+    /// TCP option kind.
+    pub option: u8,
+    /// Offset from the base.
+    pub off: u16,
+    /// Bytes of the value.
+    pub len: u16,
+    /// Word {mask, value, ip_mask, l4_mask}, kinds, or bytes; zero padded.
+    pub u: [u8; VALUE_MAX],
+}
+
+/// `struct weir_counter`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Counter {
+    /// Packets that matched.
+    pub packets: u64,
+    /// Their frame bytes as received.
+    pub bytes: u64,
+}
+
+/// `struct weir_stats`: the ledger of one CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Stats {
+    /// Packets that entered.
+    pub received: u64,
+    /// Their frame bytes.
+    pub bytes: u64,
+    /// By `enum xdp_action`.
+    pub verdict: [u64; 8],
+    /// By index in reasons.def.
+    pub reason: [u64; REASONS],
+}
+
+/// `struct weir_replay`: time and randomness of the next packet.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Replay {
+    /// Capture time.
+    pub now_ns: u64,
+    /// seed + (number of the frame << 32), wrapping.
+    pub random: u64,
+    /// weir's port number.
+    pub port: u32,
+    /// Receive queue.
+    pub queue: u32,
+}
+
+/// `struct weir_event`: one log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Event {
+    /// Time of the packet.
+    pub now_ns: u64,
+    /// Rule id.
+    pub rule: u32,
+    /// weir's port number.
+    pub port: u32,
+    /// Bytes of the frame.
+    pub len: u32,
+    /// `enum xdp_action`.
+    pub verdict: u32,
+    /// Bytes valid in `data`.
+    pub snap: u32,
+    /// Zero.
+    pub pad: u32,
+    /// NUL-terminated text of the log target.
+    pub prefix: [u8; PREFIX_MAX],
+    /// The packet's first bytes, as received.
+    pub data: [u8; SNAP],
+}
+
+/// Load-time constants: checksum modes (`WEIR_CSUM_*`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod csum {
+    pub const COMPLETE: u32 = 0;
+    pub const OFFLOADED: u32 = 1;
+}
+
+/// Load-time constants: features in use (`WEIR_F_*`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod feature {
+    pub const SLOTS: u32 = 1 << 0;
+    pub const TCPOPT: u32 = 1 << 1;
+    pub const OPTION_OPS: u32 = 1 << 2;
+    pub const PAYLOAD_OPS: u32 = 1 << 3;
+    pub const LOG: u32 = 1 << 4;
+    pub const REWRITE: u32 = 1 << 5;
+}

@@ -1,0 +1,16 @@
+//! The compiled data plane: embedded objects, and the Rust side of the contract in `bpf/include/abi.h`.
+//!
+//! [`OBJECTS`] holds every file of bpf/functions as an ELF object; [`abi`] mirrors the C structures. That both agree is
+//! tested against the objects' BTF.
+
+pub mod abi;
+
+include!(concat!(env!("OUT_DIR"), "/objects.rs"));
+
+/// The object of a function, `None` if there is no such function.
+pub fn object(name: &str) -> Option<&'static [u8]> {
+    OBJECTS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, bytes)| *bytes)
+}

@@ -1,0 +1,238 @@
+//! The contract between C and Rust: sizes, offsets, constants and reasons of abi.rs are those the objects were compiled with.
+
+use std::mem::offset_of;
+
+use weir_bpf::{OBJECTS, abi, object};
+use weir_packet::Reason;
+use weir_vm::{Btf, Object};
+
+fn btf() -> Btf {
+    let object = Object::parse(object("middlebox").expect("middlebox is compiled"))
+        .expect("the object is well formed");
+    object.btf().expect("objects carry BTF").clone()
+}
+
+/// Compares a struct's size and every named member with its mirror.
+macro_rules! same_layout {
+    ($btf:expr, $c:literal, $rust:ty, $($member:ident),+) => {
+        let layout = $btf.layout($c).unwrap_or_else(|e| panic!("{}: {e}", $c));
+        assert_eq!(layout.size as usize, size_of::<$rust>(), "size of {}", $c);
+        $(
+            let member = layout.member(stringify!($member)).unwrap_or_else(|| panic!("{} has no {}", $c, stringify!($member)));
+            assert_eq!(member.offset() as usize, offset_of!($rust, $member), "{}.{}", $c, stringify!($member));
+        )+
+    };
+}
+
+#[test]
+fn structures_have_the_same_layout_in_c_and_rust() {
+    let btf = btf();
+    same_layout!(btf, "weir_table", abi::Table, n_words, pad, word, mask);
+    same_layout!(btf, "weir_probe", abi::Probe, table, pad, word);
+    same_layout!(btf, "weir_bucket", abi::Bucket, first, count);
+    same_layout!(
+        btf,
+        "weir_rule",
+        abi::Rule,
+        id,
+        flags,
+        cond_first,
+        cond_count,
+        op_first,
+        op_count,
+        drop_below,
+        rate_period_ns,
+        rate_limit_ns
+    );
+    same_layout!(
+        btf,
+        "weir_cond",
+        abi::Cond,
+        op,
+        flags,
+        width,
+        shift,
+        off,
+        len,
+        mask,
+        set_first,
+        set_count,
+        u
+    );
+    same_layout!(
+        btf,
+        "weir_op",
+        abi::Op,
+        kind,
+        base,
+        flags,
+        option,
+        off,
+        len,
+        u
+    );
+    same_layout!(btf, "weir_counter", abi::Counter, packets, bytes);
+    same_layout!(
+        btf,
+        "weir_stats",
+        abi::Stats,
+        received,
+        bytes,
+        verdict,
+        reason
+    );
+    same_layout!(btf, "weir_replay", abi::Replay, now_ns, random, port, queue);
+    same_layout!(
+        btf,
+        "weir_event",
+        abi::Event,
+        now_ns,
+        rule,
+        port,
+        len,
+        verdict,
+        snap,
+        pad,
+        prefix,
+        data
+    );
+    assert_eq!(
+        btf.layout("weir_interval").expect("interval").size as usize,
+        size_of::<abi::Interval>()
+    );
+}
+
+#[test]
+fn numbers_of_the_header_are_those_of_the_mirror() {
+    let header = include_str!("../../../bpf/include/abi.h");
+    let find = |name: &str| -> u64 {
+        let line = header
+            .lines()
+            .find(|line| {
+                let mut words = line.split_whitespace();
+                match (words.next(), words.next()) {
+                    (Some("#define"), Some(second)) => second == name,
+                    (Some(first), Some("=")) => first == name,
+                    _ => false,
+                }
+            })
+            .unwrap_or_else(|| panic!("abi.h has no {name}"));
+        let value = line
+            .split_once(name)
+            .map(|(_, rest)| rest.trim_start().trim_start_matches('='))
+            .expect("has a value");
+        let value = value
+            .split("/*")
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .trim_end_matches(',');
+        let value = value.trim_matches(['(', ')']);
+        match value.split_once("<<") {
+            Some((_, shift)) => 1 << shift.trim().parse::<u32>().expect("a shift"),
+            None => value
+                .parse()
+                .unwrap_or_else(|e| panic!("{name} = {value}: {e}")),
+        }
+    };
+    let numbers: &[(&str, u64)] = &[
+        ("WEIR_FRAME_MAX", abi::FRAME_MAX as u64),
+        ("WEIR_KEY_WORDS", abi::KEY_WORDS as u64),
+        ("WEIR_SLOTS", abi::SLOTS as u64),
+        ("WEIR_PROBE_WORDS", abi::PROBE_WORDS as u64),
+        ("WEIR_HITS", abi::HITS as u64),
+        ("WEIR_VALUE_MAX", abi::VALUE_MAX as u64),
+        ("WEIR_PREFIX_MAX", abi::PREFIX_MAX as u64),
+        ("WEIR_REASONS", abi::REASONS as u64),
+        ("WEIR_SNAP", abi::SNAP as u64),
+        ("WEIR_K_VALID", abi::key::VALID as u64),
+        ("WEIR_K_IN", abi::key::IN as u64),
+        ("WEIR_K_QUEUE", abi::key::QUEUE as u64),
+        ("WEIR_K_ETHER", abi::key::ETHER as u64),
+        ("WEIR_K_VLAN", abi::key::VLAN as u64),
+        ("WEIR_K_VLAN2", abi::key::VLAN2 as u64),
+        ("WEIR_K_IP4", abi::key::IP4 as u64),
+        ("WEIR_K_IP6", abi::key::IP6 as u64),
+        ("WEIR_K_L4", abi::key::L4 as u64),
+        ("WEIR_K_FRAG6", abi::key::FRAG6 as u64),
+        ("WEIR_K_IP4OPT", abi::key::IP4OPT as u64),
+        ("WEIR_K_TCPOPT", abi::key::TCPOPT as u64),
+        ("WEIR_K_SLOT", abi::key::SLOT as u64),
+        ("WEIR_V_FRAG", abi::valid::FRAG),
+        ("WEIR_V_FRAG_FIRST", abi::valid::FRAG_FIRST),
+        ("WEIR_V_FRAG_LATER", abi::valid::FRAG_LATER),
+        ("WEIR_V_IP4OPT", abi::valid::IP4OPT),
+        ("WEIR_V_TCPOPT", abi::valid::TCPOPT),
+        ("WEIR_V_FRAG6", abi::valid::FRAG6),
+        ("WEIR_V_EH", abi::valid::EH),
+        ("WEIR_V_EH_HOPBYHOP", abi::valid::EH_FIRST),
+        ("WEIR_V_SLOT", abi::valid::SLOT.into()),
+        ("WEIR_RULE_DROP", abi::rule_flag::DROP.into()),
+        ("WEIR_RULE_ACCEPT", abi::rule_flag::ACCEPT.into()),
+        ("WEIR_RULE_RANDOM", abi::rule_flag::RANDOM.into()),
+        ("WEIR_RULE_RATE", abi::rule_flag::RATE.into()),
+        ("WEIR_RULE_HIT", abi::rule_flag::HIT.into()),
+        ("WEIR_C_RANGE", abi::cond_op::RANGE.into()),
+        ("WEIR_C_SET", abi::cond_op::SET.into()),
+        ("WEIR_C_OPTION", abi::cond_op::OPTION.into()),
+        ("WEIR_C_IP_PAYLOAD", abi::cond_op::IP_PAYLOAD.into()),
+        ("WEIR_C_L4_PAYLOAD", abi::cond_op::L4_PAYLOAD.into()),
+        ("WEIR_COND_NEGATED", abi::cond_op::NEGATED.into()),
+        ("WEIR_O_WORD", abi::op_kind::WORD.into()),
+        ("WEIR_O_IP_PAYLOAD", abi::op_kind::IP_PAYLOAD.into()),
+        ("WEIR_O_L4_PAYLOAD", abi::op_kind::L4_PAYLOAD.into()),
+        ("WEIR_O_STRIP", abi::op_kind::STRIP.into()),
+        ("WEIR_O_SET_OPTION", abi::op_kind::SET_OPTION.into()),
+        ("WEIR_O_ADD_OPTION", abi::op_kind::ADD_OPTION.into()),
+        ("WEIR_O_LOG", abi::op_kind::LOG.into()),
+        ("WEIR_B_VLAN", abi::base::VLAN.into()),
+        ("WEIR_B_VLAN2", abi::base::VLAN2.into()),
+        ("WEIR_B_IP4", abi::base::IP4.into()),
+        ("WEIR_B_IP6", abi::base::IP6.into()),
+        ("WEIR_B_L4", abi::base::L4.into()),
+        ("WEIR_OP_PSEUDO", abi::op_flag::PSEUDO.into()),
+        ("WEIR_OP_NEXT_HEADER", abi::op_flag::NEXT_HEADER.into()),
+        ("WEIR_CSUM_COMPLETE", abi::csum::COMPLETE.into()),
+        ("WEIR_CSUM_OFFLOADED", abi::csum::OFFLOADED.into()),
+        ("WEIR_F_SLOTS", abi::feature::SLOTS.into()),
+        ("WEIR_F_TCPOPT", abi::feature::TCPOPT.into()),
+        ("WEIR_F_OPTION_OPS", abi::feature::OPTION_OPS.into()),
+        ("WEIR_F_PAYLOAD_OPS", abi::feature::PAYLOAD_OPS.into()),
+        ("WEIR_F_LOG", abi::feature::LOG.into()),
+        ("WEIR_F_REWRITE", abi::feature::REWRITE.into()),
+    ];
+    for (name, rust) in numbers {
+        assert_eq!(find(name), *rust, "{name}");
+    }
+}
+
+#[test]
+fn reasons_fit_the_counter_array() {
+    assert!(Reason::ALL.len() <= abi::REASONS);
+}
+
+#[test]
+fn objects_use_no_kernel_functions_and_need_no_relocations_against_a_kernel() {
+    for (name, bytes) in OBJECTS {
+        let text = String::from_utf8_lossy(bytes);
+        assert!(
+            !text.contains(".ksyms"),
+            "{name} calls kernel functions: the floor is Linux 6.1 helpers"
+        );
+        assert!(
+            !text.contains(".kconfig"),
+            "{name} depends on the kernel's configuration"
+        );
+    }
+}
+
+#[test]
+fn objects_name_no_folder_of_the_builder() {
+    let home = env!("CARGO_MANIFEST_DIR")
+        .trim_end_matches("/crates/weir-bpf")
+        .as_bytes();
+    for (name, bytes) in OBJECTS {
+        let found = bytes.windows(home.len()).any(|window| window == home);
+        assert!(!found, "{name} holds {}", String::from_utf8_lossy(home));
+    }
+}
