@@ -1,0 +1,22 @@
+//! The Linux error numbers helpers and maps return, negative as a program sees them in r0.
+//!
+//! Invariant: the values are those of x86-64 Linux.
+
+/// No such entry.
+pub const ENOENT: i64 = -2;
+/// Argument list too long: the map is full or the index is outside.
+pub const E2BIG: i64 = -7;
+/// Try again: the ring buffer is full.
+pub const EAGAIN: i64 = -11;
+/// Permission denied: bad metadata length.
+pub const EACCES: i64 = -13;
+/// Bad address: offset or length above 65,535.
+pub const EFAULT: i64 = -14;
+/// The key exists.
+pub const EEXIST: i64 = -17;
+/// Invalid argument.
+pub const EINVAL: i64 = -22;
+/// No space: the longest-prefix map is full.
+pub const ENOSPC: i64 = -28;
+/// The map has no such operation.
+pub const EOPNOTSUPP: i64 = -95;

@@ -1,0 +1,652 @@
+//! The checked interpreter: one run of a program over a frame or a piece of memory.
+//!
+//! Owns registers, call frames, the instruction budget and [`Fault`]. Every memory access goes through `memory`, so a
+//! program that no verifier has seen cannot do worse than fault. Stack that was not written reads as zero. Helpers are
+//! in `helpers`. Invariant: a run ends after at most `instruction_budget` instructions, whatever the code.
+
+use std::ops::{BitAnd, BitOr, BitXor};
+
+use thiserror::Error;
+
+use crate::insn::{Kind, Op};
+use crate::memory::{
+    AccessFault, CALL_FRAMES, Memory, STACK_BYTES, handle_function, stack_address,
+};
+
+/// What a run takes from outside: nothing else varies between two runs over the same frame and maps.
+#[derive(Clone, Debug)]
+pub struct Env {
+    /// Every clock helper returns this, in nanoseconds.
+    pub now_ns: u64,
+    /// `xdp_md.ingress_ifindex`.
+    pub ingress_ifindex: u32,
+    /// `xdp_md.rx_queue_index`.
+    pub rx_queue: u32,
+    /// `xdp_md.egress_ifindex`; only devmap programs may read it in the kernel.
+    pub egress_ifindex: u32,
+    /// CPU the program believes it runs on; below the machine's number of CPUs.
+    pub cpu: u32,
+    /// Start of the sequence `bpf_get_prandom_u32` yields in this run.
+    pub random_seed: u64,
+    /// Most instructions the run may execute.
+    pub instruction_budget: u64,
+}
+
+impl Default for Env {
+    /// Time 0, interface 1, queue 0, CPU 0, seed 0 and ten million instructions.
+    fn default() -> Env {
+        Env {
+            now_ns: 0,
+            ingress_ifindex: 1,
+            rx_queue: 0,
+            egress_ifindex: 0,
+            cpu: 0,
+            random_seed: 0,
+            instruction_budget: 10_000_000,
+        }
+    }
+}
+
+/// A run that could not go on.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("instruction {pc} of {function}: {kind}")]
+pub struct Fault {
+    /// Function or, without one, section the instruction is in.
+    pub function: String,
+    /// Index of the slot from the start of the section, as `llvm-objdump -d` prints it.
+    pub pc: usize,
+    /// What happened.
+    pub kind: FaultKind,
+}
+
+/// Why a run stopped.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum FaultKind {
+    /// A memory access failed.
+    #[error("{0}")]
+    Access(Box<AccessFault>),
+    /// A helper this engine does not have.
+    #[error("helper {number} ({name}) is not available in the user engine")]
+    UnknownHelper {
+        /// Linux's number.
+        number: u32,
+        /// Its name, or `unknown`.
+        name: &'static str,
+    },
+    /// A helper was called in a way the kernel's verifier refuses.
+    #[error("{helper}: {reason} (r{register} is {value:#x})")]
+    HelperArgument {
+        /// Name of the helper.
+        helper: &'static str,
+        /// Register with the argument.
+        register: u8,
+        /// Its contents.
+        value: u64,
+        /// What was expected.
+        reason: &'static str,
+    },
+    /// The budget is used up.
+    #[error("the budget of {budget} instructions is used up")]
+    Budget {
+        /// Instructions allowed.
+        budget: u64,
+    },
+    /// More than eight call frames.
+    #[error("more than {CALL_FRAMES} call frames")]
+    CallDepth,
+    /// A call through a register that holds no function.
+    #[error("call to {value:#x}, which is no function")]
+    CallTarget {
+        /// Contents of the register.
+        value: u64,
+    },
+    /// Control reached the end of a section or the middle of an instruction.
+    #[error("control left the program's instructions")]
+    Fallthrough,
+    /// A kernel function or variable that only a kernel has.
+    #[error(
+        "{name} is not in the object: kernel functions and variables do not exist in the user engine"
+    )]
+    External {
+        /// The symbol.
+        name: String,
+    },
+    /// The program ended with ring buffer records still reserved.
+    #[error("the program ended with {0} ring buffer records neither submitted nor discarded")]
+    LeakedRecords(u32),
+    /// The program ended holding a spin lock.
+    #[error("the program ended holding a spin lock")]
+    LeakedLock,
+    /// `Env::cpu` is not below the machine's number of CPUs.
+    #[error("CPU {cpu} of {cpus}: set more CPUs before loading")]
+    Cpu {
+        /// CPU asked for.
+        cpu: u32,
+        /// CPUs the machine has.
+        cpus: u32,
+    },
+}
+
+impl From<Box<AccessFault>> for FaultKind {
+    #[cold]
+    fn from(fault: Box<AccessFault>) -> FaultKind {
+        FaultKind::Access(fault)
+    }
+}
+
+/// Where a redirect helper sent the packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    /// `bpf_redirect`.
+    Interface {
+        /// Target interface.
+        ifindex: u32,
+    },
+    /// `bpf_redirect_map` with an entry that exists (or a broadcast).
+    Map {
+        /// Name of the map.
+        map: String,
+        /// Key looked up.
+        key: u64,
+        /// Flags passed.
+        flags: u64,
+    },
+}
+
+/// Registers r0 to r10; sixteen, so that a masked number is always inside.
+pub(crate) type Registers = [u64; 16];
+
+/// Buffers that outlive a run so that runs need not allocate.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub(crate) key: Vec<u8>,
+    pub(crate) value: Vec<u8>,
+    pub(crate) trace: Vec<String>,
+}
+
+/// State of one run.
+pub(crate) struct Run<'r> {
+    pub(crate) ops: &'r [Op],
+    pub(crate) externals: &'r [String],
+    /// Entry operations by program number, for tail calls.
+    pub(crate) programs: &'r [usize],
+    pub(crate) memory: Memory<'r>,
+    pub(crate) env: &'r Env,
+    pub(crate) epoch: u64,
+    pub(crate) scratch: &'r mut Scratch,
+    /// Instructions left of the budget.
+    pub(crate) left: u64,
+    pub(crate) tail_calls: u32,
+    pub(crate) random: u64,
+    /// Address of the spin lock held.
+    pub(crate) lock: Option<u64>,
+    pub(crate) open_records: u32,
+    pub(crate) redirect: Option<Redirect>,
+    /// Operation that faulted.
+    pub(crate) fault_at: Option<usize>,
+    saved: [(usize, [u64; 4]); CALL_FRAMES],
+}
+
+/// Result inside a run; the place of the fault is in `Run::fault_at`.
+pub(crate) type Step<T> = Result<T, Box<FaultKind>>;
+
+impl<'r> Run<'r> {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "called once; a struct of the same fields would say nothing more"
+    )]
+    pub(crate) fn new(
+        ops: &'r [Op],
+        externals: &'r [String],
+        programs: &'r [usize],
+        memory: Memory<'r>,
+        env: &'r Env,
+        epoch: u64,
+        scratch: &'r mut Scratch,
+    ) -> Run<'r> {
+        Run {
+            ops,
+            externals,
+            programs,
+            memory,
+            env,
+            epoch,
+            scratch,
+            left: env.instruction_budget,
+            tail_calls: 0,
+            random: env.random_seed,
+            lock: None,
+            open_records: 0,
+            redirect: None,
+            fault_at: None,
+            saved: [(0, [0; 4]); CALL_FRAMES],
+        }
+    }
+
+    /// Runs from `entry` with r1 and r2 until the program exits.
+    pub(crate) fn program(&mut self, entry: usize, r1: u64, r2: u64) -> Step<u64> {
+        let mut regs = [0; 16];
+        regs[1] = r1;
+        regs[2] = r2;
+        regs[10] = stack_address(0) + STACK_BYTES as u64;
+        self.memory.clear_stack();
+        let result = self.execute(entry, &mut regs)?;
+        if self.open_records > 0 {
+            return Err(Box::new(FaultKind::LeakedRecords(self.open_records)));
+        }
+        if self.lock.is_some() {
+            return Err(Box::new(FaultKind::LeakedLock));
+        }
+        Ok(result)
+    }
+
+    /// Calls the function at `entry` in a frame of its own and returns its r0; for helpers with callbacks.
+    pub(crate) fn callback(&mut self, entry: usize, arguments: [u64; 4]) -> Step<u64> {
+        let mut regs: Registers = [0; 16];
+        for (register, argument) in regs.iter_mut().skip(1).zip(arguments) {
+            *register = argument;
+        }
+        self.enter(&mut regs)?;
+        let result = self.execute(entry, &mut regs)?;
+        self.memory.depth -= 1;
+        Ok(result)
+    }
+
+    fn enter(&mut self, regs: &mut Registers) -> Step<()> {
+        if self.memory.depth + 1 >= CALL_FRAMES {
+            return Err(Box::new(FaultKind::CallDepth));
+        }
+        self.memory.depth += 1;
+        self.memory.clear_stack();
+        regs[10] = stack_address(self.memory.depth) + STACK_BYTES as u64;
+        Ok(())
+    }
+
+    fn execute(&mut self, entry: usize, regs: &mut Registers) -> Step<u64> {
+        let ops = self.ops;
+        let base = self.memory.depth;
+        let mut pc = entry;
+
+        macro_rules! stop {
+            ($kind:expr) => {{
+                self.fault_at.get_or_insert(pc.wrapping_sub(1));
+                return Err(Box::new($kind));
+            }};
+        }
+        macro_rules! checked {
+            ($result:expr) => {
+                match $result {
+                    Ok(value) => value,
+                    Err(fault) => stop!(FaultKind::from(fault)),
+                }
+            };
+        }
+        macro_rules! passed {
+            ($result:expr) => {
+                match $result {
+                    Ok(value) => value,
+                    Err(kind) => {
+                        self.fault_at.get_or_insert(pc.wrapping_sub(1));
+                        return Err(kind);
+                    }
+                }
+            };
+        }
+
+        loop {
+            let Some(op) = ops.get(pc) else {
+                self.fault_at.get_or_insert(pc);
+                return Err(Box::new(FaultKind::Fallthrough));
+            };
+            pc += 1;
+            if self.left == 0 {
+                stop!(FaultKind::Budget {
+                    budget: self.env.instruction_budget
+                });
+            }
+            self.left -= 1;
+            let dst = (op.dst & 15) as usize;
+            let src = (op.src & 15) as usize;
+            let offset = op.off as i64 as u64;
+
+            macro_rules! alu64 {
+                ($f:expr, $operand:expr) => {{
+                    let f: fn(u64, u64) -> u64 = $f;
+                    regs[dst] = f(regs[dst], $operand);
+                }};
+            }
+            macro_rules! alu32 {
+                ($f:expr, $operand:expr) => {{
+                    let f: fn(u32, u32) -> u32 = $f;
+                    regs[dst] = u64::from(f(regs[dst] as u32, $operand as u32));
+                }};
+            }
+            macro_rules! jump64 {
+                ($f:expr, $operand:expr) => {{
+                    let f: fn(u64, u64) -> bool = $f;
+                    if f(regs[dst], $operand) {
+                        pc = op.target();
+                    }
+                }};
+            }
+            macro_rules! jump32 {
+                ($f:expr, $operand:expr) => {{
+                    let f: fn(u32, u32) -> bool = $f;
+                    if f(regs[dst] as u32, $operand as u32) {
+                        pc = op.target();
+                    }
+                }};
+            }
+            macro_rules! load {
+                ($n:literal, $from:expr) => {{
+                    let address = regs[src].wrapping_add(offset);
+                    let bytes = checked!(self.memory.load::<$n>(address));
+                    regs[dst] = $from(bytes);
+                }};
+            }
+            macro_rules! store {
+                ($n:literal, $value:expr) => {{
+                    let address = regs[dst].wrapping_add(offset);
+                    checked!(self.memory.store::<$n>(address, $value));
+                }};
+            }
+
+            use Kind::*;
+            match op.kind {
+                Add64K => alu64!(u64::wrapping_add, op.imm),
+                Sub64K => alu64!(u64::wrapping_sub, op.imm),
+                Mul64K => alu64!(u64::wrapping_mul, op.imm),
+                Div64K => alu64!(div64, op.imm),
+                Or64K => alu64!(u64::bitor, op.imm),
+                And64K => alu64!(u64::bitand, op.imm),
+                Lsh64K => alu64!(lsh64, op.imm),
+                Rsh64K => alu64!(rsh64, op.imm),
+                Mod64K => alu64!(mod64, op.imm),
+                Xor64K => alu64!(u64::bitxor, op.imm),
+                Mov64K => regs[dst] = op.imm,
+                Arsh64K => alu64!(arsh64, op.imm),
+                Sdiv64K => alu64!(sdiv64, op.imm),
+                Smod64K => alu64!(smod64, op.imm),
+                Add64X => alu64!(u64::wrapping_add, regs[src]),
+                Sub64X => alu64!(u64::wrapping_sub, regs[src]),
+                Mul64X => alu64!(u64::wrapping_mul, regs[src]),
+                Div64X => alu64!(div64, regs[src]),
+                Or64X => alu64!(u64::bitor, regs[src]),
+                And64X => alu64!(u64::bitand, regs[src]),
+                Lsh64X => alu64!(lsh64, regs[src]),
+                Rsh64X => alu64!(rsh64, regs[src]),
+                Mod64X => alu64!(mod64, regs[src]),
+                Xor64X => alu64!(u64::bitxor, regs[src]),
+                Mov64X => regs[dst] = regs[src],
+                Arsh64X => alu64!(arsh64, regs[src]),
+                Sdiv64X => alu64!(sdiv64, regs[src]),
+                Smod64X => alu64!(smod64, regs[src]),
+
+                Add32K => alu32!(u32::wrapping_add, op.imm),
+                Sub32K => alu32!(u32::wrapping_sub, op.imm),
+                Mul32K => alu32!(u32::wrapping_mul, op.imm),
+                Div32K => alu32!(div32, op.imm),
+                Or32K => alu32!(u32::bitor, op.imm),
+                And32K => alu32!(u32::bitand, op.imm),
+                Lsh32K => alu32!(u32::wrapping_shl, op.imm),
+                Rsh32K => alu32!(u32::wrapping_shr, op.imm),
+                Mod32K => alu32!(mod32, op.imm),
+                Xor32K => alu32!(u32::bitxor, op.imm),
+                Mov32K => regs[dst] = op.imm,
+                Arsh32K => alu32!(arsh32, op.imm),
+                Sdiv32K => alu32!(sdiv32, op.imm),
+                Smod32K => alu32!(smod32, op.imm),
+                Add32X => alu32!(u32::wrapping_add, regs[src]),
+                Sub32X => alu32!(u32::wrapping_sub, regs[src]),
+                Mul32X => alu32!(u32::wrapping_mul, regs[src]),
+                Div32X => alu32!(div32, regs[src]),
+                Or32X => alu32!(u32::bitor, regs[src]),
+                And32X => alu32!(u32::bitand, regs[src]),
+                Lsh32X => alu32!(u32::wrapping_shl, regs[src]),
+                Rsh32X => alu32!(u32::wrapping_shr, regs[src]),
+                Mod32X => alu32!(mod32, regs[src]),
+                Xor32X => alu32!(u32::bitxor, regs[src]),
+                Mov32X => regs[dst] = u64::from(regs[src] as u32),
+                Arsh32X => alu32!(arsh32, regs[src]),
+                Sdiv32X => alu32!(sdiv32, regs[src]),
+                Smod32X => alu32!(smod32, regs[src]),
+
+                Neg64 => regs[dst] = regs[dst].wrapping_neg(),
+                Neg32 => regs[dst] = u64::from((regs[dst] as u32).wrapping_neg()),
+                Movsx8To64 => regs[dst] = regs[src] as i8 as u64,
+                Movsx16To64 => regs[dst] = regs[src] as i16 as u64,
+                Movsx32To64 => regs[dst] = regs[src] as i32 as u64,
+                Movsx8To32 => regs[dst] = u64::from(regs[src] as i8 as u32),
+                Movsx16To32 => regs[dst] = u64::from(regs[src] as i16 as u32),
+                Le16 => regs[dst] = u64::from(regs[dst] as u16),
+                Le32 => regs[dst] = u64::from(regs[dst] as u32),
+                Le64 => {}
+                Swap16 => regs[dst] = u64::from((regs[dst] as u16).swap_bytes()),
+                Swap32 => regs[dst] = u64::from((regs[dst] as u32).swap_bytes()),
+                Swap64 => regs[dst] = regs[dst].swap_bytes(),
+
+                LoadImm => {
+                    regs[dst] = op.imm;
+                    pc += 1;
+                }
+                LoadFunction => {
+                    regs[dst] = crate::memory::function_handle(op.imm);
+                    pc += 1;
+                }
+                Ldx8 => load!(1, |b: [u8; 1]| u64::from(b[0])),
+                Ldx16 => load!(2, |b| u64::from(u16::from_le_bytes(b))),
+                Ldx32 => {
+                    regs[dst] = checked!(self.memory.load_word(regs[src].wrapping_add(offset)));
+                }
+                Ldx64 => load!(8, u64::from_le_bytes),
+                Ldxs8 => load!(1, |b| i8::from_le_bytes(b) as u64),
+                Ldxs16 => load!(2, |b| i16::from_le_bytes(b) as u64),
+                Ldxs32 => load!(4, |b| i32::from_le_bytes(b) as u64),
+                Stx8 => store!(1, [regs[src] as u8]),
+                Stx16 => store!(2, (regs[src] as u16).to_le_bytes()),
+                Stx32 => store!(4, (regs[src] as u32).to_le_bytes()),
+                Stx64 => store!(8, regs[src].to_le_bytes()),
+                St8 => store!(1, [op.imm as u8]),
+                St16 => store!(2, (op.imm as u16).to_le_bytes()),
+                St32 => store!(4, (op.imm as u32).to_le_bytes()),
+                St64 => store!(8, op.imm.to_le_bytes()),
+                Atomic32 => {
+                    let address = regs[dst].wrapping_add(offset);
+                    let cell = checked!(self.memory.atomic::<4>(address));
+                    let old = u32::from_le_bytes(*cell);
+                    let new = atomic(op.imm, u64::from(old), regs[src], u64::from(regs[0] as u32));
+                    *cell = (new as u32).to_le_bytes();
+                    fetch(regs, op, u64::from(old));
+                }
+                Atomic64 => {
+                    let address = regs[dst].wrapping_add(offset);
+                    let cell = checked!(self.memory.atomic::<8>(address));
+                    let old = u64::from_le_bytes(*cell);
+                    *cell = atomic(op.imm, old, regs[src], regs[0]).to_le_bytes();
+                    fetch(regs, op, old);
+                }
+
+                Ja => pc = op.target(),
+                Jeq64K => jump64!(|a, b| a == b, op.imm),
+                Jgt64K => jump64!(|a, b| a > b, op.imm),
+                Jge64K => jump64!(|a, b| a >= b, op.imm),
+                Jset64K => jump64!(|a, b| a & b != 0, op.imm),
+                Jne64K => jump64!(|a, b| a != b, op.imm),
+                Jsgt64K => jump64!(|a, b| (a as i64) > b as i64, op.imm),
+                Jsge64K => jump64!(|a, b| a as i64 >= b as i64, op.imm),
+                Jlt64K => jump64!(|a, b| a < b, op.imm),
+                Jle64K => jump64!(|a, b| a <= b, op.imm),
+                Jslt64K => jump64!(|a, b| (a as i64) < b as i64, op.imm),
+                Jsle64K => jump64!(|a, b| a as i64 <= b as i64, op.imm),
+                Jeq64X => jump64!(|a, b| a == b, regs[src]),
+                Jgt64X => jump64!(|a, b| a > b, regs[src]),
+                Jge64X => jump64!(|a, b| a >= b, regs[src]),
+                Jset64X => jump64!(|a, b| a & b != 0, regs[src]),
+                Jne64X => jump64!(|a, b| a != b, regs[src]),
+                Jsgt64X => jump64!(|a, b| (a as i64) > b as i64, regs[src]),
+                Jsge64X => jump64!(|a, b| a as i64 >= b as i64, regs[src]),
+                Jlt64X => jump64!(|a, b| a < b, regs[src]),
+                Jle64X => jump64!(|a, b| a <= b, regs[src]),
+                Jslt64X => jump64!(|a, b| (a as i64) < b as i64, regs[src]),
+                Jsle64X => jump64!(|a, b| a as i64 <= b as i64, regs[src]),
+                Jeq32K => jump32!(|a, b| a == b, op.imm),
+                Jgt32K => jump32!(|a, b| a > b, op.imm),
+                Jge32K => jump32!(|a, b| a >= b, op.imm),
+                Jset32K => jump32!(|a, b| a & b != 0, op.imm),
+                Jne32K => jump32!(|a, b| a != b, op.imm),
+                Jsgt32K => jump32!(|a, b| (a as i32) > b as i32, op.imm),
+                Jsge32K => jump32!(|a, b| a as i32 >= b as i32, op.imm),
+                Jlt32K => jump32!(|a, b| a < b, op.imm),
+                Jle32K => jump32!(|a, b| a <= b, op.imm),
+                Jslt32K => jump32!(|a, b| (a as i32) < b as i32, op.imm),
+                Jsle32K => jump32!(|a, b| a as i32 <= b as i32, op.imm),
+                Jeq32X => jump32!(|a, b| a == b, regs[src]),
+                Jgt32X => jump32!(|a, b| a > b, regs[src]),
+                Jge32X => jump32!(|a, b| a >= b, regs[src]),
+                Jset32X => jump32!(|a, b| a & b != 0, regs[src]),
+                Jne32X => jump32!(|a, b| a != b, regs[src]),
+                Jsgt32X => jump32!(|a, b| (a as i32) > b as i32, regs[src]),
+                Jsge32X => jump32!(|a, b| a as i32 >= b as i32, regs[src]),
+                Jlt32X => jump32!(|a, b| a < b, regs[src]),
+                Jle32X => jump32!(|a, b| a <= b, regs[src]),
+                Jslt32X => jump32!(|a, b| (a as i32) < b as i32, regs[src]),
+                Jsle32X => jump32!(|a, b| a as i32 <= b as i32, regs[src]),
+
+                Helper => {
+                    if let Some(target) = passed!(self.helper(op.imm as u32, regs)) {
+                        pc = target;
+                    }
+                }
+                Call => {
+                    self.save(pc, regs);
+                    passed!(self.enter(regs));
+                    pc = op.target();
+                }
+                CallRegister => {
+                    let value = regs[dst];
+                    if let Some(target) = handle_function(value) {
+                        self.save(pc, regs);
+                        passed!(self.enter(regs));
+                        pc = target;
+                    } else if let Ok(number) = u32::try_from(value) {
+                        if let Some(target) = passed!(self.helper(number, regs)) {
+                            pc = target;
+                        }
+                    } else {
+                        stop!(FaultKind::CallTarget { value });
+                    }
+                }
+                Exit => {
+                    if self.memory.depth == base {
+                        return Ok(regs[0]);
+                    }
+                    self.memory.depth -= 1;
+                    let depth = self.memory.depth;
+                    if let Some((back, kept)) = self.saved.get(depth) {
+                        pc = *back;
+                        regs[6..10].copy_from_slice(kept);
+                    }
+                    regs[10] = stack_address(depth) + STACK_BYTES as u64;
+                }
+                Half | SectionEnd => stop!(FaultKind::Fallthrough),
+                External => {
+                    let name = self.externals.get(op.imm as usize);
+                    stop!(FaultKind::External {
+                        name: name.cloned().unwrap_or_default()
+                    });
+                }
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn save(&mut self, back: usize, regs: &Registers) {
+        if let Some(slot) = self.saved.get_mut(self.memory.depth) {
+            *slot = (back, [regs[6], regs[7], regs[8], regs[9]]);
+        }
+    }
+}
+
+fn div64(a: u64, b: u64) -> u64 {
+    a.checked_div(b).unwrap_or(0)
+}
+
+fn mod64(a: u64, b: u64) -> u64 {
+    a.checked_rem(b).unwrap_or(a)
+}
+
+fn sdiv64(a: u64, b: u64) -> u64 {
+    if b == 0 {
+        return 0;
+    }
+    (a as i64).wrapping_div(b as i64) as u64
+}
+
+fn smod64(a: u64, b: u64) -> u64 {
+    if b == 0 {
+        return a;
+    }
+    (a as i64).wrapping_rem(b as i64) as u64
+}
+
+fn lsh64(a: u64, b: u64) -> u64 {
+    a.wrapping_shl(b as u32)
+}
+
+fn rsh64(a: u64, b: u64) -> u64 {
+    a.wrapping_shr(b as u32)
+}
+
+fn arsh64(a: u64, b: u64) -> u64 {
+    (a as i64).wrapping_shr(b as u32) as u64
+}
+
+fn div32(a: u32, b: u32) -> u32 {
+    a.checked_div(b).unwrap_or(0)
+}
+
+fn mod32(a: u32, b: u32) -> u32 {
+    a.checked_rem(b).unwrap_or(a)
+}
+
+fn sdiv32(a: u32, b: u32) -> u32 {
+    if b == 0 {
+        return 0;
+    }
+    (a as i32).wrapping_div(b as i32) as u32
+}
+
+fn smod32(a: u32, b: u32) -> u32 {
+    if b == 0 {
+        return a;
+    }
+    (a as i32).wrapping_rem(b as i32) as u32
+}
+
+fn arsh32(a: u32, b: u32) -> u32 {
+    (a as i32).wrapping_shr(b) as u32
+}
+
+/// New contents of a cell after the atomic operation `code` (RFC 9669 section 5.3).
+#[inline(always)]
+fn atomic(code: u64, old: u64, operand: u64, expected: u64) -> u64 {
+    match code & 0xff {
+        0x00 | 0x01 => old.wrapping_add(operand),
+        0x40 | 0x41 => old | operand,
+        0x50 | 0x51 => old & operand,
+        0xa0 | 0xa1 => old ^ operand,
+        0xe1 => operand,
+        _ if old == expected => operand,
+        _ => old,
+    }
+}
+
+/// Puts the old contents where the operation wants them: r0 for compare-and-exchange, else the source.
+#[inline(always)]
+fn fetch(regs: &mut Registers, op: &Op, old: u64) {
+    match op.imm & 0xff {
+        0xf1 => regs[0] = old,
+        code if code & 1 == 1 => regs[(op.src & 15) as usize] = old,
+        _ => {}
+    }
+}

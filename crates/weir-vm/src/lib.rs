@@ -1,0 +1,36 @@
+//! weir's user engine: runs unmodified eBPF objects without a kernel and without privileges.
+//!
+//! [`Object`] reads what clang compiled, [`Machine`] runs it over [`Frame`]s in a checked interpreter of RFC 9669 with
+//! the kernel's maps and helpers. There is no verifier here: every access is checked at run time, and what the kernel
+//! would refuse to load ends in a [`Fault`]. Time, randomness and the CPU number are inputs ([`Env`]).
+//! Invariant: no input (object, frame, map contents) panics or escapes its regions.
+
+#![forbid(unsafe_code)]
+
+pub mod btf;
+mod elf;
+pub mod errno;
+mod format;
+mod frame;
+mod helpers;
+mod insn;
+mod interp;
+mod link;
+mod machine;
+mod maps;
+mod memory;
+mod object;
+
+pub use btf::Btf;
+pub use elf::ElfError;
+pub use frame::{Frame, HEADROOM, JUMBO_TAILROOM, LINEAR_MAX, RESERVED_HEAD};
+pub use helpers::{TAIL_CALLS, helper_name};
+pub use insn::{DecodeError, INSN_BYTES, Insn};
+pub use interp::{Env, Fault, FaultKind, Redirect};
+pub use machine::Machine;
+pub use maps::{
+    BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG, BPF_NOEXIST, Map,
+    MapDefinition, MapDefinitionError, MapError, MapKind, VALUE_SIZE_MAX,
+};
+pub use memory::{AccessFault, CALL_FRAMES, Region, STACK_BYTES, Violation};
+pub use object::{LoadError, Object};

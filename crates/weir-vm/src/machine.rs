@@ -1,0 +1,322 @@
+//! A loaded object: linked code, live maps, and the runs over them.
+//!
+//! Owns maps and totals across runs; a single run is in `interp`. Invariant: between runs no program holds a pointer,
+//! so maps may be changed freely from outside. A failed run leaves map contents as far as it got, and its reserved
+//! ring buffer records discarded.
+
+use crate::frame::Frame;
+use crate::insn::{self, Op};
+use crate::interp::{Env, Fault, FaultKind, Redirect, Run, Scratch, Step};
+use crate::maps::{Map, MapKind};
+use crate::memory::{MAPS_MAX, Memory, STACK_TOTAL, context_address, next_generation, raw_address};
+use crate::object::LoadError;
+
+/// Linked code.
+#[derive(Debug, Default)]
+pub(crate) struct Code {
+    pub(crate) ops: Vec<Op>,
+    pub(crate) sections: Vec<Label>,
+    /// Sorted by start.
+    pub(crate) functions: Vec<Label>,
+    pub(crate) programs: Vec<Label>,
+    /// Start of each program, by program number.
+    pub(crate) entries: Vec<usize>,
+    pub(crate) externals: Vec<String>,
+}
+
+/// A name for operations from `start` on.
+#[derive(Debug)]
+pub(crate) struct Label {
+    pub(crate) start: usize,
+    pub(crate) name: String,
+}
+
+/// A program ready to run.
+#[derive(Debug)]
+pub struct Machine {
+    code: Code,
+    maps: Vec<Map>,
+    cpus: u32,
+    entry: usize,
+    stack: Box<[u8; STACK_TOTAL]>,
+    scratch: Scratch,
+    generation: u32,
+    epoch: u64,
+    executed: u64,
+    redirect: Option<Redirect>,
+}
+
+impl Machine {
+    /// A machine of bare instructions, without maps, for [`Machine::run_raw`].
+    ///
+    /// # Errors
+    /// [`LoadError::Code`] for what is no RFC 9669 instruction.
+    pub fn from_instructions(code: &[u8]) -> Result<Machine, LoadError> {
+        let failed = |error| LoadError::Code {
+            section: "code".to_owned(),
+            error,
+        };
+        let insns = insn::split(code).map_err(failed)?;
+        let ops = insn::decode(&insns, 0, |_| None).map_err(failed)?;
+        let label = || Label {
+            start: 0,
+            name: "code".to_owned(),
+        };
+        let code = Code {
+            ops,
+            sections: vec![label()],
+            functions: Vec::new(),
+            programs: vec![label()],
+            entries: vec![0],
+            externals: Vec::new(),
+        };
+        Ok(Machine::new(code, Vec::new(), 1))
+    }
+
+    pub(crate) fn new(code: Code, maps: Vec<Map>, cpus: u32) -> Machine {
+        Machine {
+            code,
+            maps,
+            cpus,
+            entry: 0,
+            stack: Box::new([0; STACK_TOTAL]),
+            scratch: Scratch::default(),
+            generation: 0,
+            epoch: 0,
+            executed: 0,
+            redirect: None,
+        }
+    }
+
+    /// Makes another program of the object the one that runs.
+    ///
+    /// # Errors
+    /// [`LoadError::NoProgram`].
+    pub fn select(&mut self, program: &str) -> Result<(), LoadError> {
+        self.entry = self.program(program)?.1;
+        Ok(())
+    }
+
+    /// Runs the program over a frame and yields its verdict (r0, the low 32 bits as the kernel takes it).
+    ///
+    /// # Errors
+    /// [`Fault`] when the program does what the kernel's verifier would have refused, or uses up the budget.
+    pub fn run_xdp(&mut self, frame: &mut Frame, env: &Env) -> Result<u32, Fault> {
+        let context = [env.ingress_ifindex, env.rx_queue, env.egress_ifindex];
+        let verdict = self.run(env, Some(frame), &mut [], context, (context_address(), 0))?;
+        Ok(verdict as u32)
+    }
+
+    /// Runs the program with r1 pointing at `mem` and r2 holding its length; yields r0.
+    ///
+    /// # Errors
+    /// As [`Machine::run_xdp`].
+    pub fn run_raw(&mut self, mem: &mut [u8]) -> Result<u64, Fault> {
+        self.run_raw_with(mem, &Env::default())
+    }
+
+    /// As [`Machine::run_raw`] with chosen clock, seed and budget.
+    ///
+    /// # Errors
+    /// As [`Machine::run_xdp`].
+    pub fn run_raw_with(&mut self, mem: &mut [u8], env: &Env) -> Result<u64, Fault> {
+        let len = mem.len() as u64;
+        self.run(env, None, mem, [0; 3], (raw_address(), len))
+    }
+
+    /// The map called `name`; data sections are maps of one value under their section's name.
+    pub fn map(&self, name: &str) -> Option<&Map> {
+        self.maps.iter().find(|m| m.name() == name)
+    }
+
+    /// As [`Machine::map`], to change.
+    pub fn map_mut(&mut self, name: &str) -> Option<&mut Map> {
+        self.maps.iter_mut().find(|m| m.name() == name)
+    }
+
+    /// Names of all maps.
+    pub fn map_names(&self) -> impl Iterator<Item = &str> {
+        self.maps.iter().map(Map::name)
+    }
+
+    /// Makes slot `index` of a program array hold a program of this object.
+    ///
+    /// # Errors
+    /// [`LoadError::Reference`] when `map` is no program array or the index is outside, [`LoadError::NoProgram`].
+    pub fn set_tail_call(&mut self, map: &str, index: u32, program: &str) -> Result<(), LoadError> {
+        let (number, _) = self.program(program)?;
+        let wrong = |reason: String| LoadError::Reference {
+            map: map.to_owned(),
+            reason,
+        };
+        let target = self
+            .map_mut(map)
+            .filter(|m| m.kind() == MapKind::ProgArray)
+            .ok_or_else(|| wrong("is not a program array of this object".to_owned()))?;
+        target
+            .set_reference(&index.to_le_bytes(), number)
+            .map_err(|e| wrong(e.to_string()))
+    }
+
+    /// Makes an element of a map of maps name the map called `inner`.
+    ///
+    /// # Errors
+    /// [`LoadError::Reference`] when either map is missing or does not fit the definition.
+    pub fn set_inner_map(&mut self, outer: &str, key: &[u8], inner: &str) -> Result<(), LoadError> {
+        let wrong = |reason: String| LoadError::Reference {
+            map: outer.to_owned(),
+            reason,
+        };
+        let number = self.maps.iter().position(|m| m.name() == inner);
+        let number = number.ok_or_else(|| wrong(format!("no map {inner} to refer to")))?;
+        let candidate = self.maps.get(number).map(|m| m.definition().clone());
+        let target = self
+            .map_mut(outer)
+            .filter(|m| m.kind().holds_maps())
+            .ok_or_else(|| wrong("is not a map of maps of this object".to_owned()))?;
+        // As in the kernel, arrays may differ in length, everything else must be equal.
+        if let (Some(expected), Some(candidate)) = (&target.definition().inner, candidate) {
+            let same = expected.kind == candidate.kind
+                && expected.key_size == candidate.key_size
+                && expected.value_size == candidate.value_size
+                && expected.flags == candidate.flags;
+            if !same {
+                return Err(wrong(format!("{inner} differs from its inner definition")));
+            }
+        }
+        target
+            .set_reference(key, number as u32)
+            .map_err(|e| wrong(e.to_string()))
+    }
+
+    /// Creates a map called `name` like the inner definition of `outer`, to be set with [`Machine::set_inner_map`].
+    ///
+    /// # Errors
+    /// [`LoadError`] when `outer` has no inner definition or the limits are reached.
+    pub fn create_inner_map(&mut self, outer: &str, name: &str) -> Result<&mut Map, LoadError> {
+        let definition = self.map(outer).and_then(|m| m.definition().inner.clone());
+        let mut definition = *definition.ok_or_else(|| LoadError::Reference {
+            map: outer.to_owned(),
+            reason: "has no inner definition".to_owned(),
+        })?;
+        if self.maps.len() >= MAPS_MAX {
+            return Err(LoadError::TooManyMaps);
+        }
+        if self.map(name).is_some() {
+            return Err(LoadError::Reference {
+                map: name.to_owned(),
+                reason: "exists already".to_owned(),
+            });
+        }
+        name.clone_into(&mut definition.name);
+        let map = Map::new(definition, self.cpus)?;
+        Ok(self.maps.push_mut(map))
+    }
+
+    /// Takes the records submitted to a ring buffer, oldest first; empty when there is no such ring buffer.
+    pub fn drain_ringbuf(&mut self, name: &str) -> Vec<Vec<u8>> {
+        self.map_mut(name)
+            .and_then(Map::ring_mut)
+            .map(|r| r.drain())
+            .unwrap_or_default()
+    }
+
+    /// Takes the lines of `bpf_trace_printk` (at most 10,000 between calls).
+    pub fn take_trace(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.scratch.trace)
+    }
+
+    /// Where the last run's redirect helper sent the packet; nothing if none was called with success.
+    pub fn redirect(&self) -> Option<&Redirect> {
+        self.redirect.as_ref()
+    }
+
+    /// Instructions executed in all runs: a cost figure that is the same on every machine.
+    pub fn instructions_run(&self) -> u64 {
+        self.executed
+    }
+
+    fn run(
+        &mut self,
+        env: &Env,
+        frame: Option<&mut Frame>,
+        raw: &mut [u8],
+        context: [u32; 3],
+        (r1, r2): (u64, u64),
+    ) -> Result<u64, Fault> {
+        if env.cpu >= self.cpus {
+            let kind = FaultKind::Cpu {
+                cpu: env.cpu,
+                cpus: self.cpus,
+            };
+            return Err(self.fault(self.entry, kind));
+        }
+        self.epoch += 1;
+        let memory = Memory {
+            stack: &mut self.stack,
+            depth: 0,
+            frame,
+            generation: next_generation(self.generation),
+            raw,
+            maps: &mut self.maps,
+            context,
+        };
+        let mut run = Run::new(
+            &self.code.ops,
+            &self.code.externals,
+            &self.code.entries,
+            memory,
+            env,
+            self.epoch,
+            &mut self.scratch,
+        );
+        let result: Step<u64> = run.program(self.entry, r1, r2);
+        self.generation = run.memory.generation;
+        self.executed += env.instruction_budget - run.left;
+        let at = run.fault_at.unwrap_or(self.entry);
+        let open = run.open_records;
+        self.redirect = run.redirect.take();
+        match result {
+            Ok(value) => Ok(value),
+            Err(kind) => {
+                if open > 0 {
+                    for ring in self.maps.iter_mut().filter_map(Map::ring_mut) {
+                        ring.discard_reserved();
+                    }
+                }
+                Err(self.fault(at, *kind))
+            }
+        }
+    }
+
+    #[cold]
+    fn fault(&self, at: usize, kind: FaultKind) -> Fault {
+        let section = self.code.sections.iter().rev().find(|s| s.start <= at);
+        let start = section.map_or(0, |s| s.start);
+        let function = self.code.functions.iter().rev().find(|f| f.start <= at);
+        let label = function.filter(|f| f.start >= start).or(section);
+        Fault {
+            function: label.map_or_else(String::new, |l| l.name.clone()),
+            pc: at - start,
+            kind,
+        }
+    }
+
+    /// Number and start of a program.
+    fn program(&self, name: &str) -> Result<(u32, usize), LoadError> {
+        let programs = &self.code.programs;
+        programs
+            .iter()
+            .zip(0u32..)
+            .find(|(p, _)| p.name == name)
+            .map(|(p, number)| (number, p.start))
+            .ok_or_else(|| LoadError::NoProgram {
+                name: name.to_owned(),
+                known: programs
+                    .iter()
+                    .map(|p| p.name.as_str())
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            })
+    }
+}

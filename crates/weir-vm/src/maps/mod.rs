@@ -1,0 +1,726 @@
+//! Maps with the kernel's semantics: kinds, flags, error numbers, element lifetimes.
+//!
+//! Owns definitions and values; indexing by hash, prefix and ring buffer lives in the modules below. Does not know
+//! virtual addresses beyond promising stable element numbers. Invariant: an element's memory is never handed to
+//! another key while the run that may still point at it lasts (`epoch`); until then it is stale, as in the kernel.
+
+mod hash;
+mod lpm;
+mod ring;
+
+use thiserror::Error;
+
+use crate::errno::{E2BIG, EEXIST, EINVAL, ENOENT, EOPNOTSUPP};
+use hash::HashIndex;
+use lpm::PrefixIndex;
+pub(crate) use ring::Ring;
+
+/// Create or replace.
+pub const BPF_ANY: u64 = 0;
+/// Create only.
+pub const BPF_NOEXIST: u64 = 1;
+/// Replace only.
+pub const BPF_EXIST: u64 = 2;
+/// Take the element's spin lock while copying; allowed for values with a `struct bpf_spin_lock`.
+pub const BPF_F_LOCK: u64 = 4;
+
+/// Creation flag: do not preallocate; required for prefix maps.
+pub const BPF_F_NO_PREALLOC: u32 = 1;
+/// Creation flag: programs may only read.
+pub const BPF_F_RDONLY_PROG: u32 = 1 << 7;
+
+/// Epoch of changes made between runs, when no program can hold a pointer.
+pub(crate) const BETWEEN_RUNS: u64 = u64::MAX;
+
+/// Largest value in bytes; the limit of one element's address range.
+pub const VALUE_SIZE_MAX: u32 = 1 << 23;
+/// Most elements times CPUs of one map; the limit of the address range.
+pub(crate) const SLOTS_MAX: u64 = 1 << 25;
+/// Most bytes all maps of a machine may preallocate.
+pub(crate) const MEMORY_MAX: u64 = 1 << 31;
+
+/// The kinds of maps this engine has, with Linux's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    missing_docs,
+    reason = "the names are Linux's own; each is BPF_MAP_TYPE_ in capitals"
+)]
+#[repr(u32)]
+pub enum MapKind {
+    Hash = 1,
+    Array = 2,
+    ProgArray = 3,
+    PerfEventArray = 4,
+    PercpuHash = 5,
+    PercpuArray = 6,
+    LruHash = 9,
+    LruPercpuHash = 10,
+    LpmTrie = 11,
+    ArrayOfMaps = 12,
+    HashOfMaps = 13,
+    DevMap = 14,
+    CpuMap = 16,
+    XskMap = 17,
+    DevMapHash = 25,
+    RingBuf = 27,
+}
+
+impl MapKind {
+    /// The kind with Linux's number `number`.
+    pub fn from_number(number: u32) -> Option<MapKind> {
+        use MapKind::*;
+        const ALL: [MapKind; 16] = [
+            Hash,
+            Array,
+            ProgArray,
+            PerfEventArray,
+            PercpuHash,
+            PercpuArray,
+            LruHash,
+            LruPercpuHash,
+            LpmTrie,
+            ArrayOfMaps,
+            HashOfMaps,
+            DevMap,
+            CpuMap,
+            XskMap,
+            DevMapHash,
+            RingBuf,
+        ];
+        ALL.into_iter().find(|k| *k as u32 == number)
+    }
+
+    /// Whether each CPU has a value of its own.
+    pub fn is_percpu(self) -> bool {
+        matches!(
+            self,
+            MapKind::PercpuHash | MapKind::PercpuArray | MapKind::LruPercpuHash
+        )
+    }
+
+    /// Whether values name maps.
+    pub fn holds_maps(self) -> bool {
+        matches!(self, MapKind::ArrayOfMaps | MapKind::HashOfMaps)
+    }
+
+    /// Whether `bpf_redirect_map` accepts it.
+    pub fn redirects(self) -> bool {
+        matches!(
+            self,
+            MapKind::DevMap | MapKind::DevMapHash | MapKind::CpuMap | MapKind::XskMap
+        )
+    }
+
+    /// Whether programs reach values of this kind through pointers.
+    pub(crate) fn has_plain_values(self) -> bool {
+        use MapKind::*;
+        matches!(
+            self,
+            Hash | Array
+                | PercpuHash
+                | PercpuArray
+                | LruHash
+                | LruPercpuHash
+                | LpmTrie
+                | DevMap
+                | DevMapHash
+                | XskMap
+        )
+    }
+}
+
+/// What a map is created from.
+#[derive(Clone, Debug)]
+pub struct MapDefinition {
+    /// Name of the variable in the object.
+    pub name: String,
+    /// Kind.
+    pub kind: MapKind,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// Bytes of one CPU's value.
+    pub value_size: u32,
+    /// Elements; bytes for a ring buffer.
+    pub max_entries: u32,
+    /// Creation flags as in Linux.
+    pub flags: u32,
+    /// The value has a `struct bpf_spin_lock`.
+    pub has_spin_lock: bool,
+    /// Kind of map the values name, for maps of maps.
+    pub inner: Option<Box<MapDefinition>>,
+}
+
+/// Why a map operation from outside a program failed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum MapError {
+    /// The key has another length than the map's.
+    #[error("map {map}: key of {got} bytes, expected {expected}")]
+    KeySize {
+        /// Map.
+        map: String,
+        /// Given length.
+        got: usize,
+        /// Needed length.
+        expected: usize,
+    },
+    /// The value has another length than the map's; per-CPU values are one 8-byte-aligned block for each CPU.
+    #[error("map {map}: value of {got} bytes, expected {expected}")]
+    ValueSize {
+        /// Map.
+        map: String,
+        /// Given length.
+        got: usize,
+        /// Needed length.
+        expected: usize,
+    },
+    /// The kernel would return this error number.
+    #[error("map {map}: {operation} fails with errno {errno}")]
+    Kernel {
+        /// Map.
+        map: String,
+        /// What was tried.
+        operation: &'static str,
+        /// Negative error number.
+        errno: i64,
+    },
+    /// Values of this kind name maps or programs: use the machine's own functions for that.
+    #[error("map {map} holds references; set them with Machine::set_inner_map or set_tail_call")]
+    References {
+        /// Map.
+        map: String,
+    },
+}
+
+/// Why a definition cannot become a map.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum MapDefinitionError {
+    /// The kernel refuses this combination.
+    #[error("map {map}: {reason}")]
+    Invalid {
+        /// Map.
+        map: String,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// Above a limit of this engine.
+    #[error(
+        "map {map}: {entries} entries of {value_size} bytes exceed this engine's limit; set fewer entries before loading"
+    )]
+    TooLarge {
+        /// Map.
+        map: String,
+        /// Elements.
+        entries: u32,
+        /// Bytes per value.
+        value_size: u32,
+    },
+}
+
+/// A map and its contents.
+#[derive(Debug)]
+pub struct Map {
+    definition: MapDefinition,
+    cpus: u32,
+    /// Distance of values in `values`.
+    stride: usize,
+    values: Vec<u8>,
+    index: Index,
+}
+
+#[derive(Debug)]
+enum Index {
+    /// Every element exists.
+    Dense,
+    /// Array whose slots may be empty.
+    Sparse(Vec<bool>),
+    Hash(HashIndex),
+    Prefix(PrefixIndex),
+    Ring(Ring),
+    /// Exists, but nothing can be stored: perf event arrays.
+    Opaque,
+}
+
+impl Map {
+    /// Creates an empty map for `cpus` CPUs.
+    ///
+    /// # Errors
+    /// [`MapDefinitionError`] for what the kernel refuses and for sizes above this engine's limits.
+    pub fn new(definition: MapDefinition, cpus: u32) -> Result<Map, MapDefinitionError> {
+        check(&definition)?;
+        let per_cpu = if definition.kind.is_percpu() { cpus } else { 1 };
+        let stride = definition.value_size.next_multiple_of(8) as usize;
+        let slots = u64::from(definition.max_entries) * u64::from(per_cpu);
+        let ring = definition.kind == MapKind::RingBuf;
+        if definition.value_size > VALUE_SIZE_MAX
+            || (slots > SLOTS_MAX && !ring)
+            || slots * stride as u64 > MEMORY_MAX
+        {
+            return Err(MapDefinitionError::TooLarge {
+                map: definition.name,
+                entries: definition.max_entries,
+                value_size: definition.value_size,
+            });
+        }
+        let entries = definition.max_entries as usize;
+        use MapKind::*;
+        let index = match definition.kind {
+            Array | PercpuArray => Index::Dense,
+            ProgArray | ArrayOfMaps | DevMap | CpuMap | XskMap => {
+                Index::Sparse(vec![false; entries])
+            }
+            Hash | PercpuHash | HashOfMaps | DevMapHash => {
+                Index::Hash(HashIndex::new(definition.key_size as usize, false))
+            }
+            LruHash | LruPercpuHash => {
+                Index::Hash(HashIndex::new(definition.key_size as usize, true))
+            }
+            LpmTrie => Index::Prefix(PrefixIndex::new(definition.key_size as usize)),
+            RingBuf => Index::Ring(Ring::new(definition.max_entries)),
+            PerfEventArray => Index::Opaque,
+        };
+        let preallocated = match index {
+            Index::Dense | Index::Sparse(_) => slots as usize * stride,
+            _ => 0,
+        };
+        Ok(Map {
+            definition,
+            cpus: per_cpu,
+            stride,
+            values: vec![0; preallocated],
+            index,
+        })
+    }
+
+    /// The definition, with sizes as loaded.
+    pub fn definition(&self) -> &MapDefinition {
+        &self.definition
+    }
+
+    /// Name of the map.
+    pub fn name(&self) -> &str {
+        &self.definition.name
+    }
+
+    /// Kind of the map.
+    pub fn kind(&self) -> MapKind {
+        self.definition.kind
+    }
+
+    /// Number of values an element has: CPUs of a per-CPU map, else 1.
+    pub fn values_per_element(&self) -> u32 {
+        self.cpus
+    }
+
+    /// Number of elements that exist.
+    pub fn len(&self) -> usize {
+        match &self.index {
+            Index::Dense => self.definition.max_entries as usize,
+            Index::Sparse(present) => present.iter().filter(|p| **p).count(),
+            Index::Hash(h) => h.len(),
+            Index::Prefix(p) => p.len(),
+            Index::Ring(_) | Index::Opaque => 0,
+        }
+    }
+
+    /// Whether no element exists.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copy of an element's value. Per-CPU maps yield one block of `value_size` rounded up to 8 for each CPU, as the
+    /// system call does. Looking from outside does not refresh an element of an LRU map.
+    pub fn lookup(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let element = self.find(key)?;
+        let start = element as usize * self.cpus as usize * self.stride;
+        if self.cpus == 1 && !self.kind().is_percpu() {
+            return self.value(key).map(<[u8]>::to_vec);
+        }
+        self.values
+            .get(start..start + self.stride * self.cpus as usize)
+            .map(<[u8]>::to_vec)
+    }
+
+    /// An element's value; of a per-CPU map CPU 0's.
+    pub fn value(&self, key: &[u8]) -> Option<&[u8]> {
+        self.value_on(key, 0)
+    }
+
+    /// An element's value on one CPU; `cpu` is 0 for maps that are not per-CPU.
+    pub fn value_on(&self, key: &[u8], cpu: u32) -> Option<&[u8]> {
+        let slot = self.slot(self.find(key)?, cpu)?;
+        self.slot_value(slot)
+    }
+
+    /// An element's value to change in place; of a per-CPU map CPU 0's.
+    pub fn value_mut(&mut self, key: &[u8]) -> Option<&mut [u8]> {
+        let slot = self.slot(self.find(key)?, 0)?;
+        self.slot_value_mut(slot)
+    }
+
+    /// Creates or replaces an element as the system call does; `flags` are [`BPF_ANY`] and so on.
+    ///
+    /// # Errors
+    /// [`MapError`] with the kernel's error number, or for sizes that do not fit.
+    pub fn update(&mut self, key: &[u8], value: &[u8], flags: u64) -> Result<(), MapError> {
+        self.check_key(key)?;
+        if self.kind().holds_maps() || self.kind() == MapKind::ProgArray {
+            return Err(MapError::References {
+                map: self.name().to_owned(),
+            });
+        }
+        let size = self.definition.value_size as usize;
+        let (expected, step) = if self.kind().is_percpu() {
+            (self.stride * self.cpus as usize, self.stride)
+        } else {
+            (size, size)
+        };
+        if value.len() != expected {
+            return Err(MapError::ValueSize {
+                map: self.name().to_owned(),
+                got: value.len(),
+                expected,
+            });
+        }
+        let element = self
+            .place(key, flags, BETWEEN_RUNS)
+            .map_err(|errno| self.kernel_error("update", errno))?;
+        if step == 0 {
+            return Ok(());
+        }
+        for (cpu, block) in (0..self.cpus).zip(value.chunks(step)) {
+            self.write_value(element, cpu, block);
+        }
+        if self.kind().redirects()
+            && value.iter().take(4).all(|b| *b == 0)
+            && self.kind() != MapKind::XskMap
+        {
+            // Linux takes interface 0 and queue size 0 as "no target".
+            let removed = self.remove(key, BETWEEN_RUNS);
+            return removed.map_err(|errno| self.kernel_error("update", errno));
+        }
+        Ok(())
+    }
+
+    /// Removes an element.
+    ///
+    /// # Errors
+    /// [`MapError`] with `-ENOENT` when it is not there, `-EINVAL` for arrays.
+    pub fn delete(&mut self, key: &[u8]) -> Result<(), MapError> {
+        self.check_key(key)?;
+        self.remove(key, BETWEEN_RUNS)
+            .map_err(|errno| self.kernel_error("delete", errno))
+    }
+
+    /// The keys that exist, in an order that depends only on the operations so far.
+    pub fn keys(&self) -> Box<dyn Iterator<Item = Vec<u8>> + '_> {
+        match &self.index {
+            Index::Dense => {
+                Box::new((0..self.definition.max_entries).map(|i| i.to_le_bytes().to_vec()))
+            }
+            Index::Sparse(present) => Box::new(
+                present
+                    .iter()
+                    .zip(0u32..)
+                    .filter(|(p, _)| **p)
+                    .map(|(_, i)| i.to_le_bytes().to_vec()),
+            ),
+            Index::Hash(h) => Box::new(h.elements().map(|e| h.key(e).to_vec())),
+            Index::Prefix(p) => Box::new(p.elements().map(|e| p.key(e).to_vec())),
+            Index::Ring(_) | Index::Opaque => Box::new(std::iter::empty()),
+        }
+    }
+
+    fn check_key(&self, key: &[u8]) -> Result<(), MapError> {
+        let expected = self.definition.key_size as usize;
+        if key.len() != expected {
+            return Err(MapError::KeySize {
+                map: self.name().to_owned(),
+                got: key.len(),
+                expected,
+            });
+        }
+        Ok(())
+    }
+
+    fn kernel_error(&self, operation: &'static str, errno: i64) -> MapError {
+        MapError::Kernel {
+            map: self.name().to_owned(),
+            operation,
+            errno,
+        }
+    }
+}
+
+/// What the interpreter needs.
+impl Map {
+    pub(crate) fn writable_by_programs(&self) -> bool {
+        self.definition.flags & BPF_F_RDONLY_PROG == 0
+    }
+
+    /// Element number of a key, without refreshing it.
+    pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
+        if key.len() != self.definition.key_size as usize {
+            return None;
+        }
+        match &self.index {
+            Index::Dense => array_index(key).filter(|i| *i < self.definition.max_entries),
+            Index::Sparse(present) => {
+                array_index(key).filter(|i| present.get(*i as usize) == Some(&true))
+            }
+            Index::Hash(h) => h.find(key),
+            Index::Prefix(p) => p.find(key),
+            Index::Ring(_) | Index::Opaque => None,
+        }
+    }
+
+    /// As [`Map::find`], by a program: refreshes an element of an LRU map.
+    #[inline]
+    pub(crate) fn find_from_program(&mut self, key: &[u8]) -> Option<u32> {
+        let element = self.find(key)?;
+        if let Index::Hash(h) = &mut self.index {
+            h.touch(element);
+        }
+        Some(element)
+    }
+
+    /// Element number of an array's index, without a key buffer.
+    #[inline]
+    pub(crate) fn dense_index(&self, index: u32) -> Option<u32> {
+        (matches!(self.index, Index::Dense) && index < self.definition.max_entries).then_some(index)
+    }
+
+    pub(crate) fn is_dense(&self) -> bool {
+        matches!(self.index, Index::Dense)
+    }
+
+    /// Slot of an element's value on `cpu`.
+    #[inline]
+    pub(crate) fn slot(&self, element: u32, cpu: u32) -> Option<u32> {
+        if self.cpus == 1 {
+            return Some(element);
+        }
+        if cpu >= self.cpus {
+            return None;
+        }
+        element.checked_mul(self.cpus)?.checked_add(cpu)
+    }
+
+    #[inline]
+    pub(crate) fn slot_value(&self, slot: u32) -> Option<&[u8]> {
+        let start = slot as usize * self.stride;
+        self.values
+            .get(start..start + self.definition.value_size as usize)
+    }
+
+    #[inline]
+    pub(crate) fn slot_value_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
+        let start = slot as usize * self.stride;
+        self.values
+            .get_mut(start..start + self.definition.value_size as usize)
+    }
+
+    /// `bpf_map_update_elem` on `cpu`; other CPUs' values of a new element are zero.
+    pub(crate) fn update_from_program(
+        &mut self,
+        key: &[u8],
+        value: &[u8],
+        flags: u64,
+        cpu: u32,
+        epoch: u64,
+    ) -> Result<(), i64> {
+        let fresh = self.find(key).is_none();
+        let element = self.place(key, flags, epoch)?;
+        if fresh && self.kind().is_percpu() {
+            for other in 0..self.cpus {
+                self.write_value(element, other, &[]);
+            }
+        }
+        self.write_value(element, cpu, value);
+        Ok(())
+    }
+
+    /// `bpf_map_delete_elem`.
+    pub(crate) fn remove(&mut self, key: &[u8], epoch: u64) -> Result<(), i64> {
+        match &mut self.index {
+            Index::Dense => Err(EINVAL),
+            Index::Sparse(present) => {
+                let index = array_index(key).ok_or(EINVAL)?;
+                let slot = present.get_mut(index as usize).ok_or(EINVAL)?;
+                if !*slot
+                    && matches!(
+                        self.definition.kind,
+                        MapKind::ProgArray | MapKind::ArrayOfMaps
+                    )
+                {
+                    return Err(ENOENT);
+                }
+                *slot = false;
+                Ok(())
+            }
+            Index::Hash(h) => h.remove(key, epoch).map(|_| ()).ok_or(ENOENT),
+            Index::Prefix(p) => p.remove(key, epoch),
+            Index::Ring(_) | Index::Opaque => Err(EOPNOTSUPP),
+        }
+    }
+
+    /// Elements as they are now, for `bpf_for_each_map_elem`.
+    pub(crate) fn elements(&self) -> Vec<u32> {
+        match &self.index {
+            Index::Dense => (0..self.definition.max_entries).collect(),
+            Index::Hash(h) => h.elements().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Key of a live element of an array or hash.
+    pub(crate) fn element_key(&self, element: u32) -> Option<Vec<u8>> {
+        match &self.index {
+            Index::Dense => Some(element.to_le_bytes().to_vec()),
+            Index::Hash(h) => h.is_live(element).then(|| h.key(element).to_vec()),
+            _ => None,
+        }
+    }
+
+    /// The map or program number an element names.
+    pub(crate) fn reference(&self, key: &[u8]) -> Option<u32> {
+        let value = self.slot_value(self.find(key)?)?;
+        value.first_chunk::<4>().map(|b| u32::from_le_bytes(*b))
+    }
+
+    /// Makes an element name a map or program.
+    pub(crate) fn set_reference(&mut self, key: &[u8], target: u32) -> Result<(), MapError> {
+        self.check_key(key)?;
+        let element = self
+            .place(key, BPF_ANY, BETWEEN_RUNS)
+            .map_err(|errno| self.kernel_error("update", errno))?;
+        self.write_value(element, 0, &target.to_le_bytes());
+        Ok(())
+    }
+
+    pub(crate) fn ring(&self) -> Option<&Ring> {
+        match &self.index {
+            Index::Ring(r) => Some(r),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn ring_mut(&mut self) -> Option<&mut Ring> {
+        match &mut self.index {
+            Index::Ring(r) => Some(r),
+            _ => None,
+        }
+    }
+
+    /// Finds or makes the element for `key`, by the rules of `flags`.
+    fn place(&mut self, key: &[u8], flags: u64, epoch: u64) -> Result<u32, i64> {
+        if key.len() != self.definition.key_size as usize {
+            return Err(EINVAL);
+        }
+        let lock = flags & BPF_F_LOCK != 0;
+        let flags = flags & !BPF_F_LOCK;
+        if flags > BPF_EXIST || (lock && !self.definition.has_spin_lock) {
+            return Err(EINVAL);
+        }
+        let in_place = self.definition.kind.is_percpu() || lock;
+        let max_entries = self.definition.max_entries;
+        let element = match &mut self.index {
+            Index::Dense => {
+                let index = array_index(key).ok_or(EINVAL)?;
+                if index >= max_entries {
+                    return Err(E2BIG);
+                }
+                if flags == BPF_NOEXIST {
+                    return Err(EEXIST);
+                }
+                index
+            }
+            Index::Sparse(present) => {
+                let index = array_index(key).ok_or(EINVAL)?;
+                let slot = present.get_mut(index as usize).ok_or(E2BIG)?;
+                if flags == BPF_NOEXIST {
+                    return Err(EEXIST);
+                }
+                *slot = true;
+                index
+            }
+            Index::Hash(h) => h.place(key, flags, max_entries, in_place, epoch)?,
+            Index::Prefix(p) => p.place(key, flags, max_entries, epoch)?,
+            Index::Ring(_) | Index::Opaque => return Err(EOPNOTSUPP),
+        };
+        let needed = (element as usize + 1) * self.cpus as usize * self.stride;
+        if self.values.len() < needed {
+            self.values.resize(needed, 0);
+        }
+        Ok(element)
+    }
+
+    /// Writes one CPU's value, zero behind a short `value`.
+    fn write_value(&mut self, element: u32, cpu: u32, value: &[u8]) {
+        let Some(slot) = self.slot(element, cpu) else {
+            return;
+        };
+        let Some(target) = self.slot_value_mut(slot) else {
+            return;
+        };
+        let n = value.len().min(target.len());
+        let (head, tail) = target.split_at_mut(n);
+        head.copy_from_slice(value.get(..n).unwrap_or_default());
+        tail.fill(0);
+    }
+}
+
+fn array_index(key: &[u8]) -> Option<u32> {
+    key.try_into().ok().map(u32::from_le_bytes)
+}
+
+fn check(d: &MapDefinition) -> Result<(), MapDefinitionError> {
+    use MapKind::*;
+    let invalid = |reason| {
+        Err(MapDefinitionError::Invalid {
+            map: d.name.clone(),
+            reason,
+        })
+    };
+    if d.kind == RingBuf {
+        if d.max_entries < 4096 || !d.max_entries.is_power_of_two() {
+            return invalid("a ring buffer's size must be a power of two and at least 4096");
+        }
+        if d.key_size != 0 || d.value_size != 0 {
+            return invalid("a ring buffer has neither key nor value size");
+        }
+        return Ok(());
+    }
+    if d.max_entries == 0 {
+        return invalid("max_entries is 0; set it before loading");
+    }
+    if d.key_size == 0 || d.key_size > 512 {
+        return invalid("key size must be 1 to 512 bytes");
+    }
+    if d.value_size == 0 {
+        return invalid("value size is 0");
+    }
+    match d.kind {
+        Array | PercpuArray | ProgArray | PerfEventArray | ArrayOfMaps | DevMap | CpuMap
+        | XskMap
+            if d.key_size != 4 =>
+        {
+            invalid("keys of arrays have 4 bytes")
+        }
+        ProgArray | PerfEventArray | ArrayOfMaps | HashOfMaps | XskMap if d.value_size != 4 => {
+            invalid("values of this kind have 4 bytes")
+        }
+        DevMap | DevMapHash | CpuMap if d.value_size != 4 && d.value_size != 8 => {
+            invalid("values of this kind have 4 or 8 bytes")
+        }
+        LpmTrie if d.key_size < 5 || d.key_size > 260 => {
+            invalid("a prefix map's key is a 4-byte length and 1 to 256 bytes of data")
+        }
+        LpmTrie if d.flags & BPF_F_NO_PREALLOC == 0 => {
+            invalid("a prefix map needs the flag BPF_F_NO_PREALLOC")
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

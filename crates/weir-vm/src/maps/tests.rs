@@ -1,0 +1,189 @@
+//! Tests of maps from outside a program, where the compiled programs cannot reach.
+
+use super::*;
+
+fn definition(kind: MapKind, key_size: u32, value_size: u32, max_entries: u32) -> MapDefinition {
+    MapDefinition {
+        name: "m".to_owned(),
+        kind,
+        key_size,
+        value_size,
+        max_entries,
+        flags: 0,
+        has_spin_lock: false,
+        inner: None,
+    }
+}
+
+fn map(kind: MapKind, key_size: u32, value_size: u32, max_entries: u32) -> Map {
+    let mut d = definition(kind, key_size, value_size, max_entries);
+    if kind == MapKind::LpmTrie {
+        d.flags = BPF_F_NO_PREALLOC;
+    }
+    Map::new(d, 1).expect("valid definition")
+}
+
+fn errno(result: Result<(), MapError>) -> i64 {
+    match result {
+        Ok(()) => 0,
+        Err(MapError::Kernel { errno, .. }) => errno,
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn definitions_the_kernel_refuses() {
+    let refused =
+        |kind, key, value, entries| Map::new(definition(kind, key, value, entries), 1).is_err();
+    assert!(refused(MapKind::Array, 8, 4, 1));
+    assert!(refused(MapKind::Array, 4, 0, 1));
+    assert!(refused(MapKind::Hash, 0, 4, 1));
+    assert!(refused(MapKind::Hash, 4, 4, 0));
+    assert!(refused(MapKind::LpmTrie, 8, 4, 1));
+    assert!(refused(MapKind::RingBuf, 0, 0, 5000));
+    assert!(refused(MapKind::RingBuf, 4, 0, 4096));
+    assert!(refused(MapKind::Array, 4, VALUE_SIZE_MAX + 1, 1));
+    assert!(refused(MapKind::Array, 4, 4096, u32::MAX));
+    assert!(refused(MapKind::XskMap, 4, 8, 1));
+}
+
+#[test]
+fn sizes_are_checked() {
+    let mut m = map(MapKind::Hash, 4, 4, 2);
+    assert!(matches!(
+        m.update(&[0; 3], &[0; 4], 0),
+        Err(MapError::KeySize { got: 3, .. })
+    ));
+    assert!(matches!(
+        m.update(&[0; 4], &[0; 5], 0),
+        Err(MapError::ValueSize { got: 5, .. })
+    ));
+    assert!(matches!(m.delete(&[0; 5]), Err(MapError::KeySize { .. })));
+    assert_eq!(m.lookup(&[0; 5]), None);
+}
+
+#[test]
+fn flags_and_limits_of_hashes() {
+    let mut m = map(MapKind::Hash, 1, 1, 2);
+    assert_eq!(errno(m.update(&[1], &[1], BPF_EXIST)), ENOENT);
+    assert_eq!(errno(m.update(&[1], &[1], BPF_NOEXIST)), 0);
+    assert_eq!(errno(m.update(&[1], &[1], BPF_NOEXIST)), EEXIST);
+    assert_eq!(errno(m.update(&[1], &[1], 3)), EINVAL);
+    assert_eq!(errno(m.update(&[1], &[1], BPF_F_LOCK)), EINVAL);
+    assert_eq!(errno(m.update(&[2], &[2], BPF_ANY)), 0);
+    assert_eq!(errno(m.update(&[3], &[3], BPF_ANY)), E2BIG);
+    assert_eq!(errno(m.update(&[2], &[9], BPF_ANY)), 0);
+    assert_eq!(m.value(&[2]), Some(&[9][..]));
+    assert_eq!(errno(m.delete(&[3])), ENOENT);
+    assert_eq!(errno(m.delete(&[1])), 0);
+    assert_eq!((m.len(), m.keys().collect::<Vec<_>>()), (1, vec![vec![2]]));
+}
+
+#[test]
+fn elements_are_reused_only_after_the_run() {
+    let mut m = map(MapKind::Hash, 1, 8, 1);
+    m.update_from_program(&[1], &[1; 8], 0, 0, 5).expect("fits");
+    let first = m.find(&[1]).expect("exists");
+    m.remove(&[1], 5).expect("exists");
+    m.update_from_program(&[2], &[2; 8], 0, 0, 5).expect("fits");
+    assert_ne!(m.find(&[2]), Some(first));
+    assert_eq!(m.slot_value(first), Some(&[1; 8][..]));
+    m.remove(&[2], 6).expect("exists");
+    m.update_from_program(&[3], &[3; 8], 0, 0, 6).expect("fits");
+    assert_eq!(m.find(&[3]), Some(first));
+}
+
+#[test]
+fn memory_of_a_busy_hash_stays_bounded() {
+    let mut m = map(MapKind::LruHash, 4, 8, 16);
+    for i in 0u32..10_000 {
+        m.update_from_program(&i.to_le_bytes(), &[0; 8], 0, 0, u64::from(i / 4))
+            .expect("evicts");
+    }
+    assert_eq!(m.len(), 16);
+    assert!(m.values.len() <= 32 * 8, "{} bytes", m.values.len());
+}
+
+#[test]
+fn least_recently_used_order_against_a_model() {
+    let mut m = map(MapKind::LruHash, 4, 4, 8);
+    let mut model: Vec<u32> = Vec::new();
+    let mut x = 1u32;
+    for step in 0..5_000u64 {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let key = (x >> 16) % 20;
+        let bytes = key.to_le_bytes();
+        match (x >> 8) % 3 {
+            0 => {
+                let found = m.find_from_program(&bytes).is_some();
+                assert_eq!(found, model.contains(&key));
+                if found {
+                    model.retain(|k| *k != key);
+                    model.insert(0, key);
+                }
+            }
+            1 => {
+                let removed = m.remove(&bytes, step).is_ok();
+                assert_eq!(removed, model.contains(&key));
+                model.retain(|k| *k != key);
+            }
+            _ => {
+                m.update_from_program(&bytes, &bytes, 0, 0, step)
+                    .expect("evicts");
+                model.retain(|k| *k != key);
+                model.insert(0, key);
+                model.truncate(8);
+            }
+        }
+        assert_eq!(m.len(), model.len());
+    }
+    for key in model {
+        assert_eq!(m.value(&key.to_le_bytes()), Some(&key.to_le_bytes()[..]));
+    }
+}
+
+#[test]
+fn prefixes_against_a_model() {
+    let mut m = map(MapKind::LpmTrie, 6, 4, 64);
+    let mut model: Vec<(u32, u16, u32)> = Vec::new();
+    let mut x = 7u32;
+    let key = |length: u32, bits: u16| [&length.to_le_bytes()[..], &bits.to_be_bytes()].concat();
+    let covers = |length: u32, a: u16, b: u16| length == 0 || (a ^ b) >> (16 - length) == 0;
+    for _ in 0..4_000 {
+        x = x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let (length, bits) = ((x >> 28) % 6, (x >> 12) as u16 & 0xf800);
+        if x & 0x40 == 0 && model.len() < 60 {
+            assert_eq!(errno(m.update(&key(length, bits), &x.to_le_bytes(), 0)), 0);
+            model.retain(|(l, b, _)| *l != length || !covers(length, *b, bits));
+            model.push((length, bits, x));
+        } else {
+            let known = model
+                .iter()
+                .any(|(l, b, _)| *l == length && covers(length, *b, bits));
+            assert_eq!(
+                errno(m.delete(&key(length, bits))),
+                if known { 0 } else { ENOENT }
+            );
+            model.retain(|(l, b, _)| *l != length || !covers(length, *b, bits));
+        }
+        let asked = (x >> 5) as u16;
+        let expected = model
+            .iter()
+            .filter(|(l, b, _)| covers(*l, *b, asked))
+            .max_by_key(|(l, _, _)| *l)
+            .map(|(_, _, v)| v.to_le_bytes().to_vec());
+        assert_eq!(m.lookup(&key(16, asked)), expected);
+    }
+    assert_eq!(errno(m.update(&key(17, 0), &[0; 4], 0)), EINVAL);
+}
+
+#[test]
+fn device_maps_take_zero_as_no_target() {
+    let mut m = map(MapKind::DevMap, 4, 4, 2);
+    assert_eq!(m.len(), 0);
+    assert_eq!(errno(m.update(&[1, 0, 0, 0], &[5, 0, 0, 0], 0)), 0);
+    assert_eq!((m.len(), m.find(&[0; 4])), (1, None));
+    assert_eq!(errno(m.update(&[1, 0, 0, 0], &[0; 4], 0)), 0);
+    assert_eq!(m.len(), 0);
+    assert_eq!(errno(m.update(&[2, 0, 0, 0], &[5, 0, 0, 0], 0)), E2BIG);
+}

@@ -1,0 +1,494 @@
+//! The virtual address space of a run: every pointer names its region, and every access is checked.
+//!
+//! A pointer's top three bits are the kind of region; the rest names the region and the offset in it, biased so that
+//! arithmetic a little outside stays recognisable. Owns translation and [`AccessFault`]; does not own the contents
+//! (frames and maps do). Invariant: an address never reaches memory of another region, nor of another packet
+//! generation, nor of an element or record other than its own.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use crate::frame::Frame;
+use crate::maps::Map;
+
+/// Bytes of stack in each call frame (RFC 9669 leaves it open; Linux has 512).
+pub const STACK_BYTES: usize = 512;
+/// Most call frames at once, the entry's included, as in Linux.
+pub const CALL_FRAMES: usize = 8;
+
+/// One frame more than programs have: keys shown to `bpf_for_each_map_elem` callbacks live there.
+pub(crate) const KEY_FRAME: usize = CALL_FRAMES;
+pub(crate) const STACK_TOTAL: usize = (CALL_FRAMES + 1) * STACK_BYTES;
+
+/// Most maps of a machine, inner maps included.
+pub(crate) const MAPS_MAX: usize = 1 << 12;
+
+const STACK: u64 = 1;
+const CONTEXT: u64 = 2;
+const PACKET: u64 = 3;
+const VALUE: u64 = 4;
+const RECORD: u64 = 5;
+const HANDLE: u64 = 6;
+const RAW: u64 = 7;
+
+const KIND_SHIFT: u32 = 61;
+/// Bias of 32-bit offsets.
+const BIAS: u64 = 1 << 30;
+/// Generations of packet pointers have 29 bits.
+const GENERATION_MASK: u32 = (1 << 29) - 1;
+/// Map number, slot or record, biased 24-bit offset.
+const MAP_SHIFT: u32 = 49;
+const SLOT_SHIFT: u32 = 24;
+const VALUE_BIAS: u64 = 1 << 22;
+/// Handles count in steps, so that arithmetic on one gives no other.
+const HANDLE_SHIFT: u32 = 16;
+const FUNCTION_HANDLE: u64 = 1 << 60;
+
+/// What an address points into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Region {
+    /// Not a pointer: null or a number.
+    None,
+    /// Stack of the call frame with this number, 0 for the entry.
+    Stack(u32),
+    /// `struct xdp_md`.
+    Context,
+    /// The frame's bytes and metadata.
+    Packet,
+    /// A value of the map with this name.
+    MapValue(String),
+    /// A reserved record of the ring buffer with this name.
+    Record(String),
+    /// A map or function pointer, which has no bytes.
+    Handle,
+    /// Memory given to `run_raw`.
+    Raw,
+}
+
+impl fmt::Display for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Region::None => f.write_str("no region (not a pointer)"),
+            Region::Stack(frame) => write!(f, "the stack of call frame {frame}"),
+            Region::Context => f.write_str("the context"),
+            Region::Packet => f.write_str("the packet"),
+            Region::MapValue(map) => write!(f, "a value of map {map}"),
+            Region::Record(map) => write!(f, "a record of ring buffer {map}"),
+            Region::Handle => f.write_str("a map or function pointer"),
+            Region::Raw => f.write_str("the memory passed in"),
+        }
+    }
+}
+
+/// Which rule an access broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Violation {
+    /// Outside the region.
+    #[error("outside the region")]
+    Bounds,
+    /// The pointer is older than the last head, tail or metadata adjustment.
+    #[error("the packet pointer is stale: reload data and data_end after adjusting the frame")]
+    StalePacket,
+    /// The call frame has returned.
+    #[error("that call frame has returned")]
+    DeadFrame,
+    /// The record was submitted or discarded.
+    #[error("the record was already submitted or discarded")]
+    Released,
+    /// Programs may only read it.
+    #[error("programs may not write here")]
+    ReadOnly,
+    /// Atomic operations need natural alignment.
+    #[error("an atomic operation must be aligned to its width")]
+    Misaligned,
+    /// The kernel allows atomic operations on stack, map values and records only.
+    #[error("atomic operations are not allowed here")]
+    Atomic,
+    /// Only aligned 4-byte loads of the six documented fields.
+    #[error("the context has only 4-byte loads at 0, 4, 8, 12, 16 and 20")]
+    Context,
+    /// Nothing can be read or written through it.
+    #[error("there is no memory behind it")]
+    NoMemory,
+}
+
+/// A checked access that failed.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("{} of {width} bytes at offset {offset} of {region}: {violation}", if *write { "write" } else { "read" })]
+pub struct AccessFault {
+    /// Region the address names.
+    pub region: Region,
+    /// Offset from the region's start; of the packet, from the frame's first byte.
+    pub offset: i64,
+    /// Bytes accessed.
+    pub width: usize,
+    /// Whether it was a write.
+    pub write: bool,
+    /// Rule broken.
+    pub violation: Violation,
+    /// The address as the program had it.
+    pub address: u64,
+}
+
+type Access<T> = Result<T, Box<AccessFault>>;
+
+/// The regions of one run.
+pub(crate) struct Memory<'r> {
+    pub(crate) stack: &'r mut [u8; STACK_TOTAL],
+    /// Number of the running call frame.
+    pub(crate) depth: usize,
+    pub(crate) frame: Option<&'r mut Frame>,
+    pub(crate) generation: u32,
+    pub(crate) raw: &'r mut [u8],
+    pub(crate) maps: &'r mut [Map],
+    /// `ingress_ifindex`, `rx_queue_index`, `egress_ifindex`.
+    pub(crate) context: [u32; 3],
+}
+
+/// Start of the call frame's stack; r10 is [`STACK_BYTES`] higher.
+pub(crate) fn stack_address(frame: usize) -> u64 {
+    (STACK << KIND_SHIFT) | ((frame as u64) << 32) | BIAS
+}
+
+pub(crate) fn context_address() -> u64 {
+    (CONTEXT << KIND_SHIFT) | BIAS
+}
+
+pub(crate) fn raw_address() -> u64 {
+    (RAW << KIND_SHIFT) | BIAS
+}
+
+pub(crate) fn value_address(map: usize, slot: u32) -> u64 {
+    (VALUE << KIND_SHIFT)
+        | ((map as u64) << MAP_SHIFT)
+        | (u64::from(slot) << SLOT_SHIFT)
+        | VALUE_BIAS
+}
+
+pub(crate) fn record_address(map: usize, sequence: u32) -> u64 {
+    (RECORD << KIND_SHIFT)
+        | ((map as u64) << MAP_SHIFT)
+        | (u64::from(sequence) << SLOT_SHIFT)
+        | VALUE_BIAS
+}
+
+pub(crate) fn map_handle(map: usize) -> u64 {
+    (HANDLE << KIND_SHIFT) | ((map as u64) << HANDLE_SHIFT)
+}
+
+pub(crate) fn function_handle(op: u64) -> u64 {
+    (HANDLE << KIND_SHIFT) | FUNCTION_HANDLE | (op << HANDLE_SHIFT)
+}
+
+/// The map a handle names.
+pub(crate) fn handle_map(address: u64) -> Option<usize> {
+    let index = (address >> HANDLE_SHIFT) & 0xffff_ffff;
+    (address == map_handle(index as usize)).then_some(index as usize)
+}
+
+/// The operation a function pointer names.
+pub(crate) fn handle_function(address: u64) -> Option<usize> {
+    let index = (address >> HANDLE_SHIFT) & 0xffff_ffff;
+    (address == function_handle(index)).then_some(index as usize)
+}
+
+/// The ring buffer and sequence number of a pointer to the start of a record.
+pub(crate) fn record_of(address: u64) -> Option<(usize, u32)> {
+    let (map, sequence) = (map_of(address), slot_of(address));
+    (address == record_address(map, sequence)).then_some((map, sequence))
+}
+
+pub(crate) fn is_map_value(address: u64) -> bool {
+    address >> KIND_SHIFT == VALUE
+}
+
+pub(crate) fn is_context(address: u64) -> bool {
+    address >> KIND_SHIFT == CONTEXT
+}
+
+impl Memory<'_> {
+    /// `len` bytes at `address`, to read.
+    #[inline]
+    pub(crate) fn bytes(&self, address: u64, len: usize) -> Access<&[u8]> {
+        if len == 0 {
+            return Ok(&[]);
+        }
+        self.find(address, len)
+            .ok_or_else(|| self.explain(address, len, false))
+    }
+
+    /// `len` bytes at `address`, to write.
+    #[inline]
+    pub(crate) fn bytes_mut(&mut self, address: u64, len: usize) -> Access<&mut [u8]> {
+        if len == 0 {
+            return Ok(&mut []);
+        }
+        if self.find_mut(address, len).is_none() {
+            return Err(self.explain(address, len, true));
+        }
+        Ok(self.find_mut(address, len).unwrap_or_default())
+    }
+
+    #[inline(always)]
+    pub(crate) fn load<const N: usize>(&self, address: u64) -> Access<[u8; N]> {
+        match self.find(address, N).and_then(|b| b.first_chunk::<N>()) {
+            Some(bytes) => Ok(*bytes),
+            None => Err(self.explain(address, N, false)),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn store<const N: usize>(&mut self, address: u64, bytes: [u8; N]) -> Access<()> {
+        if let Some(to) = self
+            .find_mut(address, N)
+            .and_then(|b| b.first_chunk_mut::<N>())
+        {
+            *to = bytes;
+            return Ok(());
+        }
+        Err(self.explain(address, N, true))
+    }
+
+    /// A 4-byte load, which from the context yields what the kernel's rewritten access would: pointers are 64 bits wide.
+    #[inline(always)]
+    pub(crate) fn load_word(&self, address: u64) -> Access<u64> {
+        if is_context(address) {
+            return self.load_context(address);
+        }
+        Ok(u64::from(u32::from_le_bytes(self.load::<4>(address)?)))
+    }
+
+    /// The bytes of an atomic operation: aligned, and not in the packet.
+    #[inline]
+    pub(crate) fn atomic<const N: usize>(&mut self, address: u64) -> Access<&mut [u8; N]> {
+        let violation = match address >> KIND_SHIFT {
+            PACKET => Some(Violation::Atomic),
+            _ if !address.is_multiple_of(N as u64) => Some(Violation::Misaligned),
+            _ => None,
+        };
+        if let Some(violation) = violation {
+            let mut fault = self.explain(address, N, true);
+            fault.violation = violation;
+            return Err(fault);
+        }
+        if self.find_mut(address, N).is_none() {
+            return Err(self.explain(address, N, true));
+        }
+        let fault = AccessFault {
+            region: Region::None,
+            offset: 0,
+            width: N,
+            write: true,
+            violation: Violation::Bounds,
+            address,
+        };
+        self.find_mut(address, N)
+            .and_then(|b| b.first_chunk_mut::<N>())
+            .ok_or_else(|| Box::new(fault))
+    }
+
+    /// Makes every packet pointer handed out so far stale.
+    pub(crate) fn invalidate_packet(&mut self) {
+        self.generation = next_generation(self.generation);
+    }
+
+    /// Zeroes the stack of the running call frame, so that reading what was not written yields zero.
+    #[inline]
+    pub(crate) fn clear_stack(&mut self) {
+        let start = self.depth * STACK_BYTES;
+        if let Some(stack) = self.stack.get_mut(start..start + STACK_BYTES) {
+            stack.fill(0);
+        }
+    }
+
+    #[inline(always)]
+    fn find(&self, address: u64, len: usize) -> Option<&[u8]> {
+        match address >> KIND_SHIFT {
+            STACK => {
+                let at = self.stack_at(address, len)?;
+                self.stack.get(at..at + len)
+            }
+            PACKET => {
+                let frame = self.frame.as_deref()?;
+                let at = packet_at(frame, self.generation, address, len)?;
+                frame.buffer().get(at..at + len)
+            }
+            VALUE => {
+                let at = value_offset(address)?;
+                let map = self.maps.get(map_of(address))?;
+                map.slot_value(slot_of(address))?.get(at..at + len)
+            }
+            RAW => {
+                let at = biased_offset(address)?;
+                self.raw.get(at..at + len)
+            }
+            RECORD => {
+                let at = value_offset(address)?;
+                let ring = self.maps.get(map_of(address))?.ring()?;
+                ring.record(slot_of(address))?.get(at..at + len)
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn find_mut(&mut self, address: u64, len: usize) -> Option<&mut [u8]> {
+        match address >> KIND_SHIFT {
+            STACK => {
+                let at = self.stack_at(address, len)?;
+                self.stack.get_mut(at..at + len)
+            }
+            PACKET => {
+                let generation = self.generation;
+                let frame = self.frame.as_deref_mut()?;
+                let at = packet_at(frame, generation, address, len)?;
+                frame.buffer_mut().get_mut(at..at + len)
+            }
+            VALUE => {
+                let at = value_offset(address)?;
+                let map = self.maps.get_mut(map_of(address))?;
+                if !map.writable_by_programs() {
+                    return None;
+                }
+                map.slot_value_mut(slot_of(address))?.get_mut(at..at + len)
+            }
+            RAW => {
+                let at = biased_offset(address)?;
+                self.raw.get_mut(at..at + len)
+            }
+            RECORD => {
+                let at = value_offset(address)?;
+                let ring = self.maps.get_mut(map_of(address))?.ring_mut()?;
+                ring.record_mut(slot_of(address))?.get_mut(at..at + len)
+            }
+            _ => None,
+        }
+    }
+
+    #[inline(always)]
+    fn stack_at(&self, address: u64, len: usize) -> Option<usize> {
+        let frame = (address >> 32) as u32 & GENERATION_MASK;
+        let offset = biased_offset(address)?;
+        let live = frame as usize <= self.depth || frame as usize == KEY_FRAME;
+        (live && offset + len <= STACK_BYTES).then(|| frame as usize * STACK_BYTES + offset)
+    }
+
+    fn load_context(&self, address: u64) -> Access<u64> {
+        let offset = (address as u32).wrapping_sub(BIAS as u32);
+        let (meta, data, end) = self.frame.as_deref().map_or((0, 0, 0), Frame::bounds);
+        let packet = |at: usize| {
+            (PACKET << KIND_SHIFT) | (u64::from(self.generation) << 32) | (BIAS + at as u64)
+        };
+        let [ingress, queue, egress] = self.context;
+        Ok(
+            match (address >> 32 == CONTEXT << (KIND_SHIFT - 32), offset) {
+                (true, 0) => packet(data),
+                (true, 4) => packet(end),
+                (true, 8) => packet(meta),
+                (true, 12) => u64::from(ingress),
+                (true, 16) => u64::from(queue),
+                (true, 20) => u64::from(egress),
+                _ => return Err(self.explain(address, 4, false)),
+            },
+        )
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn explain(&self, address: u64, width: usize, write: bool) -> Box<AccessFault> {
+        let biased = i64::from(address as u32) - BIAS as i64;
+        let in_value = ((address & 0xff_ffff) as i64) - VALUE_BIAS as i64;
+        let map = self.maps.get(map_of(address));
+        let map_name = || map.map_or_else(|| "?".to_owned(), |m| m.name().to_owned());
+        let upper = (address >> 32) as u32 & GENERATION_MASK;
+        let (region, offset, violation) = match address >> KIND_SHIFT {
+            STACK => {
+                let dead = upper as usize > self.depth && upper as usize != KEY_FRAME;
+                let violation = if dead {
+                    Violation::DeadFrame
+                } else {
+                    Violation::Bounds
+                };
+                (Region::Stack(upper), biased, violation)
+            }
+            CONTEXT if write => (Region::Context, biased, Violation::ReadOnly),
+            CONTEXT => (Region::Context, biased, Violation::Context),
+            PACKET => {
+                let data = self.frame.as_deref().map_or(0, |f| f.bounds().1);
+                let violation = if upper == self.generation {
+                    Violation::Bounds
+                } else {
+                    Violation::StalePacket
+                };
+                (Region::Packet, biased - data as i64, violation)
+            }
+            VALUE => {
+                let protected = write && map.is_some_and(|m| !m.writable_by_programs());
+                let violation = if protected {
+                    Violation::ReadOnly
+                } else {
+                    Violation::Bounds
+                };
+                (Region::MapValue(map_name()), in_value, violation)
+            }
+            RECORD => {
+                let ring = map.and_then(Map::ring);
+                let held = ring.is_some_and(|r| r.record(slot_of(address)).is_some());
+                let violation = if held {
+                    Violation::Bounds
+                } else {
+                    Violation::Released
+                };
+                (Region::Record(map_name()), in_value, violation)
+            }
+            HANDLE => (Region::Handle, 0, Violation::NoMemory),
+            RAW => (Region::Raw, biased, Violation::Bounds),
+            _ => (Region::None, address as i64, Violation::NoMemory),
+        };
+        Box::new(AccessFault {
+            region,
+            offset,
+            width,
+            write,
+            violation,
+            address,
+        })
+    }
+}
+
+pub(crate) fn next_generation(generation: u32) -> u32 {
+    (generation + 1) & GENERATION_MASK
+}
+
+#[inline(always)]
+fn biased_offset(address: u64) -> Option<usize> {
+    (address as u32)
+        .checked_sub(BIAS as u32)
+        .map(|o| o as usize)
+}
+
+#[inline(always)]
+fn value_offset(address: u64) -> Option<usize> {
+    (address & 0xff_ffff)
+        .checked_sub(VALUE_BIAS)
+        .map(|o| o as usize)
+}
+
+#[inline(always)]
+fn map_of(address: u64) -> usize {
+    (address >> MAP_SHIFT) as usize & (MAPS_MAX - 1)
+}
+
+#[inline(always)]
+fn slot_of(address: u64) -> u32 {
+    (address >> SLOT_SHIFT) as u32 & ((1 << (MAP_SHIFT - SLOT_SHIFT)) - 1)
+}
+
+#[inline(always)]
+fn packet_at(frame: &Frame, generation: u32, address: u64, len: usize) -> Option<usize> {
+    let (meta, _, end) = frame.bounds();
+    let at = biased_offset(address)?;
+    let current = (address >> 32) as u32 & GENERATION_MASK == generation;
+    (current && at >= meta && at + len <= end).then_some(at)
+}
