@@ -1,0 +1,29 @@
+//! The kernel engine: opening, specialising and loading compiled objects,
+//! attaching them with links, reading their maps, running them on test frames,
+//! and everything about the host that this needs: interfaces, pins, namespaces,
+//! feature probes.
+//!
+//! It knows nothing of policies and functions: programs and maps are found by
+//! name, keys and values are bytes. Nothing stays in the kernel after its value
+//! is dropped unless it was pinned, and pins live in one place ([`pins`]).
+//! All system calls of the workspace that need `unsafe` live here.
+
+pub mod bed;
+mod error;
+pub mod iface;
+pub mod link;
+mod loaded;
+pub mod netns;
+pub mod object;
+pub mod pins;
+pub mod probes;
+mod ring;
+mod rodata;
+mod sys;
+mod view;
+
+pub use error::KernelError;
+pub use link::{XdpLink, XdpMode};
+pub use netns::NetNs;
+pub use object::{Batch, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TestCtx, TestOutcome};
+pub use view::MmapArray;

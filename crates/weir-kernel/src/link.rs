@@ -1,0 +1,163 @@
+//! XDP attachments as `bpf_link`s: the program leaves the interface when the
+//! link is dropped, unless the link was pinned.
+//!
+//! Invariant: an unpinned [`XdpLink`] that goes out of scope leaves nothing
+//! behind, whatever ended the process.
+
+#![expect(unsafe_code, reason = "link calls take raw pointers")]
+
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use crate::{KernelError, LoadedProgram, iface, sys};
+
+/// Where on the receive path the program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver, before a socket buffer exists.
+    Native,
+    /// In the stack, on every device, slower.
+    Generic,
+}
+
+impl XdpMode {
+    fn flags(self) -> u32 {
+        match self {
+            Self::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
+            Self::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
+        }
+    }
+}
+
+impl std::fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// A program attached to one interface.
+#[derive(Debug)]
+pub struct XdpLink {
+    fd: OwnedFd,
+    ifindex: u32,
+}
+
+impl XdpLink {
+    /// Attaches `program`; the interface must be free.
+    pub(crate) fn attach(
+        program: BorrowedFd<'_>,
+        ifindex: u32,
+        mode: XdpMode,
+    ) -> Result<Self, KernelError> {
+        sys::silence_libbpf();
+        let opts = libbpf_sys::bpf_link_create_opts {
+            sz: mem::size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+            flags: mode.flags(),
+            ..Default::default()
+        };
+        // SAFETY: `opts` is valid for the call and states its size.
+        let ret = unsafe {
+            libbpf_sys::bpf_link_create(
+                program.as_raw_fd(),
+                ifindex as i32,
+                libbpf_sys::BPF_XDP,
+                &opts,
+            )
+        };
+        match sys::own_fd(ret) {
+            Ok(fd) => Ok(Self { fd, ifindex }),
+            Err(e) => Err(attach_error(ifindex, mode, e)),
+        }
+    }
+
+    /// Index of the interface it was attached to.
+    pub fn ifindex(&self) -> u32 {
+        self.ifindex
+    }
+
+    /// Id of the program that runs there now.
+    pub fn prog_id(&self) -> Result<u32, KernelError> {
+        sys::xdp_link_info(self.fd.as_fd())
+            .map(|(prog, _)| prog)
+            .map_err(|e| KernelError::sys("inspect an XDP link", e))
+    }
+
+    /// Replaces the program in one step: no packet meets an empty interface.
+    pub fn update(&mut self, program: &LoadedProgram) -> Result<(), KernelError> {
+        // SAFETY: both descriptors are open; null options mean the defaults.
+        let ret = unsafe {
+            libbpf_sys::bpf_link_update(
+                self.fd.as_raw_fd(),
+                program.as_fd().as_raw_fd(),
+                std::ptr::null(),
+            )
+        };
+        sys::check(ret).map(drop).map_err(|e| {
+            KernelError::sys(
+                format!("replace the program on {}", interface_label(self.ifindex)),
+                e,
+            )
+        })
+    }
+
+    /// Takes the program off the interface now, also where the link is pinned
+    /// (the pin itself stays and is dead; see [`crate::pins`]).
+    pub fn detach(self) -> Result<(), KernelError> {
+        self.take_off()
+    }
+
+    /// [`Self::detach`] for an owner that is being dropped itself.
+    pub(crate) fn take_off(&self) -> Result<(), KernelError> {
+        match sys::link_detach(self.fd.as_fd()) {
+            Ok(()) => Ok(()),
+            // The device is gone, and the attachment with it.
+            Err(e) if e.raw_os_error() == Some(libc::ENOLINK) => Ok(()),
+            Err(e) => Err(KernelError::sys("detach an XDP link", e)),
+        }
+    }
+
+    /// Pins the link at `path` inside a bpffs; from then on dropping does not detach.
+    pub fn pin(&self, path: &Path) -> Result<(), KernelError> {
+        sys::pin_object(self.fd.as_fd(), path)
+            .map_err(|e| KernelError::sys(format!("pin a link at {}", path.display()), e))
+    }
+}
+
+/// Sorts the answers of an attach; the kernel gives only a number here.
+fn attach_error(ifindex: u32, mode: XdpMode, e: std::io::Error) -> KernelError {
+    let iface = interface_label(ifindex);
+    match e.raw_os_error() {
+        // An index that nobody has is EINVAL from some kernels.
+        Some(libc::ENODEV | libc::EINVAL) if iface::name_of(ifindex).is_none() => {
+            KernelError::NoSuchInterface {
+                name: iface,
+                near: iface::names().unwrap_or_default(),
+            }
+        }
+        // EBUSY: a link or program of this mode; EEXIST: one of the other mode.
+        Some(libc::EBUSY | libc::EEXIST) => KernelError::AlreadyAttached {
+            prog_id: iface::xdp_prog_id(ifindex).ok().flatten().unwrap_or(0),
+            iface,
+        },
+        Some(libc::EOPNOTSUPP) if mode == XdpMode::Native => KernelError::NativeUnsupported {
+            driver: iface::driver_of(&iface).unwrap_or_else(|_| "unknown".to_owned()),
+            iface,
+        },
+        Some(libc::ERANGE) => KernelError::Sys {
+            what: format!(
+                "attach {mode} XDP to {iface}: its MTU, or its peer's, is too large for the driver; lower it with `ip link set dev {iface} mtu 1500` or use --generic"
+            ),
+            source: e,
+        },
+        _ => KernelError::sys(format!("attach {mode} XDP to {iface}"), e),
+    }
+}
+
+/// Name of the interface with this index, or the index itself as text.
+fn interface_label(ifindex: u32) -> String {
+    iface::name_of(ifindex).unwrap_or_else(|| format!("#{ifindex}"))
+}

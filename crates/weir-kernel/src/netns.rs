@@ -1,0 +1,180 @@
+//! Network namespaces that belong to one value: created under a unique name,
+//! entered by threads and child processes, removed on drop, also by a panic.
+//!
+//! Entering is `setns` of the network namespace alone, so that /sys (and the
+//! bpffs below it) stays what it was; `ip netns exec` would remount it. A
+//! process killed with SIGKILL leaves its namespaces; their names start with
+//! the prefix, so `ip netns list` shows them.
+
+#![expect(unsafe_code, reason = "setns and pre_exec")]
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+use crate::KernelError;
+
+/// Where `ip netns` keeps its names.
+const NAMES: &str = "/run/netns";
+
+/// A named network namespace, removed when the value is dropped.
+#[derive(Debug)]
+pub struct NetNs {
+    name: String,
+    fd: OwnedFd,
+}
+
+impl NetNs {
+    /// Creates a namespace named `PREFIX-PID-N` with loopback up. `ip -n NAME`
+    /// works with it.
+    pub fn create(prefix: &str) -> Result<Self, KernelError> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        for _ in 0..100 {
+            let n = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{prefix}-{}-{n}", std::process::id());
+            // A killed process of the same number may have left the name.
+            if PathBuf::from(NAMES).join(&name).exists() {
+                continue;
+            }
+            run_command(Command::new("ip").args(["netns", "add", &name]))?;
+            let path = PathBuf::from(NAMES).join(&name);
+            let fd = match File::open(&path) {
+                Ok(file) => OwnedFd::from(file),
+                Err(e) => {
+                    remove(&name);
+                    return Err(KernelError::sys(format!("open {}", path.display()), e));
+                }
+            };
+            let ns = Self { name, fd };
+            ns.ip(&["link", "set", "lo", "up"])?;
+            return Ok(ns);
+        }
+        Err(KernelError::Sys {
+            what: format!("find a free namespace name for {prefix}"),
+            source: io::Error::from_raw_os_error(libc::EEXIST),
+        })
+    }
+
+    /// The name, as `ip netns list` prints it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Inode of the namespace: its identity.
+    pub fn inode(&self) -> Result<u64, KernelError> {
+        self.run(current_inode)?
+    }
+
+    /// Runs `f` on a thread of its own inside the namespace. A panic of `f`
+    /// continues in the caller.
+    pub fn run<T: Send>(&self, f: impl FnOnce() -> T + Send) -> Result<T, KernelError> {
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                enter(&self.fd)
+                    .map_err(|e| KernelError::sys(format!("enter namespace {}", self.name), e))?;
+                Ok(f())
+            });
+            match inside.join() {
+                Ok(result) => result,
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        })
+    }
+
+    /// A command whose child process runs inside the namespace.
+    pub fn command(&self, program: &str) -> Result<Command, KernelError> {
+        let fd = self.fd.try_clone().map_err(|e| {
+            KernelError::sys(
+                format!("duplicate the descriptor of namespace {}", self.name),
+                e,
+            )
+        })?;
+        let mut command = Command::new(program);
+        // SAFETY: the closure only makes one async-signal-safe system call on a descriptor it owns.
+        unsafe { command.pre_exec(move || enter(&fd)) };
+        Ok(command)
+    }
+
+    /// Runs `ip -n NAME ARGS`; returns what it printed.
+    pub fn ip(&self, args: &[&str]) -> Result<String, KernelError> {
+        run_command(Command::new("ip").args(["-n", &self.name]).args(args))
+    }
+
+    /// Runs a program inside the namespace to its end; returns what it printed.
+    pub fn output(&self, program: &str, args: &[&str]) -> Result<String, KernelError> {
+        run_command(self.command(program)?.args(args))
+    }
+
+    /// Sets a sysctl inside the namespace: `("net.ipv4.ip_forward", "1")`. An
+    /// interface name with a dot in it cannot be written this way.
+    pub fn sysctl(&self, name: &str, value: &str) -> Result<(), KernelError> {
+        let path = PathBuf::from("/proc/sys").join(name.replace('.', "/"));
+        let written = self.run(|| fs::write(&path, value))?;
+        written.map_err(|e| KernelError::sys(format!("set {name}={value} in {}", self.name), e))
+    }
+
+    /// Switches offloads of an interface off with `ethtool -K`, e.g. `["tx", "tso"]`.
+    pub fn offloads_off(&self, iface: &str, features: &[&str]) -> Result<(), KernelError> {
+        let mut args = vec!["-K", iface];
+        for feature in features {
+            args.extend([*feature, "off"]);
+        }
+        self.output("ethtool", &args).map(drop)
+    }
+}
+
+impl Drop for NetNs {
+    fn drop(&mut self) {
+        remove(&self.name);
+    }
+}
+
+/// Inode of the namespace that the calling thread is in.
+pub fn current_inode() -> Result<u64, KernelError> {
+    fs::metadata("/proc/thread-self/ns/net")
+        .map(|m| m.ino())
+        .map_err(|e| KernelError::sys("identify the network namespace", e))
+}
+
+/// Runs a command to its end; an error carries the command line and what it
+/// wrote to standard error.
+pub fn run_command(command: &mut Command) -> Result<String, KernelError> {
+    let line = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|part| part.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ");
+    let failed = |status: String, stderr: &[u8]| KernelError::Command {
+        command: line.clone(),
+        status,
+        stderr: String::from_utf8_lossy(stderr).trim().replace('\n', "; "),
+    };
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|e| failed("did not start".to_owned(), e.to_string().as_bytes()))?;
+    if !output.status.success() {
+        return Err(failed(output.status.to_string(), &output.stderr));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+fn enter(fd: &OwnedFd) -> io::Result<()> {
+    // SAFETY: no pointers.
+    match unsafe { libc::setns(fd.as_raw_fd(), libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Takes the name away; the namespace ends with its last user. Failure is not
+/// reported: this runs while dropping, and the name is all that would remain.
+fn remove(name: &str) {
+    let _ = run_command(Command::new("ip").args(["netns", "delete", name]));
+}

@@ -1,0 +1,136 @@
+//! The few raw calls that several modules share: libbpf's printing, object
+//! information, links by file descriptor. Nothing here keeps state but the
+//! text of libbpf's latest complaints.
+//!
+//! Invariant: every file descriptor returned is owned by the caller.
+
+#![expect(unsafe_code, reason = "system calls and libbpf take raw pointers")]
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::mem;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::Once;
+
+use libbpf_rs::PrintLevel;
+
+use crate::KernelError;
+
+/// Where a kernel with type information shows it.
+pub(crate) const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
+
+thread_local! {
+    /// What libbpf complained about in this thread since the last `forget`.
+    static COMPLAINTS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps libbpf from writing to standard error; its warnings are collected
+/// per thread instead.
+pub(crate) fn silence_libbpf() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        libbpf_rs::set_print(Some((PrintLevel::Warn, |_, text| {
+            COMPLAINTS.with_borrow_mut(|list| {
+                // A failed load prints the whole verifier log; it is kept elsewhere.
+                if list.len() < 64 && text.len() < 1024 {
+                    list.push(text.trim().trim_start_matches("libbpf: ").to_owned());
+                }
+            });
+        })));
+    });
+    forget_complaints();
+}
+
+/// Starts a new collection for this thread.
+pub(crate) fn forget_complaints() {
+    COMPLAINTS.with_borrow_mut(Vec::clear);
+}
+
+/// The first complaint since the last `forget`: the cause, where later ones
+/// are its consequences.
+pub(crate) fn first_complaint() -> Option<String> {
+    COMPLAINTS.with_borrow(|list| list.first().cloned())
+}
+
+/// Turns libbpf's `-errno` or `-1` with errno into a result.
+pub(crate) fn check(ret: i32) -> io::Result<i32> {
+    match ret {
+        0.. => Ok(ret),
+        // libbpf 1.x sets errno to the same number that it returns negated.
+        _ => Err(io::Error::from_raw_os_error(-ret)),
+    }
+}
+
+/// Takes ownership of a file descriptor returned by a libbpf call.
+pub(crate) fn own_fd(ret: i32) -> io::Result<OwnedFd> {
+    let fd = check(ret)?;
+    // SAFETY: the call succeeded, so `fd` is a fresh descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A C string; an inner NUL is the caller's bad input.
+pub(crate) fn c_string(text: &str) -> io::Result<CString> {
+    CString::new(text).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// `bpf_prog_info` of a program, without its variable-length parts.
+pub(crate) fn program_info(fd: BorrowedFd<'_>) -> io::Result<libbpf_sys::bpf_prog_info> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut len = mem::size_of_val(&info) as u32;
+    // SAFETY: `info` is valid for `len` bytes and zeroed, so it asks for no arrays.
+    check(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+    Ok(info)
+}
+
+/// Program id and interface index of an XDP link; the index is 0 once the
+/// device is gone or the link was detached.
+pub(crate) fn xdp_link_info(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut len = mem::size_of_val(&info) as u32;
+    // SAFETY: `info` is valid for `len` bytes and zeroed.
+    check(unsafe { libbpf_sys::bpf_link_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+    if info.type_ != libbpf_sys::BPF_LINK_TYPE_XDP {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    // SAFETY: the kernel says that this is an XDP link, so the `xdp` member is the one it filled.
+    let ifindex = unsafe { info.__bindgen_anon_1.xdp.ifindex };
+    Ok((info.prog_id, ifindex))
+}
+
+/// Ends an attachment while its link still exists.
+pub(crate) fn link_detach(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes a descriptor by value; a wrong one is an error, not undefined behaviour.
+    check(unsafe { libbpf_sys::bpf_link_detach(fd.as_raw_fd()) }).map(drop)
+}
+
+/// Makes a program or link outlive the process, under a path of a bpffs.
+pub(crate) fn pin_object(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = c_string(&path.to_string_lossy())?;
+    // SAFETY: `path` is a valid C string for the duration of the call.
+    check(unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), path.as_ptr()) }).map(drop)
+}
+
+/// Opens a pinned object.
+pub(crate) fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
+    let path = c_string(&path.to_string_lossy())?;
+    // SAFETY: `path` is a valid C string for the duration of the call.
+    own_fd(unsafe { libbpf_sys::bpf_obj_get(path.as_ptr()) })
+}
+
+/// Number of CPUs that may ever exist: the width of per-CPU values.
+pub(crate) fn possible_cpus() -> Result<usize, KernelError> {
+    // SAFETY: no arguments.
+    let n = check(unsafe { libbpf_sys::libbpf_num_possible_cpus() })
+        .map_err(|e| KernelError::sys("count the CPUs", e))?;
+    Ok(n as usize)
+}
+
+/// The text of a NUL-terminated buffer, up to its first NUL.
+pub(crate) fn text_until_nul(bytes: &[u8]) -> String {
+    match CStr::from_bytes_until_nul(bytes) {
+        Ok(c) => c.to_string_lossy().into_owned(),
+        Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
