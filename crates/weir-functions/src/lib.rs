@@ -1,0 +1,8 @@
+//! The Rust half of every function: configuration -> plan, counters -> report. Pure: no kernel, no file, no clock.
+//!
+//! A [`plan::InstancePlan`] says which object to load, with which constants and which map contents; an engine carries it
+//! out. The same configuration gives the same plan on every machine.
+
+pub mod middlebox;
+pub mod plan;
+pub mod report;
