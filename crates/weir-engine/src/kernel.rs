@@ -1,0 +1,118 @@
+//! The compiled data plane in the running kernel, one `BPF_PROG_TEST_RUN` a packet.
+//!
+//! A test run takes no frame under 14 bytes and none over 65,549: the program would drop those for `frame_short` and
+//! `frame_long`, and so does this module, in the same ledger.
+
+use weir_bpf::abi::{self, Counter, Stats};
+use weir_functions::plan::InstancePlan;
+use weir_kernel::{KernelObject, LoadedProgram, MmapArray, TestCtx};
+use weir_packet::{Reason, Verdict};
+use zerocopy::IntoBytes;
+
+use crate::{Engine, EngineError, LogLine, Packet, ReplayOptions};
+
+pub(crate) struct Kernel {
+    program: LoadedProgram,
+    replay: MmapArray,
+    /// Frames the kernel was not asked about.
+    refused: Stats,
+    logs: Vec<LogLine>,
+    logging: bool,
+    seed: u64,
+    rules: usize,
+}
+
+impl Kernel {
+    pub(crate) fn new(
+        plan: &InstancePlan,
+        options: &ReplayOptions,
+        rules: usize,
+    ) -> Result<Kernel, EngineError> {
+        let mut object = KernelObject::open(crate::object(plan)?)?;
+        for (symbol, bytes) in crate::constants(plan, options) {
+            object.set_rodata(symbol, &bytes)?;
+        }
+        for map in &plan.maps {
+            object.set_map_entries(map.name, map.max_entries)?;
+        }
+        let program = object.load(plan.program)?;
+        for map in plan.maps.iter().filter(|map| !map.keys.is_empty()) {
+            program.update_batch(map.name, &map.keys, &map.values)?;
+        }
+        let replay = program.mmap_array("replay")?;
+        let logging = plan.constants.iter().any(|(name, value)| {
+            *name == "weir_features"
+                && value
+                    .first()
+                    .is_some_and(|low| u32::from(*low) & abi::feature::LOG != 0)
+        });
+        Ok(Kernel {
+            program,
+            replay,
+            refused: crate::no_stats(),
+            logs: Vec::new(),
+            logging,
+            seed: options.seed,
+            rules,
+        })
+    }
+
+    fn drain(&mut self) -> Result<(), EngineError> {
+        let logs = &mut self.logs;
+        self.program
+            .drain("events", std::time::Duration::ZERO, |bytes| {
+                logs.extend(crate::log_line(bytes))
+            })?;
+        Ok(())
+    }
+}
+
+impl Engine for Kernel {
+    fn name(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Verdict, EngineError> {
+        let reason = match packet.frame.len() {
+            0..14 => Some(Reason::FrameShort),
+            len if len > abi::FRAME_MAX => Some(Reason::FrameLong),
+            _ => None,
+        };
+        if let Some(reason) = reason {
+            self.refused.received += 1;
+            self.refused.bytes += packet.frame.len() as u64;
+            self.refused.verdict[1] += 1;
+            self.refused.reason[reason as usize] += 1;
+            return Ok(Verdict::Drop);
+        }
+        self.replay
+            .write(0, crate::replay_input(packet, self.seed).as_bytes())?;
+        let ctx = TestCtx {
+            ingress_ifindex: 0,
+            rx_queue: 0,
+        };
+        let outcome = self.program.test_run(packet.frame, out, ctx)?;
+        if self.logging {
+            // The ring is smaller than a capture can make it: empty it as we go.
+            self.drain()?;
+        }
+        Ok(crate::verdict(outcome.retval))
+    }
+
+    fn logs(&mut self) -> Result<Vec<LogLine>, EngineError> {
+        self.drain()?;
+        Ok(std::mem::take(&mut self.logs))
+    }
+
+    fn totals(&mut self) -> Result<(Stats, Vec<Counter>), EngineError> {
+        let values = self.program.lookup_percpu("stats", &0u32.to_ne_bytes())?;
+        let mut stats = crate::sum_stats(values.iter().map(Vec::as_slice));
+        crate::add_stats(&mut stats, &self.refused);
+        let mut counters = Vec::with_capacity(self.rules);
+        for i in 0..self.rules as u32 {
+            let values = self.program.lookup_percpu("counters", &i.to_ne_bytes())?;
+            counters.push(crate::sum_counter(values.iter().map(Vec::as_slice)));
+        }
+        Ok((stats, counters))
+    }
+}

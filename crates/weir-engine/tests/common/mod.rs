@@ -1,0 +1,288 @@
+//! What the agreement tests share: running packets through every engine that can run here, and comparing all they say.
+
+#![allow(dead_code, reason = "each test file uses its part of this module")]
+
+use std::sync::Arc;
+
+use weir_bpf::abi::{Counter, Stats};
+use weir_engine::{EngineKind, LogLine, Packet, ReplayOptions};
+use weir_packet::{Fate, Reason, Verdict};
+use weir_policy::model::Policy;
+use weir_policy::{FileSets, Source, parse};
+
+/// Engines to compare with the reference. Without root the kernel is left out, which is an error in CI.
+pub(crate) fn engines() -> Vec<EngineKind> {
+    // Through procfs, to stay free of unsafe code.
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs is mounted");
+    let uids = status
+        .lines()
+        .find(|line| line.starts_with("Uid:"))
+        .expect("status has a Uid line");
+    let root = uids.split_whitespace().nth(2) == Some("0");
+    if root {
+        return vec![EngineKind::User, EngineKind::Kernel];
+    }
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "in CI the kernel engine must be tested: run as root"
+    );
+    eprintln!("not root: the kernel engine is skipped");
+    vec![EngineKind::User]
+}
+
+/// A policy from text that must be right.
+pub(crate) fn policy(text: &str) -> Arc<Policy> {
+    match parse(&Source::new("test.weir", text), &FileSets::relative_to(".")) {
+        Ok(parsed) => Arc::new(parsed.policy),
+        Err(diagnostics) => panic!("{diagnostics}\n{text}"),
+    }
+}
+
+/// A packet that owns its bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) frame: Vec<u8>,
+    pub(crate) now_ns: u64,
+    pub(crate) port: u32,
+    pub(crate) queue: u16,
+}
+
+/// Everything an engine says about a run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) frames: Vec<Vec<u8>>,
+    pub(crate) logs: Vec<LogLine>,
+    pub(crate) stats: Stats,
+    pub(crate) counters: Vec<Counter>,
+}
+
+/// Runs all samples; the outer error is a planning error, equal for all engines.
+pub(crate) fn run(
+    kind: EngineKind,
+    policy: &Arc<Policy>,
+    options: &ReplayOptions,
+    samples: &[Sample],
+) -> Result<Run, String> {
+    let mut engine = weir_engine::open(kind, policy, options).map_err(|e| e.to_string())?;
+    let mut run = Run {
+        verdicts: Vec::new(),
+        frames: Vec::new(),
+        logs: Vec::new(),
+        stats: empty(),
+        counters: Vec::new(),
+    };
+    let mut out = Vec::new();
+    for (number, sample) in (0u64..).zip(samples) {
+        let packet = Packet {
+            frame: &sample.frame,
+            now_ns: sample.now_ns,
+            number,
+            port: sample.port,
+            queue: sample.queue,
+        };
+        let verdict = engine
+            .packet(&packet, &mut out)
+            .map_err(|e| format!("packet {number}: {e}"))?;
+        run.verdicts.push(verdict);
+        run.frames.push(if verdict == Verdict::Pass {
+            out.clone()
+        } else {
+            Vec::new()
+        });
+        run.logs.extend(engine.logs().map_err(|e| e.to_string())?);
+    }
+    (run.stats, run.counters) = engine.totals().map_err(|e| e.to_string())?;
+    Ok(run)
+}
+
+/// What a comparison went through, so that agreement about nothing is not mistaken for agreement.
+#[derive(Debug)]
+pub(crate) struct Coverage {
+    packets: u64,
+    matched: u64,
+    rewritten: u64,
+    logged: u64,
+    refused: u64,
+    reasons: [u64; weir_bpf::abi::REASONS],
+}
+
+impl Default for Coverage {
+    fn default() -> Coverage {
+        Coverage {
+            packets: 0,
+            matched: 0,
+            rewritten: 0,
+            logged: 0,
+            refused: 0,
+            reasons: [0; weir_bpf::abi::REASONS],
+        }
+    }
+}
+
+impl Coverage {
+    /// Fails unless a generated run of this many policies met everything that generated packets can meet.
+    pub(crate) fn demand(&self, policies: u32) {
+        if policies < 1000 {
+            return;
+        }
+        assert!(
+            self.rewritten > self.packets / 100,
+            "too few packets are rewritten: {self}"
+        );
+        assert!(self.logged > 0, "no packet is logged: {self}");
+        assert!(
+            self.refused < u64::from(policies) / 4,
+            "too many policies are refused: {self}"
+        );
+        // Not to be had from packets: broken plans, nested programs, drivers without room, full rings, and frames
+        // longer than the generator makes.
+        let out_of_reach = [
+            Reason::MatchOverflow,
+            Reason::ScratchDepth,
+            Reason::Internal,
+            Reason::NoHeadroom,
+            Reason::LogLost,
+            Reason::FrameLong,
+        ];
+        for reason in Reason::ALL {
+            let met = self.reasons[*reason as usize] > 0;
+            assert!(
+                met || out_of_reach.contains(reason),
+                "no generated packet met {}: {self}",
+                reason.name()
+            );
+        }
+    }
+}
+
+impl std::fmt::Display for Coverage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} packets: {} rule matches, {} rewritten, {} log lines, {} policies refused;",
+            self.packets, self.matched, self.rewritten, self.logged, self.refused
+        )?;
+        for reason in Reason::ALL {
+            let count = self.reasons[*reason as usize];
+            if count > 0 {
+                write!(f, " {} {count}", reason.name())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares every engine with the reference; the text of the first difference, if there is one.
+pub(crate) fn disagreement(
+    engines: &[EngineKind],
+    policy: &Arc<Policy>,
+    options: &ReplayOptions,
+    samples: &[Sample],
+    coverage: &mut Coverage,
+) -> Option<String> {
+    let wanted = run(EngineKind::Reference, policy, options, samples);
+    for &kind in engines {
+        let found = run(kind, policy, options, samples);
+        match (&wanted, found) {
+            (Err(a), Err(b)) if *a == b => {}
+            (Err(a), Err(b)) => return Some(format!("reference: {a}\n{kind:?}: {b}")),
+            (Err(a), Ok(_)) => return Some(format!("only the reference failed: {a}")),
+            (Ok(_), Err(b)) => return Some(format!("{kind:?} failed: {b}")),
+            (Ok(wanted), Ok(found)) => {
+                if let Some(text) = difference(kind, wanted, &found, samples) {
+                    return Some(text);
+                }
+            }
+        }
+    }
+    let Ok(run) = wanted else {
+        coverage.refused += 1;
+        return None;
+    };
+    coverage.packets += samples.len() as u64;
+    coverage.matched += run.counters.iter().map(|c| c.packets).sum::<u64>();
+    coverage.rewritten += (run.frames.iter().zip(samples))
+        .filter(|(out, s)| !out.is_empty() && **out != s.frame)
+        .count() as u64;
+    coverage.logged += run.logs.len() as u64;
+    for (sum, count) in coverage.reasons.iter_mut().zip(run.stats.reason) {
+        *sum += count;
+    }
+    let reasons: u64 = Reason::ALL
+        .iter()
+        .filter(|r| r.fate() == Fate::Drop)
+        .map(|r| run.stats.reason[*r as usize])
+        .sum();
+    if run.stats.received != samples.len() as u64
+        || run.stats.verdict.iter().sum::<u64>() != run.stats.received
+    {
+        return Some(format!("the ledger is not balanced: {:?}", run.stats));
+    }
+    (reasons != run.stats.verdict[1])
+        .then(|| format!("{reasons} drop reasons for {} drops", run.stats.verdict[1]))
+}
+
+fn difference(kind: EngineKind, wanted: &Run, found: &Run, samples: &[Sample]) -> Option<String> {
+    for (i, sample) in samples.iter().enumerate() {
+        if wanted.verdicts[i] != found.verdicts[i] || wanted.frames[i] != found.frames[i] {
+            return Some(format!(
+                "packet {i} ({})\nreceived  {}\nreference {} {}\n{kind:?} {} {}",
+                weir_packet::summary(&sample.frame),
+                hex(&sample.frame),
+                wanted.verdicts[i],
+                hex(&wanted.frames[i]),
+                found.verdicts[i],
+                hex(&found.frames[i]),
+            ));
+        }
+    }
+    if wanted.logs != found.logs {
+        return Some(format!(
+            "log lines\nreference {:?}\n{kind:?} {:?}",
+            wanted.logs, found.logs
+        ));
+    }
+    if wanted.counters != found.counters {
+        return Some(format!(
+            "rule counters\nreference {:?}\n{kind:?} {:?}",
+            wanted.counters, found.counters
+        ));
+    }
+    if wanted.stats != found.stats {
+        let names = |stats: &Stats| -> Vec<String> {
+            let named = Reason::ALL
+                .iter()
+                .filter(|r| stats.reason[**r as usize] > 0);
+            named
+                .map(|r| format!("{} {}", r.name(), stats.reason[*r as usize]))
+                .collect()
+        };
+        return Some(format!(
+            "ledger\nreference {:?} {:?}\n{kind:?} {:?} {:?}",
+            wanted.stats.verdict,
+            names(&wanted.stats),
+            found.stats.verdict,
+            names(&found.stats)
+        ));
+    }
+    None
+}
+
+fn empty() -> Stats {
+    Stats {
+        received: 0,
+        bytes: 0,
+        verdict: [0; 8],
+        reason: [0; weir_bpf::abi::REASONS],
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let shown = bytes.len().min(400);
+    let mut text: String = bytes[..shown].iter().map(|b| format!("{b:02x}")).collect();
+    if shown < bytes.len() {
+        text.push_str(&format!("... {} bytes", bytes.len()));
+    }
+    text
+}

@@ -1,0 +1,92 @@
+//! Generated policies over generated packets: every engine gives the reference's verdicts, bytes, log lines and counters.
+//!
+//! `WEIR_CASES` sets the number of policies (default 1,000, 100 packets each). Failing cases shrink and are kept in
+//! tests/engines_agree.regressions.
+
+mod common;
+
+use common::{Coverage, Sample, disagreement, engines, policy};
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+use weir_engine::ReplayOptions;
+use weir_functions::plan::{ChecksumMode, Port};
+
+const PACKETS: usize = 100;
+
+fn sample() -> impl Strategy<Value = Sample> {
+    let frame = weir_packet::generate::frame();
+    (frame, 0u64..2_000_000_000, 0u32..3, 0u16..3).prop_map(|(frame, now_ns, port, queue)| Sample {
+        frame,
+        now_ns,
+        port,
+        queue,
+    })
+}
+
+fn options() -> impl Strategy<Value = ReplayOptions> {
+    let checksums = prop_oneof![Just(ChecksumMode::Complete), Just(ChecksumMode::Offloaded)];
+    let mtu = prop_oneof![3 => Just(None), 1 => (40u32..120).prop_map(Some), 1 => Just(Some(1500))];
+    (checksums, mtu, any::<u64>()).prop_map(|(checksums, mtu, seed)| ReplayOptions {
+        checksums,
+        mtu,
+        seed,
+        ports: vec![
+            Port {
+                number: 1,
+                name: Some("eth0".to_owned()),
+                index: 2,
+            },
+            Port {
+                number: 2,
+                name: Some("eth1".to_owned()),
+                index: 3,
+            },
+        ],
+    })
+}
+
+#[test]
+fn generated_policies_do_the_same_to_generated_packets_in_every_engine() {
+    let cases = std::env::var("WEIR_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1000);
+    let engines = engines();
+    let config = ProptestConfig {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        source_file: Some(file!()),
+        max_shrink_iters: 4000,
+        ..ProptestConfig::default()
+    };
+    let strategy = (
+        weir_policy::generate::policy_text(),
+        options(),
+        prop::collection::vec(sample(), PACKETS),
+    );
+    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let coverage = std::cell::RefCell::new(Coverage::default());
+    let result = runner.run(&strategy, |(text, options, samples)| {
+        let policy = policy(&text);
+        match disagreement(
+            &engines,
+            &policy,
+            &options,
+            &samples,
+            &mut coverage.borrow_mut(),
+        ) {
+            None => Ok(()),
+            Some(difference) => Err(TestCaseError::fail(format!(
+                "{difference}\npolicy:\n{text}"
+            ))),
+        }
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    eprintln!(
+        "{cases} policies x {PACKETS} packets: reference and {engines:?} agree\n{}",
+        coverage.borrow()
+    );
+    coverage.borrow().demand(cases);
+}
