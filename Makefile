@@ -1,0 +1,41 @@
+# The few commands that build, show and test weir. `make` alone lists them.
+# Each target calls one script or cargo: nothing is built by make itself.
+
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: help
+help: ## list these commands
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+.PHONY: run
+run: setup ## install what is missing, build, and show weir working on real traffic
+	cargo build --release -p weir-cli
+	@echo
+	@$(TARGET)/release/weir lab demo
+
+.PHONY: test
+test: setup ## install what is missing and run every test (as root: on the kernel, too)
+	@scripts/test
+
+.PHONY: test-long
+test-long: setup ## the same with more generated cases, longer fuzzing and older kernels
+	@scripts/setup kernels
+	@scripts/test --long
+
+.PHONY: test-kernels
+test-kernels: setup ## load every eBPF object on Linux 6.1 and 6.12 in an emulator
+	@scripts/setup kernels
+	@scripts/test-kernels
+
+.PHONY: fuzz
+fuzz: setup ## fuzz each parser and loader for five minutes
+	@scripts/fuzz --seconds 300
+
+.PHONY: setup
+setup: ## install what the other commands need (Debian 12, Ubuntu)
+	@scripts/setup
+
+.PHONY: fmt
+fmt: ## format all Rust sources
+	cargo fmt --all
+	cargo fmt --manifest-path fuzz/Cargo.toml

@@ -1,0 +1,220 @@
+//! The one table of commands and flags. Help, and every other appearance of a command, is generated from it.
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand, ValueEnum};
+
+/// weir turns a Linux host into a programmable packet-processing edge.
+#[derive(Debug, Parser)]
+#[command(
+    name = "weir",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit status: 0 done, 1 failed, 2 bad usage or configuration."
+)]
+pub(crate) struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// All commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Read a policy and report every mistake in it
+    Check(CheckArgs),
+    /// Format policies in place, or print one
+    Fmt(FmtArgs),
+    /// Say in words what the rules of a policy do, or which of them match the packets of a capture and why
+    Explain(ExplainArgs),
+    /// Run a policy over a capture, without privileges unless the engine is the kernel
+    Replay(ReplayArgs),
+    /// Run a policy on interfaces until Ctrl-C, with live counters
+    Run(RunArgs),
+    /// Remove what a killed `weir run` left attached
+    Down(DownArgs),
+    /// Probe what this kernel can do and name the fallback for what it cannot
+    Doctor(DoctorArgs),
+    /// Experiments on test beds that weir builds from network namespaces
+    Lab(LabArgs),
+}
+
+/// Arguments of `weir check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArgs {
+    /// Policy files
+    #[arg(required = true, value_name = "POLICY")]
+    pub(crate) policies: Vec<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir fmt`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct FmtArgs {
+    /// Policy files; `-` reads standard input and prints
+    #[arg(required = true, value_name = "POLICY")]
+    pub(crate) policies: Vec<PathBuf>,
+    /// Change nothing; exit with 1 if a file is not formatted
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// Arguments of `weir explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExplainArgs {
+    /// Policy file
+    #[arg(value_name = "POLICY")]
+    pub(crate) policy: PathBuf,
+    /// Explain the policy on the packets of this capture
+    #[arg(long = "in", value_name = "CAPTURE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Only this packet, counted from 1
+    #[arg(long, value_name = "N", requires = "input")]
+    pub(crate) packet: Option<u64>,
+    /// Only this rule, counted from 1
+    #[arg(long, value_name = "ID")]
+    pub(crate) rule: Option<u32>,
+    /// Name of the interface the packets came in by, for captures that do not say
+    #[arg(long, value_name = "NAME", requires = "input")]
+    pub(crate) in_if: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Engines of `weir replay`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EngineName {
+    /// The compiled data plane in weir's own interpreter: no privileges
+    User,
+    /// The compiled data plane in the running kernel (BPF_PROG_TEST_RUN): root
+    Kernel,
+    /// The semantics in plain Rust, the oracle of the others
+    Reference,
+}
+
+/// How checksums in the capture are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Checksums {
+    /// Finished, as on a wire
+    Complete,
+    /// Local packets may carry the pseudo-header sum only, as on veth
+    Offloaded,
+}
+
+/// Arguments of `weir replay`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplayArgs {
+    /// Policy file
+    #[arg(value_name = "POLICY")]
+    pub(crate) policy: PathBuf,
+    /// Capture to read (pcap or pcapng)
+    #[arg(long = "in", value_name = "CAPTURE")]
+    pub(crate) input: PathBuf,
+    /// Write every packet that was not dropped, as rewritten, with its timestamp (pcap, nanoseconds)
+    #[arg(long = "out", value_name = "CAPTURE")]
+    pub(crate) output: Option<PathBuf>,
+    /// What executes the policy
+    #[arg(long, value_enum, default_value = "user")]
+    pub(crate) engine: EngineName,
+    /// Name of the interface the packets came in by; default: what the capture says
+    #[arg(long, value_name = "NAME")]
+    pub(crate) in_if: Option<String>,
+    /// Receive queue the packets came in by
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) queue: u16,
+    /// How to read checksums in the capture
+    #[arg(long, value_enum, default_value = "complete")]
+    pub(crate) checksums: Checksums,
+    /// Largest L3 packet in bytes a rewrite may produce; default: no limit
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(68..=65_575))]
+    pub(crate) mtu: Option<u32>,
+    /// Seed of random drops
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) seed: u64,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// Policy file
+    #[arg(value_name = "POLICY")]
+    pub(crate) policy: PathBuf,
+    /// Interface to attach to; repeat for more
+    #[arg(short = 'i', long = "interface", required = true, value_name = "IF")]
+    pub(crate) interfaces: Vec<String>,
+    /// Use generic XDP, for drivers without native support: slower, works anywhere
+    #[arg(long)]
+    pub(crate) generic: bool,
+    /// How to read checksums; default: by driver (veth, tap and virtio are offloaded)
+    #[arg(long, value_enum)]
+    pub(crate) checksums: Option<Checksums>,
+    /// Seconds between updates of the counters
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) interval: f64,
+    /// Stop by itself after this many seconds
+    #[arg(long = "for", value_name = "SECONDS")]
+    pub(crate) duration: Option<f64>,
+    /// Policies that name VLANs on a device that may hide tags from XDP: you have seen to it that it does not
+    #[arg(long)]
+    pub(crate) vlan_in_frame: bool,
+    /// Print one JSON object when stopped, and nothing on the way
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also write the final counters to this file, as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+}
+
+/// Arguments of `weir down`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DownArgs {
+    /// Interface to detach from; default: all in this network namespace
+    #[arg(short = 'i', long = "interface", value_name = "IF")]
+    pub(crate) interfaces: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir doctor`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir lab`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LabArgs {
+    /// The experiment.
+    #[command(subcommand)]
+    pub(crate) experiment: Experiment,
+}
+
+/// All experiments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Experiment {
+    /// weir between two namespaces with real HTTP and iperf3 traffic through an example policy; without root the same traffic from a capture
+    Demo(DemoArgs),
+}
+
+/// Arguments of `weir lab demo`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DemoArgs {
+    /// Seconds the iperf3 stream runs
+    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
+    pub(crate) seconds: u32,
+    /// Replay the committed capture even when root
+    #[arg(long)]
+    pub(crate) replay: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}

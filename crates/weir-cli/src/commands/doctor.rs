@@ -1,0 +1,90 @@
+//! `weir doctor`: what this kernel can do, probed by doing it, and what weir does where it cannot.
+//!
+//! Exit status 1 if the kernel engine cannot work here.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use weir_kernel::probes::{self, ProbeResult};
+
+use crate::args::DoctorArgs;
+use crate::failure::Failure;
+use crate::output;
+
+#[derive(Serialize)]
+struct Row {
+    name: &'static str,
+    ok: bool,
+    why_not: Option<String>,
+    needed: bool,
+    used_for: &'static str,
+    first_kernel: &'static str,
+    fallback: &'static str,
+}
+
+pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
+    let results = probes::probe_all();
+    let missing = results.iter().filter(|r| r.ok.is_err()).count();
+    let fatal = results.iter().any(|r| r.ok.is_err() && r.needed);
+    if args.json {
+        let rows: Vec<Row> = results.iter().map(row).collect();
+        output::json(&serde_json::json!({
+            "kernel": probes::kernel_release(),
+            "kernel_engine": !fatal,
+            "features": rows,
+        }))?;
+    } else {
+        output::out(&table(&results, missing, fatal))?;
+    }
+    Ok(ExitCode::from(u8::from(fatal)))
+}
+
+fn row(result: &ProbeResult) -> Row {
+    Row {
+        name: result.name,
+        ok: result.ok.is_ok(),
+        why_not: result.ok.as_ref().err().cloned(),
+        needed: result.needed,
+        used_for: result.used_for,
+        first_kernel: result.first_kernel,
+        fallback: result.fallback,
+    }
+}
+
+fn table(results: &[ProbeResult], missing: usize, fatal: bool) -> String {
+    let width =
+        |of: fn(&ProbeResult) -> &str| results.iter().map(|r| of(r).len()).max().unwrap_or(0);
+    let (name, used) = (width(|r| r.name), width(|r| r.used_for));
+    let mut text = format!("kernel {}\n\n", probes::kernel_release());
+    let _ = writeln!(
+        text,
+        "{:name$}  state    {:used$}  since   without it",
+        "feature", "used for"
+    );
+    for result in results {
+        let state = match (&result.ok, result.needed) {
+            (Ok(()), _) => "ok",
+            (Err(_), true) => "MISSING",
+            (Err(_), false) => "missing",
+        };
+        let _ = writeln!(
+            text,
+            "{:name$}  {state:7}  {:used$}  {:6}  {}",
+            result.name, result.used_for, result.first_kernel, result.fallback
+        );
+        if let Err(why) = &result.ok {
+            let _ = writeln!(text, "{:name$}  {why}", "");
+        }
+    }
+    text.push('\n');
+    text.push_str(&match (missing, fatal) {
+        (0, _) => "all features are here: `weir run` and every engine work\n".to_owned(),
+        (n, false) => format!("{n} missing, none that `weir run` needs: see the last column\n"),
+        (n, true) => format!(
+            "{n} missing, some of them needed (MISSING): `weir run` does not work here as this user; \
+             `weir replay` with the user engine does\n"
+        ),
+    });
+    text
+}

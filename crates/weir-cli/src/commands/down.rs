@@ -1,0 +1,69 @@
+//! `weir down`: takes off what a killed `weir run` left on the interfaces of this network namespace.
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use weir_kernel::pins::{self, PinnedLink};
+use weir_kernel::{KernelError, iface};
+
+use crate::args::DownArgs;
+use crate::failure::Failure;
+use crate::output;
+
+#[derive(Serialize)]
+struct Removed {
+    interface: Option<String>,
+    ifindex: u32,
+    /// Absent where only a pin was left.
+    program: Option<u32>,
+}
+
+pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
+    let mut found = pins::list().map_err(Failure::failed)?;
+    if !args.interfaces.is_empty() {
+        let mut wanted = Vec::with_capacity(args.interfaces.len());
+        for name in &args.interfaces {
+            wanted.push(iface::index_of(name).map_err(Failure::usage)?);
+        }
+        found.retain(|pin| wanted.contains(&pin.ifindex));
+    }
+    let mut removed = Vec::with_capacity(found.len());
+    let mut failed: Option<KernelError> = None;
+    // One that cannot be removed must not keep the others.
+    for pin in found {
+        match pins::remove(&pin) {
+            Ok(()) => removed.push(pin),
+            Err(error) => failed = failed.or(Some(error)),
+        }
+    }
+    if args.json {
+        let rows: Vec<Removed> = removed
+            .into_iter()
+            .map(|pin| Removed {
+                interface: pin.name,
+                ifindex: pin.ifindex,
+                program: pin.prog_id,
+            })
+            .collect();
+        output::json(&serde_json::json!({ "removed": rows }))?;
+    } else if removed.is_empty() && failed.is_none() {
+        output::out("nothing to remove: no `weir run` left anything here\n")?;
+    } else {
+        output::out(&removed.iter().map(line).collect::<String>())?;
+    }
+    match failed {
+        None => Ok(ExitCode::SUCCESS),
+        Some(error) => Err(Failure::failed(error)),
+    }
+}
+
+fn line(pin: &PinnedLink) -> String {
+    let name = pin
+        .name
+        .clone()
+        .unwrap_or_else(|| format!("interface {} (gone)", pin.ifindex));
+    match pin.prog_id {
+        Some(id) => format!("{name}: removed program {id}\n"),
+        None => format!("{name}: removed a pin without a program\n"),
+    }
+}

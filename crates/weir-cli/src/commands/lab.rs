@@ -1,0 +1,39 @@
+//! `weir lab`: experiments of `weir-lab`, shown on standard output. Exit status 1 if a check does not hold.
+
+use std::io;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use weir_lab::demo::demo;
+use weir_lab::{DemoOptions, LabError};
+
+use crate::args::{DemoArgs, Experiment, LabArgs};
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn run(args: &LabArgs) -> Result<ExitCode, Failure> {
+    match &args.experiment {
+        Experiment::Demo(args) => run_demo(args),
+    }
+}
+
+fn run_demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+        // The bed is taken down in order; its processes see a Ctrl-C, too.
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
+    }
+    let weir = std::env::current_exe()
+        .map_err(|e| Failure::Failed(format!("cannot tell where the program weir is: {e}")))?;
+    let options = DemoOptions { weir, seconds: args.seconds, replay: args.replay, quiet: args.json, stop: &stop };
+    let outcome = match demo(&options, &mut io::stdout()) {
+        Ok(outcome) => outcome,
+        Err(LabError::Output(error)) => return Err(error.into()),
+        Err(error) => return Err(Failure::failed(error)),
+    };
+    if args.json {
+        output::json(&outcome)?;
+    }
+    Ok(ExitCode::from(u8::from(!outcome.ok())))
+}

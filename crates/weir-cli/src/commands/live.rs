@@ -1,0 +1,509 @@
+//! One policy running on interfaces of the kernel: loading a copy of the program for each port, filling the shared maps,
+//! attaching all copies or none, reading counters and events, taking everything off again.
+//!
+//! Prints nothing: what the user should know comes back as notes and errors. Invariant: whatever [`Live::start`] changed
+//! on the host (programs, offloads) is undone by [`Live::stop`] or by dropping; only a killed process leaves
+//! programs, each complete with its maps, for `weir down`.
+
+use std::time::Duration;
+
+use weir_bpf::abi::{self, Counter, Event, Stats};
+use weir_functions::middlebox::{self, PlanError};
+use weir_functions::plan::{ChecksumMode, InstancePlan, MapPlan, Port, PortConstants};
+use weir_functions::report::Report;
+use weir_kernel::iface::{self, Feature, Interface};
+use weir_kernel::pins::{self, HeldLink};
+use weir_kernel::{KernelError, KernelObject, LoadedProgram, XdpLink, XdpMode};
+use weir_policy::model::{Policy, PortName, Test};
+use zerocopy::FromBytes;
+
+/// How to attach.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    /// Native unless the user asked for generic.
+    pub(crate) mode: XdpMode,
+    /// `None`: by driver.
+    pub(crate) checksums: Option<ChecksumMode>,
+    /// The user vouches that VLAN tags are in the frame.
+    pub(crate) vlan_in_frame: bool,
+}
+
+/// Why a policy does not run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LiveError {
+    /// The policy has no plan.
+    #[error("{0}")]
+    Plan(#[from] PlanError),
+    /// The same interface twice.
+    #[error("interface {0} is named twice: name each once")]
+    NamedTwice(String),
+    /// The policy names VLANs and the tag would not be in the frame.
+    #[error(
+        "the policy names VLANs, and {iface} is one end of a veth pair: its other end hides the tag from XDP. \
+         Run `ethtool -K PEER txvlan off` on the other end{peer}, then add --vlan-in-frame"
+    )]
+    VlanHidden {
+        /// Interface.
+        iface: String,
+        /// What is known of the other end.
+        peer: String,
+    },
+    /// See [`KernelError`].
+    #[error("{0}")]
+    Kernel(#[from] KernelError),
+}
+
+impl LiveError {
+    /// Whether what the user asked for is wrong, rather than the host.
+    pub(crate) fn is_usage(&self) -> bool {
+        !matches!(self, LiveError::Kernel(e) if !matches!(e, KernelError::NoSuchInterface { .. }))
+    }
+}
+
+/// A running policy.
+#[derive(Debug)]
+pub(crate) struct Live {
+    // Fields drop in order: programs leave the interfaces before offloads come back.
+    links: Vec<Attachment>,
+    offloads: Vec<SwitchedOff>,
+    programs: Vec<LoadedProgram>,
+    policy: Policy,
+    ports: Vec<AttachedPort>,
+    notes: Vec<String>,
+}
+
+/// A port as it runs.
+#[derive(Clone, Debug)]
+pub(crate) struct AttachedPort {
+    /// The interface before weir attached.
+    pub(crate) interface: Interface,
+    /// Checksum mode in use.
+    pub(crate) checksums: ChecksumMode,
+    /// Id of the program on it.
+    pub(crate) prog_id: u32,
+}
+
+/// One log line of a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct LogLine {
+    /// Kernel's monotonic clock, ns.
+    pub(crate) now_ns: u64,
+    /// Rule number.
+    pub(crate) rule: u32,
+    /// Interface name.
+    pub(crate) port: String,
+    /// Text of the log target.
+    pub(crate) prefix: String,
+    /// `pass` or `drop`.
+    pub(crate) verdict: &'static str,
+    /// The packet in one line.
+    pub(crate) packet: String,
+}
+
+#[derive(Debug)]
+enum Attachment {
+    /// Survives a killed process, for `weir down`.
+    Pinned(HeldLink),
+    /// Ends with the process.
+    Plain(XdpLink),
+}
+
+/// An offload that weir switched off; it comes back on drop.
+#[derive(Debug)]
+struct SwitchedOff {
+    iface: String,
+    feature: Feature,
+}
+
+impl Drop for SwitchedOff {
+    fn drop(&mut self) {
+        // The device may be gone; then there is nothing to restore.
+        let _ = iface::set_feature(&self.iface, self.feature, true);
+    }
+}
+
+impl Live {
+    /// Plans the policy for these interfaces, loads everything, then attaches to all of them or to none.
+    pub(crate) fn start(
+        policy: &Policy,
+        names: &[String],
+        options: Options,
+    ) -> Result<Live, LiveError> {
+        let interfaces = find_all(names)?;
+        let ports: Vec<Port> = (1u32..)
+            .zip(&interfaces)
+            .map(|(number, i)| Port {
+                number,
+                name: Some(i.name.clone()),
+                index: i.ifindex,
+            })
+            .collect();
+        let (plan, _) = middlebox::plan(policy, &ports)?;
+        let sees_tags = options.vlan_in_frame || !middlebox::names_vlan(policy);
+        if !sees_tags {
+            refuse_hidden_tags(&interfaces)?;
+        }
+        for interface in &interfaces {
+            if let Some(prog_id) = interface.xdp_prog_id {
+                return Err(KernelError::AlreadyAttached {
+                    iface: interface.name.clone(),
+                    prog_id,
+                }
+                .into());
+            }
+        }
+
+        let mut programs: Vec<LoadedProgram> = Vec::with_capacity(interfaces.len());
+        let mut attached = Vec::with_capacity(interfaces.len());
+        for (port, interface) in ports.iter().zip(&interfaces) {
+            let checksums = options
+                .checksums
+                .unwrap_or_else(|| checksums_by_driver(interface));
+            let constants = PortConstants {
+                port: port.number,
+                checksums,
+                mtu: Some(interface.mtu),
+                replay: false,
+            };
+            let program = load(&plan, constants, programs.first())?;
+            attached.push(AttachedPort {
+                interface: interface.clone(),
+                checksums,
+                prog_id: program.info()?.id,
+            });
+            programs.push(program);
+        }
+        let mut live = Live {
+            links: Vec::new(),
+            offloads: Vec::new(),
+            programs,
+            policy: policy.clone(),
+            notes: unattached_ports(policy, &interfaces),
+            ports: attached,
+        };
+        if !sees_tags {
+            live.uncover_tags()?;
+        }
+        // From here on an early return drops `live`, which undoes what was done.
+        live.attach(options.mode)?;
+        live.say_costs(options.mode);
+        Ok(live)
+    }
+
+    /// What the user should know about this run, a line each.
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The ports in the order given.
+    pub(crate) fn ports(&self) -> &[AttachedPort] {
+        &self.ports
+    }
+
+    /// The counters of all ports and CPUs. While traffic flows `received` is ahead of the verdicts by the packets that are
+    /// being processed during the read.
+    pub(crate) fn report(&self) -> Result<Report, LiveError> {
+        let Some(program) = self.programs.first() else {
+            return Ok(Report::new("kernel", &self.policy, &no_stats(), &[]));
+        };
+        let mut counters = Vec::with_capacity(self.policy.rules.len());
+        for index in 0..self.policy.rules.len() as u32 {
+            let mut sum = Counter::default();
+            for cpu in program.lookup_percpu("counters", &index.to_ne_bytes())? {
+                if let Ok(one) = Counter::read_from_bytes(&cpu) {
+                    sum.packets += one.packets;
+                    sum.bytes += one.bytes;
+                }
+            }
+            counters.push(sum);
+        }
+        let mut stats = no_stats();
+        for cpu in program.lookup_percpu("stats", &0u32.to_ne_bytes())? {
+            if let Ok(one) = Stats::read_from_bytes(&cpu) {
+                add(&mut stats, &one);
+            }
+        }
+        Ok(Report::new("kernel", &self.policy, &stats, &counters))
+    }
+
+    /// Waits up to `timeout` for log lines and returns all that are there. A signal ends the wait early.
+    pub(crate) fn logs(&mut self, timeout: Duration) -> Result<Vec<LogLine>, LiveError> {
+        let Some(program) = self.programs.first_mut() else {
+            return Ok(Vec::new());
+        };
+        let mut events = Vec::new();
+        program.drain("events", timeout, |record| {
+            if let Ok((event, _)) = Event::read_from_prefix(record) {
+                events.push(event);
+            }
+        })?;
+        Ok(events.iter().map(|event| self.line(event)).collect())
+    }
+
+    /// The interfaces that no longer carry their program: the device went away, or somebody else detached it.
+    pub(crate) fn lost(&self) -> Vec<&str> {
+        let holds = |port: &AttachedPort| {
+            iface::xdp_prog_id(port.interface.ifindex).ok().flatten() == Some(port.prog_id)
+        };
+        self.ports
+            .iter()
+            .filter(|port| !holds(port))
+            .map(|port| port.interface.name.as_str())
+            .collect()
+    }
+
+    /// Detaches, restores offloads, and reads the counters once no packet is on its way through the programs.
+    pub(crate) fn stop(mut self) -> Result<Report, LiveError> {
+        let mut failed = None;
+        for link in self.links.drain(..) {
+            let released = match link {
+                Attachment::Pinned(link) => link.release(),
+                Attachment::Plain(link) => link.detach(),
+            };
+            failed = failed.or(released.err());
+        }
+        self.offloads.clear();
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        let mut report = self.report()?;
+        // Generic XDP is taken off without waiting for packets inside it; a grace period is a few ms.
+        for _ in 0..100 {
+            std::thread::sleep(Duration::from_millis(5));
+            let again = self.report()?;
+            let quiet = again == report && again.packets.balanced();
+            report = again;
+            if quiet {
+                break;
+            }
+        }
+        Ok(report)
+    }
+
+    fn attach(&mut self, mode: XdpMode) -> Result<(), LiveError> {
+        let mut links = Vec::with_capacity(self.ports.len());
+        for (port, program) in self.ports.iter().zip(&self.programs) {
+            links.push(program.attach_xdp(port.interface.ifindex, mode)?);
+        }
+        // Pinned only when all are attached: a process killed before leaves nothing.
+        match pins::ensure_bpffs() {
+            Ok(()) => {
+                for link in links {
+                    self.links.push(Attachment::Pinned(pins::hold(link)?));
+                }
+            }
+            Err(error) => {
+                self.notes.push(format!(
+                    "running without pins, so a killed `weir run` detaches itself: {error}"
+                ));
+                self.links = links.into_iter().map(Attachment::Plain).collect();
+            }
+        }
+        Ok(())
+    }
+
+    /// Switches off what would take VLAN tags out of frames before XDP sees them.
+    fn uncover_tags(&mut self) -> Result<(), LiveError> {
+        for port in &self.ports {
+            let name = &port.interface.name;
+            // A device without the feature cannot hide a tag.
+            if iface::feature(name, Feature::RxVlan).unwrap_or(false) {
+                iface::set_feature(name, Feature::RxVlan, false)?;
+                self.offloads.push(SwitchedOff {
+                    iface: name.clone(),
+                    feature: Feature::RxVlan,
+                });
+                self.notes.push(format!(
+                    "{name}: rx-vlan-offload is off while weir runs, so that VLAN tags stay in the frame; it comes back at the end"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn say_costs(&mut self, mode: XdpMode) {
+        let names = |keep: &dyn Fn(&AttachedPort) -> bool| {
+            let names: Vec<&str> = self
+                .ports
+                .iter()
+                .filter(|p| keep(p))
+                .map(|p| p.interface.name.as_str())
+                .collect();
+            names.join(", ")
+        };
+        let mut notes = Vec::new();
+        let veth = names(&|p| p.interface.is_veth());
+        if !veth.is_empty() && mode == XdpMode::Native {
+            notes.push(format!(
+                "{veth}: native XDP on veth switches off TCP segmentation offload at the other end; measured between \
+                 namespaces: 5.5-8 Gbit/s instead of 34-40 (with --generic 32-33)"
+            ));
+        }
+        let offloaded = names(&|p| p.checksums == ChecksumMode::Offloaded);
+        if !offloaded.is_empty() && middlebox::rewrites(&self.policy) {
+            notes.push(format!(
+                "{offloaded}: local senders leave checksums unfinished here. weir tells by the checksum itself, so of packets that are \
+                 complete one in 65,536 is taken for unfinished and leaves with a wrong checksum. Cure: \
+                 `ethtool -K PEER tx off` at the other end and --checksums complete here"
+            ));
+        }
+        self.notes.extend(notes);
+    }
+
+    fn line(&self, event: &Event) -> LogLine {
+        let name = (event.port as usize)
+            .checked_sub(1)
+            .and_then(|i| self.ports.get(i));
+        let text = event.prefix.split(|b| *b == 0).next().unwrap_or_default();
+        let data = event.data.get(..event.snap as usize).unwrap_or(&event.data);
+        LogLine {
+            now_ns: event.now_ns,
+            rule: event.rule,
+            port: name.map_or_else(|| event.port.to_string(), |p| p.interface.name.clone()),
+            prefix: String::from_utf8_lossy(text).into_owned(),
+            verdict: if event.verdict == XDP_DROP {
+                "drop"
+            } else {
+                "pass"
+            },
+            packet: describe(data, event.len as usize),
+        }
+    }
+}
+
+/// `XDP_DROP` of `enum xdp_action`.
+const XDP_DROP: u32 = 1;
+
+/// One line about a packet of which only the first bytes are there: the rest is taken as zeros, so that lengths are right.
+fn describe(data: &[u8], len: usize) -> String {
+    let mut frame = data.to_vec();
+    frame.resize(len.clamp(data.len(), abi::FRAME_MAX), 0);
+    weir_packet::summary(&frame)
+}
+
+fn find_all(names: &[String]) -> Result<Vec<Interface>, LiveError> {
+    let mut interfaces: Vec<Interface> = Vec::with_capacity(names.len());
+    for name in names {
+        let interface = iface::find(name)?;
+        if interfaces.iter().any(|i| i.ifindex == interface.ifindex) {
+            return Err(LiveError::NamedTwice(name.clone()));
+        }
+        interfaces.push(interface);
+    }
+    Ok(interfaces)
+}
+
+/// A veth's tag hides by the offload of its other end, which is not weir's to change.
+fn refuse_hidden_tags(interfaces: &[Interface]) -> Result<(), LiveError> {
+    let Some(veth) = interfaces.iter().find(|i| i.is_veth()) else {
+        return Ok(());
+    };
+    let peer = match veth.veth_peer {
+        Some(index) => format!(" (interface {index} of its namespace)"),
+        None => String::new(),
+    };
+    Err(LiveError::VlanHidden {
+        iface: veth.name.clone(),
+        peer,
+    })
+}
+
+fn checksums_by_driver(interface: &Interface) -> ChecksumMode {
+    if interface.may_carry_unfinished_checksums() {
+        ChecksumMode::Offloaded
+    } else {
+        ChecksumMode::Complete
+    }
+}
+
+/// Warnings about `in` interfaces that are not among the ports: such matches never hold.
+fn unattached_ports(policy: &Policy, interfaces: &[Interface]) -> Vec<String> {
+    let is_port = |name: &PortName| {
+        interfaces.iter().any(|i| match name {
+            PortName::Name(text) => *text == i.name,
+            PortName::Index(index) => *index == i.ifindex,
+        })
+    };
+    let mut missing: Vec<String> = Vec::new();
+    for rule in &policy.rules {
+        for one in &rule.matches {
+            let Test::Port(names) = &one.test else {
+                continue;
+            };
+            for name in names.iter().filter(|name| !is_port(name)) {
+                let text = match name {
+                    PortName::Name(text) => text.clone(),
+                    PortName::Index(index) => index.to_string(),
+                };
+                let note = format!(
+                    "line {}: the policy names interface {text}, which weir is not attached to: no packet comes in by it; add `-i {text}`",
+                    rule.line
+                );
+                if !missing.contains(&note) {
+                    missing.push(note);
+                }
+            }
+        }
+    }
+    missing
+}
+
+/// Loads one port's copy. The first creates and fills the maps, the others share them.
+fn load(
+    plan: &InstancePlan,
+    port: PortConstants,
+    first: Option<&LoadedProgram>,
+) -> Result<LoadedProgram, KernelError> {
+    let elf = weir_bpf::object(plan.object).ok_or_else(|| KernelError::BadObject {
+        why: format!("there is none named {}", plan.object),
+    })?;
+    let mut object = KernelObject::open(elf)?;
+    for (symbol, value) in plan.constants.iter().cloned().chain(port.constants()) {
+        object.set_rodata(symbol, &value)?;
+    }
+    for map in &plan.maps {
+        object.set_map_entries(map.name, map.max_entries)?;
+    }
+    if let Some(first) = first {
+        // Sections hold this port's own constants.
+        for map in object
+            .maps()
+            .into_iter()
+            .filter(|name| !name.starts_with('.'))
+        {
+            object.reuse_map(&map, first)?;
+        }
+        return object.load(plan.program);
+    }
+    let program = object.load(plan.program)?;
+    for map in plan.maps.iter().filter(|map| !map.keys.is_empty()) {
+        fill(&program, map)?;
+    }
+    Ok(program)
+}
+
+fn fill(program: &LoadedProgram, map: &MapPlan) -> Result<(), KernelError> {
+    program
+        .update_batch(map.name, &map.keys, &map.values)
+        .map(drop)
+}
+
+fn no_stats() -> Stats {
+    Stats {
+        received: 0,
+        bytes: 0,
+        verdict: [0; 8],
+        reason: [0; abi::REASONS],
+    }
+}
+
+fn add(sum: &mut Stats, one: &Stats) {
+    sum.received += one.received;
+    sum.bytes += one.bytes;
+    for (total, more) in sum.verdict.iter_mut().zip(one.verdict) {
+        *total += more;
+    }
+    for (total, more) in sum.reason.iter_mut().zip(one.reason) {
+        *total += more;
+    }
+}

@@ -1,0 +1,33 @@
+//! One module for each command.
+
+mod capture;
+mod check;
+mod doctor;
+mod down;
+mod explain;
+mod fmt;
+mod lab;
+mod live;
+mod policy;
+mod replay;
+mod run;
+mod table;
+
+use std::process::ExitCode;
+
+use crate::args::Command;
+use crate::failure::Failure;
+
+/// Runs a command.
+pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::Check(args) => check::run(&args),
+        Command::Fmt(args) => fmt::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Replay(args) => replay::run(&args),
+        Command::Run(args) => run::run(&args),
+        Command::Down(args) => down::run(&args),
+        Command::Doctor(args) => doctor::run(&args),
+        Command::Lab(args) => lab::run(&args),
+    }
+}

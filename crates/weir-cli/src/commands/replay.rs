@@ -1,0 +1,219 @@
+//! `weir replay`: a policy over a capture, in any engine.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weir_engine::{Engine, EngineError, EngineKind, LogLine, Packet, ReplayOptions};
+use weir_functions::plan::ChecksumMode;
+use weir_functions::report::Report;
+use weir_packet::Verdict;
+use weir_packet::pcap::Writer;
+use weir_policy::model::Policy;
+
+use super::policy::count;
+use super::{capture, policy, table};
+use crate::args::{Checksums, EngineName, ReplayArgs};
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    let parsed = policy::read(&args.policy)?;
+    let policy = Arc::new(parsed.policy);
+    let survey = capture::survey(&args.input, args.in_if.as_deref())?;
+    if args
+        .output
+        .as_deref()
+        .is_some_and(|out| same_file(out, &args.input))
+    {
+        return Err(Failure::usage(
+            "--out names the capture that --in reads; choose another file",
+        ));
+    }
+    let kind = match args.engine {
+        EngineName::User => EngineKind::User,
+        EngineName::Kernel => EngineKind::Kernel,
+        EngineName::Reference => EngineKind::Reference,
+    };
+    let checksums = match args.checksums {
+        Checksums::Complete => ChecksumMode::Complete,
+        Checksums::Offloaded => ChecksumMode::Offloaded,
+    };
+    let options = ReplayOptions {
+        checksums,
+        mtu: args.mtu,
+        seed: args.seed,
+        ports: survey.ports.clone(),
+    };
+    let mut engine =
+        weir_engine::open(kind, &policy, &options).map_err(|e| engine_failure(e, &args.policy))?;
+    let mut writer = match &args.output {
+        Some(path) => Some((open_output(path)?, path)),
+        None => None,
+    };
+
+    let cut_off = packets(
+        args,
+        &survey,
+        engine.as_mut(),
+        &policy,
+        writer.as_mut().map(|(w, _)| w),
+    )?;
+    if let Some((writer, path)) = writer {
+        writer
+            .finish()
+            .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))?;
+    }
+    let (stats, counters) = engine
+        .totals()
+        .map_err(|e| engine_failure(e, &args.policy))?;
+    let report = Report::new(engine.name(), &policy, &stats, &counters);
+    if args.json {
+        output::json(&report)?;
+    } else {
+        let mut text = table::report(&report);
+        if survey.cut > 0 {
+            text.push_str(&format!(
+                "\n{} of the capture were cut by its snap length; weir judges what is there (see ip4_len_over, ip6_len_over)\n",
+                count(survey.cut as usize, "packet")
+            ));
+        }
+        output::out(&text)?;
+    }
+    match cut_off {
+        None => Ok(ExitCode::SUCCESS),
+        Some(error) => Err(Failure::failed(format!(
+            "{}: {error}; the packets before it were replayed",
+            args.input.display()
+        ))),
+    }
+}
+
+/// Runs all packets. Returns what ended the capture early, if anything did.
+fn packets<W: Write>(
+    args: &ReplayArgs,
+    survey: &capture::Survey,
+    engine: &mut dyn Engine,
+    policy: &Policy,
+    mut writer: Option<&mut Writer<W>>,
+) -> Result<Option<weir_packet::pcap::CaptureError>, Failure> {
+    let mut capture = capture::open(&args.input)?;
+    let mut progress = Progress::new(survey.packets);
+    let mut out = Vec::new();
+    loop {
+        let packet = match capture.next_packet() {
+            Ok(Some(packet)) => packet,
+            Ok(None) => return Ok(None),
+            Err(error) => return Ok(Some(error)),
+        };
+        let input = Packet {
+            frame: packet.data,
+            now_ns: packet.timestamp_ns,
+            number: packet.number,
+            port: survey.port_of(packet.interface.index),
+            queue: args.queue,
+        };
+        let verdict = engine
+            .packet(&input, &mut out)
+            .map_err(|e| engine_failure(e, &args.policy))?;
+        if verdict != Verdict::Drop
+            && verdict != Verdict::Aborted
+            && let Some(writer) = writer.as_deref_mut()
+        {
+            let lost = (packet.original_len as usize).saturating_sub(packet.data.len());
+            writer
+                .write(packet.timestamp_ns, &out, (out.len() + lost) as u32)
+                .map_err(|e| Failure::failed(format!("cannot write the output capture: {e}")))?;
+        }
+        if !args.json {
+            for line in engine.logs().map_err(|e| engine_failure(e, &args.policy))? {
+                output::tell(&log_text(&line, packet.number, policy, packet.data));
+            }
+        }
+        progress.tick(packet.number + 1);
+    }
+}
+
+fn log_text(line: &LogLine, number: u64, policy: &Policy, frame: &[u8]) -> String {
+    let rule = policy
+        .rules
+        .get(line.rule as usize - 1)
+        .and_then(|rule| rule.name.as_deref());
+    format!(
+        "{}.{:09} packet {} rule {}{} {}{}: {}\n",
+        line.now_ns / 1_000_000_000,
+        line.now_ns % 1_000_000_000,
+        number + 1,
+        line.rule,
+        rule.map(|name| format!(" ({name})")).unwrap_or_default(),
+        line.verdict,
+        if line.prefix.is_empty() {
+            String::new()
+        } else {
+            format!(" {}", line.prefix)
+        },
+        weir_packet::summary(frame),
+    )
+}
+
+fn engine_failure(error: EngineError, policy: &Path) -> Failure {
+    if error.is_configuration() {
+        return Failure::Usage(format!("{}: {error}", policy.display()));
+    }
+    Failure::failed(error)
+}
+
+fn open_output(path: &Path) -> Result<Writer<BufWriter<File>>, Failure> {
+    let failed =
+        |e: std::io::Error| Failure::failed(format!("cannot write {}: {e}", path.display()));
+    Writer::new(BufWriter::with_capacity(
+        1 << 16,
+        File::create(path).map_err(failed)?,
+    ))
+    .map_err(failed)
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.canonicalize(), b.canonicalize()) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// A line on a terminal that says how far a long replay is; nothing in a pipe.
+struct Progress {
+    total: u64,
+    shown: Instant,
+    on: bool,
+    drawn: bool,
+}
+
+impl Progress {
+    fn new(total: u64) -> Progress {
+        Progress {
+            total,
+            shown: Instant::now(),
+            on: output::stderr_is_terminal(),
+            drawn: false,
+        }
+    }
+
+    fn tick(&mut self, done: u64) {
+        if self.on && done.is_multiple_of(64) && self.shown.elapsed() > Duration::from_millis(250) {
+            self.shown = Instant::now();
+            self.drawn = true;
+            output::tell(&format!("\r{done} of {} packets", self.total));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.drawn {
+            output::tell("\r\x1b[K");
+        }
+    }
+}

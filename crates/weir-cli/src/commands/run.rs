@@ -1,0 +1,274 @@
+//! `weir run`: a policy on interfaces until a signal, with live counters on a terminal.
+//!
+//! Standard output gets log lines and tables (or one JSON object), standard error everything said about the run. What
+//! touches the kernel is in `live`. Exit status 2: the policy or an argument is wrong; 1: the host refused.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+use weir_functions::plan::ChecksumMode;
+use weir_functions::report::Report;
+use weir_kernel::XdpMode;
+use weir_policy::model::Policy;
+
+use super::live::{Live, LiveError, LogLine, Options};
+use super::table::{self, Since};
+use crate::args::{Checksums, RunArgs};
+use crate::failure::Failure;
+use crate::output;
+
+/// Longest wait for an event, so that signals and deadlines are seen in time.
+const TICK: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+    let interval = seconds("--interval", args.interval)?;
+    let duration = args.duration.map(|s| seconds("--for", s)).transpose()?;
+    let policy = super::policy::read(&args.policy)?.policy;
+    let options = Options {
+        mode: if args.generic {
+            XdpMode::Generic
+        } else {
+            XdpMode::Native
+        },
+        checksums: args.checksums.map(|c| match c {
+            Checksums::Complete => ChecksumMode::Complete,
+            Checksums::Offloaded => ChecksumMode::Offloaded,
+        }),
+        vlan_in_frame: args.vlan_in_frame,
+    };
+    // Before attaching: a signal from here on ends the run in order.
+    let stop = stop_on_signals().map_err(Failure::failed)?;
+    let mut live = Live::start(&policy, &args.interfaces, options)?;
+    for note in live.notes() {
+        output::complain(note);
+    }
+    output::complain(&format!("{}; Ctrl-C stops", attached(&live, options.mode)));
+    let end = duration.map(|d| Instant::now() + d);
+    let watched = watch(&mut live, &policy, args.json, interval, end, &stop);
+    // Whatever ended the watch, the interfaces come first.
+    let report = live.stop()?;
+    if let Some(path) = &args.report {
+        write_report(path, &report)?;
+    }
+    let lost = watched?;
+    if args.json {
+        output::json(&report)?;
+    } else {
+        output::out(&table::report(&report))?;
+    }
+    if lost.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::Failed(format!(
+        "stopped: {} no longer carried the program (the device went away, or `weir down` was run)",
+        lost.join(", ")
+    )))
+}
+
+impl From<LiveError> for Failure {
+    fn from(error: LiveError) -> Failure {
+        if error.is_usage() {
+            Failure::usage(error)
+        } else {
+            Failure::failed(error)
+        }
+    }
+}
+
+fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
+    match Duration::try_from_secs_f64(value) {
+        Ok(duration) if value > 0.0 => Ok(duration),
+        _ => Err(Failure::Usage(format!(
+            "{flag} {value}: give a number of seconds above 0"
+        ))),
+    }
+}
+
+/// A flag that SIGINT, SIGTERM and SIGHUP set.
+fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))?;
+    }
+    Ok(stop)
+}
+
+fn attached(live: &Live, mode: XdpMode) -> String {
+    let ports: Vec<String> = live
+        .ports()
+        .iter()
+        .map(|port| {
+            let checksums = match port.checksums {
+                ChecksumMode::Complete => "complete",
+                ChecksumMode::Offloaded => "offloaded",
+            };
+            let down = if port.interface.up {
+                ""
+            } else {
+                ", the interface is down"
+            };
+            format!("{} (checksums {checksums}{down})", port.interface.name)
+        })
+        .collect();
+    format!("attached to {}, {mode} XDP", ports.join(" and "))
+}
+
+/// Shows what happens until it is time to stop; returns the interfaces that lost their program.
+fn watch(
+    live: &mut Live,
+    policy: &Policy,
+    quiet: bool,
+    interval: Duration,
+    end: Option<Instant>,
+    stop: &AtomicBool,
+) -> Result<Vec<String>, Failure> {
+    let mut screen = (!quiet && io::stdout().is_terminal()).then(Screen::default);
+    let mut before = live.report()?;
+    let mut shown_at = Instant::now();
+    if let Some(screen) = &mut screen {
+        screen.draw(&before, None)?;
+    }
+    let lost = loop {
+        let now = Instant::now();
+        if stop.load(Ordering::Relaxed) || end.is_some_and(|end| now >= end) {
+            break Vec::new();
+        }
+        let lost = live.lost();
+        if !lost.is_empty() {
+            break lost.into_iter().map(str::to_owned).collect();
+        }
+        let until_end = end.map_or(TICK, |end| end - now);
+        let lines = live.logs(TICK.min(until_end).max(Duration::from_millis(1)))?;
+        if !quiet && !lines.is_empty() {
+            show_lines(&lines, policy, screen.as_mut())?;
+        }
+        if shown_at.elapsed() < interval {
+            continue;
+        }
+        if let Some(screen) = &mut screen {
+            let report = live.report()?;
+            screen.draw(
+                &report,
+                Some(Since {
+                    report: &before,
+                    seconds: shown_at.elapsed().as_secs_f64(),
+                }),
+            )?;
+            before = report;
+        }
+        shown_at = Instant::now();
+    };
+    let rest = live.logs(Duration::ZERO)?;
+    if !quiet {
+        show_lines(&rest, policy, screen.as_mut())?;
+    }
+    if let Some(screen) = &mut screen {
+        screen.clear()?;
+    }
+    Ok(lost)
+}
+
+fn show_lines(lines: &[LogLine], policy: &Policy, screen: Option<&mut Screen>) -> io::Result<()> {
+    let text: String = lines.iter().map(|line| log_line(line, policy)).collect();
+    if let Some(screen) = screen {
+        screen.clear()?;
+    }
+    output::out(&text)
+}
+
+fn log_line(line: &LogLine, policy: &Policy) -> String {
+    let name = policy
+        .rules
+        .get((line.rule as usize).wrapping_sub(1))
+        .and_then(|rule| rule.name.as_deref());
+    let rule = name.map_or_else(|| format!("rule {}", line.rule), str::to_owned);
+    let prefix = if line.prefix.is_empty() {
+        String::new()
+    } else {
+        format!("{}: ", line.prefix)
+    };
+    format!(
+        "{} {} {rule} {} {prefix}{}\n",
+        wall_clock(line.now_ns),
+        line.port,
+        line.verdict,
+        line.packet
+    )
+}
+
+/// Time of day (UTC) of a moment of the kernel's monotonic clock.
+fn wall_clock(monotonic_ns: u64) -> String {
+    let now = clock_gettime(ClockId::Monotonic);
+    let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
+    let age = Duration::from_nanos(now_ns.saturating_sub(monotonic_ns));
+    let then = SystemTime::now()
+        .checked_sub(age)
+        .unwrap_or(SystemTime::UNIX_EPOCH);
+    let since = then
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let day = since.as_secs() % 86_400;
+    format!(
+        "{:02}:{:02}:{:02}.{:06}",
+        day / 3600,
+        day / 60 % 60,
+        day % 60,
+        since.subsec_micros()
+    )
+}
+
+fn write_report(path: &std::path::Path, report: &Report) -> Result<(), Failure> {
+    let text = serde_json::to_string(report).map_err(Failure::failed)?;
+    std::fs::write(path, text + "\n").map_err(|e| {
+        Failure::Failed(format!(
+            "cannot write the report to {}: {e}",
+            path.display()
+        ))
+    })
+}
+
+/// A table that is redrawn where it stands.
+#[derive(Debug, Default)]
+struct Screen {
+    /// Lines drawn, to go back over.
+    lines: usize,
+}
+
+impl Screen {
+    fn draw(&mut self, report: &Report, since: Option<Since<'_>>) -> io::Result<()> {
+        let height = rustix::termios::tcgetwinsize(io::stdout())
+            .map_or(24, |size| usize::from(size.ws_row))
+            .max(4);
+        // Ledger, head, remainder and reasons take lines, too, and the cursor needs one.
+        let rows = height.saturating_sub(5 + report.reasons.len()).max(1);
+        let text = table::render(report, since, Some(rows));
+        // Lines beyond the screen would scroll away from the cursor, so would wrapped ones.
+        let fitting: Vec<&str> = text.lines().take(height - 1).collect();
+        self.clear()?;
+        let mut frame = String::from("\x1b[?7l");
+        for line in &fitting {
+            frame.push_str(line);
+            frame.push('\n');
+        }
+        frame.push_str("\x1b[?7h");
+        output::out(&frame)?;
+        self.lines = fitting.len();
+        Ok(())
+    }
+
+    /// Takes the table away; the cursor is where it began.
+    fn clear(&mut self) -> io::Result<()> {
+        if self.lines == 0 {
+            return Ok(());
+        }
+        let mut stdout = io::stdout().lock();
+        write!(stdout, "\x1b[{}A\x1b[J", self.lines)?;
+        self.lines = 0;
+        stdout.flush()
+    }
+}

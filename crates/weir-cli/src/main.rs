@@ -1,0 +1,24 @@
+//! The program `weir`: arguments in, output and exit status out. What commands do is in `commands`.
+//!
+//! Exit status: 0 done, 1 failed, 2 bad usage or configuration. A broken pipe is success: nobody is left to read.
+
+mod args;
+mod commands;
+mod failure;
+mod output;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let args = args::Args::parse();
+    match commands::dispatch(args.command) {
+        Ok(code) => code,
+        Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::complain(&failure.to_string());
+            failure.exit_code()
+        }
+    }
+}

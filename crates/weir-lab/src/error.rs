@@ -1,0 +1,47 @@
+//! Why an experiment could not be carried out. A check that failed is no error: it is a result.
+
+use std::io;
+
+use weir_kernel::KernelError;
+
+/// What kept an experiment from running to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LabError {
+    /// Programs that the experiment uses are not installed.
+    #[error("missing: {}; `make setup` installs them, or `apt-get install {}`", .0.join(", "), .0.join(" "))]
+    MissingTools(Vec<&'static str>),
+    /// The bed could not be built or looked at.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// A file or socket of the experiment.
+    #[error("cannot {what}: {source}")]
+    Io {
+        /// The refused operation, an infinitive without "to".
+        what: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A child process did something else than it should.
+    #[error("{what}: {why}")]
+    Child {
+        /// Which one.
+        what: String,
+        /// What it did, with its last words.
+        why: String,
+    },
+    /// The user asked to stop.
+    #[error("interrupted; everything was removed again")]
+    Interrupted,
+    /// The caller's output failed.
+    #[error("cannot write output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl LabError {
+    /// An I/O error with the operation that met it.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
+        let what = what.into();
+        move |source| LabError::Io { what, source }
+    }
+}

@@ -1,0 +1,11 @@
+//! Experiments on test beds that weir builds from network namespaces: so far the demo that `make run` shows.
+//!
+//! Drives the program `weir` as a child process, so that what is shown is what a user gets. Invariant: an experiment
+//! leaves no namespace, process or file behind, whether it ends, fails, panics or is interrupted.
+
+pub mod demo;
+mod error;
+mod process;
+
+pub use demo::{Check, DemoOptions, DemoOutcome};
+pub use error::LabError;

@@ -1,0 +1,177 @@
+//! What is fuzzed: one function per kind of foreign input, each a full use of
+//! the code that reads it, with assertions about what must hold afterwards.
+//!
+//! The functions know nothing of the fuzzer. libFuzzer calls them through
+//! `fuzz_targets/`, the mutator of stable toolchains through [`TARGETS`].
+//! A panic is a finding, whatever the input was.
+
+use std::ops::Range;
+
+use weir_packet::parse::{Layout, MAX_FRAME};
+use weir_packet::pcap::Capture;
+use weir_policy::model::Policy;
+use weir_policy::reference::{Input, Options, Reference};
+use weir_policy::{NoFiles, Source};
+use weir_vm::{Env, Frame, Object};
+
+/// A function that must return for every input.
+pub type Target = fn(&[u8]);
+
+/// The targets by name; a corpus folder has the same name.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("elf_loader", elf_loader),
+    ("packet_parser", packet_parser),
+    ("pcap_reader", pcap_reader),
+    ("policy_parser", policy_parser),
+];
+
+/// A TCP SYN with four options, for targets whose input is not the packet.
+const SYN: &[u8] = include_bytes!("../corpus/packet_parser/tcp_syn");
+
+/// Parses a policy, renders its errors or formats it, and runs it over a packet.
+///
+/// Formatted text must read as the same policy, and must not change when it is
+/// formatted again.
+pub fn policy_parser(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else {
+        return;
+    };
+    let parsed = match weir_policy::parse(&Source::new("fuzz.weir", text), &NoFiles) {
+        Ok(parsed) => parsed,
+        Err(errors) => {
+            assert!(!errors.is_empty(), "a policy was refused without an error");
+            let _ = errors.render(false);
+            return;
+        }
+    };
+    let _ = parsed.warnings.render(true);
+
+    let formatted = weir_policy::format(&parsed.ast);
+    let again = weir_policy::parse(&Source::new("fuzz.weir", formatted.as_str()), &NoFiles)
+        .unwrap_or_else(|e| {
+            panic!(
+                "formatting broke the policy:\n{formatted}\n{}",
+                e.render(false)
+            )
+        });
+    assert_eq!(
+        weir_policy::format(&again.ast),
+        formatted,
+        "formatting is not idempotent"
+    );
+    assert_eq!(
+        without_lines(&parsed.policy),
+        without_lines(&again.policy),
+        "formatting changed the policy:\n{formatted}"
+    );
+    Reference::new(parsed.policy, Options::default()).run(Input::new(SYN));
+}
+
+/// Formatting may move a rule to another line; nothing else may differ.
+fn without_lines(policy: &Policy) -> Policy {
+    let mut policy = policy.clone();
+    policy.rules.iter_mut().for_each(|rule| rule.line = 0);
+    policy
+}
+
+/// Loads an object and runs each of its programs over a packet for at most
+/// 10,000 instructions. A program may fault; it may not do anything else wrong.
+pub fn elf_loader(elf: &[u8]) {
+    let Ok(mut object) = Object::parse(elf) else {
+        return;
+    };
+    // An object may ask for gigabytes, which is allowed and of no use here.
+    let maps: Vec<String> = object.map_names().map(str::to_owned).collect();
+    for map in &maps {
+        let Some(definition) = object.map_definition(map) else {
+            continue;
+        };
+        if u64::from(definition.max_entries) * u64::from(definition.value_size) > 1 << 20 {
+            return;
+        }
+    }
+    object.set_cpus(2);
+    let programs: Vec<String> = object.programs().take(8).map(str::to_owned).collect();
+    let env = Env {
+        instruction_budget: 10_000,
+        ..Env::default()
+    };
+    for program in &programs {
+        let Ok(mut machine) = object.clone().load(program) else {
+            continue;
+        };
+        for data in [SYN, &SYN[..20]] {
+            let mut frame = Frame::new(data);
+            let _ = machine.run_xdp(&mut frame, &env);
+            let _ = machine.take_trace();
+        }
+    }
+}
+
+/// Parses a frame; every offset and range found must lie inside it.
+pub fn packet_parser(frame: &[u8]) {
+    let _ = weir_packet::summary(frame);
+    let Ok(layout) = weir_packet::parse::parse(frame) else {
+        return;
+    };
+    assert!(
+        frame.len() <= MAX_FRAME,
+        "a frame of {} bytes was accepted",
+        frame.len()
+    );
+    assert_inside(&layout, frame.len());
+}
+
+/// Reads a capture to its end or first error and parses every packet in it.
+pub fn pcap_reader(file: &[u8]) {
+    let Ok(mut capture) = Capture::open(file) else {
+        return;
+    };
+    let mut packets = 0;
+    while let Ok(Some(packet)) = capture.next_packet() {
+        assert_eq!(packet.number, packets, "packets are numbered without gaps");
+        assert!(
+            packet.data.len() <= file.len(),
+            "a packet is longer than the file"
+        );
+        packet_parser(packet.data);
+        packets += 1;
+    }
+    // A packet takes at least the 12 bytes of a pcapng block.
+    assert!(
+        packets <= file.len() as u64 / 12,
+        "{packets} packets out of {} bytes",
+        file.len()
+    );
+}
+
+fn assert_inside(layout: &Layout, len: usize) {
+    let inside = |range: Range<usize>| {
+        assert!(
+            range.start <= range.end && range.end <= len,
+            "{range:?} in a frame of {len} bytes"
+        );
+    };
+    for &tag in &layout.tags {
+        inside(tag..tag + 4);
+    }
+    inside(0..layout.network);
+    if let Some(ip) = &layout.ip {
+        inside(ip.at..ip.at + ip.header_len);
+        inside(ip.payload.clone());
+        ip.options
+            .iter()
+            .for_each(|option| inside(option.at..option.at + option.len));
+        ip.extensions
+            .iter()
+            .for_each(|header| inside(header.at..header.at + header.len));
+    }
+    if let Some(l4) = &layout.l4 {
+        inside(l4.at..l4.at + l4.header_len);
+        inside(l4.payload.clone());
+        inside(l4.checksum_at()..l4.checksum_at() + 2);
+        l4.options
+            .iter()
+            .for_each(|option| inside(option.at..option.at + option.len));
+    }
+}
