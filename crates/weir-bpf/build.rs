@@ -79,7 +79,7 @@ fn compile(bpf: &Path, name: &str, object: &Path) {
             "-Werror",
         ])
         // Line information must not name the builder's folders.
-        .arg("-fdebug-compilation-dir=bpf")
+        .arg("-ffile-compilation-dir=.")
         .arg(format!(
             "-ffile-prefix-map={}=libbpf",
             headers.to_string_lossy()
