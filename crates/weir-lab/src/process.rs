@@ -18,25 +18,51 @@ const POLL: Duration = Duration::from_millis(10);
 pub(crate) struct Running {
     child: Child,
     name: String,
-    stderr: PathBuf,
+    /// Where its standard error goes; `None`: to ours.
+    stderr: Option<PathBuf>,
 }
 
 impl Running {
+    /// Starts it with standard error where ours goes: the user sees what it says.
+    pub(crate) fn shown(command: &mut Command, name: &str) -> Result<Running, LabError> {
+        let child = command
+            .stdin(Stdio::null())
+            .spawn()
+            .map_err(LabError::io(format!("start {name}")))?;
+        Ok(Running {
+            child,
+            name: name.to_owned(),
+            stderr: None,
+        })
+    }
+
     /// Starts it with standard error in a scratch file, so that its last words can be told.
-    pub(crate) fn start(command: &mut Command, name: &str, scratch: &Scratch) -> Result<Running, LabError> {
+    pub(crate) fn start(
+        command: &mut Command,
+        name: &str,
+        scratch: &Scratch,
+    ) -> Result<Running, LabError> {
         let stderr = scratch.fresh(name, "stderr");
-        let file = File::create(&stderr).map_err(LabError::io(format!("create {}", stderr.display())))?;
+        let file =
+            File::create(&stderr).map_err(LabError::io(format!("create {}", stderr.display())))?;
         let child = command
             .stdin(Stdio::null())
             .stderr(file)
             .spawn()
             .map_err(LabError::io(format!("start {name}")))?;
-        Ok(Running { child, name: name.to_owned(), stderr })
+        Ok(Running {
+            child,
+            name: name.to_owned(),
+            stderr: Some(stderr),
+        })
     }
 
     /// What it wrote to standard error so far.
     pub(crate) fn stderr(&self) -> String {
-        fs::read_to_string(&self.stderr).unwrap_or_default()
+        self.stderr
+            .as_ref()
+            .and_then(|path| fs::read_to_string(path).ok())
+            .unwrap_or_default()
     }
 
     /// Waits until `ready` holds; an early end and `limit` are errors.
@@ -63,8 +89,10 @@ impl Running {
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), LabError> {
         match i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            Some(pid) => kill_process(pid, signal)
-                .map_err(|e| LabError::Io { what: format!("signal {}", self.name), source: e.into() }),
+            Some(pid) => kill_process(pid, signal).map_err(|e| LabError::Io {
+                what: format!("signal {}", self.name),
+                source: e.into(),
+            }),
             None => Ok(()),
         }
     }
@@ -88,11 +116,16 @@ impl Running {
         let words = self.stderr();
         let last = words.lines().rfind(|l| !l.trim().is_empty());
         let why = last.map_or_else(|| why.to_owned(), |last| format!("{why}: {last}"));
-        LabError::Child { what: self.name.clone(), why }
+        LabError::Child {
+            what: self.name.clone(),
+            why,
+        }
     }
 
     fn status(&mut self) -> Result<Option<ExitStatus>, LabError> {
-        self.child.try_wait().map_err(LabError::io(format!("wait for {}", self.name)))
+        self.child
+            .try_wait()
+            .map_err(LabError::io(format!("wait for {}", self.name)))
     }
 }
 
@@ -118,16 +151,16 @@ pub(crate) struct Scratch {
 impl Scratch {
     pub(crate) fn create() -> Result<Scratch, LabError> {
         let base = std::env::temp_dir();
-        for n in 0u32.. {
+        let mut n = 0u32;
+        loop {
             let path = base.join(format!("weir-demo-{}-{n}", std::process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return Ok(Scratch { path }),
                 // Somebody else's, perhaps of a killed process.
-                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && n < 100 => {}
+                Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && n < 100 => n += 1,
                 Err(e) => return Err(LabError::io(format!("create {}", path.display()))(e)),
             }
         }
-        unreachable!("the loop returns")
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -164,5 +197,9 @@ impl Drop for Scratch {
 pub(crate) fn missing(tools: &[&'static str]) -> Vec<&'static str> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-    tools.iter().copied().filter(|tool| !folders.iter().any(|folder| folder.join(tool).is_file())).collect()
+    tools
+        .iter()
+        .copied()
+        .filter(|tool| !folders.iter().any(|folder| folder.join(tool).is_file()))
+        .collect()
 }

@@ -73,10 +73,10 @@ pub(crate) fn survey(path: &Path, in_if: Option<&str>) -> Result<Survey, Failure
     }
     // A capture without packets has a link type all the same.
     for interface in capture.interfaces() {
-        if let Err(error) = interface.require_ethernet() {
-            if survey.packets == 0 {
-                refused.entry(interface.index).or_insert(error);
-            }
+        if survey.packets == 0
+            && let Err(error) = interface.require_ethernet()
+        {
+            refused.entry(interface.index).or_insert(error);
         }
         survey.ports.push(Port {
             number: (interface.index + 1).min(65_535),

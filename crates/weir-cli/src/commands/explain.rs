@@ -77,14 +77,7 @@ fn words(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     for rule in rules {
-        let name = rule
-            .name
-            .map(|name| format!(" ({name})"))
-            .unwrap_or_default();
-        output::out(&format!(
-            "rule {}{name}, line {}: {}\n",
-            rule.id, rule.line, rule.text
-        ))?;
+        output::out(&format!("line {}: {}\n", rule.line, rule.text))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -20,13 +20,23 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode, Failure> {
 
 fn run_demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ] {
         // The bed is taken down in order; its processes see a Ctrl-C, too.
         signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
     }
     let weir = std::env::current_exe()
         .map_err(|e| Failure::Failed(format!("cannot tell where the program weir is: {e}")))?;
-    let options = DemoOptions { weir, seconds: args.seconds, replay: args.replay, quiet: args.json, stop: &stop };
+    let options = DemoOptions {
+        weir,
+        seconds: args.seconds,
+        replay: args.replay,
+        quiet: args.json,
+        stop: &stop,
+    };
     let outcome = match demo(&options, &mut io::stdout()) {
         Ok(outcome) => outcome,
         Err(LabError::Output(error)) => return Err(error.into()),

@@ -115,6 +115,20 @@ struct SwitchedOff {
     feature: Feature,
 }
 
+impl SwitchedOff {
+    /// Switches an offload off, unless it is off or the device has none of the kind.
+    fn new(iface: &str, feature: Feature) -> Result<Option<SwitchedOff>, KernelError> {
+        if !iface::feature(iface, feature).unwrap_or(false) {
+            return Ok(None);
+        }
+        iface::set_feature(iface, feature, false)?;
+        Ok(Some(SwitchedOff {
+            iface: iface.to_owned(),
+            feature,
+        }))
+    }
+}
+
 impl Drop for SwitchedOff {
     fn drop(&mut self) {
         // The device may be gone; then there is nothing to restore.
@@ -158,7 +172,7 @@ impl Live {
         for (port, interface) in ports.iter().zip(&interfaces) {
             let checksums = options
                 .checksums
-                .unwrap_or_else(|| checksums_by_driver(interface));
+                .unwrap_or_else(|| checksums_of(interface, options.mode));
             let constants = PortConstants {
                 port: port.number,
                 checksums,
@@ -306,13 +320,8 @@ impl Live {
     fn uncover_tags(&mut self) -> Result<(), LiveError> {
         for port in &self.ports {
             let name = &port.interface.name;
-            // A device without the feature cannot hide a tag.
-            if iface::feature(name, Feature::RxVlan).unwrap_or(false) {
-                iface::set_feature(name, Feature::RxVlan, false)?;
-                self.offloads.push(SwitchedOff {
-                    iface: name.clone(),
-                    feature: Feature::RxVlan,
-                });
+            if let Some(off) = SwitchedOff::new(name, Feature::RxVlan)? {
+                self.offloads.push(off);
                 self.notes.push(format!(
                     "{name}: rx-vlan-offload is off while weir runs, so that VLAN tags stay in the frame; it comes back at the end"
                 ));
@@ -408,8 +417,10 @@ fn refuse_hidden_tags(interfaces: &[Interface]) -> Result<(), LiveError> {
     })
 }
 
-fn checksums_by_driver(interface: &Interface) -> ChecksumMode {
-    if interface.may_carry_unfinished_checksums() {
+/// Generic XDP runs behind receive offloads, and a segment that GRO put together carries an unfinished checksum whatever
+/// the driver.
+fn checksums_of(interface: &Interface, mode: XdpMode) -> ChecksumMode {
+    if mode == XdpMode::Generic || interface.may_carry_unfinished_checksums() {
         ChecksumMode::Offloaded
     } else {
         ChecksumMode::Complete
@@ -505,5 +516,61 @@ fn add(sum: &mut Stats, one: &Stats) {
     }
     for (total, more) in sum.reason.iter_mut().zip(one.reason) {
         *total += more;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output;
+    use weir_kernel::NetNs;
+
+    #[test]
+    fn an_offload_that_was_switched_off_comes_back() {
+        if !rustix::process::geteuid().is_root() {
+            let in_ci = std::env::var("CI").as_deref() == Ok("true");
+            assert!(!in_ci, "this test needs root, and in CI it may not skip");
+            output::complain("an_offload_that_was_switched_off_comes_back: skipped, it needs root");
+            return;
+        }
+        let ns = NetNs::create("weir-offload").expect("namespace");
+        ns.ip(&["link", "add", "one", "type", "veth", "peer", "name", "two"])
+            .expect("veth");
+        ns.run(|| {
+            let is_on = || iface::feature("one", Feature::RxVlan).expect("readable");
+            assert!(is_on());
+            let off = SwitchedOff::new("one", Feature::RxVlan)
+                .expect("switches")
+                .expect("was on");
+            assert!(!is_on());
+            assert!(
+                SwitchedOff::new("one", Feature::RxVlan)
+                    .expect("nothing to do")
+                    .is_none()
+            );
+            drop(off);
+            assert!(is_on());
+        })
+        .expect("namespace");
+    }
+
+    #[test]
+    fn a_cut_packet_is_described_with_its_length() {
+        let mut frame = vec![0u8; 14];
+        frame[12] = 0x08;
+        frame.extend([
+            0x45, 0, 0, 128, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2,
+        ]);
+        frame.extend([0, 9, 0, 7, 0, 108, 0, 0]);
+        let mut sum: u32 = frame[14..34]
+            .chunks(2)
+            .map(|w| u32::from(w[0]) << 8 | u32::from(w[1]))
+            .sum();
+        sum = (sum & 0xffff) + (sum >> 16);
+        frame[24..26].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+        assert_eq!(
+            describe(&frame, 142),
+            "IP 10.0.0.1.9 > 10.0.0.2.7: UDP, length 100"
+        );
     }
 }

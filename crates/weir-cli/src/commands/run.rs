@@ -133,35 +133,40 @@ fn watch(
     if let Some(screen) = &mut screen {
         screen.draw(&before, None)?;
     }
+    let mut looked_at = Instant::now();
     let lost = loop {
         let now = Instant::now();
         if stop.load(Ordering::Relaxed) || end.is_some_and(|end| now >= end) {
             break Vec::new();
         }
-        let lost = live.lost();
-        if !lost.is_empty() {
-            break lost.into_iter().map(str::to_owned).collect();
+        if looked_at.elapsed() >= TICK {
+            looked_at = now;
+            let lost = live.lost();
+            if !lost.is_empty() {
+                break lost.into_iter().map(str::to_owned).collect();
+            }
         }
         let until_end = end.map_or(TICK, |end| end - now);
         let lines = live.logs(TICK.min(until_end).max(Duration::from_millis(1)))?;
         if !quiet && !lines.is_empty() {
             show_lines(&lines, policy, screen.as_mut())?;
         }
-        if shown_at.elapsed() < interval {
+        let Some(screen) = &mut screen else { continue };
+        let seconds = shown_at.elapsed();
+        // Log lines push the table away; it comes back soon, yet not after every line of a flood.
+        if seconds < interval && (screen.is_drawn() || screen.age() < TICK) {
             continue;
         }
-        if let Some(screen) = &mut screen {
-            let report = live.report()?;
-            screen.draw(
-                &report,
-                Some(Since {
-                    report: &before,
-                    seconds: shown_at.elapsed().as_secs_f64(),
-                }),
-            )?;
+        let report = live.report()?;
+        let since = Since {
+            report: &before,
+            seconds: seconds.as_secs_f64(),
+        };
+        screen.draw(&report, Some(since))?;
+        if seconds >= interval {
             before = report;
+            shown_at = Instant::now();
         }
-        shown_at = Instant::now();
     };
     let rest = live.logs(Duration::ZERO)?;
     if !quiet {
@@ -237,6 +242,8 @@ fn write_report(path: &std::path::Path, report: &Report) -> Result<(), Failure> 
 struct Screen {
     /// Lines drawn, to go back over.
     lines: usize,
+    /// When they were drawn.
+    drawn_at: Option<Instant>,
 }
 
 impl Screen {
@@ -258,7 +265,17 @@ impl Screen {
         frame.push_str("\x1b[?7h");
         output::out(&frame)?;
         self.lines = fitting.len();
+        self.drawn_at = Some(Instant::now());
         Ok(())
+    }
+
+    fn is_drawn(&self) -> bool {
+        self.lines > 0
+    }
+
+    /// Time since the last drawing.
+    fn age(&self) -> Duration {
+        self.drawn_at.map_or(Duration::MAX, |at| at.elapsed())
     }
 
     /// Takes the table away; the cursor is where it began.

@@ -29,15 +29,34 @@ impl Bed {
         };
         let [to_client, to_server] = PORTS;
         bed::veth(
-            End { ns: &bed.client, name: "cl0", addresses: &["10.0.1.2/24", "fd00:1::2/64"] },
-            End { ns: &bed.middle, name: to_client, addresses: &["10.0.1.1/24", "fd00:1::1/64"] },
+            End {
+                ns: &bed.client,
+                name: "cl0",
+                addresses: &["10.0.1.2/24", "fd00:1::2/64"],
+            },
+            End {
+                ns: &bed.middle,
+                name: to_client,
+                addresses: &["10.0.1.1/24", "fd00:1::1/64"],
+            },
         )?;
         bed::veth(
-            End { ns: &bed.server, name: "sv0", addresses: &["10.0.2.2/24", "fd00:2::2/64"] },
-            End { ns: &bed.middle, name: to_server, addresses: &["10.0.2.1/24", "fd00:2::1/64"] },
+            End {
+                ns: &bed.server,
+                name: "sv0",
+                addresses: &["10.0.2.2/24", "fd00:2::2/64"],
+            },
+            End {
+                ns: &bed.middle,
+                name: to_server,
+                addresses: &["10.0.2.1/24", "fd00:2::1/64"],
+            },
         )?;
         bed::forward(&bed.middle)?;
-        for (ns, via4, via6) in [(&bed.client, "10.0.1.1", "fd00:1::1"), (&bed.server, "10.0.2.1", "fd00:2::1")] {
+        for (ns, via4, via6) in [
+            (&bed.client, "10.0.1.1", "fd00:1::1"),
+            (&bed.server, "10.0.2.1", "fd00:2::1"),
+        ] {
             bed::default_route(ns, via4)?;
             bed::default_route(ns, via6)?;
         }
@@ -70,7 +89,13 @@ impl Bed {
             let list: Vec<String> = Feature::ALL
                 .iter()
                 .zip(states)
-                .map(|(feature, on)| format!("{} {}", feature.ethtool_name(), if on { "on" } else { "off" }))
+                .map(|(feature, on)| {
+                    format!(
+                        "{} {}",
+                        feature.ethtool_name(),
+                        if on { "on" } else { "off" }
+                    )
+                })
                 .collect();
             lines.push(format!("{name}: {}", list.join(", ")));
         }
@@ -92,7 +117,12 @@ impl Bed {
     /// Whether a program is on both ports of the box.
     pub(crate) fn is_attached(&self) -> Result<bool, KernelError> {
         for port in PORTS {
-            if self.middle.run(|| iface::find(port))??.xdp_prog_id.is_none() {
+            if self
+                .middle
+                .run(|| iface::find(port))??
+                .xdp_prog_id
+                .is_none()
+            {
                 return Ok(false);
             }
         }
@@ -100,18 +130,28 @@ impl Bed {
     }
 
     fn ends(&self) -> [(&NetNs, &'static str); 4] {
-        [(&self.client, "cl0"), (&self.middle, PORTS[0]), (&self.middle, PORTS[1]), (&self.server, "sv0")]
+        [
+            (&self.client, "cl0"),
+            (&self.middle, PORTS[0]),
+            (&self.middle, PORTS[1]),
+            (&self.server, "sv0"),
+        ]
     }
 }
 
 fn look_at(name: &str) -> Result<(Interface, Vec<bool>), KernelError> {
-    let features = Feature::ALL.iter().map(|f| iface::feature(name, *f)).collect::<Result<_, _>>()?;
+    let features = Feature::ALL
+        .iter()
+        .map(|f| iface::feature(name, *f))
+        .collect::<Result<_, _>>()?;
     Ok((iface::find(name)?, features))
 }
 
 /// IPv6 keeps its own file, one name and number a line; UDP-Lite has other names.
 fn udp6_checksum_errors() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/net/snmp6").unwrap_or_default();
-    let line = text.lines().find_map(|l| l.strip_prefix("Udp6InCsumErrors"));
+    let line = text
+        .lines()
+        .find_map(|l| l.strip_prefix("Udp6InCsumErrors"));
     line.and_then(|rest| rest.trim().parse().ok()).unwrap_or(0)
 }

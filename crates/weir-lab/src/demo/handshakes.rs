@@ -39,13 +39,20 @@ impl Handshake {
     pub(crate) fn is_normal(&self, mss: u16) -> bool {
         let clamped = format!("mss {mss}");
         self.options.contains(&clamped)
-            && self.options.iter().all(|o| *o == clamped || o.starts_with("wscale "))
+            && self
+                .options
+                .iter()
+                .all(|o| *o == clamped || o.starts_with("wscale "))
     }
 }
 
 /// Has tcpdump decode a capture.
 pub(crate) fn decode(capture: &Path) -> Result<Decoded, LabError> {
-    let text = run_command(Command::new("tcpdump").args(["-nn", "-vv", "-r"]).arg(capture))?;
+    let text = run_command(
+        Command::new("tcpdump")
+            .args(["-nn", "-vv", "-r"])
+            .arg(capture),
+    )?;
     Ok(parse(&text))
 }
 
@@ -54,7 +61,9 @@ fn parse(text: &str) -> Decoded {
     for line in text.lines() {
         // TCP: `cksum 0x1234 (correct)`; UDP: `[udp sum ok]`, `[bad udp cksum ..]`; IPv4: `bad cksum ..`.
         decoded.right += line.matches("(correct)").count() + line.matches("[udp sum ok]").count();
-        decoded.wrong += line.matches("(incorrect").count() + line.matches("bad udp cksum").count() + line.matches("bad cksum").count();
+        decoded.wrong += line.matches("(incorrect").count()
+            + line.matches("bad udp cksum").count()
+            + line.matches("bad cksum").count();
         decoded.handshakes.extend(handshake(line));
     }
     decoded
@@ -67,7 +76,10 @@ fn handshake(line: &str) -> Option<Handshake> {
         return None;
     }
     let (from, to) = before.rsplit_once(" > ")?;
-    let options = rest.split_once("options [").and_then(|(_, o)| o.split_once(']')).map_or("", |(o, _)| o);
+    let options = rest
+        .split_once("options [")
+        .and_then(|(_, o)| o.split_once(']'))
+        .map_or("", |(o, _)| o);
     Some(Handshake {
         answer: flags.contains('.'),
         from: port(from)?,
@@ -82,7 +94,13 @@ fn handshake(line: &str) -> Option<Handshake> {
 
 /// The port behind the last dot of `10.0.0.1.80`.
 fn port(endpoint: &str) -> Option<u16> {
-    endpoint.split_whitespace().last()?.rsplit_once('.')?.1.parse().ok()
+    endpoint
+        .split_whitespace()
+        .last()?
+        .rsplit_once('.')?
+        .1
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]
@@ -101,7 +119,9 @@ mod tests {
     fn tcpdumps_words_are_understood() {
         let decoded = parse(TEXT);
         assert_eq!((decoded.right, decoded.wrong), (3, 1));
-        let [first, second] = &decoded.handshakes[..] else { panic!("{decoded:?}") };
+        let [first, second] = &decoded.handshakes[..] else {
+            panic!("{decoded:?}")
+        };
         assert_eq!((first.answer, first.from, first.to), (false, 43210, 80));
         assert!(first.is_normal(1400) && !first.is_normal(1460));
         assert_eq!((second.answer, second.from, second.to), (true, 80, 43212));
@@ -110,7 +130,8 @@ mod tests {
 
     #[test]
     fn a_handshake_without_options_is_not_normal() {
-        let line = "    1.2.3.4.1 > 1.2.3.5.2: Flags [S], cksum 0x1 (correct), seq 1, win 1, length 0";
+        let line =
+            "    1.2.3.4.1 > 1.2.3.5.2: Flags [S], cksum 0x1 (correct), seq 1, win 1, length 0";
         let found = handshake(line).expect("a SYN");
         assert!(found.options.is_empty() && !found.is_normal(1400));
     }

@@ -18,7 +18,8 @@ use crate::process::{Running, Scratch, missing};
 
 const TOOLS: [&str; 6] = ["ip", "ethtool", "tcpdump", "curl", "iperf3", "python3"];
 /// SYNs and SYN-ACKs of both families.
-const HANDSHAKES: &str = "tcp[tcpflags] & tcp-syn != 0 or (ip6 and ip6[6] = 6 and ip6[53] & 2 != 0)";
+const HANDSHAKES: &str =
+    "tcp[tcpflags] & tcp-syn != 0 or (ip6 and ip6[6] = 6 and ip6[53] & 2 != 0)";
 /// Datagrams of one exchange.
 const DATAGRAMS: usize = 20;
 const WAIT: Duration = Duration::from_secs(10);
@@ -36,8 +37,12 @@ pub(crate) fn show(stage: &mut Stage<'_>, scratch: &Scratch) -> Result<Vec<f64>,
     stage.say_policy()?;
     stage.say("\nwithout weir:")?;
     for (family, address) in traffic::families() {
-        let open = traffic::connects(&bed, address, TELNET)?;
-        stage.check(format!("{family} port {TELNET} of the server can be reached"), open, yes(open))?;
+        let open = traffic::reaches(&bed, address, TELNET)?;
+        stage.check(
+            format!("{family} port {TELNET} of the server can be reached"),
+            open,
+            yes(open),
+        )?;
     }
 
     let mut rates = Vec::new();
@@ -51,7 +56,14 @@ pub(crate) fn show(stage: &mut Stage<'_>, scratch: &Scratch) -> Result<Vec<f64>,
             stage.say(&format!("  {line}"))?;
         }
         stage.say("")?;
-        let pass = Pass { bed: &bed, servers: &servers, scratch, policy: &policy, seconds, shown: pass == 1 };
+        let pass = Pass {
+            bed: &bed,
+            servers: &servers,
+            scratch,
+            policy: &policy,
+            seconds,
+            shown: pass == 1,
+        };
         rates.push(pass.run(stage)?);
     }
     Ok(rates)
@@ -91,12 +103,23 @@ impl Pass<'_> {
         let after = self.bed.interfaces()?;
 
         for ((family, _), (status, same)) in traffic::families().iter().zip(&seen.fetched) {
-            let text = format!("HTTP {status}, content {}", if *same { "identical" } else { "DIFFERENT" });
-            stage.check(format!("{family} HTTP to port 8080 is served"), status == "200" && *same, text)?;
+            let text = format!(
+                "HTTP {status}, content {}",
+                if *same { "identical" } else { "DIFFERENT" }
+            );
+            stage.check(
+                format!("{family} HTTP to port 8080 is served"),
+                status == "200" && *same,
+                text,
+            )?;
         }
         check_handshakes(stage, &at_server, &at_client)?;
         for ((family, _), open) in traffic::families().iter().zip(&seen.telnet) {
-            stage.check(format!("{family} port {TELNET} is closed"), !open, yes(*open))?;
+            stage.check(
+                format!("{family} port {TELNET} is closed"),
+                !open,
+                yes(*open),
+            )?;
         }
         for ((family, _), back) in traffic::families().iter().zip(&seen.echoed) {
             stage.check(
@@ -105,19 +128,45 @@ impl Pass<'_> {
                 format!("{back} of {DATAGRAMS}"),
             )?;
         }
-        stage.check(format!("UDP port {QUIC} is closed"), seen.quic == 0, format!("{} answers", seen.quic))?;
-        stage.check("no checksum error at either end", errors == 0, format!("Tcp, Udp and Udp6 InCsumErrors: {errors}"))?;
+        stage.check(
+            format!("UDP port {QUIC} is closed"),
+            seen.quic == 0,
+            format!("{} answers", seen.quic),
+        )?;
+        stage.check(
+            "no checksum error at either end",
+            errors == 0,
+            format!("Tcp, Udp and Udp6 InCsumErrors: {errors}"),
+        )?;
         let (balanced, equation) = ledger(&report);
         stage.check("every packet has one verdict", balanced, equation)?;
-        let idle: Vec<String> =
-            rule_packets(&report).into_iter().filter(|(name, n)| *n == 0 && name != "shares").map(|(name, _)| name).collect();
-        let idle_text = if idle.is_empty() { "yes".to_owned() } else { format!("not {}", idle.join(", ")) };
-        stage.check("every rule with traffic for it matched", idle.is_empty(), idle_text)?;
+        let idle: Vec<String> = rule_packets(&report)
+            .into_iter()
+            .filter(|(name, n)| *n == 0 && name != "shares")
+            .map(|(name, _)| name)
+            .collect();
+        let idle_text = if idle.is_empty() {
+            "yes".to_owned()
+        } else {
+            format!("not {}", idle.join(", "))
+        };
+        stage.check(
+            "every rule with traffic for it matched",
+            idle.is_empty(),
+            idle_text,
+        )?;
         let same = before == after;
-        let left = if same { "no program, the same offloads" } else { "NOT as before" };
+        let left = if same {
+            "no program, the same offloads"
+        } else {
+            "NOT as before"
+        };
         stage.check("interfaces are as before", same, left)?;
         if self.seconds > 0 {
-            stage.say(&format!("  iperf3: {:.1} Gbit/s through weir (for information)", seen.gbit))?;
+            stage.say(&format!(
+                "  iperf3: {:.1} Gbit/s through weir (for information)",
+                seen.gbit
+            ))?;
         }
         Ok(seen.gbit)
     }
@@ -125,19 +174,29 @@ impl Pass<'_> {
     /// Starts weir, sends all traffic, stops weir with Ctrl-C; returns what was seen and weir's report.
     fn through_weir(&self, stage: &mut Stage<'_>) -> Result<(Seen, serde_json::Value), LabError> {
         let report = self.scratch.fresh("report", "json");
-        let mut command = self.bed.middle.command(&stage.options.weir.to_string_lossy())?;
-        command.arg("run").arg(self.policy).args(["-i", PORTS[0], "-i", PORTS[1], "--report"]).arg(&report);
+        let mut command = self
+            .bed
+            .middle
+            .command(&stage.options.weir.to_string_lossy())?;
+        command
+            .arg("run")
+            .arg(self.policy)
+            .args(["-i", PORTS[0], "-i", PORTS[1], "--report"])
+            .arg(&report);
         let shown = self.shown && !stage.options.quiet;
-        command.stdout(if shown { Stdio::inherit() } else { Stdio::null() });
-        let mut weir = Running::start(&mut command, "weir run", self.scratch)?;
-        weir.wait_until(WAIT, |weir| Ok(weir.stderr().contains("attached to") && self.bed.is_attached()?))?;
-        if shown {
+        command.stdout(if shown {
+            Stdio::inherit()
+        } else {
+            Stdio::null()
+        });
+        let mut weir = if shown {
             stage.say("$ weir run demo.weir -i box0 -i box1")?;
-            let words = weir.stderr();
-            for line in words.lines() {
-                stage.say(line)?;
-            }
-        }
+            // From here until it ends the screen belongs to weir, which redraws its table in place.
+            Running::shown(&mut command, "weir run")?
+        } else {
+            Running::start(&mut command, "weir run", self.scratch)?
+        };
+        weir.wait_until(WAIT, |_| Ok(self.bed.is_attached()?))?;
         let seen = self.traffic(stage);
         weir.signal(Signal::INT)?;
         let status = weir.wait(WAIT)?;
@@ -146,42 +205,65 @@ impl Pass<'_> {
             return Err(weir.failed(&format!("{status}")));
         }
         let text = fs::read_to_string(&report).map_err(LabError::io("read weir's report"))?;
-        let report = serde_json::from_str(&text)
-            .map_err(|e| LabError::Child { what: "weir run --report".to_owned(), why: format!("no JSON: {e}") })?;
+        let report = serde_json::from_str(&text).map_err(|e| LabError::Child {
+            what: "weir run --report".to_owned(),
+            why: format!("no JSON: {e}"),
+        })?;
         Ok((seen, report))
     }
 
     fn traffic(&self, stage: &Stage<'_>) -> Result<Seen, LabError> {
-        let mut seen = Seen { fetched: Vec::new(), telnet: Vec::new(), echoed: Vec::new(), quic: 0, gbit: 0.0 };
+        let mut seen = Seen {
+            fetched: Vec::new(),
+            telnet: Vec::new(),
+            echoed: Vec::new(),
+            quic: 0,
+            gbit: 0.0,
+        };
         for (_, address) in traffic::families() {
             stage.keep_going()?;
             let (status, body) = traffic::fetch(self.bed, self.scratch, address, 8080)?;
             seen.fetched.push((status, body == self.servers.content()));
-            seen.telnet.push(traffic::connects(self.bed, address, TELNET)?);
-            seen.echoed.push(traffic::echoed(self.bed, address, ECHO, DATAGRAMS)?);
+            seen.telnet
+                .push(traffic::connects(self.bed, address, TELNET)?);
+            seen.echoed
+                .push(traffic::echoed(self.bed, address, ECHO, DATAGRAMS)?);
             seen.quic += traffic::echoed(self.bed, address, QUIC, 1)?;
         }
         stage.keep_going()?;
         if self.seconds > 0 {
-            seen.gbit = traffic::stream(self.bed, self.scratch, super::bed::SERVER[0], self.seconds)?;
+            seen.gbit =
+                traffic::stream(self.bed, self.scratch, super::bed::SERVER[0], self.seconds)?;
         }
         Ok(seen)
     }
 }
 
-fn check_handshakes(stage: &mut Stage<'_>, server: &Decoded, client: &Decoded) -> Result<(), LabError> {
+fn check_handshakes(
+    stage: &mut Stage<'_>,
+    server: &Decoded,
+    client: &Decoded,
+) -> Result<(), LabError> {
     let asked: Vec<&Handshake> = server.handshakes.iter().filter(|h| !h.answer).collect();
     let answered: Vec<&Handshake> = client.handshakes.iter().filter(|h| h.answer).collect();
     let web = asked.iter().filter(|h| h.to == 80).count();
-    let strays = asked.iter().filter(|h| matches!(h.to, 8080 | TELNET)).count();
+    let strays = asked
+        .iter()
+        .filter(|h| matches!(h.to, 8080 | TELNET))
+        .count();
     stage.check(
         "the server sees port 80",
         web >= 2 && strays == 0,
         format!("{web} connections to port 80, {strays} to ports 8080 and {TELNET}"),
     )?;
-    for (who, list) in [("the server's side, SYN", &asked), ("the client's side, SYN-ACK", &answered)] {
+    for (who, list) in [
+        ("the server's side, SYN", &asked),
+        ("the client's side, SYN-ACK", &answered),
+    ] {
         let normal = list.iter().filter(|h| h.is_normal(MSS)).count();
-        let example = list.first().map_or_else(|| "none".to_owned(), |h| h.options.join(", "));
+        let example = list
+            .first()
+            .map_or_else(|| "none".to_owned(), |h| h.options.join(", "));
         stage.check(
             format!("handshakes at {who}: only MSS {MSS} and window scale"),
             normal == list.len() && normal > 0,
@@ -206,7 +288,19 @@ impl Tap {
         let capture = scratch.fresh(iface, "pcap");
         let mut command = ns.command("tcpdump")?;
         // As root it would give up its privileges, and with them the right to write here.
-        command.args(["-Z", "root", "--immediate-mode", "-U", "-n", "-i", iface, "-w"]).arg(&capture).arg(HANDSHAKES);
+        command
+            .args([
+                "-Z",
+                "root",
+                "--immediate-mode",
+                "-U",
+                "-n",
+                "-i",
+                iface,
+                "-w",
+            ])
+            .arg(&capture)
+            .arg(HANDSHAKES);
         command.stdout(Stdio::null());
         let mut tcpdump = Running::start(&mut command, "tcpdump", scratch)?;
         tcpdump.wait_until(WAIT, |t| Ok(t.stderr().contains("listening on")))?;

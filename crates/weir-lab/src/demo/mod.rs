@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
+use weir_kernel::probes;
 
 use crate::LabError;
 use crate::process::Scratch;
@@ -73,17 +74,24 @@ impl DemoOutcome {
 /// # Errors
 /// When the demo could not be carried out; a failed check is a result.
 pub fn demo(options: &DemoOptions<'_>, out: &mut dyn Write) -> Result<DemoOutcome, LabError> {
-    let mut stage = Stage { options, out, checks: Vec::new() };
-    let scratch = Scratch::create()?;
-    let root = rustix::process::geteuid().is_root();
-    let (engine, gbit_per_second) = if root && !options.replay {
-        ("kernel", live::show(&mut stage, &scratch)?)
-    } else {
-        let why = if root { "asked for" } else { "not root, so no namespaces" };
-        replayed::show(&mut stage, &scratch, why)?;
-        ("user", Vec::new())
+    let mut stage = Stage {
+        options,
+        out,
+        checks: Vec::new(),
     };
-    let outcome = DemoOutcome { engine, checks: stage.checks, gbit_per_second };
+    let scratch = Scratch::create()?;
+    let (engine, gbit_per_second) = match impediment(options.replay) {
+        None => ("kernel", live::show(&mut stage, &scratch)?),
+        Some(why) => {
+            replayed::show(&mut stage, &scratch, &why)?;
+            ("user", Vec::new())
+        }
+    };
+    let outcome = DemoOutcome {
+        engine,
+        checks: stage.checks,
+        gbit_per_second,
+    };
     let failed = outcome.checks.iter().filter(|c| !c.ok).count();
     if !options.quiet {
         let verdict = match failed {
@@ -93,6 +101,25 @@ pub fn demo(options: &DemoOptions<'_>, out: &mut dyn Write) -> Result<DemoOutcom
         writeln!(out, "\n{verdict}\n\n{NEXT}")?;
     }
     Ok(outcome)
+}
+
+/// Why the demo is replayed instead of run on interfaces; `None`: nothing stands in the way.
+fn impediment(replay: bool) -> Option<String> {
+    if replay {
+        return Some("asked for".to_owned());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return Some("not root, so no namespaces".to_owned());
+    }
+    // Root in a container may still be without what this takes.
+    let missing = probes::probe_all()
+        .into_iter()
+        .find(|p| p.ok.is_err() && (p.needed || p.name == "netns"))?;
+    Some(format!(
+        "`weir doctor` finds no {} here: {}",
+        missing.name,
+        missing.ok.err().unwrap_or_default()
+    ))
 }
 
 /// What to try after the demo.
@@ -114,7 +141,11 @@ struct Stage<'a> {
 impl Stage<'_> {
     /// Ends the demo if the user wants it to.
     fn keep_going(&self) -> Result<(), LabError> {
-        if self.options.stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
+        if self.options.stop.load(Ordering::Relaxed) {
+            Err(LabError::Interrupted)
+        } else {
+            Ok(())
+        }
     }
 
     /// A line for the user; also a place where an interruption is noticed.
@@ -127,8 +158,17 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn check(&mut self, name: impl Into<String>, ok: bool, seen: impl Into<String>) -> Result<(), LabError> {
-        let check = Check { name: name.into(), ok, seen: seen.into() };
+    fn check(
+        &mut self,
+        name: impl Into<String>,
+        ok: bool,
+        seen: impl Into<String>,
+    ) -> Result<(), LabError> {
+        let check = Check {
+            name: name.into(),
+            ok,
+            seen: seen.into(),
+        };
         let state = if ok { "ok    " } else { "FAILED" };
         let line = format!("  {state}  {}: {}", check.name, check.seen);
         self.checks.push(check);
@@ -138,7 +178,10 @@ impl Stage<'_> {
     /// Shows the policy without its comments.
     fn say_policy(&mut self) -> Result<(), LabError> {
         self.say("policy (examples/demo.weir):")?;
-        for line in POLICY.lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
+        for line in POLICY
+            .lines()
+            .filter(|l| !l.is_empty() && !l.starts_with('#'))
+        {
             self.say(&format!("  {line}"))?;
         }
         Ok(())
@@ -147,7 +190,10 @@ impl Stage<'_> {
 
 /// A number out of a report of weir, `/packets/received`; absent is 0.
 fn number(report: &serde_json::Value, pointer: &str) -> u64 {
-    report.pointer(pointer).and_then(serde_json::Value::as_u64).unwrap_or(0)
+    report
+        .pointer(pointer)
+        .and_then(serde_json::Value::as_u64)
+        .unwrap_or(0)
 }
 
 /// The ledger as a check: its equation, and whether it holds.
@@ -155,10 +201,16 @@ fn ledger(report: &serde_json::Value) -> (bool, String) {
     let part = |name: &str| number(report, &format!("/packets/{name}"));
     let parts = ["pass", "drop", "tx", "redirect", "aborted"];
     let sum: u64 = parts.iter().map(|name| part(name)).sum();
-    let terms: Vec<String> =
-        parts.iter().filter(|n| part(n) > 0).map(|name| format!("{} {name}", part(name))).collect();
+    let terms: Vec<String> = parts
+        .iter()
+        .filter(|n| part(n) > 0)
+        .map(|name| format!("{} {name}", part(name)))
+        .collect();
     let received = part("received");
-    (received == sum && received > 0, format!("{received} received = {}", terms.join(" + ")))
+    (
+        received == sum && received > 0,
+        format!("{received} received = {}", terms.join(" + ")),
+    )
 }
 
 /// Packets of each rule, by name.
@@ -168,7 +220,11 @@ fn rule_packets(report: &serde_json::Value) -> Vec<(String, u64)> {
         .into_iter()
         .flatten()
         .map(|rule| {
-            let name = rule.get("name").and_then(serde_json::Value::as_str).unwrap_or("-").to_owned();
+            let name = rule
+                .get("name")
+                .and_then(serde_json::Value::as_str)
+                .unwrap_or("-")
+                .to_owned();
             (name, number(rule, "/packets"))
         })
         .collect()

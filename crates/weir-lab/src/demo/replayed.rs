@@ -28,12 +28,22 @@ pub(crate) fn show(stage: &mut Stage<'_>, scratch: &Scratch, why: &str) -> Resul
     let weir = stage.options.weir.clone();
     let replay = |output: &Path| {
         let mut command = Command::new(&weir);
-        command.arg("replay").arg(&policy).arg("--in").arg(&capture).arg("--out").arg(output);
+        command
+            .arg("replay")
+            .arg(&policy)
+            .arg("--in")
+            .arg(&capture)
+            .arg("--out")
+            .arg(output);
         command
     };
     if !stage.options.quiet {
         stage.say("\n$ weir replay demo.weir --in demo.pcapng --out rewritten.pcap")?;
-        let mut child = Running::start(replay(&rewritten).stdout(Stdio::inherit()), "weir replay", scratch)?;
+        let mut child = Running::start(
+            replay(&rewritten).stdout(Stdio::inherit()),
+            "weir replay",
+            scratch,
+        )?;
         let status = child.wait(std::time::Duration::from_secs(60))?;
         if !status.success() {
             return Err(child.failed(&format!("{status}")));
@@ -41,17 +51,30 @@ pub(crate) fn show(stage: &mut Stage<'_>, scratch: &Scratch, why: &str) -> Resul
         stage.say("")?;
     }
     let text = run_command(replay(&rewritten).arg("--json"))?;
-    let report: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|e| LabError::Child { what: "weir replay --json".to_owned(), why: format!("no JSON: {e}") })?;
+    let report: serde_json::Value = serde_json::from_str(&text).map_err(|e| LabError::Child {
+        what: "weir replay --json".to_owned(),
+        why: format!("no JSON: {e}"),
+    })?;
 
     let (balanced, equation) = ledger(&report);
     stage.check("every packet has one verdict", balanced, equation)?;
-    for (name, packets) in rule_packets(&report).into_iter().filter(|(name, _)| name != "shares") {
-        stage.check(format!("rule {name} matched"), packets > 0, format!("{packets} packets"))?;
+    for (name, packets) in rule_packets(&report)
+        .into_iter()
+        .filter(|(name, _)| name != "shares")
+    {
+        stage.check(
+            format!("rule {name} matched"),
+            packets > 0,
+            format!("{packets} packets"),
+        )?;
     }
     let drops = number(&report, "/packets/drop");
     let by_rule = number(&report, "/reasons/rule_drop");
-    stage.check("only the firewall dropped", drops == by_rule && drops > 0, format!("{drops} dropped, {by_rule} by rules"))?;
+    stage.check(
+        "only the firewall dropped",
+        drops == by_rule && drops > 0,
+        format!("{drops} dropped, {by_rule} by rules"),
+    )?;
     if !missing(&["tcpdump"]).is_empty() {
         return stage.say("  tcpdump is not installed: checksums and options of the rewritten packets were not judged");
     }
@@ -64,14 +87,26 @@ pub(crate) fn show(stage: &mut Stage<'_>, scratch: &Scratch, why: &str) -> Resul
         decoded.wrong == 0 && decoded.right > 0,
         format!("{} right, {} wrong", decoded.right, decoded.wrong),
     )?;
-    let normal = decoded.handshakes.iter().filter(|h| h.is_normal(MSS)).count();
+    let normal = decoded
+        .handshakes
+        .iter()
+        .filter(|h| h.is_normal(MSS))
+        .count();
     stage.check(
         format!("handshakes have only MSS {MSS} and window scale"),
         normal == decoded.handshakes.len() && normal > 0,
         format!("{normal} of {}", decoded.handshakes.len()),
     )?;
-    let web = decoded.handshakes.iter().filter(|h| !h.answer && h.to == 80).count();
-    let strays = decoded.handshakes.iter().filter(|h| !h.answer && matches!(h.to, 8080 | 23)).count();
+    let web = decoded
+        .handshakes
+        .iter()
+        .filter(|h| !h.answer && h.to == 80)
+        .count();
+    let strays = decoded
+        .handshakes
+        .iter()
+        .filter(|h| !h.answer && matches!(h.to, 8080 | 23))
+        .count();
     stage.check(
         "clients' handshakes go to port 80",
         web > 0 && strays == 0,

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weir_kernel::NetNs;
 
@@ -41,19 +41,35 @@ impl Servers {
         let content = noise(FILE_BYTES);
         let folder = scratch.path().join("www");
         fs::create_dir(&folder).map_err(LabError::io("create the web server's folder"))?;
-        fs::write(folder.join(FILE), &content).map_err(LabError::io("write the web server's file"))?;
+        fs::write(folder.join(FILE), &content)
+            .map_err(LabError::io("write the web server's file"))?;
         let mut command = bed.server.command("python3")?;
-        command.args(["-m", "http.server", "80", "--directory"]).arg(&folder).stdout(Stdio::null());
+        command
+            .args(["-m", "http.server", "80", "--bind", "::", "--directory"])
+            .arg(&folder)
+            .stdout(Stdio::null());
         let mut http = Running::start(&mut command, "python3 -m http.server", scratch)?;
         http.wait_until(Duration::from_secs(15), |_| is_listening(&bed.server, 80))?;
         let bind = LabError::io("open the server's sockets");
         let sockets = bed.server.run(|| -> io::Result<_> {
-            Ok((TcpListener::bind(("::", TELNET))?, UdpSocket::bind(("::", ECHO))?, UdpSocket::bind(("::", QUIC))?))
+            Ok((
+                TcpListener::bind(("::", TELNET))?,
+                UdpSocket::bind(("::", ECHO))?,
+                UdpSocket::bind(("::", QUIC))?,
+            ))
         })?;
         let (telnet, echo, quic) = sockets.map_err(bind)?;
-        let echoes = [echo, quic].map(Echo::start).into_iter().collect::<io::Result<_>>();
+        let echoes = [echo, quic]
+            .map(Echo::start)
+            .into_iter()
+            .collect::<io::Result<_>>();
         let echoes = echoes.map_err(LabError::io("start the echo servers"))?;
-        Ok(Servers { _http: http, _telnet: telnet, _echoes: echoes, content })
+        Ok(Servers {
+            _http: http,
+            _telnet: telnet,
+            _echoes: echoes,
+            content,
+        })
     }
 
     /// What a client that gets everything gets.
@@ -63,13 +79,31 @@ impl Servers {
 }
 
 /// Fetches the file with curl; returns the HTTP status and the body.
-pub(crate) fn fetch(bed: &Bed, scratch: &Scratch, address: &str, port: u16) -> Result<(String, Vec<u8>), LabError> {
+pub(crate) fn fetch(
+    bed: &Bed,
+    scratch: &Scratch,
+    address: &str,
+    port: u16,
+) -> Result<(String, Vec<u8>), LabError> {
     let body = scratch.fresh("body", "bin");
-    let host = if address.contains(':') { format!("[{address}]") } else { address.to_owned() };
+    let host = if address.contains(':') {
+        format!("[{address}]")
+    } else {
+        address.to_owned()
+    };
     let output = bed
         .client
         .command("curl")?
-        .args(["-sS", "--noproxy", "*", "--max-time", "10", "-w", "%{http_code}", "-o"])
+        .args([
+            "-sS",
+            "--noproxy",
+            "*",
+            "--max-time",
+            "10",
+            "-w",
+            "%{http_code}",
+            "-o",
+        ])
         .arg(&body)
         .arg(format!("http://{host}:{port}/{FILE}"))
         .stdin(Stdio::null())
@@ -86,7 +120,21 @@ pub(crate) fn fetch(bed: &Bed, scratch: &Scratch, address: &str, port: u16) -> R
 /// Whether the client can open a connection.
 pub(crate) fn connects(bed: &Bed, address: &str, port: u16) -> Result<bool, LabError> {
     let to = socket_address(address, port)?;
-    Ok(bed.client.run(|| TcpStream::connect_timeout(&to, PATIENCE).is_ok())?)
+    Ok(bed
+        .client
+        .run(|| TcpStream::connect_timeout(&to, PATIENCE).is_ok())?)
+}
+
+/// Waits until the client reaches the server; a new bed needs a moment for addresses and neighbours of IPv6.
+pub(crate) fn reaches(bed: &Bed, address: &str, port: u16) -> Result<bool, LabError> {
+    let end = Instant::now() + Duration::from_secs(6);
+    while Instant::now() < end {
+        if connects(bed, address, port)? {
+            return Ok(true);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(false)
 }
 
 /// Sends datagrams of growing size and returns how many came back as they were.
@@ -105,7 +153,11 @@ pub(crate) fn echoed(bed: &Bed, address: &str, port: u16, count: usize) -> Resul
             match socket.recv(&mut back) {
                 Ok(n) if back[..n] == sent[..] => good += 1,
                 Ok(_) => {}
-                Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+                    ) => {}
                 Err(e) => return Err(e),
             }
         }
@@ -115,17 +167,28 @@ pub(crate) fn echoed(bed: &Bed, address: &str, port: u16, count: usize) -> Resul
 }
 
 /// One iperf3 stream to the server; returns Gbit/s as received.
-pub(crate) fn stream(bed: &Bed, scratch: &Scratch, address: &str, seconds: u32) -> Result<f64, LabError> {
+pub(crate) fn stream(
+    bed: &Bed,
+    scratch: &Scratch,
+    address: &str,
+    seconds: u32,
+) -> Result<f64, LabError> {
     const PORT: u16 = 5201;
     let mut command = bed.server.command("iperf3")?;
     command.args(["-s", "-1"]).stdout(Stdio::null());
     let mut server = Running::start(&mut command, "iperf3 -s", scratch)?;
     server.wait_until(Duration::from_secs(5), |_| is_listening(&bed.server, PORT))?;
     let seconds = seconds.to_string();
-    let text = bed.client.output("iperf3", &["-c", address, "-t", &seconds, "-J"])?;
-    let result: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|e| LabError::Child { what: "iperf3 -c".to_owned(), why: format!("printed no JSON: {e}") })?;
-    let rate = result.pointer("/end/sum_received/bits_per_second").and_then(serde_json::Value::as_f64);
+    let text = bed
+        .client
+        .output("iperf3", &["-c", address, "-t", &seconds, "-J"])?;
+    let result: serde_json::Value = serde_json::from_str(&text).map_err(|e| LabError::Child {
+        what: "iperf3 -c".to_owned(),
+        why: format!("printed no JSON: {e}"),
+    })?;
+    let rate = result
+        .pointer("/end/sum_received/bits_per_second")
+        .and_then(serde_json::Value::as_f64);
     Ok(rate.unwrap_or(0.0) / 1e9)
 }
 
@@ -142,14 +205,19 @@ fn noise(len: usize) -> Vec<u8> {
 }
 
 fn socket_address(address: &str, port: u16) -> Result<SocketAddr, LabError> {
-    let ip = address.parse().map_err(|e| LabError::Io { what: format!("read address {address}"), source: io::Error::other(e) })?;
+    let ip = address.parse().map_err(|e| LabError::Io {
+        what: format!("read address {address}"),
+        source: io::Error::other(e),
+    })?;
     Ok(SocketAddr::new(ip, port))
 }
 
 /// Whether somebody listens on a TCP port of the namespace, on any address. Asking does not connect.
 fn is_listening(ns: &NetNs, port: u16) -> Result<bool, LabError> {
     let tables = ns.run(|| {
-        ["tcp", "tcp6"].map(|file| fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default())
+        ["tcp", "tcp6"].map(|file| {
+            fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default()
+        })
     })?;
     let local = format!(":{port:04X}");
     // Columns: slot, local address, remote address, state; 0A is LISTEN.
@@ -180,7 +248,10 @@ impl Echo {
                 }
             }
         });
-        Ok(Echo { stop, thread: Some(thread) })
+        Ok(Echo {
+            stop,
+            thread: Some(thread),
+        })
     }
 }
 
