@@ -39,7 +39,7 @@ pub enum KernelError {
 
     /// Another XDP program holds the interface.
     #[error(
-        "{iface} already carries an XDP program (id {prog_id}): remove it with `weir down` or `ip link set dev {iface} xdp off`"
+        "{iface} already carries an XDP program (id {prog_id}): stop the program that holds it (`weir down` if a killed `weir run` left it; `bpftool link` names others; `ip link set dev {iface} xdp off` if nothing holds it)"
     )]
     AlreadyAttached {
         /// Interface name.

@@ -39,6 +39,11 @@ pub(crate) fn open(path: &Path) -> Result<Capture<BufReader<File>>, Failure> {
             "{shown} is a folder; name a capture file in it"
         )));
     }
+    if !file.metadata().is_ok_and(|m| m.is_file()) {
+        return Err(Failure::usage(format!(
+            "{shown} is not a regular file, and a capture is read twice (first for its interfaces); save it to a file"
+        )));
+    }
     Capture::open(BufReader::with_capacity(1 << 16, file))
         .map_err(|e| Failure::usage(format!("{shown}: {e}")))
 }

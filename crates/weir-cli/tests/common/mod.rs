@@ -6,7 +6,7 @@
 #![allow(dead_code, reason = "each test file uses its part of this module")]
 
 use std::fs::File;
-use std::io::{BufReader, BufWriter};
+use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,13 +18,20 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// Tells whoever runs the tests something, whether they pass or fail.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
 /// A folder of the shared test inputs; `None`, and a line that says so, where they are absent.
 pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
     let path = root().join("../shared/data").join(folder);
     if path.is_dir() {
         return Some(path);
     }
-    eprintln!("../shared/data/{folder} is not here: tests do without it");
+    say(&format!(
+        "../shared/data/{folder} is not here: tests do without it"
+    ));
     None
 }
 
@@ -74,7 +81,7 @@ pub(crate) fn root_for(what: &str) -> bool {
         std::env::var("CI").as_deref() != Ok("true"),
         "in CI {what} must be tested: run as root"
     );
-    eprintln!("not root: {what} is skipped");
+    say(&format!("not root: {what} is skipped"));
     false
 }
 
