@@ -25,6 +25,7 @@
 #define WEIR_KEY_WORDS		55	/* flat key, 64-bit words */
 #define WEIR_SLOTS		16	/* TCP option kinds whose values a policy may test */
 #define WEIR_PROBE_WORDS	8	/* words of a table's mask */
+#define WEIR_DIMS		8	/* 16-bit pieces of the key that decide which tables are probed */
 #define WEIR_HITS		64	/* matched rules with rewrites or log lines, a packet */
 #define WEIR_OPTS		20	/* TCP options a header can hold */
 #define WEIR_VALUE_MAX		64	/* bytes of a literal */
@@ -95,17 +96,39 @@ struct weir_table {
 	__u64 mask[WEIR_PROBE_WORDS];
 };
 
-/* Key of the index: table number and masked words. */
-struct weir_probe {
-	__u32 table;
-	__u32 pad;
-	__u64 word[WEIR_PROBE_WORDS];
+/* A bucket of the index: rules with the same masked key. All zeros when empty. */
+struct weir_slot {
+	__u64 hash;		/* of table and masked words */
+	__u32 first;		/* index of the first rule, or the root of a tree */
+	__u32 what;		/* number of rules, table + 1, and whether it is a tree */
 };
 
-/* Rules with the same masked key: a run of the rule array. */
-struct weir_bucket {
-	__u32 first;
-	__u32 count;
+#define WEIR_SLOT_COUNT		18	/* low bits of what: number of rules */
+#define WEIR_SLOT_TABLE		13	/* bits above them: table + 1 */
+#define WEIR_SLOT_TREE		31	/* this bit: a tree */
+
+#define WEIR_HASH_SEED		0x51ed270b9f3ca6d5ULL
+#define WEIR_HASH_TABLE		0x9e3779b97f4a7c15ULL
+#define WEIR_HASH_WORD		0xbf58476d1ce4e5b9ULL
+#define WEIR_HASH_END		0x94d049bb133111ebULL
+
+/* Slots that share a cache line, filled from the first on. A bucket that finds its first cell full lies in its second. */
+struct weir_cell {
+	struct weir_slot slot[4];
+};
+
+/* A node of a tree over the values of one field, for buckets of many ranges. */
+struct weir_node {
+	__u64 pivot[2];		/* values below (high, low half) are on the left */
+	__u32 left, right;	/* nodes, 0: none */
+	__u32 first, count;	/* rules here: a run of the list array */
+	__u32 field;		/* a condition on the field */
+	__u32 pad;
+};
+
+/* For 32 values of a piece of the key: which bitmap of tables, from the first one of the piece. */
+struct weir_dim {
+	__u16 row[32];
 };
 
 #define WEIR_RULE_DROP		(1 << 0)	/* drops, always or as below says */
@@ -115,8 +138,11 @@ struct weir_bucket {
 #define WEIR_RULE_HIT		(1 << 4)	/* has rewrites or log lines: goes to the hit list */
 
 struct weir_rule {
-	__u32 id;		/* from 1; also index + 1 into counters and rates */
+	__u32 shape;		/* index into the shapes: the mask of the whole rule */
 	__u32 flags;		/* WEIR_RULE_* */
+	__u64 value[WEIR_PROBE_WORDS];
+	__u32 id;		/* from 1; also index + 1 into counters and rates */
+	__u32 pad;
 	__u32 cond_first;	/* residual conditions, all must hold */
 	__u32 cond_count;
 	__u32 op_first;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Flat key -> all matching rules. One table for each mask over the key, one
- * hash of (table, masked words) -> a run of rules, then the residual
- * conditions of each rule of the run. The scalable classifier replaces what is
- * behind classify(); rules, conditions and hits stay.
+ * Flat key -> all matching rules. Bitmaps say which tables are worth a probe;
+ * a probe hashes the table's words of the key and finds a run of rules or a
+ * tree of runs; each rule found is compared in full, then its residual
+ * conditions are tested. docs/design/classifier.md says why;
+ * crates/weir-classify/src/model.rs is the same in Rust.
  */
 #ifndef WEIR_CLASSIFY_H
 #define WEIR_CLASSIFY_H
@@ -16,11 +17,46 @@ struct {
 } tables SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	__type(key, struct weir_probe);
-	__type(value, struct weir_bucket);
-} buckets SEC(".maps");
+	__type(key, __u32);
+	__type(value, struct weir_table);
+} shapes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_cell);
+} cells SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_node);
+} nodes SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} lists SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_dim);
+} dims SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} rows SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -306,16 +342,47 @@ static __always_inline void matched(struct scratch *s, struct weir_rule *rule, _
 	}
 }
 
+/* Whether the packet has the rule's exact part. */
+static __always_inline int has_shape(struct scratch *s, struct weir_rule *rule)
+{
+	__u32 at = rule->shape, k, n, word;
+	struct weir_table *shape = bpf_map_lookup_elem(&shapes, &at);
+	__u64 differ = 0;
+
+	if (!shape)
+		return 0;
+	n = shape->n_words;
+#pragma unroll
+	for (k = 0; k < WEIR_PROBE_WORDS; k++) {
+		/* Unused words have no mask: comparing two too many is cheaper than a branch for each. */
+		if (k % 3 == 0 && k >= n)
+			break;
+		word = shape->word[k];
+		opaque(word);
+		word &= 63;
+		differ |= (s->key[word] & shape->mask[k]) ^ rule->value[k];
+	}
+	return !differ;
+}
+
 static long test_rule(__u32 i, void *arg)
 {
 	struct walk *w = arg;
 	struct scratch *s = w->s;
 	struct weir_rule *rule;
-	__u32 at = s->bucket_first + i;
+	__u32 at = s->run_first + i, *listed;
 
+	if (s->run_listed) {
+		listed = bpf_map_lookup_elem(&lists, &at);
+		if (!listed)
+			return 1;
+		at = *listed;
+	}
 	rule = bpf_map_lookup_elem(&rules, &at);
 	if (!rule)
 		return 1;
+	if (!has_shape(s, rule))
+		return 0;
 	if (rule->cond_count) {
 		s->cond_first = rule->cond_first;
 		s->cond_failed = 0;
@@ -327,37 +394,202 @@ static long test_rule(__u32 i, void *arg)
 	return 0;
 }
 
-static long probe_table(__u32 i, void *arg)
+/* Tests the run in scratch. Not inlined: the callback must have one call site. */
+static __noinline int test_run(struct walk *w)
+{
+	if (!w || !w->s)
+		return 0;
+	bpf_loop(w->s->run_count, test_rule, w, 0);
+	return 0;
+}
+
+/* One level of a tree. */
+static long visit_node(__u32 i, void *arg)
 {
 	struct walk *w = arg;
 	struct scratch *s = w->s;
-	struct weir_table *table = bpf_map_lookup_elem(&tables, &i);
-	struct weir_bucket *bucket;
-	__u32 k, word;
+	__u32 at = s->node;
+	struct weir_node *node = bpf_map_lookup_elem(&nodes, &at);
+
+	if (!node)
+		return 1;
+	if (above(node->pivot[0], node->pivot[1], s->tree_high, s->tree_low))
+		s->node = node->left;
+	else
+		s->node = node->right;
+	if (node->count) {
+		s->run_first = node->first;
+		s->run_count = node->count;
+		s->run_listed = 1;
+		test_run(w);
+	}
+	return !s->node;
+}
+
+static __always_inline void visit_tree(struct walk *w, __u32 root)
+{
+	struct scratch *s = w->s;
+	struct weir_node *node = bpf_map_lookup_elem(&nodes, &root);
+	struct weir_cond *cond;
+	__u32 field;
+
+	if (!node)
+		return;
+	field = node->field;
+	cond = bpf_map_lookup_elem(&conds, &field);
+	if (!cond)
+		return;
+	load_value(s, cond);
+	s->tree_high = s->value_high;
+	s->tree_low = s->value_low;
+	s->node = root;
+	/* A level halves the cuts, of which there are less than 2^32. */
+	bpf_loop(34, visit_node, w, 0);
+}
+
+/* The bucket of the hash in a cell: its slot, or 0. */
+static __always_inline struct weir_slot *slot_of(struct weir_cell *cell, __u64 hash, __u32 table)
+{
+	__u32 k;
+
+#pragma unroll
+	for (k = 0; k < 4; k++) {
+		if (cell->slot[k].hash == hash &&
+		    ((cell->slot[k].what >> WEIR_SLOT_COUNT) & ((1 << WEIR_SLOT_TABLE) - 1)) == table + 1)
+			return &cell->slot[k];
+	}
+	return 0;
+}
+
+static __always_inline void probe(struct walk *w, __u32 number)
+{
+	struct scratch *s = w->s;
+	struct weir_table *table = bpf_map_lookup_elem(&tables, &number);
+	__u64 hash = WEIR_HASH_SEED ^ (number + 1ULL) * WEIR_HASH_TABLE;
+	struct weir_cell *cell;
+	struct weir_slot *slot;
+	__u32 k, word, at, n;
 
 	if (!table)
-		return 1;
-	s->probe.table = i;
-	s->probe.pad = 0;
+		return;
+	n = table->n_words;
 #pragma unroll
 	for (k = 0; k < WEIR_PROBE_WORDS; k++) {
+		if (k >= n)
+			break;
 		word = table->word[k];
 		opaque(word);
 		word &= 63;
-		s->probe.word[k] = s->key[word] & table->mask[k];
+		hash = (hash ^ (s->key[word] & table->mask[k])) * WEIR_HASH_WORD;
+		hash ^= hash >> 29;
 	}
-	bucket = bpf_map_lookup_elem(&buckets, &s->probe);
-	if (!bucket)
+	hash *= WEIR_HASH_END;
+	hash ^= hash >> 32;
+	at = hash & weir_cells_mask;
+	cell = bpf_map_lookup_elem(&cells, &at);
+	if (!cell)
+		return;
+	slot = slot_of(cell, hash, number);
+	if (!slot) {
+		if (!cell->slot[3].what)
+			return;
+		at = (hash >> 24) & weir_cells_mask;
+		cell = bpf_map_lookup_elem(&cells, &at);
+		if (!cell)
+			return;
+		slot = slot_of(cell, hash, number);
+		if (!slot)
+			return;
+	}
+	if (slot->what >> WEIR_SLOT_TREE) {
+		visit_tree(w, slot->first);
+		return;
+	}
+	s->run_first = slot->first;
+	s->run_count = slot->what & ((1 << WEIR_SLOT_COUNT) - 1);
+	s->run_listed = 0;
+	test_run(w);
+}
+
+/* Number of the lowest bit that is set: the bits below it, counted. */
+static __always_inline __u32 lowest_bit(__u64 x)
+{
+	x = (x & -x) - 1;
+	x -= (x >> 1) & 0x5555555555555555ULL;
+	x = (x & 0x3333333333333333ULL) + ((x >> 2) & 0x3333333333333333ULL);
+	x = (x + (x >> 4)) & 0x0f0f0f0f0f0f0f0fULL;
+	return (x * 0x0101010101010101ULL) >> 56;
+}
+
+/* Tables of one word of the bitmap that no piece of the key rules out. */
+static __always_inline __u64 survivors(struct scratch *s, __u32 word)
+{
+	__u32 left = weir_tables - word * 64, d, at;
+	__u64 bits = left >= 64 ? ~0ULL : (1ULL << left) - 1, *row;
+
+#pragma unroll
+	for (d = 0; d < WEIR_DIMS; d++) {
+		if (d >= weir_dims)
+			break;
+		at = s->row[d] + word;
+		row = bpf_map_lookup_elem(&rows, &at);
+		if (!row)
+			return 0;
+		bits &= *row;
+	}
+	return bits;
+}
+
+/* Probes the next table, or goes to the next word of the bitmap. */
+static long next_table(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	__u64 bits = s->survivors;
+
+	if (!bits) {
+		if (s->word * 64 >= weir_tables)
+			return 1;
+		s->survivors = survivors(s, s->word);
+		s->word++;
 		return 0;
-	s->bucket_first = bucket->first;
-	bpf_loop(bucket->count, test_rule, w, 0);
+	}
+	s->survivors = bits & (bits - 1);
+	probe(w, (s->word - 1) * 64 + lowest_bit(bits));
 	return 0;
+}
+
+/* Where the bitmaps for this packet begin. */
+static __always_inline void find_rows(struct scratch *s)
+{
+	__u32 d, at, value, words = (weir_tables + 63) / 64;
+	struct weir_dim *dim;
+
+#pragma unroll
+	for (d = 0; d < WEIR_DIMS; d++) {
+		if (d >= weir_dims)
+			break;
+		at = weir_dim_half[d];
+		opaque(at);
+		at &= 255;
+		value = bpf_ntohs(((__be16 *)s->key)[at]);
+		at = (d << 16 | value) >> 5;
+		dim = bpf_map_lookup_elem(&dims, &at);
+		if (!dim)
+			return;
+		s->row[d] = (weir_dim_row[d] + dim->row[value & 31]) * words;
+	}
 }
 
 /* Finds all matching rules: counts them, sets drop, accept and the hit list. */
 static __always_inline void classify(struct walk *w)
 {
-	bpf_loop(weir_tables, probe_table, w, 0);
+	struct scratch *s = w->s;
+
+	find_rows(s);
+	s->word = 0;
+	s->survivors = 0;
+	bpf_loop(weir_tables + (weir_tables + 63) / 64 + 1, next_table, w, 0);
 }
 
 #endif

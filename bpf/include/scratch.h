@@ -46,13 +46,17 @@ struct scratch {
 	__u32 accept;
 	__u32 overflow;
 	__u32 n_hits;
-	__u32 bucket_first;
+	__u32 run_first, run_count, run_listed;
+	__u32 node;
+	__u32 word;		/* of the bitmap, one further than the bits at hand */
+	__u32 pad_classify;
+	__u64 survivors;	/* bits of tables yet to be probed */
+	__u64 tree_high, tree_low;
+	__u32 row[WEIR_DIMS];
 	__u32 cond_first;
 	__u32 cond_failed;
 	__u32 set_first, set_lo, set_hi;
-	__u32 table;
 	__u64 value_high, value_low;
-	struct weir_probe probe;
 	__u64 hits[WEIR_HITS];	/* rule id << 32 | index in the rule array */
 	__u8 slot_at[WEIR_SLOTS];	/* offset of the option's value from the start of the options */
 

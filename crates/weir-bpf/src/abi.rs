@@ -13,6 +13,8 @@ pub const KEY_WORDS: usize = 55;
 pub const SLOTS: usize = 16;
 /// Words of a table's mask.
 pub const PROBE_WORDS: usize = 8;
+/// Pieces of the flat key that may decide which tables are probed.
+pub const DIMS: usize = 8;
 /// Matched rules with rewrites or log lines, a packet.
 pub const HITS: usize = 64;
 /// Bytes of a literal.
@@ -77,30 +79,79 @@ pub struct Table {
     pub mask: [u64; PROBE_WORDS],
 }
 
-/// `struct weir_probe`: key of the bucket index.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
-)]
-#[repr(C)]
-pub struct Probe {
-    /// Table number.
-    pub table: u32,
-    /// Zero.
-    pub pad: u32,
-    /// Masked words of the flat key.
-    pub word: [u64; PROBE_WORDS],
-}
-
-/// `struct weir_bucket`: a run of the rule array.
+/// `struct weir_slot`: a bucket of the index; all zeros when empty.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
 )]
 #[repr(C)]
-pub struct Bucket {
-    /// Index of the first rule.
+pub struct Slot {
+    /// Hash of table and masked words.
+    pub hash: u64,
+    /// Index of the first rule, or of the root of a tree.
     pub first: u32,
-    /// Number of rules.
+    /// [`slot_bits`]: number of rules, table + 1, whether it is a tree.
+    pub what: u32,
+}
+
+/// Parts of [`Slot::what`] (`WEIR_SLOT_*`).
+pub mod slot_bits {
+    /// Low bits: number of rules.
+    pub const COUNT: u32 = 18;
+    /// Above them: table + 1.
+    pub const TABLE: u32 = 13;
+    /// Number of the bit that marks a tree.
+    pub const TREE: u32 = 31;
+}
+
+/// Constants of the index' hash (`WEIR_HASH_*`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod hash {
+    pub const SEED: u64 = 0x51ed_270b_9f3c_a6d5;
+    pub const TABLE: u64 = 0x9e37_79b9_7f4a_7c15;
+    pub const WORD: u64 = 0xbf58_476d_1ce4_e5b9;
+    pub const END: u64 = 0x94d0_49bb_1331_11eb;
+}
+
+/// `struct weir_cell`: slots of the index that share a cache line; filled from the first on.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Cell {
+    /// Slots.
+    pub slot: [Slot; 4],
+}
+
+/// `struct weir_node`: a node of a tree over the values of one field.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Node {
+    /// Values below this are on the left (high and low half).
+    pub pivot: [u64; 2],
+    /// Node of the smaller values, 0: none.
+    pub left: u32,
+    /// Node of the others, 0: none.
+    pub right: u32,
+    /// First of the rules here, in the list array.
+    pub first: u32,
+    /// Their number.
     pub count: u32,
+    /// A condition on the field.
+    pub field: u32,
+    /// Zero.
+    pub pad: u32,
+}
+
+/// `struct weir_dim`: rows of the bitmaps of 32 values of a piece of the key.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct DimRows {
+    /// Row of each value, from the first row of the piece.
+    pub row: [u16; 32],
 }
 
 /// Flags of a rule (`WEIR_RULE_*`).
@@ -119,10 +170,16 @@ pub mod rule_flag {
 )]
 #[repr(C)]
 pub struct Rule {
-    /// From 1; counters and rates lie at `id - 1`.
-    pub id: u32,
+    /// Index into the shapes.
+    pub shape: u32,
     /// [`rule_flag`].
     pub flags: u32,
+    /// Values of the shape's words.
+    pub value: [u64; PROBE_WORDS],
+    /// From 1; counters and rates lie at `id - 1`.
+    pub id: u32,
+    /// Zero.
+    pub pad: u32,
     /// First residual condition.
     pub cond_first: u32,
     /// Number of residual conditions.

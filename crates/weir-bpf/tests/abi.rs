@@ -28,14 +28,30 @@ macro_rules! same_layout {
 fn structures_have_the_same_layout_in_c_and_rust() {
     let btf = btf();
     same_layout!(btf, "weir_table", abi::Table, n_words, pad, word, mask);
-    same_layout!(btf, "weir_probe", abi::Probe, table, pad, word);
-    same_layout!(btf, "weir_bucket", abi::Bucket, first, count);
+    same_layout!(btf, "weir_slot", abi::Slot, hash, first, what);
+    same_layout!(btf, "weir_cell", abi::Cell, slot);
+    same_layout!(
+        btf,
+        "weir_node",
+        abi::Node,
+        pivot,
+        left,
+        right,
+        first,
+        count,
+        field,
+        pad
+    );
+    same_layout!(btf, "weir_dim", abi::DimRows, row);
     same_layout!(
         btf,
         "weir_rule",
         abi::Rule,
-        id,
+        shape,
         flags,
+        value,
+        id,
+        pad,
         cond_first,
         cond_count,
         op_first,
@@ -130,6 +146,10 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         let value = value.trim_matches(['(', ')']);
         match value.split_once("<<") {
             Some((_, shift)) => 1 << shift.trim().parse::<u32>().expect("a shift"),
+            None if value.starts_with("0x") => {
+                let digits = value.trim_start_matches("0x").trim_end_matches("ULL");
+                u64::from_str_radix(digits, 16).unwrap_or_else(|e| panic!("{name} = {value}: {e}"))
+            }
             None => value
                 .parse()
                 .unwrap_or_else(|e| panic!("{name} = {value}: {e}")),
@@ -140,6 +160,14 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_KEY_WORDS", abi::KEY_WORDS as u64),
         ("WEIR_SLOTS", abi::SLOTS as u64),
         ("WEIR_PROBE_WORDS", abi::PROBE_WORDS as u64),
+        ("WEIR_DIMS", abi::DIMS as u64),
+        ("WEIR_SLOT_COUNT", abi::slot_bits::COUNT.into()),
+        ("WEIR_SLOT_TABLE", abi::slot_bits::TABLE.into()),
+        ("WEIR_SLOT_TREE", abi::slot_bits::TREE.into()),
+        ("WEIR_HASH_SEED", abi::hash::SEED),
+        ("WEIR_HASH_TABLE", abi::hash::TABLE),
+        ("WEIR_HASH_WORD", abi::hash::WORD),
+        ("WEIR_HASH_END", abi::hash::END),
         ("WEIR_HITS", abi::HITS as u64),
         ("WEIR_VALUE_MAX", abi::VALUE_MAX as u64),
         ("WEIR_PREFIX_MAX", abi::PREFIX_MAX as u64),

@@ -1,12 +1,21 @@
-//! Rules -> classifier tables. Pure: sorts what is exact about rules into tables the data plane can probe.
+//! Rules -> classifier tables. Pure: decides which table and bucket each rule lies in and what the data plane may skip.
 //!
-//! One table for each mask over the flat key; in a table one bucket for each masked key. A rule lies in one bucket, and the rules of
-//! a bucket lie side by side in the rule array, in rule order. What is not exact (ranges, negations, sets, payloads) is tested per
-//! rule after the probe and is none of this crate's business. The scalable classifier of DESIGN section 7 comes behind [`build`].
+//! [`build`] is the whole of it. `merge` puts rules of many masks into few tables, `prune` tells for 16-bit pieces of the flat key which
+//! tables are worth a probe, `tree` orders large buckets by ranges, `index` is the hash index, `model` the data plane's lookup in Rust.
+//! Invariant: none of them decides a match. Every candidate is compared with its full exact key and its conditions, and a packet
+//! meets each rule at most once.
+
+mod index;
+mod merge;
+mod model;
+mod prune;
+mod tree;
 
 use std::collections::HashMap;
 
-use weir_bpf::abi::{Bucket, KEY_WORDS, PROBE_WORDS, Probe, Table};
+use weir_bpf::abi::{Cell, Cond, DimRows, Interval, KEY_WORDS, Node, PROBE_WORDS, Table};
+
+pub use model::{Cost, holds};
 
 /// Masked bits of one word of the flat key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,7 +29,7 @@ pub struct MaskedWord {
 }
 
 /// What is exact about a rule: at most [`PROBE_WORDS`] words, by ascending index.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ExactKey {
     words: Vec<MaskedWord>,
 }
@@ -47,17 +56,96 @@ impl ExactKey {
         self.words = next;
         true
     }
+
+    /// The words, by ascending index.
+    pub fn words(&self) -> &[MaskedWord] {
+        &self.words
+    }
+
+    /// Values of the words, zero behind them: what the data plane compares.
+    pub fn values(&self) -> [u64; PROBE_WORDS] {
+        let mut values = [0; PROBE_WORDS];
+        for (slot, word) in values.iter_mut().zip(&self.words) {
+            *slot = word.value;
+        }
+        values
+    }
+}
+
+/// What the classifier needs to know of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleKey {
+    /// Its exact part.
+    pub exact: ExactKey,
+    /// First of its residual conditions.
+    pub cond_first: u32,
+    /// Their number.
+    pub cond_count: u32,
+}
+
+/// All rules, in rule order, with the conditions they refer to.
+#[derive(Clone, Copy, Debug)]
+pub struct RuleSet<'a> {
+    /// Rules.
+    pub rules: &'a [RuleKey],
+    /// Residual conditions of all rules.
+    pub conds: &'a [Cond],
+    /// Intervals of their sets.
+    pub intervals: &'a [Interval],
+}
+
+impl<'a> RuleSet<'a> {
+    /// Residual conditions of a rule.
+    pub fn conds_of(&self, rule: u32) -> &'a [Cond] {
+        let rule = &self.rules[rule as usize];
+        &self.conds[rule.cond_first as usize..][..rule.cond_count as usize]
+    }
+}
+
+/// How rules are laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Scheme {
+    /// Merged, pruned, with trees: what plans use.
+    #[default]
+    Merged,
+    /// One table for each mask, every table probed for every packet, buckets scanned: the baseline of benchmarks and tests.
+    TablePerMask,
 }
 
 /// The compiled classifier.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tables {
-    /// At least one, so that the probe loop of the data plane is never empty.
+pub struct Classifier {
+    /// Masks to probe; at least one, so that the probe loop of the data plane is never empty.
     pub tables: Vec<Table>,
-    /// Index of the data plane.
-    pub buckets: Vec<(Probe, Bucket)>,
+    /// Masks of whole rules, to compare candidates with.
+    pub shapes: Vec<Table>,
+    /// Shape of each rule of the input.
+    pub shape_of: Vec<u32>,
     /// The rule array: positions in the input, bucket by bucket.
     pub order: Vec<u32>,
+    /// Hash index; a power of two.
+    pub cells: Vec<Cell>,
+    /// Trees of large buckets; node 0 is none.
+    pub nodes: Vec<Node>,
+    /// Positions in the rule array, for nodes.
+    pub lists: Vec<u32>,
+    /// Which tables a packet may skip.
+    pub pruning: Pruning,
+    /// Static worst case.
+    pub worst: Cost,
+}
+
+/// Bitmaps of tables for pieces of the flat key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pruning {
+    /// 16-bit pieces of the flat key, by index from its start.
+    pub halves: Vec<u8>,
+    /// First row of each piece.
+    pub row_first: Vec<u32>,
+    /// Row of each value of each piece, relative to its first.
+    pub dim_rows: Vec<DimRows>,
+    /// Rows: one bit for each table, as many words as tables need.
+    pub rows: Vec<u64>,
 }
 
 /// Sizes beyond what the data plane's indexes hold.
@@ -65,80 +153,152 @@ pub struct Tables {
 pub enum ClassifyError {
     /// More masks than tables are probed.
     #[error(
-        "the rules use {masks} different combinations of fields; at most {max} are probed: write rules over the same fields, or use sets"
+        "the rules need {masks} tables after merging; at most {max} are probed: write rules over the same fields, or use sets"
     )]
     TooManyMasks {
-        /// Distinct masks.
+        /// Tables needed.
         masks: usize,
+        /// Limit.
+        max: usize,
+    },
+    /// One packet could meet too many rules.
+    #[error(
+        "{candidates} rules could have to be tested for one packet, at most {max} are: rules that differ only in payload conditions, large sets or not at all cannot be told apart by the index; join them with sets or add addresses or ports"
+    )]
+    TooManyCandidates {
+        /// Static bound.
+        candidates: usize,
         /// Limit.
         max: usize,
     },
 }
 
-/// Tables probed for each packet at most. Every one costs a hash lookup.
+/// Tables a packet may have to probe, at most.
 pub const MAX_TABLES: usize = 4096;
+/// Rules that may have to be tested for one packet, at most. The slot of the index counts with 19 bits.
+pub const MAX_CANDIDATES: usize = 100_000;
+/// Different exact keys a bucket takes in before a rule needs another table.
+const BUCKET_KEYS: usize = 8;
+
+/// A table under construction.
+struct Draft {
+    /// Word and mask, by ascending word.
+    mask: Vec<(u8, u64)>,
+    /// Rules of each bucket in rule order. A bucket is whatever has the same hash.
+    buckets: Vec<(u64, Vec<u32>)>,
+}
 
 /// Compiles rules, given in rule order.
-pub fn build(rules: &[ExactKey]) -> Result<Tables, ClassifyError> {
-    let mut table_of: HashMap<Vec<(u8, u64)>, u32> = HashMap::new();
-    let mut bucket_of: HashMap<Probe, u32> = HashMap::new();
-    let mut tables = Vec::new();
-    let mut members: Vec<(Probe, Vec<u32>)> = Vec::new();
-    for (i, rule) in (0u32..).zip(rules) {
-        let shape: Vec<(u8, u64)> = rule.words.iter().map(|w| (w.word, w.mask)).collect();
-        let table = *table_of.entry(shape).or_insert_with(|| {
-            tables.push(table(&rule.words));
-            (tables.len() - 1) as u32
-        });
-        let mut probe = Probe {
-            table,
-            ..Probe::default()
-        };
-        for (slot, word) in probe.word.iter_mut().zip(&rule.words) {
-            *slot = word.value;
-        }
-        let bucket = *bucket_of.entry(probe).or_insert_with(|| {
-            members.push((probe, Vec::new()));
-            (members.len() - 1) as u32
-        });
-        members[bucket as usize].1.push(i);
-    }
-    if tables.len() > MAX_TABLES {
+///
+/// # Errors
+/// [`ClassifyError`] if the static worst case is beyond the limits.
+pub fn build(set: &RuleSet<'_>, scheme: Scheme) -> Result<Classifier, ClassifyError> {
+    let (shapes, shape_of) = shapes(set.rules);
+    let mut drafts = merge::tables(set.rules, &shapes, &shape_of, scheme);
+    if drafts.len() > MAX_TABLES {
         return Err(ClassifyError::TooManyMasks {
-            masks: tables.len(),
+            masks: drafts.len(),
             max: MAX_TABLES,
         });
     }
-    if tables.is_empty() {
-        tables.push(Table::default());
+    if drafts.is_empty() {
+        drafts.push(Draft {
+            mask: Vec::new(),
+            buckets: Vec::new(),
+        });
     }
-    let mut order = Vec::with_capacity(rules.len());
-    let mut buckets = Vec::with_capacity(members.len());
-    for (probe, rules) in members {
-        buckets.push((
-            probe,
-            Bucket {
-                first: order.len() as u32,
-                count: rules.len() as u32,
-            },
-        ));
-        order.extend(rules);
+    let pruning = match scheme {
+        Scheme::Merged => prune::choose(set, &drafts),
+        Scheme::TablePerMask => Pruning::default(),
+    };
+    let mut order = Vec::with_capacity(set.rules.len());
+    let mut lists = Vec::new();
+    let mut nodes = vec![Node::default()];
+    let mut slots = Vec::new();
+    let mut candidates = 0;
+    for (table, draft) in (0u32..).zip(&drafts) {
+        let mut worst = 0;
+        for (hash, members) in &draft.buckets {
+            let first = order.len() as u32;
+            order.extend_from_slice(members);
+            let tree = match scheme {
+                Scheme::Merged => tree::plant(set, members, first, &mut nodes, &mut lists),
+                Scheme::TablePerMask => None,
+            };
+            let (slot, most) = match tree {
+                Some(tree) => (index::slot(*hash, table, tree.root, 0, true), tree.most),
+                None => {
+                    let count = members.len() as u32;
+                    (
+                        index::slot(*hash, table, first, count, false),
+                        members.len(),
+                    )
+                }
+            };
+            slots.push(slot);
+            worst = worst.max(most);
+        }
+        candidates += worst;
     }
-    Ok(Tables {
-        tables,
-        buckets,
+    if candidates > MAX_CANDIDATES {
+        return Err(ClassifyError::TooManyCandidates {
+            candidates,
+            max: MAX_CANDIDATES,
+        });
+    }
+    Ok(Classifier {
+        worst: Cost {
+            tables: prune::most(&pruning, drafts.len()),
+            candidates,
+        },
+        tables: drafts.iter().map(|draft| table(&draft.mask)).collect(),
+        shapes: shapes.iter().map(|mask| table(mask)).collect(),
+        shape_of,
         order,
+        cells: index::cells(&slots),
+        nodes,
+        lists,
+        pruning,
     })
 }
 
-fn table(words: &[MaskedWord]) -> Table {
+/// An upper bound on how many of some rules one packet can match: rules whose exact keys or ranges exclude each other count once.
+/// Answers early, with a number above `enough` no more, once the bound is at most `enough`.
+pub fn most_at_once(set: &RuleSet<'_>, rules: &[u32], enough: usize) -> usize {
+    prune::most_at_once(set, rules, enough)
+}
+
+/// Words of a table's bitmap.
+pub fn bitmap_words(tables: usize) -> usize {
+    tables.div_ceil(64)
+}
+
+type Mask = Vec<(u8, u64)>;
+
+fn shapes(rules: &[RuleKey]) -> (Vec<Mask>, Vec<u32>) {
+    let mut number: HashMap<Mask, u32> = HashMap::new();
+    let mut shapes = Vec::new();
+    let shape_of = rules
+        .iter()
+        .map(|rule| {
+            let mask: Mask = rule.exact.words.iter().map(|w| (w.word, w.mask)).collect();
+            *number.entry(mask).or_insert_with_key(|mask| {
+                shapes.push(mask.clone());
+                (shapes.len() - 1) as u32
+            })
+        })
+        .collect();
+    (shapes, shape_of)
+}
+
+fn table(mask: &[(u8, u64)]) -> Table {
     let mut table = Table {
-        n_words: words.len() as u32,
+        n_words: mask.len() as u32,
         ..Table::default()
     };
-    for (i, word) in words.iter().enumerate() {
-        table.word[i] = word.word;
-        table.mask[i] = word.mask;
+    for (i, &(word, mask)) in mask.iter().enumerate() {
+        table.word[i] = word;
+        table.mask[i] = mask;
     }
     table
 }
@@ -155,50 +315,16 @@ mod tests {
         key
     }
 
-    /// What the data plane does: probe every table, return the rules found.
-    fn probe(tables: &Tables, flat: &[u64; KEY_WORDS]) -> Vec<u32> {
-        let mut found = Vec::new();
-        for (i, table) in tables.tables.iter().enumerate() {
-            let mut wanted = Probe {
-                table: i as u32,
-                ..Probe::default()
-            };
-            for k in 0..PROBE_WORDS {
-                wanted.word[k] = flat[usize::from(table.word[k])] & table.mask[k];
-            }
-            if let Some((_, bucket)) = tables.buckets.iter().find(|(have, _)| *have == wanted) {
-                found.extend(&tables.order[bucket.first as usize..][..bucket.count as usize]);
-            }
-        }
-        found.sort_unstable();
-        found
-    }
-
     #[test]
-    fn all_matching_rules_are_found_whatever_their_masks() {
-        let rules = [
-            key(&[(0, 1, 1), (3, 0xff, 80)]),
-            key(&[(0, 1, 1), (3, 0xff, 81)]),
-            key(&[(0, 1, 1)]),
-            key(&[]),
-            key(&[(0, 1, 1), (3, 0xff, 80)]),
-            key(&[(9, !0, 7)]),
-        ];
-        let tables = build(&rules).expect("few masks");
-        assert_eq!(tables.tables.len(), 4);
-        let mut flat = [0; KEY_WORDS];
-        assert_eq!(probe(&tables, &flat), [3]);
-        flat[0] = 3;
-        flat[3] = 0x150;
-        assert_eq!(probe(&tables, &flat), [0, 2, 3, 4]);
-        flat[9] = 7;
-        assert_eq!(probe(&tables, &flat), [0, 2, 3, 4, 5]);
-    }
-
-    #[test]
-    fn an_empty_policy_has_one_table_and_no_bucket() {
-        let tables = build(&[]).expect("empty");
-        assert_eq!((tables.tables.len(), tables.buckets.len()), (1, 0));
+    fn an_empty_policy_has_one_table_and_no_rule() {
+        let set = RuleSet {
+            rules: &[],
+            conds: &[],
+            intervals: &[],
+        };
+        let built = build(&set, Scheme::Merged).expect("empty");
+        assert_eq!((built.tables.len(), built.order.len()), (1, 0));
+        assert_eq!(built.find(&set, &[0; KEY_WORDS]).0, []);
     }
 
     #[test]

@@ -425,6 +425,18 @@ impl LoadedProgram {
         out: &mut Vec<u8>,
         ctx: TestCtx,
     ) -> Result<TestOutcome, KernelError> {
+        self.test_run_repeated(data, out, ctx, 1)
+    }
+
+    /// [`LoadedProgram::test_run`], `repeat` times in a row; the duration is that of one run on average. The frame is not restored
+    /// between runs, so this is for programs that leave it as it is.
+    pub fn test_run_repeated(
+        &mut self,
+        data: &[u8],
+        out: &mut Vec<u8>,
+        ctx: TestCtx,
+        repeat: u32,
+    ) -> Result<TestOutcome, KernelError> {
         if !(TEST_RUN_MIN..=TEST_RUN_MAX).contains(&data.len()) {
             return Err(KernelError::FrameLength {
                 len: data.len(),
@@ -448,7 +460,7 @@ impl LoadedProgram {
             data_size_out: out.capacity() as u32,
             ctx_in: ptr::from_ref(&md).cast(),
             ctx_size_in: mem::size_of_val(&md) as u32,
-            repeat: 1,
+            repeat: repeat as i32,
             ..Default::default()
         };
         // SAFETY: all pointers are valid for the sizes beside them; `out` has that capacity.

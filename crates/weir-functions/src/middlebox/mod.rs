@@ -7,7 +7,7 @@ mod conditions;
 mod operations;
 
 use weir_bpf::abi::{self, feature, rule_flag};
-use weir_classify::{ClassifyError, ExactKey};
+use weir_classify::{Classifier, ClassifyError, RuleKey, RuleSet, Scheme};
 use weir_policy::model::{DropWhen, Policy, Rule, Target};
 use zerocopy::IntoBytes;
 
@@ -59,69 +59,77 @@ pub enum PlanError {
 /// Static bounds of a plan: what one packet can cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Tables probed for every packet.
+    /// Tables of the classifier.
     pub tables: usize,
-    /// Rules whose residual conditions may be tested, all buckets at their largest.
+    /// Tables probed for a packet at most, after pruning.
+    pub probes: usize,
+    /// Rules that may be compared with a packet, all buckets at their largest.
     pub candidates: usize,
-    /// Rules with rewrites or log lines that could match one packet.
+    /// Rules with rewrites or log lines that could match one packet. Not above [`abi::HITS`], so no packet overflows the list.
     pub hits: usize,
 }
 
 /// Compiles a policy for a hook in front of routing (XDP, replay). `ports` are the ports that `in` may name; an `in` that names
 /// no port never matches.
 pub fn plan(policy: &Policy, ports: &[Port]) -> Result<(InstancePlan, Bounds), PlanError> {
+    plan_with(policy, ports, Scheme::Merged)
+}
+
+/// [`plan`] with a chosen layout of the classifier; other layouts than the default are baselines to measure against.
+pub fn plan_with(
+    policy: &Policy,
+    ports: &[Port],
+    scheme: Scheme,
+) -> Result<(InstancePlan, Bounds), PlanError> {
     let mut lowering = Lowering::new(ports);
-    let mut keys: Vec<ExactKey> = Vec::with_capacity(policy.rules.len());
+    let mut keys: Vec<RuleKey> = Vec::with_capacity(policy.rules.len());
     let mut rules = Vec::with_capacity(policy.rules.len());
     let mut ops = Vec::new();
     for rule in &policy.rules {
-        let (key, conds) = lowering.rule(rule)?;
-        keys.push(key);
+        let (exact, conds) = lowering.rule(rule)?;
         let op_first = ops.len() as u32;
         ops.extend(rule.targets.iter().flat_map(operations::lower));
         let op_count = ops.len() as u32 - op_first;
-        rules.push(abi_rule(rule, conds, (op_first, op_count))?);
+        let mut lowered = abi_rule(rule, conds, (op_first, op_count))?;
+        lowered.value = exact.values();
+        rules.push(lowered);
+        keys.push(RuleKey {
+            exact,
+            cond_first: conds.0,
+            cond_count: conds.1,
+        });
     }
-    let tables = weir_classify::build(&keys)?;
-    let bounds = bounds(&tables, &rules);
+    let set = RuleSet {
+        rules: &keys,
+        conds: lowering.conds(),
+        intervals: lowering.intervals(),
+    };
+    let built = weir_classify::build(&set, scheme)?;
+    for (rule, &shape) in rules.iter_mut().zip(&built.shape_of) {
+        rule.shape = shape;
+    }
+    let bounds = bounds(&built, &set, &rules);
     if bounds.hits > abi::HITS {
         return Err(PlanError::TooManyHits {
             worst: bounds.hits,
             max: abi::HITS,
         });
     }
-    let ordered: Vec<abi::Rule> = tables.order.iter().map(|&i| rules[i as usize]).collect();
+    let ordered: Vec<abi::Rule> = built.order.iter().map(|&i| rules[i as usize]).collect();
     let features = lowering.features() | operations::features(&ops);
     let n = rules.len();
     let plan = InstancePlan {
         object: "middlebox",
         program: "middlebox",
-        constants: vec![
-            (
-                "weir_tables",
-                (tables.tables.len() as u32).to_ne_bytes().to_vec(),
-            ),
-            ("weir_features", features.to_ne_bytes().to_vec()),
-            ("weir_slot_of", lowering.slot_of().to_vec()),
-        ],
+        constants: constants(&built, features, lowering.slot_of()),
         maps: vec![
-            MapPlan::array("tables", &tables.tables),
-            MapPlan {
-                name: "buckets",
-                max_entries: (tables.buckets.len() as u32).max(1),
-                key_size: size_of::<abi::Probe>(),
-                value_size: size_of::<abi::Bucket>(),
-                keys: tables
-                    .buckets
-                    .iter()
-                    .flat_map(|(probe, _)| probe.as_bytes().to_vec())
-                    .collect(),
-                values: tables
-                    .buckets
-                    .iter()
-                    .flat_map(|(_, bucket)| bucket.as_bytes().to_vec())
-                    .collect(),
-            },
+            MapPlan::array("tables", &built.tables),
+            MapPlan::array("shapes", &built.shapes),
+            MapPlan::array("cells", &built.cells),
+            MapPlan::array("nodes", &built.nodes),
+            MapPlan::array("lists", &built.lists),
+            MapPlan::array("dims", &built.pruning.dim_rows),
+            MapPlan::array("rows", &built.pruning.rows),
             MapPlan::array("rules", &ordered),
             MapPlan::array("conds", lowering.conds()),
             MapPlan::array("intervals", lowering.intervals()),
@@ -131,6 +139,27 @@ pub fn plan(policy: &Policy, ports: &[Port]) -> Result<(InstancePlan, Bounds), P
         ],
     };
     Ok((plan, bounds))
+}
+
+fn constants(
+    built: &Classifier,
+    features: u32,
+    slot_of: &[u8; 256],
+) -> Vec<(&'static str, Vec<u8>)> {
+    let number = |n: usize| (n as u32).to_ne_bytes().to_vec();
+    let mut halves = built.pruning.halves.clone();
+    halves.resize(abi::DIMS, 0);
+    let mut first = built.pruning.row_first.clone();
+    first.resize(abi::DIMS, 0);
+    vec![
+        ("weir_tables", number(built.tables.len())),
+        ("weir_cells_mask", number(built.cells.len() - 1)),
+        ("weir_dims", number(built.pruning.halves.len())),
+        ("weir_dim_half", halves),
+        ("weir_dim_row", first.as_bytes().to_vec()),
+        ("weir_features", features.to_ne_bytes().to_vec()),
+        ("weir_slot_of", slot_of.to_vec()),
+    ]
 }
 
 fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule, PlanError> {
@@ -173,23 +202,17 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
     Ok(out)
 }
 
-fn bounds(tables: &weir_classify::Tables, rules: &[abi::Rule]) -> Bounds {
-    let mut candidates = vec![0; tables.tables.len()];
-    let mut hits = vec![0; tables.tables.len()];
-    for (probe, bucket) in &tables.buckets {
-        let members = &tables.order[bucket.first as usize..][..bucket.count as usize];
-        let hit = members
-            .iter()
-            .filter(|&&i| rules[i as usize].flags & rule_flag::HIT != 0)
-            .count();
-        let table = probe.table as usize;
-        candidates[table] = candidates[table].max(members.len());
-        hits[table] = hits[table].max(hit);
-    }
+fn bounds(built: &Classifier, set: &RuleSet<'_>, rules: &[abi::Rule]) -> Bounds {
+    let hitting: Vec<u32> = (0u32..)
+        .zip(rules)
+        .filter(|(_, rule)| rule.flags & rule_flag::HIT != 0)
+        .map(|(i, _)| i)
+        .collect();
     Bounds {
-        tables: tables.tables.len(),
-        candidates: candidates.iter().sum(),
-        hits: hits.iter().sum(),
+        tables: built.tables.len(),
+        probes: built.worst.tables,
+        candidates: built.worst.candidates,
+        hits: weir_classify::most_at_once(set, &hitting, abi::HITS).min(built.worst.candidates),
     }
 }
 
