@@ -461,6 +461,17 @@ static __always_inline struct weir_slot *slot_of(struct weir_cell *cell, __u64 h
 	return 0;
 }
 
+/* A hash with one masked word more. */
+static __always_inline __u64 mixed(struct scratch *s, struct weir_table *table, __u32 k, __u64 hash)
+{
+	__u32 word = table->word[k];
+
+	opaque(word);
+	word &= 63;
+	hash = (hash ^ (s->key[word] & table->mask[k])) * WEIR_HASH_WORD;
+	return hash ^ hash >> 29;
+}
+
 static __always_inline void probe(struct walk *w, __u32 number)
 {
 	struct scratch *s = w->s;
@@ -468,20 +479,22 @@ static __always_inline void probe(struct walk *w, __u32 number)
 	__u64 hash = WEIR_HASH_SEED ^ (number + 1ULL) * WEIR_HASH_TABLE;
 	struct weir_cell *cell;
 	struct weir_slot *slot;
-	__u32 k, word, at, n;
+	__u32 k, at, n;
 
 	if (!table)
 		return;
 	n = table->n_words;
 #pragma unroll
-	for (k = 0; k < WEIR_PROBE_WORDS; k++) {
-		if (k >= n)
-			break;
-		word = table->word[k];
-		opaque(word);
-		word &= 63;
-		hash = (hash ^ (s->key[word] & table->mask[k])) * WEIR_HASH_WORD;
-		hash ^= hash >> 29;
+	for (k = 0; k < WEIR_PROBE_WORDS / 2; k++) {
+		if (k < n)
+			hash = mixed(s, table, k, hash);
+	}
+	if (n > WEIR_PROBE_WORDS / 2) {
+#pragma unroll
+		for (k = WEIR_PROBE_WORDS / 2; k < WEIR_PROBE_WORDS; k++) {
+			if (k < n)
+				hash = mixed(s, table, k, hash);
+		}
 	}
 	hash *= WEIR_HASH_END;
 	hash ^= hash >> 32;

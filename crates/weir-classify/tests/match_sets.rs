@@ -204,18 +204,18 @@ fn any_small_set_matches_as_brute_force_does() {
             for at in [SPORT, DPORT] {
                 if random.below(3) == 0 {
                     let lo = random.below(8) as u16 * 0x11;
-                    ranges.push((
-                        at,
-                        lo,
-                        lo + random.below(80) as u16,
-                        random.below(4) == 0,
-                    ));
+                    ranges.push((at, lo, lo + random.below(80) as u16, random.below(4) == 0));
                 }
             }
             set.push(&rule, &ranges);
         }
         let packets = set.packets(40);
-        check(&format!("small set {round}"), &set, &packets, Scheme::Merged);
+        check(
+            &format!("small set {round}"),
+            &set,
+            &packets,
+            Scheme::Merged,
+        );
         check(
             &format!("small set {round}"),
             &set,
@@ -422,18 +422,17 @@ fn compare(name: &str, set: &Set, packets: &[[u8; KEY_WORDS * 8]]) -> Classifier
     check(name, set, packets, Scheme::Merged)
 }
 
-fn check(
-    name: &str,
-    set: &Set,
-    packets: &[[u8; KEY_WORDS * 8]],
-    scheme: Scheme,
-) -> Classifier {
+fn check(name: &str, set: &Set, packets: &[[u8; KEY_WORDS * 8]], scheme: Scheme) -> Classifier {
     let view = set.view();
     let started = Instant::now();
     let built = build(&view, scheme).unwrap_or_else(|e| panic!("{name}: {e}"));
     let took = started.elapsed();
     let rules: HashSet<u32> = built.order.iter().copied().collect();
-    assert_eq!(rules.len(), set.rules.len(), "{name}: every rule has a place");
+    assert_eq!(
+        rules.len(),
+        set.rules.len(),
+        "{name}: every rule has a place"
+    );
     assert_eq!(built.order.len(), set.rules.len());
     let (mut matches, mut tables, mut candidates) = (0, 0, 0);
     for (i, packet) in packets.iter().enumerate() {

@@ -7,7 +7,7 @@ mod common;
 
 use std::fmt::Write;
 
-use weir_bpf::abi::feature;
+use weir_bpf::abi::{DIMS, feature};
 use weir_kernel::KernelObject;
 
 const RECORD: &str = concat!(
@@ -15,7 +15,7 @@ const RECORD: &str = concat!(
     "/../../benches/record/verified-insns.tsv"
 );
 
-/// Feature sets that policies lead to, from a bare firewall to everything.
+/// Feature sets that policies lead to, from a bare firewall to everything. All of them with as many pruning pieces as there can be.
 const SETS: &[(&str, u32)] = &[
     ("none", 0),
     ("option-tests", feature::TCPOPT | feature::SLOTS),
@@ -50,6 +50,9 @@ fn verified_instructions_stay_within_the_record() {
                 .expect("constant");
             object
                 .set_rodata("weir_csum_mode", &mode.to_ne_bytes())
+                .expect("constant");
+            object
+                .set_rodata("weir_dims", &(DIMS as u32).to_ne_bytes())
                 .expect("constant");
             let program = object
                 .load("middlebox")
