@@ -1,10 +1,12 @@
 //! Rules -> classifier tables. Pure: decides which table and bucket each rule lies in and what the data plane may skip.
 //!
 //! [`build`] is the whole of it. `merge` puts rules of many masks into few tables, `prune` tells for 16-bit pieces of the flat key which
-//! tables are worth a probe, `tree` orders large buckets by ranges, `index` is the hash index, `model` the data plane's lookup in Rust.
+//! tables are worth a probe, `tree` orders large buckets by ranges, `index` is the hash index, `bound` the static worst case,
+//! `model` the data plane's lookup in Rust.
 //! Invariant: none of them decides a match. Every candidate is compared with its full exact key and its conditions, and a packet
 //! meets each rule at most once.
 
+mod bound;
 mod index;
 mod merge;
 mod model;
@@ -260,12 +262,6 @@ pub fn build(set: &RuleSet<'_>, scheme: Scheme) -> Result<Classifier, ClassifyEr
         lists,
         pruning,
     })
-}
-
-/// An upper bound on how many of some rules one packet can match: rules whose exact keys or ranges exclude each other count once.
-/// Answers early, with a number above `enough` no more, once the bound is at most `enough`.
-pub fn most_at_once(set: &RuleSet<'_>, rules: &[u32], enough: usize) -> usize {
-    prune::most_at_once(set, rules, enough)
 }
 
 /// Words of a table's bitmap.

@@ -4,7 +4,7 @@
 //! Exact for prefixes, masks and, in fields of their own 16 bits, for ranges and sets; anything else excludes nothing. Pieces are chosen
 //! by what they save on packets made from the rules themselves.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use weir_bpf::abi::{Cond, DIMS, DimRows, KEY_WORDS, cond_op};
 
@@ -21,6 +21,8 @@ const SAMPLES: usize = 512;
 const WORTH: f64 = 0.4;
 /// Room for all rows, in 64-bit words.
 const MAX_ROWS: usize = 1 << 22;
+/// Rules looked at, in all, to bound how many can match at once.
+const SPLIT_BUDGET: usize = 1 << 20;
 /// Values of a piece.
 const VALUES: usize = 1 << 16;
 /// Sets of more intervals are not spread over a piece.
@@ -89,70 +91,87 @@ pub(crate) fn most(pruning: &Pruning, tables: usize) -> usize {
         .min(tables)
 }
 
-/// See [`crate::most_at_once`].
+/// An upper bound on how many of the rules one packet can match, at most `enough` if it can be shown.
 pub(crate) fn most_at_once(set: &RuleSet<'_>, rules: &[u32], enough: usize) -> usize {
-    let mut budget = 64;
-    split(set, rules, enough, &mut budget)
+    if rules.len() <= enough {
+        return rules.len();
+    }
+    let halves = most_used(set, CANDIDATES);
+    let mut budget = SPLIT_BUDGET;
+    split(set, &halves, rules, enough, &mut budget)
 }
 
-/// Rules that one value of the best piece leaves, and so on into the largest group.
-fn split(set: &RuleSet<'_>, rules: &[u32], enough: usize, budget: &mut u32) -> usize {
-    if rules.len() <= enough || *budget == 0 {
+/// The bound for the largest group of rules that one value of the best piece leaves; groups beyond `enough` are split again.
+fn split(
+    set: &RuleSet<'_>,
+    halves: &[u8],
+    rules: &[u32],
+    enough: usize,
+    budget: &mut usize,
+) -> usize {
+    if rules.len() <= enough || *budget < rules.len() {
         return rules.len();
     }
-    *budget -= 1;
-    let mut best: Option<(usize, u8, Vec<u32>)> = None;
-    for half in 0..(KEY_WORDS * 4) as u8 {
-        let limits: Vec<Limit> = rules.iter().map(|&r| limit(set, r, half)).collect();
-        if limits.iter().all(|l| matches!(l, Limit::None)) {
-            continue;
-        }
-        let mut counts = vec![0u32; VALUES];
-        let mut any = 0;
-        for limit in &limits {
-            match limit {
-                Limit::None => any += 1,
-                limit => limit.each(|value| counts[usize::from(value)] += 1),
-            }
-        }
-        let most = counts.iter().copied().max().unwrap_or(0) as usize + any;
-        if best.as_ref().is_none_or(|b| most < b.0) {
-            best = Some((most, half, counts));
-        }
-    }
-    let Some((most, half, counts)) = best else {
+    *budget -= rules.len();
+    let best = (halves.iter())
+        .map(|&half| (half, admitted(set, rules, half)))
+        .min_by_key(|(_, counts)| counts.iter().copied().max());
+    let Some((half, counts)) = best else {
         return rules.len();
     };
+    let most = counts.iter().copied().max().unwrap_or(0) as usize;
     if most >= rules.len() {
         return rules.len();
     }
-    // Every group that is still too large must be split; the bound is the largest.
     let mut bound = most.min(enough);
-    let mut seen: Vec<Vec<u32>> = Vec::new();
-    let any = most - counts.iter().copied().max().unwrap_or(0) as usize;
-    for value in 0..VALUES {
-        if counts[value] as usize + any <= enough {
-            continue;
+    let mut seen: HashSet<Vec<u32>> = HashSet::new();
+    // The largest group first: one that stays together ends the search.
+    let mut values: Vec<u16> = (0..=u16::MAX).collect();
+    values.sort_by_key(|&value| std::cmp::Reverse(counts[usize::from(value)]));
+    for value in values {
+        if counts[usize::from(value)] as usize <= bound.max(enough) {
+            break;
         }
+        if *budget < rules.len() {
+            return most;
+        }
+        *budget -= rules.len();
         let group: Vec<u32> = (rules.iter().copied())
-            .filter(|&r| limit(set, r, half).admits(value as u16))
+            .filter(|&rule| limit(set, rule, half).admits(value))
             .collect();
         if seen.contains(&group) {
             continue;
         }
-        if *budget == 0 {
-            return most;
-        }
-        bound = bound.max(split(set, &group, enough, budget));
-        if bound >= most {
-            return most;
-        }
-        seen.push(group);
+        bound = bound.max(split(set, halves, &group, enough, budget));
+        seen.insert(group);
     }
     bound
 }
 
+/// How many of the rules each value of a piece leaves.
+fn admitted(set: &RuleSet<'_>, rules: &[u32], half: u8) -> Vec<u32> {
+    let mut of_limit: HashMap<Limit, i64> = HashMap::new();
+    for &rule in rules {
+        *of_limit.entry(limit(set, rule, half)).or_default() += 1;
+    }
+    // Changes from one value to the next.
+    let mut steps = vec![0i64; VALUES + 1];
+    for (limit, n) in of_limit {
+        limit.runs(|lo, hi| {
+            steps[usize::from(lo)] += n;
+            steps[usize::from(hi) + 1] -= n;
+        });
+    }
+    let mut sum = 0;
+    let running = steps[..VALUES].iter().map(|step| {
+        sum += step;
+        sum as u32
+    });
+    running.collect()
+}
+
 /// Values of a piece that a rule leaves open.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Limit {
     /// All.
     None,
@@ -163,24 +182,25 @@ enum Limit {
 }
 
 impl Limit {
-    fn each(&self, mut visit: impl FnMut(u16)) {
+    /// First and last of each run of values.
+    fn runs(&self, mut visit: impl FnMut(u16, u16)) {
         match self {
-            Limit::None => (0..=u16::MAX).for_each(visit),
+            Limit::None => visit(0, u16::MAX),
             Limit::Bits { mask, value } => {
-                // All values of the open bits, by counting through the gaps.
-                let open = !mask;
+                // Open bits at the low end make a run; the others are counted through, jumping over the gaps.
+                let low = mask.trailing_zeros().min(16);
+                let run = ((1u32 << low) - 1) as u16;
+                let fixed = mask | run;
                 let mut bits = 0u16;
                 loop {
-                    visit(value | bits);
-                    bits = (bits | mask).wrapping_add(1) & open;
+                    visit(value | bits, value | bits | run);
+                    bits = (bits | fixed).wrapping_add(1) & !fixed;
                     if bits == 0 {
                         break;
                     }
                 }
             }
-            Limit::In(intervals) => intervals.iter().for_each(|&(lo, hi)| {
-                (lo..=hi).for_each(&mut visit);
-            }),
+            Limit::In(intervals) => intervals.iter().for_each(|&(lo, hi)| visit(lo, hi)),
         }
     }
 
@@ -306,19 +326,32 @@ impl Piece {
         let words = bitmap_words(drafts.len());
         let mut bits = vec![0; VALUES * words];
         let mut everywhere = vec![0u64; words];
-        let mut done: std::collections::HashSet<(u16, u16)> = std::collections::HashSet::new();
+        let mut done: HashSet<Limit> = HashSet::new();
         for (table, draft) in drafts.iter().enumerate() {
             let (word, bit) = (table / 64, 1u64 << (table % 64));
             done.clear();
             for &rule in draft.buckets.iter().flat_map(|(_, rules)| rules) {
-                if everywhere[word] & bit != 0 {
+                let limit = limit(set, rule, half);
+                if limit == Limit::None {
+                    everywhere[word] |= bit;
                     break;
                 }
-                match limit(set, rule, half) {
-                    Limit::None => everywhere[word] |= bit,
-                    Limit::Bits { mask, value } if !done.insert((mask, value)) => {}
-                    limit => limit.each(|value| bits[usize::from(value) * words + word] |= bit),
+                done.insert(limit);
+            }
+            if everywhere[word] & bit != 0 {
+                continue;
+            }
+            // Joined first: many wide ranges would otherwise write the same values again and again.
+            let mut runs = Vec::new();
+            done.iter()
+                .for_each(|limit| limit.runs(|lo, hi| runs.push((lo, hi))));
+            runs.sort_unstable();
+            let mut next = 0;
+            for (lo, hi) in runs {
+                for value in usize::from(lo).max(next)..=usize::from(hi) {
+                    bits[value * words + word] |= bit;
                 }
+                next = next.max(usize::from(hi) + 1);
             }
         }
         for row in bits.chunks_exact_mut(words) {

@@ -197,7 +197,7 @@ fn any_small_set_matches_as_brute_force_does() {
             for at in [PROTO, SRC, SRC + 1, DST, DPORT, FLAGS, key::VALID, MSS + 15] {
                 if random.below(3) == 0 {
                     let mask = [0xff, 0xff, 0xf0, 0x12, 0x80][random.below(5)];
-                    rule.push((at, mask, random.below(4) as u8 * 0x11 & mask));
+                    rule.push((at, mask, (random.below(4) as u8 * 0x11) & mask));
                 }
             }
             let mut ranges = Vec::new();
@@ -249,15 +249,24 @@ fn rules_that_exclude_each_other_count_once() {
         set.push(&rule, &[]);
     }
     let all: Vec<u32> = (0..200).collect();
-    assert!(weir_classify::most_at_once(&set.view(), &all, 64) <= 64);
+    let most = |set: &Set, rules: &[u32]| {
+        let built = build(&set.view(), Scheme::Merged).expect("small");
+        built.most_at_once(&set.view(), rules, 64)
+    };
+    assert!(most(&set, &all) <= 64);
+    // Of different masks, and apart all the same.
+    let mut mixed = Set::default();
+    for i in 0..200u16 {
+        let mut rule = exact(DPORT, &i.to_be_bytes());
+        rule.extend(prefix(SRC, &[10, 0, 0, 0], usize::from(i % 16)));
+        mixed.push(&rule, &[]);
+    }
+    assert!(most(&mixed, &all) <= 64);
     let mut alike = Set::default();
     for _ in 0..70 {
         alike.push(&exact(PROTO, &[6]), &[]);
     }
-    assert_eq!(
-        weir_classify::most_at_once(&alike.view(), &all[..70], 64),
-        70
-    );
+    assert_eq!(most(&alike, &all[..70]), 70);
 }
 
 /// {offset in the key, mask, value}
@@ -265,12 +274,15 @@ type Byte = (usize, u8, u8);
 /// {offset of a be16, first, last, negated}
 type Range = (usize, u16, u16, bool);
 
+/// A rule as given: bytes, and ranges {offset of a be16, first, last, negated}.
+type Plain = (Vec<Byte>, Vec<(usize, u64, u64, bool)>);
+
 #[derive(Default)]
 struct Set {
     rules: Vec<RuleKey>,
     conds: Vec<Cond>,
     /// For brute force: bytes and ranges as given.
-    plain: Vec<(Vec<Byte>, Vec<(usize, u64, u64, bool)>)>,
+    plain: Vec<Plain>,
 }
 
 impl Set {
@@ -401,7 +413,7 @@ impl Set {
     }
 
     fn brute_force(&self, packet: &[u8; KEY_WORDS * 8]) -> Vec<u32> {
-        let matches = |(bytes, ranges): &(Vec<Byte>, Vec<(usize, u64, u64, bool)>)| {
+        let matches = |(bytes, ranges): &Plain| {
             bytes
                 .iter()
                 .all(|&(at, mask, value)| packet[at] & mask == value)
@@ -435,6 +447,10 @@ fn check(name: &str, set: &Set, packets: &[[u8; KEY_WORDS * 8]], scheme: Scheme)
     );
     assert_eq!(built.order.len(), set.rules.len());
     let (mut matches, mut tables, mut candidates) = (0, 0, 0);
+    let all: Vec<u32> = (0..set.rules.len() as u32).collect();
+    let bounding = Instant::now();
+    let at_once = built.most_at_once(&view, &all, 64);
+    let bounding = bounding.elapsed();
     for (i, packet) in packets.iter().enumerate() {
         let mut flat = [0u64; KEY_WORDS];
         for (word, bytes) in flat.iter_mut().zip(packet.chunks_exact(8)) {
@@ -450,6 +466,7 @@ fn check(name: &str, set: &Set, packets: &[[u8; KEY_WORDS * 8]], scheme: Scheme)
             "{name}: {cost:?} is beyond the static bound {:?}",
             built.worst
         );
+        assert!(found.len() <= at_once.max(64), "{name}: bound {at_once}");
         matches += found.len();
         tables += cost.tables;
         candidates += cost.candidates;
@@ -457,7 +474,7 @@ fn check(name: &str, set: &Set, packets: &[[u8; KEY_WORDS * 8]], scheme: Scheme)
     if set.rules.len() > 100 && scheme == Scheme::Merged {
         let per = |n: usize| n as f64 / packets.len() as f64;
         say(&format!(
-            "{name}: {} rules of {} masks in {} tables, {} pieces, {} cells, {} rows; a packet: {:.1} matches, {:.1} probes, {:.1} candidates (at most {:?}); built in {took:?}",
+            "{name}: {} rules of {} masks in {} tables, {} pieces, {} cells, {} rows; a packet: {:.1} matches, {:.1} probes, {:.1} candidates (at most {:?}); built in {took:?}; {at_once} at once, in {bounding:?}",
             set.rules.len(),
             built.shapes.len(),
             built.tables.len(),

@@ -5,7 +5,8 @@
 
 mod common;
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -57,7 +58,7 @@ fn classbench_sample() {
         "/../../../shared/data/classbench"
     ));
     if !folder.exists() {
-        eprintln!("../shared/data is not here: no ClassBench set is replayed");
+        say("../shared/data is not here: no ClassBench set is replayed");
         return;
     }
     for name in ["acl1_1000", "fw1_1000", "ipc1_1000"] {
@@ -239,13 +240,18 @@ fn agree(name: &str, text: &str, frames: Vec<Vec<u8>>) {
     if let Some(difference) = disagreement(&engines(), &policy, &options, &samples, &mut coverage) {
         panic!("{name}: {difference}");
     }
-    eprintln!(
+    say(&format!(
         "{name}: {} rules, {bounds:?}: {coverage}",
         policy.rules.len()
-    );
+    ));
     assert!(
         coverage.to_string().contains("rule matches") && !coverage.to_string().contains(" 0 rule")
     );
+}
+
+fn say(text: &str) {
+    // A note for whoever reads the test's output; nobody may.
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 fn network(address: [u8; 4], bits: u64) -> String {

@@ -25,7 +25,11 @@ const SPECIALISATIONS: &[(&str, &[(&str, u32)])] = &[
     ("default", &[]),
     (
         "features",
-        &[("weir_features", u32::MAX), ("weir_mtu", 1500)],
+        &[
+            ("weir_features", u32::MAX),
+            ("weir_mtu", 1500),
+            ("weir_dims", 8),
+        ],
     ),
     (
         "offloaded",
@@ -33,6 +37,7 @@ const SPECIALISATIONS: &[(&str, &[(&str, u32)])] = &[
             ("weir_features", u32::MAX),
             ("weir_mtu", 1500),
             ("weir_csum_mode", 1),
+            ("weir_dims", 8),
         ],
     ),
     ("replay", &[("weir_features", u32::MAX), ("weir_replay", 1)]),

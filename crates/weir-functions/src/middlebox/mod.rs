@@ -212,7 +212,7 @@ fn bounds(built: &Classifier, set: &RuleSet<'_>, rules: &[abi::Rule]) -> Bounds 
         tables: built.tables.len(),
         probes: built.worst.tables,
         candidates: built.worst.candidates,
-        hits: weir_classify::most_at_once(set, &hitting, abi::HITS).min(built.worst.candidates),
+        hits: built.most_at_once(set, &hitting, abi::HITS),
     }
 }
 
