@@ -209,6 +209,8 @@ static long ip6_extension(__u32 i, void *arg)
 	if (proto == IPPROTO_FRAGMENT) {
 		__u32 frag = hdr_be16(s, off + 2);
 
+		/* The last fragment header decides what the packet is. */
+		s->key[0] &= ~(WEIR_V_FRAG | WEIR_V_FRAG_FIRST | WEIR_V_FRAG_LATER);
 		s->key[0] |= WEIR_V_FRAG6;
 		s->key[WEIR_K_FRAG6 / 8] = *(__u64 *)hdr_at(s, off);
 		if ((frag & 0xfff8) + (s->ip_end - s->walk) > 65535) {

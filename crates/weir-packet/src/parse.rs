@@ -379,10 +379,8 @@ fn extensions(frame: &[u8], ip: &mut Ip) -> Result<(), Reason> {
             if offset + (end - at) > 65_535 {
                 return Err(Reason::FragPastEnd);
             }
-            match fragment(offset, field & 1 != 0) {
-                Fragment::Whole => {}
-                kind => ip.fragment = kind,
-            }
+            // The last fragment header decides.
+            ip.fragment = fragment(offset, field & 1 != 0);
             if offset != 0 {
                 break;
             }
