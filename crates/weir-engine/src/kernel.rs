@@ -5,7 +5,7 @@
 
 use weir_bpf::abi::{self, Counter, Stats};
 use weir_functions::plan::InstancePlan;
-use weir_kernel::{KernelObject, LoadedProgram, MmapArray, TestCtx};
+use weir_kernel::{KernelError, KernelObject, LoadedProgram, MmapArray, TestCtx};
 use weir_packet::{Reason, Verdict};
 use zerocopy::IntoBytes;
 
@@ -105,14 +105,23 @@ impl Engine for Kernel {
     }
 
     fn totals(&mut self) -> Result<(Stats, Vec<Counter>), EngineError> {
-        let values = self.program.lookup_percpu("stats", &0u32.to_ne_bytes())?;
-        let mut stats = crate::sum_stats(values.iter().map(Vec::as_slice));
+        let (mut stats, counters) = totals(&self.program, self.rules)?;
         crate::add_stats(&mut stats, &self.refused);
-        let mut counters = Vec::with_capacity(self.rules);
-        for i in 0..self.rules as u32 {
-            let values = self.program.lookup_percpu("counters", &i.to_ne_bytes())?;
-            counters.push(crate::sum_counter(values.iter().map(Vec::as_slice)));
-        }
         Ok((stats, counters))
     }
+}
+
+/// The ledger and the rules' counters of a program, summed over all CPUs.
+pub(crate) fn totals(
+    program: &LoadedProgram,
+    rules: usize,
+) -> Result<(Stats, Vec<Counter>), KernelError> {
+    let values = program.lookup_percpu("stats", &0u32.to_ne_bytes())?;
+    let stats = crate::sum_stats(values.iter().map(Vec::as_slice));
+    let mut counters = Vec::with_capacity(rules);
+    for i in 0..rules as u32 {
+        let values = program.lookup_percpu("counters", &i.to_ne_bytes())?;
+        counters.push(crate::sum_counter(values.iter().map(Vec::as_slice)));
+    }
+    Ok((stats, counters))
 }

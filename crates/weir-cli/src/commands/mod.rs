@@ -7,7 +7,6 @@ mod down;
 mod explain;
 mod fmt;
 mod lab;
-mod live;
 mod policy;
 mod replay;
 mod run;

@@ -1,7 +1,7 @@
 //! `weir run`: a policy on interfaces until a signal, with live counters on a terminal.
 //!
 //! Standard output gets log lines and tables (or one JSON object), standard error everything said about the run. What
-//! touches the kernel is in `live`. Exit status 2: the policy or an argument is wrong; 1: the host refused.
+//! touches the kernel is in `weir_engine::live`. Exit status 2: the policy or an argument is wrong; 1: the host refused.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -15,11 +15,11 @@ use weir_functions::report::Report;
 use weir_kernel::XdpMode;
 use weir_policy::model::Policy;
 
-use super::live::{Live, LiveError, LogLine, Options};
 use super::table::{self, Since};
 use crate::args::{Checksums, RunArgs};
 use crate::failure::Failure;
 use crate::output;
+use weir_engine::live::{Live, LiveError, LogLine, Options};
 
 /// Longest wait for an event, so that signals and deadlines are seen in time.
 const TICK: Duration = Duration::from_millis(100);

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use weir_bpf::abi::{self, Counter, Event, Stats};
+use weir_bpf::abi::{self, Event};
 use weir_functions::middlebox::{self, PlanError};
 use weir_functions::plan::{ChecksumMode, InstancePlan, MapPlan, Port, PortConstants};
 use weir_functions::report::Report;
@@ -19,18 +19,18 @@ use zerocopy::FromBytes;
 
 /// How to attach.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Options {
+pub struct Options {
     /// Native unless the user asked for generic.
-    pub(crate) mode: XdpMode,
+    pub mode: XdpMode,
     /// `None`: by driver.
-    pub(crate) checksums: Option<ChecksumMode>,
+    pub checksums: Option<ChecksumMode>,
     /// The user vouches that VLAN tags are in the frame.
-    pub(crate) vlan_in_frame: bool,
+    pub vlan_in_frame: bool,
 }
 
 /// Why a policy does not run.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LiveError {
+pub enum LiveError {
     /// The policy has no plan.
     #[error("{0}")]
     Plan(#[from] PlanError),
@@ -55,14 +55,14 @@ pub(crate) enum LiveError {
 
 impl LiveError {
     /// Whether what the user asked for is wrong, rather than the host.
-    pub(crate) fn is_usage(&self) -> bool {
+    pub fn is_usage(&self) -> bool {
         !matches!(self, LiveError::Kernel(e) if !matches!(e, KernelError::NoSuchInterface { .. }))
     }
 }
 
 /// A running policy.
 #[derive(Debug)]
-pub(crate) struct Live {
+pub struct Live {
     // Fields drop in order: programs leave the interfaces before offloads come back.
     links: Vec<Attachment>,
     offloads: Vec<SwitchedOff>,
@@ -74,30 +74,30 @@ pub(crate) struct Live {
 
 /// A port as it runs.
 #[derive(Clone, Debug)]
-pub(crate) struct AttachedPort {
+pub struct AttachedPort {
     /// The interface before weir attached.
-    pub(crate) interface: Interface,
+    pub interface: Interface,
     /// Checksum mode in use.
-    pub(crate) checksums: ChecksumMode,
+    pub checksums: ChecksumMode,
     /// Id of the program on it.
-    pub(crate) prog_id: u32,
+    pub prog_id: u32,
 }
 
 /// One log line of a rule.
 #[derive(Clone, Debug)]
-pub(crate) struct LogLine {
+pub struct LogLine {
     /// Kernel's monotonic clock, ns.
-    pub(crate) now_ns: u64,
+    pub now_ns: u64,
     /// Rule number.
-    pub(crate) rule: u32,
+    pub rule: u32,
     /// Interface name.
-    pub(crate) port: String,
+    pub port: String,
     /// Text of the log target.
-    pub(crate) prefix: String,
+    pub prefix: String,
     /// `pass` or `drop`.
-    pub(crate) verdict: &'static str,
+    pub verdict: &'static str,
     /// The packet in one line.
-    pub(crate) packet: String,
+    pub packet: String,
 }
 
 #[derive(Debug)]
@@ -138,11 +138,7 @@ impl Drop for SwitchedOff {
 
 impl Live {
     /// Plans the policy for these interfaces, loads everything, then attaches to all of them or to none.
-    pub(crate) fn start(
-        policy: &Policy,
-        names: &[String],
-        options: Options,
-    ) -> Result<Live, LiveError> {
+    pub fn start(policy: &Policy, names: &[String], options: Options) -> Result<Live, LiveError> {
         let interfaces = find_all(names)?;
         let ports: Vec<Port> = (1u32..)
             .zip(&interfaces)
@@ -205,43 +201,27 @@ impl Live {
     }
 
     /// What the user should know about this run, a line each.
-    pub(crate) fn notes(&self) -> &[String] {
+    pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// The ports in the order given.
-    pub(crate) fn ports(&self) -> &[AttachedPort] {
+    pub fn ports(&self) -> &[AttachedPort] {
         &self.ports
     }
 
     /// The counters of all ports and CPUs. While traffic flows `received` is ahead of the verdicts by the packets that are
     /// being processed during the read.
-    pub(crate) fn report(&self) -> Result<Report, LiveError> {
+    pub fn report(&self) -> Result<Report, LiveError> {
         let Some(program) = self.programs.first() else {
-            return Ok(Report::new("kernel", &self.policy, &no_stats(), &[]));
+            return Ok(Report::new("kernel", &self.policy, &crate::no_stats(), &[]));
         };
-        let mut counters = Vec::with_capacity(self.policy.rules.len());
-        for index in 0..self.policy.rules.len() as u32 {
-            let mut sum = Counter::default();
-            for cpu in program.lookup_percpu("counters", &index.to_ne_bytes())? {
-                if let Ok(one) = Counter::read_from_bytes(&cpu) {
-                    sum.packets += one.packets;
-                    sum.bytes += one.bytes;
-                }
-            }
-            counters.push(sum);
-        }
-        let mut stats = no_stats();
-        for cpu in program.lookup_percpu("stats", &0u32.to_ne_bytes())? {
-            if let Ok(one) = Stats::read_from_bytes(&cpu) {
-                add(&mut stats, &one);
-            }
-        }
+        let (stats, counters) = crate::kernel::totals(program, self.policy.rules.len())?;
         Ok(Report::new("kernel", &self.policy, &stats, &counters))
     }
 
     /// Waits up to `timeout` for log lines and returns all that are there. A signal ends the wait early.
-    pub(crate) fn logs(&mut self, timeout: Duration) -> Result<Vec<LogLine>, LiveError> {
+    pub fn logs(&mut self, timeout: Duration) -> Result<Vec<LogLine>, LiveError> {
         let Some(program) = self.programs.first_mut() else {
             return Ok(Vec::new());
         };
@@ -255,7 +235,7 @@ impl Live {
     }
 
     /// The interfaces that no longer carry their program: the device went away, or somebody else detached it.
-    pub(crate) fn lost(&self) -> Vec<&str> {
+    pub fn lost(&self) -> Vec<&str> {
         let holds = |port: &AttachedPort| {
             iface::xdp_prog_id(port.interface.ifindex).ok().flatten() == Some(port.prog_id)
         };
@@ -267,7 +247,7 @@ impl Live {
     }
 
     /// Detaches, restores offloads, and reads the counters once no packet is on its way through the programs.
-    pub(crate) fn stop(mut self) -> Result<Report, LiveError> {
+    pub fn stop(mut self) -> Result<Report, LiveError> {
         let mut failed = None;
         for link in self.links.drain(..) {
             let released = match link {
@@ -499,30 +479,9 @@ fn fill(program: &LoadedProgram, map: &MapPlan) -> Result<(), KernelError> {
         .map(drop)
 }
 
-fn no_stats() -> Stats {
-    Stats {
-        received: 0,
-        bytes: 0,
-        verdict: [0; 8],
-        reason: [0; abi::REASONS],
-    }
-}
-
-fn add(sum: &mut Stats, one: &Stats) {
-    sum.received += one.received;
-    sum.bytes += one.bytes;
-    for (total, more) in sum.verdict.iter_mut().zip(one.verdict) {
-        *total += more;
-    }
-    for (total, more) in sum.reason.iter_mut().zip(one.reason) {
-        *total += more;
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output;
     use weir_kernel::NetNs;
 
     #[test]
@@ -530,7 +489,8 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             let in_ci = std::env::var("CI").as_deref() == Ok("true");
             assert!(!in_ci, "this test needs root, and in CI it may not skip");
-            output::complain("an_offload_that_was_switched_off_comes_back: skipped, it needs root");
+            let line = b"an_offload_that_was_switched_off_comes_back: skipped, it needs root\n";
+            let _ = std::io::Write::write_all(&mut std::io::stderr(), line);
             return;
         }
         let ns = NetNs::create("weir-offload").expect("namespace");
