@@ -24,9 +24,7 @@ const volatile __u32 weir_features = 0;		/* WEIR_F_* */
 const volatile __u32 weir_replay = 0;		/* time, randomness, port and queue come from the replay map */
 const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLOTS and above: none */
 
-#include "ctx_xdp.h"
-#define CTX_DROP XDP_DROP
-#define CTX_PASS XDP_PASS
+#include "ctx.h"
 #include "scratch.h"
 #include "csum.h"
 #include "parse.h"
@@ -52,7 +50,7 @@ struct {
 static __always_inline int begin(struct walk *w)
 {
 	struct scratch *s = w->s;
-	__u32 zero = 0, window, port = weir_port, queue, i;
+	__u32 zero = 0, window, port, queue, i;
 
 #pragma unroll
 	for (i = 0; i < WEIR_K_SLOT / 8; i++)
@@ -77,7 +75,8 @@ static __always_inline int begin(struct walk *w)
 	s->n_hits = 0;
 	s->now_ns = 0;
 	s->frame_len = ctx_len(w->ctx);
-	w->stats->received++;
+	s->packets = ctx_segments(w->ctx);
+	w->stats->received += s->packets;
 	w->stats->bytes += s->frame_len;
 	if (weir_replay) {
 		struct weir_replay *given = bpf_map_lookup_elem(&replay, &zero);
@@ -89,18 +88,20 @@ static __always_inline int begin(struct walk *w)
 		port = given->port;
 		queue = given->queue;
 	} else {
+		port = ctx_port_in(w->ctx);
 		queue = ctx_queue(w->ctx);
+		key_set_be16(s, WEIR_K_OUT, ctx_port_out(w->ctx));
 	}
 	if (s->frame_len < WEIR_FRAME_MIN)
 		return WEIR_R_frame_short;
-	if (s->frame_len > WEIR_FRAME_MAX)
+	if (s->frame_len > WEIR_FRAME_MAX + ctx_beside(w->ctx))
 		return WEIR_R_frame_long;
 	window = s->frame_len;
 	if (window > WEIR_WINDOW)
 		window = WEIR_WINDOW;
 	opaque(window);
 	window &= HDR_BYTES - 1;
-	if (!window || ctx_load(w->ctx, 0, s->hdr, window))
+	if (!window || ctx_load_head(w->ctx, s->hdr, window, HDR_BYTES))
 		return WEIR_R_internal;
 	s->window = window;
 	key_set_be16(s, WEIR_K_IN, port);
@@ -117,6 +118,8 @@ static __always_inline int process(struct walk *w)
 		reason = parse(w);
 	if (reason != PARSED)
 		goto drop;
+	s->wire_len = s->frame_len + (s->packets - 1) * s->hdr_end;
+	w->stats->bytes += s->wire_len - s->frame_len;
 	classify(w);
 	if (s->overflow) {
 		reason = WEIR_R_match_overflow;
@@ -132,15 +135,16 @@ static __always_inline int process(struct walk *w)
 		rewrite(w);
 	return CTX_PASS;
 drop:
-	note(w->stats, reason);
+	note(w, reason);
 	return CTX_DROP;
 }
 
 SEC(CTX_SECTION)
-int middlebox(struct xdp_md *ctx)
+int middlebox(ctx_t *ctx)
 {
 	struct walk w = { .ctx = ctx };
 	__u32 zero = 0, level, *levels = bpf_map_lookup_elem(&depth, &zero);
+	__u32 packets = ctx_segments(ctx);
 	int verdict = CTX_DROP;
 
 	w.stats = bpf_map_lookup_elem(&stats, &zero);
@@ -149,18 +153,18 @@ int middlebox(struct xdp_md *ctx)
 	level = *levels;
 	w.s = bpf_map_lookup_elem(&scratch, &level);
 	if (!w.s) {
-		w.stats->received++;
+		w.stats->received += packets;
 		w.stats->bytes += ctx_len(ctx);
-		note(w.stats, WEIR_R_scratch_depth);
+		w.stats->reason[WEIR_R_scratch_depth] += packets;
 		goto count;
 	}
 	*levels = level + 1;
 	verdict = process(&w);
 	*levels = level;
 count:
-	w.stats->verdict[verdict & 7]++;
+	w.stats->verdict[verdict & 7] += packets;
 out:
-	return verdict;
+	return ctx_return(verdict);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -45,6 +45,7 @@ enum weir_reason {
 enum weir_key_at {
 	WEIR_K_VALID = 0,	/* u64 in host order: WEIR_V_* */
 	WEIR_K_IN = 8,		/* be16 weir's port number */
+	WEIR_K_OUT = 10,	/* be16 weir's number of the port the packet leaves by, 0: not known here */
 	WEIR_K_QUEUE = 12,	/* be16 receive queue */
 	WEIR_K_ETHER = 14,	/* be16 EtherType behind the last tag */
 	WEIR_K_VLAN = 16,	/* be16 TCI of the outermost tag */

@@ -317,8 +317,8 @@ static __always_inline void matched(struct scratch *s, struct weir_rule *rule, _
 	struct weir_counter *counter = bpf_map_lookup_elem(&counters, &at);
 
 	if (counter) {
-		counter->packets++;
-		counter->bytes += s->frame_len;
+		counter->packets += s->packets;
+		counter->bytes += s->wire_len;
 	}
 	if (rule->flags & WEIR_RULE_ACCEPT)
 		s->accept = 1;

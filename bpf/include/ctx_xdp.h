@@ -1,60 +1,104 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * The context API of functions, for XDP. Functions call ctx_* only, so that
- * the tc build needs another header and nothing else. Packet bytes are read and
- * written through helpers, which also reach the fragments of frames that are
- * not linear; offsets count from the first byte of the frame.
+ * The context API for XDP. Packet bytes are read and written through helpers,
+ * which also reach the fragments of frames that are not linear.
  */
 #ifndef WEIR_CTX_XDP_H
 #define WEIR_CTX_XDP_H
 
 #define CTX_SECTION	"xdp.frags"
 
-/* Largest offset that the byte helpers take (net/core/filter.c: offset > 0xffff is -EFAULT). */
-#define CTX_REACH	0xffff
+typedef struct xdp_md ctx_t;
+
+/* The start of the frame may move: headers in front of a payload can change their length. */
+#define CTX_HEAD_MOVES	1
+
+/* What the program returns for a verdict. */
+static __always_inline int ctx_return(int verdict)
+{
+	return verdict;
+}
 
 /* Bytes of the frame, fragments included. */
-static __always_inline __u32 ctx_len(struct xdp_md *ctx)
+static __always_inline __u32 ctx_len(ctx_t *ctx)
 {
 	return bpf_xdp_get_buff_len(ctx);
 }
 
-/*
- * Gives a length its lower bound of 1 in the verifier's eyes. Linux 6.1 draws none from a test for
- * "not 0", which is how compilers write the checks at the callers.
- */
-#define at_least_one(n)	asm volatile("if %0 > 0 goto +1\n%0 = 1" : "+r"(n))
+/* Bytes of ctx_len() that lie beside the packet data. */
+static __always_inline __u32 ctx_beside(ctx_t *ctx)
+{
+	return 0;
+}
 
-static __always_inline long ctx_load(struct xdp_md *ctx, __u32 off, void *to, __u32 len)
+/* Packets on the wire that this one stands for. */
+static __always_inline __u32 ctx_segments(ctx_t *ctx)
+{
+	return 1;
+}
+
+static __always_inline long ctx_load(ctx_t *ctx, __u32 off, void *to, __u32 len)
 {
 	at_least_one(len);
 	return bpf_xdp_load_bytes(ctx, off, to, len);
 }
 
-static __always_inline long ctx_store(struct xdp_md *ctx, __u32 off, void *from, __u32 len)
+static __always_inline long ctx_store(ctx_t *ctx, __u32 off, void *from, __u32 len)
 {
 	at_least_one(len);
 	return bpf_xdp_store_bytes(ctx, off, from, len);
 }
 
+/* The first len bytes of the frame, to memory of `room` bytes. */
+static __always_inline long ctx_load_head(ctx_t *ctx, void *to, __u32 len, const __u32 room)
+{
+	return ctx_load(ctx, 0, to, len);
+}
+
+/* Replaces the first len bytes, which end behind the Ethernet header and all tags. */
+static __always_inline long ctx_store_head(ctx_t *ctx, void *from, __u32 len)
+{
+	return ctx_store(ctx, 0, from, len);
+}
+
 /* Moves the start of the frame: positive `more` makes room, negative takes bytes away. */
-static __always_inline long ctx_grow_head(struct xdp_md *ctx, int more)
+static __always_inline long ctx_grow_head(ctx_t *ctx, int more)
 {
 	return bpf_xdp_adjust_head(ctx, -more);
 }
 
-static __always_inline long ctx_grow_tail(struct xdp_md *ctx, int more)
+static __always_inline long ctx_grow_tail(ctx_t *ctx, int more)
 {
 	return bpf_xdp_adjust_tail(ctx, more);
 }
 
-static __always_inline __u32 ctx_queue(struct xdp_md *ctx)
+/* Whether a sender may have left checksums to the device. */
+static __always_inline int ctx_may_be_unfinished(ctx_t *ctx)
 {
-	__u32 queue;
+	return weir_csum_mode == WEIR_CSUM_OFFLOADED;
+}
 
-	/* In assembly: a hoisted ctx + 16 would be a modified context pointer, which the verifier refuses. */
-	asm volatile("%0 = *(u32 *)(%1 + 16)" : "=r"(queue) : "r"(ctx));
-	return queue;
+/* Whether a packet whose checksum at `off` looks unfinished is so; looks are all that XDP has. */
+static __always_inline int ctx_is_unfinished(ctx_t *ctx, __u32 off)
+{
+	return 1;
+}
+
+static __always_inline __u32 ctx_queue(ctx_t *ctx)
+{
+	return ctx_word(ctx, rx_queue_index);
+}
+
+/* weir's number of the port that the packet came in by. */
+static __always_inline __u32 ctx_port_in(ctx_t *ctx)
+{
+	return weir_port;
+}
+
+/* ... and of the port it leaves by, 0 where that is not known. */
+static __always_inline __u32 ctx_port_out(ctx_t *ctx)
+{
+	return 0;
 }
 
 #endif

@@ -33,14 +33,15 @@
 
 /* What callbacks of bpf_loop get: pointers only, numbers live in scratch. */
 struct walk {
-	struct xdp_md *ctx;
+	ctx_t *ctx;
 	struct scratch *s;
 	struct weir_stats *stats;
 };
 
-static __always_inline void note(struct weir_stats *stats, __u32 reason)
+/* Counts a reason, once for every packet on the wire. */
+static __always_inline void note(struct walk *w, __u32 reason)
 {
-	stats->reason[reason & (WEIR_REASONS - 1)]++;
+	w->stats->reason[reason & (WEIR_REASONS - 1)] += w->s->packets;
 }
 
 static __always_inline void key_set_be16(struct scratch *s, __u32 at, __u16 value)
@@ -282,7 +283,7 @@ static __always_inline int parse_ip4(struct walk *w)
 			s->key[0] |= WEIR_V_FRAG | WEIR_V_FRAG_FIRST;
 	}
 	if (total < avail)
-		note(w->stats, WEIR_R_trailer);
+		note(w, WEIR_R_trailer);
 	return PARSED;
 }
 
@@ -306,7 +307,7 @@ static __always_inline int parse_ip6(struct walk *w)
 	if (len + 40 > avail)
 		return WEIR_R_ip6_len_over;
 	if (len + 40 < avail)
-		note(w->stats, WEIR_R_trailer);
+		note(w, WEIR_R_trailer);
 
 	s->key[0] |= WEIR_V_IP6;
 	to[0] = *(__u64 *)ip;
@@ -328,7 +329,7 @@ static __always_inline int parse_ip6(struct walk *w)
 			want = WEIR_WINDOW_EH;
 		opaque(want);
 		want &= HDR_BYTES - 1;
-		if (!want || ctx_load(w->ctx, 0, s->hdr, want))
+		if (!want || ctx_load_head(w->ctx, s->hdr, want, HDR_BYTES))
 			return WEIR_R_internal;
 		s->window = want;
 	}
@@ -400,7 +401,7 @@ static __always_inline int parse_l4(struct walk *w)
 		s->l4_csum = l4 + 6;
 		s->l4_payload_end = l4 + len;
 		if (!hdr_be16(s, l4 + 6))
-			note(w->stats, WEIR_R_udp_zero_checksum);
+			note(w, WEIR_R_udp_zero_checksum);
 		break;
 	case IPPROTO_ICMP:
 		if (!(s->key[0] & WEIR_V_IP4))

@@ -74,18 +74,21 @@ static __always_inline __u32 pseudo_sum(struct scratch *s, __u32 len)
 }
 
 /* An unfinished packet carries the plain pseudo-header sum; DESIGN: one complete packet in 65,536 looks like it. */
-static __always_inline int is_unfinished(struct scratch *s)
+static __always_inline int is_unfinished(struct walk *w)
 {
+	struct scratch *s = w->s;
 	__u32 have;
 
-	if (weir_csum_mode != WEIR_CSUM_OFFLOADED || s->key[0] & WEIR_V_FRAG)
+	if (!ctx_may_be_unfinished(w->ctx) || s->key[0] & WEIR_V_FRAG)
 		return 0;
 	if (!(s->key[0] & (WEIR_V_TCP | WEIR_V_UDP)))
 		return 0;
 	have = hdr_be16(s, s->l4_csum);
 	if (!have && s->key[0] & WEIR_V_UDP)
 		return 0;
-	return have == pseudo_sum(s, s->ip_end - s->ip_payload);
+	if (s->packets > 1)
+		return 1;
+	return have == pseudo_sum(s, s->ip_end - s->ip_payload) && ctx_is_unfinished(w->ctx, s->l4_csum);
 }
 
 /* ---- words and payloads ---- */
@@ -164,7 +167,7 @@ static __always_inline void write_payload(struct walk *w, struct weir_op *op)
 	}
 	start += op->off;
 	if (start + len > end || start > CTX_REACH) {
-		note(w->stats, WEIR_R_payload_short);
+		note(w, WEIR_R_payload_short);
 		return;
 	}
 	opaque(len);
@@ -174,19 +177,19 @@ static __always_inline void write_payload(struct walk *w, struct weir_op *op)
 	window &= HDR_BYTES - 1;
 	if (!window)
 		return;
-	if (s->dirty && ctx_store(w->ctx, 0, s->hdr, window)) {
-		note(w->stats, WEIR_R_internal);
+	if (s->dirty && ctx_store_head(w->ctx, s->hdr, window)) {
+		note(w, WEIR_R_internal);
 		return;
 	}
 	if (ctx_load(w->ctx, start, s->bytes, len)) {
-		note(w->stats, WEIR_R_internal);
+		note(w, WEIR_R_internal);
 		return;
 	}
 #pragma unroll
 	for (i = 0; i < 8; i++)
 		s->bytes_new[i] = value[i];
-	if (ctx_store(w->ctx, start, s->bytes_new, len) || ctx_load(w->ctx, 0, s->hdr, window)) {
-		note(w->stats, WEIR_R_internal);
+	if (ctx_store(w->ctx, start, s->bytes_new, len) || ctx_load_head(w->ctx, s->hdr, window, HDR_BYTES)) {
+		note(w, WEIR_R_internal);
 		return;
 	}
 	if (!s->l4_csum)
@@ -251,6 +254,12 @@ static long list_option(__u32 i, void *arg)
 	return 0;
 }
 
+/* Whether the options must keep their room, because bytes follow that may not move. */
+static __always_inline int options_stay(struct scratch *s)
+{
+	return (s->unfinished || !CTX_HEAD_MOVES) && s->frame_len > s->l4_payload;
+}
+
 static __always_inline void list_options(struct walk *w)
 {
 	struct scratch *s = w->s;
@@ -263,7 +272,7 @@ static __always_inline void list_options(struct walk *w)
 	s->walk = 0;
 	bpf_loop(40, list_option, w, 0);
 	s->options_room = 40;
-	if (s->unfinished && s->frame_len > s->l4_payload)
+	if (options_stay(s))
 		s->options_room = s->opts_len;
 }
 
@@ -354,7 +363,7 @@ static __always_inline void change_options(struct walk *w, struct weir_op *op)
 		bpf_loop(WEIR_OPTS, measure_option, w, 0);
 		used = s->options_used - s->op_len + s->op_count * len;
 		if (used > s->options_room && used > s->options_used) {
-			note(w->stats, WEIR_R_no_room);
+			note(w, WEIR_R_no_room);
 			return;
 		}
 		s->options_used = used;
@@ -368,7 +377,7 @@ static __always_inline void change_options(struct walk *w, struct weir_op *op)
 		n = s->n_options;
 		used = s->options_used + 2 + len;
 		if (used > s->options_room || n >= WEIR_OPTS) {
-			note(w->stats, WEIR_R_no_room);
+			note(w, WEIR_R_no_room);
 			return;
 		}
 		opaque(n);
@@ -506,7 +515,7 @@ static __always_inline void finish_options(struct walk *w)
 	if (!s->shape_differs && !s->value_differs)
 		return;
 	if (s->shape_differs && s->key[0] & WEIR_V_FRAG) {
-		note(w->stats, WEIR_R_frag_resize);
+		note(w, WEIR_R_frag_resize);
 		return;
 	}
 
@@ -525,7 +534,7 @@ static __always_inline void finish_options(struct walk *w)
 	s->walk = 0;
 	bpf_loop(WEIR_OPTS, emit_option, w, 0);
 	new_len = old_len;
-	in_place = s->unfinished && s->frame_len > s->l4_payload;
+	in_place = options_stay(s);
 	if (s->shape_differs && !in_place)
 		new_len = (s->options_used + 3) & ~3U;
 	if (new_len > 40)
@@ -537,19 +546,19 @@ static __always_inline void finish_options(struct walk *w)
 		__u32 counted = s->key[0] & WEIR_V_IP6 ? l3 - 40 : l3;
 
 		if ((weir_mtu && l3 > weir_mtu) || counted > 65535) {
-			note(w->stats, WEIR_R_too_big);
+			note(w, WEIR_R_too_big);
 			return;
 		}
 	}
 	if (more) {
 		long failed;
 
-		if (s->unfinished)
+		if (s->unfinished || !CTX_HEAD_MOVES)
 			failed = ctx_grow_tail(w->ctx, more);
 		else
 			failed = ctx_grow_head(w->ctx, more);
 		if (failed) {
-			note(w->stats, WEIR_R_no_headroom);
+			note(w, WEIR_R_no_headroom);
 			return;
 		}
 	}
@@ -599,7 +608,7 @@ static __always_inline void log_packet(struct walk *w, struct weir_op *op, __u32
 #pragma unroll
 	for (i = 0; i < WEIR_SNAP / 8; i++)
 		((__u64 *)event->data)[i] = 0;
-	if (ctx_load(w->ctx, 0, event->data, snap))
+	if (ctx_load_head(w->ctx, event->data, snap, WEIR_SNAP))
 		return;
 	event->now_ns = now(s);
 	event->rule = rule;
@@ -612,7 +621,7 @@ static __always_inline void log_packet(struct walk *w, struct weir_op *op, __u32
 	for (i = 0; i < WEIR_PREFIX_MAX / 8; i++)
 		to[i] = from[i];
 	if (bpf_ringbuf_output(&events, event, sizeof(*event), 0))
-		note(w->stats, WEIR_R_log_lost);
+		note(w, WEIR_R_log_lost);
 }
 
 static long apply_op(__u32 i, void *arg)
@@ -705,7 +714,7 @@ static __always_inline void rewrite(struct walk *w)
 	struct scratch *s = w->s;
 	__u32 window, i;
 
-	s->unfinished = is_unfinished(s);
+	s->unfinished = is_unfinished(w);
 	s->dirty = 0;
 	s->options_ready = 0;
 	if (weir_features & WEIR_F_OPTION_OPS && s->opts) {
@@ -724,8 +733,8 @@ static __always_inline void rewrite(struct walk *w)
 	window = s->hdr_end;
 	opaque(window);
 	window &= HDR_BYTES - 1;
-	if (!window || ctx_store(w->ctx, 0, s->hdr, window))
-		note(w->stats, WEIR_R_internal);
+	if (!window || ctx_store_head(w->ctx, s->hdr, window))
+		note(w, WEIR_R_internal);
 }
 
 #endif

@@ -27,6 +27,8 @@ struct scratch {
 
 	/* the frame */
 	__u32 frame_len;
+	__u32 packets;		/* on the wire; above 1 for a GSO packet */
+	__u32 wire_len;		/* bytes of all of them: the headers once for each */
 	__u32 window;		/* bytes of it in hdr */
 	__u32 hdr_end;		/* end of the headers that rewrites may touch */
 	__u32 base[8];		/* start of each enum weir_base in the frame */

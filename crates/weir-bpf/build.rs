@@ -1,5 +1,5 @@
-//! Compiles every file of bpf/functions with clang, strips debug sections (BTF stays), and writes the
-//! table of embedded objects.
+//! Compiles every file of bpf/functions with clang, once for XDP (object NAME) and once for tc (NAME_tc), strips debug
+//! sections (BTF stays), and writes the table of embedded objects.
 //!
 //! `WEIR_CLANG` names another compiler; `WEIR_PREBUILT_BPF_DIR` a folder of ready objects, for builders
 //! without clang.
@@ -36,14 +36,17 @@ fn main() {
     let mut table = String::from(
         "/// Name and ELF bytes of every object.\npub static OBJECTS: &[(&str, &[u8])] = &[\n",
     );
-    for name in &names {
+    let objects = names.iter().flat_map(|function| {
+        [("", Hook::Xdp), ("_tc", Hook::Tc)].map(|(suffix, hook)| (function, format!("{function}{suffix}"), hook))
+    });
+    for (function, name, hook) in objects {
         let object = out.join(format!("{name}.bpf.o"));
         match env::var_os("WEIR_PREBUILT_BPF_DIR") {
             Some(dir) => {
                 let ready = Path::new(&dir).join(format!("{name}.bpf.o"));
                 fs::copy(&ready, &object).unwrap_or_else(|e| panic!("{}: {e}", ready.display()));
             }
-            None => compile(&bpf, name, &object),
+            None => compile(&bpf, function, hook, &object),
         }
         table.push_str(&format!(
             "    ({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.bpf.o\"))),\n"
@@ -53,7 +56,14 @@ fn main() {
     fs::write(out.join("objects.rs"), table).expect("OUT_DIR is writable");
 }
 
-fn compile(bpf: &Path, name: &str, object: &Path) {
+/// Which context API a function is compiled against (bpf/include/ctx.h).
+#[derive(Clone, Copy)]
+enum Hook {
+    Xdp,
+    Tc,
+}
+
+fn compile(bpf: &Path, function: &str, hook: Hook, object: &Path) {
     let clang = env::var_os("WEIR_CLANG").unwrap_or_else(|| "clang".into());
     let headers = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys tells where its headers are");
     let run = |command: &mut Command| {
@@ -84,11 +94,15 @@ fn compile(bpf: &Path, name: &str, object: &Path) {
             "-ffile-prefix-map={}=libbpf",
             headers.to_string_lossy()
         ))
+        .args(match hook {
+            Hook::Xdp => None,
+            Hook::Tc => Some("-DWEIR_HOOK_TC"),
+        })
         .current_dir(bpf)
         .args(["-I", "include", "-I"])
         .arg(&headers)
         .arg("-c")
-        .arg(format!("functions/{name}.c"))
+        .arg(format!("functions/{function}.c"))
         .arg("-o")
         .arg(object));
     run(Command::new("llvm-strip").arg("-g").arg(object));

@@ -90,6 +90,7 @@ impl Engine for Kernel {
         let ctx = TestCtx {
             ingress_ifindex: 0,
             rx_queue: 0,
+            gso: None,
         };
         let outcome = self.program.test_run(packet.frame, out, ctx)?;
         if self.logging {

@@ -16,7 +16,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use weir_kernel::{KernelError, KernelObject, TestCtx};
+use weir_kernel::{Hook, KernelError, KernelObject, TestCtx};
 
 /// Settings of the load-time constants that all functions share. What a constant
 /// switches off the verifier never sees, so an object that loads as compiled has
@@ -38,6 +38,14 @@ const SPECIALISATIONS: &[(&str, &[(&str, u32)])] = &[
             ("weir_mtu", 1500),
             ("weir_csum_mode", 1),
             ("weir_dims", 8),
+        ],
+    ),
+    (
+        "egress",
+        &[
+            ("weir_features", u32::MAX),
+            ("weir_mtu", 1500),
+            ("weir_egress", 1),
         ],
     ),
     ("replay", &[("weir_features", u32::MAX), ("weir_replay", 1)]),
@@ -120,8 +128,8 @@ fn load_all(path: &Path) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Loads and runs one program; `None` if the object has none of the constants,
-/// so that this would be the default again.
+/// Loads and runs one program; `None` if the object lacks what the specialisation is about,
+/// so that this would be another one again.
 fn load_one(
     elf: &[u8],
     program: &str,
@@ -129,15 +137,16 @@ fn load_one(
 ) -> Result<Option<String>, KernelError> {
     let mut object = KernelObject::open(elf)?;
     let known: Vec<String> = object.constants().map(str::to_owned).collect();
-    let mut set = 0;
-    for (symbol, value) in constants {
-        if known.iter().any(|k| k == symbol) {
-            object.set_rodata(symbol, &value.to_ne_bytes())?;
-            set += 1;
-        }
-    }
-    if set == 0 && !constants.is_empty() {
+    let is_known = |symbol: &str| known.iter().any(|k| k == symbol);
+    // The last constant is the one that a specialisation is about.
+    if constants
+        .last()
+        .is_some_and(|(symbol, _)| !is_known(symbol))
+    {
         return Ok(None);
+    }
+    for (symbol, value) in constants.iter().filter(|(symbol, _)| is_known(symbol)) {
+        object.set_rodata(symbol, &value.to_ne_bytes())?;
     }
     let mut loaded = object.load(program)?;
     let info = loaded.info()?;
@@ -146,11 +155,17 @@ fn load_one(
         "verified_insns={} jited_bytes={} verdict={}",
         info.verified_insns,
         info.jited_len,
-        verdict(outcome.retval)
+        verdict(loaded.hook(), outcome.retval)
     )))
 }
 
-fn verdict(action: u32) -> String {
+fn verdict(hook: Hook, action: u32) -> String {
+    match (hook, action) {
+        (Hook::Tc, u32::MAX) => return "pass".to_owned(),
+        (Hook::Tc, 2) => return "drop".to_owned(),
+        (Hook::Tc, other) => return format!("unknown({other})"),
+        (Hook::Xdp, _) => {}
+    }
     match action {
         0 => "aborted".to_owned(),
         1 => "drop".to_owned(),

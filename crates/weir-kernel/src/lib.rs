@@ -25,5 +25,7 @@ mod view;
 pub use error::KernelError;
 pub use link::{XdpLink, XdpMode};
 pub use netns::NetNs;
-pub use object::{Batch, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TestCtx, TestOutcome};
+pub use object::{
+    Batch, Hook, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TestCtx, TestOutcome,
+};
 pub use view::MmapArray;

@@ -36,6 +36,17 @@ pub const TEST_RUN_LINEAR: usize = 3520;
 pub const TEST_RUN_MAX: usize = 65_549;
 /// Bytes a program may add: 256 of headroom, and the tail of the last page.
 const TEST_RUN_GROWTH: usize = 256 + 4096;
+/// Longest frame that a test run of a tc program takes on every kernel of weir's: a page with the kernel's own room in it.
+pub const TC_TEST_RUN_MAX: usize = 3_400;
+/// Where a program is made to run, as its section in the object says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// In the driver or at the start of the stack, on receive.
+    Xdp,
+    /// At the traffic control layer, on receive or on transmit.
+    Tc,
+}
+
 /// How large a map's parts are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapSizes {
@@ -65,12 +76,14 @@ pub struct TestCtx {
     /// `xdp_md.rx_queue_index`: below the number of queues of that interface;
     /// 0 if there is none.
     pub rx_queue: u32,
+    /// tc only: `gso_size` and `gso_segs` of the socket buffer, for what a sender or a receiver has put together.
+    pub gso: Option<(u32, u32)>,
 }
 
 /// What a test run answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestOutcome {
-    /// The program's return value, an `xdp_action`.
+    /// The program's return value: an `xdp_action`, or of a tc program a `TC_ACT_*`.
     pub retval: u32,
     /// Time inside the program as the kernel measured it; coarse for one run.
     pub duration: Duration,
@@ -99,6 +112,7 @@ pub struct LoadedProgram {
     name: String,
     /// The program's descriptor, open as long as `object`.
     fd: i32,
+    hook: Hook,
     maps: HashMap<String, MapShape>,
     rings: HashMap<String, Ring>,
     cpus: usize,
@@ -157,10 +171,16 @@ impl AsFd for LoadedProgram {
 
 impl LoadedProgram {
     pub(crate) fn new(object: Object, name: &str) -> Result<Self, KernelError> {
-        let fd = object
+        let (fd, hook) = object
             .progs_mut()
             .find(|p| p.name().to_str() == Some(name))
-            .map(|p| p.as_fd().as_raw_fd())
+            .map(|p| {
+                let hook = match p.prog_type() {
+                    libbpf_rs::ProgramType::SchedCls => Hook::Tc,
+                    _ => Hook::Xdp,
+                };
+                (p.as_fd().as_raw_fd(), hook)
+            })
             .ok_or_else(|| KernelError::MissingProgram {
                 program: name.to_owned(),
                 near: Vec::new(),
@@ -191,10 +211,16 @@ impl LoadedProgram {
             object,
             name: name.to_owned(),
             fd,
+            hook,
             maps,
             rings: HashMap::new(),
             cpus: sys::possible_cpus()?,
         })
+    }
+
+    /// The hook it was compiled for.
+    pub fn hook(&self) -> Hook {
+        self.hook
     }
 
     /// The program's name in its object.
@@ -418,7 +444,8 @@ impl LoadedProgram {
     /// frame as it left the program into `out`, whatever the verdict.
     ///
     /// Frames are 14 to 65,549 bytes; above [`TEST_RUN_LINEAR`] the program
-    /// must be an `xdp.frags` one. Clock and random helpers are the real ones.
+    /// must be an `xdp.frags` one. For a tc program they are at most [`TC_TEST_RUN_MAX`] bytes, and the kernel refuses IPv4 frames of
+    /// less than 34 and IPv6 frames of less than 54. Clock and random helpers are the real ones.
     pub fn test_run(
         &mut self,
         data: &[u8],
@@ -437,11 +464,15 @@ impl LoadedProgram {
         ctx: TestCtx,
         repeat: u32,
     ) -> Result<TestOutcome, KernelError> {
-        if !(TEST_RUN_MIN..=TEST_RUN_MAX).contains(&data.len()) {
+        let max = match self.hook {
+            Hook::Xdp => TEST_RUN_MAX,
+            Hook::Tc => TC_TEST_RUN_MAX,
+        };
+        if !(TEST_RUN_MIN..=max).contains(&data.len()) {
             return Err(KernelError::FrameLength {
                 len: data.len(),
                 min: TEST_RUN_MIN,
-                max: TEST_RUN_MAX,
+                max,
             });
         }
         out.clear();
@@ -452,14 +483,26 @@ impl LoadedProgram {
             rx_queue_index: ctx.rx_queue,
             ..Default::default()
         };
+        let (gso_size, gso_segs) = ctx.gso.unwrap_or_default();
+        // `struct __sk_buff` as 32-bit words: gso_segs is at byte 164, gso_size at 176.
+        let mut skb = [0u32; 48];
+        skb[41] = gso_segs;
+        skb[44] = gso_size;
+        let (ctx_in, ctx_size) = match self.hook {
+            Hook::Xdp => (
+                ptr::from_ref(&md).cast::<c_void>(),
+                mem::size_of_val(&md) as u32,
+            ),
+            Hook::Tc => (ptr::from_ref(&skb).cast(), mem::size_of_val(&skb) as u32),
+        };
         let mut opts = libbpf_sys::bpf_test_run_opts {
             sz: mem::size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
             data_in: data.as_ptr().cast(),
             data_out: out.as_mut_ptr().cast(),
             data_size_in: data.len() as u32,
             data_size_out: out.capacity() as u32,
-            ctx_in: ptr::from_ref(&md).cast(),
-            ctx_size_in: mem::size_of_val(&md) as u32,
+            ctx_in,
+            ctx_size_in: ctx_size,
             repeat: repeat as i32,
             ..Default::default()
         };

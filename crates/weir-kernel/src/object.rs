@@ -22,8 +22,8 @@ use crate::rodata::{self, Constant};
 use crate::sys;
 
 pub use crate::loaded::{
-    Batch, LoadedProgram, MapSizes, ProgramInfo, TEST_RUN_LINEAR, TEST_RUN_MAX, TEST_RUN_MIN,
-    TestCtx, TestOutcome,
+    Batch, Hook, LoadedProgram, MapSizes, ProgramInfo, TC_TEST_RUN_MAX, TEST_RUN_LINEAR,
+    TEST_RUN_MAX, TEST_RUN_MIN, TestCtx, TestOutcome,
 };
 
 /// Room for the verifier's words; only touched pages cost memory.

@@ -179,6 +179,7 @@ fn the_context_names_an_interface_of_the_namespace() {
     let ctx = TestCtx {
         ingress_ifindex: lo,
         rx_queue: 0,
+        gso: None,
     };
     program
         .test_run(&frame(60), &mut out, ctx)
@@ -187,6 +188,7 @@ fn the_context_names_an_interface_of_the_namespace() {
     let absent = TestCtx {
         ingress_ifindex: 999_999,
         rx_queue: 0,
+        gso: None,
     };
     assert!(program.test_run(&frame(60), &mut out, absent).is_err());
 }
