@@ -139,6 +139,17 @@ pub(crate) struct ReplayArgs {
     pub(crate) json: bool,
 }
 
+/// Hooks of `weir run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HookName {
+    /// In front of the stack, received packets only: fastest
+    Xdp,
+    /// Traffic control: tcx, or clsact on kernels before 6.6
+    Tc,
+    /// Traffic control through a clsact filter, where something else wants it so
+    Clsact,
+}
+
 /// Arguments of `weir run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
@@ -148,6 +159,12 @@ pub(crate) struct RunArgs {
     /// Interface to attach to; repeat for more
     #[arg(short = 'i', long = "interface", required = true, value_name = "IF")]
     pub(crate) interfaces: Vec<String>,
+    /// Where to attach; default: tc on veth, whose other end keeps its offloads then, XDP elsewhere
+    #[arg(long, value_enum)]
+    pub(crate) hook: Option<HookName>,
+    /// Also filter what leaves by the interfaces (tc)
+    #[arg(long)]
+    pub(crate) egress: bool,
     /// Use generic XDP, for drivers without native support: slower, works anywhere
     #[arg(long)]
     pub(crate) generic: bool,

@@ -12,16 +12,40 @@ use weir_functions::middlebox::{self, PlanError};
 use weir_functions::plan::{ChecksumMode, InstancePlan, MapPlan, Port, PortConstants};
 use weir_functions::report::Report;
 use weir_kernel::iface::{self, Feature, Interface};
-use weir_kernel::pins::{self, HeldLink};
-use weir_kernel::{KernelError, KernelObject, LoadedProgram, XdpLink, XdpMode};
+use weir_kernel::pins::{self, HeldFilter, HeldLink};
+use weir_kernel::{Direction, Filter, KernelError, KernelObject, Link, LoadedProgram, XdpMode};
 use weir_policy::model::{Policy, PortName, Test};
 use zerocopy::FromBytes;
+
+/// Where programs are attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// XDP: in front of the stack, received packets only.
+    Xdp(XdpMode),
+    /// Traffic control through tcx, or clsact where the kernel has no tcx. Senders keep their offloads.
+    Tc,
+    /// Traffic control through a clsact filter.
+    Clsact,
+}
+
+impl std::fmt::Display for Hook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Hook::Xdp(mode) => write!(f, "{mode} XDP"),
+            Hook::Tc => f.write_str("tc"),
+            Hook::Clsact => f.write_str("tc (clsact)"),
+        }
+    }
+}
 
 /// How to attach.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Native unless the user asked for generic.
-    pub mode: XdpMode,
+    /// `None`: by device and by what else is asked for. A veth is given tc, because native XDP takes its other end's segmentation
+    /// offload; everything else native XDP. What only XDP has (checksum mode, tags in the frame) asks for XDP, `egress` for tc.
+    pub hook: Option<Hook>,
+    /// Packets that leave by the interfaces, too.
+    pub egress: bool,
     /// `None`: by driver.
     pub checksums: Option<ChecksumMode>,
     /// The user vouches that VLAN tags are in the frame.
@@ -40,13 +64,21 @@ pub enum LiveError {
     /// The policy names VLANs and the tag would not be in the frame.
     #[error(
         "the policy names VLANs, and {iface} is one end of a veth pair: its other end hides the tag from XDP. \
-         Run `ethtool -K PEER txvlan off` on the other end{peer}, then add --vlan-in-frame"
+         Run `ethtool -K PEER txvlan off` on the other end{peer}, then add --vlan-in-frame; or use --hook tc, which sees it"
     )]
     VlanHidden {
         /// Interface.
         iface: String,
         /// What is known of the other end.
         peer: String,
+    },
+    /// Something that only one of the hooks has.
+    #[error("{what} {hook}")]
+    NotThere {
+        /// What was asked for, and that it is not there.
+        what: &'static str,
+        /// Where.
+        hook: Hook,
     },
     /// See [`KernelError`].
     #[error("{0}")]
@@ -64,9 +96,9 @@ impl LiveError {
 #[derive(Debug)]
 pub struct Live {
     // Fields drop in order: programs leave the interfaces before offloads come back.
-    links: Vec<Attachment>,
+    links: Vec<(usize, Attachment)>,
     offloads: Vec<SwitchedOff>,
-    programs: Vec<LoadedProgram>,
+    copies: Vec<LoadedCopy>,
     policy: Policy,
     ports: Vec<AttachedPort>,
     notes: Vec<String>,
@@ -77,10 +109,12 @@ pub struct Live {
 pub struct AttachedPort {
     /// The interface before weir attached.
     pub interface: Interface,
-    /// Checksum mode in use.
+    /// Hook in use.
+    pub hook: Hook,
+    /// Checksum mode in use; of XDP only, tc asks each packet.
     pub checksums: ChecksumMode,
-    /// Id of the program on it.
-    pub prog_id: u32,
+    /// weir's number of the port.
+    number: u32,
 }
 
 /// One log line of a rule.
@@ -105,7 +139,37 @@ enum Attachment {
     /// Survives a killed process, for `weir down`.
     Pinned(HeldLink),
     /// Ends with the process.
-    Plain(XdpLink),
+    Plain(Link),
+    /// Survives a killed process.
+    Filter(HeldFilter),
+}
+
+impl Attachment {
+    fn is_attached(&self) -> bool {
+        let attached = match self {
+            Attachment::Pinned(link) => link.is_attached(),
+            Attachment::Plain(link) => link.is_attached(),
+            Attachment::Filter(filter) => filter.is_attached(),
+        };
+        attached.unwrap_or(false)
+    }
+
+    fn release(self) -> Result<(), KernelError> {
+        match self {
+            Attachment::Pinned(link) => link.release(),
+            Attachment::Plain(link) => link.detach(),
+            Attachment::Filter(filter) => filter.release(),
+        }
+    }
+}
+
+/// One program to attach: a port has one, or one for each direction.
+#[derive(Debug)]
+struct LoadedCopy {
+    program: LoadedProgram,
+    /// Index into the ports.
+    port: usize,
+    direction: Direction,
 }
 
 /// An offload that weir switched off; it comes back on drop.
@@ -148,12 +212,21 @@ impl Live {
                 index: i.ifindex,
             })
             .collect();
+        let hooks = interfaces
+            .iter()
+            .map(|interface| choose_hook(interface, options))
+            .collect::<Result<Vec<Hook>, LiveError>>()?;
         let (plan, _) = middlebox::plan(policy, &ports)?;
         let sees_tags = options.vlan_in_frame || !middlebox::names_vlan(policy);
+        let on_xdp = || {
+            let both = interfaces.iter().zip(&hooks);
+            both.filter(|(_, hook)| matches!(hook, Hook::Xdp(_)))
+                .map(|(interface, _)| interface)
+        };
         if !sees_tags {
-            refuse_hidden_tags(&interfaces)?;
+            refuse_hidden_tags(on_xdp())?;
         }
-        for interface in &interfaces {
+        for interface in on_xdp() {
             if let Some(prog_id) = interface.xdp_prog_id {
                 return Err(KernelError::AlreadyAttached {
                     iface: interface.name.clone(),
@@ -163,30 +236,41 @@ impl Live {
             }
         }
 
-        let mut programs: Vec<LoadedProgram> = Vec::with_capacity(interfaces.len());
+        let mut copies: Vec<LoadedCopy> = Vec::with_capacity(interfaces.len());
         let mut attached = Vec::with_capacity(interfaces.len());
-        for (port, interface) in ports.iter().zip(&interfaces) {
+        for ((port, interface), hook) in ports.iter().zip(&interfaces).zip(hooks) {
             let checksums = options
                 .checksums
-                .unwrap_or_else(|| checksums_of(interface, options.mode));
+                .unwrap_or_else(|| checksums_of(interface, hook));
             let constants = PortConstants {
                 port: port.number,
                 checksums,
                 mtu: Some(interface.mtu),
                 replay: false,
             };
-            let program = load(&plan, constants, programs.first())?;
+            let directions: &[Direction] = match options.egress {
+                false => &[Direction::Ingress],
+                true => &[Direction::Ingress, Direction::Egress],
+            };
+            for &direction in directions {
+                let program = load(&plan, hook, direction, constants, &ports, &copies)?;
+                copies.push(LoadedCopy {
+                    program,
+                    port: attached.len(),
+                    direction,
+                });
+            }
             attached.push(AttachedPort {
                 interface: interface.clone(),
+                hook,
                 checksums,
-                prog_id: program.info()?.id,
+                number: port.number,
             });
-            programs.push(program);
         }
         let mut live = Live {
             links: Vec::new(),
             offloads: Vec::new(),
-            programs,
+            copies,
             policy: policy.clone(),
             notes: unattached_ports(policy, &interfaces),
             ports: attached,
@@ -195,8 +279,8 @@ impl Live {
             live.uncover_tags()?;
         }
         // From here on an early return drops `live`, which undoes what was done.
-        live.attach(options.mode)?;
-        live.say_costs(options.mode);
+        live.attach()?;
+        live.say_costs();
         Ok(live)
     }
 
@@ -213,7 +297,7 @@ impl Live {
     /// The counters of all ports and CPUs. While traffic flows `received` is ahead of the verdicts by the packets that are
     /// being processed during the read.
     pub fn report(&self) -> Result<Report, LiveError> {
-        let Some(program) = self.programs.first() else {
+        let Some(LoadedCopy { program, .. }) = self.copies.first() else {
             return Ok(Report::new("kernel", &self.policy, &crate::no_stats(), &[]));
         };
         let (stats, counters) = crate::kernel::totals(program, self.policy.rules.len())?;
@@ -222,7 +306,7 @@ impl Live {
 
     /// Waits up to `timeout` for log lines and returns all that are there. A signal ends the wait early.
     pub fn logs(&mut self, timeout: Duration) -> Result<Vec<LogLine>, LiveError> {
-        let Some(program) = self.programs.first_mut() else {
+        let Some(LoadedCopy { program, .. }) = self.copies.first_mut() else {
             return Ok(Vec::new());
         };
         let mut events = Vec::new();
@@ -236,12 +320,15 @@ impl Live {
 
     /// The interfaces that no longer carry their program: the device went away, or somebody else detached it.
     pub fn lost(&self) -> Vec<&str> {
-        let holds = |port: &AttachedPort| {
-            iface::xdp_prog_id(port.interface.ifindex).ok().flatten() == Some(port.prog_id)
-        };
-        self.ports
+        let mut lost: Vec<usize> = self
+            .links
             .iter()
-            .filter(|port| !holds(port))
+            .filter(|(_, link)| !link.is_attached())
+            .map(|(port, _)| *port)
+            .collect();
+        lost.dedup();
+        lost.iter()
+            .filter_map(|port| self.ports.get(*port))
             .map(|port| port.interface.name.as_str())
             .collect()
     }
@@ -249,19 +336,15 @@ impl Live {
     /// Detaches, restores offloads, and reads the counters once no packet is on its way through the programs.
     pub fn stop(mut self) -> Result<Report, LiveError> {
         let mut failed = None;
-        for link in self.links.drain(..) {
-            let released = match link {
-                Attachment::Pinned(link) => link.release(),
-                Attachment::Plain(link) => link.detach(),
-            };
-            failed = failed.or(released.err());
+        for (_, link) in self.links.drain(..) {
+            failed = failed.or(link.release().err());
         }
         self.offloads.clear();
         if let Some(error) = failed {
             return Err(error.into());
         }
         let mut report = self.report()?;
-        // Generic XDP is taken off without waiting for packets inside it; a grace period is a few ms.
+        // Generic XDP and tc are taken off without waiting for packets inside it; a grace period is a few ms.
         for _ in 0..100 {
             std::thread::sleep(Duration::from_millis(5));
             let again = self.report()?;
@@ -274,31 +357,59 @@ impl Live {
         Ok(report)
     }
 
-    fn attach(&mut self, mode: XdpMode) -> Result<(), LiveError> {
-        let mut links = Vec::with_capacity(self.ports.len());
-        for (port, program) in self.ports.iter().zip(&self.programs) {
-            links.push(program.attach_xdp(port.interface.ifindex, mode)?);
-        }
-        // Pinned only when all are attached: a process killed before leaves nothing.
-        match pins::ensure_bpffs() {
-            Ok(()) => {
-                for link in links {
-                    self.links.push(Attachment::Pinned(pins::hold(link)?));
+    fn attach(&mut self) -> Result<(), LiveError> {
+        let mut links = Vec::with_capacity(self.copies.len());
+        let mut filters = Vec::new();
+        let mut made_qdisc_of = None;
+        for (index, copy) in self.copies.iter().enumerate() {
+            let port = &mut self.ports[copy.port];
+            let ifindex = port.interface.ifindex;
+            if let Hook::Xdp(mode) = port.hook {
+                links.push((copy.port, copy.program.attach_xdp(ifindex, mode)?));
+                continue;
+            }
+            if port.hook == Hook::Tc {
+                match copy.program.attach_tcx(ifindex, copy.direction) {
+                    Ok(link) => {
+                        links.push((copy.port, link));
+                        continue;
+                    }
+                    Err(KernelError::NoTcx) => port.hook = Hook::Clsact,
+                    Err(error) => return Err(error.into()),
                 }
             }
-            Err(error) => {
-                self.notes.push(format!(
-                    "running without pins, so a killed `weir run` detaches itself: {error}"
-                ));
-                self.links = links.into_iter().map(Attachment::Plain).collect();
+            let made_before = made_qdisc_of == Some(ifindex);
+            let filter = Filter::attach(&copy.program, ifindex, copy.direction, made_before)?;
+            if filter.made_qdisc() {
+                made_qdisc_of = Some(ifindex);
             }
+            filters.push((index, filter));
+        }
+        // Pinned only when all are attached: of links a process killed before leaves nothing.
+        let pinning = pins::ensure_bpffs();
+        for (index, filter) in filters {
+            let copy = &self.copies[index];
+            let held = pins::hold_filter(filter, &copy.program)?;
+            self.links.push((copy.port, Attachment::Filter(held)));
+        }
+        for (port, link) in links {
+            let link = match pinning {
+                Ok(()) => Attachment::Pinned(pins::hold(link)?),
+                Err(_) => Attachment::Plain(link),
+            };
+            self.links.push((port, link));
+        }
+        if let Err(error) = pinning {
+            self.notes.push(format!(
+                "running without pins: a killed `weir run` detaches itself, or leaves clsact filters that `tc filter del` removes: {error}"
+            ));
         }
         Ok(())
     }
 
     /// Switches off what would take VLAN tags out of frames before XDP sees them.
     fn uncover_tags(&mut self) -> Result<(), LiveError> {
-        for port in &self.ports {
+        for port in self.ports.iter().filter(|p| p.is_xdp()) {
             let name = &port.interface.name;
             if let Some(off) = SwitchedOff::new(name, Feature::RxVlan)? {
                 self.offloads.push(off);
@@ -310,7 +421,7 @@ impl Live {
         Ok(())
     }
 
-    fn say_costs(&mut self, mode: XdpMode) {
+    fn say_costs(&mut self) {
         let names = |keep: &dyn Fn(&AttachedPort) -> bool| {
             let names: Vec<&str> = self
                 .ports
@@ -321,18 +432,18 @@ impl Live {
             names.join(", ")
         };
         let mut notes = Vec::new();
-        let veth = names(&|p| p.interface.is_veth());
-        if !veth.is_empty() && mode == XdpMode::Native {
+        let veth = names(&|p| p.interface.is_veth() && p.hook == Hook::Xdp(XdpMode::Native));
+        if !veth.is_empty() {
             notes.push(format!(
                 "{veth}: native XDP on veth switches off TCP segmentation offload at the other end; measured between \
-                 namespaces: 5.5-8 Gbit/s instead of 34-40 (with --generic 32-33)"
+                 namespaces: 5.5-8 Gbit/s instead of 34-40 (with --hook tc nothing is switched off)"
             ));
         }
-        let offloaded = names(&|p| p.checksums == ChecksumMode::Offloaded);
+        let offloaded = names(&|p| p.is_xdp() && p.checksums == ChecksumMode::Offloaded);
         if !offloaded.is_empty() && middlebox::rewrites(&self.policy) {
             notes.push(format!(
                 "{offloaded}: local senders leave checksums unfinished here. weir tells by the checksum itself, so of packets that are \
-                 complete one in 65,536 is taken for unfinished and leaves with a wrong checksum. Cure: \
+                 complete one in 65,536 is taken for unfinished and leaves with a wrong checksum. Cure: --hook tc, or \
                  `ethtool -K PEER tx off` at the other end and --checksums complete here"
             ));
         }
@@ -340,9 +451,7 @@ impl Live {
     }
 
     fn line(&self, event: &Event) -> LogLine {
-        let name = (event.port as usize)
-            .checked_sub(1)
-            .and_then(|i| self.ports.get(i));
+        let name = self.ports.iter().find(|p| p.number == event.port);
         let text = event.prefix.split(|b| *b == 0).next().unwrap_or_default();
         let data = event.data.get(..event.snap as usize).unwrap_or(&event.data);
         LogLine {
@@ -357,6 +466,12 @@ impl Live {
             },
             packet: describe(data, event.len as usize),
         }
+    }
+}
+
+impl AttachedPort {
+    fn is_xdp(&self) -> bool {
+        matches!(self.hook, Hook::Xdp(_))
     }
 }
 
@@ -383,8 +498,10 @@ fn find_all(names: &[String]) -> Result<Vec<Interface>, LiveError> {
 }
 
 /// A veth's tag hides by the offload of its other end, which is not weir's to change.
-fn refuse_hidden_tags(interfaces: &[Interface]) -> Result<(), LiveError> {
-    let Some(veth) = interfaces.iter().find(|i| i.is_veth()) else {
+fn refuse_hidden_tags<'a>(
+    mut interfaces: impl Iterator<Item = &'a Interface>,
+) -> Result<(), LiveError> {
+    let Some(veth) = interfaces.find(|i| i.is_veth()) else {
         return Ok(());
     };
     let peer = match veth.veth_peer {
@@ -399,8 +516,8 @@ fn refuse_hidden_tags(interfaces: &[Interface]) -> Result<(), LiveError> {
 
 /// Generic XDP runs behind receive offloads, and a segment that GRO put together carries an unfinished checksum whatever
 /// the driver.
-fn checksums_of(interface: &Interface, mode: XdpMode) -> ChecksumMode {
-    if mode == XdpMode::Generic || interface.may_carry_unfinished_checksums() {
+fn checksums_of(interface: &Interface, hook: Hook) -> ChecksumMode {
+    if hook != Hook::Xdp(XdpMode::Native) || interface.may_carry_unfinished_checksums() {
         ChecksumMode::Offloaded
     } else {
         ChecksumMode::Complete
@@ -439,36 +556,85 @@ fn unattached_ports(policy: &Policy, interfaces: &[Interface]) -> Vec<String> {
     missing
 }
 
-/// Loads one port's copy. The first creates and fills the maps, the others share them.
+/// The hook for an interface, by what was asked for and by the device.
+fn choose_hook(interface: &Interface, options: Options) -> Result<Hook, LiveError> {
+    let xdp_only = options.checksums.is_some() || options.vlan_in_frame;
+    let hook = options.hook.unwrap_or(match (options.egress, xdp_only) {
+        (true, _) => Hook::Tc,
+        (false, true) => Hook::Xdp(XdpMode::Native),
+        (false, false) if interface.is_veth() => Hook::Tc,
+        (false, false) => Hook::Xdp(XdpMode::Native),
+    });
+    let what = match hook {
+        Hook::Xdp(_) if options.egress => {
+            "packets on their way out (--egress) are not to be had from"
+        }
+        Hook::Tc | Hook::Clsact if options.checksums.is_some() => {
+            "--checksums is for XDP; which checksums are finished is known without on"
+        }
+        Hook::Tc | Hook::Clsact if options.vlan_in_frame => {
+            "--vlan-in-frame is for XDP; VLAN tags are seen without on"
+        }
+        _ => return Ok(hook),
+    };
+    Err(LiveError::NotThere { what, hook })
+}
+
+/// Loads one copy of the program. Maps that an earlier copy has are shared, the others are filled.
 fn load(
     plan: &InstancePlan,
-    port: PortConstants,
-    first: Option<&LoadedProgram>,
+    hook: Hook,
+    direction: Direction,
+    constants: PortConstants,
+    ports: &[Port],
+    earlier: &[LoadedCopy],
 ) -> Result<LoadedProgram, KernelError> {
-    let elf = weir_bpf::object(plan.object).ok_or_else(|| KernelError::BadObject {
-        why: format!("there is none named {}", plan.object),
+    let is_tc = !matches!(hook, Hook::Xdp(_));
+    let name = if is_tc {
+        format!("{}_tc", plan.object)
+    } else {
+        plan.object.to_owned()
+    };
+    let elf = weir_bpf::object(&name).ok_or_else(|| KernelError::BadObject {
+        why: format!("there is none named {name}"),
     })?;
     let mut object = KernelObject::open(elf)?;
-    for (symbol, value) in plan.constants.iter().cloned().chain(port.constants()) {
+    for (symbol, value) in plan.constants.iter().cloned().chain(constants.constants()) {
         object.set_rodata(symbol, &value)?;
+    }
+    if is_tc {
+        let egress = u32::from(direction == Direction::Egress);
+        object.set_rodata("weir_egress", &egress.to_ne_bytes())?;
+        object.set_map_entries("ports", ports.len() as u32)?;
     }
     for map in &plan.maps {
         object.set_map_entries(map.name, map.max_entries)?;
     }
-    if let Some(first) = first {
-        // Sections hold this port's own constants.
-        for map in object
-            .maps()
-            .into_iter()
-            .filter(|name| !name.starts_with('.'))
+    let mut own = Vec::new();
+    // Sections hold this copy's own constants.
+    for map in object.maps().into_iter().filter(|m| !m.starts_with('.')) {
+        match earlier
+            .iter()
+            .find(|copy| copy.program.map_sizes(&map).is_ok())
         {
-            object.reuse_map(&map, first)?;
+            Some(copy) => object.reuse_map(&map, &copy.program)?,
+            None => own.push(map),
         }
-        return object.load(plan.program);
     }
     let program = object.load(plan.program)?;
-    for map in plan.maps.iter().filter(|map| !map.keys.is_empty()) {
+    let planned = plan.maps.iter().filter(|map| !map.keys.is_empty());
+    for map in planned.filter(|map| own.iter().any(|name| name == map.name)) {
         fill(&program, map)?;
+    }
+    if own.iter().any(|name| name == "ports") {
+        for port in ports {
+            program.update(
+                "ports",
+                &port.index.to_ne_bytes(),
+                &port.number.to_ne_bytes(),
+                0,
+            )?;
+        }
     }
     Ok(program)
 }

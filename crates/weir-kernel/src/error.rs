@@ -59,6 +59,10 @@ pub enum KernelError {
         driver: String,
     },
 
+    /// The kernel has no tcx.
+    #[error("this kernel has no tcx (Linux 6.6): use a clsact filter")]
+    NoTcx,
+
     /// The verifier refused a program.
     #[error("the kernel rejected program {program}: {line}")]
     Rejected {

@@ -9,6 +9,7 @@
 //! All system calls of the workspace that need `unsafe` live here.
 
 pub mod bed;
+mod clsact;
 mod error;
 pub mod iface;
 pub mod link;
@@ -22,8 +23,9 @@ mod rodata;
 mod sys;
 mod view;
 
+pub use clsact::Filter;
 pub use error::KernelError;
-pub use link::{XdpLink, XdpMode};
+pub use link::{Direction, Link, XdpMode};
 pub use netns::NetNs;
 pub use object::{
     Batch, Hook, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TestCtx, TestOutcome,

@@ -1,7 +1,7 @@
-//! XDP attachments as `bpf_link`s: the program leaves the interface when the
-//! link is dropped, unless the link was pinned.
+//! XDP and tcx attachments as `bpf_link`s: the program leaves the interface when
+//! the link is dropped, unless the link was pinned.
 //!
-//! Invariant: an unpinned [`XdpLink`] that goes out of scope leaves nothing
+//! Invariant: an unpinned [`Link`] that goes out of scope leaves nothing
 //! behind, whatever ended the process.
 
 #![expect(unsafe_code, reason = "link calls take raw pointers")]
@@ -39,14 +39,34 @@ impl std::fmt::Display for XdpMode {
     }
 }
 
-/// A program attached to one interface.
-#[derive(Debug)]
-pub struct XdpLink {
-    fd: OwnedFd,
-    ifindex: u32,
+/// Which packets of an interface a tc program sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Direction {
+    /// Those that come in by it.
+    Ingress,
+    /// Those that leave by it.
+    Egress,
 }
 
-impl XdpLink {
+impl std::fmt::Display for Direction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Ingress => "ingress",
+            Self::Egress => "egress",
+        })
+    }
+}
+
+/// A program attached to one interface.
+#[derive(Debug)]
+pub struct Link {
+    fd: OwnedFd,
+    ifindex: u32,
+    /// `None`: XDP.
+    direction: Option<Direction>,
+}
+
+impl Link {
     /// Attaches `program`; the interface must be free.
     pub(crate) fn attach(
         program: BorrowedFd<'_>,
@@ -69,9 +89,64 @@ impl XdpLink {
             )
         };
         match sys::own_fd(ret) {
-            Ok(fd) => Ok(Self { fd, ifindex }),
+            Ok(fd) => Ok(Self {
+                fd,
+                ifindex,
+                direction: None,
+            }),
             Err(e) => Err(attach_error(ifindex, mode, e)),
         }
+    }
+
+    /// Attaches `program` behind whatever runs at this tcx hook. Kernels before 6.6 have no tcx:
+    /// [`KernelError::NoTcx`], and [`crate::Filter`] is the other way.
+    pub(crate) fn attach_tcx(
+        program: BorrowedFd<'_>,
+        ifindex: u32,
+        direction: Direction,
+    ) -> Result<Self, KernelError> {
+        sys::silence_libbpf();
+        let kind = match direction {
+            Direction::Ingress => libbpf_sys::BPF_TCX_INGRESS,
+            Direction::Egress => libbpf_sys::BPF_TCX_EGRESS,
+        };
+        // SAFETY: no pointers but a null options argument.
+        let ret = unsafe {
+            libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex as i32, kind, std::ptr::null())
+        };
+        match sys::own_fd(ret) {
+            Ok(fd) => Ok(Self {
+                fd,
+                ifindex,
+                direction: Some(direction),
+            }),
+            Err(e) => Err(match e.raw_os_error() {
+                Some(libc::ENODEV | libc::EINVAL) if iface::name_of(ifindex).is_none() => {
+                    KernelError::NoSuchInterface {
+                        name: interface_label(ifindex),
+                        near: iface::names().unwrap_or_default(),
+                    }
+                }
+                // An attach type that the kernel does not know.
+                Some(libc::EINVAL) => KernelError::NoTcx,
+                _ => KernelError::sys(
+                    format!("attach to tcx {direction} of {}", interface_label(ifindex)),
+                    e,
+                ),
+            }),
+        }
+    }
+
+    /// The direction of a tcx link; `None` for XDP.
+    pub fn direction(&self) -> Option<Direction> {
+        self.direction
+    }
+
+    /// Whether the program is still on the interface: the device may have gone, or somebody else may have taken it off.
+    pub fn is_attached(&self) -> Result<bool, KernelError> {
+        sys::link_info(self.fd.as_fd())
+            .map(|(_, ifindex)| ifindex != 0)
+            .map_err(|e| KernelError::sys("inspect a link", e))
     }
 
     /// Index of the interface it was attached to.
@@ -81,9 +156,9 @@ impl XdpLink {
 
     /// Id of the program that runs there now.
     pub fn prog_id(&self) -> Result<u32, KernelError> {
-        sys::xdp_link_info(self.fd.as_fd())
+        sys::link_info(self.fd.as_fd())
             .map(|(prog, _)| prog)
-            .map_err(|e| KernelError::sys("inspect an XDP link", e))
+            .map_err(|e| KernelError::sys("inspect a link", e))
     }
 
     /// Replaces the program in one step: no packet meets an empty interface.
@@ -116,7 +191,7 @@ impl XdpLink {
             Ok(()) => Ok(()),
             // The device is gone, and the attachment with it.
             Err(e) if e.raw_os_error() == Some(libc::ENOLINK) => Ok(()),
-            Err(e) => Err(KernelError::sys("detach an XDP link", e)),
+            Err(e) => Err(KernelError::sys("detach a link", e)),
         }
     }
 

@@ -19,7 +19,7 @@ use libbpf_rs::{AsRawLibbpf, MapCore, Object};
 
 use crate::KernelError;
 use crate::error::near_names;
-use crate::link::{XdpLink, XdpMode};
+use crate::link::{Direction, Link, XdpMode};
 use crate::ring::Ring;
 use crate::sys;
 use crate::view::MmapArray;
@@ -527,8 +527,14 @@ impl LoadedProgram {
 
     /// Attaches to an interface of the current namespace until the link is
     /// dropped, or longer if it is pinned.
-    pub fn attach_xdp(&self, ifindex: u32, mode: XdpMode) -> Result<XdpLink, KernelError> {
-        XdpLink::attach(self.as_fd(), ifindex, mode)
+    pub fn attach_xdp(&self, ifindex: u32, mode: XdpMode) -> Result<Link, KernelError> {
+        Link::attach(self.as_fd(), ifindex, mode)
+    }
+
+    /// Attaches a tc program to one direction of an interface of the current namespace with tcx, until the link is dropped, or longer
+    /// if it is pinned. [`KernelError::NoTcx`] where the kernel is older than that.
+    pub fn attach_tcx(&self, ifindex: u32, direction: Direction) -> Result<Link, KernelError> {
+        Link::attach_tcx(self.as_fd(), ifindex, direction)
     }
 
     /// What the kernel says about the program.

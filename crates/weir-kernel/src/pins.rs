@@ -1,9 +1,9 @@
 //! Where a running weir leaves its attachments so that another process can
-//! find and remove them: `/sys/fs/bpf/weir/run/<netns inode>-<ifindex>`, one
-//! pinned link per interface.
+//! find and remove them: `/sys/fs/bpf/weir/run/<netns inode>-<ifindex>` for XDP, with `-ingress` or `-egress` behind
+//! it for tcx: one pinned link each. A clsact filter has no link; there the program is pinned, as `..-ingress-clsact`, or
+//! `..-ingress-clsact-made` where weir made the qdisc, too.
 //!
-//! Only links are pinned, never maps or programs: a link keeps its program and
-//! that keeps its maps, so what survives a killed process is always complete.
+//! A link or a filter keeps its program and that keeps its maps, so what survives a killed process is always complete.
 
 #![expect(unsafe_code, reason = "statfs and mount take raw pointers")]
 
@@ -13,14 +13,31 @@ use std::mem;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-use crate::{KernelError, XdpLink, iface, netns, sys};
+use crate::link::Direction;
+use crate::{Filter, KernelError, Link, LoadedProgram, clsact, iface, netns, sys};
 
 /// Where bpffs is mounted by convention.
 pub const BPFFS: &str = "/sys/fs/bpf";
 /// The folder of the pins.
 pub const RUN: &str = "/sys/fs/bpf/weir/run";
 
-/// A link that some process pinned.
+/// Where on an interface a program is, as the name of its pin says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// An XDP link.
+    Xdp,
+    /// A tcx link.
+    Tcx(Direction),
+    /// A clsact filter.
+    Clsact {
+        /// Its direction.
+        direction: Direction,
+        /// Whether weir made the qdisc.
+        made_qdisc: bool,
+    },
+}
+
+/// An attachment that some process pinned.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PinnedLink {
     /// Its file.
@@ -29,6 +46,8 @@ pub struct PinnedLink {
     pub netns: u64,
     /// Index of the interface it was attached to.
     pub ifindex: u32,
+    /// Hook and direction.
+    pub place: Place,
     /// That interface's name, where it exists in the current namespace.
     pub name: Option<String>,
     /// Id of the attached program; `None` once the device is gone or the link
@@ -70,21 +89,29 @@ pub fn ensure_bpffs() -> Result<(), KernelError> {
 }
 
 /// Where the link of an interface of the current namespace is pinned.
-pub fn path_for(ifindex: u32) -> Result<PathBuf, KernelError> {
-    Ok(Path::new(RUN).join(file_name(netns::current_inode()?, ifindex)))
+pub fn path_for(ifindex: u32, place: Place) -> Result<PathBuf, KernelError> {
+    Ok(Path::new(RUN).join(file_name(netns::current_inode()?, ifindex, place)))
 }
 
 /// Pins the link of an interface of the current namespace. A dead pin in the
 /// way (its device is gone) is replaced, a live one is
 /// [`KernelError::AlreadyAttached`].
-pub fn pin(link: &XdpLink) -> Result<PathBuf, KernelError> {
+pub fn pin(link: &Link) -> Result<PathBuf, KernelError> {
+    let place = link.direction().map_or(Place::Xdp, Place::Tcx);
+    let path = free_path(link.ifindex(), place)?;
+    link.pin(&path)?;
+    Ok(path)
+}
+
+/// The path of a new pin, without a dead one in the way.
+fn free_path(ifindex: u32, place: Place) -> Result<PathBuf, KernelError> {
     if !is_bpffs_mounted() {
         return Err(KernelError::NoBpffs {
             path: PathBuf::from(BPFFS),
         });
     }
     fs::create_dir_all(RUN).map_err(|e| KernelError::sys(format!("create {RUN}"), e))?;
-    let path = path_for(link.ifindex())?;
+    let path = path_for(ifindex, place)?;
     if path.exists() {
         match inspect(&path)? {
             Some(found) if found.prog_id.is_some() => {
@@ -96,7 +123,6 @@ pub fn pin(link: &XdpLink) -> Result<PathBuf, KernelError> {
             _ => unlink(&path)?,
         }
     }
-    link.pin(&path)?;
     Ok(path)
 }
 
@@ -105,13 +131,13 @@ pub fn pin(link: &XdpLink) -> Result<PathBuf, KernelError> {
 /// [`remove_one`] or [`remove_all`].
 #[derive(Debug)]
 pub struct HeldLink {
-    link: XdpLink,
+    link: Link,
     path: PathBuf,
     released: bool,
 }
 
 /// Pins `link` and keeps it until dropped; see [`pin`] for what is refused.
-pub fn hold(link: XdpLink) -> Result<HeldLink, KernelError> {
+pub fn hold(link: Link) -> Result<HeldLink, KernelError> {
     let path = pin(&link)?;
     Ok(HeldLink {
         link,
@@ -121,9 +147,14 @@ pub fn hold(link: XdpLink) -> Result<HeldLink, KernelError> {
 }
 
 impl HeldLink {
-    /// The attachment, for [`XdpLink::update`] and questions.
-    pub fn link(&mut self) -> &mut XdpLink {
+    /// The attachment, for [`Link::update`] and questions.
+    pub fn link(&mut self) -> &mut Link {
         &mut self.link
+    }
+
+    /// Whether the program is still on the interface.
+    pub fn is_attached(&self) -> Result<bool, KernelError> {
+        self.link.is_attached()
     }
 
     /// Takes the program off the interface and removes the pin, telling what
@@ -142,6 +173,58 @@ impl Drop for HeldLink {
             let _ = self.link.take_off();
             let _ = unlink(&self.path);
         }
+    }
+}
+
+/// A clsact filter of this process and the pin by which `weir down` would find it; both go when it is dropped.
+#[derive(Debug)]
+pub struct HeldFilter {
+    filter: Option<Filter>,
+    path: PathBuf,
+}
+
+/// Pins `program`, which `filter` runs, and keeps both until dropped.
+pub fn hold_filter(filter: Filter, program: &LoadedProgram) -> Result<HeldFilter, KernelError> {
+    let place = Place::Clsact {
+        direction: filter.direction(),
+        made_qdisc: filter.made_qdisc(),
+    };
+    let path = path_for(filter.ifindex(), place)?;
+    if is_bpffs_mounted() {
+        fs::create_dir_all(RUN).map_err(|e| KernelError::sys(format!("create {RUN}"), e))?;
+        // Attaching succeeded, so whatever is pinned there is dead.
+        unlink(&path)?;
+        sys::pin_object(program.as_fd(), &path)
+            .map_err(|e| KernelError::sys(format!("pin a program at {}", path.display()), e))?;
+    }
+    Ok(HeldFilter {
+        filter: Some(filter),
+        path,
+    })
+}
+
+impl HeldFilter {
+    /// Whether it is still there.
+    pub fn is_attached(&self) -> Result<bool, KernelError> {
+        match &self.filter {
+            Some(filter) => Ok(filter.prog_id()?.is_some()),
+            None => Ok(false),
+        }
+    }
+
+    /// Takes it off and removes the pin, telling what went wrong; dropping does the same silently.
+    pub fn release(mut self) -> Result<(), KernelError> {
+        if let Some(filter) = self.filter.take() {
+            filter.detach()?;
+        }
+        unlink(&self.path)
+    }
+}
+
+impl Drop for HeldFilter {
+    fn drop(&mut self) {
+        drop(self.filter.take());
+        let _ = unlink(&self.path);
     }
 }
 
@@ -173,6 +256,16 @@ pub fn list_all() -> Result<Vec<PinnedLink>, KernelError> {
 /// Takes the program off the interface and removes the pin; a dead pin is just
 /// removed.
 pub fn remove(pin: &PinnedLink) -> Result<(), KernelError> {
+    if let Place::Clsact {
+        direction,
+        made_qdisc,
+    } = pin.place
+    {
+        if pin.prog_id.is_some() {
+            clsact::take_off(pin.ifindex, direction, made_qdisc)?;
+        }
+        return unlink(&pin.path);
+    }
     match sys::open_pinned(&pin.path) {
         Ok(fd) => match sys::link_detach(fd.as_fd()) {
             Ok(()) => {}
@@ -193,15 +286,16 @@ pub fn remove(pin: &PinnedLink) -> Result<(), KernelError> {
     unlink(&pin.path)
 }
 
-/// Removes the pin of one interface of the current namespace; returns it, or
+/// Removes the pins of one interface of the current namespace; returns one of them, or
 /// `None` if there was none.
 pub fn remove_one(name: &str) -> Result<Option<PinnedLink>, KernelError> {
     let ifindex = iface::index_of(name)?;
-    let Some(pin) = list()?.into_iter().find(|pin| pin.ifindex == ifindex) else {
-        return Ok(None);
-    };
-    remove(&pin)?;
-    Ok(Some(pin))
+    let mut last = None;
+    for pin in list()?.into_iter().filter(|pin| pin.ifindex == ifindex) {
+        remove(&pin)?;
+        last = Some(pin);
+    }
+    Ok(last)
 }
 
 /// Removes every pin of the current namespace; returns them.
@@ -215,7 +309,7 @@ pub fn remove_all() -> Result<Vec<PinnedLink>, KernelError> {
 
 /// Reads one pin; `None` for a file that is not one of ours or just vanished.
 fn inspect(path: &Path) -> Result<Option<PinnedLink>, KernelError> {
-    let Some((inode, ifindex)) = path
+    let Some((inode, ifindex, place)) = path
         .file_name()
         .and_then(|n| n.to_str())
         .and_then(parse_file_name)
@@ -227,19 +321,35 @@ fn inspect(path: &Path) -> Result<Option<PinnedLink>, KernelError> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(KernelError::sys(format!("open {}", path.display()), e)),
     };
-    let (prog_id, attached) = match sys::xdp_link_info(fd.as_fd()) {
+    let here = netns::current_inode()? == inode;
+    let found = |prog_id| PinnedLink {
+        path: path.to_owned(),
+        netns: inode,
+        ifindex,
+        place,
+        name: if here { iface::name_of(ifindex) } else { None },
+        prog_id,
+    };
+    if let Place::Clsact { direction, .. } = place {
+        let pinned = match sys::program_info(fd.as_fd()) {
+            Ok(info) => info.id,
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok(None),
+            Err(e) => return Err(KernelError::sys(format!("inspect {}", path.display()), e)),
+        };
+        // A filter can only be asked for in its own namespace.
+        let running = if here {
+            clsact::prog_id(ifindex, direction)?
+        } else {
+            Some(pinned)
+        };
+        return Ok(Some(found(running.filter(|id| *id == pinned))));
+    }
+    let (prog_id, attached) = match sys::link_info(fd.as_fd()) {
         Ok(info) => info,
         Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok(None),
         Err(e) => return Err(KernelError::sys(format!("inspect {}", path.display()), e)),
     };
-    let here = netns::current_inode()? == inode;
-    Ok(Some(PinnedLink {
-        path: path.to_owned(),
-        netns: inode,
-        ifindex,
-        name: if here { iface::name_of(ifindex) } else { None },
-        prog_id: (attached != 0).then_some(prog_id),
-    }))
+    Ok(Some(found((attached != 0).then_some(prog_id))))
 }
 
 fn unlink(path: &Path) -> Result<(), KernelError> {
@@ -262,13 +372,50 @@ fn is_bpffs(path: &Path) -> bool {
     ret == 0 && info.f_type == libc::BPF_FS_MAGIC
 }
 
-fn file_name(netns: u64, ifindex: u32) -> String {
-    format!("{netns}-{ifindex}")
+fn file_name(netns: u64, ifindex: u32, place: Place) -> String {
+    let start = format!("{netns}-{ifindex}");
+    match place {
+        Place::Xdp => start,
+        Place::Tcx(direction) => format!("{start}-{direction}"),
+        Place::Clsact {
+            direction,
+            made_qdisc,
+        } => {
+            let made = if made_qdisc { "-made" } else { "" };
+            format!("{start}-{direction}-clsact{made}")
+        }
+    }
 }
 
-fn parse_file_name(name: &str) -> Option<(u64, u32)> {
-    let (netns, ifindex) = name.split_once('-')?;
-    Some((netns.parse().ok()?, ifindex.parse().ok()?))
+fn parse_file_name(name: &str) -> Option<(u64, u32, Place)> {
+    let mut parts = name.splitn(3, '-');
+    let netns = parts.next()?.parse().ok()?;
+    let ifindex = parts.next()?.parse().ok()?;
+    let Some(rest) = parts.next() else {
+        return Some((netns, ifindex, Place::Xdp));
+    };
+    let (direction, kind) = match rest.split_once('-') {
+        Some((direction, kind)) => (direction, Some(kind)),
+        None => (rest, None),
+    };
+    let direction = match direction {
+        "ingress" => Direction::Ingress,
+        "egress" => Direction::Egress,
+        _ => return None,
+    };
+    let place = match kind {
+        None => Place::Tcx(direction),
+        Some("clsact") => Place::Clsact {
+            direction,
+            made_qdisc: false,
+        },
+        Some("clsact-made") => Place::Clsact {
+            direction,
+            made_qdisc: true,
+        },
+        Some(_) => return None,
+    };
+    Some((netns, ifindex, place))
 }
 
 #[cfg(test)]
@@ -277,11 +424,32 @@ mod tests {
 
     #[test]
     fn file_names_read_back() {
-        assert_eq!(
-            parse_file_name(&file_name(4_026_531_840, 7)),
-            Some((4_026_531_840, 7))
-        );
-        for foreign in ["", "x", "1-", "-1", "1-2-3", "a-2", "1-99999999999"] {
+        let clsact = |made_qdisc| Place::Clsact {
+            direction: Direction::Ingress,
+            made_qdisc,
+        };
+        for place in [
+            Place::Xdp,
+            Place::Tcx(Direction::Egress),
+            clsact(false),
+            clsact(true),
+        ] {
+            assert_eq!(
+                parse_file_name(&file_name(4_026_531_840, 7, place)),
+                Some((4_026_531_840, 7, place))
+            );
+        }
+        for foreign in [
+            "",
+            "x",
+            "1-",
+            "-1",
+            "1-2-3",
+            "1-2-ingress-",
+            "1-2-egress-clsact-",
+            "a-2",
+            "1-99999999999",
+        ] {
             assert_eq!(parse_file_name(foreign), None, "{foreign}");
         }
     }

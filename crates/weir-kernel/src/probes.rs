@@ -16,7 +16,7 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::thread;
 
-use crate::{XdpLink, XdpMode, pins, sys};
+use crate::{Link, XdpMode, pins, sys};
 
 /// One row of the table with its answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -459,7 +459,7 @@ const LOOPBACK: u32 = 1;
 fn xdp_link() -> io::Result<()> {
     let program = load_xdp(&RETURN_TWO, 0)?;
     in_new_namespace(|| {
-        XdpLink::attach(program.as_fd(), LOOPBACK, XdpMode::Generic)
+        Link::attach(program.as_fd(), LOOPBACK, XdpMode::Generic)
             .map(drop)
             .map_err(|e| io::Error::other(e.to_string()))
     })

@@ -84,18 +84,21 @@ pub(crate) fn program_info(fd: BorrowedFd<'_>) -> io::Result<libbpf_sys::bpf_pro
     Ok(info)
 }
 
-/// Program id and interface index of an XDP link; the index is 0 once the
+/// Program id and interface index of an XDP or tcx link; the index is 0 once the
 /// device is gone or the link was detached.
-pub(crate) fn xdp_link_info(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+pub(crate) fn link_info(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut len = mem::size_of_val(&info) as u32;
     // SAFETY: `info` is valid for `len` bytes and zeroed.
     check(unsafe { libbpf_sys::bpf_link_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
-    if info.type_ != libbpf_sys::BPF_LINK_TYPE_XDP {
-        return Err(io::Error::from_raw_os_error(libc::EINVAL));
-    }
-    // SAFETY: the kernel says that this is an XDP link, so the `xdp` member is the one it filled.
-    let ifindex = unsafe { info.__bindgen_anon_1.xdp.ifindex };
+    // SAFETY: the kernel says which kind of link this is, so that member is the one it filled.
+    let ifindex = unsafe {
+        match info.type_ {
+            libbpf_sys::BPF_LINK_TYPE_XDP => info.__bindgen_anon_1.xdp.ifindex,
+            libbpf_sys::BPF_LINK_TYPE_TCX => info.__bindgen_anon_1.tcx.ifindex,
+            _ => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
+    };
     Ok((info.prog_id, ifindex))
 }
 

@@ -16,10 +16,10 @@ use weir_kernel::XdpMode;
 use weir_policy::model::Policy;
 
 use super::table::{self, Since};
-use crate::args::{Checksums, RunArgs};
+use crate::args::{Checksums, HookName, RunArgs};
 use crate::failure::Failure;
 use crate::output;
-use weir_engine::live::{Live, LiveError, LogLine, Options};
+use weir_engine::live::{Hook, Live, LiveError, LogLine, Options};
 
 /// Longest wait for an event, so that signals and deadlines are seen in time.
 const TICK: Duration = Duration::from_millis(100);
@@ -29,11 +29,19 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let duration = args.duration.map(|s| seconds("--for", s)).transpose()?;
     let policy = super::policy::read(&args.policy)?.policy;
     let options = Options {
-        mode: if args.generic {
-            XdpMode::Generic
-        } else {
-            XdpMode::Native
+        hook: match (args.hook, args.generic) {
+            (None, false) => None,
+            (None | Some(HookName::Xdp), true) => Some(Hook::Xdp(XdpMode::Generic)),
+            (Some(HookName::Xdp), false) => Some(Hook::Xdp(XdpMode::Native)),
+            (Some(HookName::Tc), false) => Some(Hook::Tc),
+            (Some(HookName::Clsact), false) => Some(Hook::Clsact),
+            (Some(_), true) => {
+                return Err(Failure::Usage(
+                    "--generic is a mode of XDP: leave it out, or use --hook xdp".to_owned(),
+                ));
+            }
         },
+        egress: args.egress,
         checksums: args.checksums.map(|c| match c {
             Checksums::Complete => ChecksumMode::Complete,
             Checksums::Offloaded => ChecksumMode::Offloaded,
@@ -46,7 +54,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     for note in live.notes() {
         output::complain(note);
     }
-    output::complain(&format!("{}; Ctrl-C stops", attached(&live, options.mode)));
+    output::complain(&format!(
+        "{}; Ctrl-C stops",
+        attached(&live, options.egress)
+    ));
     let end = duration.map(|d| Instant::now() + d);
     let watched = watch(&mut live, &policy, args.json, interval, end, &stop);
     // Whatever ended the watch, the interfaces come first.
@@ -98,24 +109,26 @@ fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn attached(live: &Live, mode: XdpMode) -> String {
+fn attached(live: &Live, egress: bool) -> String {
     let ports: Vec<String> = live
         .ports()
         .iter()
         .map(|port| {
-            let checksums = match port.checksums {
-                ChecksumMode::Complete => "complete",
-                ChecksumMode::Offloaded => "offloaded",
+            let how = match (port.hook, port.checksums) {
+                (Hook::Xdp(_), ChecksumMode::Complete) => "checksums complete",
+                (Hook::Xdp(_), ChecksumMode::Offloaded) => "checksums offloaded",
+                _ if egress => "ingress and egress",
+                _ => "ingress",
             };
             let down = if port.interface.up {
                 ""
             } else {
                 ", the interface is down"
             };
-            format!("{} (checksums {checksums}{down})", port.interface.name)
+            format!("{} ({}, {how}{down})", port.interface.name, port.hook)
         })
         .collect();
-    format!("attached to {}, {mode} XDP", ports.join(" and "))
+    format!("attached to {}", ports.join(" and "))
 }
 
 /// Shows what happens until it is time to stop; returns the interfaces that lost their program.
