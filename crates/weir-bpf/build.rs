@@ -37,7 +37,8 @@ fn main() {
         "/// Name and ELF bytes of every object.\npub static OBJECTS: &[(&str, &[u8])] = &[\n",
     );
     let objects = names.iter().flat_map(|function| {
-        [("", Hook::Xdp), ("_tc", Hook::Tc)].map(|(suffix, hook)| (function, format!("{function}{suffix}"), hook))
+        [("", Hook::Xdp), ("_tc", Hook::Tc)]
+            .map(|(suffix, hook)| (function, format!("{function}{suffix}"), hook))
     });
     for (function, name, hook) in objects {
         let object = out.join(format!("{name}.bpf.o"));

@@ -31,6 +31,7 @@ pub const SNAP: usize = 96;
 pub mod key {
     pub const VALID: usize = 0;
     pub const IN: usize = 8;
+    pub const OUT: usize = 10;
     pub const QUEUE: usize = 12;
     pub const ETHER: usize = 14;
     pub const VLAN: usize = 16;

@@ -175,6 +175,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_SNAP", abi::SNAP as u64),
         ("WEIR_K_VALID", abi::key::VALID as u64),
         ("WEIR_K_IN", abi::key::IN as u64),
+        ("WEIR_K_OUT", abi::key::OUT as u64),
         ("WEIR_K_QUEUE", abi::key::QUEUE as u64),
         ("WEIR_K_ETHER", abi::key::ETHER as u64),
         ("WEIR_K_VLAN", abi::key::VLAN as u64),

@@ -216,7 +216,7 @@ impl Live {
             .iter()
             .map(|interface| choose_hook(interface, options))
             .collect::<Result<Vec<Hook>, LiveError>>()?;
-        let (plan, _) = middlebox::plan(policy, &ports)?;
+        let (plan, _) = middlebox::plan_for(policy, &ports, options.egress)?;
         let sees_tags = options.vlan_in_frame || !middlebox::names_vlan(policy);
         let on_xdp = || {
             let both = interfaces.iter().zip(&hooks);
@@ -475,6 +475,9 @@ impl AttachedPort {
     }
 }
 
+/// The middlebox as compiled for tc.
+pub(crate) const TC_OBJECT: &str = "middlebox_tc";
+
 /// `XDP_DROP` of `enum xdp_action`.
 const XDP_DROP: u32 = 1;
 
@@ -544,7 +547,7 @@ fn unattached_ports(policy: &Policy, interfaces: &[Interface]) -> Vec<String> {
                     PortName::Index(index) => index.to_string(),
                 };
                 let note = format!(
-                    "line {}: the policy names interface {text}, which weir is not attached to: no packet comes in by it; add `-i {text}`",
+                    "line {}: the policy names interface {text}, which weir is not attached to: no packet comes in or leaves by it as far as weir knows; add `-i {text}`",
                     rule.line
                 );
                 if !missing.contains(&note) {
@@ -590,12 +593,8 @@ fn load(
     earlier: &[LoadedCopy],
 ) -> Result<LoadedProgram, KernelError> {
     let is_tc = !matches!(hook, Hook::Xdp(_));
-    let name = if is_tc {
-        format!("{}_tc", plan.object)
-    } else {
-        plan.object.to_owned()
-    };
-    let elf = weir_bpf::object(&name).ok_or_else(|| KernelError::BadObject {
+    let name = if is_tc { TC_OBJECT } else { plan.object };
+    let elf = weir_bpf::object(name).ok_or_else(|| KernelError::BadObject {
         why: format!("there is none named {name}"),
     })?;
     let mut object = KernelObject::open(elf)?;

@@ -23,6 +23,8 @@ const NO_SLOT: u8 = 0xff;
 /// What the rules of a policy share while they are lowered: slots, sets, conditions.
 pub(super) struct Lowering<'a> {
     ports: &'a [Port],
+    /// The program sees packets on their way out, too: `out` is known of those, and `in` not of this host's own.
+    sees_egress: bool,
     conds: Vec<Cond>,
     intervals: Vec<Interval>,
     sets: HashMap<SetId, (u32, u32)>,
@@ -33,13 +35,27 @@ pub(super) struct Lowering<'a> {
     features: u32,
 }
 
+/// Where the key has the number of the port that a packet came in or leaves by.
+fn port_place(kind: Kind) -> Place {
+    let at = match kind {
+        Kind::OutPort => key::OUT,
+        _ => key::IN,
+    };
+    Place {
+        at,
+        bit: 0,
+        bits: 16,
+    }
+}
+
 /// Address of a shared set: the same named set used by many rules is stored once.
 type SetId = usize;
 
 impl<'a> Lowering<'a> {
-    pub(super) fn new(ports: &'a [Port]) -> Lowering<'a> {
+    pub(super) fn new(ports: &'a [Port], sees_egress: bool) -> Lowering<'a> {
         Lowering {
             ports,
+            sees_egress,
             conds: Vec::new(),
             intervals: Vec::new(),
             sets: HashMap::new(),
@@ -83,19 +99,15 @@ impl<'a> Lowering<'a> {
             Test::Always => {}
             Test::Present => self.presence(exact, m, rule.line)?,
             Test::Port(names) => match info.kind {
-                Kind::OutPort => return Err(PlanError::OutUnknown { line: rule.line }),
-                _ => {
+                Kind::OutPort if !self.sees_egress => {
+                    return Err(PlanError::OutUnknown { line: rule.line });
+                }
+                kind => {
                     let numbers = self.ports_named(names);
-                    self.number(
-                        exact,
-                        Place {
-                            at: key::IN,
-                            bit: 0,
-                            bits: 16,
-                        },
-                        &Arc::new(numbers),
-                        m.negated,
-                    );
+                    self.number(exact, port_place(kind), &Arc::new(numbers), m.negated);
+                    if m.negated && self.sees_egress {
+                        self.port_known(kind, true);
+                    }
                 }
             },
             Test::In(ranges) => match info.kind {
@@ -115,7 +127,11 @@ impl<'a> Lowering<'a> {
         let info = m.subject.field.info();
         let there = !m.negated;
         match info.kind {
-            Kind::OutPort => return Err(PlanError::OutUnknown { line }),
+            Kind::OutPort if !self.sees_egress => return Err(PlanError::OutUnknown { line }),
+            kind @ (Kind::OutPort | Kind::InPort) if self.sees_egress => {
+                self.port_known(kind, there);
+            }
+            Kind::OutPort => self.constant(!there),
             Kind::All | Kind::InPort => self.constant(there),
             Kind::NetProto => self.net_proto(exact, |_| there),
             Kind::Is(value) => {
@@ -302,6 +318,11 @@ impl<'a> Lowering<'a> {
                 .cond(cond_op::SET, false),
             );
         }
+    }
+
+    /// Ports are numbered from 1; 0 is in the key where the packet has none.
+    fn port_known(&mut self, kind: Kind, known: bool) {
+        self.push_range(port_place(kind), 0, 0, known);
     }
 
     fn ports_named(&self, names: &[PortName]) -> Ranges {

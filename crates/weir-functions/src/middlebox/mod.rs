@@ -19,7 +19,7 @@ use conditions::Lowering;
 pub enum PlanError {
     /// `out` on a hook in front of routing.
     #[error(
-        "line {line}: `out` cannot be known here: XDP and replay see packets before routing decides where they leave; match `in` or addresses instead"
+        "line {line}: `out` cannot be known here: XDP, tc on receive and replay see packets before routing decides where they leave; use `weir run --egress`, or match `in` or addresses instead"
     )]
     OutUnknown {
         /// Line of the rule.
@@ -72,7 +72,7 @@ pub struct Bounds {
 /// Compiles a policy for a hook in front of routing (XDP, replay). `ports` are the ports that `in` may name; an `in` that names
 /// no port never matches.
 pub fn plan(policy: &Policy, ports: &[Port]) -> Result<(InstancePlan, Bounds), PlanError> {
-    plan_with(policy, ports, Scheme::Merged)
+    compile(policy, ports, Scheme::Merged, false)
 }
 
 /// [`plan`] with a chosen layout of the classifier; other layouts than the default are baselines to measure against.
@@ -81,7 +81,26 @@ pub fn plan_with(
     ports: &[Port],
     scheme: Scheme,
 ) -> Result<(InstancePlan, Bounds), PlanError> {
-    let mut lowering = Lowering::new(ports);
+    compile(policy, ports, scheme, false)
+}
+
+/// [`plan`] for a hook that may see packets on their way out, too (tc): there `out` is known, and only there; `in` is not known of
+/// packets that this host sends itself. What is not known matches nothing, negated or not.
+pub fn plan_for(
+    policy: &Policy,
+    ports: &[Port],
+    sees_egress: bool,
+) -> Result<(InstancePlan, Bounds), PlanError> {
+    compile(policy, ports, Scheme::Merged, sees_egress)
+}
+
+fn compile(
+    policy: &Policy,
+    ports: &[Port],
+    scheme: Scheme,
+    sees_egress: bool,
+) -> Result<(InstancePlan, Bounds), PlanError> {
+    let mut lowering = Lowering::new(ports, sees_egress);
     let mut keys: Vec<RuleKey> = Vec::with_capacity(policy.rules.len());
     let mut rules = Vec::with_capacity(policy.rules.len());
     let mut ops = Vec::new();
