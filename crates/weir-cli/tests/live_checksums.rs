@@ -1,6 +1,7 @@
 //! Checksums on live traffic, judged by the receiving kernels: with the last hop's transmit offload off their InCsumErrors
 //! count every packet that weir got wrong. Each kind of rewrite, with the senders' offloads on (unfinished checksums reach
-//! weir) and off, for TCP and UDP, IPv4 and IPv6.
+//! weir) and off, for TCP and UDP, IPv4 and IPv6; on XDP, and on tc on receive and on transmit, where the senders' segmentation
+//! offload stays on and weir sees packets of up to 64 KiB.
 
 mod live_bed;
 
@@ -16,7 +17,7 @@ const SERVER: [&str; 2] = ["10.0.2.2", "fd00:2::2"];
 const ALIAS: [&str; 2] = ["10.0.3.9", "fd00:3::9"];
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Several windows of full segments.
-const TCP_BYTES: usize = 200_000;
+const TCP_BYTES: usize = 2_000_000;
 
 /// A policy and how clients use it.
 struct Rewrite {
@@ -84,21 +85,100 @@ const REWRITES: [Rewrite; 5] = [
     },
 ];
 
+/// Where weir is in the box.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Xdp,
+    /// On receive.
+    Tc,
+    /// On receive, through a filter.
+    Clsact,
+    /// On transmit, forwarded packets only: every rule names `out`, and `in` from where it was received.
+    Egress,
+}
+
 #[test]
 fn rewrites_are_right_with_sender_offloads_on() {
     if root("rewrites_are_right_with_sender_offloads_on") {
-        every_rewrite(&Bed::build("weirl-on"));
+        every_rewrite(&Bed::build("weirl-on"), Place::Xdp);
     }
 }
 
 #[test]
 fn rewrites_are_right_with_sender_offloads_off() {
     if root("rewrites_are_right_with_sender_offloads_off") {
-        let bed = Bed::build("weirl-off");
-        bed.client.offloads_off("cl0", &["tx"]).expect("offload");
-        bed.server.offloads_off("sv0", &["tx"]).expect("offload");
-        every_rewrite(&bed);
+        every_rewrite(&without_offloads("weirl-off"), Place::Xdp);
     }
+}
+
+#[test]
+fn rewrites_on_tc_are_right_with_sender_offloads_on() {
+    if root("rewrites_on_tc_are_right_with_sender_offloads_on") {
+        let bed = Bed::build("weirl-ton");
+        let seen = gso_seen(&bed);
+        every_rewrite(&bed, Place::Tc);
+        assert!(
+            gso_seen(&bed) > seen,
+            "no GSO packet crossed the box: the test shows nothing"
+        );
+    }
+}
+
+#[test]
+fn rewrites_on_tc_are_right_with_sender_offloads_off() {
+    if root("rewrites_on_tc_are_right_with_sender_offloads_off") {
+        every_rewrite(&without_offloads("weirl-toff"), Place::Tc);
+    }
+}
+
+#[test]
+fn rewrites_in_a_clsact_filter_are_right() {
+    if root("rewrites_in_a_clsact_filter_are_right") {
+        every_rewrite(&Bed::build("weirl-cls"), Place::Clsact);
+    }
+}
+
+#[test]
+fn rewrites_on_transmit_are_right() {
+    if root("rewrites_on_transmit_are_right") {
+        let bed = Bed::build("weirl-out");
+        // Routing is done with the packet as received.
+        for (to, via) in [
+            ("10.0.3.9", "10.0.2.2"),
+            ("fd00:3::9", "fd00:2::2"),
+            ("10.0.1.77", "10.0.1.2"),
+            ("fd00:1::77", "fd00:1::2"),
+        ] {
+            bed.middle
+                .ip(&["route", "add", to, "via", via])
+                .expect("route");
+        }
+        every_rewrite(&bed, Place::Egress);
+    }
+}
+
+fn without_offloads(prefix: &str) -> Bed {
+    let bed = Bed::build(prefix);
+    bed.client.offloads_off("cl0", &["tx"]).expect("offload");
+    bed.server.offloads_off("sv0", &["tx"]).expect("offload");
+    bed
+}
+
+/// Bytes beyond a full segment for each packet that the box received: above 0, senders' segments came uncut.
+fn gso_seen(bed: &Bed) -> u64 {
+    bed.middle
+        .run(|| {
+            let text = std::fs::read_to_string("/proc/thread-self/net/dev").expect("readable");
+            let line = text.lines().find(|l| l.trim_start().starts_with("box0:"));
+            let numbers: Vec<u64> = line
+                .expect("box0 exists")
+                .split_whitespace()
+                .skip(1)
+                .map(|n| n.parse().expect("a number"))
+                .collect();
+            numbers[0].saturating_sub(numbers[1] * 1514)
+        })
+        .expect("namespace")
 }
 
 /// The control: a wrong mode makes wrong checksums, and this judge sees them.
@@ -115,7 +195,7 @@ fn the_judge_sees_wrong_checksums() {
         &bed.middle,
         ports.policy,
         &["box0", "box1"],
-        &["--checksums", "complete"],
+        &["--hook", "xdp", "--checksums", "complete"],
     );
     let answered = udp(&bed, ports, ports.addresses[0]).is_ok();
     run.stop();
@@ -126,12 +206,29 @@ fn the_judge_sees_wrong_checksums() {
     );
 }
 
-fn every_rewrite(bed: &Bed) {
+fn every_rewrite(bed: &Bed, place: Place) {
+    let flags: &[&str] = match place {
+        Place::Xdp => &["--hook", "xdp"],
+        Place::Tc => &["--hook", "tc"],
+        Place::Clsact => &["--hook", "clsact"],
+        Place::Egress => &["--egress"],
+    };
     serve(bed);
     settle(bed);
     for rewrite in &REWRITES {
         let before = bed.checksum_errors();
-        let run = Run::start(&bed.middle, rewrite.policy, &["box0", "box1"], &[]);
+        let mut policy = rewrite.policy.to_owned();
+        if matches!(place, Place::Egress) {
+            policy = policy
+                .replace("in box0", "in box0 out box1")
+                .replace("in box1", "in box1 out box0");
+            let lines = policy.lines().map(|line| match line.split_once(':') {
+                Some((name, rest)) if !rest.contains(" out ") => format!("{name}: in out {rest}\n"),
+                _ => format!("{line}\n"),
+            });
+            policy = lines.collect();
+        }
+        let run = Run::start(&bed.middle, &policy, &["box0", "box1"], flags);
         let mut failed = Vec::new();
         for address in rewrite.addresses {
             for (protocol, exchange) in [

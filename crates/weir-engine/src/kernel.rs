@@ -5,7 +5,7 @@
 
 use weir_bpf::abi::{self, Counter, Stats};
 use weir_functions::plan::InstancePlan;
-use weir_kernel::{KernelError, KernelObject, LoadedProgram, MmapArray, TestCtx};
+use weir_kernel::{Hook, KernelError, KernelObject, LoadedProgram, MmapArray, TestCtx};
 use weir_packet::{Reason, Verdict};
 use zerocopy::IntoBytes;
 
@@ -97,7 +97,13 @@ impl Engine for Kernel {
             // The ring is smaller than a capture can make it: empty it as we go.
             self.drain()?;
         }
-        Ok(crate::verdict(outcome.retval))
+        Ok(match (self.program.hook(), outcome.retval) {
+            (Hook::Xdp, action) => crate::verdict(action),
+            // TC_ACT_UNSPEC and TC_ACT_SHOT.
+            (Hook::Tc, u32::MAX) => Verdict::Pass,
+            (Hook::Tc, 2) => Verdict::Drop,
+            (Hook::Tc, _) => Verdict::Aborted,
+        })
     }
 
     fn logs(&mut self) -> Result<Vec<LogLine>, EngineError> {

@@ -32,6 +32,15 @@ pub enum EngineKind {
     Reference,
 }
 
+/// Which build of the data plane a replay runs: what the hooks do alike and what not is in docs/semantics.md section 6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplayHook {
+    /// In front of the stack.
+    Xdp,
+    /// Traffic control. The kernel's test run takes frames of 14 to 3,400 bytes only, IPv4 ones from 34 bytes and IPv6 ones from 54 on.
+    Tc,
+}
+
 /// What is the same for all packets of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayOptions {
@@ -105,6 +114,9 @@ pub enum EngineError {
         /// What happened.
         fault: Box<Fault>,
     },
+    /// The user engine runs XDP programs.
+    #[error("the user engine has no tc; use the kernel or the reference")]
+    NoTc,
     /// The object and this program do not fit: a defect of the build.
     #[error("the embedded object lacks {what}; rebuild weir")]
     Object {
@@ -153,11 +165,29 @@ pub fn open(
     policy: &Arc<Policy>,
     options: &ReplayOptions,
 ) -> Result<Box<dyn Engine>, EngineError> {
-    let (plan, _) = middlebox::plan(policy, &options.ports)?;
+    open_for(ReplayHook::Xdp, kind, policy, options)
+}
+
+/// [`open`] for either build of the data plane. tc has one checksum mode, so that [`ReplayOptions::checksums`] does not count there.
+///
+/// # Errors
+/// As [`open`]; and [`EngineError::NoTc`].
+pub fn open_for(
+    hook: ReplayHook,
+    kind: EngineKind,
+    policy: &Arc<Policy>,
+    options: &ReplayOptions,
+) -> Result<Box<dyn Engine>, EngineError> {
+    let (mut plan, _) = middlebox::plan(policy, &options.ports)?;
+    if hook == ReplayHook::Tc {
+        plan.object = live::TC_OBJECT;
+    }
+    let rules = policy.rules.len();
     Ok(match kind {
-        EngineKind::User => Box::new(user::User::new(&plan, options, policy.rules.len())?),
-        EngineKind::Kernel => Box::new(kernel::Kernel::new(&plan, options, policy.rules.len())?),
-        EngineKind::Reference => Box::new(reference::Oracle::new(policy, options)),
+        EngineKind::User if hook == ReplayHook::Tc => return Err(EngineError::NoTc),
+        EngineKind::User => Box::new(user::User::new(&plan, options, rules)?),
+        EngineKind::Kernel => Box::new(kernel::Kernel::new(&plan, options, rules)?),
+        EngineKind::Reference => Box::new(reference::Oracle::new(hook, policy, options)),
     })
 }
 

@@ -8,7 +8,7 @@ use weir_packet::Verdict;
 use weir_policy::model::Policy;
 use weir_policy::reference::{self, Input, Options, PortId, Reference};
 
-use crate::{Engine, EngineError, LogLine, Packet, ReplayOptions};
+use crate::{Engine, EngineError, LogLine, Packet, ReplayHook, ReplayOptions};
 
 pub(crate) struct Oracle {
     reference: Reference,
@@ -19,10 +19,11 @@ pub(crate) struct Oracle {
 }
 
 impl Oracle {
-    pub(crate) fn new(policy: &Arc<Policy>, options: &ReplayOptions) -> Oracle {
-        let checksums = match options.checksums {
-            ChecksumMode::Complete => reference::ChecksumMode::Complete,
-            ChecksumMode::Offloaded => reference::ChecksumMode::Offloaded,
+    pub(crate) fn new(hook: ReplayHook, policy: &Arc<Policy>, options: &ReplayOptions) -> Oracle {
+        let checksums = match (hook, options.checksums) {
+            (ReplayHook::Tc, _) => reference::ChecksumMode::Tc,
+            (ReplayHook::Xdp, ChecksumMode::Complete) => reference::ChecksumMode::Complete,
+            (ReplayHook::Xdp, ChecksumMode::Offloaded) => reference::ChecksumMode::Offloaded,
         };
         let settings = Options {
             checksums,

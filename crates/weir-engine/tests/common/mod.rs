@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use weir_bpf::abi::{Counter, Stats};
-use weir_engine::{EngineKind, LogLine, Packet, ReplayOptions};
+use weir_engine::{EngineKind, LogLine, Packet, ReplayHook, ReplayOptions};
 use weir_packet::{Fate, Reason, Verdict};
 use weir_policy::model::Policy;
 use weir_policy::{FileSets, Source, parse};
@@ -63,12 +63,14 @@ pub(crate) struct Run {
 
 /// Runs all samples; the outer error is a planning error, equal for all engines.
 pub(crate) fn run(
+    hook: ReplayHook,
     kind: EngineKind,
     policy: &Arc<Policy>,
     options: &ReplayOptions,
     samples: &[Sample],
 ) -> Result<Run, String> {
-    let mut engine = weir_engine::open(kind, policy, options).map_err(|e| e.to_string())?;
+    let mut engine =
+        weir_engine::open_for(hook, kind, policy, options).map_err(|e| e.to_string())?;
     let mut run = Run {
         verdicts: Vec::new(),
         frames: Vec::new(),
@@ -185,9 +187,21 @@ pub(crate) fn disagreement(
     samples: &[Sample],
     coverage: &mut Coverage,
 ) -> Option<String> {
-    let wanted = run(EngineKind::Reference, policy, options, samples);
+    disagreement_on(ReplayHook::Xdp, engines, policy, options, samples, coverage)
+}
+
+/// [`disagreement`] of the builds for one hook.
+pub(crate) fn disagreement_on(
+    hook: ReplayHook,
+    engines: &[EngineKind],
+    policy: &Arc<Policy>,
+    options: &ReplayOptions,
+    samples: &[Sample],
+    coverage: &mut Coverage,
+) -> Option<String> {
+    let wanted = run(hook, EngineKind::Reference, policy, options, samples);
     for &kind in engines {
-        let found = run(kind, policy, options, samples);
+        let found = run(hook, kind, policy, options, samples);
         match (&wanted, found) {
             (Err(a), Err(b)) if *a == b => {}
             (Err(a), Err(b)) => return Some(format!("reference: {a}\n{kind:?}: {b}")),

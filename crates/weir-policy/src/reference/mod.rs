@@ -49,6 +49,8 @@ pub enum ChecksumMode {
     Complete,
     /// A sender may have left the sum of the pseudo-header for its device to finish: veth, tap, virtio.
     Offloaded,
+    /// As `Offloaded`, and headers in front of a payload never move: tc, section 6.
+    Tc,
 }
 
 /// Where a packet came in.

@@ -25,7 +25,8 @@ pub(super) fn rewrite<'t>(
         frame: frame.to_vec(),
         layout,
         received: frame,
-        unfinished: options.checksums == ChecksumMode::Offloaded && is_unfinished(frame, layout),
+        unfinished: options.checksums != ChecksumMode::Complete && is_unfinished(frame, layout),
+        headers_stay: options.checksums == ChecksumMode::Tc,
         mtu: options.mtu,
         notes,
     };
@@ -71,6 +72,8 @@ struct Edit<'a> {
     layout: &'a Layout,
     received: &'a [u8],
     unfinished: bool,
+    /// Even those of a finished packet.
+    headers_stay: bool,
     mtu: u32,
     notes: &'a mut Vec<Reason>,
 }
@@ -199,11 +202,16 @@ impl Edit<'_> {
 
     /// Bytes that TCP options may take.
     fn option_room(&self, tcp: &L4) -> usize {
-        if self.unfinished && self.has_tail(tcp) {
+        if self.options_stay(tcp) {
             tcp.header_len - 20
         } else {
             40
         }
+    }
+
+    /// Whether options must keep their room, because bytes follow that may not move.
+    fn options_stay(&self, tcp: &L4) -> bool {
+        (self.unfinished || self.headers_stay) && self.has_tail(tcp)
     }
 
     /// Whether bytes follow the TCP header.
@@ -234,7 +242,7 @@ impl Edit<'_> {
             return;
         }
         let mut new = list.bytes();
-        let room = if self.unfinished && self.has_tail(tcp) {
+        let room = if self.options_stay(tcp) {
             options.len()
         } else {
             new.len().next_multiple_of(4)

@@ -1,0 +1,205 @@
+//! The tc build in test runs: the reference's verdicts, bytes, log lines and counters, for captures through every example
+//! policy and for generated policies over generated packets. Live traffic is judged by weir-cli/tests/live_checksums.rs: a test run has
+//! no unfinished checksums, and of GSO only the numbers.
+//!
+//! What the kernel's test run does not take is skipped and counted: frames under 14 bytes, IP frames that end inside the fixed
+//! header, and frames over 3,400 bytes.
+
+mod common;
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use common::{Coverage, Sample, disagreement_on, engines, policy};
+use proptest::prelude::*;
+use proptest::test_runner::FileFailurePersistence;
+use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
+use weir_functions::plan::{ChecksumMode, Port};
+use weir_kernel::object::TC_TEST_RUN_MAX;
+use weir_packet::pcap::Capture;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// The kernel if it is here.
+fn kernel() -> Vec<EngineKind> {
+    let mut engines = engines();
+    engines.retain(|kind| *kind == EngineKind::Kernel);
+    engines
+}
+
+/// Whether the kernel's test run takes a frame.
+fn is_taken(frame: &[u8]) -> bool {
+    let least = match frame.get(12..14) {
+        Some([0x08, 0x00]) => 34,
+        Some([0x86, 0xdd]) => 54,
+        _ => 14,
+    };
+    (least..=TC_TEST_RUN_MAX).contains(&frame.len())
+}
+
+fn ports() -> Vec<Port> {
+    let port = |number, name: &str, index| Port {
+        number,
+        name: Some(name.to_owned()),
+        index,
+    };
+    vec![port(1, "eth0", 2), port(2, "eth1", 3)]
+}
+
+#[test]
+fn captures_through_every_example() {
+    let kernel = kernel();
+    if kernel.is_empty() {
+        return;
+    }
+    let mut captures = files(&Path::new(ROOT).join("tests/captures"));
+    for folder in ["pcaps", "zeek-traces"] {
+        captures.extend(files(&Path::new(ROOT).join("../shared/data").join(folder)));
+    }
+    let mut samples: Vec<Sample> = captures.iter().flat_map(|path| ethernet(path)).collect();
+    let all = samples.len();
+    samples.retain(|sample| is_taken(&sample.frame));
+    let mut policies = files(&Path::new(ROOT).join("examples"));
+    policies.retain(|p| p.extension().is_some_and(|e| e == "weir"));
+    assert!(!policies.is_empty() && !samples.is_empty());
+    let options = ReplayOptions {
+        checksums: ChecksumMode::Offloaded,
+        mtu: None,
+        seed: 7,
+        ports: ports(),
+    };
+    let mut coverage = Coverage::default();
+    for path in &policies {
+        let parsed = weir_policy::parse_file(path)
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let policy = std::sync::Arc::new(parsed.policy);
+        if let Some(difference) = disagreement_on(
+            ReplayHook::Tc,
+            &kernel,
+            &policy,
+            &options,
+            &samples,
+            &mut coverage,
+        ) {
+            panic!("{}: {difference}", path.display());
+        }
+    }
+    eprintln!(
+        "{} captures, {} frames of which the test run does not take {}, {} examples: reference and tc agree\n{coverage}",
+        captures.len(),
+        all,
+        all - samples.len(),
+        policies.len()
+    );
+}
+
+#[test]
+fn generated_policies_over_generated_packets() {
+    let kernel = kernel();
+    if kernel.is_empty() {
+        return;
+    }
+    let cases = std::env::var("WEIR_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(300);
+    let sample = (
+        weir_packet::generate::frame(),
+        0u64..2_000_000_000,
+        0u32..3,
+        0u16..3,
+    )
+        .prop_map(|(frame, now_ns, port, queue)| Sample {
+            frame,
+            now_ns,
+            port,
+            queue,
+        });
+    let mtu = prop_oneof![3 => Just(None), 1 => (40u32..120).prop_map(Some), 1 => Just(Some(1500))];
+    let strategy = (
+        weir_policy::generate::policy_text(),
+        (mtu, any::<u64>()),
+        prop::collection::vec(sample, 100),
+    );
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        source_file: Some(file!()),
+        max_shrink_iters: 4000,
+        ..ProptestConfig::default()
+    });
+    let coverage = std::cell::RefCell::new(Coverage::default());
+    let skipped = std::cell::Cell::new(0);
+    let result = runner.run(&strategy, |(text, (mtu, seed), mut samples)| {
+        let generated = samples.len();
+        samples.retain(|sample| is_taken(&sample.frame));
+        skipped.set(skipped.get() + generated - samples.len());
+        let options = ReplayOptions {
+            checksums: ChecksumMode::Offloaded,
+            mtu,
+            seed,
+            ports: ports(),
+        };
+        match disagreement_on(
+            ReplayHook::Tc,
+            &kernel,
+            &policy(&text),
+            &options,
+            &samples,
+            &mut coverage.borrow_mut(),
+        ) {
+            None => Ok(()),
+            Some(difference) => Err(TestCaseError::fail(format!(
+                "{difference}\npolicy:\n{text}"
+            ))),
+        }
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    eprintln!(
+        "{cases} policies x 100 packets, {} frames the test run does not take: reference and tc agree\n{}",
+        skipped.get(),
+        coverage.borrow()
+    );
+}
+
+/// All files below a folder; none if it is not there.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return found;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The packets of an Ethernet capture, up to where it can be read; none of other files.
+fn ethernet(path: &Path) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    let opened = File::open(path).map(BufReader::new).map(Capture::open);
+    let Ok(Ok(mut capture)) = opened else {
+        return samples;
+    };
+    while let Ok(Some(packet)) = capture.next_packet() {
+        if packet.interface.require_ethernet().is_err() {
+            return Vec::new();
+        }
+        samples.push(Sample {
+            frame: packet.data.to_vec(),
+            now_ns: packet.timestamp_ns,
+            port: 1,
+            queue: 0,
+        });
+    }
+    samples
+}
