@@ -223,7 +223,9 @@ fn every_rewrite(bed: &Bed, place: Place) {
                 .replace("in box0", "in box0 out box1")
                 .replace("in box1", "in box1 out box0");
             let lines = policy.lines().map(|line| match line.split_once(':') {
-                Some((name, rest)) if !rest.contains(" out ") => format!("{name}: in out {rest}\n"),
+                Some((name, rest)) if !rest.contains(" out ") => {
+                    format!("{name}: in {{ box0, box1 }} out {{ box0, box1 }} {rest}\n")
+                }
                 _ => format!("{line}\n"),
             });
             policy = lines.collect();

@@ -11,6 +11,8 @@ use rustix::process::Signal;
 use weir_kernel::bed::{self, End};
 use weir_kernel::{NetNs, pins};
 
+/// A veth is given tc unless told otherwise; see live_tc.rs for that.
+const XDP: &[&str] = &["--hook", "xdp"];
 const POLICY: &str = "discard: udp-dport 9 drop log \"gone\"\necho: udp-dport 7 log \"here\"\n";
 
 fn pair(prefix: &str) -> (NetNs, NetNs) {
@@ -60,7 +62,7 @@ fn signals_leave_the_interface_as_it_was() {
     let (left, right) = pair("weirl-sig");
     let before = (look_at(&left, "left0"), look_at(&right, "right0"));
     for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
-        let run = Run::start(&right, POLICY, &["right0"], &[]);
+        let run = Run::start(&right, POLICY, &["right0"], XDP);
         assert!(prog_on(&right, "right0").is_some());
         assert_eq!(pinned(&right), 1);
         assert!(
@@ -117,7 +119,9 @@ fn log_lines_and_the_final_table_are_printed() {
         .command(env!("CARGO_BIN_EXE_weir"))
         .expect("namespace");
     command
-        .args(["run", "-i", "right0", "--for", "2", "--report"])
+        .args([
+            "run", "-i", "right0", "--hook", "xdp", "--for", "2", "--report",
+        ])
         .arg(&report)
         .arg(&policy);
     let child = command
@@ -159,7 +163,7 @@ fn a_killed_run_leaves_the_complete_program_and_down_removes_it() {
     pins::ensure_bpffs().expect("bpffs");
     let (left, right) = pair("weirl-kill");
     let before = (look_at(&left, "left0"), look_at(&right, "right0"));
-    let run = Run::start(&right, POLICY, &["right0"], &[]);
+    let run = Run::start(&right, POLICY, &["right0"], XDP);
     run.signal(Signal::KILL);
     drop(run.wait());
     assert!(prog_on(&right, "right0").is_some(), "pinned, so it stays");
@@ -186,7 +190,14 @@ fn a_killed_run_leaves_the_complete_program_and_down_removes_it() {
     let policy = file("again.weir", POLICY);
     let again = weir(
         &right,
-        &["run", "-i", "right0", policy.to_str().expect("text")],
+        &[
+            "run",
+            "--hook",
+            "xdp",
+            "-i",
+            "right0",
+            policy.to_str().expect("text"),
+        ],
     );
     refused(
         &again,
@@ -217,7 +228,7 @@ fn kills_at_any_moment_leave_nothing_or_a_whole_program() {
         let mut child = right
             .command(env!("CARGO_BIN_EXE_weir"))
             .expect("namespace")
-            .args(["run", "--json", "-i", "right0"])
+            .args(["run", "--json", "--hook", "xdp", "-i", "right0"])
             .arg(&policy)
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null())
@@ -259,7 +270,7 @@ fn a_second_run_is_refused_and_changes_nothing() {
         return;
     }
     let (_left, right) = pair("weirl-twice");
-    let run = Run::start(&right, POLICY, &["right0"], &[]);
+    let run = Run::start(&right, POLICY, &["right0"], XDP);
     let id = prog_on(&right, "right0");
     let policy = file("second.weir", POLICY);
     // `lo` is free, yet nothing may be attached to it.
@@ -309,7 +320,7 @@ fn down_stops_a_run_that_is_alive() {
         return;
     }
     let (_left, right) = pair("weirl-down");
-    let run = Run::start(&right, POLICY, &["right0"], &[]);
+    let run = Run::start(&right, POLICY, &["right0"], XDP);
     assert!(weir(&right, &["down", "--json"]).status.success());
     let (status, _) = run.wait();
     assert_eq!(status.code(), Some(1), "it says that it lost its interface");
@@ -322,7 +333,7 @@ fn a_run_ends_with_its_interface() {
         return;
     }
     let (left, right) = pair("weirl-gone");
-    let run = Run::start(&right, POLICY, &["right0"], &[]);
+    let run = Run::start(&right, POLICY, &["right0"], XDP);
     left.ip(&["link", "delete", "left0"])
         .expect("the pair goes away");
     let (status, text) = run.wait();

@@ -99,15 +99,65 @@ fn a_policy_without_vlans_treats_both_kinds_of_tag_alike() {
     if !root("a_policy_without_vlans_treats_both_kinds_of_tag_alike") {
         return;
     }
-    let (left, right) = pair("weirl-vlan");
-    let run = Run::start(&right, "discard: udp-dport 9 drop\n", &["right0"], &[]);
+    for hook in ["xdp", "tc", "clsact"] {
+        let (left, right) = pair("weirl-vlan");
+        let run = Run::start(
+            &right,
+            "discard: udp-dport 9 drop\n",
+            &["right0"],
+            &["--hook", hook],
+        );
+        send(&left, PLAIN);
+        send(&left, TAGGED);
+        push_tags(&left);
+        send(&left, PLAIN);
+        let report = run.stop();
+        assert_eq!(matched(&report, "discard"), 3, "{hook}: {report}");
+        assert_eq!(report["reasons"]["rule_drop"], 3, "{hook}: {report}");
+    }
+}
+
+/// tc has tags beside the frame wherever they came from; a policy matches, counts and rewrites them as if they were in it.
+#[test]
+fn tags_beside_the_frame_are_seen_on_tc() {
+    if !root("tags_beside_the_frame_are_seen_on_tc") {
+        return;
+    }
+    let (left, right) = pair("weirl-vtc");
+    let text = "five: vlan-id 5 udp-dport 9 mod vlan-id 6\nnone: ! vlan udp-dport 9 accept\nsix: vlan-id 6 accept\n";
+    let first = Run::start(&right, text, &["right0"], &["--hook", "tc"]);
+    // Behind weir: sees what weir made of it.
+    let text = "five: vlan-id 5 accept\nsix: vlan-id 6 udp-dport 9 accept\n";
+    let seen = file("seen.weir", text);
+    let refused = weir(
+        &right,
+        &[
+            "run",
+            "--hook",
+            "clsact",
+            "-i",
+            "right0",
+            seen.to_str().expect("text"),
+        ],
+    );
+    assert_eq!(refused.status.code(), Some(1), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("right0 already carries"),
+        "{}",
+        stderr(&refused)
+    );
     send(&left, PLAIN);
     send(&left, TAGGED);
     push_tags(&left);
     send(&left, PLAIN);
-    let report = run.stop();
-    assert_eq!(matched(&report, "discard"), 3, "{report}");
-    assert_eq!(report["reasons"]["rule_drop"], 3, "{report}");
+    let report = first.stop();
+    assert_eq!(
+        ["five", "none", "six"].map(|rule| matched(&report, rule)),
+        [2, 1, 0],
+        "{report}"
+    );
+    // Two frames of 46 bytes: the tag counts, wherever it is.
+    assert_eq!(report["rules"][0]["bytes"], 92, "{report}");
 }
 
 #[test]
@@ -120,7 +170,14 @@ fn a_policy_that_names_vlans_is_refused_until_tags_are_in_the_frame() {
     let policy = file("vlan.weir", text);
     let refused = weir(
         &right,
-        &["run", "-i", "right0", policy.to_str().expect("text")],
+        &[
+            "run",
+            "--hook",
+            "xdp",
+            "-i",
+            "right0",
+            policy.to_str().expect("text"),
+        ],
     );
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     assert!(

@@ -236,6 +236,18 @@ impl Live {
             }
         }
 
+        // XDP and tc may both be on an interface; weir is on it once.
+        for pin in pins::list()? {
+            let held = interfaces.iter().find(|i| i.ifindex == pin.ifindex);
+            if let (Some(interface), Some(prog_id)) = (held, pin.prog_id) {
+                return Err(KernelError::AlreadyRunning {
+                    iface: interface.name.clone(),
+                    prog_id,
+                }
+                .into());
+            }
+        }
+
         let mut copies: Vec<LoadedCopy> = Vec::with_capacity(interfaces.len());
         let mut attached = Vec::with_capacity(interfaces.len());
         for ((port, interface), hook) in ports.iter().zip(&interfaces).zip(hooks) {

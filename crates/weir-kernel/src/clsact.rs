@@ -53,7 +53,7 @@ impl Filter {
                 destroy(ifindex);
             }
             mem::forget(filter);
-            return Err(KernelError::AlreadyAttached {
+            return Err(KernelError::AlreadyRunning {
                 iface: name,
                 prog_id,
             });

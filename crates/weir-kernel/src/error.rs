@@ -48,9 +48,20 @@ pub enum KernelError {
         prog_id: u32,
     },
 
+    /// Another weir holds the interface.
+    #[error(
+        "{iface} already carries weir's program (id {prog_id}): stop that `weir run`, or run `weir down` if it was killed"
+    )]
+    AlreadyRunning {
+        /// Interface name.
+        iface: String,
+        /// Id of the program found there.
+        prog_id: u32,
+    },
+
     /// The driver cannot run XDP natively.
     #[error(
-        "{iface} (driver {driver}) cannot run native XDP: use --generic, which works on every device and is slower"
+        "{iface} (driver {driver}) cannot run native XDP: use --generic, which works on every device and is slower, or --hook tc"
     )]
     NativeUnsupported {
         /// Interface name.

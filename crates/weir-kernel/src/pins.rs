@@ -115,9 +115,11 @@ fn free_path(ifindex: u32, place: Place) -> Result<PathBuf, KernelError> {
     if path.exists() {
         match inspect(&path)? {
             Some(found) if found.prog_id.is_some() => {
-                return Err(KernelError::AlreadyAttached {
-                    iface: found.name.unwrap_or_else(|| format!("#{}", found.ifindex)),
-                    prog_id: found.prog_id.unwrap_or(0),
+                let iface = found.name.unwrap_or_else(|| format!("#{}", found.ifindex));
+                let prog_id = found.prog_id.unwrap_or(0);
+                return Err(match place {
+                    Place::Xdp => KernelError::AlreadyAttached { iface, prog_id },
+                    _ => KernelError::AlreadyRunning { iface, prog_id },
                 });
             }
             _ => unlink(&path)?,

@@ -181,7 +181,7 @@ impl Pass<'_> {
         command
             .arg("run")
             .arg(self.policy)
-            .args(["-i", PORTS[0], "-i", PORTS[1], "--report"])
+            .args(["--hook", "xdp", "-i", PORTS[0], "-i", PORTS[1], "--report"])
             .arg(&report);
         let shown = self.shown && !stage.options.quiet;
         command.stdout(if shown {
@@ -190,7 +190,7 @@ impl Pass<'_> {
             Stdio::null()
         });
         let mut weir = if shown {
-            stage.say("$ weir run demo.weir -i box0 -i box1")?;
+            stage.say("$ weir run demo.weir --hook xdp -i box0 -i box1")?;
             // From here until it ends the screen belongs to weir, which redraws its table in place.
             Running::shown(&mut command, "weir run")?
         } else {
