@@ -117,6 +117,61 @@ fn a_policy_without_vlans_treats_both_kinds_of_tag_alike() {
     }
 }
 
+/// A datagram with tag 5 of 802.1ad around tag 7 of 802.1Q.
+const TWICE: &str = "020000000002020000000001 88a80005 81000007 0800 4500001c00000000401166cf0a0000010a000002 0001000900080000";
+
+/// What weir writes into tags, beside the frame and in it, is what the next host gets.
+#[test]
+fn tags_are_rewritten_on_tc() {
+    if !root("tags_are_rewritten_on_tc") {
+        return;
+    }
+    for flags in [&["--hook", "tc"][..], &["--hook", "clsact"]] {
+        let (left, middle) = pair("weirl-vmod");
+        let far = NetNs::create("weirl-vmod").expect("namespace");
+        bed::veth(
+            End {
+                ns: &middle,
+                name: "box1",
+                addresses: &[],
+            },
+            End {
+                ns: &far,
+                name: "far0",
+                addresses: &[],
+            },
+        )
+        .expect("veth");
+        for args in [
+            &["link", "add", "br0", "type", "bridge", "stp_state", "0"][..],
+            &["link", "set", "right0", "master", "br0"],
+            &["link", "set", "box1", "master", "br0"],
+            &["link", "set", "br0", "up"],
+        ] {
+            middle.ip(args).expect("bridge");
+        }
+        let policy = "one: vlan-id 5 ! vlan2 udp-dport 9 mod vlan-id 6\n\
+                      two: vlan-id 5 vlan2-id 7 udp-dport 9 mod vlan-id 10 mod vlan2-id 8 mod udp-dport 10\n";
+        let run = Run::start(&middle, policy, &["right0"], flags);
+        let policy = "one: vlan-id 6 ! vlan2 udp-dport 9 accept\ntwo: vlan-id 10 vlan2-id 8 udp-dport 10 accept\n";
+        let seen = Run::start(&far, policy, &["far0"], &[]);
+        for _ in 0..2 {
+            send(&left, TAGGED);
+        }
+        send(&left, TWICE);
+        // The bridge does not learn before its ports are up.
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        let (report, seen) = (run.stop(), seen.stop());
+        for report in [&report, &seen] {
+            assert_eq!(
+                ["one", "two"].map(|rule| matched(report, rule)),
+                [2, 1],
+                "{flags:?}: {report}"
+            );
+        }
+    }
+}
+
 /// tc has tags beside the frame wherever they came from; a policy matches, counts and rewrites them as if they were in it.
 #[test]
 fn tags_beside_the_frame_are_seen_on_tc() {
