@@ -245,7 +245,7 @@ static PROBES: &[Probe] = &[
         USER_ENGINE,
         test_run,
     ),
-    optional("tcx", "6.6", "workload ports", "clsact", tcx),
+    optional("tcx", "6.6", "weir run on tc", "clsact filters", tcx),
     optional(
         "bpffs",
         "4.4",
