@@ -17,12 +17,13 @@
 
 /*
  * Gives a length its lower bound of 1 in the verifier's eyes. Linux 6.1 draws none from a test for
- * "not 0", which is how compilers write the checks at the callers.
+ * "not 0", which is how compilers write the checks at the callers. On the 32-bit register ("w"): its bounds survive
+ * a 32-bit move there, those of the 64-bit register do not.
  */
-#define at_least_one(n)	asm volatile("if %0 > 0 goto +1\n%0 = 1" : "+r"(n))
+#define at_least_one(n)	asm volatile("if %0 > 0 goto +1\n%0 = 1" : "+w"(n))
 
 /* The same for an upper bound that is a constant and holds already. */
-#define at_most(n, k)	asm volatile("if %0 <= %1 goto +1\n%0 = %1" : "+r"(n) : "i"(k))
+#define at_most(n, k)	asm volatile("if %0 <= %1 goto +1\n%0 = %1" : "+w"(n) : "i"(k))
 
 /* A word of the context. In assembly: a hoisted context + offset would be a modified context pointer, which the verifier refuses. */
 #define ctx_word(ctx, member) ({ \
