@@ -82,6 +82,93 @@ fn stopping_leaves_everything_as_it_was() {
 }
 
 #[test]
+fn a_qdisc_that_was_there_stays() {
+    if !root("a_qdisc_that_was_there_stays") {
+        return;
+    }
+    let bed = Bed::build("weirt-there");
+    bed.middle
+        .output("tc", &["qdisc", "add", "dev", "box0", "clsact"])
+        .expect("clsact");
+    let before = tc_on(&bed.middle, "box0");
+    assert!(before.contains("clsact"), "{before}");
+    let flags = ["--hook", "clsact", "--egress"];
+    Run::start(&bed.middle, POLICY, &["box0"], &flags).stop();
+    assert_eq!(tc_on(&bed.middle, "box0"), before);
+    let run = Run::start(&bed.middle, POLICY, &["box0"], &flags);
+    run.signal(Signal::KILL);
+    drop(run.wait());
+    assert!(weir(&bed.middle, &["down"]).status.success());
+    assert_eq!(tc_on(&bed.middle, "box0"), before);
+}
+
+/// A finished checksum that happens to equal the sum of its pseudo-header: XDP can only take it for unfinished, tc does not.
+#[test]
+fn a_complete_packet_is_never_taken_for_unfinished() {
+    if !root("a_complete_packet_is_never_taken_for_unfinished") {
+        return;
+    }
+    let bed = Bed::build("weirt-exact");
+    let socket = bed
+        .middle
+        .run(|| UdpSocket::bind("10.0.1.1:10"))
+        .expect("namespace")
+        .expect("bind");
+    socket
+        .set_read_timeout(Some(Duration::from_millis(700)))
+        .expect("timeout");
+    let mac = |ns: &NetNs, name| look_at(ns, name).0.mac;
+    let frame = lookalike(mac(&bed.middle, "box0"), mac(&bed.client, "cl0"));
+    for (hook, arrives) in [("tc", true), ("clsact", true), ("xdp", false)] {
+        let policy = "port: udp-dport 9 mod udp-dport 10\n";
+        let run = Run::start(&bed.middle, policy, &["box0"], &["--hook", hook]);
+        send_frame(&bed.client, "cl0", &frame);
+        let received = socket.recv(&mut [0; 16]).is_ok();
+        let report = run.stop();
+        assert_eq!(matched(&report, "port"), 1, "{hook}: {report}");
+        assert_eq!(received, arrives, "{hook}");
+    }
+}
+
+/// A UDP datagram from 10.0.1.2 to 10.0.1.1 port 9 whose two bytes of payload make its checksum the sum of the pseudo-header.
+fn lookalike(to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
+    let fold = |mut sum: u32| {
+        while sum > 0xffff {
+            sum = (sum & 0xffff) + (sum >> 16);
+        }
+        sum
+    };
+    let words = |bytes: &[u8]| -> u32 {
+        bytes
+            .chunks(2)
+            .map(|w| u32::from(w[0]) << 8 | u32::from(w[1]))
+            .sum()
+    };
+    let addresses = [10, 0, 1, 2, 10, 0, 1, 1];
+    let pseudo = fold(words(&addresses) + 17 + 10);
+    let mut udp = [0x30, 0x39, 0, 9, 0, 10, 0, 0, 0, 0];
+    // The whole sums up to 0xffff: payload = 0xffff - checksum - pseudo-header - header.
+    let rest = fold(2 * pseudo + words(&udp));
+    udp[6..8].copy_from_slice(&(pseudo as u16).to_be_bytes());
+    udp[8..10].copy_from_slice(&((0xffff - rest) as u16).to_be_bytes());
+    let mut ip = [
+        0x45, 0, 0, 30, 0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 1, 2, 10, 0, 1, 1,
+    ];
+    let header = !fold(words(&ip)) as u16;
+    ip[10..12].copy_from_slice(&header.to_be_bytes());
+    [&to[..], &from, &[8, 0], &ip, &udp].concat()
+}
+
+/// Sends one frame as it is.
+fn send_frame(ns: &NetNs, name: &str, frame: &[u8]) {
+    let hex: String = frame.iter().map(|b| format!("{b:02x}")).collect();
+    let script = format!(
+        "import socket\ns = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\ns.bind(('{name}', 0))\ns.send(bytes.fromhex('{hex}'))\n"
+    );
+    ns.output("python3", &["-c", &script]).expect("python3");
+}
+
+#[test]
 fn a_killed_run_stays_whole_until_down() {
     if !root("a_killed_run_stays_whole_until_down") {
         return;
