@@ -57,36 +57,49 @@ static __always_inline void bit_set(struct scratch *s, __u32 map_at, __u32 bit)
 	map[bit >> 3] |= 1 << (bit & 7);
 }
 
-/* One option of an IPv4 header. Ends the walk with walk = walk_end, or beyond it when malformed. */
-static long ip4_option(__u32 i, void *arg)
+/*
+ * Steps over what is no option at walk. Returns the length of the option there (2 and more, inside the list), 1 after
+ * a NOP, 0 at the end of the list: walk is walk_end then, or beyond it if the list is malformed.
+ */
+static __always_inline __u32 option_length(struct scratch *s, __u32 *kind)
 {
-	struct walk *w = arg;
-	struct scratch *s = w->s;
-	__u32 kind, len;
+	__u32 len;
 
 	if (s->walk >= s->walk_end)
-		return 1;
-	kind = hdr_u8(s, s->walk);
-	if (kind == 0) {
-		s->walk = s->walk_end;
-		return 1;
-	}
-	if (kind == 1) {
-		s->walk++;
 		return 0;
+	*kind = hdr_u8(s, s->walk);
+	if (*kind == 0) {
+		s->walk = s->walk_end;
+		return 0;
+	}
+	if (*kind == 1) {
+		s->walk++;
+		return 1;
 	}
 	if (s->walk + 1 >= s->walk_end)
 		goto bad;
 	len = hdr_u8(s, s->walk + 1);
 	if (len < 2 || s->walk + len > s->walk_end)
 		goto bad;
+	return len;
+bad:
+	s->walk = s->walk_end + 1;
+	return 0;
+}
+
+/* One option of an IPv4 header. */
+static long ip4_option(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	__u32 kind = 0, len = option_length(s, &kind);
+
+	if (len < 2)
+		return !len;
 	bit_set(s, WEIR_K_IP4OPT, kind);
 	s->key[0] |= WEIR_V_IP4OPT;
 	s->walk += len;
 	return 0;
-bad:
-	s->walk = s->walk_end + 1;
-	return 1;
 }
 
 /* One option of a TCP header. With load-time slots also its value. */
@@ -94,25 +107,11 @@ static long tcp_option(__u32 i, void *arg)
 {
 	struct walk *w = arg;
 	struct scratch *s = w->s;
-	__u32 kind, len, slot;
+	__u32 kind = 0, slot, len = option_length(s, &kind);
 	__u64 *out, number;
 
-	if (s->walk >= s->walk_end)
-		return 1;
-	kind = hdr_u8(s, s->walk);
-	if (kind == 0) {
-		s->walk = s->walk_end;
-		return 1;
-	}
-	if (kind == 1) {
-		s->walk++;
-		return 0;
-	}
-	if (s->walk + 1 >= s->walk_end)
-		goto bad;
-	len = hdr_u8(s, s->walk + 1);
-	if (len < 2 || s->walk + len > s->walk_end)
-		goto bad;
+	if (len < 2)
+		return !len;
 	if (weir_features & WEIR_F_TCPOPT) {
 		bit_set(s, WEIR_K_TCPOPT, kind);
 		s->key[0] |= WEIR_V_TCPOPT;
@@ -136,9 +135,6 @@ static long tcp_option(__u32 i, void *arg)
 	}
 	s->walk += len;
 	return 0;
-bad:
-	s->walk = s->walk_end + 1;
-	return 1;
 }
 
 /* One IPv6 extension header at walk, its protocol number in l4_proto. walk_n counts them; reason in op_kind. */

@@ -215,28 +215,40 @@ static __always_inline void copy_value(struct option *to, __u64 *from, __u32 len
 		to->value[i] = from[i] & first_bytes(len - i * 8);
 }
 
-/* One option of opts_old to the list. parse() has checked the lengths. */
+/*
+ * Steps through opts_old, whose lengths parse() has checked: the offset of the option at walk (below 40), 40 after a NOP,
+ * 41 at the end.
+ */
+static __always_inline __u32 received_option(struct scratch *s)
+{
+	__u8 *old = (__u8 *)s->opts_old;
+	__u32 at = s->walk;
+
+	if (at >= s->opts_len)
+		return 41;
+	opaque(at);
+	at &= 63;
+	if (at >= 40 || old[at] == 0)
+		return 41;
+	if (old[at] == 1) {
+		s->walk++;
+		return 40;
+	}
+	return at;
+}
+
+/* One option of opts_old to the list. */
 static long list_option(__u32 i, void *arg)
 {
 	struct walk *w = arg;
 	struct scratch *s = w->s;
 	__u8 *old = (__u8 *)s->opts_old;
-	__u32 at = s->walk, kind, len, n = s->n_options;
+	__u32 at = received_option(s), kind, len, n = s->n_options;
 	struct option *option;
 
-	if (at >= s->opts_len || n >= WEIR_OPTS)
-		return 1;
-	opaque(at);
-	at &= 63;
-	if (at >= 40)
-		return 1;
+	if (at >= 40 || n >= WEIR_OPTS)
+		return at != 40;
 	kind = old[at];
-	if (kind == 0)
-		return 1;
-	if (kind == 1) {
-		s->walk++;
-		return 0;
-	}
 	len = old[at + 1];
 	if (len < 2)
 		return 1;
@@ -397,22 +409,12 @@ static long compare_option(__u32 i, void *arg)
 	struct walk *w = arg;
 	struct scratch *s = w->s;
 	__u8 *old = (__u8 *)s->opts_old;
-	__u32 at = s->walk, n = s->walk_n, kind, len, k;
+	__u32 at = received_option(s), n = s->walk_n, kind, len, k;
 	__u64 *have;
 
-	if (at >= s->opts_len)
-		return 1;
-	opaque(at);
-	at &= 63;
 	if (at >= 40)
-		return 1;
+		return at != 40;
 	kind = old[at];
-	if (kind == 0)
-		return 1;
-	if (kind == 1) {
-		s->walk++;
-		return 0;
-	}
 	len = old[at + 1];
 	if (n >= s->n_options || len < 2)
 		goto differs;
