@@ -27,6 +27,8 @@ pub(crate) enum Command {
     Fmt(FmtArgs),
     /// Say in words what the rules of a policy do, or which of them match the packets of a capture and why
     Explain(ExplainArgs),
+    /// Show what a policy compiles to: classifier tables, and the most one packet can cost
+    Tables(TablesArgs),
     /// Run a policy over a capture, without privileges unless the engine is the kernel
     Replay(ReplayArgs),
     /// Run a policy on interfaces until Ctrl-C, with live counters
@@ -79,6 +81,17 @@ pub(crate) struct ExplainArgs {
     /// Name of the interface the packets came in by, for captures that do not say
     #[arg(long, value_name = "NAME", requires = "input")]
     pub(crate) in_if: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir tables`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TablesArgs {
+    /// Policy file
+    #[arg(value_name = "POLICY")]
+    pub(crate) policy: PathBuf,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use weir_functions::middlebox::{self, PlanError};
 use weir_policy::{Diagnostic, Diagnostics, PolicyError, parse_file};
 
-use super::policy::count;
+use super::policy::{count, ports_named};
 use crate::args::CheckArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
                 one.rules = parsed.policy.rules.len();
                 take(&mut one, &parsed.warnings, args.json);
                 // `out` is a matter of the hook, not of the policy: a note, because no hook of this version knows it.
-                match middlebox::plan(&parsed.policy, &[]) {
+                match middlebox::plan(&parsed.policy, &ports_named(&parsed.policy)) {
                     Ok(_) => {}
                     Err(error @ PlanError::OutUnknown { line }) => {
                         say(&mut one, args.json, "warning", line, &error.to_string());

@@ -11,6 +11,7 @@ mod policy;
 mod replay;
 mod run;
 mod table;
+mod tables;
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(args) => run::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Tables(args) => tables::run(&args),
         Command::Lab(args) => lab::run(&args),
     }
 }

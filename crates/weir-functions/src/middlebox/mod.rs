@@ -231,7 +231,10 @@ fn bounds(built: &Classifier, set: &RuleSet<'_>, rules: &[abi::Rule]) -> Bounds 
         tables: built.tables.len(),
         probes: built.worst.tables,
         candidates: built.worst.candidates,
-        hits: built.most_at_once(set, &hitting, abi::HITS),
+        // Nothing matches that is not compared.
+        hits: built
+            .most_at_once(set, &hitting, abi::HITS)
+            .min(built.worst.candidates),
     }
 }
 
