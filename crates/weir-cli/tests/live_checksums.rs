@@ -88,7 +88,11 @@ const REWRITES: [Rewrite; 5] = [
 /// Where weir is in the box.
 #[derive(Clone, Copy, Debug)]
 enum Place {
+    /// As `weir run` chooses for a veth: unfinished checksums are told by the checksum itself.
     Xdp,
+    /// With `--checksums complete`, the cure that `weir run` names where all senders finish their checksums: told by the checksum, one complete
+    /// packet in 65,536 is taken for unfinished, and these tests send tens of thousands.
+    XdpComplete,
     /// On receive.
     Tc,
     /// On receive, through a filter.
@@ -107,7 +111,7 @@ fn rewrites_are_right_with_sender_offloads_on() {
 #[test]
 fn rewrites_are_right_with_sender_offloads_off() {
     if root("rewrites_are_right_with_sender_offloads_off") {
-        every_rewrite(&without_offloads("weirl-off"), Place::Xdp);
+        every_rewrite(&without_offloads("weirl-off"), Place::XdpComplete);
     }
 }
 
@@ -209,6 +213,7 @@ fn the_judge_sees_wrong_checksums() {
 fn every_rewrite(bed: &Bed, place: Place) {
     let flags: &[&str] = match place {
         Place::Xdp => &["--hook", "xdp"],
+        Place::XdpComplete => &["--hook", "xdp", "--checksums", "complete"],
         Place::Tc => &["--hook", "tc"],
         Place::Clsact => &["--hook", "clsact"],
         Place::Egress => &["--egress"],
