@@ -11,6 +11,7 @@
 pub mod bed;
 mod clsact;
 mod error;
+mod frames;
 pub mod iface;
 pub mod link;
 mod loaded;
@@ -25,6 +26,7 @@ mod view;
 
 pub use clsact::Filter;
 pub use error::KernelError;
+pub use frames::FrameSocket;
 pub use link::{Direction, Link, XdpMode};
 pub use netns::NetNs;
 pub use object::{
