@@ -283,7 +283,8 @@ fn a_capture_cut_at_any_byte_yields_its_whole_packets() {
     pcapng.extend(order.block(0x0bad, &[1; 9]));
     pcapng.extend(order.simple(5, b"other"));
     pcapng.extend(order.obsolete(0, 1, b"third"));
-    for file in [pcap, pcapng] {
+    let section = order.section().len();
+    for (header, file) in [(24, pcap), (section, pcapng)] {
         let (all, error) = read(&file);
         assert!(error.is_none() && all.len() == 3, "{error:?}");
         let mut last = 0;
@@ -296,7 +297,11 @@ fn a_capture_cut_at_any_byte_yields_its_whole_packets() {
             last = some.len();
             match error {
                 None | Some(CaptureError::NotACapture { .. }) => {}
-                Some(CaptureError::Truncated { whole }) => assert_eq!(whole, last as u64),
+                Some(CaptureError::TruncatedHeader) => assert!(end < header, "cut at {end}"),
+                Some(CaptureError::Truncated { whole }) => {
+                    assert_eq!(whole, last as u64);
+                    assert!(end > header, "cut at {end}");
+                }
                 Some(other) => panic!("cut at {end}: {other}"),
             }
             assert!(

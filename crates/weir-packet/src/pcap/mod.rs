@@ -135,17 +135,19 @@ pub enum CaptureError {
         /// The variant.
         what: String,
     },
-    /// The file ends inside a header, record or block.
-    #[error(
-        "the capture is cut off: it ends inside the record after packet {whole} (packets counted from 1)"
-    )]
+    /// The file ends inside the header of its format: it holds no packet.
+    #[error("the capture is cut off: it ends inside its file header, before any packet")]
+    TruncatedHeader,
+    /// The file ends inside a record or block.
+    #[error("the capture is cut off: it ends inside {}", record(*whole))]
     Truncated {
         /// Whole packets before the cut; all have been delivered.
         whole: u64,
     },
     /// A record says it is longer than a packet can be.
     #[error(
-        "the record after packet {whole} claims {length} bytes, more than {MAX_PACKET}: the file is damaged"
+        "the capture is damaged: {} claims {length} bytes, more than {MAX_PACKET}",
+        record(*whole)
     )]
     Oversized {
         /// Whole packets before it.
@@ -154,7 +156,7 @@ pub enum CaptureError {
         length: u32,
     },
     /// A block contradicts itself.
-    #[error("the capture is damaged after packet {whole}: {what}")]
+    #[error("the capture is damaged at {}: {what}", record(*whole))]
     Malformed {
         /// Whole packets before it.
         whole: u64,
@@ -174,6 +176,14 @@ pub enum CaptureError {
     /// Reading failed.
     #[error("reading the capture failed: {0}")]
     Io(#[from] std::io::Error),
+}
+
+/// The record behind so many whole packets, as people count.
+fn record(whole: u64) -> String {
+    match whole {
+        0 => "its first record".to_owned(),
+        _ => format!("the record after packet {whole} (packets counted from 1)"),
+    }
 }
 
 /// How timestamps of an interface count.

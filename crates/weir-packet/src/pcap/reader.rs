@@ -60,7 +60,7 @@ impl<R: Read> Capture<R> {
     /// Reads the file header. The input should be buffered.
     ///
     /// # Errors
-    /// [`CaptureError::NotACapture`], [`CaptureError::UnsupportedFormat`] or [`CaptureError::Truncated`], or reading failed.
+    /// [`CaptureError::NotACapture`], [`CaptureError::UnsupportedFormat`] or [`CaptureError::TruncatedHeader`], or reading failed.
     pub fn open(input: R) -> Result<Self, CaptureError> {
         let mut capture = Capture {
             input,
@@ -83,9 +83,9 @@ impl<R: Read> Capture<R> {
             | [0x4d, 0x3c, 0xb2, 0xa1]
             | [0xa1, 0xb2, 0xc3, 0xd4]
             | [0xa1, 0xb2, 0x3c, 0x4d] => {
-                capture.open_pcap()?;
+                capture.open_pcap().map_err(in_header)?;
             }
-            [0x0a, 0x0d, 0x0d, 0x0a] => capture.open_pcapng()?,
+            [0x0a, 0x0d, 0x0d, 0x0a] => capture.open_pcapng().map_err(in_header)?,
             _ => return Err(variant(magic).unwrap_or_else(|| not_a_capture(&capture.buffer))),
         }
         Ok(capture)
@@ -470,6 +470,14 @@ fn read_interface_option(interface: &mut Interface, option: &PcapNGOption<'_>, b
             };
         }
         _ => {}
+    }
+}
+
+/// What is cut off before the first record is cut in the file header.
+fn in_header(error: CaptureError) -> CaptureError {
+    match error {
+        CaptureError::Truncated { .. } => CaptureError::TruncatedHeader,
+        other => other,
     }
 }
 
