@@ -155,7 +155,8 @@ fn a_policy_that_cannot_be_read_is_one_line() {
             assert_eq!(run.stdout, "", "{args:?}");
         }
         one_line(&["fmt", name], 2, texts);
-        one_line(&["check", name], 2, texts);
+        let checked = one_line(&["check", name], 2, texts);
+        assert_eq!(checked.stderr.matches(name).count(), 1, "{checked:?}");
         let json = weir(["check", "--json", name]);
         assert_eq!(
             (json.status, json.json()["ok"].as_bool()),
@@ -189,7 +190,10 @@ fn a_capture_that_cannot_be_read_is_one_line() {
             folder.write("text.pcap", "hello, this is no capture\n"),
             &["not a capture file", "neither pcap nor pcapng"],
         ),
-        (folder.write("header.pcap", &whole[..10]), &["cut off"]),
+        (
+            folder.write("header.pcap", &whole[..10]),
+            &["cut off", "inside its file header"],
+        ),
         (folder.write("raw.pcap", raw_ip), &["101 (RAW)", "Ethernet"]),
     ];
     for (file, texts) in cases {

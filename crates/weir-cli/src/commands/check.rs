@@ -76,7 +76,12 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             }
             Err(error) => {
                 one.ok = false;
-                say(&mut one, args.json, "error", 0, &error.to_string());
+                // The message names the file.
+                let message = error.to_string();
+                if !args.json {
+                    output::tell(&format!("error: {message}\n"));
+                }
+                note(&mut one, "error", 0, message);
             }
         }
         if !args.json {
@@ -134,12 +139,16 @@ fn say(report: &mut PolicyReport, json: bool, severity: &'static str, line: u32,
     if !json {
         output::tell(&format!("{severity}: {}: {message}\n", report.policy));
     }
+    note(report, severity, line, message.to_owned());
+}
+
+fn note(report: &mut PolicyReport, severity: &'static str, line: u32, message: String) {
     report.diagnostics.push(Found {
         severity,
         file: report.policy.clone(),
         line,
         column: 0,
-        message: message.to_owned(),
+        message,
         help: None,
     });
 }
