@@ -195,6 +195,18 @@ fn action(target: &Target) -> String {
             format!("is dropped above {rate} packets a {unit} (burst {burst})")
         }
         Target::Accept => "is accepted whatever other rules drop".to_owned(),
+        Target::Map { field, .. } => {
+            format!(
+                "gets its {} mapped, the same for all packets of its connection",
+                phrase(*field)
+            )
+        }
+        Target::Shuffle { field } => {
+            format!(
+                "gets its {} moved at random, the same for all packets of its connection",
+                phrase(*field)
+            )
+        }
         Target::Log { prefix } if prefix.is_empty() => "is logged".to_owned(),
         Target::Log { prefix } => format!("is logged as \"{prefix}\""),
     }

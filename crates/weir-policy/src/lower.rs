@@ -54,7 +54,11 @@ pub(crate) fn lower(
         lower.sets.warn_unused(lower.report);
     }
     let files = lower.sets.files;
-    (Policy { rules }, files)
+    let policy = Policy {
+        rules,
+        ..Policy::default()
+    };
+    (policy, files)
 }
 
 struct Lower<'a> {
@@ -136,6 +140,8 @@ impl<'a> Lower<'a> {
             id,
             name: name.map(str::to_owned),
             line: written.line,
+            stateful: false,
+            timeout_ns: None,
             requires: required.classes,
             matches,
             targets,
@@ -365,6 +371,8 @@ fn hash_of(matches: &[Match], targets: &[Target]) -> u64 {
             }
             Target::Strip(kinds) => kinds.hash(&mut hasher),
             Target::Log { prefix } => prefix.hash(&mut hasher),
+            Target::Map { field, pool } => (field, pool.intervals()).hash(&mut hasher),
+            Target::Shuffle { field } => field.hash(&mut hasher),
             Target::Drop(_) | Target::Accept => {}
         }
     }

@@ -13,6 +13,101 @@ use crate::field::Field;
 pub struct Policy {
     /// Rules in the order written; `rules[i].id == i + 1`.
     pub rules: Vec<Rule>,
+    /// How connections are kept, for stateful rules.
+    pub connections: Connections,
+}
+
+/// The table of connections: docs/semantics.md section 7.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// How many are kept at least.
+    pub capacity: u32,
+    /// Idle time after which a connection is dead, ns, by [`FlowState`].
+    pub timeouts_ns: [u64; FlowState::ALL.len()],
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Connections {
+            capacity: 65_536,
+            timeouts_ns: FlowState::ALL.map(|state| state.default_seconds() * 1_000_000_000),
+        }
+    }
+}
+
+/// What a connection is in, by what was seen of it. Discriminants are the index into `weir_timeout` of the data plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FlowState {
+    /// TCP, one side seen.
+    TcpSynSent = 0,
+    /// TCP, both sides seen, not both with ACK.
+    TcpSynReceived = 1,
+    /// TCP, both sides seen with ACK.
+    TcpEstablished = 2,
+    /// TCP, FIN of one side.
+    TcpFin = 3,
+    /// TCP, FIN of both sides.
+    TcpTimeWait = 4,
+    /// TCP, RST.
+    TcpClosed = 5,
+    /// UDP, one side seen.
+    UdpNew = 6,
+    /// UDP, both sides seen.
+    Udp = 7,
+    /// ICMP and ICMPv6 queries.
+    Icmp = 8,
+    /// Not a connection: how long a first fragment is remembered.
+    Fragment = 9,
+}
+
+impl FlowState {
+    /// All, by number.
+    pub const ALL: [FlowState; 10] = [
+        FlowState::TcpSynSent,
+        FlowState::TcpSynReceived,
+        FlowState::TcpEstablished,
+        FlowState::TcpFin,
+        FlowState::TcpTimeWait,
+        FlowState::TcpClosed,
+        FlowState::UdpNew,
+        FlowState::Udp,
+        FlowState::Icmp,
+        FlowState::Fragment,
+    ];
+
+    /// As `timeout NAME` spells it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            FlowState::TcpSynSent => "tcp-syn-sent",
+            FlowState::TcpSynReceived => "tcp-syn-received",
+            FlowState::TcpEstablished => "tcp-established",
+            FlowState::TcpFin => "tcp-fin",
+            FlowState::TcpTimeWait => "tcp-time-wait",
+            FlowState::TcpClosed => "tcp-closed",
+            FlowState::UdpNew => "udp-new",
+            FlowState::Udp => "udp",
+            FlowState::Icmp => "icmp",
+            FlowState::Fragment => "fragment",
+        }
+    }
+
+    /// Timeout unless the policy gives one. Transitory and established TCP: RFC 5382 REQ-5 asks for at least 240 s and 7,440 s;
+    /// UDP: RFC 4787 REQ-5, 120 s, 300 s recommended; ICMP: RFC 5508 REQ-2, 60 s; fragments: RFC 791 section 3.2 and Linux.
+    pub const fn default_seconds(self) -> u64 {
+        match self {
+            FlowState::TcpSynSent
+            | FlowState::TcpSynReceived
+            | FlowState::TcpFin
+            | FlowState::TcpTimeWait => 240,
+            FlowState::TcpEstablished => 14_400,
+            FlowState::TcpClosed => 10,
+            FlowState::UdpNew => 120,
+            FlowState::Udp => 300,
+            FlowState::Icmp => 60,
+            FlowState::Fragment => 30,
+        }
+    }
 }
 
 /// One rule: the AND of its matches, and what happens to packets that match.
@@ -24,6 +119,10 @@ pub struct Rule {
     pub name: Option<String>,
     /// Line in the policy file, from 1; for messages of later stages.
     pub line: u32,
+    /// Whether packets that match open connections, whose packets then have the rule's targets without matching.
+    pub stateful: bool,
+    /// `timeout T` of a stateful rule, ns.
+    pub timeout_ns: Option<u64>,
     /// Classes a packet must have, from every field named by matches and targets. See docs/semantics.md section 2.
     pub requires: Classes,
     /// All must hold.
@@ -179,6 +278,18 @@ pub enum Target {
     Drop(DropWhen),
     /// Override drops of all matching rules.
     Accept,
+    /// Stateful rules: a value chosen for each connection and given to its packets, the inverse to those of the other direction.
+    Map {
+        /// Address, port, `ip-id` or `ip6-flow-label`.
+        field: Field,
+        /// What is chosen from: at least one value, at most 2^32.
+        pool: Arc<Ranges>,
+    },
+    /// Stateful rules: a random value for each connection (docs/semantics.md section 7 says which for each field).
+    Shuffle {
+        /// `tcp-seq-num`, `tcp-ack-num`, a port, `ip-id` or `ip6-flow-label`.
+        field: Field,
+    },
     /// Report the packet.
     Log {
         /// Text in front of the line; at most 31 bytes.

@@ -58,7 +58,11 @@ pub(super) fn rewrite<'t>(
                     list.strip(*kinds);
                 }
             }
-            Target::Drop(_) | Target::Accept | Target::Log { .. } => {}
+            Target::Drop(_)
+            | Target::Accept
+            | Target::Log { .. }
+            | Target::Map { .. }
+            | Target::Shuffle { .. } => {}
         }
     }
     if let Some(list) = list {
