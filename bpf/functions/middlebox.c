@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
 /*
  * middlebox: matches every packet against all rules of a policy and rewrites
- * or drops it. Stateless. The semantics are those of docs/semantics.md.
+ * or drops it, and keeps connections if the policy has stateful rules. The semantics are those of docs/semantics.md.
  *
  * The control program fills the maps and sets the constants below before load,
  * one copy of the program for each port; copies share their maps.
@@ -29,7 +29,10 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "csum.h"
 #include "parse.h"
 #include "classify.h"
+#include "flow.h"
 #include "rewrite.h"
+#include "open.h"
+#include "translate.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -74,6 +77,20 @@ static __always_inline int begin(struct walk *w)
 	s->overflow = 0;
 	s->n_hits = 0;
 	s->now_ns = 0;
+	s->flow = 0;
+	if (weir_features & WEIR_F_STATE) {
+		s->kind = 0;
+		s->handled = 0;
+		s->is_error = 0;
+		s->may_open = 0;
+		s->n_open = 0;
+		s->drop_flow = 0;
+		s->of_flow = 0;
+		s->reopens = 0;
+		s->self = 0;
+		s->flow_now = 0;
+		s->open_timeout = 0;
+	}
 	s->frame_len = ctx_len(w->ctx);
 	s->packets = ctx_segments(w->ctx);
 	w->stats->received += s->packets;
@@ -109,6 +126,24 @@ static __always_inline int begin(struct walk *w)
 	return PARSED;
 }
 
+/* Changes a packet that passes: what its connection asks for, then what rules ask for. */
+static __always_inline void edit(struct walk *w)
+{
+	struct scratch *s = w->s;
+	int translates = weir_features & WEIR_F_TRANSLATE && s->flow && s->handled;
+	int rewrites = weir_features & WEIR_F_REWRITE && s->n_hits;
+
+	if (!translates && !rewrites)
+		return;
+	s->unfinished = is_unfinished(w);
+	s->dirty = 0;
+	if (weir_features & WEIR_F_TRANSLATE && translates)
+		translate(w);
+	if (weir_features & WEIR_F_REWRITE && rewrites)
+		rewrite(w);
+	write_back(w);
+}
+
 static __always_inline int process(struct walk *w)
 {
 	struct scratch *s = w->s;
@@ -120,19 +155,30 @@ static __always_inline int process(struct walk *w)
 		goto drop;
 	s->wire_len = s->frame_len + (s->packets - 1) * s->hdr_end;
 	w->stats->bytes += s->wire_len - s->frame_len;
+	if (weir_features & WEIR_F_STATE) {
+		reason = find_connection(w);
+		if (reason != PARSED)
+			goto drop;
+	}
 	classify(w);
+	if (weir_features & WEIR_F_STATE && s->flow)
+		match_flow_rules(w);
 	if (s->overflow) {
 		reason = WEIR_R_match_overflow;
 		goto drop;
 	}
+	if (weir_features & WEIR_F_STATE && s->n_open && (s->accept || !s->drop))
+		reason = open_connection(w);
+	if (reason == PARSED && (s->drop || (weir_features & WEIR_F_STATE && s->drop_flow)) && !s->accept)
+		reason = WEIR_R_rule_drop;
+	s->verdict = reason == PARSED ? CTX_PASS : CTX_DROP;
 	if (weir_features & WEIR_F_LOG && s->n_hits)
 		log_hits(w);
-	if (s->drop && !s->accept) {
-		reason = WEIR_R_rule_drop;
+	if (reason != PARSED)
 		goto drop;
-	}
-	if (weir_features & WEIR_F_REWRITE && s->n_hits)
-		rewrite(w);
+	if (weir_features & WEIR_F_STATE)
+		keep_state(w);
+	edit(w);
 	return CTX_PASS;
 drop:
 	note(w, reason);
@@ -158,6 +204,7 @@ int middlebox(ctx_t *ctx)
 		w.stats->reason[WEIR_R_scratch_depth] += packets;
 		goto count;
 	}
+	w.s->level = level;
 	*levels = level + 1;
 	verdict = process(&w);
 	*levels = level;

@@ -32,6 +32,12 @@
 #define WEIR_PREFIX_MAX		32	/* log prefix with its NUL */
 #define WEIR_REASONS		64	/* room in the counter array */
 #define WEIR_SNAP		96	/* bytes of the packet in an event */
+#define WEIR_FLOW_RULES		8	/* stateful rules a connection can have */
+#define WEIR_WAYS		15	/* connections of a bucket of the index */
+#define WEIR_NAT_WAYS		7	/* ... of the index by translated tuple */
+#define WEIR_FRAG_WAYS		4	/* remembered fragments of a bucket */
+#define WEIR_FLOW_STATES	10	/* timeouts: states of connections, and fragments */
+#define WEIR_STATE_LAYOUT	1	/* version of the maps that outlive a program: weir_flow, weir_bucket, weir_nat_bucket, weir_frag */
 
 /* ---- reasons, from the one list ---- */
 enum weir_reason {
@@ -137,13 +143,14 @@ struct weir_dim {
 #define WEIR_RULE_RANDOM	(1 << 2)	/* drop when random < drop_below */
 #define WEIR_RULE_RATE		(1 << 3)	/* drop when above the rate */
 #define WEIR_RULE_HIT		(1 << 4)	/* has rewrites or log lines: goes to the hit list */
+#define WEIR_RULE_STATEFUL	(1 << 5)	/* matches packets that open connections */
 
 struct weir_rule {
 	__u32 shape;		/* index into the shapes: the mask of the whole rule */
 	__u32 flags;		/* WEIR_RULE_* */
 	__u64 value[WEIR_PROBE_WORDS];
 	__u32 id;		/* from 1; also index + 1 into counters and rates */
-	__u32 pad;
+	__u32 requires;		/* header classes that its rewrites need, low bits of WEIR_V_* */
 	__u32 cond_first;	/* residual conditions, all must hold */
 	__u32 cond_count;
 	__u32 op_first;
@@ -151,6 +158,7 @@ struct weir_rule {
 	__u64 drop_below;	/* of 2^32 */
 	__u64 rate_period_ns;
 	__u64 rate_limit_ns;	/* how far ahead of now the word may run */
+	__u64 timeout_ns;	/* of connections of this rule, 0: by their state */
 };
 
 enum weir_cond_op {
@@ -197,6 +205,26 @@ enum weir_op_kind {
 	WEIR_O_SET_OPTION = 5,
 	WEIR_O_ADD_OPTION = 6,
 	WEIR_O_LOG = 7,		/* u.bytes: NUL-terminated prefix */
+	WEIR_O_MAP = 8,		/* an element of u.pool, for each connection; base is an enum weir_choice */
+	WEIR_O_SHUFFLE = 9,	/* an offset for each connection; base is an enum weir_choice */
+};
+
+/* What is chosen for a connection. */
+enum weir_choice {
+	WEIR_D_SADDR = 0,
+	WEIR_D_DADDR = 1,
+	WEIR_D_SPORT = 2,
+	WEIR_D_DPORT = 3,
+	WEIR_D_ID = 4,		/* ip-id */
+	WEIR_D_LABEL = 5,	/* ip6-flow-label */
+	WEIR_D_SEQ = 6,
+	WEIR_D_ACK = 7,
+};
+
+/* Values to choose from: a run of intervals. */
+struct weir_pool {
+	__u32 first, count;
+	__u64 size;		/* values in all, at most 2^32 */
 };
 
 enum weir_base {
@@ -224,8 +252,91 @@ struct weir_op {
 			__u32 l4_mask;		/* bits that count in the L4 checksum, host order of a be32 */
 		} word;
 		__u64 kinds[4];
+		struct weir_pool pool;
 		__u8 bytes[WEIR_VALUE_MAX];	/* zero padded */
 	} u;
+};
+
+/* ---- connections: docs/design/connections.md ---- */
+
+/* Addresses and ports as in the packet; an IPv4 address is the first four bytes, the rest zero. */
+struct weir_tuple {
+	__u64 src[2], dst[2];
+	__u16 sport, dport;	/* network order */
+	__u8 proto;
+	__u8 family;		/* 4 or 6 */
+	__u16 pad;
+};
+
+/* weir_flow.life: sequence number << 32 | flags seen << WEIR_SEEN_AT | one of these. */
+#define WEIR_LIFE_FREE		0
+#define WEIR_LIFE_CLAIMED	1	/* being written by one CPU */
+#define WEIR_LIFE_LIVE		2
+#define WEIR_LIFE_MASK		3
+
+/* Flags seen: of the forward side, and WEIR_SEEN_REVERSE bits further of the reverse side. */
+#define WEIR_SEEN_AT		8
+#define WEIR_SEEN_ANY		(1 << 0)
+#define WEIR_SEEN_ACK		(1 << 1)
+#define WEIR_SEEN_FIN		(1 << 2)
+#define WEIR_SEEN_RST		(1 << 3)
+#define WEIR_SEEN_REVERSE	4
+
+#define WEIR_FLOW_NAT		(1 << 0)	/* trans differs from orig */
+#define WEIR_FLOW_TRANSMIT	(1 << 1)	/* opened on transmit */
+#define WEIR_FLOW_ID_SET	(1 << 2)	/* id is the identification */
+#define WEIR_FLOW_ID_MOVED	(1 << 3)	/* id is added to it */
+#define WEIR_FLOW_LABEL_SET	(1 << 4)
+#define WEIR_FLOW_LABEL_MOVED	(1 << 5)
+
+/* A connection. Its place in the array is bucket * WEIR_WAYS + way of the index. */
+struct weir_flow {
+	__u64 life;
+	__u64 last_ns;
+	__u64 timeout_ns;	/* of its rules, 0: none gives one */
+	__u32 what;		/* WEIR_FLOW_* */
+	__u32 trans_tag;	/* tag of trans in the index by translated tuple */
+	struct weir_tuple orig;
+	__u32 rules[WEIR_FLOW_RULES];	/* ids, 0 behind the last */
+	struct weir_tuple trans;
+	__u64 born_ns;
+	__u32 seq_off, ack_off;
+	__u32 label;
+	__u32 id;
+};
+
+/* One cache line of the index by original tuple. Ways are filled from the first on and never emptied. */
+struct weir_bucket {
+	__u32 version;		/* +1 with every tuple that was put in and has its first choice here */
+	__u32 tag[WEIR_WAYS];	/* of the tuple, never 0; 0: never used */
+};
+
+/* The same by translated tuple: tag << 32 | place of the connection + 1. */
+struct weir_nat_bucket {
+	__u32 version;
+	__u32 pad;
+	__u64 entry[WEIR_NAT_WAYS];
+};
+
+/* A first fragment that passed. */
+struct weir_frag {
+	__u64 lock;		/* odd: being written */
+	__u64 at_ns;
+	__u64 src[2], dst[2];
+	__u32 id;		/* as in the packet */
+	__u8 proto;		/* 0 in IPv6 */
+	__u8 family;
+	__u16 kind;		/* enum weir_kind */
+	__u32 flow;		/* place + 1, 0: it belongs to no connection */
+	__u32 flow_seq;
+};
+
+/* How a tuple is that of a connection. The low bit is the direction. */
+enum weir_kind {
+	WEIR_ORIG_DIRECT = 0,
+	WEIR_ORIG_REVERSED = 1,
+	WEIR_TRANS_DIRECT = 2,
+	WEIR_TRANS_REVERSED = 3,
 };
 
 /* ---- counters ---- */
@@ -276,5 +387,9 @@ struct weir_event {
 #define WEIR_F_PAYLOAD_OPS	(1 << 3)	/* payloads are rewritten */
 #define WEIR_F_LOG		(1 << 4)
 #define WEIR_F_REWRITE		(1 << 5)	/* anything is rewritten */
+#define WEIR_F_STATE		(1 << 6)	/* there are stateful rules */
+#define WEIR_F_TRANSLATE	(1 << 7)	/* something is chosen for connections */
+#define WEIR_F_NAT		(1 << 8)	/* ... addresses or ports */
+#define WEIR_F_SEQUENCE		(1 << 9)	/* ... sequence numbers */
 
 #endif

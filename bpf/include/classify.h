@@ -314,8 +314,21 @@ static __always_inline int above_rate(struct scratch *s, struct weir_rule *rule)
 static __always_inline void matched(struct scratch *s, struct weir_rule *rule, __u32 index)
 {
 	__u32 at = rule->id - 1, drop = rule->flags & WEIR_RULE_DROP;
-	struct weir_counter *counter = bpf_map_lookup_elem(&counters, &at);
+	struct weir_counter *counter;
 
+	if (weir_features & WEIR_F_STATE && rule->flags & WEIR_RULE_STATEFUL && !s->of_flow) {
+		__u32 n = s->n_open;
+
+		/* Planning sees to it that no more than WEIR_FLOW_RULES match. */
+		if (!s->may_open || n >= WEIR_FLOW_RULES)
+			return;
+		opaque(n);
+		s->open_rules[n & (WEIR_FLOW_RULES - 1)] = rule->id;
+		s->n_open++;
+		if (rule->timeout_ns && rule->timeout_ns - 1 < s->open_timeout - 1)
+			s->open_timeout = rule->timeout_ns;
+	}
+	counter = bpf_map_lookup_elem(&counters, &at);
 	if (counter) {
 		counter->packets += s->packets;
 		counter->bytes += s->wire_len;
@@ -326,7 +339,9 @@ static __always_inline void matched(struct scratch *s, struct weir_rule *rule, _
 		drop = 0;
 	if (rule->flags & WEIR_RULE_RATE && !above_rate(s, rule))
 		drop = 0;
-	if (drop)
+	if (drop && weir_features & WEIR_F_STATE && rule->flags & WEIR_RULE_STATEFUL)
+		s->drop_flow = 1;
+	else if (drop)
 		s->drop = 1;
 	if (rule->flags & WEIR_RULE_HIT) {
 		__u32 n = s->n_hits;

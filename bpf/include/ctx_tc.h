@@ -161,6 +161,11 @@ static __always_inline int ctx_is_unfinished(ctx_t *ctx, __u32 off)
 	return 0;
 }
 
+static __always_inline int ctx_transmits(void)
+{
+	return weir_egress;
+}
+
 /* skb->queue_mapping: the receive queue + 1, 0 for packets of this host. */
 static __always_inline __u32 ctx_queue(ctx_t *ctx)
 {

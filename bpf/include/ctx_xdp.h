@@ -84,6 +84,12 @@ static __always_inline int ctx_is_unfinished(ctx_t *ctx, __u32 off)
 	return 1;
 }
 
+/* Whether the packet is on its way out. */
+static __always_inline int ctx_transmits(void)
+{
+	return 0;
+}
+
 static __always_inline __u32 ctx_queue(ctx_t *ctx)
 {
 	return ctx_word(ctx, rx_queue_index);

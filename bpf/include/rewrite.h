@@ -595,6 +595,8 @@ static __always_inline void finish_options(struct walk *w)
 
 /* ---- all rules ---- */
 
+static __always_inline void choose(struct walk *w, struct weir_op *op);
+
 static __always_inline void log_packet(struct walk *w, struct weir_op *op, __u32 rule)
 {
 	struct scratch *s = w->s;
@@ -616,7 +618,7 @@ static __always_inline void log_packet(struct walk *w, struct weir_op *op, __u32
 	event->rule = rule;
 	event->port = bpf_ntohs(*(__be16 *)((__u8 *)s->key + WEIR_K_IN));
 	event->len = s->frame_len;
-	event->verdict = s->drop && !s->accept ? CTX_DROP : CTX_PASS;
+	event->verdict = s->verdict;
 	event->snap = snap;
 	event->pad = 0;
 #pragma unroll
@@ -635,9 +637,14 @@ static long apply_op(__u32 i, void *arg)
 
 	if (!op)
 		return 1;
-	if (s->logging) {
+	if (s->mode == HITS_LOG) {
 		if (op->kind == WEIR_O_LOG)
 			log_packet(w, op, s->hit_last >> 32);
+		return 0;
+	}
+	if (weir_features & WEIR_F_TRANSLATE && s->mode == HITS_CHOOSE) {
+		if (op->kind == WEIR_O_MAP || op->kind == WEIR_O_SHUFFLE)
+			choose(w, op);
 		return 0;
 	}
 	switch (op->kind) {
@@ -684,6 +691,9 @@ static long apply_hit(__u32 i, void *arg)
 	bpf_loop(s->n_hits, lowest_hit, w, 0);
 	s->hit_last = s->hit_next;
 	at = s->hit_last;
+	if (at & HIT_LOGS_ONLY && s->mode != HITS_LOG)
+		return 0;
+	at &= ~HIT_LOGS_ONLY;
 	rule = bpf_map_lookup_elem(&rules, &at);
 	if (!rule)
 		return 1;
@@ -706,18 +716,16 @@ static __noinline void apply_hits(struct walk *w)
 /* Log lines of all hits, on the packet as received. */
 static __always_inline void log_hits(struct walk *w)
 {
-	w->s->logging = 1;
+	w->s->mode = HITS_LOG;
 	apply_hits(w);
 }
 
-/* Rewrites of all hits. */
+/* Rewrites of all hits, in the window. */
 static __always_inline void rewrite(struct walk *w)
 {
 	struct scratch *s = w->s;
-	__u32 window, i;
+	__u32 i;
 
-	s->unfinished = is_unfinished(w);
-	s->dirty = 0;
 	s->options_ready = 0;
 	if (weir_features & WEIR_F_OPTION_OPS && s->opts) {
 		__u64 *from = (__u64 *)hdr_at(s, s->opts);
@@ -726,13 +734,20 @@ static __always_inline void rewrite(struct walk *w)
 		for (i = 0; i < 5; i++)
 			s->opts_old[i] = from[i] & first_bytes(s->opts_len - i * 8);
 	}
-	s->logging = 0;
+	s->mode = HITS_REWRITE;
 	apply_hits(w);
 	if (weir_features & WEIR_F_OPTION_OPS)
 		finish_options(w);
+}
+
+/* The window goes back into the packet up to hdr_end, if anything in it changed. */
+static __always_inline void write_back(struct walk *w)
+{
+	struct scratch *s = w->s;
+	__u32 window = s->hdr_end;
+
 	if (!s->dirty)
 		return;
-	window = s->hdr_end;
 	opaque(window);
 	window &= HDR_BYTES - 1;
 	if (!window || ctx_store_head(w->ctx, s->hdr, window))

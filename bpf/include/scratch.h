@@ -11,6 +11,10 @@
 
 #define SCRATCH_DEPTH	4
 #define HDR_BYTES	512	/* power of two >= WEIR_WINDOW_EH: offsets are masked with it */
+#define HITS_REWRITE	0
+#define HITS_LOG	1
+#define HITS_CHOOSE	2	/* what is chosen for a new connection */
+#define HIT_LOGS_ONLY	(1U << 31)	/* in the index of a hit: rewrites of the rule do not run */
 #define HDR_GUARD	64	/* so that a masked offset may be read this far */
 
 /* One TCP option of the working list. */
@@ -20,6 +24,14 @@ struct option {
 	__u8 at;		/* offset in the options as received (originals only) */
 	__u8 pad[5];
 	__u64 value[5];		/* 40 bytes, zero behind len */
+};
+
+/* What a connection's field is chosen from. */
+struct choice {
+	__u64 size;		/* 0: the field stays */
+	__u32 first, count;
+	__u32 draw;
+	__u32 pad;
 };
 
 struct scratch {
@@ -46,6 +58,7 @@ struct scratch {
 	/* matching */
 	__u32 drop;
 	__u32 accept;
+	__u32 verdict;
 	__u32 overflow;
 	__u32 n_hits;
 	__u32 run_first, run_count, run_listed;
@@ -61,6 +74,42 @@ struct scratch {
 	__u64 value_high, value_low;
 	__u64 hits[WEIR_HITS];	/* rule id << 32 | index in the rule array */
 	__u8 slot_at[WEIR_SLOTS];	/* offset of the option's value from the start of the options */
+
+	/* connections; what begins a packet's life at zero is in one piece, see begin() */
+	__u32 flow;		/* place + 1 of the packet's connection, 0: none */
+	__u32 kind;		/* enum weir_kind of its tuple, or of its quote's */
+	__u32 handled;		/* translated and accounted here */
+	__u32 is_error;		/* an ICMP error: the tuple is that of its quote */
+	__u32 may_open;
+	__u32 n_open;		/* stateful rules that matched */
+	__u32 drop_flow;	/* one of those, or of the connection's, drops */
+	__u32 of_flow;		/* the rules at hand are the connection's */
+	__u32 reopens;		/* SYN without ACK: connections that ended count as dead */
+	__u32 self;		/* place + 1 of the record being written */
+	__u64 flow_now;
+	__u64 open_timeout;
+
+	struct weir_tuple want;	/* the tuple that is looked for */
+	struct weir_flow f;	/* copy of the packet's connection, or what is being opened */
+	struct weir_frag frag;
+	__u64 stale_life, room_life, nat_seen;
+	__u32 forgotten;
+	__u32 tag, hash_first, hash_second;
+	__u32 level;		/* of this scratch */
+	__u32 bucket, by_trans, spilled, version, nat_version;
+	__u32 found, found_kind, busy, stale;
+	__u32 home, home_version;
+	__u32 room, room_start, displaced;
+	__u32 nat_bucket, nat_way;
+	__u32 quote, quote_l4, quote_end, quote_csum;
+	struct weir_tuple frag_tuple;	/* addresses an error's source is compared with */
+	__u32 open_rules[WEIR_FLOW_RULES];
+	struct choice choice[4];	/* enum weir_choice, addresses and ports */
+	__u32 draws;
+	__u32 vary;		/* which choice takes another element with every try, 4: none */
+	__u32 open_reason;
+	__u64 pick_index;
+	__u32 pick_first, pick_done;
 
 	/* clock and randomness of this packet */
 	__u64 now_ns;		/* 0: not read yet */
@@ -79,7 +128,7 @@ struct scratch {
 	__u64 op_kinds[4];
 	__u32 sum_old, sum_new, byte_at;
 	__u32 shape_differs, value_differs;
-	__u32 logging;
+	__u32 mode;		/* what hits are walked for: HITS_* */
 	__u64 opts_old[6];	/* options as received; 40 bytes and a guard */
 	__u8 opts_new[96];
 	struct option options[32];	/* WEIR_OPTS used, indexes are masked with 31 */

@@ -25,6 +25,18 @@ pub const PREFIX_MAX: usize = 32;
 pub const REASONS: usize = 64;
 /// Bytes of the packet in an event.
 pub const SNAP: usize = 96;
+/// Stateful rules a connection can have.
+pub const FLOW_RULES: usize = 8;
+/// Connections of a bucket of the index.
+pub const WAYS: usize = 15;
+/// Connections of a bucket of the index by translated tuple.
+pub const NAT_WAYS: usize = 7;
+/// Remembered fragments of a bucket.
+pub const FRAG_WAYS: usize = 4;
+/// Timeouts: states of connections, and fragments.
+pub const FLOW_STATES: usize = 10;
+/// Version of the maps that outlive a program.
+pub const STATE_LAYOUT: u32 = 1;
 
 /// Byte offsets in the flat key (`enum weir_key_at`).
 #[expect(missing_docs, reason = "documented in abi.h")]
@@ -163,6 +175,7 @@ pub mod rule_flag {
     pub const RANDOM: u32 = 1 << 2;
     pub const RATE: u32 = 1 << 3;
     pub const HIT: u32 = 1 << 4;
+    pub const STATEFUL: u32 = 1 << 5;
 }
 
 /// `struct weir_rule`.
@@ -179,8 +192,8 @@ pub struct Rule {
     pub value: [u64; PROBE_WORDS],
     /// From 1; counters and rates lie at `id - 1`.
     pub id: u32,
-    /// Zero.
-    pub pad: u32,
+    /// Header classes that its rewrites need, low bits of the valid bits.
+    pub requires: u32,
     /// First residual condition.
     pub cond_first: u32,
     /// Number of residual conditions.
@@ -195,6 +208,8 @@ pub struct Rule {
     pub rate_period_ns: u64,
     /// GCRA: tolerance in ns.
     pub rate_limit_ns: u64,
+    /// Timeout of connections of this rule, 0: by their state.
+    pub timeout_ns: u64,
 }
 
 /// What a condition tests (`enum weir_cond_op`).
@@ -268,6 +283,35 @@ pub mod op_kind {
     pub const SET_OPTION: u8 = 5;
     pub const ADD_OPTION: u8 = 6;
     pub const LOG: u8 = 7;
+    pub const MAP: u8 = 8;
+    pub const SHUFFLE: u8 = 9;
+}
+
+/// What is chosen for a connection, `base` of [`op_kind::MAP`] and [`op_kind::SHUFFLE`] (`enum weir_choice`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod choice {
+    pub const SADDR: u8 = 0;
+    pub const DADDR: u8 = 1;
+    pub const SPORT: u8 = 2;
+    pub const DPORT: u8 = 3;
+    pub const ID: u8 = 4;
+    pub const LABEL: u8 = 5;
+    pub const SEQ: u8 = 6;
+    pub const ACK: u8 = 7;
+}
+
+/// `struct weir_pool`: values to choose from, in [`Op::u`].
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Pool {
+    /// First interval.
+    pub first: u32,
+    /// Number of intervals.
+    pub count: u32,
+    /// Values in all, at most 2^32.
+    pub size: u64,
 }
 
 /// Header an operation counts from (`enum weir_base`).
@@ -305,6 +349,142 @@ pub struct Op {
     pub len: u16,
     /// Word {mask, value, ip_mask, l4_mask}, kinds, or bytes; zero padded.
     pub u: [u8; VALUE_MAX],
+}
+
+/// `struct weir_tuple`: addresses and ports as in the packet; an IPv4 address is the first four bytes, the rest zero.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Tuple {
+    /// Source address.
+    pub src: [u8; 16],
+    /// Destination address.
+    pub dst: [u8; 16],
+    /// Source port, network order.
+    pub sport: [u8; 2],
+    /// Destination port, network order.
+    pub dport: [u8; 2],
+    /// Protocol number.
+    pub proto: u8,
+    /// 4 or 6.
+    pub family: u8,
+    /// Zero.
+    pub pad: u16,
+}
+
+/// Parts of [`Flow::life`]: sequence number << 32 | flags seen << [`life::SEEN_AT`] | state.
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod life {
+    pub const FREE: u64 = 0;
+    pub const CLAIMED: u64 = 1;
+    pub const LIVE: u64 = 2;
+    pub const MASK: u64 = 3;
+    pub const SEEN_AT: u32 = 8;
+    pub const SEEN_ANY: u64 = 1 << 0;
+    pub const SEEN_ACK: u64 = 1 << 1;
+    pub const SEEN_FIN: u64 = 1 << 2;
+    pub const SEEN_RST: u64 = 1 << 3;
+    pub const SEEN_REVERSE: u32 = 4;
+}
+
+/// Flags of a connection ([`Flow::what`], `WEIR_FLOW_*`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod flow_flag {
+    pub const NAT: u32 = 1 << 0;
+    pub const TRANSMIT: u32 = 1 << 1;
+    pub const ID_SET: u32 = 1 << 2;
+    pub const ID_MOVED: u32 = 1 << 3;
+    pub const LABEL_SET: u32 = 1 << 4;
+    pub const LABEL_MOVED: u32 = 1 << 5;
+}
+
+/// `struct weir_flow`: a connection.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Flow {
+    /// [`life`].
+    pub life: u64,
+    /// Time of the last packet.
+    pub last_ns: u64,
+    /// Timeout its rules give, 0: none.
+    pub timeout_ns: u64,
+    /// [`flow_flag`].
+    pub what: u32,
+    /// Tag of `trans` in its index.
+    pub trans_tag: u32,
+    /// Tuple as opened.
+    pub orig: Tuple,
+    /// Rule ids, 0 behind the last.
+    pub rules: [u32; FLOW_RULES],
+    /// Tuple as sent on.
+    pub trans: Tuple,
+    /// Time of the first packet.
+    pub born_ns: u64,
+    /// Offset of the forward side's sequence numbers.
+    pub seq_off: u32,
+    /// Offset of the reverse side's.
+    pub ack_off: u32,
+    /// Flow label or its offset.
+    pub label: u32,
+    /// Identification or its offset.
+    pub id: u32,
+}
+
+/// `struct weir_bucket`: a cache line of the index by original tuple.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Bucket {
+    /// Counts tuples put in.
+    pub version: u32,
+    /// Tags.
+    pub tag: [u32; WAYS],
+}
+
+/// `struct weir_nat_bucket`: a cache line of the index by translated tuple.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct NatBucket {
+    /// Counts tuples put in.
+    pub version: u32,
+    /// Zero.
+    pub pad: u32,
+    /// tag << 32 | place of the connection + 1.
+    pub entry: [u64; NAT_WAYS],
+}
+
+/// `struct weir_frag`: a first fragment that passed.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Frag {
+    /// Odd while written.
+    pub lock: u64,
+    /// When.
+    pub at_ns: u64,
+    /// Source address.
+    pub src: [u8; 16],
+    /// Destination address.
+    pub dst: [u8; 16],
+    /// Identification, as in the packet.
+    pub id: u32,
+    /// Protocol, 0 in IPv6.
+    pub proto: u8,
+    /// 4 or 6.
+    pub family: u8,
+    /// `enum weir_kind`.
+    pub kind: u16,
+    /// Place of its connection + 1, 0: none.
+    pub flow: u32,
+    /// Sequence number of that.
+    pub flow_seq: u32,
 }
 
 /// `struct weir_counter`.
@@ -389,4 +569,8 @@ pub mod feature {
     pub const PAYLOAD_OPS: u32 = 1 << 3;
     pub const LOG: u32 = 1 << 4;
     pub const REWRITE: u32 = 1 << 5;
+    pub const STATE: u32 = 1 << 6;
+    pub const TRANSLATE: u32 = 1 << 7;
+    pub const NAT: u32 = 1 << 8;
+    pub const SEQUENCE: u32 = 1 << 9;
 }

@@ -23,6 +23,8 @@ const SETS: &[(&str, u32)] = &[
     ("option-rewrites", feature::REWRITE | feature::OPTION_OPS),
     ("payload-rewrites", feature::REWRITE | feature::PAYLOAD_OPS),
     ("log", feature::LOG),
+    ("connections", feature::STATE),
+    ("nat", feature::STATE | feature::TRANSLATE | feature::NAT),
     (
         "all",
         feature::TCPOPT
@@ -30,7 +32,11 @@ const SETS: &[(&str, u32)] = &[
             | feature::REWRITE
             | feature::OPTION_OPS
             | feature::PAYLOAD_OPS
-            | feature::LOG,
+            | feature::LOG
+            | feature::STATE
+            | feature::TRANSLATE
+            | feature::NAT
+            | feature::SEQUENCE,
     ),
 ];
 

@@ -82,6 +82,15 @@ impl<'a> Lowering<'a> {
         self.features
     }
 
+    /// Where the intervals of a pool lie.
+    pub(super) fn pool(&mut self, pool: &Ranges) -> u32 {
+        let first = self.intervals.len() as u32;
+        let intervals = pool.intervals().iter();
+        self.intervals
+            .extend(intervals.map(|&(lo, hi)| Interval::new(lo, hi)));
+        first
+    }
+
     /// Exact key of a rule, and first index and number of its residual conditions.
     pub(super) fn rule(&mut self, rule: &Rule) -> Result<(ExactKey, (u32, u32)), PlanError> {
         let first = self.conds.len();

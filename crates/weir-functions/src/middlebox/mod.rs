@@ -4,6 +4,7 @@
 //! A policy the data plane cannot hold is refused here, with the rule and the reason.
 
 mod conditions;
+pub mod connections;
 mod operations;
 
 use weir_bpf::abi::{self, feature, rule_flag};
@@ -42,6 +43,28 @@ pub enum PlanError {
     TooManyHits {
         /// Bound computed from the tables.
         worst: usize,
+        /// Limit.
+        max: usize,
+    },
+    /// More stateful rules could match one packet than a connection can have.
+    #[error(
+        "{worst} stateful rules could match one packet, a connection can have {max}: make their matches exclude each other, or join rules"
+    )]
+    TooManyStateful {
+        /// Bound computed from the tables.
+        worst: usize,
+        /// Limit.
+        max: usize,
+    },
+    /// A pool of too many intervals.
+    #[error(
+        "line {line}: `map` chooses from {count} separate ranges, {max} are possible; use fewer, larger ones"
+    )]
+    ScatteredPool {
+        /// Line of the rule.
+        line: u32,
+        /// Intervals of the pool.
+        count: usize,
         /// Limit.
         max: usize,
     },
@@ -107,7 +130,10 @@ fn compile(
     for rule in &policy.rules {
         let (exact, conds) = lowering.rule(rule)?;
         let op_first = ops.len() as u32;
-        ops.extend(rule.targets.iter().flat_map(operations::lower));
+        for target in &rule.targets {
+            ops.extend(operations::lower(target));
+            ops.extend(stateful_op(target, rule, &mut lowering)?);
+        }
         let op_count = ops.len() as u32 - op_first;
         let mut lowered = abi_rule(rule, conds, (op_first, op_count))?;
         lowered.value = exact.values();
@@ -127,6 +153,14 @@ fn compile(
     for (rule, &shape) in rules.iter_mut().zip(&built.shape_of) {
         rule.shape = shape;
     }
+    let stateful: Vec<u32> = with_flag(&rules, rule_flag::STATEFUL).collect();
+    let worst = built.most_at_once(&set, &stateful, abi::FLOW_RULES);
+    if worst > abi::FLOW_RULES {
+        return Err(PlanError::TooManyStateful {
+            worst,
+            max: abi::FLOW_RULES,
+        });
+    }
     let bounds = bounds(&built, &set, &rules);
     if bounds.hits > abi::HITS {
         return Err(PlanError::TooManyHits {
@@ -135,12 +169,23 @@ fn compile(
         });
     }
     let ordered: Vec<abi::Rule> = built.order.iter().map(|&i| rules[i as usize]).collect();
-    let features = lowering.features() | operations::features(&ops);
+    let mut features = lowering.features() | operations::features(&ops);
+    if !stateful.is_empty() {
+        features |= feature::STATE;
+    }
     let n = rules.len();
+    let mut rule_at = vec![0u32; if stateful.is_empty() { 0 } else { n }];
+    for (position, &i) in (1..).zip(&built.order) {
+        if let Some(at) = rule_at.get_mut(i as usize) {
+            *at = position;
+        }
+    }
+    let mut constants = constants(&built, features, lowering.slot_of());
+    constants.extend(connections::constants(&policy.connections, features));
     let plan = InstancePlan {
         object: "middlebox",
         program: "middlebox",
-        constants: constants(&built, features, lowering.slot_of()),
+        constants,
         maps: vec![
             MapPlan::array("tables", &built.tables),
             MapPlan::array("shapes", &built.shapes),
@@ -155,7 +200,11 @@ fn compile(
             MapPlan::array("ops", &ops),
             MapPlan::empty("counters", n, size_of::<abi::Counter>()),
             MapPlan::empty("rates", n, size_of::<u64>()),
-        ],
+            MapPlan::array("rule_at", &rule_at),
+        ]
+        .into_iter()
+        .chain(connections::maps(&policy.connections, features))
+        .collect(),
     };
     Ok((plan, bounds))
 }
@@ -188,8 +237,13 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
         cond_count: conds.1,
         op_first: ops.0,
         op_count: ops.1,
+        requires: rule.requires.0 as u32,
+        timeout_ns: rule.timeout_ns.unwrap_or(0),
         ..abi::Rule::default()
     };
+    if rule.stateful {
+        out.flags |= rule_flag::STATEFUL;
+    }
     if ops.1 > 0 {
         out.flags |= rule_flag::HIT;
     }
@@ -222,20 +276,50 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
 }
 
 fn bounds(built: &Classifier, set: &RuleSet<'_>, rules: &[abi::Rule]) -> Bounds {
-    let hitting: Vec<u32> = (0u32..)
-        .zip(rules)
-        .filter(|(_, rule)| rule.flags & rule_flag::HIT != 0)
-        .map(|(i, _)| i)
-        .collect();
+    // The rules of a connection come on top of what matches a packet of it.
+    let is_stateful = |i: &u32| rules[*i as usize].flags & rule_flag::STATEFUL != 0;
+    let (stateful, hitting): (Vec<u32>, Vec<u32>) =
+        with_flag(rules, rule_flag::HIT).partition(is_stateful);
+    let of_connection = stateful.len().min(abi::FLOW_RULES);
     Bounds {
         tables: built.tables.len(),
         probes: built.worst.tables,
         candidates: built.worst.candidates,
         // Nothing matches that is not compared.
-        hits: built
-            .most_at_once(set, &hitting, abi::HITS)
-            .min(built.worst.candidates),
+        hits: of_connection
+            + built
+                .most_at_once(set, &hitting, abi::HITS - of_connection)
+                .min(built.worst.candidates),
     }
+}
+
+/// Positions of the rules with a flag.
+fn with_flag(rules: &[abi::Rule], flag: u32) -> impl Iterator<Item = u32> {
+    (0u32..)
+        .zip(rules)
+        .filter(move |(_, rule)| rule.flags & flag != 0)
+        .map(|(i, _)| i)
+}
+
+/// The operation of a `map` or `shuffle`.
+fn stateful_op(
+    target: &Target,
+    rule: &Rule,
+    lowering: &mut Lowering<'_>,
+) -> Result<Option<abi::Op>, PlanError> {
+    let Some((what, pool)) = connections::choice_of(target) else {
+        return Ok(None);
+    };
+    let count = pool.as_ref().map_or(0, |pool| pool.intervals().len());
+    if count > connections::POOL_INTERVALS {
+        return Err(PlanError::ScatteredPool {
+            line: rule.line,
+            count,
+            max: connections::POOL_INTERVALS,
+        });
+    }
+    let placed = pool.as_ref().map(|pool| (pool, lowering.pool(pool)));
+    Ok(Some(connections::operation(what, placed)))
 }
 
 /// Whether a policy names VLAN fields, which some devices hide from XDP.

@@ -5,7 +5,7 @@ use weir_policy::field::{Header, Kind};
 use weir_policy::model::Target;
 use zerocopy::IntoBytes;
 
-use super::REWRITES;
+use super::{REWRITES, connections};
 
 /// Operations of a target, in order; none for verdicts.
 pub(super) fn lower(target: &Target) -> Vec<Op> {
@@ -68,7 +68,10 @@ pub(super) fn lower(target: &Target) -> Vec<Op> {
                 text,
             )]
         }
-        Target::Drop(_) | Target::Accept => Vec::new(),
+        // Those of connections need room for their pools: see `connections`.
+        Target::Drop(_) | Target::Accept | Target::Map { .. } | Target::Shuffle { .. } => {
+            Vec::new()
+        }
     }
 }
 
@@ -80,6 +83,7 @@ pub(super) fn features(ops: &[Op]) -> u32 {
             op_kind::LOG => feature::LOG,
             op_kind::IP_PAYLOAD | op_kind::L4_PAYLOAD => feature::PAYLOAD_OPS,
             op_kind::WORD => feature::REWRITE,
+            op_kind::MAP | op_kind::SHUFFLE => connections::features(op),
             _ => feature::OPTION_OPS,
         };
     }

@@ -1,0 +1,808 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Connections: the tuple of a packet, the connection it belongs to, what is remembered of fragments,
+ * and what a packet that passes leaves behind. Opening a connection is in open.h, translating in translate.h.
+ *
+ * Nothing here takes a lock (docs/design/connections.md). A reader compares a record's `life` before and
+ * after it copied the record; a writer claims a record by changing `life` from what it saw.
+ * Follows docs/semantics.md section 7.
+ */
+#ifndef WEIR_FLOW_H
+#define WEIR_FLOW_H
+
+const volatile __u32 weir_flow_buckets = 1;
+const volatile __u32 weir_nat_buckets = 1;
+const volatile __u32 weir_frag_buckets = 1;
+const volatile __u64 weir_flow_seed = 0;	/* so that nobody can choose tuples that share a bucket */
+const volatile __u64 weir_timeout[16] = {};	/* ns, by state; WEIR_FLOW_STATES of them */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_flow);
+} flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_bucket);
+} flow_index SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_nat_bucket);
+} nat_index SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_frag);
+} frags SEC(".maps");
+
+/* Where the rule of an id lies in the rule array, + 1; 0: there is none. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} rule_at SEC(".maps");
+
+/* States as docs/semantics.md section 7 names them; the order is that of weir_timeout. */
+enum flow_state {
+	TCP_SYN_SENT,
+	TCP_SYN_RECEIVED,
+	TCP_ESTABLISHED,
+	TCP_FIN,
+	TCP_TIME_WAIT,
+	TCP_CLOSED,
+	UDP_NEW,
+	UDP,
+	ICMP_QUERY,
+	FRAGMENT,
+};
+
+#define TCP_FLAG_FIN	0x01
+#define TCP_FLAG_SYN	0x02
+#define TCP_FLAG_RST	0x04
+#define TCP_FLAG_ACK	0x10
+
+#define SEEN_BOTH(flag)	((flag) | (flag) << WEIR_SEEN_REVERSE)
+#define SEQUENCE_OF(life)	((life) >> 32)
+
+/* The parts of `life` that say which connection it is; flags may change while one reads. */
+#define SAME_LIFE(a, b)	(!(((a) ^ (b)) & (0xffffffffULL << 32 | WEIR_LIFE_MASK)))
+
+#define life_of(flow)	(*(volatile __u64 *)&(flow)->life)
+
+/* Keeps the compiler from moving reads and writes of a record across a look at its life. */
+#define barrier()	asm volatile("" ::: "memory")
+
+/* Coarse: as new as the last tick, a few ms, and 20 times cheaper than the fine clock. */
+static __always_inline __u64 flow_now(struct scratch *s)
+{
+	if (weir_replay)
+		return s->now_ns;
+	if (!s->flow_now)
+		s->flow_now = bpf_ktime_get_coarse_ns();
+	return s->flow_now;
+}
+
+static __always_inline __u32 flow_state(__u64 life, __u8 proto)
+{
+	__u32 seen = (life >> WEIR_SEEN_AT) & 0xff;
+
+	if (proto == IPPROTO_UDP)
+		return seen >> WEIR_SEEN_REVERSE ? UDP : UDP_NEW;
+	if (proto != IPPROTO_TCP)
+		return ICMP_QUERY;
+	if (seen & SEEN_BOTH(WEIR_SEEN_RST))
+		return TCP_CLOSED;
+	if ((seen & SEEN_BOTH(WEIR_SEEN_FIN)) == SEEN_BOTH(WEIR_SEEN_FIN))
+		return TCP_TIME_WAIT;
+	if (seen & SEEN_BOTH(WEIR_SEEN_FIN))
+		return TCP_FIN;
+	if (!(seen >> WEIR_SEEN_REVERSE))
+		return TCP_SYN_SENT;
+	if ((seen & SEEN_BOTH(WEIR_SEEN_ACK)) == SEEN_BOTH(WEIR_SEEN_ACK))
+		return TCP_ESTABLISHED;
+	return TCP_SYN_RECEIVED;
+}
+
+/*
+ * The value, by way of memory: what the verifier knew of it is gone, so that paths which differ only in it are walked on as one. Without
+ * this every state of a connection is walked through all that follows.
+ */
+static __always_inline __u32 forget(struct scratch *s, __u32 value)
+{
+	*(volatile __u32 *)&s->forgotten = value;
+	return *(volatile __u32 *)&s->forgotten;
+}
+
+static __always_inline int older_than(struct scratch *s, __u64 then, __u64 timeout)
+{
+	__u64 t = flow_now(s);
+
+	return t > then && t - then > timeout;
+}
+
+/* Whether a live record is that of a dead connection. */
+static __always_inline int flow_expired(struct scratch *s, struct weir_flow *flow, __u64 life)
+{
+	__u32 state = forget(s, flow_state(life, flow->orig.proto));
+	__u64 timeout = weir_timeout[state & 15];
+
+	if (flow->timeout_ns && (state == TCP_ESTABLISHED || state == UDP || state == ICMP_QUERY))
+		timeout = flow->timeout_ns;
+	return older_than(s, flow->last_ns, timeout);
+}
+
+/* ---- tuples ---- */
+
+static __always_inline __u64 mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * WEIR_HASH_WORD;
+	return hash ^ hash >> 32;
+}
+
+/* Tag and buckets of the tuple in `want`: the same for both directions. */
+static __always_inline void locate(struct scratch *s)
+{
+	struct weir_tuple *t = &s->want;
+	__u64 a = mix(weir_flow_seed, t->src[0]), b = mix(weir_flow_seed, t->dst[0]), hash;
+
+	if (t->family == 6) {
+		a = mix(a, t->src[1]);
+		b = mix(b, t->dst[1]);
+	}
+	hash = mix(a, t->sport) + mix(b, t->dport);
+	hash = mix(hash, t->proto | t->family << 8);
+	s->tag = (hash >> 32) | 1;
+	s->hash_first = hash;
+	s->hash_second = mix(hash, WEIR_HASH_END);
+}
+
+/* A number below n. */
+static __always_inline __u32 spread(__u32 hash, __u32 n)
+{
+	return ((__u64)hash * n) >> 32;
+}
+
+static __always_inline int same_tuple(struct weir_tuple *a, struct weir_tuple *b)
+{
+	return !((a->src[0] ^ b->src[0]) | (a->src[1] ^ b->src[1]) |
+		 (a->dst[0] ^ b->dst[0]) | (a->dst[1] ^ b->dst[1]) |
+		 (*(__u64 *)&a->sport ^ *(__u64 *)&b->sport));
+}
+
+static __always_inline int reversed_tuple(struct weir_tuple *a, struct weir_tuple *b)
+{
+	return !((a->src[0] ^ b->dst[0]) | (a->src[1] ^ b->dst[1]) |
+		 (a->dst[0] ^ b->src[0]) | (a->dst[1] ^ b->src[1]) |
+		 (__u64)(a->sport ^ b->dport) | (__u64)(a->dport ^ b->sport) |
+		 (__u64)(a->proto ^ b->proto) | (__u64)(a->family ^ b->family));
+}
+
+static __always_inline void set_addresses(struct weir_tuple *t, __u8 *ip4, __u8 *ip6)
+{
+	if (ip4) {
+		t->src[0] = *(__u32 *)(ip4 + 12);
+		t->src[1] = 0;
+		t->dst[0] = *(__u32 *)(ip4 + 16);
+		t->dst[1] = 0;
+		t->family = 4;
+		return;
+	}
+	t->src[0] = *(__u64 *)(ip6 + 8);
+	t->src[1] = *(__u64 *)(ip6 + 16);
+	t->dst[0] = *(__u64 *)(ip6 + 24);
+	t->dst[1] = *(__u64 *)(ip6 + 32);
+	t->family = 6;
+}
+
+/* The query that this type asks or answers, 0: neither. A type of 255 is no query either. */
+static __always_inline __u32 query_type(__u32 proto, __u32 type, int *is_answer)
+{
+	*is_answer = 0;
+	if (proto == IPPROTO_ICMPV6) {
+		*is_answer = type == 129;
+		return type == 128 || type == 129 ? 128 : 0;
+	}
+	*is_answer = type == 0 || type == 14;
+	if (type == 8 || type == 0)
+		return 8;
+	return type == 13 || type == 14 ? 13 : 0;
+}
+
+/* Protocol and ports from the first 8 bytes of an L4 header. Returns 0 if it has no tuple. */
+static __always_inline int set_ports(struct weir_tuple *t, __u32 proto, __u8 *l4, int *is_answer)
+{
+	__u16 id, query;
+
+	t->proto = proto;
+	t->pad = 0;
+	*is_answer = 0;
+	if (proto == IPPROTO_TCP || proto == IPPROTO_UDP) {
+		t->sport = *(__u16 *)l4;
+		t->dport = *(__u16 *)(l4 + 2);
+		return 1;
+	}
+	query = bpf_htons(query_type(proto, l4[0], is_answer));
+	if (!query)
+		return 0;
+	id = *(__u16 *)(l4 + 4);
+	t->sport = *is_answer ? query : id;
+	t->dport = *is_answer ? id : query;
+	return 1;
+}
+
+static __always_inline int is_icmp_error(__u64 valid, __u32 type)
+{
+	if (valid & WEIR_V_ICMP)
+		return type == 3 || type == 4 || type == 5 || type == 11 || type == 12;
+	return valid & WEIR_V_ICMP6 && type >= 1 && type <= 4;
+}
+
+/*
+ * The tuple of the packet that an ICMP error quotes, to `want`. Returns 0 if there is none that could be
+ * a connection's: the quote must have its IP header and 8 bytes more in the first WEIR_WINDOW_EH bytes of the frame.
+ */
+static __noinline int quoted_tuple(struct walk *w)
+{
+	struct scratch *s = w->s;
+	__u32 at = s->l4_payload, l4 = at, window = s->frame_len, proto;
+	__u8 *ip = hdr_at(s, at);
+	int is_answer;
+
+	if (window > WEIR_WINDOW_EH)
+		window = WEIR_WINDOW_EH;
+	if (window > s->window) {
+		s->window = window;
+		opaque(window);
+		window &= HDR_BYTES - 1;
+		if (!window || ctx_load_head(w->ctx, s->hdr, window, HDR_BYTES))
+			return 0;
+	}
+	s->quote_end = s->ip_end < s->window ? s->ip_end : s->window;
+	if (s->key[0] & WEIR_V_IP4) {
+		l4 += (ip[0] & 15) * 4;
+		if (at + 20 > s->quote_end || ip[0] >> 4 != 4 || l4 < at + 20 || *(__u16 *)(ip + 6) & bpf_htons(0x1fff))
+			return 0;
+		proto = ip[9];
+		if (proto == IPPROTO_ICMPV6)
+			return 0;
+		set_addresses(&s->want, ip, 0);
+	} else {
+		l4 += 40;
+		if (l4 > s->quote_end || ip[0] >> 4 != 6)
+			return 0;
+		proto = ip[6];
+		if (proto == IPPROTO_ICMP)
+			return 0;
+		set_addresses(&s->want, 0, ip);
+	}
+	if (l4 + 8 > s->quote_end)
+		return 0;
+	if (proto != IPPROTO_TCP && proto != IPPROTO_UDP && proto != IPPROTO_ICMP && proto != IPPROTO_ICMPV6)
+		return 0;
+	s->quote = at;
+	s->quote_l4 = l4;
+	return set_ports(&s->want, proto, hdr_at(s, l4), &is_answer);
+}
+
+/* The packet's own tuple to `want`, or that of its quote. Says whether it may open a connection. Returns 0: no tuple. */
+static __always_inline int packet_tuple(struct walk *w)
+{
+	struct scratch *s = w->s;
+	__u64 valid = s->key[0];
+	__u8 *key = (__u8 *)s->key, *l4 = key + WEIR_K_L4;
+	int is_answer;
+
+	if (!(valid & (WEIR_V_TCP | WEIR_V_UDP | WEIR_V_ICMP | WEIR_V_ICMP6)))
+		return 0;
+	if (valid & (WEIR_V_ICMP | WEIR_V_ICMP6) && is_icmp_error(valid, l4[0])) {
+		if (valid & WEIR_V_FRAG)
+			return 0;
+		s->is_error = 1;
+		return quoted_tuple(w);
+	}
+	if (valid & WEIR_V_IP4)
+		set_addresses(&s->want, key + WEIR_K_IP4, 0);
+	else
+		set_addresses(&s->want, 0, key + WEIR_K_IP6);
+	if (!set_ports(&s->want, s->l4_proto, l4, &is_answer))
+		return 0;
+	s->may_open = !is_answer;
+	if (valid & WEIR_V_TCP) {
+		__u32 flags = l4[13];
+
+		if (flags & TCP_FLAG_RST || (flags & TCP_FLAG_SYN && flags & TCP_FLAG_ACK))
+			s->may_open = 0;
+		s->reopens = flags & TCP_FLAG_SYN && !(flags & TCP_FLAG_ACK);
+	}
+	return 1;
+}
+
+/* ---- lookup ---- */
+
+/*
+ * Functions that are not static are verified once, not once for every way to every call. They take no pointers: the
+ * scratch of the packet is found by its level.
+ */
+#define scratch_of(level)	bpf_map_lookup_elem(&scratch, &(level))
+
+/*
+ * Whether the record at a place is that of `want`: found. `busy`: it will be, another CPU is writing it. `stale`: it was.
+ * by_trans says which of its tuples is meant.
+ */
+__noinline int same_flow(__u32 level, __u32 at)
+{
+	struct scratch *s = scratch_of(level);
+	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
+	struct weir_tuple *tuple;
+	__u32 kind = 0;
+	__u64 life;
+
+	if (!s || !flow || at + 1 == s->self)
+		return 0;
+	life = life_of(flow);
+	if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_FREE)
+		return 0;
+	barrier();
+	tuple = &flow->orig;
+	if (s->by_trans) {
+		if (!(flow->what & WEIR_FLOW_NAT))
+			return 0;
+		tuple = &flow->trans;
+		kind = WEIR_TRANS_DIRECT;
+	}
+	if (!same_tuple(tuple, &s->want)) {
+		if (!reversed_tuple(tuple, &s->want))
+			return 0;
+		kind |= 1;
+	}
+	if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_CLAIMED) {
+		s->busy = 1;
+		return 0;
+	}
+	if (flow_expired(s, flow, life))
+		goto dead;
+	if (s->reopens && flow->orig.proto == IPPROTO_TCP) {
+		__u32 state = forget(s, flow_state(life, IPPROTO_TCP));
+
+		if (state == TCP_TIME_WAIT || state == TCP_CLOSED)
+			goto dead;
+	}
+	barrier();
+	if (!SAME_LIFE(life, life_of(flow)))
+		return 0;
+	s->found = at + 1;
+	s->found_kind = kind;
+	return 1;
+dead:
+	/* A dead record of the tuple is the first choice for a new one: two would answer for it. */
+	if (!s->by_trans) {
+		s->stale = at + 1;
+		s->stale_life = life;
+	}
+	return 0;
+}
+
+/* Looks for `want` among the ways of one bucket of the index by original tuple. */
+static __noinline int search_bucket(struct scratch *s)
+{
+	__u32 at = s->bucket, tag = s->tag, k, n;
+	struct weir_bucket *bucket = bpf_map_lookup_elem(&flow_index, &at);
+	__u64 ways = 0;
+
+	s->spilled = 0;
+	if (!bucket)
+		return 0;
+	s->version = *(volatile __u32 *)&bucket->version;
+	barrier();
+#pragma unroll
+	for (k = 0; k < WEIR_WAYS; k++) {
+		/* Without a branch: 2^15 ways through this are more than the verifier walks. */
+		__u64 differ = bucket->tag[k] ^ tag;
+
+		opaque(differ);
+		ways |= (differ - 1) >> 63 << k;
+	}
+	s->spilled = bucket->tag[WEIR_WAYS - 1] != 0;
+	/* Of the same tag are the tuple's own record and dead ones of it, of which room is made first. */
+	for (n = 0; n < 3 && ways; n++) {
+		__u32 way = lowest_bit(ways);
+
+		ways &= ways - 1;
+		if (same_flow(s->level, at * WEIR_WAYS + way))
+			return 1;
+	}
+	return 0;
+}
+
+/* The same in the index by translated tuple. */
+static __noinline int search_nat_bucket(struct scratch *s)
+{
+	__u32 at = s->bucket, k;
+	struct weir_nat_bucket *bucket = bpf_map_lookup_elem(&nat_index, &at);
+	__u64 entry, tag = s->tag;
+
+	s->spilled = 0;
+	if (!bucket)
+		return 0;
+	s->nat_version = *(volatile __u32 *)&bucket->version;
+	barrier();
+	s->spilled = bucket->entry[WEIR_NAT_WAYS - 1] != 0;
+#pragma unroll
+	for (k = 0; k < WEIR_NAT_WAYS; k++) {
+		entry = bucket->entry[k];
+		if (entry >> 32 != tag)
+			continue;
+		if (same_flow(s->level, (__u32)entry - 1))
+			return 1;
+	}
+	return 0;
+}
+
+/* Looks for `want` by original tuple. `home` is its first bucket, home_version that bucket's version before the look. */
+__noinline int search_orig(__u32 level)
+{
+	struct scratch *s = scratch_of(level);
+
+	if (!s)
+		return 0;
+	s->by_trans = 0;
+	s->bucket = spread(s->hash_first, weir_flow_buckets);
+	s->home = s->bucket;
+	if (search_bucket(s)) {
+		s->home_version = s->version;
+		return 1;
+	}
+	s->home_version = s->version;
+	if (!s->spilled)
+		return 0;
+	s->bucket = spread(s->hash_second, weir_flow_buckets);
+	return search_bucket(s);
+}
+
+/* The same by translated tuple. */
+__noinline int search_trans(__u32 level)
+{
+	struct scratch *s = scratch_of(level);
+	__u32 version;
+	int found;
+
+	if (!s)
+		return 0;
+	s->by_trans = 1;
+	s->bucket = spread(s->hash_first, weir_nat_buckets);
+	if (search_nat_bucket(s))
+		return 1;
+	if (!s->spilled)
+		return 0;
+	version = s->nat_version;
+	s->bucket = spread(s->hash_second, weir_nat_buckets);
+	found = search_nat_bucket(s);
+	s->nat_version = version;
+	return found;
+}
+
+/* Looks for `want` everywhere. */
+static __always_inline int search(struct scratch *s)
+{
+	s->found = 0;
+	s->busy = 0;
+	s->stale = 0;
+	if (search_orig(s->level))
+		return 1;
+	return weir_features & WEIR_F_NAT && search_trans(s->level);
+}
+
+/* Whether a packet of the direction is translated and accounted here (docs/semantics.md section 7, "Handled"). */
+static __always_inline int is_handled(struct scratch *s, __u32 reverse)
+{
+	int transmits = s->f.what & WEIR_FLOW_TRANSMIT;
+
+	if (!ctx_transmits())
+		return reverse || !transmits;
+	if (!reverse)
+		return transmits;
+	return !*(__u16 *)((__u8 *)s->key + WEIR_K_IN);
+}
+
+/*
+ * The packet belongs to the connection at `found`, its tuple (or its quote's) being that of found_kind. Works on a copy from here on:
+ * the record may become another's at any time.
+ */
+__noinline int adopt(__u32 level)
+{
+	struct scratch *s = scratch_of(level);
+	__u32 at, i, kind;
+	struct weir_flow *flow;
+	__u64 *to, *from, life;
+
+	if (!s)
+		return WEIR_R_internal;
+	kind = s->found_kind;
+	at = s->found - 1;
+	flow = bpf_map_lookup_elem(&flows, &at);
+	if (!flow)
+		return WEIR_R_internal;
+	to = (__u64 *)&s->f;
+	from = (__u64 *)flow;
+	life = life_of(flow);
+	barrier();
+#pragma unroll
+	for (i = 1; i < sizeof(struct weir_flow) / 8; i++)
+		to[i] = from[i];
+	barrier();
+	if ((life & WEIR_LIFE_MASK) != WEIR_LIFE_LIVE || !SAME_LIFE(life, life_of(flow)))
+		return WEIR_R_flow_busy;
+	s->f.life = life;
+	s->flow = at + 1;
+	s->kind = kind;
+	s->may_open = 0;
+	if (s->f.what & WEIR_FLOW_NAT) {
+		/* A quote is translated where a packet in the other direction is. */
+		int sent = kind == WEIR_TRANS_DIRECT || kind == WEIR_ORIG_REVERSED;
+
+		if (sent != s->is_error) {
+			s->handled = 0;
+			return PARSED;
+		}
+	}
+	s->handled = is_handled(s, (kind & 1) ^ s->is_error);
+	return PARSED;
+}
+
+/* ---- fragments ---- */
+
+/* Key of the packet's datagram in scratch; returns the first place of its bucket. */
+static __always_inline __u32 fragment_key(struct scratch *s)
+{
+	__u8 *key = (__u8 *)s->key;
+	struct weir_frag *frag = &s->frag;
+	struct weir_tuple *t = &s->want;
+	__u64 hash;
+
+	if (s->key[0] & WEIR_V_IP4) {
+		set_addresses(t, key + WEIR_K_IP4, 0);
+		frag->id = *(__u16 *)(key + WEIR_K_IP4 + 4);
+		frag->proto = key[WEIR_K_IP4 + 9];
+	} else {
+		set_addresses(t, 0, key + WEIR_K_IP6);
+		frag->id = *(__u32 *)(key + WEIR_K_FRAG6 + 4);
+		frag->proto = 0;
+	}
+	frag->family = t->family;
+	frag->src[0] = t->src[0];
+	frag->src[1] = t->src[1];
+	frag->dst[0] = t->dst[0];
+	frag->dst[1] = t->dst[1];
+	hash = mix(mix(weir_flow_seed, frag->src[0]), frag->src[1]);
+	hash = mix(mix(hash, frag->dst[0]), frag->dst[1]);
+	hash = mix(hash, (__u64)frag->id << 16 | frag->proto << 8 | frag->family);
+	return spread(hash, weir_frag_buckets) * WEIR_FRAG_WAYS;
+}
+
+static __always_inline int same_fragment(struct weir_frag *a, struct weir_frag *b)
+{
+	return !((a->src[0] ^ b->src[0]) | (a->src[1] ^ b->src[1]) |
+		 (a->dst[0] ^ b->dst[0]) | (a->dst[1] ^ b->dst[1]) |
+		 (__u64)(a->id ^ b->id) | (__u64)(a->proto ^ b->proto) | (__u64)(a->family ^ b->family));
+}
+
+/* What the first fragment of a later one belonged to. */
+__noinline int recall_fragment(__u32 level)
+{
+	struct scratch *s = scratch_of(level);
+	__u32 first, k, at, place = 0;
+	struct weir_frag *frag = 0;
+	struct weir_flow *flow;
+	__u64 lock = 0, then = 0, life, sequence = 0;
+
+	if (!s)
+		return WEIR_R_internal;
+	first = fragment_key(s);
+#pragma unroll
+	for (k = 0; k < WEIR_FRAG_WAYS; k++) {
+		at = first + k;
+		frag = bpf_map_lookup_elem(&frags, &at);
+		if (!frag)
+			return WEIR_R_internal;
+		lock = *(volatile __u64 *)&frag->lock;
+		if (!lock || lock & 1 || !same_fragment(frag, &s->frag))
+			continue;
+		barrier();
+		then = frag->at_ns;
+		place = frag->flow;
+		sequence = frag->flow_seq;
+		s->found_kind = frag->kind;
+		barrier();
+		if (lock == *(volatile __u64 *)&frag->lock)
+			goto remembered;
+	}
+	return WEIR_R_frag_before_first;
+remembered:
+	if (older_than(s, then, weir_timeout[FRAGMENT]))
+		return WEIR_R_frag_before_first;
+	if (!place)
+		return PARSED;
+	at = place - 1;
+	flow = bpf_map_lookup_elem(&flows, &at);
+	if (!flow)
+		return WEIR_R_internal;
+	life = life_of(flow);
+	if (SEQUENCE_OF(life) != sequence || (life & WEIR_LIFE_MASK) != WEIR_LIFE_LIVE || flow_expired(s, flow, life))
+		return WEIR_R_frag_before_first;
+	s->found = place;
+	return adopt(s->level);
+}
+
+/* Remembers a first fragment that passed. When another CPU writes the same entry, that one is kept. */
+__noinline int remember_fragment(__u32 level)
+{
+	struct scratch *s = scratch_of(level);
+	__u32 first, k, at, best;
+	struct weir_frag *frag;
+	__u64 lock, oldest = ~0ULL;
+
+	if (!s)
+		return 0;
+	first = fragment_key(s);
+	best = first;
+#pragma unroll
+	for (k = 0; k < WEIR_FRAG_WAYS; k++) {
+		__u64 age;
+
+		at = first + k;
+		frag = bpf_map_lookup_elem(&frags, &at);
+		if (!frag)
+			return 0;
+		age = frag->at_ns + 1;
+		if (!frag->lock || older_than(s, frag->at_ns, weir_timeout[FRAGMENT]))
+			age = 1;
+		else if (same_fragment(frag, &s->frag))
+			age = 0;
+		if (age < oldest) {
+			oldest = age;
+			best = at;
+		}
+	}
+	frag = bpf_map_lookup_elem(&frags, &best);
+	if (!frag)
+		return 0;
+	lock = *(volatile __u64 *)&frag->lock;
+	if (lock & 1 || __sync_val_compare_and_swap(&frag->lock, lock, lock + 1) != lock)
+		return 0;
+	barrier();
+	frag->at_ns = flow_now(s);
+	frag->src[0] = s->frag.src[0];
+	frag->src[1] = s->frag.src[1];
+	frag->dst[0] = s->frag.dst[0];
+	frag->dst[1] = s->frag.dst[1];
+	frag->id = s->frag.id;
+	frag->proto = s->frag.proto;
+	frag->family = s->frag.family;
+	frag->kind = s->kind;
+	frag->flow = s->flow;
+	frag->flow_seq = SEQUENCE_OF(s->f.life);
+	barrier();
+	*(volatile __u64 *)&frag->lock = lock + 2;
+	return 0;
+}
+
+/* ---- a packet's way through ---- */
+
+/* The connection of a packet that was parsed. Returns PARSED or the reason to drop it. */
+static __always_inline int find_connection(struct walk *w)
+{
+	struct scratch *s = w->s;
+
+	if (s->key[0] & WEIR_V_FRAG_LATER)
+		return recall_fragment(s->level);
+	if (!packet_tuple(w)) {
+		s->may_open = 0;
+		return PARSED;
+	}
+	locate(s);
+	if (!search(s))
+		return PARSED;
+	return adopt(s->level);
+}
+
+/* A rule of the packet's connection. */
+static long flow_rule(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	struct weir_rule *rule;
+	__u32 k = i, at, *index;
+
+	opaque(k);
+	at = s->f.rules[k & (WEIR_FLOW_RULES - 1)];
+	if (!at)
+		return 1;
+	at--;
+	index = bpf_map_lookup_elem(&rule_at, &at);
+	if (!index || !*index)
+		return 0;
+	at = *index - 1;
+	rule = bpf_map_lookup_elem(&rules, &at);
+	if (!rule)
+		return 0;
+	/* What is beyond the low bits are no header classes. */
+	if (!s->handled || s->is_error || (s->key[0] & rule->requires) != rule->requires)
+		at |= HIT_LOGS_ONLY;
+	matched(s, rule, at);
+	return 0;
+}
+
+/* The rules of the packet's connection match. */
+static __always_inline void match_flow_rules(struct walk *w)
+{
+	w->s->of_flow = 1;
+	bpf_loop(WEIR_FLOW_RULES, flow_rule, w, 0);
+}
+
+/* What the packet shows of its side, where weir_flow.life keeps it. */
+static __always_inline __u64 flags_shown(struct scratch *s, __u32 reverse)
+{
+	__u64 seen = WEIR_SEEN_ANY;
+
+	if (s->key[0] & WEIR_V_TCP) {
+		__u32 flags = ((__u8 *)s->key)[WEIR_K_L4 + 13];
+
+		if (flags & TCP_FLAG_ACK)
+			seen |= WEIR_SEEN_ACK;
+		if (flags & TCP_FLAG_FIN)
+			seen |= WEIR_SEEN_FIN;
+		if (flags & TCP_FLAG_RST)
+			seen |= WEIR_SEEN_RST;
+	}
+	return seen << (WEIR_SEEN_AT + (reverse ? WEIR_SEEN_REVERSE : 0));
+}
+
+/* A handled packet of a connection passed. */
+static __always_inline void refresh(struct scratch *s)
+{
+	__u32 at = s->flow - 1, i;
+	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
+	__u64 seen = flags_shown(s, s->kind & 1), life, have;
+
+	if (!flow)
+		return;
+	life = life_of(flow);
+	/* Flags are added 8 times at most in a record's life, so another CPU cannot win forever. */
+#pragma unroll
+	for (i = 0; i < 8; i++) {
+		if (!SAME_LIFE(life, s->f.life))
+			return;
+		if ((life & seen) == seen)
+			break;
+		have = __sync_val_compare_and_swap(&flow->life, life, life | seen);
+		if (have == life)
+			break;
+		life = have;
+	}
+	if (flow_now(s) > flow->last_ns)
+		flow->last_ns = flow_now(s);
+}
+
+/* The packet passes: what it leaves in the tables. */
+static __always_inline void keep_state(struct walk *w)
+{
+	struct scratch *s = w->s;
+
+	if (s->flow && s->handled && !s->is_error)
+		refresh(s);
+	if (s->key[0] & WEIR_V_FRAG_FIRST)
+		remember_fragment(s->level);
+}
+
+#endif

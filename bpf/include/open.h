@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Opening a connection: choosing what its rules map and shuffle, finding room, putting both tuples into the indexes.
+ *
+ * Order is what makes it right without locks: claim a record, write it, put the translated tuple in, put the original
+ * tuple in, make the record live. Putting a tuple in is committed by the version of its first bucket: if somebody put another
+ * in since this CPU looked, the commit fails and everything is undone. docs/design/connections.md
+ */
+#ifndef WEIR_OPEN_H
+#define WEIR_OPEN_H
+
+#define TRIES		32	/* of translated tuples */
+#define OPEN_RETRIES	3	/* after a lost race */
+#define NO_CHOICE	4
+#define DRAW_CHOICE	(1U << 31)	/* numbers of random draws, as docs/semantics.md section 7 has them */
+#define DRAW_PORT	(1U << 31 | 1U << 16)
+
+/* ---- choosing ---- */
+
+/* One interval of a pool. */
+static long pick_step(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	__u32 at = s->pick_first + i;
+	struct weir_interval *interval = bpf_map_lookup_elem(&intervals, &at);
+	__u64 more;
+
+	if (!interval)
+		return 1;
+	/* Pools hold at most 2^32 values, so the difference of two ends fits. */
+	more = interval->hi_low - interval->lo_low;
+	if (s->pick_index > more) {
+		s->pick_index -= more + 1;
+		return 0;
+	}
+	s->value_low = interval->lo_low + s->pick_index;
+	s->value_high = interval->lo_high + (s->value_low < interval->lo_low);
+	return 1;
+}
+
+/* Element `index` of a pool, to value_high and value_low. */
+static __noinline int pick(struct walk *w, __u32 first, __u32 count, __u64 index)
+{
+	w->s->pick_first = first;
+	w->s->pick_index = index;
+	w->s->value_high = 0;
+	w->s->value_low = 0;
+	bpf_loop(count, pick_step, w, 0);
+	return 0;
+}
+
+/* A map or shuffle target of a rule of the new connection. */
+static __always_inline void choose(struct walk *w, struct weir_op *op)
+{
+	struct scratch *s = w->s;
+	__u32 draw = random_of(s, DRAW_CHOICE + s->draws), what = op->base;
+	struct weir_pool *pool = &op->u.pool;
+
+	s->draws++;
+	if (op->kind == WEIR_O_MAP) {
+		if (what <= WEIR_D_DPORT) {
+			opaque(what);
+			what &= 3;
+			s->choice[what].size = pool->size;
+			s->choice[what].first = pool->first;
+			s->choice[what].count = pool->count;
+			s->choice[what].draw = draw;
+			return;
+		}
+		if (!pool->size)
+			return;
+		pick(w, pool->first, pool->count, draw % pool->size);
+		if (what == WEIR_D_ID) {
+			s->f.what = (s->f.what & ~WEIR_FLOW_ID_MOVED) | WEIR_FLOW_ID_SET;
+			s->f.id = s->value_low;
+		} else {
+			s->f.what = (s->f.what & ~WEIR_FLOW_LABEL_MOVED) | WEIR_FLOW_LABEL_SET;
+			s->f.label = s->value_low;
+		}
+		return;
+	}
+	switch (what) {
+	case WEIR_D_ID:
+		s->f.what = (s->f.what & ~WEIR_FLOW_ID_SET) | WEIR_FLOW_ID_MOVED;
+		s->f.id = draw & 0xffff;
+		break;
+	case WEIR_D_LABEL:
+		s->f.what = (s->f.what & ~WEIR_FLOW_LABEL_SET) | WEIR_FLOW_LABEL_MOVED;
+		s->f.label = draw & 0xfffff;
+		break;
+	case WEIR_D_SEQ:
+		s->f.seq_off = draw;
+		break;
+	case WEIR_D_ACK:
+		s->f.ack_off = draw;
+		break;
+	}
+}
+
+/* ---- the translated tuple ---- */
+
+/* The field `what` of the translated tuple for try t. */
+static __always_inline void choose_field(struct walk *w, const __u32 what, __u32 t)
+{
+	struct scratch *s = w->s;
+	struct choice *choice = &s->choice[what];
+	__u64 index;
+
+	if (!choice->size)
+		return;
+	index = choice->draw % choice->size;
+	if (s->vary == what && t < choice->size)
+		index = (index + t) % choice->size;
+	pick(w, choice->first, choice->count, index);
+	if (what == WEIR_D_SPORT) {
+		s->f.trans.sport = bpf_htons(s->value_low);
+	} else if (what == WEIR_D_DPORT) {
+		s->f.trans.dport = bpf_htons(s->value_low);
+	} else {
+		__u64 high = bpf_cpu_to_be64(s->value_high), low = bpf_cpu_to_be64(s->value_low);
+
+		if (s->f.orig.family == 4) {
+			high = bpf_htonl(s->value_low);
+			low = 0;
+		}
+		if (what == WEIR_D_SADDR) {
+			s->f.trans.src[0] = high;
+			s->f.trans.src[1] = low;
+		} else {
+			s->f.trans.dst[0] = high;
+			s->f.trans.dst[1] = low;
+		}
+	}
+}
+
+/* A bucket entry of the index by translated tuple that may be replaced. */
+static long nat_way(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	__u32 at = s->bucket, way = i;
+	struct weir_nat_bucket *bucket = bpf_map_lookup_elem(&nat_index, &at);
+	struct weir_flow *flow;
+	__u64 entry, life;
+
+	if (!bucket)
+		return 1;
+	opaque(way);
+	if (way >= WEIR_NAT_WAYS)
+		return 1;
+	entry = *(volatile __u64 *)&bucket->entry[way];
+	if (entry) {
+		at = (__u32)entry - 1;
+		flow = bpf_map_lookup_elem(&flows, &at);
+		if (!flow)
+			return 1;
+		life = life_of(flow);
+		if (at + 1 != s->self && (life & WEIR_LIFE_MASK) != WEIR_LIFE_FREE) {
+			if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_CLAIMED)
+				return 0;
+			if (flow->what & WEIR_FLOW_NAT && flow->trans_tag == entry >> 32 && !flow_expired(s, flow, life))
+				return 0;
+		}
+	}
+	s->nat_seen = entry;
+	s->nat_bucket = s->bucket;
+	s->nat_way = way;
+	s->room = 1;
+	return 1;
+}
+
+/* Room in the bucket at hand. */
+static __noinline int nat_room(struct walk *w)
+{
+	w->s->room = 0;
+	bpf_loop(WEIR_NAT_WAYS, nat_way, w, 0);
+	return w->s->room;
+}
+
+/* Changes the entry that nat_way() chose from `have` to `want`. */
+static __always_inline int set_nat_entry(struct scratch *s, __u64 have, __u64 want)
+{
+	__u32 at = s->nat_bucket, way = s->nat_way;
+	struct weir_nat_bucket *bucket = bpf_map_lookup_elem(&nat_index, &at);
+
+	opaque(way);
+	if (!bucket || way >= WEIR_NAT_WAYS)
+		return 0;
+	return __sync_val_compare_and_swap(&bucket->entry[way], have, want) == have;
+}
+
+/* Puts the translated tuple of the record being written into its index, unless it is taken. */
+__noinline int put_trans(__u32 level)
+{
+	struct scratch *s = scratch_of(level);
+	struct walk walk = { .s = s }, *w = &walk;
+	__u32 first, version;
+	struct weir_nat_bucket *bucket;
+	__u64 mine;
+
+	if (!s)
+		return 0;
+	if (search_trans(s->level) || s->busy)
+		return 0;
+	version = s->nat_version;
+	first = spread(s->hash_first, weir_nat_buckets);
+	s->bucket = first;
+	if (!nat_room(w)) {
+		s->bucket = spread(s->hash_second, weir_nat_buckets);
+		if (!nat_room(w))
+			return 0;
+	}
+	mine = (__u64)s->tag << 32 | s->self;
+	if (!set_nat_entry(s, s->nat_seen, mine))
+		return 0;
+	bucket = bpf_map_lookup_elem(&nat_index, &first);
+	if (!bucket)
+		return 0;
+	if (__sync_val_compare_and_swap(&bucket->version, version, version + 1) == version) {
+		/* Visible from here on; whoever puts the same tuple in as its original one looks here after. */
+		if (!search_orig(s->level) && !s->busy)
+			return 1;
+	}
+	set_nat_entry(s, mine, s->nat_seen);
+	return 0;
+}
+
+/* One try at a translated tuple. Ends the tries with trans in its index, or because there are no more. */
+static long try_trans(__u32 t, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	__u32 at = s->self - 1, vary = s->vary;
+	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
+	int implicit = t > 0;
+
+	if (!flow)
+		return 1;
+	if (vary < NO_CHOICE) {
+		opaque(vary);
+		vary &= 3;
+		implicit = t >= s->choice[vary].size;
+	}
+	if (implicit && s->choice[WEIR_D_SPORT].size)
+		return 1;
+	s->f.trans = s->f.orig;
+	choose_field(w, WEIR_D_SADDR, t);
+	choose_field(w, WEIR_D_DADDR, t);
+	choose_field(w, WEIR_D_SPORT, t);
+	choose_field(w, WEIR_D_DPORT, t);
+	if (implicit) {
+		__u32 draw = random_of(s, DRAW_PORT + t);
+
+		if (s->f.orig.proto == IPPROTO_TCP || s->f.orig.proto == IPPROTO_UDP)
+			draw = 1024 + draw % 64512;
+		s->f.trans.sport = bpf_htons(draw);
+	}
+	if (same_tuple(&s->f.trans, &s->f.orig)) {
+		s->f.what &= ~WEIR_FLOW_NAT;
+		flow->what = s->f.what;
+		s->open_reason = PARSED;
+		return 1;
+	}
+	s->f.what |= WEIR_FLOW_NAT;
+	s->want = s->f.trans;
+	locate(s);
+	s->f.trans_tag = s->tag;
+	flow->trans = s->f.trans;
+	flow->trans_tag = s->tag;
+	barrier();
+	flow->what = s->f.what;
+	s->busy = 0;
+	s->found = 0;
+	if (!put_trans(s->level))
+		return 0;
+	s->open_reason = PARSED;
+	return 1;
+}
+
+/* Chooses and takes the translated tuple. Sets open_reason. */
+static __always_inline void take_trans(struct walk *w)
+{
+	struct scratch *s = w->s;
+	__u32 reopens = s->reopens;
+
+	s->vary = NO_CHOICE;
+	if (s->choice[WEIR_D_DADDR].size > 1)
+		s->vary = WEIR_D_DADDR;
+	if (s->choice[WEIR_D_DPORT].size > 1)
+		s->vary = WEIR_D_DPORT;
+	if (s->choice[WEIR_D_SADDR].size > 1)
+		s->vary = WEIR_D_SADDR;
+	if (s->choice[WEIR_D_SPORT].size > 1)
+		s->vary = WEIR_D_SPORT;
+	s->open_reason = WEIR_R_pool_busy;
+	s->reopens = 0;
+	bpf_loop(TRIES, try_trans, w, 0);
+	s->reopens = reopens;
+}
+
+/* ---- room ---- */
+
+/* A way of the bucket at hand: free, dead, or one side only was ever seen. */
+static long room_way(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	__u32 way = s->room_start + i, at;
+	struct weir_flow *flow;
+	__u64 life;
+
+	if (way >= WEIR_WAYS)
+		way -= WEIR_WAYS;
+	at = s->bucket * WEIR_WAYS + way;
+	flow = bpf_map_lookup_elem(&flows, &at);
+	if (!flow)
+		return 1;
+	life = life_of(flow);
+	if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_CLAIMED)
+		return 0;
+	if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_FREE || flow_expired(s, flow, life)) {
+		s->room = at + 1;
+		s->room_life = life;
+		return 1;
+	}
+	if (!s->displaced && !(life >> (WEIR_SEEN_AT + WEIR_SEEN_REVERSE) & 0xf)) {
+		s->displaced = at + 1;
+		s->nat_seen = life;
+	}
+	return 0;
+}
+
+/* A free or dead record of the bucket at hand to `room`; else, of the first bucket that has one, an unanswered one to `displaced`. */
+static __noinline int room_in_bucket(struct walk *w)
+{
+	struct scratch *s = w->s;
+	__u32 at = s->bucket, k, way = WEIR_WAYS;
+	struct weir_bucket *bucket = bpf_map_lookup_elem(&flow_index, &at);
+
+	s->room = 0;
+	if (!bucket)
+		return 0;
+	if (!bucket->tag[WEIR_WAYS - 1]) {
+		/* Filled from the first on, so that the last one tells whether there ever was a second choice. */
+#pragma unroll
+		for (k = WEIR_WAYS; k > 0; k--)
+			if (!bucket->tag[k - 1])
+				way = k - 1;
+		s->room_start = way;
+	} else {
+		s->room_start = s->hash_second % WEIR_WAYS;
+	}
+	bpf_loop(WEIR_WAYS, room_way, w, 0);
+	return s->room;
+}
+
+/* Where the new connection goes: `room` and the life it has there now. */
+__noinline int find_room(__u32 level)
+{
+	struct scratch *s = scratch_of(level);
+	struct walk walk = { .s = s }, *w = &walk;
+
+	if (!s)
+		return 0;
+	s->displaced = 0;
+	if (s->stale) {
+		s->room = s->stale;
+		s->room_life = s->stale_life;
+		return 1;
+	}
+	s->bucket = s->home;
+	if (room_in_bucket(w))
+		return 1;
+	s->bucket = spread(s->hash_second, weir_flow_buckets);
+	if (room_in_bucket(w)) {
+		s->displaced = 0;
+		return 1;
+	}
+	if (!s->displaced)
+		return 0;
+	s->room = s->displaced;
+	s->room_life = s->nat_seen;
+	return 1;
+}
+
+/* ---- opening ---- */
+
+/* Gives a record that this CPU claimed back. */
+static __always_inline void release(struct weir_flow *flow, __u64 life)
+{
+	barrier();
+	life_of(flow) = (life & ~(__u64)WEIR_LIFE_MASK) | WEIR_LIFE_FREE;
+}
+
+/* One attempt. Ends them with open_reason PARSED, with a reason to drop, or lets the next one try. */
+static long try_open(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	__u32 at, k, way, number, tag;
+	struct weir_bucket *bucket;
+	struct weir_flow *flow;
+	__u64 life, *to, *from = (__u64 *)&s->f;
+
+	s->want = s->f.orig;
+	locate(s);
+	tag = s->tag;
+	s->self = 0;
+	if (search(s)) {
+		/* Another CPU opened it in the meantime. */
+		s->open_reason = adopt(s->level);
+		return 1;
+	}
+	s->open_reason = WEIR_R_flow_busy;
+	if (s->busy)
+		return 0;
+	if (!find_room(s->level)) {
+		s->open_reason = WEIR_R_flow_full;
+		return 1;
+	}
+	at = s->room - 1;
+	flow = bpf_map_lookup_elem(&flows, &at);
+	if (!flow)
+		return 1;
+	life = (SEQUENCE_OF(s->room_life) + 1) << 32 | WEIR_LIFE_CLAIMED;
+	if (__sync_val_compare_and_swap(&flow->life, s->room_life, life) != s->room_life)
+		return 0;
+	s->self = at + 1;
+	to = (__u64 *)flow;
+	barrier();
+#pragma unroll
+	for (k = 1; k < sizeof(struct weir_flow) / 8; k++)
+		to[k] = from[k];
+	if (weir_features & WEIR_F_NAT) {
+		__u32 home = s->home, version = s->home_version;
+
+		take_trans(w);
+		if (s->open_reason != PARSED) {
+			release(flow, life);
+			return 1;
+		}
+		s->open_reason = WEIR_R_flow_busy;
+		s->home = home;
+		s->home_version = version;
+	}
+	number = at / WEIR_WAYS;
+	way = at % WEIR_WAYS;
+	bucket = bpf_map_lookup_elem(&flow_index, &number);
+	opaque(way);
+	if (!bucket || way >= WEIR_WAYS)
+		goto undo;
+	*(volatile __u32 *)&bucket->tag[way] = tag;
+	barrier();
+	number = s->home;
+	bucket = bpf_map_lookup_elem(&flow_index, &number);
+	if (!bucket)
+		goto undo;
+	if (__sync_val_compare_and_swap(&bucket->version, s->home_version, s->home_version + 1) != s->home_version)
+		goto undo;
+	if (weir_features & WEIR_F_NAT) {
+		/* Another connection may have taken this tuple as its translated one since the packet was looked up. */
+		s->want = s->f.orig;
+		locate(s);
+		s->busy = 0;
+		if (search_trans(s->level) || s->busy)
+			goto undo;
+	}
+	s->f.life = (SEQUENCE_OF(life) << 32) | flags_shown(s, 0) | WEIR_LIFE_LIVE;
+	barrier();
+	life_of(flow) = s->f.life;
+	s->flow = s->self;
+	s->kind = WEIR_ORIG_DIRECT;
+	s->handled = 1;
+	s->open_reason = PARSED;
+	if (s->displaced)
+		note(w, WEIR_R_flow_displaced);
+	return 1;
+undo:
+	if (weir_features & WEIR_F_NAT && s->f.what & WEIR_FLOW_NAT)
+		set_nat_entry(s, (__u64)s->f.trans_tag << 32 | s->self, s->nat_seen);
+	s->f.what &= ~WEIR_FLOW_NAT;
+	release(flow, life);
+	return 0;
+}
+
+/* Opens a connection for the packet, whose tuple was not found, with the stateful rules that matched. Returns PARSED or a reason to drop. */
+static __always_inline int open_connection(struct walk *w)
+{
+	struct scratch *s = w->s;
+	__u64 *f = (__u64 *)&s->f;
+	__u32 i;
+
+#pragma unroll
+	for (i = 0; i < sizeof(struct weir_flow) / 8; i++)
+		f[i] = 0;
+	s->f.orig = s->want;
+	s->f.trans = s->want;
+	s->f.last_ns = flow_now(s);
+	s->f.born_ns = s->f.last_ns;
+	s->f.timeout_ns = s->open_timeout;
+	if (ctx_transmits())
+		s->f.what = WEIR_FLOW_TRANSMIT;
+#pragma unroll
+	for (i = 0; i < WEIR_FLOW_RULES; i++)
+		s->f.rules[i] = i < s->n_open ? s->open_rules[i] : 0;
+	if (weir_features & WEIR_F_TRANSLATE) {
+#pragma unroll
+		for (i = 0; i < 4; i++)
+			s->choice[i].size = 0;
+		s->draws = 0;
+		s->mode = HITS_CHOOSE;
+		if (s->n_hits)
+			apply_hits(w);
+	}
+	bpf_loop(OPEN_RETRIES, try_open, w, 0);
+	return s->open_reason;
+}
+
+#endif

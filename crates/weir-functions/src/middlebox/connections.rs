@@ -1,0 +1,157 @@
+//! Stateful rules -> sizes of the tables of connections, their constants, and what is chosen for a connection.
+//!
+//! Sizes follow docs/design/connections.md: places for 1.5 times the connections asked for, so that two choices of 15 places
+//! each are practically never both full below that number.
+
+use weir_bpf::abi::{self, Bucket, Flow, Frag, NatBucket, Op, Pool, choice, feature, op_kind};
+use weir_policy::field::Field;
+use weir_policy::model::{Connections, Policy, Ranges, Target};
+use zerocopy::IntoBytes;
+
+use crate::plan::MapPlan;
+
+/// Intervals a pool may be made of: they are walked one by one when a connection is opened.
+pub const POOL_INTERVALS: usize = 1024;
+
+/// Buckets of remembered fragments.
+const FRAG_BUCKETS: usize = 4096;
+
+/// The ephemeral ports, which `shuffle` of a port chooses from (RFC 6335 section 6).
+const EPHEMERAL: (u128, u128) = (49_152, 65_535);
+
+/// Maps that hold what is known of connections. Programs that replace each other share them.
+pub const STATE_MAPS: [&str; 4] = ["flows", "flow_index", "nat_index", "frags"];
+
+/// What a stateful target chooses, and from what; `None` for other targets, and for what follows by itself (SACK blocks).
+pub(super) fn choice_of(target: &Target) -> Option<(u8, Option<Ranges>)> {
+    match target {
+        Target::Map { field, pool } => Some((what(*field)?, Some(Ranges::clone(pool)))),
+        Target::Shuffle { field } => {
+            let what = what(*field)?;
+            let is_port = matches!(what, choice::SPORT | choice::DPORT);
+            Some((what, is_port.then(|| Ranges::new(vec![EPHEMERAL]))))
+        }
+        _ => None,
+    }
+}
+
+fn what(field: Field) -> Option<u8> {
+    Some(match field.info().name {
+        "ip-saddr" | "ip6-saddr" => choice::SADDR,
+        "ip-daddr" | "ip6-daddr" => choice::DADDR,
+        "tcp-sport" | "udp-sport" => choice::SPORT,
+        "tcp-dport" | "udp-dport" => choice::DPORT,
+        "ip-id" => choice::ID,
+        "ip6-flow-label" => choice::LABEL,
+        "tcp-seq-num" => choice::SEQ,
+        "tcp-ack-num" => choice::ACK,
+        _ => return None,
+    })
+}
+
+/// The operation of a choice. `first` is where the pool's intervals lie.
+pub(super) fn operation(what: u8, pool: Option<(&Ranges, u32)>) -> Op {
+    let mut op = Op {
+        kind: op_kind::SHUFFLE,
+        base: what,
+        flags: 0,
+        option: 0,
+        off: 0,
+        len: 0,
+        u: [0; abi::VALUE_MAX],
+    };
+    if let Some((ranges, first)) = pool {
+        op.kind = op_kind::MAP;
+        let pool = Pool {
+            first,
+            count: ranges.intervals().len() as u32,
+            size: size(ranges),
+        };
+        op.u[..size_of::<Pool>()].copy_from_slice(pool.as_bytes());
+    }
+    op
+}
+
+/// Values in a pool; the language allows 2^32 at most.
+fn size(pool: &Ranges) -> u64 {
+    let sizes = pool
+        .intervals()
+        .iter()
+        .map(|&(lo, hi)| (hi - lo).saturating_add(1));
+    sizes.sum::<u128>().min(1 << 32) as u64
+}
+
+/// Features that the operation of a choice switches on.
+pub(super) fn features(op: &Op) -> u32 {
+    match (op.kind, op.base) {
+        (op_kind::MAP | op_kind::SHUFFLE, choice::SADDR..=choice::DPORT) => {
+            feature::TRANSLATE | feature::NAT
+        }
+        (op_kind::SHUFFLE, choice::SEQ | choice::ACK) => feature::TRANSLATE | feature::SEQUENCE,
+        (op_kind::MAP | op_kind::SHUFFLE, _) => feature::TRANSLATE,
+        _ => 0,
+    }
+}
+
+/// Sizes of the tables for these features.
+pub(super) fn maps(connections: &Connections, features: u32) -> Vec<MapPlan> {
+    let sizes = Sizes::new(connections, features);
+    vec![
+        MapPlan::empty("flows", sizes.buckets * abi::WAYS, size_of::<Flow>()),
+        MapPlan::empty("flow_index", sizes.buckets, size_of::<Bucket>()),
+        MapPlan::empty("nat_index", sizes.nat_buckets, size_of::<NatBucket>()),
+        MapPlan::empty(
+            "frags",
+            sizes.frag_buckets * abi::FRAG_WAYS,
+            size_of::<Frag>(),
+        ),
+    ]
+}
+
+/// Constants of the tables.
+pub(super) fn constants(connections: &Connections, features: u32) -> Vec<(&'static str, Vec<u8>)> {
+    let sizes = Sizes::new(connections, features);
+    let number = |n: usize| (n as u32).to_ne_bytes().to_vec();
+    let mut timeouts = [0u64; 16];
+    timeouts[..abi::FLOW_STATES].copy_from_slice(&connections.timeouts_ns);
+    vec![
+        ("weir_flow_buckets", number(sizes.buckets)),
+        ("weir_nat_buckets", number(sizes.nat_buckets)),
+        ("weir_frag_buckets", number(sizes.frag_buckets)),
+        ("weir_timeout", timeouts.as_bytes().to_vec()),
+    ]
+}
+
+/// Whether a policy keeps connections.
+pub fn is_stateful(policy: &Policy) -> bool {
+    policy.rules.iter().any(|rule| rule.stateful)
+}
+
+struct Sizes {
+    buckets: usize,
+    nat_buckets: usize,
+    frag_buckets: usize,
+}
+
+impl Sizes {
+    fn new(connections: &Connections, features: u32) -> Sizes {
+        if features & feature::STATE == 0 {
+            return Sizes {
+                buckets: 1,
+                nat_buckets: 1,
+                frag_buckets: 1,
+            };
+        }
+        let capacity = connections.capacity as usize;
+        let translated = features & feature::NAT != 0;
+        Sizes {
+            buckets: (capacity * 3).div_ceil(2 * abi::WAYS).max(2),
+            nat_buckets: if translated {
+                capacity.div_ceil(4).max(2)
+            } else {
+                1
+            },
+            frag_buckets: FRAG_BUCKETS,
+        }
+    }
+}
