@@ -53,6 +53,8 @@ pub enum Item {
     Rule(Rule),
     /// A set definition.
     Set(Set),
+    /// How connections are kept.
+    Setting(Setting),
 }
 
 /// A rule as written.
@@ -64,6 +66,8 @@ pub struct Rule {
     pub line: u32,
     /// Name, without the colon.
     pub name: Option<Span>,
+    /// `add-stateful`, where it stands.
+    pub stateful: Option<Span>,
     /// Matches in order.
     pub matches: Vec<Match>,
     /// Targets in order.
@@ -92,6 +96,26 @@ pub enum SetBody {
     List(Vec<Span>),
     /// `file "path"`: the span of the string, with its quotes.
     File(Span),
+}
+
+/// A line about connections.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// The whole line without its comment.
+    pub span: Span,
+    /// What it sets.
+    pub what: SettingKind,
+    /// Comment at the end of the line.
+    pub comment: Option<Span>,
+}
+
+/// What a line about connections sets.
+#[derive(Clone, Copy, Debug)]
+pub enum SettingKind {
+    /// `connections N`
+    Connections(Span),
+    /// `timeout STATE DURATION`
+    Timeout(Span, Span),
 }
 
 /// A field and what stands directly behind its name.
@@ -190,4 +214,21 @@ pub enum Action {
     Accept,
     /// `log ["prefix"]`, the span with its quotes
     Log(Option<Span>),
+    /// `map FIELD POOL`
+    Map(FieldRef, Pool),
+    /// `shuffle FIELD`
+    Shuffle(FieldRef),
+    /// `timeout DURATION`
+    Timeout(Span),
+}
+
+/// What a `map` chooses from.
+#[derive(Clone, Debug)]
+pub enum Pool {
+    /// A value, a range or a prefix.
+    One(Span),
+    /// `{ ... }`
+    List(Box<[Span]>),
+    /// `@name`: the span without the `@`.
+    Set(Span),
 }

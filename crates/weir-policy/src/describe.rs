@@ -24,13 +24,42 @@ pub fn describe(rule: &Rule) -> String {
     if !conditions.is_empty() {
         conditions = vec![format!(" {}", and(&conditions))];
     }
-    let actions: Vec<String> = rule.targets.iter().map(action).collect();
+    let mut actions: Vec<String> = rule.targets.iter().map(action).collect();
+    if let Some(ns) = rule.timeout_ns {
+        actions.push(format!(
+            "keeps its connection for {} without packets",
+            duration(ns)
+        ));
+    }
+    if rule.stateful && actions.is_empty() {
+        actions.push("is counted".to_owned());
+    }
+    let whose = if rule.stateful {
+        let an = if packets.starts_with('I') { "an" } else { "a" };
+        format!("every packet of a connection opened by {an}")
+    } else {
+        "every".to_owned()
+    };
     format!(
-        "Rule {}{name}: every {packets}{} {}.",
+        "Rule {}{name}: {whose} {packets}{} {}.",
         rule.id,
         conditions.concat(),
         and(&actions)
     )
+}
+
+/// In the largest unit that keeps it whole.
+fn duration(ns: u64) -> String {
+    for (unit, size) in [
+        ("h", 3_600_000_000_000),
+        ("min", 60_000_000_000),
+        ("s", 1_000_000_000),
+    ] {
+        if ns.is_multiple_of(size) {
+            return format!("{} {unit}", ns / size);
+        }
+    }
+    format!("{} ms", ns / 1_000_000)
 }
 
 fn packets(classes: Classes) -> String {
@@ -195,15 +224,29 @@ fn action(target: &Target) -> String {
             format!("is dropped above {rate} packets a {unit} (burst {burst})")
         }
         Target::Accept => "is accepted whatever other rules drop".to_owned(),
-        Target::Map { field, .. } => {
+        Target::Map { field, pool } if pool.size() == 1 => {
             format!(
-                "gets its {} mapped, the same for all packets of its connection",
+                "gets its {} translated to {} (answers back)",
+                phrase(*field),
+                values(*field, pool)
+            )
+        }
+        Target::Map { field, pool } => {
+            format!(
+                "gets its {} translated to one that is {}, chosen for the connection (answers back)",
+                phrase(*field),
+                values(*field, pool)
+            )
+        }
+        Target::Shuffle { field } if field.info().name.ends_with("port") => {
+            format!(
+                "gets its {} translated to a random one from 49152, chosen for the connection (answers back)",
                 phrase(*field)
             )
         }
         Target::Shuffle { field } => {
             format!(
-                "gets its {} moved at random, the same for all packets of its connection",
+                "gets its {} moved by a random offset, chosen for the connection",
                 phrase(*field)
             )
         }

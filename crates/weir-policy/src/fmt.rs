@@ -7,14 +7,15 @@
 use std::net::Ipv6Addr;
 
 use crate::ast::{
-    Action, Cond, FieldRef, File, Item, Match, Rule, Set, SetBody, Span, Target, Test,
+    Action, Cond, FieldRef, File, Item, Match, Pool, Rule, Set, SetBody, Setting, SettingKind,
+    Span, Target, Test,
 };
 use crate::diagnostic::{Diagnostics, Report};
 use crate::field::Kind;
 use crate::parse::{parse_text, takes_values};
 use crate::source::Source;
 use crate::value::{is_hex, looks_like_literal};
-use crate::words::{STATEFUL, TARGETS, field, is_one_of, names_of, number_of};
+use crate::words::{LB, TARGETS, field, is_one_of, names_of, number_of};
 
 /// Matches longer than this do not push the targets of their neighbours to the right.
 const ALIGNED: usize = 56;
@@ -80,6 +81,13 @@ fn block(text: &str, items: &[Item], out: &mut String) {
                 comment: set.comment.map_or(String::new(), |c| c.of(text).to_owned()),
                 ..Pieces::default()
             },
+            Item::Setting(setting) => Pieces {
+                matches: setting_text(text, setting),
+                comment: setting
+                    .comment
+                    .map_or(String::new(), |c| c.of(text).to_owned()),
+                ..Pieces::default()
+            },
             Item::Comment(span) => Pieces {
                 comment: span.of(text).to_owned(),
                 ..Pieces::default()
@@ -143,6 +151,9 @@ fn rule_pieces(text: &str, rule: &Rule) -> Pieces {
         .name
         .map_or(String::new(), |n| format!("{}:", n.of(text)));
     let mut matches = String::new();
+    if rule.stateful.is_some() {
+        matches.push_str("add-stateful");
+    }
     let mut end = rule.matches.first().map_or(0, |m| m.span.start);
     for (i, m) in rule.matches.iter().enumerate() {
         separate(text, end, m.span.start, &mut matches);
@@ -188,6 +199,16 @@ fn set_text(text: &str, set: &Set, name_width: usize) -> String {
     out
 }
 
+fn setting_text(text: &str, setting: &Setting) -> String {
+    match setting.what {
+        SettingKind::Connections(count) => format!("connections {}", count.of(text)),
+        SettingKind::Timeout(state, duration) => {
+            let words = format!("timeout {} {}", state.of(text), duration.of(text));
+            words.to_ascii_lowercase()
+        }
+    }
+}
+
 fn match_text(text: &str, m: &Match, before: Option<&Match>, out: &mut String) {
     if m.negated {
         out.push_str("! ");
@@ -206,7 +227,7 @@ fn match_text(text: &str, m: &Match, before: Option<&Match>, out: &mut String) {
         Test::Compare(cond, span) => {
             let word = span.of(text);
             let plain = if is_port {
-                field(word).is_none() && !is_one_of(word, TARGETS) && !is_one_of(word, STATEFUL)
+                field(word).is_none() && !is_one_of(word, TARGETS) && !word.eq_ignore_ascii_case(LB)
             } else {
                 !matches!(kind, Kind::Payload | Kind::TcpOption(_))
                     && (looks_like_literal(word) || is_named(&m.field, word))
@@ -262,6 +283,26 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
             }
         }
         Action::Accept => out.push_str("accept"),
+        Action::Map(reference, Pool::One(value)) => {
+            with_value("map ", reference, Some(*value), out)
+        }
+        Action::Map(reference, Pool::List(elements)) => {
+            with_value("map ", reference, None, out);
+            out.push(' ');
+            list(text, elements, out, |word, out| {
+                value_text(reference, word, out)
+            });
+        }
+        Action::Map(reference, Pool::Set(name)) => {
+            with_value("map ", reference, None, out);
+            out.push_str(" @");
+            out.push_str(name.of(text));
+        }
+        Action::Shuffle(reference) => with_value("shuffle ", reference, None, out),
+        Action::Timeout(duration) => {
+            out.push_str("timeout ");
+            out.push_str(&duration.of(text).to_ascii_lowercase());
+        }
         Action::Log(prefix) => {
             out.push_str("log");
             if let Some(prefix) = prefix {

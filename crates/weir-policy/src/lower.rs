@@ -1,8 +1,9 @@
 //! The syntax tree to the typed policy: widths, classes, and what each match and target means.
 //!
-//! Everything that docs/semantics.md section 2 and 4 settle when a policy is read is settled here, once; later stages
+//! Everything that docs/semantics.md sections 2, 4 and 7 settle when a policy is read is settled here, once; later stages
 //! see only `model`. Errors do not stop the file, so that all of them are seen at once.
 
+mod connections;
 mod matches;
 mod targets;
 
@@ -50,15 +51,12 @@ pub(crate) fn lower(
         lower.warn_if_seen(written, &rule, &rules);
         rules.push(rule);
     }
+    let connections = lower.settings(file, &rules);
     if !lower.report.has_errors() {
         lower.sets.warn_unused(lower.report);
     }
     let files = lower.sets.files;
-    let policy = Policy {
-        rules,
-        ..Policy::default()
-    };
-    (policy, files)
+    (Policy { rules, connections }, files)
 }
 
 struct Lower<'a> {
@@ -133,19 +131,24 @@ impl<'a> Lower<'a> {
         for m in &written.matches {
             self.lower_match(m, written.matches.len(), &mut matches, &mut required);
         }
-        let targets = self.lower_targets(&written.targets, &mut required);
+        let stateful = written.stateful.is_some();
+        let (targets, timeout_ns) = self.lower_targets(&written.targets, stateful, &mut required);
         self.refuse_exclusive(&required);
         self.warn_if_other_protocol(written, &matches, required.classes);
-        Rule {
+        let rule = Rule {
             id,
             name: name.map(str::to_owned),
             line: written.line,
-            stateful: false,
-            timeout_ns: None,
+            stateful,
+            timeout_ns,
             requires: required.classes,
             matches,
             targets,
+        };
+        if let Some(keyword) = written.stateful {
+            self.warn_if_never_opens(&rule, keyword);
         }
+        rule
     }
 
     fn refuse_exclusive(&mut self, required: &Required) {
@@ -215,14 +218,18 @@ impl<'a> Lower<'a> {
 
     fn warn_if_seen(&mut self, written: &ast::Rule, rule: &Rule, earlier: &[Rule]) {
         let key = (rule.matches.as_slice(), rule.targets.as_slice());
-        match self.seen.entry(hash_of(key.0, key.1)) {
+        match self.seen.entry(hash_of(rule)) {
             Entry::Vacant(free) => {
                 free.insert((earlier.len(), written.span));
             }
             Entry::Occupied(slot) => {
                 let &(index, span) = slot.get();
                 let same = earlier.get(index).is_some_and(|r| {
-                    r.matches == key.0 && r.targets == key.1 && r.requires == rule.requires
+                    r.matches == key.0
+                        && r.targets == key.1
+                        && r.requires == rule.requires
+                        && r.stateful == rule.stateful
+                        && r.timeout_ns == rule.timeout_ns
                 });
                 if same {
                     let id = index + 1;
@@ -344,9 +351,10 @@ fn class_name(class: Classes) -> &'static str {
         .map_or("this", |&(_, name)| name)
 }
 
-fn hash_of(matches: &[Match], targets: &[Target]) -> u64 {
+fn hash_of(rule: &Rule) -> u64 {
     let mut hasher = DefaultHasher::new();
-    for m in matches {
+    (rule.stateful, rule.timeout_ns).hash(&mut hasher);
+    for m in &rule.matches {
         (m.negated, m.subject).hash(&mut hasher);
         match &m.test {
             Test::Present => 0u8.hash(&mut hasher),
@@ -361,7 +369,7 @@ fn hash_of(matches: &[Match], targets: &[Target]) -> u64 {
             Test::Port(ports) => ports.hash(&mut hasher),
         }
     }
-    for target in targets {
+    for target in &rule.targets {
         std::mem::discriminant(target).hash(&mut hasher);
         match target {
             Target::Set { field, value } => (field, value).hash(&mut hasher),
@@ -371,7 +379,7 @@ fn hash_of(matches: &[Match], targets: &[Target]) -> u64 {
             }
             Target::Strip(kinds) => kinds.hash(&mut hasher),
             Target::Log { prefix } => prefix.hash(&mut hasher),
-            Target::Map { field, pool } => (field, pool.intervals()).hash(&mut hasher),
+            Target::Map { field, pool } => (field, pool.intervals().first()).hash(&mut hasher),
             Target::Shuffle { field } => field.hash(&mut hasher),
             Target::Drop(_) | Target::Accept => {}
         }

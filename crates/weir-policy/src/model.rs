@@ -234,6 +234,23 @@ impl Ranges {
         &self.0
     }
 
+    /// How many numbers are in the set; 2^128 - 1 for all 2^128.
+    pub fn size(&self) -> u128 {
+        let sizes = self.0.iter().map(|&(lo, hi)| (hi - lo).saturating_add(1));
+        sizes.fold(0, u128::saturating_add)
+    }
+
+    /// Element number `index`, counted from 0 in ascending order.
+    pub fn nth(&self, mut index: u128) -> Option<u128> {
+        for &(lo, hi) in &self.0 {
+            if index <= hi - lo {
+                return Some(lo + index);
+            }
+            index -= hi - lo + 1;
+        }
+        None
+    }
+
     /// Membership.
     pub fn contains(&self, value: u128) -> bool {
         let after = self.0.partition_point(|&(lo, _)| lo <= value);

@@ -5,15 +5,19 @@
 
 mod targets;
 
+pub(crate) use targets::DURATION;
+
 use std::sync::Arc;
 
-use crate::ast::{Cond, FieldRef, File, Item, Match, Rule, Set, SetBody, Span, Target, Test};
+use crate::ast::{
+    Cond, FieldRef, File, Item, Match, Rule, Set, SetBody, Setting, SettingKind, Span, Target, Test,
+};
 use crate::diagnostic::Report;
 use crate::field::{Field, Kind as FieldKind};
 use crate::lexer::{Kind, Lexer, Line, Token};
 use crate::value::looks_like_literal;
 use crate::words::{
-    COMMANDS, STATEFUL, TARGETS, field, field_spellings, is_one_of, names_of, nearest, number_of,
+    COMMANDS, LB, TARGETS, field, field_spellings, is_one_of, names_of, nearest, number_of,
 };
 
 /// File number of the policy in reports.
@@ -81,6 +85,9 @@ struct Scratch {
     elements: Vec<Span>,
 }
 
+/// A line that is no rule was reported.
+struct NoRule;
+
 struct Parser<'a> {
     text: &'a str,
     tokens: &'a [Token],
@@ -95,13 +102,51 @@ impl<'a> Parser<'a> {
             return Some(line.comment.map_or(Item::Blank, Item::Comment));
         };
         let span = first.span.to(last.span);
-        if self
-            .peek_word()
-            .is_some_and(|w| w.eq_ignore_ascii_case("set"))
-        {
+        let first = self.peek_word().unwrap_or_default();
+        if first.eq_ignore_ascii_case("set") {
             return self.set(span, line.comment).map(Item::Set);
         }
+        if is_one_of(first, &["connections", "timeout"]) {
+            return self.setting(span, line.comment).map(Item::Setting);
+        }
         self.rule(span, line).map(Item::Rule)
+    }
+
+    /// `connections N`, `timeout STATE DURATION`.
+    fn setting(&mut self, span: Span, comment: Option<Span>) -> Option<Setting> {
+        let keyword = self.next()?;
+        let is_timeout = self.of(keyword.span).eq_ignore_ascii_case("timeout");
+        let mut word = |wanted: &str| match self.peek() {
+            Some(t) if t.kind == Kind::Word => {
+                self.at += 1;
+                Some(t.span)
+            }
+            other => {
+                let at = other.map_or(self.end(), |t| t.span);
+                self.error(at, format!("expected {wanted}")).help(
+                    "write `connections 100000`, or `timeout udp 5m` for connections of one state",
+                );
+                None
+            }
+        };
+        let what = if is_timeout {
+            SettingKind::Timeout(
+                word("a state behind `timeout`")?,
+                word("a duration behind the state")?,
+            )
+        } else {
+            SettingKind::Connections(word("a number behind `connections`")?)
+        };
+        if let Some(t) = self.peek() {
+            let what = if is_timeout { "timeout" } else { "connections" };
+            self.error(t.span, format!("nothing may follow `{what}` on its line"));
+            return None;
+        }
+        Some(Setting {
+            span,
+            what,
+            comment,
+        })
     }
 
     fn set(&mut self, span: Span, comment: Option<Span>) -> Option<Set> {
@@ -149,9 +194,7 @@ impl<'a> Parser<'a> {
 
     fn rule(&mut self, span: Span, line: &Line) -> Option<Rule> {
         let name = self.rule_name();
-        if !self.prefix() {
-            return None;
-        }
+        let stateful = self.prefix().ok()?;
         self.scratch.matches.clear();
         self.scratch.targets.clear();
         let errors_before = self.report.errors();
@@ -160,9 +203,14 @@ impl<'a> Parser<'a> {
         let clean = self.report.errors() == errors_before;
         if clean && self.scratch.targets.is_empty() {
             let end = self.end();
-            self.error(end, "this rule has no target").label("expected a target here").help(
-                "a target is `mod FIELD VALUE`, `add OPTION VALUE`, `strip OPTION`, `drop`, `accept` or `log`",
-            );
+            let help = if stateful.is_some() {
+                "a target is `accept`, `map FIELD VALUE`, `shuffle FIELD`, `mod FIELD VALUE`, `drop` or another"
+            } else {
+                "a target is `mod FIELD VALUE`, `add OPTION VALUE`, `strip OPTION`, `drop`, `accept` or `log`"
+            };
+            self.error(end, "this rule has no target")
+                .label("expected a target here")
+                .help(help);
         } else if clean && self.scratch.matches.is_empty() {
             let at = self.scratch.targets.first().map_or(span, |t| t.span);
             self.error(at, "this rule has no match")
@@ -173,6 +221,7 @@ impl<'a> Parser<'a> {
             span,
             line: line.number,
             name,
+            stateful,
             matches: self.scratch.matches.drain(..).collect(),
             targets: self.scratch.targets.drain(..).collect(),
             comment: line.comment,
@@ -198,8 +247,8 @@ impl<'a> Parser<'a> {
         Some(span)
     }
 
-    /// `mmb add`; false if the line is no stateless rule.
-    fn prefix(&mut self) -> bool {
+    /// `mmb add`, and where `add-stateful` stands; an error if the line is no rule.
+    fn prefix(&mut self) -> Result<Option<Span>, NoRule> {
         if self
             .peek_word()
             .is_some_and(|w| w.eq_ignore_ascii_case("mmb"))
@@ -207,23 +256,22 @@ impl<'a> Parser<'a> {
             self.at += 1;
         }
         let (Some(word), Some(token)) = (self.peek_word(), self.peek()) else {
-            return true;
+            return Ok(None);
         };
         if is_one_of(word, &["add", "add-stateless"]) {
             self.at += 1;
         } else if word.eq_ignore_ascii_case("add-stateful") {
-            self.error(token.span, "stateful rules are not in this version")
-                .help("write a stateless rule for each direction");
-            return false;
+            self.at += 1;
+            return Ok(Some(token.span));
         } else if is_one_of(word, COMMANDS) {
             self.error(
                 token.span,
                 format!("`{word}` is a command of mmb, not a rule"),
             )
-            .help("a policy file holds rules and sets only");
-            return false;
+            .help("a policy file holds rules, sets and settings of connections only");
+            return Err(NoRule);
         }
-        true
+        Ok(None)
     }
 
     fn matches(&mut self) {
@@ -592,7 +640,7 @@ impl<'a> Parser<'a> {
             return false;
         };
         // No target is longer; most words are.
-        word.len() <= 7 && (is_one_of(word, TARGETS) || is_one_of(word, STATEFUL))
+        word.len() <= 7 && (is_one_of(word, TARGETS) || word.eq_ignore_ascii_case(LB))
     }
 
     fn peek(&self) -> Option<Token> {

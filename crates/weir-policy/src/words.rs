@@ -5,10 +5,12 @@
 use crate::field::{Field, Kind};
 
 /// Words that start a target.
-pub(crate) const TARGETS: &[&str] = &["mod", "add", "strip", "drop", "accept", "log"];
+pub(crate) const TARGETS: &[&str] = &[
+    "mod", "add", "strip", "drop", "accept", "log", "map", "shuffle", "timeout",
+];
 
-/// Targets of mmb that keep state.
-pub(crate) const STATEFUL: &[&str] = &["map", "shuffle", "lb"];
+/// A target of mmb that weir has not, and mmb never carried out.
+pub(crate) const LB: &str = "lb";
 
 /// Commands of mmb that are no rules.
 pub(crate) const COMMANDS: &[&str] = &[

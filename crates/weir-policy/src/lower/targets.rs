@@ -1,5 +1,6 @@
-//! Lowering of targets.
+//! Lowering of targets: what each means, and what contradicts it in the same rule. Those that keep state are in `connections`.
 
+use super::connections::Chosen;
 use super::{Lower, Required, classes_of};
 use crate::ast::{self, Action, Span};
 use crate::field::{Field, Kind};
@@ -21,6 +22,7 @@ struct Seen {
     /// Where the merged strip stands in the targets.
     strip_at: usize,
     added_bytes: usize,
+    chosen: Chosen,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,15 +33,20 @@ enum StripForm {
 }
 
 impl Lower<'_> {
+    /// The targets, and the timeout among them.
     pub(super) fn lower_targets(
         &mut self,
         written: &[ast::Target],
+        stateful: bool,
         required: &mut Required,
-    ) -> Vec<Target> {
+    ) -> (Vec<Target>, Option<u64>) {
         let mut out = Vec::with_capacity(written.len());
         let mut seen = Seen::default();
         for target in written {
             let span = target.span;
+            if !stateful && self.refuse_stateful(&target.action, span) {
+                continue;
+            }
             let lowered = match &target.action {
                 Action::Mod(reference, value) => {
                     required.add(classes_of(reference.field), span);
@@ -66,10 +73,23 @@ impl Lower<'_> {
                 }
                 Action::Accept => self.accept(span, &mut seen),
                 Action::Log(text) => self.log(*text),
+                Action::Map(reference, pool) => {
+                    required.add(classes_of(reference.field), span);
+                    self.map(reference, pool, span, &mut seen.chosen)
+                }
+                Action::Shuffle(reference) => {
+                    required.add(classes_of(reference.field), span);
+                    self.shuffle(reference, span, &mut seen.chosen)
+                }
+                Action::Timeout(duration) => {
+                    self.rule_timeout(*duration, span, &mut seen.chosen);
+                    None
+                }
             };
             out.extend(lowered);
         }
-        out
+        self.judge_chosen(&seen.chosen, &out);
+        (out, seen.chosen.timeout_ns())
     }
 
     fn modify(

@@ -1,11 +1,15 @@
-//! Targets: from `mod`, `add`, `strip`, `drop`, `accept` or `log` to the end of the rule.
+//! Targets: from the first of their keywords (`mod`, `drop`, `map` ...) to the end of the rule.
 
-use super::{Parser, names_match};
-use crate::ast::{Action, FieldRef, Span, Target};
+use super::{Parser, after_at, names_match};
+use crate::ast::{Action, FieldRef, Pool, Span, Target};
 use crate::field::Kind as FieldKind;
 use crate::lexer::{Kind, Token};
 use crate::value::looks_like_literal;
 use crate::words::{TARGETS, field, field_spellings, nearest};
+
+/// How durations are written.
+pub(crate) const DURATION: &str =
+    "a duration is written `30s`, `5m`, `4h`, `500ms`, or as a number of seconds";
 
 impl Parser<'_> {
     /// Reads targets up to the end of the line.
@@ -85,12 +89,73 @@ impl Parser<'_> {
                 }
                 Some(Action::Log(text.map(|t| t.span)))
             }
+            "map" => {
+                let reference = self.target_field("map")?;
+                self.no_condition("map");
+                Some(Action::Map(reference, self.pool(&reference)?))
+            }
+            "shuffle" => {
+                let reference = self.target_field("shuffle")?;
+                if let Some(value) = self.target_value(&reference) {
+                    let name = reference.field.info().name;
+                    self.error(value, "`shuffle` takes no value")
+                        .help(format!("to choose from values write `map {name} ...`"));
+                    return None;
+                }
+                Some(Action::Shuffle(reference))
+            }
+            "timeout" => {
+                let word = self
+                    .peek()
+                    .filter(|t| t.kind == Kind::Word && !self.at_target());
+                let Some(word) = word else {
+                    let end = self.peek().map_or(self.end(), |t| t.span);
+                    self.error(end, "expected a duration behind `timeout`")
+                        .help(DURATION);
+                    return None;
+                };
+                self.at += 1;
+                Some(Action::Timeout(word.span))
+            }
             _ => {
                 self.error(
                     token.span,
-                    format!("`{word}` keeps state, and stateful rules are not in this version"),
+                    format!("`{word}` is not in weir: mmb accepted it and never did anything"),
                 )
                 .help(format!("the targets are {}", TARGETS.join(", ")));
+                self.skip_to_target();
+                None
+            }
+        }
+    }
+
+    /// What stands behind the field of a `map`: a value, a range, a prefix, or with or without `in` a set.
+    fn pool(&mut self, reference: &FieldRef) -> Option<Pool> {
+        let behind_in = self
+            .peek_word()
+            .is_some_and(|w| w.eq_ignore_ascii_case("in"));
+        self.at += usize::from(behind_in);
+        let name = reference.field.info().name;
+        match self.peek() {
+            Some(t) if t.kind == Kind::Open => self.list().map(|list| Pool::List(list.into())),
+            Some(t) if t.kind == Kind::Word && self.of(t.span).starts_with('@') => {
+                self.at += 1;
+                Some(Pool::Set(after_at(t.span)))
+            }
+            Some(t)
+                if t.kind == Kind::Word
+                    && !self.at_target()
+                    && field(self.of(t.span)).is_none() =>
+            {
+                self.at += 1;
+                Some(Pool::One(t.span))
+            }
+            other => {
+                let at = other.map_or(self.end(), |t| t.span);
+                self.error(at, format!("expected what to map `{name}` to"))
+                    .help(format!(
+                        "write `map {name} VALUE`, a range, a prefix, `{{ ... }}` or `@SET`"
+                    ));
                 self.skip_to_target();
                 None
             }

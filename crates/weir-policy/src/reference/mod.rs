@@ -2,8 +2,9 @@
 //!
 //! This is docs/semantics.md as a program, the oracle of every engine and what `weir explain` runs. It is written to be
 //! read next to that page, not to be fast. Time, randomness and ports are inputs; the only state is the word per rule
-//! of its rate limit. Nothing is shared with the planner or the data plane: both are tested against this.
+//! of its rate limit, and the connections of stateful rules. Nothing is shared with the planner or the data plane: both are tested against this.
 
+mod connections;
 mod explain;
 mod fields;
 mod matching;
@@ -11,11 +12,15 @@ mod options;
 mod rewrite;
 #[cfg(test)]
 mod tests;
+mod translate;
 
 use std::sync::Arc;
 
-use weir_packet::parse::parse;
+use weir_packet::parse::{Fragment, Layout, parse};
 use weir_packet::{Reason, Verdict};
+
+use connections::{Connections, Fit, Place};
+use translate::Translation;
 
 use crate::model::{DropWhen, Policy, Rule, Target};
 
@@ -103,6 +108,21 @@ pub struct Outcome {
     pub matched: Vec<u32>,
     /// What `log` targets report, in rule order.
     pub logs: Vec<LogLine>,
+    /// What the packet has to do with a connection.
+    pub connection: Option<Part>,
+}
+
+/// What a packet has to do with a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// It opened one.
+    Opened,
+    /// It goes the way of the packet that opened it.
+    Forward,
+    /// It goes the other way.
+    Reverse,
+    /// It is an ICMP error about one of its packets.
+    Error,
 }
 
 /// One report of a `log` target.
@@ -123,6 +143,9 @@ pub struct Reference {
     options: Options,
     /// TAT of each rule's rate limit, ns.
     rates: Vec<u64>,
+    connections: Connections,
+    /// Whether the policy keeps connections at all.
+    stateful: bool,
 }
 
 impl Reference {
@@ -130,10 +153,13 @@ impl Reference {
     pub fn new(policy: impl Into<Arc<Policy>>, options: Options) -> Self {
         let policy = policy.into();
         let rates = vec![0; policy.rules.len()];
+        let stateful = policy.rules.iter().any(|rule| rule.stateful);
         Reference {
             policy,
             options,
             rates,
+            connections: Connections::default(),
+            stateful,
         }
     }
 
@@ -144,58 +170,68 @@ impl Reference {
             Err(malformed) => {
                 let mut reasons = malformed.notes;
                 reasons.push(malformed.reason);
-                return Outcome {
-                    verdict: Verdict::Drop,
-                    frame: input.frame.to_vec(),
-                    reasons,
-                    matched: Vec::new(),
-                    logs: Vec::new(),
-                };
+                return unseen(&input, reasons);
             }
         };
+        let place = if self.stateful {
+            self.connections.place(&self.policy, &input, &layout)
+        } else {
+            Place::Outside
+        };
+        let mut reasons = layout.notes.clone();
+        if matches!(place, Place::BeforeFirst) {
+            reasons.push(Reason::FragBeforeFirst);
+            return unseen(&input, reasons);
+        }
         let packet = fields::View {
             input: &input,
             layout: &layout,
         };
         let matching: Vec<usize> = (0..self.policy.rules.len())
-            .filter(|&i| matching::matches(&self.policy.rules[i], &packet))
+            .filter(|&i| self.matches(i, &packet, &place))
             .collect();
+        let said = self.verdict(&matching, &input);
 
-        let mut accepted = false;
-        let mut dropped = false;
-        for &i in &matching {
-            for target in &self.policy.rules[i].targets {
-                match target {
-                    Target::Accept => accepted = true,
-                    Target::Drop(when) => {
-                        let seed = self.options.seed;
-                        dropped |= drops(
-                            *when,
-                            &self.policy.rules[i],
-                            &mut self.rates[i],
-                            seed,
-                            &input,
-                        );
+        let mut drop = said.drops().then_some(Reason::RuleDrop);
+        let place = match place {
+            Place::MayOpen(tuple) => {
+                let rules: Vec<usize> = matching
+                    .iter()
+                    .copied()
+                    .filter(|&i| self.policy.rules[i].stateful)
+                    .collect();
+                if rules.is_empty() || said.stateless_drop && !said.accepted {
+                    Place::Outside
+                } else {
+                    let seed = self.options.seed;
+                    let policy = &self.policy;
+                    match self
+                        .connections
+                        .open(policy, &rules, tuple, &input, &layout, seed)
+                    {
+                        Ok(id) => Place::Opened(id),
+                        Err(reason) => {
+                            drop = Some(reason);
+                            Place::Outside
+                        }
                     }
-                    _ => {}
                 }
             }
-        }
-        let verdict = if dropped && !accepted {
+            place => place,
+        };
+        let frame = match drop {
+            Some(reason) => {
+                reasons.push(reason);
+                input.frame.to_vec()
+            }
+            None => self.send_on(&matching, &place, &input, &layout, &mut reasons),
+        };
+        let verdict = if drop.is_some() {
             Verdict::Drop
         } else {
             Verdict::Pass
         };
-
         let rules = || matching.iter().map(|&i| &self.policy.rules[i]);
-        let mut reasons = layout.notes.clone();
-        let frame = if verdict == Verdict::Drop {
-            reasons.push(Reason::RuleDrop);
-            input.frame.to_vec()
-        } else {
-            let targets = rules().flat_map(|rule| &rule.targets);
-            rewrite::rewrite(input.frame, &layout, targets, &self.options, &mut reasons)
-        };
         let logs = rules()
             .flat_map(|rule| rule.targets.iter().map(move |target| (rule, target)))
             .filter_map(|(rule, target)| match target {
@@ -213,8 +249,127 @@ impl Reference {
             reasons,
             matched: rules().map(|rule| rule.id).collect(),
             logs,
+            connection: place.part(),
         }
     }
+
+    /// Whether a rule counts as matching. Those of a packet's connection do; others that keep state only if it may open one.
+    fn matches(&self, i: usize, packet: &fields::View<'_>, place: &Place) -> bool {
+        let rule = &self.policy.rules[i];
+        match place {
+            _ if !rule.stateful => matching::matches(rule, packet),
+            Place::Of(id, _) | Place::Quotes(id, ..) | Place::Opened(id) => {
+                self.connections.flow(*id).rules.contains(&i)
+            }
+            Place::MayOpen(_) => matching::matches(rule, packet),
+            Place::Outside | Place::BeforeFirst => false,
+        }
+    }
+
+    fn verdict(&mut self, matching: &[usize], input: &Input<'_>) -> Said {
+        let mut said = Said::default();
+        for &i in matching {
+            let rule = &self.policy.rules[i];
+            for target in &rule.targets {
+                match target {
+                    Target::Accept => said.accepted = true,
+                    Target::Drop(when) => {
+                        let seed = self.options.seed;
+                        let dropped = drops(*when, rule, &mut self.rates[i], seed, input);
+                        said.dropped |= dropped;
+                        said.stateless_drop |= dropped && !rule.stateful;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        said
+    }
+
+    /// Translates and rewrites a packet that passes, and keeps in mind that it did.
+    fn send_on(
+        &mut self,
+        matching: &[usize],
+        place: &Place,
+        input: &Input<'_>,
+        layout: &Layout,
+        notes: &mut Vec<Reason>,
+    ) -> Vec<u8> {
+        let flow = match *place {
+            Place::Of(id, fit) => Some((id, fit)),
+            Place::Opened(id) => Some((id, Fit::OrigDirect)),
+            _ => None,
+        };
+        let mut handled = false;
+        let translation = match (place, flow) {
+            (Place::Quotes(id, fit, quote), _) => {
+                let flow = self.connections.flow(*id);
+                Translation::of_error(flow, *fit, *quote, input.frame, layout)
+            }
+            (_, Some((id, fit))) => {
+                let translation = Translation::of_packet(self.connections.flow(id), fit);
+                handled = translation.is_some();
+                translation
+            }
+            _ => None,
+        };
+        let packet = fields::View { input, layout };
+        let classes = packet.classes();
+        let targets = matching
+            .iter()
+            .map(|&i| &self.policy.rules[i])
+            .filter(|rule| !rule.stateful || handled && classes.contains(rule.requires))
+            .flat_map(|rule| &rule.targets);
+        let frame = rewrite::rewrite(
+            input.frame,
+            layout,
+            translation.as_ref(),
+            targets,
+            &self.options,
+            notes,
+        );
+        if let Some((id, fit)) = flow.filter(|_| handled) {
+            self.connections.mark(id, fit, input, layout);
+        }
+        if self.stateful && is_first_fragment(layout) {
+            self.connections.remember(flow, input, layout);
+        }
+        frame
+    }
+}
+
+/// What the matching rules say of a packet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    accepted: bool,
+    dropped: bool,
+    /// A rule without connections drops.
+    stateless_drop: bool,
+}
+
+impl Said {
+    fn drops(self) -> bool {
+        self.dropped && !self.accepted
+    }
+}
+
+/// A packet that is dropped before any rule sees it.
+fn unseen(input: &Input<'_>, reasons: Vec<Reason>) -> Outcome {
+    Outcome {
+        verdict: Verdict::Drop,
+        frame: input.frame.to_vec(),
+        reasons,
+        matched: Vec::new(),
+        logs: Vec::new(),
+        connection: None,
+    }
+}
+
+fn is_first_fragment(layout: &Layout) -> bool {
+    layout
+        .ip
+        .as_ref()
+        .is_some_and(|ip| ip.fragment == Fragment::First)
 }
 
 /// The pseudo-random 32 bits of a rule for the n-th frame of a capture.

@@ -1,6 +1,6 @@
 //! Rewriting a packet that passes: docs/semantics.md section 4, except what a list of TCP options becomes.
 //!
-//! Targets run one after the other over the bytes as left by those before; positions are always those of the packet
+//! A packet of a connection is translated first (`translate`). Targets run one after the other over the bytes as left by those before; positions are always those of the packet
 //! as received. Invariant: a write whose old bits equal the new ones changes nothing, checksums included.
 
 use weir_packet::Reason;
@@ -9,14 +9,16 @@ use weir_packet::parse::{Fragment, Ip, L4, Layout, Protocol, Version, protocol, 
 
 use super::fields::{REACH, header_at, payload};
 use super::options::OptionList;
+use super::translate::Translation;
 use super::{ChecksumMode, Options};
 use crate::field::{Field, Header, Kind};
 use crate::model::{Subject, Target};
 
-/// Runs targets over a frame; notes go to `notes`.
+/// Translates a frame, then runs targets over it; notes go to `notes`.
 pub(super) fn rewrite<'t>(
     frame: &[u8],
     layout: &Layout,
+    translation: Option<&Translation>,
     targets: impl Iterator<Item = &'t Target>,
     options: &Options,
     notes: &mut Vec<Reason>,
@@ -30,9 +32,12 @@ pub(super) fn rewrite<'t>(
         mtu: options.mtu,
         notes,
     };
+    if let Some(translation) = translation {
+        edit.translate(translation);
+    }
     let mut list = edit
         .tcp()
-        .map(|tcp| OptionList::new(frame, tcp, edit.option_room(tcp)));
+        .map(|tcp| OptionList::new(&edit.frame, tcp, edit.option_room(tcp)));
     for target in targets {
         match target {
             Target::Set { field, value } => edit.set(*field, *value),
@@ -71,8 +76,9 @@ pub(super) fn rewrite<'t>(
     edit.frame
 }
 
-struct Edit<'a> {
-    frame: Vec<u8>,
+/// A frame on its way from received to sent.
+pub(super) struct Edit<'a> {
+    pub(super) frame: Vec<u8>,
     layout: &'a Layout,
     received: &'a [u8],
     unfinished: bool,
@@ -129,7 +135,7 @@ impl Edit<'_> {
     }
 
     /// Writes one word of a header and lets the checksums follow. `offset` is that from the header's start.
-    fn write_word(&mut self, header: Header, offset: usize, at: usize, new: [u8; 4]) {
+    pub(super) fn write_word(&mut self, header: Header, offset: usize, at: usize, new: [u8; 4]) {
         let old = word32(&self.frame, at).to_be_bytes();
         if let Some(bytes) = self.frame.get_mut(at..at + 4) {
             bytes.copy_from_slice(&new);
@@ -327,7 +333,7 @@ impl Edit<'_> {
     }
 
     /// The L4 checksum follows covered words of header or payload; an unfinished one does not hold them.
-    fn update_l4(&mut self, before: u64, after: u64) {
+    pub(super) fn update_l4(&mut self, before: u64, after: u64) {
         if self.layout.l4.is_some() && !self.unfinished {
             self.update_checksum_field(before, after);
         }
@@ -392,13 +398,14 @@ impl Edit<'_> {
 
 impl<'a> Edit<'a> {
     fn tcp(&self) -> Option<&'a L4> {
-        self.layout
-            .l4
-            .as_ref()
-            .filter(|l4| l4.protocol == Protocol::Tcp)
+        self.l4().filter(|l4| l4.protocol == Protocol::Tcp)
     }
 
-    fn ip(&self) -> Option<&'a Ip> {
+    pub(super) fn l4(&self) -> Option<&'a L4> {
+        self.layout.l4.as_ref()
+    }
+
+    pub(super) fn ip(&self) -> Option<&'a Ip> {
         self.layout.ip.as_ref()
     }
 }

@@ -92,6 +92,8 @@ pub(super) fn policy(rules: Vec<(Vec<Match>, Vec<Target>)>) -> Policy {
             id,
             name: None,
             line: id,
+            stateful: false,
+            timeout_ns: None,
             requires,
             matches,
             targets,
@@ -99,6 +101,7 @@ pub(super) fn policy(rules: Vec<(Vec<Match>, Vec<Target>)>) -> Policy {
     });
     Policy {
         rules: rules.collect(),
+        ..Policy::default()
     }
 }
 
@@ -130,6 +133,7 @@ fn required(matches: &[Match], targets: &[Target]) -> Classes {
         Target::Set { field, .. } => class(*field),
         Target::SetPayload { subject, .. } => class(subject.field),
         Target::SetOption { .. } | Target::AddOption { .. } | Target::Strip(_) => Classes::TCP,
+        Target::Map { field, .. } | Target::Shuffle { field } => class(*field),
         Target::Drop(_) | Target::Accept | Target::Log { .. } => Classes::NONE,
     };
     matches

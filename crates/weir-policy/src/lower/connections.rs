@@ -1,0 +1,468 @@
+//! Lowering of what keeps state: `map`, `shuffle`, `timeout`, and the lines about connections.
+//!
+//! Settles what docs/semantics.md section 7 leaves to the reader of a policy: which fields can be chosen for a connection,
+//! how large a pool may be, and which rules could never open a connection.
+
+use std::sync::Arc;
+
+use super::Lower;
+use crate::ast::{self, Action, Pool, SettingKind, Span};
+use crate::field::Field;
+use crate::model::{Classes, Connections, FlowState, Match, Ranges, Rule, Target, Test};
+use crate::parse::DURATION;
+use crate::value::{self, Domain, Form};
+use crate::words::nearest;
+
+/// Fields that `map` gives a value to.
+const MAPPED: &[&str] = &[
+    "ip-saddr",
+    "ip-daddr",
+    "ip6-saddr",
+    "ip6-daddr",
+    "tcp-sport",
+    "tcp-dport",
+    "udp-sport",
+    "udp-dport",
+    "ip-id",
+    "ip6-flow-label",
+];
+
+/// Fields that `shuffle` moves, but for SACK blocks, which follow sequence numbers.
+const SHUFFLED: &[&str] = &[
+    "tcp-seq-num",
+    "tcp-ack-num",
+    "tcp-sport",
+    "tcp-dport",
+    "udp-sport",
+    "udp-dport",
+    "ip-id",
+    "ip6-flow-label",
+];
+
+/// Most values a pool may have: one is chosen by a number of 32 bits.
+const MAX_POOL: u128 = 1 << 32;
+
+/// Most connections that can be asked for.
+const MAX_CONNECTIONS: u128 = 1 << 24;
+
+/// What the targets of one rule choose for its connections.
+#[derive(Default)]
+pub(super) struct Chosen {
+    /// Fields of `map` and `shuffle`, and where.
+    fields: Vec<(Field, Span)>,
+    /// `shuffle tcp-opt-sack`
+    sack: Option<Span>,
+    timeout: Option<(u64, Span)>,
+}
+
+impl Chosen {
+    /// `timeout T` of the rule.
+    pub(super) fn timeout_ns(&self) -> Option<u64> {
+        self.timeout.map(|(ns, _)| ns)
+    }
+}
+
+impl<'a> Lower<'a> {
+    /// The lines about connections.
+    pub(super) fn settings(&mut self, file: &'a ast::File, rules: &[Rule]) -> Connections {
+        let mut connections = Connections::default();
+        let mut capacity: Option<Span> = None;
+        let mut timeouts: [Option<Span>; FlowState::ALL.len()] = Default::default();
+        for item in &file.items {
+            let ast::Item::Setting(setting) = item else {
+                continue;
+            };
+            let (first, what) = match setting.what {
+                SettingKind::Connections(count) => {
+                    if let Some(count) = self.capacity(count) {
+                        connections.capacity = count;
+                    }
+                    (&mut capacity, "connections".to_owned())
+                }
+                SettingKind::Timeout(name, duration) => {
+                    let ns = self.duration(duration);
+                    let Some(state) = self.state(name) else {
+                        continue;
+                    };
+                    if let Some(ns) = ns {
+                        connections.timeouts_ns[state as usize] = ns;
+                    }
+                    let what = format!("timeout {}", state.name());
+                    (&mut timeouts[state as usize], what)
+                }
+            };
+            if let Some(first) = *first {
+                self.report
+                    .error(0, setting.span, format!("`{what}` is written twice"))
+                    .also(0, first, "first here")
+                    .help("remove one of them");
+            }
+            first.get_or_insert(setting.span);
+        }
+        let first = capacity.into_iter().chain(timeouts.into_iter().flatten());
+        if let Some(span) = first.min_by_key(|span| span.start)
+            && !rules.iter().any(|rule| rule.stateful)
+        {
+            self.report
+                .warning(0, span, "no rule keeps connections, so this means nothing")
+                .help("rules that open connections begin with `add-stateful`");
+        }
+        connections
+    }
+
+    /// Whether a target needs a stateful rule, which is then reported.
+    pub(super) fn refuse_stateful(&mut self, action: &Action, span: Span) -> bool {
+        let keyword = match action {
+            Action::Map(..) => "map",
+            Action::Shuffle(_) => "shuffle",
+            Action::Timeout(_) => "timeout",
+            _ => return false,
+        };
+        let draft = self.report.error(
+            0,
+            span,
+            format!("`{keyword}` is for connections, and this rule opens none"),
+        );
+        match action {
+            Action::Map(reference, Pool::One(value)) if reference.field.info().writable => {
+                let (name, value) = (reference.field.info().name, value.of(self.text));
+                draft.help(format!(
+                    "begin the rule with `add-stateful`, or write every packet anew: `mod {name} {value}`"
+                ));
+            }
+            _ => {
+                draft.help("begin the rule with `add-stateful`");
+            }
+        }
+        true
+    }
+
+    pub(super) fn map(
+        &mut self,
+        reference: &ast::FieldRef,
+        pool: &Pool,
+        span: Span,
+        chosen: &mut Chosen,
+    ) -> Option<Target> {
+        let field = reference.field;
+        let name = field.info().name;
+        let domain = Domain::of(field).filter(|_| MAPPED.contains(&name));
+        let Some(domain) = domain else {
+            let draft = self.report.error(
+                0,
+                reference.span,
+                format!("`{name}` cannot be mapped for a connection"),
+            );
+            if SHUFFLED.contains(&name) {
+                draft.help(format!("write `shuffle {name}`"));
+            } else {
+                draft.help(format!("these can: {}", MAPPED.join(", ")));
+            }
+            return None;
+        };
+        self.choose_once(field, span, chosen);
+        let pool = match pool {
+            Pool::One(value) => self.pool(field, domain, std::slice::from_ref(value)),
+            Pool::List(elements) => self.pool(field, domain, elements),
+            Pool::Set(set) => self
+                .sets
+                .numbers(*set, field, domain, self.loader, self.report),
+        }?;
+        let size = pool.size();
+        if size > MAX_POOL {
+            self.report
+                .error(0, span, "this pool is too large to choose from")
+                .label(if size == u128::MAX {
+                    "more than 2^127 values".to_owned()
+                } else {
+                    format!("{size} values")
+                })
+                .help("a pool has at most 4294967296 values: of IPv6 addresses a /96");
+            return None;
+        }
+        Some(Target::Map { field, pool })
+    }
+
+    pub(super) fn shuffle(
+        &mut self,
+        reference: &ast::FieldRef,
+        span: Span,
+        chosen: &mut Chosen,
+    ) -> Option<Target> {
+        let field = reference.field;
+        let name = field.info().name;
+        if name == "tcp-opt-sack" {
+            if let Some(first) = chosen.sack {
+                self.report
+                    .error(0, span, "`shuffle tcp-opt-sack` is written twice")
+                    .also(0, first, "first here");
+            }
+            chosen.sack.get_or_insert(span);
+            return None;
+        }
+        if !SHUFFLED.contains(&name) {
+            let draft = self.report.error(
+                0,
+                reference.span,
+                format!("`{name}` cannot be shuffled for a connection"),
+            );
+            if MAPPED.contains(&name) {
+                draft.help(format!("choose from a pool: `map {name} 192.0.2.0/28`"));
+            } else {
+                draft.help(format!("these can: {}", SHUFFLED.join(", ")));
+            }
+            return None;
+        }
+        self.choose_once(field, span, chosen);
+        Some(Target::Shuffle { field })
+    }
+
+    pub(super) fn rule_timeout(&mut self, duration: Span, span: Span, chosen: &mut Chosen) {
+        if let Some((_, first)) = chosen.timeout {
+            self.report.error(0, span, "a rule has one `timeout`").also(
+                0,
+                first,
+                "the first is here",
+            );
+        }
+        if let Some(ns) = self.duration(duration) {
+            chosen.timeout.get_or_insert((ns, span));
+        }
+    }
+
+    /// What can only be said of all targets of a rule together.
+    pub(super) fn judge_chosen(&mut self, chosen: &Chosen, targets: &[Target]) {
+        let numbers = |&(field, _): &(Field, Span)| {
+            matches!(field.info().name, "tcp-seq-num" | "tcp-ack-num")
+        };
+        if let Some(span) = chosen.sack
+            && !chosen.fields.iter().any(numbers)
+        {
+            self.report
+                .error(0, span, "SACK blocks are not shuffled by themselves")
+                .help("they follow `shuffle tcp-seq-num` and `shuffle tcp-ack-num`: write these, and this may be left out");
+        }
+        for &(field, span) in &chosen.fields {
+            let written = |target: &Target| matches!(target, Target::Set { field: other, .. } if *other == field);
+            if targets.iter().any(written) {
+                let name = field.info().name;
+                self.report
+                    .warning(
+                        0,
+                        span,
+                        format!("`mod {name}` in the same rule writes over this"),
+                    )
+                    .help("remove one of them: `mod` comes last, in both directions");
+            }
+        }
+    }
+
+    /// No packet of a kind that opens connections matches the rule.
+    pub(super) fn warn_if_never_opens(&mut self, rule: &Rule, keyword: Span) {
+        if OPENERS.iter().any(|opener| opener.can_match(rule)) {
+            return;
+        }
+        self.report
+            .warning(0, keyword, "this rule never opens a connection")
+            .help("TCP (but RST, and SYN with ACK), UDP and ICMP queries open one; a rule for other packets has no `add-stateful`");
+    }
+
+    fn choose_once(&mut self, field: Field, span: Span, chosen: &mut Chosen) {
+        let name = field.info().name;
+        if let Some(&(_, first)) = chosen.fields.iter().find(|(other, _)| *other == field) {
+            self.report
+                .error(0, span, format!("`{name}` is chosen twice in this rule"))
+                .also(0, first, "first here")
+                .help("a connection has one value for it: remove one of them");
+            return;
+        }
+        chosen.fields.push((field, span));
+    }
+
+    fn pool(&mut self, field: Field, domain: Domain, words: &[Span]) -> Option<Arc<Ranges>> {
+        let mut intervals = Vec::with_capacity(words.len());
+        let mut ok = true;
+        for &span in words {
+            match value::interval(self.of(span), domain) {
+                Ok(found) => {
+                    if found.form == Form::Prefix(true) {
+                        let warning = crate::sets::host_bits(self.of(span));
+                        self.report.warning(0, span, warning);
+                    }
+                    intervals.push((found.lo, found.hi));
+                }
+                Err(problem) => {
+                    ok = false;
+                    self.value_problem(span, field, problem);
+                }
+            }
+        }
+        ok.then(|| Arc::new(Ranges::new(intervals)))
+    }
+
+    fn capacity(&mut self, span: Span) -> Option<u32> {
+        let word = self.of(span);
+        match value::number(word, 32, &[]) {
+            Ok(count) if (1..=MAX_CONNECTIONS).contains(&count) => u32::try_from(count).ok(),
+            _ => {
+                self.report
+                    .error(0, span, format!("`{word}` is not a number of connections"))
+                    .help(format!("it is a number from 1 to {MAX_CONNECTIONS}"));
+                None
+            }
+        }
+    }
+
+    fn state(&mut self, span: Span) -> Option<FlowState> {
+        let word = self.of(span);
+        let known = FlowState::ALL
+            .into_iter()
+            .find(|state| state.name().eq_ignore_ascii_case(word));
+        if known.is_none() {
+            let names = FlowState::ALL.map(FlowState::name);
+            let near = nearest(word, names);
+            let draft =
+                self.report
+                    .error(0, span, format!("`{word}` is not a state of connections"));
+            match near {
+                Some(near) => draft.help(format!("did you mean `{near}`?")),
+                None => draft.help(format!("the states are {}", names.join(", "))),
+            };
+        }
+        known
+    }
+
+    /// A duration above 0, in ns.
+    fn duration(&mut self, span: Span) -> Option<u64> {
+        let word = self.of(span);
+        match duration(word) {
+            Some(0) => {
+                self.report
+                    .error(0, span, "a connection lasts longer than no time")
+                    .help("write a duration above 0");
+                None
+            }
+            // Half of 64 bits of nanoseconds, so that sums of times never wrap.
+            Some(ns) if ns < 1 << 63 => Some(ns as u64),
+            Some(_) => {
+                self.report
+                    .error(0, span, format!("`{word}` is longer than 292 years"))
+                    .help("write a shorter duration");
+                None
+            }
+            None => {
+                self.report
+                    .error(0, span, format!("`{word}` is not a duration"))
+                    .help(DURATION);
+                None
+            }
+        }
+    }
+}
+
+/// A kind of packet that opens connections.
+struct Opener {
+    /// Classes it has.
+    classes: Classes,
+    /// Its protocol number.
+    protocol: u128,
+    /// ICMP types that open.
+    types: &'static [u128],
+}
+
+const OPENERS: &[Opener] = &[
+    Opener {
+        classes: Classes::TCP,
+        protocol: 6,
+        types: &[],
+    },
+    Opener {
+        classes: Classes::UDP,
+        protocol: 17,
+        types: &[],
+    },
+    Opener {
+        classes: Classes::ICMP,
+        protocol: 1,
+        types: &[8, 13],
+    },
+    Opener {
+        classes: Classes::ICMP6,
+        protocol: 58,
+        types: &[128],
+    },
+];
+
+impl Opener {
+    /// Whether nothing in the rule obviously excludes such packets.
+    fn can_match(&self, rule: &Rule) -> bool {
+        let l4 = [Classes::TCP, Classes::UDP, Classes::ICMP, Classes::ICMP6];
+        let other = l4
+            .into_iter()
+            .any(|class| rule.requires.contains(class) && class != self.classes);
+        let family = match self.protocol {
+            1 => rule.requires.contains(Classes::IP6),
+            58 => rule.requires.contains(Classes::IP4),
+            _ => false,
+        };
+        !other && !family && rule.matches.iter().all(|one| self.can_hold(one, rule))
+    }
+
+    fn can_hold(&self, one: &Match, rule: &Rule) -> bool {
+        let name = one.subject.field.info().name;
+        match (&one.test, name) {
+            (Test::Present, "frag-later" | "ip6-eh-esp" | "tcp-rst") => one.negated,
+            (Test::Present, "tcp-syn") if !one.negated => !rule.matches.iter().any(|other| {
+                other.test == Test::Present
+                    && !other.negated
+                    && other.subject.field.info().name == "tcp-ack"
+            }),
+            (Test::Present, "net-proto") => !one.negated,
+            (Test::In(set), "ip-proto") => set.contains(self.protocol) != one.negated,
+            (Test::In(set), "eth-type") => {
+                (set.contains(0x0800) || set.contains(0x86dd)) || one.negated
+            }
+            (Test::In(set), "icmp-type" | "icmp6-type") => {
+                self.types.iter().any(|&t| set.contains(t) != one.negated)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// A duration in ns: a number with a unit, or of seconds. At most 2^96.
+fn duration(word: &str) -> Option<u128> {
+    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = word.split_at(digits);
+    let unit_ns: u128 = match unit.to_ascii_lowercase().as_str() {
+        "ms" => 1_000_000,
+        "" | "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    if number.is_empty() {
+        return None;
+    }
+    let number: u128 = number.parse().unwrap_or(u128::MAX);
+    Some(number.saturating_mul(unit_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        assert_eq!(duration("30s"), Some(30_000_000_000));
+        assert_eq!(duration("30"), Some(30_000_000_000));
+        assert_eq!(duration("5M"), Some(300_000_000_000));
+        assert_eq!(duration("4h"), Some(14_400_000_000_000));
+        assert_eq!(duration("500ms"), Some(500_000_000));
+        assert_eq!(duration("0"), Some(0));
+        assert!(duration(&"9".repeat(80)).is_some_and(|ns| ns >= 1 << 63));
+        for bad in ["", "s", "5d", "1.5s", "-1", "x10", "5 s", "5mss"] {
+            assert_eq!(duration(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! Connections: docs/semantics.md section 7, all but the rewriting of packets, which is `translate`.
+//!
+//! Owns the table of flows and the memory of first fragments: which flow a packet belongs to, whether it may open one, what
+//! is chosen for it, and when a flow is dead. Nothing is ever swept: a dead flow is passed over when it is looked for, and
+//! makes room when one of its tuples is taken. Invariant: no two flows of the table share a tuple, in either direction.
+
+mod choose;
+mod quote;
+mod tuple;
+
+use std::collections::HashMap;
+
+use weir_packet::Reason;
+use weir_packet::parse::{Fragment, Layout, Protocol, Version, word16};
+
+use super::{Input, Part, random};
+use crate::model::{FlowState, Policy};
+
+pub(super) use choose::{Change, Chosen};
+pub(super) use quote::Quote;
+pub(super) use tuple::{Tuple, addresses, is_query};
+
+use choose::Choice;
+
+/// The state that a policy with stateful rules keeps.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Connections {
+    flows: HashMap<FlowId, Flow>,
+    by_tuple: HashMap<Tuple, FlowId>,
+    opened: u64,
+    fragments: HashMap<FragmentKey, Remembered>,
+}
+
+/// A flow's number, never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct FlowId(u64);
+
+/// A connection.
+#[derive(Clone, Debug)]
+pub(super) struct Flow {
+    /// As the packet that opened it was received.
+    pub(super) orig: Tuple,
+    /// As that packet was sent on.
+    pub(super) trans: Tuple,
+    /// Indices of its rules, ascending.
+    pub(super) rules: Vec<usize>,
+    /// What else was chosen for it.
+    pub(super) chosen: Chosen,
+    /// Smallest `timeout T` of its rules, ns.
+    timeout_ns: Option<u64>,
+    /// Flags of the forward and of the reverse side.
+    seen: [Seen; 2],
+    last_ns: u64,
+}
+
+/// What was seen of one side.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    any: bool,
+    ack: bool,
+    fin: bool,
+    rst: bool,
+}
+
+/// How a packet's tuple is that of a flow, in the order in which they are tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    OrigDirect,
+    OrigReversed,
+    TransDirect,
+    TransReversed,
+}
+
+impl Fit {
+    /// Whether a packet that fits so goes the way of the one that opened the flow.
+    pub(super) fn is_forward(self) -> bool {
+        matches!(self, Fit::OrigDirect | Fit::TransDirect)
+    }
+}
+
+/// What a packet has to do with the flows there are.
+#[derive(Clone, Debug)]
+pub(super) enum Place {
+    /// It belongs to one.
+    Of(FlowId, Fit),
+    /// It quotes a packet of one.
+    Quotes(FlowId, Fit, Quote),
+    /// To none, and may open one with this tuple.
+    MayOpen(Tuple),
+    /// To this one, which it opened.
+    Opened(FlowId),
+    /// To none, and may open none.
+    Outside,
+    /// A later fragment of which nothing is known.
+    BeforeFirst,
+}
+
+/// What fragments of a packet have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct FragmentKey {
+    family: u8,
+    source: u128,
+    destination: u128,
+    identification: u32,
+    /// 0 in IPv6.
+    protocol: u8,
+}
+
+/// A first fragment that passed.
+#[derive(Clone, Copy, Debug)]
+struct Remembered {
+    flow: Option<(FlowId, Fit)>,
+    at_ns: u64,
+}
+
+impl Place {
+    /// What users are told.
+    pub(super) fn part(&self) -> Option<Part> {
+        match self {
+            Place::Of(_, fit) if fit.is_forward() => Some(Part::Forward),
+            Place::Of(..) => Some(Part::Reverse),
+            Place::Quotes(..) => Some(Part::Error),
+            Place::Opened(_) => Some(Part::Opened),
+            Place::MayOpen(_) | Place::Outside | Place::BeforeFirst => None,
+        }
+    }
+}
+
+impl Connections {
+    /// What a packet has to do with the flows there are.
+    pub(super) fn place(&self, policy: &Policy, input: &Input<'_>, layout: &Layout) -> Place {
+        let Some(ip) = &layout.ip else {
+            return Place::Outside;
+        };
+        let now = Now {
+            ns: input.now_ns,
+            syn: is_syn(input.frame, layout),
+        };
+        if ip.fragment == Fragment::Later {
+            return self.place_of_fragment(policy, input, layout, now);
+        }
+        if let Some(tuple) = Tuple::of_packet(input.frame, layout) {
+            if let Some((id, fit)) = self.find(policy, &tuple, now) {
+                return Place::Of(id, fit);
+            }
+            if may_open(input.frame, layout) {
+                return Place::MayOpen(tuple);
+            }
+            return Place::Outside;
+        }
+        let Some(quote) = Quote::of_packet(input.frame, layout) else {
+            return Place::Outside;
+        };
+        match self.find(policy, &quote.tuple, now) {
+            Some((id, fit)) => Place::Quotes(id, fit, quote),
+            None => Place::Outside,
+        }
+    }
+
+    /// A flow that was found before.
+    pub(super) fn flow(&self, id: FlowId) -> &Flow {
+        &self.flows[&id]
+    }
+
+    /// Opens a flow for a packet that matched these rules, and belongs to it as [`Fit::OrigDirect`] from then on.
+    pub(super) fn open(
+        &mut self,
+        policy: &Policy,
+        rules: &[usize],
+        orig: Tuple,
+        input: &Input<'_>,
+        layout: &Layout,
+        seed: u64,
+    ) -> Result<FlowId, Reason> {
+        let now = Now {
+            ns: input.now_ns,
+            syn: is_syn(input.frame, layout),
+        };
+        let draw = |id: u32| random(seed, input.number, id);
+        let choice = Choice::of_rules(rules.iter().map(|&i| &policy.rules[i]), &draw);
+        let trans = choice
+            .tuples(orig, &draw)
+            .find(|&trans| trans == orig || self.find(policy, &trans, now).is_none())
+            .ok_or(Reason::PoolBusy)?;
+        for tuple in [orig, orig.reversed(), trans, trans.reversed()] {
+            // Whoever has it is dead.
+            if let Some(dead) = self.by_tuple.get(&tuple).copied() {
+                self.forget(dead);
+            }
+        }
+        let id = FlowId(self.opened);
+        self.opened += 1;
+        self.by_tuple.insert(orig, id);
+        self.by_tuple.insert(trans, id);
+        let flow = Flow {
+            orig,
+            trans,
+            rules: rules.to_vec(),
+            chosen: choice.chosen,
+            timeout_ns: rules
+                .iter()
+                .filter_map(|&i| policy.rules[i].timeout_ns)
+                .min(),
+            seen: [Seen::default(); 2],
+            last_ns: now.ns,
+        };
+        self.flows.insert(id, flow);
+        Ok(id)
+    }
+
+    /// A handled packet of the flow passes.
+    pub(super) fn mark(&mut self, id: FlowId, fit: Fit, input: &Input<'_>, layout: &Layout) {
+        let Some(flow) = self.flows.get_mut(&id) else {
+            return;
+        };
+        let seen = &mut flow.seen[usize::from(!fit.is_forward())];
+        seen.any = true;
+        if let Some(flags) = tcp_flags(input.frame, layout) {
+            seen.fin |= flags & FIN != 0;
+            seen.rst |= flags & RST != 0;
+            seen.ack |= flags & ACK != 0;
+        }
+        flow.last_ns = flow.last_ns.max(input.now_ns);
+    }
+
+    /// A first fragment passes.
+    pub(super) fn remember(
+        &mut self,
+        flow: Option<(FlowId, Fit)>,
+        input: &Input<'_>,
+        layout: &Layout,
+    ) {
+        if let Some(key) = FragmentKey::of(input.frame, layout) {
+            let at_ns = input.now_ns;
+            self.fragments.insert(key, Remembered { flow, at_ns });
+        }
+    }
+
+    fn place_of_fragment(
+        &self,
+        policy: &Policy,
+        input: &Input<'_>,
+        layout: &Layout,
+        now: Now,
+    ) -> Place {
+        let remembered = FragmentKey::of(input.frame, layout)
+            .and_then(|key| self.fragments.get(&key))
+            .filter(|first| {
+                let timeout = policy.connections.timeouts_ns[FlowState::Fragment as usize];
+                now.ns.saturating_sub(first.at_ns) <= timeout
+            });
+        match remembered.map(|first| first.flow) {
+            None => Place::BeforeFirst,
+            Some(None) => Place::Outside,
+            Some(Some((id, fit))) => match self.flows.get(&id) {
+                Some(flow) if flow.lives(policy, now) => Place::Of(id, fit),
+                _ => Place::BeforeFirst,
+            },
+        }
+    }
+
+    /// The live flow that has the tuple, direct or reversed.
+    fn find(&self, policy: &Policy, tuple: &Tuple, now: Now) -> Option<(FlowId, Fit)> {
+        let reversed = tuple.reversed();
+        [tuple, &reversed].into_iter().find_map(|key| {
+            let id = *self.by_tuple.get(key)?;
+            let flow = self.flows.get(&id).filter(|flow| flow.lives(policy, now))?;
+            let fit = [
+                (flow.orig, Fit::OrigDirect),
+                (flow.orig.reversed(), Fit::OrigReversed),
+                (flow.trans, Fit::TransDirect),
+                (flow.trans.reversed(), Fit::TransReversed),
+            ]
+            .into_iter()
+            .find(|(own, _)| own == tuple)?;
+            Some((id, fit.1))
+        })
+    }
+
+    fn forget(&mut self, id: FlowId) {
+        if let Some(flow) = self.flows.remove(&id) {
+            self.by_tuple.remove(&flow.orig);
+            self.by_tuple.remove(&flow.trans);
+        }
+    }
+}
+
+impl Flow {
+    /// Whether addresses, ports or the identifier are translated.
+    pub(super) fn translates(&self) -> bool {
+        self.orig != self.trans
+    }
+
+    /// Whether a packet of the flow is handled, as replay has it: all packets are received. Others were translated before.
+    pub(super) fn handles(&self, fit: Fit) -> bool {
+        !(self.translates() && matches!(fit, Fit::TransDirect | Fit::OrigReversed))
+    }
+
+    fn lives(&self, policy: &Policy, now: Now) -> bool {
+        let state = self.state();
+        let timeout = match (state, self.timeout_ns) {
+            (FlowState::TcpEstablished | FlowState::Udp | FlowState::Icmp, Some(own)) => own,
+            _ => policy.connections.timeouts_ns[state as usize],
+        };
+        let reopened = now.syn && matches!(state, FlowState::TcpTimeWait | FlowState::TcpClosed);
+        now.ns.saturating_sub(self.last_ns) <= timeout && !reopened
+    }
+
+    fn state(&self) -> FlowState {
+        let [forward, reverse] = self.seen;
+        let both_seen = forward.any && reverse.any;
+        match self.orig.protocol {
+            6 if forward.rst || reverse.rst => FlowState::TcpClosed,
+            6 if forward.fin && reverse.fin => FlowState::TcpTimeWait,
+            6 if forward.fin || reverse.fin => FlowState::TcpFin,
+            6 if both_seen && forward.ack && reverse.ack => FlowState::TcpEstablished,
+            6 if both_seen => FlowState::TcpSynReceived,
+            6 => FlowState::TcpSynSent,
+            17 if both_seen => FlowState::Udp,
+            17 => FlowState::UdpNew,
+            _ => FlowState::Icmp,
+        }
+    }
+}
+
+impl FragmentKey {
+    fn of(frame: &[u8], layout: &Layout) -> Option<FragmentKey> {
+        let ip = layout.ip.as_ref()?;
+        let (identification, protocol) = match ip.version {
+            Version::V4 => (u32::from(word16(frame, ip.at + 4)), ip.protocol),
+            Version::V6 => {
+                let at = ip.fragment_header()?;
+                let high = u32::from(word16(frame, at + 4));
+                (high << 16 | u32::from(word16(frame, at + 6)), 0)
+            }
+        };
+        let (source, destination) = tuple::addresses(frame, ip.version, ip.at);
+        Some(FragmentKey {
+            family: tuple::family(ip.version),
+            source,
+            destination,
+            identification,
+            protocol,
+        })
+    }
+}
+
+/// What decides whether a flow is alive for a packet.
+#[derive(Clone, Copy, Debug)]
+struct Now {
+    ns: u64,
+    /// The packet is TCP with SYN and without ACK.
+    syn: bool,
+}
+
+const FIN: u8 = 1;
+const SYN: u8 = 2;
+const RST: u8 = 4;
+const ACK: u8 = 16;
+
+fn is_syn(frame: &[u8], layout: &Layout) -> bool {
+    tcp_flags(frame, layout).is_some_and(|flags| flags & (SYN | ACK) == SYN)
+}
+
+/// Whether a packet with a tuple may open a flow.
+fn may_open(frame: &[u8], layout: &Layout) -> bool {
+    let Some(l4) = &layout.l4 else {
+        return false;
+    };
+    match l4.protocol {
+        Protocol::Tcp => tcp_flags(frame, layout)
+            .is_some_and(|flags| flags & RST == 0 && flags & (SYN | ACK) != SYN | ACK),
+        Protocol::Udp => true,
+        Protocol::Icmp | Protocol::Icmp6 => frame
+            .get(l4.at)
+            .is_some_and(|&kind| tuple::is_query(l4.protocol, kind)),
+    }
+}
+
+fn tcp_flags(frame: &[u8], layout: &Layout) -> Option<u8> {
+    let l4 = layout.l4.as_ref()?;
+    (l4.protocol == Protocol::Tcp)
+        .then(|| frame.get(l4.at + 13).copied())
+        .flatten()
+}
