@@ -289,20 +289,26 @@ struct weir_tuple {
 #define WEIR_FLOW_LABEL_SET	(1 << 4)
 #define WEIR_FLOW_LABEL_MOVED	(1 << 5)
 
-/* A connection. Its place in the array is bucket * WEIR_WAYS + way of the index. */
+/*
+ * A connection. Its place in the array is bucket * WEIR_WAYS + way of the index. Three cache lines: what a lookup reads,
+ * what every packet of it needs, what only translated ones need.
+ */
 struct weir_flow {
 	__u64 life;
 	__u64 last_ns;
-	__u64 timeout_ns;	/* of its rules, 0: none gives one */
+	struct weir_tuple orig;
 	__u32 what;		/* WEIR_FLOW_* */
 	__u32 trans_tag;	/* tag of trans in the index by translated tuple */
-	struct weir_tuple orig;
-	__u32 rules[WEIR_FLOW_RULES];	/* ids, 0 behind the last */
-	struct weir_tuple trans;
+
+	__u64 timeout_ns;	/* of its rules, 0: none gives one */
 	__u64 born_ns;
+	__u32 rules[WEIR_FLOW_RULES];	/* ids, 0 behind the last */
 	__u32 seq_off, ack_off;
 	__u32 label;
 	__u32 id;
+
+	struct weir_tuple trans;
+	__u64 pad[3];
 };
 
 /* One cache line of the index by original tuple. Ways are filled from the first on and never emptied. */

@@ -538,8 +538,15 @@ __noinline int adopt(__u32 level)
 	life = life_of(flow);
 	barrier();
 #pragma unroll
-	for (i = 1; i < sizeof(struct weir_flow) / 8; i++)
+	for (i = 1; i < 16; i++)
 		to[i] = from[i];
+	if (weir_features & WEIR_F_TRANSLATE) {
+		/* Of a connection that is not translated this is its original tuple: its own cache line stays where it is. */
+		if (s->f.what & WEIR_FLOW_NAT)
+			s->f.trans = flow->trans;
+		else
+			s->f.trans = s->f.orig;
+	}
 	barrier();
 	if ((life & WEIR_LIFE_MASK) != WEIR_LIFE_LIVE || !SAME_LIFE(life, life_of(flow)))
 		return WEIR_R_flow_busy;
@@ -552,7 +559,9 @@ __noinline int adopt(__u32 level)
 		int sent = kind == WEIR_TRANS_DIRECT || kind == WEIR_ORIG_REVERSED;
 
 		if (sent != s->is_error) {
-			s->handled = 0;
+			/* On receive nothing has been translated yet: somebody else sent it. */
+			if (!ctx_transmits())
+				s->flow = 0;
 			return PARSED;
 		}
 	}

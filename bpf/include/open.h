@@ -11,9 +11,10 @@
 
 #define TRIES		32	/* of translated tuples */
 #define OPEN_RETRIES	3	/* after a lost race */
-#define NO_CHOICE	4
+#define TRIES_NEXT	16	/* of these each takes the next element of every pool, later ones any */
+#define TRIES_KEEP_PORT	8	/* of these at most leave a source port that is not mapped alone */
 #define DRAW_CHOICE	(1U << 31)	/* numbers of random draws, as docs/semantics.md section 7 has them */
-#define DRAW_PORT	(1U << 31 | 1U << 16)
+#define DRAW_TRY	(1U << 31 | 1U << 16)
 
 /* ---- choosing ---- */
 
@@ -110,8 +111,10 @@ static __always_inline void choose_field(struct walk *w, const __u32 what, __u32
 	if (!choice->size)
 		return;
 	index = choice->draw % choice->size;
-	if (s->vary == what && t < choice->size)
+	if (t < TRIES_NEXT)
 		index = (index + t) % choice->size;
+	else
+		index = random_of(s, DRAW_TRY + t * 8 + what) % choice->size;
 	pick(w, choice->first, choice->count, index);
 	if (what == WEIR_D_SPORT) {
 		s->f.trans.sport = bpf_htons(s->value_low);
@@ -231,26 +234,18 @@ static long try_trans(__u32 t, void *arg)
 {
 	struct walk *w = arg;
 	struct scratch *s = w->s;
-	__u32 at = s->self - 1, vary = s->vary;
+	__u32 at = s->self - 1;
 	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
-	int implicit = t > 0;
 
 	if (!flow)
-		return 1;
-	if (vary < NO_CHOICE) {
-		opaque(vary);
-		vary &= 3;
-		implicit = t >= s->choice[vary].size;
-	}
-	if (implicit && s->choice[WEIR_D_SPORT].size)
 		return 1;
 	s->f.trans = s->f.orig;
 	choose_field(w, WEIR_D_SADDR, t);
 	choose_field(w, WEIR_D_DADDR, t);
 	choose_field(w, WEIR_D_SPORT, t);
 	choose_field(w, WEIR_D_DPORT, t);
-	if (implicit) {
-		__u32 draw = random_of(s, DRAW_PORT + t);
+	if (t >= s->implicit_from) {
+		__u32 draw = random_of(s, DRAW_TRY + t * 8 + WEIR_D_SPORT);
 
 		if (s->f.orig.proto == IPPROTO_TCP || s->f.orig.proto == IPPROTO_UDP)
 			draw = 1024 + draw % 64512;
@@ -283,19 +278,22 @@ static __always_inline void take_trans(struct walk *w)
 {
 	struct scratch *s = w->s;
 	__u32 reopens = s->reopens;
+	__u32 tries = TRIES, k;
+	__u64 largest = 1;
 
-	s->vary = NO_CHOICE;
-	if (s->choice[WEIR_D_DADDR].size > 1)
-		s->vary = WEIR_D_DADDR;
-	if (s->choice[WEIR_D_DPORT].size > 1)
-		s->vary = WEIR_D_DPORT;
-	if (s->choice[WEIR_D_SADDR].size > 1)
-		s->vary = WEIR_D_SADDR;
-	if (s->choice[WEIR_D_SPORT].size > 1)
-		s->vary = WEIR_D_SPORT;
+#pragma unroll
+	for (k = 0; k < 4; k++)
+		if (s->choice[k].size > largest)
+			largest = s->choice[k].size;
+	s->implicit_from = largest < TRIES_KEEP_PORT ? largest : TRIES_KEEP_PORT;
+	if (s->choice[WEIR_D_SPORT].size) {
+		s->implicit_from = TRIES;
+		if (largest == 1)
+			tries = 1;
+	}
 	s->open_reason = WEIR_R_pool_busy;
 	s->reopens = 0;
-	bpf_loop(TRIES, try_trans, w, 0);
+	bpf_loop(tries, try_trans, w, 0);
 	s->reopens = reopens;
 }
 

@@ -106,7 +106,7 @@ struct scratch {
 	__u32 open_rules[WEIR_FLOW_RULES];
 	struct choice choice[4];	/* enum weir_choice, addresses and ports */
 	__u32 draws;
-	__u32 vary;		/* which choice takes another element with every try, 4: none */
+	__u32 implicit_from;	/* try from which on a source port that is not mapped is chosen, too */
 	__u32 open_reason;
 	__u64 pick_index;
 	__u32 pick_first, pick_done;

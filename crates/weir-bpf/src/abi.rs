@@ -409,20 +409,18 @@ pub struct Flow {
     pub life: u64,
     /// Time of the last packet.
     pub last_ns: u64,
-    /// Timeout its rules give, 0: none.
-    pub timeout_ns: u64,
+    /// Tuple as opened.
+    pub orig: Tuple,
     /// [`flow_flag`].
     pub what: u32,
     /// Tag of `trans` in its index.
     pub trans_tag: u32,
-    /// Tuple as opened.
-    pub orig: Tuple,
-    /// Rule ids, 0 behind the last.
-    pub rules: [u32; FLOW_RULES],
-    /// Tuple as sent on.
-    pub trans: Tuple,
+    /// Timeout its rules give, 0: none.
+    pub timeout_ns: u64,
     /// Time of the first packet.
     pub born_ns: u64,
+    /// Rule ids, 0 behind the last.
+    pub rules: [u32; FLOW_RULES],
     /// Offset of the forward side's sequence numbers.
     pub seq_off: u32,
     /// Offset of the reverse side's.
@@ -431,6 +429,10 @@ pub struct Flow {
     pub label: u32,
     /// Identification or its offset.
     pub id: u32,
+    /// Tuple as sent on.
+    pub trans: Tuple,
+    /// Zero.
+    pub pad: [u64; 3],
 }
 
 /// `struct weir_bucket`: a cache line of the index by original tuple.

@@ -89,7 +89,8 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         seq_off,
         ack_off,
         label,
-        id
+        id,
+        pad
     );
     same_layout!(btf, "weir_bucket", abi::Bucket, version, tag);
     same_layout!(btf, "weir_nat_bucket", abi::NatBucket, version, pad, entry);

@@ -157,7 +157,10 @@ fn line_of(error: &PlanError) -> u32 {
     match error {
         PlanError::OutUnknown { line }
         | PlanError::TooManyOptionKinds { line, .. }
+        | PlanError::ScatteredPool { line, .. }
         | PlanError::TwoDrops { line } => *line,
-        PlanError::TooManyHits { .. } | PlanError::Classify(_) => 0,
+        PlanError::TooManyHits { .. }
+        | PlanError::TooManyStateful { .. }
+        | PlanError::Classify(_) => 0,
     }
 }

@@ -1,6 +1,6 @@
 //! Stateful rules -> sizes of the tables of connections, their constants, and what is chosen for a connection.
 //!
-//! Sizes follow docs/design/connections.md: places for 1.5 times the connections asked for, so that two choices of 15 places
+//! Sizes follow docs/design/connections.md: places for 1.67 times the connections asked for, so that two choices of 15 places
 //! each are practically never both full below that number.
 
 use weir_bpf::abi::{self, Bucket, Flow, Frag, NatBucket, Op, Pool, choice, feature, op_kind};
@@ -12,6 +12,9 @@ use crate::plan::MapPlan;
 
 /// Intervals a pool may be made of: they are walked one by one when a connection is opened.
 pub const POOL_INTERVALS: usize = 1024;
+
+/// Connections a bucket of [`abi::WAYS`] is planned for.
+const LOAD: usize = 9;
 
 /// Buckets of remembered fragments.
 const FRAG_BUCKETS: usize = 4096;
@@ -145,7 +148,7 @@ impl Sizes {
         let capacity = connections.capacity as usize;
         let translated = features & feature::NAT != 0;
         Sizes {
-            buckets: (capacity * 3).div_ceil(2 * abi::WAYS).max(2),
+            buckets: capacity.div_ceil(LOAD).max(2),
             nat_buckets: if translated {
                 capacity.div_ceil(4).max(2)
             } else {
