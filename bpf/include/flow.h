@@ -372,7 +372,7 @@ __noinline int same_flow(__u32 level, __u32 at)
 	}
 	if (flow_expired(s, flow, life))
 		goto dead;
-	if (s->reopens && flow->orig.proto == IPPROTO_TCP) {
+	if (s->reopens && !s->by_trans && flow->orig.proto == IPPROTO_TCP) {
 		__u32 state = forget(s, flow_state(life, IPPROTO_TCP));
 
 		if (state == TCP_TIME_WAIT || state == TCP_CLOSED)
