@@ -274,14 +274,18 @@ fn a_new_connection_replaces_dead_ones_that_had_its_tuples() {
     let back = bench.pass(&udp(SERVER, (OUTSIDE, 4000)).build());
     assert_eq!(destination(&back), OTHER_CLIENT);
     assert_eq!(bench.run(&udp(SERVER, CLIENT).build()).connection, None);
-    // A SYN also takes what a closed connection holds.
+}
+
+#[test]
+fn what_a_closed_connection_holds_is_not_chosen() {
     let mut bench = Bench::new("add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1");
     bench.pass(&tcp(CLIENT, SERVER, SYN).build());
     bench.pass(&tcp(CLIENT, SERVER, Frame::RST).build());
-    assert_ne!(
-        source(&bench.pass(&tcp(OTHER_CLIENT, SERVER, Frame::ACK).build())).1,
-        4000
-    );
+    for flags in [SYN, Frame::ACK] {
+        let sent = bench.pass(&tcp((OTHER_CLIENT.0, 4000), SERVER, flags).build());
+        assert_ne!(source(&sent).1, 4000);
+    }
+    bench.wait(10.5);
     let sent = bench.pass(&tcp(([10, 0, 0, 3], 4000), SERVER, SYN).build());
     assert_eq!(source(&sent), (OUTSIDE, 4000));
 }

@@ -166,6 +166,13 @@ fn a_syn_starts_anew_once_a_connection_is_over() {
         bench.wait(11.0);
         assert_eq!(bench.drop(&back(ACK)), Reason::RuleDrop);
     }
+    // Nor is there anything to start anew for who knows the translated tuple only.
+    let mut bench = Bench::new("add-stateful all map ip-saddr 192.0.2.1");
+    bench.pass(&out(SYN));
+    bench.pass(&out(RST));
+    let answer = tcp(SERVER, (OUTSIDE, CLIENT.1), SYN).build();
+    assert_eq!(bench.run(&answer).connection, Some(Part::Reverse));
+    assert_eq!(bench.run(&back(SYN)).connection, Some(Part::Opened));
     // One FIN is not the end.
     let mut bench = Bench::new(POLICY);
     bench.pass(&out(SYN));

@@ -215,7 +215,7 @@ fn a_stateful_drop_drops_both_directions() {
             (Verdict::Drop, Some(part))
         );
     }
-    // What is dropped is not seen, so the connection stays what it was and ends for lack of packets.
+    // But for the first, what is dropped is not seen: the connection ends for lack of packets.
     for _ in 0..3 {
         bench.wait(70.0);
         bench.drop(&out);
