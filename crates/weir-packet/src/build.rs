@@ -351,6 +351,16 @@ impl Frame {
         self
     }
 
+    /// Identifier and sequence number of an ICMP query or answer: bytes 4 to 7 of its header.
+    #[must_use]
+    pub fn echo(mut self, identifier: u16, sequence: u16) -> Frame {
+        if let Transport::Icmp { rest, .. } = &mut self.transport {
+            rest[..2].copy_from_slice(&identifier.to_be_bytes());
+            rest[2..].copy_from_slice(&sequence.to_be_bytes());
+        }
+        self
+    }
+
     /// What follows the last header.
     #[must_use]
     pub fn payload(mut self, bytes: &[u8]) -> Frame {

@@ -48,7 +48,7 @@ pub(super) struct Flow {
     pub(super) chosen: Chosen,
     /// Smallest `timeout T` of its rules, ns.
     timeout_ns: Option<u64>,
-    /// Flags of the forward and of the reverse side.
+    /// Flags of the forward side, which opened it, and of the reverse side.
     seen: [Seen; 2],
     last_ns: u64,
 }
@@ -172,9 +172,10 @@ impl Connections {
         layout: &Layout,
         seed: u64,
     ) -> Result<FlowId, Reason> {
+        // Only for the packet's own tuple is a closed connection gone.
         let now = Now {
             ns: input.now_ns,
-            syn: is_syn(input.frame, layout),
+            syn: false,
         };
         let draw = |id: u32| random(seed, input.number, id);
         let choice = Choice::of_rules(rules.iter().map(|&i| &policy.rules[i]), &draw);
@@ -205,10 +206,11 @@ impl Connections {
             last_ns: now.ns,
         };
         self.flows.insert(id, flow);
+        self.mark(id, Fit::OrigDirect, input, layout);
         Ok(id)
     }
 
-    /// A handled packet of the flow passes.
+    /// A handled packet of the flow passes, or opened it.
     pub(super) fn mark(&mut self, id: FlowId, fit: Fit, input: &Input<'_>, layout: &Layout) {
         let Some(flow) = self.flows.get_mut(&id) else {
             return;
@@ -253,7 +255,7 @@ impl Connections {
             None => Place::BeforeFirst,
             Some(None) => Place::Outside,
             Some(Some((id, fit))) => match self.flows.get(&id) {
-                Some(flow) if flow.lives(policy, now) => Place::Of(id, fit),
+                Some(flow) if flow.lives(policy, fit, now) => Place::Of(id, fit),
                 _ => Place::BeforeFirst,
             },
         }
@@ -264,8 +266,8 @@ impl Connections {
         let reversed = tuple.reversed();
         [tuple, &reversed].into_iter().find_map(|key| {
             let id = *self.by_tuple.get(key)?;
-            let flow = self.flows.get(&id).filter(|flow| flow.lives(policy, now))?;
-            let fit = [
+            let flow = self.flows.get(&id)?;
+            let (_, fit) = [
                 (flow.orig, Fit::OrigDirect),
                 (flow.orig.reversed(), Fit::OrigReversed),
                 (flow.trans, Fit::TransDirect),
@@ -273,7 +275,7 @@ impl Connections {
             ]
             .into_iter()
             .find(|(own, _)| own == tuple)?;
-            Some((id, fit.1))
+            flow.lives(policy, fit, now).then_some((id, fit))
         })
     }
 
@@ -296,27 +298,29 @@ impl Flow {
         !(self.translates() && matches!(fit, Fit::TransDirect | Fit::OrigReversed))
     }
 
-    fn lives(&self, policy: &Policy, now: Now) -> bool {
+    /// Whether it is alive for a packet that fits so.
+    fn lives(&self, policy: &Policy, fit: Fit, now: Now) -> bool {
         let state = self.state();
         let timeout = match (state, self.timeout_ns) {
             (FlowState::TcpEstablished | FlowState::Udp | FlowState::Icmp, Some(own)) => own,
             _ => policy.connections.timeouts_ns[state as usize],
         };
-        let reopened = now.syn && matches!(state, FlowState::TcpTimeWait | FlowState::TcpClosed);
+        let reopened = now.syn
+            && matches!(fit, Fit::OrigDirect | Fit::OrigReversed)
+            && matches!(state, FlowState::TcpTimeWait | FlowState::TcpClosed);
         now.ns.saturating_sub(self.last_ns) <= timeout && !reopened
     }
 
     fn state(&self) -> FlowState {
         let [forward, reverse] = self.seen;
-        let both_seen = forward.any && reverse.any;
         match self.orig.protocol {
             6 if forward.rst || reverse.rst => FlowState::TcpClosed,
             6 if forward.fin && reverse.fin => FlowState::TcpTimeWait,
             6 if forward.fin || reverse.fin => FlowState::TcpFin,
-            6 if both_seen && forward.ack && reverse.ack => FlowState::TcpEstablished,
-            6 if both_seen => FlowState::TcpSynReceived,
+            6 if forward.ack && reverse.ack => FlowState::TcpEstablished,
+            6 if reverse.any => FlowState::TcpSynReceived,
             6 => FlowState::TcpSynSent,
-            17 if both_seen => FlowState::Udp,
+            17 if reverse.any => FlowState::Udp,
             17 => FlowState::UdpNew,
             _ => FlowState::Icmp,
         }

@@ -1,6 +1,7 @@
 //! Tests of the reference semantics, by section of docs/semantics.md. Policies are built from the model directly, so that
 //! the parser is not part of what is tested. Expected values are computed by hand or by recomputing whole checksums.
 
+mod connections;
 mod corpora;
 mod explain;
 mod frames;

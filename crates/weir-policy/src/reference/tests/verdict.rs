@@ -163,6 +163,7 @@ fn a_burst_of_one_spaces_packets() {
     let mut plain = Reference::new(
         Policy {
             rules: vec![rules.rules[0].clone()],
+            ..Policy::default()
         },
         Options::default(),
     );
