@@ -5,6 +5,7 @@
 
 mod conditions;
 pub mod connections;
+pub mod flows;
 mod operations;
 
 use weir_bpf::abi::{self, feature, rule_flag};

@@ -1,0 +1,319 @@
+//! What the table of connections holds, for people: records -> connections, and which of them a filter means.
+//!
+//! Pure: reads copies of records. States and deaths are judged as docs/semantics.md section 7 and `bpf/include/flow.h` do.
+//! Invariant: a record that is free, being written or dead is no connection here.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use serde::{Deserialize, Serialize};
+use weir_bpf::abi::{Flow, Tuple, flow_flag, life};
+use weir_policy::model::{Connections, FlowState};
+
+/// A live connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Connection {
+    /// Identifies it as long as it lives: sequence number << 32 | place.
+    pub id: u64,
+    /// `tcp`, `udp`, `icmp` or `icmp6`.
+    pub protocol: String,
+    /// As the packet that opened it was received.
+    pub original: Ends,
+    /// As that packet was sent on, if it was translated.
+    pub translated: Option<Ends>,
+    /// State, as `timeout` spells it.
+    pub state: String,
+    /// Since the last packet, ms.
+    pub idle_ms: u64,
+    /// Until it is dead if no packet comes, ms.
+    pub expires_ms: u64,
+    /// Since the first packet, ms.
+    pub age_ms: u64,
+    /// Ids of its rules, ascending.
+    pub rules: Vec<u32>,
+    /// What is added to sequence numbers of the side that opened it, and of the other.
+    pub sequence_offsets: Option<[u32; 2]>,
+    /// What identifications (IPv4) or flow labels (IPv6) are set to.
+    pub identity: Option<u32>,
+    /// What is added to them.
+    pub identity_offset: Option<u32>,
+    /// Opened by a packet on its way out of a port.
+    pub on_transmit: bool,
+}
+
+/// Two ends. Of an ICMP query the ports are its identifier and its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ends {
+    /// Source address.
+    pub source: IpAddr,
+    /// Source port.
+    pub source_port: u16,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Destination port.
+    pub destination_port: u16,
+}
+
+/// Which connections are meant: all that is given must hold. Nothing given: all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Filter {
+    /// This one only.
+    pub id: Option<u64>,
+    /// One of the ends, original or translated, has this address.
+    pub address: Option<IpAddr>,
+    /// ... this port.
+    pub port: Option<u16>,
+    /// `tcp`, `udp`, `icmp` or `icmp6`.
+    pub protocol: Option<String>,
+    /// State as `timeout` spells it.
+    pub state: Option<String>,
+    /// Has this rule.
+    pub rule: Option<u32>,
+}
+
+impl Filter {
+    /// Whether a connection is meant.
+    pub fn covers(&self, connection: &Connection) -> bool {
+        let ends = || std::iter::once(&connection.original).chain(&connection.translated);
+        let with = |test: &dyn Fn(IpAddr, u16) -> bool| {
+            ends().any(|e| test(e.source, e.source_port) || test(e.destination, e.destination_port))
+        };
+        let place = match (self.address, self.port) {
+            (None, None) => true,
+            (address, port) => with(&|a, p| {
+                address.is_none_or(|want| want == a) && port.is_none_or(|want| want == p)
+            }),
+        };
+        place
+            && self.id.is_none_or(|id| id == connection.id)
+            && (self.protocol.as_ref()).is_none_or(|p| *p == connection.protocol)
+            && (self.state.as_ref()).is_none_or(|s| *s == connection.state)
+            && self
+                .rule
+                .is_none_or(|rule| connection.rules.contains(&rule))
+    }
+}
+
+/// The connection in a record at a place of the table, if it is one at this time of the kernel's monotonic clock.
+pub fn read(record: &Flow, place: u32, now_ns: u64, settings: &Connections) -> Option<Connection> {
+    if record.life & life::MASK != life::LIVE {
+        return None;
+    }
+    let state = state(record);
+    let timeout = match state {
+        FlowState::TcpEstablished | FlowState::Udp | FlowState::Icmp if record.timeout_ns > 0 => {
+            record.timeout_ns
+        }
+        _ => settings.timeouts_ns[state as usize],
+    };
+    let idle = now_ns.saturating_sub(record.last_ns);
+    if idle > timeout {
+        return None;
+    }
+    let mut rules: Vec<u32> = record.rules.iter().copied().filter(|&id| id > 0).collect();
+    rules.sort_unstable();
+    let has = |flag: u32| record.what & flag != 0;
+    let is_v4 = record.orig.family == 4;
+    let (set, moved, value) = match is_v4 {
+        true => (flow_flag::ID_SET, flow_flag::ID_MOVED, record.id),
+        false => (flow_flag::LABEL_SET, flow_flag::LABEL_MOVED, record.label),
+    };
+    let offsets = [record.seq_off, record.ack_off];
+    Some(Connection {
+        id: id(record, place),
+        protocol: protocol(&record.orig).to_owned(),
+        original: ends(&record.orig),
+        translated: has(flow_flag::NAT).then(|| ends(&record.trans)),
+        state: state.name().to_owned(),
+        idle_ms: idle / MS,
+        expires_ms: (timeout - idle) / MS,
+        age_ms: now_ns.saturating_sub(record.born_ns) / MS,
+        rules,
+        sequence_offsets: (offsets != [0, 0]).then_some(offsets),
+        identity: has(set).then_some(value),
+        identity_offset: has(moved).then_some(value),
+        on_transmit: has(flow_flag::TRANSMIT),
+    })
+}
+
+const MS: u64 = 1_000_000;
+
+fn id(record: &Flow, place: u32) -> u64 {
+    record.life >> 32 << 32 | u64::from(place)
+}
+
+/// Where the connection of an id lies, and its sequence number.
+pub fn place_of(id: u64) -> (u32, u32) {
+    (id as u32, (id >> 32) as u32)
+}
+
+fn state(record: &Flow) -> FlowState {
+    let seen = record.life >> life::SEEN_AT & 0xff;
+    let forward = seen & 0xf;
+    let reverse = seen >> life::SEEN_REVERSE;
+    let either = forward | reverse;
+    let both = forward & reverse;
+    match record.orig.proto {
+        17 if reverse > 0 => FlowState::Udp,
+        17 => FlowState::UdpNew,
+        6 if either & life::SEEN_RST != 0 => FlowState::TcpClosed,
+        6 if both & life::SEEN_FIN != 0 => FlowState::TcpTimeWait,
+        6 if either & life::SEEN_FIN != 0 => FlowState::TcpFin,
+        6 if reverse == 0 => FlowState::TcpSynSent,
+        6 if both & life::SEEN_ACK != 0 => FlowState::TcpEstablished,
+        6 => FlowState::TcpSynReceived,
+        _ => FlowState::Icmp,
+    }
+}
+
+fn protocol(tuple: &Tuple) -> &'static str {
+    match tuple.proto {
+        6 => "tcp",
+        17 => "udp",
+        1 => "icmp",
+        _ => "icmp6",
+    }
+}
+
+fn ends(tuple: &Tuple) -> Ends {
+    let address = |bytes: [u8; 16]| match tuple.family {
+        4 => {
+            let [a, b, c, d, ..] = bytes;
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => IpAddr::V6(Ipv6Addr::from(bytes)),
+    };
+    Ends {
+        source: address(tuple.src),
+        source_port: u16::from_be_bytes(tuple.sport),
+        destination: address(tuple.dst),
+        destination_port: u16::from_be_bytes(tuple.dport),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    fn tuple(source: u8) -> Tuple {
+        let mut tuple = Tuple {
+            sport: 1234u16.to_be_bytes(),
+            dport: 80u16.to_be_bytes(),
+            proto: 6,
+            family: 4,
+            ..Tuple::default()
+        };
+        tuple.src[..4].copy_from_slice(&[10, 0, 0, source]);
+        tuple.dst[..4].copy_from_slice(&[198, 51, 100, 7]);
+        tuple
+    }
+
+    fn seen(forward: u64, reverse: u64) -> u64 {
+        7 << 32 | (forward | reverse << life::SEEN_REVERSE) << life::SEEN_AT | life::LIVE
+    }
+
+    fn record(life: u64) -> Flow {
+        Flow {
+            life,
+            last_ns: 100 * SECOND,
+            born_ns: 90 * SECOND,
+            orig: tuple(5),
+            trans: tuple(9),
+            what: flow_flag::NAT,
+            rules: [3, 1, 0, 0, 0, 0, 0, 0],
+            ..Flow::default()
+        }
+    }
+
+    #[test]
+    fn a_record_is_told_as_its_owner_would() {
+        let any = life::SEEN_ANY | life::SEEN_ACK;
+        let found = read(
+            &record(seen(any, any)),
+            42,
+            103 * SECOND,
+            &Connections::default(),
+        )
+        .expect("it is alive");
+        assert_eq!(found.id, 7 << 32 | 42);
+        assert_eq!(place_of(found.id), (42, 7));
+        assert_eq!(found.state, "tcp-established");
+        assert_eq!((found.idle_ms, found.age_ms), (3000, 13_000));
+        assert_eq!(found.expires_ms, 14_397_000);
+        assert_eq!(found.rules, [1, 3]);
+        assert_eq!(found.original.source.to_string(), "10.0.0.5");
+        let translated = found.translated.expect("it is");
+        assert_eq!(translated.source.to_string(), "10.0.0.9");
+    }
+
+    #[test]
+    fn states_follow_the_flags_seen() {
+        use life::{SEEN_ACK as ACK, SEEN_ANY as ANY, SEEN_FIN as FIN, SEEN_RST as RST};
+        let cases = [
+            (ANY, 0, FlowState::TcpSynSent),
+            (ANY, ANY | ACK, FlowState::TcpSynReceived),
+            (ANY | ACK, ANY | ACK, FlowState::TcpEstablished),
+            (ANY | ACK | FIN, ANY | ACK, FlowState::TcpFin),
+            (ANY | ACK | FIN, ANY | ACK | FIN, FlowState::TcpTimeWait),
+            (ANY | ACK | FIN, ANY | ACK | RST, FlowState::TcpClosed),
+        ];
+        for (forward, reverse, want) in cases {
+            assert_eq!(state(&record(seen(forward, reverse))), want);
+        }
+    }
+
+    #[test]
+    fn the_dead_and_the_unfinished_are_none() {
+        let settings = Connections::default();
+        let fresh = record(seen(life::SEEN_ANY, 0));
+        assert!(read(&fresh, 0, 340 * SECOND, &settings).is_some());
+        assert!(read(&fresh, 0, 341 * SECOND, &settings).is_none());
+        let mut claimed = fresh;
+        claimed.life = 7 << 32 | life::CLAIMED;
+        assert!(read(&claimed, 0, 100 * SECOND, &settings).is_none());
+        assert!(read(&Flow::default(), 0, 0, &settings).is_none());
+    }
+
+    #[test]
+    fn a_filter_means_what_all_its_parts_mean() {
+        let any = life::SEEN_ANY | life::SEEN_ACK;
+        let found = read(
+            &record(seen(any, any)),
+            42,
+            103 * SECOND,
+            &Connections::default(),
+        )
+        .expect("it is alive");
+        let yes = [
+            Filter::default(),
+            Filter {
+                address: Some(IpAddr::from([10, 0, 0, 9])),
+                port: Some(1234),
+                ..Filter::default()
+            },
+            Filter {
+                rule: Some(3),
+                protocol: Some("tcp".to_owned()),
+                ..Filter::default()
+            },
+        ];
+        assert!(yes.iter().all(|filter| filter.covers(&found)));
+        let no = [
+            Filter {
+                address: Some(IpAddr::from([10, 0, 0, 9])),
+                port: Some(80),
+                ..Filter::default()
+            },
+            Filter {
+                state: Some("udp".to_owned()),
+                ..Filter::default()
+            },
+            Filter {
+                id: Some(42),
+                ..Filter::default()
+            },
+        ];
+        assert!(!no.iter().any(|filter| filter.covers(&found)));
+    }
+}
