@@ -74,6 +74,27 @@ impl MmapArray {
         Ok(())
     }
 
+    /// Changes an aligned word from `have` to `want`, unless a program changed it first; says whether it did.
+    pub fn compare_exchange(
+        &self,
+        offset: usize,
+        have: u64,
+        want: u64,
+    ) -> Result<bool, KernelError> {
+        self.check(offset, 8)?;
+        if !offset.is_multiple_of(8) {
+            return Err(KernelError::WrongSize {
+                what: format!("the remainder by 8 of offset {offset} of a word to exchange"),
+                want: 0,
+                got: offset % 8,
+            });
+        }
+        // SAFETY: in bounds and 8-aligned (checked; the base is a page), alive as long as self.
+        let cell = unsafe { &*self.base.as_ptr().add(offset).cast::<AtomicU64>() };
+        let changed = cell.compare_exchange(have, want, Ordering::AcqRel, Ordering::Acquire);
+        Ok(changed.is_ok())
+    }
+
     /// Fills `bytes` from `offset`. Refuses what does not fit.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), KernelError> {
         self.check(offset, bytes.len())?;
