@@ -143,14 +143,15 @@ SEC(CTX_SECTION)
 int middlebox(ctx_t *ctx)
 {
 	struct walk w = { .ctx = ctx };
-	__u32 zero = 0, level, *levels = bpf_map_lookup_elem(&depth, &zero);
+	__u32 zero = 0, seen, level, *levels = bpf_map_lookup_elem(&depth, &zero);
 	__u32 packets = ctx_segments(ctx);
 	int verdict = CTX_DROP;
 
 	w.stats = bpf_map_lookup_elem(&stats, &zero);
 	if (!w.stats || !levels)
 		goto out;
-	level = *levels;
+	seen = *levels;
+	level = seen & WEIR_DEPTH_MASK;
 	w.s = bpf_map_lookup_elem(&scratch, &level);
 	if (!w.s) {
 		w.stats->received += packets;
@@ -158,9 +159,9 @@ int middlebox(ctx_t *ctx)
 		w.stats->reason[WEIR_R_scratch_depth] += packets;
 		goto count;
 	}
-	*levels = level + 1;
+	*levels = seen + 1;
 	verdict = process(&w);
-	*levels = level;
+	*levels = level ? seen : seen + WEIR_DEPTH_LEFT;
 count:
 	w.stats->verdict[verdict & 7] += packets;
 out:

@@ -32,6 +32,7 @@
 #define WEIR_PREFIX_MAX		32	/* log prefix with its NUL */
 #define WEIR_REASONS		64	/* room in the counter array */
 #define WEIR_SNAP		96	/* bytes of the packet in an event */
+#define WEIR_LIVE_TABLES	32	/* tables that live edits may add */
 
 /* ---- reasons, from the one list ---- */
 enum weir_reason {
@@ -142,8 +143,8 @@ struct weir_rule {
 	__u32 shape;		/* index into the shapes: the mask of the whole rule */
 	__u32 flags;		/* WEIR_RULE_* */
 	__u64 value[WEIR_PROBE_WORDS];
-	__u32 id;		/* from 1; also index + 1 into counters and rates */
-	__u32 pad;
+	__u32 id;		/* from 1, never given again: the order of rewrites */
+	__u32 slot;		/* index into counters and rates; given again after its rule is gone */
 	__u32 cond_first;	/* residual conditions, all must hold */
 	__u32 cond_count;
 	__u32 op_first;
@@ -151,7 +152,29 @@ struct weir_rule {
 	__u64 drop_below;	/* of 2^32 */
 	__u64 rate_period_ns;
 	__u64 rate_limit_ns;	/* how far ahead of now the word may run */
+	__u64 dead_from;	/* the generation from which on the rule is deleted, all ones: none yet */
 };
+
+/* Rules added while running: tables behind those of the plan, with cells of their own. */
+struct weir_half {
+	__u32 table_first;
+	__u32 tables;		/* at most WEIR_LIVE_TABLES */
+	__u32 cell_first;
+	__u32 cells_mask;	/* cells - 1 */
+};
+
+/*
+ * What of the rules holds. A packet reads `now` once and everything else follows from it, so that one store switches
+ * additions and deletions together (docs/design/updates.md). The half that `now` does not name may be written.
+ */
+struct weir_live {
+	__u64 now;		/* generation << 1 | half */
+	struct weir_half half[2];
+};
+
+/* The word by which user space sees that a CPU has left a packet: nesting below, outermost packets left above. */
+#define WEIR_DEPTH_MASK		0xff
+#define WEIR_DEPTH_LEFT		0x100
 
 enum weir_cond_op {
 	WEIR_C_RANGE = 1,	/* number at key offset in [lo, hi] */

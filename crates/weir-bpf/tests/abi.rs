@@ -51,15 +51,26 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         flags,
         value,
         id,
-        pad,
+        slot,
         cond_first,
         cond_count,
         op_first,
         op_count,
         drop_below,
         rate_period_ns,
-        rate_limit_ns
+        rate_limit_ns,
+        dead_from
     );
+    same_layout!(
+        btf,
+        "weir_half",
+        abi::Half,
+        table_first,
+        tables,
+        cell_first,
+        cells_mask
+    );
+    same_layout!(btf, "weir_live", abi::LiveWord, now, half);
     same_layout!(
         btf,
         "weir_cond",
@@ -173,6 +184,8 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_PREFIX_MAX", abi::PREFIX_MAX as u64),
         ("WEIR_REASONS", abi::REASONS as u64),
         ("WEIR_SNAP", abi::SNAP as u64),
+        ("WEIR_LIVE_TABLES", abi::LIVE_TABLES as u64),
+        ("WEIR_DEPTH_MASK", abi::DEPTH_MASK.into()),
         ("WEIR_K_VALID", abi::key::VALID as u64),
         ("WEIR_K_IN", abi::key::IN as u64),
         ("WEIR_K_OUT", abi::key::OUT as u64),

@@ -74,6 +74,22 @@ impl MmapArray {
         Ok(())
     }
 
+    /// Stores an aligned word after everything stored before it, for programs that read the word first: the switch of an update.
+    pub fn publish(&self, offset: usize, word: u64) -> Result<(), KernelError> {
+        self.check(offset, 8)?;
+        if !offset.is_multiple_of(8) {
+            return Err(KernelError::WrongSize {
+                what: format!("the remainder by 8 of offset {offset} of a published word"),
+                want: 0,
+                got: offset % 8,
+            });
+        }
+        // SAFETY: in bounds and 8-aligned (checked; the base is a page), alive as long as self.
+        let cell = unsafe { &*self.base.as_ptr().add(offset).cast::<AtomicU64>() };
+        cell.store(word, Ordering::Release);
+        Ok(())
+    }
+
     /// Fills `bytes` from `offset`. Refuses what does not fit.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), KernelError> {
         self.check(offset, bytes.len())?;
