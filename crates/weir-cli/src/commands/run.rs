@@ -18,6 +18,7 @@ use super::table::{self, Since};
 use crate::args::{Checksums, HookName, RunArgs};
 use crate::failure::Failure;
 use crate::output;
+use weir_engine::control::{PolicyFile, Server};
 use weir_engine::live::{Hook, Live, LiveError, LogLine, Options};
 
 /// Longest wait for an event, so that signals and deadlines are seen in time.
@@ -53,13 +54,20 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     for note in live.notes() {
         output::complain(note);
     }
+    let names = live.ports().iter().map(|p| p.interface.name.clone());
+    let file = PolicyFile::new(&args.policy, &parsed);
+    let server = Server::open(Arc::clone(live.running()), file, names.collect());
+    if let Err(error) = &server {
+        output::complain(&format!("running without live edits: {error}"));
+    }
     output::complain(&format!(
         "{}; Ctrl-C stops",
         attached(&live, options.egress)
     ));
     let end = duration.map(|d| Instant::now() + d);
     let watched = watch(&mut live, args.json, interval, end, &stop);
-    // Whatever ended the watch, the interfaces come first.
+    // Whatever ended the watch, the interfaces come first. No edit may put programs back.
+    drop(server);
     let report = live.stop()?;
     if let Some(path) = &args.report {
         write_report(path, &report)?;

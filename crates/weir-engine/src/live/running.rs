@@ -76,6 +76,20 @@ impl Running {
         &self.book
     }
 
+    /// Maps of the present layout: name, entries, bytes of keys and values.
+    pub fn map_sizes(&self) -> Vec<(String, u32, u64)> {
+        let Some(copy) = self.copies.first() else {
+            return Vec::new();
+        };
+        let names = copy.program.map_names().into_iter();
+        let sizes = names.filter(|name| !name.starts_with('.')).map(|name| {
+            let sizes = copy.program.map_sizes(name).ok()?;
+            let bytes = u64::from(sizes.entries) * (sizes.key + sizes.value) as u64;
+            Some((name.to_owned(), sizes.entries, bytes))
+        });
+        sizes.flatten().collect()
+    }
+
     /// The policy file has become what runs.
     pub fn saved(&mut self) {
         self.book.saved();
@@ -92,7 +106,7 @@ impl Running {
         }
         let flushes = edits.iter().any(|edit| matches!(edit, Edit::Flush));
         let before = self.book.next_id();
-        let rebuilt = match self.book.stage(edits)? {
+        let mut rebuilt = match self.book.stage(edits)? {
             Staged::InPlace(step) => {
                 self.maps.apply(first(&self.copies)?, &step)?;
                 for slot in &step.fresh {
@@ -106,16 +120,15 @@ impl Running {
                 true
             }
         };
-        let edited = Edited {
+        if flushes && !rebuilt {
+            // Dead rules cost their probes until they are laid out of the way; that it fails is no failure of the edit.
+            rebuilt = self.compact().is_ok();
+        }
+        Ok(Edited {
             added: (before..self.book.next_id()).collect(),
             generation: self.book.generation(),
             rebuilt,
-        };
-        if flushes && !rebuilt {
-            // Dead rules still cost their probes.
-            self.compact()?;
-        }
-        Ok(edited)
+        })
     }
 
     /// Lays the whole out anew, so that what was added is found as fast as the rest and what was deleted costs nothing.
