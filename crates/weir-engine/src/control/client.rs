@@ -115,6 +115,20 @@ impl Client {
         Ok(clients)
     }
 
+    /// Removes the sockets of processes that are gone, of all network namespaces.
+    pub fn sweep() {
+        let Ok(entries) = fs::read_dir(FOLDER) else {
+            return;
+        };
+        let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+        for path in paths.filter(|path| path.extension().is_some_and(|e| e == "sock")) {
+            let connected = UnixStream::connect(&path);
+            if connected.is_err_and(|e| e.kind() == io::ErrorKind::ConnectionRefused) {
+                let _ = fs::remove_file(&path);
+            }
+        }
+    }
+
     /// The instance.
     pub fn hello(&self) -> &Hello {
         &self.hello

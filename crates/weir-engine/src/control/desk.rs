@@ -198,20 +198,25 @@ impl Desk {
 
     /// The right to change rules.
     fn writer(&self) -> Result<MutexGuard<'_, PolicyFile>, Refused> {
-        let began = Instant::now();
-        loop {
-            match self.policy.try_lock() {
-                Ok(policy) => return Ok(policy),
-                Err(TryLockError::Poisoned(policy)) => return Ok(PoisonError::into_inner(policy)),
-                Err(TryLockError::WouldBlock) if began.elapsed() < QUEUE => {
-                    std::thread::sleep(LOOK);
-                }
-                Err(TryLockError::WouldBlock) => {
-                    return Err(Refused {
-                        kind: Kind::Busy,
-                        message: "somebody else is changing the rules, which are being laid out anew: try again in a moment".to_owned(),
-                    });
-                }
+        enter(&self.policy)
+    }
+}
+
+/// Waits a moment for somebody else to leave.
+fn enter<T>(room: &Mutex<T>) -> Result<MutexGuard<'_, T>, Refused> {
+    let began = Instant::now();
+    loop {
+        match room.try_lock() {
+            Ok(inside) => return Ok(inside),
+            Err(TryLockError::Poisoned(inside)) => return Ok(PoisonError::into_inner(inside)),
+            Err(TryLockError::WouldBlock) if began.elapsed() < QUEUE => {
+                std::thread::sleep(LOOK);
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(Refused {
+                    kind: Kind::Busy,
+                    message: "somebody else is changing the rules, which are being laid out anew: try again in a moment".to_owned(),
+                });
             }
         }
     }
@@ -237,4 +242,26 @@ fn refused(error: LiveError) -> Refused {
 
 fn refusal(kind: Kind, message: String) -> Reply {
     Reply::Refused(Refused { kind, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_who_finds_another_one_at_work_is_told_so() {
+        let room = Mutex::new(());
+        let inside = enter(&room).expect("free");
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| enter(&room).map(drop).expect_err("taken"));
+            let refused = other.join().expect("no panic");
+            assert_eq!(refused.kind, Kind::Busy);
+            assert!(refused.message.contains("try again"), "{}", refused.message);
+            // One who leaves in time is waited for.
+            let other = scope.spawn(|| enter(&room).map(drop));
+            std::thread::sleep(QUEUE / 8);
+            drop(inside);
+            other.join().expect("no panic").expect("free by then");
+        });
+    }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use weir_kernel::{KernelError, netns};
 
 use super::desk::Desk;
-use super::{FOLDER, PolicyFile};
+use super::{Client, FOLDER, PolicyFile};
 use crate::live::Running;
 
 /// Connections at a time.
@@ -44,6 +44,7 @@ impl Server {
         policy: PolicyFile,
         interfaces: Vec<String>,
     ) -> Result<Server, KernelError> {
+        Client::sweep();
         let inode = netns::current_inode()?;
         let path = Path::new(FOLDER).join(format!("{inode}-{}.sock", std::process::id()));
         let listener =
