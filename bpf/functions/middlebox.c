@@ -155,6 +155,7 @@ static __always_inline int process(struct walk *w)
 		goto drop;
 	s->wire_len = s->frame_len + (s->packets - 1) * s->hdr_end;
 	w->stats->bytes += s->wire_len - s->frame_len;
+	find_live(s);
 	if (weir_features & WEIR_F_STATE) {
 		reason = find_connection(w);
 		if (reason != PARSED)
@@ -189,14 +190,15 @@ SEC(CTX_SECTION)
 int middlebox(ctx_t *ctx)
 {
 	struct walk w = { .ctx = ctx };
-	__u32 zero = 0, level, *levels = bpf_map_lookup_elem(&depth, &zero);
+	__u32 zero = 0, seen, level, *levels = bpf_map_lookup_elem(&depth, &zero);
 	__u32 packets = ctx_segments(ctx);
 	int verdict = CTX_DROP;
 
 	w.stats = bpf_map_lookup_elem(&stats, &zero);
 	if (!w.stats || !levels)
 		goto out;
-	level = *levels;
+	seen = *levels;
+	level = seen & WEIR_DEPTH_MASK;
 	w.s = bpf_map_lookup_elem(&scratch, &level);
 	if (!w.s) {
 		w.stats->received += packets;
@@ -205,9 +207,9 @@ int middlebox(ctx_t *ctx)
 		goto count;
 	}
 	w.s->level = level;
-	*levels = level + 1;
+	*levels = seen + 1;
 	verdict = process(&w);
-	*levels = level;
+	*levels = level ? seen : seen + WEIR_DEPTH_LEFT;
 count:
 	w.stats->verdict[verdict & 7] += packets;
 out:

@@ -38,6 +38,7 @@
 #define WEIR_FRAG_WAYS		4	/* remembered fragments of a bucket */
 #define WEIR_FLOW_STATES	10	/* timeouts: states of connections, and fragments */
 #define WEIR_STATE_LAYOUT	1	/* version of the maps that outlive a program: weir_flow, weir_bucket, weir_nat_bucket, weir_frag */
+#define WEIR_LIVE_TABLES	32	/* tables that live edits may add */
 
 /* ---- reasons, from the one list ---- */
 enum weir_reason {
@@ -149,8 +150,8 @@ struct weir_rule {
 	__u32 shape;		/* index into the shapes: the mask of the whole rule */
 	__u32 flags;		/* WEIR_RULE_* */
 	__u64 value[WEIR_PROBE_WORDS];
-	__u32 id;		/* from 1; also index + 1 into counters and rates */
-	__u32 requires;		/* header classes that its rewrites need, low bits of WEIR_V_* */
+	__u32 id;		/* from 1, never given again: the order of rewrites */
+	__u32 slot;		/* index into counters and rates; given again after its rule is gone */
 	__u32 cond_first;	/* residual conditions, all must hold */
 	__u32 cond_count;
 	__u32 op_first;
@@ -158,8 +159,32 @@ struct weir_rule {
 	__u64 drop_below;	/* of 2^32 */
 	__u64 rate_period_ns;
 	__u64 rate_limit_ns;	/* how far ahead of now the word may run */
+	__u64 dead_from;	/* the generation from which on the rule is deleted, all ones: none yet */
 	__u64 timeout_ns;	/* of connections of this rule, 0: by their state */
+	__u32 requires;		/* header classes that its rewrites need, low bits of WEIR_V_* */
+	__u32 pad;
 };
+
+/* Rules added while running: tables behind those of the plan, with cells of their own. */
+struct weir_half {
+	__u32 table_first;
+	__u32 tables;		/* at most WEIR_LIVE_TABLES */
+	__u32 cell_first;
+	__u32 cells_mask;	/* cells - 1 */
+};
+
+/*
+ * What of the rules holds. A packet reads `now` once and everything else follows from it, so that one store switches
+ * additions and deletions together (docs/design/updates.md). The half that `now` does not name may be written.
+ */
+struct weir_live {
+	__u64 now;		/* generation << 1 | half */
+	struct weir_half half[2];
+};
+
+/* The word by which user space sees that a CPU has left a packet: nesting below, outermost packets left above. */
+#define WEIR_DEPTH_MASK		0xff
+#define WEIR_DEPTH_LEFT		0x100
 
 enum weir_cond_op {
 	WEIR_C_RANGE = 1,	/* number at key offset in [lo, hi] */

@@ -58,12 +58,22 @@ struct {
 	__type(value, __u64);
 } rows SEC(".maps");
 
+/* Mapped by the control program, which deletes a rule by one store. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct weir_rule);
 } rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_live);
+} live SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -294,7 +304,7 @@ static __always_inline __u64 now(struct scratch *s)
 /* GCRA. Four tries against other CPUs; after that the packet counts as above the rate. */
 static __always_inline int above_rate(struct scratch *s, struct weir_rule *rule)
 {
-	__u32 at = rule->id - 1, i;
+	__u32 at = rule->slot, i;
 	__u64 *tat = bpf_map_lookup_elem(&rates, &at), t = now(s), old, base;
 
 	if (!tat)
@@ -313,7 +323,7 @@ static __always_inline int above_rate(struct scratch *s, struct weir_rule *rule)
 
 static __always_inline void matched(struct scratch *s, struct weir_rule *rule, __u32 index)
 {
-	__u32 at = rule->id - 1, drop = rule->flags & WEIR_RULE_DROP;
+	__u32 at = rule->slot, drop = rule->flags & WEIR_RULE_DROP;
 	struct weir_counter *counter;
 
 	if (weir_features & WEIR_F_STATE && rule->flags & WEIR_RULE_STATEFUL && !s->of_flow) {
@@ -397,6 +407,8 @@ static long test_rule(__u32 i, void *arg)
 	if (!rule)
 		return 1;
 	if (!has_shape(s, rule))
+		return 0;
+	if (s->generation >= rule->dead_from)
 		return 0;
 	if (rule->cond_count) {
 		s->cond_first = rule->cond_first;
@@ -492,6 +504,7 @@ static __always_inline void probe(struct walk *w, __u32 number)
 	struct scratch *s = w->s;
 	struct weir_table *table = bpf_map_lookup_elem(&tables, &number);
 	__u64 hash = WEIR_HASH_SEED ^ (number + 1ULL) * WEIR_HASH_TABLE;
+	__u32 cell_first = 0, cells_mask = weir_cells_mask;
 	struct weir_cell *cell;
 	struct weir_slot *slot;
 	__u32 k, at, n;
@@ -513,7 +526,11 @@ static __always_inline void probe(struct walk *w, __u32 number)
 	}
 	hash *= WEIR_HASH_END;
 	hash ^= hash >> 32;
-	at = hash & weir_cells_mask;
+	if (number >= weir_tables) {
+		cell_first = s->live_cells;
+		cells_mask = s->live_mask;
+	}
+	at = cell_first + (hash & cells_mask);
 	cell = bpf_map_lookup_elem(&cells, &at);
 	if (!cell)
 		return;
@@ -521,7 +538,7 @@ static __always_inline void probe(struct walk *w, __u32 number)
 	if (!slot) {
 		if (!cell->slot[3].what)
 			return;
-		at = (hash >> 24) & weir_cells_mask;
+		at = cell_first + ((hash >> 24) & cells_mask);
 		cell = bpf_map_lookup_elem(&cells, &at);
 		if (!cell)
 			return;
@@ -568,22 +585,27 @@ static __always_inline __u64 survivors(struct scratch *s, __u32 word)
 	return bits;
 }
 
-/* Probes the next table, or goes to the next word of the bitmap. */
+/* Probes the next table, or goes to the next word of the bitmap. Tables of live edits come last, all of them. */
 static long next_table(__u32 i, void *arg)
 {
 	struct walk *w = arg;
 	struct scratch *s = w->s;
 	__u64 bits = s->survivors;
+	__u32 number;
 
-	if (!bits) {
-		if (s->word * 64 >= weir_tables)
-			return 1;
+	if (bits) {
+		s->survivors = bits & (bits - 1);
+		number = (s->word - 1) * 64 + lowest_bit(bits);
+	} else if (s->word * 64 < weir_tables) {
 		s->survivors = survivors(s, s->word);
 		s->word++;
 		return 0;
+	} else if (s->live_next < s->live_end) {
+		number = s->live_next++;
+	} else {
+		return 1;
 	}
-	s->survivors = bits & (bits - 1);
-	probe(w, (s->word - 1) * 64 + lowest_bit(bits));
+	probe(w, number);
 	return 0;
 }
 
@@ -609,6 +631,25 @@ static __always_inline void find_rows(struct scratch *s)
 	}
 }
 
+/* Which live edits hold for this packet: one word is read, once. */
+static __always_inline void find_live(struct scratch *s)
+{
+	__u32 zero = 0;
+	struct weir_live *l = bpf_map_lookup_elem(&live, &zero);
+	struct weir_half *half;
+	__u64 now;
+
+	if (!l)
+		return;
+	now = *(volatile __u64 *)&l->now;
+	half = &l->half[now & 1];
+	s->generation = now >> 1;
+	s->live_next = half->table_first;
+	s->live_end = half->table_first + half->tables;
+	s->live_cells = half->cell_first;
+	s->live_mask = half->cells_mask;
+}
+
 /* Finds all matching rules: counts them, sets drop, accept and the hit list. */
 static __always_inline void classify(struct walk *w)
 {
@@ -617,7 +658,7 @@ static __always_inline void classify(struct walk *w)
 	find_rows(s);
 	s->word = 0;
 	s->survivors = 0;
-	bpf_loop(weir_tables + (weir_tables + 63) / 64 + 1, next_table, w, 0);
+	bpf_loop(weir_tables + (weir_tables + 63) / 64 + WEIR_LIVE_TABLES + 1, next_table, w, 0);
 }
 
 #endif

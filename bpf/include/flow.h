@@ -515,6 +515,36 @@ static __always_inline int is_handled(struct scratch *s, __u32 reverse)
 	return !*(__u16 *)((__u8 *)s->key + WEIR_K_IN);
 }
 
+/* The rule of an id, if it has not been deleted; its place in `*at`. */
+static __always_inline struct weir_rule *rule_of(struct scratch *s, __u32 id, __u32 *at)
+{
+	__u32 index = id - 1, *place = bpf_map_lookup_elem(&rule_at, &index);
+	struct weir_rule *rule;
+
+	if (!place || !*place)
+		return 0;
+	*at = *place - 1;
+	rule = bpf_map_lookup_elem(&rules, at);
+	if (!rule || s->generation >= rule->dead_from)
+		return 0;
+	return rule;
+}
+
+/* Whether any rule of the connection in scratch is still there: a connection ends with its last rule. */
+static __always_inline int has_rules(struct scratch *s)
+{
+	__u32 k, at;
+
+#pragma unroll
+	for (k = 0; k < WEIR_FLOW_RULES; k++) {
+		if (!s->f.rules[k])
+			break;
+		if (rule_of(s, s->f.rules[k], &at))
+			return 1;
+	}
+	return 0;
+}
+
 /*
  * The packet belongs to the connection at `found`, its tuple (or its quote's) being that of found_kind. Works on a copy from here on:
  * the record may become another's at any time.
@@ -551,8 +581,13 @@ __noinline int adopt(__u32 level)
 	if ((life & WEIR_LIFE_MASK) != WEIR_LIFE_LIVE || !SAME_LIFE(life, life_of(flow)))
 		return WEIR_R_flow_busy;
 	s->f.life = life;
-	s->flow = at + 1;
 	s->kind = kind;
+	if (!has_rules(s)) {
+		/* Nobody else would free it before its time. If its life changed meanwhile, somebody uses it. */
+		__sync_val_compare_and_swap(&flow->life, life, (life & ~(__u64)WEIR_LIFE_MASK) | WEIR_LIFE_FREE);
+		return PARSED;
+	}
+	s->flow = at + 1;
 	s->may_open = 0;
 	if (s->f.what & WEIR_FLOW_NAT) {
 		/* A quote is translated where a packet in the other direction is. */
@@ -731,18 +766,13 @@ static long flow_rule(__u32 i, void *arg)
 	struct walk *w = arg;
 	struct scratch *s = w->s;
 	struct weir_rule *rule;
-	__u32 k = i, at, *index;
+	__u32 k = i, at, id;
 
 	opaque(k);
-	at = s->f.rules[k & (WEIR_FLOW_RULES - 1)];
-	if (!at)
+	id = s->f.rules[k & (WEIR_FLOW_RULES - 1)];
+	if (!id)
 		return 1;
-	at--;
-	index = bpf_map_lookup_elem(&rule_at, &at);
-	if (!index || !*index)
-		return 0;
-	at = *index - 1;
-	rule = bpf_map_lookup_elem(&rules, &at);
+	rule = rule_of(s, id, &at);
 	if (!rule)
 		return 0;
 	/* What is beyond the low bits are no header classes. */

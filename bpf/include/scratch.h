@@ -64,7 +64,10 @@ struct scratch {
 	__u32 run_first, run_count, run_listed;
 	__u32 node;
 	__u32 word;		/* of the bitmap, one further than the bits at hand */
+	__u32 live_next, live_end;	/* tables of live edits yet to be probed */
+	__u32 live_cells, live_mask;
 	__u32 pad_classify;
+	__u64 generation;	/* of live edits */
 	__u64 survivors;	/* bits of tables yet to be probed */
 	__u64 tree_high, tree_low;
 	__u32 row[WEIR_DIMS];
@@ -150,7 +153,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, __u32);
+	__type(value, __u32);	/* WEIR_DEPTH_* */
 } depth SEC(".maps");
 
 /* Hides a value's history from the compiler, so that the bound that follows reaches the verifier. */

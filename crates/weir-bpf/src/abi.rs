@@ -37,6 +37,8 @@ pub const FRAG_WAYS: usize = 4;
 pub const FLOW_STATES: usize = 10;
 /// Version of the maps that outlive a program.
 pub const STATE_LAYOUT: u32 = 1;
+/// Tables that live edits may add to those of a plan.
+pub const LIVE_TABLES: usize = 32;
 
 /// Byte offsets in the flat key (`enum weir_key_at`).
 #[expect(missing_docs, reason = "documented in abi.h")]
@@ -190,10 +192,10 @@ pub struct Rule {
     pub flags: u32,
     /// Values of the shape's words.
     pub value: [u64; PROBE_WORDS],
-    /// From 1; counters and rates lie at `id - 1`.
+    /// From 1, never given again while an instance runs: the order of rewrites.
     pub id: u32,
-    /// Header classes that its rewrites need, low bits of the valid bits.
-    pub requires: u32,
+    /// Where its counters and rate word lie; given again after the rule is gone.
+    pub slot: u32,
     /// First residual condition.
     pub cond_first: u32,
     /// Number of residual conditions.
@@ -208,9 +210,49 @@ pub struct Rule {
     pub rate_period_ns: u64,
     /// GCRA: tolerance in ns.
     pub rate_limit_ns: u64,
+    /// Generation from which on it is deleted; [`NEVER`] for none.
+    pub dead_from: u64,
     /// Timeout of connections of this rule, 0: by their state.
     pub timeout_ns: u64,
+    /// Header classes that its rewrites need, low bits of the valid bits.
+    pub requires: u32,
+    /// Zero.
+    pub pad: u32,
 }
+
+/// [`Rule::dead_from`] of rules that are not deleted.
+pub const NEVER: u64 = u64::MAX;
+
+/// `struct weir_half`: rules added while running.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Half {
+    /// Its first table.
+    pub table_first: u32,
+    /// Their number, at most [`LIVE_TABLES`].
+    pub tables: u32,
+    /// Its first cell of the index.
+    pub cell_first: u32,
+    /// Their number, a power of two, less 1.
+    pub cells_mask: u32,
+}
+
+/// `struct weir_live`: which rules hold.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct LiveWord {
+    /// Generation << 1 | half.
+    pub now: u64,
+    /// The two places for added rules.
+    pub half: [Half; 2],
+}
+
+/// Nesting of a CPU's packets in its word of the `depth` map (`WEIR_DEPTH_MASK`).
+pub const DEPTH_MASK: u32 = 0xff;
 
 /// What a condition tests (`enum weir_cond_op`).
 #[expect(missing_docs, reason = "documented in abi.h")]

@@ -51,7 +51,7 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         flags,
         value,
         id,
-        requires,
+        slot,
         cond_first,
         cond_count,
         op_first,
@@ -59,7 +59,10 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         drop_below,
         rate_period_ns,
         rate_limit_ns,
-        timeout_ns
+        dead_from,
+        timeout_ns,
+        requires,
+        pad
     );
     same_layout!(
         btf,
@@ -110,6 +113,16 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         flow_seq
     );
     same_layout!(btf, "weir_pool", abi::Pool, first, count, size);
+    same_layout!(
+        btf,
+        "weir_half",
+        abi::Half,
+        table_first,
+        tables,
+        cell_first,
+        cells_mask
+    );
+    same_layout!(btf, "weir_live", abi::LiveWord, now, half);
     same_layout!(
         btf,
         "weir_cond",
@@ -223,6 +236,8 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_PREFIX_MAX", abi::PREFIX_MAX as u64),
         ("WEIR_REASONS", abi::REASONS as u64),
         ("WEIR_SNAP", abi::SNAP as u64),
+        ("WEIR_LIVE_TABLES", abi::LIVE_TABLES as u64),
+        ("WEIR_DEPTH_MASK", abi::DEPTH_MASK.into()),
         ("WEIR_K_VALID", abi::key::VALID as u64),
         ("WEIR_K_IN", abi::key::IN as u64),
         ("WEIR_K_OUT", abi::key::OUT as u64),

@@ -30,7 +30,7 @@ impl Classifier {
 
     fn by_table(&self, rules: &[u32]) -> usize {
         let wanted = |at: u32| rules.binary_search(&self.order[at as usize]).is_ok();
-        let mut worst = vec![0; self.tables.len() + 1];
+        let mut worst: HashMap<u32, usize> = HashMap::new();
         for slot in self.cells.iter().flat_map(|cell| &cell.slot) {
             let table = slot.what >> slot_bits::COUNT & ((1 << slot_bits::TABLE) - 1);
             let count = slot.what & ((1 << slot_bits::COUNT) - 1);
@@ -40,10 +40,10 @@ impl Classifier {
                     .count(),
                 _ => self.path(slot.first, &wanted),
             };
-            let worst = &mut worst[table as usize];
+            let worst = worst.entry(table).or_default();
             *worst = most.max(*worst);
         }
-        worst.iter().sum()
+        worst.values().sum()
     }
 
     /// The most rules on one way down a tree.

@@ -10,6 +10,7 @@ mod bound;
 mod index;
 mod merge;
 mod model;
+mod place;
 mod prune;
 mod tree;
 
@@ -18,6 +19,7 @@ use std::collections::HashMap;
 use weir_bpf::abi::{Cell, Cond, DimRows, Interval, KEY_WORDS, Node, PROBE_WORDS, Table};
 
 pub use model::{Cost, holds};
+pub use place::Place;
 
 /// Masked bits of one word of the flat key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -110,6 +112,8 @@ pub enum Scheme {
     /// Merged, pruned, with trees: what plans use.
     #[default]
     Merged,
+    /// Merged, with trees, every table probed for every packet: what few rules that change often use.
+    Unpruned,
     /// One table for each mask, every table probed for every packet, buckets scanned: the baseline of benchmarks and tests.
     TablePerMask,
 }
@@ -195,8 +199,20 @@ struct Draft {
 /// # Errors
 /// [`ClassifyError`] if the static worst case is beyond the limits.
 pub fn build(set: &RuleSet<'_>, scheme: Scheme) -> Result<Classifier, ClassifyError> {
+    build_from(set, scheme, 0)
+}
+
+/// [`build`] for tables that are numbered from `first_table` on, so that they can lie behind others: the number is part of the hash.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_from(
+    set: &RuleSet<'_>,
+    scheme: Scheme,
+    first_table: u32,
+) -> Result<Classifier, ClassifyError> {
     let (shapes, shape_of) = shapes(set.rules);
-    let mut drafts = merge::tables(set.rules, &shapes, &shape_of, scheme);
+    let mut drafts = merge::tables(set.rules, &shapes, &shape_of, scheme, first_table);
     if drafts.len() > MAX_TABLES {
         return Err(ClassifyError::TooManyMasks {
             masks: drafts.len(),
@@ -211,20 +227,22 @@ pub fn build(set: &RuleSet<'_>, scheme: Scheme) -> Result<Classifier, ClassifyEr
     }
     let pruning = match scheme {
         Scheme::Merged => prune::choose(set, &drafts),
-        Scheme::TablePerMask => Pruning::default(),
+        Scheme::Unpruned | Scheme::TablePerMask => Pruning::default(),
     };
     let mut order = Vec::with_capacity(set.rules.len());
     let mut lists = Vec::new();
     let mut nodes = vec![Node::default()];
     let mut slots = Vec::new();
     let mut candidates = 0;
-    for (table, draft) in (0u32..).zip(&drafts) {
+    for (table, draft) in (first_table..).zip(&drafts) {
         let mut worst = 0;
         for (hash, members) in &draft.buckets {
             let first = order.len() as u32;
             order.extend_from_slice(members);
             let tree = match scheme {
-                Scheme::Merged => tree::plant(set, members, first, &mut nodes, &mut lists),
+                Scheme::Merged | Scheme::Unpruned => {
+                    tree::plant(set, members, first, &mut nodes, &mut lists)
+                }
                 Scheme::TablePerMask => None,
             };
             let (slot, most) = match tree {

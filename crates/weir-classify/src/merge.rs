@@ -17,6 +17,7 @@ pub(crate) fn tables(
     shapes: &[Mask],
     shape_of: &[u32],
     scheme: Scheme,
+    first_table: u32,
 ) -> Vec<Draft> {
     let mut by_shape: Vec<u32> = (0..rules.len() as u32).collect();
     let bits: Vec<u32> = shapes.iter().map(bits).collect();
@@ -24,20 +25,29 @@ pub(crate) fn tables(
         let shape = shape_of[rule as usize];
         (std::cmp::Reverse(bits[shape as usize]), shape)
     });
-    let mut tables: Vec<Growing> = Vec::new();
+    let mut tables = Tables {
+        first: first_table,
+        grown: Vec::new(),
+    };
     let mut of_mask: HashMap<Mask, u32> = HashMap::new();
     let mut at = 0;
     while at < by_shape.len() {
         let shape = shape_of[by_shape[at] as usize];
         let end = at + by_shape[at..].partition_point(|&r| shape_of[r as usize] == shape);
         let mask = &shapes[shape as usize];
-        let mut group = Group::new(mask, &tables, scheme);
+        let mut group = Group::new(mask, &tables.grown, scheme);
         for &rule in &by_shape[at..end] {
             group.place(rule, rules, &mut tables, &mut of_mask);
         }
         at = end;
     }
-    tables.into_iter().map(Growing::finish).collect()
+    tables.grown.into_iter().map(Growing::finish).collect()
+}
+
+/// All tables so far. Their numbers, which hashes hold, start at `first`.
+struct Tables {
+    first: u32,
+    grown: Vec<Growing>,
 }
 
 /// A table that still takes rules in.
@@ -105,13 +115,13 @@ impl Group {
         &mut self,
         rule: u32,
         rules: &[RuleKey],
-        tables: &mut Vec<Growing>,
+        tables: &mut Tables,
         of_mask: &mut HashMap<Mask, u32>,
     ) {
         let exact = &rules[rule as usize].exact;
         for &t in &self.open {
-            let table = &mut tables[t as usize];
-            let hash = hash_of(t, &table.mask, exact);
+            let table = &mut tables.grown[t as usize];
+            let hash = hash_of(tables.first + t, &table.mask, exact);
             let bucket = match table.buckets.entry(hash) {
                 Entry::Occupied(bucket) => bucket.into_mut(),
                 Entry::Vacant(empty) => empty.insert(Bucket::default()),
@@ -136,9 +146,9 @@ impl Group {
                 Some(_) if level < last => continue,
                 Some(&t) => t,
                 None => {
-                    let t = tables.len() as u32;
+                    let t = tables.grown.len() as u32;
                     of_mask.insert(mask.clone(), t);
-                    tables.push(Growing {
+                    tables.grown.push(Growing {
                         mask: mask.clone(),
                         bits: bits(mask),
                         buckets: HashMap::default(),
@@ -146,12 +156,12 @@ impl Group {
                     // Finer than the tables the rules of this shape found full.
                     self.open.push(t);
                     self.open
-                        .sort_by_key(|&t| std::cmp::Reverse(tables[t as usize].bits));
+                        .sort_by_key(|&t| std::cmp::Reverse(tables.grown[t as usize].bits));
                     t
                 }
             };
-            let table = &mut tables[t as usize];
-            let hash = hash_of(t, &table.mask, exact);
+            let table = &mut tables.grown[t as usize];
+            let hash = hash_of(tables.first + t, &table.mask, exact);
             let bucket = table.buckets.entry(hash).or_default();
             bucket.keys.push(rule);
             bucket.rules.push(rule);

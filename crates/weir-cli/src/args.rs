@@ -27,8 +27,10 @@ pub(crate) enum Command {
     Fmt(FmtArgs),
     /// Say in words what the rules of a policy do, or which of them match the packets of a capture and why
     Explain(ExplainArgs),
-    /// Show what a policy compiles to: classifier tables, and the most one packet can cost
+    /// Show what a policy, or a running instance, compiles to: classifier tables, and the most one packet can cost
     Tables(TablesArgs),
+    /// Change and list the rules of a running `weir run`
+    Rule(RuleArgs),
     /// Run a policy over a capture, without privileges unless the engine is the kernel
     Replay(ReplayArgs),
     /// Run a policy on interfaces until Ctrl-C, with live counters
@@ -89,12 +91,98 @@ pub(crate) struct ExplainArgs {
 /// Arguments of `weir tables`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TablesArgs {
-    /// Policy file
+    /// Policy file; without one, the running instance
     #[arg(value_name = "POLICY")]
-    pub(crate) policy: PathBuf,
+    pub(crate) policy: Option<PathBuf>,
+    /// An interface of the running instance; needed where more than one runs
+    #[arg(
+        short = 'i',
+        long = "interface",
+        value_name = "IF",
+        conflicts_with = "policy"
+    )]
+    pub(crate) interface: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Arguments of `weir rule`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RuleArgs {
+    /// An interface of the instance; needed where more than one runs
+    #[arg(short = 'i', long = "interface", value_name = "IF", global = true)]
+    pub(crate) interface: Option<String>,
+    /// Change rules only if they are still at this generation, as `weir rule list` shows it
+    #[arg(long, value_name = "N", global = true)]
+    pub(crate) if_generation: Option<u64>,
+    /// Print one JSON object
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: RuleCommand,
+}
+
+/// Commands on the rules of a running instance.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RuleCommand {
+    /// Add a rule behind all others, written as in a policy; `-` reads one a line from standard input, all of which hold at once
+    #[command(alias = "add-stateless")]
+    Add(RuleLine),
+    /// Add a stateful rule
+    AddStateful(RuleLine),
+    /// Replace a rule by another one, in one step; the new one has a new id
+    Replace(ReplaceArgs),
+    /// Delete rules by their ids, all at once
+    #[command(alias = "del")]
+    Delete(DeleteArgs),
+    /// List the rules with ids and counters; + was added live, - is only in the policy file
+    List,
+    /// Delete all rules, at once
+    Flush,
+    /// Write the rules to the policy file, or to another one
+    Save(SaveArgs),
+    /// Lay all rules out anew, so that those added are found as fast as the others
+    Compact,
+}
+
+/// A rule on the command line.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RuleLine {
+    /// Matches and targets
+    #[arg(required = true, trailing_var_arg = true, value_name = "RULE")]
+    pub(crate) words: Vec<String>,
+}
+
+/// Arguments of `weir rule replace`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplaceArgs {
+    /// The rule to replace
+    #[arg(value_name = "ID")]
+    pub(crate) id: u32,
+    /// Matches and targets of the new one
+    #[arg(required = true, trailing_var_arg = true, value_name = "RULE")]
+    pub(crate) words: Vec<String>,
+}
+
+/// Arguments of `weir rule delete`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DeleteArgs {
+    /// Ids, as `weir rule list` shows them
+    #[arg(required = true, value_name = "ID")]
+    pub(crate) ids: Vec<u32>,
+}
+
+/// Arguments of `weir rule save`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct SaveArgs {
+    /// File to write; default: the policy that `weir run` was started with
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Also over a file that changed since it was read, or that is another one
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Engines of `weir replay`.

@@ -123,12 +123,18 @@ pub(crate) fn totals(
     program: &LoadedProgram,
     rules: usize,
 ) -> Result<(Stats, Vec<Counter>), KernelError> {
+    let counters = (0..rules as u32).map(|slot| counter(program, slot));
+    Ok((stats(program)?, counters.collect::<Result<_, _>>()?))
+}
+
+/// The ledger, summed over all CPUs.
+pub(crate) fn stats(program: &LoadedProgram) -> Result<Stats, KernelError> {
     let values = program.lookup_percpu("stats", &0u32.to_ne_bytes())?;
-    let stats = crate::sum_stats(values.iter().map(Vec::as_slice));
-    let mut counters = Vec::with_capacity(rules);
-    for i in 0..rules as u32 {
-        let values = program.lookup_percpu("counters", &i.to_ne_bytes())?;
-        counters.push(crate::sum_counter(values.iter().map(Vec::as_slice)));
-    }
-    Ok((stats, counters))
+    Ok(crate::sum_stats(values.iter().map(Vec::as_slice)))
+}
+
+/// One rule's counters, summed over all CPUs.
+pub(crate) fn counter(program: &LoadedProgram, slot: u32) -> Result<Counter, KernelError> {
+    let values = program.lookup_percpu("counters", &slot.to_ne_bytes())?;
+    Ok(crate::sum_counter(values.iter().map(Vec::as_slice)))
 }

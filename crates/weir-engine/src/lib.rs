@@ -3,8 +3,9 @@
 //! `user` runs the compiled data plane in weir-vm, `kernel` the same object in the running kernel, `reference` the
 //! semantics in plain Rust. All take time and randomness as inputs, so their verdicts, bytes and counters are equal; the tests hold them to
 //! that. Frames the kernel's test run does not take are judged here, by the same rule for every engine.
-//! [`live`] is the same policy on the interfaces of this host.
+//! [`live`] is the same policy on the interfaces of this host, [`control`] talks to it from another process.
 
+pub mod control;
 mod kernel;
 pub mod live;
 mod reference;

@@ -320,6 +320,7 @@ fn weir(
 ) -> Vec<(EngineKind, Vec<Verdict>)> {
     let policy = Arc::new(Policy {
         rules: rules.to_vec(),
+        ..Policy::default()
     });
     let options = ReplayOptions {
         checksums: ChecksumMode::Complete,

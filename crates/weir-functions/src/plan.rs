@@ -47,6 +47,14 @@ impl MapPlan {
         }
     }
 
+    /// With room for so many elements behind its contents.
+    #[must_use]
+    pub fn with_room(mut self, elements: u32) -> MapPlan {
+        let filled = (self.keys.len() / self.key_size) as u32;
+        self.max_entries = (filled + elements).max(1);
+        self
+    }
+
     /// A map of this size without contents.
     pub fn empty(name: &'static str, max_entries: usize, value_size: usize) -> MapPlan {
         MapPlan {

@@ -65,11 +65,18 @@ impl Report {
         stats: &Stats,
         counters: &[Counter],
     ) -> Report {
+        let rules = policy.rules.iter().map(|r| (r.id, r.name.as_deref()));
+        let counters = counters.iter().chain(std::iter::repeat(&NOTHING));
+        Report::of(engine, rules.zip(counters.copied()), stats)
+    }
+
+    /// From rules by id and name, each with its counters.
+    pub fn of<'a>(
+        engine: &'static str,
+        rules: impl Iterator<Item = ((u32, Option<&'a str>), Counter)>,
+        stats: &Stats,
+    ) -> Report {
         let [aborted, drop, pass, tx, redirect, ..] = stats.verdict;
-        let rules = policy
-            .rules
-            .iter()
-            .zip(counters.iter().chain(std::iter::repeat(&NOTHING)));
         Report {
             engine,
             packets: Packets {
@@ -81,9 +88,9 @@ impl Report {
                 aborted,
             },
             rules: rules
-                .map(|(rule, counter)| RuleReport {
-                    id: rule.id,
-                    name: rule.name.clone(),
+                .map(|((id, name), counter)| RuleReport {
+                    id,
+                    name: name.map(str::to_owned),
                     packets: counter.packets,
                     bytes: counter.bytes,
                 })

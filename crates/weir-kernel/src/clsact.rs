@@ -67,6 +67,25 @@ impl Filter {
         Ok(filter)
     }
 
+    /// Puts another program in its place; every packet meets one of them.
+    pub fn replace(&self, program: &LoadedProgram) -> Result<(), KernelError> {
+        let mut opts = options(program.as_fd().as_raw_fd());
+        opts.flags = libbpf_sys::BPF_TC_F_REPLACE;
+        let at = hook(self.ifindex, point(self.direction));
+        // SAFETY: both are valid for the call and state their sizes.
+        sys::check(unsafe { libbpf_sys::bpf_tc_attach(&at, &mut opts) })
+            .map(drop)
+            .map_err(|e| {
+                KernelError::sys(
+                    format!(
+                        "replace the {} filter of interface {}",
+                        self.direction, self.ifindex
+                    ),
+                    e,
+                )
+            })
+    }
+
     /// Index of the interface it was attached to.
     pub fn ifindex(&self) -> u32 {
         self.ifindex

@@ -32,4 +32,10 @@ pub use netns::NetNs;
 pub use object::{
     Batch, Hook, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TestCtx, TestOutcome,
 };
+pub use ring::EventRing;
 pub use view::MmapArray;
+
+/// Returns once every program run that was under way when it was called has ended: a grace period of the kernel, which takes milliseconds.
+pub fn grace_period() -> Result<(), KernelError> {
+    sys::grace_period().map_err(|e| KernelError::sys("wait for programs to end", e))
+}

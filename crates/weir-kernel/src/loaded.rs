@@ -20,7 +20,7 @@ use libbpf_rs::{AsRawLibbpf, MapCore, Object};
 use crate::KernelError;
 use crate::error::near_names;
 use crate::link::{Direction, Link, XdpMode};
-use crate::ring::Ring;
+use crate::ring::{EventRing, Ring};
 use crate::sys;
 use crate::view::MmapArray;
 
@@ -369,6 +369,16 @@ impl LoadedProgram {
         }
     }
 
+    /// Stores elements of an array from index `first` on: `values` are packed back to back.
+    pub fn write_array(&self, map: &str, first: u32, values: &[u8]) -> Result<(), KernelError> {
+        let width = self.map(map)?.value_bytes(self.cpus).max(1);
+        let count = (values.len() / width) as u32;
+        let keys: Vec<u8> = (first..first.saturating_add(count))
+            .flat_map(u32::to_ne_bytes)
+            .collect();
+        self.update_batch(map, &keys, values).map(drop)
+    }
+
     /// Removes `key`; returns whether it was there.
     pub fn delete(&self, map: &str, key: &[u8]) -> Result<bool, KernelError> {
         let shape = self.map(map)?;
@@ -425,6 +435,13 @@ impl LoadedProgram {
             Some(ring) => ring.drain(timeout, &mut sink).map_err(failed),
             None => Ok(0),
         }
+    }
+
+    /// A reader of a ring buffer map, on its own.
+    pub fn event_ring(&self, map: &str) -> Result<EventRing, KernelError> {
+        let shape = self.map(map)?;
+        EventRing::open(shape.fd(self))
+            .map_err(|e| KernelError::sys(format!("read ring buffer {map}"), e))
     }
 
     /// The values of an array map declared `BPF_F_MMAPABLE` (or of `.bss`,

@@ -214,6 +214,20 @@ impl HeldFilter {
         }
     }
 
+    /// Puts another program in its place, and its pin in the place of the old one's.
+    pub fn replace(&mut self, program: &LoadedProgram) -> Result<(), KernelError> {
+        if let Some(filter) = &self.filter {
+            filter.replace(program)?;
+        }
+        if is_bpffs_mounted() {
+            unlink(&self.path)?;
+            sys::pin_object(program.as_fd(), &self.path).map_err(|e| {
+                KernelError::sys(format!("pin a program at {}", self.path.display()), e)
+            })?;
+        }
+        Ok(())
+    }
+
     /// Takes it off and removes the pin, telling what went wrong; dropping does the same silently.
     pub fn release(mut self) -> Result<(), KernelError> {
         if let Some(filter) = self.filter.take() {

@@ -7,11 +7,11 @@
 
 use std::ffi::{c_int, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-use crate::sys;
+use crate::{KernelError, sys};
 
 /// A reader of one `BPF_MAP_TYPE_RINGBUF` map.
 pub(crate) struct Ring {
@@ -22,6 +22,39 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 // SAFETY: nothing can be done with a shared reference to it.
 unsafe impl Sync for Ring {}
+
+/// A reader of a ring buffer map that does not need the program it came with.
+pub struct EventRing {
+    // Dropped first: it refers to the descriptor.
+    ring: Ring,
+    _map: OwnedFd,
+}
+
+impl std::fmt::Debug for EventRing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventRing").finish_non_exhaustive()
+    }
+}
+
+impl EventRing {
+    pub(crate) fn open(map: BorrowedFd<'_>) -> io::Result<EventRing> {
+        let map = map.try_clone_to_owned()?;
+        Ok(EventRing {
+            ring: Ring::open(map.as_fd())?,
+            _map: map,
+        })
+    }
+
+    /// Waits up to `timeout` (zero: not at all) for records and hands over every one that is there, oldest first. Returns how many.
+    pub fn drain(
+        &mut self,
+        timeout: Duration,
+        mut sink: impl FnMut(&[u8]),
+    ) -> Result<usize, KernelError> {
+        let drained = self.ring.drain(timeout, &mut sink);
+        drained.map_err(|e| KernelError::sys("read a ring buffer", e))
+    }
+}
 
 /// What the callback finds behind its context pointer.
 type Sink<'a> = &'a mut dyn FnMut(&[u8]);

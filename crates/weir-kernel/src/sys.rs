@@ -137,3 +137,15 @@ pub(crate) fn text_until_nul(bytes: &[u8]) -> String {
         Err(_) => String::from_utf8_lossy(bytes).into_owned(),
     }
 }
+
+/// Returns once every program run that was under way has ended: a grace period of the kernel, some milliseconds.
+pub(crate) fn grace_period() -> io::Result<()> {
+    /// `MEMBARRIER_CMD_GLOBAL`.
+    const GLOBAL: libc::c_int = 1;
+    // SAFETY: no pointers.
+    let ret = unsafe { libc::syscall(libc::SYS_membarrier, GLOBAL, 0, 0) };
+    if ret < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}

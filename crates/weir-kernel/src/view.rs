@@ -74,6 +74,12 @@ impl MmapArray {
         Ok(())
     }
 
+    /// Stores an aligned word after everything stored before it, for programs that read the word first: the switch of an update.
+    pub fn publish(&self, offset: usize, word: u64) -> Result<(), KernelError> {
+        self.word(offset)?.store(word, Ordering::Release);
+        Ok(())
+    }
+
     /// Changes an aligned word from `have` to `want`, unless a program changed it first; says whether it did.
     pub fn compare_exchange(
         &self,
@@ -81,18 +87,22 @@ impl MmapArray {
         have: u64,
         want: u64,
     ) -> Result<bool, KernelError> {
+        let word = self.word(offset)?;
+        let changed = word.compare_exchange(have, want, Ordering::AcqRel, Ordering::Acquire);
+        Ok(changed.is_ok())
+    }
+
+    fn word(&self, offset: usize) -> Result<&AtomicU64, KernelError> {
         self.check(offset, 8)?;
         if !offset.is_multiple_of(8) {
             return Err(KernelError::WrongSize {
-                what: format!("the remainder by 8 of offset {offset} of a word to exchange"),
+                what: format!("the remainder by 8 of offset {offset} of a word"),
                 want: 0,
                 got: offset % 8,
             });
         }
         // SAFETY: in bounds and 8-aligned (checked; the base is a page), alive as long as self.
-        let cell = unsafe { &*self.base.as_ptr().add(offset).cast::<AtomicU64>() };
-        let changed = cell.compare_exchange(have, want, Ordering::AcqRel, Ordering::Acquire);
-        Ok(changed.is_ok())
+        Ok(unsafe { &*self.base.as_ptr().add(offset).cast::<AtomicU64>() })
     }
 
     /// Fills `bytes` from `offset`. Refuses what does not fit.

@@ -23,6 +23,19 @@ const ALIGNED: usize = 56;
 /// Indentation of continued lines.
 const INDENT: &str = "    ";
 
+/// One rule in its canonical spelling, on one line and without its comment.
+pub fn one_line(text: &str, rule: &Rule) -> String {
+    let pieces = rule_pieces(text, rule);
+    let mut out = String::new();
+    for piece in [&pieces.name, &pieces.matches, &pieces.targets] {
+        if !out.is_empty() && !piece.is_empty() {
+            out.push(' ');
+        }
+        out.push_str(piece);
+    }
+    out.replace(&format!("\\\n{INDENT}"), "")
+}
+
 /// Writes a tree.
 pub fn format(file: &File) -> String {
     let mut out = String::with_capacity(file.text.len());

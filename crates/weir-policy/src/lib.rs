@@ -23,7 +23,7 @@ mod words;
 
 pub use describe::describe;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
-pub use fmt::{format, format_source};
+pub use fmt::{format, format_source, one_line};
 pub use source::{
     FileSets, MAX_BYTES, NoFiles, PolicyError, SetLoader, Source, parse_file, read_source,
 };

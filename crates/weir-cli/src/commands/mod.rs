@@ -9,6 +9,7 @@ mod fmt;
 mod lab;
 mod policy;
 mod replay;
+mod rule;
 mod run;
 mod table;
 mod tables;
@@ -29,6 +30,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Down(args) => down::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Tables(args) => tables::run(&args),
+        Command::Rule(args) => rule::run(&args),
         Command::Lab(args) => lab::run(&args),
     }
 }

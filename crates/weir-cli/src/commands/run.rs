@@ -13,12 +13,12 @@ use rustix::time::{ClockId, clock_gettime};
 use weir_functions::plan::ChecksumMode;
 use weir_functions::report::Report;
 use weir_kernel::XdpMode;
-use weir_policy::model::Policy;
 
 use super::table::{self, Since};
 use crate::args::{Checksums, HookName, RunArgs};
 use crate::failure::Failure;
 use crate::output;
+use weir_engine::control::{PolicyFile, Server};
 use weir_engine::live::{Hook, Live, LiveError, LogLine, Options};
 
 /// Longest wait for an event, so that signals and deadlines are seen in time.
@@ -27,7 +27,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let interval = seconds("--interval", args.interval)?;
     let duration = args.duration.map(|s| seconds("--for", s)).transpose()?;
-    let policy = super::policy::read(&args.policy)?.policy;
+    let parsed = super::policy::read(&args.policy)?;
     let options = Options {
         hook: match (args.hook, args.generic) {
             (None, false) => None,
@@ -50,17 +50,24 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     };
     // Before attaching: a signal from here on ends the run in order.
     let stop = stop_on_signals().map_err(Failure::failed)?;
-    let mut live = Live::start(&policy, &args.interfaces, options)?;
+    let mut live = Live::start(&parsed, &args.interfaces, options)?;
     for note in live.notes() {
         output::complain(note);
+    }
+    let names = live.ports().iter().map(|p| p.interface.name.clone());
+    let file = PolicyFile::new(&args.policy, &parsed);
+    let server = Server::open(Arc::clone(live.running()), file, names.collect());
+    if let Err(error) = &server {
+        output::complain(&format!("running without live edits: {error}"));
     }
     output::complain(&format!(
         "{}; Ctrl-C stops",
         attached(&live, options.egress)
     ));
     let end = duration.map(|d| Instant::now() + d);
-    let watched = watch(&mut live, &policy, args.json, interval, end, &stop);
-    // Whatever ended the watch, the interfaces come first.
+    let watched = watch(&mut live, args.json, interval, end, &stop);
+    // Whatever ended the watch, the interfaces come first. No edit may put programs back.
+    drop(server);
     let report = live.stop()?;
     if let Some(path) = &args.report {
         write_report(path, &report)?;
@@ -134,7 +141,6 @@ fn attached(live: &Live, egress: bool) -> String {
 /// Shows what happens until it is time to stop; returns the interfaces that lost their program.
 fn watch(
     live: &mut Live,
-    policy: &Policy,
     quiet: bool,
     interval: Duration,
     end: Option<Instant>,
@@ -162,7 +168,7 @@ fn watch(
         let until_end = end.map_or(TICK, |end| end - now);
         let lines = live.logs(TICK.min(until_end).max(Duration::from_millis(1)))?;
         if !quiet && !lines.is_empty() {
-            show_lines(&lines, policy, screen.as_mut())?;
+            show_lines(&lines, screen.as_mut())?;
         }
         let Some(screen) = &mut screen else { continue };
         let seconds = shown_at.elapsed();
@@ -183,7 +189,7 @@ fn watch(
     };
     let rest = live.logs(Duration::ZERO)?;
     if !quiet {
-        show_lines(&rest, policy, screen.as_mut())?;
+        show_lines(&rest, screen.as_mut())?;
     }
     if let Some(screen) = &mut screen {
         screen.clear()?;
@@ -191,19 +197,16 @@ fn watch(
     Ok(lost)
 }
 
-fn show_lines(lines: &[LogLine], policy: &Policy, screen: Option<&mut Screen>) -> io::Result<()> {
-    let text: String = lines.iter().map(|line| log_line(line, policy)).collect();
+fn show_lines(lines: &[LogLine], screen: Option<&mut Screen>) -> io::Result<()> {
+    let text: String = lines.iter().map(log_line).collect();
     if let Some(screen) = screen {
         screen.clear()?;
     }
     output::out(&text)
 }
 
-fn log_line(line: &LogLine, policy: &Policy) -> String {
-    let name = policy
-        .rules
-        .get((line.rule as usize).wrapping_sub(1))
-        .and_then(|rule| rule.name.as_deref());
+fn log_line(line: &LogLine) -> String {
+    let name = line.name.as_deref();
     let rule = name.map_or_else(|| format!("rule {}", line.rule), str::to_owned);
     let prefix = if line.prefix.is_empty() {
         String::new()

@@ -1,4 +1,5 @@
-//! `weir tables`: what a policy compiles to, and the most that one packet can cost. Planning only: no kernel, no privilege.
+//! `weir tables`: what a policy compiles to, and the most that one packet can cost. Planning only: no kernel, no privilege. Without a
+//! policy: the same of a running instance, as it says itself.
 
 use std::process::ExitCode;
 
@@ -6,7 +7,9 @@ use serde::Serialize;
 use weir_bpf::abi;
 use weir_functions::middlebox::{self, PlanError};
 
-use super::{policy, table};
+use weir_engine::control::{Ask, Client, Reply};
+
+use super::{policy, rule, table};
 use crate::args::TablesArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -36,7 +39,62 @@ struct Map {
 }
 
 pub(crate) fn run(args: &TablesArgs) -> Result<ExitCode, Failure> {
-    let parsed = policy::read(&args.policy)?;
+    match &args.policy {
+        Some(path) => planned(path, args.json),
+        None => running(args),
+    }
+}
+
+fn running(args: &TablesArgs) -> Result<ExitCode, Failure> {
+    let mut client = Client::find(args.interface.as_deref())?;
+    let Reply::Tables(tables) = client.ask(Ask::Tables)? else {
+        return Err(rule::strange_answer());
+    };
+    if args.json {
+        output::json(&tables)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = format!(
+        "{} on {}: {}, generation {}\n",
+        tables.instance.policy.display(),
+        tables.instance.interfaces.join(", "),
+        policy::count(tables.rules, "rule"),
+        tables.generation
+    );
+    for (count, meaning) in [
+        (tables.tables, "tables hold the rules of the plan"),
+        (tables.probes, "of them at most are probed for one packet"),
+        (
+            tables.candidates,
+            "rules of the plan at most are compared with one packet",
+        ),
+        (
+            tables.hits,
+            "rules of the plan with rewrites or log lines at most meet at one packet",
+        ),
+        (
+            tables.beside,
+            "rules were added since and lie beside the plan",
+        ),
+        (tables.room, "fit there before all is laid out anew"),
+        (tables.dead, "deleted rules still take a place in the plan"),
+    ] {
+        text.push_str(&format!("{:>9}  {meaning}\n", table::grouped(count as u64)));
+    }
+    text.push_str("\n  map             entries          bytes\n");
+    for (name, entries, bytes) in &tables.maps {
+        text.push_str(&format!(
+            "  {name:<12} {:>10} {:>14}\n",
+            table::grouped((*entries).into()),
+            table::grouped(*bytes)
+        ));
+    }
+    output::out(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn planned(path: &std::path::Path, json: bool) -> Result<ExitCode, Failure> {
+    let parsed = policy::read(path)?;
     let ports = policy::ports_named(&parsed.policy);
     // A policy with `out` is one for tc; every other is planned alike for all hooks.
     let planned = match middlebox::plan(&parsed.policy, &ports) {
@@ -44,9 +102,9 @@ pub(crate) fn run(args: &TablesArgs) -> Result<ExitCode, Failure> {
         planned => planned,
     };
     let (plan, bounds) =
-        planned.map_err(|error| Failure::Usage(format!("{}: {error}", args.policy.display())))?;
+        planned.map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))?;
     let tables = Tables {
-        policy: args.policy.display().to_string(),
+        policy: path.display().to_string(),
         rules: parsed.policy.rules.len(),
         bounds: Bounds {
             tables: bounds.tables,
@@ -65,7 +123,7 @@ pub(crate) fn run(args: &TablesArgs) -> Result<ExitCode, Failure> {
             })
             .collect(),
     };
-    if args.json {
+    if json {
         output::json(&tables)?;
     } else {
         output::out(&text(&tables))?;

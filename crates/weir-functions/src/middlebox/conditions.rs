@@ -66,6 +66,13 @@ impl<'a> Lowering<'a> {
         }
     }
 
+    /// For rules added to others: their options keep the slots they have.
+    pub(super) fn continuing(mut self, slot_of: &[u8; 256]) -> Lowering<'a> {
+        self.slot_of = *slot_of;
+        self.slots = slot_of.iter().filter(|&&slot| slot != NO_SLOT).count() as u8;
+        self
+    }
+
     pub(super) fn conds(&self) -> &[Cond] {
         &self.conds
     }

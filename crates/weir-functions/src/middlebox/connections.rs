@@ -22,9 +22,6 @@ const FRAG_BUCKETS: usize = 4096;
 /// The ephemeral ports, which `shuffle` of a port chooses from (RFC 6335 section 6).
 const EPHEMERAL: (u128, u128) = (49_152, 65_535);
 
-/// Maps that hold what is known of connections. Programs that replace each other share them.
-pub const STATE_MAPS: [&str; 4] = ["flows", "flow_index", "nat_index", "frags"];
-
 /// What a stateful target chooses, and from what; `None` for other targets, and for what follows by itself (SACK blocks).
 pub(super) fn choice_of(target: &Target) -> Option<(u8, Option<Ranges>)> {
     match target {

@@ -1,20 +1,25 @@
 //! The middlebox: a policy becomes classifier tables, residual conditions and rewrite operations.
 //!
-//! [`plan`] is the whole of it. What one match becomes is in `conditions`, what one target becomes in `operations`.
+//! [`plan`] is the whole of it. What one match becomes is in `conditions`, what one target becomes in `operations`; [`RuleBook`]
+//! changes the rules of a running instance.
 //! A policy the data plane cannot hold is refused here, with the rule and the reason.
 
+mod book;
 mod conditions;
 pub mod connections;
 pub mod flows;
 mod operations;
+mod room;
 
 use weir_bpf::abi::{self, feature, rule_flag};
 use weir_classify::{Classifier, ClassifyError, RuleKey, RuleSet, Scheme};
-use weir_policy::model::{DropWhen, Policy, Rule, Target};
+use weir_policy::model::{Connections, DropWhen, Policy, Rule, Target};
 use zerocopy::IntoBytes;
 
 use crate::plan::{InstancePlan, MapPlan, Port};
+pub use book::{Edit, EditError, Entry, Origin, Rebuild, RuleBook, Staged, Step, Write, Written};
 use conditions::Lowering;
+use room::{Room, Sizes};
 
 /// Why a policy cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -80,6 +85,17 @@ pub enum PlanError {
     Classify(#[from] ClassifyError),
 }
 
+/// Maps whose contents outlive a layout of the rules: copies of the program that replace others go on with them.
+pub const STATE_MAPS: &[&str] = &[
+    "counters",
+    "rates",
+    "stats",
+    "flows",
+    "flow_index",
+    "nat_index",
+    "frags",
+];
+
 /// Static bounds of a plan: what one packet can cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -124,11 +140,52 @@ fn compile(
     scheme: Scheme,
     sees_egress: bool,
 ) -> Result<(InstancePlan, Bounds), PlanError> {
-    let mut lowering = Lowering::new(ports, sees_egress);
-    let mut keys: Vec<RuleKey> = Vec::with_capacity(policy.rules.len());
-    let mut rules = Vec::with_capacity(policy.rules.len());
+    let slots: Vec<u32> = (0..policy.rules.len() as u32).collect();
+    let rules = policy.rules.iter().zip(slots);
+    let lowered = lower(rules, Lowering::new(ports, sees_egress))?;
+    let state = StateOf {
+        connections: &policy.connections,
+        keep: 0,
+    };
+    let (plan, layout) = lay_out(&lowered, scheme, Room::NONE, policy.rules.len(), 0, state)?;
+    Ok((plan, layout.bounds))
+}
+
+/// Rules, each with its part of the arrays, before they are laid out.
+struct Lowered<'a> {
+    lowering: Lowering<'a>,
+    keys: Vec<RuleKey>,
+    rules: Vec<abi::Rule>,
+    ops: Vec<abi::Op>,
+}
+
+impl Lowered<'_> {
+    fn set(&self) -> RuleSet<'_> {
+        RuleSet {
+            rules: &self.keys,
+            conds: self.lowering.conds(),
+            intervals: self.lowering.intervals(),
+        }
+    }
+
+    fn features(&self) -> u32 {
+        let mut features = self.lowering.features() | operations::features(&self.ops);
+        if with_flag(&self.rules, rule_flag::STATEFUL).next().is_some() {
+            features |= feature::STATE;
+        }
+        features
+    }
+}
+
+/// Lowers rules in rule order, each with the slot of its counters.
+fn lower<'r, 'a>(
+    rules: impl ExactSizeIterator<Item = (&'r Rule, u32)>,
+    mut lowering: Lowering<'a>,
+) -> Result<Lowered<'a>, PlanError> {
+    let mut keys: Vec<RuleKey> = Vec::with_capacity(rules.len());
+    let mut out = Vec::with_capacity(rules.len());
     let mut ops = Vec::new();
-    for rule in &policy.rules {
+    for (rule, slot) in rules {
         let (exact, conds) = lowering.rule(rule)?;
         let op_first = ops.len() as u32;
         for target in &rule.targets {
@@ -138,23 +195,54 @@ fn compile(
         let op_count = ops.len() as u32 - op_first;
         let mut lowered = abi_rule(rule, conds, (op_first, op_count))?;
         lowered.value = exact.values();
-        rules.push(lowered);
+        lowered.slot = slot;
+        out.push(lowered);
         keys.push(RuleKey {
             exact,
             cond_first: conds.0,
             cond_count: conds.1,
         });
     }
-    let set = RuleSet {
-        rules: &keys,
-        conds: lowering.conds(),
-        intervals: lowering.intervals(),
-    };
+    Ok(Lowered {
+        lowering,
+        keys,
+        rules: out,
+        ops,
+    })
+}
+
+/// How connections are kept.
+#[derive(Clone, Copy, Debug)]
+struct StateOf<'a> {
+    connections: &'a Connections,
+    /// Features that stay on while an instance runs: connections may still need them when their rules are gone.
+    keep: u32,
+}
+
+/// Where a plan has put its rules, and what it holds beside them.
+#[derive(Clone, Debug)]
+struct Layout {
+    /// Place of each rule, given in rule order, in the rule array.
+    positions: Vec<u32>,
+    /// Elements of each array that the plan's own rules take.
+    own: Sizes,
+    room: Room,
+    features: u32,
+    slot_of: [u8; 256],
+    bounds: Bounds,
+}
+
+fn lay_out(
+    lowered: &Lowered<'_>,
+    scheme: Scheme,
+    room: Room,
+    counters: usize,
+    generation: u64,
+    state: StateOf<'_>,
+) -> Result<(InstancePlan, Layout), PlanError> {
+    let set = lowered.set();
     let built = weir_classify::build(&set, scheme)?;
-    for (rule, &shape) in rules.iter_mut().zip(&built.shape_of) {
-        rule.shape = shape;
-    }
-    let stateful: Vec<u32> = with_flag(&rules, rule_flag::STATEFUL).collect();
+    let stateful: Vec<u32> = with_flag(&lowered.rules, rule_flag::STATEFUL).collect();
     let worst = built.most_at_once(&set, &stateful, abi::FLOW_RULES);
     if worst > abi::FLOW_RULES {
         return Err(PlanError::TooManyStateful {
@@ -162,52 +250,70 @@ fn compile(
             max: abi::FLOW_RULES,
         });
     }
-    let bounds = bounds(&built, &set, &rules);
+    let bounds = bounds(&built, &set, &lowered.rules);
     if bounds.hits > abi::HITS {
         return Err(PlanError::TooManyHits {
             worst: bounds.hits,
             max: abi::HITS,
         });
     }
-    let ordered: Vec<abi::Rule> = built.order.iter().map(|&i| rules[i as usize]).collect();
-    let mut features = lowering.features() | operations::features(&ops);
-    if !stateful.is_empty() {
-        features |= feature::STATE;
+    let ordered = ordered(&built, &lowered.rules);
+    let features = lowered.features() | state.keep;
+    let mut positions = vec![0; ordered.len()];
+    for (at, &rule) in (0u32..).zip(&built.order) {
+        positions[rule as usize] = at;
     }
-    let n = rules.len();
-    let mut rule_at = vec![0u32; if stateful.is_empty() { 0 } else { n }];
-    for (position, &i) in (1..).zip(&built.order) {
-        if let Some(at) = rule_at.get_mut(i as usize) {
-            *at = position;
-        }
-    }
-    let mut constants = constants(&built, features, lowering.slot_of());
-    constants.extend(connections::constants(&policy.connections, features));
+    let own = Sizes::of(lowered, &built);
+    let live = abi::LiveWord {
+        now: generation << 1,
+        half: [0, 1].map(|half| own.behind(&room.halves, half).header(0, 1)),
+    };
+    let with_room = |map: MapPlan, of: fn(&Sizes) -> u32| map.with_room(of(&room.halves) * 2);
+    let mut constants = constants(&built, features, lowered.lowering.slot_of());
+    constants.extend(connections::constants(state.connections, features));
     let plan = InstancePlan {
         object: "middlebox",
         program: "middlebox",
         constants,
         maps: vec![
-            MapPlan::array("tables", &built.tables),
-            MapPlan::array("shapes", &built.shapes),
-            MapPlan::array("cells", &built.cells),
-            MapPlan::array("nodes", &built.nodes),
-            MapPlan::array("lists", &built.lists),
+            with_room(MapPlan::array("tables", &built.tables), |s| s.tables),
+            with_room(MapPlan::array("shapes", &built.shapes), |s| s.shapes),
+            with_room(MapPlan::array("cells", &built.cells), |s| s.cells),
+            with_room(MapPlan::array("nodes", &built.nodes), |s| s.nodes),
+            with_room(MapPlan::array("lists", &built.lists), |s| s.lists),
             MapPlan::array("dims", &built.pruning.dim_rows),
             MapPlan::array("rows", &built.pruning.rows),
-            MapPlan::array("rules", &ordered),
-            MapPlan::array("conds", lowering.conds()),
-            MapPlan::array("intervals", lowering.intervals()),
-            MapPlan::array("ops", &ops),
-            MapPlan::empty("counters", n, size_of::<abi::Counter>()),
-            MapPlan::empty("rates", n, size_of::<u64>()),
-            MapPlan::array("rule_at", &rule_at),
+            with_room(MapPlan::array("rules", &ordered), |s| s.rules),
+            with_room(MapPlan::array("conds", set.conds), |s| s.conds),
+            with_room(MapPlan::array("intervals", set.intervals), |s| s.intervals),
+            with_room(MapPlan::array("ops", &lowered.ops), |s| s.ops),
+            MapPlan::array("live", &[live]),
+            MapPlan::empty("counters", counters, size_of::<abi::Counter>()),
+            MapPlan::empty("rates", counters, size_of::<u64>()),
+            MapPlan::array("rule_at", &places_by_id(&ordered)),
         ]
         .into_iter()
-        .chain(connections::maps(&policy.connections, features))
+        .chain(connections::maps(state.connections, features))
         .collect(),
     };
-    Ok((plan, bounds))
+    let layout = Layout {
+        positions,
+        own,
+        room,
+        features,
+        slot_of: *lowered.lowering.slot_of(),
+        bounds,
+    };
+    Ok((plan, layout))
+}
+
+/// The rule array: rules bucket by bucket, each with its shape.
+fn ordered(built: &Classifier, rules: &[abi::Rule]) -> Vec<abi::Rule> {
+    let rule = |&i: &u32| abi::Rule {
+        shape: built.shape_of[i as usize],
+        ..rules[i as usize]
+    };
+    built.order.iter().map(rule).collect()
 }
 
 fn constants(
@@ -238,6 +344,7 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
         cond_count: conds.1,
         op_first: ops.0,
         op_count: ops.1,
+        dead_from: abi::NEVER,
         requires: rule.requires.0 as u32,
         timeout_ns: rule.timeout_ns.unwrap_or(0),
         ..abi::Rule::default()
@@ -302,6 +409,17 @@ fn with_flag(rules: &[abi::Rule], flag: u32) -> impl Iterator<Item = u32> {
         .map(|(i, _)| i)
 }
 
+/// Place + 1 of each stateful rule by its id - 1: how connections, which outlive layouts, find their rules.
+fn places_by_id(ordered: &[abi::Rule]) -> Vec<u32> {
+    let stateful = || with_flag(ordered, rule_flag::STATEFUL);
+    let last = stateful().map(|at| ordered[at as usize].id).max();
+    let mut places = vec![0; last.unwrap_or(0) as usize];
+    for at in stateful() {
+        places[ordered[at as usize].id as usize - 1] = at + 1;
+    }
+    places
+}
+
 /// The operation of a `map` or `shuffle`.
 fn stateful_op(
     target: &Target,
@@ -323,10 +441,10 @@ fn stateful_op(
     Ok(Some(connections::operation(what, placed)))
 }
 
-/// Whether a policy names VLAN fields, which some devices hide from XDP.
-pub fn names_vlan(policy: &Policy) -> bool {
+/// Whether rules name VLAN fields, which some devices hide from XDP.
+pub fn names_vlan<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
     use weir_policy::field::Header::{Vlan, Vlan2};
-    policy.rules.iter().any(|rule| {
+    rules.into_iter().any(|rule| {
         let matches = rule.matches.iter().map(|m| m.subject.field);
         let targets = rule.targets.iter().filter_map(|t| match t {
             Target::Set { field, .. } => Some(*field),
@@ -338,9 +456,9 @@ pub fn names_vlan(policy: &Policy) -> bool {
     })
 }
 
-/// Whether any rule changes packets; such a policy has a stake in the checksum mode of its ports.
-pub fn rewrites(policy: &Policy) -> bool {
-    policy.rules.iter().any(|rule| {
+/// Whether any rule changes packets; such rules have a stake in the checksum mode of their ports.
+pub fn rewrites<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
+    rules.into_iter().any(|rule| {
         rule.targets
             .iter()
             .any(|t| !matches!(t, Target::Drop(_) | Target::Accept | Target::Log { .. }))

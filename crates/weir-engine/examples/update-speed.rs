@@ -1,0 +1,208 @@
+//! How long changes of rules take beside 100,000 rules, and loading these: in the running kernel, without attaching to anything.
+//!
+//! `cargo run --release -p weir-engine --example update-speed [-- --rules N] [-- --edits N] [-- --out FILE]`, as root. Edits are those of
+//! `weir rule`: one rule added or deleted, or one replaced by another; each is read, planned and switched. Between two edits packets go
+//! through the program.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use weir_engine::live::{RuleMaps, written};
+use weir_functions::middlebox::{Edit, RuleBook, Staged};
+use weir_functions::plan::{InstancePlan, PortConstants};
+use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
+use weir_packet::build::Frame;
+use weir_policy::{FileSets, Parsed, Source, parse};
+
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "update-speed: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Failure> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let value = |name: &str| {
+        let at = arguments.iter().position(|a| a == name);
+        at.and_then(|at| arguments.get(at + 1))
+    };
+    let rules: usize = value("--rules").map_or(Ok(100_000), |n| n.parse())?;
+    let edits: usize = value("--edits").map_or(Ok(2_000), |n| n.parse())?;
+    let mut out = String::new();
+    writeln!(
+        out,
+        "# {rules} rules; Linux {}; {}; {}; commit {}\n# what\ttimes\tmedian ms\tp99 ms\tlargest ms",
+        weir_kernel::probes::kernel_release(),
+        machine(),
+        first_line("date", &["+%F"])?,
+        first_line("git", &["rev-parse", "--short", "HEAD"])?,
+    )?;
+
+    let text = policy(rules);
+    let (mut reading, mut planning, mut loading) = (Vec::new(), Vec::new(), Vec::new());
+    let mut last = None;
+    for _ in 0..3 {
+        drop(last.take());
+        let began = Instant::now();
+        let parsed = read(&text)?;
+        reading.push(began.elapsed());
+        let began = Instant::now();
+        let (book, plan) = RuleBook::new(written(&parsed), &parsed.policy.connections, &[], false)?;
+        planning.push(began.elapsed());
+        let began = Instant::now();
+        let program = load(&plan)?;
+        loading.push(began.elapsed());
+        last = Some((book, program));
+    }
+    let sums = (reading.iter().zip(&planning).zip(&loading)).map(|((a, b), c)| *a + *b + *c);
+    let mut sums: Vec<Duration> = sums.collect();
+    line(&mut out, "read the policy", &mut reading)?;
+    line(&mut out, "plan", &mut planning)?;
+    line(&mut out, "load", &mut loading)?;
+    line(&mut out, "read, plan and load", &mut sums)?;
+
+    let (mut book, mut program) = last.ok_or("nothing was loaded")?;
+    let mut maps = RuleMaps::of(&program)?;
+    let mut random = Random(99);
+    let (mut adding, mut deleting, mut replacing, mut anew) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for number in 0..edits {
+        let ids = |book: &RuleBook, n: usize| book.entries().nth(n).map(|e| e.rule.id);
+        let text = rule(&mut random);
+        let id = ids(&book, random.below(book.entries().len())).ok_or("no rule")?;
+        let began = Instant::now();
+        let add = || -> Result<Edit, Failure> {
+            let rule = written(&read(&text)?).pop().ok_or("no rule")?;
+            Ok(Edit::Add(Box::new(rule)))
+        };
+        let (edit, times) = match number % 3 {
+            0 => (vec![add()?], &mut adding),
+            1 => (vec![Edit::Delete(id)], &mut deleting),
+            _ => (vec![Edit::Delete(id), add()?], &mut replacing),
+        };
+        match book.stage(edit)? {
+            Staged::InPlace(step) => {
+                maps.apply(&program, &step)?;
+                book.commit(*step);
+                times.push(began.elapsed());
+            }
+            Staged::Rebuild(rebuild) => {
+                program = load(&rebuild.plan)?;
+                maps = RuleMaps::of(&program)?;
+                book.commit_rebuild(*rebuild);
+                anew.push(began.elapsed());
+            }
+        }
+        // Packets go on: every edit meets a program that was just used.
+        probe(&mut program)?;
+    }
+    line(&mut out, "add a rule", &mut adding)?;
+    line(&mut out, "delete a rule", &mut deleting)?;
+    line(&mut out, "replace a rule", &mut replacing)?;
+    line(&mut out, "edit that lays out anew", &mut anew)?;
+    std::io::stdout().write_all(out.as_bytes())?;
+    if let Some(file) = value("--out") {
+        std::fs::write(file, out)?;
+    }
+    Ok(())
+}
+
+fn line(out: &mut String, what: &str, times: &mut [Duration]) -> Result<(), Failure> {
+    times.sort_unstable();
+    let ms = |at: usize| times.get(at).map_or(0.0, |t| t.as_secs_f64() * 1e3);
+    let n = times.len();
+    writeln!(
+        out,
+        "{what}\t{n}\t{:.3}\t{:.3}\t{:.3}",
+        ms(n / 2),
+        ms((n * 99 / 100).min(n.saturating_sub(1))),
+        ms(n.saturating_sub(1))
+    )?;
+    Ok(())
+}
+
+fn load(plan: &InstancePlan) -> Result<LoadedProgram, Failure> {
+    let mut object = KernelObject::open(weir_bpf::object(plan.object).ok_or("no such object")?)?;
+    let port = PortConstants::default().constants();
+    for (symbol, bytes) in plan.constants.iter().chain(&port) {
+        object.set_rodata(symbol, bytes)?;
+    }
+    for map in &plan.maps {
+        object.set_map_entries(map.name, map.max_entries)?;
+    }
+    let program = object.load(plan.program)?;
+    for map in plan.maps.iter().filter(|map| !map.keys.is_empty()) {
+        program.update_batch(map.name, &map.keys, &map.values)?;
+    }
+    Ok(program)
+}
+
+fn probe(program: &mut LoadedProgram) -> Result<(), Failure> {
+    let frame = Frame::new()
+        .ip4([10, 0, 0, 1], [10, 0, 0, 2])
+        .tcp(4000, 443);
+    program.test_run_repeated(&frame.build(), &mut Vec::new(), TestCtx::default(), 100)?;
+    Ok(())
+}
+
+fn read(text: &str) -> Result<Parsed, Failure> {
+    let source = Source::new("speed.weir", text);
+    parse(&source, &FileSets::relative_to(".")).map_err(|d| d.to_string().into())
+}
+
+fn policy(rules: usize) -> String {
+    let mut random = Random(5);
+    (0..rules).map(|_| rule(&mut random)).collect()
+}
+
+/// A rule on prefixes and a port, as network filters have them.
+fn rule(random: &mut Random) -> String {
+    let mut address = |bits: usize| {
+        let all = (random.below(1 << 16) << 16 | random.below(1 << 16)) as u32;
+        format!(
+            "{}/{bits}",
+            std::net::Ipv4Addr::from(all & (u32::MAX << (32 - bits)))
+        )
+    };
+    let (from, to) = (address(24), address(32));
+    let port = random.below(60_000);
+    match random.below(4) {
+        0 => format!("ip-saddr {from} ip-daddr {to} drop\n"),
+        1 => format!(
+            "ip-saddr {from} ip-daddr {to} tcp-dport {port}-{} drop\n",
+            port + 900
+        ),
+        2 => format!("ip-daddr {to} udp-dport {port} drop\n"),
+        _ => format!("ip-saddr {from} ip-daddr {to} tcp-dport {port} accept\n"),
+    }
+}
+
+fn machine() -> String {
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("{cpus} CPUs, {}", std::env::consts::ARCH)
+}
+
+fn first_line(program: &str, arguments: &[&str]) -> Result<String, Failure> {
+    let output = Command::new(program).args(arguments).output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 16) as usize % n
+    }
+}

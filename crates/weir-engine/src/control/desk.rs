@@ -1,0 +1,267 @@
+//! What requests mean: one desk for each running instance. Writers queue for a moment; who finds another one at work for longer is told so.
+//!
+//! Invariant: whatever is refused has changed nothing, neither rules nor file.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use weir_functions::middlebox::{Edit, Origin};
+
+use super::{
+    Ask, Change, Edited, Hello, Kind, Listed, PolicyFile, Refused, Reply, Request, Rules, State,
+    Tables, VERSION,
+};
+use crate::live::{LiveError, Running, lock, written};
+
+/// A writer waits so long for another one.
+const QUEUE: Duration = Duration::from_millis(200);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Answers requests about one instance.
+#[derive(Debug)]
+pub(super) struct Desk {
+    pub(super) hello: Hello,
+    running: Arc<Mutex<Running>>,
+    /// Who holds it may change rules.
+    policy: Mutex<PolicyFile>,
+}
+
+impl Desk {
+    pub(super) fn new(
+        running: Arc<Mutex<Running>>,
+        policy: PolicyFile,
+        interfaces: Vec<String>,
+    ) -> Desk {
+        Desk {
+            hello: Hello {
+                pid: std::process::id(),
+                interfaces,
+                policy: policy.path().to_path_buf(),
+            },
+            running,
+            policy: Mutex::new(policy),
+        }
+    }
+
+    /// Answers a line.
+    pub(super) fn answer(&self, line: &str) -> Reply {
+        let request: Request = match serde_json::from_str(line) {
+            Ok(request) => request,
+            Err(error) => {
+                return refusal(Kind::Usage, format!("this is no request: {error}"));
+            }
+        };
+        if request.version != VERSION {
+            let ours = request.version;
+            return refusal(
+                Kind::Usage,
+                format!("the running weir speaks version {VERSION}, not {ours}: use the same weir"),
+            );
+        }
+        self.handle(request.ask).unwrap_or_else(Reply::Refused)
+    }
+
+    fn handle(&self, ask: Ask) -> Result<Reply, Refused> {
+        match ask {
+            Ask::Hello => Ok(Reply::Hello(self.hello.clone())),
+            Ask::Edit {
+                edits,
+                if_generation,
+            } => self.edit(edits, if_generation),
+            Ask::Compact => self.compact(),
+            Ask::List => self.list(),
+            Ask::Tables => Ok(Reply::Tables(self.tables())),
+            Ask::Save { file, force } => self.save(file.as_deref(), force),
+        }
+    }
+
+    fn edit(&self, changes: Vec<Change>, if_generation: Option<u64>) -> Result<Reply, Refused> {
+        let policy = self.writer()?;
+        let began = Instant::now();
+        let mut edits = Vec::with_capacity(changes.len());
+        let mut warnings = String::new();
+        for change in changes {
+            edits.push(match change {
+                Change::Delete(id) => Edit::Delete(id),
+                Change::Flush => Edit::Flush,
+                Change::Add(line) => {
+                    let parsed = policy.parse_rule(&line).map_err(usage)?;
+                    warnings.push_str(&parsed.warnings.render(false));
+                    let rule = written(&parsed).pop();
+                    Edit::Add(Box::new(rule.ok_or_else(|| usage("no rule".to_owned()))?))
+                }
+            });
+        }
+        let mut running = lock(&self.running);
+        let generation = running.book().generation();
+        if let Some(wanted) = if_generation
+            && wanted != generation
+        {
+            return Err(Refused {
+                kind: Kind::Generation,
+                message: format!(
+                    "the rules are at generation {generation}, not {wanted}: somebody changed them; look at `weir rule list` and try again"
+                ),
+            });
+        }
+        let edited = running.edit(edits).map_err(refused)?;
+        Ok(Reply::Edited(Edited {
+            added: edited.added,
+            generation: edited.generation,
+            rebuilt: edited.rebuilt,
+            micros: began.elapsed().as_micros() as u64,
+            warnings,
+        }))
+    }
+
+    fn compact(&self) -> Result<Reply, Refused> {
+        let _writer = self.writer()?;
+        let began = Instant::now();
+        let mut running = lock(&self.running);
+        running.compact().map_err(refused)?;
+        Ok(Reply::Edited(Edited {
+            added: Vec::new(),
+            generation: running.book().generation(),
+            rebuilt: true,
+            micros: began.elapsed().as_micros() as u64,
+            warnings: String::new(),
+        }))
+    }
+
+    fn list(&self) -> Result<Reply, Refused> {
+        let running = lock(&self.running);
+        let book = running.book();
+        let counters = running.counters().map_err(refused)?;
+        let here = book.entries().zip(counters).map(|(entry, counter)| Listed {
+            id: entry.rule.id,
+            state: match entry.origin {
+                Origin::Configured => State::Configured,
+                Origin::Added => State::AddedLive,
+            },
+            rule: entry.text.clone(),
+            packets: counter.packets,
+            bytes: counter.bytes,
+        });
+        let gone = book.missing().map(|(id, text)| Listed {
+            id,
+            state: State::DeletedLive,
+            rule: text.to_owned(),
+            packets: 0,
+            bytes: 0,
+        });
+        let mut rules: Vec<Listed> = here.chain(gone).collect();
+        rules.sort_by_key(|rule| rule.id);
+        Ok(Reply::Rules(Rules {
+            instance: self.hello.clone(),
+            generation: book.generation(),
+            drifted: book.drifted(),
+            rules,
+        }))
+    }
+
+    fn tables(&self) -> Tables {
+        let running = lock(&self.running);
+        let book = running.book();
+        let bounds = book.bounds();
+        Tables {
+            instance: self.hello.clone(),
+            generation: book.generation(),
+            rules: book.entries().len(),
+            beside: book.beside(),
+            room: book.room(),
+            dead: book.dead(),
+            tables: bounds.tables,
+            probes: bounds.probes,
+            candidates: bounds.candidates,
+            hits: bounds.hits,
+            maps: running.map_sizes(),
+        }
+    }
+
+    fn save(&self, file: Option<&Path>, force: bool) -> Result<Reply, Refused> {
+        let mut policy = self.writer()?;
+        let mut running = lock(&self.running);
+        let to_own = file.is_none_or(|file| file == policy.path());
+        let saved = policy
+            .save(running.book(), file, force)
+            .map_err(|error| Refused {
+                kind: Kind::Failed,
+                message: error.to_string(),
+            })?;
+        if to_own {
+            running.saved();
+        }
+        Ok(Reply::Saved(saved))
+    }
+
+    /// The right to change rules.
+    fn writer(&self) -> Result<MutexGuard<'_, PolicyFile>, Refused> {
+        enter(&self.policy)
+    }
+}
+
+/// Waits a moment for somebody else to leave.
+fn enter<T>(room: &Mutex<T>) -> Result<MutexGuard<'_, T>, Refused> {
+    let began = Instant::now();
+    loop {
+        match room.try_lock() {
+            Ok(inside) => return Ok(inside),
+            Err(TryLockError::Poisoned(inside)) => return Ok(PoisonError::into_inner(inside)),
+            Err(TryLockError::WouldBlock) if began.elapsed() < QUEUE => {
+                std::thread::sleep(LOOK);
+            }
+            Err(TryLockError::WouldBlock) => {
+                return Err(Refused {
+                    kind: Kind::Busy,
+                    message: "somebody else is changing the rules, which are being laid out anew: try again in a moment".to_owned(),
+                });
+            }
+        }
+    }
+}
+
+fn usage(message: String) -> Refused {
+    Refused {
+        kind: Kind::Usage,
+        message,
+    }
+}
+
+fn refused(error: LiveError) -> Refused {
+    let kind = match error.is_usage() {
+        true => Kind::Usage,
+        false => Kind::Failed,
+    };
+    Refused {
+        kind,
+        message: error.to_string(),
+    }
+}
+
+fn refusal(kind: Kind, message: String) -> Reply {
+    Reply::Refused(Refused { kind, message })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_who_finds_another_one_at_work_is_told_so() {
+        let room = Mutex::new(());
+        let inside = enter(&room).expect("free");
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| enter(&room).map(drop).expect_err("taken"));
+            let refused = other.join().expect("no panic");
+            assert_eq!(refused.kind, Kind::Busy);
+            assert!(refused.message.contains("try again"), "{}", refused.message);
+            // One who leaves in time is waited for.
+            let other = scope.spawn(|| enter(&room).map(drop));
+            std::thread::sleep(QUEUE / 8);
+            drop(inside);
+            other.join().expect("no panic").expect("free by then");
+        });
+    }
+}
