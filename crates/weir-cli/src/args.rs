@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Tables(TablesArgs),
     /// Change and list the rules of a running `weir run`
     Rule(RuleArgs),
+    /// List, count or end the connections of a running `weir run`
+    Connections(ConnectionsArgs),
     /// Run a policy over a capture, without privileges unless the engine is the kernel
     Replay(ReplayArgs),
     /// Run a policy on interfaces until Ctrl-C, with live counters
@@ -183,6 +185,53 @@ pub(crate) struct SaveArgs {
     /// Also over a file that changed since it was read, or that is another one
     #[arg(long)]
     pub(crate) force: bool,
+}
+
+/// Arguments of `weir connections`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ConnectionsArgs {
+    /// An interface of the instance; needed where more than one runs
+    #[arg(short = 'i', long = "interface", value_name = "IF", global = true)]
+    pub(crate) interface: Option<String>,
+    /// Print one JSON object
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// Only this connection, as `weir connections` shows it
+    #[arg(long, value_name = "ID", global = true)]
+    pub(crate) id: Option<u64>,
+    /// Only those one end of which, original or translated, has this address
+    #[arg(long, value_name = "ADDRESS", global = true)]
+    pub(crate) address: Option<std::net::IpAddr>,
+    /// Only those one end of which has this port (with --address: the same end)
+    #[arg(long, value_name = "PORT", global = true)]
+    pub(crate) port: Option<u16>,
+    /// Only this protocol
+    #[arg(long, value_name = "PROTOCOL", global = true, value_parser = ["tcp", "udp", "icmp", "icmp6"])]
+    pub(crate) protocol: Option<String>,
+    /// Only those in this state, as `timeout` in a policy spells it
+    #[arg(long, value_name = "STATE", global = true, value_parser = ["tcp-syn-sent", "tcp-syn-received", "tcp-established", "tcp-fin", "tcp-time-wait", "tcp-closed", "udp-new", "udp", "icmp"])]
+    pub(crate) state: Option<String>,
+    /// Only those of this rule
+    #[arg(long, value_name = "ID", global = true)]
+    pub(crate) rule: Option<u32>,
+    /// What to do; default: list
+    #[command(subcommand)]
+    pub(crate) command: Option<ConnectionsCommand>,
+}
+
+/// What to do with connections.
+#[derive(Clone, Copy, Debug, Subcommand)]
+pub(crate) enum ConnectionsCommand {
+    /// List them
+    List,
+    /// Count them by protocol and state
+    Count,
+    /// End them: their next packets are judged as if they had never been
+    Delete {
+        /// All of them; else say which ones
+        #[arg(long)]
+        all: bool,
+    },
 }
 
 /// Engines of `weir replay`.

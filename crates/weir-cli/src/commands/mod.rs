@@ -2,6 +2,7 @@
 
 mod capture;
 mod check;
+mod connections;
 mod doctor;
 mod down;
 mod explain;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Tables(args) => tables::run(&args),
         Command::Rule(args) => rule::run(&args),
+        Command::Connections(args) => connections::run(&args),
         Command::Lab(args) => lab::run(&args),
     }
 }

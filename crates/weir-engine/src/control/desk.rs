@@ -6,16 +6,19 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use weir_functions::middlebox::flows::Filter;
 use weir_functions::middlebox::{Edit, Origin};
 
 use super::{
-    Ask, Change, Edited, Hello, Kind, Listed, PolicyFile, Refused, Reply, Request, Rules, State,
-    Tables, VERSION,
+    Ask, Change, ConnectionPage, Edited, Hello, Kind, Listed, PolicyFile, Refused, Reply, Request,
+    Rules, State, Tables, VERSION,
 };
-use crate::live::{LiveError, Running, lock, written};
+use crate::live::{FlowTable, LiveError, Running, lock, written};
 
 /// A writer waits so long for another one.
 const QUEUE: Duration = Duration::from_millis(200);
+/// Connections in one answer at most.
+const PAGE: u32 = 20_000;
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -74,6 +77,15 @@ impl Desk {
             Ask::List => self.list(),
             Ask::Tables => Ok(Reply::Tables(self.tables())),
             Ask::Save { file, force } => self.save(file.as_deref(), force),
+            Ask::Connections {
+                filter,
+                from,
+                limit,
+            } => self.connections(&filter, from, limit),
+            Ask::EndConnections { filter } => {
+                let ended = self.flows()?.0.end(&filter);
+                Ok(Reply::Ended(ended.map_err(|e| refused(e.into()))?))
+            }
         }
     }
 
@@ -178,6 +190,32 @@ impl Desk {
             hits: bounds.hits,
             maps: running.map_sizes(),
         }
+    }
+
+    /// Packets and writers go on while the table is read.
+    fn connections(&self, filter: &Filter, from: u32, limit: u32) -> Result<Reply, Refused> {
+        let (table, capacity) = self.flows()?;
+        let limit = limit.clamp(1, PAGE) as usize;
+        let page = (table.page(filter, from, limit)).map_err(|e| refused(e.into()))?;
+        Ok(Reply::Connections(ConnectionPage {
+            instance: self.hello.clone(),
+            capacity,
+            connections: page.connections,
+            next: page.next,
+        }))
+    }
+
+    /// The table, and how many connections it keeps at least.
+    fn flows(&self) -> Result<(FlowTable, u32), Refused> {
+        let running = lock(&self.running);
+        let capacity = running.book().connections().capacity;
+        let table = running.flows().map_err(refused)?;
+        let none = || Refused {
+            kind: Kind::Usage,
+            message: "no rule keeps connections: `weir rule add-stateful` adds one that does"
+                .to_owned(),
+        };
+        Ok((table.ok_or_else(none)?, capacity))
     }
 
     fn save(&self, file: Option<&Path>, force: bool) -> Result<Reply, Refused> {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use client::{Client, ClientError};
 pub use policy_file::{PolicyFile, SaveError};
 pub use server::Server;
+use weir_functions::middlebox::flows::{Connection, Filter};
 use weir_kernel::KernelError;
 
 /// Version of requests and replies. A server refuses others.
@@ -51,6 +52,20 @@ pub enum Ask {
     Tables,
     /// Lay everything out anew.
     Compact,
+    /// Connections that a filter means, from a place of the table on.
+    Connections {
+        /// Which.
+        filter: Filter,
+        /// 0, or what the page before said.
+        from: u32,
+        /// Connections to answer with at most.
+        limit: u32,
+    },
+    /// End the connections that a filter means.
+    EndConnections {
+        /// Which.
+        filter: Filter,
+    },
     /// Write the rules to a policy file.
     Save {
         /// Another file than the one it was started from; absolute.
@@ -86,6 +101,10 @@ pub enum Reply {
     Tables(Tables),
     /// To [`Ask::Save`].
     Saved(Saved),
+    /// To [`Ask::Connections`].
+    Connections(ConnectionPage),
+    /// To [`Ask::EndConnections`]: how many.
+    Ended(u64),
     /// Nothing was done.
     Refused(Refused),
 }
@@ -181,6 +200,19 @@ pub struct Tables {
     pub hits: usize,
     /// Maps: name, entries, bytes.
     pub maps: Vec<(String, u32, u64)>,
+}
+
+/// Part of the table of connections.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ConnectionPage {
+    /// The instance.
+    pub instance: Hello,
+    /// How many connections are kept at least.
+    pub capacity: u32,
+    /// Those that are meant.
+    pub connections: Vec<Connection>,
+    /// Where to go on; `None`: this was the end.
+    pub next: Option<u32>,
 }
 
 /// A policy file that was written.

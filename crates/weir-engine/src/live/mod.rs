@@ -7,6 +7,7 @@
 //! programs, each complete with its maps, for `weir down`.
 
 mod copies;
+mod flows;
 mod host;
 mod maps;
 mod running;
@@ -30,6 +31,7 @@ use host::{
     SwitchedOff, checksums_of, choose_hook, find_all, refuse_hidden_tags, unattached_ports,
 };
 
+pub use flows::{FlowTable, Page};
 pub use maps::RuleMaps;
 pub use running::{Edited, Running};
 

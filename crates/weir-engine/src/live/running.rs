@@ -14,8 +14,8 @@ use weir_kernel::{EventRing, Filter, KernelError, LoadedProgram};
 
 use super::maps::clear;
 use super::{
-    AttachedPort, Attachment, Hook, LiveError, LoadedCopy, Place, RuleMaps, Sharing, SwitchedOff,
-    load,
+    AttachedPort, Attachment, FlowTable, Hook, LiveError, LoadedCopy, Place, RuleMaps, Sharing,
+    SwitchedOff, load,
 };
 
 /// The part of a running policy that changes.
@@ -88,6 +88,15 @@ impl Running {
             Some((name.to_owned(), sizes.entries, bytes))
         });
         sizes.flatten().collect()
+    }
+
+    /// The table of connections; `None` if the rules keep none.
+    pub fn flows(&self) -> Result<Option<FlowTable>, LiveError> {
+        if !self.book.keeps_connections() {
+            return Ok(None);
+        }
+        let table = FlowTable::of(first(&self.copies)?, self.book.connections())?;
+        Ok(Some(table))
     }
 
     /// The policy file has become what runs.

@@ -310,6 +310,16 @@ impl RuleBook {
         self.layout.bounds
     }
 
+    /// How connections are kept.
+    pub fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    /// Whether there is a table of connections: there are stateful rules, or there were since the start.
+    pub fn keeps_connections(&self) -> bool {
+        self.layout.features & feature::STATE != 0
+    }
+
     /// Number of slots for counters.
     pub fn slots(&self) -> usize {
         self.slots.capacity as usize

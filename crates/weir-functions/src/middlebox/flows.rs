@@ -40,6 +40,17 @@ pub struct Connection {
     pub on_transmit: bool,
 }
 
+impl Connection {
+    /// `tcp-established`, `udp`: the protocol and how far it is, as one word.
+    pub fn state_and_protocol(&self) -> &str {
+        match self.protocol.as_str() {
+            // Its state says `icmp` of both.
+            "icmp6" => "icmp6",
+            _ => &self.state,
+        }
+    }
+}
+
 /// Two ends. Of an ICMP query the ports are its identifier and its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ends {
