@@ -141,6 +141,9 @@ impl Connections {
         }
         if let Some(tuple) = Tuple::of_packet(input.frame, layout) {
             if let Some((id, fit)) = self.find(policy, &tuple, now) {
+                if self.flow(id).translated_before(fit) {
+                    return Place::Outside;
+                }
                 return Place::Of(id, fit);
             }
             if may_open(input.frame, layout) {
@@ -152,6 +155,7 @@ impl Connections {
             return Place::Outside;
         };
         match self.find(policy, &quote.tuple, now) {
+            Some((id, fit)) if self.flow(id).quoted_before(fit) => Place::Outside,
             Some((id, fit)) => Place::Quotes(id, fit, quote),
             None => Place::Outside,
         }
@@ -172,6 +176,12 @@ impl Connections {
         layout: &Layout,
         seed: u64,
     ) -> Result<FlowId, Reason> {
+        // Whoever has the packet's own tuple is dead to it, and makes room even if nothing is opened.
+        for tuple in [orig, orig.reversed()] {
+            if let Some(dead) = self.by_tuple.get(&tuple).copied() {
+                self.forget(dead);
+            }
+        }
         // Only for the packet's own tuple is a closed connection gone.
         let now = Now {
             ns: input.now_ns,
@@ -183,8 +193,7 @@ impl Connections {
             .tuples(orig, &draw)
             .find(|&trans| trans == orig || self.find(policy, &trans, now).is_none())
             .ok_or(Reason::PoolBusy)?;
-        for tuple in [orig, orig.reversed(), trans, trans.reversed()] {
-            // Whoever has it is dead.
+        for tuple in [trans, trans.reversed()] {
             if let Some(dead) = self.by_tuple.get(&tuple).copied() {
                 self.forget(dead);
             }
@@ -293,9 +302,15 @@ impl Flow {
         self.orig != self.trans
     }
 
-    /// Whether a packet of the flow is handled, as replay has it: all packets are received. Others were translated before.
-    pub(super) fn handles(&self, fit: Fit) -> bool {
-        !(self.translates() && matches!(fit, Fit::TransDirect | Fit::OrigReversed))
+    /// Whether a packet that fits so looks as if it had been translated. It was received, as all packets are in replay,
+    /// so that somebody else sent it.
+    fn translated_before(&self, fit: Fit) -> bool {
+        self.translates() && matches!(fit, Fit::TransDirect | Fit::OrigReversed)
+    }
+
+    /// The same of an error whose quote fits so: it travels against what it quotes.
+    fn quoted_before(&self, fit: Fit) -> bool {
+        self.translates() && matches!(fit, Fit::OrigDirect | Fit::TransReversed)
     }
 
     /// Whether it is alive for a packet that fits so.

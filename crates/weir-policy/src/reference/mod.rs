@@ -300,17 +300,12 @@ impl Reference {
             Place::Opened(id) => Some((id, Fit::OrigDirect)),
             _ => None,
         };
-        let mut handled = false;
         let translation = match (place, flow) {
             (Place::Quotes(id, fit, quote), _) => {
                 let flow = self.connections.flow(*id);
                 Translation::of_error(flow, *fit, *quote, input.frame, layout)
             }
-            (_, Some((id, fit))) => {
-                let translation = Translation::of_packet(self.connections.flow(id), fit);
-                handled = translation.is_some();
-                translation
-            }
+            (_, Some((id, fit))) => Some(Translation::of_packet(self.connections.flow(id), fit)),
             _ => None,
         };
         let packet = fields::View { input, layout };
@@ -318,7 +313,7 @@ impl Reference {
         let targets = matching
             .iter()
             .map(|&i| &self.policy.rules[i])
-            .filter(|rule| !rule.stateful || handled && classes.contains(rule.requires))
+            .filter(|rule| !rule.stateful || flow.is_some() && classes.contains(rule.requires))
             .flat_map(|rule| &rule.targets);
         let frame = rewrite::rewrite(
             input.frame,
@@ -328,7 +323,7 @@ impl Reference {
             &self.options,
             notes,
         );
-        if let Some((id, fit)) = flow.filter(|_| handled) {
+        if let Some((id, fit)) = flow {
             self.connections.mark(id, fit, input, layout);
         }
         if self.stateful && is_first_fragment(layout) {

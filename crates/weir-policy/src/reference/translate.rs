@@ -44,11 +44,8 @@ pub(super) struct Error {
 }
 
 impl Translation {
-    /// Of a packet that fits a flow so. `None`: it was translated before.
-    pub(super) fn of_packet(flow: &Flow, fit: Fit) -> Option<Translation> {
-        if !flow.handles(fit) {
-            return None;
-        }
+    /// Of a packet that fits a flow so.
+    pub(super) fn of_packet(flow: &Flow, fit: Fit) -> Translation {
         let chosen = flow.chosen;
         let (tuple, sequence, acknowledgement) = if fit.is_forward() {
             (flow.trans, chosen.sequence, chosen.acknowledgement)
@@ -56,16 +53,16 @@ impl Translation {
             let tuple = flow.orig.reversed();
             (tuple, chosen.acknowledgement, chosen.sequence)
         };
-        Some(Translation::Packet(Packet {
+        Translation::Packet(Packet {
             tuple,
             identification: chosen.identification,
             label: chosen.label,
             sequence,
             acknowledgement,
-        }))
+        })
     }
 
-    /// Of an error whose quote fits a flow so. `None`: nothing of it changes.
+    /// Of an error whose quote fits a flow so.
     pub(super) fn of_error(
         flow: &Flow,
         fit: Fit,
@@ -75,14 +72,8 @@ impl Translation {
     ) -> Option<Translation> {
         let ip = layout.ip.as_ref()?;
         let (source, _) = addresses(frame, ip.version, ip.at);
-        // With one tuple a direct quote is one of `trans`, a reversed one of `orig`.
-        let as_sent_forward = match fit {
-            Fit::TransDirect => true,
-            Fit::OrigDirect if !flow.translates() => true,
-            Fit::OrigReversed => false,
-            Fit::OrigDirect | Fit::TransReversed => return None,
-        };
-        let error = if as_sent_forward {
+        // With one tuple a direct quote is one of `trans`, a reversed one of `orig`; with two there are no others.
+        let error = if fit.is_forward() {
             let reverse = flow.orig.reversed();
             Error {
                 source: (source == flow.trans.destination).then_some(reverse.source),

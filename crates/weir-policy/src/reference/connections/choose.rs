@@ -13,8 +13,14 @@ const TRIES: u32 = 32;
 /// Number of the first draw.
 const FIRST_DRAW: u32 = 1 << 31;
 
-/// Number of the draw of the source port of try 0; those of others follow.
-const PORT_DRAW: u32 = FIRST_DRAW + (1 << 16);
+/// Tries that take the next element of every pool; later ones take any.
+const TRIES_NEXT: u32 = 16;
+
+/// Tries, at most, that leave a source port alone which no rule maps.
+const TRIES_KEEP_PORT: u128 = 8;
+
+/// Number of the draws of try 0; each try has eight numbers.
+const TRY_DRAW: u32 = FIRST_DRAW + (1 << 16);
 
 /// What is chosen besides the tuple.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,25 +62,28 @@ struct Drawn {
 }
 
 impl Drawn {
-    /// The element chosen at the first try, or `further` behind it.
-    fn element(&self, further: u32) -> u128 {
-        let size = self.pool.size();
-        let index = (u128::from(self.draw) % size + u128::from(further)) % size;
-        self.pool.nth(index).unwrap_or_default()
+    /// Element number `index`, beginning anew behind the last.
+    fn element(&self, index: u128) -> u128 {
+        self.pool.nth(index % self.pool.size()).unwrap_or_default()
     }
 
-    fn varies(&self) -> bool {
-        self.pool.size() > 1
+    /// The element that try `t` takes; `draw` is its own number.
+    fn tried(&self, t: u32, draw: u32) -> u128 {
+        if t < TRIES_NEXT {
+            self.element(u128::from(self.draw) % self.pool.size() + u128::from(t))
+        } else {
+            self.element(u128::from(draw))
+        }
     }
 }
 
-/// The field of the tuple that further tries take from.
+/// A field of the tuple, as draws of tries are numbered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Vary {
-    SourcePort,
+enum Part {
     Source,
-    DestinationPort,
     Destination,
+    SourcePort,
+    DestinationPort,
 }
 
 impl Choice {
@@ -104,7 +113,7 @@ impl Choice {
             Drawn { pool, draw }
         };
         let changed = |pool: Option<Arc<Ranges>>, bits: u32| match pool {
-            Some(pool) => Change::Set(Drawn { pool, draw }.element(0) as u32),
+            Some(pool) => Change::Set(Drawn { pool, draw }.tried(0, 0) as u32),
             None => Change::Move(draw & ((1 << bits) - 1)),
         };
         match field.info().name {
@@ -131,57 +140,38 @@ impl Choice {
 
     /// The tuple of try `t`; `None` if there are no more tries.
     fn tuple(&self, orig: Tuple, t: u32, draw: &dyn Fn(u32) -> u32) -> Option<Tuple> {
-        let fields = [
-            (Vary::SourcePort, &self.source_port),
-            (Vary::Source, &self.source),
-            (Vary::DestinationPort, &self.destination_port),
-            (Vary::Destination, &self.destination),
+        let mapped = [
+            &self.source,
+            &self.destination,
+            &self.source_port,
+            &self.destination_port,
         ];
-        let vary = fields
-            .into_iter()
-            .find_map(|(vary, drawn)| drawn.as_ref().filter(|d| d.varies()).map(|d| (vary, d)));
-        let size = vary.map_or(1, |(_, drawn)| drawn.pool.size());
-        if u128::from(t) < size {
-            let further = |field: Vary| match vary {
-                Some((vary, _)) if vary == field => t,
-                _ => 0,
-            };
-            return Some(self.translated(orig, further));
-        }
-        if self.source_port.is_some() {
+        let sizes = mapped.into_iter().flatten().map(|drawn| drawn.pool.size());
+        let largest = sizes.max().unwrap_or(1);
+        if t > 0 && largest == 1 && self.source_port.is_some() {
             return None;
         }
-        let number = draw(PORT_DRAW + t);
-        let source_port = match orig.protocol {
-            protocol::ICMP | protocol::ICMP6 => (number & 0xffff) as u16,
-            _ => (1024 + number % 64_512) as u16,
+        let own = |part: Part| draw(TRY_DRAW + 8 * t + part as u32);
+        let value = |drawn: &Option<Drawn>, part: Part| {
+            drawn.as_ref().map(|drawn| drawn.tried(t, own(part)))
+        };
+        let port = |drawn, part| value(drawn, part).map(|port| port as u16);
+        let keeps_port = u128::from(t) < largest.min(TRIES_KEEP_PORT);
+        let source_port = match port(&self.source_port, Part::SourcePort) {
+            Some(port) => port,
+            None if keeps_port => orig.source_port,
+            None => match orig.protocol {
+                protocol::ICMP | protocol::ICMP6 => (own(Part::SourcePort) & 0xffff) as u16,
+                _ => (1024 + own(Part::SourcePort) % 64_512) as u16,
+            },
         };
         Some(Tuple {
+            source: value(&self.source, Part::Source).unwrap_or(orig.source),
+            destination: value(&self.destination, Part::Destination).unwrap_or(orig.destination),
             source_port,
-            ..self.translated(orig, |_| 0)
-        })
-    }
-
-    fn translated(&self, orig: Tuple, further: impl Fn(Vary) -> u32) -> Tuple {
-        let value = |drawn: &Option<Drawn>, field: Vary, old: u128| {
-            drawn
-                .as_ref()
-                .map_or(old, |drawn| drawn.element(further(field)))
-        };
-        Tuple {
-            source: value(&self.source, Vary::Source, orig.source),
-            destination: value(&self.destination, Vary::Destination, orig.destination),
-            source_port: value(
-                &self.source_port,
-                Vary::SourcePort,
-                u128::from(orig.source_port),
-            ) as u16,
-            destination_port: value(
-                &self.destination_port,
-                Vary::DestinationPort,
-                u128::from(orig.destination_port),
-            ) as u16,
+            destination_port: port(&self.destination_port, Part::DestinationPort)
+                .unwrap_or(orig.destination_port),
             ..orig
-        }
+        })
     }
 }

@@ -4,7 +4,11 @@ use super::*;
 
 const SYN: u8 = Frame::SYN;
 const FIRST: u32 = 1 << 31;
-const PORTS: u32 = FIRST + (1 << 16);
+
+/// Number of the draw of a try for the source port.
+const fn port_of_try(t: u32) -> u32 {
+    FIRST + (1 << 16) + 8 * t + 2
+}
 
 fn source(frame: &[u8]) -> End {
     ends(frame).0
@@ -110,7 +114,7 @@ fn masquerading_keeps_the_port_until_it_is_taken() {
     let mut bench = Bench::new("add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1");
     let first = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
     assert_eq!(source(&first), (OUTSIDE, 4000));
-    let port = (1024 + bench.draw(PORTS + 1) % 64_512) as u16;
+    let port = (1024 + bench.draw(port_of_try(1)) % 64_512) as u16;
     let second = bench.pass(&tcp(OTHER_CLIENT, SERVER, SYN).build());
     assert_eq!(source(&second), (OUTSIDE, port));
     // Each gets its own answers.
@@ -130,7 +134,7 @@ fn masquerading_keeps_the_port_until_it_is_taken() {
 fn masquerading_icmp_takes_another_identifier() {
     let mut bench = Bench::new("add-stateful all map ip-saddr 192.0.2.1");
     bench.pass(&ping(CLIENT.0, SERVER.0, 8, 5).build());
-    let identifier = (bench.draw(PORTS + 1) & 0xffff) as u16;
+    let identifier = (bench.draw(port_of_try(1)) & 0xffff) as u16;
     let sent = bench.pass(&ping(OTHER_CLIENT.0, SERVER.0, 8, 5).build());
     assert_eq!(source(&sent), (OUTSIDE, identifier));
     let back = bench.pass(&ping(SERVER.0, OUTSIDE, 0, identifier).build());
@@ -150,7 +154,7 @@ fn the_tuple_of_another_connection_is_taken_in_either_direction() {
             "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1\nadd-stateful all log",
         );
         bench.pass(&occupant.build());
-        let port = (1024 + bench.draw(PORTS + 1) % 64_512) as u16;
+        let port = (1024 + bench.draw(port_of_try(1)) % 64_512) as u16;
         let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
         assert_eq!(source(&sent), (OUTSIDE, port));
     }
@@ -202,7 +206,7 @@ fn a_busy_pool_comes_before_what_rules_say() {
 }
 
 #[test]
-fn of_several_pools_the_source_port_varies_then_addresses_then_the_destination() {
+fn every_pool_goes_on_with_every_try() {
     // Two source addresses; then, with the first choice of address, other ports.
     let mut bench = Bench::new("add-stateful tcp-dport 80 map ip-saddr 192.0.2.0/31");
     let choice = |bench: &Bench| (bench.draw(FIRST) % 2) as u8;
@@ -213,51 +217,80 @@ fn of_several_pools_the_source_port_varies_then_addresses_then_the_destination()
     assert_eq!(source(&sent), ([192, 0, 2, 1 - a], 4000));
     let (c, port) = (
         choice(&bench),
-        (1024 + bench.draw(PORTS + 2) % 64_512) as u16,
+        (1024 + bench.draw(port_of_try(2)) % 64_512) as u16,
     );
     let sent = bench.pass(&tcp(([10, 0, 0, 3], 4000), SERVER, SYN).build());
     assert_eq!(source(&sent), ([192, 0, 2, c], port));
 
-    // Two destination ports: the port of the first choice, then the other, then another source port.
+    // Addresses and ports step together: with 2 and 3 of them all 6 pairs come up.
     let mut bench = Bench::new(
-        "add-stateful tcp-dport 80 map ip-daddr { 10.1.0.1, 10.1.0.2 } map ip-saddr 192.0.2.1 map tcp-dport 8000-8001",
+        "add-stateful tcp-dport 80 map ip-saddr 192.0.2.0/31 map tcp-sport 700-702 map tcp-dport 8080",
     );
-    let mut sent = Vec::new();
-    for host in 1..=3 {
-        let (address, port) = (bench.draw(FIRST) % 2, bench.draw(FIRST + 2) % 2);
-        let source_port = (1024 + bench.draw(PORTS + 2) % 64_512) as u16;
+    let mut sent: Vec<End> = Vec::new();
+    for host in 1..=6 {
+        let (address, port) = (bench.draw(FIRST) % 2, bench.draw(FIRST + 1) % 3);
+        let free = (0..6)
+            .map(|t| {
+                let port = 700 + (port + t) % 3;
+                ([192, 0, 2, ((address + t) % 2) as u8], port as u16)
+            })
+            .find(|end| !sent.contains(end));
         let packet = bench.pass(&tcp(([10, 0, 0, host], 4000), SERVER, SYN).build());
-        let to = |port: u32| ([10, 1, 0, 1 + address as u8], 8000 + port as u16);
-        let tries = [
-            ((OUTSIDE, 4000), to(port)),
-            ((OUTSIDE, 4000), to(1 - port)),
-            ((OUTSIDE, source_port), to(port)),
-        ];
-        let expected = tries.into_iter().find(|one| !sent.contains(one));
-        assert_eq!(Some(ends(&packet)), expected);
-        sent.push(ends(&packet));
+        assert_eq!(Some(source(&packet)), free);
+        assert_eq!(destination(&packet).1, 8080);
+        sent.push(source(&packet));
+    }
+    let seventh = tcp(([10, 0, 0, 7], 4000), SERVER, SYN).build();
+    assert_eq!(bench.drop(&seventh), Reason::PoolBusy);
+}
+
+#[test]
+fn a_port_that_no_rule_maps_is_left_alone_for_eight_tries() {
+    // Nine and more addresses; the port may change from try 8 on, the address goes on as before.
+    let text = "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.0/28\nadd-stateful ip-saddr 192.0.2.0/28 log";
+    for taken in [7, 8] {
+        let mut bench = Bench::new(text);
+        bench.number = 100;
+        let first = bench.draw(FIRST) % 16;
+        let port = (1024 + bench.draw(port_of_try(8)) % 64_512) as u16;
+        bench.number = 0;
+        let address = |t: u32| [192, 0, 2, ((first + t) % 16) as u8];
+        for t in 0..taken {
+            bench.pass(&tcp((address(t), 4000), SERVER, SYN).build());
+        }
+        bench.number = 100;
+        let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+        let expected = if taken == 7 { 4000 } else { port };
+        assert_eq!(source(&sent), (address(taken), expected));
     }
 }
 
 #[test]
-fn no_more_than_32_tries() {
-    // A pool of 64 ports with the 32 behind the first choice taken by other hosts.
+fn the_second_half_of_32_tries_is_drawn_anew() {
+    // 64 ports; those of all tries are held by other hosts, or of all but one.
     let text = "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1 map tcp-sport 700-763\nadd-stateful ip-saddr 192.0.2.1 log";
-    for (taken, passes) in [(31, true), (32, false)] {
+    let number = 100;
+    for left in [0, 15, 16, 31, 32] {
         let mut bench = Bench::new(text);
-        let number = 100;
         bench.number = number;
         let first = bench.draw(FIRST + 1) % 64;
+        let tries: Vec<u16> = (0..32)
+            .map(|t| match t {
+                0..16 => 700 + ((first + t) % 64) as u16,
+                _ => 700 + (bench.draw(port_of_try(t)) % 64) as u16,
+            })
+            .collect();
         bench.number = 0;
-        for t in 0..taken {
-            let port = 700 + ((first + t) % 64) as u16;
+        let spared = tries.get(left).copied();
+        let ports: std::collections::BTreeSet<u16> = tries.iter().copied().collect();
+        for &port in ports.iter().filter(|&&port| Some(port) != spared) {
             bench.pass(&tcp((OUTSIDE, port), SERVER, SYN).build());
         }
         bench.number = number;
         let outcome = bench.run(&tcp(CLIENT, SERVER, SYN).build());
-        assert_eq!(outcome.verdict == Verdict::Pass, passes);
-        if passes {
-            assert_eq!(source(&outcome.frame).1, 700 + ((first + 31) % 64) as u16);
+        match spared {
+            Some(port) => assert_eq!(source(&outcome.frame).1, port),
+            None => assert_eq!(outcome.reasons, [Reason::PoolBusy]),
         }
     }
 }
@@ -297,4 +330,14 @@ fn of_a_port_that_is_chosen_as_it_was_nothing_is_translated() {
     let flow = bench.run(&tcp(SERVER, CLIENT, Frame::ACK).build());
     assert_eq!(flow.connection, Some(Part::Reverse));
     assert_eq!(ends(&flow.frame), (SERVER, CLIENT));
+}
+
+#[test]
+fn a_connection_that_is_opened_again_may_keep_its_port() {
+    // A closed one holds its translated tuple against all packets but the SYN that takes its place.
+    let mut bench = Bench::new("add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1");
+    bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+    bench.pass(&tcp(CLIENT, SERVER, Frame::RST).build());
+    let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+    assert_eq!(source(&sent), (OUTSIDE, 4000));
 }
