@@ -1,14 +1,15 @@
-//! Generated policies over generated packets: every engine gives the reference's verdicts, bytes, log lines and counters.
+//! Generated policies over generated packets: every engine gives the reference's verdicts, bytes, log lines and counters. So it
+//! does where policies keep connections and packets are conversations.
 //!
-//! `WEIR_CASES` sets the number of policies (default 1,000, 100 packets each). Failing cases shrink and are kept in
+//! `WEIR_CASES` sets the number of policies (default 1,000, and 300 that keep connections, 100 packets each). Failing cases shrink and are kept in
 //! tests/engines_agree.regressions.
 
 mod common;
 
-use common::{Coverage, Sample, disagreement, engines, policy};
+use common::{Connected, Coverage, Sample, disagreement, engines, play, policy};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
-use weir_engine::ReplayOptions;
+use weir_engine::{ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};
 
 const PACKETS: usize = 100;
@@ -47,24 +48,14 @@ fn options() -> impl Strategy<Value = ReplayOptions> {
 
 #[test]
 fn generated_policies_do_the_same_to_generated_packets_in_every_engine() {
-    let cases = std::env::var("WEIR_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(1000);
+    let cases = cases(1000);
     let engines = engines();
-    let config = ProptestConfig {
-        cases,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        source_file: Some(file!()),
-        max_shrink_iters: 4000,
-        ..ProptestConfig::default()
-    };
     let strategy = (
         weir_policy::generate::policy_text(),
         options(),
         prop::collection::vec(sample(), PACKETS),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config);
+    let mut runner = proptest::test_runner::TestRunner::new(config(cases));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let result = runner.run(&strategy, |(text, options, samples)| {
         let policy = policy(&text);
@@ -89,4 +80,65 @@ fn generated_policies_do_the_same_to_generated_packets_in_every_engine() {
         coverage.borrow()
     );
     coverage.borrow().demand(cases);
+}
+
+#[test]
+fn generated_connections_are_the_same_in_every_engine() {
+    let cases = cases(300);
+    let engines = engines();
+    let strategy = (
+        weir_policy::generate::stateful_policy_text(),
+        options(),
+        weir_packet::generate::conversations(PACKETS),
+    );
+    let mut runner = proptest::test_runner::TestRunner::new(config(cases));
+    let coverage = std::cell::RefCell::new(Coverage::default());
+    let connected = std::cell::RefCell::new(Connected::default());
+    let result = runner.run(&strategy, |(text, options, script)| {
+        let policy = policy(&text);
+        let samples = play(ReplayHook::Xdp, &policy, &options, &script, |_| true);
+        if let Ok(samples) = &samples {
+            connected.borrow_mut().count(&policy, options.seed, samples);
+        }
+        // What cannot be planned is refused alike.
+        let samples = samples.unwrap_or_default();
+        match disagreement(
+            &engines,
+            &policy,
+            &options,
+            &samples,
+            &mut coverage.borrow_mut(),
+        ) {
+            None => Ok(()),
+            Some(difference) => Err(TestCaseError::fail(format!(
+                "{difference}\npolicy:\n{text}"
+            ))),
+        }
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    let (coverage, connected) = (coverage.borrow(), connected.borrow());
+    eprintln!(
+        "{cases} policies x {PACKETS} packets: reference and {engines:?} agree\n{coverage}\n{connected:?}"
+    );
+    coverage.demand_connections(cases);
+    connected.demand(cases);
+}
+
+fn cases(usual: u32) -> u32 {
+    std::env::var("WEIR_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(usual)
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        source_file: Some(file!()),
+        max_shrink_iters: 4000,
+        ..ProptestConfig::default()
+    }
 }

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use common::{Coverage, Sample, disagreement_on, engines, policy};
+use common::{Connected, Coverage, Sample, disagreement_on, engines, play, policy};
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
@@ -100,10 +100,7 @@ fn generated_policies_over_generated_packets() {
     if kernel.is_empty() {
         return;
     }
-    let cases = std::env::var("WEIR_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(300);
+    let cases = cases(300);
     let sample = (
         weir_packet::generate::frame(),
         0u64..2_000_000_000,
@@ -122,13 +119,7 @@ fn generated_policies_over_generated_packets() {
         (mtu, any::<u64>()),
         prop::collection::vec(sample, 100),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
-        cases,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        source_file: Some(file!()),
-        max_shrink_iters: 4000,
-        ..ProptestConfig::default()
-    });
+    let mut runner = proptest::test_runner::TestRunner::new(config(cases));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let skipped = std::cell::Cell::new(0);
     let result = runner.run(&strategy, |(text, (mtu, seed), mut samples)| {
@@ -163,6 +154,76 @@ fn generated_policies_over_generated_packets() {
         skipped.get(),
         coverage.borrow()
     );
+}
+
+#[test]
+fn generated_connections() {
+    let kernel = kernel();
+    if kernel.is_empty() {
+        return;
+    }
+    let cases = cases(100);
+    let mtu = prop_oneof![3 => Just(None), 1 => (40u32..120).prop_map(Some)];
+    let strategy = (
+        weir_policy::generate::stateful_policy_text(),
+        (mtu, any::<u64>()),
+        weir_packet::generate::conversations(100),
+    );
+    let mut runner = proptest::test_runner::TestRunner::new(config(cases));
+    let coverage = std::cell::RefCell::new(Coverage::default());
+    let connected = std::cell::RefCell::new(Connected::default());
+    let result = runner.run(&strategy, |(text, (mtu, seed), script)| {
+        let options = ReplayOptions {
+            checksums: ChecksumMode::Offloaded,
+            mtu,
+            seed,
+            ports: ports(),
+        };
+        let policy = policy(&text);
+        let samples = play(ReplayHook::Tc, &policy, &options, &script, is_taken);
+        if let Ok(samples) = &samples {
+            connected.borrow_mut().count(&policy, seed, samples);
+        }
+        // What cannot be planned is refused alike.
+        let samples = samples.unwrap_or_default();
+        match disagreement_on(
+            ReplayHook::Tc,
+            &kernel,
+            &policy,
+            &options,
+            &samples,
+            &mut coverage.borrow_mut(),
+        ) {
+            None => Ok(()),
+            Some(difference) => Err(TestCaseError::fail(format!(
+                "{difference}\npolicy:\n{text}"
+            ))),
+        }
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    let (coverage, connected) = (coverage.borrow(), connected.borrow());
+    eprintln!("{cases} policies x 100 packets: reference and tc agree\n{coverage}\n{connected:?}");
+    coverage.demand_connections(cases);
+    connected.demand(cases);
+}
+
+fn cases(usual: u32) -> u32 {
+    std::env::var("WEIR_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(usual)
+}
+
+fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        source_file: Some(file!()),
+        max_shrink_iters: 4000,
+        ..ProptestConfig::default()
+    }
 }
 
 /// All files below a folder; none if it is not there.

@@ -2,7 +2,7 @@
 //!
 //! Values come from small pools, so that generated policies hit generated packets: addresses of 10.0.0.0/24,
 //! 192.0.2.0/24 and 2001:db8::/64, a dozen ports, a few option kinds, small TTLs, VLAN identifiers 1 to 10.
-//! Shrinking removes tags, headers, options and payload one by one.
+//! Shrinking removes tags, headers, options and payload one by one. `conversation` makes packets that follow from others.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -11,6 +11,10 @@ use proptest::sample::{Index, select};
 use crate::build::Frame;
 use crate::checksum::checksum;
 use crate::parse::{parse, protocol};
+
+mod conversation;
+
+pub use conversation::{Exchange, Step, conversations};
 
 /// Ports of the pool.
 pub const PORTS: &[u16] = &[
@@ -516,6 +520,10 @@ mod tests {
             "match_overflow",
             "scratch_depth",
             "internal",
+            "flow_full",
+            "flow_busy",
+            "pool_busy",
+            "frag_before_first",
         ];
         for reason in Reason::ALL
             .iter()

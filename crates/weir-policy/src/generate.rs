@@ -11,6 +11,10 @@ use proptest::prelude::*;
 use crate::field::{Field, Header, Kind};
 use crate::words::names_of;
 
+mod stateful;
+
+pub use stateful::stateful_policy_text;
+
 /// Numbers a rule is made from; more are taken as 0.
 const TAPE: usize = 64;
 
@@ -94,12 +98,17 @@ pub fn policy_text() -> impl Strategy<Value = String> {
                 &mut rules,
             );
         }
-        let used = SETS
-            .iter()
-            .filter(|(name, _)| rules.contains(&format!("@{name}")));
-        let sets: String = used.map(|(_, line)| format!("{line}\n")).collect();
-        sets + &rules
+        with_sets(&rules)
     })
+}
+
+/// Rules behind the sets that they use.
+fn with_sets(rules: &str) -> String {
+    let used = SETS
+        .iter()
+        .filter(|(name, _)| rules.contains(&format!("@{name}")));
+    let sets: String = used.map(|(_, line)| format!("{line}\n")).collect();
+    sets + rules
 }
 
 /// Numbers that decide what comes next.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 use weir_policy::field::{FIELDS, Kind};
-use weir_policy::generate::{broken_text, policy_text};
+use weir_policy::generate::{broken_text, policy_text, stateful_policy_text};
 use weir_policy::model::Policy;
 use weir_policy::{NoFiles, Source, describe, format, format_source, parse};
 
@@ -26,6 +26,10 @@ fn meaning(text: &str) -> Result<Policy, String> {
     Ok(policy)
 }
 
+fn any_policy_text() -> impl Strategy<Value = String> {
+    prop_oneof![2 => policy_text(), 1 => stateful_policy_text()]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: ProptestConfig::default().cases.max(1000),
@@ -34,13 +38,13 @@ proptest! {
     })]
 
     #[test]
-    fn generated_policies_are_valid(text in policy_text()) {
+    fn generated_policies_are_valid(text in any_policy_text()) {
         let parsed = parse(&source(&text), &NoFiles);
         prop_assert!(parsed.is_ok(), "{text}\n{}", parsed.map(|_| String::new()).unwrap_or_else(|e| e.render(false)));
     }
 
     #[test]
-    fn formatting_keeps_the_meaning_and_is_stable(text in policy_text()) {
+    fn formatting_keeps_the_meaning_and_is_stable(text in any_policy_text()) {
         let Ok(parsed) = parse(&source(&text), &NoFiles) else { return Err(TestCaseError::fail("invalid")) };
         let once = format(&parsed.ast);
         prop_assert_eq!(meaning(&text), meaning(&once), "{}\n{}", text, once);
@@ -50,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn every_rule_can_be_described(text in policy_text()) {
+    fn every_rule_can_be_described(text in any_policy_text()) {
         for rule in meaning(&text).map_err(TestCaseError::fail)?.rules {
             let sentence = describe(&rule);
             prop_assert!(sentence.ends_with('.') && !sentence.contains('\n'), "{}", sentence);
@@ -77,7 +81,7 @@ proptest! {
 #[test]
 fn generated_policies_cover_the_language() {
     let mut runner = TestRunner::deterministic();
-    let strategy = policy_text();
+    let strategy = any_policy_text();
     let mut text = String::new();
     for _ in 0..3000 {
         let tree = strategy

@@ -10,8 +10,11 @@ use std::sync::Arc;
 
 use weir_bpf::abi::{Counter, Stats};
 use weir_engine::{EngineKind, LogLine, Packet, ReplayHook, ReplayOptions};
+use weir_packet::generate::{Exchange, Step};
+use weir_packet::parse::{Fragment, Protocol, Version, parse as parse_frame};
 use weir_packet::{Fate, Reason, Verdict};
 use weir_policy::model::Policy;
+use weir_policy::reference::{Input, Options, Part, PortId, Reference};
 use weir_policy::{FileSets, Source, parse};
 
 /// Engines to compare with the reference. Without root the kernel is left out, which is an error in CI.
@@ -49,6 +52,151 @@ pub(crate) struct Sample {
     pub(crate) now_ns: u64,
     pub(crate) port: u32,
     pub(crate) queue: u16,
+}
+
+/// A script played: each packet made from what the reference did to the ones before it. Frames that `is_taken` refuses are
+/// left out. The error is a planning error.
+pub(crate) fn play(
+    hook: ReplayHook,
+    policy: &Arc<Policy>,
+    options: &ReplayOptions,
+    script: &[Step],
+    is_taken: fn(&[u8]) -> bool,
+) -> Result<Vec<Sample>, String> {
+    let mut engine = weir_engine::open_for(hook, EngineKind::Reference, policy, options)
+        .map_err(|e| e.to_string())?;
+    let (mut samples, mut earlier) = (Vec::<Sample>::new(), Vec::new());
+    let (mut now_ns, mut out) = (0, Vec::new());
+    for step in script {
+        let frame = step.frame(&earlier);
+        now_ns += step.gap_ns;
+        if !is_taken(&frame) {
+            continue;
+        }
+        let packet = Packet {
+            frame: &frame,
+            now_ns,
+            number: samples.len() as u64,
+            port: 1,
+            queue: 0,
+        };
+        let verdict = engine
+            .packet(&packet, &mut out)
+            .map_err(|e| e.to_string())?;
+        earlier.push(Exchange {
+            received: frame.clone(),
+            sent: (verdict == Verdict::Pass).then(|| out.clone()),
+        });
+        samples.push(Sample {
+            frame,
+            now_ns,
+            port: 1,
+            queue: 0,
+        });
+    }
+    Ok(samples)
+}
+
+/// What a script of connections went through, by the reference's own account.
+#[derive(Debug, Default)]
+pub(crate) struct Connected {
+    packets: u64,
+    opened: u64,
+    forward: u64,
+    reverse: u64,
+    errors: u64,
+    /// Packets of connections with other addresses or ports afterwards.
+    translated: u64,
+    translated_errors: u64,
+    translated_fragments: u64,
+    /// Sequence numbers, and SACK blocks.
+    moved: u64,
+    moved_sack: u64,
+}
+
+impl Connected {
+    /// Counts a run of the reference over these packets.
+    pub(crate) fn count(&mut self, policy: &Arc<Policy>, seed: u64, samples: &[Sample]) {
+        let options = Options {
+            seed,
+            ..Options::default()
+        };
+        let mut reference = Reference::new(Arc::clone(policy), options);
+        for (number, sample) in (0u64..).zip(samples) {
+            let outcome = reference.run(Input {
+                now_ns: sample.now_ns,
+                number,
+                port: PortId {
+                    name: Some("eth0"),
+                    index: 2,
+                },
+                ..Input::new(&sample.frame)
+            });
+            self.packets += 1;
+            match outcome.connection {
+                None => continue,
+                Some(Part::Opened) => self.opened += 1,
+                Some(Part::Forward) => self.forward += 1,
+                Some(Part::Reverse) => self.reverse += 1,
+                Some(Part::Error) => self.errors += 1,
+            }
+            let Ok(layout) = parse_frame(&sample.frame) else {
+                continue;
+            };
+            let differs =
+                |from: usize, to: usize| sample.frame.get(from..to) != outcome.frame.get(from..to);
+            let Some(ip) = layout.ip else { continue };
+            let end = ip.at + ip.header_len;
+            let addresses = match ip.version {
+                Version::V4 => differs(end.min(ip.at + 12), ip.at + 20),
+                Version::V6 => differs(ip.at + 8, ip.at + 40),
+            };
+            let ports = layout
+                .l4
+                .as_ref()
+                .is_some_and(|l4| differs(l4.at, l4.at + 4));
+            let translated = u64::from(addresses || ports);
+            self.translated += translated;
+            if outcome.connection == Some(Part::Error) {
+                self.translated_errors += translated;
+            }
+            if ip.fragment == Fragment::Later {
+                self.translated_fragments += translated;
+            }
+            let Some(l4) = layout.l4.filter(|l4| l4.protocol == Protocol::Tcp) else {
+                continue;
+            };
+            self.moved += u64::from(differs(l4.at + 4, l4.at + 8));
+            let sack = l4.options.iter().find(|option| option.kind == 5);
+            self.moved_sack += u64::from(
+                sack.is_some_and(|o| differs(o.at, o.at + o.len)) && differs(l4.at + 8, l4.at + 12),
+            );
+        }
+    }
+
+    /// Fails unless scripts of this many policies met what connections can meet.
+    pub(crate) fn demand(&self, policies: u32) {
+        if policies < 100 {
+            return;
+        }
+        let least = [
+            ("opened", self.opened, 20),
+            ("forward", self.forward, 20),
+            ("reverse", self.reverse, 20),
+            ("errors", self.errors, 50),
+            ("translated", self.translated, 10),
+            ("translated errors", self.translated_errors, 100),
+            ("translated later fragments", self.translated_fragments, 300),
+            ("moved sequence numbers", self.moved, 200),
+            ("moved SACK blocks", self.moved_sack, 2000),
+        ];
+        for (what, count, one_in) in least {
+            assert!(
+                count * one_in > self.packets,
+                "{what} are fewer than one in {one_in}: {self:?}"
+            );
+        }
+    }
 }
 
 /// Everything an engine says about a run.
@@ -141,9 +289,15 @@ impl Coverage {
             self.refused < u64::from(policies) / 4,
             "too many policies are refused: {self}"
         );
-        // Not to be had from packets: broken plans, nested programs, drivers without room, full rings, and frames
-        // longer than the generator makes.
+        // Not to be had from packets: broken plans, nested programs, drivers without room, full rings, frames longer than the
+        // generator makes, lost races, and tables that are full (weir-engine/tests/connections.rs); what needs connections
+        // is demanded of conversations.
         let out_of_reach = [
+            Reason::FlowBusy,
+            Reason::FlowFull,
+            Reason::FlowDisplaced,
+            Reason::PoolBusy,
+            Reason::FragBeforeFirst,
             Reason::MatchOverflow,
             Reason::ScratchDepth,
             Reason::Internal,
@@ -159,6 +313,26 @@ impl Coverage {
                 reason.name()
             );
         }
+    }
+}
+
+impl Coverage {
+    /// Fails unless conversations of this many policies met every reason that connections have.
+    pub(crate) fn demand_connections(&self, policies: u32) {
+        if policies < 100 {
+            return;
+        }
+        for reason in [Reason::PoolBusy, Reason::FragBeforeFirst, Reason::RuleDrop] {
+            assert!(
+                self.reasons[reason as usize] > 0,
+                "no conversation met {}: {self}",
+                reason.name()
+            );
+        }
+        assert!(
+            self.refused < u64::from(policies) / 4,
+            "too many policies are refused: {self}"
+        );
     }
 }
 
