@@ -436,6 +436,8 @@ static long try_open(__u32 i, void *arg)
 		take_trans(w);
 		if (s->open_reason != PARSED) {
 			release(flow, life);
+			if (s->displaced)
+				note(w, WEIR_R_flow_displaced);
 			return 1;
 		}
 		s->open_reason = WEIR_R_flow_busy;
