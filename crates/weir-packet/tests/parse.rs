@@ -27,6 +27,10 @@ fn every_reason_of_the_parser_has_a_frame() {
         "match_overflow",
         "scratch_depth",
         "internal",
+        "flow_full",
+        "flow_busy",
+        "pool_busy",
+        "frag_before_first",
     ];
     for reason in Reason::ALL
         .iter()
