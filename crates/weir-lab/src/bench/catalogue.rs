@@ -77,6 +77,16 @@ pub const MIDDLEBOX: &[Row] = &[
         target: "at 100,000 rules at least 10x weir's",
     },
     Row {
+        pattern: "testrun.connections.plain.N.zipf|uniform|uniform-more",
+        meaning: "a packet of one of N open UDP connections of a reflexive rule; uniform-more: 1,000,000 without 1,000",
+        target: "zipf: 1,000,000 at most 1.3x of 1,000; uniform: at most 300 ns more",
+    },
+    Row {
+        pattern: "testrun.connections.nat.N.zipf|uniform|uniform-more",
+        meaning: "the same with translated source addresses",
+        target: "zipf: 1,000,000 at most 1.3x of 1,000; uniform: at most 300 ns more",
+    },
+    Row {
         pattern: "live.floor.pass|drop",
         meaning: "generating a packet and delivering it to the box, where it is dropped at once; subtracted from all other live figures",
         target: "",

@@ -8,6 +8,7 @@ mod bandwidth;
 mod bed;
 pub mod catalogue;
 mod classbench;
+mod connections;
 mod live;
 mod matrix;
 mod measure;
@@ -60,6 +61,7 @@ pub fn middlebox(options: &BenchOptions<'_>, out: &mut dyn Write) -> Result<Outc
         out,
     };
     testrun::run(&mut bench)?;
+    connections::run(&mut bench)?;
     live::run(&mut bench)?;
     bandwidth::run(&mut bench)?;
     bench.progress("")?;
@@ -75,6 +77,7 @@ pub(crate) enum Group {
     TestMss,
     TestMssRange,
     TestClassbench,
+    TestConnections,
     LiveTuples,
     LiveExact,
     LiveSources,
@@ -87,13 +90,14 @@ pub(crate) enum Group {
 }
 
 impl Group {
-    const ALL: [(Group, &'static str); 15] = [
+    const ALL: [(Group, &'static str); 16] = [
         (Group::TestRules, "testrun.rules"),
         (Group::TestExact, "testrun.exact"),
         (Group::TestMasks, "testrun.masks"),
         (Group::TestMss, "testrun.mss"),
         (Group::TestMssRange, "testrun.mss-range"),
         (Group::TestClassbench, "testrun.classbench"),
+        (Group::TestConnections, "testrun.connections"),
         (Group::LiveTuples, "live.tuples"),
         (Group::LiveExact, "live.exact"),
         (Group::LiveSources, "live.sources"),

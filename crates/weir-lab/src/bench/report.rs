@@ -149,6 +149,20 @@ impl Outcome {
         }
     }
 
+    /// Records a figure that has a limit of its own.
+    pub(crate) fn bound(&mut self, figure: Figure, limit: f64) {
+        let ratio = figure.value / limit;
+        let promise = Promise::AtMost(1.0);
+        self.targets.push(Target {
+            figure: figure.name.clone(),
+            against: format!("{limit} {}", figure.unit),
+            ratio,
+            promise: promise.to_string(),
+            met: promise.met(ratio),
+        });
+        self.figures.push(figure);
+    }
+
     /// Tab-separated history: a line a figure.
     pub fn record(&self) -> String {
         let mut text = format!(

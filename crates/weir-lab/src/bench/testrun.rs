@@ -443,7 +443,7 @@ fn run_once(program: &mut LoadedProgram, packet: &[u8]) -> Result<f64, LabError>
     Ok(outcome.duration.as_nanos() as f64)
 }
 
-fn load(plan: &InstancePlan) -> Result<LoadedProgram, LabError> {
+pub(super) fn load(plan: &InstancePlan) -> Result<LoadedProgram, LabError> {
     let elf = weir_bpf::object(plan.object).unwrap_or_default();
     let mut object = KernelObject::open(elf)?;
     let port = PortConstants::default().constants();
