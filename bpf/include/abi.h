@@ -309,31 +309,35 @@ struct weir_tuple {
 
 #define WEIR_FLOW_NAT		(1 << 0)	/* trans differs from orig */
 #define WEIR_FLOW_TRANSMIT	(1 << 1)	/* opened on transmit */
-#define WEIR_FLOW_ID_SET	(1 << 2)	/* id is the identification */
-#define WEIR_FLOW_ID_MOVED	(1 << 3)	/* id is added to it */
+#define WEIR_FLOW_ID_SET	(1 << 2)	/* identity is the identification */
+#define WEIR_FLOW_ID_MOVED	(1 << 3)	/* identity is added to it */
 #define WEIR_FLOW_LABEL_SET	(1 << 4)
 #define WEIR_FLOW_LABEL_MOVED	(1 << 5)
+#define WEIR_FLOW_SEQUENCE	(1 << 6)	/* sequence numbers are moved */
+#define WEIR_FLOW_TIMEOUT	(1 << 7)	/* timeout_ns holds */
+#define WEIR_FLOW_MORE		(1 << 8)	/* it has more rules than one */
+#define WEIR_FLOW_SECOND_LINE	0xfd		/* all of these that need the second cache line */
 
 /*
- * A connection. Its place in the array is bucket * WEIR_WAYS + way of the index. Three cache lines: what a lookup reads,
- * what every packet of it needs, what only translated ones need.
+ * A connection. Its place in the array is bucket * WEIR_WAYS + way of the index. Three cache lines: what every packet
+ * needs; what those of translated ones need (and of WEIR_FLOW_SECOND_LINE in general); what few need.
  */
 struct weir_flow {
 	__u64 life;
 	__u64 last_ns;
 	struct weir_tuple orig;
 	__u32 what;		/* WEIR_FLOW_* */
-	__u32 trans_tag;	/* tag of trans in the index by translated tuple */
-
-	__u64 timeout_ns;	/* of its rules, 0: none gives one */
-	__u64 born_ns;
-	__u32 rules[WEIR_FLOW_RULES];	/* ids, 0 behind the last */
-	__u32 seq_off, ack_off;
-	__u32 label;
-	__u32 id;
+	__u32 rule;		/* id of its first rule */
 
 	struct weir_tuple trans;
-	__u64 pad[3];
+	__u64 timeout_ns;	/* of its rules, 0: none gives one */
+	__u32 trans_tag;	/* tag of trans in the index by translated tuple */
+	__u32 seq_off, ack_off;
+	__u32 identity;		/* identification or flow label, or what is added to it */
+
+	__u64 born_ns;
+	__u32 more[WEIR_FLOW_RULES - 1];	/* ids of its other rules, 0 behind the last */
+	__u32 pad[7];
 };
 
 /* One cache line of the index by original tuple. Ways are filled from the first on and never emptied. */

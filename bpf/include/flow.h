@@ -137,7 +137,7 @@ static __always_inline int flow_expired(struct scratch *s, struct weir_flow *flo
 	__u32 state = forget(s, flow_state(life, flow->orig.proto));
 	__u64 timeout = weir_timeout[state & 15];
 
-	if (flow->timeout_ns && (state == TCP_ESTABLISHED || state == UDP || state == ICMP_QUERY))
+	if (flow->what & WEIR_FLOW_TIMEOUT && (state == TCP_ESTABLISHED || state == UDP || state == ICMP_QUERY))
 		timeout = flow->timeout_ns;
 	return older_than(s, flow->last_ns, timeout);
 }
@@ -535,11 +535,15 @@ static __always_inline int has_rules(struct scratch *s)
 {
 	__u32 k, at;
 
+	if (rule_of(s, s->f.rule, &at))
+		return 1;
+	if (!(s->f.what & WEIR_FLOW_MORE))
+		return 0;
 #pragma unroll
-	for (k = 0; k < WEIR_FLOW_RULES; k++) {
-		if (!s->f.rules[k])
+	for (k = 0; k < WEIR_FLOW_RULES - 1; k++) {
+		if (!s->f.more[k])
 			break;
-		if (rule_of(s, s->f.rules[k], &at))
+		if (rule_of(s, s->f.more[k], &at))
 			return 1;
 	}
 	return 0;
@@ -567,15 +571,26 @@ __noinline int adopt(__u32 level)
 	from = (__u64 *)flow;
 	life = life_of(flow);
 	barrier();
+	/* Cache lines that the connection does not need stay where they are. */
 #pragma unroll
-	for (i = 1; i < 16; i++)
+	for (i = 1; i < 8; i++)
 		to[i] = from[i];
 	if (weir_features & WEIR_F_TRANSLATE) {
-		/* Of a connection that is not translated this is its original tuple: its own cache line stays where it is. */
-		if (s->f.what & WEIR_FLOW_NAT)
-			s->f.trans = flow->trans;
-		else
+		if (s->f.what & WEIR_FLOW_SECOND_LINE) {
+#pragma unroll
+			for (i = 8; i < 16; i++)
+				to[i] = from[i];
+		} else {
+			s->f.seq_off = 0;
+			s->f.ack_off = 0;
+		}
+		if (!(s->f.what & WEIR_FLOW_NAT))
 			s->f.trans = s->f.orig;
+	}
+	if (s->f.what & WEIR_FLOW_MORE) {
+#pragma unroll
+		for (i = 0; i < WEIR_FLOW_RULES - 1; i++)
+			s->f.more[i] = flow->more[i];
 	}
 	barrier();
 	if ((life & WEIR_LIFE_MASK) != WEIR_LIFE_LIVE || !SAME_LIFE(life, life_of(flow)))
@@ -768,10 +783,16 @@ static long flow_rule(__u32 i, void *arg)
 	struct weir_rule *rule;
 	__u32 k = i, at, id;
 
-	opaque(k);
-	id = s->f.rules[k & (WEIR_FLOW_RULES - 1)];
-	if (!id)
-		return 1;
+	id = s->f.rule;
+	if (k) {
+		k--;
+		opaque(k);
+		if (!(s->f.what & WEIR_FLOW_MORE) || k >= WEIR_FLOW_RULES - 1)
+			return 1;
+		id = s->f.more[k];
+		if (!id)
+			return 1;
+	}
 	rule = rule_of(s, id, &at);
 	if (!rule)
 		return 0;

@@ -74,26 +74,28 @@ static __always_inline void choose(struct walk *w, struct weir_op *op)
 		pick(w, pool->first, pool->count, draw % pool->size);
 		if (what == WEIR_D_ID) {
 			s->f.what = (s->f.what & ~WEIR_FLOW_ID_MOVED) | WEIR_FLOW_ID_SET;
-			s->f.id = s->value_low;
+			s->f.identity = s->value_low;
 		} else {
 			s->f.what = (s->f.what & ~WEIR_FLOW_LABEL_MOVED) | WEIR_FLOW_LABEL_SET;
-			s->f.label = s->value_low;
+			s->f.identity = s->value_low;
 		}
 		return;
 	}
 	switch (what) {
 	case WEIR_D_ID:
 		s->f.what = (s->f.what & ~WEIR_FLOW_ID_SET) | WEIR_FLOW_ID_MOVED;
-		s->f.id = draw & 0xffff;
+		s->f.identity = draw & 0xffff;
 		break;
 	case WEIR_D_LABEL:
 		s->f.what = (s->f.what & ~WEIR_FLOW_LABEL_SET) | WEIR_FLOW_LABEL_MOVED;
-		s->f.label = draw & 0xfffff;
+		s->f.identity = draw & 0xfffff;
 		break;
 	case WEIR_D_SEQ:
+		s->f.what |= WEIR_FLOW_SEQUENCE;
 		s->f.seq_off = draw;
 		break;
 	case WEIR_D_ACK:
+		s->f.what |= WEIR_FLOW_SEQUENCE;
 		s->f.ack_off = draw;
 		break;
 	}
@@ -500,10 +502,15 @@ static __always_inline int open_connection(struct walk *w)
 	s->f.born_ns = s->f.last_ns;
 	s->f.timeout_ns = s->open_timeout;
 	if (ctx_transmits())
-		s->f.what = WEIR_FLOW_TRANSMIT;
+		s->f.what |= WEIR_FLOW_TRANSMIT;
+	if (s->open_timeout)
+		s->f.what |= WEIR_FLOW_TIMEOUT;
+	if (s->n_open > 1)
+		s->f.what |= WEIR_FLOW_MORE;
+	s->f.rule = s->open_rules[0];
 #pragma unroll
-	for (i = 0; i < WEIR_FLOW_RULES; i++)
-		s->f.rules[i] = i < s->n_open ? s->open_rules[i] : 0;
+	for (i = 1; i < WEIR_FLOW_RULES; i++)
+		s->f.more[i - 1] = i < s->n_open ? s->open_rules[i] : 0;
 	if (weir_features & WEIR_F_TRANSLATE) {
 #pragma unroll
 		for (i = 0; i < 4; i++)

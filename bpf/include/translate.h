@@ -148,7 +148,7 @@ static __always_inline void put_identity(struct walk *w)
 			return;
 		at = s->base[WEIR_B_IP4] + 4;
 		word = hdr_be32(s, at);
-		value = s->f.id;
+		value = s->f.identity;
 		if (s->f.what & WEIR_FLOW_ID_MOVED)
 			value += word >> 16;
 		put_word(w, at, bpf_htonl((word & 0xffff) | value << 16), COVERS_IP4);
@@ -158,7 +158,7 @@ static __always_inline void put_identity(struct walk *w)
 		return;
 	at = s->base[WEIR_B_IP6];
 	word = hdr_be32(s, at);
-	value = s->f.label;
+	value = s->f.identity;
 	if (s->f.what & WEIR_FLOW_LABEL_MOVED)
 		value += word;
 	put_word(w, at, bpf_htonl((word & 0xfff00000) | (value & 0xfffff)), 0);

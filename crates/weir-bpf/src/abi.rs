@@ -439,6 +439,9 @@ pub mod flow_flag {
     pub const ID_MOVED: u32 = 1 << 3;
     pub const LABEL_SET: u32 = 1 << 4;
     pub const LABEL_MOVED: u32 = 1 << 5;
+    pub const SEQUENCE: u32 = 1 << 6;
+    pub const TIMEOUT: u32 = 1 << 7;
+    pub const MORE: u32 = 1 << 8;
 }
 
 /// `struct weir_flow`: a connection.
@@ -455,26 +458,39 @@ pub struct Flow {
     pub orig: Tuple,
     /// [`flow_flag`].
     pub what: u32,
+    /// Id of its first rule.
+    pub rule: u32,
+    /// Tuple as sent on, if [`flow_flag::NAT`].
+    pub trans: Tuple,
+    /// Timeout its rules give, if [`flow_flag::TIMEOUT`].
+    pub timeout_ns: u64,
     /// Tag of `trans` in its index.
     pub trans_tag: u32,
-    /// Timeout its rules give, 0: none.
-    pub timeout_ns: u64,
-    /// Time of the first packet.
-    pub born_ns: u64,
-    /// Rule ids, 0 behind the last.
-    pub rules: [u32; FLOW_RULES],
-    /// Offset of the forward side's sequence numbers.
+    /// Offset of the forward side's sequence numbers, if [`flow_flag::SEQUENCE`].
     pub seq_off: u32,
     /// Offset of the reverse side's.
     pub ack_off: u32,
-    /// Flow label or its offset.
-    pub label: u32,
-    /// Identification or its offset.
-    pub id: u32,
-    /// Tuple as sent on.
-    pub trans: Tuple,
+    /// Identification or flow label, or what is added to it.
+    pub identity: u32,
+    /// Time of the first packet.
+    pub born_ns: u64,
+    /// Ids of its other rules, if [`flow_flag::MORE`]; 0 behind the last.
+    pub more: [u32; FLOW_RULES - 1],
     /// Zero.
-    pub pad: [u64; 3],
+    pub pad: [u32; 7],
+}
+
+impl Flow {
+    /// Ids of its rules.
+    pub fn rule_ids(&self) -> impl Iterator<Item = u32> + '_ {
+        let more = match self.what & flow_flag::MORE {
+            0 => &[],
+            _ => self.more.as_slice(),
+        };
+        std::iter::once(self.rule)
+            .chain(more.iter().copied())
+            .filter(|&id| id > 0)
+    }
 }
 
 /// `struct weir_bucket`: a cache line of the index by original tuple.

@@ -111,7 +111,9 @@ pub fn read(record: &Flow, place: u32, now_ns: u64, settings: &Connections) -> O
     }
     let state = state(record);
     let timeout = match state {
-        FlowState::TcpEstablished | FlowState::Udp | FlowState::Icmp if record.timeout_ns > 0 => {
+        FlowState::TcpEstablished | FlowState::Udp | FlowState::Icmp
+            if record.what & flow_flag::TIMEOUT != 0 =>
+        {
             record.timeout_ns
         }
         _ => settings.timeouts_ns[state as usize],
@@ -120,14 +122,15 @@ pub fn read(record: &Flow, place: u32, now_ns: u64, settings: &Connections) -> O
     if idle > timeout {
         return None;
     }
-    let mut rules: Vec<u32> = record.rules.iter().copied().filter(|&id| id > 0).collect();
+    let mut rules: Vec<u32> = record.rule_ids().collect();
     rules.sort_unstable();
     let has = |flag: u32| record.what & flag != 0;
     let is_v4 = record.orig.family == 4;
-    let (set, moved, value) = match is_v4 {
-        true => (flow_flag::ID_SET, flow_flag::ID_MOVED, record.id),
-        false => (flow_flag::LABEL_SET, flow_flag::LABEL_MOVED, record.label),
+    let (set, moved) = match is_v4 {
+        true => (flow_flag::ID_SET, flow_flag::ID_MOVED),
+        false => (flow_flag::LABEL_SET, flow_flag::LABEL_MOVED),
     };
+    let value = record.identity;
     let offsets = [record.seq_off, record.ack_off];
     Some(Connection {
         id: id(record, place),
@@ -139,7 +142,7 @@ pub fn read(record: &Flow, place: u32, now_ns: u64, settings: &Connections) -> O
         expires_ms: (timeout - idle) / MS,
         age_ms: now_ns.saturating_sub(record.born_ns) / MS,
         rules,
-        sequence_offsets: (offsets != [0, 0]).then_some(offsets),
+        sequence_offsets: has(flow_flag::SEQUENCE).then_some(offsets),
         identity: has(set).then_some(value),
         identity_offset: has(moved).then_some(value),
         on_transmit: has(flow_flag::TRANSMIT),
@@ -231,8 +234,9 @@ mod tests {
             born_ns: 90 * SECOND,
             orig: tuple(5),
             trans: tuple(9),
-            what: flow_flag::NAT,
-            rules: [3, 1, 0, 0, 0, 0, 0, 0],
+            what: flow_flag::NAT | flow_flag::MORE,
+            rule: 3,
+            more: [1, 0, 0, 0, 0, 0, 0],
             ..Flow::default()
         }
     }
