@@ -145,6 +145,8 @@ pub(crate) enum RuleCommand {
     List,
     /// Delete all rules, at once
     Flush,
+    /// Put a policy in place of the one that runs; rules that are in both go on with their counters and connections
+    Load(LoadArgs),
     /// Write the rules to the policy file, or to another one
     Save(SaveArgs),
     /// Lay all rules out anew, so that those added are found as fast as the others
@@ -176,6 +178,17 @@ pub(crate) struct DeleteArgs {
     /// Ids, as `weir rule list` shows them
     #[arg(required = true, value_name = "ID")]
     pub(crate) ids: Vec<u32>,
+}
+
+/// Arguments of `weir rule load`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LoadArgs {
+    /// Policy file; default: the one that runs, read again
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// End all connections; needed where the policy changes how many are kept
+    #[arg(long)]
+    pub(crate) flush_connections: bool,
 }
 
 /// Arguments of `weir rule save`.

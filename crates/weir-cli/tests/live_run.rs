@@ -187,23 +187,16 @@ fn a_killed_run_leaves_the_complete_program_and_down_removes_it() {
     assert_eq!(open.recv(&mut buffer).expect("arrives"), 4);
     assert!(socket.recv(&mut buffer).is_err(), "dropped");
 
-    let policy = file("again.weir", POLICY);
-    let again = weir(
-        &right,
-        &[
-            "run",
-            "--hook",
-            "xdp",
-            "-i",
-            "right0",
-            policy.to_str().expect("text"),
-        ],
+    // Another run goes on with it, in its place.
+    let again = Run::start(&right, POLICY, &["right0"], XDP);
+    assert!(
+        again.words().contains("going on with what"),
+        "{}",
+        again.words()
     );
-    refused(
-        &again,
-        1,
-        &["right0 already carries an XDP program", "weir down"],
-    );
+    assert_eq!(pinned(&right), 1);
+    again.signal(Signal::KILL);
+    drop(again.wait());
 
     let down = weir(&right, &["down"]);
     assert!(down.status.success(), "{}", stderr(&down));

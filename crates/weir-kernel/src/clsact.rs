@@ -67,6 +67,15 @@ impl Filter {
         Ok(filter)
     }
 
+    /// One that another process attached.
+    pub(crate) fn existing(ifindex: u32, direction: Direction, made_qdisc: bool) -> Filter {
+        Filter {
+            ifindex,
+            direction,
+            made_qdisc,
+        }
+    }
+
     /// Puts another program in its place; every packet meets one of them.
     pub fn replace(&self, program: &LoadedProgram) -> Result<(), KernelError> {
         let mut opts = options(program.as_fd().as_raw_fd());

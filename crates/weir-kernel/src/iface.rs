@@ -12,7 +12,7 @@ use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::error::near_names;
-use crate::{KernelError, sys};
+use crate::{KernelError, XdpMode, sys};
 
 /// What weir wants to know of an interface before it attaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -228,15 +228,7 @@ pub fn name_of(ifindex: u32) -> Option<String> {
 
 /// Id of the XDP program on an interface, whatever its mode.
 pub fn xdp_prog_id(ifindex: u32) -> Result<Option<u32>, KernelError> {
-    sys::silence_libbpf();
-    let mut opts = libbpf_sys::bpf_xdp_query_opts {
-        sz: mem::size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t,
-        ..Default::default()
-    };
-    // SAFETY: `opts` is valid for the call and states its size.
-    sys::check(unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut opts) }).map_err(
-        |e| KernelError::sys(format!("ask for the XDP program of interface {ifindex}"), e),
-    )?;
+    let opts = xdp_query(ifindex)?;
     let id = [
         opts.prog_id,
         opts.drv_prog_id,
@@ -246,6 +238,29 @@ pub fn xdp_prog_id(ifindex: u32) -> Result<Option<u32>, KernelError> {
     .into_iter()
     .find(|id| *id != 0);
     Ok(id)
+}
+
+/// Mode of the XDP program on an interface; `None` if there is none, or if it runs in hardware.
+pub fn xdp_mode(ifindex: u32) -> Result<Option<XdpMode>, KernelError> {
+    let opts = xdp_query(ifindex)?;
+    Ok(match (opts.drv_prog_id, opts.skb_prog_id) {
+        (0, 0) => None,
+        (0, _) => Some(XdpMode::Generic),
+        _ => Some(XdpMode::Native),
+    })
+}
+
+fn xdp_query(ifindex: u32) -> Result<libbpf_sys::bpf_xdp_query_opts, KernelError> {
+    sys::silence_libbpf();
+    let mut opts = libbpf_sys::bpf_xdp_query_opts {
+        sz: mem::size_of::<libbpf_sys::bpf_xdp_query_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: `opts` is valid for the call and states its size.
+    sys::check(unsafe { libbpf_sys::bpf_xdp_query(ifindex as i32, 0, &mut opts) }).map_err(
+        |e| KernelError::sys(format!("ask for the XDP program of interface {ifindex}"), e),
+    )?;
+    Ok(opts)
 }
 
 /// Driver name of an interface.

@@ -16,6 +16,7 @@ pub mod iface;
 pub mod link;
 mod loaded;
 pub mod netns;
+mod note;
 pub mod object;
 pub mod pins;
 pub mod probes;
@@ -29,6 +30,7 @@ pub use error::KernelError;
 pub use frames::FrameSocket;
 pub use link::{Direction, Link, XdpMode};
 pub use netns::NetNs;
+pub use note::Note;
 pub use object::{
     Batch, Hook, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TestCtx, TestOutcome,
 };

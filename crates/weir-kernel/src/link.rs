@@ -137,6 +137,15 @@ impl Link {
         }
     }
 
+    /// A link that another process made.
+    pub(crate) fn existing(fd: OwnedFd, ifindex: u32, direction: Option<Direction>) -> Self {
+        Self {
+            fd,
+            ifindex,
+            direction,
+        }
+    }
+
     /// The direction of a tcx link; `None` for XDP.
     pub fn direction(&self) -> Option<Direction> {
         self.direction

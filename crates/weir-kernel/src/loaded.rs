@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use libbpf_rs::{AsRawLibbpf, MapCore, Object};
 use crate::KernelError;
 use crate::error::near_names;
 use crate::link::{Direction, Link, XdpMode};
+use crate::note::{self, Note};
 use crate::ring::{EventRing, Ring};
 use crate::sys;
 use crate::view::MmapArray;
@@ -108,13 +109,17 @@ pub struct ProgramInfo {
 
 /// A verified program and its maps.
 pub struct LoadedProgram {
-    object: Object,
+    /// What keeps the descriptors of the program and its maps open: the object they were loaded from ...
+    _object: Option<Object>,
+    /// ... or they themselves, where another process loaded them.
+    _adopted: Vec<OwnedFd>,
     name: String,
-    /// The program's descriptor, open as long as `object`.
     fd: i32,
     hook: Hook,
     maps: HashMap<String, MapShape>,
     rings: HashMap<String, Ring>,
+    /// What a program of another process carries.
+    notes: Vec<Note>,
     cpus: usize,
 }
 
@@ -130,7 +135,7 @@ struct MapShape {
 impl MapShape {
     /// The map's descriptor, borrowed from the program that owns it.
     fn fd(self, _owner: &LoadedProgram) -> BorrowedFd<'_> {
-        // SAFETY: `_owner` keeps the object, and so the descriptor, open for the borrow.
+        // SAFETY: `_owner` keeps the descriptor open for the borrow.
         unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 
@@ -164,7 +169,7 @@ impl std::fmt::Debug for LoadedProgram {
 
 impl AsFd for LoadedProgram {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: `self.object` keeps the descriptor open for the borrow.
+        // SAFETY: `self` keeps the descriptor open for the borrow.
         unsafe { BorrowedFd::borrow_raw(self.fd) }
     }
 }
@@ -208,14 +213,73 @@ impl LoadedProgram {
             maps.insert(section_name(&m.name().to_string_lossy()), shape);
         }
         Ok(Self {
-            object,
+            _object: Some(object),
+            _adopted: Vec::new(),
             name: name.to_owned(),
             fd,
             hook,
             maps,
             rings: HashMap::new(),
+            notes: Vec::new(),
             cpus: sys::possible_cpus()?,
         })
+    }
+
+    /// A program that another process loaded, with the maps it uses and the notes it carries.
+    pub(crate) fn adopt(program: OwnedFd) -> Result<Self, KernelError> {
+        let failed = |e| KernelError::sys("look at a program that was left behind", e);
+        let info = sys::program_info(program.as_fd()).map_err(failed)?;
+        let hook = match info.type_ {
+            libbpf_sys::BPF_PROG_TYPE_SCHED_CLS => Hook::Tc,
+            _ => Hook::Xdp,
+        };
+        let name: Vec<u8> = info.name.iter().map(|c| *c as u8).collect();
+        let mut adopted = Self {
+            _object: None,
+            name: sys::text_until_nul(&name),
+            fd: program.as_raw_fd(),
+            hook,
+            maps: HashMap::new(),
+            rings: HashMap::new(),
+            notes: Vec::new(),
+            cpus: sys::possible_cpus()?,
+            _adopted: Vec::new(),
+        };
+        for id in sys::map_ids(program.as_fd()).map_err(failed)? {
+            let fd = sys::map_by_id(id).map_err(failed)?;
+            let info = sys::map_info(fd.as_fd()).map_err(failed)?;
+            let name: Vec<u8> = info.name.iter().map(|c| *c as u8).collect();
+            let name = sys::text_until_nul(&name);
+            if name == note::NAME {
+                let len = info.value_size as usize * info.max_entries as usize;
+                adopted.notes.push(Note::open(fd, len)?);
+                continue;
+            }
+            let shape = MapShape {
+                fd: fd.as_raw_fd(),
+                kind: info.type_,
+                key: info.key_size as usize,
+                value: info.value_size as usize,
+                entries: info.max_entries,
+            };
+            adopted.maps.insert(section_name(&name), shape);
+            adopted._adopted.push(fd);
+        }
+        adopted._adopted.push(program);
+        Ok(adopted)
+    }
+
+    /// What the program carries, if another process loaded it.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// The kernel's number for a map: programs that share it name the same.
+    pub fn map_id(&self, map: &str) -> Result<u32, KernelError> {
+        let shape = self.map(map)?;
+        sys::map_info(shape.fd(self))
+            .map(|info| info.id)
+            .map_err(|e| KernelError::sys(format!("inspect map {map}"), e))
     }
 
     /// The hook it was compiled for.
@@ -649,11 +713,6 @@ impl LoadedProgram {
             value.len(),
         )?;
         Ok(value.into())
-    }
-
-    /// The libbpf object, for what has no method here.
-    pub fn object(&self) -> &Object {
-        &self.object
     }
 }
 

@@ -7,10 +7,11 @@
 
 #![expect(unsafe_code, reason = "statfs and mount take raw pointers")]
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::mem;
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::link::Direction;
@@ -20,6 +21,8 @@ use crate::{Filter, KernelError, Link, LoadedProgram, clsact, iface, netns, sys}
 pub const BPFFS: &str = "/sys/fs/bpf";
 /// The folder of the pins.
 pub const RUN: &str = "/sys/fs/bpf/weir/run";
+/// The folder of the claims: one empty folder for each interface that a process holds, and locks.
+pub const CLAIMS: &str = "/sys/fs/bpf/weir/held";
 
 /// Where on an interface a program is, as the name of its pin says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +138,8 @@ fn free_path(ifindex: u32, place: Place) -> Result<PathBuf, KernelError> {
 pub struct HeldLink {
     link: Link,
     path: PathBuf,
-    released: bool,
+    /// Whether dropping it does so.
+    owned: bool,
 }
 
 /// Pins `link` and keeps it until dropped; see [`pin`] for what is refused.
@@ -144,7 +148,7 @@ pub fn hold(link: Link) -> Result<HeldLink, KernelError> {
     Ok(HeldLink {
         link,
         path,
-        released: false,
+        owned: true,
     })
 }
 
@@ -159,10 +163,15 @@ impl HeldLink {
         self.link.is_attached()
     }
 
+    /// From now on it goes with this process; see [`open`].
+    pub fn own(&mut self) {
+        self.owned = true;
+    }
+
     /// Takes the program off the interface and removes the pin, telling what
     /// went wrong; dropping does the same silently.
     pub fn release(mut self) -> Result<(), KernelError> {
-        self.released = true;
+        self.owned = false;
         self.link.take_off()?;
         unlink(&self.path)
     }
@@ -170,7 +179,7 @@ impl HeldLink {
 
 impl Drop for HeldLink {
     fn drop(&mut self) {
-        if !self.released {
+        if self.owned {
             // Nobody is left to be told; `weir down` finds what remains.
             let _ = self.link.take_off();
             let _ = unlink(&self.path);
@@ -183,6 +192,8 @@ impl Drop for HeldLink {
 pub struct HeldFilter {
     filter: Option<Filter>,
     path: PathBuf,
+    /// Whether they do.
+    owned: bool,
 }
 
 /// Pins `program`, which `filter` runs, and keeps both until dropped.
@@ -202,16 +213,27 @@ pub fn hold_filter(filter: Filter, program: &LoadedProgram) -> Result<HeldFilter
     Ok(HeldFilter {
         filter: Some(filter),
         path,
+        owned: true,
     })
 }
 
 impl HeldFilter {
+    /// Whether weir made the qdisc it is on.
+    pub fn made_qdisc(&self) -> bool {
+        self.filter.as_ref().is_some_and(Filter::made_qdisc)
+    }
+
     /// Whether it is still there.
     pub fn is_attached(&self) -> Result<bool, KernelError> {
         match &self.filter {
             Some(filter) => Ok(filter.prog_id()?.is_some()),
             None => Ok(false),
         }
+    }
+
+    /// From now on it goes with this process; see [`open`].
+    pub fn own(&mut self) {
+        self.owned = true;
     }
 
     /// Puts another program in its place, and its pin in the place of the old one's.
@@ -239,8 +261,111 @@ impl HeldFilter {
 
 impl Drop for HeldFilter {
     fn drop(&mut self) {
-        drop(self.filter.take());
-        let _ = unlink(&self.path);
+        let filter = self.filter.take();
+        if self.owned {
+            drop(filter);
+            let _ = unlink(&self.path);
+        } else {
+            mem::forget(filter);
+        }
+    }
+}
+
+/// What another process left at one place of an interface, opened. Dropping it changes nothing, until it is made this process's own.
+#[derive(Debug)]
+pub enum Left {
+    /// An XDP or tcx link.
+    Link(HeldLink),
+    /// A clsact filter.
+    Filter(HeldFilter),
+}
+
+/// Opens what was left at a live pin of the current namespace, and the program there.
+pub fn open(pin: &PinnedLink) -> Result<(Left, LoadedProgram), KernelError> {
+    let failed = |e| KernelError::sys(format!("open {}", pin.path.display()), e);
+    let fd = sys::open_pinned(&pin.path).map_err(failed)?;
+    let path = pin.path.clone();
+    let direction = match pin.place {
+        Place::Clsact {
+            direction,
+            made_qdisc,
+        } => {
+            let filter = Filter::existing(pin.ifindex, direction, made_qdisc);
+            let held = HeldFilter {
+                filter: Some(filter),
+                path,
+                owned: false,
+            };
+            return Ok((Left::Filter(held), LoadedProgram::adopt(fd)?));
+        }
+        Place::Tcx(direction) => Some(direction),
+        Place::Xdp => None,
+    };
+    let (prog_id, _) = sys::link_info(fd.as_fd()).map_err(failed)?;
+    let program = sys::program_by_id(prog_id).map_err(failed)?;
+    let held = HeldLink {
+        link: Link::existing(fd, pin.ifindex, direction),
+        path,
+        owned: false,
+    };
+    Ok((Left::Link(held), LoadedProgram::adopt(program)?))
+}
+
+/// The right to attach to an interface: a lock in bpffs that ends with its process, however that ends.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    _lock: File,
+}
+
+/// Claims an interface of the current namespace; `None` if a living process has it.
+pub fn claim(ifindex: u32) -> Result<Option<Claim>, KernelError> {
+    let path = Path::new(CLAIMS).join(format!("{}-{ifindex}", netns::current_inode()?));
+    let failed = |e| KernelError::sys(format!("lock {}", path.display()), e);
+    let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+    loop {
+        fs::create_dir_all(&path).map_err(failed)?;
+        // Its last owner may remove it between any two steps.
+        let lock = match try_lock(&path) {
+            Ok(Some(lock)) => lock,
+            Ok(None) => return Ok(None),
+            Err(e) if gone(&e) => continue,
+            Err(e) => return Err(failed(e)),
+        };
+        let locked = lock.metadata().map_err(failed)?.ino();
+        match fs::metadata(&path) {
+            Ok(now) if now.ino() == locked => return Ok(Some(Claim { path, _lock: lock })),
+            Err(e) if !gone(&e) => return Err(failed(e)),
+            _ => {}
+        }
+    }
+}
+
+/// Removes what killed processes left of their claims, in all namespaces.
+pub fn sweep_claims() {
+    let Ok(entries) = fs::read_dir(CLAIMS) else {
+        return;
+    };
+    for entry in entries.filter_map(Result::ok) {
+        if let Ok(Some(_lock)) = try_lock(&entry.path()) {
+            let _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.path);
+    }
+}
+
+/// The lock of a folder; `None` if somebody has it.
+fn try_lock(path: &Path) -> io::Result<Option<File>> {
+    let folder = File::open(path)?;
+    match folder.try_lock() {
+        Ok(()) => Ok(Some(folder)),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(e)) => Err(e),
     }
 }
 

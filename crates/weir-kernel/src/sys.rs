@@ -84,6 +84,43 @@ pub(crate) fn program_info(fd: BorrowedFd<'_>) -> io::Result<libbpf_sys::bpf_pro
     Ok(info)
 }
 
+/// Ids of the maps that a program uses or carries.
+pub(crate) fn map_ids(fd: BorrowedFd<'_>) -> io::Result<Vec<u32>> {
+    // A program may be given another map between the two calls.
+    let mut ids = vec![0u32; program_info(fd)?.nr_map_ids as usize + 8];
+    let mut info = libbpf_sys::bpf_prog_info {
+        nr_map_ids: ids.len() as u32,
+        map_ids: ids.as_mut_ptr() as u64,
+        ..Default::default()
+    };
+    let mut len = mem::size_of_val(&info) as u32;
+    // SAFETY: `info` is valid for `len` bytes; the only array it asks for is `ids`, of the length it states.
+    check(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+    ids.truncate(info.nr_map_ids as usize);
+    Ok(ids)
+}
+
+/// A map by its id.
+pub(crate) fn map_by_id(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    own_fd(unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) })
+}
+
+/// A program by its id.
+pub(crate) fn program_by_id(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    own_fd(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) })
+}
+
+/// `bpf_map_info` of a map.
+pub(crate) fn map_info(fd: BorrowedFd<'_>) -> io::Result<libbpf_sys::bpf_map_info> {
+    let mut info = libbpf_sys::bpf_map_info::default();
+    let mut len = mem::size_of_val(&info) as u32;
+    // SAFETY: `info` is valid for `len` bytes and zeroed.
+    check(unsafe { libbpf_sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+    Ok(info)
+}
+
 /// Program id and interface index of an XDP or tcx link; the index is 0 once the
 /// device is gone or the link was detached.
 pub(crate) fn link_info(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {

@@ -36,6 +36,7 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
             Err(error) => failed = failed.or(Some(error)),
         }
     }
+    pins::sweep_claims();
     if args.json {
         let rows: Vec<Removed> = removed
             .into_iter()

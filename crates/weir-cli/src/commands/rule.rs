@@ -4,11 +4,11 @@
 //! rules changed meanwhile, or the host refused. Whatever fails has changed nothing.
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use weir_engine::control::{
-    Ask, Change, Client, ClientError, Edited, Listed, Reply, Rules, Saved, State,
+    Ask, Change, Client, ClientError, Edited, Listed, Loaded, Reply, Rules, Saved, State,
 };
 
 use super::{policy::count, table};
@@ -34,12 +34,23 @@ pub(crate) fn run(args: &RuleArgs) -> Result<ExitCode, Failure> {
         ),
         RuleCommand::Flush => edit(args, vec![Change::Flush]),
         RuleCommand::List => Ask::List,
+        RuleCommand::Load(load) => Ask::Load {
+            file: load.file.as_deref().map(absolute).transpose()?,
+            flush_connections: load.flush_connections,
+        },
         RuleCommand::Save(save) => saving(save)?,
         RuleCommand::Compact => Ask::Compact,
     };
     let mut client = Client::find(args.interface.as_deref())?;
     match client.ask(ask)? {
         Reply::Edited(edited) => show_edited(args, &edited)?,
+        Reply::Loaded(loaded) => {
+            output::tell(&loaded.warnings);
+            match args.json {
+                true => output::json(&loaded)?,
+                false => output::out(&took_over(&loaded))?,
+            }
+        }
         Reply::Rules(rules) if args.json => output::json(&rules)?,
         Reply::Rules(rules) => output::out(&listing(&rules))?,
         Reply::Saved(saved) if args.json => output::json(&saved)?,
@@ -87,14 +98,15 @@ fn from_stdin() -> Result<Vec<Change>, Failure> {
 }
 
 fn saving(save: &SaveArgs) -> Result<Ask, Failure> {
-    let absolute = |file: &Path| {
-        // The running weir has another working directory.
-        std::path::absolute(file).map_err(|e| Failure::usage(format!("{}: {e}", file.display())))
-    };
     Ok(Ask::Save {
         file: save.file.as_deref().map(absolute).transpose()?,
         force: save.force,
     })
+}
+
+/// The running weir has another working directory.
+fn absolute(file: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(file).map_err(|e| Failure::usage(format!("{}: {e}", file.display())))
 }
 
 fn show_edited(args: &RuleArgs, edited: &Edited) -> Result<(), Failure> {
@@ -117,6 +129,27 @@ fn show_edited(args: &RuleArgs, edited: &Edited) -> Result<(), Failure> {
         edited.micros as f64 / 1000.0
     ))?;
     Ok(())
+}
+
+fn took_over(loaded: &Loaded) -> String {
+    let renumbered = match loaded.renumbered {
+        0 => String::new(),
+        n => format!(" ({n} with another id, as rules in front of them changed)"),
+    };
+    let anew = if loaded.rebuilt {
+        ", laid out anew"
+    } else {
+        ""
+    };
+    format!(
+        "{}: {} kept{renumbered}, {} added, {} removed, generation {}{anew} ({:.1} ms)\n",
+        loaded.file.display(),
+        count(loaded.kept, "rule"),
+        loaded.added,
+        loaded.removed,
+        loaded.generation,
+        loaded.micros as f64 / 1000.0
+    )
 }
 
 fn listing(rules: &Rules) -> String {

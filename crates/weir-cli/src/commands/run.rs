@@ -55,7 +55,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         output::complain(note);
     }
     let names = live.ports().iter().map(|p| p.interface.name.clone());
-    let file = PolicyFile::new(&args.policy, &parsed);
+    let file = PolicyFile::new(&args.policy, &parsed, live.lock().book());
     let server = Server::open(Arc::clone(live.running()), file, names.collect());
     if let Err(error) = &server {
         output::complain(&format!("running without live edits: {error}"));

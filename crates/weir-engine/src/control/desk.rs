@@ -2,7 +2,7 @@
 //!
 //! Invariant: whatever is refused has changed nothing, neither rules nor file.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use weir_functions::middlebox::flows::Filter;
 use weir_functions::middlebox::{Edit, Origin};
 
 use super::{
-    Ask, Change, ConnectionPage, Edited, Hello, Kind, Listed, PolicyFile, Refused, Reply, Request,
-    Rules, State, Tables, VERSION,
+    Ask, Change, ConnectionPage, Edited, Hello, Kind, Listed, Loaded, PolicyFile, Refused, Reply,
+    Request, Rules, State, Tables, VERSION,
 };
 use crate::live::{FlowTable, LiveError, Running, lock, written};
 
@@ -25,7 +25,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Answers requests about one instance.
 #[derive(Debug)]
 pub(super) struct Desk {
-    pub(super) hello: Hello,
+    hello: Mutex<Hello>,
     running: Arc<Mutex<Running>>,
     /// Who holds it may change rules.
     policy: Mutex<PolicyFile>,
@@ -38,11 +38,11 @@ impl Desk {
         interfaces: Vec<String>,
     ) -> Desk {
         Desk {
-            hello: Hello {
+            hello: Mutex::new(Hello {
                 pid: std::process::id(),
                 interfaces,
                 policy: policy.path().to_path_buf(),
-            },
+            }),
             running,
             policy: Mutex::new(policy),
         }
@@ -68,7 +68,7 @@ impl Desk {
 
     fn handle(&self, ask: Ask) -> Result<Reply, Refused> {
         match ask {
-            Ask::Hello => Ok(Reply::Hello(self.hello.clone())),
+            Ask::Hello => Ok(Reply::Hello(self.hello())),
             Ask::Edit {
                 edits,
                 if_generation,
@@ -76,6 +76,10 @@ impl Desk {
             Ask::Compact => self.compact(),
             Ask::List => self.list(),
             Ask::Tables => Ok(Reply::Tables(self.tables())),
+            Ask::Load {
+                file,
+                flush_connections,
+            } => self.load(file, flush_connections),
             Ask::Save { file, force } => self.save(file.as_deref(), force),
             Ask::Connections {
                 filter,
@@ -142,6 +146,40 @@ impl Desk {
         }))
     }
 
+    fn load(&self, file: Option<PathBuf>, flush_connections: bool) -> Result<Reply, Refused> {
+        let mut policy = self.writer()?;
+        let began = Instant::now();
+        let path = file.unwrap_or_else(|| policy.path().to_path_buf());
+        let parsed = PolicyFile::read(&path).map_err(usage)?;
+        let mut running = lock(&self.running);
+        let followed = running
+            .follow(
+                written(&parsed),
+                &parsed.policy.connections,
+                flush_connections,
+            )
+            .map_err(refused)?;
+        *policy = PolicyFile::new(&path, &parsed, running.book());
+        let mut hello = self.hello.lock().unwrap_or_else(PoisonError::into_inner);
+        hello.policy.clone_from(&path);
+        Ok(Reply::Loaded(Loaded {
+            file: path,
+            kept: followed.kept,
+            renumbered: followed.renumbered,
+            added: followed.added,
+            removed: followed.removed,
+            generation: running.book().generation(),
+            rebuilt: followed.rebuilt,
+            micros: began.elapsed().as_micros() as u64,
+            warnings: parsed.warnings.render(false),
+        }))
+    }
+
+    fn hello(&self) -> Hello {
+        let hello = self.hello.lock().unwrap_or_else(PoisonError::into_inner);
+        hello.clone()
+    }
+
     fn list(&self) -> Result<Reply, Refused> {
         let running = lock(&self.running);
         let book = running.book();
@@ -166,7 +204,7 @@ impl Desk {
         let mut rules: Vec<Listed> = here.chain(gone).collect();
         rules.sort_by_key(|rule| rule.id);
         Ok(Reply::Rules(Rules {
-            instance: self.hello.clone(),
+            instance: self.hello(),
             generation: book.generation(),
             drifted: book.drifted(),
             rules,
@@ -178,7 +216,7 @@ impl Desk {
         let book = running.book();
         let bounds = book.bounds();
         Tables {
-            instance: self.hello.clone(),
+            instance: self.hello(),
             generation: book.generation(),
             rules: book.entries().len(),
             beside: book.beside(),
@@ -198,7 +236,7 @@ impl Desk {
         let limit = limit.clamp(1, PAGE) as usize;
         let page = (table.page(filter, from, limit)).map_err(|e| refused(e.into()))?;
         Ok(Reply::Connections(ConnectionPage {
-            instance: self.hello.clone(),
+            instance: self.hello(),
             capacity,
             connections: page.connections,
             next: page.next,

@@ -48,6 +48,13 @@ pub enum Ask {
     },
     /// All rules with their counters.
     List,
+    /// Put a policy in place of the one that runs.
+    Load {
+        /// Its file, absolute; default: the one that runs, read again.
+        file: Option<PathBuf>,
+        /// No connection goes on.
+        flush_connections: bool,
+    },
     /// What the rules compile to.
     Tables,
     /// Lay everything out anew.
@@ -99,6 +106,8 @@ pub enum Reply {
     Rules(Rules),
     /// To [`Ask::Tables`].
     Tables(Tables),
+    /// To [`Ask::Load`].
+    Loaded(Loaded),
     /// To [`Ask::Save`].
     Saved(Saved),
     /// To [`Ask::Connections`].
@@ -132,6 +141,29 @@ pub struct Edited {
     /// Microseconds it took.
     pub micros: u64,
     /// What is odd about the rules added.
+    pub warnings: String,
+}
+
+/// A policy that took the place of another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loaded {
+    /// Its file.
+    pub file: PathBuf,
+    /// Rules that stay.
+    pub kept: usize,
+    /// Of them, those that have other ids now.
+    pub renumbered: usize,
+    /// Rules that came.
+    pub added: usize,
+    /// Rules that went.
+    pub removed: usize,
+    /// Number of the state of the rules since then.
+    pub generation: u64,
+    /// Whether everything was laid out anew for it.
+    pub rebuilt: bool,
+    /// Microseconds it took.
+    pub micros: u64,
+    /// What is odd about the policy.
     pub warnings: String,
 }
 

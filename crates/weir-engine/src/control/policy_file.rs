@@ -58,13 +58,22 @@ pub enum SaveError {
 }
 
 impl PolicyFile {
-    /// A policy that was read from this file and starts to run.
-    pub fn new(path: &Path, parsed: &Parsed) -> PolicyFile {
+    /// A policy that was read from this file and runs, with these ids.
+    pub fn new(path: &Path, parsed: &Parsed, book: &RuleBook) -> PolicyFile {
         PolicyFile {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
             tree: parsed.ast.clone(),
-            ids: parsed.policy.rules.iter().map(|rule| rule.id).collect(),
+            ids: book.entries().map(|entry| entry.rule.id).collect(),
         }
+    }
+
+    /// Reads a policy as the file says it now. Returns what it means, or all that is wrong with it.
+    pub fn read(path: &Path) -> Result<Parsed, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+        let source = Source::new(path.display().to_string(), text);
+        parse(&source, &FileSets::beside(path))
+            .map_err(|diagnostics| diagnostics.render(false).trim_end().to_owned())
     }
 
     /// Where it is.

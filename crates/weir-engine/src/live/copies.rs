@@ -4,9 +4,10 @@
 //! Copies of one instance share all maps but their constants. Copies of a new layout of the rules share the maps of state with those
 //! they replace ([`Sharing`]), and have the others to themselves.
 
-use weir_functions::middlebox::STATE_MAPS;
+use weir_bpf::abi;
+use weir_functions::middlebox::CONNECTION_MAPS;
 use weir_functions::plan::{InstancePlan, MapPlan, Port, PortConstants};
-use weir_kernel::pins::{HeldFilter, HeldLink};
+use weir_kernel::pins::{HeldFilter, HeldLink, Left};
 use weir_kernel::{Direction, KernelError, KernelObject, Link, LoadedProgram};
 
 use super::Hook;
@@ -20,6 +21,15 @@ pub(super) enum Attachment {
     Plain(Link),
     /// Survives a killed process.
     Filter(HeldFilter),
+}
+
+impl From<Left> for Attachment {
+    fn from(left: Left) -> Attachment {
+        match left {
+            Left::Link(link) => Attachment::Pinned(link),
+            Left::Filter(filter) => Attachment::Filter(filter),
+        }
+    }
 }
 
 impl Attachment {
@@ -38,6 +48,15 @@ impl Attachment {
             Attachment::Pinned(link) => link.link().update(program),
             Attachment::Plain(link) => link.update(program),
             Attachment::Filter(filter) => filter.replace(program),
+        }
+    }
+
+    /// What another process left goes with this one from now on.
+    pub(super) fn own(&mut self) {
+        match self {
+            Attachment::Pinned(link) => link.own(),
+            Attachment::Plain(_) => {}
+            Attachment::Filter(filter) => filter.own(),
         }
     }
 
@@ -74,10 +93,23 @@ pub(super) struct Place {
 pub(super) struct Sharing<'a> {
     /// Copies of the same layout of the rules: everything.
     pub(super) same: &'a [LoadedCopy],
-    /// Copies that are being replaced: state.
+    /// Copies that are being replaced.
     pub(super) replaced: &'a [LoadedCopy],
-    /// Counters and rate words of the replaced ones are too small.
-    pub(super) counters_grew: bool,
+    /// What of theirs goes on.
+    pub(super) keep: Keep,
+}
+
+/// What goes on when copies are replaced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Keep {
+    /// The ledger.
+    pub(super) stats: bool,
+    /// Counters and rate words of rules: there is room enough in the old ones.
+    pub(super) counters: bool,
+    /// Connections.
+    pub(super) connections: bool,
+    /// What belongs to the process: ports, events, scratch.
+    pub(super) process: bool,
 }
 
 impl<'a> Sharing<'a> {
@@ -86,24 +118,38 @@ impl<'a> Sharing<'a> {
             let found = copies.iter().find(|c| c.program.map_sizes(map).is_ok());
             found.map(|copy| &copy.program)
         };
-        let is_state =
-            STATE_MAPS.contains(&map) || !plan.maps.iter().any(|planned| planned.name == map);
-        let grew = self.counters_grew && GROWING.contains(&map);
-        // A policy that kept no connections has no table of them to pass on.
-        let planned = plan.maps.iter().find(|planned| planned.name == map);
-        let fits = |owner: &&LoadedProgram| match (planned, owner.map_sizes(map)) {
-            (Some(planned), Ok(sizes)) => sizes.entries >= planned.max_entries,
-            _ => true,
-        };
-        match of(self.same) {
-            None if is_state && !grew => of(self.replaced).filter(fits),
-            owner => owner,
+        if let Some(owner) = of(self.same) {
+            return Some(owner);
         }
+        let planned = plan.maps.iter().find(|planned| planned.name == map);
+        let kept = match map {
+            "counters" | "rates" => self.keep.counters,
+            "stats" => self.keep.stats,
+            _ if CONNECTION_MAPS.contains(&map) => self.keep.connections,
+            _ => self.keep.process && planned.is_none(),
+        };
+        let fits = |owner: &&LoadedProgram| match (planned, owner.map_sizes(map)) {
+            // A policy that kept no connections, or translated none, has no table of them to pass on.
+            (Some(planned), Ok(sizes)) => {
+                sizes.entries == planned.max_entries && sizes.value == planned.value_size
+            }
+            (None, Ok(sizes)) if map == "stats" => sizes.value == size_of::<abi::Stats>(),
+            (None, Ok(_)) => true,
+            _ => false,
+        };
+        of(self.replaced).filter(|_| kept).filter(fits)
     }
 }
 
-/// Maps with an element for each counter slot.
-const GROWING: [&str; 2] = ["counters", "rates"];
+impl Keep {
+    /// All that can.
+    pub(super) const ALL: Keep = Keep {
+        stats: true,
+        counters: true,
+        connections: true,
+        process: true,
+    };
+}
 
 /// Loads one copy of the program. Maps of its own are filled.
 pub(super) fn load(

@@ -3,6 +3,8 @@
 //! Nothing here is needed for connections to be right: dead ones are judged where they are met. Invariant: a record is taken away only by
 //! exchanging the life that was seen, as the data plane does, so a connection that came into its place meanwhile stays.
 
+use std::collections::HashMap;
+
 use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::abi::{self, Flow, life};
 use weir_functions::middlebox::flows::{self, Connection, Filter};
@@ -15,6 +17,8 @@ use zerocopy::FromBytes;
 pub struct FlowTable {
     records: MmapArray,
     settings: Connections,
+    /// Former ids of rules, which records may have, with present ones.
+    aliases: HashMap<u32, u32>,
 }
 
 /// Part of the table.
@@ -31,10 +35,12 @@ impl FlowTable {
     pub(super) fn of(
         program: &LoadedProgram,
         settings: &Connections,
+        aliases: &[(u32, u32)],
     ) -> Result<FlowTable, KernelError> {
         Ok(FlowTable {
             records: program.mmap_array("flows")?,
             settings: settings.clone(),
+            aliases: aliases.iter().copied().collect(),
         })
     }
 
@@ -91,7 +97,13 @@ impl FlowTable {
         let mut after = [0u8; 8];
         self.records.read(at, &mut after)?;
         let same = u64::from_ne_bytes(word) >> 32 == u64::from_ne_bytes(after) >> 32;
-        Ok(Flow::read_from_bytes(&bytes).ok().filter(|_| same))
+        let record = Flow::read_from_bytes(&bytes).ok().filter(|_| same);
+        Ok(record.map(|mut record| {
+            for id in &mut record.rules {
+                *id = self.aliases.get(id).copied().unwrap_or(*id);
+            }
+            record
+        }))
     }
 
     /// Takes a record away, unless it became another's.

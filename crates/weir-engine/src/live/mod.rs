@@ -9,31 +9,34 @@
 mod copies;
 mod flows;
 mod host;
+mod kept;
 mod maps;
 mod running;
+mod takeover;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_bpf::abi::{self, Event};
-use weir_functions::middlebox::{self, EditError, PlanError, RuleBook, Written};
+use weir_functions::middlebox::{self, EditError, PlanError, RuleBook, Succession, Written};
 use weir_functions::plan::{ChecksumMode, Port, PortConstants};
 use weir_functions::report::Report;
 use weir_kernel::iface::{Feature, Interface};
-use weir_kernel::pins;
 use weir_kernel::{Direction, EventRing, KernelError, XdpMode};
 use weir_policy::model::Rule;
 use weir_policy::{Parsed, ast};
 use zerocopy::FromBytes;
 
-use copies::{Attachment, LoadedCopy, Place, Sharing, load};
+use copies::{Attachment, Keep, LoadedCopy, Place, Sharing, load};
 use host::{
     SwitchedOff, checksums_of, choose_hook, find_all, refuse_hidden_tags, unattached_ports,
 };
 
 pub use flows::{FlowTable, Page};
 pub use maps::RuleMaps;
-pub use running::{Edited, Running};
+use running::Start;
+pub use running::{Edited, Followed, Running};
+use takeover::Left;
 
 /// Where programs are attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +109,48 @@ pub enum LiveError {
         "the rule names VLANs, and weir was started on XDP for rules that name none, so tags may be hidden: put the rule into the policy and start `weir run` anew, or start it with --vlan-in-frame or on --hook tc"
     )]
     VlanLater,
+    /// A killed run was on the interface by another hook.
+    #[error(
+        "a `weir run` that was killed left its program on {iface} at {had}, which is not among what this one attaches to: add {options} to go on there with its connections, or run `weir down -i {iface}`, which ends them"
+    )]
+    OtherHook {
+        /// Interface.
+        iface: String,
+        /// Where the program is.
+        had: String,
+        /// Options that lead there.
+        options: &'static str,
+    },
+    /// A killed run had more interfaces.
+    #[error(
+        "a `weir run` that was killed left its programs on {others}, too, and they share connections with those on {here}: add{add} to go on with all of them, or run `weir down` for {others} first"
+    )]
+    MoreInterfaces {
+        /// Interfaces of this run.
+        here: String,
+        /// The others.
+        others: String,
+        /// Options that name them.
+        add: String,
+    },
+    /// Two killed runs.
+    #[error(
+        "two runs that were killed left programs on these interfaces, each with connections of its own; one can be taken over: run `weir down -i {iface}` first"
+    )]
+    TwoRuns {
+        /// An interface of the second one.
+        iface: String,
+    },
+    /// The table of connections would have another size.
+    #[error(
+        "the policy asks for `connections {want}`, and the table that runs was made for {have}: connections cannot move to another one; keep `connections {have}`, or end them with --flush-connections"
+    )]
+    CapacityChanged {
+        /// Of what runs.
+        have: u32,
+        /// Of the policy.
+        want: u32,
+    },
     /// See [`KernelError`].
     #[error("{0}")]
     Kernel(#[from] KernelError),
@@ -176,12 +221,6 @@ impl Live {
             .iter()
             .map(|interface| choose_hook(interface, options))
             .collect::<Result<Vec<Hook>, LiveError>>()?;
-        let (book, plan) = RuleBook::new(
-            written(parsed),
-            &parsed.policy.connections,
-            &ports,
-            options.egress,
-        )?;
         let names_vlan = middlebox::names_vlan(&policy.rules);
         let sees_tags = options.vlan_in_frame || !names_vlan;
         let on_xdp = || {
@@ -192,28 +231,6 @@ impl Live {
         if !sees_tags {
             refuse_hidden_tags(on_xdp())?;
         }
-        for interface in on_xdp() {
-            if let Some(prog_id) = interface.xdp_prog_id {
-                return Err(KernelError::AlreadyAttached {
-                    iface: interface.name.clone(),
-                    prog_id,
-                }
-                .into());
-            }
-        }
-
-        // XDP and tc may both be on an interface; weir is on it once.
-        for pin in pins::list()? {
-            let held = interfaces.iter().find(|i| i.ifindex == pin.ifindex);
-            if let (Some(interface), Some(prog_id)) = (held, pin.prog_id) {
-                return Err(KernelError::AlreadyRunning {
-                    iface: interface.name.clone(),
-                    prog_id,
-                }
-                .into());
-            }
-        }
-
         let mut attached = Vec::with_capacity(interfaces.len());
         let mut places = Vec::with_capacity(interfaces.len());
         for ((port, interface), &hook) in ports.iter().zip(&interfaces).zip(&hooks) {
@@ -243,9 +260,42 @@ impl Live {
                 number: port.number,
             });
         }
-        let notes = unattached_ports(policy.rules.iter(), &interfaces);
-        let blind = !options.vlan_in_frame && !names_vlan && on_xdp().next().is_some();
-        let running = Running::load(book, &plan, ports, places, blind)?;
+        let mut notes = unattached_ports(policy.rules.iter(), &interfaces);
+        let blind_to_vlan = !options.vlan_in_frame && !names_vlan && on_xdp().next().is_some();
+        // A policy that cannot be planned is refused for that, whoever asks.
+        let claims = takeover::claim_all(&interfaces);
+        let mut left = match &claims {
+            Ok(_) => takeover::find(&interfaces, &places)?,
+            Err(_) => None,
+        };
+        let mut start = begin(
+            parsed,
+            ports,
+            places,
+            options.egress,
+            left.as_ref(),
+            &mut notes,
+        )?;
+        start.claims = claims?;
+        start.blind_to_vlan = blind_to_vlan;
+        for (port, interface) in interfaces.iter().enumerate() {
+            if let (Hook::Xdp(_), Some(prog_id)) = (hooks[port], interface.xdp_prog_id)
+                && !left.as_ref().is_some_and(|left| left.is_on(port))
+            {
+                return Err(KernelError::AlreadyAttached {
+                    iface: interface.name.clone(),
+                    prog_id,
+                }
+                .into());
+            }
+        }
+        if let Some(left) = &mut left
+            && start.keep.stats
+            && !start.keep.counters
+        {
+            left.carried_but = Some(start.fresh.iter().copied().collect());
+        }
+        let running = Running::load(start, left.as_ref())?;
         let mut live = Live {
             events: running.event_ring()?,
             running: Arc::new(Mutex::new(running)),
@@ -257,7 +307,7 @@ impl Live {
             live.uncover_tags()?;
         }
         let mut running = lock(&live.running);
-        let noted = running.attach(&mut live.ports)?;
+        let noted = running.attach(&mut live.ports, left)?;
         drop(running);
         live.notes.extend(noted);
         live.say_costs(&policy.rules);
@@ -277,6 +327,11 @@ impl Live {
     /// The part that changes while it runs, for other threads.
     pub fn running(&self) -> &Arc<Mutex<Running>> {
         &self.running
+    }
+
+    /// The same, locked.
+    pub fn lock(&self) -> MutexGuard<'_, Running> {
+        lock(&self.running)
     }
 
     /// The counters of all ports and CPUs. While traffic flows `received` is ahead of the verdicts by the packets that are
@@ -398,6 +453,82 @@ impl AttachedPort {
     fn is_xdp(&self) -> bool {
         matches!(self.hook, Hook::Xdp(_))
     }
+}
+
+/// What is to run, going on with what was left as far as that goes. Says what does not.
+fn begin(
+    parsed: &Parsed,
+    ports: Vec<Port>,
+    places: Vec<Place>,
+    egress: bool,
+    left: Option<&Left>,
+    notes: &mut Vec<String>,
+) -> Result<Start, LiveError> {
+    let connections = &parsed.policy.connections;
+    let rules = written(parsed);
+    let none = |book, plan| Start {
+        book,
+        plan,
+        fresh: Vec::new(),
+        keep: Keep::default(),
+        seed: random(),
+        ports: ports.clone(),
+        places: places.clone(),
+        blind_to_vlan: false,
+        claims: Vec::new(),
+    };
+    let kept = match left.map(|left| &left.kept) {
+        Some(Ok(kept)) => kept,
+        other => {
+            if let Some(Err(why)) = other {
+                notes.push(format!(
+                    "a `weir run` that was killed left its programs here; they are replaced, and connections and counters start anew: {why}"
+                ));
+            }
+            let (book, plan) = RuleBook::new(rules, connections, &ports, egress)?;
+            return Ok(none(book, plan));
+        }
+    };
+    let past = &kept.past;
+    let keep_connections = !past.is_stateful() || past.capacity == connections.capacity;
+    let Succession {
+        rebuild,
+        kept: same,
+        removed,
+        added,
+        ..
+    } = RuleBook::following(past, rules, connections, &ports, egress, keep_connections)?;
+    notes.push(format!(
+        "going on with what a `weir run` that was killed left here: {same} rules stay, {added} come, {removed} go"
+    ));
+    if !keep_connections {
+        notes.push(format!(
+            "connections start anew: the policy asks for `connections {}`, and the table that was left is for {}",
+            connections.capacity, past.capacity
+        ));
+    }
+    let (fresh, grew, plan) = (
+        rebuild.fresh.clone(),
+        rebuild.counters_grew,
+        rebuild.plan.clone(),
+    );
+    Ok(Start {
+        fresh,
+        keep: Keep {
+            stats: true,
+            counters: !grew,
+            connections: keep_connections,
+            process: false,
+        },
+        seed: kept.seed,
+        ..none(rebuild.into_book(), plan)
+    })
+}
+
+/// A number that nobody can guess.
+fn random() -> u64 {
+    // The standard library's hashers are keyed by the system's randomness.
+    std::hash::BuildHasher::hash_one(&std::hash::RandomState::new(), 0u64)
 }
 
 /// The rules of a policy with their text.

@@ -6,13 +6,17 @@
 use std::collections::HashMap;
 
 use weir_bpf::abi::Counter;
-use weir_functions::middlebox::{self, Edit, Rebuild, RuleBook, Staged};
+use weir_functions::middlebox::{self, Edit, Rebuild, RuleBook, Staged, Succession, Written};
 use weir_functions::plan::{InstancePlan, Port};
 use weir_functions::report::Report;
-use weir_kernel::pins;
+use weir_kernel::pins::{self, Claim};
 use weir_kernel::{EventRing, Filter, KernelError, LoadedProgram};
+use weir_policy::model::Connections;
 
+use super::copies::Keep;
+use super::kept::Memory;
 use super::maps::clear;
+use super::takeover::Left;
 use super::{
     AttachedPort, Attachment, FlowTable, Hook, LiveError, LoadedCopy, Place, RuleMaps, Sharing,
     SwitchedOff, load,
@@ -34,6 +38,40 @@ pub struct Running {
     carried: HashMap<u32, Counter>,
     /// Tags may be hidden from some port.
     blind_to_vlan: bool,
+    memory: Memory,
+    /// Others may have the interfaces once all else is gone.
+    claims: Vec<Claim>,
+}
+
+/// What runs at first.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub(super) book: RuleBook,
+    pub(super) plan: InstancePlan,
+    /// Slots whose counters start at zero, where the old ones go on.
+    pub(super) fresh: Vec<u32>,
+    pub(super) keep: Keep,
+    /// Of the table of connections.
+    pub(super) seed: u64,
+    pub(super) ports: Vec<Port>,
+    pub(super) places: Vec<Place>,
+    pub(super) blind_to_vlan: bool,
+    pub(super) claims: Vec<Claim>,
+}
+
+/// What another policy changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    /// Rules that stay.
+    pub kept: usize,
+    /// Of them, those that have other ids now.
+    pub renumbered: usize,
+    /// Rules that went.
+    pub removed: usize,
+    /// Rules that came.
+    pub added: usize,
+    /// The whole was laid out anew.
+    pub rebuilt: bool,
 }
 
 /// What an edit did.
@@ -48,16 +86,27 @@ pub struct Edited {
 }
 
 impl Running {
-    /// Loads all copies; nothing is attached yet.
-    pub(super) fn load(
-        book: RuleBook,
-        plan: &InstancePlan,
-        ports: Vec<Port>,
-        places: Vec<Place>,
-        blind_to_vlan: bool,
-    ) -> Result<Running, LiveError> {
-        let copies = load_all(plan, &places, &ports, &[], false)?;
+    /// Loads all copies, with what goes on of `left`; nothing is attached yet.
+    pub(super) fn load(start: Start, left: Option<&Left>) -> Result<Running, LiveError> {
+        let Start {
+            book,
+            plan,
+            fresh,
+            keep,
+            seed,
+            ports,
+            places,
+            blind_to_vlan,
+            claims,
+        } = start;
+        let plan = seeded(plan, seed);
+        let replaced = left.map_or(&[][..], |left| &left.copies);
+        let copies = load_all(&plan, &places, &ports, replaced, keep)?;
         let maps = RuleMaps::of(first(&copies)?)?;
+        if keep.counters {
+            clear(first(&copies)?, &fresh)?;
+        }
+        let memory = Memory::new(seed, book.past(), &copies)?;
         Ok(Running {
             links: Vec::new(),
             offloads: Vec::new(),
@@ -68,6 +117,8 @@ impl Running {
             places,
             carried: HashMap::new(),
             blind_to_vlan,
+            memory,
+            claims,
         })
     }
 
@@ -95,7 +146,11 @@ impl Running {
         if !self.book.keeps_connections() {
             return Ok(None);
         }
-        let table = FlowTable::of(first(&self.copies)?, self.book.connections())?;
+        let table = FlowTable::of(
+            first(&self.copies)?,
+            self.book.connections(),
+            self.book.aliases(),
+        )?;
         Ok(Some(table))
     }
 
@@ -117,6 +172,9 @@ impl Running {
         let before = self.book.next_id();
         let mut rebuilt = match self.book.stage(edits)? {
             Staged::InPlace(step) => {
+                let (book, copies) = (&self.book, &self.copies);
+                self.memory
+                    .follow(step.past_change(), || book.past(), copies)?;
                 self.maps.apply(first(&self.copies)?, &step)?;
                 for slot in &step.fresh {
                     self.carried.remove(slot);
@@ -125,7 +183,7 @@ impl Running {
                 false
             }
             Staged::Rebuild(rebuild) => {
-                self.rebuild(*rebuild)?;
+                self.rebuild(*rebuild, true)?;
                 true
             }
         };
@@ -143,7 +201,63 @@ impl Running {
     /// Lays the whole out anew, so that what was added is found as fast as the rest and what was deleted costs nothing.
     pub fn compact(&mut self) -> Result<(), LiveError> {
         let rebuild = self.book.stage_compaction()?;
-        self.rebuild(rebuild)
+        self.rebuild(rebuild, true)
+    }
+
+    /// Puts another policy in place of the present one. Rules that are in both go on; with `flush_connections` no connection does.
+    pub fn follow(
+        &mut self,
+        rules: Vec<Written>,
+        connections: &Connections,
+        flush_connections: bool,
+    ) -> Result<Followed, LiveError> {
+        if self.blind_to_vlan && middlebox::names_vlan(rules.iter().map(|w| &w.rule)) {
+            return Err(LiveError::VlanLater);
+        }
+        let past = self.book.past();
+        if !flush_connections && past.is_stateful() && connections.capacity != past.capacity {
+            return Err(LiveError::CapacityChanged {
+                have: past.capacity,
+                want: connections.capacity,
+            });
+        }
+        let succession = if flush_connections {
+            None
+        } else {
+            self.book.edits_to(&past, &rules, connections)?
+        };
+        if let Some((edits, kept)) = succession {
+            let (removed, added) = (past.rules.len() - kept, rules.len() - kept);
+            let rebuilt = match edits.is_empty() {
+                true => false,
+                false => self.edit(edits)?.rebuilt,
+            };
+            self.book.saved();
+            return Ok(Followed {
+                kept,
+                renumbered: 0,
+                removed,
+                added,
+                rebuilt,
+            });
+        }
+        let keep = !flush_connections;
+        let egress = self.book.sees_egress();
+        let Succession {
+            rebuild,
+            kept,
+            renumbered,
+            removed,
+            added,
+        } = RuleBook::following(&past, rules, connections, &self.ports, egress, keep)?;
+        self.rebuild(rebuild, keep)?;
+        Ok(Followed {
+            kept,
+            renumbered,
+            removed,
+            added,
+            rebuilt: true,
+        })
     }
 
     /// The counters of all ports and CPUs.
@@ -190,14 +304,30 @@ impl Running {
         lost
     }
 
-    /// Attaches all copies or none. Returns what the user should know.
-    pub(super) fn attach(&mut self, ports: &mut [AttachedPort]) -> Result<Vec<String>, LiveError> {
+    /// Attaches all copies or none, in place of what was left. Returns what the user should know.
+    pub(super) fn attach(
+        &mut self,
+        ports: &mut [AttachedPort],
+        left: Option<Left>,
+    ) -> Result<Vec<String>, LiveError> {
+        let (old, mut taken, carried_but) = left.map_or_else(Default::default, |left| {
+            (left.copies, left.attachments, left.carried_but)
+        });
         let mut links = Vec::with_capacity(self.copies.len());
         let mut filters = Vec::new();
         let mut made_qdisc_of = None;
         for (index, copy) in self.copies.iter().enumerate() {
             let port = &mut ports[copy.port];
             let ifindex = port.interface.ifindex;
+            if let Some((_, there)) = taken.iter().find(|(place, _)| *place == index) {
+                if let Attachment::Filter(filter) = there {
+                    port.hook = Hook::Clsact;
+                    if filter.made_qdisc() {
+                        made_qdisc_of = Some(ifindex);
+                    }
+                }
+                continue;
+            }
             if let Hook::Xdp(mode) = port.hook {
                 links.push((index, copy.program.attach_xdp(ifindex, mode)?));
                 continue;
@@ -232,6 +362,35 @@ impl Running {
             };
             self.links.push((index, link));
         }
+        let carried: Vec<u32> = carried_but.map_or_else(Vec::new, |but| {
+            let slots = self.book.entries().map(|entry| entry.slot);
+            slots.filter(|slot| !but.contains(slot)).collect()
+        });
+        if let (Some(old), false) = (old.first(), carried.is_empty()) {
+            let slots = carried.iter().copied();
+            hand_over_rates(&old.program, first(&self.copies)?, slots)?;
+        }
+        for done in 0..taken.len() {
+            let (index, there) = &mut taken[done];
+            if let Err(error) = there.replace(&self.copies[*index].program) {
+                for ((_, there), old) in taken[..done].iter_mut().zip(&old) {
+                    let _ = there.replace(&old.program);
+                }
+                return Err(error.into());
+            }
+        }
+        for (index, mut there) in taken {
+            there.own();
+            self.links.push((index, there));
+        }
+        if let (Some(old), false) = (old.first(), carried.is_empty()) {
+            // Packets on their way count in the old maps.
+            weir_kernel::grace_period()?;
+            for slot in carried {
+                let counter = crate::kernel::counter(&old.program, slot)?;
+                self.carried.insert(slot, counter);
+            }
+        }
         Ok(match pinning {
             Ok(()) => Vec::new(),
             Err(error) => vec![format!(
@@ -247,17 +406,27 @@ impl Running {
             failed = failed.or(link.release().err());
         }
         self.offloads.clear();
+        self.claims.clear();
         failed.map_or(Ok(()), |error| Err(error.into()))
     }
 
-    fn rebuild(&mut self, rebuild: Rebuild) -> Result<(), LiveError> {
+    fn rebuild(&mut self, mut rebuild: Rebuild, connections: bool) -> Result<(), LiveError> {
         let grew = rebuild.counters_grew;
-        let copies = load_all(&rebuild.plan, &self.places, &self.ports, &self.copies, grew)?;
+        let keep = Keep {
+            counters: !grew,
+            connections,
+            ..Keep::ALL
+        };
+        let seed = self.memory.seed();
+        rebuild.plan = seeded(rebuild.plan, seed);
+        let copies = load_all(&rebuild.plan, &self.places, &self.ports, &self.copies, keep)?;
         let program = first(&copies)?;
+        let memory = Memory::new(seed, rebuild.past(), &copies)?;
         let maps = RuleMaps::of(program)?;
         clear(program, &rebuild.fresh)?;
         if grew {
-            self.hand_over_rates(program)?;
+            let slots = self.book.entries().map(|entry| entry.slot);
+            hand_over_rates(first(&self.copies)?, program, slots)?;
         }
         for done in 0..self.links.len() {
             let (index, link) = &mut self.links[done];
@@ -279,21 +448,8 @@ impl Running {
         }
         self.copies = copies;
         self.maps = maps;
+        self.memory = memory;
         self.book.commit_rebuild(rebuild);
-        Ok(())
-    }
-
-    /// Rate words of maps that grew. A packet that meets the old one meanwhile is not remembered.
-    fn hand_over_rates(&self, to: &LoadedProgram) -> Result<(), LiveError> {
-        let from = first(&self.copies)?;
-        for entry in self.book.entries() {
-            let key = entry.slot.to_ne_bytes();
-            if let Some(word) = from.lookup("rates", &key)?
-                && word.iter().any(|byte| *byte != 0)
-            {
-                to.update("rates", &key, &word, 0)?;
-            }
-        }
         Ok(())
     }
 
@@ -306,19 +462,43 @@ impl Running {
     }
 }
 
+/// Rate words of maps that grew. A packet that meets the old one meanwhile is not remembered.
+fn hand_over_rates(
+    from: &LoadedProgram,
+    to: &LoadedProgram,
+    slots: impl Iterator<Item = u32>,
+) -> Result<(), LiveError> {
+    for slot in slots {
+        let key = slot.to_ne_bytes();
+        if let Some(word) = from.lookup("rates", &key)?
+            && word.iter().any(|byte| *byte != 0)
+        {
+            to.update("rates", &key, &word, 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// With the key of the table of connections, so that nobody can choose tuples that share a bucket.
+fn seeded(mut plan: InstancePlan, seed: u64) -> InstancePlan {
+    plan.constants
+        .push(("weir_flow_seed", seed.to_ne_bytes().to_vec()));
+    plan
+}
+
 fn load_all(
     plan: &InstancePlan,
     places: &[Place],
     ports: &[Port],
     replaced: &[LoadedCopy],
-    counters_grew: bool,
+    keep: Keep,
 ) -> Result<Vec<LoadedCopy>, LiveError> {
     let mut copies: Vec<LoadedCopy> = Vec::with_capacity(places.len());
     for &place in places {
         let sharing = Sharing {
             same: &copies,
             replaced,
-            counters_grew,
+            keep,
         };
         let copy = load(plan, place, ports, sharing)?;
         copies.push(copy);

@@ -12,6 +12,7 @@ use weir_policy::model::{Connections, Rule};
 use zerocopy::IntoBytes;
 
 use super::conditions::Lowering;
+use super::past::{self, Past, PastChange, PastRule, Succession};
 use super::{Bounds, Layout, Lowered, PlanError, Room, Sizes, StateOf, lay_out, lower, ordered};
 use crate::plan::{InstancePlan, Port};
 
@@ -100,6 +101,8 @@ pub struct RuleBook {
     half: u32,
     slots: Slots,
     connections: Connections,
+    /// Former ids with present ones.
+    aliases: Vec<(u32, u32)>,
     layout: Layout,
 }
 
@@ -155,6 +158,32 @@ pub struct Rebuild {
     book: RuleBook,
 }
 
+impl Step {
+    /// What it changes of what is remembered.
+    pub fn past_change(&self) -> PastChange {
+        let added = self.change.added.iter();
+        PastChange {
+            gone: self.change.gone.clone(),
+            added: added
+                .map(|entry| PastRule::new(&entry.rule, &entry.text, entry.slot))
+                .collect(),
+            generation: self.generation,
+        }
+    }
+}
+
+impl Rebuild {
+    /// What is to be remembered once it is done.
+    pub fn past(&self) -> Past {
+        self.book.past()
+    }
+
+    /// The book as it will be.
+    pub fn into_book(self) -> RuleBook {
+        self.book
+    }
+}
+
 #[derive(Debug)]
 struct Change {
     gone: BTreeSet<u32>,
@@ -193,8 +222,142 @@ impl RuleBook {
             generation: 1,
             connections: connections.clone(),
             keep: 0,
+            aliases: Vec::new(),
         };
         blank.laid_out(entries, slots)
+    }
+
+    /// A policy that takes the place of what is remembered of another one: rules that are in both keep counters, rate words and, with
+    /// `keep_connections`, connections.
+    pub fn following(
+        past: &Past,
+        rules: Vec<Written>,
+        connections: &Connections,
+        ports: &[Port],
+        sees_egress: bool,
+        keep_connections: bool,
+    ) -> Result<Succession, EditError> {
+        let heirs = past::inherit(past, rules)?;
+        let used: BTreeSet<u32> = past.rules.iter().map(|rule| rule.slot).collect();
+        // Those of rules that go still count packets on their way.
+        let mut slots = Slots {
+            free: (0..past.slots)
+                .rev()
+                .filter(|slot| !used.contains(slot))
+                .collect(),
+            resting: Vec::new(),
+            capacity: past.slots,
+        };
+        let count = heirs.rules.len();
+        let added = count - heirs.kept;
+        if slots.free.len() < added {
+            slots.grow_for(count);
+        }
+        let counters_grew = slots.capacity > past.slots;
+        let mut fresh = Vec::with_capacity(added);
+        let mut kept = BTreeSet::new();
+        let mut entries = BTreeMap::new();
+        for (written, slot) in heirs.rules {
+            let slot = match slot {
+                Some(slot) => {
+                    kept.insert(slot);
+                    slot
+                }
+                None => {
+                    let slot = slots.take().unwrap_or_default();
+                    fresh.push(slot);
+                    slot
+                }
+            };
+            let entry = Entry {
+                rule: written.rule,
+                text: written.text,
+                slot,
+                origin: Origin::Configured,
+                planned_at: None,
+            };
+            entries.insert(entry.rule.id, entry);
+        }
+        let blank = Blank {
+            ports: ports.to_vec(),
+            sees_egress,
+            missing: BTreeMap::new(),
+            next_id: heirs.next_id,
+            generation: past.generation + 1,
+            connections: connections.clone(),
+            keep: match keep_connections {
+                true => past.features & OF_CONNECTIONS,
+                false => 0,
+            },
+            aliases: heirs.aliases,
+        };
+        let (mut book, plan) = blank.laid_out(entries, slots)?;
+        book.slots.free.extend(used.difference(&kept));
+        Ok(Succession {
+            rebuild: Rebuild {
+                plan,
+                counters_grew,
+                fresh,
+                book,
+            },
+            kept: heirs.kept,
+            renumbered: heirs.renumbered,
+            removed: past.rules.len() - heirs.kept,
+            added,
+        })
+    }
+
+    /// What is to be remembered for a policy or a control program that follows.
+    pub fn past(&self) -> Past {
+        let rules = self.entries.values();
+        Past {
+            rules: rules
+                .map(|entry| PastRule::new(&entry.rule, &entry.text, entry.slot))
+                .collect(),
+            aliases: self.aliases.clone(),
+            next_id: self.next_id,
+            generation: self.generation,
+            slots: self.slots.capacity,
+            features: self.layout.features,
+            capacity: self.connections.capacity,
+        }
+    }
+
+    /// The edits that lead to another policy, and how many rules stay, if no rule that stays needs another id and connections are
+    /// kept alike.
+    pub fn edits_to(
+        &self,
+        past: &Past,
+        rules: &[Written],
+        connections: &Connections,
+    ) -> Result<Option<(Vec<Edit>, usize)>, EditError> {
+        if *connections != self.connections {
+            return Ok(None);
+        }
+        let heirs = past::inherit(past, rules.to_vec())?;
+        if heirs.renumbered > 0 {
+            return Ok(None);
+        }
+        let (stay, come): (Vec<_>, Vec<_>) =
+            (heirs.rules.into_iter()).partition(|(_, slot)| slot.is_some());
+        let stay: BTreeSet<u32> = stay.iter().map(|(written, _)| written.rule.id).collect();
+        let gone = self.entries.keys().filter(|id| !stay.contains(id));
+        let edits = gone.map(|id| Edit::Delete(*id));
+        let edits = edits.chain(
+            come.into_iter()
+                .map(|(written, _)| Edit::Add(Box::new(written))),
+        );
+        Ok(Some((edits.collect(), heirs.kept)))
+    }
+
+    /// Whether packets on their way out are seen.
+    pub fn sees_egress(&self) -> bool {
+        self.sees_egress
+    }
+
+    /// Former ids of rules, which connections may name, with their present ones.
+    pub fn aliases(&self) -> &[(u32, u32)] {
+        &self.aliases
     }
 
     /// What these edits, together, take. They hold all at once or, on error, not at all.
@@ -495,6 +658,7 @@ impl RuleBook {
             generation: self.generation + 1,
             connections: self.connections.clone(),
             keep: self.layout.features & OF_CONNECTIONS,
+            aliases: self.aliases.clone(),
         };
         let (mut book, plan) = blank.laid_out(entries, slots)?;
         let rested = std::mem::take(&mut book.slots.resting);
@@ -526,6 +690,7 @@ struct Blank {
     generation: u64,
     connections: Connections,
     keep: u32,
+    aliases: Vec<(u32, u32)>,
 }
 
 /// Features whose tables connections live in.
@@ -550,6 +715,7 @@ impl Blank {
             StateOf {
                 connections: &self.connections,
                 keep: self.keep,
+                aliases: &self.aliases,
             },
         )?;
         drop(lowered);
@@ -571,6 +737,7 @@ impl Blank {
             half: 0,
             slots,
             connections: self.connections,
+            aliases: self.aliases,
             layout,
         };
         Ok((book, plan))

@@ -9,6 +9,7 @@ mod conditions;
 pub mod connections;
 pub mod flows;
 mod operations;
+mod past;
 mod room;
 
 use weir_bpf::abi::{self, feature, rule_flag};
@@ -19,6 +20,7 @@ use zerocopy::IntoBytes;
 use crate::plan::{InstancePlan, MapPlan, Port};
 pub use book::{Edit, EditError, Entry, Origin, Rebuild, RuleBook, Staged, Step, Write, Written};
 use conditions::Lowering;
+pub use past::{Past, PastChange, PastRule, Succession};
 use room::{Room, Sizes};
 
 /// Why a policy cannot be planned.
@@ -96,6 +98,9 @@ pub const STATE_MAPS: &[&str] = &[
     "frags",
 ];
 
+/// Of [`STATE_MAPS`], those that hold connections: good together or not at all.
+pub const CONNECTION_MAPS: &[&str] = &["flows", "flow_index", "nat_index", "frags"];
+
 /// Static bounds of a plan: what one packet can cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
@@ -146,6 +151,7 @@ fn compile(
     let state = StateOf {
         connections: &policy.connections,
         keep: 0,
+        aliases: &[],
     };
     let (plan, layout) = lay_out(&lowered, scheme, Room::NONE, policy.rules.len(), 0, state)?;
     Ok((plan, layout.bounds))
@@ -217,6 +223,8 @@ struct StateOf<'a> {
     connections: &'a Connections,
     /// Features that stay on while an instance runs: connections may still need them when their rules are gone.
     keep: u32,
+    /// Former ids of rules, with their present ones: connections may still name them.
+    aliases: &'a [(u32, u32)],
 }
 
 /// Where a plan has put its rules, and what it holds beside them.
@@ -290,7 +298,7 @@ fn lay_out(
             MapPlan::array("live", &[live]),
             MapPlan::empty("counters", counters, size_of::<abi::Counter>()),
             MapPlan::empty("rates", counters, size_of::<u64>()),
-            MapPlan::array("rule_at", &places_by_id(&ordered)),
+            MapPlan::array("rule_at", &places_by_id(&ordered, state.aliases)),
         ]
         .into_iter()
         .chain(connections::maps(state.connections, features))
@@ -409,13 +417,19 @@ fn with_flag(rules: &[abi::Rule], flag: u32) -> impl Iterator<Item = u32> {
         .map(|(i, _)| i)
 }
 
-/// Place + 1 of each stateful rule by its id - 1: how connections, which outlive layouts, find their rules.
-fn places_by_id(ordered: &[abi::Rule]) -> Vec<u32> {
+/// Place + 1 of each stateful rule by its ids - 1, former ones included: how connections, which outlive layouts, find their rules.
+fn places_by_id(ordered: &[abi::Rule], aliases: &[(u32, u32)]) -> Vec<u32> {
     let stateful = || with_flag(ordered, rule_flag::STATEFUL);
     let last = stateful().map(|at| ordered[at as usize].id).max();
-    let mut places = vec![0; last.unwrap_or(0) as usize];
+    let last = last
+        .unwrap_or(0)
+        .max(aliases.iter().map(|(old, _)| *old).max().unwrap_or(0));
+    let mut places = vec![0; last as usize];
     for at in stateful() {
         places[ordered[at as usize].id as usize - 1] = at + 1;
+    }
+    for &(old, now) in aliases {
+        places[old as usize - 1] = places.get(now as usize - 1).copied().unwrap_or(0);
     }
     places
 }
