@@ -1,8 +1,8 @@
-//! Compiles every file of bpf/functions with clang, once for XDP (object NAME) and once for tc (NAME_tc), strips debug
-//! sections (BTF stays), and writes the table of embedded objects.
+//! Compiles every file of bpf/functions with clang, once for XDP (object NAME) and once for tc (NAME_tc), and every file of
+//! bpf/baselines once, strips debug sections (BTF stays), and writes the tables of embedded objects.
 //!
 //! `WEIR_CLANG` names another compiler; `WEIR_PREBUILT_BPF_DIR` a folder of ready objects, for builders
-//! without clang.
+//! without clang; baselines lie in its folder `baselines`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,41 +20,83 @@ fn main() {
     println!("cargo::rerun-if-env-changed=WEIR_CLANG");
     println!("cargo::rerun-if-env-changed=WEIR_PREBUILT_BPF_DIR");
 
-    let mut names: Vec<String> = fs::read_dir(bpf.join("functions"))
-        .expect("bpf/functions exists")
+    fs::create_dir_all(out.join("baselines")).expect("OUT_DIR is writable");
+    let functions = sources(&bpf, "functions").into_iter().flat_map(|name| {
+        [("", Hook::Xdp), ("_tc", Hook::Tc)].map(|(suffix, hook)| Object {
+            source: format!("functions/{name}.c"),
+            file: format!("{name}{suffix}.bpf.o"),
+            name: format!("{name}{suffix}"),
+            hook,
+        })
+    });
+    let baselines = sources(&bpf, "baselines").into_iter().map(|name| Object {
+        source: format!("baselines/{name}.c"),
+        file: format!("baselines/{name}.bpf.o"),
+        name,
+        hook: Hook::Xdp,
+    });
+    let mut tables = String::new();
+    for (table, doc, objects) in [
+        (
+            "OBJECTS",
+            "Name and ELF bytes of every function's objects.",
+            functions.collect::<Vec<_>>(),
+        ),
+        (
+            "BASELINES",
+            "Name and ELF bytes of what benchmarks compare functions with, and of their test beds.",
+            baselines.collect(),
+        ),
+    ] {
+        tables.push_str(&format!(
+            "/// {doc}\npub static {table}: &[(&str, &[u8])] = &[\n"
+        ));
+        for Object {
+            source,
+            file,
+            name,
+            hook,
+        } in objects
+        {
+            let object = out.join(&file);
+            match env::var_os("WEIR_PREBUILT_BPF_DIR") {
+                Some(dir) => {
+                    let ready = Path::new(&dir).join(&file);
+                    fs::copy(&ready, &object)
+                        .unwrap_or_else(|e| panic!("{}: {e}", ready.display()));
+                }
+                None => compile(&bpf, &source, hook, &object),
+            }
+            tables.push_str(&format!(
+                "    ({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{file}\"))),\n"
+            ));
+        }
+        tables.push_str("];\n");
+    }
+    fs::write(out.join("objects.rs"), tables).expect("OUT_DIR is writable");
+}
+
+/// One object to build.
+struct Object {
+    /// C file below bpf/.
+    source: String,
+    /// Object file below OUT_DIR.
+    file: String,
+    /// Its name in the table.
+    name: String,
+    hook: Hook,
+}
+
+/// Names of the C files of a folder, sorted.
+fn sources(bpf: &Path, folder: &str) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(bpf.join(folder))
+        .unwrap_or_else(|e| panic!("bpf/{folder}: {e}"))
         .map(|entry| entry.expect("readable folder").path())
         .filter(|path| path.extension().is_some_and(|e| e == "c"))
-        .map(|path| {
-            path.file_stem()
-                .expect("has a name")
-                .to_string_lossy()
-                .into_owned()
-        })
+        .filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()))
         .collect();
     names.sort();
-
-    let mut table = String::from(
-        "/// Name and ELF bytes of every object.\npub static OBJECTS: &[(&str, &[u8])] = &[\n",
-    );
-    let objects = names.iter().flat_map(|function| {
-        [("", Hook::Xdp), ("_tc", Hook::Tc)]
-            .map(|(suffix, hook)| (function, format!("{function}{suffix}"), hook))
-    });
-    for (function, name, hook) in objects {
-        let object = out.join(format!("{name}.bpf.o"));
-        match env::var_os("WEIR_PREBUILT_BPF_DIR") {
-            Some(dir) => {
-                let ready = Path::new(&dir).join(format!("{name}.bpf.o"));
-                fs::copy(&ready, &object).unwrap_or_else(|e| panic!("{}: {e}", ready.display()));
-            }
-            None => compile(&bpf, function, hook, &object),
-        }
-        table.push_str(&format!(
-            "    ({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{name}.bpf.o\"))),\n"
-        ));
-    }
-    table.push_str("];\n");
-    fs::write(out.join("objects.rs"), table).expect("OUT_DIR is writable");
+    names
 }
 
 /// Which context API a function is compiled against (bpf/include/ctx.h).
@@ -64,7 +106,7 @@ enum Hook {
     Tc,
 }
 
-fn compile(bpf: &Path, function: &str, hook: Hook, object: &Path) {
+fn compile(bpf: &Path, source: &str, hook: Hook, object: &Path) {
     let clang = env::var_os("WEIR_CLANG").unwrap_or_else(|| "clang".into());
     let headers = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys tells where its headers are");
     let run = |command: &mut Command| {
@@ -103,7 +145,7 @@ fn compile(bpf: &Path, function: &str, hook: Hook, object: &Path) {
         .args(["-I", "include", "-I"])
         .arg(&headers)
         .arg("-c")
-        .arg(format!("functions/{function}.c"))
+        .arg(source)
         .arg("-o")
         .arg(object));
     run(Command::new("llvm-strip").arg("-g").arg(object));

@@ -1,6 +1,6 @@
 //! The compiled data plane: embedded objects, and the Rust side of the contract in `bpf/include/abi.h`.
 //!
-//! [`OBJECTS`] holds every file of bpf/functions as an ELF object; [`abi`] mirrors the C structures. That both agree is
+//! [`OBJECTS`] holds every file of bpf/functions as an ELF object, [`BASELINES`] those of bpf/baselines; [`abi`] mirrors the C structures. That both agree is
 //! tested against the objects' BTF.
 
 pub mod abi;
@@ -9,7 +9,16 @@ include!(concat!(env!("OUT_DIR"), "/objects.rs"));
 
 /// The object of a function, `None` if there is no such function.
 pub fn object(name: &str) -> Option<&'static [u8]> {
-    OBJECTS
+    find(OBJECTS, name)
+}
+
+/// The object of a baseline or of a part of a test bed, `None` if there is none of that name.
+pub fn baseline(name: &str) -> Option<&'static [u8]> {
+    find(BASELINES, name)
+}
+
+fn find(table: &'static [(&'static str, &'static [u8])], name: &str) -> Option<&'static [u8]> {
+    table
         .iter()
         .find(|(known, _)| *known == name)
         .map(|(_, bytes)| *bytes)

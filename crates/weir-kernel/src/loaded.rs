@@ -542,6 +542,35 @@ impl LoadedProgram {
         })
     }
 
+    /// Runs an XDP program on `count` live copies of `data` that seem to arrive at an interface of the current namespace, and does with
+    /// them what the program says: pass into the stack, transmit (through that interface), redirect. What this sets in motion on
+    /// the way (a peer's receive path) runs mostly in the calling thread, whose CPU time is the cost. A call takes about 25 ms to set up.
+    ///
+    /// Frames come back to the program as it left them. A signal ends the call early, with an error.
+    pub fn run_live(&self, data: &[u8], ifindex: u32, count: u32) -> Result<(), KernelError> {
+        let md = libbpf_sys::xdp_md {
+            data_end: data.len() as u32,
+            ingress_ifindex: ifindex,
+            ..Default::default()
+        };
+        let mut opts = libbpf_sys::bpf_test_run_opts {
+            sz: mem::size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+            data_in: data.as_ptr().cast(),
+            data_size_in: data.len() as u32,
+            ctx_in: ptr::from_ref(&md).cast(),
+            ctx_size_in: mem::size_of_val(&md) as u32,
+            repeat: count as i32,
+            flags: libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES,
+            ..Default::default()
+        };
+        // SAFETY: all pointers are valid for the sizes beside them, and the kernel writes no data back in this mode.
+        let ret =
+            unsafe { libbpf_sys::bpf_prog_test_run_opts(self.as_fd().as_raw_fd(), &mut opts) };
+        sys::check(ret).map(drop).map_err(|e| {
+            KernelError::sys(format!("send {count} live frames with {}", self.name), e)
+        })
+    }
+
     /// Attaches to an interface of the current namespace until the link is
     /// dropped, or longer if it is pinned.
     pub fn attach_xdp(&self, ifindex: u32, mode: XdpMode) -> Result<Link, KernelError> {
