@@ -31,6 +31,12 @@ test-kernels: setup ## load every eBPF object on Linux 6.1 and 6.12 in an emulat
 fuzz: setup ## fuzz each parser and loader for five minutes
 	@scripts/fuzz --seconds 300
 
+.PHONY: bench
+bench: ## measure weir beside nftables, iptables and xdp-filter (root, minutes); results in bench-results/
+	@scripts/setup bench
+	cargo build --release -p weir-cli
+	$(TARGET)/release/weir bench middlebox --out bench-results
+
 .PHONY: setup
 setup: ## install what the other commands need (Debian 12, Ubuntu)
 	@scripts/setup

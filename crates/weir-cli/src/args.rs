@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Experiments on test beds that weir builds from network namespaces
     Lab(LabArgs),
+    /// Measure weir beside its peers, on test beds of its own
+    Bench(BenchArgs),
 }
 
 /// Arguments of `weir check`.
@@ -381,6 +383,44 @@ pub(crate) struct DemoArgs {
     /// Replay the committed capture even when root
     #[arg(long)]
     pub(crate) replay: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir bench`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BenchArgs {
+    /// The benchmark.
+    #[command(subcommand)]
+    pub(crate) benchmark: Benchmark,
+}
+
+/// All benchmarks.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Benchmark {
+    /// Rule counts, mask counts and option rules: weir, nftables, iptables, xdp-filter and the baselines of the mmb paper (root)
+    Middlebox(MiddleboxBenchArgs),
+}
+
+/// Arguments of `weir bench middlebox`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MiddleboxBenchArgs {
+    /// Under a minute: fewer sizes, shorter rounds, rough figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write middlebox.json, middlebox.tsv and the plots into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Only groups of figures whose names start so, as in `testrun.rules,live`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Leave out rule sets larger than this
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_rules: Option<u32>,
+    /// Rule sets in the format of ClassBench: a file or a folder; default: ../shared/data/classbench if it is there
+    #[arg(long, value_name = "PATH")]
+    pub(crate) rules: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

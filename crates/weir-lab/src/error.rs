@@ -30,6 +30,25 @@ pub enum LabError {
         /// What it did, with its last words.
         why: String,
     },
+    /// A rule set given by the user cannot be read.
+    #[error("{}: {why}", file.display())]
+    RuleSet {
+        /// File.
+        file: std::path::PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A rule set of a benchmark does not compile: a defect of the benchmark or of weir.
+    #[error("the rule set {name} does not compile: {why}")]
+    Policy {
+        /// Name of the set.
+        name: String,
+        /// The compiler's answer.
+        why: String,
+    },
+    /// The selection leaves nothing to measure.
+    #[error("nothing to measure: no group of figures starts with {0}; the groups are {1}")]
+    NothingSelected(String, String),
     /// The user asked to stop.
     #[error("interrupted; everything was removed again")]
     Interrupted,

@@ -1,8 +1,9 @@
-//! Experiments on test beds that weir builds from network namespaces: so far the demo that `make run` shows.
+//! Experiments on test beds that weir builds from network namespaces: the demo that `make run` shows, and benchmarks.
 //!
-//! Drives the program `weir` as a child process, so that what is shown is what a user gets. Invariant: an experiment
+//! On interfaces they drive the program `weir` as a child process, so that what is shown is what a user gets. Invariant: an experiment
 //! leaves no namespace, process or file behind, whether it ends, fails, panics or is interrupted.
 
+pub mod bench;
 pub mod demo;
 mod error;
 mod process;

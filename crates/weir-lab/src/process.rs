@@ -149,11 +149,12 @@ pub(crate) struct Scratch {
 }
 
 impl Scratch {
-    pub(crate) fn create() -> Result<Scratch, LabError> {
+    /// Named `PREFIX-PID-N`.
+    pub(crate) fn create(prefix: &str) -> Result<Scratch, LabError> {
         let base = std::env::temp_dir();
         let mut n = 0u32;
         loop {
-            let path = base.join(format!("weir-demo-{}-{n}", std::process::id()));
+            let path = base.join(format!("{prefix}-{}-{n}", std::process::id()));
             match fs::create_dir(&path) {
                 Ok(()) => return Ok(Scratch { path }),
                 // Somebody else's, perhaps of a killed process.

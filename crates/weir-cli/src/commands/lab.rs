@@ -1,6 +1,7 @@
 //! `weir lab`: experiments of `weir-lab`, shown on standard output. Exit status 1 if a check does not hold.
 
 use std::io;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,17 +20,8 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode, Failure> {
 }
 
 fn run_demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [
-        signal_hook::consts::SIGINT,
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGHUP,
-    ] {
-        // The bed is taken down in order; its processes see a Ctrl-C, too.
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
-    }
-    let weir = std::env::current_exe()
-        .map_err(|e| Failure::Failed(format!("cannot tell where the program weir is: {e}")))?;
+    let stop = stop_on_signals()?;
+    let weir = this_program()?;
     let options = DemoOptions {
         weir,
         seconds: args.seconds,
@@ -46,4 +38,23 @@ fn run_demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
         output::json(&outcome)?;
     }
     Ok(ExitCode::from(u8::from(!outcome.ok())))
+}
+
+/// Set by the signals that end an experiment: its bed is taken down in order. Its processes see a Ctrl-C, too.
+pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [
+        signal_hook::consts::SIGINT,
+        signal_hook::consts::SIGTERM,
+        signal_hook::consts::SIGHUP,
+    ] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
+    }
+    Ok(stop)
+}
+
+/// The program `weir` itself, which experiments run as a child.
+pub(crate) fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe()
+        .map_err(|e| Failure::Failed(format!("cannot tell where the program weir is: {e}")))
 }

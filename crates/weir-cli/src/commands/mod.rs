@@ -1,5 +1,6 @@
 //! One module for each command.
 
+mod bench;
 mod capture;
 mod check;
 mod connections;
@@ -34,5 +35,6 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Rule(args) => rule::run(&args),
         Command::Connections(args) => connections::run(&args),
         Command::Lab(args) => lab::run(&args),
+        Command::Bench(args) => bench::run(&args),
     }
 }

@@ -79,7 +79,7 @@ pub fn demo(options: &DemoOptions<'_>, out: &mut dyn Write) -> Result<DemoOutcom
         out,
         checks: Vec::new(),
     };
-    let scratch = Scratch::create()?;
+    let scratch = Scratch::create("weir-demo")?;
     let (engine, gbit_per_second) = match impediment(options.replay) {
         None => ("kernel", live::show(&mut stage, &scratch)?),
         Some(why) => {

@@ -1,0 +1,81 @@
+//! `weir bench`: benchmarks of `weir-lab`, shown on standard output and written to files. A missed target is a result, not a failure.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use weir_lab::LabError;
+use weir_lab::bench::{BenchOptions, Outcome, middlebox};
+
+use super::lab::{stop_on_signals, this_program};
+use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs};
+use crate::failure::Failure;
+use crate::output;
+
+/// Where the data that some tests and benchmarks share may lie, from the project's folder.
+const CLASSBENCH: &str = "../shared/data/classbench";
+
+pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
+    match &args.benchmark {
+        Benchmark::Middlebox(args) => run_middlebox(args),
+    }
+}
+
+fn run_middlebox(args: &MiddleboxBenchArgs) -> Result<ExitCode, Failure> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(Failure::Failed(
+            "benchmarks load programs and build namespaces: run this as root".to_owned(),
+        ));
+    }
+    if let Some(dir) = &args.out {
+        // Before minutes of measuring, not after.
+        fs::create_dir_all(dir)
+            .map_err(|e| Failure::usage(format!("cannot create {}: {e}", dir.display())))?;
+    }
+    let stop = stop_on_signals()?;
+    let shared = Some(PathBuf::from(CLASSBENCH)).filter(|p| p.is_dir());
+    let options = BenchOptions {
+        weir: this_program()?,
+        quick: args.quick,
+        largest: args.max_rules.map(|n| n as usize),
+        only: args.only.clone(),
+        rules: args.rules.clone().or(shared),
+        quiet: args.json,
+        progress: output::stderr_is_terminal(),
+        stop: &stop,
+    };
+    let outcome = match middlebox(&options, &mut io::stdout()) {
+        Ok(outcome) => outcome,
+        Err(LabError::Output(error)) => return Err(error.into()),
+        Err(error @ (LabError::NothingSelected(..) | LabError::RuleSet { .. })) => {
+            return Err(Failure::usage(error));
+        }
+        Err(error) => return Err(Failure::failed(error)),
+    };
+    if args.json {
+        output::json(&outcome)?;
+    } else {
+        output::out(&outcome.table())?;
+    }
+    if let Some(dir) = &args.out {
+        write_files(&outcome, dir)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn write_files(outcome: &Outcome, dir: &Path) -> Result<(), Failure> {
+    let mut json = serde_json::to_string_pretty(outcome).map_err(Failure::failed)?;
+    json.push('\n');
+    let mut files = vec![
+        (format!("{}.json", outcome.bench), json),
+        (format!("{}.tsv", outcome.bench), outcome.record()),
+    ];
+    files.extend(outcome.plots());
+    for (name, text) in files {
+        let path = dir.join(name);
+        fs::write(&path, text)
+            .map_err(|e| Failure::Failed(format!("cannot write {}: {e}", path.display())))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! The stable names of all figures with their targets: the one list that docs/figures.md is made from and tests compare outcomes with.
+//!
+//! A name is PART.SET.SERIES.SIZE.KIND, or PART.SERIES.KIND where there is no size. In this list SIZE is written `N`, or `SET` where it
+//! is the name of a rule set.
+
+/// Figures with one pattern of names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// Name with placeholders; kinds separated by `|`.
+    pub pattern: &'static str,
+    /// What is measured.
+    pub meaning: &'static str,
+    /// What it must be; empty: for comparison.
+    pub target: &'static str,
+}
+
+/// All figures of `weir bench middlebox`.
+pub const MIDDLEBOX: &[Row] = &[
+    Row {
+        pattern: "testrun.rules.weir.N.hot|cold|any",
+        meaning: "N rules between sites (prefixes, ranges, flags); N = 0: a program without rules",
+        target: "100,000 at most 2x of 1,000 (hot and cold; any is reported beside it)",
+    },
+    Row {
+        pattern: "testrun.rules.table-per-mask.N.hot|cold|any",
+        meaning: "the same rules, one table for each mask: the scheme of mmb",
+        target: "at 100,000 at least 10x weir's",
+    },
+    Row {
+        pattern: "testrun.rules.linear.N.hot|cold|any",
+        meaning: "the same rules, every one compared",
+        target: "",
+    },
+    Row {
+        pattern: "testrun.exact.weir.N.hot|cold|any",
+        meaning: "N exact five-tuples",
+        target: "",
+    },
+    Row {
+        pattern: "testrun.exact.tuple-hash.N.hot|cold|any",
+        meaning: "the same in one hash map: the mmb paper's XDP firewall",
+        target: "",
+    },
+    Row {
+        pattern: "testrun.exact.tracker.N.hot|cold|any",
+        meaning: "rules and connections in three hash maps: the mmb paper's XDP tracker",
+        target: "",
+    },
+    Row {
+        pattern: "testrun.masks.weir.N.hot|cold|any",
+        meaning: "2,000 rules of N masks",
+        target: "1,000 at most 2x of 26",
+    },
+    Row {
+        pattern: "testrun.masks.table-per-mask.N.hot|cold|any",
+        meaning: "the same, one table for each mask",
+        target: "",
+    },
+    Row {
+        pattern: "testrun.mss.weir.N.hot|cold",
+        meaning: "N values of a TCP option",
+        target: "10,000 at most 1.2x of 10",
+    },
+    Row {
+        pattern: "testrun.mss-range.weir.N.hot|cold",
+        meaning: "N ranges of a TCP option's value",
+        target: "1,000 at most 1.5x of 10",
+    },
+    Row {
+        pattern: "testrun.classbench.weir.SET.hot|cold|any",
+        meaning: "a rule set of ClassBench",
+        target: "100,000 rules at most 2x of 1,000 of the family",
+    },
+    Row {
+        pattern: "testrun.classbench.table-per-mask.SET.hot|cold|any",
+        meaning: "the same, one table for each mask",
+        target: "at 100,000 rules at least 10x weir's",
+    },
+    Row {
+        pattern: "live.floor.pass|drop",
+        meaning: "generating a packet and delivering it to the box, where it is dropped at once; subtracted from all other live figures",
+        target: "",
+    },
+    Row {
+        pattern: "live.forwarding.pass|drop",
+        meaning: "forwarding without any filter; both kinds of packets are forwarded",
+        target: "",
+    },
+    Row {
+        pattern: "live.tuples.weir-tc.N.pass|drop|added",
+        meaning: "N disjoint rules on addresses, protocol and port; weir on tc. added: pass without the forwarding",
+        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+    },
+    Row {
+        pattern: "live.tuples.weir-xdp.N.pass|drop|added",
+        meaning: "the same on XDP",
+        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+    },
+    Row {
+        pattern: "live.tuples.nft-rules.N.pass|drop|added",
+        meaning: "nftables, rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "live.tuples.nft-set.N.pass|drop|added",
+        meaning: "nftables, one concatenated set, forward hook",
+        target: "",
+    },
+    Row {
+        pattern: "live.tuples.nft-ingress.N.pass|drop|added",
+        meaning: "nftables, one concatenated set, ingress hook: its best form",
+        target: "",
+    },
+    Row {
+        pattern: "live.tuples.iptables.N.pass|drop|added",
+        meaning: "iptables (the kernel's own, not its nftables front end), rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "live.exact.weir-tc.N.pass|drop|added",
+        meaning: "N exact five-tuples, the rules of the paper's firewall; weir on tc",
+        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+    },
+    Row {
+        pattern: "live.exact.weir-xdp.N.pass|drop|added",
+        meaning: "the same on XDP",
+        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+    },
+    Row {
+        pattern: "live.exact.nft-set.N.pass|drop|added",
+        meaning: "nftables, one hashed set, forward hook",
+        target: "",
+    },
+    Row {
+        pattern: "live.exact.nft-ingress.N.pass|drop|added",
+        meaning: "nftables, one hashed set, ingress hook",
+        target: "",
+    },
+    Row {
+        pattern: "live.sources.weir-tc.N.pass|drop|added",
+        meaning: "N source addresses; weir on tc",
+        target: "",
+    },
+    Row {
+        pattern: "live.sources.weir-xdp.N.pass|drop|added",
+        meaning: "the same on XDP",
+        target: "",
+    },
+    Row {
+        pattern: "live.sources.nft-set.N.pass|drop|added",
+        meaning: "nftables, one set, forward hook",
+        target: "",
+    },
+    Row {
+        pattern: "live.sources.nft-ingress.N.pass|drop|added",
+        meaning: "nftables, one set, ingress hook",
+        target: "",
+    },
+    Row {
+        pattern: "live.sources.xdp-filter.N.pass|drop|added",
+        meaning: "xdp-filter, whose rules can say no more than this",
+        target: "",
+    },
+    Row {
+        pattern: "live.mss.weir-tc.N.pass|drop|added",
+        meaning: "N values of a TCP option on SYNs; weir on tc",
+        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+    },
+    Row {
+        pattern: "live.mss.weir-xdp.N.pass|drop|added",
+        meaning: "the same on XDP",
+        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+    },
+    Row {
+        pattern: "live.mss.nft-rules.N.pass|drop|added",
+        meaning: "nftables, rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "live.mss.nft-set.N.pass|drop|added",
+        meaning: "nftables, one set, forward hook",
+        target: "",
+    },
+    Row {
+        pattern: "live.mss.nft-ingress.N.pass|drop|added",
+        meaning: "nftables, one set, ingress hook",
+        target: "",
+    },
+    Row {
+        pattern: "live.mss.iptables.N.pass|drop|added",
+        meaning: "iptables, rule by rule",
+        target: "",
+    },
+];
+
+/// Whether a figure's name follows one of the patterns.
+pub fn is_known(name: &str) -> bool {
+    MIDDLEBOX.iter().any(|row| row.covers(name))
+}
+
+impl Row {
+    fn covers(&self, name: &str) -> bool {
+        let (pattern, name): (Vec<&str>, Vec<&str>) =
+            (self.pattern.split('.').collect(), name.split('.').collect());
+        pattern.len() == name.len()
+            && pattern.iter().zip(name).all(|(p, n)| match *p {
+                "N" => n.parse::<u64>().is_ok(),
+                "SET" => !n.is_empty(),
+                kinds => kinds.split('|').any(|kind| kind == n),
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_patterns() {
+        assert!(is_known("testrun.rules.weir.100000.hot"));
+        assert!(is_known("testrun.classbench.weir.acl1_1000.cold"));
+        assert!(is_known("live.floor.pass"));
+        for wrong in [
+            "testrun.rules.weir.many.hot",
+            "testrun.rules.weir.10.warm",
+            "testrun.rules.weir.10",
+            "live.floor",
+        ] {
+            assert!(!is_known(wrong), "{wrong}");
+        }
+    }
+
+    /// docs/figures.md has this table; `WEIR_UPDATE=1` renews it.
+    #[test]
+    fn the_documented_table_is_this_one() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/figures.md");
+        let page = std::fs::read_to_string(path).expect("docs/figures.md");
+        let mut table = String::from("| figure | what | target |\n|---|---|---|\n");
+        for row in MIDDLEBOX {
+            let target = if row.target.is_empty() {
+                "-"
+            } else {
+                row.target
+            };
+            let pattern = row.pattern.replace('|', "\\|");
+            table.push_str(&format!("| `{pattern}` | {} | {target} |\n", row.meaning));
+        }
+        let (start, end) = ("<!-- middlebox -->\n", "<!-- end -->");
+        let from = page.find(start).expect("a start mark") + start.len();
+        let to = page.find(end).expect("an end mark");
+        if page[from..to] != table && std::env::var_os("WEIR_UPDATE").is_some() {
+            let renewed = format!("{}{table}{}", &page[..from], &page[to..]);
+            std::fs::write(path, renewed).expect("docs/figures.md can be written");
+            return;
+        }
+        assert_eq!(page[from..to], table, "renew it with WEIR_UPDATE=1");
+    }
+}

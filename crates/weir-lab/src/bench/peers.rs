@@ -1,0 +1,330 @@
+//! What users could pick instead: the same rules in the words of nftables, iptables and xdp-filter, and how to put them onto a box.
+//!
+//! Invariant: a program that is not installed is told, never replaced by another one in silence.
+
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use weir_kernel::NetNs;
+
+use super::bed::INSIDE;
+use super::rules::{self, ANY, Rule, TCP, span};
+use crate::LabError;
+use crate::process::{Running, Scratch, missing};
+
+/// What stands on the box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contender {
+    /// `weir run --hook tc`.
+    WeirTc,
+    /// `weir run --hook xdp`.
+    WeirXdp,
+    /// nftables, one rule after the other, in the forward hook.
+    NftRules,
+    /// nftables, one rule that looks into a set, in the forward hook.
+    NftSet,
+    /// The same in the ingress hook of the interface: nftables' best form.
+    NftIngress,
+    /// iptables, one rule after the other, in the FORWARD chain.
+    Iptables,
+    /// xdp-filter of xdp-tools.
+    XdpFilter,
+}
+
+impl Contender {
+    /// The series in figures' names.
+    pub(crate) fn series(self) -> &'static str {
+        match self {
+            Contender::WeirTc => "weir-tc",
+            Contender::WeirXdp => "weir-xdp",
+            Contender::NftRules => "nft-rules",
+            Contender::NftSet => "nft-set",
+            Contender::NftIngress => "nft-ingress",
+            Contender::Iptables => "iptables",
+            Contender::XdpFilter => "xdp-filter",
+        }
+    }
+
+    /// Program and package that it needs, if it is not installed.
+    pub(crate) fn absent(self) -> Option<(&'static str, &'static str)> {
+        let (program, package) = match self {
+            Contender::WeirTc | Contender::WeirXdp => return None,
+            Contender::NftRules | Contender::NftSet | Contender::NftIngress => ("nft", "nftables"),
+            Contender::Iptables => ("iptables-legacy-restore", "iptables"),
+            Contender::XdpFilter => ("xdp-filter", "xdp-tools"),
+        };
+        (!missing(&[program]).is_empty()).then_some((program, package))
+    }
+}
+
+/// Rules that a filter is to hold; all of them drop.
+#[derive(Clone, Debug)]
+pub(crate) enum RuleSet {
+    /// Disjoint five-tuple rules.
+    Tuples(Vec<Rule>),
+    /// Source addresses.
+    Sources(Vec<Rule>),
+    /// Values of the maximum segment size.
+    Mss(Vec<(u16, u16)>),
+}
+
+/// A filter that stands; dropping it takes it off.
+pub(crate) struct Standing {
+    weir: Option<Running>,
+    /// The namespace of an xdp-filter, whose maps are pinned outside it.
+    xdp_filter: Option<NetNsName>,
+}
+
+struct NetNsName(std::process::Command);
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        if let Some(weir) = &mut self.weir {
+            let _ = weir.signal(Signal::INT);
+            let _ = weir.wait(Duration::from_secs(10));
+        }
+        if let Some(NetNsName(command)) = &mut self.xdp_filter {
+            let _ = command.output();
+        }
+    }
+}
+
+/// Puts a filter with these rules onto a box.
+pub(crate) fn stand(
+    filter: Contender,
+    set: &RuleSet,
+    ns: &NetNs,
+    weir: &Path,
+    scratch: &Scratch,
+) -> Result<Standing, LabError> {
+    let mut standing = Standing {
+        weir: None,
+        xdp_filter: None,
+    };
+    match filter {
+        Contender::WeirTc | Contender::WeirXdp => {
+            let hook = if filter == Contender::WeirTc {
+                "tc"
+            } else {
+                "xdp"
+            };
+            let path = scratch.fresh("policy", "weir");
+            write(&path, &set.weir())?;
+            let mut command = ns.command(&weir.to_string_lossy())?;
+            command.args(["run", "--json", "--hook", hook, "-i", INSIDE]);
+            // Its own looking at counters is not to be measured.
+            command.args(["--interval", "3600"]).arg(&path);
+            command.stdout(std::process::Stdio::null());
+            let mut running = Running::start(&mut command, "weir run", scratch)?;
+            running.wait_until(Duration::from_secs(60), |r| {
+                Ok(r.stderr().contains("attached to"))
+            })?;
+            standing.weir = Some(running);
+        }
+        Contender::NftRules | Contender::NftSet | Contender::NftIngress => {
+            let path = scratch.fresh("rules", "nft");
+            write(&path, &set.nft(filter))?;
+            ns.output("nft", &["-f", &path.to_string_lossy()])?;
+        }
+        Contender::Iptables => {
+            let path = scratch.fresh("rules", "iptables");
+            write(&path, &set.iptables())?;
+            ns.output("iptables-legacy-restore", &[&path.to_string_lossy()])?;
+        }
+        Contender::XdpFilter => {
+            let mut unload = ns.command("xdp-filter")?;
+            unload.args(["unload", INSIDE]);
+            let features = "ipv4";
+            ns.output(
+                "xdp-filter",
+                &[
+                    "load", INSIDE, "-m", "native", "-p", "allow", "-f", features,
+                ],
+            )?;
+            standing.xdp_filter = Some(NetNsName(unload));
+            for rule in set.sources() {
+                let address = Ipv4Addr::from(rule.source.0).to_string();
+                ns.output("xdp-filter", &["ip", "-m", "src", &address])?;
+            }
+        }
+    }
+    Ok(standing)
+}
+
+impl RuleSet {
+    /// A policy of weir.
+    pub(crate) fn weir(&self) -> String {
+        match self {
+            RuleSet::Tuples(rules) | RuleSet::Sources(rules) => rules::policy(rules, "drop"),
+            RuleSet::Mss(values) => rules::mss_policy(values, "drop"),
+        }
+    }
+
+    fn sources(&self) -> &[Rule] {
+        match self {
+            RuleSet::Sources(rules) => rules,
+            RuleSet::Tuples(_) | RuleSet::Mss(_) => &[],
+        }
+    }
+
+    fn nft(&self, filter: Contender) -> String {
+        let mut text = String::new();
+        let (family, chain) = match filter {
+            Contender::NftIngress => (
+                "netdev",
+                format!("type filter hook ingress device \"{INSIDE}\" priority 0;"),
+            ),
+            _ => ("ip", "type filter hook forward priority 0;".to_owned()),
+        };
+        let _ = writeln!(text, "table {family} bench {{");
+        let rule = if filter == Contender::NftRules {
+            None
+        } else {
+            Some(self.nft_set(&mut text))
+        };
+        let _ = writeln!(text, " chain filter {{ {chain} policy accept;");
+        match rule {
+            Some(rule) => {
+                let _ = writeln!(text, "  {rule}");
+            }
+            None => self.nft_rules(&mut text),
+        }
+        text.push_str(" }\n}\n");
+        text
+    }
+
+    /// Writes the set; returns the rule that looks into it.
+    fn nft_set(&self, text: &mut String) -> &'static str {
+        let prefix = |(network, bits)| format!("{}/{bits}", Ipv4Addr::from(network));
+        let exact = |rule: &Rule| {
+            rule.source.1 == 32
+                && rule.destination.1 == 32
+                && rule.sport.0 == rule.sport.1
+                && rule.dport.0 == rule.dport.1
+        };
+        let (kind, rule, elements): (&str, &str, Vec<String>) = match self {
+            RuleSet::Tuples(rules) if rules.iter().all(exact) => (
+                "type ipv4_addr . ipv4_addr . inet_proto . inet_service . inet_service;",
+                "ip saddr . ip daddr . ip protocol . th sport . th dport @rules drop",
+                rules
+                    .iter()
+                    .map(|r| {
+                        let (s, d) = (Ipv4Addr::from(r.source.0), Ipv4Addr::from(r.destination.0));
+                        format!("{s} . {d} . {} . {} . {}", r.protocol, r.sport.0, r.dport.0)
+                    })
+                    .collect(),
+            ),
+            RuleSet::Tuples(rules) => (
+                "type ipv4_addr . ipv4_addr . inet_proto . inet_service; flags interval;",
+                "ip saddr . ip daddr . ip protocol . th dport @rules drop",
+                rules
+                    .iter()
+                    .map(|r| {
+                        let (s, d) = (prefix(r.source), prefix(r.destination));
+                        format!("{s} . {d} . {} . {}", r.protocol, span(r.dport))
+                    })
+                    .collect(),
+            ),
+            RuleSet::Sources(rules) => (
+                "type ipv4_addr;",
+                "ip saddr @rules drop",
+                rules
+                    .iter()
+                    .map(|r| Ipv4Addr::from(r.source.0).to_string())
+                    .collect(),
+            ),
+            RuleSet::Mss(values) if values.iter().all(|(low, high)| low == high) => (
+                "typeof tcp option maxseg size;",
+                "tcp option maxseg size @rules drop",
+                values.iter().map(|v| span(*v)).collect(),
+            ),
+            RuleSet::Mss(values) => (
+                "typeof tcp option maxseg size; flags interval;",
+                "tcp option maxseg size @rules drop",
+                values.iter().map(|v| span(*v)).collect(),
+            ),
+        };
+        let _ = writeln!(
+            text,
+            " set rules {{ {kind}\n  elements = {{\n{}\n  }}\n }}",
+            elements.join(",\n")
+        );
+        rule
+    }
+
+    fn nft_rules(&self, text: &mut String) {
+        match self {
+            RuleSet::Tuples(rules) | RuleSet::Sources(rules) => {
+                for rule in rules {
+                    let name = if rule.protocol == TCP { "tcp" } else { "udp" };
+                    for (field, (network, bits)) in
+                        [("saddr", rule.source), ("daddr", rule.destination)]
+                    {
+                        if bits > 0 {
+                            let _ = write!(text, "ip {field} {}/{bits} ", Ipv4Addr::from(network));
+                        }
+                    }
+                    if rule.protocol != 0 {
+                        let _ = write!(text, "ip protocol {} ", rule.protocol);
+                    }
+                    for (field, range) in [("sport", rule.sport), ("dport", rule.dport)] {
+                        if range != ANY {
+                            let _ = write!(text, "{name} {field} {} ", span(range));
+                        }
+                    }
+                    text.push_str("drop\n");
+                }
+            }
+            RuleSet::Mss(values) => {
+                for value in values {
+                    let _ = writeln!(text, "tcp option maxseg size {} drop", span(*value));
+                }
+            }
+        }
+    }
+
+    fn iptables(&self) -> String {
+        let mut text = String::from("*filter\n");
+        match self {
+            RuleSet::Tuples(rules) | RuleSet::Sources(rules) => {
+                for rule in rules {
+                    text.push_str("-A FORWARD ");
+                    for (flag, (network, bits)) in [("-s", rule.source), ("-d", rule.destination)] {
+                        if bits > 0 {
+                            let _ = write!(text, "{flag} {}/{bits} ", Ipv4Addr::from(network));
+                        }
+                    }
+                    if rule.protocol != 0 {
+                        let name = if rule.protocol == TCP { "tcp" } else { "udp" };
+                        let _ = write!(text, "-p {name} ");
+                        for (flag, (low, high)) in
+                            [("--sport", rule.sport), ("--dport", rule.dport)]
+                        {
+                            if (low, high) != ANY {
+                                let _ = write!(text, "{flag} {low}:{high} ");
+                            }
+                        }
+                    }
+                    text.push_str("-j DROP\n");
+                }
+            }
+            RuleSet::Mss(values) => {
+                for (low, high) in values {
+                    let _ = writeln!(
+                        text,
+                        "-A FORWARD -p tcp -m tcpmss --mss {low}:{high} -j DROP"
+                    );
+                }
+            }
+        }
+        text.push_str("COMMIT\n");
+        text
+    }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), LabError> {
+    std::fs::write(path, text).map_err(LabError::io(format!("write {}", path.display())))
+}
