@@ -119,12 +119,16 @@ fn check_figures(outcome: &Value) {
         "testrun.mss.weir",
         "testrun.mss-range.weir",
         "live.floor",
-        "live.forwarding",
+        "live.tuples.forwarding",
         "live.tuples.weir-tc",
         "live.tuples.weir-xdp",
         "live.exact.weir-xdp",
         "live.sources.weir-tc",
         "live.mss.weir-xdp",
+        "live.stateful.forwarding",
+        "bandwidth.direct",
+        "bandwidth.forwarding",
+        "bandwidth.tuples.weir-tc",
     ] {
         let found = figures
             .iter()

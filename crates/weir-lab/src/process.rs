@@ -1,4 +1,4 @@
-//! Child processes and scratch files that end with their values.
+//! Child processes and scratch files that end with their values, and what of them can be seen from outside.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,6 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use weir_kernel::NetNs;
 
 use crate::LabError;
 
@@ -203,4 +205,20 @@ pub(crate) fn missing(tools: &[&'static str]) -> Vec<&'static str> {
         .copied()
         .filter(|tool| !folders.iter().any(|folder| folder.join(tool).is_file()))
         .collect()
+}
+
+/// Whether somebody listens on a TCP port of the namespace, on any address. Asking does not connect.
+pub(crate) fn is_listening(ns: &NetNs, port: u16) -> Result<bool, LabError> {
+    let tables = ns.run(|| {
+        ["tcp", "tcp6"].map(|file| {
+            fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default()
+        })
+    })?;
+    let local = format!(":{port:04X}");
+    // Columns: slot, local address, remote address, state; 0A is LISTEN.
+    let listens = |line: &str| {
+        let mut columns = line.split_whitespace().skip(1);
+        columns.next().is_some_and(|c| c.ends_with(&local)) && columns.nth(1) == Some("0A")
+    };
+    Ok(tables.iter().any(|table| table.lines().any(listens)))
 }

@@ -82,19 +82,19 @@ pub const MIDDLEBOX: &[Row] = &[
         target: "",
     },
     Row {
-        pattern: "live.forwarding.pass|drop",
-        meaning: "forwarding without any filter; both kinds of packets are forwarded",
+        pattern: "live.tuples.forwarding.N.pass",
+        meaning: "the packets of the following figures through a box without any filter",
         target: "",
     },
     Row {
         pattern: "live.tuples.weir-tc.N.pass|drop|added",
         meaning: "N disjoint rules on addresses, protocol and port; weir on tc. added: pass without the forwarding",
-        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+        target: "from 10 rules on at most 1x of nftables' fastest form and of iptables (pass and drop)",
     },
     Row {
         pattern: "live.tuples.weir-xdp.N.pass|drop|added",
         meaning: "the same on XDP",
-        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+        target: "from 10 rules on at most 1x of nftables' fastest form and of iptables (pass and drop)",
     },
     Row {
         pattern: "live.tuples.nft-rules.N.pass|drop|added",
@@ -117,14 +117,19 @@ pub const MIDDLEBOX: &[Row] = &[
         target: "",
     },
     Row {
+        pattern: "live.exact.forwarding.N.pass",
+        meaning: "the packets of the following figures through a box without any filter",
+        target: "",
+    },
+    Row {
         pattern: "live.exact.weir-tc.N.pass|drop|added",
         meaning: "N exact five-tuples, the rules of the paper's firewall; weir on tc",
-        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+        target: "from 10 rules on at most 1x of nftables' fastest form and of iptables (pass and drop)",
     },
     Row {
         pattern: "live.exact.weir-xdp.N.pass|drop|added",
         meaning: "the same on XDP",
-        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+        target: "from 10 rules on at most 1x of nftables' fastest form and of iptables (pass and drop)",
     },
     Row {
         pattern: "live.exact.nft-set.N.pass|drop|added",
@@ -134,6 +139,11 @@ pub const MIDDLEBOX: &[Row] = &[
     Row {
         pattern: "live.exact.nft-ingress.N.pass|drop|added",
         meaning: "nftables, one hashed set, ingress hook",
+        target: "",
+    },
+    Row {
+        pattern: "live.sources.forwarding.N.pass",
+        meaning: "the packets of the following figures through a box without any filter",
         target: "",
     },
     Row {
@@ -162,14 +172,19 @@ pub const MIDDLEBOX: &[Row] = &[
         target: "",
     },
     Row {
+        pattern: "live.mss.forwarding.N.pass",
+        meaning: "the packets of the following figures through a box without any filter",
+        target: "",
+    },
+    Row {
         pattern: "live.mss.weir-tc.N.pass|drop|added",
         meaning: "N values of a TCP option on SYNs; weir on tc",
-        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+        target: "from 10 rules on at most 1x of nftables' fastest form and of iptables (pass and drop)",
     },
     Row {
         pattern: "live.mss.weir-xdp.N.pass|drop|added",
         meaning: "the same on XDP",
-        target: "from 10 rules on at most 1x of every peer's (pass and drop)",
+        target: "from 10 rules on at most 1x of nftables' fastest form and of iptables (pass and drop)",
     },
     Row {
         pattern: "live.mss.nft-rules.N.pass|drop|added",
@@ -189,6 +204,126 @@ pub const MIDDLEBOX: &[Row] = &[
     Row {
         pattern: "live.mss.iptables.N.pass|drop|added",
         meaning: "iptables, rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "live.stateful.forwarding.N.pass",
+        meaning: "the packets of the following figures through a box without any filter",
+        target: "",
+    },
+    Row {
+        pattern: "live.stateful.weir-tc.N.pass|drop|added",
+        meaning: "known connections pass, N disjoint rules for all others; pass: established UDP flows in both directions, drop: new flows; weir on tc",
+        target: "from 10 rules on at most 1x of nftables' fastest form and of iptables (pass and drop)",
+    },
+    Row {
+        pattern: "live.stateful.weir-xdp.N.pass|drop|added",
+        meaning: "the same on XDP",
+        target: "from 10 rules on at most 1x of nftables' fastest form and of iptables (pass and drop)",
+    },
+    Row {
+        pattern: "live.stateful.nft-set.N.pass|drop|added",
+        meaning: "nftables with its connection tracking, one set",
+        target: "",
+    },
+    Row {
+        pattern: "live.stateful.nft-rules.N.pass|drop|added",
+        meaning: "the same, rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "live.stateful.iptables.N.pass|drop|added",
+        meaning: "iptables with connection tracking, rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.direct.bandwidth|cpu",
+        meaning: "7 iperf3 flows without a box: Figure 6 of the paper. bandwidth in Gbit/s, cpu in CPU-ms for a gigabit, both ends included",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.forwarding.bandwidth|cpu",
+        meaning: "through a box that forwards",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.weir-tc.bandwidth|cpu",
+        meaning: "through weir without rules, tc",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.weir-xdp.bandwidth|cpu",
+        meaning: "through weir without rules, XDP: on veth the senders lose segmentation offload",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.tuples.weir-tc.N.bandwidth|cpu",
+        meaning: "N rules that match no stream: Figure 7a; weir, tc",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.tuples.weir-xdp.N.bandwidth|cpu",
+        meaning: "N rules that match no stream: Figure 7a; weir, XDP",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.tuples.nft-set.N.bandwidth|cpu",
+        meaning: "N rules that match no stream: Figure 7a; nftables, one set",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.tuples.nft-rules.N.bandwidth|cpu",
+        meaning: "N rules that match no stream: Figure 7a; nftables, rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.tuples.iptables.N.bandwidth|cpu",
+        meaning: "N rules that match no stream: Figure 7a; iptables, rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.stateful.weir-tc.N.bandwidth|cpu",
+        meaning: "the same behind connection tracking: Figure 7b; weir, tc",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.stateful.nft-set.N.bandwidth|cpu",
+        meaning: "the same behind connection tracking: Figure 7b; nftables, one set",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.stateful.nft-rules.N.bandwidth|cpu",
+        meaning: "the same behind connection tracking: Figure 7b; nftables, rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.stateful.iptables.N.bandwidth|cpu",
+        meaning: "the same behind connection tracking: Figure 7b; iptables, rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.timestamps.weir-tc.N.bandwidth|cpu",
+        meaning: "N rules on values of a TCP option that every segment has: Figure 7c; weir, tc",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.timestamps.weir-xdp.N.bandwidth|cpu",
+        meaning: "N rules on values of a TCP option that every segment has: Figure 7c; weir, XDP",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.timestamps.nft-set.N.bandwidth|cpu",
+        meaning: "N rules on values of a TCP option that every segment has: Figure 7c; nftables, one set",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.timestamps.nft-rules.N.bandwidth|cpu",
+        meaning: "N rules on values of a TCP option that every segment has: Figure 7c; nftables, rule by rule",
+        target: "",
+    },
+    Row {
+        pattern: "bandwidth.timestamps.iptables.N.bandwidth|cpu",
+        meaning: "N rules on values of a TCP option that every segment has: Figure 7c; iptables, rule by rule; finds the option at its usual place only",
         target: "",
     },
 ];

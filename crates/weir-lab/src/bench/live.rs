@@ -1,17 +1,17 @@
 //! Part B of the middlebox benchmark: ns of CPU time that a packet takes through a box, by what stands on it.
 //!
 //! Every variant has a bed and rules of its own; all of them are measured in turn in every round. *pass*: packets that no rule matches are
-//! forwarded; *drop*: each packet matches one rule; *added*: pass without what forwarding costs anyway. The floor (generating a frame and delivering it to the box) is measured in the same
+//! forwarded; *drop*: each packet matches one rule; *added*: pass without what forwarding the same packets costs anyway. The floor (generating a frame and delivering it to the box) is measured in the same
 //! rounds and subtracted. Invariant: a variant that loses or misjudges a single packet has no figure.
 
 use weir_kernel::LoadedProgram;
 use weir_packet::build::Frame;
 
-use super::bed::{self, Bed, FRAME};
+use super::bed::{self, Bed, FRAME, INSIDE};
 use super::measure::Samples;
 use super::peers::{self, Contender, RuleSet, Standing};
 use super::report::{Absent, Figure, Promise};
-use super::rules::{self, Rule};
+use super::rules::{self, Rule, UDP};
 use super::{Bench, Group};
 use crate::LabError;
 use crate::process::Scratch;
@@ -32,6 +32,7 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> Result<(), LabError> {
         Group::LiveExact,
         Group::LiveSources,
         Group::LiveMss,
+        Group::LiveStateful,
     ];
     if !groups.iter().any(|g| bench.wants(*g)) {
         return Ok(());
@@ -48,29 +49,28 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> Result<(), LabError> {
     make.all()?;
     let cpu = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
     let mut floor = Variant::bare("live.floor", Bed::build()?.with_floor()?, 0);
-    let mut forwarding = Variant::bare("live.forwarding", Bed::build()?, 0);
+    floor.arriving = [Some(0), Some(0)];
     let (rounds, total) = (bench.scale.rounds, variants.len());
     bench.say(&format!(
-        "packets through a box: {total} filters, {rounds} rounds"
+        "packets through a box: {total} boxes, {rounds} rounds"
     ))?;
     for round in 0..=rounds {
         // The first round finds how many packets fit the budget.
         let budget = bench.scale.budget_ns;
-        floor.measure(&sets, round, budget, cpu, [0, 0])?;
-        forwarding.measure(&sets, round, budget, cpu, [1, 1])?;
+        floor.measure(&sets, round, budget, cpu)?;
         for (n, variant) in variants.iter_mut().enumerate() {
             bench.progress(&format!(
                 "live packets, round {round}: {} of {total}",
                 n + 1
             ))?;
-            variant.measure(&sets, round, budget, cpu, [1, 0])?;
+            variant.measure(&sets, round, budget, cpu)?;
         }
     }
     floor.report(None, bench);
-    forwarding.report(Some(&floor), bench);
     for variant in &variants {
         variant.report(Some(&floor), bench);
-        if variant.wrong.is_none() && forwarding.wrong.is_none() {
+        let forwarding = &variants[variant.forwarding];
+        if variant.standing.is_some() && variant.wrong.is_none() && forwarding.wrong.is_none() {
             let added = variant.ns[PASS].minus(&forwarding.ns[PASS]);
             let name = format!("{}.added", variant.name);
             bench.figure(Figure::new(name, "ns/packet", added));
@@ -82,20 +82,21 @@ pub(crate) fn run(bench: &mut Bench<'_>) -> Result<(), LabError> {
 
 fn targets(bench: &mut Bench<'_>) {
     let outcome = &mut bench.outcome;
-    for set in ["tuples", "exact", "mss"] {
+    for set in ["tuples", "exact", "mss", "stateful"] {
         for count in [10, 78, 100, 1000, 10_000, 100_000] {
             for kind in KINDS {
-                let name =
-                    |filter: Contender| format!("live.{set}.{}.{count}.{kind}", filter.series());
-                for peer in [
-                    Contender::NftIngress,
-                    Contender::NftSet,
-                    Contender::NftRules,
-                    Contender::Iptables,
-                ] {
-                    for weir in [Contender::WeirTc, Contender::WeirXdp] {
-                        outcome.compare(&name(weir), &name(peer), Promise::AtMost(1.0));
+                let name = |series: &str| format!("live.{set}.{series}.{count}.{kind}");
+                // Whichever form of nftables is fastest here.
+                let nft = ["nft-ingress", "nft-set", "nft-rules"]
+                    .into_iter()
+                    .filter_map(|series| outcome.figure(&name(series)))
+                    .min_by(|a, b| a.value.total_cmp(&b.value))
+                    .map(|figure| figure.name.clone());
+                for weir in ["weir-xdp", "weir-tc"] {
+                    if let Some(nft) = &nft {
+                        outcome.compare(&name(weir), nft, Promise::AtMost(1.0));
                     }
+                    outcome.compare(&name(weir), &name("iptables"), Promise::AtMost(1.0));
                 }
             }
         }
@@ -117,7 +118,7 @@ struct Maker<'a, 'b> {
 impl Maker<'_, '_> {
     fn all(&mut self) -> Result<(), LabError> {
         use Contender::{Iptables, NftIngress, NftRules, NftSet, WeirTc, WeirXdp, XdpFilter};
-        // What is measured without rules uses the first traffic.
+        // The floor uses the first traffic.
         let few = rules::disjoint(10);
         self.traffic(&few)?;
         if self.bench.wants(Group::LiveTuples) {
@@ -160,6 +161,15 @@ impl Maker<'_, '_> {
                 self.variants("mss", &set, count, at, &all)?;
             }
         }
+        if self.bench.wants(Group::LiveStateful) {
+            for count in self.bench.scale.counts(&[10, 1000, 10_000]) {
+                let rules = rules::disjoint(count);
+                let at = self.stateful_traffic(&rules)?;
+                let set = RuleSet::Stateful(rules);
+                let all = [WeirTc, WeirXdp, NftSet, NftRules, Iptables];
+                self.variants("stateful", &set, count, at, &all)?;
+            }
+        }
         Ok(())
     }
 
@@ -171,6 +181,15 @@ impl Maker<'_, '_> {
         traffic: usize,
         filters: &[Contender],
     ) -> Result<(), LabError> {
+        let mut forwarding = Variant::bare(
+            &format!("live.{set_name}.forwarding.{count}"),
+            Bed::build()?,
+            traffic,
+        );
+        forwarding.arriving = [Some(1), None];
+        let at = self.variants.len();
+        forwarding.forwarding = at;
+        self.variants.push(forwarding);
         for &filter in filters {
             let name = format!("live.{set_name}.{}.{count}", filter.series());
             self.bench.progress(&format!("building {name}"))?;
@@ -178,8 +197,7 @@ impl Maker<'_, '_> {
                 self.bench.absent(program, package);
                 continue;
             }
-            let linear = matches!(filter, Contender::NftRules | Contender::Iptables);
-            if linear && count > 10_000 {
+            if filter.is_linear() && count > 10_000 {
                 self.bench.refuse(
                     &name,
                     "one rule after the other: a packet takes ms, and loading minutes",
@@ -191,18 +209,17 @@ impl Maker<'_, '_> {
                 filter,
                 set,
                 &bed.middle,
+                &[INSIDE],
                 &self.bench.options.weir,
                 self.scratch,
             ) {
                 Ok(standing) => {
                     let mut variant = Variant::bare(&name, bed, traffic);
                     variant.standing = Some(standing);
+                    variant.forwarding = at;
                     self.variants.push(variant);
                 }
-                Err(error) if !matches!(filter, Contender::WeirTc | Contender::WeirXdp) => {
-                    self.bench.refuse(&name, &error.to_string());
-                }
-                Err(error) => return Err(error),
+                Err(error) => self.bench.refuse(&name, &error.to_string()),
             }
         }
         Ok(())
@@ -229,6 +246,26 @@ impl Maker<'_, '_> {
         self.add(&pass, &drop)
     }
 
+    /// Both directions of connections, each packet next to its answer, as packets that pass.
+    fn stateful_traffic(&mut self, rules: &[Rule]) -> Result<usize, LabError> {
+        let (drop, _) = rules::packets_any(rules, FRAMES);
+        let mut pass = Vec::with_capacity(FRAMES);
+        for packet in rules::packets_missing(rules, 4 * FRAMES) {
+            let answer = packet.answer();
+            // TCP in the middle of nowhere would not be tracked as established.
+            if packet.protocol != UDP || rules.iter().any(|r| r.matches(&answer)) {
+                continue;
+            }
+            pass.push(padded(packet.frame()));
+            pass.push(padded(answer.frame()));
+            if pass.len() >= FRAMES {
+                break;
+            }
+        }
+        let drop: Vec<Vec<u8>> = drop.iter().map(|p| padded(p.frame())).collect();
+        self.add(&pass, &drop)
+    }
+
     fn add(&mut self, pass: &[Vec<u8>], drop: &[Vec<u8>]) -> Result<usize, LabError> {
         self.sets.push(Traffic {
             generators: [bed::generator(pass)?, bed::generator(drop)?],
@@ -250,6 +287,10 @@ struct Variant {
     standing: Option<Standing>,
     bed: Bed,
     traffic: usize,
+    /// Of each packet sent, how many must come out; `None`: no such packets are sent.
+    arriving: [Option<u64>; 2],
+    /// Index of the box that only forwards the same packets.
+    forwarding: usize,
     counts: [u32; 2],
     ns: [Samples; 2],
     wrong: Option<String>,
@@ -262,28 +303,29 @@ impl Variant {
             standing: None,
             bed,
             traffic,
+            arriving: [Some(1), Some(0)],
+            forwarding: 0,
             counts: [FIRST; 2],
             ns: Default::default(),
             wrong: None,
         }
     }
 
-    /// A burst of each kind; `arriving`: of each packet sent, how many must come out. Round 0 only finds the size of a burst.
+    /// A burst of each kind. Round 0 only finds the size of a burst.
     fn measure(
         &mut self,
         sets: &[Traffic],
         round: usize,
         budget_ns: f64,
         cpu: usize,
-        arriving: [u64; 2],
     ) -> Result<(), LabError> {
         for kind in [PASS, DROP] {
-            if self.wrong.is_some() {
-                return Ok(());
-            }
+            let Some(arriving) = self.arriving[kind].filter(|_| self.wrong.is_none()) else {
+                continue;
+            };
             let generator = &sets[self.traffic].generators[kind];
             let count = self.counts[kind];
-            let expected = u64::from(count) * arriving[kind];
+            let expected = u64::from(count) * arriving;
             let burst = self.bed.burst(generator, count, expected, cpu)?;
             let each = burst.ns / f64::from(count);
             if burst.entered != u64::from(count) || burst.arrived != expected {
@@ -308,6 +350,9 @@ impl Variant {
             return;
         }
         for (kind, name) in KINDS.iter().enumerate() {
+            if self.arriving[kind].is_none() {
+                continue;
+            }
             let net = match floor {
                 Some(floor) => self.ns[kind].minus(&floor.ns[kind]),
                 None => self.ns[kind].clone(),

@@ -70,12 +70,22 @@ impl CpuClock {
     /// ns so far.
     pub(crate) fn ns(&self) -> f64 {
         let own = clock_gettime(ClockId::ThreadCPUTime);
-        let helper = self.ksoftirqd.and_then(|pid| {
-            let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
-            text.split_whitespace().next()?.parse::<f64>().ok()
-        });
+        let helper = self.ksoftirqd.and_then(schedstat_ns);
         own.tv_sec as f64 * 1e9 + own.tv_nsec as f64 + helper.unwrap_or(0.0)
     }
+}
+
+/// CPU time of all ksoftirqd threads so far, in ns.
+pub(crate) fn ksoftirqd_ns() -> f64 {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (0..cpus)
+        .filter_map(|cpu| schedstat_ns(process_named(&format!("ksoftirqd/{cpu}"))?))
+        .sum()
+}
+
+fn schedstat_ns(pid: u32) -> Option<f64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
 }
 
 fn process_named(name: &str) -> Option<u32> {

@@ -4,6 +4,7 @@
 //! `testrun` measures programs alone, `live` packets through a box, `bandwidth` streams through a box. What is measured is selected by
 //! groups; every group leaves nothing behind. No figure is asserted here: targets are judged and told.
 
+mod bandwidth;
 mod bed;
 pub mod catalogue;
 mod classbench;
@@ -60,6 +61,7 @@ pub fn middlebox(options: &BenchOptions<'_>, out: &mut dyn Write) -> Result<Outc
     };
     testrun::run(&mut bench)?;
     live::run(&mut bench)?;
+    bandwidth::run(&mut bench)?;
     bench.progress("")?;
     Ok(bench.outcome)
 }
@@ -77,10 +79,15 @@ pub(crate) enum Group {
     LiveExact,
     LiveSources,
     LiveMss,
+    LiveStateful,
+    Bandwidth,
+    BandwidthTuples,
+    BandwidthStateful,
+    BandwidthTimestamps,
 }
 
 impl Group {
-    const ALL: [(Group, &'static str); 10] = [
+    const ALL: [(Group, &'static str); 15] = [
         (Group::TestRules, "testrun.rules"),
         (Group::TestExact, "testrun.exact"),
         (Group::TestMasks, "testrun.masks"),
@@ -91,6 +98,11 @@ impl Group {
         (Group::LiveExact, "live.exact"),
         (Group::LiveSources, "live.sources"),
         (Group::LiveMss, "live.mss"),
+        (Group::LiveStateful, "live.stateful"),
+        (Group::Bandwidth, "bandwidth.baselines"),
+        (Group::BandwidthTuples, "bandwidth.tuples"),
+        (Group::BandwidthStateful, "bandwidth.stateful"),
+        (Group::BandwidthTimestamps, "bandwidth.timestamps"),
     ];
 
     fn selected(only: &[String]) -> Result<Vec<Group>, LabError> {
@@ -122,7 +134,7 @@ pub(crate) struct Scale {
 impl Scale {
     fn of(options: &BenchOptions<'_>) -> Scale {
         Scale {
-            rounds: 5,
+            rounds: if options.quick { 5 } else { 11 },
             largest: options.largest.unwrap_or(100_000),
             repeat: if options.quick { 15 } else { 61 },
             budget_ns: if options.quick { 10e6 } else { 120e6 },

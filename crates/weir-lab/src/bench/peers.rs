@@ -48,6 +48,11 @@ impl Contender {
         }
     }
 
+    /// Whether it takes one rule after the other: beyond 10,000 a packet takes ms, and loading minutes.
+    pub(crate) fn is_linear(self) -> bool {
+        matches!(self, Contender::NftRules | Contender::Iptables)
+    }
+
     /// Program and package that it needs, if it is not installed.
     pub(crate) fn absent(self) -> Option<(&'static str, &'static str)> {
         let (program, package) = match self {
@@ -69,16 +74,26 @@ pub(crate) enum RuleSet {
     Sources(Vec<Rule>),
     /// Values of the maximum segment size.
     Mss(Vec<(u16, u16)>),
+    /// Packets of known connections pass; disjoint five-tuple rules for all others.
+    Stateful(Vec<Rule>),
+    /// Values that the sender's timestamp has.
+    Timestamps(Vec<u32>),
 }
 
-/// A filter that stands; dropping it takes it off.
+/// A filter that stands. Dropping it ends weir; everything else ends with its namespace.
 pub(crate) struct Standing {
     weir: Option<Running>,
-    /// The namespace of an xdp-filter, whose maps are pinned outside it.
-    xdp_filter: Option<NetNsName>,
 }
 
-struct NetNsName(std::process::Command);
+/// Loads xdp-filter onto an interface, then a file of addresses. It pins its maps by the interface's name, whatever the network namespace:
+/// a file system of its own, which ends with the shell, keeps several of them, and others' of the host, apart.
+const XDP_FILTER: &str = r#"
+set -e
+mount --make-rprivate /
+mount -t bpf bpf /sys/fs/bpf
+xdp-filter load "$1" -m native -p allow -f ipv4
+while read -r address; do xdp-filter ip -m src "$address" >/dev/null; done <"$2"
+"#;
 
 impl Drop for Standing {
     fn drop(&mut self) {
@@ -86,24 +101,19 @@ impl Drop for Standing {
             let _ = weir.signal(Signal::INT);
             let _ = weir.wait(Duration::from_secs(10));
         }
-        if let Some(NetNsName(command)) = &mut self.xdp_filter {
-            let _ = command.output();
-        }
     }
 }
 
-/// Puts a filter with these rules onto a box.
+/// Puts a filter with these rules onto a box, as far as it knows interfaces onto these.
 pub(crate) fn stand(
     filter: Contender,
     set: &RuleSet,
     ns: &NetNs,
+    ports: &[&str],
     weir: &Path,
     scratch: &Scratch,
 ) -> Result<Standing, LabError> {
-    let mut standing = Standing {
-        weir: None,
-        xdp_filter: None,
-    };
+    let mut standing = Standing { weir: None };
     match filter {
         Contender::WeirTc | Contender::WeirXdp => {
             let hook = if filter == Contender::WeirTc {
@@ -114,7 +124,10 @@ pub(crate) fn stand(
             let path = scratch.fresh("policy", "weir");
             write(&path, &set.weir())?;
             let mut command = ns.command(&weir.to_string_lossy())?;
-            command.args(["run", "--json", "--hook", hook, "-i", INSIDE]);
+            command.args(["run", "--json", "--hook", hook]);
+            for port in ports {
+                command.args(["-i", port]);
+            }
             // Its own looking at counters is not to be measured.
             command.args(["--interval", "3600"]).arg(&path);
             command.stdout(std::process::Stdio::null());
@@ -135,20 +148,17 @@ pub(crate) fn stand(
             ns.output("iptables-legacy-restore", &[&path.to_string_lossy()])?;
         }
         Contender::XdpFilter => {
-            let mut unload = ns.command("xdp-filter")?;
-            unload.args(["unload", INSIDE]);
-            let features = "ipv4";
-            ns.output(
-                "xdp-filter",
-                &[
-                    "load", INSIDE, "-m", "native", "-p", "allow", "-f", features,
-                ],
-            )?;
-            standing.xdp_filter = Some(NetNsName(unload));
+            let path = scratch.fresh("addresses", "txt");
+            let mut addresses = String::new();
             for rule in set.sources() {
-                let address = Ipv4Addr::from(rule.source.0).to_string();
-                ns.output("xdp-filter", &["ip", "-m", "src", &address])?;
+                let _ = writeln!(addresses, "{}", Ipv4Addr::from(rule.source.0));
             }
+            write(&path, &addresses)?;
+            let path = path.to_string_lossy();
+            ns.output(
+                "unshare",
+                &["-m", "sh", "-c", XDP_FILTER, "sh", INSIDE, &path],
+            )?;
         }
     }
     Ok(standing)
@@ -160,13 +170,30 @@ impl RuleSet {
         match self {
             RuleSet::Tuples(rules) | RuleSet::Sources(rules) => rules::policy(rules, "drop"),
             RuleSet::Mss(values) => rules::mss_policy(values, "drop"),
+            // Whatever opens a connection and is not dropped is tracked; what is known passes.
+            RuleSet::Stateful(rules) => {
+                format!("{}add-stateful all accept\n", rules::policy(rules, "drop"))
+            }
+            RuleSet::Timestamps(values) => {
+                let mut text = String::new();
+                for value in values {
+                    // The option's number has the echoed value below.
+                    let low = u64::from(*value) << 32;
+                    let _ = writeln!(
+                        text,
+                        "tcp-opt-timestamp {low}-{} drop",
+                        low | u64::from(u32::MAX)
+                    );
+                }
+                text
+            }
         }
     }
 
     fn sources(&self) -> &[Rule] {
         match self {
             RuleSet::Sources(rules) => rules,
-            RuleSet::Tuples(_) | RuleSet::Mss(_) => &[],
+            _ => &[],
         }
     }
 
@@ -186,6 +213,9 @@ impl RuleSet {
             Some(self.nft_set(&mut text))
         };
         let _ = writeln!(text, " chain filter {{ {chain} policy accept;");
+        if matches!(self, RuleSet::Stateful(_)) {
+            text.push_str("  ct state established,related accept\n");
+        }
         match rule {
             Some(rule) => {
                 let _ = writeln!(text, "  {rule}");
@@ -217,7 +247,7 @@ impl RuleSet {
                     })
                     .collect(),
             ),
-            RuleSet::Tuples(rules) => (
+            RuleSet::Tuples(rules) | RuleSet::Stateful(rules) => (
                 "type ipv4_addr . ipv4_addr . inet_proto . inet_service; flags interval;",
                 "ip saddr . ip daddr . ip protocol . th dport @rules drop",
                 rules
@@ -246,6 +276,11 @@ impl RuleSet {
                 "tcp option maxseg size @rules drop",
                 values.iter().map(|v| span(*v)).collect(),
             ),
+            RuleSet::Timestamps(values) => (
+                "typeof tcp option timestamp tsval;",
+                "tcp option timestamp tsval @rules drop",
+                values.iter().map(u32::to_string).collect(),
+            ),
         };
         let _ = writeln!(
             text,
@@ -257,7 +292,7 @@ impl RuleSet {
 
     fn nft_rules(&self, text: &mut String) {
         match self {
-            RuleSet::Tuples(rules) | RuleSet::Sources(rules) => {
+            RuleSet::Tuples(rules) | RuleSet::Sources(rules) | RuleSet::Stateful(rules) => {
                 for rule in rules {
                     let name = if rule.protocol == TCP { "tcp" } else { "udp" };
                     for (field, (network, bits)) in
@@ -283,13 +318,21 @@ impl RuleSet {
                     let _ = writeln!(text, "tcp option maxseg size {} drop", span(*value));
                 }
             }
+            RuleSet::Timestamps(values) => {
+                for value in values {
+                    let _ = writeln!(text, "tcp option timestamp tsval {value} drop");
+                }
+            }
         }
     }
 
     fn iptables(&self) -> String {
         let mut text = String::from("*filter\n");
+        if matches!(self, RuleSet::Stateful(_)) {
+            text.push_str("-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n");
+        }
         match self {
-            RuleSet::Tuples(rules) | RuleSet::Sources(rules) => {
+            RuleSet::Tuples(rules) | RuleSet::Sources(rules) | RuleSet::Stateful(rules) => {
                 for rule in rules {
                     text.push_str("-A FORWARD ");
                     for (flag, (network, bits)) in [("-s", rule.source), ("-d", rule.destination)] {
@@ -316,6 +359,15 @@ impl RuleSet {
                     let _ = writeln!(
                         text,
                         "-A FORWARD -p tcp -m tcpmss --mss {low}:{high} -j DROP"
+                    );
+                }
+            }
+            RuleSet::Timestamps(values) => {
+                for value in values {
+                    // iptables does not look for options: this is where Linux puts the timestamp in data segments.
+                    let _ = writeln!(
+                        text,
+                        "-A FORWARD -p tcp -m u32 --u32 \"0>>22&0x3C@24={value}\" -j DROP"
                     );
                 }
             }

@@ -140,6 +140,17 @@ impl Packet {
         matches!(self.protocol, TCP | UDP)
     }
 
+    /// A packet the other way.
+    pub(crate) fn answer(&self) -> Packet {
+        Packet {
+            source: self.destination,
+            destination: self.source,
+            sport: self.dport,
+            dport: self.sport,
+            ..*self
+        }
+    }
+
     /// As a frame without payload.
     pub(crate) fn frame(&self) -> Frame {
         let frame = Frame::new().ip4(self.source.to_be_bytes(), self.destination.to_be_bytes());

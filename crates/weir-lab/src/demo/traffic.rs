@@ -9,11 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use weir_kernel::NetNs;
-
 use super::bed::{Bed, SERVER};
 use crate::LabError;
-use crate::process::{Running, Scratch};
+use crate::process::{Running, Scratch, is_listening};
 
 /// What the web server has.
 pub(crate) const FILE: &str = "weir.bin";
@@ -210,22 +208,6 @@ fn socket_address(address: &str, port: u16) -> Result<SocketAddr, LabError> {
         source: io::Error::other(e),
     })?;
     Ok(SocketAddr::new(ip, port))
-}
-
-/// Whether somebody listens on a TCP port of the namespace, on any address. Asking does not connect.
-fn is_listening(ns: &NetNs, port: u16) -> Result<bool, LabError> {
-    let tables = ns.run(|| {
-        ["tcp", "tcp6"].map(|file| {
-            fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default()
-        })
-    })?;
-    let local = format!(":{port:04X}");
-    // Columns: slot, local address, remote address, state; 0A is LISTEN.
-    let listens = |line: &str| {
-        let mut columns = line.split_whitespace().skip(1);
-        columns.next().is_some_and(|c| c.ends_with(&local)) && columns.nth(1) == Some("0A")
-    };
-    Ok(tables.iter().any(|table| table.lines().any(listens)))
 }
 
 /// Sends datagrams back, on a thread of its own.
