@@ -57,6 +57,52 @@ fn a_small_run_has_the_documented_shape() {
     assert_eq!(pins, self::pins());
 }
 
+/// With nothing on the path but what beds need, the peers are named with their packages and weir is measured all the same.
+#[test]
+fn missing_peers_are_named() {
+    if !root("missing_peers_are_named") {
+        return;
+    }
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("tools-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("cargo's folder is writable");
+    let path = std::env::var_os("PATH").expect("a path");
+    for tool in ["ip", "ethtool", "date"] {
+        let found = std::env::split_paths(&path)
+            .map(|dir| dir.join(tool))
+            .find(|file| file.is_file())
+            .unwrap_or_else(|| panic!("{tool} is needed"));
+        let _ = std::os::unix::fs::symlink(found, folder.join(tool));
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args([
+            "bench",
+            "middlebox",
+            "--quick",
+            "--json",
+            "--max-rules",
+            "1",
+        ])
+        .args(["--only", "live.sources,bandwidth"])
+        .env("PATH", &folder)
+        .output()
+        .expect("starts");
+    std::fs::remove_dir_all(&folder).expect("ours");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words}");
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let absent: Vec<&str> = outcome["absent"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter_map(|one| one["package"].as_str())
+        .collect();
+    assert_eq!(absent, ["nftables", "xdp-tools", "iperf3"]);
+    let figures = outcome["figures"].as_array().expect("figures");
+    let has = |name: &str| figures.iter().any(|f| f["name"] == name);
+    assert!(has("live.sources.weir-tc.1.drop") && !has("live.sources.nft-set.1.drop"));
+}
+
 #[test]
 fn bad_usage_is_refused_before_anything_is_built() {
     if !root("bad_usage_is_refused_before_anything_is_built") {

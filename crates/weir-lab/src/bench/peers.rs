@@ -132,9 +132,18 @@ pub(crate) fn stand(
             command.args(["--interval", "3600"]).arg(&path);
             command.stdout(std::process::Stdio::null());
             let mut running = Running::start(&mut command, "weir run", scratch)?;
-            running.wait_until(Duration::from_secs(60), |r| {
+            let attached = running.wait_until(Duration::from_secs(60), |r| {
                 Ok(r.stderr().contains("attached to"))
-            })?;
+            });
+            if let Err(error) = attached {
+                // A refused policy says what is wrong with it first, and last how often.
+                let words = running.stderr();
+                let first = words.lines().find(|line| line.starts_with("error"));
+                return Err(first.map_or(error, |line| LabError::Child {
+                    what: "weir run".to_owned(),
+                    why: line.to_owned(),
+                }));
+            }
             standing.weir = Some(running);
         }
         Contender::NftRules | Contender::NftSet | Contender::NftIngress => {
@@ -379,4 +388,65 @@ impl RuleSet {
 
 fn write(path: &Path, text: &str) -> Result<(), LabError> {
     std::fs::write(path, text).map_err(LabError::io(format!("write {}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules() -> Vec<Rule> {
+        vec![
+            Rule {
+                source: (0x0b00_0000, 8),
+                destination: (0x0c00_0001, 32),
+                dport: (80, 443),
+                ..Rule::everything(TCP)
+            },
+            Rule {
+                source: (0x0d01_0000, 16),
+                destination: (0x0c00_0001, 32),
+                dport: (53, 53),
+                ..Rule::everything(rules::UDP)
+            },
+        ]
+    }
+
+    #[test]
+    fn the_same_rules_in_every_language() {
+        let set = RuleSet::Tuples(rules());
+        let plain = set.nft(Contender::NftRules);
+        assert!(plain.contains(
+            "ip saddr 11.0.0.0/8 ip daddr 12.0.0.1/32 ip protocol 6 tcp dport 80-443 drop"
+        ));
+        assert!(plain.contains("udp dport 53 drop"));
+        let best = set.nft(Contender::NftIngress);
+        assert!(best.contains("table netdev") && best.contains("hook ingress"));
+        assert!(best.contains("11.0.0.0/8 . 12.0.0.1/32 . 6 . 80-443"));
+        let iptables = set.iptables();
+        assert!(
+            iptables
+                .contains("-A FORWARD -s 11.0.0.0/8 -d 12.0.0.1/32 -p tcp --dport 80:443 -j DROP")
+        );
+        assert_eq!(iptables.matches("-j DROP").count(), 2);
+        assert_eq!(set.weir().lines().count(), 2);
+    }
+
+    #[test]
+    fn known_connections_come_first() {
+        let set = RuleSet::Stateful(rules());
+        let nft = set.nft(Contender::NftRules);
+        let at = |text: &str, what: &str| text.find(what).expect("is there");
+        assert!(at(&nft, "ct state established") < at(&nft, "drop"));
+        let iptables = set.iptables();
+        assert!(at(&iptables, "--ctstate ESTABLISHED") < at(&iptables, "DROP"));
+    }
+
+    #[test]
+    fn a_set_of_exact_values_is_hashed() {
+        let values = |ranges| RuleSet::Mss(rules::mss_values(10, ranges));
+        assert!(!values(false).nft(Contender::NftSet).contains("interval"));
+        assert!(values(true).nft(Contender::NftSet).contains("interval"));
+        let exact = RuleSet::Tuples(rules::exact(3)).nft(Contender::NftSet);
+        assert!(!exact.contains("interval") && exact.contains("th sport"));
+    }
 }
