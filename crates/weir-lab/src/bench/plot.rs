@@ -77,7 +77,11 @@ fn lines(matrix: &Matrix) -> String {
     let mut text = open(&format!("{} {}", matrix.group, matrix.kind));
     grid(&mut text, &y_axis, true);
     grid(&mut text, &x_axis, false);
-    label(&mut text, "rules, masks or sizes", matrix.unit);
+    let sizes_are = match matrix.group.ends_with(".masks") {
+        true => "masks",
+        false => "rules",
+    };
+    label(&mut text, sizes_are, matrix.unit);
     for (n, (series, cells)) in matrix.series.iter().zip(&matrix.cells).enumerate() {
         let colour = COLOURS[n % COLOURS.len()];
         let points: Vec<(f64, f64)> = sizes
@@ -119,7 +123,7 @@ fn columns(title: &str, unit: &str, bars: &[(String, f64)]) -> String {
     let mut text = open(title);
     grid(&mut text, &axis, true);
     label(&mut text, "", unit);
-    let step = (WIDTH - LEFT - 20.0) / bars.len() as f64;
+    let step = (WIDTH - LEFT - RIGHT) / bars.len() as f64;
     for (n, (name, value)) in bars.iter().enumerate() {
         let (x, y) = (LEFT + step * (n as f64 + 0.15), axis.at(*value));
         let _ = writeln!(
