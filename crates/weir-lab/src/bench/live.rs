@@ -217,6 +217,10 @@ impl Maker<'_, '_> {
                     let mut variant = Variant::bare(&name, bed, traffic);
                     variant.standing = Some(standing);
                     variant.forwarding = at;
+                    if matches!(set, RuleSet::Stateful(_)) {
+                        // All connections are open before the first round that counts.
+                        variant.counts[PASS] = FRAMES as u32;
+                    }
                     self.variants.push(variant);
                 }
                 Err(error) => self.bench.refuse(&name, &error.to_string()),
