@@ -172,6 +172,7 @@ fn check_figures(outcome: &Value) {
         "live.sources.weir-tc",
         "live.mss.weir-xdp",
         "live.stateful.forwarding",
+        "live.stateful.weir-tc",
         "bandwidth.direct",
         "bandwidth.forwarding",
         "bandwidth.tuples.weir-tc",

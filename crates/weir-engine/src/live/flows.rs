@@ -99,7 +99,7 @@ impl FlowTable {
         let same = u64::from_ne_bytes(word) >> 32 == u64::from_ne_bytes(after) >> 32;
         let record = Flow::read_from_bytes(&bytes).ok().filter(|_| same);
         Ok(record.map(|mut record| {
-            for id in &mut record.rules {
+            for id in std::iter::once(&mut record.rule).chain(&mut record.more) {
                 *id = self.aliases.get(id).copied().unwrap_or(*id);
             }
             record

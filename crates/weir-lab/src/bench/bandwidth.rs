@@ -1,7 +1,7 @@
 //! Part C of the middlebox benchmark: bandwidth of 7 parallel iperf3 flows through a box, as Figures 6 and 7 of the mmb paper show it,
 //! with the CPU time that a gigabit takes.
 //!
-//! Every variant has a client, a box and a server of its own and is measured in turn in every round. No rule matches the streams. On
+//! Every variant has a client, a box and a server of its own and is measured in turn in every round. No rule drops the streams. On
 //! a machine with few CPUs the ends of the streams compete with the box, so CPU time tells more than bandwidth.
 
 use std::process::Stdio;
@@ -13,7 +13,7 @@ use weir_kernel::bed::{self, End};
 use super::measure::{Samples, ksoftirqd_ns};
 use super::peers::{self, Contender, RuleSet, Standing};
 use super::report::Figure;
-use super::rules::{self, Random};
+use super::rules::{self, Random, Rule, TCP};
 use super::{Bench, Group};
 use crate::LabError;
 use crate::process::{Running, Scratch, is_listening, missing};
@@ -110,7 +110,13 @@ fn build(bench: &mut Bench<'_>, scratch: &Scratch) -> Result<Vec<Path>, LabError
     if bench.wants(Group::BandwidthStateful) && !quick {
         for count in [10, 1000, 10_000] {
             let count = count.min(bench.scale.largest);
-            let set = RuleSet::Stateful(rules::disjoint(count));
+            // The paper's static rule, which all traffic matches, and as many as are asked for that none does.
+            let mut rules = rules::disjoint(count);
+            rules.push(Rule {
+                source: (0x0a01_0000, 24),
+                ..Rule::everything(TCP)
+            });
+            let set = RuleSet::Stateful(rules);
             let all = [WeirTc, NftSet, NftRules, Iptables];
             series(bench, scratch, &mut paths, "stateful", count, &set, &all)?;
         }

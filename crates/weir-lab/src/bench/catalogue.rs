@@ -223,7 +223,7 @@ pub const MIDDLEBOX: &[Row] = &[
     },
     Row {
         pattern: "live.stateful.weir-tc.N.pass|drop|added",
-        meaning: "known connections pass, N disjoint rules for all others; pass: established UDP flows in both directions, drop: new flows; weir on tc",
+        meaning: "N disjoint rules on who may open a connection (reflexive access list); pass: established UDP flows in both directions, drop: what no rule allows; weir on tc",
         target: "from 10 rules on at most 1x of nftables' fastest form and of iptables (pass and drop)",
     },
     Row {
@@ -293,22 +293,22 @@ pub const MIDDLEBOX: &[Row] = &[
     },
     Row {
         pattern: "bandwidth.stateful.weir-tc.N.bandwidth|cpu",
-        meaning: "the same behind connection tracking: Figure 7b; weir, tc",
+        meaning: "N rules on who may open a connection and one that the streams match: Figure 7b; weir, tc",
         target: "",
     },
     Row {
         pattern: "bandwidth.stateful.nft-set.N.bandwidth|cpu",
-        meaning: "the same behind connection tracking: Figure 7b; nftables, one set",
+        meaning: "N rules on who may open a connection and one that the streams match: Figure 7b; nftables, one set",
         target: "",
     },
     Row {
         pattern: "bandwidth.stateful.nft-rules.N.bandwidth|cpu",
-        meaning: "the same behind connection tracking: Figure 7b; nftables, rule by rule",
+        meaning: "N rules on who may open a connection and one that the streams match: Figure 7b; nftables, rule by rule",
         target: "",
     },
     Row {
         pattern: "bandwidth.stateful.iptables.N.bandwidth|cpu",
-        meaning: "the same behind connection tracking: Figure 7b; iptables, rule by rule",
+        meaning: "N rules on who may open a connection and one that the streams match: Figure 7b; iptables, rule by rule",
         target: "",
     },
     Row {

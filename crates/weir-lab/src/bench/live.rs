@@ -18,7 +18,7 @@ use crate::process::Scratch;
 
 /// Different frames of each kind.
 const FRAMES: usize = 4096;
-/// Frames of the first burst of a variant.
+/// Frames of the first burst of a variant, and of a block: every burst sends whole blocks.
 const FIRST: u32 = 256;
 
 const PASS: usize = 0;
@@ -217,6 +217,10 @@ impl Maker<'_, '_> {
                     let mut variant = Variant::bare(&name, bed, traffic);
                     variant.standing = Some(standing);
                     variant.forwarding = at;
+                    if matches!(set, RuleSet::Stateful(_)) {
+                        // All connections are open before the first round that counts.
+                        variant.counts[PASS] = FRAMES as u32;
+                    }
                     self.variants.push(variant);
                 }
                 Err(error) => self.bench.refuse(&name, &error.to_string()),
@@ -246,23 +250,21 @@ impl Maker<'_, '_> {
         self.add(&pass, &drop)
     }
 
-    /// Both directions of connections, each packet next to its answer, as packets that pass.
+    /// Both directions of connections that a rule allows; what no rule allows is dropped. Answers come a block behind what they answer: the stack takes
+    /// packets that arrive together through one hook after the other, so that an answer among them would meet no connection yet.
     fn stateful_traffic(&mut self, rules: &[Rule]) -> Result<usize, LabError> {
-        let (drop, _) = rules::packets_any(rules, FRAMES);
         let mut pass = Vec::with_capacity(FRAMES);
-        for packet in rules::packets_missing(rules, 4 * FRAMES) {
-            let answer = packet.answer();
-            // TCP in the middle of nowhere would not be tracked as established.
-            if packet.protocol != UDP || rules.iter().any(|r| r.matches(&answer)) {
-                continue;
-            }
-            pass.push(padded(packet.frame()));
-            pass.push(padded(answer.frame()));
-            if pass.len() >= FRAMES {
-                break;
-            }
+        let (allowed, _) = rules::packets_any(rules, 8 * FRAMES);
+        // TCP in the middle of nowhere would not be tracked as established. With few rules and ports flows repeat.
+        let udp: Vec<_> = allowed.iter().filter(|p| p.protocol == UDP).collect();
+        for block in udp[..FRAMES / 2].chunks(FIRST as usize / 2) {
+            pass.extend(block.iter().map(|p| padded(p.frame())));
+            pass.extend(block.iter().map(|p| padded(p.answer().frame())));
         }
-        let drop: Vec<Vec<u8>> = drop.iter().map(|p| padded(p.frame())).collect();
+        let drop: Vec<Vec<u8>> = rules::packets_missing(rules, FRAMES)
+            .iter()
+            .map(|p| padded(p.frame()))
+            .collect();
         self.add(&pass, &drop)
     }
 
@@ -336,7 +338,9 @@ impl Variant {
                 continue;
             }
             if round == 0 {
-                self.counts[kind] = ((budget_ns / each) as u32).clamp(FIRST, 400_000);
+                // Whole blocks, so that the next burst starts with one, too.
+                let count = ((budget_ns / each) as u32).clamp(FIRST, 400_000);
+                self.counts[kind] = count - count % FIRST;
             } else {
                 self.ns[kind].push(each);
             }

@@ -65,7 +65,7 @@ impl Contender {
     }
 }
 
-/// Rules that a filter is to hold; all of them drop.
+/// Rules that a filter is to hold; all of them drop, but for the stateful ones.
 #[derive(Clone, Debug)]
 pub(crate) enum RuleSet {
     /// Disjoint five-tuple rules.
@@ -74,7 +74,7 @@ pub(crate) enum RuleSet {
     Sources(Vec<Rule>),
     /// Values of the maximum segment size.
     Mss(Vec<(u16, u16)>),
-    /// Packets of known connections pass; disjoint five-tuple rules for all others.
+    /// Disjoint five-tuple rules on who may open a connection; its packets pass in both directions, everything else is dropped.
     Stateful(Vec<Rule>),
     /// Values that the sender's timestamp has.
     Timestamps(Vec<u32>),
@@ -179,9 +179,15 @@ impl RuleSet {
         match self {
             RuleSet::Tuples(rules) | RuleSet::Sources(rules) => rules::policy(rules, "drop"),
             RuleSet::Mss(values) => rules::mss_policy(values, "drop"),
-            // Whatever opens a connection and is not dropped is tracked; what is known passes.
             RuleSet::Stateful(rules) => {
-                format!("{}add-stateful all accept\n", rules::policy(rules, "drop"))
+                // Neighbours must find each other: other filters do not see ARP.
+                let mut text = String::from("eth-type arp accept\n");
+                for rule in rules {
+                    text.push_str("add-stateful ");
+                    rule.policy_line("accept", &mut text);
+                }
+                text.push_str("all drop\n");
+                text
             }
             RuleSet::Timestamps(values) => {
                 let mut text = String::new();
@@ -222,14 +228,19 @@ impl RuleSet {
             Some(self.nft_set(&mut text))
         };
         let _ = writeln!(text, " chain filter {{ {chain} policy accept;");
-        if matches!(self, RuleSet::Stateful(_)) {
+        let stateful = matches!(self, RuleSet::Stateful(_));
+        if stateful {
             text.push_str("  ct state established,related accept\n");
         }
+        let target = if stateful { "accept" } else { "drop" };
         match rule {
             Some(rule) => {
-                let _ = writeln!(text, "  {rule}");
+                let _ = writeln!(text, "  {rule} {target}");
             }
-            None => self.nft_rules(&mut text),
+            None => self.nft_rules(target, &mut text),
+        }
+        if stateful {
+            text.push_str("  drop\n");
         }
         text.push_str(" }\n}\n");
         text
@@ -247,7 +258,7 @@ impl RuleSet {
         let (kind, rule, elements): (&str, &str, Vec<String>) = match self {
             RuleSet::Tuples(rules) if rules.iter().all(exact) => (
                 "type ipv4_addr . ipv4_addr . inet_proto . inet_service . inet_service;",
-                "ip saddr . ip daddr . ip protocol . th sport . th dport @rules drop",
+                "ip saddr . ip daddr . ip protocol . th sport . th dport @rules",
                 rules
                     .iter()
                     .map(|r| {
@@ -258,7 +269,7 @@ impl RuleSet {
             ),
             RuleSet::Tuples(rules) | RuleSet::Stateful(rules) => (
                 "type ipv4_addr . ipv4_addr . inet_proto . inet_service; flags interval;",
-                "ip saddr . ip daddr . ip protocol . th dport @rules drop",
+                "ip saddr . ip daddr . ip protocol . th dport @rules",
                 rules
                     .iter()
                     .map(|r| {
@@ -269,7 +280,7 @@ impl RuleSet {
             ),
             RuleSet::Sources(rules) => (
                 "type ipv4_addr;",
-                "ip saddr @rules drop",
+                "ip saddr @rules",
                 rules
                     .iter()
                     .map(|r| Ipv4Addr::from(r.source.0).to_string())
@@ -277,17 +288,17 @@ impl RuleSet {
             ),
             RuleSet::Mss(values) if values.iter().all(|(low, high)| low == high) => (
                 "typeof tcp option maxseg size;",
-                "tcp option maxseg size @rules drop",
+                "tcp option maxseg size @rules",
                 values.iter().map(|v| span(*v)).collect(),
             ),
             RuleSet::Mss(values) => (
                 "typeof tcp option maxseg size; flags interval;",
-                "tcp option maxseg size @rules drop",
+                "tcp option maxseg size @rules",
                 values.iter().map(|v| span(*v)).collect(),
             ),
             RuleSet::Timestamps(values) => (
                 "typeof tcp option timestamp tsval;",
-                "tcp option timestamp tsval @rules drop",
+                "tcp option timestamp tsval @rules",
                 values.iter().map(u32::to_string).collect(),
             ),
         };
@@ -299,7 +310,7 @@ impl RuleSet {
         rule
     }
 
-    fn nft_rules(&self, text: &mut String) {
+    fn nft_rules(&self, target: &str, text: &mut String) {
         match self {
             RuleSet::Tuples(rules) | RuleSet::Sources(rules) | RuleSet::Stateful(rules) => {
                 for rule in rules {
@@ -319,17 +330,17 @@ impl RuleSet {
                             let _ = write!(text, "{name} {field} {} ", span(range));
                         }
                     }
-                    text.push_str("drop\n");
+                    let _ = writeln!(text, "{target}");
                 }
             }
             RuleSet::Mss(values) => {
                 for value in values {
-                    let _ = writeln!(text, "tcp option maxseg size {} drop", span(*value));
+                    let _ = writeln!(text, "tcp option maxseg size {} {target}", span(*value));
                 }
             }
             RuleSet::Timestamps(values) => {
                 for value in values {
-                    let _ = writeln!(text, "tcp option timestamp tsval {value} drop");
+                    let _ = writeln!(text, "tcp option timestamp tsval {value} {target}");
                 }
             }
         }
@@ -337,6 +348,10 @@ impl RuleSet {
 
     fn iptables(&self) -> String {
         let mut text = String::from("*filter\n");
+        let target = match self {
+            RuleSet::Stateful(_) => "ACCEPT",
+            _ => "DROP",
+        };
         if matches!(self, RuleSet::Stateful(_)) {
             text.push_str("-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n");
         }
@@ -360,7 +375,7 @@ impl RuleSet {
                             }
                         }
                     }
-                    text.push_str("-j DROP\n");
+                    let _ = writeln!(text, "-j {target}");
                 }
             }
             RuleSet::Mss(values) => {
@@ -380,6 +395,9 @@ impl RuleSet {
                     );
                 }
             }
+        }
+        if matches!(self, RuleSet::Stateful(_)) {
+            text.push_str("-A FORWARD -j DROP\n");
         }
         text.push_str("COMMIT\n");
         text
@@ -432,13 +450,19 @@ mod tests {
     }
 
     #[test]
-    fn known_connections_come_first() {
+    fn known_connections_come_first_and_strangers_last() {
         let set = RuleSet::Stateful(rules());
-        let nft = set.nft(Contender::NftRules);
         let at = |text: &str, what: &str| text.find(what).expect("is there");
-        assert!(at(&nft, "ct state established") < at(&nft, "drop"));
+        for nft in [Contender::NftRules, Contender::NftSet].map(|c| set.nft(c)) {
+            assert!(at(&nft, "ct state established") < at(&nft, "  drop\n"));
+            assert_eq!(nft.matches("drop").count(), 1);
+        }
         let iptables = set.iptables();
-        assert!(at(&iptables, "--ctstate ESTABLISHED") < at(&iptables, "DROP"));
+        assert!(at(&iptables, "--ctstate ESTABLISHED") < at(&iptables, "-j DROP"));
+        assert_eq!(iptables.matches("-j ACCEPT").count(), 3);
+        let weir = set.weir();
+        assert_eq!(weir.matches("add-stateful ").count(), 2);
+        assert!(weir.ends_with("all drop\n"));
     }
 
     #[test]
