@@ -19,8 +19,21 @@ const MOST_MEMORY: u64 = 500 << 20;
 #[test]
 fn one_hundred_thousand_five_tuples() {
     let folder = Folder::new();
-    let file = folder.write("tuples.weir", five_tuples(100_000));
+    let targets = ["drop", "accept", "mod ip-dscp 10"];
+    let file = folder.write("tuples.weir", five_tuples(100_000, "", targets));
     judge("five-tuples", &file, 100_000);
+}
+
+#[test]
+fn one_hundred_thousand_stateful_rules() {
+    let folder = Folder::new();
+    let targets = [
+        "accept timeout 1h",
+        "map ip-saddr 198.51.100.0/24",
+        "map ip-daddr 192.0.2.1 shuffle ip-id",
+    ];
+    let file = folder.write("nat.weir", five_tuples(100_000, "add-stateful ", targets));
+    judge("stateful five-tuples", &file, 100_000);
 }
 
 #[test]
@@ -95,7 +108,7 @@ fn high_water(status: &str) -> Option<u64> {
 }
 
 /// Distinct rules of source, destination, both ports and protocol.
-fn five_tuples(count: u32) -> String {
+fn five_tuples(count: u32, prefix: &str, targets: [&str; 3]) -> String {
     let mut text = String::new();
     // Knuth's multiplicative hash: distinct for distinct numbers.
     for n in 0..count {
@@ -103,10 +116,10 @@ fn five_tuples(count: u32) -> String {
         let [a, b, c, d] = mixed.to_be_bytes();
         let [.., e, f] = n.to_be_bytes();
         let protocol = if n % 2 == 0 { "tcp" } else { "udp" };
-        let target = ["drop", "accept", "mod ip-dscp 10"][n as usize % 3];
+        let target = targets[n as usize % 3];
         let _ = writeln!(
             text,
-            "ip-saddr {a}.{b}.{c}.{d} ip-daddr 10.{f}.{e}.{} {protocol}-sport {} {protocol}-dport {} {target}",
+            "{prefix}ip-saddr {a}.{b}.{c}.{d} ip-daddr 10.{f}.{e}.{} {protocol}-sport {} {protocol}-dport {} {target}",
             n % 251,
             1024 + n % 60_000,
             1 + mixed % 65_535,

@@ -1,5 +1,6 @@
 //! Real captures through every example policy: all engines give the reference's verdicts, bytes, log lines and counters.
 //!
+//! Where a policy keeps connections, captures follow each other a day apart: time that goes back is nothing engines agree on.
 //! Captures come from ../shared/data when it is there; the project's own (tests/captures) always.
 
 mod common;
@@ -55,10 +56,12 @@ fn every_capture_is_treated_alike_by_every_engine_with_every_example() {
                 }],
             };
             // One run over all captures at a time, so that an engine is opened once a policy; the packet's number tells the capture.
-            let all: Vec<Sample> = samples
-                .iter()
-                .flat_map(|(_, s)| s.iter().cloned())
-                .collect();
+            let captures = samples.iter().map(|(_, s)| s.as_slice());
+            let all: Vec<Sample> = if policy.rules.iter().any(|rule| rule.stateful) {
+                a_day_apart(captures)
+            } else {
+                captures.flatten().cloned().collect()
+            };
             if let Some(difference) = disagreement(&engines, &policy, &options, &all, &mut coverage)
             {
                 panic!("{} with {checksums:?}: {difference}", path.display());
@@ -70,6 +73,26 @@ fn every_capture_is_treated_alike_by_every_engine_with_every_example() {
         samples.len(),
         policies.len()
     );
+}
+
+/// One capture behind the other, each begun a day after the one before ended. Times within a capture stay.
+fn a_day_apart<'a>(captures: impl Iterator<Item = &'a [Sample]>) -> Vec<Sample> {
+    const DAY_NS: u64 = 86_400_000_000_000;
+    let mut all: Vec<Sample> = Vec::new();
+    let mut end = 0;
+    for samples in captures {
+        let first = samples.iter().map(|s| s.now_ns).min().unwrap_or(0);
+        let start = end + DAY_NS;
+        for sample in samples {
+            let now_ns = start + (sample.now_ns - first);
+            end = end.max(now_ns);
+            all.push(Sample {
+                now_ns,
+                ..sample.clone()
+            });
+        }
+    }
+    all
 }
 
 /// All files below a folder; none if it is not there.

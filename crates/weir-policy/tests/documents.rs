@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use weir_policy::field::{FIELDS, FieldInfo, Kind};
+use weir_policy::model::FlowState;
 use weir_policy::{NoFiles, Source, format, parse, parse_file, read_source};
 
 const START: &str = "WEIR_UPDATE=1 renews it -->\n";
@@ -72,16 +73,45 @@ fn value(info: &FieldInfo) -> String {
     }
 }
 
+/// All blocks of the page but the grammar and the one that names a file.
 #[test]
-fn the_first_example_of_the_page_is_valid() {
+fn the_examples_of_the_page_are_valid() {
     let page = read(&root().join("docs/language.md"));
-    let Some(text) = page.split("```\n").nth(1) else {
-        panic!("no example")
+    let blocks: Vec<&str> = page
+        .split("```\n")
+        .skip(1)
+        .step_by(2)
+        .filter(|block| !block.starts_with("policy ") && !block.contains("= file"))
+        .collect();
+    let parsed = |text: &str| {
+        let parsed = parse(&Source::new("language.md", text), &NoFiles)
+            .unwrap_or_else(|e| panic!("{text}\n{e}"));
+        assert!(parsed.warnings.is_empty(), "{text}\n{}", parsed.warnings);
+        parsed.policy
     };
-    let parsed =
-        parse(&Source::new("language.md", text), &NoFiles).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(parsed.policy.rules.len(), 4);
-    assert!(parsed.warnings.is_empty(), "{}", parsed.warnings);
+    assert_eq!(parsed(blocks[0]).rules.len(), 4);
+    let stateful = blocks
+        .iter()
+        .filter(|block| parsed(block).rules.iter().any(|rule| rule.stateful));
+    assert_eq!(stateful.count(), 7, "one for each idiom of stateful rules");
+}
+
+/// The states and their timeouts stand in the page as the program has them.
+#[test]
+fn the_table_of_states() {
+    let page = read(&root().join("docs/language.md"));
+    for state in FlowState::ALL {
+        let row = format!("| `{}` |", state.name());
+        let row = page
+            .lines()
+            .find(|line| line.starts_with(&row))
+            .unwrap_or_else(|| panic!("no row {row}"));
+        let timeout = match state.default_seconds() {
+            seconds if seconds % 3600 == 0 => format!("{} h |", seconds / 3600),
+            seconds => format!("{seconds} s |"),
+        };
+        assert!(row.ends_with(&timeout), "{row}: wanted {timeout}");
+    }
 }
 
 #[test]
@@ -108,5 +138,5 @@ fn the_examples_are_valid_and_formatted() {
             );
         }
     }
-    assert!(count >= 8, "only {count} examples");
+    assert!(count >= 10, "only {count} examples");
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use weir_packet::summary;
 use weir_policy::describe;
 use weir_policy::model::Policy;
-use weir_policy::reference::{Input, PortId, RuleExplanation, explain};
+use weir_policy::reference::{Input, Options, Part, PortId, Reference, RuleExplanation, explain};
 
 use super::{capture, policy};
 use crate::args::ExplainArgs;
@@ -27,6 +27,8 @@ struct PacketWords {
     summary: String,
     /// Why it is dropped before any rule sees it.
     dropped: Option<&'static str>,
+    /// What it has to do with a connection.
+    connection: Option<&'static str>,
     rules: Vec<RuleOnPacket>,
 }
 
@@ -96,6 +98,12 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
         )));
     }
     let mut capture = capture::open(path)?;
+    // Connections are those of all packets before, shown or not.
+    let mut stateful = policy
+        .rules
+        .iter()
+        .any(|rule| rule.stateful)
+        .then(|| Reference::new(policy.clone(), Options::default()));
     let mut all = Vec::new();
     loop {
         let packet = match capture.next_packet() {
@@ -104,7 +112,8 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
             Err(error) => return Err(Failure::failed(format!("{}: {error}", path.display()))),
         };
         let number = packet.number + 1;
-        if args.packet.is_some_and(|wanted| wanted != number) {
+        let wanted = args.packet.is_none_or(|wanted| wanted == number);
+        if !wanted && stateful.is_none() {
             continue;
         }
         let port = survey.ports.get(packet.interface.index as usize);
@@ -118,7 +127,18 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
             },
             queue: 0,
         };
-        let (dropped, rules) = match explain(policy, &input) {
+        let (connection, explained) = match &mut stateful {
+            Some(reference) if !wanted => {
+                reference.run(input);
+                continue;
+            }
+            Some(reference) => {
+                let (outcome, explained) = reference.explain(input);
+                (outcome.connection, explained)
+            }
+            None => (None, explain(policy, &input)),
+        };
+        let (dropped, rules) = match explained {
             Ok(rules) => (None, rules),
             Err(reason) => (Some(reason), Vec::new()),
         };
@@ -127,6 +147,7 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
             packet: number,
             summary: summary(packet.data),
             dropped: dropped.map(|reason| reason.name()),
+            connection: connection.map(|part| part_words(part).0),
             rules: rules
                 .into_iter()
                 .filter(wanted)
@@ -150,6 +171,9 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
                 reason.text()
             ));
         }
+        if let Some(part) = connection {
+            text.push_str(&format!("  {}\n", part_words(part).1));
+        }
         for rule in words.rules {
             text.push_str(&format!("  {}\n", rule.text));
         }
@@ -163,4 +187,17 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
         output::json(&Packets { packets: all })?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// In JSON, and in words.
+fn part_words(part: Part) -> (&'static str, &'static str) {
+    match part {
+        Part::Opened => ("opened", "opens a connection"),
+        Part::Forward => (
+            "forward",
+            "belongs to a connection, and goes the way of the packet that opened it",
+        ),
+        Part::Reverse => ("reverse", "belongs to a connection, and goes the other way"),
+        Part::Error => ("error", "is an error about a packet of a connection"),
+    }
 }

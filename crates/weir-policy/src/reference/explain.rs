@@ -1,6 +1,7 @@
 //! Why a rule matches a packet or not: `weir explain`.
 //!
-//! Asks the same questions as matching and keeps every answer. The result is data; one line of text per rule comes from
+//! Asks the same questions as matching and keeps every answer. What connections add (docs/semantics.md section 7) is taken from
+//! what the reference then makes of the packet, not decided again. The result is data; one line of text per rule comes from
 //! `Display`.
 
 use std::fmt;
@@ -10,7 +11,7 @@ use weir_packet::Reason;
 use weir_packet::parse::parse;
 
 use super::fields::View;
-use super::{Input, matching};
+use super::{Input, Outcome, Part, Reference, matching};
 use crate::field::Kind;
 use crate::model::{Classes, Match, Policy, PortName, Ranges, Subject, Test};
 
@@ -21,10 +22,25 @@ pub struct RuleExplanation {
     pub rule: u32,
     /// Name given by the user.
     pub name: Option<String>,
-    /// Whether all checks hold.
+    /// Whether it counts as matching.
     pub matched: bool,
+    /// What decided that.
+    pub decided: Decided,
     /// Every requirement and every match, in this order.
     pub checks: Vec<Check>,
+}
+
+/// What decides whether a rule counts as matching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decided {
+    /// Its checks: all hold, or not.
+    ByChecks,
+    /// A stateful rule's checks all hold, and the packet opens a connection with it.
+    Opens,
+    /// The packet's connection was opened with it, or without it.
+    ByConnection,
+    /// A stateful rule's checks all hold, but the packet has no connection and may open none.
+    MayNotOpen,
 }
 
 /// One condition of a rule and its outcome.
@@ -69,7 +85,35 @@ pub enum Found {
     },
 }
 
-/// Explains every rule of a policy for one packet.
+impl Reference {
+    /// Runs the policy over the next packet, and explains every rule.
+    ///
+    /// # Errors
+    /// In the second part the reason why the packet is dropped before any rule sees it.
+    pub fn explain(&mut self, input: Input<'_>) -> (Outcome, Result<Vec<RuleExplanation>, Reason>) {
+        let outcome = self.run(input);
+        if outcome.reasons.contains(&Reason::FragBeforeFirst) {
+            return (outcome, Err(Reason::FragBeforeFirst));
+        }
+        let mut rules = explain(&self.policy, &input);
+        for (explained, rule) in rules.iter_mut().flatten().zip(&self.policy.rules) {
+            if !rule.stateful {
+                continue;
+            }
+            let holds = explained.matched;
+            explained.matched = outcome.matched.contains(&rule.id);
+            explained.decided = match outcome.connection {
+                Some(Part::Forward | Part::Reverse | Part::Error) => Decided::ByConnection,
+                Some(Part::Opened) if holds => Decided::Opens,
+                None if holds && !explained.matched => Decided::MayNotOpen,
+                Some(Part::Opened) | None => Decided::ByChecks,
+            };
+        }
+        (outcome, rules)
+    }
+}
+
+/// Explains every rule of a policy for one packet, as if it were alone: connections are nothing one packet can tell.
 ///
 /// # Errors
 /// The reason why the packet is dropped before any rule sees it.
@@ -106,6 +150,7 @@ pub fn explain(policy: &Policy, input: &Input<'_>) -> Result<Vec<RuleExplanation
                 rule: rule.id,
                 name: rule.name.clone(),
                 matched,
+                decided: Decided::ByChecks,
                 checks,
             }
         })
@@ -161,8 +206,22 @@ impl fmt::Display for RuleExplanation {
         if let Some(name) = &self.name {
             write!(f, " ({name})")?;
         }
-        if self.matched {
-            return f.write_str(" matches");
+        match (self.decided, self.matched) {
+            (Decided::ByChecks, true) => return f.write_str(" matches"),
+            (Decided::Opens, _) => return f.write_str(" matches: it opens a connection"),
+            (Decided::ByConnection, true) => {
+                return f.write_str(" counts: the packet's connection was opened with it");
+            }
+            (Decided::ByConnection, false) => {
+                return f
+                    .write_str(" does not count: the packet's connection was opened without it");
+            }
+            (Decided::MayNotOpen, _) => {
+                return f.write_str(
+                    " does not count: the packet belongs to no connection and may open none",
+                );
+            }
+            (Decided::ByChecks, false) => {}
         }
         f.write_str(" does not match")?;
         let failed = self.checks.iter().filter(|check| !check.holds);

@@ -24,7 +24,7 @@ use translate::Translation;
 
 use crate::model::{DropWhen, Policy, Rule, Target};
 
-pub use explain::{Check, Checked, Found, RuleExplanation, explain};
+pub use explain::{Check, Checked, Decided, Found, RuleExplanation, explain};
 
 /// What is the same for all packets of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::model::PortName;
-use crate::reference::{PortId, explain};
+use crate::reference::{Part, PortId, explain};
 
 #[test]
 fn each_rule_gets_its_line() {
@@ -74,4 +74,79 @@ fn a_malformed_packet_is_explained_by_its_reason() {
         explain(&Policy::default(), &Input::new(&frame)),
         Err(Reason::TtlZero)
     );
+}
+
+#[test]
+fn rules_of_connections_are_explained_by_them() {
+    let text = "out: add-stateful ip-saddr 10.0.0.1 accept\n\
+                add-stateful tcp-dport 443 accept\n\
+                web: add-stateful tcp-dport 80 accept\n\
+                tcp-sport 80 accept\n";
+    let parsed = crate::parse(&crate::Source::new("test.weir", text), &crate::NoFiles);
+    let policy = parsed.expect("the policy is right").policy;
+    let mut reference = Reference::new(policy, Options::default());
+    let (inside, outside) = ([10, 0, 0, 1], [192, 0, 2, 80]);
+    let reset = Frame::new()
+        .ip4(inside, outside)
+        .tcp(5, 80)
+        .flags(4)
+        .build();
+    let (part, said) = lines(&mut reference, &reset);
+    assert_eq!(part, None);
+    let may_not = "does not count: the packet belongs to no connection and may open none";
+    assert_eq!(said[0], format!("rule 1 (out) {may_not}"));
+    assert_eq!(
+        said[1],
+        "rule 2 does not match: tcp-dport is 80, not in {443}"
+    );
+    assert_eq!(said[2], format!("rule 3 (web) {may_not}"));
+
+    let syn = Frame::new()
+        .ip4(inside, outside)
+        .tcp(5, 80)
+        .flags(2)
+        .build();
+    let (part, said) = lines(&mut reference, &syn);
+    assert_eq!(part, Some(Part::Opened));
+    assert_eq!(said[0], "rule 1 (out) matches: it opens a connection");
+    assert_eq!(
+        said[1],
+        "rule 2 does not match: tcp-dport is 80, not in {443}"
+    );
+
+    let answer = Frame::new()
+        .ip4(outside, inside)
+        .tcp(80, 5)
+        .flags(18)
+        .build();
+    let (part, said) = lines(&mut reference, &answer);
+    assert_eq!(part, Some(Part::Reverse));
+    let with = "counts: the packet's connection was opened with it";
+    assert_eq!(
+        said,
+        [
+            format!("rule 1 (out) {with}"),
+            "rule 2 does not count: the packet's connection was opened without it".to_owned(),
+            format!("rule 3 (web) {with}"),
+            "rule 4 matches".to_owned(),
+        ]
+    );
+
+    let later = Frame::new()
+        .ip4(inside, outside)
+        .fragment(8, false)
+        .payload(b"later")
+        .build();
+    let (_, said) = reference.explain(Input::new(&later));
+    assert_eq!(said, Err(Reason::FragBeforeFirst));
+}
+
+/// What the packet has to do with a connection, and a line for each rule.
+fn lines(reference: &mut Reference, frame: &[u8]) -> (Option<Part>, Vec<String>) {
+    let (outcome, rules) = reference.explain(Input::new(frame));
+    let rules = rules.expect("well formed");
+    (
+        outcome.connection,
+        rules.iter().map(ToString::to_string).collect(),
+    )
 }
