@@ -155,16 +155,22 @@ fn answered_connections_survive_a_flood() {
                     }
                     rounds
                 });
-                let flooding = scope.spawn(|| {
-                    for n in 0..FLOOD {
-                        let source = [10, 66, (n >> 8) as u8, n as u8];
-                        let frame = Frame::new().ip4(source, [10, 0, 5, 5]);
-                        wires.send(frame.tcp(1024, 80).flags(SYN));
-                    }
+                // From both CPUs at once.
+                let floods = [0, 1].map(|half| {
+                    let wires = &wires;
+                    scope.spawn(move || {
+                        for n in (half..FLOOD).step_by(2) {
+                            let source = [10, 66, (n >> 8) as u8, n as u8];
+                            let frame = Frame::new().ip4(source, [10, 0, 5, 5]);
+                            wires.send(frame.tcp(1024, 80).flags(SYN));
+                        }
+                    })
                 });
-                let flooded = flooding.join();
+                let floods = floods.map(thread::ScopedJoinHandle::join);
                 over.store(true, Ordering::Relaxed);
-                flooded.expect("all sent");
+                for flood in floods {
+                    flood.expect("all sent");
+                }
                 asking.join().expect("every connection answers")
             });
             ask_all();
@@ -179,7 +185,13 @@ fn answered_connections_survive_a_flood() {
                 (u64::from(FLOOD) - 6_840..u64::from(FLOOD) + 10).contains(&displaced),
                 "{hook}, {policy}: {report}"
             );
-            assert_eq!(report["packets"]["drop"], 0, "{hook}, {policy}: {report}");
+            // A race that three tries did not win is no defect; many would be.
+            let lost = number(&report, "flow_busy");
+            assert!(lost < 10, "{hook}, {policy}: {report}");
+            assert_eq!(
+                report["packets"]["drop"], lost,
+                "{hook}, {policy}: {report}"
+            );
         }
     }
 }
