@@ -128,10 +128,7 @@ fn answered_connections_survive_a_flood() {
         serve(&bed.server, TCP, UDP);
         settle(&bed.client);
         let wires = Wires::open(&bed);
-        // The server does not forward, so what is sent there ends without an answer.
-        bed.middle
-            .ip(&["route", "add", "10.0.5.0/24", "via", "10.0.2.2"])
-            .expect("route");
+        swallow_flood(&bed);
         for policy in policies {
             let run = Run::start(&bed.middle, policy, &PORTS, &["--hook", hook]);
             let streams: Vec<TcpStream> = (0..64)
@@ -155,16 +152,22 @@ fn answered_connections_survive_a_flood() {
                     }
                     rounds
                 });
-                let flooding = scope.spawn(|| {
-                    for n in 0..FLOOD {
-                        let source = [10, 66, (n >> 8) as u8, n as u8];
-                        let frame = Frame::new().ip4(source, [10, 0, 5, 5]);
-                        wires.send(frame.tcp(1024, 80).flags(SYN));
-                    }
+                // From both CPUs at once.
+                let floods = [0, 1].map(|half| {
+                    let wires = &wires;
+                    scope.spawn(move || {
+                        for n in (half..FLOOD).step_by(2) {
+                            let source = [10, 66, (n >> 8) as u8, n as u8];
+                            let frame = Frame::new().ip4(source, [10, 0, 5, 5]);
+                            wires.send(frame.tcp(1024, 80).flags(SYN));
+                        }
+                    })
                 });
-                let flooded = flooding.join();
+                let floods = floods.map(thread::ScopedJoinHandle::join);
                 over.store(true, Ordering::Relaxed);
-                flooded.expect("all sent");
+                for flood in floods {
+                    flood.expect("all sent");
+                }
                 asking.join().expect("every connection answers")
             });
             ask_all();
@@ -179,7 +182,13 @@ fn answered_connections_survive_a_flood() {
                 (u64::from(FLOOD) - 6_840..u64::from(FLOOD) + 10).contains(&displaced),
                 "{hook}, {policy}: {report}"
             );
-            assert_eq!(report["packets"]["drop"], 0, "{hook}, {policy}: {report}");
+            // A race that three tries did not win is no defect; many would be.
+            let lost = number(&report, "flow_busy");
+            assert!(lost < 10, "{hook}, {policy}: {report}");
+            assert_eq!(
+                report["packets"]["drop"], lost,
+                "{hook}, {policy}: {report}"
+            );
         }
     }
 }
@@ -187,6 +196,59 @@ fn answered_connections_survive_a_flood() {
 fn ask_datagram(socket: &UdpSocket) -> std::io::Result<()> {
     socket.send(b"datagram")?;
     socket.recv(&mut [0; 64]).map(drop)
+}
+
+/// While a flood fills every place, new connections still keep their source ports, and tuples of which there is one choice only are had.
+#[test]
+fn a_flood_takes_no_translated_tuples() {
+    if !root("a_flood_takes_no_translated_tuples") {
+        return;
+    }
+    let policy = "connections 4096\n\
+        tcp: add-stateful in box0 tcp-dport map ip-saddr 10.9.9.1 map tcp-sport 7\n\
+        udp: add-stateful in box0 udp-dport map ip-saddr 10.9.9.1\n";
+    for hook in HOOKS {
+        let bed = Bed::build("weirf-port");
+        let [_, peers] = serve(&bed.server, TCP, UDP);
+        settle(&bed.client);
+        let wires = Wires::open(&bed);
+        swallow_flood(&bed);
+        let run = Run::start(&bed.middle, policy, &PORTS, &["--hook", hook]);
+        for n in 0..20_000u16 {
+            let [high, low] = n.to_be_bytes();
+            let frame = Frame::new().ip4([10, 66, high, low], [10, 0, 5, 5]);
+            wires.send(frame.udp(1024 + n, 80));
+        }
+        let kept = (0..200).filter(|_| {
+            let socket = udp_socket(&bed.client, (SERVER[0], UDP)).expect("socket");
+            ask_datagram(&socket).expect("an answer");
+            let port = socket.local_addr().expect("bound").port();
+            peers.take().last().is_some_and(|peer| peer.port() == port)
+        });
+        let kept = kept.count();
+        for n in 0..1000u16 {
+            // To a port each, so all can leave from the same one.
+            let frame = Frame::new().ip4([10, 77, 0, 1], [10, 0, 5, 5]);
+            wires.send(frame.tcp(5000, 1000 + n).flags(SYN));
+        }
+        let report = run.stop();
+        assert!(
+            number(&report, "flow_displaced") > 10_000,
+            "{hook}: {report}"
+        );
+        assert!(
+            kept >= 198,
+            "{hook}: {kept} of 200 kept their port; {report}"
+        );
+        assert!(number(&report, "pool_busy") <= 10, "{hook}: {report}");
+    }
+}
+
+/// The server does not forward, so what is sent there ends without an answer.
+fn swallow_flood(bed: &Bed) {
+    bed.middle
+        .ip(&["route", "add", "10.0.5.0/24", "via", "10.0.2.2"])
+        .expect("route");
 }
 
 /// A table for 60 connections, full of answered ones: new ones are refused and counted, old ones work, and time makes room.

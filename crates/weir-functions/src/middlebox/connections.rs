@@ -146,8 +146,10 @@ impl Sizes {
         let translated = features & feature::NAT != 0;
         Sizes {
             buckets: capacity.div_ceil(LOAD).max(2),
+            // 3.5 entries for each connection, 2.1 for each place: with a table full of a flood's connections two buckets of 7
+            // must still not both be full, or a translated tuple that is free could not be had.
             nat_buckets: if translated {
-                capacity.div_ceil(4).max(2)
+                capacity.div_ceil(2).max(2)
             } else {
                 1
             },
