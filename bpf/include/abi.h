@@ -32,7 +32,7 @@
 #define WEIR_PREFIX_MAX		32	/* log prefix with its NUL */
 #define WEIR_REASONS		64	/* room in the counter array */
 #define WEIR_SNAP		96	/* bytes of the packet in an event */
-#define WEIR_FLOW_RULES		8	/* stateful rules a connection can have */
+#define WEIR_FLOW_RULES		15	/* stateful rules a connection can have */
 #define WEIR_WAYS		15	/* connections of a bucket of the index */
 #define WEIR_NAT_WAYS		7	/* ... of the index by translated tuple */
 #define WEIR_FRAG_WAYS		4	/* remembered fragments of a bucket */
@@ -337,7 +337,6 @@ struct weir_flow {
 
 	__u64 born_ns;
 	__u32 more[WEIR_FLOW_RULES - 1];	/* ids of its other rules, 0 behind the last */
-	__u32 pad[7];
 };
 
 /* One cache line of the index by original tuple. Ways are filled from the first on and never emptied. */

@@ -333,7 +333,7 @@ static __always_inline void matched(struct scratch *s, struct weir_rule *rule, _
 		if (!s->may_open || n >= WEIR_FLOW_RULES)
 			return;
 		opaque(n);
-		s->open_rules[n & (WEIR_FLOW_RULES - 1)] = rule->id;
+		s->open_rules[n & WEIR_FLOW_RULES] = rule->id;
 		s->n_open++;
 		if (rule->timeout_ns && rule->timeout_ns - 1 < s->open_timeout - 1)
 			s->open_timeout = rule->timeout_ns;

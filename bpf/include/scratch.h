@@ -106,7 +106,7 @@ struct scratch {
 	__u32 nat_bucket, nat_way;
 	__u32 quote, quote_l4, quote_end, quote_csum;
 	struct weir_tuple frag_tuple;	/* addresses an error's source is compared with */
-	__u32 open_rules[WEIR_FLOW_RULES];
+	__u32 open_rules[WEIR_FLOW_RULES + 1];	/* indexes are masked */
 	struct choice choice[4];	/* enum weir_choice, addresses and ports */
 	__u32 draws;
 	__u32 implicit_from;	/* try from which on a source port that is not mapped is chosen, too */

@@ -26,7 +26,7 @@ pub const REASONS: usize = 64;
 /// Bytes of the packet in an event.
 pub const SNAP: usize = 96;
 /// Stateful rules a connection can have.
-pub const FLOW_RULES: usize = 8;
+pub const FLOW_RULES: usize = 15;
 /// Connections of a bucket of the index.
 pub const WAYS: usize = 15;
 /// Connections of a bucket of the index by translated tuple.
@@ -476,8 +476,6 @@ pub struct Flow {
     pub born_ns: u64,
     /// Ids of its other rules, if [`flow_flag::MORE`]; 0 behind the last.
     pub more: [u32; FLOW_RULES - 1],
-    /// Zero.
-    pub pad: [u32; 7],
 }
 
 impl Flow {

@@ -92,8 +92,7 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         ack_off,
         identity,
         born_ns,
-        more,
-        pad
+        more
     );
     same_layout!(btf, "weir_bucket", abi::Bucket, version, tag);
     same_layout!(btf, "weir_nat_bucket", abi::NatBucket, version, pad, entry);

@@ -236,7 +236,7 @@ mod tests {
             trans: tuple(9),
             what: flow_flag::NAT | flow_flag::MORE,
             rule: 3,
-            more: [1, 0, 0, 0, 0, 0, 0],
+            more: [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0],
             ..Flow::default()
         }
     }
