@@ -37,7 +37,7 @@
 #define WEIR_NAT_WAYS		7	/* ... of the index by translated tuple */
 #define WEIR_FRAG_WAYS		4	/* remembered fragments of a bucket */
 #define WEIR_FLOW_STATES	10	/* timeouts: states of connections, and fragments */
-#define WEIR_STATE_LAYOUT	1	/* version of the maps that outlive a program: weir_flow, weir_bucket, weir_nat_bucket, weir_frag */
+#define WEIR_STATE_LAYOUT	1	/* version of the maps that outlive a program: of connections, counters, and the ledger with its reasons' order */
 #define WEIR_LIVE_TABLES	32	/* tables that live edits may add */
 
 /* ---- reasons, from the one list ---- */
@@ -141,28 +141,27 @@ struct weir_dim {
 
 #define WEIR_RULE_DROP		(1 << 0)	/* drops, always or as below says */
 #define WEIR_RULE_ACCEPT	(1 << 1)
-#define WEIR_RULE_RANDOM	(1 << 2)	/* drop when random < drop_below */
+#define WEIR_RULE_RANDOM	(1 << 2)	/* drop when random < drop_param */
 #define WEIR_RULE_RATE		(1 << 3)	/* drop when above the rate */
 #define WEIR_RULE_HIT		(1 << 4)	/* has rewrites or log lines: goes to the hit list */
 #define WEIR_RULE_STATEFUL	(1 << 5)	/* matches packets that open connections */
+#define WEIR_RULE_REQUIRES	16	/* from this bit on: header classes */
 
+/* Two cache lines. Rules of up to four words that neither limit nor rewrite are decided by the first. */
 struct weir_rule {
 	__u32 shape;		/* index into the shapes: the mask of the whole rule */
-	__u32 flags;		/* WEIR_RULE_* */
-	__u64 value[WEIR_PROBE_WORDS];
+	__u32 flags;		/* WEIR_RULE_*, and above WEIR_RULE_REQUIRES the header classes that its rewrites need */
 	__u32 id;		/* from 1, never given again: the order of rewrites */
 	__u32 slot;		/* index into counters and rates; given again after its rule is gone */
 	__u32 cond_first;	/* residual conditions, all must hold */
 	__u32 cond_count;
+	__u64 dead_from;	/* the generation from which on the rule is deleted, all ones: none yet */
+	__u64 value[WEIR_PROBE_WORDS];
 	__u32 op_first;
 	__u32 op_count;
-	__u64 drop_below;	/* of 2^32 */
-	__u64 rate_period_ns;
+	__u64 drop_param;	/* WEIR_RULE_RANDOM: drop when random is below, of 2^32; WEIR_RULE_RATE: ns a packet */
 	__u64 rate_limit_ns;	/* how far ahead of now the word may run */
-	__u64 dead_from;	/* the generation from which on the rule is deleted, all ones: none yet */
 	__u64 timeout_ns;	/* of connections of this rule, 0: by their state */
-	__u32 requires;		/* header classes that its rewrites need, low bits of WEIR_V_* */
-	__u32 pad;
 };
 
 /* Rules added while running: tables behind those of the plan, with cells of their own. */

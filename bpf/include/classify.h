@@ -315,7 +315,7 @@ static __always_inline int above_rate(struct scratch *s, struct weir_rule *rule)
 		base = old > t ? old : t;
 		if (base - t > rule->rate_limit_ns)
 			return 1;
-		if (__sync_val_compare_and_swap(tat, old, base + rule->rate_period_ns) == old)
+		if (__sync_val_compare_and_swap(tat, old, base + rule->drop_param) == old)
 			return 0;
 	}
 	return 1;
@@ -345,7 +345,7 @@ static __always_inline void matched(struct scratch *s, struct weir_rule *rule, _
 	}
 	if (rule->flags & WEIR_RULE_ACCEPT)
 		s->accept = 1;
-	if (rule->flags & WEIR_RULE_RANDOM && random_of(s, rule->id) >= rule->drop_below)
+	if (rule->flags & WEIR_RULE_RANDOM && random_of(s, rule->id) >= rule->drop_param)
 		drop = 0;
 	if (rule->flags & WEIR_RULE_RATE && !above_rate(s, rule))
 		drop = 0;

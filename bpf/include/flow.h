@@ -781,7 +781,7 @@ static long flow_rule(__u32 i, void *arg)
 	struct walk *w = arg;
 	struct scratch *s = w->s;
 	struct weir_rule *rule;
-	__u32 k = i, at, id;
+	__u32 k = i, at, id, requires;
 
 	id = s->f.rule;
 	if (k) {
@@ -796,8 +796,9 @@ static long flow_rule(__u32 i, void *arg)
 	rule = rule_of(s, id, &at);
 	if (!rule)
 		return 0;
+	requires = rule->flags >> WEIR_RULE_REQUIRES;
 	/* What is beyond the low bits are no header classes. */
-	if (!s->handled || s->is_error || (s->key[0] & rule->requires) != rule->requires)
+	if (!s->handled || s->is_error || (s->key[0] & requires) != requires)
 		at |= HIT_LOGS_ONLY;
 	matched(s, rule, at);
 	return 0;

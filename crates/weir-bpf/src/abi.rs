@@ -178,6 +178,8 @@ pub mod rule_flag {
     pub const RATE: u32 = 1 << 3;
     pub const HIT: u32 = 1 << 4;
     pub const STATEFUL: u32 = 1 << 5;
+    /// Not a flag: number of the first bit of the header classes.
+    pub const REQUIRES: u32 = 16;
 }
 
 /// `struct weir_rule`.
@@ -188,10 +190,8 @@ pub mod rule_flag {
 pub struct Rule {
     /// Index into the shapes.
     pub shape: u32,
-    /// [`rule_flag`].
+    /// [`rule_flag`], and above [`rule_flag::REQUIRES`] the header classes that its rewrites need.
     pub flags: u32,
-    /// Values of the shape's words.
-    pub value: [u64; PROBE_WORDS],
     /// From 1, never given again while an instance runs: the order of rewrites.
     pub id: u32,
     /// Where its counters and rate word lie; given again after the rule is gone.
@@ -200,24 +200,20 @@ pub struct Rule {
     pub cond_first: u32,
     /// Number of residual conditions.
     pub cond_count: u32,
+    /// Generation from which on it is deleted; [`NEVER`] for none.
+    pub dead_from: u64,
+    /// Values of the shape's words.
+    pub value: [u64; PROBE_WORDS],
     /// First rewrite or log line.
     pub op_first: u32,
     /// Number of them.
     pub op_count: u32,
-    /// Random drop threshold, of 2^32.
-    pub drop_below: u64,
-    /// GCRA: ns a packet.
-    pub rate_period_ns: u64,
+    /// Random drop: threshold, of 2^32; rate (GCRA): ns a packet.
+    pub drop_param: u64,
     /// GCRA: tolerance in ns.
     pub rate_limit_ns: u64,
-    /// Generation from which on it is deleted; [`NEVER`] for none.
-    pub dead_from: u64,
     /// Timeout of connections of this rule, 0: by their state.
     pub timeout_ns: u64,
-    /// Header classes that its rewrites need, low bits of the valid bits.
-    pub requires: u32,
-    /// Zero.
-    pub pad: u32,
 }
 
 /// [`Rule::dead_from`] of rules that are not deleted.

@@ -49,20 +49,17 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         abi::Rule,
         shape,
         flags,
-        value,
         id,
         slot,
         cond_first,
         cond_count,
+        dead_from,
+        value,
         op_first,
         op_count,
-        drop_below,
-        rate_period_ns,
+        drop_param,
         rate_limit_ns,
-        dead_from,
-        timeout_ns,
-        requires,
-        pad
+        timeout_ns
     );
     same_layout!(
         btf,
@@ -266,6 +263,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_RULE_RATE", abi::rule_flag::RATE.into()),
         ("WEIR_RULE_HIT", abi::rule_flag::HIT.into()),
         ("WEIR_RULE_STATEFUL", abi::rule_flag::STATEFUL.into()),
+        ("WEIR_RULE_REQUIRES", abi::rule_flag::REQUIRES.into()),
         ("WEIR_FLOW_RULES", abi::FLOW_RULES as u64),
         ("WEIR_WAYS", abi::WAYS as u64),
         ("WEIR_NAT_WAYS", abi::NAT_WAYS as u64),

@@ -353,7 +353,7 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
         op_first: ops.0,
         op_count: ops.1,
         dead_from: abi::NEVER,
-        requires: rule.requires.0 as u32,
+        flags: (rule.requires.0 as u32 & 0xffff) << rule_flag::REQUIRES,
         timeout_ns: rule.timeout_ns.unwrap_or(0),
         ..abi::Rule::default()
     };
@@ -375,11 +375,11 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
                     DropWhen::Always => {}
                     DropWhen::Random { below } => {
                         out.flags |= rule_flag::RANDOM;
-                        out.drop_below = below;
+                        out.drop_param = below;
                     }
                     DropWhen::Over { period_ns, burst } => {
                         out.flags |= rule_flag::RATE;
-                        out.rate_period_ns = period_ns;
+                        out.drop_param = period_ns;
                         out.rate_limit_ns =
                             period_ns.saturating_mul(u64::from(burst).saturating_sub(1));
                     }
