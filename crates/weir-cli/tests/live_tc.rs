@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use live_bed::{Bed, Run, look_at, matched, pinned, root, stderr, weir};
 use rustix::process::Signal;
-use weir_kernel::{NetNs, pins};
+use weir_kernel::{NetNs, bed, pins};
 
 const POLICY: &str = "discard: udp-dport 9 drop log \"gone\"\necho: udp-dport 7 accept\n";
 const HOOKS: [&str; 2] = ["tc", "clsact"];
@@ -300,10 +300,15 @@ fn gso_packets_count_as_their_segments() {
         rule["packets"].as_u64().expect("a number"),
         rule["bytes"].as_u64().expect("a number"),
     );
-    // Segments of at most 1,448 bytes, each behind 66 of headers (54 without options, 78 at most for these).
-    assert!(packets >= BYTES / 1448, "{report}");
-    let headers = (bytes - BYTES) as f64 / packets as f64;
-    assert!((54.0..=78.0).contains(&headers), "{headers} {report}");
+    // Segments of at most 1,448 bytes, each behind 66 of headers (54 without options, 78 at most for these). A busy machine sends some
+    // twice: weir counts them as often as the sender does.
+    let again = bed::counter(&bed.client, "Tcp", "RetransSegs")
+        .expect("readable")
+        .expect("exists");
+    assert!(packets >= BYTES / 1448, "{again} {report}");
+    let least = BYTES + packets * 54;
+    let most = BYTES + again * 1448 + packets * 78;
+    assert!((least..=most).contains(&bytes), "{again} {report}");
 }
 
 #[test]
