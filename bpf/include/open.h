@@ -410,6 +410,9 @@ static long try_open(__u32 i, void *arg)
 	if (search(s)) {
 		/* Another CPU opened it in the meantime. */
 		s->open_reason = adopt(s->level);
+		/* Found, but not to be gone on with: nothing was opened, and what should be translated must not pass as it is. */
+		if (s->open_reason == PARSED && !s->flow)
+			s->open_reason = WEIR_R_flow_busy;
 		return 1;
 	}
 	s->open_reason = WEIR_R_flow_busy;
