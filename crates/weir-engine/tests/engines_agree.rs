@@ -6,9 +6,8 @@
 
 mod common;
 
-use common::{Connected, Coverage, Sample, disagreement, engines, play, policy};
+use common::{Connected, Coverage, Sample, cases, config, disagreement, engines, play, policy};
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 use weir_engine::{ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};
 
@@ -55,7 +54,7 @@ fn generated_policies_do_the_same_to_generated_packets_in_every_engine() {
         options(),
         prop::collection::vec(sample(), PACKETS),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config(cases));
+    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let result = runner.run(&strategy, |(text, options, samples)| {
         let policy = policy(&text);
@@ -91,7 +90,7 @@ fn generated_connections_are_the_same_in_every_engine() {
         options(),
         weir_packet::generate::conversations(PACKETS),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config(cases));
+    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let connected = std::cell::RefCell::new(Connected::default());
     let result = runner.run(&strategy, |(text, options, script)| {
@@ -124,21 +123,4 @@ fn generated_connections_are_the_same_in_every_engine() {
     );
     coverage.demand_connections(cases);
     connected.demand(cases);
-}
-
-fn cases(usual: u32) -> u32 {
-    std::env::var("WEIR_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(usual)
-}
-
-fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        source_file: Some(file!()),
-        max_shrink_iters: 4000,
-        ..ProptestConfig::default()
-    }
 }

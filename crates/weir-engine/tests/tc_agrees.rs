@@ -11,9 +11,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use common::{Connected, Coverage, Sample, disagreement_on, engines, play, policy};
+use common::{Connected, Coverage, Sample, cases, config, disagreement_on, engines, play, policy};
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
 use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};
 use weir_kernel::object::TC_TEST_RUN_MAX;
@@ -119,7 +118,7 @@ fn generated_policies_over_generated_packets() {
         (mtu, any::<u64>()),
         prop::collection::vec(sample, 100),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config(cases));
+    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let skipped = std::cell::Cell::new(0);
     let result = runner.run(&strategy, |(text, (mtu, seed), mut samples)| {
@@ -169,7 +168,7 @@ fn generated_connections() {
         (mtu, any::<u64>()),
         weir_packet::generate::conversations(100),
     );
-    let mut runner = proptest::test_runner::TestRunner::new(config(cases));
+    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
     let coverage = std::cell::RefCell::new(Coverage::default());
     let connected = std::cell::RefCell::new(Connected::default());
     let result = runner.run(&strategy, |(text, (mtu, seed), script)| {
@@ -207,23 +206,6 @@ fn generated_connections() {
     eprintln!("{cases} policies x 100 packets: reference and tc agree\n{coverage}\n{connected:?}");
     coverage.demand_connections(cases);
     connected.demand(cases);
-}
-
-fn cases(usual: u32) -> u32 {
-    std::env::var("WEIR_CASES")
-        .ok()
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(usual)
-}
-
-fn config(cases: u32) -> ProptestConfig {
-    ProptestConfig {
-        cases,
-        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
-        source_file: Some(file!()),
-        max_shrink_iters: 4000,
-        ..ProptestConfig::default()
-    }
 }
 
 /// All files below a folder; none if it is not there.

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use proptest::test_runner::{Config as ProptestConfig, FileFailurePersistence};
 use weir_bpf::abi::{Counter, Stats};
 use weir_engine::{EngineKind, LogLine, Packet, ReplayHook, ReplayOptions};
 use weir_packet::generate::{Exchange, Step};
@@ -477,4 +478,23 @@ fn hex(bytes: &[u8]) -> String {
         text.push_str(&format!("... {} bytes", bytes.len()));
     }
     text
+}
+
+/// Number of generated cases: `WEIR_CASES`, or the usual one.
+pub(crate) fn cases(usual: u32) -> u32 {
+    std::env::var("WEIR_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(usual)
+}
+
+/// Settings of a property test; seeds that failed are kept beside the test's `file`.
+pub(crate) fn config(cases: u32, file: &'static str) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
+        source_file: Some(file),
+        max_shrink_iters: 4000,
+        ..ProptestConfig::default()
+    }
 }
