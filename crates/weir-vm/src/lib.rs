@@ -20,6 +20,7 @@ mod machine;
 mod maps;
 mod memory;
 mod object;
+mod verify;
 
 pub use btf::Btf;
 pub use elf::ElfError;
