@@ -5,5 +5,6 @@
     reason = "the walk over programs, which uses it, is being added"
 )]
 
+mod range;
 pub(crate) mod scalar;
 pub(crate) mod tnum;

@@ -230,3 +230,99 @@ pub(crate) const fn signed(value: u64, bits: u32) -> i64 {
     let up = 64 - bits;
     ((value << up) as i64) >> up
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDTH: u32 = 5;
+    type Small = KnownBits<WIDTH>;
+
+    fn all() -> impl Iterator<Item = Small> + Clone {
+        let numbers = 0..1u64 << WIDTH;
+        numbers.clone().flat_map(move |mask| {
+            let values = numbers.clone().filter(move |value| value & mask == 0);
+            values.map(move |value| KnownBits { value, mask })
+        })
+    }
+
+    fn numbers(set: Small) -> impl Iterator<Item = u64> {
+        (0..1u64 << WIDTH).filter(move |n| set.holds(*n))
+    }
+
+    /// The fewest known bits that hold all results.
+    fn best(results: impl Iterator<Item = u64>) -> Small {
+        let set = results.map(Small::constant).reduce(Small::union);
+        set.expect("no set of all() is empty")
+    }
+
+    #[test]
+    fn every_pair_of_small_numbers_computes_soundly_and_sums_exactly() {
+        type Pair = (
+            &'static str,
+            fn(Small, Small) -> Small,
+            fn(u64, u64) -> u64,
+            bool,
+        );
+        let pairs: [Pair; 6] = [
+            ("add", Small::add, u64::wrapping_add, true),
+            ("sub", Small::sub, u64::wrapping_sub, true),
+            ("mul", Small::mul, u64::wrapping_mul, false),
+            ("and", Small::and, |a, b| a & b, true),
+            ("or", Small::or, |a, b| a | b, true),
+            ("xor", Small::xor, |a, b| a ^ b, true),
+        ];
+        for (a, b) in all().flat_map(|a| all().map(move |b| (a, b))) {
+            for (name, set, number, exact) in pairs {
+                let results = || numbers(a).flat_map(|x| numbers(b).map(move |y| number(x, y)));
+                let result = set(a, b);
+                let missing = results().find(|r| !result.holds(*r));
+                assert_eq!(missing, None, "{a} {name} {b} is {result}");
+                assert!(
+                    !exact || result == best(results()),
+                    "{a} {name} {b} is {result}"
+                );
+            }
+            assert_eq!(a.contains(b), numbers(b).all(|n| a.holds(n)), "{a} {b}");
+            assert_eq!(a.overlaps(b), numbers(b).any(|n| a.holds(n)), "{a} {b}");
+            if a.overlaps(b) {
+                let both = best(numbers(a).filter(|n| b.holds(*n)));
+                assert_eq!(a.intersect(b), both, "{a} {b}");
+            }
+            assert_eq!(a.union(b), best(numbers(a).chain(numbers(b))), "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn every_small_number_shifts_and_casts_exactly() {
+        for a in all() {
+            for shift in 0..WIDTH {
+                assert_eq!(a.lsh(shift), best(numbers(a).map(|n| n << shift)));
+                assert_eq!(a.rsh(shift), best(numbers(a).map(|n| n >> shift)));
+                let arsh = numbers(a).map(|n| (signed(n, WIDTH) >> shift) as u64);
+                assert_eq!(a.arsh(shift, WIDTH), best(arsh));
+            }
+            for bits in 1..=WIDTH {
+                assert_eq!(a.cast(bits), best(numbers(a).map(|n| n & ones(bits))));
+                let multiple = numbers(a).all(|n| n.is_multiple_of(1 << (bits - 1)));
+                assert_eq!(a.is_aligned(1 << (bits - 1)), multiple);
+            }
+            let rebuilt = a.with_subreg(a.subreg());
+            assert_eq!(rebuilt, a);
+            assert_eq!(a.neg(), best(numbers(a).map(u64::wrapping_neg)));
+            assert_eq!(a.known().is_some(), numbers(a).count() == 1);
+        }
+    }
+
+    #[test]
+    fn every_small_range_is_held_by_the_fewest_bits_with_its_common_lead() {
+        for min in 0..1u64 << WIDTH {
+            for max in min..1 << WIDTH {
+                let range = Small::range(min, max);
+                assert_eq!(range, best(min..=max));
+            }
+        }
+        assert_eq!(Tnum::range(0, u64::MAX), Tnum::UNKNOWN);
+        assert_eq!(Tnum::range(5, 5), Tnum::constant(5));
+    }
+}
