@@ -1,7 +1,8 @@
 //! BTF, the type information of an eBPF object: parsing and questions by name.
 //!
 //! Owns the wire format (kinds 1 to 19) and the resolution of typedefs and qualifiers. Does not interpret what the
-//! types mean (map definitions are read in `object`). Input is hostile: indices and nesting are checked, nothing recurses without a bound.
+//! types mean (map definitions are read in `object`); what `.BTF.ext` says about code is in `btf_ext`. Input is hostile: indices and nesting
+//! are checked, nothing recurses without a bound.
 
 use thiserror::Error;
 
@@ -93,48 +94,102 @@ pub(crate) struct Type {
     pub(crate) shape: Shape,
 }
 
+/// What a type is. Ids are those of [`Btf`]; names are asked for by id.
 #[derive(Clone, Debug)]
-pub(crate) enum Shape {
+pub enum Shape {
+    /// `void`.
     Void,
+    /// An integer.
     Int {
+        /// Bytes.
         size: u32,
+        /// Whether it is signed.
+        signed: bool,
+        /// Whether it is `bool`.
+        boolean: bool,
+        /// Whether it is a character.
+        character: bool,
+        /// Width in bits.
+        bits: u32,
     },
+    /// A pointer to this type.
     Pointer(u32),
+    /// An array.
     Array {
+        /// Type of an element.
         element: u32,
+        /// Number of elements; 0 for a flexible one.
         count: u32,
     },
+    /// A struct or union; [`Btf::members`] lists what is in it.
     Struct {
+        /// Bytes.
         size: u32,
+        /// Whether it is a union.
+        union: bool,
+        /// Members in order.
         members: Vec<RawMember>,
     },
+    /// An enumeration; [`Btf::enumerators`] gives the names.
     Enum {
+        /// Bytes.
         size: u32,
+        /// Whether values are signed.
+        signed: bool,
+        /// (offset of the name, value).
         values: Vec<(u32, i64)>,
     },
-    Forward,
-    /// Typedef, volatile, const, restrict, type tag: another name for the target.
-    Alias(u32),
-    Function,
-    Prototype,
-    Variable {
-        target: u32,
+    /// A struct or union that is declared only.
+    Forward {
+        /// Whether it is a union.
+        union: bool,
     },
+    /// A typedef of the target.
+    Typedef(u32),
+    /// `volatile`, `const`, `restrict` or a type tag in front of the target.
+    Alias(u32),
+    /// A function.
+    Function {
+        /// Its prototype.
+        prototype: u32,
+        /// 0 static, 1 global, 2 declared only.
+        linkage: u32,
+    },
+    /// What a function takes and returns.
+    Prototype {
+        /// Type of the result.
+        returns: u32,
+        /// Types of the parameters.
+        parameters: Vec<u32>,
+    },
+    /// A global variable.
+    Variable {
+        /// Its type.
+        target: u32,
+        /// 0 static, 1 global, 2 declared only.
+        linkage: u32,
+    },
+    /// A data section.
     Section {
+        /// (variable, offset, size).
         variables: Vec<(u32, u32, u32)>,
     },
+    /// A floating-point number.
     Float {
+        /// Bytes.
         size: u32,
     },
+    /// A remark about another type.
     DeclarationTag,
 }
 
+/// A member as stored.
 #[derive(Clone, Debug)]
-pub(crate) struct RawMember {
-    name: u32,
-    type_id: u32,
-    bit_offset: u32,
-    bit_width: u32,
+pub struct RawMember {
+    pub(crate) name: u32,
+    pub(crate) type_id: u32,
+    pub(crate) bit_offset: u32,
+    pub(crate) bit_width: u32,
 }
 
 /// Longest chain of typedefs and qualifiers, and deepest nesting of anonymous members, that is followed.
@@ -206,7 +261,7 @@ impl Btf {
             }
             match t.shape {
                 Shape::Struct { .. } | Shape::Enum { .. } => return Some(id as u32),
-                Shape::Alias(_) | Shape::Int { .. } | Shape::Float { .. } => {
+                Shape::Typedef(_) | Shape::Int { .. } | Shape::Float { .. } => {
                     alias = alias.or(Some(id as u32));
                 }
                 _ => {}
@@ -224,7 +279,7 @@ impl Btf {
         let mut at = id;
         for _ in 0..DEPTH {
             let own = match self.shape(at)? {
-                Shape::Int { size }
+                Shape::Int { size, .. }
                 | Shape::Struct { size, .. }
                 | Shape::Enum { size, .. }
                 | Shape::Float { size } => *size,
@@ -234,7 +289,7 @@ impl Btf {
                     at = *element;
                     continue;
                 }
-                Shape::Alias(target) | Shape::Variable { target } => {
+                Shape::Typedef(target) | Shape::Alias(target) | Shape::Variable { target, .. } => {
                     at = *target;
                     continue;
                 }
@@ -283,6 +338,17 @@ impl Btf {
         }
     }
 
+    /// Names and values of the enumeration `id`; empty for other types.
+    pub fn enumerators(&self, id: u32) -> Vec<(&str, i64)> {
+        match self.resolve(id).and_then(|id| self.shape(id)) {
+            Ok(Shape::Enum { values, .. }) => values
+                .iter()
+                .map(|(name, value)| (self.string(*name), *value))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The value of the enumerator called `name` in any enumeration.
     pub fn enumerator(&self, name: &str) -> Option<i64> {
         self.types.iter().find_map(|t| match &t.shape {
@@ -307,6 +373,15 @@ impl Btf {
         })
     }
 
+    /// Id of the data section called `name`.
+    pub fn section_id(&self, name: &str) -> Option<u32> {
+        let found = self
+            .types
+            .iter()
+            .position(|t| matches!(t.shape, Shape::Section { .. }) && self.string(t.name) == name);
+        found.map(|id| id as u32)
+    }
+
     /// Follows variables, typedefs and qualifiers to the type itself.
     ///
     /// # Errors
@@ -315,7 +390,9 @@ impl Btf {
         let mut at = id;
         for _ in 0..DEPTH {
             match self.shape(at)? {
-                Shape::Alias(target) | Shape::Variable { target } => at = *target,
+                Shape::Typedef(target) | Shape::Alias(target) | Shape::Variable { target, .. } => {
+                    at = *target
+                }
                 _ => return Ok(at),
             }
         }
@@ -342,14 +419,18 @@ impl Btf {
         }
     }
 
-    pub(crate) fn shape(&self, id: u32) -> Result<&Shape, BtfError> {
+    /// What type `id` is.
+    ///
+    /// # Errors
+    /// [`BtfError::Type`] when there is none.
+    pub fn shape(&self, id: u32) -> Result<&Shape, BtfError> {
         self.types
             .get(id as usize)
             .map(|t| &t.shape)
             .ok_or(BtfError::Type(id))
     }
 
-    /// What a pointer points to, or the element type and count of an array.
+    /// What a pointer points to.
     pub(crate) fn pointee(&self, id: u32) -> Result<u32, BtfError> {
         match self.shape(self.resolve(id)?)? {
             Shape::Pointer(target) => Ok(*target),
@@ -400,7 +481,8 @@ impl Btf {
         Ok(())
     }
 
-    fn string(&self, offset: u32) -> &str {
+    /// The string at an offset of the string section; empty where there is none.
+    pub(crate) fn string(&self, offset: u32) -> &str {
         let Some(rest) = self.strings.get(offset as usize..) else {
             return "";
         };
@@ -418,8 +500,14 @@ fn parse_type(r: &mut Reader<'_>, id: u32) -> Result<Type, BtfError> {
     let flag = info >> 31 == 1;
     let shape = match kind {
         1 => {
-            r.u32()?;
-            Shape::Int { size }
+            let data = r.u32()?;
+            Shape::Int {
+                size,
+                signed: data >> 24 & 1 != 0,
+                character: data >> 24 & 2 != 0,
+                boolean: data >> 24 & 4 != 0,
+                bits: data & 0xff,
+            }
         }
         2 => Shape::Pointer(size),
         3 => {
@@ -432,23 +520,36 @@ fn parse_type(r: &mut Reader<'_>, id: u32) -> Result<Type, BtfError> {
         }
         4 | 5 => Shape::Struct {
             size,
+            union: kind == 5,
             members: parse_members(r, count, flag)?,
         },
         6 | 19 => Shape::Enum {
             size,
+            signed: flag,
             values: parse_values(r, count, flag, kind == 19)?,
         },
-        7 => Shape::Forward,
-        8..=11 | 18 => Shape::Alias(size),
-        12 => Shape::Function,
+        7 => Shape::Forward { union: flag },
+        8 => Shape::Typedef(size),
+        9..=11 | 18 => Shape::Alias(size),
+        12 => Shape::Function {
+            prototype: size,
+            linkage: count,
+        },
         13 => {
-            r.skip(count as usize * 8)?;
-            Shape::Prototype
+            let mut parameters = Vec::new();
+            for _ in 0..count {
+                r.u32()?;
+                parameters.push(r.u32()?);
+            }
+            Shape::Prototype {
+                returns: size,
+                parameters,
+            }
         }
-        14 => {
-            r.u32()?;
-            Shape::Variable { target: size }
-        }
+        14 => Shape::Variable {
+            target: size,
+            linkage: r.u32()?,
+        },
         15 => {
             let mut variables = Vec::new();
             for _ in 0..count {
@@ -515,15 +616,6 @@ impl Reader<'_> {
     fn u32(&mut self) -> Result<u32, BtfError> {
         let b = self.take::<4>()?;
         Ok(u32::from_le_bytes(b))
-    }
-
-    fn skip(&mut self, n: usize) -> Result<(), BtfError> {
-        let end = self
-            .at
-            .checked_add(n)
-            .filter(|end| *end <= self.bytes.len());
-        self.at = end.ok_or(BtfError::Truncated(self.at))?;
-        Ok(())
     }
 
     fn take<const N: usize>(&mut self) -> Result<[u8; N], BtfError> {

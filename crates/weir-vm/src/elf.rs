@@ -20,6 +20,14 @@ pub enum ElfError {
     /// ELF for another machine.
     #[error("ELF machine {0} is not eBPF (247): compile with `clang -target bpf`")]
     Machine(u16),
+    /// An object for a big-endian machine.
+    #[error(
+        "the object is big-endian and this engine little-endian: compile with `clang -target bpfel`"
+    )]
+    BigEndian,
+    /// ELF with 32-bit headers.
+    #[error("the object is 32-bit ELF, eBPF objects are 64-bit: compile with `clang -target bpf`")]
+    Class,
     /// `.bss` or the like is larger than a map value can be.
     #[error("section {name} of {size} bytes exceeds {VALUE_SIZE_MAX} bytes")]
     TooLarge {
@@ -57,7 +65,16 @@ pub(crate) struct Relocation {
     pub(crate) offset: u64,
     pub(crate) symbol: usize,
     pub(crate) addend: i64,
+    /// Number of `R_BPF_*`.
+    pub(crate) kind: u32,
 }
+
+/// Relocations that change nothing.
+pub(crate) const R_BPF_NONE: u32 = 0;
+/// A 16-byte load of an address.
+pub(crate) const R_BPF_64_64: u32 = 1;
+/// The immediate of a call.
+pub(crate) const R_BPF_64_32: u32 = 10;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Symbol {
@@ -69,6 +86,8 @@ pub(crate) struct Symbol {
     pub(crate) function: bool,
     pub(crate) global: bool,
     pub(crate) weak: bool,
+    /// Stands for the section itself.
+    pub(crate) is_section: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -88,10 +107,8 @@ impl File {
 
 /// Reads a 64-bit little-endian eBPF object.
 pub(crate) fn read(bytes: &[u8]) -> Result<File, ElfError> {
+    check_identity(bytes)?;
     let header = elf::FileHeader64::<LittleEndian>::parse(bytes).map_err(malformed)?;
-    if !header.is_little_endian() {
-        return Err(ElfError::Malformed("big-endian".to_owned()));
-    }
     let endian = LittleEndian;
     let machine = header.e_machine(endian);
     if machine != elf::EM_BPF {
@@ -123,7 +140,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<File, ElfError> {
     let table_symbols = table
         .symbols(endian, bytes, elf::SHT_SYMTAB)
         .map_err(malformed)?;
-    let mut symbols = Vec::new();
+    let mut symbols: Vec<Symbol> = Vec::new();
     for symbol in table_symbols.iter() {
         let name = symbol
             .name(endian, table_symbols.strings())
@@ -139,8 +156,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<File, ElfError> {
             function: symbol.st_type() == elf::STT_FUNC,
             global: symbol.st_bind() != elf::STB_LOCAL,
             weak: symbol.st_bind() == elf::STB_WEAK,
+            is_section: symbol.st_type() == elf::STT_SECTION,
         });
     }
+    name_untyped_functions(&sections, &mut symbols);
     for header in table.iter() {
         let target = SectionIndex(header.sh_info(endian) as usize);
         let mut found = Vec::new();
@@ -149,6 +168,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<File, ElfError> {
                 offset: r.r_offset(endian),
                 symbol: r.r_sym(endian) as usize,
                 addend: 0,
+                kind: r.r_type(endian),
             }));
         }
         if let Some((relas, _)) = header.rela(endian, bytes).map_err(malformed)? {
@@ -156,6 +176,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<File, ElfError> {
                 offset: r.r_offset(endian),
                 symbol: r.r_sym(endian, false) as usize,
                 addend: r.r_addend(endian),
+                kind: r.r_type(endian, false),
             }));
         }
         let Some(section) = sections.get_mut(target.0) else {
@@ -171,6 +192,45 @@ pub(crate) fn read(bytes: &[u8]) -> Result<File, ElfError> {
         section.relocations.append(&mut found);
     }
     Ok(File { sections, symbols })
+}
+
+/// Compilers before LLVM 6 gave functions no type: in a section of code without typed ones, global symbols are functions.
+fn name_untyped_functions(sections: &[Section], symbols: &mut [Symbol]) {
+    let typed: Vec<usize> = symbols
+        .iter()
+        .filter(|s| s.function)
+        .filter_map(|s| s.section)
+        .collect();
+    for symbol in symbols.iter_mut() {
+        let code = |index: &usize| {
+            sections.get(*index).is_some_and(|s| s.executable) && !typed.contains(index)
+        };
+        if symbol.global && symbol.section.as_ref().is_some_and(code) {
+            symbol.function = true;
+        }
+    }
+}
+
+/// Says plainly what is wrong with an ELF file of another kind, before its headers are read in this one's layout.
+fn check_identity(bytes: &[u8]) -> Result<(), ElfError> {
+    let Some([0x7f, b'E', b'L', b'F', class, data]) = bytes.first_chunk::<6>() else {
+        return Ok(());
+    };
+    let machine = bytes.get(18..20).and_then(|b| b.first_chunk::<2>());
+    match (*data, machine.copied()) {
+        (elf::ELFDATA2MSB, Some(m)) if u16::from_be_bytes(m) == elf::EM_BPF => {
+            return Err(ElfError::BigEndian);
+        }
+        (elf::ELFDATA2MSB, Some(m)) => return Err(ElfError::Machine(u16::from_be_bytes(m))),
+        (_, Some(m)) if u16::from_le_bytes(m) != elf::EM_BPF => {
+            return Err(ElfError::Machine(u16::from_le_bytes(m)));
+        }
+        _ => {}
+    }
+    if *class == elf::ELFCLASS32 {
+        return Err(ElfError::Class);
+    }
+    Ok(())
 }
 
 fn malformed(error: object::read::Error) -> ElfError {

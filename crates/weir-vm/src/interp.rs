@@ -55,6 +55,8 @@ pub struct Fault {
     pub function: String,
     /// Index of the slot from the start of the section, as `llvm-objdump -d` prints it.
     pub pc: usize,
+    /// Index of the operation in the linked code, for [`Machine::place`](crate::Machine::place).
+    pub op: usize,
     /// What happened.
     pub kind: FaultKind,
 }

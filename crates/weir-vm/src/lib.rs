@@ -8,6 +8,8 @@
 #![forbid(unsafe_code)]
 
 pub mod btf;
+mod btf_ext;
+mod definitions;
 mod elf;
 pub mod errno;
 mod format;
@@ -21,17 +23,20 @@ mod maps;
 mod memory;
 mod object;
 mod verify;
+mod program;
 
 pub use btf::Btf;
+pub use btf_ext::SourceLine;
 pub use elf::ElfError;
 pub use frame::{Frame, HEADROOM, JUMBO_TAILROOM, LINEAR_MAX, RESERVED_HEAD};
 pub use helpers::{TAIL_CALLS, helper_name};
 pub use insn::{DecodeError, INSN_BYTES, Insn};
 pub use interp::{Env, Fault, FaultKind, Redirect};
-pub use machine::Machine;
+pub use machine::{Machine, Place};
 pub use maps::{
     BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG, BPF_NOEXIST, Map,
     MapDefinition, MapDefinitionError, MapError, MapKind, VALUE_SIZE_MAX,
 };
 pub use memory::{AccessFault, CALL_FRAMES, Region, STACK_BYTES, Violation};
 pub use object::{LoadError, Object};
+pub use program::{ProgramKind, XdpAttach};

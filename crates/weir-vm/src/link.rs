@@ -6,21 +6,37 @@
 
 use std::collections::HashMap;
 
-use crate::elf::{Relocation, Section, Symbol};
+use crate::definitions::MapSource;
+use crate::elf::{R_BPF_64_32, R_BPF_64_64, R_BPF_NONE, Relocation, Section, Symbol};
 use crate::insn::{self, Fixup, INSN_BYTES, Insn, Op};
-use crate::machine::{Code, Label, Machine};
+use crate::machine::{Code, Function, Label, Line, Machine};
 use crate::maps::{MEMORY_MAX, Map, MapKind, VALUE_SIZE_MAX};
 use crate::memory::{MAPS_MAX, map_handle, value_address};
-use crate::object::{LoadError, MapSource, Object};
+use crate::object::{LoadError, Object};
 
 /// Creates a machine from an object.
 pub(crate) fn link(object: &Object, program: &str) -> Result<Machine, LoadError> {
+    require_runnable(object, program)?;
     let maps = create_maps(object)?;
     let code = link_code(object)?;
     let mut machine = Machine::new(code, maps, object.cpus);
     set_references(object, &mut machine)?;
     machine.select(program)?;
     Ok(machine)
+}
+
+/// Refuses a program of another kind by name and section, before anything about the object can fail.
+fn require_runnable(object: &Object, program: &str) -> Result<(), LoadError> {
+    let found = object.programs.iter().find(|p| p.name == program);
+    let found = found.ok_or_else(|| object.no_program(program))?;
+    if found.kind.is_runnable() {
+        return Ok(());
+    }
+    Err(LoadError::NotRunnable {
+        program: program.to_owned(),
+        section: object.program_section(program).unwrap_or("?").to_owned(),
+        can_run: object.runnable_programs().collect::<Vec<_>>().join(", "),
+    })
 }
 
 fn create_maps(object: &Object) -> Result<Vec<Map>, LoadError> {
@@ -74,14 +90,33 @@ fn link_code(object: &Object) -> Result<Code, LoadError> {
         });
         for symbol in &object.file.symbols {
             if symbol.section == Some(index) && symbol.function {
-                code.functions.push(Label {
+                let types = &object.ext.functions;
+                let own = types
+                    .iter()
+                    .find(|f| u64::from(f.offset) == symbol.value && f.section == section.name);
+                code.functions.push(Function {
                     start: base.saturating_add((symbol.value / 8) as usize),
                     name: symbol.name.clone(),
+                    global: symbol.global,
+                    type_id: own.map(|f| f.type_id),
+                });
+            }
+        }
+        for line in &object.ext.lines {
+            if line.section == section.name {
+                code.lines.push(Line {
+                    start: base.saturating_add(line.offset as usize / INSN_BYTES),
+                    file: line.file,
+                    text: line.text,
+                    line: line.line,
+                    column: line.column,
                 });
             }
         }
     }
     code.functions.sort_by_key(|f| f.start);
+    code.lines.sort_by_key(|l| l.start);
+    code.btf = object.btf.clone();
     for program in &object.programs {
         let Some(base) = linker.bases.get(&program.section) else {
             continue;
@@ -90,19 +125,25 @@ fn link_code(object: &Object) -> Result<Code, LoadError> {
             start: base.saturating_add(program.slot),
             name: program.name.clone(),
         });
+        code.kinds.push(program.kind.clone());
     }
     code.entries = code.programs.iter().map(|p| p.start).collect();
     code.externals = linker.externals;
     Ok(code)
 }
 
+/// Sections whose code is linked: `.text`, and those with a program this engine runs.
 fn code_sections(object: &Object) -> impl Iterator<Item = (usize, &Section)> {
     object
         .file
         .sections
         .iter()
         .enumerate()
-        .filter(|(_, s)| s.executable && !s.data.is_empty())
+        .filter(|(index, s)| {
+            let mut programs = object.programs.iter().filter(|p| p.section == *index);
+            let runs = s.name == ".text" || programs.any(|p| p.kind.is_runnable());
+            s.executable && !s.data.is_empty() && runs
+        })
 }
 
 struct Linker<'o> {
@@ -121,6 +162,9 @@ impl Linker<'_> {
         let insns = insn::split(&section.data).map_err(failed)?;
         let mut fixups = HashMap::new();
         for relocation in &section.relocations {
+            if relocation.kind == R_BPF_NONE {
+                continue;
+            }
             let slot = usize::try_from(relocation.offset / INSN_BYTES as u64).ok();
             let target = slot.and_then(|slot| Some((slot, insns.get(slot)?)));
             let aligned = relocation.offset.is_multiple_of(INSN_BYTES as u64);
@@ -138,14 +182,14 @@ impl Linker<'_> {
         relocation: &Relocation,
         insn: &Insn,
     ) -> Result<Fixup, LoadError> {
-        let call = match insn.opcode {
-            0x85 => true,
-            0x18 => false,
+        let call = match (insn.opcode, relocation.kind) {
+            (0x85, R_BPF_64_32) => true,
+            (0x18, R_BPF_64_64) => false,
             _ => {
                 return Err(self.refused(
                     section,
                     relocation,
-                    "only calls and 16-byte loads can be relocated",
+                    "code has R_BPF_64_64 at 16-byte loads and R_BPF_64_32 at calls, nothing else",
                 ));
             }
         };
@@ -154,7 +198,7 @@ impl Linker<'_> {
         };
         let Some(index) = symbol.section else {
             if symbol.weak && !call {
-                return Ok(Fixup::Value(0));
+                return Ok(Fixup::Value(self.configuration(&symbol.name).unwrap_or(0)));
             }
             self.externals.push(symbol.name.clone());
             return Ok(Fixup::External(self.externals.len() as u32 - 1));
@@ -193,9 +237,9 @@ impl Linker<'_> {
                 MapSource::Section(data) if data == index => {
                     return Ok(Fixup::Value(value_address(number, 0).wrapping_add(address)));
                 }
-                MapSource::Variable { offset, .. }
-                    if offset == address && self.is_maps_section(index) =>
-                {
+                MapSource::Variable {
+                    offset, section, ..
+                } if offset == address && section == index => {
                     return Ok(Fixup::Value(map_handle(number)));
                 }
                 _ => {}
@@ -204,13 +248,30 @@ impl Linker<'_> {
         Err(self.refused(
             section,
             relocation,
-            "the symbol is in a section that is neither code, data nor .maps",
+            if self
+                .object
+                .file
+                .sections
+                .get(index)
+                .is_some_and(|s| s.executable)
+            {
+                "the function is in a section with no XDP program, which is not linked"
+            } else {
+                "the symbol is in a section that is neither code, data nor maps"
+            },
         ))
     }
 
-    fn is_maps_section(&self, index: usize) -> bool {
-        let section = self.object.file.sections.get(index);
-        section.is_some_and(|s| s.name == ".maps")
+    /// Address of a setting of the kernel, which reads as zero.
+    fn configuration(&self, name: &str) -> Option<u64> {
+        let mut maps = self.object.maps.iter().zip(0..);
+        maps.find_map(|(map, number)| match &map.source {
+            MapSource::Configuration(places) => places
+                .iter()
+                .find(|(n, _)| n == name)
+                .map(|(_, offset)| value_address(number, 0).wrapping_add(u64::from(*offset))),
+            _ => None,
+        })
     }
 
     fn refused(
@@ -241,6 +302,9 @@ fn function_target(symbol: &Symbol, addend: i64, call: bool) -> i64 {
 
 /// Fills program arrays and maps of maps from the initial values the object gives them.
 fn set_references(object: &Object, machine: &mut Machine) -> Result<(), LoadError> {
+    for initial in &object.initial {
+        machine.set_inner_map(&initial.outer, &initial.index.to_le_bytes(), &initial.inner)?;
+    }
     let Some((_, section)) = object.file.section(".maps") else {
         return Ok(());
     };
@@ -253,6 +317,7 @@ fn set_references(object: &Object, machine: &mut Machine) -> Result<(), LoadErro
                 offset,
                 size,
                 values: Some(values),
+                ..
             } => {
                 let first = offset + u64::from(values);
                 let inside = relocation.offset >= first && relocation.offset < offset + size;

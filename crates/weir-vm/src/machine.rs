@@ -4,12 +4,17 @@
 //! so maps may be changed freely from outside. A failed run leaves map contents as far as it got, and its reserved
 //! ring buffer records discarded.
 
+use std::sync::Arc;
+
+use crate::btf::Btf;
+use crate::btf_ext::SourceLine;
 use crate::frame::Frame;
 use crate::insn::{self, Op};
 use crate::interp::{Env, Fault, FaultKind, Redirect, Run, Scratch, Step};
 use crate::maps::{Map, MapKind};
 use crate::memory::{MAPS_MAX, Memory, STACK_TOTAL, context_address, next_generation, raw_address};
 use crate::object::LoadError;
+use crate::program::ProgramKind;
 
 /// Linked code.
 #[derive(Debug, Default)]
@@ -17,11 +22,56 @@ pub(crate) struct Code {
     pub(crate) ops: Vec<Op>,
     pub(crate) sections: Vec<Label>,
     /// Sorted by start.
-    pub(crate) functions: Vec<Label>,
+    pub(crate) functions: Vec<Function>,
+    /// Programs this engine runs.
     pub(crate) programs: Vec<Label>,
     /// Start of each program, by program number.
     pub(crate) entries: Vec<usize>,
+    /// Kind of each program, by program number.
+    pub(crate) kinds: Vec<ProgramKind>,
     pub(crate) externals: Vec<String>,
+    /// Source by operation, sorted by start; strings are in `btf`.
+    pub(crate) lines: Vec<Line>,
+    /// Types of the object.
+    pub(crate) btf: Option<Arc<Btf>>,
+}
+
+/// A function and what the compiler says about it.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) start: usize,
+    pub(crate) name: String,
+    #[allow(dead_code, reason = "the verifier reads it")]
+    /// Not `static`: the kernel checks it by itself, without its callers.
+    pub(crate) global: bool,
+    #[allow(dead_code, reason = "the verifier reads it")]
+    /// Id of the `FUNC` type in the object's BTF.
+    pub(crate) type_id: Option<u32>,
+}
+
+/// Source of the operations from `start` on; `file` and `text` are offsets into the strings of the BTF.
+#[derive(Debug)]
+pub(crate) struct Line {
+    pub(crate) start: usize,
+    pub(crate) file: u32,
+    pub(crate) text: u32,
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+/// Where an operation stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Section of the object.
+    pub section: String,
+    /// Slot from the start of the section, as `llvm-objdump -d` counts.
+    pub slot: usize,
+    /// Function; the section's name where the object has no symbol.
+    pub function: String,
+    /// Slot from the start of the function.
+    pub function_slot: usize,
+    /// Source line, where the object has type information with lines.
+    pub source: Option<SourceLine>,
 }
 
 /// A name for operations from `start` on.
@@ -65,10 +115,10 @@ impl Machine {
         let code = Code {
             ops,
             sections: vec![label()],
-            functions: Vec::new(),
             programs: vec![label()],
             entries: vec![0],
-            externals: Vec::new(),
+            kinds: vec![ProgramKind::XDP],
+            ..Code::default()
         };
         Ok(Machine::new(code, Vec::new(), 1))
     }
@@ -95,6 +145,55 @@ impl Machine {
     pub fn select(&mut self, program: &str) -> Result<(), LoadError> {
         self.entry = self.program(program)?.1;
         Ok(())
+    }
+
+    /// Kind of the program that runs.
+    pub fn program_kind(&self) -> &ProgramKind {
+        const XDP: &ProgramKind = &ProgramKind::XDP;
+        let index = self.code.entries.iter().position(|e| *e == self.entry);
+        index.and_then(|i| self.code.kinds.get(i)).unwrap_or(XDP)
+    }
+
+    /// The type information of the object, if it has any.
+    pub fn btf(&self) -> Option<&Btf> {
+        self.code.btf.as_deref()
+    }
+
+    /// Where an operation stands; operations are numbered as in [`Fault::op`].
+    pub fn place(&self, op: usize) -> Place {
+        let section = self.code.sections.iter().rev().find(|s| s.start <= op);
+        let start = section.map_or(0, |s| s.start);
+        let function = self.code.functions.iter().rev().find(|f| f.start <= op);
+        let function = function
+            .map(|f| (f.start, &f.name))
+            .filter(|(at, _)| *at >= start);
+        let section_name = section.map_or_else(String::new, |s| s.name.clone());
+        let (first, function) =
+            function.map_or_else(|| (start, section_name.clone()), |(at, n)| (at, n.clone()));
+        Place {
+            section: section_name,
+            slot: op - start,
+            function,
+            function_slot: op - first,
+            source: self.source_line(op),
+        }
+    }
+
+    /// The source line an operation was compiled from; nothing without line information.
+    pub fn source_line(&self, op: usize) -> Option<SourceLine> {
+        let after = self.code.lines.partition_point(|l| l.start <= op);
+        let line = self.code.lines.get(after.checked_sub(1)?)?;
+        let section = self.code.sections.iter().rev().find(|s| s.start <= op)?;
+        if line.start < section.start {
+            return None;
+        }
+        let btf = self.code.btf.as_ref()?;
+        Some(SourceLine {
+            file: btf.string(line.file).to_owned(),
+            line: line.line,
+            column: line.column,
+            text: btf.string(line.text).trim().to_owned(),
+        })
     }
 
     /// Runs the program over a frame and yields its verdict (r0, the low 32 bits as the kernel takes it).
@@ -149,6 +248,18 @@ impl Machine {
             map: map.to_owned(),
             reason,
         };
+        // An array takes programs of one kind, as in the kernel.
+        let kind = |number: u32| self.code.kinds.get(number as usize);
+        let other = self.map(map).and_then(|m| {
+            let held = m.keys().filter_map(|key| m.reference(&key));
+            let mut kinds = held.filter_map(kind);
+            kinds.find(|k| Some(*k) != kind(number))
+        });
+        if let (Some(held), Some(own)) = (other, kind(number)) {
+            return Err(wrong(format!(
+                "program {program} is {own}, the array holds {held} programs"
+            )));
+        }
         let target = self
             .map_mut(map)
             .filter(|m| m.kind() == MapKind::ProgArray)
@@ -291,13 +402,11 @@ impl Machine {
 
     #[cold]
     fn fault(&self, at: usize, kind: FaultKind) -> Fault {
-        let section = self.code.sections.iter().rev().find(|s| s.start <= at);
-        let start = section.map_or(0, |s| s.start);
-        let function = self.code.functions.iter().rev().find(|f| f.start <= at);
-        let label = function.filter(|f| f.start >= start).or(section);
+        let place = self.place(at);
         Fault {
-            function: label.map_or_else(String::new, |l| l.name.clone()),
-            pc: at - start,
+            function: place.function,
+            pc: place.slot,
+            op: at,
             kind,
         }
     }

@@ -1,18 +1,23 @@
-//! An eBPF object as compiled: programs, maps from BTF, constants that may still be set.
+//! An eBPF object as compiled: programs, maps, constants that may still be set.
 //!
-//! Owns what can be said before anything is created; linking is in `link`, running in `machine`. CO-RE relocations
-//! are not applied: a user engine has no kernel types, so accesses keep the layout they were compiled with. Relocations
-//! inside data sections are not applied either, as in libbpf.
-//! Invariant: every map definition names a variable of `.maps` or a data section.
+//! Owns what can be said before anything is created; map definitions are read in `definitions`, linking is in `link`, running in
+//! `machine`. Relocations inside data sections are not applied, as in libbpf, nor are those of type information, which
+//! the compiler has applied already.
+//! Invariant: every map definition names a variable of a map section or a data section.
+
+use std::sync::Arc;
 
 use thiserror::Error;
 
-use crate::btf::{Btf, BtfError, Shape};
+use crate::btf::{Btf, BtfError};
+use crate::btf_ext::BtfExt;
+use crate::definitions::{self, DeclaredMap, InitialMap, MapSource};
 use crate::elf::{self, ElfError, File};
 use crate::insn::DecodeError;
 use crate::link;
 use crate::machine::Machine;
-use crate::maps::{BPF_F_RDONLY_PROG, MapDefinition, MapDefinitionError, MapKind};
+use crate::maps::{MapDefinition, MapDefinitionError};
+use crate::program::ProgramKind;
 
 /// Why an object cannot be loaded.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -34,11 +39,37 @@ pub enum LoadError {
     /// A map cannot be created.
     #[error(transparent)]
     Map(#[from] MapDefinitionError),
-    /// Maps without BTF, or in the retired `maps` section.
-    #[error(
-        "maps need BTF definitions in section .maps: compile with `clang -g` and declare them with SEC(\".maps\")"
-    )]
+    /// Maps in `.maps` without BTF.
+    #[error("maps in section .maps need type information: compile with `clang -g`")]
     MapsWithoutBtf,
+    /// A definition in the retired `maps` section that cannot be read.
+    #[error("map {map}: {reason}; declare it with SEC(\".maps\") instead")]
+    LegacyMap {
+        /// Map.
+        map: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A value with a member only the kernel gives a meaning.
+    #[error("map {map}: member {member} is a struct {kind}, which the user engine does not have")]
+    KernelObject {
+        /// Map.
+        map: String,
+        /// Member of the value.
+        member: String,
+        /// Its type.
+        kind: String,
+    },
+    /// A program of a kind this engine does not run.
+    #[error("program {program} is in section {section}, which is not XDP; {}", if can_run.is_empty() { "the object has no XDP program".to_owned() } else { format!("these can run: {can_run}") })]
+    NotRunnable {
+        /// Program asked for.
+        program: String,
+        /// Its section.
+        section: String,
+        /// Programs that can run.
+        can_run: String,
+    },
     /// A member of a map definition that is not understood.
     #[error("map {map}: cannot read member {member} of its definition")]
     MapMember {
@@ -116,9 +147,12 @@ pub enum LoadError {
 #[derive(Clone, Debug)]
 pub struct Object {
     pub(crate) file: File,
-    btf: Option<Btf>,
+    pub(crate) btf: Option<Arc<Btf>>,
+    pub(crate) ext: BtfExt,
     pub(crate) programs: Vec<ProgramSymbol>,
     pub(crate) maps: Vec<DeclaredMap>,
+    /// Elements the object itself gives its maps of maps, beside those of `.maps`.
+    pub(crate) initial: Vec<InitialMap>,
     pub(crate) cpus: u32,
 }
 
@@ -128,56 +162,63 @@ pub(crate) struct ProgramSymbol {
     pub(crate) section: usize,
     /// First slot in the section.
     pub(crate) slot: usize,
-}
-
-/// A map of the object and where it comes from.
-#[derive(Clone, Debug)]
-pub(crate) struct DeclaredMap {
-    pub(crate) definition: MapDefinition,
-    pub(crate) source: MapSource,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) enum MapSource {
-    /// A variable of `.maps` at this offset; initial references start at `values` bytes into it.
-    Variable {
-        offset: u64,
-        size: u64,
-        values: Option<u32>,
-    },
-    /// A data section.
-    Section(usize),
+    pub(crate) kind: ProgramKind,
 }
 
 impl Object {
     /// Parses an eBPF object file.
     ///
     /// # Errors
-    /// [`LoadError`] for anything that is not a well-formed 64-bit little-endian eBPF object with BTF-defined maps.
+    /// [`LoadError`] for anything that is not a well-formed 64-bit little-endian eBPF object.
     pub fn parse(elf: &[u8]) -> Result<Object, LoadError> {
         let file = elf::read(elf)?;
         let btf = match file.section(".BTF") {
-            Some((_, section)) => Some(Btf::parse(&section.data)?),
+            Some((_, section)) => Some(Arc::new(Btf::parse(&section.data)?)),
             None => None,
         };
-        if file.section("maps").is_some() {
-            return Err(LoadError::MapsWithoutBtf);
-        }
+        let ext = match (file.section(".BTF.ext"), &btf) {
+            (Some((_, section)), Some(btf)) => BtfExt::parse(&section.data, btf)?,
+            _ => BtfExt::default(),
+        };
         let programs = programs(&file);
-        let mut maps = declared_maps(&file, btf.as_ref())?;
-        maps.extend(data_maps(&file));
+        let (maps, initial) = definitions::declared_maps(&file, btf.as_deref())?;
         Ok(Object {
             file,
             btf,
+            ext,
             programs,
             maps,
+            initial,
             cpus: 1,
         })
     }
 
-    /// Names of the programs: global functions outside `.text`.
+    /// Names of the programs: global functions outside `.text`, also those this engine does not run.
     pub fn programs(&self) -> impl Iterator<Item = &str> {
         self.programs.iter().map(|p| p.name.as_str())
+    }
+
+    /// Names of the programs this engine runs.
+    pub fn runnable_programs(&self) -> impl Iterator<Item = &str> {
+        let runnable = self.programs.iter().filter(|p| p.kind.is_runnable());
+        runnable.map(|p| p.name.as_str())
+    }
+
+    /// What kind of program it is, as its section says.
+    pub fn program_kind(&self, program: &str) -> Option<&ProgramKind> {
+        let program = self.programs.iter().find(|p| p.name == program)?;
+        Some(&program.kind)
+    }
+
+    /// Declares what kind of program it is, whatever its section says.
+    ///
+    /// # Errors
+    /// [`LoadError::NoProgram`].
+    pub fn set_program_kind(&mut self, program: &str, kind: ProgramKind) -> Result<(), LoadError> {
+        let missing = self.no_program(program);
+        let found = self.programs.iter_mut().find(|p| p.name == program);
+        found.ok_or(missing)?.kind = kind;
+        Ok(())
     }
 
     /// Section of a program, such as `xdp`.
@@ -204,7 +245,7 @@ impl Object {
 
     /// The type information, if the object has it.
     pub fn btf(&self) -> Option<&Btf> {
-        self.btf.as_ref()
+        self.btf.as_deref()
     }
 
     /// Sets a `const volatile` global before loading.
@@ -261,13 +302,21 @@ impl Object {
 
     /// Creates the maps, links the code and makes `program` the one that runs.
     ///
-    /// Every program of the object is linked, so that tail calls can reach it. An operand nobody can supply (a kernel
-    /// function) is a fault when executed, not an error here.
+    /// Every program of the object that this engine runs is linked, so that tail calls can reach it. An operand nobody can supply (a
+    /// kernel function) is a fault by its name when executed, not an error here; weak ones are zero.
     ///
     /// # Errors
-    /// [`LoadError`] when code, relocations or map definitions do not fit.
+    /// [`LoadError`] when code, relocations or map definitions do not fit, [`LoadError::NotRunnable`] for a program that is
+    /// neither XDP nor tc.
     pub fn load(self, program: &str) -> Result<Machine, LoadError> {
         link::link(&self, program)
+    }
+
+    pub(crate) fn no_program(&self, name: &str) -> LoadError {
+        LoadError::NoProgram {
+            name: name.to_owned(),
+            known: self.programs().collect::<Vec<_>>().join(", "),
+        }
     }
 
     pub(crate) fn no_map(&self, name: &str) -> LoadError {
@@ -284,169 +333,18 @@ fn programs(file: &File) -> Vec<ProgramSymbol> {
         let Some(index) = symbol.section else {
             continue;
         };
-        let program = file
-            .sections
-            .get(index)
-            .is_some_and(|s| s.executable && s.name != ".text");
-        if program && symbol.function && symbol.global && symbol.value.is_multiple_of(8) {
+        let section = file.sections.get(index).filter(|s| s.executable);
+        let Some(section) = section.filter(|s| s.name != ".text") else {
+            continue;
+        };
+        if symbol.function && symbol.global && symbol.value.is_multiple_of(8) {
             found.push(ProgramSymbol {
                 name: symbol.name.clone(),
                 section: index,
                 slot: (symbol.value / 8) as usize,
+                kind: ProgramKind::of_section(&section.name),
             });
         }
     }
     found
-}
-
-fn data_maps(file: &File) -> impl Iterator<Item = DeclaredMap> + '_ {
-    let data = |name: &str| {
-        [".rodata", ".data", ".bss"]
-            .iter()
-            .any(|p| name == *p || name.strip_prefix(p).is_some_and(|r| r.starts_with('.')))
-    };
-    file.sections
-        .iter()
-        .enumerate()
-        .filter(move |(_, s)| s.allocated && !s.data.is_empty() && data(&s.name))
-        .map(|(index, s)| DeclaredMap {
-            definition: MapDefinition {
-                name: s.name.clone(),
-                kind: MapKind::Array,
-                key_size: 4,
-                value_size: u32::try_from(s.data.len()).unwrap_or(u32::MAX),
-                max_entries: 1,
-                flags: if s.name.starts_with(".rodata") {
-                    BPF_F_RDONLY_PROG
-                } else {
-                    0
-                },
-                has_spin_lock: false,
-                inner: None,
-            },
-            source: MapSource::Section(index),
-        })
-}
-
-fn declared_maps(file: &File, btf: Option<&Btf>) -> Result<Vec<DeclaredMap>, LoadError> {
-    let Some((maps_section, _)) = file.section(".maps") else {
-        return Ok(Vec::new());
-    };
-    let btf = btf.ok_or(LoadError::MapsWithoutBtf)?;
-    let variables = btf.section(".maps").ok_or(LoadError::MapsWithoutBtf)?;
-    let mut maps = Vec::new();
-    for (name, id, _, size) in variables {
-        // The offsets in BTF are left to the loader: the symbol has the real one.
-        let symbol = file
-            .symbols
-            .iter()
-            .find(|s| s.section == Some(maps_section) && s.name == name)
-            .ok_or(LoadError::MapsWithoutBtf)?;
-        let (definition, values) = definition(btf, &name, id, true)?;
-        maps.push(DeclaredMap {
-            definition,
-            source: MapSource::Variable {
-                offset: symbol.value,
-                size: u64::from(size).max(symbol.size),
-                values,
-            },
-        });
-    }
-    Ok(maps)
-}
-
-/// Reads a map's definition from the struct type `id`; also the offset of its `values` member.
-fn definition(
-    btf: &Btf,
-    name: &str,
-    id: u32,
-    outer: bool,
-) -> Result<(MapDefinition, Option<u32>), LoadError> {
-    let mut number = 0;
-    let mut definition = MapDefinition {
-        name: name.to_owned(),
-        kind: MapKind::Array,
-        key_size: 0,
-        value_size: 0,
-        max_entries: 0,
-        flags: 0,
-        has_spin_lock: false,
-        inner: None,
-    };
-    let mut values = None;
-    for member in btf.members(id)? {
-        let bad = |_| LoadError::MapMember {
-            map: name.to_owned(),
-            member: member.name.clone(),
-        };
-        // __uint(name, n) declares `int (*name)[n]`.
-        let count = || -> Result<u32, BtfError> { Ok(btf.array(btf.pointee(member.type_id)?)?.1) };
-        match member.name.as_str() {
-            "type" => number = count().map_err(bad)?,
-            "key_size" => definition.key_size = count().map_err(bad)?,
-            "value_size" => definition.value_size = count().map_err(bad)?,
-            "max_entries" => definition.max_entries = count().map_err(bad)?,
-            "map_flags" => definition.flags = count().map_err(bad)?,
-            // They say nothing about what a map does: placement, pinning path, hash functions of a Bloom filter.
-            "numa_node" | "pinning" | "map_extra" => {}
-            "key" => {
-                let key = btf.pointee(member.type_id).map_err(bad)?;
-                definition.key_size = btf.size_of(key).map_err(bad)?;
-            }
-            "value" => {
-                let value = btf.pointee(member.type_id).map_err(bad)?;
-                definition.value_size = btf.size_of(value).map_err(bad)?;
-                definition.has_spin_lock = has_spin_lock(btf, value);
-            }
-            "values" if outer => {
-                values = Some(member.bit_offset / 8);
-                let (element, _) = btf.array(member.type_id).map_err(bad)?;
-                let inner = btf
-                    .pointee(element)
-                    .and_then(|t| btf.resolve(t))
-                    .map_err(bad)?;
-                if matches!(btf.shape(inner), Ok(Shape::Struct { .. })) {
-                    let inner_name = format!("{name}.inner");
-                    let (inner, _) = self::definition(btf, &inner_name, inner, false)?;
-                    definition.inner = Some(Box::new(inner));
-                }
-            }
-            _ => {
-                return Err(LoadError::MapMember {
-                    map: name.to_owned(),
-                    member: member.name.clone(),
-                });
-            }
-        }
-    }
-    definition.kind = MapKind::from_number(number).ok_or_else(|| LoadError::MapType {
-        map: name.to_owned(),
-        number,
-    })?;
-    adjust(&mut definition);
-    Ok((definition, values))
-}
-
-/// Fills in what libbpf does.
-fn adjust(d: &mut MapDefinition) {
-    match d.kind {
-        MapKind::ArrayOfMaps | MapKind::HashOfMaps | MapKind::ProgArray if d.value_size == 0 => {
-            d.value_size = 4;
-        }
-        MapKind::PerfEventArray if d.max_entries == 0 => d.max_entries = 1,
-        MapKind::RingBuf => {
-            let pages = d.max_entries.max(4096).checked_next_power_of_two();
-            d.max_entries = pages.unwrap_or(d.max_entries);
-        }
-        _ => {}
-    }
-}
-
-fn has_spin_lock(btf: &Btf, value: u32) -> bool {
-    btf.members(value).is_ok_and(|members| {
-        members.iter().any(|m| {
-            btf.resolve(m.type_id)
-                .is_ok_and(|id| btf.name(id) == "bpf_spin_lock")
-        })
-    })
 }

@@ -148,6 +148,37 @@ pub struct MapDefinition {
     pub has_spin_lock: bool,
     /// Kind of map the values name, for maps of maps.
     pub inner: Option<Box<MapDefinition>>,
+    /// Type of the key in the object's BTF, where the definition names one.
+    pub key_type: Option<u32>,
+    /// Type of the value, or the data section's.
+    pub value_type: Option<u32>,
+    /// `map_extra`: number of hash functions of a Bloom filter (its low four bits).
+    pub extra: u64,
+}
+
+impl MapDefinition {
+    /// A definition without flags, types and inner map.
+    pub fn new(
+        name: &str,
+        kind: MapKind,
+        key_size: u32,
+        value_size: u32,
+        max_entries: u32,
+    ) -> MapDefinition {
+        MapDefinition {
+            name: name.to_owned(),
+            kind,
+            key_size,
+            value_size,
+            max_entries,
+            flags: 0,
+            has_spin_lock: false,
+            inner: None,
+            key_type: None,
+            value_type: None,
+            extra: 0,
+        }
+    }
 }
 
 /// Why a map operation from outside a program failed.

@@ -3,16 +3,7 @@
 use super::*;
 
 fn definition(kind: MapKind, key_size: u32, value_size: u32, max_entries: u32) -> MapDefinition {
-    MapDefinition {
-        name: "m".to_owned(),
-        kind,
-        key_size,
-        value_size,
-        max_entries,
-        flags: 0,
-        has_spin_lock: false,
-        inner: None,
-    }
+    MapDefinition::new("m", kind, key_size, value_size, max_entries)
 }
 
 fn map(kind: MapKind, key_size: u32, value_size: u32, max_entries: u32) -> Map {

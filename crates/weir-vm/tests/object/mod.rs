@@ -9,13 +9,17 @@ use std::process::Command;
 
 use weir_vm::{Env, Fault, Frame, Machine, Object};
 
-/// The object file of `tests/objects/<name>.c`.
+/// The object file of `tests/objects/<name>.c`, with type information.
 pub(crate) fn compile(name: &str) -> Vec<u8> {
+    compile_with(name, &["-g"])
+}
+
+/// As [`compile`], with chosen flags.
+pub(crate) fn compile_with(name: &str, flags: &[&str]) -> Vec<u8> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/objects");
     let output = Command::new("clang")
         .args([
             "-O2",
-            "-g",
             "-target",
             "bpf",
             "-mcpu=v3",
@@ -23,6 +27,7 @@ pub(crate) fn compile(name: &str) -> Vec<u8> {
             "-Wno-unused",
             "-Wno-infinite-recursion",
         ])
+        .args(flags)
         .args(["-c", &format!("{folder}/{name}.c"), "-o", "-"])
         .output()
         .expect("clang runs: `make setup` installs it");

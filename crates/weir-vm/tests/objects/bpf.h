@@ -57,6 +57,7 @@ static long (*xdp_store_bytes)(struct xdp_md *ctx, u32 offset, void *buf, u32 le
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
+#ifndef NO_RESULTS
 /* Results go out through this map: slot -> 64-bit value. */
 struct {
 	__uint(type, ARRAY);
@@ -69,3 +70,4 @@ static __always_inline void result(u32 slot, u64 value)
 {
 	map_update_elem(&results, &slot, &value, 0);
 }
+#endif

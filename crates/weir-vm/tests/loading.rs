@@ -1,0 +1,151 @@
+//! Objects of others: retired map sections, kinds of programs, data sections, symbols of the kernel, source lines.
+
+mod object;
+
+use object::{compile, compile_with, machine};
+use weir_vm::{
+    ElfError, Env, FaultKind, Frame, LoadError, MapKind, Object, ProgramKind, XdpAttach,
+};
+
+fn value(machine: &weir_vm::Machine, map: &str, key: u32) -> Vec<u8> {
+    let map = machine.map(map).expect("the map is there");
+    map.value(&key.to_le_bytes()).expect("has a value").to_vec()
+}
+
+#[test]
+fn the_retired_maps_section_with_and_without_type_information() {
+    for flags in [&["-g"][..], &[]] {
+        let elf = compile_with("legacy", flags);
+        let object = Object::parse(&elf).expect("parses");
+        assert_eq!(object.btf().is_some(), !flags.is_empty());
+        let names = object.map_definition("names").expect("is a map");
+        assert_eq!(
+            (names.kind, names.key_size, names.max_entries, names.flags),
+            (MapKind::Hash, 4, 8, 1)
+        );
+        let programs: Vec<&str> = object.programs().collect();
+        assert_eq!(programs, ["first", "second", "third", "fourth"]);
+        let kinds: Vec<_> = programs
+            .iter()
+            .map(|p| object.program_kind(p).expect("is there").to_string())
+            .collect();
+        assert_eq!(
+            kinds,
+            ["xdp", "xdp", "tc", "tracepoint/net/netif_rx (not XDP)"]
+        );
+        let mut m = object.load("first").expect("loads");
+        let mut frame = Frame::new(&[0; 60]);
+        assert_eq!(m.run_xdp(&mut frame, &Env::default()), Ok(1));
+        m.set_tail_call("progs", 1, "second").expect("same kind");
+        assert_eq!(m.run_xdp(&mut frame, &Env::default()), Ok(3));
+        assert_eq!(value(&m, "counts", 0)[0], 2);
+        assert_eq!(value(&m, "counts", 1)[0], 1);
+        assert_eq!(value(&m, "names", 7)[0], 9);
+        let wrong = m.set_tail_call("progs", 0, "third").unwrap_err();
+        assert!(wrong.to_string().contains("tc"), "{wrong}");
+    }
+}
+
+#[test]
+fn maps_of_iproute2() {
+    let elf = compile_with("iproute", &[]);
+    let mut m = machine(&elf, "nested");
+    assert_eq!(m.run_xdp(&mut Frame::new(&[0; 60]), &Env::default()), Ok(2));
+    assert_eq!(value(&m, "inner", 0), [5, 0, 0, 0]);
+}
+
+#[test]
+fn kinds_of_programs() {
+    let object = Object::parse(&compile("kinds")).expect("parses");
+    let kind = |name| object.program_kind(name).cloned().expect("is a program");
+    let xdp = |frags, attach| ProgramKind::Xdp { frags, attach };
+    assert_eq!(kind("device"), ProgramKind::XDP);
+    assert_eq!(kind("frags"), xdp(true, XdpAttach::Device));
+    assert_eq!(kind("devmap_program"), xdp(false, XdpAttach::Devmap));
+    assert_eq!(kind("cpumap_program"), xdp(true, XdpAttach::Cpumap));
+    assert_eq!(kind("traced"), ProgramKind::Other("fentry/func".into()));
+    let refused = object.clone().load("traced").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "program traced is in section fentry/func, which is not XDP; these can run: device, device_too, \
+         frags, devmap_program, cpumap_program, weak_symbols, strong_symbol"
+    );
+    let mut frame = Frame::new(&[0; 60]);
+    let env = Env {
+        egress_ifindex: 3,
+        ..Env::default()
+    };
+    let mut m = object.load("devmap_program").expect("loads");
+    assert_eq!(m.run_xdp(&mut frame, &env), Ok(3));
+    m.select("device_too").expect("is a program");
+    assert_eq!(m.run_xdp(&mut frame, &env), Ok(1));
+    m.select("frags").expect("is a program");
+    assert_eq!(m.run_xdp(&mut frame, &env), Ok(4));
+    assert!(matches!(
+        m.select("traced"),
+        Err(LoadError::NoProgram { .. })
+    ));
+}
+
+#[test]
+fn several_data_sections_of_each_kind() {
+    let mut m = machine(&compile("kinds"), "device");
+    assert_eq!(m.run_xdp(&mut Frame::new(&[0; 60]), &Env::default()), Ok(2));
+    for (map, expected) in [
+        (".bss", 1),
+        (".bss.own", 2),
+        (".data.own", 9),
+        (".data", 3),
+        (".rodata.own", 5),
+    ] {
+        assert_eq!(value(&m, map, 0)[..4], u32::to_le_bytes(expected), "{map}");
+    }
+}
+
+#[test]
+fn symbols_of_the_kernel_are_zero_when_weak_and_named_when_not() {
+    let mut m = machine(&compile("kinds"), "weak_symbols");
+    let mut frame = Frame::new(&[0; 60]);
+    assert_eq!(m.run_xdp(&mut frame, &Env::default()), Ok(3));
+    m.select("strong_symbol").expect("is a program");
+    let fault = m.run_xdp(&mut frame, &Env::default()).unwrap_err();
+    assert_eq!(
+        fault.kind,
+        FaultKind::External {
+            name: "CONFIG_STRONG".into()
+        }
+    );
+    let place = m.place(fault.op);
+    let source = place.source.expect("compiled with -g");
+    assert_eq!(
+        (place.function.as_str(), place.section.as_str()),
+        ("strong_symbol", "xdp")
+    );
+    assert!(source.file.ends_with("kinds.c"), "{source:?}");
+    assert_eq!(source.text, "return CONFIG_STRONG ? XDP_PASS : XDP_DROP;");
+    assert_eq!((source.line, source.column), (70, 9));
+}
+
+#[test]
+fn files_of_other_machines() {
+    let elf = compile("tiny");
+    let mut big = elf.clone();
+    big[5] = 2;
+    big[18..20].copy_from_slice(&247u16.to_be_bytes());
+    assert_eq!(
+        Object::parse(&big).unwrap_err(),
+        LoadError::Elf(ElfError::BigEndian)
+    );
+    let mut arm = elf.clone();
+    arm[18..20].copy_from_slice(&183u16.to_le_bytes());
+    assert_eq!(
+        Object::parse(&arm).unwrap_err(),
+        LoadError::Elf(ElfError::Machine(183))
+    );
+    let mut narrow = elf;
+    narrow[4] = 1;
+    assert_eq!(
+        Object::parse(&narrow).unwrap_err(),
+        LoadError::Elf(ElfError::Class)
+    );
+}
