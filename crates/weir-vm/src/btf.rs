@@ -6,6 +6,9 @@
 
 use thiserror::Error;
 
+/// Where Linux shows its own type information, readable by everybody.
+pub const RUNNING_KERNEL: &str = "/sys/kernel/btf/vmlinux";
+
 /// Parsed type information.
 #[derive(Clone, Debug)]
 pub struct Btf {

@@ -48,7 +48,6 @@ pub(crate) struct Line {
 
 /// An instruction whose operand depends on the types of the running kernel.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "nothing applies them yet")]
 pub(crate) struct CoreRelocation {
     pub(crate) section: String,
     pub(crate) offset: u32,

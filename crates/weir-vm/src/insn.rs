@@ -332,6 +332,13 @@ fn decode_one(insn: &Insn, place: Place, fixup: Option<Fixup>) -> Result<Op, Dec
         imm: insn.imm,
     };
     let class = insn.opcode & 7;
+    if let Some(Fixup::External(name)) = fixup {
+        return Ok(Op {
+            kind: Kind::External,
+            imm: u64::from(name),
+            ..Op::section_end()
+        });
+    }
     let mut op = Op {
         kind: Kind::Exit,
         dst: insn.dst,
@@ -433,11 +440,7 @@ fn decode_call(
             op.kind = Kind::Call;
             op.off = i32::try_from(at).map_err(|_| unknown)?;
         }
-        (Some(Fixup::External(name)), _) => {
-            op.kind = Kind::External;
-            op.imm = u64::from(name);
-        }
-        (Some(Fixup::Value(_)), _) => return Err(unknown),
+        (Some(Fixup::Value(_) | Fixup::External(_)), _) => return Err(unknown),
         (None, 0) => {
             op.kind = Kind::Helper;
             op.imm = u64::from(insn.imm as u32);

@@ -105,9 +105,9 @@ pub enum FaultKind {
     /// Control reached the end of a section or the middle of an instruction.
     #[error("control left the program's instructions")]
     Fallthrough,
-    /// A kernel function or variable that only a kernel has.
+    /// A kernel function or variable that only a kernel has, or a field that the types relocated against lack.
     #[error(
-        "{name} is not in the object: kernel functions and variables do not exist in the user engine"
+        "{name} does not exist here: the user engine has no kernel functions and variables, and only the fields of the types it was given"
     )]
     External {
         /// The symbol.

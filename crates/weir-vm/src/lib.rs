@@ -9,6 +9,7 @@
 
 pub mod btf;
 mod btf_ext;
+mod core_relocation;
 mod definitions;
 mod elf;
 pub mod errno;
@@ -27,6 +28,7 @@ mod program;
 
 pub use btf::Btf;
 pub use btf_ext::SourceLine;
+pub use core_relocation::CoreError;
 pub use elf::ElfError;
 pub use frame::{Frame, HEADROOM, JUMBO_TAILROOM, LINEAR_MAX, RESERVED_HEAD};
 pub use helpers::{TAIL_CALLS, helper_name};

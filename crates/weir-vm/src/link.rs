@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use crate::core_relocation::{Outcome, Resolver};
 use crate::definitions::MapSource;
 use crate::elf::{R_BPF_64_32, R_BPF_64_64, R_BPF_NONE, Relocation, Section, Symbol};
 use crate::insn::{self, Fixup, INSN_BYTES, Insn, Op};
@@ -76,10 +77,12 @@ fn link_code(object: &Object) -> Result<Code, LoadError> {
         base += section.data.len() / INSN_BYTES + 1;
     }
     let mut code = Code::default();
+    let types = object.btf.as_deref().zip(object.target.as_deref());
     let mut linker = Linker {
         object,
         bases,
         externals: Vec::new(),
+        resolver: types.map(|(local, target)| Resolver::new(local, target)),
     };
     for (index, section) in code_sections(object) {
         let base = code.ops.len();
@@ -151,6 +154,8 @@ struct Linker<'o> {
     /// Index of the first operation by section.
     bases: HashMap<usize, usize>,
     externals: Vec<String>,
+    /// Resolves CO-RE relocations, where there are types to resolve them against.
+    resolver: Option<Resolver<'o>>,
 }
 
 impl Linker<'_> {
@@ -159,8 +164,9 @@ impl Linker<'_> {
             section: section.name.clone(),
             error,
         };
-        let insns = insn::split(&section.data).map_err(failed)?;
+        let mut insns = insn::split(&section.data).map_err(failed)?;
         let mut fixups = HashMap::new();
+        self.relocate_types(section, &mut insns, &mut fixups)?;
         for relocation in &section.relocations {
             if relocation.kind == R_BPF_NONE {
                 continue;
@@ -174,6 +180,35 @@ impl Linker<'_> {
             fixups.insert(slot, self.fixup(section, relocation, insn)?);
         }
         insn::decode(&insns, base, |slot| fixups.get(&slot).copied()).map_err(failed)
+    }
+
+    /// Applies the section's CO-RE relocations.
+    fn relocate_types(
+        &mut self,
+        section: &Section,
+        insns: &mut [Insn],
+        fixups: &mut HashMap<usize, Fixup>,
+    ) -> Result<(), LoadError> {
+        let Some(resolver) = &mut self.resolver else {
+            return Ok(());
+        };
+        for relocation in &self.object.ext.relocations {
+            if relocation.section != section.name {
+                continue;
+            }
+            let pc = relocation.offset as usize / INSN_BYTES;
+            let outcome = resolver.apply(relocation, insns, pc);
+            let outcome = outcome.map_err(|error| LoadError::Core {
+                section: section.name.clone(),
+                pc,
+                error,
+            })?;
+            if let Outcome::Missing(name) = outcome {
+                self.externals.push(name);
+                fixups.insert(pc, Fixup::External(self.externals.len() as u32 - 1));
+            }
+        }
+        Ok(())
     }
 
     fn fixup(

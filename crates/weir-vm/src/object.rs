@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::btf::{Btf, BtfError};
 use crate::btf_ext::BtfExt;
+use crate::core_relocation::CoreError;
 use crate::definitions::{self, DeclaredMap, InitialMap, MapSource};
 use crate::elf::{self, ElfError, File};
 use crate::insn::DecodeError;
@@ -133,6 +134,16 @@ pub enum LoadError {
         /// What is wrong.
         reason: &'static str,
     },
+    /// A CO-RE relocation that cannot be applied.
+    #[error("section {section}, instruction {pc}: CO-RE: {error}")]
+    Core {
+        /// Section.
+        section: String,
+        /// Slot from its start.
+        pc: usize,
+        /// What is wrong.
+        error: CoreError,
+    },
     /// A reference between maps or to a program that does not fit.
     #[error("map {map}: {reason}")]
     Reference {
@@ -154,6 +165,8 @@ pub struct Object {
     /// Elements the object itself gives its maps of maps, beside those of `.maps`.
     pub(crate) initial: Vec<InitialMap>,
     pub(crate) cpus: u32,
+    /// Types CO-RE relocations are resolved against.
+    pub(crate) target: Option<Arc<Btf>>,
 }
 
 #[derive(Clone, Debug)]
@@ -190,6 +203,7 @@ impl Object {
             maps,
             initial,
             cpus: 1,
+            target: None,
         })
     }
 
@@ -298,6 +312,17 @@ impl Object {
     /// Sets the number of CPUs per-CPU maps have values for; 1 unless set, at least 1.
     pub fn set_cpus(&mut self, cpus: u32) {
         self.cpus = cpus.max(1);
+    }
+
+    /// Whether accesses depend on the types of the kernel the program will run in (CO-RE).
+    pub fn is_relocatable(&self) -> bool {
+        !self.ext.relocations.is_empty()
+    }
+
+    /// Resolves CO-RE relocations against these types when loading, as libbpf does against [`RUNNING_KERNEL`](crate::btf::RUNNING_KERNEL).
+    /// Without this call accesses keep the layout they were compiled with, on every machine.
+    pub fn relocate_against(&mut self, target: Arc<Btf>) {
+        self.target = Some(target);
     }
 
     /// Creates the maps, links the code and makes `program` the one that runs.

@@ -1,0 +1,860 @@
+//! CO-RE: operands that depend on the layout of types in another kernel than the one compiled against.
+//!
+//! Owns the resolution of one relocation against the types of a target and its effect on an instruction; what relocations there are
+//! is read in `btf_ext`. The rules are those of libbpf: names match without their `___flavour`, the field is found by name through
+//! anonymous members, all candidates must give one answer, and what the target does not have is an error only where it is used.
+//! Input is hostile: types are followed to a bounded depth, and work is bounded by the target's size per local type.
+
+use std::collections::HashMap;
+
+use crate::btf::{Btf, BtfError, Shape};
+use crate::btf_ext::CoreRelocation;
+use crate::insn::Insn;
+
+/// Why a relocation cannot be applied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CoreError {
+    /// The relocation itself is malformed.
+    #[error("the relocation is malformed: {0}")]
+    Malformed(&'static str),
+    /// Types it refers to cannot be followed.
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    /// Several types of the target match and give different answers.
+    #[error("{name} is ambiguous: types {first} and {second} of the target differ")]
+    Ambiguous {
+        /// What was looked for.
+        name: String,
+        /// Type id in the target.
+        first: u32,
+        /// Type id in the target.
+        second: u32,
+    },
+    /// The instruction does not hold what the compiler is known to leave there.
+    #[error("the instruction holds {found}, the object's own types give {expected}")]
+    Instruction {
+        /// In the instruction.
+        found: u64,
+        /// By the object's types.
+        expected: u64,
+    },
+    /// The result does not fit the instruction.
+    #[error("the value {0} does not fit the instruction")]
+    Range(u64),
+}
+
+/// What became of a relocated instruction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Its operand is right for the target now.
+    Patched,
+    /// The target has nothing of this name, so the instruction must not be executed.
+    Missing(String),
+}
+
+/// Relocations are resolved against these types.
+pub(crate) struct Resolver<'b> {
+    local: &'b Btf,
+    target: &'b Btf,
+    /// Types of the target by local type.
+    candidates: HashMap<u32, Vec<u32>>,
+}
+
+/// `enum bpf_core_relo_kind`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    FieldByteOffset,
+    FieldByteSize,
+    FieldExists,
+    FieldSigned,
+    FieldLshift,
+    FieldRshift,
+    TypeIdLocal,
+    TypeIdTarget,
+    TypeExists,
+    TypeSize,
+    EnumeratorExists,
+    EnumeratorValue,
+    TypeMatches,
+}
+
+impl Kind {
+    fn from_number(number: u32) -> Option<Kind> {
+        use Kind::*;
+        const ALL: [Kind; 13] = [
+            FieldByteOffset,
+            FieldByteSize,
+            FieldExists,
+            FieldSigned,
+            FieldLshift,
+            FieldRshift,
+            TypeIdLocal,
+            TypeIdTarget,
+            TypeExists,
+            TypeSize,
+            EnumeratorExists,
+            EnumeratorValue,
+            TypeMatches,
+        ];
+        ALL.get(number as usize).copied()
+    }
+
+    fn is_type(self) -> bool {
+        use Kind::*;
+        matches!(
+            self,
+            TypeIdLocal | TypeIdTarget | TypeExists | TypeSize | TypeMatches
+        )
+    }
+
+    fn is_enumerator(self) -> bool {
+        matches!(self, Kind::EnumeratorExists | Kind::EnumeratorValue)
+    }
+}
+
+/// A place inside a type: the root, the way to it, and the offset it has.
+#[derive(Clone, Debug)]
+struct Path {
+    root: u32,
+    steps: Vec<Step>,
+    bits: u64,
+    /// Enumerator of an enumeration.
+    value: u64,
+}
+
+/// One step: an index into an array, or member `index` of `type_id`, which has a name unless it is anonymous.
+#[derive(Clone, Debug)]
+struct Step {
+    type_id: u32,
+    index: u32,
+    name: Option<String>,
+}
+
+/// The value an instruction should hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Value {
+    number: u64,
+    /// Whether the instruction must hold the local value before.
+    checked: bool,
+    /// Size and type of the field, for byte offsets of ordinary fields.
+    field: Option<(u32, u32)>,
+}
+
+/// Longest way into a type.
+const STEPS_MAX: usize = 64;
+/// Deepest nesting that comparisons of types follow.
+const DEPTH: usize = 32;
+
+impl<'b> Resolver<'b> {
+    pub(crate) fn new(local: &'b Btf, target: &'b Btf) -> Resolver<'b> {
+        Resolver {
+            local,
+            target,
+            candidates: HashMap::new(),
+        }
+    }
+
+    /// Applies one relocation to the instruction at `slot`.
+    pub(crate) fn apply(
+        &mut self,
+        relocation: &CoreRelocation,
+        insns: &mut [Insn],
+        slot: usize,
+    ) -> Result<Outcome, CoreError> {
+        let kind = Kind::from_number(relocation.kind)
+            .ok_or(CoreError::Malformed("its kind is unknown"))?;
+        let access = self.local.string(relocation.access).to_owned();
+        let local = self.path(relocation.type_id, &access, kind)?;
+        let old = value(self.local, Some(&local), kind)?;
+        if kind == Kind::TypeIdLocal {
+            let own = Value {
+                number: u64::from(relocation.type_id),
+                checked: false,
+                field: None,
+            };
+            return patch(insns, slot, own, (own, false)).map(|_| Outcome::Patched);
+        }
+        let new = self.resolve(relocation.type_id, &local, kind)?;
+        let Some((new, target)) = new else {
+            return Ok(Outcome::Missing(self.describe(&local)));
+        };
+        let old = old.ok_or(CoreError::Malformed(
+            "it has no value in the object's types",
+        ))?;
+        let resized = target.is_some_and(|_| self.resized_badly(&old, &new));
+        if patch(insns, slot, old, (new, resized))? {
+            Ok(Outcome::Patched)
+        } else {
+            Ok(Outcome::Missing(format!(
+                "{} with the size it was compiled for",
+                self.describe(&local)
+            )))
+        }
+    }
+
+    /// The value in the target, and the type it was found in; nothing if the target has no such field or enumerator.
+    fn resolve(
+        &mut self,
+        id: u32,
+        local: &Path,
+        kind: Kind,
+    ) -> Result<Option<(Value, Option<u32>)>, CoreError> {
+        let mut found: Option<(Value, Path)> = None;
+        for candidate in self.candidates_of(id) {
+            let Some(path) = self.matching(local, candidate, kind)? else {
+                continue;
+            };
+            let Some(value) = value(self.target, Some(&path), kind)? else {
+                continue;
+            };
+            if let Some((first, first_path)) = &found {
+                // What differs between them must not matter.
+                if first.number != value.number || first_path.bits != path.bits {
+                    return Err(CoreError::Ambiguous {
+                        name: self.describe(local),
+                        first: first_path.root,
+                        second: path.root,
+                    });
+                }
+                continue;
+            }
+            found = Some((value, path));
+        }
+        match found {
+            Some((value, path)) => Ok(Some((value, Some(path.root)))),
+            None => Ok(value(self.target, None, kind)?.map(|v| (v, None))),
+        }
+    }
+
+    /// Types of the target of the same kind and name as local type `id`.
+    fn candidates_of(&mut self, id: u32) -> Vec<u32> {
+        if let Some(known) = self.candidates.get(&id) {
+            return known.clone();
+        }
+        let name = essential(self.local.name(id));
+        let mut found = Vec::new();
+        if let (Ok(own), false) = (self.local.shape(id), name.is_empty()) {
+            for candidate in 1..self.target.len() as u32 {
+                let same = self
+                    .target
+                    .shape(candidate)
+                    .is_ok_and(|shape| same_kind(own, shape));
+                if same && essential(self.target.name(candidate)) == name {
+                    found.push(candidate);
+                }
+            }
+        }
+        self.candidates.insert(id, found.clone());
+        found
+    }
+
+    /// Reads an access string against the object's own types.
+    fn path(&self, id: u32, access: &str, kind: Kind) -> Result<Path, CoreError> {
+        const BAD: CoreError = CoreError::Malformed("its access string does not fit its type");
+        let mut indices = Vec::new();
+        for part in access.split(':') {
+            indices.push(part.parse::<u32>().map_err(|_| BAD)?);
+        }
+        let (first, rest) = indices.split_first().ok_or(BAD)?;
+        if rest.len() >= STEPS_MAX {
+            return Err(BAD);
+        }
+        let mut path = Path {
+            root: id,
+            steps: Vec::new(),
+            bits: 0,
+            value: 0,
+        };
+        if kind.is_type() {
+            return if *first == 0 && rest.is_empty() {
+                Ok(path)
+            } else {
+                Err(BAD)
+            };
+        }
+        let btf = self.local;
+        let mut at = btf.resolve(id)?;
+        if kind.is_enumerator() {
+            let values = btf.enumerators(at);
+            let (name, value) = values
+                .get(*first as usize)
+                .filter(|_| rest.is_empty())
+                .ok_or(BAD)?;
+            path.value = *value as u64;
+            path.steps.push(Step {
+                type_id: at,
+                index: *first,
+                name: Some((*name).to_owned()),
+            });
+            return Ok(path);
+        }
+        path.bits = u64::from(*first) * u64::from(btf.size_of(at)?) * 8;
+        path.steps.push(Step {
+            type_id: at,
+            index: *first,
+            name: None,
+        });
+        for index in rest {
+            match btf.shape(at)? {
+                Shape::Struct { members, .. } => {
+                    let member = members.get(*index as usize).ok_or(BAD)?;
+                    let name = btf.string(member.name);
+                    path.bits += u64::from(member.bit_offset);
+                    if !name.is_empty() {
+                        path.steps.push(Step {
+                            type_id: at,
+                            index: *index,
+                            name: Some(name.to_owned()),
+                        });
+                    }
+                    at = btf.resolve(member.type_id)?;
+                }
+                Shape::Array { element, count } => {
+                    let element = btf.resolve(*element)?;
+                    if *index >= *count && *count != 0 {
+                        return Err(BAD);
+                    }
+                    path.bits += u64::from(*index) * u64::from(btf.size_of(element)?) * 8;
+                    path.steps.push(Step {
+                        type_id: element,
+                        index: *index,
+                        name: None,
+                    });
+                    at = element;
+                }
+                _ => return Err(BAD),
+            }
+        }
+        Ok(path)
+    }
+
+    /// The same place in a candidate, if it has it.
+    fn matching(
+        &self,
+        local: &Path,
+        candidate: u32,
+        kind: Kind,
+    ) -> Result<Option<Path>, CoreError> {
+        let mut path = Path {
+            root: candidate,
+            steps: Vec::new(),
+            bits: 0,
+            value: 0,
+        };
+        if kind.is_type() {
+            let matches = if kind == Kind::TypeMatches {
+                self.types_match(local.root, candidate, false, 0)?
+            } else {
+                self.compatible(local.root, candidate, 0)?
+            };
+            return Ok(matches.then_some(path));
+        }
+        let target = self.target;
+        let mut at = target.resolve(candidate)?;
+        if kind.is_enumerator() {
+            let wanted = local.steps.first().and_then(|s| s.name.as_deref());
+            let wanted = essential(wanted.unwrap_or_default());
+            let values = target.enumerators(at);
+            let found = values.iter().find(|(name, _)| essential(name) == wanted);
+            return Ok(found.map(|(name, value)| {
+                path.value = *value as u64;
+                path.steps.push(Step {
+                    type_id: at,
+                    index: 0,
+                    name: Some((*name).to_owned()),
+                });
+                path
+            }));
+        }
+        for (number, step) in local.steps.iter().enumerate() {
+            if let Some(name) = &step.name {
+                let Some((member_at, index, bits)) = find_member(target, at, name, 0)? else {
+                    return Ok(None);
+                };
+                let member = raw_member(target, member_at, index)?;
+                let own = raw_member(self.local, step.type_id, step.index)?;
+                if !self.fields_compatible(own.type_id, member.type_id, 0)? {
+                    return Ok(None);
+                }
+                path.bits += bits;
+                path.steps.push(Step {
+                    type_id: member_at,
+                    index,
+                    name: Some(name.clone()),
+                });
+                at = target.resolve(member.type_id)?;
+                continue;
+            }
+            if number > 0 {
+                let Shape::Array { element, count } = target.shape(at)? else {
+                    return Ok(None);
+                };
+                if step.index >= *count && *count != 0 {
+                    return Ok(None);
+                }
+                at = target.resolve(*element)?;
+            }
+            let Ok(size) = target.size_of(at) else {
+                return Ok(None);
+            };
+            path.bits += u64::from(step.index) * u64::from(size) * 8;
+            path.steps.push(Step {
+                type_id: at,
+                index: step.index,
+                name: None,
+            });
+        }
+        Ok(Some(path))
+    }
+
+    /// Whether a field of one type may stand for one of the other.
+    fn fields_compatible(&self, local: u32, target: u32, depth: usize) -> Result<bool, CoreError> {
+        let (local, target) = (self.local.resolve(local)?, self.target.resolve(target)?);
+        let (own, other) = (self.local.shape(local)?, self.target.shape(target)?);
+        if let (Shape::Struct { .. }, Shape::Struct { .. }) = (own, other) {
+            return Ok(true);
+        }
+        if !same_kind(own, other) {
+            return Ok(false);
+        }
+        Ok(match (own, other) {
+            (Shape::Pointer(_), _) | (Shape::Float { .. }, _) | (Shape::Int { .. }, _) => true,
+            (Shape::Forward { .. } | Shape::Enum { .. }, _) => {
+                let (a, b) = (self.local.name(local), self.target.name(target));
+                a.is_empty() || b.is_empty() || essential(a) == essential(b)
+            }
+            (Shape::Array { element: a, .. }, Shape::Array { element: b, .. }) => {
+                depth < DEPTH && self.fields_compatible(*a, *b, depth + 1)?
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether two types have the same shape, names of what they are made of aside.
+    fn compatible(&self, local: u32, target: u32, depth: usize) -> Result<bool, CoreError> {
+        let (local, target) = (self.local.resolve(local)?, self.target.resolve(target)?);
+        let (own, other) = (self.local.shape(local)?, self.target.shape(target)?);
+        if depth > DEPTH || !same_kind(own, other) {
+            return Ok(false);
+        }
+        Ok(match (own, other) {
+            (Shape::Pointer(a), Shape::Pointer(b)) => self.compatible(*a, *b, depth + 1)?,
+            (Shape::Array { element: a, .. }, Shape::Array { element: b, .. }) => {
+                self.compatible(*a, *b, depth + 1)?
+            }
+            (
+                Shape::Prototype {
+                    returns: a,
+                    parameters: own,
+                },
+                Shape::Prototype {
+                    returns: b,
+                    parameters: other,
+                },
+            ) => {
+                if own.len() != other.len() {
+                    return Ok(false);
+                }
+                for (a, b) in own.iter().zip(other) {
+                    if !self.compatible(*a, *b, depth + 1)? {
+                        return Ok(false);
+                    }
+                }
+                self.compatible(*a, *b, depth + 1)?
+            }
+            (
+                Shape::Void
+                | Shape::Struct { .. }
+                | Shape::Enum { .. }
+                | Shape::Forward { .. }
+                | Shape::Int { .. },
+                _,
+            ) => true,
+            _ => false,
+        })
+    }
+
+    /// Whether the target has all that the local type has, names included (`bpf_core_type_matches`).
+    fn types_match(
+        &self,
+        local: u32,
+        target: u32,
+        behind_pointer: bool,
+        depth: usize,
+    ) -> Result<bool, CoreError> {
+        let (local, target) = (self.local.resolve(local)?, self.target.resolve(target)?);
+        if depth > DEPTH || essential(self.local.name(local)) != essential(self.target.name(target))
+        {
+            return Ok(false);
+        }
+        let (own, other) = (self.local.shape(local)?, self.target.shape(target)?);
+        let is_struct = |s: &Shape| matches!(s, Shape::Struct { .. } | Shape::Forward { .. });
+        let union = |s: &Shape| {
+            matches!(
+                s,
+                Shape::Struct { union: true, .. } | Shape::Forward { union: true }
+            )
+        };
+        if behind_pointer && is_struct(own) && is_struct(other) {
+            return Ok(union(own) == union(other));
+        }
+        if !same_kind(own, other) {
+            return Ok(false);
+        }
+        Ok(match (own, other) {
+            (Shape::Void, _) | (Shape::Forward { .. }, _) => union(own) == union(other),
+            (
+                Shape::Int {
+                    size: a, signed: s, ..
+                },
+                Shape::Int {
+                    size: b, signed: t, ..
+                },
+            ) => a == b && s == t,
+            (Shape::Enum { .. }, Shape::Enum { .. }) if behind_pointer => true,
+            (Shape::Enum { size: a, .. }, Shape::Enum { size: b, .. }) => {
+                let others = self.target.enumerators(target);
+                a == b
+                    && self.local.enumerators(local).iter().all(|(name, _)| {
+                        let mut others = others.iter();
+                        others.any(|(other, _)| essential(other) == essential(name))
+                    })
+            }
+            (Shape::Pointer(a), Shape::Pointer(b)) => self.types_match(*a, *b, true, depth + 1)?,
+            (
+                Shape::Array { element: a, count },
+                Shape::Array {
+                    element: b,
+                    count: other,
+                },
+            ) => count == other && self.types_match(*a, *b, behind_pointer, depth + 1)?,
+            (
+                Shape::Prototype {
+                    returns: a,
+                    parameters: own,
+                },
+                Shape::Prototype {
+                    returns: b,
+                    parameters: other,
+                },
+            ) => {
+                if own.len() != other.len() {
+                    return Ok(false);
+                }
+                for (a, b) in own.iter().zip(other) {
+                    if !self.types_match(*a, *b, behind_pointer, depth + 1)? {
+                        return Ok(false);
+                    }
+                }
+                self.types_match(*a, *b, behind_pointer, depth + 1)?
+            }
+            (Shape::Struct { members: own, .. }, Shape::Struct { members: other, .. }) => {
+                if own.len() > other.len() {
+                    return Ok(false);
+                }
+                for member in own {
+                    let name = essential(self.local.string(member.name));
+                    let mut found = false;
+                    for candidate in other {
+                        if essential(self.target.string(candidate.name)) == name
+                            && self.types_match(
+                                member.type_id,
+                                candidate.type_id,
+                                behind_pointer,
+                                depth + 1,
+                            )?
+                        {
+                            found = true;
+                            break;
+                        }
+                    }
+                    if !found {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether an access of the old size cannot become one of the new: only pointers and unsigned integers can.
+    fn resized_badly(&self, old: &Value, new: &Value) -> bool {
+        let (Some((old_size, old_type)), Some((new_size, new_type))) = (old.field, new.field)
+        else {
+            return false;
+        };
+        if old_size == new_size {
+            return false;
+        }
+        let shapes = (
+            self.local
+                .resolve(old_type)
+                .and_then(|t| self.local.shape(t)),
+            self.target
+                .resolve(new_type)
+                .and_then(|t| self.target.shape(t)),
+        );
+        !matches!(
+            shapes,
+            (Ok(Shape::Pointer(_)), Ok(Shape::Pointer(_)))
+                | (
+                    Ok(Shape::Int { signed: false, .. }),
+                    Ok(Shape::Int { signed: false, .. })
+                )
+        )
+    }
+
+    fn describe(&self, path: &Path) -> String {
+        let mut text = match self.local.shape(path.root) {
+            Ok(Shape::Struct { union: true, .. }) => "union ".to_owned(),
+            Ok(Shape::Struct { .. }) => "struct ".to_owned(),
+            Ok(Shape::Enum { .. }) => "enum ".to_owned(),
+            _ => String::new(),
+        };
+        text.push_str(self.local.name(path.root));
+        for step in &path.steps {
+            match &step.name {
+                Some(name) => {
+                    text.push('.');
+                    text.push_str(name);
+                }
+                None if step.index > 0 => text.push_str(&format!("[{}]", step.index)),
+                None => {}
+            }
+        }
+        text
+    }
+}
+
+/// A name without its flavour: `sk_buff___old` is `sk_buff`. Exactly three underscores part the two.
+fn essential(name: &str) -> &str {
+    let bytes = name.as_bytes();
+    let parted = |w: &[u8]| matches!(w, [a, b'_', b'_', b'_', z] if *a != b'_' && *z != b'_');
+    match bytes.windows(5).rposition(parted) {
+        Some(at) => name.get(..at + 1).unwrap_or(name),
+        None => name,
+    }
+}
+
+fn same_kind(a: &Shape, b: &Shape) -> bool {
+    match (a, b) {
+        (Shape::Struct { union: a, .. }, Shape::Struct { union: b, .. }) => a == b,
+        // A qualifier cannot be a root; it has no name.
+        _ => std::mem::discriminant(a) == std::mem::discriminant(b),
+    }
+}
+
+fn raw_member(btf: &Btf, id: u32, index: u32) -> Result<&crate::btf::RawMember, CoreError> {
+    match btf.shape(id)? {
+        Shape::Struct { members, .. } => members
+            .get(index as usize)
+            .ok_or(CoreError::Malformed("it names a member that is not there")),
+        _ => Err(CoreError::Malformed(
+            "it names a member of something else than a struct",
+        )),
+    }
+}
+
+/// The member called `name`, also inside anonymous members: its struct, its index, and its offset from `id` in bits.
+fn find_member(
+    btf: &Btf,
+    id: u32,
+    name: &str,
+    depth: usize,
+) -> Result<Option<(u32, u32, u64)>, CoreError> {
+    let id = btf.resolve(id)?;
+    let Shape::Struct { members, .. } = btf.shape(id)? else {
+        return Ok(None);
+    };
+    if depth > DEPTH {
+        return Ok(None);
+    }
+    for (member, index) in members.iter().zip(0u32..) {
+        let own = btf.string(member.name);
+        if own == name {
+            return Ok(Some((id, index, u64::from(member.bit_offset))));
+        }
+        if own.is_empty()
+            && let Some((at, index, bits)) = find_member(btf, member.type_id, name, depth + 1)?
+        {
+            return Ok(Some((at, index, bits + u64::from(member.bit_offset))));
+        }
+    }
+    Ok(None)
+}
+
+/// What the relocated instruction should hold for a place; for none, what it holds then, if anything.
+fn value(btf: &Btf, path: Option<&Path>, kind: Kind) -> Result<Option<Value>, CoreError> {
+    let plain = |number: u64| {
+        Ok(Some(Value {
+            number,
+            checked: true,
+            field: None,
+        }))
+    };
+    let Some(path) = path else {
+        use Kind::*;
+        return match kind {
+            FieldExists | TypeExists | TypeMatches | EnumeratorExists | TypeIdTarget | TypeSize => {
+                plain(0)
+            }
+            _ => Ok(None),
+        };
+    };
+    match kind {
+        Kind::FieldExists | Kind::TypeExists | Kind::TypeMatches | Kind::EnumeratorExists => {
+            plain(1)
+        }
+        Kind::TypeIdLocal | Kind::TypeIdTarget => Ok(Some(Value {
+            number: u64::from(path.root),
+            checked: false,
+            field: None,
+        })),
+        Kind::TypeSize => plain(u64::from(btf.size_of(path.root)?)),
+        Kind::EnumeratorValue => plain(path.value),
+        _ => field_value(btf, path, kind),
+    }
+}
+
+fn field_value(btf: &Btf, path: &Path, kind: Kind) -> Result<Option<Value>, CoreError> {
+    const BAD: CoreError =
+        CoreError::Malformed("it asks for a property that an array element has not");
+    let last = path.steps.last().ok_or(BAD)?;
+    let checked = |number: u64, field| {
+        Ok(Some(Value {
+            number,
+            checked: true,
+            field,
+        }))
+    };
+    let unchecked = |number: u64| {
+        Ok(Some(Value {
+            number,
+            checked: false,
+            field: None,
+        }))
+    };
+    if last.name.is_none() {
+        let size = btf.size_of(last.type_id)?;
+        return match kind {
+            Kind::FieldByteOffset => checked(path.bits / 8, Some((size, last.type_id))),
+            Kind::FieldByteSize => checked(u64::from(size), None),
+            _ => Err(BAD),
+        };
+    }
+    let member = raw_member(btf, last.type_id, last.index)?;
+    let size = btf.size_of(member.type_id)?;
+    let width = u64::from(member.bit_width);
+    let (mut bytes, mut at, mut bits) = (u64::from(size), path.bits / 8, width);
+    if width > 0 {
+        // The smallest aligned load that holds the whole bit field.
+        let aligned = |bytes: u64| path.bits / 8 / bytes.max(1) * bytes;
+        at = aligned(bytes);
+        while path.bits + width > (at + bytes) * 8 {
+            if bytes >= 8 {
+                return Err(CoreError::Malformed(
+                    "a bit field spans more than eight bytes",
+                ));
+            }
+            bytes *= 2;
+            at = aligned(bytes);
+        }
+    } else {
+        bits = bytes * 8;
+    }
+    match kind {
+        Kind::FieldByteOffset => {
+            let field = (width == 0).then_some((size, member.type_id));
+            checked(at, field)
+        }
+        Kind::FieldByteSize => checked(bytes, None),
+        Kind::FieldSigned => {
+            let own = btf.resolve(member.type_id)?;
+            let signed = matches!(
+                btf.shape(own)?,
+                Shape::Int { signed: true, .. } | Shape::Enum { signed: true, .. }
+            );
+            unchecked(u64::from(signed))
+        }
+        Kind::FieldLshift => unchecked(64u64.wrapping_sub(path.bits + bits - at * 8)),
+        Kind::FieldRshift => unchecked(64u64.wrapping_sub(bits)),
+        _ => Err(BAD),
+    }
+}
+
+/// Writes the new value; false where a load of the field's new size cannot stand in for the old one.
+fn patch(
+    insns: &mut [Insn],
+    slot: usize,
+    old: Value,
+    (new, resized): (Value, bool),
+) -> Result<bool, CoreError> {
+    const BAD: CoreError =
+        CoreError::Malformed("it is at no instruction with an operand to relocate");
+    let expect = |found: u64, expected: u64| {
+        if old.checked && found != expected {
+            return Err(CoreError::Instruction { found, expected });
+        }
+        Ok(())
+    };
+    let second = insns.get(slot.wrapping_add(1)).copied();
+    let insn = insns.get_mut(slot).ok_or(BAD)?;
+    match insn.opcode & 7 {
+        // Arithmetic with an immediate.
+        4 | 7 if insn.opcode & 8 == 0 => {
+            expect(u64::from(insn.imm as u32), old.number & 0xffff_ffff)?;
+            insn.imm = u32::try_from(new.number)
+                .or_else(|_| i32::try_from(new.number as i64).map(|n| n as u32))
+                .map_err(|_| CoreError::Range(new.number))? as i32;
+        }
+        // Loads and stores.
+        1..=3 => {
+            expect(insn.off as i64 as u64, old.number)?;
+            if resized {
+                return Ok(false);
+            }
+            insn.off = i16::try_from(new.number).map_err(|_| CoreError::Range(new.number))?;
+            if let (Some((old_size, _)), Some((new_size, _))) = (old.field, new.field)
+                && old_size != new_size
+            {
+                const SIZES: [(u8, u32); 4] = [(0x00, 4), (0x08, 2), (0x10, 1), (0x18, 8)];
+                let accessed = SIZES.iter().find(|(code, _)| *code == insn.opcode & 0x18);
+                let wanted = SIZES.iter().find(|(_, size)| *size == new_size);
+                match (accessed, wanted) {
+                    (Some((_, size)), Some((code, _))) if *size == old_size => {
+                        insn.opcode = (insn.opcode & !0x18) | code;
+                    }
+                    _ => return Err(CoreError::Malformed("the load is not of the field's size")),
+                }
+            }
+        }
+        // A 16-byte load.
+        0 if insn.opcode == 0x18 && insn.src == 0 => {
+            let upper = second.filter(|s| s.opcode == 0).ok_or(BAD)?;
+            let found = u64::from(insn.imm as u32) | (u64::from(upper.imm as u32) << 32);
+            expect(found, old.number)?;
+            insn.imm = new.number as u32 as i32;
+            if let Some(half) = insns.get_mut(slot.wrapping_add(1)) {
+                half.imm = (new.number >> 32) as u32 as i32;
+            }
+        }
+        _ => return Err(BAD),
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flavours() {
+        assert_eq!(essential("sk_buff___old"), "sk_buff");
+        assert_eq!(essential("sk_buff"), "sk_buff");
+        assert_eq!(essential("___x"), "___x");
+        assert_eq!(essential("x___"), "x___");
+        assert_eq!(essential("a___b___c"), "a___b");
+        assert_eq!(essential("a____b"), "a____b");
+    }
+}
