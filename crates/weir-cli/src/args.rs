@@ -1,5 +1,7 @@
 //! The one table of commands and flags. Help, and every other appearance of a command, is generated from it.
 
+pub(crate) mod prog;
+
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -39,6 +41,8 @@ pub(crate) enum Command {
     Run(RunArgs),
     /// Remove what a killed `weir run` left attached
     Down(DownArgs),
+    /// Take eBPF objects apart, run and judge them: weir's own and those of others
+    Prog(prog::ProgArgs),
     /// Probe what this kernel can do and name the fallback for what it cannot
     Doctor(DoctorArgs),
     /// Experiments on test beds that weir builds from network namespaces

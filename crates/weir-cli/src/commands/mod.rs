@@ -10,6 +10,7 @@ mod explain;
 mod fmt;
 mod lab;
 mod policy;
+mod prog;
 mod replay;
 mod rule;
 mod run;
@@ -31,6 +32,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(args) => run::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Prog(args) => prog::run(&args),
         Command::Tables(args) => tables::run(&args),
         Command::Rule(args) => rule::run(&args),
         Command::Connections(args) => connections::run(&args),
