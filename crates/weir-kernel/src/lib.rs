@@ -32,7 +32,8 @@ pub use link::{Direction, Link, XdpMode};
 pub use netns::NetNs;
 pub use note::Note;
 pub use object::{
-    Batch, Hook, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TestCtx, TestOutcome,
+    Batch, Hook, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TEST_RUN_MIN, TestCtx,
+    TestOutcome,
 };
 pub use ring::EventRing;
 pub use view::MmapArray;

@@ -11,6 +11,7 @@ pub mod btf;
 mod btf_ext;
 mod core_relocation;
 mod definitions;
+pub mod disasm;
 mod elf;
 pub mod errno;
 mod format;

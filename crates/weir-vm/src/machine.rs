@@ -347,6 +347,14 @@ impl Machine {
         self.executed
     }
 
+    pub(crate) fn code(&self) -> &Code {
+        &self.code
+    }
+
+    pub(crate) fn maps(&self) -> &[Map] {
+        &self.maps
+    }
+
     fn run(
         &mut self,
         env: &Env,

@@ -1,5 +1,7 @@
 //! Commands and flags of `weir prog`: eBPF objects, of weir and of others. Part of the one table in `args`.
 
+use std::path::PathBuf;
+
 use clap::{Subcommand, ValueEnum};
 
 /// Arguments of `weir prog`.
@@ -13,6 +15,10 @@ pub(crate) struct ProgArgs {
 /// What to do with a program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProgCommand {
+    /// Run a program over a capture: verdicts, packets as it leaves them, faults
+    Run(RunArgs),
+    /// Show the code as text, with the names of maps, helpers and functions
+    Disasm(DisasmArgs),
     /// Run bare instructions, read as hexadecimal bytes from standard input, and print r0 in hexadecimal; the protocol of conformance suites
     Exec(ExecArgs),
 }
@@ -37,4 +43,59 @@ pub(crate) struct ExecArgs {
     /// What runs the instructions
     #[arg(long, value_enum, default_value = "interpreter")]
     pub(crate) engine: ExecEngine,
+}
+
+/// Engines of `weir prog run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunEngine {
+    /// The checked interpreter: no privileges, also for programs that no verifier accepts
+    Interpreter,
+    /// The running kernel (BPF_PROG_TEST_RUN): root
+    Kernel,
+}
+
+/// Arguments of `weir prog run`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunArgs {
+    /// eBPF object
+    #[arg(value_name = "OBJ")]
+    pub(crate) object: PathBuf,
+    /// The program to run; needed where the object has several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) prog: Option<String>,
+    /// Capture to read (pcap or pcapng)
+    #[arg(long = "in", value_name = "CAPTURE")]
+    pub(crate) input: PathBuf,
+    /// Write every packet that goes on (pass, tx, redirect), as the program left it (pcap, nanoseconds)
+    #[arg(long = "out", value_name = "CAPTURE")]
+    pub(crate) output: Option<PathBuf>,
+    /// What runs the program
+    #[arg(long, value_enum, default_value = "interpreter")]
+    pub(crate) engine: RunEngine,
+    /// Receive queue the packets came in by
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) queue: u16,
+    /// Most instructions for one packet; the kernel engine has its own limits
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit_insns: u64,
+    /// Say for each packet what became of it
+    #[arg(short = 'v', long)]
+    pub(crate) verbose: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir prog disasm`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DisasmArgs {
+    /// eBPF object
+    #[arg(value_name = "OBJ")]
+    pub(crate) object: PathBuf,
+    /// Only this program and the functions it reaches
+    #[arg(long, value_name = "NAME")]
+    pub(crate) prog: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }

@@ -1,14 +1,17 @@
-//! Captures as commands read them: the ports in them, and each packet with its port.
+//! Captures as commands read and write them: the ports in them, each packet with its port, and how far a long one is.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{BufReader, BufWriter};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use weir_functions::plan::Port;
-use weir_packet::pcap::{Capture, CaptureError};
+use weir_packet::pcap::{Capture, CaptureError, Writer};
 
 use crate::failure::Failure;
+use crate::output;
 
 /// What a first pass over a capture tells.
 pub(crate) struct Survey {
@@ -93,4 +96,60 @@ pub(crate) fn survey(path: &Path, in_if: Option<&str>) -> Result<Survey, Failure
         return Err(Failure::usage(format!("{}: {error}", path.display())));
     }
     Ok(survey)
+}
+
+/// Creates a capture to write.
+pub(crate) fn create(path: &Path) -> Result<Writer<BufWriter<File>>, Failure> {
+    let failed =
+        |e: std::io::Error| Failure::failed(format!("cannot write {}: {e}", path.display()));
+    Writer::new(BufWriter::with_capacity(
+        1 << 16,
+        File::create(path).map_err(failed)?,
+    ))
+    .map_err(failed)
+}
+
+/// Whether two paths are one file; by inode, because a hard link has another path.
+pub(crate) fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.metadata(), b.metadata()) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
+        _ => false,
+    }
+}
+
+/// A line on a terminal that says how far a long replay is; nothing in a pipe.
+pub(crate) struct Progress {
+    total: u64,
+    shown: Instant,
+    on: bool,
+    drawn: bool,
+}
+
+impl Progress {
+    /// For `total` packets.
+    pub(crate) fn new(total: u64) -> Progress {
+        Progress {
+            total,
+            shown: Instant::now(),
+            on: output::stderr_is_terminal(),
+            drawn: false,
+        }
+    }
+
+    /// `done` packets are done.
+    pub(crate) fn tick(&mut self, done: u64) {
+        if self.on && done.is_multiple_of(64) && self.shown.elapsed() > Duration::from_millis(250) {
+            self.shown = Instant::now();
+            self.drawn = true;
+            output::tell(&format!("\r{done} of {} packets", self.total));
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.drawn {
+            output::tell("\r\x1b[K");
+        }
+    }
 }

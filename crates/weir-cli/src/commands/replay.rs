@@ -1,12 +1,9 @@
 //! `weir replay`: a policy over a capture, in any engine.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use weir_engine::{Engine, EngineError, EngineKind, LogLine, Packet, ReplayOptions};
 use weir_functions::plan::ChecksumMode;
@@ -28,7 +25,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     if args
         .output
         .as_deref()
-        .is_some_and(|out| same_file(out, &args.input))
+        .is_some_and(|out| capture::same_file(out, &args.input))
     {
         return Err(Failure::usage(
             "--out names the capture that --in reads; choose another file",
@@ -52,7 +49,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     let mut engine =
         weir_engine::open(kind, &policy, &options).map_err(|e| engine_failure(e, &args.policy))?;
     let mut writer = match &args.output {
-        Some(path) => Some((open_output(path)?, path)),
+        Some(path) => Some((capture::create(path)?, path)),
         None => None,
     };
 
@@ -102,7 +99,7 @@ fn packets<W: Write>(
     mut writer: Option<&mut Writer<W>>,
 ) -> Result<Option<weir_packet::pcap::CaptureError>, Failure> {
     let mut capture = capture::open(&args.input)?;
-    let mut progress = Progress::new(survey.packets);
+    let mut progress = capture::Progress::new(survey.packets);
     let mut out = Vec::new();
     loop {
         let packet = match capture.next_packet() {
@@ -165,57 +162,4 @@ fn engine_failure(error: EngineError, policy: &Path) -> Failure {
         return Failure::Usage(format!("{}: {error}", policy.display()));
     }
     Failure::failed(error)
-}
-
-fn open_output(path: &Path) -> Result<Writer<BufWriter<File>>, Failure> {
-    let failed =
-        |e: std::io::Error| Failure::failed(format!("cannot write {}: {e}", path.display()));
-    Writer::new(BufWriter::with_capacity(
-        1 << 16,
-        File::create(path).map_err(failed)?,
-    ))
-    .map_err(failed)
-}
-
-/// By inode, because a hard link has another path.
-fn same_file(a: &Path, b: &Path) -> bool {
-    match (a.metadata(), b.metadata()) {
-        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()),
-        _ => false,
-    }
-}
-
-/// A line on a terminal that says how far a long replay is; nothing in a pipe.
-struct Progress {
-    total: u64,
-    shown: Instant,
-    on: bool,
-    drawn: bool,
-}
-
-impl Progress {
-    fn new(total: u64) -> Progress {
-        Progress {
-            total,
-            shown: Instant::now(),
-            on: output::stderr_is_terminal(),
-            drawn: false,
-        }
-    }
-
-    fn tick(&mut self, done: u64) {
-        if self.on && done.is_multiple_of(64) && self.shown.elapsed() > Duration::from_millis(250) {
-            self.shown = Instant::now();
-            self.drawn = true;
-            output::tell(&format!("\r{done} of {} packets", self.total));
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        if self.drawn {
-            output::tell("\r\x1b[K");
-        }
-    }
 }

@@ -1,6 +1,10 @@
 //! `weir prog`: eBPF objects, of weir and of others, without a kernel. One module for each command.
 
+mod disasm;
+mod engine;
 mod exec;
+mod object;
+mod run;
 
 use std::process::ExitCode;
 
@@ -10,6 +14,8 @@ use crate::failure::Failure;
 /// Runs a command on programs.
 pub(crate) fn run(args: &ProgArgs) -> Result<ExitCode, Failure> {
     match &args.command {
+        ProgCommand::Run(args) => run::run(args),
+        ProgCommand::Disasm(args) => disasm::run(args),
         ProgCommand::Exec(args) => exec::run(args),
     }
 }

@@ -1,0 +1,141 @@
+//! What runs a program over frames: weir's interpreter, or the running kernel's test run.
+//!
+//! Both take the same inputs and give the same answers, so that a capture can be run in one beside the other. Invariant: a frame
+//! that an engine cannot take is an outcome, not an error; an error ends the run.
+
+use weir_kernel::{KernelObject, LoadedProgram, TEST_RUN_MIN, TestCtx};
+use weir_vm::{Env, Fault, Frame, Machine, Object, Redirect};
+
+use crate::args::prog::RunEngine;
+use crate::failure::Failure;
+
+/// A loaded program.
+pub(super) enum Engine {
+    Interpreter(Box<Interpreter>),
+    Kernel(Box<LoadedProgram>),
+}
+
+/// A machine and the frame it works on.
+pub(super) struct Interpreter {
+    pub(super) machine: Machine,
+    frame: Frame,
+}
+
+/// How a frame fared.
+pub(super) enum Outcome {
+    /// The program returned this.
+    Returned {
+        action: u32,
+        /// Where it redirected the frame to, as far as the engine knows.
+        redirect: Option<Redirect>,
+    },
+    /// The program did what no verifier would have let it do, or used up its instructions.
+    Fault(Box<Fault>),
+    /// The engine cannot run frames like this one.
+    NotRun(String),
+}
+
+/// What a frame comes with.
+pub(super) struct Input<'p> {
+    pub(super) frame: &'p [u8],
+    pub(super) now_ns: u64,
+    /// Position in the capture, from 0: the seed of random numbers.
+    pub(super) number: u64,
+    pub(super) ingress_ifindex: u32,
+    pub(super) rx_queue: u32,
+    pub(super) instruction_budget: u64,
+}
+
+impl Engine {
+    /// Loads `program` of an object.
+    pub(super) fn load(
+        kind: RunEngine,
+        elf: &[u8],
+        object: Object,
+        program: &str,
+    ) -> Result<Engine, Failure> {
+        match kind {
+            RunEngine::Interpreter => Ok(Engine::Interpreter(Box::new(Interpreter {
+                machine: object.load(program).map_err(Failure::failed)?,
+                frame: Frame::new(&[]),
+            }))),
+            RunEngine::Kernel => {
+                let loaded = KernelObject::open(elf)
+                    .and_then(|o| o.load(program))
+                    .map_err(Failure::failed)?;
+                Ok(Engine::Kernel(Box::new(loaded)))
+            }
+        }
+    }
+
+    /// The name used in output.
+    pub(super) fn name(&self) -> &'static str {
+        match self {
+            Engine::Interpreter(_) => "interpreter",
+            Engine::Kernel(_) => "kernel",
+        }
+    }
+
+    /// Runs the program over one frame; `out` becomes the frame as the program left it.
+    pub(super) fn packet(
+        &mut self,
+        input: &Input<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, Failure> {
+        match self {
+            Engine::Interpreter(engine) => Ok(engine.packet(input, out)),
+            Engine::Kernel(program) => {
+                if input.frame.len() < TEST_RUN_MIN {
+                    return Ok(Outcome::NotRun(format!(
+                        "the kernel's test run takes frames from {TEST_RUN_MIN} bytes on"
+                    )));
+                }
+                let context = TestCtx {
+                    ingress_ifindex: input.ingress_ifindex,
+                    rx_queue: input.rx_queue,
+                    gso: None,
+                };
+                let outcome = program
+                    .test_run(input.frame, out, context)
+                    .map_err(Failure::failed)?;
+                Ok(Outcome::Returned {
+                    action: outcome.retval,
+                    redirect: None,
+                })
+            }
+        }
+    }
+
+    /// Instructions executed so far; nothing where the engine does not count them.
+    pub(super) fn instructions(&self) -> Option<u64> {
+        match self {
+            Engine::Interpreter(engine) => Some(engine.machine.instructions_run()),
+            Engine::Kernel(_) => None,
+        }
+    }
+}
+
+impl Interpreter {
+    fn packet(&mut self, input: &Input<'_>, out: &mut Vec<u8>) -> Outcome {
+        self.frame.reset(input.frame);
+        let env = Env {
+            now_ns: input.now_ns,
+            ingress_ifindex: input.ingress_ifindex,
+            rx_queue: input.rx_queue,
+            random_seed: input.number,
+            instruction_budget: input.instruction_budget,
+            ..Env::default()
+        };
+        match self.machine.run_xdp(&mut self.frame, &env) {
+            Ok(action) => {
+                out.clear();
+                out.extend_from_slice(self.frame.data());
+                Outcome::Returned {
+                    action,
+                    redirect: self.machine.redirect().cloned(),
+                }
+            }
+            Err(fault) => Outcome::Fault(Box::new(fault)),
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Objects as `weir prog` takes them: read from a file, and the program that is meant.
+//!
+//! Invariant: an object with one program needs no `--prog`; with several, the error names them.
+
+use std::path::Path;
+
+use weir_vm::Object;
+
+use crate::failure::Failure;
+
+/// An object and where it came from.
+pub(super) struct Opened {
+    /// The ELF file.
+    pub(super) elf: Vec<u8>,
+    pub(super) object: Object,
+}
+
+/// Reads an object.
+pub(super) fn open(path: &Path) -> Result<Opened, Failure> {
+    let shown = path.display();
+    let elf = std::fs::read(path)
+        .map_err(|e| Failure::usage(format!("cannot read {shown}: {e}; check the path")))?;
+    let object = Object::parse(&elf).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
+    Ok(Opened { elf, object })
+}
+
+/// The program `wanted`, or the only one.
+pub(super) fn program(
+    path: &Path,
+    object: &Object,
+    wanted: Option<&str>,
+) -> Result<String, Failure> {
+    let shown = path.display();
+    let programs: Vec<&str> = object.programs().collect();
+    let list = programs.join(", ");
+    match (wanted, programs.as_slice()) {
+        (Some(name), known) if known.contains(&name) => Ok(name.to_owned()),
+        (_, []) => Err(Failure::usage(format!(
+            "{shown} has no program: a program is a global function in a section such as \"xdp\""
+        ))),
+        (Some(name), _) => Err(Failure::usage(format!(
+            "{shown} has no program {name:?}; it has {list}"
+        ))),
+        (None, [only]) => Ok((*only).to_owned()),
+        (None, _) => Err(Failure::usage(format!(
+            "{shown} has several programs; choose one with --prog: {list}"
+        ))),
+    }
+}
+
+/// Some program of the object, for commands that look at all of them.
+pub(super) fn any_program(path: &Path, object: &Object) -> Result<String, Failure> {
+    let first = object.programs().next().map(str::to_owned);
+    first.map_or_else(|| program(path, object, None), Ok)
+}
