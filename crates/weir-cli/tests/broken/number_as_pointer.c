@@ -1,0 +1,16 @@
+/* A number is used as an address. */
+#include "bpf.h"
+
+SEC("xdp")
+int prog(struct xdp_md *ctx)
+{
+#ifdef FIXED
+	u32 number = ctx->ingress_ifindex;
+
+	return number ? XDP_DROP : XDP_PASS;
+#else
+	u32 *address = (void *)(long)ctx->ingress_ifindex;
+
+	return *address ? XDP_DROP : XDP_PASS; /* REJECTED */
+#endif
+}

@@ -1,0 +1,14 @@
+/* The verdict is returned without ever being chosen. */
+#include "bpf.h"
+
+SEC("xdp")
+int prog(struct xdp_md *ctx)
+{
+#ifdef FIXED
+	int action = XDP_PASS;
+#else
+	int action;
+#endif
+
+	return action; /* REJECTED */
+}
