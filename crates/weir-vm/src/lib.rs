@@ -24,8 +24,8 @@ mod machine;
 mod maps;
 mod memory;
 mod object;
-mod verify;
 mod program;
+pub mod verify;
 
 pub use btf::Btf;
 pub use btf_ext::SourceLine;
