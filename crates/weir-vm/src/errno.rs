@@ -8,6 +8,8 @@ pub const ENOENT: i64 = -2;
 pub const E2BIG: i64 = -7;
 /// Try again: the ring buffer is full.
 pub const EAGAIN: i64 = -11;
+/// Out of memory.
+pub const ENOMEM: i64 = -12;
 /// Permission denied: bad metadata length.
 pub const EACCES: i64 = -13;
 /// Bad address: offset or length above 65,535.

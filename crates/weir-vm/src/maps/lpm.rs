@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use super::BPF_NOEXIST;
 use super::hash::HashIndex;
+use super::values::Values;
 use crate::errno::{EEXIST, EINVAL, ENOENT, ENOSPC};
 
 /// Longest key: length field and 256 bytes of data.
@@ -23,13 +24,13 @@ pub(super) struct PrefixIndex {
 }
 
 impl PrefixIndex {
-    pub(super) fn new(key_size: usize) -> PrefixIndex {
-        PrefixIndex {
+    pub(super) fn new(key_size: usize) -> Option<PrefixIndex> {
+        Some(PrefixIndex {
             key_size,
-            hash: HashIndex::new(key_size, false),
+            hash: HashIndex::new(false)?,
             lengths: BTreeMap::new(),
             originals: Vec::new(),
-        }
+        })
     }
 
     pub(super) fn len(&self) -> usize {
@@ -47,17 +48,18 @@ impl PrefixIndex {
     }
 
     /// The element with the longest prefix that covers `key` and is no longer than the key's own length.
-    pub(super) fn find(&self, key: &[u8]) -> Option<u32> {
+    pub(super) fn find(&self, values: &Values, key: &[u8]) -> Option<u32> {
         let length = self.prefix_length(key)?;
         let mut buffer = [0; KEY_MAX];
-        self.lengths
-            .range(..=length)
-            .rev()
-            .find_map(|(length, _)| self.hash.find(self.masked(key, *length, &mut buffer)?))
+        self.lengths.range(..=length).rev().find_map(|(length, _)| {
+            self.hash
+                .find(values, self.masked(key, *length, &mut buffer)?)
+        })
     }
 
     pub(super) fn place(
         &mut self,
+        values: &mut Values,
         key: &[u8],
         flags: u64,
         max_entries: u32,
@@ -66,7 +68,7 @@ impl PrefixIndex {
         let length = self.prefix_length(key).ok_or(EINVAL)?;
         let mut buffer = [0; KEY_MAX];
         let masked = self.masked(key, length, &mut buffer).ok_or(EINVAL)?;
-        let exists = self.hash.find(masked).is_some();
+        let exists = self.hash.find(values, masked).is_some();
         if exists && flags == BPF_NOEXIST {
             return Err(EEXIST);
         }
@@ -77,7 +79,9 @@ impl PrefixIndex {
                 ENOSPC
             });
         }
-        let element = self.hash.place(masked, flags, max_entries, false, epoch)?;
+        let element = self
+            .hash
+            .place(values, masked, flags, max_entries, false, epoch)?;
         if !exists {
             *self.lengths.entry(length).or_insert(0) += 1;
         }
@@ -92,11 +96,11 @@ impl PrefixIndex {
         Ok(element)
     }
 
-    pub(super) fn remove(&mut self, key: &[u8], epoch: u64) -> Result<(), i64> {
+    pub(super) fn remove(&mut self, values: &Values, key: &[u8], epoch: u64) -> Result<(), i64> {
         let length = self.prefix_length(key).ok_or(EINVAL)?;
         let mut buffer = [0; KEY_MAX];
         let masked = self.masked(key, length, &mut buffer).ok_or(EINVAL)?;
-        self.hash.remove(masked, epoch).ok_or(ENOENT)?;
+        self.hash.remove(values, masked, epoch).ok_or(ENOENT)?;
         if let Some(count) = self.lengths.get_mut(&length) {
             *count -= 1;
             if *count == 0 {

@@ -1,12 +1,13 @@
 //! Maps with the kernel's semantics: kinds, flags, error numbers, element lifetimes.
 //!
-//! Owns definitions and values; indexing by hash, prefix and ring buffer lives in the modules below. Does not know
+//! Owns definitions and operations; values, and indexing by hash, prefix and ring buffer live in the modules below. Does not know
 //! virtual addresses beyond promising stable element numbers. Invariant: an element's memory is never handed to
 //! another key while the run that may still point at it lasts (`epoch`); until then it is stale, as in the kernel.
 
 mod hash;
 mod lpm;
 mod ring;
+mod values;
 
 use thiserror::Error;
 
@@ -14,6 +15,7 @@ use crate::errno::{E2BIG, EEXIST, EINVAL, ENOENT, EOPNOTSUPP};
 use hash::HashIndex;
 use lpm::PrefixIndex;
 pub(crate) use ring::Ring;
+use values::Values;
 
 /// Create or replace.
 pub const BPF_ANY: u64 = 0;
@@ -252,9 +254,7 @@ pub enum MapDefinitionError {
 pub struct Map {
     definition: MapDefinition,
     cpus: u32,
-    /// Distance of values in `values`.
-    stride: usize,
-    values: Vec<u8>,
+    values: Values,
     index: Index,
 }
 
@@ -292,32 +292,35 @@ impl Map {
                 value_size: definition.value_size,
             });
         }
-        let entries = definition.max_entries as usize;
+        let too_large = || MapDefinitionError::TooLarge {
+            map: definition.name.clone(),
+            entries: definition.max_entries,
+            value_size: definition.value_size,
+        };
+        let (value_size, key_size) = (definition.value_size, definition.key_size);
+        let entries = definition.max_entries;
         use MapKind::*;
         let index = match definition.kind {
-            Array | PercpuArray => Index::Dense,
+            Array | PercpuArray => Some(Index::Dense),
             ProgArray | ArrayOfMaps | DevMap | CpuMap | XskMap => {
-                Index::Sparse(vec![false; entries])
+                Some(Index::Sparse(vec![false; entries as usize]))
             }
-            Hash | PercpuHash | HashOfMaps | DevMapHash => {
-                Index::Hash(HashIndex::new(definition.key_size as usize, false))
-            }
-            LruHash | LruPercpuHash => {
-                Index::Hash(HashIndex::new(definition.key_size as usize, true))
-            }
-            LpmTrie => Index::Prefix(PrefixIndex::new(definition.key_size as usize)),
-            RingBuf => Index::Ring(Ring::new(definition.max_entries)),
-            PerfEventArray => Index::Opaque,
+            Hash | PercpuHash | HashOfMaps | DevMapHash => HashIndex::new(false).map(Index::Hash),
+            LruHash | LruPercpuHash => HashIndex::new(true).map(Index::Hash),
+            LpmTrie => PrefixIndex::new(key_size as usize).map(Index::Prefix),
+            RingBuf => Some(Index::Ring(Ring::new(entries))),
+            PerfEventArray => Some(Index::Opaque),
         };
-        let preallocated = match index {
-            Index::Dense | Index::Sparse(_) => slots as usize * stride,
-            _ => 0,
+        let index = index.ok_or_else(too_large)?;
+        let values = match index {
+            Index::Dense | Index::Sparse(_) => Values::fixed(value_size, per_cpu, entries as usize),
+            _ => Some(Values::growing(value_size, per_cpu, key_size, entries)),
         };
+        let values = values.ok_or_else(too_large)?;
         Ok(Map {
             definition,
             cpus: per_cpu,
-            stride,
-            values: vec![0; preallocated],
+            values,
             index,
         })
     }
@@ -361,14 +364,10 @@ impl Map {
     /// Copy of an element's value. Per-CPU maps yield one block of `value_size` rounded up to 8 for each CPU, as the
     /// system call does. Looking from outside does not refresh an element of an LRU map.
     pub fn lookup(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let element = self.find(key)?;
-        let start = element as usize * self.cpus as usize * self.stride;
-        if self.cpus == 1 && !self.kind().is_percpu() {
+        if !self.kind().is_percpu() {
             return self.value(key).map(<[u8]>::to_vec);
         }
-        self.values
-            .get(start..start + self.stride * self.cpus as usize)
-            .map(<[u8]>::to_vec)
+        self.values.all(self.find(key)?).map(<[u8]>::to_vec)
     }
 
     /// An element's value; of a per-CPU map CPU 0's.
@@ -400,8 +399,9 @@ impl Map {
             });
         }
         let size = self.definition.value_size as usize;
+        let stride = self.values.stride();
         let (expected, step) = if self.kind().is_percpu() {
-            (self.stride * self.cpus as usize, self.stride)
+            (stride * self.cpus as usize, stride)
         } else {
             (size, size)
         };
@@ -455,7 +455,7 @@ impl Map {
                     .filter(|(p, _)| **p)
                     .map(|(_, i)| i.to_le_bytes().to_vec()),
             ),
-            Index::Hash(h) => Box::new(h.elements().map(|e| h.key(e).to_vec())),
+            Index::Hash(h) => Box::new(h.elements().map(|e| self.values.key(e).to_vec())),
             Index::Prefix(p) => Box::new(p.elements().map(|e| p.key(e).to_vec())),
             Index::Ring(_) | Index::Opaque => Box::new(std::iter::empty()),
         }
@@ -498,8 +498,8 @@ impl Map {
             Index::Sparse(present) => {
                 array_index(key).filter(|i| present.get(*i as usize) == Some(&true))
             }
-            Index::Hash(h) => h.find(key),
-            Index::Prefix(p) => p.find(key),
+            Index::Hash(h) => h.find(&self.values, key),
+            Index::Prefix(p) => p.find(&self.values, key),
             Index::Ring(_) | Index::Opaque => None,
         }
     }
@@ -538,16 +538,12 @@ impl Map {
 
     #[inline]
     pub(crate) fn slot_value(&self, slot: u32) -> Option<&[u8]> {
-        let start = slot as usize * self.stride;
-        self.values
-            .get(start..start + self.definition.value_size as usize)
+        self.values.value(slot)
     }
 
     #[inline]
     pub(crate) fn slot_value_mut(&mut self, slot: u32) -> Option<&mut [u8]> {
-        let start = slot as usize * self.stride;
-        self.values
-            .get_mut(start..start + self.definition.value_size as usize)
+        self.values.value_mut(slot)
     }
 
     /// `bpf_map_update_elem` on `cpu`; other CPUs' values of a new element are zero.
@@ -588,8 +584,8 @@ impl Map {
                 *slot = false;
                 Ok(())
             }
-            Index::Hash(h) => h.remove(key, epoch).map(|_| ()).ok_or(ENOENT),
-            Index::Prefix(p) => p.remove(key, epoch),
+            Index::Hash(h) => h.remove(&self.values, key, epoch).map(|_| ()).ok_or(ENOENT),
+            Index::Prefix(p) => p.remove(&self.values, key, epoch),
             Index::Ring(_) | Index::Opaque => Err(EOPNOTSUPP),
         }
     }
@@ -607,7 +603,9 @@ impl Map {
     pub(crate) fn element_key(&self, element: u32) -> Option<Vec<u8>> {
         match &self.index {
             Index::Dense => Some(element.to_le_bytes().to_vec()),
-            Index::Hash(h) => h.is_live(element).then(|| h.key(element).to_vec()),
+            Index::Hash(h) => h
+                .is_live(element)
+                .then(|| self.values.key(element).to_vec()),
             _ => None,
         }
     }
@@ -654,6 +652,7 @@ impl Map {
         }
         let in_place = self.definition.kind.is_percpu() || lock;
         let max_entries = self.definition.max_entries;
+        let values = &mut self.values;
         let element = match &mut self.index {
             Index::Dense => {
                 let index = array_index(key).ok_or(EINVAL)?;
@@ -674,14 +673,10 @@ impl Map {
                 *slot = true;
                 index
             }
-            Index::Hash(h) => h.place(key, flags, max_entries, in_place, epoch)?,
-            Index::Prefix(p) => p.place(key, flags, max_entries, epoch)?,
+            Index::Hash(h) => h.place(values, key, flags, max_entries, in_place, epoch)?,
+            Index::Prefix(p) => p.place(values, key, flags, max_entries, epoch)?,
             Index::Ring(_) | Index::Opaque => return Err(EOPNOTSUPP),
         };
-        let needed = (element as usize + 1) * self.cpus as usize * self.stride;
-        if self.values.len() < needed {
-            self.values.resize(needed, 0);
-        }
         Ok(element)
     }
 

@@ -92,7 +92,7 @@ fn memory_of_a_busy_hash_stays_bounded() {
             .expect("evicts");
     }
     assert_eq!(m.len(), 16);
-    assert!(m.values.len() <= 32 * 8, "{} bytes", m.values.len());
+    assert!(m.values.len() <= 64, "{} elements", m.values.len());
 }
 
 #[test]
@@ -177,4 +177,43 @@ fn device_maps_take_zero_as_no_target() {
     assert_eq!(errno(m.update(&[1, 0, 0, 0], &[0; 4], 0)), 0);
     assert_eq!(m.len(), 0);
     assert_eq!(errno(m.update(&[2, 0, 0, 0], &[5, 0, 0, 0], 0)), E2BIG);
+}
+
+#[test]
+fn hashes_against_a_model() {
+    let mut m = map(MapKind::Hash, 5, 3, 300);
+    let mut model = std::collections::BTreeMap::new();
+    let mut state = 7u32;
+    for step in 0..20_000u32 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let number = (state >> 16) % 400;
+        let mut key = [9; 5];
+        key[..4].copy_from_slice(&number.to_le_bytes());
+        if state.is_multiple_of(3) {
+            let removed = model.remove(&key).is_some();
+            assert_eq!(errno(m.delete(&key)), if removed { 0 } else { ENOENT });
+        } else {
+            let value = [step as u8, (step >> 8) as u8, 1];
+            let full = model.len() == 300 && !model.contains_key(&key);
+            assert_eq!(
+                errno(m.update(&key, &value, 0)),
+                if full { E2BIG } else { 0 }
+            );
+            if !full {
+                model.insert(key, value);
+            }
+        }
+        assert_eq!(m.value(&key), model.get(&key).map(|v| &v[..]));
+    }
+    assert!(model.len() > 100, "{} entries", model.len());
+    let mut keys: Vec<_> = m.keys().collect();
+    keys.sort();
+    assert!(
+        keys.iter()
+            .map(Vec::as_slice)
+            .eq(model.keys().map(|k| &k[..]))
+    );
+    for (key, value) in &model {
+        assert_eq!(m.lookup(key).as_deref(), Some(&value[..]));
+    }
 }
