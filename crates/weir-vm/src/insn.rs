@@ -171,6 +171,11 @@ pub(crate) struct Op {
     pub(crate) imm: u64,
 }
 
+/// `Op::off` of the swaps that do not depend on the machine's byte order; 0 for those of `be` and `le`.
+pub(crate) const UNCONDITIONAL_SWAP: i32 = 1;
+/// `Op::src` of the jump with a 32-bit distance; 0 for the one with 16 bits.
+pub(crate) const LONG_JUMP: u8 = 1;
+
 impl Op {
     /// The jump or call target.
     #[inline(always)]
@@ -242,7 +247,8 @@ pub(crate) fn decode(
     Ok(ops)
 }
 
-const LDDW: u8 = 0x18;
+/// Opcode of the 16-byte load.
+pub(crate) const LDDW: u8 = 0x18;
 const FRAME_POINTER: u8 = 10;
 
 fn check_targets(ops: &[Op], halves: &[bool], base: usize) -> Result<(), DecodeError> {
@@ -378,6 +384,9 @@ fn decode_one(insn: &Insn, place: Place, fixup: Option<Fixup>) -> Result<Op, Dec
             if class == 4 {
                 op.imm = u64::from(insn.imm as u32);
             }
+            if insn.opcode & 0xf0 == 0xd0 {
+                op.off = if class == 7 { UNCONDITIONAL_SWAP } else { 0 };
+            }
         }
         _ => return decode_jump(insn, place, fixup, op, unknown),
     }
@@ -396,11 +405,13 @@ fn decode_jump(
     match insn.opcode {
         0x05 => {
             op.kind = Kind::Ja;
+            op.src = 0;
             op.off = place.target(i64::from(insn.off))?;
             return Ok(op);
         }
         0x06 => {
             op.kind = Kind::Ja;
+            op.src = LONG_JUMP;
             op.off = place.target(i64::from(insn.imm))?;
             return Ok(op);
         }

@@ -9,10 +9,13 @@ use std::sync::Arc;
 use crate::btf::Btf;
 use crate::btf_ext::SourceLine;
 use crate::frame::Frame;
-use crate::insn::{self, Op};
+use crate::insn::{self, Fixup, LDDW, Op};
 use crate::interp::{Env, Fault, FaultKind, Redirect, Run, Scratch, Step};
-use crate::maps::{Map, MapKind};
-use crate::memory::{MAPS_MAX, Memory, STACK_TOTAL, context_address, next_generation, raw_address};
+use crate::maps::{Map, MapDefinition, MapKind};
+use crate::memory::{
+    MAPS_MAX, Memory, STACK_TOTAL, context_address, map_handle, next_generation, raw_address,
+    value_address,
+};
 use crate::object::LoadError;
 use crate::program::ProgramKind;
 
@@ -102,12 +105,44 @@ impl Machine {
     /// # Errors
     /// [`LoadError::Code`] for what is no RFC 9669 instruction.
     pub fn from_instructions(code: &[u8]) -> Result<Machine, LoadError> {
+        Machine::from_program(code, Vec::new(), 1)
+    }
+
+    /// A machine of bare instructions and maps, for `cpus` CPUs; its one program is called `code`.
+    ///
+    /// The instructions name maps as those handed to the kernel do, by 16-byte loads with source 1 (the map) or 2 (an
+    /// address in its first value), but by their index in `maps` instead of a file descriptor.
+    ///
+    /// # Errors
+    /// [`LoadError`] for what is no RFC 9669 instruction, for maps the kernel would refuse, and for indices of no map.
+    pub fn from_program(
+        code: &[u8],
+        maps: Vec<MapDefinition>,
+        cpus: u32,
+    ) -> Result<Machine, LoadError> {
         let failed = |error| LoadError::Code {
             section: "code".to_owned(),
             error,
         };
+        if maps.len() > MAPS_MAX {
+            return Err(LoadError::TooManyMaps);
+        }
         let insns = insn::split(code).map_err(failed)?;
-        let ops = insn::decode(&insns, 0, |_| None).map_err(failed)?;
+        let reference = |slot: usize| {
+            let load = insns.get(slot).filter(|i| i.opcode == LDDW)?;
+            let offset = u64::from(insns.get(slot + 1)?.imm as u32);
+            let index = usize::try_from(load.imm).ok().filter(|i| *i < maps.len())?;
+            match load.src {
+                1 => Some(Fixup::Value(map_handle(index))),
+                2 => Some(Fixup::Value(value_address(index, 0).wrapping_add(offset))),
+                _ => None,
+            }
+        };
+        let ops = insn::decode(&insns, 0, reference).map_err(failed)?;
+        let maps = maps
+            .into_iter()
+            .map(|definition| Map::new(definition, cpus))
+            .collect::<Result<Vec<_>, _>>()?;
         let label = || Label {
             start: 0,
             name: "code".to_owned(),
@@ -120,7 +155,7 @@ impl Machine {
             kinds: vec![ProgramKind::XDP],
             ..Code::default()
         };
-        Ok(Machine::new(code, Vec::new(), 1))
+        Ok(Machine::new(code, maps, cpus))
     }
 
     pub(crate) fn new(code: Code, maps: Vec<Map>, cpus: u32) -> Machine {
@@ -419,8 +454,16 @@ impl Machine {
         }
     }
 
+    pub(crate) fn code(&self) -> &Code {
+        &self.code
+    }
+
+    pub(crate) fn maps(&self) -> &[Map] {
+        &self.maps
+    }
+
     /// Number and start of a program.
-    fn program(&self, name: &str) -> Result<(u32, usize), LoadError> {
+    pub(crate) fn program(&self, name: &str) -> Result<(u32, usize), LoadError> {
         let programs = &self.code.programs;
         programs
             .iter()

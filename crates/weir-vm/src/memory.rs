@@ -199,6 +199,11 @@ pub(crate) fn record_of(address: u64) -> Option<(usize, u32)> {
     (address == record_address(map, sequence)).then_some((map, sequence))
 }
 
+/// The map whose value an address points into.
+pub(crate) fn value_map(address: u64) -> Option<usize> {
+    is_map_value(address).then(|| map_of(address))
+}
+
 pub(crate) fn is_map_value(address: u64) -> bool {
     address >> KIND_SHIFT == VALUE
 }
