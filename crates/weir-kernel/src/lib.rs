@@ -20,6 +20,7 @@ mod note;
 pub mod object;
 pub mod pins;
 pub mod probes;
+pub mod raw;
 mod ring;
 mod rodata;
 mod sys;
