@@ -186,6 +186,8 @@ pub(crate) struct Run<'r> {
     pub(crate) redirect: Option<Redirect>,
     /// Operation that faulted.
     pub(crate) fault_at: Option<usize>,
+    /// Native code to run instead of interpreting.
+    pub(crate) checked: Option<&'r crate::jit::Checked>,
     saved: [(usize, [u64; 4]); CALL_FRAMES],
 }
 
@@ -221,6 +223,7 @@ impl<'r> Run<'r> {
             open_records: 0,
             redirect: None,
             fault_at: None,
+            checked: None,
             saved: [(0, [0; 4]); CALL_FRAMES],
         }
     }
@@ -254,7 +257,27 @@ impl<'r> Run<'r> {
         Ok(result)
     }
 
-    fn enter(&mut self, regs: &mut Registers) -> Step<()> {
+    /// Why operation `pc` cannot be executed: the budget is `spent`, or it is no instruction.
+    #[cold]
+    pub(crate) fn refused(&self, pc: usize, spent: bool) -> Box<FaultKind> {
+        let external = self.ops.get(pc).filter(|op| op.kind == Kind::External);
+        Box::new(match external {
+            _ if spent => FaultKind::Budget {
+                budget: self.env.instruction_budget,
+            },
+            None => FaultKind::Fallthrough,
+            Some(op) => FaultKind::External {
+                name: self
+                    .externals
+                    .get(op.imm as usize)
+                    .cloned()
+                    .unwrap_or_default(),
+            },
+        })
+    }
+
+    /// Gives the function about to be called a stack frame of its own.
+    pub(crate) fn enter(&mut self, regs: &mut Registers) -> Step<()> {
         if self.memory.depth + 1 >= CALL_FRAMES {
             return Err(Box::new(FaultKind::CallDepth));
         }
@@ -265,6 +288,9 @@ impl<'r> Run<'r> {
     }
 
     fn execute(&mut self, entry: usize, regs: &mut Registers) -> Step<u64> {
+        if let Some(code) = self.checked {
+            return code.execute(self, entry, regs);
+        }
         let ops = self.ops;
         let base = self.memory.depth;
         let mut pc = entry;
@@ -302,9 +328,8 @@ impl<'r> Run<'r> {
             };
             pc += 1;
             if self.left == 0 {
-                stop!(FaultKind::Budget {
-                    budget: self.env.instruction_budget
-                });
+                self.fault_at.get_or_insert(pc.wrapping_sub(1));
+                return Err(self.refused(pc.wrapping_sub(1), true));
             }
             self.left -= 1;
             let dst = (op.dst & 15) as usize;
@@ -550,12 +575,9 @@ impl<'r> Run<'r> {
                     }
                     regs[10] = stack_address(depth) + STACK_BYTES as u64;
                 }
-                Half | SectionEnd => stop!(FaultKind::Fallthrough),
-                External => {
-                    let name = self.externals.get(op.imm as usize);
-                    stop!(FaultKind::External {
-                        name: name.cloned().unwrap_or_default()
-                    });
+                Half | SectionEnd | External => {
+                    self.fault_at.get_or_insert(pc.wrapping_sub(1));
+                    return Err(self.refused(pc.wrapping_sub(1), false));
                 }
             }
         }

@@ -7,10 +7,10 @@
 
 pub mod btf;
 mod btf_ext;
+pub mod catalogue;
 mod core_relocation;
 mod definitions;
 pub mod disasm;
-pub mod catalogue;
 mod elf;
 pub mod errno;
 mod format;
@@ -22,7 +22,7 @@ mod interp;
     unsafe_code,
     reason = "generated code and the memory it reaches by address; the rest of the crate has none"
 )]
-mod jit;
+pub mod jit;
 mod link;
 mod machine;
 mod maps;
@@ -33,8 +33,8 @@ pub mod verify;
 
 pub use btf::Btf;
 pub use btf_ext::SourceLine;
-pub use core_relocation::CoreError;
 pub use catalogue::helper_name;
+pub use core_relocation::CoreError;
 pub use elf::ElfError;
 pub use frame::{Frame, HEADROOM, JUMBO_TAILROOM, LINEAR_MAX, RESERVED_HEAD};
 pub use helpers::TAIL_CALLS;

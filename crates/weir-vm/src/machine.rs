@@ -11,6 +11,7 @@ use crate::btf_ext::SourceLine;
 use crate::frame::Frame;
 use crate::insn::{self, Fixup, LDDW, Op};
 use crate::interp::{Env, Fault, FaultKind, Redirect, Run, Scratch, Step};
+use crate::jit::Checked;
 use crate::maps::{Map, MapDefinition, MapKind};
 use crate::memory::{
     MAPS_MAX, Memory, STACK_TOTAL, context_address, map_handle, next_generation, raw_address,
@@ -237,7 +238,8 @@ impl Machine {
     /// [`Fault`] when the program does what the kernel's verifier would have refused, or uses up the budget.
     pub fn run_xdp(&mut self, frame: &mut Frame, env: &Env) -> Result<u32, Fault> {
         let context = [env.ingress_ifindex, env.rx_queue, env.egress_ifindex];
-        let verdict = self.run(env, Some(frame), &mut [], context, (context_address(), 0))?;
+        let r1 = context_address();
+        let verdict = self.run(env, Some(frame), &mut [], context, (r1, 0), None)?;
         Ok(verdict as u32)
     }
 
@@ -255,7 +257,35 @@ impl Machine {
     /// As [`Machine::run_xdp`].
     pub fn run_raw_with(&mut self, mem: &mut [u8], env: &Env) -> Result<u64, Fault> {
         let len = mem.len() as u64;
-        self.run(env, None, mem, [0; 3], (raw_address(), len))
+        self.run(env, None, mem, [0; 3], (raw_address(), len), None)
+    }
+
+    /// As [`Machine::run_xdp`] in checked native code of this machine.
+    pub(crate) fn run_xdp_checked(
+        &mut self,
+        frame: &mut Frame,
+        env: &Env,
+        code: &Checked,
+    ) -> Result<u32, Fault> {
+        let context = [env.ingress_ifindex, env.rx_queue, env.egress_ifindex];
+        let r1 = context_address();
+        let verdict = self.run(env, Some(frame), &mut [], context, (r1, 0), Some(code))?;
+        Ok(verdict as u32)
+    }
+
+    /// As [`Machine::run_raw_with`] in checked native code of this machine.
+    pub(crate) fn run_raw_checked(
+        &mut self,
+        mem: &mut [u8],
+        env: &Env,
+        code: &Checked,
+    ) -> Result<u64, Fault> {
+        let len = mem.len() as u64;
+        self.run(env, None, mem, [0; 3], (raw_address(), len), Some(code))
+    }
+
+    pub(crate) fn ops(&self) -> &[Op] {
+        &self.code.ops
     }
 
     /// The map called `name`; data sections are maps of one value under their section's name.
@@ -390,6 +420,7 @@ impl Machine {
         &self.maps
     }
 
+    /// One run, interpreted or as `checked` code of this machine.
     fn run(
         &mut self,
         env: &Env,
@@ -397,6 +428,7 @@ impl Machine {
         raw: &mut [u8],
         context: [u32; 3],
         (r1, r2): (u64, u64),
+        checked: Option<&Checked>,
     ) -> Result<u64, Fault> {
         if env.cpu >= self.cpus {
             let kind = FaultKind::Cpu {
@@ -424,6 +456,7 @@ impl Machine {
             self.epoch,
             &mut self.scratch,
         );
+        run.checked = checked;
         let result: Step<u64> = run.program(self.entry, r1, r2);
         self.generation = run.memory.generation;
         self.executed += env.instruction_budget - run.left;

@@ -1,4 +1,4 @@
-//! Runs the public instruction conformance cases, where they are present, and counts them.
+//! Runs the public instruction conformance cases, where they are present, in interpreter and native code, and counts them.
 //!
 //! A case is a text file of sections: `asm`, `mem` (hexadecimal bytes r1 points at), `result` (r0), `error`.
 
@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::Path;
 
 use weir_vm::Machine;
+use weir_vm::jit::{self, Raw};
 
 #[test]
 fn every_case_passes() {
@@ -62,7 +63,15 @@ fn run_case(text: &str) -> Result<(), String> {
         mem.push(u8::from_str_radix(byte, 16).map_err(|e| e.to_string())?);
     }
     let mut machine = Machine::from_instructions(&code).map_err(|e| e.to_string())?;
+    let mut native_mem = mem.clone();
     let result = machine.run_raw(&mut mem);
+    if jit::available() {
+        let mut native = Raw::compile(&mut machine).map_err(|e| e.to_string())?;
+        let other = native.run(&mut native_mem);
+        if (&other, &native_mem) != (&result, &mem) {
+            return Err(format!("native code: {other:?}, interpreter: {result:?}"));
+        }
+    }
     if sections.contains_key("error") {
         return match result {
             Err(_) => Ok(()),
