@@ -299,6 +299,11 @@ impl LoadedProgram {
         names
     }
 
+    /// Values each element of a per-CPU map has.
+    pub fn cpus(&self) -> usize {
+        self.cpus
+    }
+
     /// Sizes of a map as its object declares them.
     pub fn map_sizes(&self, map: &str) -> Result<MapSizes, KernelError> {
         let shape = self.map(map)?;

@@ -4,10 +4,10 @@
 //! where the code has numbers. Jump targets are slots of the section, as `llvm-objdump -d` counts them. Invariant: every operation has
 //! a text, whatever the code.
 
+use crate::SourceLine;
 use crate::helpers::helper_name;
 use crate::insn::{Kind, Op};
 use crate::machine::{Code, Machine};
-use crate::maps::Map;
 use crate::memory::{handle_map, value_address};
 
 /// A function of the object, or a section's code in front of the first function.
@@ -28,6 +28,8 @@ pub struct Function {
 pub struct Instruction {
     /// Slot in the section; 16-byte loads take two.
     pub slot: usize,
+    /// Index of the operation, as in [`Machine::place`].
+    pub op: usize,
     /// What it does.
     pub text: String,
     /// Slot in the section that it may jump to.
@@ -38,31 +40,40 @@ pub struct Instruction {
     pub helper: Option<String>,
     /// The map it loads the address of.
     pub map: Option<String>,
+    /// The line it was compiled from.
+    pub source: Option<SourceLine>,
 }
 
 impl Machine {
     /// All code of the object, linked, by function.
     pub fn disassemble(&self) -> Vec<Function> {
-        let listing = Listing {
-            code: self.code(),
-            maps: self.maps(),
-        };
-        listing.functions()
+        Listing { machine: self }.functions()
+    }
+
+    /// The text of one operation; empty where there is none.
+    pub fn instruction_text(&self, op: usize) -> String {
+        let found = self.code().ops.get(op);
+        found.map_or_else(String::new, |found| {
+            Listing { machine: self }.text(op, found)
+        })
     }
 }
 
 struct Listing<'m> {
-    code: &'m Code,
-    maps: &'m [Map],
+    machine: &'m Machine,
 }
 
 impl Listing<'_> {
+    fn code(&self) -> &Code {
+        self.machine.code()
+    }
+
     fn functions(&self) -> Vec<Function> {
         let mut found: Vec<Function> = Vec::new();
-        let mut starts = self.code.functions.iter().peekable();
-        let mut sections = self.code.sections.iter().peekable();
+        let mut starts = self.code().functions.iter().peekable();
+        let mut sections = self.code().sections.iter().peekable();
         let mut section = "";
-        for (at, op) in self.code.ops.iter().enumerate() {
+        for (at, op) in self.code().ops.iter().enumerate() {
             let mut name = None;
             if let Some(label) = sections.next_if(|s| s.start == at) {
                 section = &label.name;
@@ -75,7 +86,7 @@ impl Listing<'_> {
                 found.push(Function {
                     name: name.to_owned(),
                     section: section.to_owned(),
-                    program: self.code.programs.iter().any(|p| p.start == at),
+                    program: self.code().programs.iter().any(|p| p.start == at),
                     instructions: Vec::new(),
                 });
             }
@@ -94,6 +105,7 @@ impl Listing<'_> {
         let jump = (op.kind as u8) >= Kind::Ja as u8 && (op.kind as u8) < Kind::Helper as u8;
         Instruction {
             slot: self.slot(at),
+            op: at,
             text: self.text(at, op),
             target: jump.then(|| self.slot(op.target())),
             function: match op.kind {
@@ -110,12 +122,13 @@ impl Listing<'_> {
                 Kind::LoadImm => self.map_of(op.imm).map(|(map, _)| map.to_owned()),
                 _ => None,
             },
+            source: self.machine.source_line(at),
         }
     }
 
     /// Slot in its section.
     fn slot(&self, at: usize) -> usize {
-        let section = self.code.sections.iter().rev().find(|s| s.start <= at);
+        let section = self.code().sections.iter().rev().find(|s| s.start <= at);
         at - section.map_or(0, |s| s.start)
     }
 
@@ -197,7 +210,7 @@ impl Listing<'_> {
 
     /// Name of the function that starts at an operation; calls into the middle of one are shown with their distance.
     fn function(&self, at: usize) -> String {
-        let label = self.code.functions.iter().rev().find(|f| f.start <= at);
+        let label = self.code().functions.iter().rev().find(|f| f.start <= at);
         match label {
             Some(label) if label.start == at => label.name.clone(),
             Some(label) => format!("{}+{}", label.name, at - label.start),
@@ -206,22 +219,26 @@ impl Listing<'_> {
     }
 
     fn external(&self, number: u64) -> String {
-        let name = self.code.externals.get(number as usize);
+        let name = self.code().externals.get(number as usize);
         name.cloned().unwrap_or_else(|| "unknown symbol".to_owned())
     }
 
     /// The map an address names, and the offset in its value if it is the address of one.
     fn map_of(&self, address: u64) -> Option<(&str, Option<i32>)> {
-        if let Some(map) = handle_map(address).and_then(|m| self.maps.get(m)) {
+        if let Some(map) = handle_map(address).and_then(|m| self.machine.maps().get(m)) {
             return Some((map.name(), None));
         }
-        self.maps.iter().enumerate().find_map(|(number, map)| {
-            let offset = address.wrapping_sub(value_address(number, 0)) as i64;
-            let size = i64::from(map.definition().value_size);
-            let near = (-size..=size).contains(&offset);
-            let offset = i32::try_from(offset).ok().filter(|_| near)?;
-            Some((map.name(), Some(offset)))
-        })
+        self.machine
+            .maps()
+            .iter()
+            .enumerate()
+            .find_map(|(number, map)| {
+                let offset = address.wrapping_sub(value_address(number, 0)) as i64;
+                let size = i64::from(map.definition().value_size);
+                let near = (-size..=size).contains(&offset);
+                let offset = i32::try_from(offset).ok().filter(|_| near)?;
+                Some((map.name(), Some(offset)))
+            })
     }
 }
 

@@ -46,5 +46,5 @@ pub use maps::{
     MapDefinition, MapDefinitionError, MapError, MapKind, VALUE_SIZE_MAX,
 };
 pub use memory::{AccessFault, CALL_FRAMES, Region, STACK_BYTES, Violation};
-pub use object::{LoadError, Object};
+pub use object::{LoadError, Object, Variable};
 pub use program::{ProgramKind, XdpAttach};

@@ -334,6 +334,17 @@ impl Machine {
             .map_err(|e| wrong(e.to_string()))
     }
 
+    /// The program or map that an element of a program array or map of maps names.
+    pub fn reference(&self, map: &str, key: &[u8]) -> Option<&str> {
+        let map = self.map(map)?;
+        let number = map.reference(key)? as usize;
+        match map.kind() {
+            MapKind::ProgArray => self.code.programs.get(number).map(|p| p.name.as_str()),
+            kind if kind.holds_maps() => self.maps.get(number).map(Map::name),
+            _ => None,
+        }
+    }
+
     /// Makes an element of a map of maps name the map called `inner`.
     ///
     /// # Errors

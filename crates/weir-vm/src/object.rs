@@ -169,6 +169,19 @@ pub struct Object {
     pub(crate) target: Option<Arc<Btf>>,
 }
 
+/// A global variable of the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Variable {
+    /// Name.
+    pub name: String,
+    /// Type in the object's BTF.
+    pub type_id: u32,
+    /// Offset in its section in bytes.
+    pub offset: u32,
+    /// Size in bytes.
+    pub size: u32,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct ProgramSymbol {
     pub(crate) name: String,
@@ -255,6 +268,28 @@ impl Object {
             .iter()
             .map(|m| &m.definition)
             .find(|d| d.name == map)
+    }
+
+    /// The variables of a data section, by offset; empty without type information.
+    pub fn variables(&self, section: &str) -> Vec<Variable> {
+        let declared = self.btf().and_then(|b| b.section(section));
+        let index = self.file.section(section).map(|(index, _)| index);
+        let mut found = Vec::new();
+        for (name, type_id, _, size) in declared.unwrap_or_default() {
+            // The compiler leaves offsets to the loader: the symbol has the real one.
+            let mut symbols = self.file.symbols.iter();
+            let symbol = symbols.find(|s| s.section == index && s.name == name);
+            if let Some(offset) = symbol.and_then(|s| u32::try_from(s.value).ok()) {
+                found.push(Variable {
+                    name,
+                    type_id,
+                    offset,
+                    size,
+                });
+            }
+        }
+        found.sort_by_key(|v| v.offset);
+        found
     }
 
     /// The type information, if the object has it.

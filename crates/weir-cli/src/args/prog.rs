@@ -17,8 +17,10 @@ pub(crate) struct ProgArgs {
 pub(crate) enum ProgCommand {
     /// Run a program over a capture: verdicts, packets as it leaves them, faults
     Run(RunArgs),
-    /// Show the code as text, with the names of maps, helpers and functions
+    /// Show the code as text, with source lines and the names of maps, helpers and functions
     Disasm(DisasmArgs),
+    /// List the maps and data sections, with their types
+    Maps(MapsArgs),
     /// Run bare instructions, read as hexadecimal bytes from standard input, and print r0 in hexadecimal; the protocol of conformance suites
     Exec(ExecArgs),
 }
@@ -78,6 +80,12 @@ pub(crate) struct RunArgs {
     /// Most instructions for one packet; the kernel engine has its own limits
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit_insns: u64,
+    /// What is in the maps before the first packet: a JSON file as --dump-maps writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) maps: Option<PathBuf>,
+    /// Write what is in the maps after the last packet as JSON; `-`: to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dump_maps: Option<PathBuf>,
     /// Say for each packet what became of it
     #[arg(short = 'v', long)]
     pub(crate) verbose: bool,
@@ -95,6 +103,17 @@ pub(crate) struct DisasmArgs {
     /// Only this program and the functions it reaches
     #[arg(long, value_name = "NAME")]
     pub(crate) prog: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir prog maps`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct MapsArgs {
+    /// eBPF object
+    #[arg(value_name = "OBJ")]
+    pub(crate) object: PathBuf,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,4 +1,4 @@
-//! `weir prog disasm`: the code of an object as text, with names where the code has numbers.
+//! `weir prog disasm`: the code of an object as text, with names where the code has numbers and the source lines between.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -37,6 +37,16 @@ struct ListedInstruction {
     helper: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     map: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<ListedSource>,
+}
+
+#[derive(Serialize)]
+struct ListedSource {
+    file: String,
+    line: u32,
+    column: u32,
+    text: String,
 }
 
 pub(crate) fn run(args: &DisasmArgs) -> Result<ExitCode, Failure> {
@@ -96,7 +106,14 @@ fn text(functions: &[Function]) -> String {
             function.section,
             function.instructions.len()
         );
+        let mut shown = None;
         for instruction in &function.instructions {
+            let source = instruction.source.as_ref();
+            let place = source.map(|s| (&s.file, s.line));
+            if let Some(source) = source.filter(|_| place != shown) {
+                let _ = writeln!(text, "; {}:{}  {}", source.file, source.line, source.text);
+            }
+            shown = place;
             let _ = writeln!(text, "{:>6}: {}", instruction.slot, instruction.text);
         }
     }
@@ -118,6 +135,12 @@ fn listing(functions: Vec<Function>) -> Listing {
                 function: i.function,
                 helper: i.helper,
                 map: i.map,
+                source: i.source.map(|s| ListedSource {
+                    file: s.file,
+                    line: s.line,
+                    column: s.column,
+                    text: s.text,
+                }),
             })
             .collect(),
     };

@@ -1,10 +1,14 @@
 //! `weir prog`: eBPF objects, of weir and of others, without a kernel. One module for each command.
 
+mod contents;
+mod declare;
 mod disasm;
 mod engine;
 mod exec;
+mod maps;
 mod object;
 mod run;
+mod typed;
 
 use std::process::ExitCode;
 
@@ -15,6 +19,7 @@ use crate::failure::Failure;
 pub(crate) fn run(args: &ProgArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         ProgCommand::Run(args) => run::run(args),
+        ProgCommand::Maps(args) => maps::run(args),
         ProgCommand::Disasm(args) => disasm::run(args),
         ProgCommand::Exec(args) => exec::run(args),
     }

@@ -1,10 +1,10 @@
 //! Objects as `weir prog` takes them: read from a file, and the program that is meant.
 //!
-//! Invariant: an object with one program needs no `--prog`; with several, the error names them.
+//! Invariant: an object with one XDP program needs no `--prog`; with several, the error names them.
 
 use std::path::Path;
 
-use weir_vm::Object;
+use weir_vm::{Object, ProgramKind};
 
 use crate::failure::Failure;
 
@@ -31,10 +31,17 @@ pub(super) fn program(
     wanted: Option<&str>,
 ) -> Result<String, Failure> {
     let shown = path.display();
-    let programs: Vec<&str> = object.programs().collect();
+    let all: Vec<&str> = object.programs().collect();
+    let xdp: Vec<&str> = all
+        .iter()
+        .copied()
+        .filter(|p| object.program_kind(p).is_some_and(ProgramKind::is_xdp))
+        .collect();
+    // Programs of other kinds need to be asked for, and are shown where there is nothing else.
+    let programs = if xdp.is_empty() { &all } else { &xdp };
     let list = programs.join(", ");
     match (wanted, programs.as_slice()) {
-        (Some(name), known) if known.contains(&name) => Ok(name.to_owned()),
+        (Some(name), _) if all.contains(&name) => Ok(name.to_owned()),
         (_, []) => Err(Failure::usage(format!(
             "{shown} has no program: a program is a global function in a section such as \"xdp\""
         ))),
@@ -43,13 +50,13 @@ pub(super) fn program(
         ))),
         (None, [only]) => Ok((*only).to_owned()),
         (None, _) => Err(Failure::usage(format!(
-            "{shown} has several programs; choose one with --prog: {list}"
+            "{shown} has several XDP programs; choose one with --prog: {list}"
         ))),
     }
 }
 
 /// Some program of the object, for commands that look at all of them.
 pub(super) fn any_program(path: &Path, object: &Object) -> Result<String, Failure> {
-    let first = object.programs().next().map(str::to_owned);
+    let first = object.runnable_programs().next().map(str::to_owned);
     first.map_or_else(|| program(path, object, None), Ok)
 }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
@@ -11,7 +12,7 @@ use weir_packet::pcap::CaptureError;
 use weir_vm::Redirect;
 
 use super::engine::{Engine, Input, Outcome};
-use super::object;
+use super::{contents, object};
 use crate::args::prog::RunArgs;
 use crate::commands::capture;
 use crate::commands::table::grouped;
@@ -38,6 +39,9 @@ struct Report {
     instructions: Option<u64>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     results: Vec<PacketResult>,
+    /// What `--dump-maps -` asked for.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    contents: Option<contents::Contents>,
 }
 
 /// How one packet fared, for `-v`.
@@ -68,8 +72,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
             "--out names the capture that --in reads; choose another file",
         ));
     }
+    let types = contents::Types::of(&opened.object);
     let mut engine = Engine::load(args.engine, &opened.elf, opened.object, &program)
         .map_err(|e| Failure::failed(format!("{}: {e}", args.object.display())))?;
+    if let Some(path) = &args.maps {
+        let failed = |e: String| Failure::usage(format!("{}: {e}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+        let contents = contents::parse(&text).map_err(failed)?;
+        contents::set(&mut engine, &types, &contents).map_err(failed)?;
+    }
     let mut report = Report {
         engine: engine.name(),
         program,
@@ -78,10 +89,26 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     };
     let cut_off = packets(args, survey.packets, &mut engine, &mut report)?;
     report.instructions = engine.instructions();
+    let dump = args.dump_maps.as_deref();
+    let dump = dump.map(|path| Ok::<_, Failure>((path, dumped(&mut engine, &types)?)));
+    if let Some((path, contents)) = dump.transpose()? {
+        if path == Path::new("-") {
+            report.contents = Some(contents);
+        } else {
+            let file = std::fs::File::create(path);
+            file.and_then(|f| serde_json::to_writer_pretty(f, &contents).map_err(Into::into))
+                .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))?;
+        }
+    }
     if args.json {
         output::json(&report)?;
     } else {
-        output::out(&text(&report))?;
+        let mut text = text(&report);
+        if let Some(contents) = &report.contents {
+            text.push_str(&serde_json::to_string_pretty(contents).map_err(Failure::failed)?);
+            text.push('\n');
+        }
+        output::out(&text)?;
     }
     if let Some(error) = cut_off {
         return Err(Failure::failed(format!(
@@ -93,6 +120,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(1),
     })
+}
+
+fn dumped(engine: &mut Engine, types: &contents::Types) -> Result<contents::Contents, Failure> {
+    contents::dump(engine, types).map_err(Failure::failed)
 }
 
 /// Runs all packets. Returns what ended the capture early, if anything did.
