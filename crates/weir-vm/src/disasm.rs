@@ -5,7 +5,7 @@
 //! a text, whatever the code.
 
 use crate::SourceLine;
-use crate::helpers::helper_name;
+use crate::catalogue::helper_name;
 use crate::insn::{Kind, Op};
 use crate::machine::{Code, Machine};
 use crate::memory::{handle_map, value_address};

@@ -13,6 +13,7 @@ mod definitions;
 pub mod disasm;
 mod elf;
 pub mod errno;
+pub mod explain;
 mod format;
 mod frame;
 mod helpers;

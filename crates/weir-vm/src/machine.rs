@@ -232,6 +232,20 @@ impl Machine {
         })
     }
 
+    /// As the source line's text, with the white space before it, which columns count.
+    pub(crate) fn raw_source_text(&self, op: usize) -> Option<&str> {
+        let after = self.code.lines.partition_point(|l| l.start <= op);
+        let line = self.code.lines.get(after.checked_sub(1)?)?;
+        Some(self.code.btf.as_ref()?.string(line.text))
+    }
+
+    /// The texts of all source lines there is code of.
+    pub(crate) fn source_texts(&self) -> impl Iterator<Item = &str> {
+        let btf = self.code.btf.as_deref();
+        let lines = self.code.lines.iter();
+        lines.filter_map(move |l| Some(btf?.string(l.text)))
+    }
+
     /// Runs the program over a frame and yields its verdict (r0, the low 32 bits as the kernel takes it).
     ///
     /// # Errors
