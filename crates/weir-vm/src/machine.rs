@@ -512,14 +512,6 @@ impl Machine {
         }
     }
 
-    pub(crate) fn code(&self) -> &Code {
-        &self.code
-    }
-
-    pub(crate) fn maps(&self) -> &[Map] {
-        &self.maps
-    }
-
     /// Number and start of a program.
     pub(crate) fn program(&self, name: &str) -> Result<(u32, usize), LoadError> {
         let programs = &self.code.programs;

@@ -225,16 +225,7 @@ mod tests {
     }
 
     fn needs_of(code: &[[u8; INSN_BYTES]], kind: MapKind) -> Vec<(String, String, Option<usize>)> {
-        let map = MapDefinition {
-            name: "m".to_owned(),
-            kind,
-            key_size: 4,
-            value_size: 8,
-            max_entries: 4,
-            flags: 0,
-            has_spin_lock: false,
-            inner: None,
-        };
+        let map = MapDefinition::new("m", kind, 4, 8, 4);
         let machine = Machine::from_program(&code.concat(), vec![map], 1).expect("it links");
         let needs = machine.needs("code").expect("there is one program");
         let line = |n: Need| {

@@ -5,7 +5,7 @@
 use super::Advice;
 use super::expression::{self, Access};
 use super::source::Source;
-use crate::helpers::helper_name;
+use crate::catalogue::helper_name;
 use crate::machine::Machine;
 use crate::verify::{Birth, Rejection, Rule, ValueKind};
 

@@ -1,6 +1,6 @@
 //! The rules in plain words: their names, why they exist, and how values are born.
 
-use crate::helpers::helper_name;
+use crate::catalogue::helper_name;
 use crate::verify::{Birth, Rule};
 
 /// `PacketBounds` as `packet-bounds`.
