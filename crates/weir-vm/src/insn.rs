@@ -251,6 +251,9 @@ pub(crate) fn decode(
 pub(crate) const LDDW: u8 = 0x18;
 const FRAME_POINTER: u8 = 10;
 
+/// Source of a [`Kind::LoadImm`] whose value a relocation supplied.
+pub(crate) const LINKED: u8 = 1;
+
 fn check_targets(ops: &[Op], halves: &[bool], base: usize) -> Result<(), DecodeError> {
     for (pc, op) in ops.iter().enumerate() {
         let jumps = (op.kind as u8) >= Kind::Ja as u8 && (op.kind as u8) < Kind::Helper as u8;
@@ -282,7 +285,14 @@ fn decode_wide(
         imm,
     };
     match fixup {
-        Some(Fixup::Value(v)) => return Ok(op(Kind::LoadImm, v)),
+        Some(Fixup::Value(v)) => {
+            // Tells a pointer from a number that happens to look like one.
+            let linked = Op {
+                src: LINKED,
+                ..op(Kind::LoadImm, v)
+            };
+            return Ok(linked);
+        }
         Some(Fixup::Function(target) | Fixup::Call(target)) => {
             return Ok(op(Kind::LoadFunction, target as u64));
         }

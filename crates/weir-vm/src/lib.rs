@@ -1,8 +1,8 @@
 //! weir's user engine: runs unmodified eBPF objects without a kernel and without privileges.
 //!
 //! [`Object`] reads what clang compiled, [`Machine`] runs it over [`Frame`]s in a checked interpreter of RFC 9669 with
-//! the kernel's maps and helpers. There is no verifier here: every access is checked at run time, and what the kernel
-//! would refuse to load ends in a [`Fault`]. Time, randomness and the CPU number are inputs ([`Env`]).
+//! the kernel's maps and helpers: every access is checked at run time, and what the kernel would refuse to load ends in a
+//! [`Fault`]. [`verify`] says so before a program runs. Time, randomness and the CPU number are inputs ([`Env`]).
 //! Invariant: no input (object, frame, map contents) panics or escapes its regions.
 
 pub mod btf;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use crate::btf::Btf;
+use crate::btf::{Btf, Shape};
 use crate::btf_ext::SourceLine;
 use crate::frame::Frame;
 use crate::insn::{self, Fixup, LDDW, Op};
@@ -45,10 +45,8 @@ pub(crate) struct Code {
 pub(crate) struct Function {
     pub(crate) start: usize,
     pub(crate) name: String,
-    #[allow(dead_code, reason = "the verifier reads it")]
     /// Not `static`: the kernel checks it by itself, without its callers.
     pub(crate) global: bool,
-    #[allow(dead_code, reason = "the verifier reads it")]
     /// Id of the `FUNC` type in the object's BTF.
     pub(crate) type_id: Option<u32>,
 }
@@ -83,6 +81,51 @@ pub struct Place {
 pub(crate) struct Label {
     pub(crate) start: usize,
     pub(crate) name: String,
+}
+
+impl Code {
+    /// First operation of the section that `op` is in.
+    pub(crate) fn section_start(&self, op: usize) -> usize {
+        self.section(op).map_or(0, |s| s.start)
+    }
+
+    /// Name of the section that `op` is in.
+    pub(crate) fn section_name(&self, op: usize) -> &str {
+        self.section(op).map_or("", |s| s.name.as_str())
+    }
+
+    /// Name of the function that `op` is in; without one the section's.
+    pub(crate) fn function_name(&self, op: usize) -> String {
+        let start = self.section_start(op);
+        let function = self.functions.iter().rev().find(|f| f.start <= op);
+        let name = function
+            .filter(|f| f.start >= start)
+            .map_or_else(|| self.section_name(op), |f| &f.name);
+        name.to_owned()
+    }
+
+    /// The prototype of the function at `start`, if it is verified by itself: global, and the compiler says what it takes.
+    pub(crate) fn global_prototype(&self, start: usize) -> Option<(&Btf, &Shape)> {
+        let function = self.functions.iter().find(|f| f.start == start)?;
+        let btf = self.btf.as_deref()?;
+        match btf.shape(function.type_id?).ok()? {
+            Shape::Function {
+                prototype,
+                linkage: 1,
+            } if function.global => Some((btf, btf.shape(*prototype).ok()?)),
+            _ => None,
+        }
+    }
+
+    /// Kind of the program that starts at `entry`.
+    pub(crate) fn kind(&self, entry: usize) -> Option<&ProgramKind> {
+        let number = self.entries.iter().position(|e| *e == entry)?;
+        self.kinds.get(number)
+    }
+
+    fn section(&self, op: usize) -> Option<&Label> {
+        self.sections.iter().rev().find(|s| s.start <= op)
+    }
 }
 
 /// A program ready to run.
@@ -510,6 +553,16 @@ impl Machine {
             op: at,
             kind,
         }
+    }
+
+    /// Code, maps and number of CPUs, for the verifier.
+    pub(crate) fn parts(&self) -> (&Code, &[Map], u32) {
+        (&self.code, &self.maps, self.cpus)
+    }
+
+    /// First operation of a program.
+    pub(crate) fn entry_of(&self, program: &str) -> Result<usize, LoadError> {
+        self.program(program).map(|(_, start)| start)
     }
 
     /// Number and start of a program.

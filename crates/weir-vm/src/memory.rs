@@ -10,6 +10,7 @@ use std::fmt;
 use thiserror::Error;
 
 use crate::frame::Frame;
+use crate::insn::{Kind, LINKED, Op};
 use crate::maps::Map;
 
 /// Bytes of stack in each call frame (RFC 9669 leaves it open; Linux has 512).
@@ -202,6 +203,29 @@ pub(crate) fn record_of(address: u64) -> Option<(usize, u32)> {
 /// The map whose value an address points into.
 pub(crate) fn value_map(address: u64) -> Option<usize> {
     is_map_value(address).then(|| map_of(address))
+}
+
+/// What a 16-byte load with a relocation yields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Linked {
+    /// The map itself.
+    Map(usize),
+    /// The value of a map of one element, and the offset in it.
+    Value(usize, i32),
+}
+
+/// The pointer that the linker put into `op`, if it is one.
+pub(crate) fn linked_pointer(op: &Op) -> Option<Linked> {
+    if op.kind != Kind::LoadImm || op.src != LINKED {
+        return None;
+    }
+    let address = op.imm;
+    if let Some(map) = handle_map(address) {
+        return Some(Linked::Map(map));
+    }
+    let offset = ((address & 0xff_ffff) as i32) - VALUE_BIAS as i32;
+    let is_value = is_map_value(address) && slot_of(address) == 0;
+    is_value.then(|| Linked::Value(map_of(address), offset))
 }
 
 pub(crate) fn is_map_value(address: u64) -> bool {

@@ -85,7 +85,7 @@ impl Advisor<'_> {
             ReadOnlyMemory { kind } => says(format!("Copy {kind} to the stack and write there.")),
             LockAccess { .. } => says("Read and write the members beside the lock, not the value as a whole."),
             Misaligned { size, .. } => says(format!("Access it at a multiple of {size} bytes, or copy byte by byte with __builtin_memcpy.")),
-            AtomicTarget { .. } | AtomicOperand => says("Copy the number to a map value or a variable, and do the atomic operation there."),
+            AtomicTarget { .. } => says("Copy the number to a map value or a variable, and do the atomic operation there."),
             Unreachable => says("Remove the code that nothing jumps to."),
             FallsOffEnd => says("End the function with a return on every path."),
             JumpLeavesFunction { .. } | CallTarget => says("Jump inside the function, and call functions at their start."),
@@ -116,7 +116,6 @@ impl Advisor<'_> {
             NotHeld { .. } => self.not_held(),
             ReleaseMoved { .. } => says("Pass the pointer as the helper returned it."),
             NoLock { .. } => says("Pass the address of the value's struct bpf_spin_lock."),
-            SecondLock { .. } => says("Release the first lock before taking another."),
             OtherLock => says("Release the lock that was taken."),
             CallUnderLock { .. } => says("Move the call before the lock or behind the unlock."),
             LeakedLock { taken_at } => self.locked(*taken_at),
@@ -130,6 +129,9 @@ impl Advisor<'_> {
                 note: None,
             },
             CallbackExpected { .. } => says("Pass a static function of this object."),
+            CallbackGlobal { function } => says(format!("Declare {function} static.")),
+            MixedPointers { .. } => says("Read the context in one place and the other memory in another, not through one pointer that may be either."),
+            NoProgram => says("Name one of the object's programs."),
         }
     }
 

@@ -60,9 +60,13 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         Misaligned { .. } => {
             "The stack, the context and operands of atomic operations are accessed at multiples of the access's width."
         }
-        AtomicTarget { .. } | AtomicOperand => {
+        AtomicTarget { .. } => {
             "Atomic operations combine numbers, in map values, records and on the stack."
         }
+        MixedPointers { .. } => {
+            "An instruction that reads the context is translated, so it can read nothing else."
+        }
+        NoProgram => "A program is verified by its name.",
         Unreachable | FallsOffEnd | JumpLeavesFunction { .. } | CallTarget | IndirectCall => {
             "Control must stay inside the functions of the program, and every instruction must be reachable."
         }
@@ -81,18 +85,15 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         | HelperNoMap { .. }
         | ConstantRequired { .. }
         | ConstantRefused { .. }
-        | CallbackExpected { .. } => "A helper takes arguments of certain kinds.",
+        | CallbackExpected { .. }
+        | CallbackGlobal { .. } => "A helper takes arguments of certain kinds.",
         SizeNegative { .. } | SizeZero { .. } | SizeUnbounded { .. } => {
             "A length passed to a helper must be known to fit the memory passed with it."
         }
         LeakedReference { .. } | NotHeld { .. } | ReleaseMoved { .. } => {
             "What was acquired is released exactly once, on every path."
         }
-        NoLock { .. }
-        | SecondLock { .. }
-        | OtherLock
-        | CallUnderLock { .. }
-        | LeakedLock { .. } => {
+        NoLock { .. } | OtherLock | CallUnderLock { .. } | LeakedLock { .. } => {
             "A lock is held for a moment: one at a time, without calls, and released on every path."
         }
         FunctionArgument { .. } | FunctionSignature { .. } => {

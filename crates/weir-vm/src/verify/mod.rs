@@ -3,28 +3,38 @@
 //! Owns everything between linked code and an answer: control flow, abstract states, the walk over all paths, pruning.
 //! It never runs a program. Invariant: what it accepts cannot fault in the interpreter, whatever the packet and the maps' contents.
 
-#![allow(
-    dead_code,
-    reason = "the walk over programs, which uses it, is being added"
-)]
-
+mod access;
+mod alu;
+mod branch;
+mod call;
 mod facts;
+mod global;
+mod helpers;
+mod layout;
+mod precision;
+mod prune;
 #[allow(
     dead_code,
-    reason = "the walk over programs, which uses it, is being added"
+    reason = "complete for its tests and the checks against concrete runs"
 )]
 mod range;
 mod rejection;
 #[allow(
     dead_code,
-    reason = "the walk over programs, which uses it, is being added"
+    reason = "complete for its tests and the checks against concrete runs"
 )]
 pub(crate) mod scalar;
+mod shape;
+mod stack;
+mod state;
 #[allow(
     dead_code,
-    reason = "the walk over programs, which uses it, is being added"
+    reason = "complete for its tests and the checks against concrete runs"
 )]
 pub(crate) mod tnum;
+mod walk;
+
+use crate::machine::Machine;
 
 pub use facts::{Access, Facts, OneOf, OpFacts};
 pub use rejection::{Birth, History, PathStep, Place, Rejection, Rule, Seen, ValueKind};
@@ -36,6 +46,8 @@ pub struct VerifyOptions {
     pub log: bool,
     /// Refuse packet and map value accesses that are not aligned, as on machines that cannot do them.
     pub strict_alignment: bool,
+    /// Let programs read stack that was never written, as the kernel lets root; else such reads are refused, as they are to others.
+    pub unwritten_stack: bool,
     /// Instructions that may be walked: 1,000,000 as in the kernel.
     pub budget: u64,
 }
@@ -45,6 +57,7 @@ impl Default for VerifyOptions {
         VerifyOptions {
             log: false,
             strict_alignment: false,
+            unwritten_stack: true,
             budget: 1_000_000,
         }
     }
@@ -65,4 +78,20 @@ pub struct Verified {
     pub facts: Facts,
     /// The walk, if asked for.
     pub log: String,
+}
+
+/// Verifies a program of a machine, with its maps as they are now.
+///
+/// # Errors
+/// The rule that the program breaks, and everything an explanation needs.
+pub fn verify(
+    machine: &Machine,
+    program: &str,
+    options: &VerifyOptions,
+) -> Result<Verified, Box<Rejection>> {
+    let (code, maps, cpus) = machine.parts();
+    let Ok(entry) = machine.entry_of(program) else {
+        return Err(Box::new(Rejection::without_place(program, Rule::NoProgram)));
+    };
+    walk::Walk::new(code, maps, cpus, (program, entry), options)?.run()
 }

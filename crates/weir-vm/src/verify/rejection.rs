@@ -86,6 +86,10 @@ impl fmt::Display for ValueKind {
 /// The rule a program breaks; one for each check.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Rule {
+    /// The object has no such program.
+    #[error("the object has no program of this name")]
+    NoProgram,
+
     // --- control flow ---
     /// No path leads here, which the kernel refuses.
     #[error("no path leads to this instruction")]
@@ -383,9 +387,12 @@ pub enum Rule {
         /// What is accessed.
         kind: ValueKind,
     },
-    /// An atomic operation whose operand is a pointer.
-    #[error("a pointer cannot be the operand of an atomic operation")]
-    AtomicOperand,
+    /// One instruction accesses the context on one path and something else on another.
+    #[error("the same instruction accesses {kind} here and something else on another path")]
+    MixedPointers {
+        /// What is accessed here.
+        kind: ValueKind,
+    },
 
     // --- helpers ---
     /// A helper XDP programs do not have.
@@ -528,12 +535,6 @@ pub enum Rule {
         /// Map.
         map: String,
     },
-    /// A second lock.
-    #[error("a lock is already held, taken at operation {taken_at}")]
-    SecondLock {
-        /// Operation that took it.
-        taken_at: usize,
-    },
     /// An unlock without, or of another, lock.
     #[error("this lock is not the one held")]
     OtherLock,
@@ -597,6 +598,12 @@ pub enum Rule {
         register: u8,
         /// What it got.
         found: ValueKind,
+    },
+    /// Callbacks are static functions.
+    #[error("{function} is used as a callback and must be static")]
+    CallbackGlobal {
+        /// Function.
+        function: String,
     },
 }
 
@@ -694,6 +701,29 @@ pub struct Rejection {
     pub processed: u64,
     /// The walk, if [`VerifyOptions::log`](super::VerifyOptions) was set.
     pub log: String,
+}
+
+impl Rejection {
+    /// A rejection that is not about an operation.
+    pub(super) fn without_place(program: &str, rule: Rule) -> Rejection {
+        Rejection {
+            program: program.to_owned(),
+            rule,
+            place: Place {
+                op: 0,
+                function: String::new(),
+                section: String::new(),
+                slot: 0,
+            },
+            register: None,
+            history: None,
+            path: Vec::new(),
+            calls: Vec::new(),
+            state: Vec::new(),
+            processed: 0,
+            log: String::new(),
+        }
+    }
 }
 
 impl fmt::Display for Rejection {

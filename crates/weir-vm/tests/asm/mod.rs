@@ -78,6 +78,22 @@ fn line_code(line: &str, slot: i64, labels: &HashMap<String, i64>) -> Option<Vec
                 insn.imm = number(to)? as i32;
             }
         }
+        // `map N`: a map; `value N+OFFSET`: into the value of a map of one element; `function LABEL`.
+        ("lddw", [dst, value]) if value.starts_with("map ") => {
+            return wide(register(dst)?, 1, number(&value[4..])? as i32, 0);
+        }
+        ("lddw", [dst, value]) if value.starts_with("value ") => {
+            let (map, offset) = value[6..].split_once('+')?;
+            return wide(
+                register(dst)?,
+                2,
+                number(map)? as i32,
+                number(offset)? as i32,
+            );
+        }
+        ("lddw", [dst, value]) if value.starts_with("function ") => {
+            return wide(register(dst)?, 4, target(&value[9..])? as i32, 0);
+        }
         ("lddw", [dst, value]) => {
             let value = number(value)? as u64;
             insn.opcode = 0x18;
@@ -169,6 +185,18 @@ fn line_code(line: &str, slot: i64, labels: &HashMap<String, i64>) -> Option<Vec
         _ => return None,
     }
     Some(vec![insn])
+}
+
+/// A 16-byte load whose operand is of kind `src`.
+fn wide(dst: u8, src: u8, imm: i32, high: i32) -> Option<Vec<Insn>> {
+    let insn = |opcode, dst, src, imm| Insn {
+        opcode,
+        dst,
+        src,
+        off: 0,
+        imm,
+    };
+    Some(vec![insn(0x18, dst, src, imm), insn(0, 0, 0, high)])
 }
 
 fn alu(name: &str, insn: &mut Insn) -> Option<()> {

@@ -1,0 +1,820 @@
+//! Calls and returns: helpers with their arguments and results, functions of the program, callbacks.
+//!
+//! Owns what a call checks and what it leaves behind; prototypes are in `helpers`. Invariant: after a call r1 to r5
+//! hold nothing, and nothing is known of what a helper may have changed.
+
+use std::rc::Rc;
+
+use super::access::{LOCK_OFFSET, Mode};
+use super::alu::DISTANCE_MAX;
+use super::helpers;
+use super::rejection::{Birth, Rule, ValueKind};
+use super::scalar::Scalar;
+use super::state::{Callback, Held, Lock, NOWHERE, Reg, State};
+use super::tnum::Tnum;
+use super::walk::{Next, Step, Walk, new_frame, stop, stop_at};
+use crate::catalogue::{Argument, Outcome, helper_name};
+use crate::insn::Op;
+use crate::maps::{BPF_F_RDONLY_PROG, MapDefinition, MapKind};
+
+/// Call frames at once.
+const FRAMES: usize = 8;
+/// Bytes of stack of a chain of frames.
+const STACK_MAX: u32 = 512;
+/// Bytes that callers of a function with tail calls may use.
+const TAIL_CALL_STACK: u32 = 256;
+
+/// What the arguments of a helper call said.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    map: Option<u32>,
+    /// The key, if it is a constant.
+    key: Option<u64>,
+    /// Operation of the callback.
+    callback: Option<u32>,
+    size: Option<u64>,
+    released: Option<u32>,
+}
+
+impl Walk<'_> {
+    pub(super) fn helper(&mut self, op: &Op) -> Step<Next> {
+        let number = op.imm as u32;
+        let name = helper_name(number);
+        let prototype = helpers::prototype(number);
+        let Some(prototype) = prototype.filter(|p| p.result != Outcome::SocketOrNull) else {
+            return stop(Rule::UnknownHelper { number, name });
+        };
+        if let Some(lock) = self.state.lock
+            && number != helpers::SPIN_UNLOCK
+        {
+            return stop(Rule::CallUnderLock {
+                taken_at: lock.at as usize,
+            });
+        }
+        let mut said = Said::default();
+        for (argument, register) in prototype.arguments.iter().zip(1u8..) {
+            self.argument(prototype.arguments, number, *argument, register, &mut said)?;
+        }
+        self.check_map(number, &said)?;
+        if let Some(id) = said.released
+            && !self.state.release(id, self.at)
+        {
+            return stop_at(
+                1,
+                Rule::NotHeld {
+                    helper: name,
+                    register: 1,
+                },
+            );
+        }
+        match number {
+            helpers::TAIL_CALL => self.tail_call()?,
+            helpers::LOOP => self.bounded_loop(&said)?,
+            helpers::FOR_EACH => self.for_each(&said)?,
+            helpers::SPIN_LOCK => self.lock()?,
+            helpers::SPIN_UNLOCK => self.unlock()?,
+            _ => {}
+        }
+        self.state.clobber(self.at);
+        let result = self.result(number, prototype.result, &said);
+        self.state.set(0, result);
+        if helpers::changes_packet(number) {
+            self.state.forget_packet(self.at);
+        }
+        Ok(Next::Go(self.at as usize + 1))
+    }
+
+    fn result(&mut self, number: u32, returns: Outcome, said: &Said) -> Reg {
+        let birth = Birth::Helper(number);
+        match returns {
+            Outcome::Number => Reg::unknown(birth, self.at),
+            Outcome::CpuNumber => {
+                let last = u64::from(self.cpus.max(1)) - 1;
+                Reg::number(Scalar::between(0, last), birth, self.at)
+            }
+            // The helpers that yield sockets are refused before.
+            Outcome::Nothing | Outcome::SocketOrNull => Reg::nothing(Birth::Clobbered, self.at),
+            Outcome::ValueOrNull => {
+                let map = said.map.unwrap_or(NOWHERE);
+                let definition = self.map(map).map(|m| m.definition);
+                let found = definition.is_some_and(|d| {
+                    helpers::always_finds(d)
+                        && number == helpers::LOOKUP
+                        && said.key.is_some_and(|k| k < u64::from(d.max_entries))
+                });
+                let locked = definition.is_some_and(|d| d.has_spin_lock);
+                let socket = definition.is_some_and(|d| d.kind == MapKind::XskMap);
+                let kind = if socket {
+                    ValueKind::Socket
+                } else {
+                    ValueKind::MapValue
+                };
+                let mut reg = Reg::pointer(kind, birth, self.at);
+                reg.map = map;
+                reg.or_null = !found;
+                if !found || locked {
+                    reg.id = self.new_id();
+                }
+                reg
+            }
+            Outcome::RecordOrNull => {
+                let mut reg = Reg::pointer(ValueKind::Record, birth, self.at);
+                reg.range = i32::try_from(said.size.unwrap_or(0)).unwrap_or(0);
+                reg.or_null = true;
+                reg.id = self.new_id();
+                reg.ref_id = reg.id;
+                reg.map = said.map.unwrap_or(NOWHERE);
+                self.state.held.push(Held {
+                    id: reg.id,
+                    at: self.at,
+                    kind: ValueKind::Record,
+                });
+                reg
+            }
+        }
+    }
+
+    fn argument(
+        &mut self,
+        arguments: &[Argument],
+        number: u32,
+        argument: Argument,
+        register: u8,
+        said: &mut Said,
+    ) -> Step<()> {
+        let helper = helper_name(number);
+        let reg = *self.readable(register)?;
+        let wrong = |expected| {
+            stop_at(
+                register,
+                Rule::HelperArgument {
+                    helper,
+                    register,
+                    expected,
+                    found: reg.kind,
+                },
+            )
+        };
+        match argument {
+            Argument::Any => Ok(()),
+            Argument::Context => {
+                if reg.kind != ValueKind::Context {
+                    return wrong("the context");
+                }
+                self.check_unmoved(register, &reg)
+            }
+            Argument::Map => {
+                if reg.kind != ValueKind::Map {
+                    return wrong("a map");
+                }
+                if reg.or_null {
+                    return stop_at(
+                        register,
+                        Rule::HelperNull {
+                            helper,
+                            register,
+                            found: reg.kind,
+                            map: None,
+                        },
+                    );
+                }
+                said.map = Some(reg.map);
+                Ok(())
+            }
+            Argument::Key => {
+                let definition = self.said_map(helper, said)?;
+                let size = definition.key_size;
+                let constant = helpers::always_finds(definition);
+                self.check_memory_kind(number, register, &reg)?;
+                self.check_argument_memory(register, i64::from(size), Mode::Read, false, false)?;
+                if number == helpers::LOOKUP && constant {
+                    said.key = self.stack_constant(register, size as usize);
+                }
+                Ok(())
+            }
+            Argument::Value => {
+                let size = self.said_map(helper, said)?.value_size;
+                self.check_memory_kind(number, register, &reg)?;
+                self.check_argument_memory(register, i64::from(size), Mode::Read, false, false)
+            }
+            Argument::ValueOut => {
+                let size = self.said_map(helper, said)?.value_size;
+                self.check_memory_kind(number, register, &reg)?;
+                // Room that the helper fills: what was there does not matter; `fill` forgets it.
+                self.check_argument_memory(register, i64::from(size), Mode::Write, true, false)
+            }
+            Argument::Read | Argument::Write | Argument::ReadWrite => {
+                self.check_memory_kind(number, register, &reg)
+            }
+            Argument::ReadOrNull | Argument::WriteOrNull => {
+                if reg.is_null() {
+                    self.precise(register);
+                    return Ok(());
+                }
+                self.check_memory_kind(number, register, &reg)
+            }
+            Argument::ReadBytes(size) => {
+                self.check_memory_kind(number, register, &reg)?;
+                self.check_argument_memory(register, i64::from(size), Mode::Read, false, false)
+            }
+            Argument::WriteBytes(size) | Argument::ReadWriteBytes(size) => {
+                let fills = matches!(argument, Argument::WriteBytes(_));
+                self.check_memory_kind(number, register, &reg)?;
+                self.check_aligned(register, &reg, i64::from(size))?;
+                self.check_argument_memory(register, i64::from(size), Mode::Write, fills, false)
+            }
+            Argument::Size | Argument::SizeOrZero => {
+                let before = arguments[register as usize - 2];
+                self.size(number, before, argument == Argument::SizeOrZero, register)
+            }
+            Argument::RecordSize => {
+                if !reg.is_number() {
+                    return wrong("a number");
+                }
+                let Some(size) = reg.num.value() else {
+                    return stop_at(register, Rule::ConstantRequired { helper, register });
+                };
+                if size >= DISTANCE_MAX as u64 {
+                    return stop_at(
+                        register,
+                        Rule::ConstantRefused {
+                            helper,
+                            register,
+                            value: size as i64,
+                        },
+                    );
+                }
+                self.precise(register);
+                said.size = Some(size);
+                Ok(())
+            }
+            Argument::Record => {
+                if reg.kind != ValueKind::Record {
+                    if reg.birth == Birth::Released {
+                        return stop_at(register, Rule::NotHeld { helper, register });
+                    }
+                    return wrong("a ring buffer record");
+                }
+                if reg.or_null {
+                    return stop_at(
+                        register,
+                        Rule::HelperNull {
+                            helper,
+                            register,
+                            found: reg.kind,
+                            map: None,
+                        },
+                    );
+                }
+                let offset = i64::from(reg.off) + reg.num.value().unwrap_or(1) as i64;
+                if offset != 0 {
+                    return stop_at(
+                        register,
+                        Rule::ReleaseMoved {
+                            helper,
+                            register,
+                            offset,
+                        },
+                    );
+                }
+                said.released = Some(reg.ref_id);
+                Ok(())
+            }
+            Argument::Callback => {
+                if reg.kind != ValueKind::Function {
+                    return stop_at(
+                        register,
+                        Rule::CallbackExpected {
+                            helper,
+                            register,
+                            found: reg.kind,
+                        },
+                    );
+                }
+                self.check_unmoved(register, &reg)?;
+                said.callback = Some(reg.map);
+                Ok(())
+            }
+            Argument::StackOrNull => {
+                if reg.is_null() {
+                    self.precise(register);
+                    return Ok(());
+                }
+                if reg.kind != ValueKind::Stack {
+                    return wrong("a stack pointer or null");
+                }
+                Ok(())
+            }
+            Argument::SpinLock => {
+                if reg.kind != ValueKind::MapValue {
+                    return wrong("a lock in a map value");
+                }
+                if reg.or_null {
+                    let map = self.map_name_of(&reg);
+                    return stop_at(
+                        register,
+                        Rule::HelperNull {
+                            helper,
+                            register,
+                            found: reg.kind,
+                            map,
+                        },
+                    );
+                }
+                self.check_lock(helper, register, &reg)
+            }
+            Argument::ConstantString => self.text(helper, register, &reg),
+            Argument::ContextOrNull | Argument::Timer | Argument::Socket => {
+                stop(Rule::UnknownHelper {
+                    number,
+                    name: helper,
+                })
+            }
+        }
+    }
+
+    /// Memory that a helper writes as one number.
+    fn check_aligned(&self, register: u8, reg: &Reg, size: i64) -> Step<()> {
+        let offset = i64::from(reg.off);
+        let sum = reg.num.tnum.add(Tnum::constant(offset as u64));
+        if sum.is_aligned(size as u64) {
+            return Ok(());
+        }
+        stop_at(
+            register,
+            Rule::Misaligned {
+                kind: reg.kind,
+                offset,
+                size,
+            },
+        )
+    }
+
+    fn said_map(&self, helper: &'static str, said: &Said) -> Step<&MapDefinition> {
+        let map = said.map.and_then(|m| self.map(m));
+        match map {
+            Some(map) => Ok(map.definition),
+            None => stop(Rule::HelperNoMap { helper }),
+        }
+    }
+
+    pub(super) fn check_unmoved(&self, register: u8, reg: &Reg) -> Step<()> {
+        if reg.num.value() != Some(0) {
+            return stop_at(register, Rule::VariableOffset { kind: reg.kind });
+        }
+        if reg.off != 0 {
+            return stop_at(
+                register,
+                Rule::ContextMoved {
+                    offset: i64::from(reg.off),
+                },
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether helpers take such a pointer to memory at all.
+    fn check_memory_kind(&self, number: u32, register: u8, reg: &Reg) -> Step<()> {
+        use ValueKind::*;
+        let helper = helper_name(number);
+        let memory = matches!(
+            reg.kind,
+            Stack | Packet | PacketMeta | MapKey | MapValue | Record | Memory
+        );
+        if !memory {
+            return stop_at(
+                register,
+                Rule::HelperArgument {
+                    helper,
+                    register,
+                    expected: "a pointer to memory",
+                    found: reg.kind,
+                },
+            );
+        }
+        if reg.or_null {
+            let map = self.map_name_of(reg);
+            return stop_at(
+                register,
+                Rule::HelperNull {
+                    helper,
+                    register,
+                    found: reg.kind,
+                    map,
+                },
+            );
+        }
+        if matches!(reg.kind, Packet | PacketMeta) && !helpers::takes_packet(number) {
+            return stop_at(register, Rule::HelperPacket { helper, register });
+        }
+        Ok(())
+    }
+
+    /// A size in `register` of the memory in the register before.
+    fn size(
+        &mut self,
+        number: u32,
+        memory: Argument,
+        zero_allowed: bool,
+        register: u8,
+    ) -> Step<()> {
+        let helper = helper_name(number);
+        let reg = *self.state.reg(register);
+        if !reg.is_number() {
+            return stop_at(
+                register,
+                Rule::HelperArgument {
+                    helper,
+                    register,
+                    expected: "a size",
+                    found: reg.kind,
+                },
+            );
+        }
+        if reg.num.smin < 0 {
+            return stop_at(
+                register,
+                Rule::SizeNegative {
+                    helper,
+                    register,
+                    min: reg.num.smin,
+                },
+            );
+        }
+        if reg.num.umin == 0 && !zero_allowed {
+            return stop_at(register, Rule::SizeZero { helper, register });
+        }
+        if reg.num.umax >= DISTANCE_MAX as u64 {
+            return stop_at(register, Rule::SizeUnbounded { helper, register });
+        }
+        let fills =
+            matches!(memory, Argument::Write | Argument::WriteOrNull) && reg.num.value().is_some();
+        let mode = match memory {
+            Argument::Write | Argument::WriteOrNull | Argument::ReadWrite => Mode::Write,
+            _ => Mode::Read,
+        };
+        self.check_argument_memory(register - 1, reg.num.umax as i64, mode, fills, zero_allowed)?;
+        self.precise(register);
+        Ok(())
+    }
+
+    fn text(&mut self, helper: &'static str, register: u8, reg: &Reg) -> Step<()> {
+        let constant = match (reg.kind, self.map(reg.map)) {
+            (ValueKind::MapValue, Some(map)) if !reg.or_null => map.frozen,
+            _ => None,
+        };
+        let at = reg.num.value().map(|v| i64::from(reg.off) + v as i64);
+        let rest = constant
+            .zip(at.and_then(|at| usize::try_from(at).ok()))
+            .and_then(|(bytes, at)| bytes.get(at..));
+        if rest.is_some_and(|bytes| bytes.contains(&0)) {
+            return Ok(());
+        }
+        stop_at(
+            register,
+            Rule::HelperArgument {
+                helper,
+                register,
+                expected: "a zero-terminated constant in read-only data",
+                found: reg.kind,
+            },
+        )
+    }
+
+    fn check_map(&mut self, number: u32, said: &Said) -> Step<()> {
+        let Some(map) = said.map else {
+            return Ok(());
+        };
+        let at = self.at as usize;
+        let helper = helper_name(number);
+        let (takes, read_only, live) = match self.map(map) {
+            Some(info) => (
+                helpers::takes_map(number, info.definition),
+                info.definition.flags & BPF_F_RDONLY_PROG != 0,
+                info.live,
+            ),
+            None => (false, false, false),
+        };
+        if !takes {
+            return stop(Rule::HelperMap {
+                helper,
+                map: self.map_name(map),
+            });
+        }
+        if read_only && helpers::writes_map(number) {
+            return stop(Rule::ReadOnlyMap {
+                map: self.map_name(map),
+            });
+        }
+        if let Some(facts) = self.facts.op_mut(at) {
+            facts.map.add(live.then_some(map as usize));
+            let several = facts.map.get().is_none();
+            if several && number == helpers::TAIL_CALL {
+                return stop(Rule::HelperMap {
+                    helper,
+                    map: self.map_name(map),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn tail_call(&mut self) -> Step<()> {
+        self.check_leaks()?;
+        let index = self
+            .state
+            .reg(3)
+            .num
+            .value()
+            .filter(|_| self.state.reg(3).is_number());
+        let at = self.at as usize;
+        if let Some(facts) = self.facts.op_mut(at) {
+            facts.index.add(index);
+        }
+        if index.is_some() {
+            self.precise(3);
+        }
+        if self.state.depth() == 0 {
+            return Ok(());
+        }
+        // The program jumped to runs in this frame's place: its result comes back to the caller, with another packet.
+        let mut gone = self.state.clone();
+        gone.forget_packet(self.at);
+        let frame = gone.frames.pop();
+        let callback = frame.as_ref().and_then(|f| f.callback);
+        let call = frame.map_or(NOWHERE, |f| f.call);
+        if callback.is_some() {
+            // Any number is not 0 or 1.
+            return stop(Rule::CallbackResult {
+                min: i64::MIN,
+                max: i64::MAX,
+            });
+        }
+        gone.set(0, Reg::unknown(Birth::Helper(helpers::TAIL_CALL), self.at));
+        self.push(gone, call as usize + 1)
+    }
+
+    fn bounded_loop(&mut self, said: &Said) -> Step<()> {
+        self.precise(1);
+        let count = *self.state.reg(1);
+        let depth = self.state.frame().callback_depth;
+        let may_go_on = !count.is_number() || u64::from(depth) < count.num.umax;
+        if !may_go_on {
+            self.state.frame_mut().callback_depth = 0;
+            return Ok(());
+        }
+        let index = Reg::unknown(Birth::Entry, self.at);
+        let context = *self.state.reg(3);
+        self.push_callback(
+            said,
+            helpers::LOOP,
+            [Some(index), Some(context), None, None, None],
+        )
+    }
+
+    fn for_each(&mut self, said: &Said) -> Step<()> {
+        let pointer = |kind| {
+            let mut reg = Reg::pointer(kind, Birth::Entry, self.at);
+            reg.map = said.map.unwrap_or(NOWHERE);
+            Some(reg)
+        };
+        let mut value = pointer(ValueKind::MapValue);
+        let (map, key) = (pointer(ValueKind::Map), pointer(ValueKind::MapKey));
+        let locked = said
+            .map
+            .and_then(|m| self.map(m))
+            .is_some_and(|m| m.definition.has_spin_lock);
+        if let Some(value) = value.as_mut().filter(|_| locked) {
+            value.id = self.new_id();
+        }
+        let context = *self.state.reg(3);
+        self.push_callback(
+            said,
+            helpers::FOR_EACH,
+            [map, key, value, Some(context), None],
+        )
+    }
+
+    /// The callback runs once more, later; the walk goes on as if it had returned for the last time.
+    fn push_callback(&mut self, said: &Said, helper: u32, arguments: [Option<Reg>; 5]) -> Step<()> {
+        let start = said.callback.unwrap_or(NOWHERE) as usize;
+        let Some(function) = self.layout.function_at(start) else {
+            return stop(Rule::CallTarget);
+        };
+        if self.layout.functions[function].global {
+            return stop(Rule::CallbackGlobal {
+                function: self.layout.functions[function].name.clone(),
+            });
+        }
+        let mut inside = self.state.clone();
+        inside.frame_mut().callback_depth += 1;
+        inside.unrolled += 1;
+        self.enter(&mut inside, function, arguments)?;
+        inside.frame_mut().callback = Some(Callback { helper });
+        self.state.frame_mut().callback_depth = 0;
+        self.push(inside, start)
+    }
+
+    fn enter(&self, state: &mut State, function: usize, arguments: [Option<Reg>; 5]) -> Step<()> {
+        let depth = state.frames.len();
+        if depth >= FRAMES {
+            return stop(Rule::CallDepth { frames: depth + 1 });
+        }
+        state
+            .frames
+            .push(Rc::new(new_frame(depth, function, self.at, arguments)));
+        state.written[depth] = u64::MAX;
+        Ok(())
+    }
+
+    /// A call to a function of the program.
+    pub(super) fn call(&mut self, op: &Op) -> Step<Next> {
+        let Some(function) = self.layout.function_at(op.target()) else {
+            return stop(Rule::CallTarget);
+        };
+        if self.layout.functions[function].global {
+            return self.call_global(function);
+        }
+        let mut arguments = [None; 5];
+        for (argument, register) in arguments.iter_mut().zip(1u8..) {
+            *argument = Some(*self.state.reg(register));
+        }
+        let mut state = std::mem::replace(&mut self.state, super::walk::first_state(0, [None; 5]));
+        state.clobber(self.at);
+        let entered = self.enter(&mut state, function, arguments);
+        self.state = state;
+        entered?;
+        Ok(Next::Go(op.target()))
+    }
+
+    fn call_global(&mut self, function: usize) -> Step<Next> {
+        if let Some(lock) = self.state.lock {
+            return stop(Rule::CallUnderLock {
+                taken_at: lock.at as usize,
+            });
+        }
+        self.check_global_arguments(function)?;
+        if !self.globals.iter().any(|(f, _)| *f == function) {
+            self.globals.push((function, false));
+        }
+        if self.layout.functions[function].changes_packet {
+            self.state.forget_packet(self.at);
+        }
+        self.state.clobber(self.at);
+        let result = Reg::unknown(Birth::Function, self.at);
+        self.state.set(0, result);
+        Ok(Next::Go(self.at as usize + 1))
+    }
+
+    /// `exit`: of the program, a function or a callback.
+    pub(super) fn exit(&mut self) -> Step<Next> {
+        let depth = self.state.depth();
+        let r0 = *self.state.reg(0);
+        if depth == 0 {
+            self.check_leaks()?;
+            if let Some(lock) = self.state.lock {
+                return stop(Rule::LeakedLock {
+                    taken_at: lock.at as usize,
+                });
+            }
+            self.readable(0)?;
+            if self.state.frame().function != 0 && !r0.is_number() {
+                return stop_at(0, Rule::ReturnsNoNumber { found: r0.kind });
+            }
+            return Ok(Next::End);
+        }
+        if r0.kind == ValueKind::Stack {
+            return stop_at(0, Rule::ReturnsStackPointer);
+        }
+        let callback = self.state.frame().callback;
+        let call = self.state.frame().call;
+        if callback.is_some() {
+            self.readable(0)?;
+            if !r0.is_number() {
+                return stop_at(0, Rule::ReturnsNoNumber { found: r0.kind });
+            }
+            self.precise(0);
+            if r0.num.smin < 0 || r0.num.smax > 1 {
+                return stop_at(
+                    0,
+                    Rule::CallbackResult {
+                        min: r0.num.smin,
+                        max: r0.num.smax,
+                    },
+                );
+            }
+            if let Some(node) = self.node_mut() {
+                node.callback_exit = true;
+            }
+            self.state.frames.pop();
+            self.widen(call);
+            return Ok(Next::Go(call as usize));
+        }
+        self.state.frames.pop();
+        self.state.set(0, r0);
+        Ok(Next::Go(call as usize + 1))
+    }
+
+    fn check_leaks(&self) -> Step<()> {
+        match self.state.held.first() {
+            Some(held) => stop(Rule::LeakedReference {
+                kind: held.kind,
+                acquired_at: held.at as usize,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_lock(&self, helper: &'static str, register: u8, reg: &Reg) -> Step<()> {
+        let Some(value) = reg.num.value() else {
+            return stop_at(register, Rule::VariableOffset { kind: reg.kind });
+        };
+        let at = i64::from(reg.off) + value as i64;
+        let lock = self
+            .map(reg.map)
+            .is_some_and(|m| m.definition.has_spin_lock);
+        if !lock || at != LOCK_OFFSET {
+            return stop_at(
+                register,
+                Rule::NoLock {
+                    helper,
+                    map: self.map_name(reg.map),
+                },
+            );
+        }
+        Ok(())
+    }
+
+    fn lock(&mut self) -> Step<()> {
+        let reg = self.state.reg(1);
+        self.state.lock = Some(Lock {
+            map: reg.map,
+            id: reg.id,
+            at: self.at,
+        });
+        Ok(())
+    }
+
+    fn unlock(&mut self) -> Step<()> {
+        let reg = *self.state.reg(1);
+        let held = self
+            .state
+            .lock
+            .filter(|l| l.map == reg.map && l.id == reg.id);
+        if held.is_none() {
+            return stop_at(1, Rule::OtherLock);
+        }
+        self.state.lock = None;
+        Ok(())
+    }
+
+    /// The stack of the deepest chain of calls, within the limits.
+    pub(super) fn check_stack(&mut self) -> Step<u32> {
+        let functions = self.layout.functions.len();
+        let own: Vec<u32> = self
+            .stack_used
+            .iter()
+            .map(|used| used.next_multiple_of(16))
+            .collect();
+        // Bytes and frames of the longest chain to each function; the graph has no cycles, so this settles.
+        let (mut before, mut frames) = (vec![0u32; functions], vec![0usize; functions]);
+        frames[0] = 1;
+        let mut deepest = own[0];
+        loop {
+            let mut changed = false;
+            for caller in 0..functions {
+                if frames[caller] == 0 {
+                    continue;
+                }
+                for (op, callee) in &self.layout.functions[caller].callees {
+                    let (bytes, calls) = (before[caller] + own[caller], frames[caller] + 1);
+                    if bytes <= before[*callee] && calls <= frames[*callee] {
+                        continue;
+                    }
+                    changed = true;
+                    before[*callee] = before[*callee].max(bytes);
+                    frames[*callee] = frames[*callee].max(calls);
+                    self.at = *op as u32;
+                    if self.layout.functions[*callee].tail_calls && bytes >= TAIL_CALL_STACK {
+                        return stop(Rule::TailCallStack { bytes });
+                    }
+                    let bytes = bytes + own[*callee];
+                    if bytes > STACK_MAX {
+                        return stop(Rule::CombinedStack {
+                            calls,
+                            bytes,
+                            limit: STACK_MAX,
+                        });
+                    }
+                    if calls > FRAMES {
+                        return stop(Rule::CallDepth { frames: calls });
+                    }
+                    deepest = deepest.max(bytes);
+                }
+            }
+            if !changed {
+                return Ok(deepest);
+            }
+        }
+    }
+}

@@ -1,0 +1,427 @@
+//! Control flow without values: functions, reachability, where states are kept, live registers, loops.
+//!
+//! Owns every check that needs no state. A program consists of the function it begins with and all functions that
+//! those call or take the address of, as the loader would hand it to the kernel. Invariant: behind these checks every jump
+//! stays in its function and every function ends in a jump or exit.
+
+use std::collections::BTreeSet;
+
+use super::helpers;
+use super::rejection::Rule;
+use super::shape::{Shape, shape, uses};
+use crate::insn::Op;
+use crate::machine::Code;
+
+/// A function of the program.
+#[derive(Clone, Debug)]
+pub(super) struct Function {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    pub(super) name: String,
+    /// Verified by itself, by its argument types.
+    pub(super) global: bool,
+    /// A helper on some path invalidates packet pointers.
+    pub(super) changes_packet: bool,
+    pub(super) tail_calls: bool,
+    /// Functions called or taken the address of.
+    pub(super) callees: Vec<(usize, usize)>,
+}
+
+/// The control flow of one program.
+#[derive(Debug)]
+pub(super) struct Layout {
+    /// The program's own function is the first.
+    pub(super) functions: Vec<Function>,
+    /// By operation, from `base` on.
+    flows: Vec<Flow>,
+    base: usize,
+}
+
+/// What control flow says of one operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flow {
+    pub(super) shape: Shape,
+    /// Registers read later, before the operation.
+    pub(super) live: u16,
+    /// States are compared here.
+    pub(super) prune: bool,
+    /// Control may come from elsewhere than the operation before.
+    pub(super) joined: bool,
+    /// A helper that calls back: states are always kept.
+    pub(super) calls_back: bool,
+    /// The operation lies on a cycle of its function, or calls back.
+    pub(super) in_loop: bool,
+    /// Number of the function, `u32::MAX` outside the program.
+    pub(super) function: u32,
+}
+
+const NONE: Flow = Flow {
+    shape: Shape::End,
+    live: 0,
+    prune: false,
+    joined: false,
+    calls_back: false,
+    in_loop: false,
+    function: u32::MAX,
+};
+
+/// A check that failed, and at which operation.
+pub(super) type Failed = (usize, Rule);
+
+impl Layout {
+    /// Finds and checks the functions of the program that begins at `entry`.
+    pub(super) fn new(code: &Code, entry: usize) -> Result<Layout, Failed> {
+        let functions = functions(code, entry)?;
+        let base = functions.iter().map(|f| f.start).min().unwrap_or(entry);
+        let end = functions.iter().map(|f| f.end).max().unwrap_or(entry);
+        let mut layout = Layout {
+            functions,
+            flows: vec![NONE; end - base],
+            base,
+        };
+        for number in 0..layout.functions.len() {
+            layout.check(code, number)?;
+        }
+        layout.check_recursion()?;
+        layout.spread_effects();
+        for number in 0..layout.functions.len() {
+            layout.find_live(code, number);
+        }
+        Ok(layout)
+    }
+
+    #[inline]
+    pub(super) fn flow(&self, op: usize) -> &Flow {
+        self.flows.get(op.wrapping_sub(self.base)).unwrap_or(&NONE)
+    }
+
+    fn flow_mut(&mut self, op: usize) -> Option<&mut Flow> {
+        self.flows.get_mut(op.wrapping_sub(self.base))
+    }
+
+    /// Number of the function that starts at `op`.
+    pub(super) fn function_at(&self, op: usize) -> Option<usize> {
+        self.functions.iter().position(|f| f.start == op)
+    }
+
+    fn check(&mut self, code: &Code, number: usize) -> Result<(), Failed> {
+        let (start, end) = (self.functions[number].start, self.functions[number].end);
+        for op in start..end {
+            let shape = shape(&code.ops[op]);
+            if let Some(flow) = self.flow_mut(op) {
+                flow.shape = shape;
+                flow.function = number as u32;
+            }
+            if matches!(shape, Shape::Jump | Shape::Branch { .. }) {
+                let target = code.ops[op].target();
+                if !(start..end).contains(&target) {
+                    let target = target - code.section_start(target);
+                    return Err((op, Rule::JumpLeavesFunction { target }));
+                }
+            }
+        }
+        let last = (start..end)
+            .rev()
+            .find(|op| self.flow(*op).shape != Shape::Half);
+        let last = last.ok_or((start, Rule::FallsOffEnd))?;
+        if !matches!(self.flow(last).shape, Shape::Exit | Shape::Jump) {
+            return Err((last, Rule::FallsOffEnd));
+        }
+        self.reach(code, number)?;
+        self.find_loops(code, number);
+        Ok(())
+    }
+
+    /// Marks what is reachable and where states are kept.
+    fn reach(&mut self, code: &Code, number: usize) -> Result<(), Failed> {
+        let (start, end) = (self.functions[number].start, self.functions[number].end);
+        let mut reached = vec![false; end - start];
+        let mut open = vec![start];
+        if number > 0 {
+            self.mark(start, true);
+        }
+        while let Some(op) = open.pop() {
+            if std::mem::replace(&mut reached[op - start], true) {
+                continue;
+            }
+            let current = &code.ops[op];
+            match self.flow(op).shape {
+                Shape::Jump => {
+                    self.mark(current.target(), true);
+                }
+                Shape::Branch { .. } => {
+                    self.mark(op, false);
+                    self.mark(current.target(), true);
+                }
+                Shape::Helper => {
+                    self.mark(op + 1, true);
+                    let number_of = current.imm as u32;
+                    if helpers::calls_back(number_of) {
+                        self.mark(op, true);
+                        if let Some(flow) = self.flow_mut(op) {
+                            flow.calls_back = true;
+                            flow.in_loop = true;
+                        }
+                    }
+                    let function = &mut self.functions[number];
+                    function.changes_packet |= helpers::changes_packet(number_of);
+                    function.tail_calls |= number_of == helpers::TAIL_CALL;
+                }
+                Shape::Call => {
+                    self.mark(op, false);
+                    self.mark(op + 1, true);
+                }
+                Shape::LoadFunction => {
+                    self.mark(op, false);
+                    self.mark(op + 2, true);
+                }
+                _ => {}
+            }
+            self.successors(code, op, |next| {
+                if next < end {
+                    open.push(next);
+                }
+            });
+        }
+        let missed =
+            (start..end).find(|op| !reached[op - start] && self.flow(*op).shape != Shape::Half);
+        match missed {
+            Some(op) => Err((op, Rule::Unreachable)),
+            None => Ok(()),
+        }
+    }
+
+    fn mark(&mut self, op: usize, joined: bool) {
+        if let Some(flow) = self.flow_mut(op) {
+            flow.prune = true;
+            flow.joined |= joined;
+        }
+    }
+
+    /// Successors inside the function.
+    fn successors(&self, code: &Code, op: usize, mut to: impl FnMut(usize)) {
+        match self.flow(op).shape {
+            Shape::Exit => {}
+            Shape::Jump => to(code.ops[op].target()),
+            Shape::Branch { .. } => {
+                to(op + 1);
+                to(code.ops[op].target());
+            }
+            Shape::LoadImm | Shape::LoadFunction => to(op + 2),
+            Shape::External if self.flow(op + 1).shape == Shape::Half => to(op + 2),
+            _ => to(op + 1),
+        }
+    }
+
+    /// Marks operations on cycles: Tarjan's components, iteratively.
+    fn find_loops(&mut self, code: &Code, number: usize) {
+        let (start, end) = (self.functions[number].start, self.functions[number].end);
+        let len = end - start;
+        const NEW: u32 = u32::MAX;
+        let (mut index, mut low) = (vec![NEW; len], vec![0u32; len]);
+        let (mut on, mut stack) = (vec![false; len], Vec::new());
+        let mut count = 0;
+        // Operation and its successors still to visit.
+        let mut work: Vec<(usize, Vec<usize>)> = Vec::new();
+        let open = |op: usize, layout: &Layout| {
+            let mut next = Vec::with_capacity(2);
+            layout.successors(code, op, |to| {
+                if (start..end).contains(&to) {
+                    next.push(to);
+                }
+            });
+            next
+        };
+        let mut looping = Vec::new();
+        work.push((start, open(start, self)));
+        index[0] = 0;
+        on[0] = true;
+        stack.push(start);
+        while let Some((op, next)) = work.last_mut() {
+            let at = *op - start;
+            if let Some(to) = next.pop() {
+                let t = to - start;
+                if index[t] == NEW {
+                    count += 1;
+                    index[t] = count;
+                    low[t] = count;
+                    on[t] = true;
+                    stack.push(to);
+                    work.push((to, open(to, self)));
+                } else if on[t] {
+                    low[at] = low[at].min(index[t]);
+                    if to == *op {
+                        looping.push(to);
+                    }
+                }
+                continue;
+            }
+            if low[at] == index[at] {
+                let mut members = Vec::new();
+                while let Some(member) = stack.pop() {
+                    on[member - start] = false;
+                    members.push(member);
+                    if member == *op {
+                        break;
+                    }
+                }
+                if members.len() > 1 {
+                    looping.extend(members);
+                }
+            }
+            let finished = low[at];
+            work.pop();
+            if let Some((parent, _)) = work.last() {
+                let p = *parent - start;
+                low[p] = low[p].min(finished);
+            }
+        }
+        for op in looping {
+            if let Some(flow) = self.flow_mut(op) {
+                flow.in_loop = true;
+            }
+        }
+    }
+
+    fn check_recursion(&self) -> Result<(), Failed> {
+        // 0 unseen, 1 open, 2 done; depth first without recursion.
+        let mut seen = vec![0u8; self.functions.len()];
+        let mut work = vec![(0usize, 0usize)];
+        seen[0] = 1;
+        while let Some((function, next)) = work.last_mut() {
+            let callees = &self.functions[*function].callees;
+            let Some((op, callee)) = callees.get(*next).copied() else {
+                seen[*function] = 2;
+                work.pop();
+                continue;
+            };
+            *next += 1;
+            match seen[callee] {
+                0 => {
+                    seen[callee] = 1;
+                    work.push((callee, 0));
+                }
+                1 => return Err((op, Rule::Recursion)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Effects of callees are effects of their callers.
+    fn spread_effects(&mut self) {
+        loop {
+            let mut changed = false;
+            for number in 0..self.functions.len() {
+                let spread = self.functions[number]
+                    .callees
+                    .iter()
+                    .any(|(_, c)| self.functions[*c].changes_packet);
+                if spread && !self.functions[number].changes_packet {
+                    self.functions[number].changes_packet = true;
+                    changed = true;
+                }
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+
+    fn find_live(&mut self, code: &Code, number: usize) {
+        let (start, end) = (self.functions[number].start, self.functions[number].end);
+        loop {
+            let mut changed = false;
+            for op in (start..end).rev() {
+                let flow = *self.flow(op);
+                if flow.shape == Shape::Half {
+                    continue;
+                }
+                let mut after = 0;
+                self.successors(code, op, |next| after |= self.flow(next).live);
+                let current = &code.ops[op];
+                let arguments = helpers::arguments(current.imm as u32);
+                let (read, written) = uses(current, flow.shape, arguments);
+                let live = (after & !written) | read;
+                if live != flow.live {
+                    changed = true;
+                    if let Some(flow) = self.flow_mut(op) {
+                        flow.live = live;
+                    }
+                }
+            }
+            if !changed {
+                return;
+            }
+        }
+    }
+}
+
+/// The functions of a program, its own first.
+fn functions(code: &Code, entry: usize) -> Result<Vec<Function>, Failed> {
+    let mut borders: BTreeSet<usize> = code.functions.iter().map(|f| f.start).collect();
+    borders.extend(code.sections.iter().map(|s| s.start));
+    borders.insert(entry);
+    'again: loop {
+        let mut found: Vec<Function> = Vec::new();
+        let mut open = vec![entry];
+        while let Some(start) = open.pop() {
+            if found.iter().any(|f| f.start == start) {
+                continue;
+            }
+            let end = extent(code, &borders, start);
+            let mut function = Function {
+                start,
+                end,
+                name: code.function_name(start),
+                global: start != entry && code.global_prototype(start).is_some(),
+                changes_packet: false,
+                tail_calls: false,
+                callees: Vec::new(),
+            };
+            for op in start..end {
+                let Some(target) = callee(&code.ops[op]) else {
+                    continue;
+                };
+                if target == entry {
+                    return Err((op, Rule::Recursion));
+                }
+                if target >= code.ops.len() {
+                    return Err((op, Rule::CallTarget));
+                }
+                if borders.insert(target) {
+                    // A start inside what was taken for one function, or code without symbols: begin again.
+                    continue 'again;
+                }
+                function.callees.push((op, target));
+                open.push(target);
+            }
+            found.push(function);
+        }
+        let starts: Vec<usize> = found.iter().map(|f| f.start).collect();
+        for function in &mut found {
+            for (_, callee) in &mut function.callees {
+                *callee = starts.iter().position(|s| s == callee).unwrap_or(0);
+            }
+        }
+        return Ok(found);
+    }
+}
+
+/// End of the function that starts at `start`: the next function or the end of the section.
+fn extent(code: &Code, borders: &BTreeSet<usize>, start: usize) -> usize {
+    let next = borders.range(start + 1..).next().copied();
+    let limit = next.unwrap_or(code.ops.len());
+    // The mark behind a section's last operation is not part of it.
+    (start..limit)
+        .find(|op| shape(&code.ops[*op]) == Shape::End)
+        .unwrap_or(limit)
+}
+
+fn callee(op: &Op) -> Option<usize> {
+    match shape(op) {
+        Shape::Call => Some(op.target()),
+        Shape::LoadFunction => Some(op.imm as usize),
+        _ => None,
+    }
+}
