@@ -2,9 +2,12 @@
 //!
 //! The kernel's counts are those of benches/record/verified-insns.tsv. Times are printed, never asserted.
 
+mod common;
+
 use std::time::Instant;
 
 use weir_bpf::abi::{DIMS, feature};
+use weir_kernel::KernelObject;
 use weir_vm::Object;
 use weir_vm::verify::{Verified, VerifyOptions, verify};
 
@@ -82,13 +85,66 @@ fn middlebox(features: u32, mode: u32) -> Verified {
             .expect("constant");
     }
     let machine = object.load("middlebox").expect("loads");
-    verify(&machine, "middlebox", &VerifyOptions::default()).unwrap_or_else(|rejection| {
-        for seen in &rejection.state {
-            eprintln!("  {} = {}", seen.name, seen.text);
+    verify(&machine, "middlebox", &VerifyOptions::default())
+        .unwrap_or_else(|rejection| panic!("{rejection}\n{:#?}", rejection.state))
+}
+
+/// Objects of the xdp-tools package, where it is installed: the kernel and this verifier agree on each program.
+#[test]
+fn programs_of_xdp_tools_get_the_kernels_verdict() {
+    let kernel = common::engines().contains(&weir_engine::EngineKind::Kernel);
+    let Ok(folder) = std::fs::read_dir("/usr/lib/x86_64-linux-gnu/bpf") else {
+        eprintln!("skipped: xdp-tools is not installed");
+        return;
+    };
+    let mut paths: Vec<_> = folder.filter_map(|e| Some(e.ok()?.path())).collect();
+    paths.sort();
+    let mut wrong = Vec::new();
+    for path in paths {
+        let bytes = std::fs::read(&path).expect("readable");
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let object = match Object::parse(&bytes) {
+            Ok(object) => object,
+            Err(error) => {
+                wrong.push(format!("{name}: {error}"));
+                continue;
+            }
+        };
+        let programs: Vec<String> = object.programs().map(str::to_owned).collect();
+        for program in programs {
+            let section = object.program_section(&program).unwrap_or_default();
+            if !section.starts_with("xdp") {
+                continue;
+            }
+            let machine = match object.clone().load(&program) {
+                Ok(machine) => machine,
+                Err(error) => {
+                    wrong.push(format!("{name} {program}: {error}"));
+                    continue;
+                }
+            };
+            let begun = Instant::now();
+            let verdict = verify(&machine, &program, &VerifyOptions::default());
+            let took = begun.elapsed();
+            let counted = kernel.then(|| {
+                let object = KernelObject::open(&bytes).map_err(|e| e.to_string())?;
+                let loaded = object.load(&program);
+                loaded
+                    .and_then(|p| p.verified_insns())
+                    .map_err(|e| format!("{e}"))
+            });
+            eprintln!(
+                "{name} {program}: {} walked in {took:.1?}, the kernel {counted:?}",
+                verdict.as_ref().map_or(0, |v| v.processed)
+            );
+            if let Err(rejection) = &verdict {
+                wrong.push(format!("{name}: {rejection}; the kernel: {counted:?}"));
+            }
         }
-        panic!(
-            "{rejection} {:?} path {:?}",
-            rejection.register, rejection.path
-        )
-    })
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
