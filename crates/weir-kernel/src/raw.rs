@@ -16,7 +16,7 @@ use crate::KernelError;
 use crate::sys;
 
 /// Room for the verifier's log.
-const LOG_BYTES: usize = 1 << 20;
+const LOG_BYTES: usize = 1 << 18;
 /// Bytes a test run may add to a packet.
 const GROWTH: usize = 256 + 4096;
 /// Opcode of the 16-byte load.
@@ -202,7 +202,10 @@ pub struct Refusal {
 impl Refusal {
     /// The line that says what is wrong: the last one before the figures.
     pub fn line(&self) -> &str {
-        let said = |line: &&str| !line.is_empty() && !line.starts_with("processed ");
+        let figures = ["processed ", "stack depth ", "verification time "];
+        let said = |line: &&str| {
+            !line.is_empty() && !figures.iter().any(|figure| line.starts_with(figure))
+        };
         self.log.lines().rev().find(said).unwrap_or("no log")
     }
 }
@@ -228,8 +231,8 @@ impl RawProgram {
         sys::silence_libbpf();
         let insns = linked(code, maps)?;
         let mut log = vec![0u8; LOG_BYTES];
-        // Level 4 prints figures only, level 1 why a program is refused, level 2 every step.
-        let level = if verbose { 2 | 4 } else { 1 | 4 };
+        // Level 4 prints figures and why a program is refused, level 2 every step.
+        let level = if verbose { 2 | 4 } else { 4 };
         let mut opts = libbpf_sys::bpf_prog_load_opts {
             sz: mem::size_of::<libbpf_sys::bpf_prog_load_opts>() as libbpf_sys::size_t,
             attempts: 1,
@@ -361,7 +364,7 @@ mod tests {
     fn a_refusal_is_told_by_its_last_words() {
         let refusal = Refusal {
             errno: 13,
-            log: "0: (95) exit\nR0 !read_ok\nprocessed 1 insns\n".to_owned(),
+            log: "0: (95) exit\nR0 !read_ok\nverification time 3 usec\nstack depth 0\nprocessed 1 insns\n".to_owned(),
         };
         assert_eq!(refusal.line(), "R0 !read_ok");
     }

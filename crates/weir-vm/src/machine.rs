@@ -155,10 +155,11 @@ impl Machine {
     /// A machine of bare instructions and maps, for `cpus` CPUs; its one program is called `code`.
     ///
     /// The instructions name maps as those handed to the kernel do, by 16-byte loads with source 1 (the map) or 2 (an
-    /// address in its first value), but by their index in `maps` instead of a file descriptor.
+    /// address in the value of an array of one element), but by their index in `maps` instead of a file descriptor.
     ///
     /// # Errors
-    /// [`LoadError`] for what is no RFC 9669 instruction, for maps the kernel would refuse, and for indices of no map.
+    /// [`LoadError`] for what is no RFC 9669 instruction, for maps the kernel would refuse, and for loads that name
+    /// no map or no value.
     pub fn from_program(
         code: &[u8],
         maps: Vec<MapDefinition>,
@@ -178,7 +179,14 @@ impl Machine {
             let index = usize::try_from(load.imm).ok().filter(|i| *i < maps.len())?;
             match load.src {
                 1 => Some(Fixup::Value(map_handle(index))),
-                2 => Some(Fixup::Value(value_address(index, 0).wrapping_add(offset))),
+                2 => {
+                    // Only an array of one element has an address before the program runs.
+                    let map = maps.get(index)?;
+                    let inside = offset < u64::from(map.value_size);
+                    let single = map.kind == MapKind::Array && map.max_entries == 1;
+                    let address = value_address(index, 0).wrapping_add(offset);
+                    (inside && single).then_some(Fixup::Value(address))
+                }
                 _ => None,
             }
         };

@@ -276,6 +276,21 @@ impl<const WIDTH: u32> Number<WIDTH> {
         Self::UNKNOWN
     }
 
+    /// The number after a conversion of byte order of its lowest `bits` bits (16, 32 or the width): `swapped` or left as
+    /// they are, and the rest zeroed. Bits are followed, ranges only where nothing is swapped.
+    pub(crate) fn byte_order(&self, bits: u32, swapped: bool) -> Self {
+        let mut result = *self;
+        if swapped {
+            result = Number {
+                tnum: self.tnum.swap_bytes(bits),
+                ..Self::UNKNOWN
+            };
+        }
+        result = result.zero_extend(bits);
+        result.sync();
+        result
+    }
+
     /// The outcome of `self cond rhs`, if it is the same for all numbers of both.
     pub(crate) fn decide(&self, cond: Cond, wide: bool, rhs: &Self) -> Option<bool> {
         let (a, b) = (self.range(wide), rhs.range(wide));
@@ -389,6 +404,34 @@ impl<const WIDTH: u32> Number<WIDTH> {
             }
         }
         possible
+    }
+
+    /// [`Number::refine`] for a register compared with itself.
+    ///
+    /// Linux 6.18 decides such a comparison as if the registers were two, and narrows the one register twice; where that
+    /// matters, no number gets there.
+    pub(crate) fn refine_itself(cond: Cond, wide: bool, taken: bool, number: &mut Self) -> bool {
+        let mut range = number.range(wide);
+        match (cond, taken) {
+            (Cond::Lt | Cond::Gt, true) | (Cond::Ge | Cond::Le, false) => {
+                let mut same = range;
+                Range::below(&mut range, &mut same);
+                range.umin = same.umin;
+            }
+            (Cond::Slt | Cond::Sgt, true) | (Cond::Sge | Cond::Sle, false) => {
+                let mut same = range;
+                Range::below_signed(&mut range, &mut same);
+                range.smin = same.smin;
+            }
+            _ => {}
+        }
+        number.set_range(wide, range);
+        number.sync();
+        if number.is_contradictory() {
+            number.forget_ranges();
+            return false;
+        }
+        true
     }
 
     /// Lets ranges and known bits learn from each other.

@@ -169,6 +169,15 @@ impl<const WIDTH: u32> KnownBits<WIDTH> {
         Self::made(shifted(self.value), shifted(self.mask))
     }
 
+    /// The lowest `bits` bits (a multiple of 8) with their bytes reversed, the rest zero.
+    pub(crate) fn swap_bytes(self, bits: u32) -> Self {
+        let swapped = |v: u64| v.swap_bytes().wrapping_shr(64 - bits);
+        Self::made(
+            swapped(self.value & ones(bits)),
+            swapped(self.mask & ones(bits)),
+        )
+    }
+
     /// What holds if both do; meaningless unless they [overlap](Self::overlaps).
     pub(crate) fn intersect(self, other: Self) -> Self {
         Self::made(self.value | other.value, self.mask & other.mask)

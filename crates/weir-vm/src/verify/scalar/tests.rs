@@ -285,6 +285,16 @@ fn no_branch_loses_a_pair_and_no_outcome_is_wrong() {
                             each(*sa).find(|n| compare(cond, low(*n), low(*n), bits) != outcome);
                         assert_eq!(wrong, None, "{a:?} {cond:?} itself (wide: {wide})");
                     }
+                    for taken in [false, true] {
+                        let mut refined = *a;
+                        let possible = Number::refine_itself(cond, wide, taken, &mut refined);
+                        let there = |n: &u64| compare(cond, low(*n), low(*n), bits) == taken;
+                        let mut there = each(*sa).filter(there);
+                        assert!(
+                            there.all(|n| possible && refined.holds(n)),
+                            "{a:?} {cond:?} itself, {taken} (wide: {wide}), became {refined:?}"
+                        );
+                    }
                     for (b, sb) in facts.iter().zip(&sets) {
                         let decided = a.decide(cond, wide, b);
                         let branch = |taken| {
@@ -377,6 +387,12 @@ fn what_linux_can_know_is_known() {
     let odd = Scalar::UNKNOWN.alu(Alu::Or, true, &Scalar::constant(1));
     let even = Scalar::UNKNOWN.alu(Alu::And, true, &Scalar::constant(!1));
     assert_eq!(odd.decide(Cond::Eq, true, &even), Some(false));
+    let swapped = byte.byte_order(16, true);
+    assert_eq!(
+        (swapped.umax, swapped.smax, swapped.tnum.mask),
+        (0xff00, 0xff00, 0xff00)
+    );
+    assert_eq!(byte.byte_order(16, false), byte);
     assert_eq!(Scalar::between_signed(-4095, 0).umin, 0);
     assert_eq!(Scalar::between_signed(-4, -1).umin, -4i64 as u64);
 }
@@ -471,6 +487,12 @@ proptest! {
             prop_assert!(known_a.zero_extend(bits).holds(a & ones(bits)));
             prop_assert!(known_a.sign_extend(bits, true).holds(signed(a, bits) as u64));
             prop_assert!(known_a.sign_extend(bits, false).holds(signed(a, bits) as u64 & ones(32)));
+        }
+        for bits in [16, 32, 64] {
+            let low = a & ones(bits);
+            let reversed = low.swap_bytes() >> (64 - bits);
+            prop_assert!(known_a.byte_order(bits, false).holds(low), "{known_a:?} {bits}");
+            prop_assert!(known_a.byte_order(bits, true).holds(reversed), "{known_a:?} {bits}");
         }
     }
 
