@@ -9,6 +9,7 @@ pub mod btf;
 mod btf_ext;
 pub mod catalogue;
 mod core_relocation;
+pub mod counterexample;
 mod definitions;
 pub mod disasm;
 mod elf;
