@@ -18,6 +18,7 @@ mod loaded;
 pub mod netns;
 mod note;
 pub mod object;
+mod perf;
 pub mod pins;
 pub mod probes;
 pub mod raw;

@@ -21,6 +21,7 @@ use crate::KernelError;
 use crate::error::near_names;
 use crate::link::{Direction, Link, XdpMode};
 use crate::note::{self, Note};
+use crate::perf::PerfReader;
 use crate::ring::{EventRing, Ring};
 use crate::sys;
 use crate::view::MmapArray;
@@ -118,6 +119,7 @@ pub struct LoadedProgram {
     hook: Hook,
     maps: HashMap<String, MapShape>,
     rings: HashMap<String, Ring>,
+    perfs: HashMap<String, PerfReader>,
     /// What a program of another process carries.
     notes: Vec<Note>,
     cpus: usize,
@@ -220,6 +222,7 @@ impl LoadedProgram {
             hook,
             maps,
             rings: HashMap::new(),
+            perfs: HashMap::new(),
             notes: Vec::new(),
             cpus: sys::possible_cpus()?,
         })
@@ -241,6 +244,7 @@ impl LoadedProgram {
             hook,
             maps: HashMap::new(),
             rings: HashMap::new(),
+            perfs: HashMap::new(),
             notes: Vec::new(),
             cpus: sys::possible_cpus()?,
             _adopted: Vec::new(),
@@ -503,6 +507,45 @@ impl LoadedProgram {
         match self.rings.get_mut(map) {
             Some(ring) => ring.drain(timeout, &mut sink).map_err(failed),
             None => Ok(0),
+        }
+    }
+
+    /// Starts reading a perf event array: from now on programs' output is kept for [`Self::drain_perf`].
+    pub fn open_perf(&mut self, map: &str) -> Result<(), KernelError> {
+        let shape = self.map(map)?;
+        let reader = PerfReader::open(shape.fd(self))
+            .map_err(|e| KernelError::sys(format!("read perf event array {map}"), e))?;
+        self.perfs.insert(map.to_owned(), reader);
+        Ok(())
+    }
+
+    /// Takes the records of a perf event array that is being read: (CPU, bytes), those of a CPU oldest first. Each may end in up to seven
+    /// bytes of the kernel's padding.
+    pub fn drain_perf(&mut self, map: &str) -> Result<Vec<(u32, Vec<u8>)>, KernelError> {
+        match self.perfs.get_mut(map) {
+            Some(reader) => reader
+                .drain()
+                .map_err(|e| KernelError::sys(format!("read perf event array {map}"), e)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Takes the next value of a queue or stack; `None` when it is empty.
+    pub fn pop(&self, map: &str) -> Result<Option<Vec<u8>>, KernelError> {
+        let shape = self.map(map)?;
+        let mut value = vec![0u8; shape.value];
+        // SAFETY: such a map has no key, and `value` has its value size.
+        let ret = unsafe {
+            libbpf_sys::bpf_map_lookup_and_delete_elem(
+                shape.fd,
+                ptr::null(),
+                value.as_mut_ptr().cast(),
+            )
+        };
+        match sys::check(ret) {
+            Ok(_) => Ok(Some(value)),
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+            Err(e) => Err(KernelError::sys(format!("take from map {map}"), e)),
         }
     }
 

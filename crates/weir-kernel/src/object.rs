@@ -49,12 +49,21 @@ impl KernelObject {
     pub fn open(elf: &[u8]) -> Result<Self, KernelError> {
         sys::silence_libbpf();
         let mut builder = ObjectBuilder::default();
-        let open = builder
+        let mut open = builder
             .name("weir")
             .and_then(|b| b.open_memory(elf))
             .map_err(|e| KernelError::BadObject {
                 why: sys::first_complaint().unwrap_or_else(|| e.to_string()),
             })?;
+        // An object may ask for its maps to be pinned by name, and then shares those of whoever was there before. Pins are this
+        // crate's own affair.
+        for map in open.maps_mut() {
+            // SAFETY: the map is open; without a path libbpf forgets that it should be pinned.
+            let ret = unsafe {
+                libbpf_sys::bpf_map__set_pin_path(map.as_libbpf_object().as_ptr(), std::ptr::null())
+            };
+            sys::check(ret).map_err(|e| KernelError::sys("forget the pin of a map", e))?;
+        }
         let rodata = rodata::constants(&open);
         Ok(Self { open, rodata })
     }

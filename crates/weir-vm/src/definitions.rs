@@ -314,11 +314,8 @@ fn adjust(d: &mut MapDefinition) {
         MapKind::ArrayOfMaps | MapKind::HashOfMaps | MapKind::ProgArray if d.value_size == 0 => {
             d.value_size = 4;
         }
-        // One entry for each CPU, of which this engine has a number only when it loads.
+        // Without a size one entry for each CPU, whose number is set until the object is loaded.
         MapKind::PerfEventArray => {
-            if d.max_entries == 0 {
-                d.max_entries = 1;
-            }
             if d.key_size == 0 {
                 d.key_size = 4;
             }

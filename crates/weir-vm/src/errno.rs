@@ -2,6 +2,8 @@
 //!
 //! Invariant: the values are those of x86-64 Linux.
 
+/// Not permitted: the map is frozen or created for programs only.
+pub const EPERM: i64 = -1;
 /// No such entry.
 pub const ENOENT: i64 = -2;
 /// Argument list too long: the map is full or the index is outside.
@@ -16,9 +18,15 @@ pub const EACCES: i64 = -13;
 pub const EFAULT: i64 = -14;
 /// The key exists.
 pub const EEXIST: i64 = -17;
+/// No such device.
+pub const ENODEV: i64 = -19;
 /// Invalid argument.
 pub const EINVAL: i64 = -22;
 /// No space: the longest-prefix map is full.
 pub const ENOSPC: i64 = -28;
+/// A number does not fit.
+pub const ERANGE: i64 = -34;
 /// The map has no such operation.
 pub const EOPNOTSUPP: i64 = -95;
+/// Neither IPv4 nor IPv6.
+pub const EAFNOSUPPORT: i64 = -97;

@@ -4,9 +4,12 @@
 //! map, a null pointer, a bad lock) is a fault, what the kernel answers at run time is an error number in r0. Time and
 //! randomness come from `Env`. Invariant: no helper panics or loops beyond the instruction budget, whatever its arguments.
 
+mod route;
+mod streams;
+mod text;
+
 use crate::catalogue::helper_name;
 use crate::errno::{E2BIG, EAGAIN, EFAULT, EINVAL};
-use crate::format::format_trace;
 use crate::interp::{FaultKind, Redirect, Registers, Run, Step};
 use crate::maps::{Map, MapKind};
 use crate::memory::{
@@ -19,8 +22,6 @@ pub const TAIL_CALLS: u32 = 33;
 
 /// Most iterations of `bpf_loop`.
 const LOOPS_MAX: u64 = 1 << 23;
-/// Most lines `bpf_trace_printk` keeps; later ones are counted as printed and dropped.
-const TRACE_LINES: usize = 10_000;
 /// Longest name, buffer or format a helper reads in one piece.
 const XDP_BYTES_MAX: u64 = 0xffff;
 
@@ -37,25 +38,39 @@ impl Run<'_> {
             1 => self.map_lookup(regs)?,
             2 => self.map_update(regs)? as u64,
             3 => self.map_delete(regs)? as u64,
-            5 | 125 | 160 => self.env.now_ns,
+            5 | 125 | 160 | 208 => self.env.now_ns,
             6 => self.trace_printk(regs)?,
             7 => u64::from(self.random_u32()),
             8 => u64::from(self.env.cpu),
             12 => return self.tail_call(regs),
             23 => self.redirect(regs),
+            25 => self.perf_event_output(regs)?,
             28 => self.csum_diff(regs)?,
+            // One node.
+            42 => 0,
             44 => self.adjust(number, regs)?,
             51 => self.redirect_map(regs)?,
             54 => self.adjust(number, regs)?,
             65 => self.adjust(number, regs)?,
+            69 => self.fib_lookup(regs)?,
+            87 => self.push(regs)?,
+            88 => self.pop(regs)?,
+            89 => self.peek(regs)?,
             93 => self.spin_lock(regs)?,
             94 => self.spin_unlock(regs)?,
+            105 => self.parse_number(number, regs)?,
+            106 => self.parse_number(number, regs)?,
+            // 250 ticks a second.
+            118 => self.env.now_ns / 4_000_000,
             130 => self.ringbuf_output(regs)?,
             131 => self.ringbuf_reserve(regs)?,
             132 => self.ringbuf_finish(number, regs, true)?,
             133 => self.ringbuf_finish(number, regs, false)?,
             134 => self.ringbuf_query(regs)?,
+            163 => self.check_mtu(regs)?,
             164 => self.for_each(regs)?,
+            165 => self.snprintf(regs)?,
+            177 => self.trace_vprintk(regs)?,
             181 => self.bounded_loop(regs)?,
             182 => self.strncmp(regs)?,
             188 => {
@@ -460,27 +475,6 @@ impl Run<'_> {
             }
         }
         Ok(0)
-    }
-
-    fn trace_printk(&mut self, regs: &Registers) -> Step<u64> {
-        let format = self
-            .memory
-            .bytes(regs[1], regs[2] as u32 as usize)
-            .map_err(fault)?
-            .to_vec();
-        let memory = &self.memory;
-        let text = format_trace(&format, &[regs[3], regs[4], regs[5]], |address| {
-            let bytes = (0..128).map_while(|i| memory.load::<1>(address.wrapping_add(i)).ok());
-            bytes.map(|[b]| b).take_while(|b| *b != 0).collect()
-        });
-        let Some(text) = text else {
-            return Ok(EINVAL as u64);
-        };
-        let length = text.len() as u64;
-        if self.scratch.trace.len() < TRACE_LINES {
-            self.scratch.trace.push(text);
-        }
-        Ok(length)
     }
 
     fn random_u32(&mut self) -> u32 {

@@ -12,6 +12,7 @@ use crate::insn::{Kind, Op};
 use crate::memory::{
     AccessFault, CALL_FRAMES, Memory, STACK_BYTES, handle_function, stack_address,
 };
+use crate::routes::Routes;
 
 /// What a run takes from outside: nothing else varies between two runs over the same frame and maps.
 #[derive(Clone, Debug)]
@@ -158,9 +159,10 @@ pub enum Redirect {
 /// Registers r0 to r10; sixteen, so that a masked number is always inside.
 pub(crate) type Registers = [u64; 16];
 
-/// Buffers that outlive a run so that runs need not allocate.
+/// What outlives a run: buffers, so that runs need not allocate, and what helpers are told about the host.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
+    pub(crate) routes: Routes,
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
     pub(crate) trace: Vec<String>,

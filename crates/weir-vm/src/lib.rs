@@ -32,6 +32,7 @@ mod memory;
 mod object;
 mod program;
 pub mod verify;
+mod routes;
 
 pub use btf::Btf;
 pub use btf_ext::SourceLine;
@@ -44,9 +45,11 @@ pub use insn::{DecodeError, INSN_BYTES, Insn};
 pub use interp::{Env, Fault, FaultKind, Redirect};
 pub use machine::{Machine, Place};
 pub use maps::{
-    BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_F_NO_PREALLOC, BPF_F_RDONLY_PROG, BPF_NOEXIST, Map,
-    MapDefinition, MapDefinitionError, MapError, MapKind, VALUE_SIZE_MAX,
+    BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_F_NO_PREALLOC, BPF_F_RDONLY, BPF_F_RDONLY_PROG,
+    BPF_F_WRONLY, BPF_F_WRONLY_PROG, BPF_NOEXIST, Map, MapDefinition, MapDefinitionError, MapError,
+    MapKind, VALUE_SIZE_MAX,
 };
 pub use memory::{AccessFault, CALL_FRAMES, Region, STACK_BYTES, Violation};
 pub use object::{LoadError, Object, Variable};
 pub use program::{ProgramKind, XdpAttach};
+pub use routes::{Neighbour, Route, RouteKind, RouteLink, Routes, TABLE_MAIN};

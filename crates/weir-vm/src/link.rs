@@ -57,12 +57,21 @@ fn create_maps(object: &Object) -> Result<Vec<Map>, LoadError> {
         if total > MEMORY_MAX {
             return Err(LoadError::Memory(total));
         }
-        let mut map = Map::new(d.clone(), object.cpus)?;
+        let mut definition = d.clone();
+        if d.kind == MapKind::PerfEventArray && d.max_entries == 0 {
+            definition.max_entries = object.cpus;
+        }
+        let mut map = Map::new(definition, object.cpus)?;
         if let MapSource::Section(index) = declared.source {
             let data = object.file.sections.get(index).map(|s| s.data.as_slice());
             if let (Some(value), Some(data)) = (map.value_mut(&[0; 4]), data) {
                 value.copy_from_slice(data);
             }
+        }
+        // Constants: as libbpf does when they are in place.
+        let data = !matches!(declared.source, MapSource::Variable { .. });
+        if data && !map.writable_by_programs() {
+            map.freeze();
         }
         maps.push(map);
     }

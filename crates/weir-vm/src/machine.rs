@@ -19,6 +19,7 @@ use crate::memory::{
 };
 use crate::object::LoadError;
 use crate::program::ProgramKind;
+use crate::routes::Routes;
 
 /// Linked code.
 #[derive(Debug, Default)]
@@ -471,6 +472,35 @@ impl Machine {
             .and_then(Map::ring_mut)
             .map(|r| r.drain())
             .unwrap_or_default()
+    }
+
+    /// The interfaces, routes and neighbours that `bpf_fib_lookup` and `bpf_check_mtu` know of; none unless set.
+    pub fn set_routes(&mut self, routes: Routes) {
+        self.scratch.routes = routes;
+    }
+
+    /// Starts reading a perf event array: a buffer of `bytes` for each CPU. Until then programs' output fails with `-ENOENT`, as in the
+    /// kernel.
+    ///
+    /// # Errors
+    /// [`LoadError::NoMap`] when there is no such perf event array.
+    pub fn open_perf(&mut self, map: &str, bytes: usize) -> Result<(), LoadError> {
+        let cpus = self.cpus;
+        let known = self.map_names().collect::<Vec<_>>().join(", ");
+        let perf = self.map_mut(map).and_then(Map::perf_mut);
+        let perf = perf.ok_or_else(|| LoadError::NoMap {
+            name: map.to_owned(),
+            known,
+        })?;
+        perf.open(cpus, bytes);
+        Ok(())
+    }
+
+    /// Takes the records of a perf event array: (CPU, record), those of a CPU oldest first. A record is the program's data and
+    /// the packet bytes it asked for, without the kernel's padding.
+    pub fn drain_perf(&mut self, name: &str) -> Vec<(u32, Vec<u8>)> {
+        let perf = self.map_mut(name).and_then(Map::perf_mut);
+        perf.map(|p| p.drain()).unwrap_or_default()
     }
 
     /// Takes the lines of `bpf_trace_printk` (at most 10,000 between calls).

@@ -100,6 +100,9 @@ pub enum Violation {
     /// Programs may only read it.
     #[error("programs may not write here")]
     ReadOnly,
+    /// Programs may only write it.
+    #[error("programs may not read here")]
+    WriteOnly,
     /// Atomic operations need natural alignment.
     #[error("an atomic operation must be aligned to its width")]
     Misaligned,
@@ -346,6 +349,9 @@ impl Memory<'_> {
             VALUE => {
                 let at = value_offset(address)?;
                 let map = self.maps.get(map_of(address))?;
+                if !map.readable_by_programs() {
+                    return None;
+                }
                 map.slot_value(slot_of(address))?.get(at..at + len)
             }
             RAW => {
@@ -456,6 +462,8 @@ impl Memory<'_> {
                 let protected = write && map.is_some_and(|m| !m.writable_by_programs());
                 let violation = if protected {
                     Violation::ReadOnly
+                } else if !write && map.is_some_and(|m| !m.readable_by_programs()) {
+                    Violation::WriteOnly
                 } else {
                     Violation::Bounds
                 };

@@ -181,8 +181,8 @@ fn runs_that_cannot_go_on() {
     assert_eq!(
         kind("unknown", &mut frame),
         FaultKind::UnknownHelper {
-            number: 69,
-            name: "fib_lookup"
+            number: 84,
+            name: "sk_lookup_tcp"
         }
     );
     assert_eq!(

@@ -4,16 +4,22 @@
 //! virtual addresses beyond promising stable element numbers. Invariant: an element's memory is never handed to
 //! another key while the run that may still point at it lasts (`epoch`); until then it is stale, as in the kernel.
 
+mod bloom;
 mod hash;
 mod lpm;
+mod perf;
+mod queue;
 mod ring;
 mod values;
 
 use thiserror::Error;
 
-use crate::errno::{E2BIG, EEXIST, EINVAL, ENOENT, EOPNOTSUPP};
+use crate::errno::{E2BIG, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
+pub(crate) use bloom::Bloom;
 use hash::HashIndex;
 use lpm::PrefixIndex;
+pub(crate) use perf::PerfArray;
+pub(crate) use queue::Queue;
 pub(crate) use ring::Ring;
 use values::Values;
 
@@ -28,8 +34,14 @@ pub const BPF_F_LOCK: u64 = 4;
 
 /// Creation flag: do not preallocate; required for prefix maps.
 pub const BPF_F_NO_PREALLOC: u32 = 1;
+/// Creation flag: only programs may write.
+pub const BPF_F_RDONLY: u32 = 1 << 3;
+/// Creation flag: only programs may read.
+pub const BPF_F_WRONLY: u32 = 1 << 4;
 /// Creation flag: programs may only read.
 pub const BPF_F_RDONLY_PROG: u32 = 1 << 7;
+/// Creation flag: programs may only write.
+pub const BPF_F_WRONLY_PROG: u32 = 1 << 8;
 
 /// Epoch of changes made between runs, when no program can hold a pointer.
 pub(crate) const BETWEEN_RUNS: u64 = u64::MAX;
@@ -63,15 +75,18 @@ pub enum MapKind {
     DevMap = 14,
     CpuMap = 16,
     XskMap = 17,
+    Queue = 22,
+    Stack = 23,
     DevMapHash = 25,
     RingBuf = 27,
+    BloomFilter = 30,
 }
 
 impl MapKind {
     /// The kind with Linux's number `number`.
     pub fn from_number(number: u32) -> Option<MapKind> {
         use MapKind::*;
-        const ALL: [MapKind; 16] = [
+        const ALL: [MapKind; 19] = [
             Hash,
             Array,
             ProgArray,
@@ -86,8 +101,11 @@ impl MapKind {
             DevMap,
             CpuMap,
             XskMap,
+            Queue,
+            Stack,
             DevMapHash,
             RingBuf,
+            BloomFilter,
         ];
         ALL.into_iter().find(|k| *k as u32 == number)
     }
@@ -256,6 +274,8 @@ pub struct Map {
     cpus: u32,
     values: Values,
     index: Index,
+    /// Nobody outside may change it any more.
+    frozen: bool,
 }
 
 #[derive(Debug)]
@@ -267,8 +287,9 @@ enum Index {
     Hash(HashIndex),
     Prefix(PrefixIndex),
     Ring(Ring),
-    /// Exists, but nothing can be stored: perf event arrays.
-    Opaque,
+    Queue(Queue),
+    Bloom(Bloom),
+    Perf(PerfArray),
 }
 
 impl Map {
@@ -309,7 +330,10 @@ impl Map {
             LruHash | LruPercpuHash => HashIndex::new(true).map(Index::Hash),
             LpmTrie => PrefixIndex::new(key_size as usize).map(Index::Prefix),
             RingBuf => Some(Index::Ring(Ring::new(entries))),
-            PerfEventArray => Some(Index::Opaque),
+            PerfEventArray => Some(Index::Perf(PerfArray::new(entries))),
+            Queue => Some(Index::Queue(self::Queue::new(false, entries))),
+            Stack => Some(Index::Queue(self::Queue::new(true, entries))),
+            BloomFilter => Some(Index::Bloom(Bloom::new(entries, definition.extra))),
         };
         let index = index.ok_or_else(too_large)?;
         let values = match index {
@@ -322,6 +346,7 @@ impl Map {
             cpus: per_cpu,
             values,
             index,
+            frozen: false,
         })
     }
 
@@ -352,7 +377,9 @@ impl Map {
             Index::Sparse(present) => present.iter().filter(|p| **p).count(),
             Index::Hash(h) => h.len(),
             Index::Prefix(p) => p.len(),
-            Index::Ring(_) | Index::Opaque => 0,
+            Index::Queue(q) => q.len(),
+            Index::Perf(p) => p.len(),
+            Index::Ring(_) | Index::Bloom(_) => 0,
         }
     }
 
@@ -363,7 +390,15 @@ impl Map {
 
     /// Copy of an element's value. Per-CPU maps yield one block of `value_size` rounded up to 8 for each CPU, as the
     /// system call does. Looking from outside does not refresh an element of an LRU map.
+    /// Of a queue or stack, whose key is empty, it is the value that would be taken next. Nothing of a map created with
+    /// [`BPF_F_WRONLY`].
     pub fn lookup(&self, key: &[u8]) -> Option<Vec<u8>> {
+        if self.definition.flags & BPF_F_WRONLY != 0 {
+            return None;
+        }
+        if let Index::Queue(queue) = &self.index {
+            return queue.peek().ok().map(<[u8]>::to_vec);
+        }
         if !self.kind().is_percpu() {
             return self.value(key).map(<[u8]>::to_vec);
         }
@@ -381,8 +416,11 @@ impl Map {
         self.slot_value(slot)
     }
 
-    /// An element's value to change in place; of a per-CPU map CPU 0's.
+    /// An element's value to change in place; of a per-CPU map CPU 0's. Nothing of a map that may not be changed from outside.
     pub fn value_mut(&mut self, key: &[u8]) -> Option<&mut [u8]> {
+        if self.is_protected() {
+            return None;
+        }
         let slot = self.slot(self.find(key)?, 0)?;
         self.slot_value_mut(slot)
     }
@@ -398,6 +436,9 @@ impl Map {
                 map: self.name().to_owned(),
             });
         }
+        if self.is_protected() {
+            return Err(self.kernel_error("update", EPERM));
+        }
         let size = self.definition.value_size as usize;
         let stride = self.values.stride();
         let (expected, step) = if self.kind().is_percpu() {
@@ -411,6 +452,11 @@ impl Map {
                 got: value.len(),
                 expected,
             });
+        }
+        if matches!(self.index, Index::Queue(_) | Index::Bloom(_)) {
+            return self
+                .push(value, flags)
+                .map_err(|errno| self.kernel_error("push", errno));
         }
         let element = self
             .place(key, flags, BETWEEN_RUNS)
@@ -438,8 +484,39 @@ impl Map {
     /// [`MapError`] with `-ENOENT` when it is not there, `-EINVAL` for arrays.
     pub fn delete(&mut self, key: &[u8]) -> Result<(), MapError> {
         self.check_key(key)?;
+        if self.is_protected() {
+            return Err(self.kernel_error("delete", EPERM));
+        }
         self.remove(key, BETWEEN_RUNS)
             .map_err(|errno| self.kernel_error("delete", errno))
+    }
+
+    /// Takes the next value of a queue or stack; nothing when it is empty or the map is of another kind.
+    pub fn pop(&mut self) -> Option<Vec<u8>> {
+        if self.is_protected() {
+            return None;
+        }
+        self.queue_mut()?.pop().ok()
+    }
+
+    /// Whether a Bloom filter may hold `value`; no for maps of other kinds.
+    pub fn may_contain(&self, value: &[u8]) -> bool {
+        self.bloom().is_some_and(|b| b.peek(value).is_ok())
+    }
+
+    /// Lets nobody but programs change the map from now on, as `BPF_MAP_FREEZE` does.
+    pub fn freeze(&mut self) {
+        self.frozen = true;
+    }
+
+    /// Whether the map can be changed by programs only.
+    pub fn is_protected(&self) -> bool {
+        self.frozen || self.definition.flags & BPF_F_RDONLY != 0
+    }
+
+    /// Whether a map is frozen and programs cannot write it either: its contents are constants.
+    pub fn is_constant(&self) -> bool {
+        self.is_protected() && !self.writable_by_programs()
     }
 
     /// The keys that exist, in an order that depends only on the operations so far.
@@ -457,7 +534,7 @@ impl Map {
             ),
             Index::Hash(h) => Box::new(h.elements().map(|e| self.values.key(e).to_vec())),
             Index::Prefix(p) => Box::new(p.elements().map(|e| p.key(e).to_vec())),
-            Index::Ring(_) | Index::Opaque => Box::new(std::iter::empty()),
+            _ => Box::new(std::iter::empty()),
         }
     }
 
@@ -488,6 +565,47 @@ impl Map {
         self.definition.flags & BPF_F_RDONLY_PROG == 0
     }
 
+    pub(crate) fn readable_by_programs(&self) -> bool {
+        self.definition.flags & BPF_F_WRONLY_PROG == 0
+    }
+
+    pub(crate) fn queue(&self) -> Option<&Queue> {
+        match &self.index {
+            Index::Queue(q) => Some(q),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn queue_mut(&mut self) -> Option<&mut Queue> {
+        match &mut self.index {
+            Index::Queue(q) => Some(q),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn bloom(&self) -> Option<&Bloom> {
+        match &self.index {
+            Index::Bloom(b) => Some(b),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn perf_mut(&mut self) -> Option<&mut PerfArray> {
+        match &mut self.index {
+            Index::Perf(p) => Some(p),
+            _ => None,
+        }
+    }
+
+    /// `bpf_map_push_elem` on a queue, stack or Bloom filter.
+    pub(crate) fn push(&mut self, value: &[u8], flags: u64) -> Result<(), i64> {
+        match &mut self.index {
+            Index::Queue(q) => q.push(value, flags),
+            Index::Bloom(b) => b.push(value, flags),
+            _ => Err(EOPNOTSUPP),
+        }
+    }
+
     /// Element number of a key, without refreshing it.
     pub(crate) fn find(&self, key: &[u8]) -> Option<u32> {
         if key.len() != self.definition.key_size as usize {
@@ -500,7 +618,7 @@ impl Map {
             }
             Index::Hash(h) => h.find(&self.values, key),
             Index::Prefix(p) => p.find(&self.values, key),
-            Index::Ring(_) | Index::Opaque => None,
+            _ => None,
         }
     }
 
@@ -586,7 +704,7 @@ impl Map {
             }
             Index::Hash(h) => h.remove(&self.values, key, epoch).map(|_| ()).ok_or(ENOENT),
             Index::Prefix(p) => p.remove(&self.values, key, epoch),
-            Index::Ring(_) | Index::Opaque => Err(EOPNOTSUPP),
+            _ => Err(EOPNOTSUPP),
         }
     }
 
@@ -619,6 +737,9 @@ impl Map {
     /// Makes an element name a map or program.
     pub(crate) fn set_reference(&mut self, key: &[u8], target: u32) -> Result<(), MapError> {
         self.check_key(key)?;
+        if self.is_protected() {
+            return Err(self.kernel_error("update", EPERM));
+        }
         let element = self
             .place(key, BPF_ANY, BETWEEN_RUNS)
             .map_err(|errno| self.kernel_error("update", errno))?;
@@ -675,7 +796,7 @@ impl Map {
             }
             Index::Hash(h) => h.place(values, key, flags, max_entries, in_place, epoch)?,
             Index::Prefix(p) => p.place(values, key, flags, max_entries, epoch)?,
-            Index::Ring(_) | Index::Opaque => return Err(EOPNOTSUPP),
+            _ => return Err(EOPNOTSUPP),
         };
         Ok(element)
     }
@@ -718,6 +839,25 @@ fn check(d: &MapDefinition) -> Result<(), MapDefinitionError> {
     }
     if d.max_entries == 0 {
         return invalid("max_entries is 0; set it before loading");
+    }
+    let both = |a, b| d.flags & (a | b) == (a | b);
+    if both(BPF_F_RDONLY, BPF_F_WRONLY) || both(BPF_F_RDONLY_PROG, BPF_F_WRONLY_PROG) {
+        return invalid("a map that can neither be read nor written");
+    }
+    if matches!(d.kind, Queue | Stack | BloomFilter) {
+        if d.key_size != 0 {
+            return invalid("a map of this kind has no key");
+        }
+        if d.kind == BloomFilter && d.extra & !15 != 0 {
+            return invalid(
+                "map_extra of a Bloom filter is the number of its hash functions, at most 15",
+            );
+        }
+        return if d.value_size == 0 {
+            invalid("value size is 0")
+        } else {
+            Ok(())
+        };
     }
     if d.key_size == 0 || d.key_size > 512 {
         return invalid("key size must be 1 to 512 bytes");
