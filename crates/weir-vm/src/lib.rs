@@ -31,8 +31,8 @@ mod maps;
 mod memory;
 mod object;
 mod program;
-pub mod verify;
 mod routes;
+pub mod verify;
 
 pub use btf::Btf;
 pub use btf_ext::SourceLine;

@@ -79,6 +79,16 @@ pub enum RouteKind {
     Prohibit,
 }
 
+impl RouteKind {
+    /// Whether packets that take such a route go nowhere; it has no interface then.
+    fn refuses(self) -> bool {
+        matches!(
+            self,
+            RouteKind::Blackhole | RouteKind::Unreachable | RouteKind::Prohibit
+        )
+    }
+}
+
 /// A neighbour whose link-layer address is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Neighbour {
@@ -110,18 +120,27 @@ impl Routes {
         table == TABLE_MAIN || self.routes.iter().any(|r| r.table == table)
     }
 
-    /// The route to `to` in a table; `oif` only considers routes through that interface.
-    pub fn find(&self, to: IpAddr, table: u32, oif: Option<u32>) -> Option<&Route> {
-        let in_table =
-            |r: &&Route| r.table == table || (table == TABLE_MAIN && r.kind == RouteKind::Local);
+    /// The route to `to` in one table, or as the ordinary rules find it: the host's own addresses, then the main table. In Linux
+    /// IPv4's main table has the host's own addresses in it, IPv6's has not. `oif` asks for routes through that interface.
+    pub fn find(&self, to: IpAddr, table: Option<u32>, oif: Option<u32>) -> Option<&Route> {
+        let own = table.is_none() || (table == Some(TABLE_MAIN) && to.is_ipv4());
+        let in_table = |r: &&Route| {
+            if r.kind == RouteKind::Local {
+                own
+            } else {
+                r.table == table.unwrap_or(TABLE_MAIN)
+            }
+        };
+        let leaves_by = |r: &Route| oif.is_none_or(|oif| r.ifindex == oif);
         self.routes
             .iter()
             .filter(in_table)
-            .filter(|r| oif.is_none_or(|oif| r.ifindex == oif))
+            // For IPv6 the interface is a wish.
+            .filter(|r| to.is_ipv6() || leaves_by(r) || r.kind.refuses())
             .filter(|r| covers(r.network, r.prefix, to))
             // The first of equals: `max_by` would take the last.
             .rev()
-            .max_by_key(|r| (r.prefix, std::cmp::Reverse(r.metric)))
+            .max_by_key(|r| (r.prefix, std::cmp::Reverse(r.metric), leaves_by(r)))
     }
 }
 
@@ -175,7 +194,7 @@ mod tests {
             ..Routes::default()
         };
         let to = |a: &str| {
-            let found = routes.find(a.parse().expect("an address"), TABLE_MAIN, None);
+            let found = routes.find(a.parse().expect("an address"), None, None);
             found.map(|r| r.ifindex)
         };
         assert_eq!(to("9.1.1.1"), Some(1));
@@ -184,10 +203,10 @@ mod tests {
         assert_eq!(to("fe80::2"), Some(5));
         assert!(
             routes
-                .find("10.1.1.1".parse().expect("ok"), 7, None)
+                .find("10.1.1.1".parse().expect("ok"), Some(7), None)
                 .is_none()
         );
-        let out = routes.find("10.1.1.1".parse().expect("ok"), TABLE_MAIN, Some(2));
+        let out = routes.find("10.1.1.1".parse().expect("ok"), None, Some(2));
         assert_eq!(out.map(|r| r.metric), Some(20));
     }
 }

@@ -3,6 +3,12 @@
 //!
 //! Values of per-CPU maps are compared as sums of 64-bit words since the start, for a test run is on any CPU.
 
+#![allow(dead_code, reason = "each test file uses its part of this module")]
+#![allow(
+    clippy::print_stderr,
+    reason = "what is skipped is said where the test runs"
+)]
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::BufReader;

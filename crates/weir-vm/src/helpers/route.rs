@@ -103,13 +103,14 @@ fn lookup(routes: &Routes, params: &mut [u8; PARAMS], flags: u32) -> i64 {
     if !forwards {
         return FORWARDING_OFF;
     }
-    let mut table = TABLE_MAIN;
+    let mut table = (flags & DIRECT != 0).then_some(TABLE_MAIN);
     if flags & DIRECT != 0 && flags & TABLE != 0 {
-        table = word(params, 48);
+        let number = word(params, 48);
         params[48..52].fill(0);
-        if !routes.has_table(table) {
+        if !routes.has_table(number) {
             return NOT_FORWARDED;
         }
+        table = Some(number);
     }
     let oif = (flags & OUTPUT != 0).then_some(ifindex);
     let Some(route) = routes.find(to, table, oif) else {
