@@ -18,6 +18,7 @@ mod loaded;
 pub mod netns;
 mod note;
 pub mod object;
+mod packet_socket;
 mod perf;
 pub mod pins;
 pub mod probes;
@@ -37,6 +38,7 @@ pub use object::{
     Batch, Hook, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TEST_RUN_MIN, TestCtx,
     TestOutcome,
 };
+pub use packet_socket::{BATCH, Frames, PacketSocket, Unfinished};
 pub use ring::EventRing;
 pub use view::MmapArray;
 

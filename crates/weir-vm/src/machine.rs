@@ -513,6 +513,11 @@ impl Machine {
         self.redirect.as_ref()
     }
 
+    /// CPUs the maps have values for.
+    pub fn cpus(&self) -> u32 {
+        self.cpus
+    }
+
     /// Instructions executed in all runs: a cost figure that is the same on every machine.
     pub fn instructions_run(&self) -> u64 {
         self.executed

@@ -65,6 +65,8 @@ pub(super) fn takes_map(number: u32, map: &MapDefinition) -> bool {
         DevMap | DevMapHash | XskMap => matches!(number, LOOKUP | REDIRECT_MAP),
         CpuMap => number == REDIRECT_MAP,
         ArrayOfMaps | HashOfMaps => number == LOOKUP,
+        Queue | Stack => matches!(number, 87..=89),
+        BloomFilter => matches!(number, 87 | 89),
         Hash | Array | PercpuHash | PercpuArray | LruHash | LruPercpuHash | LpmTrie => {
             matches!(number, LOOKUP | 2 | 3 | FOR_EACH | LOOKUP_PERCPU)
         }
