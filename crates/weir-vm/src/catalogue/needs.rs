@@ -225,7 +225,7 @@ mod tests {
     }
 
     fn needs_of(code: &[[u8; INSN_BYTES]], kind: MapKind) -> Vec<(String, String, Option<usize>)> {
-        let map = MapDefinition::new("m", kind, 4, 8, 4);
+        let map = MapDefinition::new("m", kind, 4, 8, 1);
         let machine = Machine::from_program(&code.concat(), vec![map], 1).expect("it links");
         let needs = machine.needs("code").expect("there is one program");
         let line = |n: Need| {
