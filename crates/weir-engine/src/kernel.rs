@@ -99,10 +99,7 @@ impl Engine for Kernel {
         }
         Ok(match (self.program.hook(), outcome.retval) {
             (Hook::Xdp, action) => crate::verdict(action),
-            // TC_ACT_UNSPEC and TC_ACT_SHOT.
-            (Hook::Tc, u32::MAX) => Verdict::Pass,
-            (Hook::Tc, 2) => Verdict::Drop,
-            (Hook::Tc, _) => Verdict::Aborted,
+            (Hook::Tc, action) => crate::tc_verdict(action),
         })
     }
 

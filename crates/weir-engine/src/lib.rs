@@ -116,9 +116,6 @@ pub enum EngineError {
         /// What happened.
         fault: Box<Fault>,
     },
-    /// The user engine runs XDP programs.
-    #[error("the user engine has no tc; use the kernel or the reference")]
-    NoTc,
     /// The object and this program do not fit: a defect of the build.
     #[error("the embedded object lacks {what}; rebuild weir")]
     Object {
@@ -173,7 +170,7 @@ pub fn open(
 /// [`open`] for either build of the data plane. tc has one checksum mode, so that [`ReplayOptions::checksums`] does not count there.
 ///
 /// # Errors
-/// As [`open`]; and [`EngineError::NoTc`].
+/// As [`open`].
 pub fn open_for(
     hook: ReplayHook,
     kind: EngineKind,
@@ -186,7 +183,6 @@ pub fn open_for(
     }
     let rules = policy.rules.len();
     Ok(match kind {
-        EngineKind::User if hook == ReplayHook::Tc => return Err(EngineError::NoTc),
         EngineKind::User => Box::new(user::User::new(&plan, options, rules)?),
         EngineKind::Kernel => Box::new(kernel::Kernel::new(&plan, options, rules)?),
         EngineKind::Reference => Box::new(reference::Oracle::new(hook, policy, options)),
@@ -259,6 +255,15 @@ fn verdict(action: u32) -> Verdict {
         2 => Verdict::Pass,
         3 => Verdict::Tx,
         4 => Verdict::Redirect,
+        _ => Verdict::Aborted,
+    }
+}
+
+/// `TC_ACT_` numbers that the tc build returns as a verdict: `TC_ACT_UNSPEC` passes, `TC_ACT_SHOT` drops.
+fn tc_verdict(action: u32) -> Verdict {
+    match action {
+        u32::MAX => Verdict::Pass,
+        2 => Verdict::Drop,
         _ => Verdict::Aborted,
     }
 }

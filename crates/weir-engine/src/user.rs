@@ -3,16 +3,45 @@
 use weir_bpf::abi::{Counter, Stats};
 use weir_functions::plan::InstancePlan;
 use weir_packet::Verdict;
-use weir_vm::{BPF_ANY, Env, Frame, Machine, Object};
+use weir_vm::{BPF_ANY, Env, Fault, Frame, Machine, Object, ProgramKind, Skb};
 use zerocopy::IntoBytes;
 
 use crate::{Engine, EngineError, LogLine, Packet, ReplayOptions};
 
 pub(crate) struct User {
     machine: Machine,
-    frame: Frame,
+    buffer: Buffer,
     seed: u64,
     rules: usize,
+}
+
+/// What the packet is in: which one says the hook.
+enum Buffer {
+    Xdp(Frame),
+    Tc(Box<Skb>),
+}
+
+impl Buffer {
+    fn data(&self) -> &[u8] {
+        match self {
+            Buffer::Xdp(frame) => frame.data(),
+            Buffer::Tc(skb) => skb.data(),
+        }
+    }
+
+    /// Runs the program over a packet.
+    fn run(&mut self, machine: &mut Machine, data: &[u8], env: &Env) -> Result<Verdict, Fault> {
+        match self {
+            Buffer::Xdp(frame) => {
+                frame.reset(data);
+                machine.run_xdp(frame, env).map(crate::verdict)
+            }
+            Buffer::Tc(skb) => {
+                skb.reset(data);
+                machine.run_tc(skb, env).map(crate::tc_verdict)
+            }
+        }
+    }
 }
 
 impl User {
@@ -40,9 +69,13 @@ impl User {
                     })?;
             }
         }
+        let buffer = match machine.program_kind() {
+            ProgramKind::SchedCls => Buffer::Tc(Box::new(Skb::new(&[]))),
+            _ => Buffer::Xdp(Frame::new(&[])),
+        };
         Ok(User {
             machine,
-            frame: Frame::new(&[]),
+            buffer,
             seed: options.seed,
             rules,
         })
@@ -64,23 +97,22 @@ impl Engine for User {
             .value_mut(&0u32.to_ne_bytes())
             .ok_or_else(|| missing("replay"))?;
         value.copy_from_slice(replay.as_bytes());
-        self.frame.reset(packet.frame);
         let env = Env {
             now_ns: packet.now_ns,
             rx_queue: packet.queue.into(),
             random_seed: self.seed,
             ..Env::default()
         };
-        let action = self
-            .machine
-            .run_xdp(&mut self.frame, &env)
+        let verdict = self
+            .buffer
+            .run(&mut self.machine, packet.frame, &env)
             .map_err(|fault| EngineError::Fault {
                 number: packet.number + 1,
                 fault: Box::new(fault),
             })?;
         out.clear();
-        out.extend_from_slice(self.frame.data());
-        Ok(crate::verdict(action))
+        out.extend_from_slice(self.buffer.data());
+        Ok(verdict)
     }
 
     fn logs(&mut self) -> Result<Vec<LogLine>, EngineError> {

@@ -1,4 +1,4 @@
-//! The tc build in test runs: the reference's verdicts, bytes, log lines and counters, for captures through every example
+//! The tc build in the user engine and in the kernel's test runs: the reference's verdicts, bytes, log lines and counters, for captures through every example
 //! policy and for generated policies over generated packets. Live traffic is judged by weir-cli/tests/live_checksums.rs: a test run has
 //! no unfinished checksums, and of GSO only the numbers.
 //!
@@ -13,19 +13,12 @@ use std::path::{Path, PathBuf};
 
 use common::{Connected, Coverage, Sample, cases, config, disagreement_on, engines, play, policy};
 use proptest::prelude::*;
-use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
+use weir_engine::{ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};
 use weir_kernel::object::TC_TEST_RUN_MAX;
 use weir_packet::pcap::Capture;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-/// The kernel if it is here.
-fn kernel() -> Vec<EngineKind> {
-    let mut engines = engines();
-    engines.retain(|kind| *kind == EngineKind::Kernel);
-    engines
-}
 
 /// Whether the kernel's test run takes a frame.
 fn is_taken(frame: &[u8]) -> bool {
@@ -48,10 +41,7 @@ fn ports() -> Vec<Port> {
 
 #[test]
 fn captures_through_every_example() {
-    let kernel = kernel();
-    if kernel.is_empty() {
-        return;
-    }
+    let engines = engines();
     let mut captures = files(&Path::new(ROOT).join("tests/captures"));
     for folder in ["pcaps", "zeek-traces"] {
         captures.extend(files(&Path::new(ROOT).join("../shared/data").join(folder)));
@@ -75,7 +65,7 @@ fn captures_through_every_example() {
         let policy = std::sync::Arc::new(parsed.policy);
         if let Some(difference) = disagreement_on(
             ReplayHook::Tc,
-            &kernel,
+            &engines,
             &policy,
             &options,
             &samples,
@@ -85,7 +75,7 @@ fn captures_through_every_example() {
         }
     }
     eprintln!(
-        "{} captures, {} frames of which the test run does not take {}, {} examples: reference and tc agree\n{coverage}",
+        "{} captures, {} frames of which the test run does not take {}, {} examples: reference and {engines:?} agree\n{coverage}",
         captures.len(),
         all,
         all - samples.len(),
@@ -95,10 +85,7 @@ fn captures_through_every_example() {
 
 #[test]
 fn generated_policies_over_generated_packets() {
-    let kernel = kernel();
-    if kernel.is_empty() {
-        return;
-    }
+    let engines = engines();
     let cases = cases(300);
     let sample = (
         weir_packet::generate::frame(),
@@ -133,7 +120,7 @@ fn generated_policies_over_generated_packets() {
         };
         match disagreement_on(
             ReplayHook::Tc,
-            &kernel,
+            &engines,
             &policy(&text),
             &options,
             &samples,
@@ -149,7 +136,7 @@ fn generated_policies_over_generated_packets() {
         panic!("{error}");
     }
     eprintln!(
-        "{cases} policies x 100 packets, {} frames the test run does not take: reference and tc agree\n{}",
+        "{cases} policies x 100 packets, {} frames the test run does not take: reference and {engines:?} agree\n{}",
         skipped.get(),
         coverage.borrow()
     );
@@ -157,10 +144,7 @@ fn generated_policies_over_generated_packets() {
 
 #[test]
 fn generated_connections() {
-    let kernel = kernel();
-    if kernel.is_empty() {
-        return;
-    }
+    let engines = engines();
     let cases = cases(100);
     let mtu = prop_oneof![3 => Just(None), 1 => (40u32..120).prop_map(Some)];
     let strategy = (
@@ -187,7 +171,7 @@ fn generated_connections() {
         let samples = samples.unwrap_or_default();
         match disagreement_on(
             ReplayHook::Tc,
-            &kernel,
+            &engines,
             &policy,
             &options,
             &samples,
@@ -203,7 +187,9 @@ fn generated_connections() {
         panic!("{error}");
     }
     let (coverage, connected) = (coverage.borrow(), connected.borrow());
-    eprintln!("{cases} policies x 100 packets: reference and tc agree\n{coverage}\n{connected:?}");
+    eprintln!(
+        "{cases} policies x 100 packets: reference and {engines:?} agree\n{coverage}\n{connected:?}"
+    );
     coverage.demand_connections(cases);
     connected.demand(cases);
 }

@@ -5,6 +5,7 @@
 //! randomness come from `Env`. Invariant: no helper panics or loops beyond the instruction budget, whatever its arguments.
 
 mod route;
+mod skb;
 mod streams;
 mod text;
 
@@ -25,6 +26,9 @@ const LOOPS_MAX: u64 = 1 << 23;
 /// Longest name, buffer or format a helper reads in one piece.
 const XDP_BYTES_MAX: u64 = 0xffff;
 
+/// Helpers that tc programs do not have: adjustments, redirection through maps, and byte access of XDP frames.
+const XDP_ONLY: [u32; 7] = [44, 51, 54, 65, 188, 189, 190];
+
 const XDP_ABORTED: u64 = 0;
 const XDP_REDIRECT: u64 = 4;
 const XDP_ACTIONS: u64 = 3;
@@ -34,6 +38,15 @@ const BPF_F_EXCLUDE_INGRESS: u64 = 16;
 impl Run<'_> {
     /// Runs helper `number`; the operation to continue at after a successful tail call.
     pub(crate) fn helper(&mut self, number: u32, regs: &mut Registers) -> Step<Option<usize>> {
+        if self.memory.skb.is_some() {
+            if let Some(result) = self.tc_helper(number, regs)? {
+                regs[0] = result;
+                return Ok(None);
+            }
+            if XDP_ONLY.contains(&number) {
+                return Err(unknown(number));
+            }
+        }
         let result = match number {
             1 => self.map_lookup(regs)?,
             2 => self.map_update(regs)? as u64,
@@ -80,12 +93,7 @@ impl Run<'_> {
             189 => self.load_bytes(regs)?,
             190 => self.store_bytes(regs)?,
             195 => self.map_lookup_percpu(regs)?,
-            _ => {
-                return Err(Box::new(FaultKind::UnknownHelper {
-                    number,
-                    name: helper_name(number),
-                }));
-            }
+            _ => return Err(unknown(number)),
         };
         regs[0] = result;
         Ok(None)
@@ -548,6 +556,14 @@ impl Run<'_> {
 #[cold]
 fn fault(access: Box<crate::memory::AccessFault>) -> Box<FaultKind> {
     Box::new(FaultKind::Access(access))
+}
+
+#[cold]
+fn unknown(number: u32) -> Box<FaultKind> {
+    Box::new(FaultKind::UnknownHelper {
+        number,
+        name: helper_name(number),
+    })
 }
 
 #[cold]

@@ -32,6 +32,7 @@ mod memory;
 mod object;
 mod program;
 mod routes;
+mod skb;
 pub mod verify;
 
 pub use btf::Btf;
@@ -53,3 +54,4 @@ pub use memory::{AccessFault, CALL_FRAMES, Region, STACK_BYTES, Violation};
 pub use object::{LoadError, Object, Variable};
 pub use program::{ProgramKind, XdpAttach};
 pub use routes::{Neighbour, Route, RouteKind, RouteLink, Routes, TABLE_MAIN};
+pub use skb::{Skb, SkbField};

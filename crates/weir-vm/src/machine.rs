@@ -20,6 +20,7 @@ use crate::memory::{
 use crate::object::LoadError;
 use crate::program::ProgramKind;
 use crate::routes::Routes;
+use crate::skb::{Skb, SkbFields};
 
 /// Linked code.
 #[derive(Debug, Default)]
@@ -305,7 +306,18 @@ impl Machine {
     pub fn run_xdp(&mut self, frame: &mut Frame, env: &Env) -> Result<u32, Fault> {
         let context = [env.ingress_ifindex, env.rx_queue, env.egress_ifindex];
         let r1 = context_address();
-        let verdict = self.run(env, Some(frame), &mut [], context, (r1, 0), None)?;
+        let verdict = self.run(env, (Some(frame), None), &mut [], context, (r1, 0), None)?;
+        Ok(verdict as u32)
+    }
+
+    /// Runs a tc program over a socket buffer and yields its verdict, a `TC_ACT_` number as the kernel takes it.
+    ///
+    /// # Errors
+    /// As [`Machine::run_xdp`].
+    pub fn run_tc(&mut self, skb: &mut Skb, env: &Env) -> Result<u32, Fault> {
+        let Skb { frame, fields } = skb;
+        let packet = (Some(frame), Some(fields));
+        let verdict = self.run(env, packet, &mut [], [0; 3], (context_address(), 0), None)?;
         Ok(verdict as u32)
     }
 
@@ -323,7 +335,7 @@ impl Machine {
     /// As [`Machine::run_xdp`].
     pub fn run_raw_with(&mut self, mem: &mut [u8], env: &Env) -> Result<u64, Fault> {
         let len = mem.len() as u64;
-        self.run(env, None, mem, [0; 3], (raw_address(), len), None)
+        self.run(env, (None, None), mem, [0; 3], (raw_address(), len), None)
     }
 
     /// As [`Machine::run_xdp`] in checked native code of this machine.
@@ -335,7 +347,14 @@ impl Machine {
     ) -> Result<u32, Fault> {
         let context = [env.ingress_ifindex, env.rx_queue, env.egress_ifindex];
         let r1 = context_address();
-        let verdict = self.run(env, Some(frame), &mut [], context, (r1, 0), Some(code))?;
+        let verdict = self.run(
+            env,
+            (Some(frame), None),
+            &mut [],
+            context,
+            (r1, 0),
+            Some(code),
+        )?;
         Ok(verdict as u32)
     }
 
@@ -347,7 +366,14 @@ impl Machine {
         code: &Checked,
     ) -> Result<u64, Fault> {
         let len = mem.len() as u64;
-        self.run(env, None, mem, [0; 3], (raw_address(), len), Some(code))
+        self.run(
+            env,
+            (None, None),
+            mem,
+            [0; 3],
+            (raw_address(), len),
+            Some(code),
+        )
     }
 
     pub(crate) fn ops(&self) -> &[Op] {
@@ -535,7 +561,7 @@ impl Machine {
     fn run(
         &mut self,
         env: &Env,
-        frame: Option<&mut Frame>,
+        (frame, skb): (Option<&mut Frame>, Option<&mut SkbFields>),
         raw: &mut [u8],
         context: [u32; 3],
         (r1, r2): (u64, u64),
@@ -557,6 +583,7 @@ impl Machine {
             raw,
             maps: &mut self.maps,
             context,
+            skb,
         };
         let mut run = Run::new(
             &self.code.ops,

@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::frame::Frame;
 use crate::insn::{Kind, LINKED, Op};
 use crate::maps::Map;
+use crate::skb::{Loaded, SkbFields};
 
 /// Bytes of stack in each call frame (RFC 9669 leaves it open; Linux has 512).
 pub const STACK_BYTES: usize = 512;
@@ -112,6 +113,9 @@ pub enum Violation {
     /// Only aligned 4-byte loads of the six documented fields.
     #[error("the context has only 4-byte loads at 0, 4, 8, 12, 16 and 20")]
     Context,
+    /// No field of `struct __sk_buff`, or not of this width, or not to be written.
+    #[error("struct __sk_buff has no field here that tc programs may access so")]
+    SocketBuffer,
     /// Nothing can be read or written through it.
     #[error("there is no memory behind it")]
     NoMemory,
@@ -148,6 +152,8 @@ pub(crate) struct Memory<'r> {
     pub(crate) maps: &'r mut [Map],
     /// `ingress_ifindex`, `rx_queue_index`, `egress_ifindex`.
     pub(crate) context: [u32; 3],
+    /// Of a tc program, whose context is `struct __sk_buff`.
+    pub(crate) skb: Option<&'r mut SkbFields>,
 }
 
 /// Start of the call frame's stack; r10 is [`STACK_BYTES`] higher.
@@ -266,7 +272,7 @@ impl Memory<'_> {
     pub(crate) fn load<const N: usize>(&self, address: u64) -> Access<[u8; N]> {
         match self.find(address, N).and_then(|b| b.first_chunk::<N>()) {
             Some(bytes) => Ok(*bytes),
-            None => Err(self.explain(address, N, false)),
+            None => self.load_field(address),
         }
     }
 
@@ -279,7 +285,7 @@ impl Memory<'_> {
             *to = bytes;
             return Ok(());
         }
-        Err(self.explain(address, N, true))
+        self.store_field(address, &bytes)
     }
 
     /// A 4-byte load, which from the context yields what the kernel's rewritten access would: pointers are 64 bits wide.
@@ -409,7 +415,51 @@ impl Memory<'_> {
         (live && offset + len <= STACK_BYTES).then(|| frame as usize * STACK_BYTES + offset)
     }
 
+    /// A load from `struct __sk_buff` of another width than four, which XDP's context does not have.
+    #[cold]
+    #[inline(never)]
+    fn load_field<const N: usize>(&self, address: u64) -> Access<[u8; N]> {
+        if let Some(value) = self.skb_value(address, N)
+            && let Some(bytes) = value.to_le_bytes().first_chunk::<N>()
+        {
+            return Ok(*bytes);
+        }
+        Err(self.explain(address, N, false))
+    }
+
+    /// A store to `struct __sk_buff`; XDP's context is read-only.
+    #[cold]
+    #[inline(never)]
+    fn store_field(&mut self, address: u64, bytes: &[u8]) -> Access<()> {
+        if let (Some(fields), Some(offset)) = (self.skb.as_deref_mut(), context_offset(address))
+            && fields.store(offset, bytes).is_some()
+        {
+            return Ok(());
+        }
+        Err(self.explain(address, bytes.len(), true))
+    }
+
+    fn skb_value(&self, address: u64, width: usize) -> Option<u64> {
+        let loaded = self.skb.as_deref()?.load(context_offset(address)?, width)?;
+        let frame = self.frame.as_deref()?;
+        let (meta, data, end) = frame.bounds();
+        let packet = |at: usize| {
+            (PACKET << KIND_SHIFT) | (u64::from(self.generation) << 32) | (BIAS + at as u64)
+        };
+        Some(match loaded {
+            Loaded::Number(value) => value,
+            Loaded::Data => packet(data),
+            Loaded::End => packet(end),
+            Loaded::Meta => packet(meta),
+            Loaded::Length => frame.len() as u64,
+        })
+    }
+
     fn load_context(&self, address: u64) -> Access<u64> {
+        if self.skb.is_some() {
+            let value = self.skb_value(address, 4);
+            return value.ok_or_else(|| self.explain(address, 4, false));
+        }
         let offset = (address as u32).wrapping_sub(BIAS as u32);
         let (meta, data, end) = self.frame.as_deref().map_or((0, 0, 0), Frame::bounds);
         let packet = |at: usize| {
@@ -447,6 +497,7 @@ impl Memory<'_> {
                 };
                 (Region::Stack(upper), biased, violation)
             }
+            CONTEXT if self.skb.is_some() => (Region::Context, biased, Violation::SocketBuffer),
             CONTEXT if write => (Region::Context, biased, Violation::ReadOnly),
             CONTEXT => (Region::Context, biased, Violation::Context),
             PACKET => {
@@ -492,6 +543,12 @@ impl Memory<'_> {
             address,
         })
     }
+}
+
+/// Offset of an address in the context.
+fn context_offset(address: u64) -> Option<usize> {
+    let inside = address >> 32 == CONTEXT << (KIND_SHIFT - 32);
+    biased_offset(address).filter(|_| inside)
 }
 
 pub(crate) fn next_generation(generation: u32) -> u32 {

@@ -45,7 +45,11 @@ impl Run<'_> {
             return Ok(EINVAL as u64);
         }
         let mut params = *given;
-        let answer = lookup(&self.scratch.routes, &mut params, flags);
+        // Of a socket buffer whose L3 length is not given the buffer itself is judged.
+        let given = params[6] != 0 || params[7] != 0;
+        let whole = self.memory.frame.as_deref().map_or(0, |f| f.len());
+        let buffer = (self.memory.skb.is_some() && !given).then_some(whole);
+        let answer = lookup(&self.scratch.routes, &mut params, flags, buffer);
         self.memory
             .store::<PARAMS>(regs[2], params)
             .map_err(fault)?;
@@ -56,7 +60,9 @@ impl Run<'_> {
         self.context(163, regs)?;
         let word = self.memory.load::<4>(regs[3]).map_err(fault)?;
         let given = u32::from_le_bytes(word);
-        if regs[5] != 0 {
+        // Socket buffers have a flag for segments, which linear ones here are not made of.
+        let known = u64::from(self.memory.skb.is_some());
+        if regs[5] & !known != 0 || (regs[5] != 0 && (given != 0 || regs[4] != 0)) {
             return Ok(EINVAL as u64);
         }
         let Some(link) = self.scratch.routes.link(regs[2] as u32) else {
@@ -79,8 +85,8 @@ impl Run<'_> {
     }
 }
 
-/// Answers one lookup, writing into the parameters what the kernel writes.
-fn lookup(routes: &Routes, params: &mut [u8; PARAMS], flags: u32) -> i64 {
+/// Answers one lookup, writing into the parameters what the kernel writes. `buffer`: bytes of the socket buffer to judge.
+fn lookup(routes: &Routes, params: &mut [u8; PARAMS], flags: u32, buffer: Option<usize>) -> i64 {
     let family = params[0];
     let (source, to) = match family {
         AF_INET => (ipv4(params, 16), ipv4(params, 32)),
@@ -128,7 +134,7 @@ fn lookup(routes: &Routes, params: &mut [u8; PARAMS], flags: u32) -> i64 {
     };
     let mtu = route.locked_mtu.unwrap_or(out.mtu).min(65_535);
     let total = u32::from(u16::from_le_bytes([params[6], params[7]]));
-    if total > mtu {
+    if buffer.is_none() && total > mtu {
         params[6..8].copy_from_slice(&(mtu as u16).to_le_bytes());
         return TOO_LONG;
     }
@@ -149,8 +155,13 @@ fn lookup(routes: &Routes, params: &mut [u8; PARAMS], flags: u32) -> i64 {
     }
     // No VLAN.
     params[48..52].fill(0);
+    let mtu = if buffer.is_some() { out.mtu } else { mtu };
     params[6..8].copy_from_slice(&(mtu as u16).to_le_bytes());
-    SUCCESS
+    // A VLAN tag's worth more is let through.
+    match buffer {
+        Some(len) if len as u64 > u64::from(out.mtu) + u64::from(out.header) + 4 => TOO_LONG,
+        _ => SUCCESS,
+    }
 }
 
 /// Writes the next hop over the destination and yields it.

@@ -1,0 +1,267 @@
+//! The socket buffer a tc program works on: a linear frame, and the fields of `struct __sk_buff` beside it.
+//!
+//! Owns which fields there are, of which width they are read and written, and the VLAN tag that lies beside the data. What helpers do to
+//! the packet is in `helpers::skb`. As in a test run of the kernel, the buffer is linear, its checksum state is "none" and
+//! no header but the link layer's is known. Invariant: `len`, the pointers and `vlan_present` are computed, never stored.
+
+use crate::frame::Frame;
+
+/// Bytes of head room a socket buffer has here.
+pub(crate) const SKB_HEADROOM: usize = 256;
+/// Longest packet that may result from growing (`SKB_MAX_ALLOC` less the kernel's own trailer).
+pub(crate) const SKB_LEN_MAX: usize = 16_064;
+/// Bytes of `struct __sk_buff`.
+const BYTES: usize = 192;
+
+/// A packet at the traffic control layer.
+#[derive(Clone, Debug)]
+pub struct Skb {
+    pub(crate) frame: Frame,
+    pub(crate) fields: SkbFields,
+}
+
+/// A field of `struct __sk_buff` that is set from outside, with its offset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are Linux's own")]
+#[repr(usize)]
+pub enum SkbField {
+    PacketType = 4,
+    Mark = 8,
+    QueueMapping = 12,
+    /// Network byte order.
+    Protocol = 16,
+    Priority = 32,
+    IngressIfindex = 36,
+    Ifindex = 40,
+    TcIndex = 44,
+    Cb0 = 48,
+    Cb1 = 52,
+    Cb2 = 56,
+    Cb3 = 60,
+    Cb4 = 64,
+    Hash = 68,
+    TcClassid = 72,
+    NapiId = 84,
+    WireLen = 160,
+    GsoSegs = 164,
+    GsoSize = 176,
+}
+
+/// The fields as they lie in memory; computed ones are zero.
+#[derive(Clone, Debug)]
+pub(crate) struct SkbFields([u8; BYTES]);
+
+/// What a load from the context yields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loaded {
+    /// A number.
+    Number(u64),
+    /// Start of the packet.
+    Data,
+    /// Its end.
+    End,
+    /// Start of the metadata.
+    Meta,
+    /// Length of the packet.
+    Length,
+}
+
+const LEN: usize = 0;
+const VLAN_PRESENT: usize = 20;
+const VLAN_TCI: usize = 24;
+const VLAN_PROTO: usize = 28;
+const DATA: usize = 76;
+const DATA_END: usize = 80;
+const DATA_META: usize = 140;
+const TSTAMP: usize = 152;
+const TSTAMP_TYPE: usize = 180;
+
+impl Skb {
+    /// A socket buffer as the kernel's test run makes it of a frame: on interface 1, with the protocol of its Ethernet header, and the tag of
+    /// a VLAN in the data.
+    pub fn new(data: &[u8]) -> Skb {
+        let mut skb = Skb {
+            frame: Frame::new(&[]),
+            fields: SkbFields([0; BYTES]),
+        };
+        skb.reset(data);
+        skb
+    }
+
+    /// Replaces packet and fields as [`Skb::new`] would, keeping the allocation.
+    pub fn reset(&mut self, data: &[u8]) {
+        self.frame.reset(data);
+        self.fields = SkbFields([0; BYTES]);
+        self.set(SkbField::Ifindex, 1);
+        self.set(SkbField::WireLen, data.len() as u32);
+        self.fields.set_protocol(protocol(data));
+    }
+
+    /// The packet's bytes; a VLAN tag beside the data is not among them.
+    pub fn data(&self) -> &[u8] {
+        self.frame.data()
+    }
+
+    /// Value of a field.
+    pub fn get(&self, field: SkbField) -> u32 {
+        self.fields.word(field as usize)
+    }
+
+    /// Sets a field.
+    pub fn set(&mut self, field: SkbField, value: u32) {
+        self.fields.set_word(field as usize, value);
+    }
+
+    /// The VLAN tag beside the data: protocol (0x8100, 0x88a8) and control information.
+    pub fn vlan(&self) -> Option<(u16, u16)> {
+        self.fields.vlan()
+    }
+
+    /// Puts a VLAN tag beside the data, or takes it away.
+    pub fn set_vlan(&mut self, tag: Option<(u16, u16)>) {
+        self.fields.set_vlan(tag);
+    }
+}
+
+impl SkbFields {
+    /// Loads `width` bytes at `offset` if the kernel's rules for tc programs allow it.
+    pub(crate) fn load(&self, offset: usize, width: usize) -> Option<Loaded> {
+        if !offset.is_multiple_of(width) || offset + width > BYTES {
+            return None;
+        }
+        let whole = width == 4;
+        match offset & !3 {
+            LEN if whole => return Some(Loaded::Length),
+            DATA => return whole.then_some(Loaded::Data),
+            DATA_END => return whole.then_some(Loaded::End),
+            DATA_META => return whole.then_some(Loaded::Meta),
+            // Of sockets, and flow keys.
+            88..DATA_META | 144 | 148 | 168 | 172 | 184.. => return None,
+            _ => {}
+        }
+        // Only the control buffer and the time stamp have wide loads, and the latter no others.
+        let wide = matches!(offset, 48..68 | TSTAMP);
+        let stamp = matches!(offset & !7, TSTAMP);
+        if (width == 8) != (stamp || (width == 8 && wide))
+            || (offset & !3 == TSTAMP_TYPE && width != 1)
+        {
+            return None;
+        }
+        let mut bytes = [0; 8];
+        for (to, from) in bytes.iter_mut().zip(self.0.get(offset..offset + width)?) {
+            *to = *from;
+        }
+        if offset == VLAN_PRESENT {
+            return Some(Loaded::Number(u64::from(self.vlan().is_some())));
+        }
+        Some(Loaded::Number(u64::from_le_bytes(bytes)))
+    }
+
+    /// Stores bytes where the kernel's rules for tc programs allow it.
+    pub(crate) fn store(&mut self, offset: usize, bytes: &[u8]) -> Option<()> {
+        let width = bytes.len();
+        let allowed = match offset {
+            48..68 => offset + width <= 68,
+            TSTAMP => width == 8,
+            // Mark, queue mapping, priority, index and class.
+            8 | 12 | 32 | 44 | 72 => width == 4,
+            _ => false,
+        };
+        if !allowed || !offset.is_multiple_of(width) {
+            return None;
+        }
+        self.0
+            .get_mut(offset..offset + width)?
+            .copy_from_slice(bytes);
+        Some(())
+    }
+
+    pub(crate) fn vlan(&self) -> Option<(u16, u16)> {
+        let proto = (self.word(VLAN_PROTO) as u16).swap_bytes();
+        (proto != 0).then(|| (proto, self.word(VLAN_TCI) as u16))
+    }
+
+    pub(crate) fn set_vlan(&mut self, tag: Option<(u16, u16)>) {
+        let (proto, tci) = tag.unwrap_or_default();
+        self.set_word(VLAN_PROTO, u32::from(proto.swap_bytes()));
+        self.set_word(VLAN_TCI, u32::from(tci));
+    }
+
+    /// The protocol in host byte order.
+    pub(crate) fn protocol(&self) -> u16 {
+        (self.word(SkbField::Protocol as usize) as u16).swap_bytes()
+    }
+
+    pub(crate) fn set_protocol(&mut self, protocol: u16) {
+        let protocol = u32::from(protocol.swap_bytes());
+        self.set_word(SkbField::Protocol as usize, protocol);
+    }
+
+    fn word(&self, offset: usize) -> u32 {
+        let bytes = self.0.get(offset..).and_then(|b| b.first_chunk::<4>());
+        bytes.map_or(0, |b| u32::from_le_bytes(*b))
+    }
+
+    fn set_word(&mut self, offset: usize, value: u32) {
+        if let Some(bytes) = self.0.get_mut(offset..offset + 4) {
+            bytes.copy_from_slice(&value.to_le_bytes());
+        }
+    }
+}
+
+/// What `eth_type_trans` makes of a frame: its EtherType, or for IEEE 802.3 frames 802.2 (4) or Novell's (1).
+pub(crate) fn protocol(data: &[u8]) -> u16 {
+    let word = |at: usize| {
+        let bytes = data.get(at..).and_then(|b| b.first_chunk::<2>());
+        bytes.map(|b| u16::from_be_bytes(*b))
+    };
+    match word(12) {
+        Some(kind) if kind >= 0x600 => kind,
+        _ if word(14) == Some(0xffff) => 1,
+        _ => 4,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_have_their_widths() {
+        let mut skb = Skb::new(&[0; 60]);
+        skb.set(SkbField::Mark, 0x0102_0304);
+        skb.set_vlan(Some((0x8100, 7)));
+        let f = &mut skb.fields;
+        assert_eq!(f.load(8, 4), Some(Loaded::Number(0x0102_0304)));
+        assert_eq!(f.load(8, 2), Some(Loaded::Number(0x0304)));
+        assert_eq!(f.load(11, 1), Some(Loaded::Number(1)));
+        assert_eq!(f.load(9, 2), None);
+        assert_eq!(f.load(8, 8), None);
+        assert_eq!(f.load(0, 4), Some(Loaded::Length));
+        assert_eq!(f.load(20, 4), Some(Loaded::Number(1)));
+        assert_eq!(f.load(24, 4), Some(Loaded::Number(7)));
+        assert_eq!(f.load(28, 4), Some(Loaded::Number(0x0081)));
+        assert_eq!(f.load(76, 4), Some(Loaded::Data));
+        assert_eq!(f.load(76, 8), None);
+        assert_eq!(f.load(152, 8), Some(Loaded::Number(0)));
+        assert_eq!(f.load(152, 4), None);
+        assert_eq!(f.load(88, 4), None);
+        assert_eq!(f.load(192, 4), None);
+        assert_eq!(f.store(48, &[1; 8]), Some(()));
+        assert_eq!(f.load(48, 8), Some(Loaded::Number(0x0101_0101_0101_0101)));
+        assert_eq!(f.store(64, &[1; 8]), None);
+        assert_eq!(f.store(8, &[1; 2]), None);
+        assert_eq!(f.store(16, &[1; 4]), None);
+    }
+
+    #[test]
+    fn protocols_of_frames() {
+        let mut frame = [0u8; 20];
+        frame[12..14].copy_from_slice(&[0x08, 0]);
+        assert_eq!(protocol(&frame), 0x800);
+        frame[12..14].copy_from_slice(&[0, 40]);
+        assert_eq!(protocol(&frame), 4);
+        frame[14..16].copy_from_slice(&[0xff, 0xff]);
+        assert_eq!(protocol(&frame), 1);
+    }
+}
