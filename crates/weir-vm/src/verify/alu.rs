@@ -6,7 +6,7 @@
 use super::rejection::{Birth, Rule, ValueKind};
 use super::scalar::{Alu, Scalar};
 use super::shape::operator;
-use super::state::{ADDED, Reg};
+use super::state::{ADDED, ADDED_LOW, MARKS, Reg};
 use super::walk::{Step, Walk, stop, stop_at};
 use crate::insn::Op;
 
@@ -156,7 +156,7 @@ impl Walk<'_> {
             return None;
         }
         let mut changed = false;
-        if reg.id & ADDED != 0 {
+        if reg.id & MARKS != 0 {
             reg.id = 0;
             reg.off = 0;
             changed = true;
@@ -198,14 +198,20 @@ impl Walk<'_> {
     fn numbers(&mut self, op: &Op, alu: Alu, wide: bool, src: &Reg) -> Step<()> {
         let at = self.at;
         let dst = self.state.reg_mut(op.dst);
+        let narrow = dst.num.umax <= u64::from(u32::MAX);
         dst.num = dst.num.alu(alu, wide, &src.num);
         dst.birth = Birth::Computed;
         dst.born = at;
-        let added = src.num.value().filter(|_| alu == Alu::Add && wide);
-        match added {
-            Some(distance) if dst.id != 0 && dst.id & ADDED == 0 && distance <= i32::MAX as u64 => {
-                dst.id |= ADDED;
-                dst.off = distance as i32;
+        let constant = src.num.value().filter(|_| alu == Alu::Add);
+        let distance = constant.and_then(|n| match wide {
+            true => i32::try_from(n as i64).ok(),
+            // The sum's low half determines the siblings only if these are no wider.
+            false => Some(n as u32 as i32).filter(|_| narrow),
+        });
+        match distance {
+            Some(distance) if dst.id != 0 && dst.id & MARKS == 0 => {
+                dst.id |= if wide { ADDED } else { ADDED_LOW };
+                dst.off = distance;
             }
             _ => {
                 dst.id = 0;

@@ -5,7 +5,7 @@
 
 use super::rejection::ValueKind;
 use super::scalar::{Cond, Scalar};
-use super::state::{ADDED, AT_END, BEYOND_END, Reg, State};
+use super::state::{ADDED_LOW, AT_END, BEYOND_END, MARKS, Reg, State};
 use super::walk::{Next, Step, Walk, Where};
 use crate::insn::Op;
 
@@ -102,7 +102,7 @@ impl Walk<'_> {
         let mut linked = Vec::new();
         for (used, reg) in [(!imm, src), (true, dst)] {
             if used && reg.is_number() && reg.id != 0 {
-                self.collect(reg.id & !ADDED, &mut linked);
+                self.collect(reg.id & !MARKS, &mut linked);
             }
         }
         if linked.len() > 1 {
@@ -127,12 +127,12 @@ impl Walk<'_> {
             };
             let live = self.layout.flow(at as usize).live;
             for (r, reg) in frame.regs.iter().enumerate() {
-                if reg.is_number() && reg.id & !ADDED == id && live & (1 << r) != 0 {
+                if reg.is_number() && reg.id & !MARKS == id && live & (1 << r) != 0 {
                     add(linked, Where::Reg(f as u8, r as u8), &mut lost);
                 }
             }
             for (s, slot) in frame.stack.iter().enumerate() {
-                if slot.is_number_spill() && slot.reg.id & !ADDED == id {
+                if slot.is_number_spill() && slot.reg.id & !MARKS == id {
                     add(linked, Where::Slot(f as u8, s as u8), &mut lost);
                 }
             }
@@ -375,9 +375,14 @@ fn spread(state: &mut State, known: &Reg, linked: &[Where]) {
     for place in linked {
         let current = peek(state, *place);
         if !current.is_number()
-            || current.id & !ADDED != known.id & !ADDED
+            || current.id & !MARKS != known.id & !MARKS
             || (current.num == known.num && current.added() == known.added())
         {
+            continue;
+        }
+        // Sums of 32 and of 64 bits say nothing of each other.
+        let marks = (current.id | known.id) & MARKS;
+        if marks == MARKS {
             continue;
         }
         let reg = reg_at(state, *place);
@@ -386,7 +391,8 @@ fn spread(state: &mut State, known: &Reg, linked: &[Where]) {
             reg.num = known.num;
         } else {
             let shift = Scalar::constant(distance as u64);
-            reg.num = known.num.alu(super::scalar::Alu::Add, true, &shift);
+            let wide = marks != ADDED_LOW;
+            reg.num = known.num.alu(super::scalar::Alu::Add, wide, &shift);
         }
         reg.narrowed = known.narrowed;
     }

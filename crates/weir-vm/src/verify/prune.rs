@@ -8,7 +8,7 @@
 use super::precision::Sought;
 use super::rejection::{Birth, Rule, ValueKind};
 use super::scalar::Scalar;
-use super::state::{ADDED, Frame, NOWHERE, Reg, SLOT, Slot, StackByte, State};
+use super::state::{Frame, MARKS, NOWHERE, Reg, SLOT, Slot, StackByte, State};
 use super::walk::{Kept, Step, Walk, stop};
 
 /// How states are compared.
@@ -294,7 +294,7 @@ impl Walk<'_> {
         let kept = &self.kept[number as usize];
         let mut pairing = Pairing {
             pairs: &mut pairs,
-            fresh: self.next_id & !ADDED,
+            fresh: self.next_id & !MARKS,
             unwritten_reads: self.options.unwritten_stack,
         };
         let result = self.compare(kept, how, &mut pairing);
@@ -404,7 +404,7 @@ fn same_frame(frame: &Frame, pairing: &mut Pairing<'_>) -> bool {
     let regs = frame.regs.iter();
     let slots = frame.stack.iter().filter(|s| s.is_spill()).map(|s| &s.reg);
     regs.chain(slots).all(|r| {
-        let id = r.id & !ADDED;
+        let id = r.id & !MARKS;
         (id == 0 || pairing.same(id, id)) && (r.ref_id == 0 || pairing.same(r.ref_id, r.ref_id))
     })
 }
@@ -439,10 +439,10 @@ fn compare_reg(old: &Reg, new: &Reg, precise: bool, how: How, pairing: &mut Pair
             if !precise && how == How::Loose {
                 return true;
             }
-            let added = old.id & ADDED;
-            added == new.id & ADDED
+            let added = old.id & MARKS;
+            added == new.id & MARKS
                 && (added == 0 || old.off == new.off)
-                && pairing.same_number(old.id & !ADDED, new.id & !ADDED)
+                && pairing.same_number(old.id & !MARKS, new.id & !MARKS)
                 && new.num.within(&old.num)
         }
         ValueKind::Packet | ValueKind::PacketMeta => {

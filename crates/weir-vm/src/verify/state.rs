@@ -15,6 +15,10 @@ pub(super) const SLOT: usize = 8;
 pub(super) const SLOTS: usize = 64;
 /// Marks an identity whose register differs from its siblings by the constant in `off`.
 pub(super) const ADDED: u32 = 1 << 31;
+/// As [`ADDED`], by a 32-bit addition: the register is the low half of the sum, and the siblings have no upper half.
+pub(super) const ADDED_LOW: u32 = 1 << 30;
+/// Both marks.
+pub(super) const MARKS: u32 = ADDED | ADDED_LOW;
 /// No place.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
@@ -34,7 +38,7 @@ pub(super) struct Reg {
     pub(super) frame: u8,
     /// Map of a map or value pointer; operation of a function.
     pub(super) map: u32,
-    /// Constant part of a pointer's offset; of a number with [`ADDED`], its distance from its siblings.
+    /// Constant part of a pointer's offset; of a number with one of [`MARKS`], its distance from its siblings.
     pub(super) off: i32,
     /// Packet: bytes known to be there from the pointer's base. Memory: its size.
     pub(super) range: i32,
@@ -112,7 +116,7 @@ impl Reg {
 
     /// Distance from siblings of the same identity.
     pub(super) fn added(&self) -> i32 {
-        if self.id & ADDED != 0 { self.off } else { 0 }
+        if self.id & MARKS != 0 { self.off } else { 0 }
     }
 
     pub(super) fn history(&self) -> History {

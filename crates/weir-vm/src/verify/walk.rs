@@ -536,8 +536,8 @@ impl<'m> Walk<'m> {
             }
         }
         if reg.id != 0 {
-            let _ = write!(text, "id={},", reg.id & !super::state::ADDED);
-            if reg.id & super::state::ADDED != 0 {
+            let _ = write!(text, "id={},", reg.id & !super::state::MARKS);
+            if reg.id & super::state::MARKS != 0 {
                 let _ = write!(text, "added={},", reg.off);
             }
         }
