@@ -15,6 +15,8 @@ pub(crate) struct ProgArgs {
 /// What to do with a program.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProgCommand {
+    /// Judge programs as the kernel would: accepted with figures, or rejected with the reason, the missing check and a packet that breaks them
+    Verify(VerifyArgs),
     /// Run a program over a capture: verdicts, packets as it leaves them, faults
     Run(RunArgs),
     /// Show the code as text, with source lines and the names of maps, helpers and functions
@@ -47,6 +49,35 @@ pub(crate) struct ExecArgs {
     pub(crate) engine: ExecEngine,
 }
 
+/// Arguments of `weir prog verify`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VerifyArgs {
+    /// eBPF object
+    #[arg(value_name = "OBJ")]
+    pub(crate) object: PathBuf,
+    /// The program to judge; default: all XDP programs
+    #[arg(long, value_name = "NAME")]
+    pub(crate) prog: Option<String>,
+    /// Also say from which kernel version on each helper, map kind and instruction is there
+    #[arg(long)]
+    pub(crate) kernels: bool,
+    /// Refuse accesses to packets and map values that are not aligned, as on machines that cannot do them
+    #[arg(long)]
+    pub(crate) strict_alignment: bool,
+    /// Write the packet that breaks a rejected program, if one is found, to this capture
+    #[arg(long, value_name = "CAPTURE")]
+    pub(crate) counterexample: Option<PathBuf>,
+    /// Packets to search among, as they are, cut and changed; default: packets of common protocols
+    #[arg(long = "in", value_name = "CAPTURE")]
+    pub(crate) input: Option<PathBuf>,
+    /// Also print every instruction walked, with the state before it
+    #[arg(long)]
+    pub(crate) log: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Engines of `weir prog run`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RunEngine {
@@ -76,7 +107,10 @@ pub(crate) struct RunArgs {
     pub(crate) engine: RunEngine,
     /// Receive queue the packets came in by
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) queue: u16,
+    pub(crate) queue: u32,
+    /// Number of the interface the packets came in by; the kernel engine takes only those that exist
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) ifindex: u32,
     /// Most instructions for one packet; the kernel engine has its own limits
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit_insns: u64,

@@ -1,4 +1,9 @@
-/* The Ethernet header is read without asking whether it is there. */
+/*
+ * The Ethernet header is read without asking whether it is there.
+ * rule: packet-bounds
+ * missing: if ((void *)(eth + 1) > data_end)
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

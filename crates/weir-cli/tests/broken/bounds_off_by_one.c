@@ -1,4 +1,9 @@
-/* The comparison covers one byte less than is read. */
+/*
+ * The comparison covers one byte less than is read.
+ * rule: packet-bounds
+ * missing: if ((void *)(bytes + 14) > data_end)
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

@@ -1,4 +1,9 @@
-/* The Ethernet header is checked, the IPv4 header behind it is not. */
+/*
+ * The Ethernet header is checked, the IPv4 header behind it is not.
+ * rule: packet-bounds
+ * missing: if ((void *)(ip + 1) > data_end)
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

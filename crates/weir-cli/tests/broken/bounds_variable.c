@@ -1,4 +1,9 @@
-/* The UDP header stands behind IPv4 options of any length, and nothing says that it is still in the frame. */
+/*
+ * The UDP header stands behind IPv4 options of any length, and nothing says that it is still in the frame.
+ * rule: packet-bounds
+ * missing: if ((void *)(udp + 1) > data_end)
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

@@ -1,4 +1,9 @@
-/* Bytes are written behind those that were checked. */
+/*
+ * Bytes are written behind those that were checked.
+ * rule: packet-bounds
+ * missing: if ((void *)(ip + 1) > data_end)
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

@@ -1,4 +1,9 @@
-/* The comparison has the two sides exchanged: only frames that are too short go on. */
+/*
+ * The comparison has the two sides exchanged: only frames that are too short go on.
+ * rule: packet-bounds
+ * missing: if ((void *)(eth + 1) > data_end)
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

@@ -1,4 +1,9 @@
-/* A pointer on the stack is read back after one of its bytes was overwritten. */
+/*
+ * A pointer on the stack is read back after one of its bytes was overwritten.
+ * rule: not-memory
+ * missing: Use a pointer
+ * packet: none
+ */
 #include "bpf.h"
 
 SEC("xdp")

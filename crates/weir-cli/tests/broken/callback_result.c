@@ -1,4 +1,9 @@
-/* A callback of bpf_loop returns something else than go on or stop. */
+/*
+ * A callback of bpf_loop returns something else than go on or stop.
+ * rule: callback-result
+ * missing: return 0;
+ * packet: none
+ */
 #include "bpf.h"
 
 static int step(u32 index, void *state)
@@ -6,9 +11,9 @@ static int step(u32 index, void *state)
 #ifdef FIXED
 	return *(u32 *)state != 0;
 #else
-	return *(u32 *)state;
+	return *(u32 *)state; /* REJECTED */
 #endif
-} /* REJECTED */
+}
 
 SEC("xdp")
 int prog(struct xdp_md *ctx)

@@ -1,4 +1,9 @@
-/* Two functions that call each other down need more stack together than there is. */
+/*
+ * Two functions that call each other down need more stack together than there is.
+ * rule: combined-stack
+ * missing: 96 bytes or more of local variables to a map
+ * packet: none
+ */
 #include "bpf.h"
 
 #ifdef FIXED

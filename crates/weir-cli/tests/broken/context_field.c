@@ -1,4 +1,9 @@
-/* The context is read behind its last field. */
+/*
+ * The context is read behind its last field.
+ * rule: context-field
+ * missing: Read a field of struct xdp_md by its name
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

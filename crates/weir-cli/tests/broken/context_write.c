@@ -1,4 +1,9 @@
-/* A field of the context is written to, which XDP does not allow. */
+/*
+ * A field of the context is written to, which XDP does not allow.
+ * rule: context-field
+ * missing: Keep the value in a variable of your own
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

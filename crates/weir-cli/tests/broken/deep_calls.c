@@ -1,4 +1,9 @@
-/* Nine functions call each other; eight frames are the limit. */
+/*
+ * Nine functions call each other; eight frames are the limit.
+ * rule: call-depth
+ * missing: always_inline
+ * packet: yes
+ */
 #include "bpf.h"
 
 #define CALLS(name, next) \
@@ -15,9 +20,9 @@ static __noinline int f8(struct xdp_md *ctx)
 #ifdef FIXED
 #define f7 f8
 #else
-CALLS(f7, f8)
+CALLS(f7, f8) /* REJECTED */
 #endif
-CALLS(f6, f7) /* REJECTED? */
+CALLS(f6, f7)
 CALLS(f5, f6)
 CALLS(f4, f5)
 CALLS(f3, f4)

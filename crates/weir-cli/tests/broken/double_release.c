@@ -1,4 +1,9 @@
-/* A record is submitted twice. */
+/*
+ * A record is submitted twice.
+ * rule: not-held
+ * missing: Line 22 released it
+ * packet: yes
+ */
 #include "bpf.h"
 
 struct {

@@ -1,4 +1,9 @@
-/* The loop waits for something that nothing in it changes. */
+/*
+ * The loop waits for something that nothing in it changes.
+ * rule: endless-loop
+ * missing: for (int i = 0; i < 64; i++)
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")
@@ -7,8 +12,8 @@ int prog(struct xdp_md *ctx)
 	u32 left = ctx->rx_queue_index;
 
 	for (;;) {
-		asm volatile("" : "+r"(left));
-		if (left == 0) /* REJECTED */
+		asm volatile("" : "+r"(left)); /* REJECTED */
+		if (left == 0)
 			break;
 #ifdef FIXED
 		if (left > 64)

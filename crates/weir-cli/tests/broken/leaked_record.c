@@ -1,4 +1,9 @@
-/* A reserved record is forgotten when the frame is too short. */
+/*
+ * A reserved record is forgotten when the frame is too short.
+ * rule: leaked-reference
+ * missing: bpf_ringbuf_discard(event, 0);
+ * packet: yes
+ */
 #include "bpf.h"
 
 struct {

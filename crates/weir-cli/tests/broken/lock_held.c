@@ -1,4 +1,9 @@
-/* The program returns with a lock it took. */
+/*
+ * The program returns with a lock it took.
+ * rule: leaked-lock
+ * missing: bpf_spin_unlock(&slot->lock);
+ * packet: yes
+ */
 #include "bpf.h"
 
 struct slot {

@@ -1,4 +1,9 @@
-/* The value is smaller than the struct it is read as. */
+/*
+ * The value is smaller than the struct it is read as.
+ * rule: map-value-bounds
+ * missing: Declare a larger type, of 16 bytes at least
+ * packet: yes
+ */
 #include "bpf.h"
 
 struct pair {

@@ -1,4 +1,9 @@
-/* An index from the frame selects a counter beyond those in the value. */
+/*
+ * An index from the frame selects a counter beyond those in the value.
+ * rule: map-value-bounds
+ * missing: if (index >= 64)
+ * packet: yes
+ */
 #include "bpf.h"
 
 struct counters {

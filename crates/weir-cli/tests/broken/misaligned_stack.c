@@ -1,4 +1,9 @@
-/* Eight bytes are written to the stack at an address that is no multiple of eight. */
+/*
+ * Eight bytes are written to the stack at an address that is no multiple of eight.
+ * rule: misaligned
+ * missing: at a multiple of 8 bytes
+ * packet: none
+ */
 #include "bpf.h"
 
 SEC("xdp")

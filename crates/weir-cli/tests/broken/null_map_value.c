@@ -1,4 +1,9 @@
-/* The result of a lookup is used without asking whether there was one. */
+/*
+ * The result of a lookup is used without asking whether there was one.
+ * rule: null-value
+ * missing: if (!count)
+ * packet: yes
+ */
 #include "bpf.h"
 
 struct {

@@ -1,4 +1,9 @@
-/* A number is passed where a helper takes a map. */
+/*
+ * A number is passed where a helper takes a map.
+ * rule: helper-argument
+ * missing: Pass a map instead of `map`
+ * packet: yes
+ */
 #include "bpf.h"
 
 struct {

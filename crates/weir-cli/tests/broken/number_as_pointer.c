@@ -1,4 +1,9 @@
-/* A number is used as an address. */
+/*
+ * A number is used as an address.
+ * rule: not-memory
+ * missing: A number from the packet, a map or the context is no address
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

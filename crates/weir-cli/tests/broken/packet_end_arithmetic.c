@@ -1,4 +1,9 @@
-/* The end of the frame is used as a pointer to its last bytes. */
+/*
+ * The end of the frame is used as a pointer to its last bytes.
+ * rule: not-memory
+ * missing: only compare with its end
+ * packet: none
+ */
 #include "bpf.h"
 
 SEC("xdp")

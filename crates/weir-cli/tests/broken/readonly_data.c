@@ -1,4 +1,9 @@
-/* A constant is written to. */
+/*
+ * A constant is written to.
+ * rule: read-only-map
+ * missing: leave `const` away
+ * packet: yes
+ */
 #include "bpf.h"
 
 #ifdef FIXED

@@ -1,4 +1,9 @@
-/* A function calls itself. */
+/*
+ * A function calls itself.
+ * rule: recursion
+ * missing: a loop with a constant bound
+ * packet: none
+ */
 #include "bpf.h"
 
 static __noinline int depth(struct xdp_md *ctx, u32 left)

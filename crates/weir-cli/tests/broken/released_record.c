@@ -1,4 +1,9 @@
-/* A record is written after it was submitted. */
+/*
+ * A record is written after it was submitted.
+ * rule: not-memory
+ * missing: Use the record before it is submitted
+ * packet: yes
+ */
 #include "bpf.h"
 
 struct {

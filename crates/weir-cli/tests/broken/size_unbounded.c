@@ -1,4 +1,9 @@
-/* A length from the frame decides how many bytes are copied to the stack. */
+/*
+ * A length from the frame decides how many bytes are copied to the stack.
+ * rule: size-zero
+ * missing: if (length == 0 || length > sizeof(buffer))
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

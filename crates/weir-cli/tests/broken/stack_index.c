@@ -1,4 +1,9 @@
-/* An index from the frame writes beyond a buffer on the stack. */
+/*
+ * An index from the frame writes beyond a buffer on the stack.
+ * rule: stack-bounds
+ * missing: if (index >= sizeof(seen) / sizeof(seen[0]))
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

@@ -1,4 +1,9 @@
-/* A pointer into the frame is used after the frame was moved. */
+/*
+ * A pointer into the frame is used after the frame was moved.
+ * rule: not-memory
+ * missing: eth = (void *)(long)ctx->data;
+ * packet: yes
+ */
 #include "bpf.h"
 
 SEC("xdp")

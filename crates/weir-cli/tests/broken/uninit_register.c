@@ -1,4 +1,9 @@
-/* The verdict is returned without ever being chosen. */
+/*
+ * The verdict is returned without ever being chosen.
+ * rule: uninit-register
+ * missing: action = XDP_PASS;
+ * packet: none
+ */
 #include "bpf.h"
 
 SEC("xdp")

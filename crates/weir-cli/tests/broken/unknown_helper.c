@@ -1,4 +1,9 @@
-/* A helper of socket buffers is called on an XDP frame. */
+/*
+ * A helper of socket buffers is called on an XDP frame.
+ * rule: unknown-helper
+ * missing: bpf_xdp_store_bytes
+ * packet: none
+ */
 #include "bpf.h"
 
 SEC("xdp")

@@ -1,7 +1,7 @@
 //! A packet that breaks a rejected program: searched in the checked interpreter, shortened, and proven on a fresh machine.
 //!
-//! Candidates are, in this order: zero bytes of every short length, packets made for the rejected path ([`plan`]), the caller's packets,
-//! and mutations of all of these. Each runs with the maps empty and with the maps filled. Invariant: what is reported faults in a
+//! Candidates are, in this order: zero bytes of every small length, packets made for the rejected path ([`plan`]), the caller's packets
+//! whole and cut, frames too short for an Ethernet header, and mutations. Each runs with the maps empty and with the maps filled. Invariant: what is reported faults in a
 //! machine loaded anew, with that packet as its first.
 
 mod bits;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use crate::frame::Frame;
 use crate::interp::{Env, Fault, FaultKind};
 use crate::machine::Machine;
-use crate::maps::{BPF_ANY, MapKind};
+use crate::maps::{BPF_ANY, Map, MapKind};
 use crate::object::{LoadError, Object};
 use crate::verify::{Rejection, Rule};
 use plan::Plan;
@@ -26,17 +26,17 @@ pub struct Limits {
     pub instructions: u64,
     /// Instructions of all runs together.
     pub total_instructions: u64,
-    /// Time at most.
+    /// Time at most; shortening what was found may take as long again.
     pub time: Duration,
 }
 
 impl Default for Limits {
-    /// 50,000 runs of a million instructions, 200 million together, and ten seconds.
+    /// 50,000 runs of a million instructions, 100 million together, and ten seconds.
     fn default() -> Limits {
         Limits {
             runs: 50_000,
             instructions: 1_000_000,
-            total_instructions: 200_000_000,
+            total_instructions: 100_000_000,
             time: Duration::from_secs(10),
         }
     }
@@ -81,6 +81,8 @@ pub struct Search {
 
 /// Frames of zeros are tried up to this length.
 const ZEROS: usize = 96;
+/// Bytes every frame has that a driver hands over: an Ethernet header. Shorter ones are tried when nothing else breaks the program.
+pub const SHORTEST: usize = 14;
 /// Mutations of each packet.
 const MUTATIONS: usize = 64;
 
@@ -212,7 +214,7 @@ impl<'o> Hunter<'o> {
             rx_queue: candidate.rx_queue,
             ingress_ifindex: candidate.ingress_ifindex,
             maps,
-            at_rejection: fault.op == self.rejection.place.op,
+            at_rejection: is_rejected_one(&fault, self.rejection),
             fault,
         }))
     }
@@ -223,13 +225,17 @@ impl<'o> Hunter<'o> {
         let mut cut = best.frame.len();
         while cut > 0 {
             let mut shorter = best.clone();
-            let keep = shorter.frame.len().saturating_sub(cut);
+            let least = best.frame.len().min(SHORTEST);
+            let keep = shorter.frame.len().saturating_sub(cut).max(least);
             shorter.frame.truncate(keep);
-            match self.same(&shorter, &best)? {
+            let shortened = match keep < best.frame.len() {
+                true => self.same(&shorter, &best)?,
+                false => None,
+            };
+            match shortened {
                 Some(same) => best = same,
                 None => cut /= 2,
             }
-            cut = cut.min(best.frame.len());
         }
         let plain = |c: &mut Counterexample, n: usize| match n {
             0 => c.maps = MapsState::Empty,
@@ -258,7 +264,8 @@ impl<'o> Hunter<'o> {
         changed: &Counterexample,
         like: &Counterexample,
     ) -> Result<Option<Counterexample>, LoadError> {
-        if self.exhausted() {
+        let spent = self.instructions > self.limits.total_instructions.saturating_mul(2);
+        if spent || self.started.elapsed() > self.limits.time * 2 {
             return Ok(None);
         }
         let candidate = Candidate {
@@ -316,19 +323,39 @@ fn run(machine: &mut Machine, candidate: &Candidate, instructions: u64) -> Optio
         instruction_budget: instructions,
         ..Env::default()
     };
-    machine.run_xdp(&mut frame, &env).err()
+    let fault = machine.run_xdp(&mut frame, &env).err();
+    // Full ring buffers would hide from later candidates what happens to records.
+    let rings = |m: &Map| m.kind() == MapKind::RingBuf;
+    let names: Vec<String> = machine
+        .maps()
+        .iter()
+        .filter(|m| rings(m))
+        .map(|m| m.name().to_owned())
+        .collect();
+    for name in names {
+        machine.drain_ringbuf(&name);
+    }
+    fault
 }
 
 /// Whether a fault is the program's doing, and not a limit of this engine.
 fn counts(fault: &Fault, rejection: &Rejection) -> bool {
     match &fault.kind {
-        FaultKind::UnknownHelper { .. } => {
-            matches!(rejection.rule, Rule::UnknownHelper { .. }) && fault.op == rejection.place.op
-        }
-        FaultKind::External { .. } => false,
         FaultKind::Budget { .. } => matches!(rejection.rule, Rule::EndlessLoop { .. }),
-        FaultKind::Cpu { .. } => false,
+        FaultKind::UnknownHelper { .. } | FaultKind::External { .. } | FaultKind::Cpu { .. } => {
+            false
+        }
         _ => true,
+    }
+}
+
+/// Whether a fault is what the verifier warned of. What a program leaves open shows when it ends, an endless loop anywhere in it.
+fn is_rejected_one(fault: &Fault, rejection: &Rejection) -> bool {
+    match (&fault.kind, &rejection.rule) {
+        (FaultKind::LeakedRecords(_), Rule::LeakedReference { .. })
+        | (FaultKind::LeakedLock, Rule::LeakedLock { .. })
+        | (FaultKind::Budget { .. }, Rule::EndlessLoop { .. }) => true,
+        _ => fault.op == rejection.place.op,
     }
 }
 
@@ -340,13 +367,18 @@ fn candidates<'c>(
 ) -> impl Iterator<Item = Candidate> + 'c {
     let plan = plan::along(machine, rejection);
     let planned: Vec<Candidate> = plan.iter().flat_map(proposals).collect();
-    let zeros = (0..=ZEROS).map(|n| plain(vec![0; n]));
+    let (planned, short): (Vec<_>, Vec<_>) =
+        planned.into_iter().partition(|c| c.frame.len() >= SHORTEST);
+    let zeros = (SHORTEST..=ZEROS).map(|n| plain(vec![0; n]));
+    let short = short
+        .into_iter()
+        .chain((0..SHORTEST).map(|n| plain(vec![0; n])));
     let mut seed = 0x9e37_79b9_7f4a_7c15;
     let bases: Vec<Candidate> = planned.clone();
     let given = packets.iter().map(|p| plain(p.clone()));
     let cut = packets
         .iter()
-        .flat_map(|p| (0..p.len().min(128)).map(|n| plain(p[..n].to_vec())));
+        .flat_map(|p| (SHORTEST..p.len().min(128)).map(|n| plain(p[..n].to_vec())));
     let mutated = (0..MUTATIONS).flat_map(move |round| {
         let bases = bases.iter().cloned();
         let all: Vec<Candidate> = bases
@@ -356,7 +388,12 @@ fn candidates<'c>(
             .map(|base| mutate(base, round, &mut seed))
             .collect::<Vec<_>>()
     });
-    zeros.chain(planned).chain(given).chain(cut).chain(mutated)
+    zeros
+        .chain(planned)
+        .chain(given)
+        .chain(cut)
+        .chain(short)
+        .chain(mutated)
 }
 
 fn plain(frame: Vec<u8>) -> Candidate {

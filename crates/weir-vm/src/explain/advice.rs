@@ -7,7 +7,7 @@ use super::expression::{self, Access};
 use super::source::Source;
 use crate::catalogue::helper_name;
 use crate::machine::Machine;
-use crate::verify::{Birth, Rejection, Rule, ValueKind};
+use crate::verify::{Birth, Rejection, Rule, Seen, ValueKind};
 
 /// What `return` to suggest: the verdict that harms least in a filter.
 const GIVE_UP: &str = "return XDP_DROP;";
@@ -179,7 +179,9 @@ impl Advisor<'_> {
                 "The comparison on line {line} shows that {range} bytes are there; {needed} are needed."
             ));
         }
-        if range < 0 {
+        // Another copy of the pointer may carry what the comparison proved.
+        let opposite = |s: &Seen| s.kind == ValueKind::Packet && s.text.contains("r=-");
+        if range < 0 || self.rejection.state.iter().any(opposite) {
             return Some(format!(
                 "On this path the comparison on line {line} has shown that the bytes are not there: are its sides exchanged?"
             ));

@@ -104,7 +104,7 @@ pub fn explain(machine: &Machine, rejection: &Rejection) -> Explanation {
         program: rejection.program.clone(),
         rule: rules::name(&rejection.rule),
         summary: rules::summary(&rejection.rule),
-        message: rejection.rule.to_string(),
+        message: rejection.rule.to_string().replace(" 1 bytes", " 1 byte"),
         at: spot(rejection.place.op),
         register: story(machine, rejection),
         missing: advice::advise(machine, rejection),

@@ -8,7 +8,10 @@ mod exec;
 mod maps;
 mod object;
 mod run;
+mod screen;
+mod seeds;
 mod typed;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -18,6 +21,7 @@ use crate::failure::Failure;
 /// Runs a command on programs.
 pub(crate) fn run(args: &ProgArgs) -> Result<ExitCode, Failure> {
     match &args.command {
+        ProgCommand::Verify(args) => verify::run(args),
         ProgCommand::Run(args) => run::run(args),
         ProgCommand::Maps(args) => maps::run(args),
         ProgCommand::Disasm(args) => disasm::run(args),

@@ -49,6 +49,9 @@ pub(super) fn program(
             "{shown} has no program {name:?}; it has {list}"
         ))),
         (None, [only]) => Ok((*only).to_owned()),
+        (None, _) if xdp.is_empty() => Err(Failure::usage(format!(
+            "{shown} has no XDP program; name another one with --prog: {list}"
+        ))),
         (None, _) => Err(Failure::usage(format!(
             "{shown} has several XDP programs; choose one with --prog: {list}"
         ))),
@@ -59,4 +62,21 @@ pub(super) fn program(
 pub(super) fn any_program(path: &Path, object: &Object) -> Result<String, Failure> {
     let first = object.runnable_programs().next().map(str::to_owned);
     first.map_or_else(|| program(path, object, None), Ok)
+}
+
+/// The program `wanted`, or all XDP programs.
+pub(super) fn chosen(
+    path: &Path,
+    object: &Object,
+    wanted: Option<&str>,
+) -> Result<Vec<String>, Failure> {
+    let xdp = object.programs().filter(|p| {
+        let kind = object.program_kind(p);
+        kind.is_some_and(ProgramKind::is_xdp)
+    });
+    let all: Vec<String> = xdp.map(str::to_owned).collect();
+    if wanted.is_none() && !all.is_empty() {
+        return Ok(all);
+    }
+    program(path, object, wanted).map(|one| vec![one])
 }

@@ -149,8 +149,8 @@ fn packets(
             frame: packet.data,
             now_ns: packet.timestamp_ns,
             number: packet.number,
-            ingress_ifindex: 1,
-            rx_queue: u32::from(args.queue),
+            ingress_ifindex: args.ifindex,
+            rx_queue: args.queue,
             instruction_budget: args.limit_insns,
         };
         let outcome = engine.packet(&input, &mut out)?;
