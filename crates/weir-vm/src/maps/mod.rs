@@ -177,6 +177,12 @@ pub struct MapDefinition {
 }
 
 impl MapDefinition {
+    /// Whether programs may write values: not those of device maps, whatever the flags.
+    pub(crate) fn is_writable_by_programs(&self) -> bool {
+        self.flags & BPF_F_RDONLY_PROG == 0
+            && !matches!(self.kind, MapKind::DevMap | MapKind::DevMapHash)
+    }
+
     /// A definition without flags, types and inner map.
     pub fn new(
         name: &str,
@@ -562,7 +568,7 @@ impl Map {
 /// What the interpreter needs.
 impl Map {
     pub(crate) fn writable_by_programs(&self) -> bool {
-        self.definition.flags & BPF_F_RDONLY_PROG == 0
+        self.definition.is_writable_by_programs()
     }
 
     pub(crate) fn readable_by_programs(&self) -> bool {

@@ -11,7 +11,6 @@ use super::stack::Stored;
 use super::state::Reg;
 use super::walk::{Step, Walk, stop_at};
 use crate::insn::Op;
-use crate::maps::BPF_F_RDONLY_PROG;
 
 /// Bytes of `struct xdp_md`.
 const CONTEXT_BYTES: i64 = 24;
@@ -80,13 +79,14 @@ impl Walk<'_> {
         self.check_same_kind(op.dst, &base)?;
         self.check_alignment(op.dst, &base, op.off, bytes, true)?;
         self.read(op.dst, op.off, bytes, false)?;
-        self.write(op.dst, op.off, bytes, Stored::Anything)?;
+        // As in the kernel, the register that gets the old value does so before the write is checked: it cannot be the
+        // pointer.
         if let Some(register) = fetched(op) {
             let mut result = Reg::unknown(Birth::Loaded(base.kind), self.at);
             result.num = result.num.zero_extend(u32::from(bytes) * 8);
             self.state.set(register, result);
         }
-        Ok(())
+        self.write(op.dst, op.off, bytes, Stored::Anything)
     }
 
     fn read(&mut self, register: u8, off: i32, bytes: u8, signed: bool) -> Step<Reg> {
@@ -190,7 +190,7 @@ impl Walk<'_> {
             return stop_at(register, Rule::NotMemory { kind: base.kind });
         };
         let definition = map.definition;
-        if mode == Mode::Write && definition.flags & BPF_F_RDONLY_PROG != 0 {
+        if mode == Mode::Write && !definition.is_writable_by_programs() {
             return stop_at(
                 register,
                 Rule::ReadOnlyMap {

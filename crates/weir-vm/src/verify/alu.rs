@@ -8,7 +8,7 @@ use super::scalar::{Alu, Scalar};
 use super::shape::operator;
 use super::state::{ADDED, ADDED_LOW, MARKS, Reg};
 use super::walk::{Step, Walk, stop, stop_at};
-use crate::insn::Op;
+use crate::insn::{Kind, Op};
 
 /// Pointers are moved by less than this.
 pub(super) const DISTANCE_MAX: i64 = 1 << 29;
@@ -82,7 +82,15 @@ impl Walk<'_> {
         let dst = *self.readable(op.dst)?;
         let mut result = Reg::unknown(Birth::Computed, self.at);
         if dst.is_number() {
-            result.num = dst.num.byte_swap();
+            let (bits, swapped) = match op.kind {
+                Kind::Swap16 => (16, true),
+                Kind::Swap32 => (32, true),
+                Kind::Swap64 => (64, true),
+                Kind::Le16 => (16, false),
+                Kind::Le32 => (32, false),
+                _ => (64, false),
+            };
+            result.num = dst.num.byte_order(bits, swapped);
         }
         self.state.set(op.dst, result);
         Ok(())

@@ -27,7 +27,7 @@ impl Walk<'_> {
             *self.state.reg(op.src)
         };
         let target = op.target();
-        if let Some(taken) = decided(&dst, &src, cond, wide, !imm && op.src == op.dst) {
+        if let Some(taken) = decided(&dst, &src, cond, wide) {
             if dst.is_number() {
                 self.precise(op.dst);
             }
@@ -76,9 +76,11 @@ impl Walk<'_> {
         let mut lhs = state.reg(op.dst).num;
         let mut rhs = src.num;
         if !imm && op.src == op.dst {
-            return;
+            Scalar::refine_itself(cond, wide, taken, &mut lhs);
+            rhs = lhs;
+        } else {
+            Scalar::refine(cond, wide, taken, &mut lhs, &mut rhs);
         }
-        Scalar::refine(cond, wide, taken, &mut lhs, &mut rhs);
         let at = self.at;
         let put = |state: &mut State, register: u8, num: Scalar| {
             if state.reg(register).num != num {
@@ -191,7 +193,7 @@ impl Walk<'_> {
 }
 
 /// The outcome of a comparison, if it is the same for all runs of the path.
-fn decided(dst: &Reg, src: &Reg, cond: Cond, wide: bool, itself: bool) -> Option<bool> {
+fn decided(dst: &Reg, src: &Reg, cond: Cond, wide: bool) -> Option<bool> {
     if dst.is_packet_any() && src.is_packet_any() {
         return if wide {
             end_decided(dst, src, cond)
@@ -200,9 +202,6 @@ fn decided(dst: &Reg, src: &Reg, cond: Cond, wide: bool, itself: bool) -> Option
         };
     }
     if dst.is_number() && src.is_number() {
-        if itself {
-            return dst.num.decide_itself(cond, wide);
-        }
         return dst.num.decide(cond, wide, &src.num);
     }
     // A pointer that cannot be null against 0.

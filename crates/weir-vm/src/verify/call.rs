@@ -15,7 +15,7 @@ use super::tnum::Tnum;
 use super::walk::{Next, Step, Walk, new_frame, stop, stop_at};
 use crate::catalogue::{Argument, Outcome, helper_name};
 use crate::insn::Op;
-use crate::maps::{BPF_F_RDONLY_PROG, MapDefinition, MapKind};
+use crate::maps::{MapDefinition, MapKind};
 
 /// Call frames at once.
 const FRAMES: usize = 8;
@@ -490,7 +490,7 @@ impl Walk<'_> {
         let (takes, read_only, live) = match self.map(map) {
             Some(info) => (
                 helpers::takes_map(number, info.definition),
-                info.definition.flags & BPF_F_RDONLY_PROG != 0,
+                !info.definition.is_writable_by_programs(),
                 info.live,
             ),
             None => (false, false, false),

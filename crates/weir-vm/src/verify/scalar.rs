@@ -270,12 +270,6 @@ impl<const WIDTH: u32> Number<WIDTH> {
         result
     }
 
-    /// The number after its lowest `bits` bits are reversed byte by byte and the rest zeroed: only the width is known, as
-    /// Linux 6.18 does not follow bits through `bswap`.
-    pub(crate) fn byte_swap(&self) -> Self {
-        Self::UNKNOWN
-    }
-
     /// The number after a conversion of byte order of its lowest `bits` bits (16, 32 or the width): `swapped` or left as
     /// they are, and the rest zeroed. Bits are followed, ranges only where nothing is swapped.
     pub(crate) fn byte_order(&self, bits: u32, swapped: bool) -> Self {
@@ -327,21 +321,6 @@ impl<const WIDTH: u32> Number<WIDTH> {
             Cond::Sge => known(a.smin >= b.smax, a.smax < b.smin),
             Cond::Le => known(a.umax <= b.umin, a.umin > b.umax),
             Cond::Sle => known(a.smax <= b.smin, a.smin > b.smax),
-        }
-    }
-
-    /// The outcome of comparing a register with itself, if it does not depend on the number.
-    pub(crate) fn decide_itself(&self, cond: Cond, wide: bool) -> Option<bool> {
-        match cond {
-            Cond::Eq | Cond::Ge | Cond::Le | Cond::Sge | Cond::Sle => Some(true),
-            Cond::Ne | Cond::Gt | Cond::Lt | Cond::Sgt | Cond::Slt => Some(false),
-            Cond::Set => {
-                let range = self.range(wide);
-                match self.bits(wide).known() {
-                    Some(value) => Some(value != 0),
-                    None => known(range.smin > 0 || range.smax < 0, false),
-                }
-            }
         }
     }
 
