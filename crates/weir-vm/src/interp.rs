@@ -13,6 +13,7 @@ use crate::memory::{
     AccessFault, CALL_FRAMES, Memory, STACK_BYTES, handle_function, stack_address,
 };
 use crate::routes::Routes;
+use crate::verify::Watch;
 
 /// What a run takes from outside: nothing else varies between two runs over the same frame and maps.
 #[derive(Clone, Debug)]
@@ -166,6 +167,8 @@ pub(crate) struct Scratch {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
     pub(crate) trace: Vec<String>,
+    /// What interpreted runs are compared with.
+    pub(crate) watch: Option<Box<Watch>>,
 }
 
 /// State of one run.
@@ -293,6 +296,22 @@ impl<'r> Run<'r> {
         if let Some(code) = self.checked {
             return code.execute(self, entry, regs);
         }
+        if self.scratch.watch.is_some() {
+            return self.interpret::<true>(entry, regs);
+        }
+        self.interpret::<false>(entry, regs)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look(&mut self, op: usize, regs: &Registers) {
+        if let Some(watch) = &mut self.scratch.watch {
+            watch.look(op, regs, &self.memory);
+        }
+    }
+
+    /// The loop over operations; a watched one compares the registers before each.
+    fn interpret<const WATCHED: bool>(&mut self, entry: usize, regs: &mut Registers) -> Step<u64> {
         let ops = self.ops;
         let base = self.memory.depth;
         let mut pc = entry;
@@ -328,6 +347,9 @@ impl<'r> Run<'r> {
                 self.fault_at.get_or_insert(pc);
                 return Err(Box::new(FaultKind::Fallthrough));
             };
+            if WATCHED {
+                self.look(pc, regs);
+            }
             pc += 1;
             if self.left == 0 {
                 self.fault_at.get_or_insert(pc.wrapping_sub(1));

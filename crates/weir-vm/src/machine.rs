@@ -21,6 +21,7 @@ use crate::object::LoadError;
 use crate::program::ProgramKind;
 use crate::routes::Routes;
 use crate::skb::{Skb, SkbFields};
+use crate::verify::Watch;
 
 /// Linked code.
 #[derive(Debug, Default)]
@@ -374,6 +375,15 @@ impl Machine {
             (raw_address(), len),
             Some(code),
         )
+    }
+
+    pub(crate) fn watching(&self) -> Option<&Watch> {
+        self.scratch.watch.as_deref()
+    }
+
+    /// Begins or ends comparing interpreted runs; yields what compared them until now.
+    pub(crate) fn set_watch(&mut self, watch: Option<Box<Watch>>) -> Option<Box<Watch>> {
+        std::mem::replace(&mut self.scratch.watch, watch)
     }
 
     pub(crate) fn ops(&self) -> &[Op] {

@@ -139,6 +139,29 @@ pub struct AccessFault {
     pub address: u64,
 }
 
+/// Where an address points, as far as the region tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spot {
+    /// Nowhere.
+    None,
+    /// Call frame, offset from its lowest byte.
+    Stack(usize, i64),
+    Context(i64),
+    /// Distances from the metadata's start, the packet's start and the packet's end.
+    Packet {
+        meta: i64,
+        data: i64,
+        end: i64,
+    },
+    /// Map, offset from the start of a value.
+    Value(usize, i64),
+    /// Offset from the start of a record.
+    Record(i64),
+    Map(usize),
+    /// Operation a function begins with.
+    Function(usize),
+}
+
 type Access<T> = Result<T, Box<AccessFault>>;
 
 /// The regions of one run.
@@ -324,6 +347,33 @@ impl Memory<'_> {
         self.find_mut(address, N)
             .and_then(|b| b.first_chunk_mut::<N>())
             .ok_or_else(|| Box::new(fault))
+    }
+
+    /// What an address means, for comparing it with what the verifier foresaw.
+    pub(crate) fn spot(&self, address: u64) -> Spot {
+        let biased = i64::from(address as u32) - BIAS as i64;
+        let in_value = (address & 0xff_ffff) as i64 - VALUE_BIAS as i64;
+        let upper = (address >> 32) as u32 & GENERATION_MASK;
+        match address >> KIND_SHIFT {
+            STACK => Spot::Stack(upper as usize, biased),
+            CONTEXT => Spot::Context(biased),
+            PACKET if upper == self.generation => {
+                let (meta, data, end) = self.frame.as_deref().map_or((0, 0, 0), Frame::bounds);
+                Spot::Packet {
+                    meta: biased - meta as i64,
+                    data: biased - data as i64,
+                    end: biased - end as i64,
+                }
+            }
+            VALUE => Spot::Value(map_of(address), in_value),
+            RECORD => Spot::Record(in_value),
+            HANDLE => match (handle_map(address), handle_function(address)) {
+                (Some(map), _) => Spot::Map(map),
+                (None, Some(op)) => Spot::Function(op),
+                (None, None) => Spot::None,
+            },
+            _ => Spot::None,
+        }
     }
 
     /// Makes every packet pointer handed out so far stale.

@@ -18,6 +18,7 @@ mod prune;
     reason = "complete for its tests and the checks against concrete runs"
 )]
 mod range;
+mod recording;
 mod rejection;
 #[allow(
     dead_code,
@@ -36,7 +37,10 @@ mod walk;
 
 use crate::machine::Machine;
 
+pub(crate) use recording::Watch;
+
 pub use facts::{Access, Facts, OneOf, OpFacts};
+pub use recording::{Misfit, Recording, Watched};
 pub use rejection::{Birth, History, PathStep, Place, Rejection, Rule, Seen, ValueKind};
 
 /// What may be chosen.
@@ -93,5 +97,26 @@ pub fn verify(
     let Ok(entry) = machine.entry_of(program) else {
         return Err(Box::new(Rejection::without_place(program, Rule::NoProgram)));
     };
-    walk::Walk::new(code, maps, cpus, (program, entry), options)?.run()
+    let walk = walk::Walk::new(code, maps, cpus, (program, entry), options)?;
+    walk.run().map(|(verified, _)| verified)
+}
+
+/// As [`verify`], and keeps all states, to compare runs with them ([`Machine::watch`]). The walk is longer: what covers a state
+/// must cover all its numbers, also those that no rule asks for.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_recording(
+    machine: &Machine,
+    program: &str,
+    options: &VerifyOptions,
+) -> Result<(Verified, Recording), Box<Rejection>> {
+    let (code, maps, cpus) = machine.parts();
+    let Ok(entry) = machine.entry_of(program) else {
+        return Err(Box::new(Rejection::without_place(program, Rule::NoProgram)));
+    };
+    let mut walk = walk::Walk::new(code, maps, cpus, (program, entry), options)?;
+    walk.recording = Some(Recording::default());
+    walk.run()
+        .map(|(verified, recording)| (verified, recording.unwrap_or_default()))
 }

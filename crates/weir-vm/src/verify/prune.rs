@@ -98,7 +98,8 @@ impl Walk<'_> {
                 }
             } else {
                 let provisional = self.is_provisional(number);
-                let how = if provisional { How::Within } else { How::Loose };
+                let strict = provisional || self.recording.is_some();
+                let how = if strict { How::Within } else { How::Loose };
                 if self.covers(number, how) {
                     hit = Some((number, provisional));
                     break;

@@ -10,6 +10,7 @@ use std::rc::Rc;
 
 use super::facts::Facts;
 use super::layout::Layout;
+use super::recording::Recording;
 use super::rejection::{Birth, PathStep, Place, Rejection, Rule, Seen, ValueKind};
 use super::shape::Shape;
 use super::state::{Frame, NOWHERE, Reg, Slot, SlotMasks, State};
@@ -154,6 +155,8 @@ pub(super) struct Walk<'m> {
     /// Global functions called, and whether they were walked.
     pub(super) globals: Vec<(usize, bool)>,
     pub(super) log: String,
+    /// All states, if they are wanted.
+    pub(super) recording: Option<Recording>,
 }
 
 impl<'m> Walk<'m> {
@@ -209,11 +212,12 @@ impl<'m> Walk<'m> {
             stack_used: vec![0; functions],
             globals: Vec::new(),
             log: String::new(),
+            recording: None,
         })
     }
 
     /// Walks the program and every global function it calls.
-    pub(super) fn run(mut self) -> Result<Verified, Box<Rejection>> {
+    pub(super) fn run(mut self) -> Result<(Verified, Option<Recording>), Box<Rejection>> {
         let context = Reg::pointer(ValueKind::Context, Birth::Entry, self.at);
         let first = first_state(0, [Some(context), None, None, None, None]);
         let result = self
@@ -221,14 +225,17 @@ impl<'m> Walk<'m> {
             .and_then(|()| self.walk_globals())
             .and_then(|()| self.check_stack());
         match result {
-            Ok(stack_bytes) => Ok(Verified {
-                processed: self.processed,
-                states: self.kept.len(),
-                peak_states: self.peak,
-                stack_bytes,
-                facts: self.facts,
-                log: self.log,
-            }),
+            Ok(stack_bytes) => {
+                let verified = Verified {
+                    processed: self.processed,
+                    states: self.kept.len(),
+                    peak_states: self.peak,
+                    stack_bytes,
+                    facts: self.facts,
+                    log: self.log,
+                };
+                Ok((verified, self.recording))
+            }
             Err(stop) => Err(Box::new(self.rejection(*stop))),
         }
     }
@@ -299,6 +306,9 @@ impl<'m> Walk<'m> {
             }
             if self.options.log {
                 self.log_state(op);
+            }
+            if let Some(recording) = &mut self.recording {
+                recording.note(op, flow.live, &self.state);
             }
             match self.execute(op, flow.shape)? {
                 Next::Go(next) => op = next,
