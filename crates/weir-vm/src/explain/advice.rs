@@ -95,7 +95,7 @@ impl Advisor<'_> {
             TailCallStack { .. } => says("Keep less than 256 bytes of local variables in the functions above the tail call."),
             Recursion => says("Replace the recursion by a loop with a constant bound."),
             EndlessLoop { .. } => self.endless(),
-            Budget { .. } | PendingBranches { .. } => says("Give the loop a smaller constant bound, move its body into a callback of bpf_loop, or split the program with tail calls."),
+            Budget { .. } | PendingBranches { .. } | StateMemory { .. } | TooManyFunctions { .. } | TooManyInstructions { .. } => says("Give the loop a smaller constant bound, move its body into a callback of bpf_loop, or split the program with tail calls."),
             External { name } => says(format!("Do without {name}: weir runs what is in the object, and the kernel's helpers.")),
             ShiftAmount { width, .. } => says(format!("Shift by less than {width}.")),
             DivisionByZero => says("Divide by something else."),

@@ -73,7 +73,12 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         CallDepth { .. } | CombinedStack { .. } | TailCallStack { .. } | Recursion => {
             "Calls may nest eight deep, and the stack of all functions that are open at once is 512 bytes."
         }
-        EndlessLoop { .. } | Budget { .. } | PendingBranches { .. } => {
+        EndlessLoop { .. }
+        | Budget { .. }
+        | PendingBranches { .. }
+        | StateMemory { .. }
+        | TooManyFunctions { .. }
+        | TooManyInstructions { .. } => {
             "A program must be seen to end: the verifier walks every round of every loop, a million instructions at most."
         }
         External { .. } => "A program may use what is in its object, and helpers.",

@@ -15,10 +15,8 @@ use crate::insn::Op;
 /// Bytes of `struct xdp_md`.
 const CONTEXT_BYTES: i64 = 24;
 const EGRESS_IFINDEX: i64 = 20;
-/// Bytes of a lock, which is the first member of values that have one.
+/// Bytes of a lock.
 const LOCK_BYTES: i64 = 4;
-/// Offset of a lock in its value.
-pub(super) const LOCK_OFFSET: i64 = 0;
 
 /// How memory is accessed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -207,8 +205,7 @@ impl Walk<'_> {
             );
         }
         self.check_region(register, base, off, size, definition.value_size)?;
-        if definition.has_spin_lock {
-            let lock = LOCK_OFFSET;
+        if let Some(lock) = map.lock {
             let from = i64::from(base.off) + i64::from(off);
             let (min, max) = (from + base.num.smin, from + base.num.umax as i64);
             if min < lock + LOCK_BYTES && lock < max + size {

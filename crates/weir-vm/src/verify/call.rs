@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use super::access::{LOCK_OFFSET, Mode};
+use super::access::Mode;
 use super::alu::DISTANCE_MAX;
 use super::helpers;
 use super::rejection::{Birth, Rule, ValueKind};
@@ -97,8 +97,10 @@ impl Walk<'_> {
             Outcome::ValueOrNull => {
                 let map = said.map.unwrap_or(NOWHERE);
                 let definition = self.map(map).map(|m| m.definition);
+                // A map inside a map may be longer or shorter than its definition says.
+                let live = self.map(map).is_some_and(|m| m.live);
                 let found = definition.is_some_and(|d| {
-                    helpers::always_finds(d)
+                    live && helpers::always_finds(d)
                         && number == helpers::LOOKUP
                         && said.key.is_some_and(|k| k < u64::from(d.max_entries))
                 });
@@ -730,10 +732,7 @@ impl Walk<'_> {
             return stop_at(register, Rule::VariableOffset { kind: reg.kind });
         };
         let at = i64::from(reg.off) + value as i64;
-        let lock = self
-            .map(reg.map)
-            .is_some_and(|m| m.definition.has_spin_lock);
-        if !lock || at != LOCK_OFFSET {
+        if self.map(reg.map).and_then(|m| m.lock) != Some(at) {
             return stop_at(
                 register,
                 Rule::NoLock {

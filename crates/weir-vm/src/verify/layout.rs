@@ -4,13 +4,18 @@
 //! those call or take the address of, as the loader would hand it to the kernel. Invariant: behind these checks every jump
 //! stays in its function and every function ends in a jump or exit.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::helpers;
 use super::rejection::Rule;
 use super::shape::{Shape, shape, uses};
 use crate::insn::Op;
 use crate::machine::Code;
+
+/// Functions a program may have, as in the kernel.
+const FUNCTIONS_MAX: usize = 256;
+/// Instructions a program may have, as in the kernel.
+const INSTRUCTIONS_MAX: usize = 1_000_000;
 
 /// A function of the program.
 #[derive(Clone, Debug)]
@@ -328,30 +333,43 @@ impl Layout {
         }
     }
 
+    /// Registers read later, by a walk against the flow until nothing changes: each operation is seen again only when a
+    /// successor's registers grew.
     fn find_live(&mut self, code: &Code, number: usize) {
         let (start, end) = (self.functions[number].start, self.functions[number].end);
-        loop {
-            let mut changed = false;
-            for op in (start..end).rev() {
-                let flow = *self.flow(op);
-                if flow.shape == Shape::Half {
-                    continue;
+        let mut before: Vec<Vec<u32>> = vec![Vec::new(); end - start];
+        for op in start..end {
+            self.successors(code, op, |next| {
+                if let Some(list) = before.get_mut(next.wrapping_sub(start)) {
+                    list.push(op as u32);
                 }
-                let mut after = 0;
-                self.successors(code, op, |next| after |= self.flow(next).live);
-                let current = &code.ops[op];
-                let arguments = helpers::arguments(current.imm as u32);
-                let (read, written) = uses(current, flow.shape, arguments);
-                let live = (after & !written) | read;
-                if live != flow.live {
-                    changed = true;
-                    if let Some(flow) = self.flow_mut(op) {
-                        flow.live = live;
-                    }
-                }
+            });
+        }
+        let mut open: Vec<u32> = (start as u32..end as u32).collect();
+        let mut waiting = vec![true; end - start];
+        while let Some(op) = open.pop() {
+            let op = op as usize;
+            waiting[op - start] = false;
+            let flow = *self.flow(op);
+            if flow.shape == Shape::Half {
+                continue;
             }
-            if !changed {
-                return;
+            let mut after = 0;
+            self.successors(code, op, |next| after |= self.flow(next).live);
+            let current = &code.ops[op];
+            let arguments = helpers::arguments(current.imm as u32);
+            let (read, written) = uses(current, flow.shape, arguments);
+            let live = (after & !written) | read;
+            if live == flow.live {
+                continue;
+            }
+            if let Some(flow) = self.flow_mut(op) {
+                flow.live = live;
+            }
+            for previous in &before[op - start] {
+                if !std::mem::replace(&mut waiting[*previous as usize - start], true) {
+                    open.push(*previous);
+                }
             }
         }
     }
@@ -362,50 +380,54 @@ fn functions(code: &Code, entry: usize) -> Result<Vec<Function>, Failed> {
     let mut borders: BTreeSet<usize> = code.functions.iter().map(|f| f.start).collect();
     borders.extend(code.sections.iter().map(|s| s.start));
     borders.insert(entry);
-    'again: loop {
-        let mut found: Vec<Function> = Vec::new();
-        let mut open = vec![entry];
-        while let Some(start) = open.pop() {
-            if found.iter().any(|f| f.start == start) {
+    // Code without symbols: functions begin where calls go.
+    borders.extend(code.ops.iter().filter_map(callee));
+    let mut found: Vec<Function> = Vec::new();
+    let mut numbers = HashMap::from([(entry, 0)]);
+    let mut open = vec![entry];
+    let mut instructions = 0;
+    while let Some(start) = open.get(found.len()).copied() {
+        let end = extent(code, &borders, start);
+        let mut function = Function {
+            start,
+            end,
+            name: code.function_name(start),
+            global: start != entry && code.global_prototype(start).is_some(),
+            changes_packet: false,
+            tail_calls: false,
+            callees: Vec::new(),
+        };
+        instructions += end - start;
+        if instructions > INSTRUCTIONS_MAX {
+            return Err((start, Rule::TooManyInstructions { instructions }));
+        }
+        for op in start..end {
+            let Some(target) = callee(&code.ops[op]) else {
                 continue;
-            }
-            let end = extent(code, &borders, start);
-            let mut function = Function {
-                start,
-                end,
-                name: code.function_name(start),
-                global: start != entry && code.global_prototype(start).is_some(),
-                changes_packet: false,
-                tail_calls: false,
-                callees: Vec::new(),
             };
-            for op in start..end {
-                let Some(target) = callee(&code.ops[op]) else {
-                    continue;
-                };
-                if target == entry {
-                    return Err((op, Rule::Recursion));
-                }
-                if target >= code.ops.len() {
-                    return Err((op, Rule::CallTarget));
-                }
-                if borders.insert(target) {
-                    // A start inside what was taken for one function, or code without symbols: begin again.
-                    continue 'again;
-                }
-                function.callees.push((op, target));
+            if target == entry {
+                return Err((op, Rule::Recursion));
+            }
+            if target >= code.ops.len() {
+                return Err((op, Rule::CallTarget));
+            }
+            let number = *numbers.entry(target).or_insert_with(|| {
                 open.push(target);
+                open.len() - 1
+            });
+            if number >= FUNCTIONS_MAX {
+                return Err((
+                    op,
+                    Rule::TooManyFunctions {
+                        functions: number + 1,
+                    },
+                ));
             }
-            found.push(function);
+            function.callees.push((op, number));
         }
-        let starts: Vec<usize> = found.iter().map(|f| f.start).collect();
-        for function in &mut found {
-            for (_, callee) in &mut function.callees {
-                *callee = starts.iter().position(|s| s == callee).unwrap_or(0);
-            }
-        }
-        return Ok(found);
+        found.push(function);
     }
+    Ok(found)
 }
 
 /// End of the function that starts at `start`: the next function or the end of the section.

@@ -5,11 +5,16 @@
 //! coverings are remembered as back edges and settled when the outermost loop is finished. Invariant: a state is covered
 //! only if every run that it describes behaves, as far as the rules see, like one walked from the covering state.
 
+use std::rc::Rc;
+
 use super::precision::Sought;
 use super::rejection::{Birth, Rule, ValueKind};
 use super::scalar::Scalar;
 use super::state::{Frame, MARKS, NOWHERE, Reg, SLOT, Slot, StackByte, State};
 use super::walk::{Kept, Step, Walk, stop};
+
+/// Memory for kept states of one function.
+const KEPT_BYTES_MAX: u64 = 1 << 30;
 
 /// How states are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,13 +130,22 @@ impl Walk<'_> {
             return Ok(true);
         }
         if keep {
-            self.keep(op);
+            self.keep(op)?;
         }
         Ok(false)
     }
 
-    fn keep(&mut self, op: usize) {
+    fn keep(&mut self, op: usize) -> Step<()> {
         let number = self.kept.len() as u32;
+        // The running frame will be copied when it is next written; those of its callers are shared.
+        let frame = self.state.frame();
+        self.kept_bytes +=
+            (size_of::<Kept>() + size_of::<Frame>() + frame.stack.len() * size_of::<Slot>()) as u64;
+        if self.kept_bytes > KEPT_BYTES_MAX {
+            return stop(Rule::StateMemory {
+                bytes: KEPT_BYTES_MAX,
+            });
+        }
         self.kept.push(Kept {
             state: self.state.clone(),
             op: op as u32,
@@ -151,6 +165,7 @@ impl Walk<'_> {
         self.state.noted = 0;
         self.kept_jumps = self.jumps;
         self.kept_processed = self.processed;
+        Ok(())
     }
 
     /// The current path has come to its end.
@@ -341,8 +356,8 @@ impl Walk<'_> {
             };
             let live = self.layout.flow(op as usize).live;
             let (a, b) = (&old.frames[f], &new.frames[f]);
-            if std::rc::Rc::ptr_eq(a, b) && how != How::Exact {
-                return same_frame(a, pairing);
+            if Rc::ptr_eq(a, b) && how != How::Exact {
+                return same_frame(a, (live, kept.read[f]), how, pairing);
             }
             compare_regs(a, b, (live, kept.precise[f]), how, pairing)
                 && compare_stack(a, b, (kept.read[f], kept.precise_slots[f]), how, pairing)
@@ -371,9 +386,9 @@ impl Walk<'_> {
         };
         for f in 0..self.state.frames.len() {
             let kept = &self.kept[previous as usize];
-            let old = std::rc::Rc::clone(&kept.state.frames[f]);
+            let old = Rc::clone(&kept.state.frames[f]);
             let (precise, precise_slots) = (kept.precise[f], kept.precise_slots[f]);
-            if std::rc::Rc::ptr_eq(&old, &self.state.frames[f]) {
+            if Rc::ptr_eq(&old, &self.state.frames[f]) {
                 continue;
             }
             for (r, before) in old.regs.iter().enumerate().take(10) {
@@ -383,7 +398,7 @@ impl Walk<'_> {
                     && precise & (1 << r) == 0
                     && now.num != before.num;
                 if differs {
-                    widened(&mut std::rc::Rc::make_mut(&mut self.state.frames[f]).regs[r]);
+                    widened(&mut Rc::make_mut(&mut self.state.frames[f]).regs[r]);
                 }
             }
             for (s, before) in old.stack.iter().enumerate() {
@@ -401,10 +416,18 @@ impl Walk<'_> {
 }
 
 /// The same frame in both states: only identities need pairing, with themselves.
-fn same_frame(frame: &Frame, pairing: &mut Pairing<'_>) -> bool {
-    let regs = frame.regs.iter();
-    let slots = frame.stack.iter().filter(|s| s.is_spill()).map(|s| &s.reg);
-    regs.chain(slots).all(|r| {
+fn same_frame(
+    frame: &Frame,
+    (live, read): (u16, u64),
+    how: How,
+    pairing: &mut Pairing<'_>,
+) -> bool {
+    let counts = |mask: u64, at: usize| how != How::Loose || mask & (1 << at) != 0;
+    let regs = frame.regs.iter().enumerate();
+    let regs = regs.filter(|(r, _)| live & (1 << r) != 0).map(|(_, r)| r);
+    let slots = frame.stack.iter().enumerate();
+    let slots = slots.filter(|(s, slot)| slot.is_spill() && counts(read, *s));
+    regs.chain(slots.map(|(_, s)| &s.reg)).all(|r| {
         let id = r.id & !MARKS;
         (id == 0 || pairing.same(id, id)) && (r.ref_id == 0 || pairing.same(r.ref_id, r.ref_id))
     })

@@ -136,6 +136,24 @@ pub enum Rule {
     /// The program calls itself.
     #[error("the function calls itself, directly or through others")]
     Recursion,
+    /// More functions than a program may have.
+    #[error("{functions} functions are used, 256 is the limit")]
+    TooManyFunctions {
+        /// Functions found.
+        functions: usize,
+    },
+    /// More instructions than a program may have.
+    #[error("the program has {instructions} instructions, 1,000,000 is the limit")]
+    TooManyInstructions {
+        /// Instructions found.
+        instructions: usize,
+    },
+    /// The states to compare with need too much memory.
+    #[error("too complex: the states kept need more than {bytes} bytes")]
+    StateMemory {
+        /// The limit.
+        bytes: u64,
+    },
     /// The state is the same as earlier on the same path: it never ends.
     #[error("the loop does not end: the same state was here before")]
     EndlessLoop {

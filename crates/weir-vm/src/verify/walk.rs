@@ -96,6 +96,8 @@ pub(super) struct MapInfo<'m> {
     pub(super) definition: &'m MapDefinition,
     /// Contents that cannot change any more.
     pub(super) frozen: Option<&'m [u8]>,
+    /// Offset of the lock in values that have one.
+    pub(super) lock: Option<i64>,
     /// Entry of the inner definition.
     pub(super) inner: Option<u32>,
     /// Whether it is a map of the machine, so that its number means something outside.
@@ -134,6 +136,7 @@ pub(super) struct Walk<'m> {
     /// Numbers of kept states by operation.
     pub(super) kept_at: Vec<Vec<u32>>,
     pub(super) kept_now: usize,
+    pub(super) kept_bytes: u64,
     pub(super) peak: usize,
     pub(super) pending: Vec<Pending>,
     /// See `prune`: the outermost kept state that a loop came back to and that is not finished.
@@ -187,7 +190,7 @@ impl<'m> Walk<'m> {
                 })
             ),
             layout,
-            maps: map_infos(maps),
+            maps: map_infos(code, maps),
             options,
             cpus,
             program,
@@ -196,6 +199,7 @@ impl<'m> Walk<'m> {
             kept: Vec::new(),
             kept_at: vec![Vec::new(); code.ops.len()],
             kept_now: 0,
+            kept_bytes: 0,
             peak: 0,
             pending: Vec::new(),
             loop_root: None,
@@ -260,6 +264,11 @@ impl<'m> Walk<'m> {
         self.loop_root = None;
         self.backedges.clear();
         self.kept_now = 0;
+        self.kept_bytes = 0;
+        for kept in &mut self.kept {
+            // Of functions walked before, which are done with.
+            kept.state.frames = Vec::new();
+        }
         let start = self.layout.functions[function].start;
         let mut at = Some(start);
         while let Some(op) = at {
@@ -383,13 +392,6 @@ impl<'m> Walk<'m> {
                     reg
                 }
             };
-            if self
-                .map(reg.map)
-                .is_some_and(|m| m.definition.has_spin_lock)
-                && reg.kind == ValueKind::MapValue
-            {
-                reg.id = self.new_id();
-            }
         }
         self.state.set(op.dst, reg);
     }
@@ -621,12 +623,13 @@ pub(super) fn place(code: &Code, op: usize) -> Place {
     }
 }
 
-fn map_infos(maps: &[Map]) -> Vec<MapInfo<'_>> {
+fn map_infos<'m>(code: &Code, maps: &'m [Map]) -> Vec<MapInfo<'m>> {
     let mut infos: Vec<MapInfo<'_>> = Vec::with_capacity(maps.len());
     for map in maps {
         infos.push(MapInfo {
             definition: map.definition(),
             frozen: frozen(map),
+            lock: lock_offset(code, map.definition()),
             inner: None,
             live: true,
         });
@@ -639,6 +642,7 @@ fn map_infos(maps: &[Map]) -> Vec<MapInfo<'_>> {
             infos.push(MapInfo {
                 definition: inner,
                 frozen: None,
+                lock: lock_offset(code, inner),
                 inner: None,
                 live: false,
             });
@@ -646,6 +650,21 @@ fn map_infos(maps: &[Map]) -> Vec<MapInfo<'_>> {
         at += 1;
     }
     infos
+}
+
+/// Offset of the lock in values that have one: its member's, or the start where types do not say.
+fn lock_offset(code: &Code, definition: &MapDefinition) -> Option<i64> {
+    if !definition.has_spin_lock {
+        return None;
+    }
+    let btf = code.btf.as_deref();
+    let members = btf.and_then(|btf| btf.members(definition.value_type?).ok());
+    let lock = members.unwrap_or_default().into_iter().find(|m| {
+        let id = btf.and_then(|btf| btf.resolve(m.type_id).ok());
+        id.zip(btf)
+            .is_some_and(|(id, btf)| btf.name(id) == "bpf_spin_lock")
+    });
+    Some(lock.map_or(0, |m| i64::from(m.bit_offset / 8)))
 }
 
 /// Contents of constants: the loader freezes read-only data sections.
