@@ -6,13 +6,14 @@
 //! A panic is a finding, whatever the input was.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use weir_packet::parse::{Layout, MAX_FRAME};
 use weir_packet::pcap::Capture;
 use weir_policy::model::Policy;
 use weir_policy::reference::{Input, Options, Reference};
 use weir_policy::{NoFiles, Source};
-use weir_vm::{Env, Frame, Object};
+use weir_vm::{Env, Frame, Object, ProgramKind, Skb};
 
 /// A function that must return for every input.
 pub type Target = fn(&[u8]);
@@ -74,7 +75,7 @@ fn without_lines(policy: &Policy) -> Policy {
     policy
 }
 
-/// Loads an object and runs each of its programs over a packet for at most
+/// Loads an object, relocated against its own types, and runs each of its programs over a packet for at most
 /// 10,000 instructions. A program may fault; it may not do anything else wrong.
 pub fn elf_loader(elf: &[u8]) {
     let Ok(mut object) = Object::parse(elf) else {
@@ -91,6 +92,9 @@ pub fn elf_loader(elf: &[u8]) {
         }
     }
     object.set_cpus(2);
+    if let Some(types) = object.btf().cloned() {
+        object.relocate_against(Arc::new(types));
+    }
     let programs: Vec<String> = object.programs().take(8).map(str::to_owned).collect();
     let env = Env {
         instruction_budget: 10_000,
@@ -101,8 +105,13 @@ pub fn elf_loader(elf: &[u8]) {
             continue;
         };
         for data in [SYN, &SYN[..20]] {
-            let mut frame = Frame::new(data);
-            let _ = machine.run_xdp(&mut frame, &env);
+            let ran = match machine.program_kind() {
+                ProgramKind::SchedCls => machine.run_tc(&mut Skb::new(data), &env),
+                _ => machine.run_xdp(&mut Frame::new(data), &env),
+            };
+            if let Err(fault) = ran {
+                let _ = machine.place(fault.op);
+            }
             let _ = machine.take_trace();
         }
     }

@@ -141,6 +141,30 @@ fn ordinary_programs_run_as_in_the_kernel() {
     }
 }
 
+#[test]
+fn tc_programs_run_as_in_the_kernel() {
+    if !common::engines().contains(&EngineKind::Kernel) {
+        return;
+    }
+    let elf = pair::compile("tc", &["-g"]);
+    let frames = frames(FRAMES);
+    for program in ["fields", "tags", "lengths", "checksums"] {
+        let mut pair = Pair::load(&elf, program, &[]);
+        for (number, frame) in frames.iter().enumerate() {
+            let ran = pair.packet(frame);
+            let ran = ran.and_then(|()| pair.compare_map("results"));
+            if let Err(difference) = ran {
+                panic!("{program}, frame {number}: {difference}\n{frame:02x?}");
+            }
+        }
+        let results = pair.user.map("results").expect("the object has it");
+        let keys = results.keys().filter_map(|key| results.value(&key));
+        let written = keys.filter(|value| value.iter().any(|b| *b != 0)).count();
+        assert!(written >= 5, "{program} wrote only {written} results");
+        eprintln!("{program}: verdicts {:?}, {written} results", pair.verdicts);
+    }
+}
+
 /// How a program is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setup {

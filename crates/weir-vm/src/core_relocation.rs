@@ -5,6 +5,7 @@
 //! anonymous members, all candidates must give one answer, and what the target does not have is an error only where it is used.
 //! Input is hostile: types are followed to a bounded depth, and work is bounded by the target's size per local type.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 
 use crate::btf::{Btf, BtfError, Shape};
@@ -38,6 +39,9 @@ pub enum CoreError {
         /// By the object's types.
         expected: u64,
     },
+    /// Types nested so that comparing them takes too long.
+    #[error("comparing types takes more than {WORK_MAX} steps")]
+    Work,
     /// The result does not fit the instruction.
     #[error("the value {0} does not fit the instruction")]
     Range(u64),
@@ -56,8 +60,10 @@ pub(crate) enum Outcome {
 pub(crate) struct Resolver<'b> {
     local: &'b Btf,
     target: &'b Btf,
-    /// Types of the target by local type.
-    candidates: HashMap<u32, Vec<u32>>,
+    /// Types of the target by name without flavour.
+    by_name: HashMap<&'b str, Vec<u32>>,
+    /// Steps that comparisons may still take.
+    work: Cell<u32>,
 }
 
 /// `enum bpf_core_relo_kind`.
@@ -140,6 +146,8 @@ struct Value {
     field: Option<(u32, u32)>,
 }
 
+/// Most steps that all comparisons of types of one object may take.
+const WORK_MAX: u32 = 4_000_000;
 /// Longest way into a type.
 const STEPS_MAX: usize = 64;
 /// Deepest nesting that comparisons of types follow.
@@ -147,10 +155,18 @@ const DEPTH: usize = 32;
 
 impl<'b> Resolver<'b> {
     pub(crate) fn new(local: &'b Btf, target: &'b Btf) -> Resolver<'b> {
+        let mut by_name: HashMap<&str, Vec<u32>> = HashMap::new();
+        for id in 1..target.len() as u32 {
+            let name = essential(target.name(id));
+            if !name.is_empty() {
+                by_name.entry(name).or_default().push(id);
+            }
+        }
         Resolver {
             local,
             target,
-            candidates: HashMap::new(),
+            by_name,
+            work: Cell::new(WORK_MAX),
         }
     }
 
@@ -200,7 +216,7 @@ impl<'b> Resolver<'b> {
         kind: Kind,
     ) -> Result<Option<(Value, Option<u32>)>, CoreError> {
         let mut found: Option<(Value, Path)> = None;
-        for candidate in self.candidates_of(id) {
+        for candidate in self.candidates_of(id)? {
             let Some(path) = self.matching(local, candidate, kind)? else {
                 continue;
             };
@@ -227,25 +243,25 @@ impl<'b> Resolver<'b> {
     }
 
     /// Types of the target of the same kind and name as local type `id`.
-    fn candidates_of(&mut self, id: u32) -> Vec<u32> {
-        if let Some(known) = self.candidates.get(&id) {
-            return known.clone();
-        }
-        let name = essential(self.local.name(id));
+    fn candidates_of(&self, id: u32) -> Result<Vec<u32>, CoreError> {
+        let Ok(own) = self.local.shape(id) else {
+            return Ok(Vec::new());
+        };
+        let named = self.by_name.get(essential(self.local.name(id)));
         let mut found = Vec::new();
-        if let (Ok(own), false) = (self.local.shape(id), name.is_empty()) {
-            for candidate in 1..self.target.len() as u32 {
-                let same = self
-                    .target
-                    .shape(candidate)
-                    .is_ok_and(|shape| same_kind(own, shape));
-                if same && essential(self.target.name(candidate)) == name {
-                    found.push(candidate);
-                }
+        for candidate in named.into_iter().flatten() {
+            self.step()?;
+            if same_kind(own, self.target.shape(*candidate)?) {
+                found.push(*candidate);
             }
         }
-        self.candidates.insert(id, found.clone());
-        found
+        Ok(found)
+    }
+
+    fn step(&self) -> Result<(), CoreError> {
+        let left = self.work.get().checked_sub(1).ok_or(CoreError::Work)?;
+        self.work.set(left);
+        Ok(())
     }
 
     /// Reads an access string against the object's own types.
@@ -288,7 +304,7 @@ impl<'b> Resolver<'b> {
             });
             return Ok(path);
         }
-        path.bits = u64::from(*first) * u64::from(btf.size_of(at)?) * 8;
+        path.bits = bits(*first, btf.size_of(at)?)?;
         path.steps.push(Step {
             type_id: at,
             index: *first,
@@ -314,7 +330,7 @@ impl<'b> Resolver<'b> {
                     if *index >= *count && *count != 0 {
                         return Err(BAD);
                     }
-                    path.bits += u64::from(*index) * u64::from(btf.size_of(element)?) * 8;
+                    path.bits += bits(*index, btf.size_of(element)?)?;
                     path.steps.push(Step {
                         type_id: element,
                         index: *index,
@@ -368,7 +384,7 @@ impl<'b> Resolver<'b> {
         }
         for (number, step) in local.steps.iter().enumerate() {
             if let Some(name) = &step.name {
-                let Some((member_at, index, bits)) = find_member(target, at, name, 0)? else {
+                let Some((member_at, index, bits)) = self.find_member(at, name, 0)? else {
                     return Ok(None);
                 };
                 let member = raw_member(target, member_at, index)?;
@@ -397,7 +413,7 @@ impl<'b> Resolver<'b> {
             let Ok(size) = target.size_of(at) else {
                 return Ok(None);
             };
-            path.bits += u64::from(step.index) * u64::from(size) * 8;
+            path.bits += bits(step.index, size)?;
             path.steps.push(Step {
                 type_id: at,
                 index: step.index,
@@ -407,10 +423,42 @@ impl<'b> Resolver<'b> {
         Ok(Some(path))
     }
 
+    /// The member of a target type called `name`, also inside anonymous members: its struct, its index, and its offset in bits.
+    fn find_member(
+        &self,
+        id: u32,
+        name: &str,
+        depth: usize,
+    ) -> Result<Option<(u32, u32, u64)>, CoreError> {
+        let btf = self.target;
+        let id = btf.resolve(id)?;
+        let Shape::Struct { members, .. } = btf.shape(id)? else {
+            return Ok(None);
+        };
+        if depth > DEPTH {
+            return Ok(None);
+        }
+        for (member, index) in members.iter().zip(0u32..) {
+            self.step()?;
+            let own = btf.string(member.name);
+            if own == name {
+                return Ok(Some((id, index, u64::from(member.bit_offset))));
+            }
+            if own.is_empty()
+                && let Some((at, index, bits)) =
+                    self.find_member(member.type_id, name, depth + 1)?
+            {
+                return Ok(Some((at, index, bits + u64::from(member.bit_offset))));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether a field of one type may stand for one of the other.
     fn fields_compatible(&self, local: u32, target: u32, depth: usize) -> Result<bool, CoreError> {
         let (local, target) = (self.local.resolve(local)?, self.target.resolve(target)?);
         let (own, other) = (self.local.shape(local)?, self.target.shape(target)?);
+        self.step()?;
         if let (Shape::Struct { .. }, Shape::Struct { .. }) = (own, other) {
             return Ok(true);
         }
@@ -434,6 +482,7 @@ impl<'b> Resolver<'b> {
     fn compatible(&self, local: u32, target: u32, depth: usize) -> Result<bool, CoreError> {
         let (local, target) = (self.local.resolve(local)?, self.target.resolve(target)?);
         let (own, other) = (self.local.shape(local)?, self.target.shape(target)?);
+        self.step()?;
         if depth > DEPTH || !same_kind(own, other) {
             return Ok(false);
         }
@@ -488,6 +537,7 @@ impl<'b> Resolver<'b> {
             return Ok(false);
         }
         let (own, other) = (self.local.shape(local)?, self.target.shape(target)?);
+        self.step()?;
         let is_struct = |s: &Shape| matches!(s, Shape::Struct { .. } | Shape::Forward { .. });
         let union = |s: &Shape| {
             matches!(
@@ -645,6 +695,15 @@ fn same_kind(a: &Shape, b: &Shape) -> bool {
     }
 }
 
+/// Offset in bits of element `index` of elements of `size` bytes.
+fn bits(index: u32, size: u32) -> Result<u64, CoreError> {
+    let far = CoreError::Malformed("it reaches beyond four gigabytes");
+    let bytes = u64::from(index) * u64::from(size);
+    u32::try_from(bytes)
+        .map(|b| u64::from(b) * 8)
+        .map_err(|_| far)
+}
+
 fn raw_member(btf: &Btf, id: u32, index: u32) -> Result<&crate::btf::RawMember, CoreError> {
     match btf.shape(id)? {
         Shape::Struct { members, .. } => members
@@ -654,34 +713,6 @@ fn raw_member(btf: &Btf, id: u32, index: u32) -> Result<&crate::btf::RawMember, 
             "it names a member of something else than a struct",
         )),
     }
-}
-
-/// The member called `name`, also inside anonymous members: its struct, its index, and its offset from `id` in bits.
-fn find_member(
-    btf: &Btf,
-    id: u32,
-    name: &str,
-    depth: usize,
-) -> Result<Option<(u32, u32, u64)>, CoreError> {
-    let id = btf.resolve(id)?;
-    let Shape::Struct { members, .. } = btf.shape(id)? else {
-        return Ok(None);
-    };
-    if depth > DEPTH {
-        return Ok(None);
-    }
-    for (member, index) in members.iter().zip(0u32..) {
-        let own = btf.string(member.name);
-        if own == name {
-            return Ok(Some((id, index, u64::from(member.bit_offset))));
-        }
-        if own.is_empty()
-            && let Some((at, index, bits)) = find_member(btf, member.type_id, name, depth + 1)?
-        {
-            return Ok(Some((at, index, bits + u64::from(member.bit_offset))));
-        }
-    }
-    Ok(None)
 }
 
 /// What the relocated instruction should hold for a place; for none, what it holds then, if anything.
@@ -747,9 +778,9 @@ fn field_value(btf: &Btf, path: &Path, kind: Kind) -> Result<Option<Value>, Core
     let size = btf.size_of(member.type_id)?;
     let width = u64::from(member.bit_width);
     let (mut bytes, mut at, mut bits) = (u64::from(size), path.bits / 8, width);
-    if width > 0 {
+    if width > 0 && bytes > 0 {
         // The smallest aligned load that holds the whole bit field.
-        let aligned = |bytes: u64| path.bits / 8 / bytes.max(1) * bytes;
+        let aligned = |bytes: u64| path.bits / 8 / bytes * bytes;
         at = aligned(bytes);
         while path.bits + width > (at + bytes) * 8 {
             if bytes >= 8 {
@@ -777,7 +808,7 @@ fn field_value(btf: &Btf, path: &Path, kind: Kind) -> Result<Option<Value>, Core
             );
             unchecked(u64::from(signed))
         }
-        Kind::FieldLshift => unchecked(64u64.wrapping_sub(path.bits + bits - at * 8)),
+        Kind::FieldLshift => unchecked(64u64.wrapping_sub(path.bits + bits).wrapping_add(at * 8)),
         Kind::FieldRshift => unchecked(64u64.wrapping_sub(bits)),
         _ => Err(BAD),
     }
@@ -856,5 +887,65 @@ mod tests {
         assert_eq!(essential("x___"), "x___");
         assert_eq!(essential("a___b___c"), "a___b");
         assert_eq!(essential("a____b"), "a____b");
+    }
+
+    /// Type information of structs only: (name, members by type id).
+    fn structs(all: &[(&str, &[(&str, u32)])]) -> Btf {
+        let (mut types, mut strings) = (Vec::<u32>::new(), vec![0u8]);
+        let mut text = |s: &str| {
+            let at = if s.is_empty() {
+                0
+            } else {
+                strings.len() as u32
+            };
+            if at != 0 {
+                strings.extend_from_slice(s.as_bytes());
+                strings.push(0);
+            }
+            at
+        };
+        for (name, members) in all {
+            types.extend([text(name), (4 << 24) | members.len() as u32, 4]);
+            for (member, id) in *members {
+                types.extend([text(member), *id, 0]);
+            }
+        }
+        let length = types.len() as u32 * 4;
+        let mut bytes = vec![0x9f, 0xeb, 1, 0, 24, 0, 0, 0];
+        for word in [0, length, length, strings.len() as u32]
+            .into_iter()
+            .chain(types)
+        {
+            bytes.extend_from_slice(&word.to_le_bytes());
+        }
+        bytes.append(&mut strings);
+        Btf::parse(&bytes).expect("well-formed")
+    }
+
+    #[test]
+    fn types_that_nest_for_ever_are_given_up() {
+        // Each struct has the one before twice, under names that match last: 2^30 comparisons.
+        let names: Vec<String> = (0..31).map(|i| format!("s{i}")).collect();
+        let members: Vec<[(&str, u32); 2]> = (0..31).map(|i| [("a", i), ("b", i)]).collect();
+        let all: Vec<(&str, &[(&str, u32)])> = names
+            .iter()
+            .zip(&members)
+            .enumerate()
+            .map(|(i, (n, m))| (n.as_str(), if i == 0 { &[][..] } else { &m[..] }))
+            .collect();
+        let btf = structs(&all);
+        let resolver = Resolver::new(&btf, &btf);
+        assert_eq!(resolver.types_match(31, 31, false, 0), Err(CoreError::Work));
+        // The same through anonymous members.
+        let members: Vec<[(&str, u32); 2]> = (0..31).map(|i| [("", i), ("", i)]).collect();
+        let all: Vec<(&str, &[(&str, u32)])> = names
+            .iter()
+            .zip(&members)
+            .enumerate()
+            .map(|(i, (n, m))| (n.as_str(), if i == 0 { &[][..] } else { &m[..] }))
+            .collect();
+        let btf = structs(&all);
+        let resolver = Resolver::new(&btf, &btf);
+        assert_eq!(resolver.find_member(31, "none", 0), Err(CoreError::Work));
     }
 }

@@ -4,6 +4,8 @@
 
 mod object;
 
+use std::sync::Arc;
+
 use weir_vm::{Btf, Env, Frame, Machine, Object};
 
 #[test]
@@ -35,6 +37,22 @@ fn an_object_with_damaged_bytes() {
             damaged[at] = random.next() as u8;
         }
         try_object(&damaged);
+    }
+}
+
+#[test]
+fn relocated_objects_with_damaged_bytes() {
+    let mut random = Random(4);
+    for (name, flags) in [("core", &["-g"][..]), ("legacy", &[]), ("iproute", &[])] {
+        let elf = object::compile_with(name, flags);
+        for _ in 0..4_000 {
+            let mut damaged = elf.clone();
+            for _ in 0..1 + random.next() % 4 {
+                let at = random.next() as usize % damaged.len();
+                damaged[at] = random.next() as u8;
+            }
+            try_object(&damaged);
+        }
     }
 }
 
@@ -123,9 +141,12 @@ fn instruction(random: &mut Random) -> [u8; 8] {
 }
 
 fn try_object(bytes: &[u8]) {
-    let Ok(object) = Object::parse(bytes) else {
+    let Ok(mut object) = Object::parse(bytes) else {
         return;
     };
+    if let Some(types) = object.btf().cloned() {
+        object.relocate_against(Arc::new(types));
+    }
     let programs: Vec<String> = object.programs().map(str::to_owned).collect();
     for program in programs {
         let Ok(mut machine) = object.clone().load(&program) else {

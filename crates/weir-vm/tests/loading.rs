@@ -123,7 +123,7 @@ fn symbols_of_the_kernel_are_zero_when_weak_and_named_when_not() {
     );
     assert!(source.file.ends_with("kinds.c"), "{source:?}");
     assert_eq!(source.text, "return CONFIG_STRONG ? XDP_PASS : XDP_DROP;");
-    assert_eq!((source.line, source.column), (70, 9));
+    assert_eq!((source.line, source.column), (71, 9));
 }
 
 #[test]

@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use weir_kernel::object::{TEST_RUN_LINEAR, TEST_RUN_MAX, TEST_RUN_MIN};
+use weir_kernel::object::{TC_TEST_RUN_MAX, TEST_RUN_LINEAR, TEST_RUN_MAX, TEST_RUN_MIN};
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_packet::pcap::Capture;
-use weir_vm::{Btf, Env, Frame, Machine, MapKind, Object, ProgramKind, btf};
+use weir_vm::{Btf, Env, Frame, Machine, MapKind, Object, ProgramKind, Skb, btf};
 
 /// Contents of a map: key -> value.
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -30,6 +30,8 @@ pub(crate) struct Pair {
     pub(crate) kernel: LoadedProgram,
     pub(crate) env: Env,
     frame: Frame,
+    /// For tc programs.
+    skb: Option<Skb>,
     frags: bool,
     /// Contents of per-CPU maps at the start.
     before: BTreeMap<String, (Contents, Contents)>,
@@ -75,6 +77,7 @@ impl Pair {
             user.program_kind(program),
             Some(ProgramKind::Xdp { frags: true, .. })
         );
+        let tc = user.program_kind(program) == Some(&ProgramKind::SchedCls);
         user.relocate_against(kernel_types());
         Pair {
             user: user
@@ -85,6 +88,7 @@ impl Pair {
                 .unwrap_or_else(|e| panic!("{program}: {e}")),
             env: Env::default(),
             frame: Frame::new(&[]),
+            skb: tc.then(|| Skb::new(&[])),
             frags,
             before: BTreeMap::new(),
             verdicts: BTreeMap::new(),
@@ -119,12 +123,7 @@ impl Pair {
 
     /// Runs one frame in both; what differs.
     pub(crate) fn packet(&mut self, frame: &[u8]) -> Result<(), String> {
-        let longest = if self.frags {
-            TEST_RUN_MAX
-        } else {
-            TEST_RUN_LINEAR
-        };
-        if !(TEST_RUN_MIN..=longest).contains(&frame.len()) {
+        if !self.is_taken(frame) {
             self.skipped += 1;
             return Ok(());
         }
@@ -133,21 +132,47 @@ impl Pair {
             .kernel
             .test_run(frame, &mut out, TestCtx::default())
             .map_err(|e| e.to_string())?;
-        self.frame.reset(frame);
-        let user = self
-            .user
-            .run_xdp(&mut self.frame, &self.env)
-            .map_err(|e| format!("{e} ({:?})", self.user.source_line(e.op)))?;
+        let user = match &mut self.skb {
+            Some(skb) => {
+                skb.reset(frame);
+                self.user.run_tc(skb, &self.env)
+            }
+            None => {
+                self.frame.reset(frame);
+                self.user.run_xdp(&mut self.frame, &self.env)
+            }
+        };
+        let user = user.map_err(|e| format!("{e} ({:?})", self.user.source_line(e.op)))?;
         if user != kernel.retval {
             return Err(format!("verdict {user}, kernel {}", kernel.retval));
         }
-        let mut bytes = self.frame.metadata().to_vec();
-        bytes.extend_from_slice(self.frame.data());
+        let bytes = match &self.skb {
+            Some(skb) => skb.data().to_vec(),
+            None => [self.frame.metadata(), self.frame.data()].concat(),
+        };
         if bytes != out {
             return Err(format!("bytes {bytes:02x?}, kernel {out:02x?}"));
         }
         *self.verdicts.entry(user).or_default() += 1;
         Ok(())
+    }
+
+    /// Whether the kernel's test run takes a frame.
+    fn is_taken(&self, frame: &[u8]) -> bool {
+        if self.skb.is_none() {
+            let longest = if self.frags {
+                TEST_RUN_MAX
+            } else {
+                TEST_RUN_LINEAR
+            };
+            return (TEST_RUN_MIN..=longest).contains(&frame.len());
+        }
+        let least = match frame.get(12..14) {
+            Some([0x08, 0x00]) => 34,
+            Some([0x86, 0xdd]) => 54,
+            _ => TEST_RUN_MIN,
+        };
+        (least..=TC_TEST_RUN_MAX).contains(&frame.len())
     }
 
     /// Compares all maps; what differs.

@@ -1,6 +1,7 @@
 //! Tests of maps from outside a program, where the compiled programs cannot reach.
 
 use super::*;
+use crate::errno::ENOSPC;
 
 fn definition(kind: MapKind, key_size: u32, value_size: u32, max_entries: u32) -> MapDefinition {
     MapDefinition::new("m", kind, key_size, value_size, max_entries)
@@ -216,4 +217,145 @@ fn hashes_against_a_model() {
     for (key, value) in &model {
         assert_eq!(m.lookup(key).as_deref(), Some(&value[..]));
     }
+}
+
+#[test]
+fn queues_and_stacks() {
+    for (kind, order) in [(MapKind::Queue, [1, 2, 3]), (MapKind::Stack, [3, 2, 1])] {
+        let mut m = map(kind, 0, 4, 3);
+        assert_eq!(m.lookup(&[]), None);
+        for value in 1..=3u32 {
+            m.update(&[], &value.to_le_bytes(), BPF_ANY)
+                .expect("there is room");
+        }
+        assert_eq!(m.len(), 3);
+        assert_eq!(errno(m.update(&[], &[4; 4], BPF_ANY)), E2BIG);
+        assert_eq!(errno(m.update(&[], &[4; 4], BPF_NOEXIST)), EINVAL);
+        assert_eq!(m.lookup(&[]), Some(u32::to_le_bytes(order[0]).to_vec()));
+        for value in order {
+            assert_eq!(m.pop(), Some(u32::to_le_bytes(value).to_vec()));
+        }
+        assert_eq!(m.pop(), None);
+    }
+    // A full one makes room for the newest if told so: a queue loses its first, a stack its lowest.
+    for (kind, next) in [(MapKind::Queue, 2u32), (MapKind::Stack, 4)] {
+        let mut m = map(kind, 0, 4, 3);
+        for value in 1..=4u32 {
+            m.update(&[], &value.to_le_bytes(), BPF_EXIST)
+                .expect("makes room");
+        }
+        assert_eq!((m.len(), m.pop()), (3, Some(next.to_le_bytes().to_vec())));
+    }
+}
+
+#[test]
+fn a_queue_behaves_as_a_list_of_values() {
+    let mut random = 1u64;
+    let mut next = |n: u64| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) % n
+    };
+    for stack in [false, true] {
+        let kind = if stack {
+            MapKind::Stack
+        } else {
+            MapKind::Queue
+        };
+        let mut m = map(kind, 0, 8, 5);
+        let mut model: Vec<u64> = Vec::new();
+        for step in 0..5_000u64 {
+            match next(3) {
+                0 => {
+                    let taken = if stack {
+                        model.pop()
+                    } else {
+                        (!model.is_empty()).then(|| model.remove(0))
+                    };
+                    assert_eq!(m.pop(), taken.map(|v| v.to_le_bytes().to_vec()));
+                }
+                kind => {
+                    let flags = if kind == 1 { BPF_ANY } else { BPF_EXIST };
+                    let done = errno(m.update(&[], &step.to_le_bytes(), flags));
+                    if model.len() == 5 && flags == BPF_ANY {
+                        assert_eq!(done, E2BIG);
+                        continue;
+                    }
+                    assert_eq!(done, 0);
+                    if model.len() == 5 {
+                        model.remove(0);
+                    }
+                    model.push(step);
+                }
+            }
+            assert_eq!(m.len(), model.len());
+        }
+    }
+}
+
+#[test]
+fn bloom_filters_forget_nothing_and_rarely_invent() {
+    let mut m = map(MapKind::BloomFilter, 0, 8, 1_000);
+    for value in 0..1_000u64 {
+        m.update(&[], &value.to_le_bytes(), BPF_ANY)
+            .expect("is added");
+    }
+    assert_eq!(errno(m.update(&[], &[0; 8], BPF_NOEXIST)), EINVAL);
+    assert!((0..1_000u64).all(|v| m.may_contain(&v.to_le_bytes())));
+    let invented = (1_000..11_000u64).filter(|v| m.may_contain(&v.to_le_bytes()));
+    let invented = invented.count();
+    assert!((1..500).contains(&invented), "{invented} of 10,000");
+    let mut bad = definition(MapKind::BloomFilter, 0, 8, 10);
+    bad.extra = 16;
+    assert!(Map::new(bad, 1).is_err());
+    assert!(Map::new(definition(MapKind::Queue, 4, 8, 10), 1).is_err());
+}
+
+#[test]
+fn frozen_maps_and_access_flags() {
+    let key = [0; 4];
+    let mut m = map(MapKind::Array, 4, 4, 2);
+    m.update(&key, &[7; 4], BPF_ANY).expect("not frozen yet");
+    m.freeze();
+    assert_eq!(errno(m.update(&key, &[8; 4], BPF_ANY)), EPERM);
+    assert_eq!(errno(m.delete(&key)), EPERM);
+    assert!(m.value_mut(&key).is_none() && !m.is_constant());
+    assert_eq!(m.lookup(&key), Some(vec![7; 4]));
+    // Programs still write: the map is frozen for others.
+    assert_eq!(m.update_from_program(&key, &[9; 4], BPF_ANY, 0, 1), Ok(()));
+
+    let with = |flags| {
+        let mut d = definition(MapKind::Hash, 4, 4, 2);
+        d.flags = flags;
+        Map::new(d, 1)
+    };
+    let mut read_only = with(BPF_F_RDONLY).expect("a valid combination");
+    assert_eq!(errno(read_only.update(&key, &[1; 4], BPF_ANY)), EPERM);
+    let mut write_only = with(BPF_F_WRONLY).expect("a valid combination");
+    write_only
+        .update(&key, &[1; 4], BPF_ANY)
+        .expect("may be written");
+    assert_eq!(write_only.lookup(&key), None);
+    assert!(with(BPF_F_RDONLY | BPF_F_WRONLY).is_err());
+    assert!(with(BPF_F_RDONLY_PROG | BPF_F_WRONLY_PROG).is_err());
+    let hidden = with(BPF_F_WRONLY_PROG).expect("a valid combination");
+    assert!(!hidden.readable_by_programs() && hidden.writable_by_programs());
+}
+
+#[test]
+fn perf_events_need_a_reader() {
+    let mut m = map(MapKind::PerfEventArray, 4, 4, 4);
+    let perf = m.perf_mut().expect("is one");
+    assert_eq!(perf.output(0, vec![1]), Err(ENOENT));
+    assert_eq!(perf.output(4, vec![1]), Err(E2BIG));
+    perf.open(2, 64);
+    assert_eq!(perf.output(1, vec![1; 16]), Ok(()));
+    assert_eq!(perf.output(0, vec![2]), Ok(()));
+    assert_eq!(perf.output(1, vec![3; 16]), Ok(()));
+    assert_eq!(perf.output(1, vec![4]), Err(ENOSPC));
+    assert_eq!(perf.output(2, vec![4]), Err(ENOENT));
+    let records = perf.drain();
+    assert_eq!(records, [(0, vec![2]), (1, vec![1; 16]), (1, vec![3; 16])]);
+    assert_eq!(perf.output(1, vec![5]), Ok(()));
 }

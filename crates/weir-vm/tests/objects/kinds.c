@@ -2,12 +2,13 @@
 #include "bpf.h"
 
 #define __weak __attribute__((weak))
+#define IN(name) __attribute__((section(name)))
 
-extern int CONFIG_SOMETHING __weak SEC(".kconfig");
-extern u64 CONFIG_OTHER __weak SEC(".kconfig");
-extern int CONFIG_STRONG SEC(".kconfig");
-extern const int kernel_variable __weak SEC(".ksyms");
-extern int kernel_function(int x) __weak SEC(".ksyms");
+extern int CONFIG_SOMETHING __weak IN(".kconfig");
+extern u64 CONFIG_OTHER __weak IN(".kconfig");
+extern int CONFIG_STRONG IN(".kconfig");
+extern const int kernel_variable __weak IN(".ksyms");
+extern int kernel_function(int x) __weak IN(".ksyms");
 
 u32 zeroed;
 u32 set = 3;
