@@ -27,6 +27,16 @@ fn exec(args: &[&str], input: &str) -> Run {
     child.wait_with_output().expect("weir ends").into()
 }
 
+/// Engines of this host.
+fn engines() -> Vec<&'static str> {
+    let native = cfg!(all(target_arch = "x86_64", target_os = "linux"));
+    let engines = ["interpreter", "jit"];
+    engines
+        .into_iter()
+        .filter(|e| native || *e != "jit")
+        .collect()
+}
+
 /// As the suite writes bytes: two digits and two blanks each.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}  ")).collect()
@@ -38,6 +48,7 @@ fn every_conformance_case_passes() {
         return;
     };
     let mut cases = 0;
+    let engines = engines();
     for path in common::files(&folder) {
         if path.extension().is_none_or(|e| e != "data") {
             continue;
@@ -57,22 +68,31 @@ fn every_conformance_case_passes() {
         }
         let code = asm::assemble(&sections["asm"]).expect("the case assembles");
         let memory = sections.get("mem").map_or("", |m| m.trim());
-        let run = exec(&[memory], &hex(&code));
-        if sections.contains_key("error") {
-            assert_eq!(run.status, 1, "{}: {run:?}", path.display());
-        } else {
+        for engine in &engines {
+            let run = exec(&[memory, "--engine", engine], &hex(&code));
+            let place = format!("{} in the {engine}", path.display());
+            if sections.contains_key("error") {
+                assert_eq!(run.status, 1, "{place}: {run:?}");
+                continue;
+            }
             let expected = sections["result"].trim();
             let expected = match expected.strip_prefix("0x") {
                 Some(hex) => u64::from_str_radix(hex, 16),
                 None => expected.parse(),
             }
             .expect("the expected result is a number");
-            let run = run.succeeded();
-            assert_eq!(run.stdout, format!("{expected:x}\n"), "{}", path.display());
+            assert_eq!(
+                (run.status, run.stdout),
+                (0, format!("{expected:x}\n")),
+                "{place}"
+            );
         }
         cases += 1;
     }
-    common::say(&format!("{cases} conformance cases through weir prog exec"));
+    common::say(&format!(
+        "{cases} conformance cases through weir prog exec in {}",
+        engines.join(", ")
+    ));
     assert!(cases > 50, "the folder holds the suite");
 }
 
@@ -89,9 +109,17 @@ fn memory_is_in_r1_and_its_length_in_r2() {
 
 #[test]
 fn faults_and_bad_input_say_why() {
-    let beyond = exec(&["aa"], "7110010000000000 9500000000000000");
-    assert_eq!(beyond.status, 1);
-    assert!(beyond.stderr.contains("instruction 0"), "{beyond:?}");
+    for engine in engines() {
+        let beyond = exec(
+            &["aa", "--engine", engine],
+            "7110010000000000 9500000000000000",
+        );
+        assert_eq!(beyond.status, 1);
+        assert!(beyond.stderr.contains("instruction 0"), "{beyond:?}");
+        let endless = exec(&["--engine", engine], "0500ffff00000000");
+        assert_eq!(endless.status, 1);
+        assert!(endless.stderr.contains("budget"), "{endless:?}");
+    }
     let unknown = exec(&[], "ff00000000000000");
     assert_eq!((unknown.status, unknown.stdout.as_str()), (1, ""));
     assert!(unknown.stderr.contains("opcode 0xff"), "{unknown:?}");
@@ -99,7 +127,4 @@ fn faults_and_bad_input_say_why() {
     assert_eq!(digits.status, 2);
     assert!(digits.stderr.contains("memory: 'z'"), "{digits:?}");
     assert_eq!(exec(&[], " ").status, 2);
-    let endless = exec(&[], "0500ffff00000000");
-    assert_eq!(endless.status, 1);
-    assert!(endless.stderr.contains("budget"), "{endless:?}");
 }

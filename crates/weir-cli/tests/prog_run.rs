@@ -151,6 +151,41 @@ fn tail_calls_are_set_up_by_name() {
 }
 
 #[test]
+fn tc_programs_run_with_their_own_verdicts() {
+    let folder = Folder::new();
+    let object = compile(&folder, "types");
+    let capture = folder.capture("in.pcap", &frames(5));
+    for engine in engines() {
+        let out = folder.join("out.pcap");
+        let run = weir([
+            "prog",
+            "run",
+            text(&object),
+            "--prog",
+            "longer",
+            "--in",
+            text(&capture),
+            "--engine",
+            engine,
+            "--out",
+            text(&out),
+            "--json",
+        ]);
+        let report = run.succeeded().json();
+        assert_eq!(
+            report["verdicts"],
+            json!({"ok": 2, "unspec": 1, "shot": 2}),
+            "{report}"
+        );
+        let written: Vec<_> = common::read_capture(&out)
+            .into_iter()
+            .map(|(_, f)| f)
+            .collect();
+        assert_eq!(written, frames(3));
+    }
+}
+
+#[test]
 fn wrong_setups_say_what_is_wrong() {
     let folder = Folder::new();
     let object = compile(&folder, "types");
@@ -323,7 +358,7 @@ fn maps_and_code_are_shown_with_names() {
         .succeeded()
         .json();
     let functions = listing["functions"].as_array().expect("functions");
-    assert_eq!(functions.len(), 2);
+    assert_eq!(functions.len(), 3);
     let helpers = functions[0]["instructions"]
         .as_array()
         .expect("instructions")

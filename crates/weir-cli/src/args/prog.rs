@@ -32,6 +32,8 @@ pub(crate) enum ProgCommand {
 pub(crate) enum ExecEngine {
     /// The checked interpreter
     Interpreter,
+    /// Native code with every access checked (x86-64)
+    Jit,
 }
 
 /// Arguments of `weir prog exec`.

@@ -112,3 +112,16 @@ int drop(struct xdp_md *ctx)
 {
 	return XDP_DROP;
 }
+
+struct __sk_buff {
+	u32 len, pkt_type, mark;
+};
+
+SEC("tc")
+int longer(struct __sk_buff *skb)
+{
+	if (skb->len > 44)
+		return 2; /* TC_ACT_SHOT */
+	skb->mark = 1;
+	return skb->len == 43 ? -1 : 0;
+}

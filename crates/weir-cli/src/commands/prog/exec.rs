@@ -7,6 +7,7 @@ use std::io::Read as _;
 use std::process::ExitCode;
 
 use weir_vm::Machine;
+use weir_vm::jit::Raw;
 
 use crate::args::prog::{ExecArgs, ExecEngine};
 use crate::failure::Failure;
@@ -32,6 +33,10 @@ pub(crate) fn run(args: &ExecArgs) -> Result<ExitCode, Failure> {
     let mut machine = Machine::from_instructions(&code).map_err(Failure::failed)?;
     let r0 = match args.engine {
         ExecEngine::Interpreter => machine.run_raw(&mut memory).map_err(Failure::failed)?,
+        ExecEngine::Jit => Raw::compile(&mut machine)
+            .map_err(Failure::failed)?
+            .run(&mut memory)
+            .map_err(Failure::failed)?,
     };
     output::out(&format!("{r0:x}\n"))?;
     Ok(ExitCode::SUCCESS)

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weir_packet::pcap::CaptureError;
-use weir_vm::Redirect;
+use weir_vm::{ProgramKind, Redirect};
 
 use super::engine::{Engine, Input, Outcome};
 use super::{contents, object};
@@ -20,7 +20,23 @@ use crate::failure::Failure;
 use crate::output;
 
 /// Names of `enum xdp_action`, by number.
-const ACTIONS: [&str; 5] = ["aborted", "drop", "pass", "tx", "redirect"];
+const XDP: [&str; 5] = ["aborted", "drop", "pass", "tx", "redirect"];
+/// Names of `TC_ACT_*`, by number; `unspec` is -1.
+const TC: [&str; 9] = [
+    "ok",
+    "reclassify",
+    "shot",
+    "pipe",
+    "stolen",
+    "queued",
+    "repeat",
+    "redirect",
+    "trap",
+];
+const UNSPEC: u32 = u32::MAX;
+/// Verdicts after which there is no packet.
+const GONE: [&str; 6] = ["aborted", "drop", "shot", "stolen", "queued", "trap"];
+const INVALID: &str = "invalid";
 /// Faults shown in text; all are counted.
 const FAULTS_SHOWN: u64 = 10;
 
@@ -31,8 +47,10 @@ struct Report {
     program: String,
     packets: u64,
     verdicts: BTreeMap<&'static str, u64>,
-    /// Return values that are no action; the kernel treats them as aborted.
+    /// Return values that are no action; the kernel treats them as aborted, tc as unspec.
     invalid: u64,
+    #[serde(skip)]
+    tc: bool,
     faults: u64,
     not_run: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +90,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
             "--out names the capture that --in reads; choose another file",
         ));
     }
+    let tc = opened.object.program_kind(&program) == Some(&ProgramKind::SchedCls);
     let types = contents::Types::of(&opened.object);
     let mut engine = Engine::load(args.engine, &opened.elf, opened.object, &program)
         .map_err(|e| Failure::failed(format!("{}: {e}", args.object.display())))?;
@@ -84,7 +103,11 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let mut report = Report {
         engine: engine.name(),
         program,
-        verdicts: ACTIONS.iter().map(|name| (*name, 0)).collect(),
+        verdicts: match tc {
+            false => XDP.iter().map(|name| (*name, 0)).collect(),
+            true => BTreeMap::new(),
+        },
+        tc,
         ..Report::default()
     };
     let cut_off = packets(args, survey.packets, &mut engine, &mut report)?;
@@ -155,14 +178,16 @@ fn packets(
         };
         let outcome = engine.packet(&input, &mut out)?;
         report.packets += 1;
-        let goes_on = matches!(outcome, Outcome::Returned { action: 2..=4, .. });
+        let shown = count(report, packet.number + 1, &outcome);
+        let goes_on = shown
+            .verdict
+            .is_some_and(|v| v != INVALID && !GONE.contains(&v));
         if goes_on && let Some(writer) = &mut writer {
             let lost = (packet.original_len as usize).saturating_sub(packet.data.len());
             writer
                 .write(packet.timestamp_ns, &out, (out.len() + lost) as u32)
                 .map_err(cannot_write)?;
         }
-        let shown = count(report, packet.number + 1, &outcome);
         let first_faults = shown.problem.is_some() && report.faults <= FAULTS_SHOWN;
         if !args.json && (args.verbose || first_faults) {
             output::tell(&line(&shown, packet.data));
@@ -188,12 +213,16 @@ fn count(report: &mut Report, packet: u64, outcome: &Outcome) -> PacketResult {
     };
     match outcome {
         Outcome::Returned { action, redirect } => {
-            let name = ACTIONS.get(*action as usize).copied();
+            let name = match (report.tc, *action) {
+                (true, UNSPEC) => Some("unspec"),
+                (true, action) => TC.get(action as usize).copied(),
+                (false, action) => XDP.get(action as usize).copied(),
+            };
             match name {
                 Some(name) => *report.verdicts.entry(name).or_default() += 1,
                 None => report.invalid += 1,
             }
-            result.verdict = Some(name.unwrap_or("invalid"));
+            result.verdict = Some(name.unwrap_or(INVALID));
             result.returned = Some(*action);
             result.redirect = redirect.as_ref().map(target);
         }
@@ -223,7 +252,7 @@ fn line(result: &PacketResult, frame: &[u8]) -> String {
         (Some(problem), _) => text.push_str(problem),
         (None, verdict) => text.push_str(verdict.unwrap_or("?")),
     }
-    if let (Some(returned), Some("invalid")) = (result.returned, result.verdict) {
+    if let (Some(returned), Some(INVALID)) = (result.returned, result.verdict) {
         let _ = write!(text, " ({returned})");
     }
     if let Some(redirect) = &result.redirect {
@@ -237,7 +266,7 @@ fn text(report: &Report) -> String {
     let mut text = format!("packets  {} run", grouped(report.packets));
     let mut sign = " =";
     let rest = [
-        ("with no XDP action", report.invalid),
+        ("with no action", report.invalid),
         ("faulted", report.faults),
         ("not run", report.not_run),
     ];
