@@ -19,6 +19,8 @@ pub(crate) enum ProgCommand {
     Verify(VerifyArgs),
     /// Run a program over a capture: verdicts, packets as it leaves them, faults
     Run(RunArgs),
+    /// Serve interfaces with a program in user space, through packet sockets, until interrupted
+    Serve(ServeArgs),
     /// Show the code as text, with source lines and the names of maps, helpers and functions
     Disasm(DisasmArgs),
     /// List the maps and data sections, with their types
@@ -151,6 +153,41 @@ pub(crate) struct MapsArgs {
     #[arg(value_name = "OBJ")]
     pub(crate) object: PathBuf,
     /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir prog serve`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ServeArgs {
+    /// eBPF object
+    #[arg(value_name = "OBJ")]
+    pub(crate) object: PathBuf,
+    /// The program to run; needed where the object has several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) prog: Option<String>,
+    /// Interface to serve; may be given several times. Its own stack still sees every frame, so give it no addresses
+    #[arg(short = 'i', long = "interface", value_name = "IF", required = true)]
+    pub(crate) interfaces: Vec<String>,
+    /// What passes one of two interfaces leaves by the other, as on a wire; else passing does nothing here
+    #[arg(long)]
+    pub(crate) wire: bool,
+    /// Workers, each a CPU of the program; an interface is served by one of them, CPU maps steer to any
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) workers: u16,
+    /// Most instructions for one packet
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit_insns: u64,
+    /// What is in the maps at the start: a JSON file as `weir prog run --dump-maps` writes it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) maps: Option<PathBuf>,
+    /// Write what is in the maps at the end as JSON; `-`: to standard output
+    #[arg(long, value_name = "FILE")]
+    pub(crate) dump_maps: Option<PathBuf>,
+    /// Stop by itself after this many seconds
+    #[arg(long = "for", value_name = "SECONDS")]
+    pub(crate) duration: Option<f64>,
+    /// Print the totals as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use weir_lab::LabError;
 use weir_lab::bench::{BenchOptions, Outcome, middlebox};
 
-use super::lab::{stop_on_signals, this_program};
+use super::lab::this_program;
 use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs};
 use crate::failure::Failure;
 use crate::output;
@@ -33,7 +33,7 @@ fn run_middlebox(args: &MiddleboxBenchArgs) -> Result<ExitCode, Failure> {
         fs::create_dir_all(dir)
             .map_err(|e| Failure::usage(format!("cannot create {}: {e}", dir.display())))?;
     }
-    let stop = stop_on_signals()?;
+    let stop = super::stop_on_signals()?;
     let shared = Some(PathBuf::from(CLASSBENCH)).filter(|p| p.is_dir());
     let options = BenchOptions {
         weir: this_program()?,

@@ -3,8 +3,6 @@
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use weir_lab::demo::demo;
 use weir_lab::{DemoOptions, LabError};
@@ -20,7 +18,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode, Failure> {
 }
 
 fn run_demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
-    let stop = stop_on_signals()?;
+    let stop = super::stop_on_signals()?;
     let weir = this_program()?;
     let options = DemoOptions {
         weir,
@@ -38,19 +36,6 @@ fn run_demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
         output::json(&outcome)?;
     }
     Ok(ExitCode::from(u8::from(!outcome.ok())))
-}
-
-/// Set by the signals that end an experiment: its bed is taken down in order. Its processes see a Ctrl-C, too.
-pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [
-        signal_hook::consts::SIGINT,
-        signal_hook::consts::SIGTERM,
-        signal_hook::consts::SIGHUP,
-    ] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
-    }
-    Ok(stop)
 }
 
 /// The program `weir` itself, which experiments run as a child.

@@ -25,8 +25,11 @@ use weir_engine::live::{Hook, Live, LiveError, LogLine, Options};
 const TICK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
-    let interval = seconds("--interval", args.interval)?;
-    let duration = args.duration.map(|s| seconds("--for", s)).transpose()?;
+    let interval = super::seconds("--interval", args.interval)?;
+    let duration = args
+        .duration
+        .map(|s| super::seconds("--for", s))
+        .transpose()?;
     let parsed = super::policy::read(&args.policy)?;
     let options = Options {
         hook: match (args.hook, args.generic) {
@@ -49,7 +52,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         vlan_in_frame: args.vlan_in_frame,
     };
     // Before attaching: a signal from here on ends the run in order.
-    let stop = stop_on_signals().map_err(Failure::failed)?;
+    let stop = super::stop_on_signals()?;
     let mut live = Live::start(&parsed, &args.interfaces, options)?;
     for note in live.notes() {
         output::complain(note);
@@ -95,25 +98,6 @@ impl From<LiveError> for Failure {
             Failure::failed(error)
         }
     }
-}
-
-fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
-    match Duration::try_from_secs_f64(value) {
-        Ok(duration) if value > 0.0 => Ok(duration),
-        _ => Err(Failure::Usage(format!(
-            "{flag} {value}: give a number of seconds above 0"
-        ))),
-    }
-}
-
-/// A flag that SIGINT, SIGTERM and SIGHUP set.
-fn stop_on_signals() -> io::Result<Arc<AtomicBool>> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))?;
-    }
-    Ok(stop)
 }
 
 fn attached(live: &Live, egress: bool) -> String {

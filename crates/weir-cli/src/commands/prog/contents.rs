@@ -4,6 +4,7 @@
 //! cannot be set up: they are what a program said. Invariant: a dump set up into a fresh program dumps the same, records aside.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -12,6 +13,7 @@ use weir_vm::{BPF_ANY, Btf, Machine, MapKind, Object, Variable};
 use super::engine::Engine;
 use super::maps::kind_name;
 use super::typed::{Type, hex};
+use crate::failure::Failure;
 
 /// Most elements of one map that are dumped.
 const ELEMENTS_MAX: usize = 1 << 20;
@@ -94,13 +96,28 @@ impl Types {
     }
 }
 
+/// Sets maps up from a file.
+pub(super) fn set_from(engine: &mut Engine, types: &Types, path: &Path) -> Result<(), Failure> {
+    let failed = |e: String| Failure::usage(format!("{}: {e}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
+    let contents = parse(&text).map_err(failed)?;
+    set(engine, types, &contents).map_err(failed)
+}
+
+/// Writes a dump to a file.
+pub(super) fn write(contents: &Contents, path: &Path) -> Result<(), Failure> {
+    let file = std::fs::File::create(path);
+    file.and_then(|f| serde_json::to_writer_pretty(f, contents).map_err(Into::into))
+        .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))
+}
+
 /// Reads what `--maps` names.
-pub(super) fn parse(text: &str) -> Result<Contents, String> {
+fn parse(text: &str) -> Result<Contents, String> {
     serde_json::from_str(text).map_err(|e| e.to_string())
 }
 
 /// Puts contents into the maps of a loaded program.
-pub(super) fn set(engine: &mut Engine, types: &Types, contents: &Contents) -> Result<(), String> {
+fn set(engine: &mut Engine, types: &Types, contents: &Contents) -> Result<(), String> {
     for (name, map) in &contents.maps {
         let known = types.maps.keys().cloned().collect::<Vec<_>>().join(", ");
         let declared = types

@@ -77,6 +77,14 @@ impl Engine {
         }
     }
 
+    /// The machine of the user engine; none of the kernel's.
+    pub(super) fn machine_mut(&mut self) -> Option<&mut Machine> {
+        match self {
+            Engine::Interpreter(engine) => Some(&mut engine.machine),
+            Engine::Kernel(_) => None,
+        }
+    }
+
     /// The name used in output.
     pub(super) fn name(&self) -> &'static str {
         match self {

@@ -10,6 +10,7 @@ mod object;
 mod run;
 mod screen;
 mod seeds;
+mod serve;
 mod typed;
 mod verify;
 
@@ -23,6 +24,7 @@ pub(crate) fn run(args: &ProgArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         ProgCommand::Verify(args) => verify::run(args),
         ProgCommand::Run(args) => run::run(args),
+        ProgCommand::Serve(args) => serve::run(args),
         ProgCommand::Maps(args) => maps::run(args),
         ProgCommand::Disasm(args) => disasm::run(args),
         ProgCommand::Exec(args) => exec::run(args),

@@ -95,10 +95,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let mut engine = Engine::load(args.engine, &opened.elf, opened.object, &program)
         .map_err(|e| Failure::failed(format!("{}: {e}", args.object.display())))?;
     if let Some(path) = &args.maps {
-        let failed = |e: String| Failure::usage(format!("{}: {e}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|e| failed(e.to_string()))?;
-        let contents = contents::parse(&text).map_err(failed)?;
-        contents::set(&mut engine, &types, &contents).map_err(failed)?;
+        contents::set_from(&mut engine, &types, path)?;
     }
     let mut report = Report {
         engine: engine.name(),
@@ -118,9 +115,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         if path == Path::new("-") {
             report.contents = Some(contents);
         } else {
-            let file = std::fs::File::create(path);
-            file.and_then(|f| serde_json::to_writer_pretty(f, &contents).map_err(Into::into))
-                .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))?;
+            contents::write(&contents, path)?;
         }
     }
     if args.json {

@@ -1,0 +1,165 @@
+//! `weir prog serve`: a program over interfaces of this host, in user space, until a signal.
+//!
+//! Exit status: 0 served until told to stop; 1 a port failed or the program faulted; 2 bad usage.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use serde::Serialize;
+use weir_engine::ports::{Pass, Port, Service, SocketPort, Totals};
+
+use super::contents;
+use super::engine::Engine;
+use super::object;
+use crate::args::prog::{RunEngine, ServeArgs};
+use crate::commands::table::grouped;
+use crate::failure::Failure;
+use crate::output;
+
+/// What the service did, as printed.
+#[derive(Serialize)]
+struct Report {
+    engine: &'static str,
+    program: String,
+    workers: u16,
+    #[serde(flatten)]
+    totals: Totals,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_fault: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    contents: Option<contents::Contents>,
+}
+
+pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
+    if args.wire && args.interfaces.len() != 2 {
+        return Err(Failure::usage("--wire joins two interfaces: give -i twice"));
+    }
+    let duration = args.duration.map(|s| crate::commands::seconds("--for", s));
+    let duration = duration.transpose()?;
+    let mut opened = object::open(&args.object)?;
+    let program = object::program(&args.object, &opened.object, args.prog.as_deref())?;
+    let types = contents::Types::of(&opened.object);
+    opened.object.set_cpus(args.workers.into());
+    let mut engine = Engine::load(RunEngine::Interpreter, &opened.elf, opened.object, &program)
+        .map_err(|e| Failure::failed(format!("{}: {e}", args.object.display())))?;
+    if let Some(path) = &args.maps {
+        contents::set_from(&mut engine, &types, path)?;
+    }
+    let sockets = args
+        .interfaces
+        .iter()
+        .map(|name| SocketPort::open(name))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(Failure::failed)?;
+    let ports: Vec<&dyn Port> = sockets.iter().map(|port| port as &dyn Port).collect();
+    let service = Service {
+        ports: &ports,
+        workers: args.workers.into(),
+        pass: if args.wire { Pass::Across } else { Pass::Port },
+        instruction_budget: args.limit_insns,
+    };
+    let stop = crate::commands::stop_on_signals()?;
+    if let Some(duration) = duration {
+        let stop = Arc::clone(&stop);
+        thread::spawn(move || {
+            thread::sleep(duration);
+            stop.store(true, Ordering::Release);
+        });
+    }
+    output::complain(&format!(
+        "serving {} with {program} ({}); Ctrl-C stops",
+        args.interfaces.join(", "),
+        engine.name()
+    ));
+    let name = engine.name();
+    let Some(machine) = engine.machine_mut() else {
+        return Err(Failure::usage("the kernel serves with `weir run`"));
+    };
+    let totals = service.run(machine, &stop).map_err(Failure::failed)?;
+    drop(sockets);
+    let faults = totals.faults;
+    let mut report = Report {
+        engine: name,
+        program,
+        workers: args.workers,
+        first_fault: totals.first_fault.as_ref().map(ToString::to_string),
+        totals,
+        contents: None,
+    };
+    if let Some(path) = args.dump_maps.as_deref() {
+        let contents = contents::dump(&mut engine, &types).map_err(Failure::failed)?;
+        if path == Path::new("-") {
+            report.contents = Some(contents);
+        } else {
+            contents::write(&contents, path)?;
+        }
+    }
+    if args.json {
+        output::json(&report)?;
+    } else {
+        let mut text = text(&report);
+        if let Some(contents) = &report.contents {
+            text.push_str(&serde_json::to_string_pretty(contents).map_err(Failure::failed)?);
+            text.push('\n');
+        }
+        output::out(&text)?;
+    }
+    Ok(match faults {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(1),
+    })
+}
+
+fn text(report: &Report) -> String {
+    let mut text = String::new();
+    for port in &report.totals.ports {
+        let _ = write!(text, "{}  received {}", port.port, grouped(port.received));
+        let verdicts = [
+            ("aborted", port.aborted),
+            ("drop", port.drop),
+            ("pass", port.pass),
+            ("tx", port.tx),
+            ("redirect", port.redirect),
+        ];
+        let mut sign = " =";
+        for (name, n) in verdicts.into_iter().filter(|(_, n)| *n > 0) {
+            let _ = write!(text, "{sign} {} {name}", grouped(n));
+            sign = " +";
+        }
+        let _ = write!(text, "; sent {}", grouped(port.sent));
+        if port.missed > 0 {
+            let _ = write!(text, "; missed {}", grouped(port.missed));
+        }
+        text.push('\n');
+    }
+    let t = &report.totals;
+    let rest = [
+        ("steered to other workers", t.steered),
+        ("redirected to no port of the service", t.no_port),
+        ("redirected to a CPU without a worker", t.no_worker),
+        ("redirected to a full queue", t.queue_full),
+        (
+            "redirected to a socket, which a service has not",
+            t.no_socket,
+        ),
+        (
+            "redirected with a second program, which a service does not run",
+            t.second_program,
+        ),
+        ("longer than the port's MTU", t.too_big),
+        ("met a full device queue", t.no_room),
+        ("refused by the port", t.not_sent),
+        ("made the program fault", t.faults),
+    ];
+    for (what, n) in rest.into_iter().filter(|(_, n)| *n > 0) {
+        let _ = writeln!(text, "{} {what}", grouped(n));
+    }
+    if let Some(fault) = &report.first_fault {
+        let _ = writeln!(text, "first fault: {fault}");
+    }
+    text
+}
