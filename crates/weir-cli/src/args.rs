@@ -418,6 +418,22 @@ pub(crate) struct BenchArgs {
 pub(crate) enum Benchmark {
     /// Rule counts, mask counts and option rules: weir, nftables, iptables, xdp-filter and the baselines of the mmb paper (root)
     Middlebox(MiddleboxBenchArgs),
+    /// The user engine's native code beside the running kernel, its own interpreter and rbpf (root)
+    Vm(VmBenchArgs),
+}
+
+/// Arguments of `weir bench vm`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct VmBenchArgs {
+    /// Some seconds: shorter rounds, rough figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write vm.json and vm.tsv into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `weir bench middlebox`.

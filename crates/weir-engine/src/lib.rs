@@ -20,6 +20,7 @@ use weir_functions::plan::{ChecksumMode, InstancePlan, Port, PortConstants};
 use weir_kernel::KernelError;
 use weir_packet::Verdict;
 use weir_policy::model::Policy;
+use weir_vm::jit::{CompileError, Execution};
 use weir_vm::{Fault, LoadError, MapError};
 use zerocopy::FromBytes;
 
@@ -28,6 +29,8 @@ use zerocopy::FromBytes;
 pub enum EngineKind {
     /// The compiled data plane in weir's interpreter.
     User,
+    /// The compiled data plane, verified and run as native code by weir (Linux on x86-64).
+    UserJit,
     /// The compiled data plane in the running kernel.
     Kernel,
     /// The semantics in plain Rust.
@@ -100,6 +103,9 @@ pub enum EngineError {
     /// The object cannot be loaded into the user engine.
     #[error("user engine: {0}")]
     Load(#[from] LoadError),
+    /// The program cannot run as native code.
+    #[error("user engine: {0}")]
+    Compile(#[from] CompileError),
     /// A map of the user engine refused a value.
     #[error("user engine: map {map}: {error}")]
     Map {
@@ -133,7 +139,7 @@ impl EngineError {
 
 /// Carries a policy out over the packets of a capture, in order.
 pub trait Engine {
-    /// `user`, `kernel` or `reference`.
+    /// `user`, `user-jit`, `kernel` or `reference`.
     fn name(&self) -> &'static str;
 
     /// Runs one packet. Unless it is dropped, `out` holds the frame as rewritten.
@@ -183,7 +189,11 @@ pub fn open_for(
     }
     let rules = policy.rules.len();
     Ok(match kind {
-        EngineKind::User => Box::new(user::User::new(&plan, options, rules)?),
+        EngineKind::User => {
+            let execution = Execution::Interpreter;
+            Box::new(user::User::new(&plan, options, rules, execution)?)
+        }
+        EngineKind::UserJit => Box::new(user::User::new(&plan, options, rules, Execution::Jit)?),
         EngineKind::Kernel => Box::new(kernel::Kernel::new(&plan, options, rules)?),
         EngineKind::Reference => Box::new(reference::Oracle::new(hook, policy, options)),
     })

@@ -1,8 +1,10 @@
-//! The compiled data plane in weir's own interpreter.
+//! The compiled data plane in weir's own interpreter, or as native code of weir's making.
 
 use weir_bpf::abi::{Counter, Stats};
 use weir_functions::plan::InstancePlan;
 use weir_packet::Verdict;
+use weir_vm::jit::Execution;
+use weir_vm::verify::VerifyOptions;
 use weir_vm::{BPF_ANY, Env, Fault, Frame, Machine, Object, ProgramKind, Skb};
 use zerocopy::IntoBytes;
 
@@ -49,6 +51,7 @@ impl User {
         plan: &InstancePlan,
         options: &ReplayOptions,
         rules: usize,
+        execution: Execution,
     ) -> Result<User, EngineError> {
         let mut object = Object::parse(crate::object(plan)?)?;
         for (symbol, bytes) in crate::constants(plan, options) {
@@ -69,6 +72,9 @@ impl User {
                     })?;
             }
         }
+        if execution == Execution::Jit {
+            machine.verify_and_compile(&VerifyOptions::default())?;
+        }
         let buffer = match machine.program_kind() {
             ProgramKind::SchedCls => Buffer::Tc(Box::new(Skb::new(&[]))),
             _ => Buffer::Xdp(Frame::new(&[])),
@@ -84,7 +90,10 @@ impl User {
 
 impl Engine for User {
     fn name(&self) -> &'static str {
-        "user"
+        match self.machine.execution() {
+            Execution::Interpreter => "user",
+            Execution::Jit => "user-jit",
+        }
     }
 
     fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Verdict, EngineError> {

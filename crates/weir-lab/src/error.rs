@@ -46,6 +46,9 @@ pub enum LabError {
         /// The compiler's answer.
         why: String,
     },
+    /// A program does not load or run in an engine outside the kernel: a defect of the benchmark or of weir.
+    #[error("{0}")]
+    Engine(String),
     /// The selection leaves nothing to measure.
     #[error("nothing to measure: no group of figures starts with {0}; the groups are {1}")]
     NothingSelected(String, String),

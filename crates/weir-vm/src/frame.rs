@@ -4,6 +4,7 @@
 //! virtual addresses. Invariant: `meta <= data <= end <= buffer length`, and `meta` is at least [`RESERVED_HEAD`].
 
 use crate::errno::{EACCES, EINVAL};
+use crate::jit::Block;
 
 /// Bytes in front of a frame in an XDP buffer (`XDP_PACKET_HEADROOM`).
 pub const HEADROOM: usize = 256;
@@ -24,9 +25,12 @@ const ETH_HEADER: usize = 14;
 const META_MAX: usize = 255;
 
 /// A frame with room to grow at both ends.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Frame {
-    buffer: Vec<u8>,
+    /// Memory of at least `size` bytes; nothing for the empty frame.
+    block: Option<Block>,
+    /// Bytes in use, head and tail room included.
+    size: usize,
     meta: usize,
     data: usize,
     end: usize,
@@ -36,24 +40,14 @@ impl Frame {
     /// A frame holding `data`, with [`HEADROOM`] before it and the tail room the kernel would leave: up to
     /// [`LINEAR_MAX`] bytes in all, or [`JUMBO_TAILROOM`] for longer frames.
     pub fn new(data: &[u8]) -> Frame {
-        let mut frame = Frame {
-            buffer: Vec::new(),
-            meta: 0,
-            data: 0,
-            end: 0,
-        };
+        let mut frame = Frame::nothing();
         frame.reset(data);
         frame
     }
 
     /// A frame with chosen head and tail room in bytes; [`RESERVED_HEAD`] of the head room stays out of reach.
     pub fn with_room(data: &[u8], headroom: usize, tailroom: usize) -> Frame {
-        let mut frame = Frame {
-            buffer: Vec::new(),
-            meta: 0,
-            data: 0,
-            end: 0,
-        };
+        let mut frame = Frame::nothing();
         frame.fill(data, headroom.max(RESERVED_HEAD), tailroom);
         frame
     }
@@ -66,17 +60,18 @@ impl Frame {
 
     /// The frame's bytes.
     pub fn data(&self) -> &[u8] {
-        self.buffer.get(self.data..self.end).unwrap_or_default()
+        self.buffer().get(self.data..self.end).unwrap_or_default()
     }
 
     /// The frame's bytes, to change in place.
     pub fn data_mut(&mut self) -> &mut [u8] {
-        self.buffer.get_mut(self.data..self.end).unwrap_or_default()
+        let data = self.data..self.end;
+        self.buffer_mut().get_mut(data).unwrap_or_default()
     }
 
     /// The metadata area in front of the frame, empty unless a program made one.
     pub fn metadata(&self) -> &[u8] {
-        self.buffer.get(self.meta..self.data).unwrap_or_default()
+        self.buffer().get(self.meta..self.data).unwrap_or_default()
     }
 
     /// Length of the frame in bytes.
@@ -96,7 +91,7 @@ impl Frame {
 
     /// Bytes behind the frame.
     pub fn tailroom(&self) -> usize {
-        self.buffer.len() - self.end
+        self.size - self.end
     }
 
     /// `bpf_xdp_adjust_head`: moves the start by `delta` bytes, metadata with it.
@@ -109,8 +104,8 @@ impl Frame {
         if data < RESERVED_HEAD + metalen || data + ETH_HEADER > self.end {
             return Err(EINVAL);
         }
-        self.buffer
-            .copy_within(self.meta..self.data, data - metalen);
+        let metadata = self.meta..self.data;
+        self.buffer_mut().copy_within(metadata, data - metalen);
         self.meta = data - metalen;
         self.data = data;
         Ok(())
@@ -122,10 +117,11 @@ impl Frame {
     /// `-EINVAL` when fewer than 14 bytes would remain or the tail room is too small.
     pub fn adjust_tail(&mut self, delta: i32) -> Result<(), i64> {
         let end = shift(self.end, delta).ok_or(EINVAL)?;
-        if end > self.buffer.len() || end < self.data + ETH_HEADER {
+        if end > self.size || end < self.data + ETH_HEADER {
             return Err(EINVAL);
         }
-        if let Some(grown) = self.buffer.get_mut(self.end..end) {
+        let grown = self.end..end;
+        if let Some(grown) = self.buffer_mut().get_mut(grown) {
             grown.fill(0);
         }
         self.end = end;
@@ -149,27 +145,87 @@ impl Frame {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn buffer(&self) -> &[u8] {
-        &self.buffer
+        let bytes = self.block.as_ref().map_or(&[][..], Block::bytes);
+        bytes.get(..self.size).unwrap_or_default()
     }
 
+    #[inline]
     pub(crate) fn buffer_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer
+        let bytes = self.block.as_mut().map(Block::bytes_mut);
+        bytes
+            .and_then(|b| b.get_mut(..self.size))
+            .unwrap_or_default()
+    }
+
+    /// Whether an address range of the host lies in the frame or its metadata.
+    pub(crate) fn holds(&self, address: u64, len: usize) -> bool {
+        let start = self.address() + self.meta as u64;
+        let size = (self.end - self.meta) as u64;
+        let offset = address.wrapping_sub(start);
+        offset <= size && len as u64 <= size - offset
+    }
+
+    /// Where the buffer starts in the host's memory.
+    #[inline]
+    pub(crate) fn address(&self) -> u64 {
+        self.block.as_ref().map_or(0, Block::address)
     }
 
     /// (metadata, data, end) as offsets into the buffer.
+    #[inline]
     pub(crate) fn bounds(&self) -> (usize, usize, usize) {
         (self.meta, self.data, self.end)
     }
 
+    fn nothing() -> Frame {
+        Frame {
+            block: None,
+            size: 0,
+            meta: 0,
+            data: 0,
+            end: 0,
+        }
+    }
+
     fn fill(&mut self, data: &[u8], headroom: usize, tailroom: usize) {
-        self.buffer.clear();
-        self.buffer.resize(headroom, 0);
-        self.buffer.extend_from_slice(data);
-        self.end = self.buffer.len();
-        self.buffer.resize(self.end + tailroom, 0);
+        let size = headroom + data.len() + tailroom;
+        if self.block.as_ref().is_none_or(|b| b.len() < size) {
+            // Without memory even a frame of no bytes has none: it stays empty.
+            self.block = Block::guarded(size);
+        }
+        if self.block.is_none() {
+            *self = Frame::nothing();
+            return;
+        }
+        self.size = size;
         self.data = headroom;
         self.meta = headroom;
+        self.end = headroom + data.len();
+        let end = self.end;
+        let buffer = self.buffer_mut();
+        if let Some((head, rest)) = buffer.split_at_mut_checked(headroom) {
+            head.fill(0);
+            if let Some(to) = rest.get_mut(..data.len()) {
+                to.copy_from_slice(data);
+            }
+        }
+        if let Some(tail) = buffer.get_mut(end..) {
+            tail.fill(0);
+        }
+    }
+}
+
+impl Clone for Frame {
+    fn clone(&self) -> Frame {
+        let mut frame = Frame::nothing();
+        frame.fill(self.buffer(), 0, 0);
+        let size = frame.size;
+        if size == self.size {
+            (frame.meta, frame.data, frame.end) = (self.meta, self.data, self.end);
+        }
+        frame
     }
 }
 
@@ -214,7 +270,7 @@ mod tests {
         assert_eq!(f.adjust_meta(-256), Err(EINVAL));
         assert_eq!(f.adjust_meta(4), Err(EINVAL));
         assert_eq!(f.adjust_meta(-8), Ok(()));
-        f.buffer[248..256].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
+        f.buffer_mut()[248..256].copy_from_slice(&[1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(f.adjust_head(-20), Ok(()));
         assert_eq!(f.metadata(), [1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(f.adjust_head(-(216 - 20 - 8)), Ok(()));

@@ -13,10 +13,7 @@ use crate::catalogue::helper_name;
 use crate::errno::{E2BIG, EAGAIN, EFAULT, EINVAL};
 use crate::interp::{FaultKind, Redirect, Registers, Run, Step};
 use crate::maps::{Map, MapKind};
-use crate::memory::{
-    KEY_FRAME, handle_function, handle_map, is_context, is_map_value, map_handle, record_address,
-    record_of, stack_address, value_address,
-};
+use crate::memory::{handle_map, map_handle};
 
 /// Tail calls a run may make (`MAX_TAIL_CALL_CNT`): the 34th falls through.
 pub const TAIL_CALLS: u32 = 33;
@@ -110,7 +107,7 @@ impl Run<'_> {
             let slot = map
                 .dense_index(index)
                 .and_then(|e| map.slot(e, self.env.cpu));
-            return Ok(slot.map_or(0, |slot| value_address(id, slot)));
+            return Ok(slot.map_or(0, |slot| self.memory.value_pointer(id, slot)));
         }
         self.read_key(id, address)?;
         let Some(map) = self.memory.maps.get_mut(id) else {
@@ -123,7 +120,7 @@ impl Run<'_> {
         let slot = map
             .find_from_program(&self.scratch.key)
             .and_then(|e| map.slot(e, self.env.cpu));
-        Ok(slot.map_or(0, |slot| value_address(id, slot)))
+        Ok(slot.map_or(0, |slot| self.memory.value_pointer(id, slot)))
     }
 
     fn map_lookup_percpu(&mut self, regs: &Registers) -> Step<u64> {
@@ -140,7 +137,7 @@ impl Run<'_> {
             .find_from_program(&self.scratch.key)
             .filter(|_| cpu < map.values_per_element())
             .and_then(|e| map.slot(e, cpu));
-        Ok(slot.map_or(0, |slot| value_address(id, slot)))
+        Ok(slot.map_or(0, |slot| self.memory.value_pointer(id, slot)))
     }
 
     fn map_update(&mut self, regs: &Registers) -> Step<i64> {
@@ -170,7 +167,9 @@ impl Run<'_> {
 
     fn for_each(&mut self, regs: &Registers) -> Step<u64> {
         let id = self.map_with_values(164, regs)?;
-        let callback = handle_function(regs[2])
+        let callback = self
+            .memory
+            .function_at(regs[2])
             .ok_or_else(|| bad(164, 2, regs, "expected a callback function"))?;
         let elements = match self.memory.maps.get(id) {
             Some(map) if !map.kind().redirects() && map.kind() != MapKind::LpmTrie => {
@@ -181,7 +180,7 @@ impl Run<'_> {
         if regs[4] != 0 {
             return Ok(EINVAL as u64);
         }
-        let key_address = stack_address(KEY_FRAME);
+        let key_address = self.memory.key_pointer();
         let key_size = self.key_size(id);
         let outer = self
             .memory
@@ -206,7 +205,7 @@ impl Run<'_> {
             let arguments = [
                 map_handle(id),
                 key_address,
-                value_address(id, slot),
+                self.memory.value_pointer(id, slot),
                 regs[3],
             ];
             if self.callback(callback, arguments)? != 0 {
@@ -221,7 +220,9 @@ impl Run<'_> {
     }
 
     fn bounded_loop(&mut self, regs: &Registers) -> Step<u64> {
-        let callback = handle_function(regs[2])
+        let callback = self
+            .memory
+            .function_at(regs[2])
             .ok_or_else(|| bad(181, 2, regs, "expected a callback function"))?;
         let count = u64::from(regs[1] as u32);
         if regs[4] != 0 {
@@ -313,6 +314,7 @@ impl Run<'_> {
             54 => frame.adjust_meta(delta),
             _ => frame.adjust_tail(delta),
         };
+        self.memory.publish_frame();
         Ok(result.err().unwrap_or(0) as u64)
     }
 
@@ -392,7 +394,7 @@ impl Run<'_> {
     }
 
     fn spin_lock(&mut self, regs: &Registers) -> Step<u64> {
-        if !is_map_value(regs[1]) {
+        if !self.memory.is_map_value(regs[1]) {
             return Err(bad(93, 1, regs, "expected a lock in a map value"));
         }
         self.memory.bytes(regs[1], 4).map_err(fault)?;
@@ -443,14 +445,17 @@ impl Run<'_> {
             return Ok(0);
         };
         self.open_records += 1;
-        Ok(record_address(id, sequence))
+        Ok(self.memory.record_pointer(id, sequence))
     }
 
     fn ringbuf_finish(&mut self, number: u32, regs: &Registers, submit: bool) -> Step<u64> {
-        let finished = record_of(regs[1]).is_some_and(|(id, sequence)| {
-            let ring = self.memory.maps.get_mut(id).and_then(Map::ring_mut);
-            ring.is_some_and(|r| r.finish(sequence, submit))
-        });
+        let finished = self
+            .memory
+            .record_at(regs[1])
+            .is_some_and(|(id, sequence)| {
+                let ring = self.memory.maps.get_mut(id).and_then(Map::ring_mut);
+                ring.is_some_and(|r| r.finish(sequence, submit))
+            });
         if !finished {
             return Err(bad(number, 1, regs, "expected a reserved record"));
         }
@@ -495,7 +500,7 @@ impl Run<'_> {
     }
 
     fn context(&self, number: u32, regs: &Registers) -> Step<()> {
-        if !is_context(regs[1]) || self.memory.frame.is_none() {
+        if !self.memory.is_context(regs[1]) || self.memory.frame.is_none() {
             return Err(bad(number, 1, regs, "expected the context"));
         }
         Ok(())

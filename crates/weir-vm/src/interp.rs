@@ -9,6 +9,7 @@ use std::ops::{BitAnd, BitOr, BitXor};
 use thiserror::Error;
 
 use crate::insn::{Kind, Op};
+use crate::jit::{Checked, Host};
 use crate::memory::{
     AccessFault, CALL_FRAMES, Memory, STACK_BYTES, handle_function, stack_address,
 };
@@ -121,6 +122,11 @@ pub enum FaultKind {
     /// The program ended holding a spin lock.
     #[error("the program ended holding a spin lock")]
     LeakedLock,
+    /// A tail call in native code to a program that was not verified and compiled with it.
+    #[error(
+        "tail call to a program that was not verified; verify and compile all programs of the array"
+    )]
+    Unverified,
     /// `Env::cpu` is not below the machine's number of CPUs.
     #[error("CPU {cpu} of {cpus}: set more CPUs before loading")]
     Cpu {
@@ -192,7 +198,7 @@ pub(crate) struct Run<'r> {
     /// Operation that faulted.
     pub(crate) fault_at: Option<usize>,
     /// Native code to run instead of interpreting.
-    pub(crate) checked: Option<&'r crate::jit::Checked>,
+    pub(crate) checked: Option<&'r Checked>,
     saved: [(usize, [u64; 4]); CALL_FRAMES],
 }
 
@@ -250,8 +256,12 @@ impl<'r> Run<'r> {
         Ok(result)
     }
 
-    /// Calls the function at `entry` in a frame of its own and returns its r0; for helpers with callbacks.
+    /// Calls a function (as `Memory::function_at` names it) in a frame of its own and returns its r0; for helpers with
+    /// callbacks.
     pub(crate) fn callback(&mut self, entry: usize, arguments: [u64; 4]) -> Step<u64> {
+        if self.memory.host.is_some() {
+            return Host::call(self, entry, arguments);
+        }
         let mut regs: Registers = [0; 16];
         for (register, argument) in regs.iter_mut().skip(1).zip(arguments) {
             *register = argument;

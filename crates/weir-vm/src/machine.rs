@@ -5,13 +5,14 @@
 //! ring buffer records discarded.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::btf::{Btf, Shape};
 use crate::btf_ext::SourceLine;
 use crate::frame::Frame;
 use crate::insn::{self, Fixup, LDDW, Op};
 use crate::interp::{Env, Fault, FaultKind, Redirect, Run, Scratch, Step};
-use crate::jit::Checked;
+use crate::jit::{Checked, Native};
 use crate::maps::{Map, MapDefinition, MapKind};
 use crate::memory::{
     MAPS_MAX, Memory, STACK_TOTAL, context_address, map_handle, next_generation, raw_address,
@@ -21,7 +22,12 @@ use crate::object::LoadError;
 use crate::program::ProgramKind;
 use crate::routes::Routes;
 use crate::skb::{Skb, SkbFields};
-use crate::verify::Watch;
+use crate::verify::{Origin, Watch};
+
+fn next_edition() -> u64 {
+    static EDITIONS: AtomicU64 = AtomicU64::new(0);
+    EDITIONS.fetch_add(1, Ordering::Relaxed)
+}
 
 /// Linked code.
 #[derive(Debug, Default)]
@@ -138,12 +144,20 @@ pub struct Machine {
     maps: Vec<Map>,
     cpus: u32,
     entry: usize,
+    /// Number of the program at `entry`.
+    program: usize,
     stack: Box<[u8; STACK_TOTAL]>,
     scratch: Scratch,
     generation: u32,
     epoch: u64,
     executed: u64,
     redirect: Option<Redirect>,
+    /// Native code of verified programs.
+    native: Option<Native>,
+    /// No other machine has it, nor has this one with other constants.
+    edition: u64,
+    /// The maps were lent out since native code last ran.
+    lent: bool,
 }
 
 impl Machine {
@@ -219,12 +233,16 @@ impl Machine {
             maps,
             cpus,
             entry: 0,
+            program: 0,
             stack: Box::new([0; STACK_TOTAL]),
             scratch: Scratch::default(),
             generation: 0,
             epoch: 0,
             executed: 0,
             redirect: None,
+            native: None,
+            edition: next_edition(),
+            lent: false,
         }
     }
 
@@ -233,7 +251,13 @@ impl Machine {
     /// # Errors
     /// [`LoadError::NoProgram`].
     pub fn select(&mut self, program: &str) -> Result<(), LoadError> {
-        self.entry = self.program(program)?.1;
+        let (number, entry) = self.program(program)?;
+        self.program = number as usize;
+        self.entry = entry;
+        self.redirect = None;
+        if let Some(native) = &mut self.native {
+            native.select(self.program);
+        }
         Ok(())
     }
 
@@ -304,7 +328,24 @@ impl Machine {
     ///
     /// # Errors
     /// [`Fault`] when the program does what the kernel's verifier would have refused, or uses up the budget.
+    #[inline]
     pub fn run_xdp(&mut self, frame: &mut Frame, env: &Env) -> Result<u32, Fault> {
+        if let Some(native) = &mut self.native
+            && !self.lent
+            && env.cpu < self.cpus
+            && let Some(verdict) = native.execute_alone(frame, env)
+        {
+            return Ok(verdict as u32);
+        }
+        self.run_xdp_otherwise(frame, env)
+    }
+
+    /// With helpers of the host, or interpreted.
+    #[inline(never)]
+    fn run_xdp_otherwise(&mut self, frame: &mut Frame, env: &Env) -> Result<u32, Fault> {
+        if self.native_fits() {
+            return self.run_native(frame, env);
+        }
         let context = [env.ingress_ifindex, env.rx_queue, env.egress_ifindex];
         let r1 = context_address();
         let verdict = self.run(env, (Some(frame), None), &mut [], context, (r1, 0), None)?;
@@ -390,6 +431,85 @@ impl Machine {
         &self.code.ops
     }
 
+    /// What a verdict of the verifier holds for.
+    pub(crate) fn origin(&self, entry: usize) -> Origin {
+        let program = self.code.entries.iter().position(|e| *e == entry);
+        Origin {
+            program: program.unwrap_or(usize::MAX),
+            edition: self.edition,
+            maps: self.maps.iter().map(Map::identity).collect(),
+        }
+    }
+
+    pub(crate) fn set_native(&mut self, native: Option<Native>) {
+        self.native = native;
+        self.redirect = None;
+        if let Some(native) = &mut self.native {
+            native.select(self.program);
+        }
+    }
+
+    pub(crate) fn native(&self) -> Option<&Native> {
+        self.native.as_ref()
+    }
+
+    /// Number of the program that runs.
+    pub(crate) fn selected(&self) -> usize {
+        self.program
+    }
+
+    /// Whether there is native code of the program that runs, and it fits the maps as they are.
+    fn native_fits(&mut self) -> bool {
+        let Some(native) = &self.native else {
+            return false;
+        };
+        if self.lent && !native.fits(&self.maps) {
+            // Maps were exchanged: the code points into others.
+            self.native = None;
+            return false;
+        }
+        self.lent = false;
+        native.has(self.program)
+    }
+
+    fn run_native(&mut self, frame: &mut Frame, env: &Env) -> Result<u32, Fault> {
+        if env.cpu >= self.cpus {
+            return Err(self.fault(self.entry, self.no_cpu(env)));
+        }
+        let Some(native) = &mut self.native else {
+            return Err(self.fault(self.entry, FaultKind::Fallthrough));
+        };
+        if let Some(verdict) = native.execute_alone(frame, env) {
+            return Ok(verdict as u32);
+        }
+        self.epoch += 1;
+        let memory = Memory {
+            stack: &mut self.stack,
+            depth: 0,
+            frame: Some(frame),
+            generation: 0,
+            raw: &mut [],
+            maps: &mut self.maps,
+            context: [env.ingress_ifindex, env.rx_queue, env.egress_ifindex],
+            skb: None,
+            host: None,
+        };
+        let mut run = Run::new(
+            &self.code.ops,
+            &self.code.externals,
+            &self.code.entries,
+            memory,
+            env,
+            self.epoch,
+            &mut self.scratch,
+        );
+        let result = native.execute(&mut run);
+        let at = run.fault_at.unwrap_or(self.entry);
+        let open = run.open_records;
+        self.redirect = run.redirect.take();
+        self.finish(result, at, open).map(|verdict| verdict as u32)
+    }
+
     /// The map called `name`; data sections are maps of one value under their section's name.
     pub fn map(&self, name: &str) -> Option<&Map> {
         self.maps.iter().find(|m| m.name() == name)
@@ -397,7 +517,14 @@ impl Machine {
 
     /// As [`Machine::map`], to change.
     pub fn map_mut(&mut self, name: &str) -> Option<&mut Map> {
-        self.maps.iter_mut().find(|m| m.name() == name)
+        let map = self.maps.iter_mut().find(|m| m.name() == name)?;
+        self.lent = true;
+        if !map.writable_by_programs() {
+            // The verifier takes constants for granted.
+            self.edition = next_edition();
+            self.native = None;
+        }
+        Some(map)
     }
 
     /// Names of all maps.
@@ -504,7 +631,9 @@ impl Machine {
 
     /// Takes the records submitted to a ring buffer, oldest first; empty when there is no such ring buffer.
     pub fn drain_ringbuf(&mut self, name: &str) -> Vec<Vec<u8>> {
-        self.map_mut(name)
+        self.maps
+            .iter_mut()
+            .find(|m| m.name() == name)
             .and_then(Map::ring_mut)
             .map(|r| r.drain())
             .unwrap_or_default()
@@ -578,11 +707,7 @@ impl Machine {
         checked: Option<&Checked>,
     ) -> Result<u64, Fault> {
         if env.cpu >= self.cpus {
-            let kind = FaultKind::Cpu {
-                cpu: env.cpu,
-                cpus: self.cpus,
-            };
-            return Err(self.fault(self.entry, kind));
+            return Err(self.fault(self.entry, self.no_cpu(env)));
         }
         self.epoch += 1;
         let memory = Memory {
@@ -594,6 +719,7 @@ impl Machine {
             maps: &mut self.maps,
             context,
             skb,
+            host: None,
         };
         let mut run = Run::new(
             &self.code.ops,
@@ -611,6 +737,19 @@ impl Machine {
         let at = run.fault_at.unwrap_or(self.entry);
         let open = run.open_records;
         self.redirect = run.redirect.take();
+        self.finish(result, at, open)
+    }
+
+    fn no_cpu(&self, env: &Env) -> FaultKind {
+        FaultKind::Cpu {
+            cpu: env.cpu,
+            cpus: self.cpus,
+        }
+    }
+
+    /// The end of a run: after a fault at operation `at` no record stays reserved.
+    #[inline]
+    fn finish(&mut self, result: Step<u64>, at: usize, open: u32) -> Result<u64, Fault> {
         match result {
             Ok(value) => Ok(value),
             Err(kind) => {

@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use crate::frame::Frame;
 use crate::insn::{Kind, LINKED, Op};
+use crate::jit::Host;
 use crate::maps::Map;
 use crate::skb::{Loaded, SkbFields};
 
@@ -26,6 +27,8 @@ pub(crate) const STACK_TOTAL: usize = (CALL_FRAMES + 1) * STACK_BYTES;
 /// Most maps of a machine, inner maps included.
 pub(crate) const MAPS_MAX: usize = 1 << 12;
 
+/// Numbers, and addresses of the host.
+const NONE: u64 = 0;
 const STACK: u64 = 1;
 const CONTEXT: u64 = 2;
 const PACKET: u64 = 3;
@@ -177,6 +180,8 @@ pub(crate) struct Memory<'r> {
     pub(crate) context: [u32; 3],
     /// Of a tc program, whose context is `struct __sk_buff`.
     pub(crate) skb: Option<&'r mut SkbFields>,
+    /// In a native run addresses without a tag are the host's; in others they are nothing.
+    pub(crate) host: Option<Host>,
 }
 
 /// Start of the call frame's stack; r10 is [`STACK_BYTES`] higher.
@@ -199,7 +204,7 @@ pub(crate) fn value_address(map: usize, slot: u32) -> u64 {
         | VALUE_BIAS
 }
 
-pub(crate) fn record_address(map: usize, sequence: u32) -> u64 {
+fn record_address(map: usize, sequence: u32) -> u64 {
     (RECORD << KIND_SHIFT)
         | ((map as u64) << MAP_SHIFT)
         | (u64::from(sequence) << SLOT_SHIFT)
@@ -220,14 +225,14 @@ pub(crate) fn handle_map(address: u64) -> Option<usize> {
     (address == map_handle(index as usize)).then_some(index as usize)
 }
 
-/// The operation a function pointer names.
+/// The operation a function pointer of the interpreter names.
 pub(crate) fn handle_function(address: u64) -> Option<usize> {
     let index = (address >> HANDLE_SHIFT) & 0xffff_ffff;
     (address == function_handle(index)).then_some(index as usize)
 }
 
 /// The ring buffer and sequence number of a pointer to the start of a record.
-pub(crate) fn record_of(address: u64) -> Option<(usize, u32)> {
+fn record_of(address: u64) -> Option<(usize, u32)> {
     let (map, sequence) = (map_of(address), slot_of(address));
     (address == record_address(map, sequence)).then_some((map, sequence))
 }
@@ -260,11 +265,11 @@ pub(crate) fn linked_pointer(op: &Op) -> Option<Linked> {
     is_value.then(|| Linked::Value(map_of(address), offset))
 }
 
-pub(crate) fn is_map_value(address: u64) -> bool {
+fn is_map_value(address: u64) -> bool {
     address >> KIND_SHIFT == VALUE
 }
 
-pub(crate) fn is_context(address: u64) -> bool {
+fn is_context(address: u64) -> bool {
     address >> KIND_SHIFT == CONTEXT
 }
 
@@ -381,6 +386,79 @@ impl Memory<'_> {
         self.generation = next_generation(self.generation);
     }
 
+    /// Makes the context show the frame as it is now.
+    pub(crate) fn publish_frame(&mut self) {
+        if let (Some(host), Some(frame)) = (&mut self.host, self.frame.as_deref()) {
+            host.publish(frame);
+        }
+    }
+
+    /// Pointer to a map's value for programs.
+    #[inline]
+    pub(crate) fn value_pointer(&self, map: usize, slot: u32) -> u64 {
+        if self.host.is_some() {
+            return self.maps.get(map).map_or(0, |m| m.slot_address(slot));
+        }
+        value_address(map, slot)
+    }
+
+    /// Pointer to a reserved record for programs.
+    pub(crate) fn record_pointer(&self, map: usize, sequence: u32) -> u64 {
+        if self.host.is_some() {
+            let ring = self.maps.get(map).and_then(Map::ring);
+            return ring.map_or(0, |r| r.address(sequence));
+        }
+        record_address(map, sequence)
+    }
+
+    /// The ring buffer and sequence number of a pointer to the start of a record.
+    pub(crate) fn record_at(&self, address: u64) -> Option<(usize, u32)> {
+        if self.host.is_some() {
+            let mut rings = self.maps.iter().enumerate();
+            return rings.find_map(|(map, m)| Some((map, m.ring()?.at_address(address)?)));
+        }
+        record_of(address)
+    }
+
+    /// Pointer to the key shown to callbacks over elements.
+    pub(crate) fn key_pointer(&self) -> u64 {
+        match &self.host {
+            Some(host) => host.key(),
+            None => stack_address(KEY_FRAME),
+        }
+    }
+
+    /// The function a pointer names: an operation for the interpreter, an address in a native run.
+    pub(crate) fn function_at(&self, address: u64) -> Option<usize> {
+        if self.host.is_some() {
+            return Some(address as usize);
+        }
+        handle_function(address)
+    }
+
+    /// Whether a pointer goes to a map's value.
+    pub(crate) fn is_map_value(&self, address: u64) -> bool {
+        self.host.is_some() || is_map_value(address)
+    }
+
+    /// Whether a pointer is the context.
+    pub(crate) fn is_context(&self, address: u64) -> bool {
+        self.host.is_some() || is_context(address)
+    }
+
+    /// A byte at an address that nobody has checked, not even the verifier.
+    pub(crate) fn probe(&self, address: u64) -> Option<u8> {
+        if let Some(host) = &self.host {
+            let frame = self.frame.as_deref().is_some_and(|f| f.holds(address, 1));
+            let ours =
+                frame || host.holds(address, 1) || self.maps.iter().any(|m| m.holds(address, 1));
+            if !ours {
+                return None;
+            }
+        }
+        self.load::<1>(address).ok().map(|[byte]| byte)
+    }
+
     /// Zeroes the stack of the running call frame, so that reading what was not written yields zero.
     #[inline]
     pub(crate) fn clear_stack(&mut self) {
@@ -393,6 +471,7 @@ impl Memory<'_> {
     #[inline(always)]
     fn find(&self, address: u64, len: usize) -> Option<&[u8]> {
         match address >> KIND_SHIFT {
+            NONE => self.host.as_ref()?.bytes(address, len),
             STACK => {
                 let at = self.stack_at(address, len)?;
                 self.stack.get(at..at + len)
@@ -426,6 +505,7 @@ impl Memory<'_> {
     #[inline(always)]
     fn find_mut(&mut self, address: u64, len: usize) -> Option<&mut [u8]> {
         match address >> KIND_SHIFT {
+            NONE => self.host.as_mut()?.bytes_mut(address, len),
             STACK => {
                 let at = self.stack_at(address, len)?;
                 self.stack.get_mut(at..at + len)

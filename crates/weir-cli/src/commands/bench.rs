@@ -4,12 +4,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 
 use weir_lab::LabError;
-use weir_lab::bench::{BenchOptions, Outcome, middlebox};
+use weir_lab::bench::{BenchOptions, Outcome, middlebox, vm};
 
 use super::lab::this_program;
-use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs};
+use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs, VmBenchArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -19,33 +20,73 @@ const CLASSBENCH: &str = "../shared/data/classbench";
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     match &args.benchmark {
         Benchmark::Middlebox(args) => run_middlebox(args),
+        Benchmark::Vm(args) => run_vm(args),
     }
 }
 
 fn run_middlebox(args: &MiddleboxBenchArgs) -> Result<ExitCode, Failure> {
+    let shared = Some(PathBuf::from(CLASSBENCH)).filter(|p| p.is_dir());
+    let shown = Shown {
+        json: args.json,
+        out: args.out.as_deref(),
+    };
+    carry_out(&shown, middlebox, |stop| {
+        Ok(BenchOptions {
+            weir: this_program()?,
+            quick: args.quick,
+            largest: args.max_rules.map(|n| n as usize),
+            only: args.only.clone(),
+            rules: args.rules.clone().or(shared),
+            quiet: args.json,
+            progress: output::stderr_is_terminal(),
+            stop,
+        })
+    })
+}
+
+fn run_vm(args: &VmBenchArgs) -> Result<ExitCode, Failure> {
+    let shown = Shown {
+        json: args.json,
+        out: args.out.as_deref(),
+    };
+    carry_out(&shown, vm, |stop| {
+        Ok(BenchOptions {
+            weir: this_program()?,
+            quick: args.quick,
+            largest: None,
+            only: Vec::new(),
+            rules: None,
+            quiet: args.json,
+            progress: output::stderr_is_terminal(),
+            stop,
+        })
+    })
+}
+
+/// Where an outcome goes.
+struct Shown<'a> {
+    json: bool,
+    out: Option<&'a Path>,
+}
+
+fn carry_out(
+    shown: &Shown<'_>,
+    bench: fn(&BenchOptions<'_>, &mut dyn io::Write) -> Result<Outcome, LabError>,
+    options: impl for<'s> FnOnce(&'s AtomicBool) -> Result<BenchOptions<'s>, Failure>,
+) -> Result<ExitCode, Failure> {
     if !rustix::process::geteuid().is_root() {
         return Err(Failure::Failed(
             "benchmarks load programs and build namespaces: run this as root".to_owned(),
         ));
     }
-    if let Some(dir) = &args.out {
+    if let Some(dir) = shown.out {
         // Before minutes of measuring, not after.
         fs::create_dir_all(dir)
             .map_err(|e| Failure::usage(format!("cannot create {}: {e}", dir.display())))?;
     }
     let stop = super::stop_on_signals()?;
-    let shared = Some(PathBuf::from(CLASSBENCH)).filter(|p| p.is_dir());
-    let options = BenchOptions {
-        weir: this_program()?,
-        quick: args.quick,
-        largest: args.max_rules.map(|n| n as usize),
-        only: args.only.clone(),
-        rules: args.rules.clone().or(shared),
-        quiet: args.json,
-        progress: output::stderr_is_terminal(),
-        stop: &stop,
-    };
-    let outcome = match middlebox(&options, &mut io::stdout()) {
+    let options = options(&stop)?;
+    let outcome = match bench(&options, &mut io::stdout()) {
         Ok(outcome) => outcome,
         Err(LabError::Output(error)) => return Err(error.into()),
         Err(error @ (LabError::NothingSelected(..) | LabError::RuleSet { .. })) => {
@@ -53,12 +94,12 @@ fn run_middlebox(args: &MiddleboxBenchArgs) -> Result<ExitCode, Failure> {
         }
         Err(error) => return Err(Failure::failed(error)),
     };
-    if args.json {
+    if shown.json {
         output::json(&outcome)?;
     } else {
         output::out(&outcome.table())?;
     }
-    if let Some(dir) = &args.out {
+    if let Some(dir) = shown.out {
         write_files(&outcome, dir)?;
     }
     Ok(ExitCode::SUCCESS)

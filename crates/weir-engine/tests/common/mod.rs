@@ -27,15 +27,20 @@ pub(crate) fn engines() -> Vec<EngineKind> {
         .find(|line| line.starts_with("Uid:"))
         .expect("status has a Uid line");
     let root = uids.split_whitespace().nth(2) == Some("0");
+    let mut engines = vec![EngineKind::User];
+    if weir_vm::jit::available() {
+        engines.push(EngineKind::UserJit);
+    }
     if root {
-        return vec![EngineKind::User, EngineKind::Kernel];
+        engines.push(EngineKind::Kernel);
+        return engines;
     }
     assert!(
         std::env::var("CI").as_deref() != Ok("true"),
         "in CI the kernel engine must be tested: run as root"
     );
     eprintln!("not root: the kernel engine is skipped");
-    vec![EngineKind::User]
+    engines
 }
 
 /// A policy from text that must be right.

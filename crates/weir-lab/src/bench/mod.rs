@@ -1,5 +1,5 @@
 //! `weir bench middlebox`: weir beside everything that a user could pick instead, and beside baselines of the project's own, in one
-//! interleaved run.
+//! interleaved run. `weir bench vm`, in `vm`: the user engine beside the kernel.
 //!
 //! `testrun` measures programs alone, `live` packets through a box, `bandwidth` streams through a box. What is measured is selected by
 //! groups; every group leaves nothing behind. No figure is asserted here: targets are judged and told.
@@ -14,15 +14,19 @@ mod matrix;
 mod measure;
 mod peers;
 mod plot;
+#[cfg(feature = "rbpf")]
+mod rbpf;
 mod report;
 mod rules;
 mod testrun;
+mod vm;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use report::{Absent, Figure, Outcome, Refused, Target};
+pub use vm::vm;
 
 use crate::LabError;
 

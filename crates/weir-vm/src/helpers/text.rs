@@ -98,9 +98,8 @@ impl Run<'_> {
 
     /// Bytes up to the first zero, the end of what can be read, or `most`.
     fn text_at(&self, address: u64, most: usize) -> Vec<u8> {
-        let bytes =
-            (0..most as u64).map_while(|i| self.memory.load::<1>(address.wrapping_add(i)).ok());
-        bytes.map(|[b]| b).take_while(|b| *b != 0).collect()
+        let bytes = (0..most as u64).map_while(|i| self.memory.probe(address.wrapping_add(i)));
+        bytes.take_while(|b| *b != 0).collect()
     }
 
     /// An array of 64-bit arguments; nothing for a length the kernel refuses.

@@ -111,6 +111,13 @@ pub(super) enum Cond {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Label(u32);
 
+impl Label {
+    /// Index of its offset in what [`Assembler::finish`] yields.
+    pub(super) fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
 const UNBOUND: u32 = u32::MAX;
 
 /// Code being written.
@@ -347,6 +354,13 @@ impl Assembler {
         self.rm(None, true, false, &[0x8d], to.0, from);
     }
 
+    /// The address of a place in the code.
+    pub(super) fn lea_label(&mut self, to: Reg, place: Label) {
+        self.rex(true, false, to.0, 0, 0);
+        self.bytes(&[0x8d, ((to.0 & 7) << 3) | 5]);
+        self.distance(place);
+    }
+
     /// `lock op [to], from`.
     pub(super) fn lock_alu(&mut self, wide: bool, op: Alu, to: Mem, from: Reg) {
         let opcode = [(op as u8) << 3 | 1];
@@ -381,11 +395,6 @@ impl Assembler {
         self.byte(0xc3);
     }
 
-    /// Stops the process if ever reached.
-    pub(super) fn trap(&mut self) {
-        self.bytes(&[0x0f, 0x0b]);
-    }
-
     pub(super) fn jump(&mut self, to: Label) {
         self.byte(0xe9);
         self.distance(to);
@@ -403,6 +412,10 @@ impl Assembler {
 
     pub(super) fn jump_reg(&mut self, to: Reg) {
         self.rr(None, false, false, &[0xff], 4, to);
+    }
+
+    pub(super) fn call_mem(&mut self, target: Mem) {
+        self.rm(None, false, false, &[0xff], 2, target);
     }
 
     pub(super) fn call_reg(&mut self, to: Reg) {

@@ -1,4 +1,4 @@
-//! Memory that stays where it is: map values and hash tables, which generated code holds the addresses of.
+//! Memory that stays where it is: map values, hash tables and frames, which generated code reaches by address.
 //!
 //! Owns an allocation and both ways to reach it: as slices through the owner, and as a host address. Invariant: no slice
 //! of a block lives while generated code runs, because slices borrow the owner and a run borrows the machine.
@@ -7,10 +7,20 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::ptr::NonNull;
 
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use super::code::Pages;
+
 /// Zeroed memory at an address that does not change until it is dropped.
 pub(crate) struct Block {
     start: NonNull<u8>,
-    layout: Layout,
+    len: usize,
+    storage: Storage,
+}
+
+enum Storage {
+    Heap(Layout),
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    Guarded(#[expect(dead_code, reason = "holds the mapping")] Pages),
 }
 
 /// Enough for every aligned access a program can make; larger ones would make the allocator touch all pages.
@@ -23,35 +33,57 @@ impl Block {
         let layout = Layout::from_size_align(size, ALIGN).ok()?;
         // SAFETY: the size is at least ALIGN, so not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Block { start, layout })
+        Some(Block {
+            start,
+            len: size,
+            storage: Storage::Heap(layout),
+        })
+    }
+
+    /// As [`Block::zeroed`], with guard pages on both sides where the host has native code.
+    pub(crate) fn guarded(bytes: usize) -> Option<Block> {
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        {
+            let pages = Pages::new(bytes)?;
+            Some(Block {
+                start: NonNull::new(pages.start())?,
+                len: pages.len(),
+                storage: Storage::Guarded(pages),
+            })
+        }
+        #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+        Block::zeroed(bytes)
+    }
+
+    /// Size in bytes, a multiple of eight.
+    pub(crate) fn len(&self) -> usize {
+        self.len
     }
 
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
-        // SAFETY: the allocation has this size, is initialised (zeroed) and lives as long as `self`; generated code
+        // SAFETY: the memory has this size, is initialised (zeroed) and lives as long as `self`; generated code
         // does not run while it is borrowed (module invariant).
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.layout.size()) }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
     #[inline(always)]
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and `self` is borrowed exclusively.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len) }
     }
 
     /// The bytes as 64-bit words in the host's order.
     #[inline(always)]
     pub(crate) fn words(&self) -> &[u64] {
         // SAFETY: as in `bytes`; the start is aligned to 16, the size a multiple of 8, and every pattern is a u64.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.layout.size() / 8) }
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().cast(), self.len / 8) }
     }
 
     #[inline(always)]
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         // SAFETY: as in `words`, and `self` is borrowed exclusively.
-        unsafe {
-            std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.layout.size() / 8)
-        }
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.len / 8) }
     }
 
     /// Where the block starts in the host's memory.
@@ -63,14 +95,16 @@ impl Block {
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `zeroed` with this layout, and freed once.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        if let Storage::Heap(layout) = self.storage {
+            // SAFETY: allocated in `zeroed` with this layout, and freed once.
+            unsafe { dealloc(self.start.as_ptr(), layout) }
+        }
     }
 }
 
 impl fmt::Debug for Block {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Block({} bytes)", self.layout.size())
+        write!(f, "Block({} bytes)", self.len)
     }
 }
 

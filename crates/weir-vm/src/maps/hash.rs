@@ -60,6 +60,13 @@ impl HashIndex {
         self.used
     }
 
+    /// Seed of the hash and address of {table, mask}; nothing if looking an element up changes the order.
+    pub(super) fn native(&self) -> Option<(u64, u64)> {
+        self.order
+            .is_none()
+            .then(|| (self.seed, self.head.address()))
+    }
+
     pub(super) fn find(&self, values: &Values, key: &[u8]) -> Option<u32> {
         let tag = hash(self.seed, key);
         let buckets = self.table.words();

@@ -12,15 +12,19 @@ mod queue;
 mod ring;
 mod values;
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use thiserror::Error;
 
 use crate::errno::{E2BIG, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
 pub(crate) use bloom::Bloom;
 use hash::HashIndex;
+pub(crate) use hash::MULTIPLIER;
 use lpm::PrefixIndex;
 pub(crate) use perf::PerfArray;
 pub(crate) use queue::Queue;
 pub(crate) use ring::Ring;
+pub(crate) use values::Layout;
 use values::Values;
 
 /// Create or replace.
@@ -276,6 +280,8 @@ pub enum MapDefinitionError {
 /// A map and its contents.
 #[derive(Debug)]
 pub struct Map {
+    /// No other map of this process has it.
+    identity: u64,
     definition: MapDefinition,
     cpus: u32,
     values: Values,
@@ -283,6 +289,8 @@ pub struct Map {
     /// Nobody outside may change it any more.
     frozen: bool,
 }
+
+static IDENTITIES: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
 enum Index {
@@ -348,6 +356,7 @@ impl Map {
         };
         let values = values.ok_or_else(too_large)?;
         Ok(Map {
+            identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
             definition,
             cpus: per_cpu,
             values,
@@ -565,8 +574,53 @@ impl Map {
     }
 }
 
+/// How generated code finds a value without a helper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    /// By index.
+    Array(Layout),
+    /// By hash: seed, and address of {table, mask}.
+    Hash(Layout, u64, u64),
+    /// Only the helper can.
+    Helper,
+}
+
 /// What the interpreter needs.
 impl Map {
+    /// How generated code may look values up; it holds as long as the map exists.
+    pub(crate) fn lookup_method(&self) -> Lookup {
+        let layout = self.values.layout();
+        match &self.index {
+            Index::Dense => Lookup::Array(layout),
+            Index::Hash(h) if self.kind().has_plain_values() => {
+                // Elements of hashes come and go with their blocks; buckets have their addresses.
+                let layout = Layout { start: 0, ..layout };
+                h.native().map_or(Lookup::Helper, |(seed, head)| {
+                    Lookup::Hash(layout, seed, head)
+                })
+            }
+            _ => Lookup::Helper,
+        }
+    }
+
+    /// What tells this map from every other one, exchanged ones too.
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity
+    }
+
+    /// Where a value is in the host's memory.
+    pub(crate) fn slot_address(&self, slot: u32) -> u64 {
+        self.values.address(slot)
+    }
+
+    /// Whether an address range of the host lies in a value or a reserved record.
+    pub(crate) fn holds(&self, address: u64, len: usize) -> bool {
+        match &self.index {
+            Index::Ring(ring) => ring.holds(address, len),
+            _ => self.values.holds(address, len),
+        }
+    }
+
     pub(crate) fn writable_by_programs(&self) -> bool {
         self.definition.is_writable_by_programs()
     }
@@ -706,6 +760,7 @@ impl Map {
                     return Err(ENOENT);
                 }
                 *slot = false;
+                self.show_reference(index, 0);
                 Ok(())
             }
             Index::Hash(h) => h.remove(&self.values, key, epoch).map(|_| ()).ok_or(ENOENT),
@@ -750,7 +805,15 @@ impl Map {
             .place(key, BPF_ANY, BETWEEN_RUNS)
             .map_err(|errno| self.kernel_error("update", errno))?;
         self.write_value(element, 0, &target.to_le_bytes());
+        self.show_reference(element, target + 1);
         Ok(())
+    }
+
+    /// Keeps the reference plus one, or 0 for none, where generated code finds it: behind the value.
+    fn show_reference(&mut self, element: u32, shown: u32) {
+        if self.definition.kind == MapKind::ProgArray {
+            self.values.write_padding(element, &shown.to_le_bytes());
+        }
     }
 
     pub(crate) fn ring(&self) -> Option<&Ring> {

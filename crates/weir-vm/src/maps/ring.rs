@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use crate::jit::Block;
+
 /// Header the kernel keeps in front of each record.
 const HEADER: u64 = 8;
 /// Largest record: the length field has 30 bits, and addresses of this engine have less room.
@@ -22,7 +24,8 @@ pub(crate) struct Ring {
 
 #[derive(Debug)]
 struct Record {
-    bytes: Vec<u8>,
+    memory: Block,
+    len: usize,
     state: State,
 }
 
@@ -54,10 +57,12 @@ impl Ring {
         if taken > self.size || self.producer + taken - self.consumer > self.size - 1 {
             return None;
         }
+        let memory = Block::zeroed(length as usize)?;
         self.producer += taken;
         let sequence = self.first_sequence.wrapping_add(self.records.len() as u32) % SEQUENCES;
         self.records.push_back(Record {
-            bytes: vec![0; length as usize],
+            memory,
+            len: length as usize,
             state: State::Reserved,
         });
         Some(sequence)
@@ -66,13 +71,39 @@ impl Ring {
     /// The bytes of a record that is still reserved.
     pub(crate) fn record(&self, sequence: u32) -> Option<&[u8]> {
         let record = self.records.get(self.position(sequence))?;
-        (record.state == State::Reserved).then_some(record.bytes.as_slice())
+        let bytes = record.memory.bytes().get(..record.len);
+        bytes.filter(|_| record.state == State::Reserved)
     }
 
     /// As [`Ring::record`], to write.
     pub(crate) fn record_mut(&mut self, sequence: u32) -> Option<&mut [u8]> {
         let record = self.at(sequence)?;
-        (record.state == State::Reserved).then_some(record.bytes.as_mut_slice())
+        if record.state != State::Reserved {
+            return None;
+        }
+        record.memory.bytes_mut().get_mut(..record.len)
+    }
+
+    /// Where a reserved record is in the host's memory.
+    pub(crate) fn address(&self, sequence: u32) -> u64 {
+        let record = self.records.get(self.position(sequence));
+        record.map_or(0, |r| r.memory.address())
+    }
+
+    /// The reserved record at an address of the host.
+    pub(crate) fn at_address(&self, address: u64) -> Option<u32> {
+        let reserved = |r: &Record| r.state == State::Reserved && r.memory.address() == address;
+        let place = self.records.iter().rposition(reserved)?;
+        Some(self.first_sequence.wrapping_add(place as u32) % SEQUENCES)
+    }
+
+    /// Whether an address range lies in a reserved record.
+    pub(crate) fn holds(&self, address: u64, len: usize) -> bool {
+        self.records.iter().any(|r| {
+            let offset = address.wrapping_sub(r.memory.address());
+            let inside = offset <= r.len as u64 && len as u64 <= r.len as u64 - offset;
+            r.state == State::Reserved && inside
+        })
     }
 
     /// Submits or discards a reserved record; false when it is not reserved.
@@ -103,10 +134,11 @@ impl Ring {
     pub(crate) fn drain(&mut self) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         while let Some(record) = self.records.pop_front_if(|r| r.state != State::Reserved) {
-            self.consumer += span(record.bytes.len() as u64);
+            self.consumer += span(record.len as u64);
             self.first_sequence = (self.first_sequence + 1) % SEQUENCES;
             if record.state == State::Submitted {
-                out.push(record.bytes);
+                let bytes = record.memory.bytes().get(..record.len);
+                out.push(bytes.unwrap_or_default().to_vec());
             }
         }
         out

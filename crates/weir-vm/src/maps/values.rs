@@ -25,6 +25,19 @@ pub(super) struct Values {
     blocks: Vec<Block>,
 }
 
+/// What generated code needs to compute addresses of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Distance of elements in bytes.
+    pub(crate) pitch: usize,
+    /// Distance of CPUs' values in bytes.
+    pub(crate) stride: usize,
+    /// Offset of an element's key from its start.
+    pub(crate) key: usize,
+    /// Address of the first element; 0 if there is none yet.
+    pub(crate) start: u64,
+}
+
 impl Values {
     /// Memory for exactly `elements` elements without keys, all of it now; nothing when there is none.
     pub(super) fn fixed(value_size: u32, cpus: u32, elements: usize) -> Option<Values> {
@@ -55,6 +68,16 @@ impl Values {
         }
     }
 
+    /// Writes between an element's first value and the next multiple of eight.
+    pub(super) fn write_padding(&mut self, element: u32, bytes: &[u8]) {
+        let (block, start) = self.element(element);
+        let padding = start + self.value_size..start + self.stride;
+        let block = self.blocks.get_mut(block).map(Block::bytes_mut);
+        if let Some(to) = block.and_then(|b| b.get_mut(padding)?.get_mut(..bytes.len())) {
+            to.copy_from_slice(bytes);
+        }
+    }
+
     /// Makes sure `element` has memory.
     pub(super) fn reserve(&mut self, element: u32) -> Result<(), i64> {
         let block = (u64::from(element) >> self.shift) as usize;
@@ -63,6 +86,23 @@ impl Values {
             self.blocks.push(Block::zeroed(bytes).ok_or(ENOMEM)?);
         }
         Ok(())
+    }
+
+    pub(super) fn layout(&self) -> Layout {
+        Layout {
+            pitch: self.pitch,
+            stride: self.stride,
+            key: self.stride * self.cpus as usize,
+            start: self.blocks.first().map_or(0, Block::address),
+        }
+    }
+
+    /// Whether an address range of the host lies in these values.
+    pub(super) fn holds(&self, address: u64, len: usize) -> bool {
+        self.blocks.iter().any(|b| {
+            let offset = address.wrapping_sub(b.address());
+            offset <= b.len() as u64 && len as u64 <= b.len() as u64 - offset
+        })
     }
 
     /// Distance of CPUs' values.

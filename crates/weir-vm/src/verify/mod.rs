@@ -82,6 +82,19 @@ pub struct Verified {
     pub facts: Facts,
     /// The walk, if asked for.
     pub log: String,
+    /// What was verified. Nobody else can make one, so an accepted program is a proof.
+    pub(crate) origin: Origin,
+}
+
+/// The program a verdict holds for, and the state of its machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Number of the program.
+    pub(crate) program: usize,
+    /// Code and constants.
+    pub(crate) edition: u64,
+    /// Identities of the maps.
+    pub(crate) maps: Vec<u64>,
 }
 
 /// Verifies a program of a machine, with its maps as they are now.
@@ -98,7 +111,9 @@ pub fn verify(
         return Err(Box::new(Rejection::without_place(program, Rule::NoProgram)));
     };
     let walk = walk::Walk::new(code, maps, cpus, (program, entry), options)?;
-    walk.run().map(|(verified, _)| verified)
+    let (mut verified, _) = walk.run()?;
+    verified.origin = machine.origin(entry);
+    Ok(verified)
 }
 
 /// As [`verify`], and keeps all states, to compare runs with them ([`Machine::watch`]). The walk is longer: what covers a state
@@ -117,6 +132,7 @@ pub fn verify_recording(
     };
     let mut walk = walk::Walk::new(code, maps, cpus, (program, entry), options)?;
     walk.recording = Some(Recording::default());
-    walk.run()
-        .map(|(verified, recording)| (verified, recording.unwrap_or_default()))
+    let (mut verified, recording) = walk.run()?;
+    verified.origin = machine.origin(entry);
+    Ok((verified, recording.unwrap_or_default()))
 }

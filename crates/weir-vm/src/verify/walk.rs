@@ -14,7 +14,7 @@ use super::recording::Recording;
 use super::rejection::{Birth, PathStep, Place, Rejection, Rule, Seen, ValueKind};
 use super::shape::Shape;
 use super::state::{Frame, NOWHERE, Reg, Slot, SlotMasks, State};
-use super::{Verified, VerifyOptions};
+use super::{Origin, Verified, VerifyOptions};
 use crate::insn::Op;
 use crate::machine::Code;
 use crate::maps::{Map, MapDefinition, MapKind};
@@ -237,6 +237,7 @@ impl<'m> Walk<'m> {
                     stack_bytes,
                     facts: self.facts,
                     log: self.log,
+                    origin: Origin::default(),
                 };
                 Ok((verified, self.recording))
             }

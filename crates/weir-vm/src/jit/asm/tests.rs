@@ -32,6 +32,14 @@ fn labels_become_distances() {
     ];
     assert_eq!(code, expected);
     let mut a = Assembler::default();
+    let here = a.label();
+    a.bind(here);
+    a.lea_label(R9, here);
+    assert_eq!(
+        a.finish().expect("bound").0,
+        [0x4c, 0x8d, 0x0d, 0xf9, 0xff, 0xff, 0xff]
+    );
+    let mut a = Assembler::default();
     let nowhere = a.label();
     a.jump(nowhere);
     assert!(a.finish().is_none());
@@ -667,6 +675,7 @@ fn instructions() {
     case!("41bbefbeadde", |a| a.constant(R11, 0xdead_beef)); // mov r11d, 0xdeadbeef
     case!("49c7c3fbffffff", |a| a.constant(R11, -5i64 as u64)); // mov r11, -5
     case!("49bbf0debc9a78563412", |a| a.constant(R11, 0x1234_5678_9abc_def0)); // movabs r11, 0x123456789abcdef0
+    case!("ff542410", |a| a.call_mem(at(RSP, 16))); // call qword ptr [rsp+16]
+    case!("41ff942458020000", |a| a.call_mem(at(R12, 600))); // call qword ptr [r12+600]
     case!("c3", |a| a.ret()); // ret
-    case!("0f0b", |a| a.trap()); // ud2
 }
