@@ -3,7 +3,7 @@
 //! Owns the geometry rules of `bpf_xdp_adjust_head`, `_tail` and `_meta` and their error numbers. Does not know
 //! virtual addresses. Invariant: `meta <= data <= end <= buffer length`, and `meta` is at least [`RESERVED_HEAD`].
 
-use crate::errno::{EACCES, EINVAL};
+use crate::errno::{EACCES, EFAULT, EINVAL};
 use crate::jit::Block;
 
 /// Bytes in front of a frame in an XDP buffer (`XDP_PACKET_HEADROOM`).
@@ -23,6 +23,9 @@ const ETH_HEADER: usize = 14;
 
 /// `data_meta` reaches back at most this far: the length field is one byte, and lengths are multiples of four.
 const META_MAX: usize = 255;
+
+/// Largest offset and length of the byte helpers.
+const BYTES_MAX: u32 = 0xffff;
 
 /// A frame with room to grow at both ends.
 #[derive(Debug)]
@@ -72,6 +75,18 @@ impl Frame {
     /// The metadata area in front of the frame, empty unless a program made one.
     pub fn metadata(&self) -> &[u8] {
         self.buffer().get(self.meta..self.data).unwrap_or_default()
+    }
+
+    /// The bytes that `bpf_xdp_load_bytes` and `bpf_xdp_store_bytes` copy.
+    ///
+    /// # Errors
+    /// `-EFAULT` for an offset or length above 65,535, `-EINVAL` outside the frame.
+    pub(crate) fn part(&self, offset: u32, len: u32) -> Result<&[u8], i64> {
+        if offset > BYTES_MAX || len > BYTES_MAX {
+            return Err(EFAULT);
+        }
+        let start = offset as usize;
+        self.data().get(start..start + len as usize).ok_or(EINVAL)
     }
 
     /// Length of the frame in bytes.

@@ -10,7 +10,7 @@ mod streams;
 mod text;
 
 use crate::catalogue::helper_name;
-use crate::errno::{E2BIG, EAGAIN, EFAULT, EINVAL};
+use crate::errno::{E2BIG, EAGAIN, EINVAL};
 use crate::interp::{FaultKind, Redirect, Registers, Run, Step};
 use crate::maps::{Map, MapKind};
 use crate::memory::{handle_map, map_handle};
@@ -20,8 +20,6 @@ pub const TAIL_CALLS: u32 = 33;
 
 /// Most iterations of `bpf_loop`.
 const LOOPS_MAX: u64 = 1 << 23;
-/// Longest name, buffer or format a helper reads in one piece.
-const XDP_BYTES_MAX: u64 = 0xffff;
 
 /// Helpers that tc programs do not have: adjustments, redirection through maps, and byte access of XDP frames.
 const XDP_ONLY: [u32; 7] = [44, 51, 54, 65, 188, 189, 190];
@@ -358,16 +356,11 @@ impl Run<'_> {
     /// Checks offset (r2) and length (r4) of a copy from or to the frame; the length, or the kernel's error number.
     fn frame_range(&mut self, number: u32, regs: &Registers) -> Step<Result<usize, i64>> {
         self.context(number, regs)?;
-        let offset = u64::from(regs[2] as u32);
-        let len = u64::from(regs[4] as u32);
-        if offset > XDP_BYTES_MAX || len > XDP_BYTES_MAX {
-            return Ok(Err(EFAULT));
-        }
-        let size = self.memory.frame.as_deref().map_or(0, |f| f.len() as u64);
-        if offset + len > size {
-            return Ok(Err(EINVAL));
-        }
-        Ok(Ok(len as usize))
+        let part = match self.memory.frame.as_deref() {
+            Some(frame) => frame.part(regs[2] as u32, regs[4] as u32),
+            None => Err(EINVAL),
+        };
+        Ok(part.map(<[u8]>::len))
     }
 
     /// `bpf_csum_diff` as in Linux 6.18: the result is folded to 16 bits, and sizes need not be multiples of four (6.1

@@ -170,6 +170,8 @@ pub(crate) type Registers = [u64; 16];
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub(crate) routes: Routes,
+    /// Where the callers of running functions go on, and their R6 to R9.
+    saved: [(usize, [u64; 4]); CALL_FRAMES],
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
     pub(crate) trace: Vec<String>,
@@ -199,7 +201,6 @@ pub(crate) struct Run<'r> {
     pub(crate) fault_at: Option<usize>,
     /// Native code to run instead of interpreting.
     pub(crate) checked: Option<&'r Checked>,
-    saved: [(usize, [u64; 4]); CALL_FRAMES],
 }
 
 /// Result inside a run; the place of the fault is in `Run::fault_at`.
@@ -235,7 +236,6 @@ impl<'r> Run<'r> {
             redirect: None,
             fault_at: None,
             checked: None,
-            saved: [(0, [0; 4]); CALL_FRAMES],
         }
     }
 
@@ -603,7 +603,7 @@ impl<'r> Run<'r> {
                     }
                     self.memory.depth -= 1;
                     let depth = self.memory.depth;
-                    if let Some((back, kept)) = self.saved.get(depth) {
+                    if let Some((back, kept)) = self.scratch.saved.get(depth) {
                         pc = *back;
                         regs[6..10].copy_from_slice(kept);
                     }
@@ -619,7 +619,7 @@ impl<'r> Run<'r> {
 
     #[inline(always)]
     fn save(&mut self, back: usize, regs: &Registers) {
-        if let Some(slot) = self.saved.get_mut(self.memory.depth) {
+        if let Some(slot) = self.scratch.saved.get_mut(self.memory.depth) {
             *slot = (back, [regs[6], regs[7], regs[8], regs[9]]);
         }
     }

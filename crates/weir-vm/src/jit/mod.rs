@@ -23,6 +23,8 @@ mod lookup;
 mod native;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod translate;
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod tune;
 
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
 mod elsewhere;

@@ -11,6 +11,7 @@ use super::asm::Assembler;
 use super::code::{Executable, Pages};
 use super::flow::{self, Plan};
 use super::translate::{self, Translated};
+use super::tune::{Tuned, tune};
 use super::{Block, JitError};
 use crate::frame::Frame;
 use crate::helpers::TAIL_CALLS;
@@ -29,10 +30,10 @@ pub(super) struct State {
     pub(super) tail_calls: u64,
     /// Addresses of the programs, by number; 0 where there is none.
     pub(super) programs: u64,
-    /// What clock helpers yield.
-    pub(super) now: u64,
-    /// The CPU's number.
-    pub(super) cpu: u64,
+    /// What the run takes from outside.
+    pub(super) env: *const Env,
+    /// The frame the run works on.
+    packet: *const Frame,
     /// R10 of the caller of a helper.
     pub(super) frame: u64,
     /// Operation that calls a helper.
@@ -48,15 +49,12 @@ pub(super) struct State {
     pub(super) stack: u64,
 }
 
-/// The context of an XDP program with the host's pointers.
+/// The pointers in the context of an XDP program; its numbers stay in `Env`.
 #[repr(C)]
 pub(super) struct Context {
     pub(super) data: u64,
     pub(super) data_end: u64,
     pub(super) data_meta: u64,
-    pub(super) ingress_ifindex: u32,
-    pub(super) rx_queue_index: u32,
-    pub(super) egress_ifindex: u32,
 }
 
 /// Result of generated code and of helpers: a value, and what to do.
@@ -109,9 +107,13 @@ impl Native {
             .filter_map(|(p, _)| code.entries.get(*p).copied())
             .collect();
         let facts: Vec<&Facts> = programs.iter().map(|(_, facts)| *facts).collect();
-        let plan = Plan::of(code.ops.len(), &facts)?;
+        let mut plan = Plan::of(code.ops.len(), &facts)?;
         let functions = flow::functions(&code.ops, &entries, &plan)?;
-        let translated = translate::translate(&code.ops, maps, cpus, &plan, &functions)?;
+        let mut tuned = vec![Tuned::default(); code.ops.len()];
+        for function in &functions {
+            tune(&code.ops, maps, &mut plan, function, &mut tuned);
+        }
+        let translated = translate::translate(&code.ops, maps, cpus, &plan, &tuned, &functions)?;
         Native::assemble(code, maps, translated).ok_or(JitError::Memory)
     }
 
@@ -152,17 +154,14 @@ impl Native {
             native_stack: 0,
             tail_calls: 0,
             programs: bodies.address(),
-            now: 0,
-            cpu: 0,
+            env: std::ptr::null(),
+            packet: std::ptr::null(),
             frame: 0,
             pc: 0,
             context: Context {
                 data: 0,
                 data_end: 0,
                 data_meta: 0,
-                ingress_ifindex: 0,
-                rx_queue_index: 0,
-                egress_ifindex: 0,
             },
             run: std::ptr::null_mut(),
             fault: None,
@@ -250,13 +249,9 @@ impl Native {
     fn prepare(&mut self, frame: &Frame, env: &Env) {
         // SAFETY: the state is this value's own, and no generated code runs while `self` is borrowed here.
         let state = unsafe { self.state.as_mut() };
-        state.tail_calls = u64::from(TAIL_CALLS);
-        state.now = env.now_ns;
-        state.cpu = u64::from(env.cpu);
+        state.env = env;
+        state.packet = frame;
         state.context.publish(frame);
-        state.context.ingress_ifindex = env.ingress_ifindex;
-        state.context.rx_queue_index = env.rx_queue;
-        state.context.egress_ifindex = env.egress_ifindex;
     }
 
     /// Calls the selected program's thunk.
@@ -447,6 +442,27 @@ pub(super) unsafe extern "sysv64" fn helper(
         value: 0,
         then: STOP,
     }
+}
+
+/// `bpf_xdp_load_bytes` for generated code, without a [`Run`].
+pub(super) unsafe extern "sysv64" fn load_bytes(
+    _context: u64,
+    offset: u64,
+    to: u64,
+    len: u64,
+    _r5: u64,
+    state: *mut State,
+) -> u64 {
+    // SAFETY: the run's frame, which nobody changes while generated code waits for this.
+    let frame = unsafe { &*(*state).packet };
+    let part = match frame.part(offset as u32, len as u32) {
+        Ok(part) => part,
+        Err(errno) => return errno as u64,
+    };
+    let to = std::ptr::with_exposed_provenance_mut::<u8>(to as usize);
+    // SAFETY: the verifier has proved that `len` bytes at `to` are the program's to write; they may lie in the frame itself.
+    unsafe { std::ptr::copy(part.as_ptr(), to, part.len()) };
+    0
 }
 
 /// A tail call met a program that was not compiled.

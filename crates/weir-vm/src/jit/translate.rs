@@ -11,8 +11,11 @@ use super::emit::{STATE, arithmetic, atomic, constant, jump, register};
 use super::flow::{Function, Plan, is_branch};
 use super::lookup;
 use super::native::{self, Context, GO_TO, State};
+use super::tune::{Tuned, Wide};
 use crate::errno::{E2BIG, EINVAL};
+use crate::helpers::TAIL_CALLS;
 use crate::insn::{Kind, Op};
+use crate::interp::Env;
 use crate::maps::{Map, MapKind};
 use crate::memory::{Linked, STACK_BYTES, linked_pointer};
 
@@ -54,6 +57,7 @@ pub(super) fn translate(
     maps: &[Map],
     cpus: u32,
     plan: &Plan,
+    tuned: &[Tuned],
     functions: &[Function],
 ) -> Result<Translated, JitError> {
     let mut asm = Assembler::default();
@@ -66,6 +70,7 @@ pub(super) fn translate(
         maps,
         cpus,
         plan,
+        tuned,
         functions,
         starts,
         entries,
@@ -74,6 +79,7 @@ pub(super) fn translate(
         unverified,
         bmi2: std::is_x86_feature_detected!("bmi2"),
         frame: Frame::default(),
+        asides: Vec::new(),
     };
     for number in 0..functions.len() {
         translator.function(number)?;
@@ -93,6 +99,7 @@ pub(super) struct Translator<'t> {
     maps: &'t [Map],
     pub(super) cpus: u32,
     plan: &'t Plan,
+    tuned: &'t [Tuned],
     functions: &'t [Function],
     /// Places of operations.
     starts: Vec<Label>,
@@ -103,6 +110,7 @@ pub(super) struct Translator<'t> {
     unverified: Label,
     bmi2: bool,
     frame: Frame,
+    asides: Vec<lookup::Aside>,
 }
 
 /// What the running function has on the native stack.
@@ -160,6 +168,9 @@ impl Translator<'_> {
             // A branch that never falls through may have nothing of its function behind it.
             debug_assert!(ops.peek().is_some() || !self.falls(pc));
         }
+        for aside in std::mem::take(&mut self.asides) {
+            aside.write(&mut self.asm);
+        }
         Ok(())
     }
 
@@ -172,7 +183,9 @@ impl Translator<'_> {
     fn calls(&self, pc: usize) -> bool {
         match self.ops.get(pc) {
             Some(op) if op.kind == Kind::Call => true,
-            Some(op) if op.kind == Kind::Helper => matches!(op.imm, 12 | 181) || self.needs_run(pc),
+            Some(op) if op.kind == Kind::Helper => {
+                matches!(op.imm, 12 | 181 | 189) || self.needs_run(pc)
+            }
             _ => false,
         }
     }
@@ -183,7 +196,7 @@ impl Translator<'_> {
             return false;
         };
         match op.imm {
-            5 | 8 | 93 | 94 | 125 | 160 | 181 => false,
+            5 | 8 | 93 | 94 | 125 | 160 | 181 | 189 => false,
             1 => !self.known_map(pc).is_some_and(lookup::is_inlined),
             12 => self.known_program_array(pc).is_none(),
             _ => true,
@@ -204,6 +217,20 @@ impl Translator<'_> {
             return Ok(());
         };
         let planned = self.plan.op(pc);
+        match self.tuned.get(pc) {
+            Some(Tuned::Dead) => return Ok(()),
+            Some(Tuned::Wide(wide)) => {
+                self.wide_load(register(op.dst), wide);
+                return Ok(());
+            }
+            Some(Tuned::Element(index)) => {
+                if let Some(map) = planned.map.and_then(|m| self.maps.get(m)) {
+                    lookup::element(&mut self.asm, map, *index, self.cpus);
+                }
+                return Ok(());
+            }
+            Some(Tuned::Plain) | None => {}
+        }
         let target = if is_branch(op.kind) || op.kind == Kind::Ja {
             self.start(op.target())
         } else {
@@ -226,10 +253,13 @@ impl Translator<'_> {
         let a = &mut self.asm;
         use Kind::*;
         match op.kind {
-            Ldx32 if planned.context => {
-                let (width, offset) = context_field(op.off)?;
-                a.load(width, dst, at(src, offset));
-            }
+            Ldx32 if planned.context => match context_field(op.off)? {
+                Field::Pointer(offset) => a.load(Width::B8, dst, at(src, offset)),
+                Field::Number(offset) => {
+                    a.load(Width::B8, R11, state(offset_of!(State, env)));
+                    a.load(Width::B4, dst, at(R11, offset));
+                }
+            },
             _ if planned.context => return Err(JitError::Code("a context access of no field")),
             Ldx8 => a.load(Width::B1, dst, from),
             Ldx16 => a.load(Width::B2, dst, from),
@@ -272,6 +302,19 @@ impl Translator<'_> {
         Ok(())
     }
 
+    fn wide_load(&mut self, to: Reg, wide: &Wide) {
+        let a = &mut self.asm;
+        a.load(wide.width, to, at(register(wide.base), wide.offset));
+        match wide.width {
+            _ if !wide.swapped => {}
+            Width::B1 => {}
+            // The load has cleared what lies above.
+            Width::B2 => a.swap16(to),
+            Width::B4 => a.bswap(false, to),
+            Width::B8 => a.bswap(true, to),
+        }
+    }
+
     fn leave_frame(&mut self) {
         if self.frame.pad {
             self.asm.alu_imm(true, Alu::Add, RSP, 8);
@@ -304,11 +347,23 @@ impl Translator<'_> {
         match number {
             1 if !needs_run => {
                 if let Some(map) = self.plan.op(pc).map.and_then(|m| self.maps.get(m)) {
-                    lookup::write(&mut self.asm, map, self.cpus);
+                    let aside = lookup::write(&mut self.asm, map, self.cpus);
+                    self.asides.extend(aside);
                 }
             }
-            5 | 125 | 160 => a.load(Width::B8, RAX, state(offset_of!(State, now))),
-            8 => a.load(Width::B8, RAX, state(offset_of!(State, cpu))),
+            5 | 125 | 160 => {
+                a.load(Width::B8, RAX, state(offset_of!(State, env)));
+                a.load(Width::B8, RAX, at(RAX, offset_of!(Env, now_ns) as i32));
+            }
+            8 => {
+                a.load(Width::B8, RAX, state(offset_of!(State, env)));
+                a.load(Width::B4, RAX, at(RAX, offset_of!(Env, cpu) as i32));
+            }
+            189 => {
+                a.mov(true, R9, STATE);
+                a.constant(RAX, native::load_bytes as *const () as u64);
+                a.call_reg(RAX);
+            }
             // One worker runs a machine: nobody else can hold the lock, and the verifier has paired the calls.
             93 | 94 => constant(a, RAX, 0),
             12 if !needs_run => self.tail_call(pc),
@@ -542,6 +597,8 @@ impl Translator<'_> {
             a.load(Width::B8, R11, native_stack);
             a.push(R11);
             a.store(Width::B8, native_stack, RSP);
+            let left = state(offset_of!(State, tail_calls));
+            a.store_imm(Width::B8, left, TAIL_CALLS as i32);
         }
         a.load(Width::B8, RBP, state(offset_of!(State, stack)));
         a.alu_imm(true, Alu::Add, RBP, STACK_BYTES as i32);
@@ -569,16 +626,25 @@ fn state(offset: usize) -> Mem {
     at(STATE, offset as i32)
 }
 
-/// Width and place in the native context of the field that a program reads at `offset` of `struct xdp_md`.
-fn context_field(offset: i32) -> Result<(Width, i32), JitError> {
-    let (width, place) = match offset {
-        0 => (Width::B8, offset_of!(Context, data)),
-        4 => (Width::B8, offset_of!(Context, data_end)),
-        8 => (Width::B8, offset_of!(Context, data_meta)),
-        12 => (Width::B4, offset_of!(Context, ingress_ifindex)),
-        16 => (Width::B4, offset_of!(Context, rx_queue_index)),
-        20 => (Width::B4, offset_of!(Context, egress_ifindex)),
+/// Where a field of the context is.
+enum Field {
+    /// In the native context.
+    Pointer(i32),
+    /// In the run's environment.
+    Number(i32),
+}
+
+/// The field that a program reads at `offset` of `struct xdp_md`.
+fn context_field(offset: i32) -> Result<Field, JitError> {
+    let pointer = |place: usize| Field::Pointer(place as i32);
+    let number = |place: usize| Field::Number(place as i32);
+    Ok(match offset {
+        0 => pointer(offset_of!(Context, data)),
+        4 => pointer(offset_of!(Context, data_end)),
+        8 => pointer(offset_of!(Context, data_meta)),
+        12 => number(offset_of!(Env, ingress_ifindex)),
+        16 => number(offset_of!(Env, rx_queue)),
+        20 => number(offset_of!(Env, egress_ifindex)),
         _ => return Err(JitError::Code("a context access of no field")),
-    };
-    Ok((width, place as i32))
+    })
 }

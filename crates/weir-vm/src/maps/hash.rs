@@ -20,6 +20,9 @@ const BUCKET_WORDS: usize = 2;
 /// Multiplier of the hash (any odd number with well mixed bits will do).
 pub(crate) const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Set in every hash, so that none is the 0 of an empty bucket.
+pub(crate) const TAGGED: u32 = 1 << 31;
+
 #[derive(Debug)]
 pub(super) struct HashIndex {
     seed: u64,
@@ -283,7 +286,7 @@ pub(crate) fn hash(seed: u64, key: &[u8]) -> u32 {
         }
         hash = fold(hash ^ u64::from_le_bytes(last));
     }
-    hash as u32
+    hash as u32 | TAGGED
 }
 
 fn fold(word: u64) -> u64 {

@@ -19,7 +19,7 @@ use thiserror::Error;
 use crate::errno::{E2BIG, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
 pub(crate) use bloom::Bloom;
 use hash::HashIndex;
-pub(crate) use hash::MULTIPLIER;
+pub(crate) use hash::{MULTIPLIER, TAGGED};
 use lpm::PrefixIndex;
 pub(crate) use perf::PerfArray;
 pub(crate) use queue::Queue;
