@@ -23,7 +23,7 @@ const ELEMENTS_MAX: usize = 1 << 20;
 #[serde(deny_unknown_fields)]
 pub(super) struct Contents {
     maps: BTreeMap<String, MapContents>,
-    /// What programs sent, by ring buffer; in dumps only.
+    /// What programs sent, by ring buffer and (interpreter only) perf event array; in dumps only.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     records: BTreeMap<String, Vec<String>>,
 }
@@ -195,8 +195,8 @@ pub(super) fn dump(engine: &mut Engine, types: &Types) -> Result<Contents, Strin
         if name.starts_with(".rodata") {
             continue;
         }
-        if declared.kind == MapKind::RingBuf {
-            let records = engine.records(name)?;
+        if matches!(declared.kind, MapKind::RingBuf | MapKind::PerfEventArray) {
+            let records = engine.records(name, declared.kind)?;
             if !records.is_empty() {
                 let records = records.iter().map(|r| hex(r)).collect();
                 contents.records.insert(name.clone(), records);
@@ -363,9 +363,18 @@ impl Engine {
         }
     }
 
-    fn records(&mut self, map: &str) -> Result<Vec<Vec<u8>>, String> {
+    fn records(&mut self, map: &str, kind: MapKind) -> Result<Vec<Vec<u8>>, String> {
         match self {
-            Engine::Interpreter(engine) => Ok(engine.machine.drain_ringbuf(map)),
+            Engine::Interpreter(engine) => {
+                let machine = &mut engine.machine;
+                if found(machine, map)?.kind() == MapKind::PerfEventArray {
+                    let records = machine.drain_perf(map).into_iter();
+                    return Ok(records.map(|(_, record)| record).collect());
+                }
+                Ok(machine.drain_ringbuf(map))
+            }
+            // Nobody listens to a perf event array of a test run here.
+            Engine::Kernel(_) if kind == MapKind::PerfEventArray => Ok(Vec::new()),
             Engine::Kernel(program) => {
                 let mut records = Vec::new();
                 program

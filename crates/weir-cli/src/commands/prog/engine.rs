@@ -4,10 +4,16 @@
 //! that an engine cannot take is an outcome, not an error; an error ends the run.
 
 use weir_kernel::{KernelObject, LoadedProgram, TEST_RUN_MIN, TestCtx};
-use weir_vm::{Env, Fault, Frame, Machine, Object, ProgramKind, Redirect, Skb, SkbField};
+use weir_vm::{
+    Env, Fault, Frame, LoadError, Machine, Map, MapKind, Object, ProgramKind, Redirect, Skb,
+    SkbField,
+};
 
 use crate::args::prog::RunEngine;
 use crate::failure::Failure;
+
+/// Bytes of each CPU's buffer of a perf event array; what does not fit is lost, as in the kernel.
+const PERF_BYTES: usize = 1 << 20;
 
 /// A loaded program.
 pub(super) enum Engine {
@@ -61,13 +67,18 @@ impl Engine {
         program: &str,
     ) -> Result<Engine, Failure> {
         match kind {
-            RunEngine::Interpreter => Ok(Engine::Interpreter(Box::new(Interpreter {
-                packet: match object.program_kind(program) {
+            RunEngine::Interpreter => {
+                let packet = match object.program_kind(program) {
                     Some(ProgramKind::SchedCls) => Packet::Tc(Box::new(Skb::new(&[]))),
                     _ => Packet::Xdp(Frame::new(&[])),
-                },
-                machine: object.load(program).map_err(Failure::failed)?,
-            }))),
+                };
+                let mut machine = object.load(program).map_err(Failure::failed)?;
+                listen(&mut machine).map_err(Failure::failed)?;
+                Ok(Engine::Interpreter(Box::new(Interpreter {
+                    machine,
+                    packet,
+                })))
+            }
             RunEngine::Kernel => {
                 let loaded = KernelObject::open(elf)
                     .and_then(|o| o.load(program))
@@ -131,6 +142,18 @@ impl Engine {
             Engine::Kernel(_) => None,
         }
     }
+}
+
+/// Reads all perf event arrays, so that programs can send to them.
+fn listen(machine: &mut Machine) -> Result<(), LoadError> {
+    let names: Vec<String> = machine.map_names().map(str::to_owned).collect();
+    for name in names {
+        let kind = machine.map(&name).map(Map::kind);
+        if kind == Some(MapKind::PerfEventArray) {
+            machine.open_perf(&name, PERF_BYTES)?;
+        }
+    }
+    Ok(())
 }
 
 impl Interpreter {
