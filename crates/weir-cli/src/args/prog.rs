@@ -68,6 +68,9 @@ pub(crate) struct VerifyArgs {
     /// Refuse accesses to packets and map values that are not aligned, as on machines that cannot do them
     #[arg(long)]
     pub(crate) strict_alignment: bool,
+    /// Refuse reads of stack that was never written, as kernels before 6.3 do, and later ones to users who are not root
+    #[arg(long)]
+    pub(crate) strict_stack: bool,
     /// Write the packet that breaks a rejected program, if one is found, to this capture
     #[arg(long, value_name = "CAPTURE")]
     pub(crate) counterexample: Option<PathBuf>,

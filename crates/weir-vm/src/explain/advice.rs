@@ -59,7 +59,7 @@ impl Advisor<'_> {
             } => self.stack(),
             VariableOffset { kind } => says(format!("Access {kind} at a constant offset.")),
             UninitRegister { register } => self.uninitialised(*register),
-            UninitStack { .. } => says("Give the variable a value where it is declared, and keep pointers in it whole: `= {}`."),
+            UninitStack { .. } => self.unwritten(),
             NotMemory { kind } => self.not_memory(*kind),
             PointerArithmetic { kind } => self.arithmetic(*kind),
             PointerOperator { .. } | TwoPointers { .. } | NumberMinusPointer => {
@@ -278,6 +278,16 @@ impl Advisor<'_> {
                 (0, None) => Some("return XDP_PASS;".to_owned()),
                 _ => None,
             },
+            note: None,
+        }
+    }
+
+    fn unwritten(&self) -> Advice {
+        let argument = self.rejection.register.and_then(|r| self.call_argument(r));
+        let variable = argument.and_then(|(_, a)| a.strip_prefix('&'));
+        Advice {
+            text: "Give the variable a value first, and keep pointers in it whole:".to_owned(),
+            code: variable.map(|v| format!("__builtin_memset(&{v}, 0, sizeof({v}));")),
             note: None,
         }
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use weir_vm::counterexample::{self, Counterexample, Limits, MapsState, Search};
 use weir_vm::explain::{self, Explanation};
 use weir_vm::verify::{self, Rejection, VerifyOptions};
-use weir_vm::{FaultKind, Machine, Object};
+use weir_vm::{FaultKind, Machine, Object, ProgramKind};
 
 use super::typed::hex;
 use super::{object, screen, seeds};
@@ -87,6 +87,14 @@ struct FoundPacket {
 pub(crate) fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let opened = object::open(&args.object)?;
     let programs = object::chosen(&args.object, &opened.object, args.prog.as_deref())?;
+    if let Some(other) = programs.iter().find(|p| {
+        let kind = opened.object.program_kind(p);
+        !kind.is_some_and(ProgramKind::is_xdp)
+    }) {
+        return Err(Failure::usage(format!(
+            "{other} is not an XDP program, and only these are verified"
+        )));
+    }
     if args.counterexample.is_some() && programs.len() > 1 {
         return Err(Failure::usage(format!(
             "--counterexample writes one packet; choose a program with --prog: {}",
@@ -100,6 +108,7 @@ pub(crate) fn run(args: &VerifyArgs) -> Result<ExitCode, Failure> {
     let options = VerifyOptions {
         log: args.log,
         strict_alignment: args.strict_alignment,
+        unwritten_stack: !args.strict_stack,
         ..VerifyOptions::default()
     };
     let mut report = Report {
