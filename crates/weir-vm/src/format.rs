@@ -1,11 +1,11 @@
-//! The text of `bpf_trace_printk`: the conversions the kernel accepts there.
+//! The text of `bpf_trace_printk` and `bpf_snprintf`: the conversions the kernel accepts there.
 //!
 //! Owns formatting only; reading strings through pointers is the caller's. Invariant: output is at most a kilobyte.
 
 /// Longest line in bytes.
 const LINE_MAX: usize = 1024;
 
-/// Formats like the kernel: `%d %i %u %x %X %p %s %c %%` with `l`, `ll`, a width and zero padding.
+/// Formats like the kernel: `%d %i %u %x %X %p %s %c %%` with `l`, `ll`, a width, and the flags `0`, `-`, `+` and space.
 /// Nothing for a format the kernel refuses (another conversion, or more than the arguments given).
 pub(crate) fn format_trace(
     format: &[u8],
@@ -20,7 +20,16 @@ pub(crate) fn format_trace(
             out.push(char::from(byte));
             continue;
         }
-        let zero = input.next_if_eq(&b'0').is_some();
+        let (mut zero, mut left, mut sign) = (false, false, "");
+        while let Some(flag) = input.next_if(|b| matches!(b, b'0' | b'-' | b'+' | b' ')) {
+            match flag {
+                b'0' => zero = true,
+                b'-' => left = true,
+                b'+' => sign = "+",
+                _ if sign.is_empty() => sign = " ",
+                _ => {}
+            }
+        }
         let mut width = 0;
         while let Some(digit) = input.next_if(u8::is_ascii_digit) {
             width = (width * 10 + usize::from(digit - b'0')).min(LINE_MAX);
@@ -42,6 +51,7 @@ pub(crate) fn format_trace(
             i64::from(value as i32)
         };
         let text = match conversion {
+            b'd' | b'i' if signed >= 0 => format!("{sign}{signed}"),
             b'd' | b'i' => signed.to_string(),
             b'u' => unsigned.to_string(),
             b'x' => format!("{unsigned:x}"),
@@ -52,8 +62,11 @@ pub(crate) fn format_trace(
             _ => return None,
         };
         let padding = width.saturating_sub(text.len());
-        if zero {
-            let (sign, digits) = text.split_at(usize::from(text.starts_with('-')));
+        if left {
+            out.push_str(&text);
+            out.extend(std::iter::repeat_n(' ', padding));
+        } else if zero && !matches!(conversion, b's' | b'c') {
+            let (sign, digits) = text.split_at(usize::from(text.starts_with(['-', '+', ' '])));
             out.push_str(sign);
             out.extend(std::iter::repeat_n('0', padding));
             out.push_str(digits);
@@ -90,6 +103,11 @@ mod tests {
             text("%08x|%4d", &[0xab, 7]).as_deref(),
             Some("000000ab|   7")
         );
+        assert_eq!(
+            text("%-4d|%+d|% d|%+05d", &[7, 7, 7, 7]).as_deref(),
+            Some("7   |+7| 7|+0007")
+        );
+        assert_eq!(text("%5s|%-5s|", &[0, 0]).as_deref(), Some("  str|str  |"));
         assert_eq!(text("%n", &[1]), None);
         assert_eq!(text("%d", &[]), None);
         assert_eq!(text("%", &[1]), None);

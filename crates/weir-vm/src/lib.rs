@@ -32,6 +32,7 @@ mod memory;
 mod object;
 mod program;
 mod routes;
+mod second;
 mod skb;
 pub mod verify;
 

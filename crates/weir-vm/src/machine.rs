@@ -779,6 +779,24 @@ impl Machine {
         (&self.code, &self.maps, self.cpus)
     }
 
+    /// Kind of a program by its number.
+    pub(crate) fn kind_of(&self, program: u32) -> Option<&ProgramKind> {
+        self.code.kinds.get(program as usize)
+    }
+
+    /// Name of a program by its number.
+    pub(crate) fn program_name(&self, program: u32) -> Option<&str> {
+        let label = self.code.programs.get(program as usize)?;
+        Some(&label.name)
+    }
+
+    /// Name of the program that runs.
+    pub(crate) fn selected(&self) -> Option<&str> {
+        let programs = &self.code.programs;
+        let found = programs.iter().find(|p| p.start == self.entry)?;
+        Some(&found.name)
+    }
+
     /// First operation of a program.
     pub(crate) fn entry_of(&self, program: &str) -> Result<usize, LoadError> {
         self.program(program).map(|(_, start)| start)

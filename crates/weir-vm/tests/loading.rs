@@ -68,7 +68,7 @@ fn kinds_of_programs() {
     assert_eq!(
         refused.to_string(),
         "program traced is in section fentry/func, which is not XDP; these can run: device, device_too, \
-         frags, devmap_program, cpumap_program, weak_symbols, strong_symbol"
+         frags, devmap_program, cpumap_program, weak_symbols, strong_symbol, sends"
     );
     let mut frame = Frame::new(&[0; 60]);
     let env = Env {
@@ -85,6 +85,40 @@ fn kinds_of_programs() {
         m.select("traced"),
         Err(LoadError::NoProgram { .. })
     ));
+}
+
+#[test]
+fn second_programs_run_behind_device_and_cpu_maps() {
+    let mut m = machine(&compile("kinds"), "sends");
+    let (one, mut frame) = (1u32.to_le_bytes(), Frame::new(&[0; 60]));
+    let env = Env {
+        egress_ifindex: 7,
+        ..Env::default()
+    };
+    assert_eq!(m.run_xdp(&mut frame, &env), Ok(1));
+    m.set_second_program("devices", &one, 3, "devmap_program")
+        .expect("fits");
+    assert_eq!(m.run_xdp(&mut frame, &env), Ok(4));
+    assert_eq!(m.second_program("devices", &one), Some("devmap_program"));
+    let second = m.run_second("devices", &one, &mut frame, &env);
+    assert_eq!(second, Some(Ok(7)));
+    // The first program is the one that runs again.
+    assert_eq!(m.run_xdp(&mut frame, &env), Ok(4));
+    assert!(m.run_second("devices", &[0; 4], &mut frame, &env).is_none());
+    m.set_second_program("cpus", &one, 192, "cpumap_program")
+        .expect("fits");
+    for (map, program, text) in [
+        (
+            "devices",
+            "cpumap_program",
+            "its section must be xdp/devmap",
+        ),
+        ("cpus", "device", "its section must be xdp/cpumap"),
+        (".bss", "device", "no device or CPU map"),
+    ] {
+        let refused = m.set_second_program(map, &one, 3, program).unwrap_err();
+        assert!(refused.to_string().contains(text), "{refused}");
+    }
 }
 
 #[test]

@@ -71,6 +71,26 @@ int strong_symbol(struct xdp_md *ctx)
 	return CONFIG_STRONG ? XDP_PASS : XDP_DROP;
 }
 
+struct {
+	__uint(type, DEVMAP);
+	__uint(max_entries, 4);
+	__uint(key_size, 4);
+	__uint(value_size, 8);
+} devices SEC(".maps");
+
+struct {
+	__uint(type, CPUMAP);
+	__uint(max_entries, 4);
+	__uint(key_size, 4);
+	__uint(value_size, 8);
+} cpus SEC(".maps");
+
+SEC("xdp")
+int sends(struct xdp_md *ctx)
+{
+	return redirect_map(&devices, 1, XDP_DROP);
+}
+
 SEC("fentry/func")
 int traced(void *ctx)
 {
