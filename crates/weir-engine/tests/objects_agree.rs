@@ -98,6 +98,7 @@ fn ordinary_programs_run_as_in_the_kernel() {
         "filter",
         "sample",
         "nested",
+        "remember",
         "routes",
         "spread",
         "reshape",
@@ -138,6 +139,28 @@ fn ordinary_programs_run_as_in_the_kernel() {
             "{program}: verdicts {:?}, {entries} map entries, {records} records",
             pair.verdicts
         );
+    }
+}
+
+/// The retired map section: libbpf refuses it since 1.0, so the kernel gets the same source with today's definitions.
+#[test]
+fn retired_map_sections_mean_what_todays_do() {
+    if !common::engines().contains(&EngineKind::Kernel) {
+        return;
+    }
+    let (old, new) = (
+        pair::compile("legacy", &[]),
+        pair::compile("legacy", &["-g", "-DTODAY"]),
+    );
+    for program in ["first", "second"] {
+        let mut pair = Pair::load_twins((&old, &new), program, &[]);
+        for frame in frames(200) {
+            if let Err(difference) = pair.packet(&frame) {
+                panic!("{program}: {difference}");
+            }
+        }
+        pair.compare_maps()
+            .unwrap_or_else(|e| panic!("{program}: {e}"));
     }
 }
 

@@ -39,6 +39,17 @@ pub enum BtfError {
     Type(u32),
 }
 
+/// Why the running kernel's types cannot be had.
+#[derive(Debug, Error)]
+pub enum RunningKernelError {
+    /// The file.
+    #[error("cannot read {RUNNING_KERNEL}: {0}")]
+    Read(#[from] std::io::Error),
+    /// Its contents.
+    #[error("{RUNNING_KERNEL}: {0}")]
+    Btf(#[from] BtfError),
+}
+
 /// A member of a struct or union, or a variable of a data section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
@@ -202,6 +213,14 @@ const FLATTENED: usize = 65_536;
 const MAGIC: u16 = 0xeb9f;
 
 impl Btf {
+    /// The types of the running kernel, which everybody may read.
+    ///
+    /// # Errors
+    /// [`RunningKernelError`] where the kernel does not show them.
+    pub fn of_running_kernel() -> Result<Btf, RunningKernelError> {
+        Ok(Btf::parse(&std::fs::read(RUNNING_KERNEL)?)?)
+    }
+
     /// Parses the contents of a `.BTF` section.
     ///
     /// # Errors

@@ -354,7 +354,7 @@ impl Object {
         !self.ext.relocations.is_empty()
     }
 
-    /// Resolves CO-RE relocations against these types when loading, as libbpf does against [`RUNNING_KERNEL`](crate::btf::RUNNING_KERNEL).
+    /// Resolves CO-RE relocations against these types when loading, as libbpf does against those of the running kernel ([`Btf::of_running_kernel`]).
     /// Without this call accesses keep the layout they were compiled with, on every machine.
     pub fn relocate_against(&mut self, target: Arc<Btf>) {
         self.target = Some(target);

@@ -19,7 +19,7 @@ use std::time::Duration;
 use weir_kernel::object::{TC_TEST_RUN_MAX, TEST_RUN_LINEAR, TEST_RUN_MAX, TEST_RUN_MIN};
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_packet::pcap::Capture;
-use weir_vm::{Btf, Env, Frame, Machine, MapKind, Object, ProgramKind, Skb, btf};
+use weir_vm::{Btf, Env, Frame, Machine, MapKind, Object, ProgramKind, Skb};
 
 /// Contents of a map: key -> value.
 type Contents = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -44,10 +44,8 @@ pub(crate) struct Pair {
 /// The types of the running kernel.
 fn kernel_types() -> Arc<Btf> {
     static TYPES: OnceLock<Arc<Btf>> = OnceLock::new();
-    let types = TYPES.get_or_init(|| {
-        let bytes = std::fs::read(btf::RUNNING_KERNEL).expect("the kernel shows its types");
-        Arc::new(Btf::parse(&bytes).expect("the kernel's types are well-formed"))
-    });
+    let types = TYPES
+        .get_or_init(|| Arc::new(Btf::of_running_kernel().expect("the kernel shows its types")));
     Arc::clone(types)
 }
 

@@ -27,6 +27,8 @@ struct event {
 MAP(protocols, PERCPU_HASH, 256, u16, struct counter);
 MAP(totals, PERCPU_ARRAY, 4, u32, struct counter);
 MAP(sources, HASH, 512, struct address, u32);
+MAP(recent, LRU_HASH, 4096, struct address, u64);
+MAP(recent_percpu, LRU_PERCPU_HASH, 4096, struct address, u64);
 MAP(devices, DEVMAP, 8, u32, u32);
 MAP(device_hash, DEVMAP_HASH, 8, u32, u32);
 MAP(cpus, CPUMAP, 2, u32, u32);
@@ -84,6 +86,15 @@ struct {
 	__array(values, struct inner);
 } outer SEC(".maps") = {
 	.values = { &inner_a, 0, &inner_b },
+};
+
+struct {
+	__uint(type, HASH_OF_MAPS);
+	__uint(max_entries, 4);
+	__type(key, u32);
+	__array(values, struct inner);
+} named SEC(".maps") = {
+	.values = { &inner_b, &inner_a },
 };
 
 struct {
@@ -240,7 +251,36 @@ int nested(struct xdp_md *ctx)
 	if (!n)
 		return XDP_ABORTED;
 	*n += length(ctx);
+	map = map_lookup_elem(&named, &which);
+	if (!map)
+		return XDP_TX;
+	n = map_lookup_elem(map, &slot);
+	if (n)
+		*n ^= 1ull << (length(ctx) & 63);
 	return XDP_PASS;
+}
+
+SEC("xdp")
+int remember(struct xdp_md *ctx)
+{
+	struct address from;
+	u64 *n, *other, one = 1;
+
+	if (source(ctx, &from))
+		return XDP_ABORTED;
+	n = map_lookup_elem(&recent, &from);
+	other = map_lookup_elem(&recent_percpu, &from);
+	if (n)
+		*n += length(ctx);
+	else
+		result(17, map_update_elem(&recent, &from, &one, 1));
+	if (other)
+		*other += length(ctx);
+	else
+		result(18, map_update_elem(&recent_percpu, &from, &one, 0));
+	if (length(ctx) % 50 == 0)
+		result(19, map_delete_elem(&recent, &from));
+	return n ? XDP_PASS : XDP_DROP;
 }
 
 SEC("xdp")

@@ -2,13 +2,29 @@
 #define NO_RESULTS
 #include "bpf.h"
 
+#ifdef TODAY
+#define OLD(name) "xdp"
+#define MAP(name, kind, key, value, entries, flags)                                                                    \
+	struct {                                                                                                       \
+		__uint(type, kind);                                                                                    \
+		__uint(key_size, key);                                                                                 \
+		__uint(value_size, value);                                                                             \
+		__uint(max_entries, entries);                                                                          \
+		__uint(map_flags, flags);                                                                              \
+	} name SEC(".maps")
+#else
+#define OLD(name) name
+#define MAP(name, kind, key, value, entries, flags)                                                                    \
+	struct bpf_map_def SEC("maps") name = { kind, key, value, entries, flags }
+#endif
+
 struct bpf_map_def {
 	u32 type, key_size, value_size, max_entries, map_flags;
 };
 
-struct bpf_map_def SEC("maps") counts = { ARRAY, 4, 8, 4, 0 };
-struct bpf_map_def SEC("maps") names = { HASH, 4, 4, 8, 1 };
-struct bpf_map_def SEC("maps") progs = { PROG_ARRAY, 4, 4, 2, 0 };
+MAP(counts, ARRAY, 4, 8, 4, 0);
+MAP(names, HASH, 4, 4, 8, 1);
+MAP(progs, PROG_ARRAY, 4, 4, 2, 0);
 
 static __noinline void count(u32 slot)
 {
@@ -18,7 +34,7 @@ static __noinline void count(u32 slot)
 		*n += 1;
 }
 
-SEC("xdp_first")
+SEC(OLD("xdp_first"))
 int first(struct xdp_md *ctx)
 {
 	u32 key = 7, value = 9;
@@ -29,7 +45,7 @@ int first(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-SEC("prog")
+SEC(OLD("prog"))
 int second(struct xdp_md *ctx)
 {
 	count(1);
