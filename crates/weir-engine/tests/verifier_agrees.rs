@@ -5,6 +5,8 @@
 #[path = "../../weir-vm/tests/asm/mod.rs"]
 mod asm;
 mod common;
+#[path = "../../weir-vm/tests/object/mod.rs"]
+mod object;
 #[path = "../../weir-vm/tests/verifier/programs.rs"]
 mod programs;
 
@@ -73,5 +75,28 @@ fn the_kernel_gives_the_same_verdicts() {
         }
     }
     eprintln!("{compared} of {} programs compared", PROGRAMS.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Programs that need type information, compiled; their names say which rule they break, or that they break none.
+#[test]
+fn the_kernel_gives_compiled_programs_the_same_verdicts() {
+    if !common::engines().contains(&weir_engine::EngineKind::Kernel) {
+        return;
+    }
+    let bytes = object::compile("verdicts");
+    let object = weir_vm::Object::parse(&bytes).expect("parses");
+    let mut wrong = Vec::new();
+    for program in object.programs() {
+        let broken = program
+            .strip_prefix("no_")
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()));
+        let loaded = weir_kernel::KernelObject::open(&bytes).and_then(|o| o.load(program));
+        match loaded {
+            Ok(_) if broken => wrong.push(format!("{program}: the kernel accepts it")),
+            Err(error) if !broken => wrong.push(format!("{program}: {error}")),
+            _ => {}
+        }
+    }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

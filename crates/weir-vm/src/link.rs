@@ -129,6 +129,7 @@ fn link_code(object: &Object) -> Result<Code, LoadError> {
     code.functions.sort_by_key(|f| f.start);
     code.lines.sort_by_key(|l| l.start);
     code.btf = object.btf.clone();
+    code.restricted = !is_gpl_compatible(object);
     for program in &object.programs {
         let Some(base) = linker.bases.get(&program.section) else {
             continue;
@@ -142,6 +143,21 @@ fn link_code(object: &Object) -> Result<Code, LoadError> {
     code.entries = code.programs.iter().map(|p| p.start).collect();
     code.externals = linker.externals;
     Ok(code)
+}
+
+/// Whether the object's license is one that the kernel takes for GPL-compatible; without one it is not.
+fn is_gpl_compatible(object: &Object) -> bool {
+    const COMPATIBLE: [&[u8]; 6] = [
+        b"GPL",
+        b"GPL v2",
+        b"GPL and additional rights",
+        b"Dual BSD/GPL",
+        b"Dual MIT/GPL",
+        b"Dual MPL/GPL",
+    ];
+    let license = object.file.section("license").map(|(_, s)| &s.data);
+    let text = license.and_then(|data| data.split(|b| *b == 0).next());
+    text.is_some_and(|text| COMPATIBLE.contains(&text))
 }
 
 /// Sections whose code is linked: `.text`, and those with a program this engine runs.

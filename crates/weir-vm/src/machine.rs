@@ -47,6 +47,8 @@ pub(crate) struct Code {
     pub(crate) lines: Vec<Line>,
     /// Types of the object.
     pub(crate) btf: Option<Arc<Btf>>,
+    /// The license keeps the program from helpers for GPL-compatible ones.
+    pub(crate) restricted: bool,
 }
 
 /// A function and what the compiler says about it.

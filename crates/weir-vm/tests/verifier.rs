@@ -1,6 +1,7 @@
 //! The verifier's rules: for each a program that breaks it and one nearly equal that does not.
 
 mod asm;
+mod object;
 #[path = "verifier/programs.rs"]
 mod programs;
 
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 
 use programs::PROGRAMS;
 use weir_vm::verify::{Rejection, Rule, Verified, VerifyOptions, verify};
-use weir_vm::{BPF_F_RDONLY_PROG, Machine, MapDefinition, MapKind};
+use weir_vm::{BPF_F_RDONLY_PROG, Insn, Machine, MapDefinition, MapKind, Object};
 
 fn map(
     name: &str,
@@ -171,4 +172,200 @@ fn stack_never_written_is_refused_when_asked_for() {
     }
     let written = "stdw [r10-8], 0\nldxdw r0, [r10-8]\nexit";
     assert!(check(written, &options).is_ok());
+}
+
+/// The rule that a program's name says it breaks: `no_RULE` or `no_RULE_more`.
+fn named_rule(program: &str) -> &str {
+    let rest = program.strip_prefix("no_").unwrap_or("");
+    let rule = rest.split('_').next().unwrap_or("");
+    // `no_memory` is a name like any other.
+    if rule.starts_with(|c: char| c.is_ascii_uppercase()) {
+        rule
+    } else {
+        ""
+    }
+}
+
+fn compiled_verdict(object: &Object, program: &str) -> String {
+    let machine = object.clone().load(program).expect("loads");
+    match verify(&machine, program, &VerifyOptions::default()) {
+        Ok(_) => String::new(),
+        Err(rejection) => rule_name(&rejection.rule),
+    }
+}
+
+#[test]
+fn compiled_programs_get_their_verdicts() {
+    let object = Object::parse(&object::compile("verdicts")).expect("parses");
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for program in object.programs() {
+        count += 1;
+        let found = compiled_verdict(&object, program);
+        if found != named_rule(program) {
+            wrong.push(format!("{program}: {found:?}"));
+        }
+    }
+    assert!(count > 20, "{count}");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn some_helpers_ask_for_a_license() {
+    let compile = |license: &str| {
+        let flag = format!("-DLICENSE=\"{license}\"");
+        Object::parse(&object::compile_with("verdicts", &["-g", &flag])).expect("parses")
+    };
+    assert_eq!(
+        compiled_verdict(&compile("Proprietary"), "prints"),
+        "License"
+    );
+    assert_eq!(compiled_verdict(&compile("GPL"), "prints"), "");
+    assert_eq!(compiled_verdict(&compile("Proprietary"), "number"), "");
+}
+
+#[test]
+fn functions_of_the_kernel_are_refused_by_name() {
+    let object = Object::parse(&object::compile_with(
+        "verdicts",
+        &["-g", "-DKERNEL_FUNCTION"],
+    ))
+    .expect("parses");
+    let machine = object.load("no_External").expect("loads");
+    let rejection = verify(&machine, "no_External", &VerifyOptions::default()).expect_err("extern");
+    let name = "bpf_xdp_metadata_rx_hash".to_owned();
+    assert_eq!(rejection.rule, Rule::External { name });
+}
+
+#[test]
+fn unknown_programs_are_named() {
+    let object = Object::parse(&object::compile("verdicts")).expect("parses");
+    let machine = object.load("number").expect("loads");
+    let rejection = verify(&machine, "nothing", &VerifyOptions::default()).expect_err("not there");
+    assert_eq!(rejection.rule, Rule::NoProgram);
+}
+
+/// A program of so many instructions that all do nothing, and an exit.
+fn long(instructions: usize) -> Vec<u8> {
+    let mov = Insn {
+        opcode: 0xb7,
+        dst: 0,
+        src: 0,
+        off: 0,
+        imm: 0,
+    };
+    let exit = Insn {
+        opcode: 0x95,
+        ..mov
+    };
+    let mut code = mov.to_bytes().repeat(instructions - 1);
+    code.extend(exit.to_bytes());
+    code
+}
+
+fn rule_of(code: &[u8], options: &VerifyOptions) -> String {
+    let machine = Machine::from_program(code, maps(), 2).expect("decodes");
+    match verify(&machine, "code", options) {
+        Ok(_) => String::new(),
+        Err(rejection) => rule_name(&rejection.rule),
+    }
+}
+
+#[test]
+fn limits_are_the_kernels() {
+    let options = VerifyOptions::default();
+    assert_eq!(rule_of(&long(1_000_001), &options), "TooManyInstructions");
+    assert_eq!(rule_of(&long(1_000_000), &options), "");
+
+    // The program and 255 functions of one another's level are 256, one more is too many.
+    let calls = |functions: i32| {
+        let call = Insn {
+            opcode: 0x85,
+            dst: 0,
+            src: 1,
+            off: 0,
+            imm: 0,
+        };
+        let mov = Insn {
+            opcode: 0xb7,
+            dst: 0,
+            src: 0,
+            off: 0,
+            imm: 0,
+        };
+        let exit = Insn {
+            opcode: 0x95,
+            ..mov
+        };
+        let mut insns: Vec<Insn> = (0..functions)
+            .map(|n| Insn {
+                imm: functions - n + 2 * n,
+                ..call
+            })
+            .collect();
+        insns.push(exit);
+        for _ in 0..functions {
+            insns.extend([mov, exit]);
+        }
+        insns.iter().flat_map(|i| i.to_bytes()).collect::<Vec<u8>>()
+    };
+    assert_eq!(rule_of(&calls(255), &options), "");
+    assert_eq!(rule_of(&calls(256), &options), "TooManyFunctions");
+
+    let few = VerifyOptions {
+        state_bytes: 10_000,
+        ..VerifyOptions::default()
+    };
+    let looping = asm::assemble("mov r0, 0\nagain:\nadd r0, 1\njlt r0, 2000, again\nexit")
+        .expect("assembles");
+    assert_eq!(rule_of(&looping, &few), "StateMemory");
+    assert_eq!(rule_of(&looping, &options), "");
+}
+
+#[test]
+fn too_many_branches_may_not_wait() {
+    // Each instruction forks on a number that nothing else depends on, and no state is kept between.
+    let mut text = String::from("ldxw r2, [r1+16]\nmov r0, 0\n");
+    for bit in 0..9000 {
+        text.push_str(&format!("jset r2, {}, out\n", 1u32 << (bit % 31)));
+    }
+    text.push_str("out:\nexit");
+    let code = asm::assemble(&text).expect("assembles");
+    // Bits once found unset are not asked again: only 31 branches fork.
+    assert_eq!(rule_of(&code, &VerifyOptions::default()), "");
+    let mut text = String::from("mov r6, r1\nmov r0, 0\n");
+    for _ in 0..8300 {
+        text.push_str("ldxw r2, [r6+16]\njeq r2, 1, out\n");
+    }
+    text.push_str("out:\nexit");
+    let code = asm::assemble(&text).expect("assembles");
+    assert_eq!(rule_of(&code, &VerifyOptions::default()), "PendingBranches");
+}
+
+/// Every rule is broken by some test in this folder.
+#[test]
+fn every_rule_has_a_program() {
+    let source = include_str!("../src/verify/rejection.rs");
+    let body = source
+        .split("pub enum Rule {")
+        .nth(1)
+        .expect("the list of rules");
+    let body = body.split("\n}\n").next().expect("its end");
+    let rules: BTreeSet<&str> = body
+        .lines()
+        .filter_map(|l| l.strip_prefix("    "))
+        .filter(|l| l.starts_with(|c: char| c.is_ascii_uppercase()))
+        .map(|l| l.split([' ', ',', '{']).next().unwrap_or(l))
+        .collect();
+    assert!(rules.len() > 60, "{}", rules.len());
+    let compiled = include_str!("objects/verdicts.c");
+    let tests = include_str!("verifier.rs");
+    let broken = |rule: &str| {
+        PROGRAMS.iter().any(|p| p.rule == rule)
+            || compiled.contains(&format!("no_{rule}"))
+            || tests.contains(&format!("\"{rule}\""))
+            || tests.contains(&format!("Rule::{rule}"))
+    };
+    let missing: Vec<_> = rules.iter().filter(|r| !broken(r)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }

@@ -106,7 +106,6 @@ impl Advisor<'_> {
             } => self.argument(*register, expected),
             HelperPacket { .. } => says("Copy the bytes to the stack and pass their address."),
             HelperMap { helper, map } => says(format!("bpf_{helper} works on other kinds of maps; see the kind of {map} with `weir prog maps`.")),
-            HelperNoMap { .. } => says("Pass one map that is known, by its name."),
             ConstantRequired { .. } => says("Pass a constant: the kernel must know the number when it loads the program."),
             ConstantRefused { .. } => says("Pass a number the helper takes."),
             SizeNegative { helper, register, .. }

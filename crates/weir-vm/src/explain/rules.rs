@@ -87,7 +87,6 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         HelperArgument { .. }
         | HelperPacket { .. }
         | HelperMap { .. }
-        | HelperNoMap { .. }
         | ConstantRequired { .. }
         | ConstantRefused { .. }
         | CallbackExpected { .. }

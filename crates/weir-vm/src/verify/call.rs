@@ -44,6 +44,9 @@ impl Walk<'_> {
         let Some(prototype) = prototype.filter(|p| p.result != Outcome::SocketOrNull) else {
             return stop(Rule::UnknownHelper { number, name });
         };
+        if self.code.restricted && helpers::is_gpl(number) {
+            return stop(Rule::License { helper: name });
+        }
         if let Some(lock) = self.state.lock
             && number != helpers::SPIN_UNLOCK
         {
@@ -352,11 +355,19 @@ impl Walk<'_> {
         )
     }
 
+    /// The map that an earlier argument named; prototypes have it first.
     fn said_map(&self, helper: &'static str, said: &Said) -> Step<&MapDefinition> {
-        let map = said.map.and_then(|m| self.map(m));
-        match map {
+        match said.map.and_then(|m| self.map(m)) {
             Some(map) => Ok(map.definition),
-            None => stop(Rule::HelperNoMap { helper }),
+            None => stop_at(
+                1,
+                Rule::HelperArgument {
+                    helper,
+                    register: 1,
+                    expected: "a map",
+                    found: self.state.reg(1).kind,
+                },
+            ),
         }
     }
 

@@ -40,6 +40,14 @@ pub(super) fn takes_packet(number: u32) -> bool {
     )
 }
 
+/// Whether the kernel (6.18) offers the helper to GPL-compatible programs only.
+pub(super) fn is_gpl(number: u32) -> bool {
+    matches!(
+        number,
+        6 | 22 | 25 | 35 | 55 | 69 | 100 | 110 | 112..=115 | 158 | 163 | 165 | 169..=172 | 175..=177 | 191 | 204..=207
+    )
+}
+
 /// Whether the helper calls a function of the program.
 pub(super) fn calls_back(number: u32) -> bool {
     matches!(number, FOR_EACH | LOOP)

@@ -54,6 +54,8 @@ pub struct VerifyOptions {
     pub unwritten_stack: bool,
     /// Instructions that may be walked: 1,000,000 as in the kernel.
     pub budget: u64,
+    /// Bytes that kept states may take, about: 1 GiB.
+    pub state_bytes: u64,
 }
 
 impl Default for VerifyOptions {
@@ -63,6 +65,7 @@ impl Default for VerifyOptions {
             strict_alignment: false,
             unwritten_stack: true,
             budget: 1_000_000,
+            state_bytes: 1 << 30,
         }
     }
 }

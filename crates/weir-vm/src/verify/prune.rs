@@ -13,9 +13,6 @@ use super::scalar::Scalar;
 use super::state::{Frame, MARKS, NOWHERE, Reg, SLOT, Slot, StackByte, State};
 use super::walk::{Kept, Step, Walk, stop};
 
-/// Memory for kept states of one function.
-const KEPT_BYTES_MAX: u64 = 1 << 30;
-
 /// How states are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
@@ -141,10 +138,9 @@ impl Walk<'_> {
         let frame = self.state.frame();
         self.kept_bytes +=
             (size_of::<Kept>() + size_of::<Frame>() + frame.stack.len() * size_of::<Slot>()) as u64;
-        if self.kept_bytes > KEPT_BYTES_MAX {
-            return stop(Rule::StateMemory {
-                bytes: KEPT_BYTES_MAX,
-            });
+        let bytes = self.options.state_bytes;
+        if self.kept_bytes > bytes {
+            return stop(Rule::StateMemory { bytes });
         }
         self.kept.push(Kept {
             state: self.state.clone(),

@@ -461,12 +461,6 @@ pub enum Rule {
         /// Map.
         map: String,
     },
-    /// The map has to be given before this argument.
-    #[error("{helper}: the map is not known")]
-    HelperNoMap {
-        /// Helper.
-        helper: &'static str,
-    },
     /// A size that may be negative.
     #[error("{helper}: the size in r{register} may be negative ({min})")]
     SizeNegative {

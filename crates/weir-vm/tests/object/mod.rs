@@ -16,7 +16,7 @@ pub(crate) fn compile(name: &str) -> Vec<u8> {
 
 /// As [`compile`], with chosen flags.
 pub(crate) fn compile_with(name: &str, flags: &[&str]) -> Vec<u8> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/objects");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../weir-vm/tests/objects");
     let output = Command::new("clang")
         .args([
             "-O2",

@@ -66,7 +66,10 @@ static u64 (*xdp_get_buff_len)(struct xdp_md *ctx) = (void *)188;
 static long (*xdp_load_bytes)(struct xdp_md *ctx, u32 offset, void *buf, u32 len) = (void *)189;
 static long (*xdp_store_bytes)(struct xdp_md *ctx, u32 offset, void *buf, u32 len) = (void *)190;
 
-char _license[] SEC("license") = "Dual BSD/GPL";
+#ifndef LICENSE
+#define LICENSE "Dual BSD/GPL"
+#endif
+char _license[] SEC("license") = LICENSE;
 
 #ifndef NO_RESULTS
 /* Results go out through this map: slot -> 64-bit value. */

@@ -966,4 +966,31 @@ pub(crate) const PROGRAMS: &[Program] = &[
         "MapValueBounds",
         "ldxw r2, [r1+16]\nmov r6, 1\njeq r2, 0, a\nmov r6, 64\na:\nstxdw [r10-8], r6\nmov r3, 0\njeq r2, 5, b\nmov r3, 1\nb:\njeq r2, 6, c\nadd r3, 1\nc:\nldxdw r6, [r10-8]\nlddw r1, value 8+0\nadd r1, r6\nldxb r0, [r1]\nexit",
     ),
+    p(
+        "stack offset without bounds",
+        "PointerDistance",
+        lookup!(
+            "jeq r0, 0, out\nldxdw r1, [r0]\nmov r2, r10\nadd r2, r1\nstdw [r2], 0\nout:\nmov r0, 0\nexit"
+        ),
+    ),
+    p(
+        "stack offset far away",
+        "StackBounds",
+        "ldxw r2, [r1+16]\nand r2, 1023\nmov r3, r10\nadd r3, -512\nadd r3, r2\nldxb r0, [r3]\nexit",
+    ),
+    p(
+        "stack offset with a bound too high",
+        "StackUnbounded",
+        "ldxw r2, [r1+16]\nmov r3, r10\nadd r3, -512\nadd r3, r2\nldxb r0, [r3]\nexit",
+    ),
+    p(
+        "record of a size too large",
+        "ConstantRefused",
+        "lddw r1, map 2\nlddw r2, 0x20000000\nmov r3, 0\ncall 131\nmov r0, 0\nexit",
+    ),
+    p(
+        "call into the middle of nothing",
+        "CallTarget",
+        "lddw r2, function +1000\nmov r0, 0\nexit",
+    ),
 ];
