@@ -369,3 +369,167 @@ fn every_rule_has_a_program() {
     let missing: Vec<_> = rules.iter().filter(|r| !broken(r)).collect();
     assert!(missing.is_empty(), "{missing:?}");
 }
+
+/// A small generator: the same programs on every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (self.0 >> 33) % limit
+    }
+
+    fn insn(&mut self, left: i64) -> Vec<Insn> {
+        const OPCODES: [u8; 40] = [
+            0x07, 0x0f, 0x17, 0x1f, 0x27, 0x47, 0x57, 0x5f, 0x67, 0x77, 0x87, 0xb7, 0xbf, 0xbf,
+            0xbc, 0xb4, 0x04, 0x0c, 0x54, 0xc7, 0x61, 0x61, 0x69, 0x71, 0x79, 0x79, 0x62, 0x63,
+            0x6b, 0x73, 0x7a, 0x7b, 0x7b, 0x15, 0x55, 0x2d, 0x3d, 0xad, 0xa5, 0x85,
+        ];
+        let opcode = OPCODES[self.below(40) as usize];
+        let mut insn = Insn {
+            opcode,
+            dst: self.below(11) as u8,
+            src: self.below(11) as u8,
+            off: -8 * self.below(3) as i16,
+            imm: self.below(17) as i32 - 8,
+        };
+        match opcode & 7 {
+            5 if opcode == 0x85 => {
+                const HELPERS: [i32; 12] = [1, 2, 3, 5, 12, 44, 51, 131, 132, 189, 28, 7];
+                (insn.dst, insn.src, insn.off) = (0, 0, 0);
+                insn.imm = HELPERS[self.below(12) as usize];
+            }
+            5 => {
+                // Now and then backwards.
+                insn.off =
+                    self.below(left.max(1) as u64) as i16 - i16::from(self.below(16) == 0) * 3;
+            }
+            1 if self.below(2) == 0 => (insn.src, insn.off) = (1, 4 * self.below(6) as i16),
+            4 | 7 => {
+                insn.off = 0;
+                insn.dst %= 10;
+            }
+            _ => {}
+        }
+        if self.below(12) == 0 {
+            let map = self.below(10) as i32;
+            let load = Insn {
+                opcode: 0x18,
+                src: 1 + self.below(2) as u8,
+                imm: map,
+                off: 0,
+                dst: insn.dst % 10,
+            };
+            return vec![
+                load,
+                Insn {
+                    opcode: 0,
+                    dst: 0,
+                    src: 0,
+                    off: 0,
+                    imm: 0,
+                },
+            ];
+        }
+        vec![insn]
+    }
+
+    fn program(&mut self) -> Vec<u8> {
+        let length = 2 + self.below(30);
+        // Something in every register, so that more is accepted: packet, its end, numbers, the context.
+        let mov = |dst, imm| Insn {
+            opcode: 0xb7,
+            dst,
+            src: 0,
+            off: 0,
+            imm,
+        };
+        let copy = |dst, src| Insn {
+            opcode: 0xbf,
+            src,
+            ..mov(dst, 0)
+        };
+        let field = |dst, off| Insn {
+            opcode: 0x61,
+            off,
+            ..copy(dst, 1)
+        };
+        let mut insns = vec![
+            field(2, 0),
+            field(3, 4),
+            field(4, 16),
+            mov(5, 3),
+            copy(6, 1),
+            copy(7, 2),
+            mov(8, 0),
+            field(9, 12),
+            mov(0, 1),
+        ];
+        let length = length + insns.len() as u64;
+        while (insns.len() as u64) < length {
+            let left = length as i64 - insns.len() as i64;
+            insns.extend(self.insn(left));
+        }
+        let mov = Insn {
+            opcode: 0xb7,
+            dst: 0,
+            src: 0,
+            off: 0,
+            imm: 2,
+        };
+        insns.push(mov);
+        insns.push(Insn {
+            opcode: 0x95,
+            ..mov
+        });
+        insns.iter().flat_map(|i| i.to_bytes()).collect()
+    }
+}
+
+/// 60,000 programs; `WEIR_CASES=5000000` for a long run. Whatever the instructions, the verifier answers; and what it accepts does not fault in the checked interpreter.
+#[test]
+fn accepted_programs_do_not_fault() {
+    let mut random = Random(7);
+    let options = VerifyOptions {
+        budget: 20_000,
+        ..VerifyOptions::default()
+    };
+    let (mut decoded, mut accepted) = (0, 0);
+    let cases = std::env::var("WEIR_CASES")
+        .ok()
+        .and_then(|n| n.parse().ok());
+    for round in 0..cases.unwrap_or(60_000) {
+        let code = random.program();
+        let Ok(mut machine) = Machine::from_program(&code, maps(), 2) else {
+            continue;
+        };
+        decoded += 1;
+        if verify(&machine, "code", &options).is_err() {
+            continue;
+        }
+        accepted += 1;
+        for length in [14, 15, 60] {
+            let mut frame = weir_vm::Frame::new(&vec![round as u8; length]);
+            let env = weir_vm::Env {
+                random_seed: round,
+                now_ns: round,
+                ..weir_vm::Env::default()
+            };
+            if let Err(fault) = machine.run_xdp(&mut frame, &env) {
+                panic!(
+                    "{fault}\n{}",
+                    code.chunks(8)
+                        .map(|c| format!("{c:02x?}\n"))
+                        .collect::<String>()
+                );
+            }
+        }
+    }
+    assert!(
+        decoded > 10_000 && accepted > 1000,
+        "{decoded} decoded, {accepted} accepted"
+    );
+}
