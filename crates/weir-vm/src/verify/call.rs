@@ -652,7 +652,7 @@ impl Walk<'_> {
         for (argument, register) in arguments.iter_mut().zip(1u8..) {
             *argument = Some(*self.state.reg(register));
         }
-        let mut state = std::mem::replace(&mut self.state, super::walk::first_state(0, [None; 5]));
+        let mut state = std::mem::replace(&mut self.state, State::EMPTY);
         state.clobber(self.at);
         let entered = self.enter(&mut state, function, arguments);
         self.state = state;

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use super::helpers;
 use super::rejection::Rule;
 use super::shape::{Shape, shape, uses};
-use crate::insn::Op;
+use crate::insn::{Kind, Op};
 use crate::machine::Code;
 
 /// Functions a program may have, as in the kernel.
@@ -436,14 +436,14 @@ fn extent(code: &Code, borders: &BTreeSet<usize>, start: usize) -> usize {
     let limit = next.unwrap_or(code.ops.len());
     // The mark behind a section's last operation is not part of it.
     (start..limit)
-        .find(|op| shape(&code.ops[*op]) == Shape::End)
+        .find(|op| code.ops[*op].kind == Kind::SectionEnd)
         .unwrap_or(limit)
 }
 
 fn callee(op: &Op) -> Option<usize> {
-    match shape(op) {
-        Shape::Call => Some(op.target()),
-        Shape::LoadFunction => Some(op.imm as usize),
+    match op.kind {
+        Kind::Call => Some(op.target()),
+        Kind::LoadFunction => Some(op.imm as usize),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@
 use super::helpers;
 use super::scalar::Alu;
 use super::shape::{Shape, fetched};
-use super::state::{NOWHERE, SlotMasks};
+use super::state::{Frame, NOWHERE, SlotMasks};
 use super::walk::{NO_SLOT, Node, Walk, Where};
 use crate::insn::Op;
 
@@ -125,24 +125,8 @@ impl Walk<'_> {
                 sought.slots[f] = 0;
                 continue;
             };
-            let mut regs = sought.regs[f] & !kept.precise[f];
-            let mut left = regs;
-            while left != 0 {
-                let register = left.trailing_zeros();
-                left &= left - 1;
-                if !frame.regs[register as usize % 11].is_number() {
-                    regs &= !(1 << register);
-                }
-            }
-            let mut slots = sought.slots[f] & !kept.precise_slots[f];
-            let mut left = slots;
-            while left != 0 {
-                let slot = left.trailing_zeros();
-                left &= left - 1;
-                if !frame.slot(slot as usize).is_number_spill() {
-                    slots &= !(1 << slot);
-                }
-            }
+            let regs = numbers(frame, sought.regs[f] & !kept.precise[f]);
+            let slots = stored_numbers(frame, sought.slots[f] & !kept.precise_slots[f]);
             changed |= regs != 0 || slots != 0;
             kept.precise[f] |= regs;
             kept.precise_slots[f] |= slots;
@@ -328,6 +312,32 @@ impl Walk<'_> {
         *frame = outer;
         Ok(())
     }
+}
+
+/// Those of `regs` that are numbers in `frame`.
+pub(super) fn numbers(frame: &Frame, regs: u16) -> u16 {
+    let (mut left, mut kept) = (regs, regs);
+    while left != 0 {
+        let register = left.trailing_zeros();
+        left &= left - 1;
+        if !frame.regs[register as usize % 11].is_number() {
+            kept &= !(1 << register);
+        }
+    }
+    kept
+}
+
+/// Those of `slots` that hold a stored number in `frame`.
+pub(super) fn stored_numbers(frame: &Frame, slots: u64) -> u64 {
+    let (mut left, mut kept) = (slots, slots);
+    while left != 0 {
+        let slot = left.trailing_zeros();
+        left &= left - 1;
+        if !frame.slot(slot as usize).is_number_spill() {
+            kept &= !(1 << slot);
+        }
+    }
+    kept
 }
 
 fn slot(noted: u16) -> Where {

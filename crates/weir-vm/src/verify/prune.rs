@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use super::precision::Sought;
+use super::precision::{Sought, numbers, stored_numbers};
 use super::rejection::{Birth, Rule, ValueKind};
 use super::scalar::Scalar;
 use super::state::{Frame, MARKS, NOWHERE, Reg, SLOT, Slot, StackByte, State};
@@ -199,9 +199,9 @@ impl Walk<'_> {
 
     /// The current state is covered by `number`: what mattered there matters on the current path.
     fn hand_over(&mut self, number: u32, looped: bool) {
-        let state = self.state.clone();
-        let at = self.at;
-        self.hand_marks(number, &state, at);
+        let state = std::mem::replace(&mut self.state, State::EMPTY);
+        self.hand_marks(number, &state, self.at);
+        self.state = state;
         if !looped {
             return;
         }
@@ -212,7 +212,7 @@ impl Walk<'_> {
             self.loop_root.unwrap_or(number)
         };
         self.loop_root = Some(self.loop_root.map_or(root, |old| old.min(root)));
-        self.backedges.push((number, state));
+        self.backedges.push((number, self.state.clone()));
     }
 
     /// Marks of `number` spread to the path of `state`, which it covers.
@@ -224,21 +224,9 @@ impl Walk<'_> {
             let Some(old) = kept.state.frames.get(f) else {
                 continue;
             };
-            let mut regs = kept.precise[f];
-            for (r, reg) in old.regs.iter().enumerate() {
-                if !reg.is_number() {
-                    regs &= !(1 << r);
-                }
-            }
             let live = self.live_in(&kept.state, number, f);
-            sought.regs[f] = regs & live & 0x3ff;
-            let mut slots = kept.precise_slots[f];
-            for s in 0..64 {
-                if slots & (1 << s) != 0 && !old.slot(s).is_number_spill() {
-                    slots &= !(1 << s);
-                }
-            }
-            sought.slots[f] = slots;
+            sought.regs[f] = numbers(old, kept.precise[f] & live & 0x3ff);
+            sought.slots[f] = stored_numbers(old, kept.precise_slots[f]);
             let read = kept.read[f];
             changed |= self.mark_read_from(state, f, read);
         }

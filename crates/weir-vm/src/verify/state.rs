@@ -274,6 +274,18 @@ pub(super) struct State {
 }
 
 impl State {
+    /// Stands in while the state is elsewhere; it has no frames.
+    pub(super) const EMPTY: State = State {
+        frames: Vec::new(),
+        held: Vec::new(),
+        lock: None,
+        node: NOWHERE,
+        noted: 0,
+        parent: NOWHERE,
+        written: [u64::MAX; 8],
+        unrolled: 0,
+    };
+
     pub(super) fn depth(&self) -> usize {
         self.frames.len() - 1
     }

@@ -206,7 +206,7 @@ impl<'m> Walk<'m> {
             backedges: Vec::new(),
             scratch: Vec::new(),
             at: entry as u32,
-            state: first_state(0, [None; 5]),
+            state: State::EMPTY,
             next_id: 0,
             processed: 0,
             jumps: 0,
@@ -580,13 +580,7 @@ impl<'m> Walk<'m> {
 pub(super) fn first_state(function: usize, arguments: [Option<Reg>; 5]) -> State {
     State {
         frames: vec![Rc::new(new_frame(0, function, NOWHERE, arguments))],
-        held: Vec::new(),
-        lock: None,
-        node: NOWHERE,
-        noted: 0,
-        parent: NOWHERE,
-        written: [u64::MAX; 8],
-        unrolled: 0,
+        ..State::EMPTY
     }
 }
 
