@@ -5,6 +5,7 @@
 
 mod access;
 mod alu;
+mod arguments;
 mod branch;
 mod call;
 mod facts;

@@ -434,6 +434,9 @@ impl<'m> Walk<'m> {
 
     pub(super) fn rejection(mut self, stop: Stop) -> Rejection {
         let at = self.at as usize;
+        if self.state.frames.is_empty() {
+            self.state = first_state(0, [None; 5]);
+        }
         let register = stop.register;
         let log = std::mem::take(&mut self.log);
         Rejection {
