@@ -107,7 +107,6 @@ impl Advisor<'_> {
             HelperPacket { .. } => says("Copy the bytes to the stack and pass their address."),
             HelperMap { helper, map } => says(format!("bpf_{helper} works on other kinds of maps; see the kind of {map} with `weir prog maps`.")),
             ConstantRequired { .. } => says("Pass a constant: the kernel must know the number when it loads the program."),
-            ConstantRefused { .. } => says("Pass a number the helper takes."),
             SizeNegative { helper, register, .. }
             | SizeZero { helper, register }
             | SizeUnbounded { helper, register } => self.size(helper, *register),

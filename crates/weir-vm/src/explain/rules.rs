@@ -88,7 +88,6 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
         | HelperPacket { .. }
         | HelperMap { .. }
         | ConstantRequired { .. }
-        | ConstantRefused { .. }
         | CallbackExpected { .. }
         | CallbackGlobal { .. } => "A helper takes arguments of certain kinds.",
         SizeNegative { .. } | SizeZero { .. } | SizeUnbounded { .. } => {

@@ -126,16 +126,6 @@ impl Walk<'_> {
                 let Some(size) = reg.num.value() else {
                     return stop_at(register, Rule::ConstantRequired { helper, register });
                 };
-                if size >= DISTANCE_MAX as u64 {
-                    return stop_at(
-                        register,
-                        Rule::ConstantRefused {
-                            helper,
-                            register,
-                            value: size as i64,
-                        },
-                    );
-                }
                 self.precise(register);
                 said.size = Some(size);
                 Ok(())

@@ -67,7 +67,8 @@ impl Walk<'_> {
         self.state.clobber(self.at);
         let result = self.result(number, prototype.result, &said);
         self.state.set(0, result);
-        if helpers::changes_packet(number) {
+        // A tail call that comes back changed nothing.
+        if helpers::changes_packet(number) && number != helpers::TAIL_CALL {
             self.state.forget_packet(self.at);
         }
         Ok(Next::Go(self.at as usize + 1))
@@ -110,7 +111,8 @@ impl Walk<'_> {
             }
             Outcome::RecordOrNull => {
                 let mut reg = Reg::pointer(ValueKind::Record, birth, self.at);
-                reg.range = i32::try_from(said.size.unwrap_or(0)).unwrap_or(0);
+                // The kernel keeps 32 bits of the size; a record that large is never reserved.
+                reg.range = said.size.unwrap_or(0) as u32 as i32;
                 reg.or_null = true;
                 reg.id = self.new_id();
                 reg.ref_id = reg.id;

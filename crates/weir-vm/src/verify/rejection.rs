@@ -495,16 +495,6 @@ pub enum Rule {
         /// Register with the number.
         register: u8,
     },
-    /// A constant the helper does not take.
-    #[error("{helper}: r{register} is {value}, which is not allowed")]
-    ConstantRefused {
-        /// Helper.
-        helper: &'static str,
-        /// Register with the number.
-        register: u8,
-        /// The constant.
-        value: i64,
-    },
     /// A helper for GPL-compatible programs.
     #[error("{helper} is for GPL-compatible programs; the object's license is not")]
     License {

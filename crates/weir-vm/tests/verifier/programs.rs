@@ -984,13 +984,18 @@ pub(crate) const PROGRAMS: &[Program] = &[
         "ldxw r2, [r1+16]\nmov r3, r10\nadd r3, -512\nadd r3, r2\nldxb r0, [r3]\nexit",
     ),
     p(
-        "record of a size too large",
-        "ConstantRefused",
-        "lddw r1, map 2\nlddw r2, 0x20000000\nmov r3, 0\ncall 131\nmov r0, 0\nexit",
+        "record of a size that is never there",
+        "",
+        "lddw r1, map 2\nlddw r2, 0x20000000\nmov r3, 0\ncall 131\njeq r0, 0, out\nmov r1, r0\nmov r2, 0\ncall 133\nout:\nmov r0, 0\nexit",
     ),
     p(
         "call into the middle of nothing",
         "CallTarget",
         "lddw r2, function +1000\nmov r0, 0\nexit",
+    ),
+    p(
+        "packet pointers outlive a tail call that found nothing",
+        "",
+        "mov r6, r1\nldxw r7, [r6]\nldxw r8, [r6+4]\nmov r4, r7\nadd r4, 4\njgt r4, r8, out\nlddw r2, map 3\nmov r3, 0\ncall 12\nldxw r0, [r7]\nexit\nout:\nmov r0, 0\nexit",
     ),
 ];
