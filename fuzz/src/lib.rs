@@ -13,7 +13,8 @@ use weir_packet::pcap::Capture;
 use weir_policy::model::Policy;
 use weir_policy::reference::{Input, Options, Reference};
 use weir_policy::{NoFiles, Source};
-use weir_vm::{Env, Frame, Object, ProgramKind, Skb};
+use weir_vm::verify::{VerifyOptions, verify, verify_recording};
+use weir_vm::{Env, FaultKind, Frame, Machine, MapDefinition, MapKind, Object, ProgramKind, Skb};
 
 /// A function that must return for every input.
 pub type Target = fn(&[u8]);
@@ -24,6 +25,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("packet_parser", packet_parser),
     ("pcap_reader", pcap_reader),
     ("policy_parser", policy_parser),
+    ("verifier", verifier),
 ];
 
 /// A TCP SYN with four options, for targets whose input is not the packet.
@@ -114,6 +116,50 @@ pub fn elf_loader(elf: &[u8]) {
             }
             let _ = machine.take_trace();
         }
+    }
+}
+
+/// Verifies bare instructions, and runs what was accepted: it may use up its budget or need a helper that this engine lacks,
+/// but may not fault otherwise, and every register must be what the verifier foresaw.
+pub fn verifier(code: &[u8]) {
+    let map = |name, kind, key, value, entries| MapDefinition::new(name, kind, key, value, entries);
+    let maps = vec![
+        map("array", MapKind::Array, 4, 64, 4),
+        map("hash", MapKind::Hash, 4, 16, 8),
+        map("percpu", MapKind::PercpuArray, 4, 32, 2),
+        map("one", MapKind::Array, 4, 24, 1),
+        map("ring", MapKind::RingBuf, 0, 0, 4096),
+        map("programs", MapKind::ProgArray, 4, 4, 2),
+        map("devices", MapKind::DevMap, 4, 4, 4),
+    ];
+    let Ok(mut machine) = Machine::from_program(code, maps, 2) else {
+        return;
+    };
+    let options = VerifyOptions {
+        budget: 20_000,
+        ..VerifyOptions::default()
+    };
+    if verify(&machine, "code", &options).is_err() {
+        return;
+    }
+    if let Ok((_, recording)) = verify_recording(&machine, "code", &options) {
+        machine.watch(Arc::new(recording));
+    }
+    let env = Env {
+        instruction_budget: 100_000,
+        ..Env::default()
+    };
+    for data in [SYN, &SYN[..14], &[0xff; 60]] {
+        let mut frame = Frame::new(data);
+        if let Err(fault) = machine.run_xdp(&mut frame, &env) {
+            let allowed = matches!(
+                fault.kind,
+                FaultKind::Budget { .. } | FaultKind::UnknownHelper { .. }
+            );
+            assert!(allowed, "a verified program faults: {fault}");
+        }
+        assert_eq!(machine.misfit(), None, "a run in no foreseen state");
+        let _ = machine.take_trace();
     }
 }
 
