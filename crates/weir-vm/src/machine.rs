@@ -793,7 +793,7 @@ impl Machine {
     }
 
     /// Name of the program that runs.
-    pub(crate) fn selected(&self) -> Option<&str> {
+    pub(crate) fn selected_name(&self) -> Option<&str> {
         let programs = &self.code.programs;
         let found = programs.iter().find(|p| p.start == self.entry)?;
         Some(&found.name)

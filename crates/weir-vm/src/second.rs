@@ -74,7 +74,7 @@ impl Machine {
         env: &Env,
     ) -> Option<Result<u32, Fault>> {
         let second = self.second_program(map, key)?.to_owned();
-        let first = self.selected()?.to_owned();
+        let first = self.selected_name()?.to_owned();
         // Both are programs of this machine: selecting cannot fail.
         self.select(&second).ok()?;
         let verdict = self.run_xdp(frame, env);
