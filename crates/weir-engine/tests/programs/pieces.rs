@@ -237,8 +237,10 @@ pub(crate) enum Piece {
         /// 132 submits, 133 discards, others forget the record.
         finish: i32,
     },
+    /// No program is there; whether the packet pointers are reloaded.
     TailCall {
         index: Operand,
+        reload: bool,
     },
     RedirectMap {
         index: Operand,
@@ -587,9 +589,12 @@ impl Piece {
                 width,
                 access,
             } => {
-                code.put(0xbf, 3, *offset, 0, 0);
-                code.put(0x57, 3, 0, 0, *mask);
-                code.put(0x0f, 3, FP, 0, 0);
+                // The pointer first: what Linux 6.18 makes of a stack pointer added to a number in a called function
+                // is on the list of differences.
+                code.put(0xbf, 5, *offset, 0, 0);
+                code.put(0x57, 5, 0, 0, *mask);
+                code.put(0xbf, 3, FP, 0, 0);
+                code.put(0x0f, 3, 5, 0, 0);
                 access.put(3, *base, *width, code);
                 code.put(0xb7, 3, 0, 0, 3);
             }
@@ -801,14 +806,16 @@ impl Piece {
                 }
                 code.put(0xb7, 0, 0, 0, 3);
             }
-            Piece::TailCall { index } => {
+            Piece::TailCall { index, reload } => {
                 move_operand(3, *index, code);
                 code.put(0xbf, 1, CONTEXT, 0, 0);
                 code.wide(2, 1, u32::from(PROGRAMS), 0);
                 code.put(0x85, 0, 0, 0, 12);
                 code.put(0xb7, 0, 0, 0, 2);
                 refill(code);
-                load_packet_pointers(code);
+                if *reload {
+                    load_packet_pointers(code);
+                }
             }
             Piece::RedirectMap { index, flags } => {
                 move_operand(2, *index, code);

@@ -224,7 +224,7 @@ fn piece() -> impl Strategy<Value = Piece> {
             .prop_map(|(store, offset, at, length, mask)| Piece::Bytes { store, offset, at, length, mask }),
         2 => (size(), null_check(), prop::option::of(access_to(8)), prop_oneof![6 => Just(132i32), 4 => Just(133), 1 => Just(0)])
             .prop_map(|(size, null, access, finish)| Piece::Ring { size, null, access, finish }),
-        1 => operand().prop_map(|index| Piece::TailCall { index }),
+        1 => (operand(), any::<bool>()).prop_map(|(index, reload)| Piece::TailCall { index, reload }),
         1 => (operand(), 0i32..5).prop_map(|(index, flags)| Piece::RedirectMap { index, flags }),
         14 => (compare(), number(), operand(), 1u8..5).prop_map(|(compare, dst, operand, over)| Piece::Skip { compare, dst, operand, over }),
         3 => (prop_oneof![8 => 1i32..10, 1 => 10i32..30, 1 => -3i32..1], prop_oneof![8 => Just(1i32), 1 => Just(2), 1 => Just(3)],

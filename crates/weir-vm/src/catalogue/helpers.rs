@@ -32,7 +32,7 @@ pub(super) const HELPERS: [HelperInfo; 211] = [
     helper(9, "skb_store_bytes", (4, 1), TC, moving(&[Context, Any, Read, Size, Any], Number)),
     helper(10, "l3_csum_replace", (4, 1), TC, moving(&[Context, Any, Any, Any, Any], Number)),
     helper(11, "l4_csum_replace", (4, 1), TC, moving(&[Context, Any, Any, Any, Any], Number)),
-    helper(12, "tail_call", (4, 2), BOTH, moving(&[Context, Map, Any], Nothing)),
+    helper(12, "tail_call", (4, 2), BOTH, call(&[Context, Map, Any], Nothing)),
     helper(13, "clone_redirect", (4, 2), TC, moving(&[Context, Any, Any], Number)),
     helper(14, "get_current_pid_tgid", (4, 2), BOTH, call(&[], Number)),
     helper(15, "get_current_uid_gid", (4, 2), BOTH, call(&[], Number)),

@@ -169,8 +169,11 @@ impl Layout {
                         }
                     }
                     let function = &mut self.functions[number];
-                    function.changes_packet |= helpers::changes_packet(number_of);
-                    function.tail_calls |= number_of == helpers::TAIL_CALL;
+                    // A failed tail call leaves the packet as it is; the program of one that succeeds may change it, and returns
+                    // to this function's caller.
+                    let tail_call = number_of == helpers::TAIL_CALL;
+                    function.changes_packet |= tail_call || helpers::changes_packet(number_of);
+                    function.tail_calls |= tail_call;
                 }
                 Shape::Call => {
                     self.mark(op, false);
