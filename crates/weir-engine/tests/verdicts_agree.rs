@@ -4,7 +4,8 @@
 //! is missing. The other way round is counted by weir's rule and may only be rare. Programs accepted by both run over
 //! random frames in the interpreter and in the kernel: verdict, packet and map contents must be equal, and every register
 //! must lie in the state the verifier had for it. 3,000 programs; `WEIR_CASES=100000` for the long run. Failing programs
-//! shrink and are kept in `verdicts_agree.regressions`.
+//! shrink and are kept in `verdicts_agree.regressions`; with `WEIR_TRIAGE=1` all differences are collected by kind instead.
+//! Known differences: docs/design/verifier.md.
 
 mod common;
 mod programs;

@@ -5,6 +5,7 @@
 //! packet's ends, r0 to r5 and r9 numbers); every piece can break them a little: one byte too far, a check forgotten or
 //! the wrong way round. Invariant: the same pieces give the same instructions.
 
+mod assembly;
 mod pieces;
 mod strategies;
 

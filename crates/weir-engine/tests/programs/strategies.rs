@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::pieces::{
     Access, CONTEXT, COUNTER, Check, Compare, DATA, END, FP, NullCheck, Operand, Piece, Program,
-    Start, Width,
+    Start, Step, Variable, Width,
 };
 
 /// Strategy for whole programs.
@@ -172,8 +172,8 @@ fn simple() -> impl Strategy<Value = Piece> + Clone {
             let aligned = at.div_euclid(width.bytes()) * width.bytes();
             Piece::Stack { at: if kind == 0 { at } else { aligned }, width, access }
         }),
-        2 => (number(), mask(), prop_oneof![4 => -80i16..-8, 1 => -520i16..0], width(), access()).prop_map(
-            |(offset, mask, base, width, access)| Piece::StackAt { offset, mask, base, width, access }
+        2 => (variable(), prop_oneof![4 => -80i16..-8, 1 => -520i16..0], width(), access()).prop_map(
+            |(variable, base, width, access)| Piece::StackAt { variable, base, width, access }
         ),
         2 => (prop_oneof![Just(DATA), Just(END), Just(CONTEXT), Just(FP)], 1i16..6, number(), 0i16..16, width()).prop_map(
             |(pointer, slot, dst, at, width)| Piece::Spill { pointer, slot: -8 * slot, dst, at, width }
@@ -184,6 +184,46 @@ fn simple() -> impl Strategy<Value = Piece> + Clone {
         ),
         1 => (number(),).prop_map(|(dst,)| Piece::Length { dst }),
     ]
+}
+
+/// A small number, computed with; often it is proved to be small again.
+fn variable() -> impl Strategy<Value = Variable> + Clone {
+    let operation = prop::sample::select(vec![
+        0x00u8, 0x00, 0x10, 0x20, 0x40, 0x50, 0x60, 0x70, 0xa0, 0xc0,
+    ]);
+    let alu =
+        (operation, any::<bool>(), 0i32..24, small()).prop_map(|(operation, wide, near, far)| {
+            let imm = match operation {
+                0x60 | 0x70 | 0xc0 => near % 8,
+                0x20 => near % 6,
+                _ if near < 20 => near,
+                _ => far,
+            };
+            Step::Alu {
+                operation,
+                wide,
+                imm,
+            }
+        });
+    let sign_move = prop::sample::select(vec![
+        (8i16, true),
+        (16, true),
+        (32, true),
+        (8, false),
+        (16, false),
+    ]);
+    let limit = prop_oneof![3 => 0i32..64, 1 => small()];
+    let step = prop_oneof![
+        4 => alu,
+        1 => sign_move.prop_map(|(bits, wide)| Step::SignMove { bits, wide }),
+        2 => (compare(), limit).prop_map(|(compare, imm)| Step::Leave { compare, imm }),
+    ];
+    let steps = prop_oneof![2 => Just(Vec::new()), 3 => prop::collection::vec(step, 1..5)];
+    (number(), mask(), steps).prop_map(|(register, mask, steps)| Variable {
+        register,
+        mask,
+        steps,
+    })
 }
 
 fn lookup() -> impl Strategy<Value = Piece> + Clone {
@@ -197,7 +237,7 @@ fn lookup() -> impl Strategy<Value = Piece> + Clone {
             (
                 Just((map, key, null)),
                 prop::collection::vec(access_to(size), 0..4),
-                prop_oneof![3 => Just(None), 2 => (number(), mask()).prop_map(Some)],
+                prop_oneof![2 => Just(None), 3 => variable().prop_map(Some)],
             )
         })
         .prop_map(|((map, key, null), accesses, variable)| Piece::Lookup {
