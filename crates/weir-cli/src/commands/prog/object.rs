@@ -3,10 +3,12 @@
 //! Invariant: an object with one XDP program needs no `--prog`; with several, the error names them.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use weir_vm::{Object, ProgramKind};
+use weir_vm::{Btf, Object, ProgramKind};
 
 use crate::failure::Failure;
+use crate::output;
 
 /// An object and where it came from.
 pub(super) struct Opened {
@@ -15,12 +17,23 @@ pub(super) struct Opened {
     pub(super) object: Object,
 }
 
-/// Reads an object.
+/// Reads an object. Where its code depends on the kernel's types (CO-RE), it is adapted to those of the running kernel, as loading it
+/// there would; where the kernel does not show them, the layout stays as compiled, and that is said.
 pub(super) fn open(path: &Path) -> Result<Opened, Failure> {
     let shown = path.display();
     let elf = std::fs::read(path)
         .map_err(|e| Failure::usage(format!("cannot read {shown}: {e}; check the path")))?;
-    let object = Object::parse(&elf).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
+    let mut object = Object::parse(&elf).map_err(|e| Failure::usage(format!("{shown}: {e}")))?;
+    if object.is_relocatable() {
+        match Btf::of_running_kernel() {
+            Ok(types) => object.relocate_against(Arc::new(types)),
+            Err(error) => {
+                output::complain(&format!(
+                    "{shown} depends on the kernel's types: {error}; it keeps the layout it was compiled with"
+                ));
+            }
+        }
+    }
     Ok(Opened { elf, object })
 }
 
