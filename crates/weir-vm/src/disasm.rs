@@ -6,7 +6,7 @@
 
 use crate::SourceLine;
 use crate::catalogue::helper_name;
-use crate::insn::{Kind, Op};
+use crate::insn::{Kind, LINKED, Op, UNCONDITIONAL_SWAP};
 use crate::machine::{Code, Machine};
 use crate::memory::{handle_map, value_address};
 
@@ -119,7 +119,7 @@ impl Listing<'_> {
                 _ => None,
             },
             map: match op.kind {
-                Kind::LoadImm => self.map_of(op.imm).map(|(map, _)| map.to_owned()),
+                Kind::LoadImm => self.map_of(op).map(|(map, _)| map.to_owned()),
                 _ => None,
             },
             source: self.machine.source_line(at),
@@ -148,6 +148,10 @@ impl Listing<'_> {
         let jump_k32 = |sign: &str| format!("if w{d} {sign} {} goto {}", number(i64::from(op.imm as u32 as i32) as u64), self.slot(op.target()));
         let jump_x64 = |sign: &str| format!("if r{d} {sign} r{s} goto {}", self.slot(op.target()));
         let jump_x32 = |sign: &str| format!("if w{d} {sign} w{s} goto {}", self.slot(op.target()));
+        let swap = |bits: u32| match op.off {
+            UNCONDITIONAL_SWAP => format!("r{d} = bswap{bits} r{d}"),
+            _ => format!("r{d} = be{bits} r{d}"),
+        };
         match op.kind {
             Add64K => k64("+="), Sub64K => k64("-="), Mul64K => k64("*="), Div64K => k64("/="), Or64K => k64("|="),
             And64K => k64("&="), Lsh64K => k64("<<="), Rsh64K => k64(">>="), Mod64K => k64("%="), Xor64K => k64("^="),
@@ -166,9 +170,8 @@ impl Listing<'_> {
             Movsx32To64 => format!("r{d} = (s32)r{s}"), Movsx8To32 => format!("w{d} = (s8)w{s}"),
             Movsx16To32 => format!("w{d} = (s16)w{s}"),
             Le16 => format!("r{d} = le16 r{d}"), Le32 => format!("r{d} = le32 r{d}"), Le64 => format!("r{d} = le64 r{d}"),
-            Swap16 => format!("r{d} = bswap16 r{d}"), Swap32 => format!("r{d} = bswap32 r{d}"),
-            Swap64 => format!("r{d} = bswap64 r{d}"),
-            LoadImm => match self.map_of(op.imm) {
+            Swap16 => swap(16), Swap32 => swap(32), Swap64 => swap(64),
+            LoadImm => match self.map_of(op) {
                 Some((map, None)) => format!("r{d} = map {map}"),
                 Some((map, Some(0))) => format!("r{d} = value of {map}"),
                 Some((map, Some(offset))) => format!("r{d} = value of {map} {}", signed(offset)),
@@ -223,8 +226,13 @@ impl Listing<'_> {
         name.cloned().unwrap_or_else(|| "unknown symbol".to_owned())
     }
 
-    /// The map an address names, and the offset in its value if it is the address of one.
-    fn map_of(&self, address: u64) -> Option<(&str, Option<i32>)> {
+    /// The map a load of an address names, and the offset in its value if it is the address of one.
+    fn map_of(&self, op: &Op) -> Option<(&str, Option<i32>)> {
+        if op.src != LINKED {
+            // A number that happens to look like an address.
+            return None;
+        }
+        let address = op.imm;
         if let Some(map) = handle_map(address).and_then(|m| self.machine.maps().get(m)) {
             return Some((map.name(), None));
         }
@@ -320,7 +328,7 @@ mod tests {
                 "5 if r1 > 10 goto 7",
                 "6 r2 = atomic_fetch_add((u64 *)(r1 + 8), r2)",
                 "7 lock *(u32 *)(r1 + 0) |= w2",
-                "8 r3 = bswap16 r3",
+                "8 r3 = be16 r3",
                 "9 call bpf_map_lookup_elem#1",
                 "10 exit",
             ]
