@@ -22,6 +22,7 @@ pub type Target = fn(&[u8]);
 /// The targets by name; a corpus folder has the same name.
 pub const TARGETS: &[(&str, Target)] = &[
     ("elf_loader", elf_loader),
+    ("jit", jit),
     ("packet_parser", packet_parser),
     ("pcap_reader", pcap_reader),
     ("policy_parser", policy_parser),
@@ -30,6 +31,40 @@ pub const TARGETS: &[(&str, Target)] = &[
 
 /// A TCP SYN with four options, for targets whose input is not the packet.
 const SYN: &[u8] = include_bytes!("../corpus/packet_parser/tcp_syn");
+
+/// Runs instructions in the interpreter and as checked native code: result, memory, cost and fault must be equal.
+///
+/// The first byte is the length of the memory (at most 64), its bytes follow, the rest is code.
+pub fn jit(data: &[u8]) {
+    let Some((length, rest)) = data.split_first() else {
+        return;
+    };
+    let Some((memory, code)) = rest.split_at_checked(usize::from(length % 65)) else {
+        return;
+    };
+    let Ok(mut machine) = Machine::from_instructions(code) else {
+        return;
+    };
+    let env = Env {
+        instruction_budget: 5_000,
+        random_seed: 1,
+        ..Env::default()
+    };
+    let mut interpreted = memory.to_vec();
+    let expected = machine.run_raw_with(&mut interpreted, &env);
+    let cost = machine.instructions_run();
+    if !weir_vm::jit::available() {
+        return;
+    }
+    let mut native = memory.to_vec();
+    let result = match weir_vm::jit::Raw::compile(&mut machine) {
+        Ok(mut code) => code.run_with(&mut native, &env),
+        Err(error) => panic!("{error}"),
+    };
+    assert_eq!(result, expected);
+    assert_eq!(native, interpreted, "memory");
+    assert_eq!(machine.instructions_run(), 2 * cost, "cost");
+}
 
 /// Parses a policy, renders its errors or formats it, and runs it over a packet.
 ///

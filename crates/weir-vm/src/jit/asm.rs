@@ -120,16 +120,44 @@ impl Label {
 
 const UNBOUND: u32 = u32::MAX;
 
+/// A distance to be filled in.
+#[derive(Clone, Copy, Debug)]
+struct Fixup {
+    place: u32,
+    /// In bytes.
+    size: u32,
+    to: Label,
+    /// Of a jump, not of a call or an address.
+    jump: bool,
+}
+
 /// Code being written.
 #[derive(Debug, Default)]
 pub(super) struct Assembler {
     code: Vec<u8>,
     labels: Vec<u32>,
-    /// Places of four-byte distances and the labels they lead to.
-    fixups: Vec<(u32, Label)>,
+    fixups: Vec<Fixup>,
+    /// Jumps so far.
+    jumps: usize,
+    /// Which jumps fit one byte, by their number; none unless a first writing has shown.
+    short: Vec<bool>,
 }
 
 impl Assembler {
+    /// For writing the same code again, its near jumps short: code only shrinks, so what was near stays near.
+    pub(super) fn again(first: &Assembler) -> Assembler {
+        let near = |f: &Fixup| {
+            let target = first.labels.get(f.to.0 as usize);
+            let distance = target.map(|t| i64::from(*t) - i64::from(f.place + f.size));
+            distance.is_some_and(|d| i8::try_from(d).is_ok())
+        };
+        let jumps = first.fixups.iter().filter(|f| f.jump);
+        Assembler {
+            short: jumps.map(near).collect(),
+            ..Assembler::default()
+        }
+    }
+
     pub(super) fn label(&mut self) -> Label {
         self.labels.push(UNBOUND);
         Label(self.labels.len() as u32 - 1)
@@ -154,15 +182,23 @@ impl Assembler {
 
     /// The code with all distances filled in; nothing if a label in use has no place.
     pub(super) fn finish(mut self) -> Option<(Vec<u8>, Vec<u32>)> {
-        for (place, label) in &self.fixups {
-            let target = *self.labels.get(label.0 as usize)?;
+        for Fixup {
+            place, size, to, ..
+        } in &self.fixups
+        {
+            let target = *self.labels.get(to.0 as usize)?;
             if target == UNBOUND {
                 return None;
             }
-            let distance = i64::from(target) - i64::from(*place) - 4;
-            let bytes = i32::try_from(distance).ok()?.to_le_bytes();
-            let place = *place as usize;
-            self.code.get_mut(place..place + 4)?.copy_from_slice(&bytes);
+            let distance = i64::from(target) - i64::from(*place) - i64::from(*size);
+            let bytes = match size {
+                1 => i32::from(i8::try_from(distance).ok()?),
+                _ => i32::try_from(distance).ok()?,
+            };
+            let (place, size) = (*place as usize, *size as usize);
+            let bytes = bytes.to_le_bytes();
+            let distance = self.code.get_mut(place..place + size)?;
+            distance.copy_from_slice(bytes.get(..size)?);
         }
         Some((self.code, self.labels))
     }
@@ -358,7 +394,7 @@ impl Assembler {
     pub(super) fn lea_label(&mut self, to: Reg, place: Label) {
         self.rex(true, false, to.0, 0, 0);
         self.bytes(&[0x8d, ((to.0 & 7) << 3) | 5]);
-        self.distance(place);
+        self.distance(place, 4, false);
     }
 
     /// `lock op [to], from`.
@@ -396,18 +432,33 @@ impl Assembler {
     }
 
     pub(super) fn jump(&mut self, to: Label) {
-        self.byte(0xe9);
-        self.distance(to);
+        if self.next_is_short() {
+            self.byte(0xeb);
+            self.distance(to, 1, true);
+        } else {
+            self.byte(0xe9);
+            self.distance(to, 4, true);
+        }
     }
 
     pub(super) fn jump_if(&mut self, condition: Cond, to: Label) {
-        self.bytes(&[0x0f, 0x80 | condition as u8]);
-        self.distance(to);
+        if self.next_is_short() {
+            self.byte(0x70 | condition as u8);
+            self.distance(to, 1, true);
+        } else {
+            self.bytes(&[0x0f, 0x80 | condition as u8]);
+            self.distance(to, 4, true);
+        }
+    }
+
+    fn next_is_short(&mut self) -> bool {
+        self.jumps += 1;
+        self.short.get(self.jumps - 1) == Some(&true)
     }
 
     pub(super) fn call(&mut self, to: Label) {
         self.byte(0xe8);
-        self.distance(to);
+        self.distance(to, 4, false);
     }
 
     pub(super) fn jump_reg(&mut self, to: Reg) {
@@ -422,9 +473,14 @@ impl Assembler {
         self.rr(None, false, false, &[0xff], 2, to);
     }
 
-    fn distance(&mut self, to: Label) {
-        self.fixups.push((self.code.len() as u32, to));
-        self.bytes(&[0; 4]);
+    fn distance(&mut self, to: Label, size: u32, jump: bool) {
+        self.fixups.push(Fixup {
+            place: self.code.len() as u32,
+            size,
+            to,
+            jump,
+        });
+        self.code.resize(self.code.len() + size as usize, 0);
     }
 
     /// Prefix, REX, opcode and two registers; `low` when `rm` is an 8-bit register.

@@ -60,7 +60,20 @@ pub(super) fn translate(
     tuned: &[Tuned],
     functions: &[Function],
 ) -> Result<Translated, JitError> {
-    let mut asm = Assembler::default();
+    let write = |asm| write(asm, ops, maps, cpus, plan, tuned, functions);
+    let first = write(Assembler::default())?;
+    write(Assembler::again(&first.asm))
+}
+
+fn write(
+    mut asm: Assembler,
+    ops: &[Op],
+    maps: &[Map],
+    cpus: u32,
+    plan: &Plan,
+    tuned: &[Tuned],
+    functions: &[Function],
+) -> Result<Translated, JitError> {
     let starts = asm.labels(ops.len());
     let entries = asm.labels(functions.len());
     let (abort, helper, unverified) = (asm.label(), asm.label(), asm.label());

@@ -31,6 +31,22 @@ fn labels_become_distances() {
         0x0f, 0x84, 10, 0, 0, 0, 0xe8, 0xf5, 0xff, 0xff, 0xff, 0xe9, 0xf0, 0xff, 0xff, 0xff,
     ];
     assert_eq!(code, expected);
+    let write = |mut a: Assembler| {
+        let (near, far) = (a.label(), a.label());
+        a.jump_if(Cond::Below, near);
+        a.jump(far);
+        a.call(near);
+        a.bind(near);
+        (0..128).for_each(|_| a.ret());
+        a.bind(far);
+        a
+    };
+    let first = write(Assembler::default());
+    let (code, _) = write(Assembler::again(&first)).finish().expect("bound");
+    assert_eq!(
+        code[..12],
+        [0x72, 10, 0xe9, 0x85, 0, 0, 0, 0xe8, 0, 0, 0, 0]
+    );
     let mut a = Assembler::default();
     let here = a.label();
     a.bind(here);
