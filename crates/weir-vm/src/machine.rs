@@ -426,6 +426,10 @@ impl Machine {
 
     /// Begins or ends comparing interpreted runs; yields what compared them until now.
     pub(crate) fn set_watch(&mut self, watch: Option<Box<Watch>>) -> Option<Box<Watch>> {
+        // Only the interpreter can be watched.
+        if watch.is_some() {
+            self.native = None;
+        }
         std::mem::replace(&mut self.scratch.watch, watch)
     }
 
