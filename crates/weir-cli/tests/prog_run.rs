@@ -31,6 +31,9 @@ fn text(path: &std::path::Path) -> &str {
 /// Engines that can run here.
 fn engines() -> Vec<&'static str> {
     let mut engines = vec!["interpreter"];
+    if cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        engines.push("jit");
+    }
     if root_for("weir prog run --engine kernel") {
         engines.push("kernel");
     }
@@ -131,23 +134,28 @@ fn tail_calls_are_set_up_by_name() {
         "setup.json",
         r#"{"maps": {"programs": {"elements": [{"key": "00000000", "value": "drop"}]}}}"#,
     );
-    let run = weir([
-        "prog",
-        "run",
-        text(&object),
-        "--prog",
-        "count",
-        "--in",
-        text(&capture),
-        "--maps",
-        text(&setup),
-        "--json",
-        "--dump-maps",
-        "-",
-    ]);
-    let report = run.succeeded().json();
-    assert_eq!(report["verdicts"]["drop"], 3, "{report}");
-    assert_eq!(report["maps"]["programs"]["elements"][0]["value"], "drop");
+    for engine in engines().into_iter().filter(|e| *e != "kernel") {
+        let run = weir([
+            "prog",
+            "run",
+            text(&object),
+            "--prog",
+            "count",
+            "--in",
+            text(&capture),
+            "--maps",
+            text(&setup),
+            "--json",
+            "--dump-maps",
+            "-",
+            "--engine",
+            engine,
+        ]);
+        let report = run.succeeded().json();
+        assert_eq!(report["engine"], engine);
+        assert_eq!(report["verdicts"]["drop"], 3, "{report}");
+        assert_eq!(report["maps"]["programs"]["elements"][0]["value"], "drop");
+    }
 }
 
 #[test]
@@ -155,7 +163,7 @@ fn tc_programs_run_with_their_own_verdicts() {
     let folder = Folder::new();
     let object = compile(&folder, "types");
     let capture = folder.capture("in.pcap", &frames(5));
-    for engine in engines() {
+    for engine in engines().into_iter().filter(|e| *e != "jit") {
         let out = folder.join("out.pcap");
         let run = weir([
             "prog",

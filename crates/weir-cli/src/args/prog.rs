@@ -90,6 +90,8 @@ pub(crate) struct VerifyArgs {
 pub(crate) enum RunEngine {
     /// The checked interpreter: no privileges, also for programs that no verifier accepts
     Interpreter,
+    /// Native code of programs that the verifier accepts (x86-64)
+    Jit,
     /// The running kernel (BPF_PROG_TEST_RUN): root
     Kernel,
 }
@@ -118,9 +120,9 @@ pub(crate) struct RunArgs {
     /// Number of the interface the packets came in by; the kernel engine takes only those that exist
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) ifindex: u32,
-    /// Most instructions for one packet; the kernel engine has its own limits
-    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
-    pub(crate) limit_insns: u64,
+    /// Most instructions for one packet (interpreter; default: 10,000,000)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit_insns: Option<u64>,
     /// What is in the maps before the first packet: a JSON file as --dump-maps writes it
     #[arg(long, value_name = "FILE")]
     pub(crate) maps: Option<PathBuf>,

@@ -284,14 +284,14 @@ fn refers(kind: MapKind) -> bool {
 impl Engine {
     fn keys(&self, map: &str) -> Result<Vec<Vec<u8>>, String> {
         match self {
-            Engine::Interpreter(engine) => Ok(found(&engine.machine, map)?.keys().collect()),
+            Engine::Machine(engine) => Ok(found(&engine.machine, map)?.keys().collect()),
             Engine::Kernel(program) => program.keys(map).map_err(|e| e.to_string()),
         }
     }
 
     fn values(&self, map: &str, key: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         match self {
-            Engine::Interpreter(engine) => {
+            Engine::Machine(engine) => {
                 let map = found(&engine.machine, map)?;
                 let cpus = 0..map.values_per_element();
                 let values = cpus.filter_map(|cpu| map.value_on(key, cpu));
@@ -304,7 +304,7 @@ impl Engine {
     /// One value stands for all CPUs.
     fn update(&mut self, map: &str, key: &[u8], values: &[Vec<u8>]) -> Result<(), String> {
         match self {
-            Engine::Interpreter(engine) => {
+            Engine::Machine(engine) => {
                 let map = engine
                     .machine
                     .map_mut(map)
@@ -336,7 +336,7 @@ impl Engine {
 
     fn refer(&mut self, map: &str, key: &[u8], target: &str) -> Result<(), String> {
         match self {
-            Engine::Interpreter(engine) => {
+            Engine::Machine(engine) => {
                 let machine = &mut engine.machine;
                 if found(machine, map)?.kind() == MapKind::ProgArray {
                     let index = key.try_into().map(u32::from_le_bytes);
@@ -358,14 +358,14 @@ impl Engine {
 
     fn reference(&self, map: &str, key: &[u8]) -> Option<String> {
         match self {
-            Engine::Interpreter(engine) => engine.machine.reference(map, key).map(str::to_owned),
+            Engine::Machine(engine) => engine.machine.reference(map, key).map(str::to_owned),
             Engine::Kernel(_) => None,
         }
     }
 
     fn records(&mut self, map: &str, kind: MapKind) -> Result<Vec<Vec<u8>>, String> {
         match self {
-            Engine::Interpreter(engine) => {
+            Engine::Machine(engine) => {
                 let machine = &mut engine.machine;
                 if found(machine, map)?.kind() == MapKind::PerfEventArray {
                     let records = machine.drain_perf(map).into_iter();

@@ -1,9 +1,10 @@
-//! What runs an XDP or tc program over frames: weir's interpreter, or the running kernel's test run.
+//! What runs an XDP or tc program over frames: weir's interpreter or native code, or the running kernel's test run.
 //!
 //! Both take the same inputs and give the same answers, so that a capture can be run in one beside the other. Invariant: a frame
 //! that an engine cannot take is an outcome, not an error; an error ends the run.
 
 use weir_kernel::{KernelObject, LoadedProgram, TEST_RUN_MIN, TestCtx};
+use weir_vm::verify::VerifyOptions;
 use weir_vm::{
     Env, Fault, Frame, LoadError, Machine, Map, MapKind, Object, ProgramKind, Redirect, Skb,
     SkbField,
@@ -17,13 +18,16 @@ const PERF_BYTES: usize = 1 << 20;
 
 /// A loaded program.
 pub(super) enum Engine {
-    Interpreter(Box<Interpreter>),
+    /// Interpreted, or native code where so asked for.
+    Machine(Box<Runner>),
     Kernel(Box<LoadedProgram>),
 }
 
 /// A machine and what it works on.
-pub(super) struct Interpreter {
+pub(super) struct Runner {
     pub(super) machine: Machine,
+    /// Whether it is to run as native code.
+    native: bool,
     packet: Packet,
 }
 
@@ -67,15 +71,22 @@ impl Engine {
         program: &str,
     ) -> Result<Engine, Failure> {
         match kind {
-            RunEngine::Interpreter => {
+            RunEngine::Interpreter | RunEngine::Jit => {
+                let native = kind == RunEngine::Jit;
                 let packet = match object.program_kind(program) {
                     Some(ProgramKind::SchedCls) => Packet::Tc(Box::new(Skb::new(&[]))),
                     _ => Packet::Xdp(Frame::new(&[])),
                 };
+                if native && matches!(packet, Packet::Tc(_)) {
+                    return Err(Failure::usage(format!(
+                        "{program} is a tc program, and only XDP programs are verified and compiled: use the interpreter"
+                    )));
+                }
                 let mut machine = object.load(program).map_err(Failure::failed)?;
                 listen(&mut machine).map_err(Failure::failed)?;
-                Ok(Engine::Interpreter(Box::new(Interpreter {
+                Ok(Engine::Machine(Box::new(Runner {
                     machine,
+                    native,
                     packet,
                 })))
             }
@@ -91,15 +102,31 @@ impl Engine {
     /// The machine of the user engine; none of the kernel's.
     pub(super) fn machine_mut(&mut self) -> Option<&mut Machine> {
         match self {
-            Engine::Interpreter(engine) => Some(&mut engine.machine),
+            Engine::Machine(runner) => Some(&mut runner.machine),
             Engine::Kernel(_) => None,
+        }
+    }
+
+    /// Makes it ready to run, with the maps as they are: what is to be native code is verified and compiled.
+    pub(super) fn prepare(&mut self) -> Result<(), Failure> {
+        match self {
+            Engine::Machine(runner) if runner.native => {
+                let compiled = runner.machine.verify_and_compile(&VerifyOptions::default());
+                compiled.map_err(|e| {
+                    Failure::failed(format!(
+                        "{e}; `weir prog verify` explains rejections, `--engine interpreter` runs any program"
+                    ))
+                })
+            }
+            _ => Ok(()),
         }
     }
 
     /// The name used in output.
     pub(super) fn name(&self) -> &'static str {
         match self {
-            Engine::Interpreter(_) => "interpreter",
+            Engine::Machine(runner) if runner.native => "jit",
+            Engine::Machine(_) => "interpreter",
             Engine::Kernel(_) => "kernel",
         }
     }
@@ -111,7 +138,7 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> Result<Outcome, Failure> {
         match self {
-            Engine::Interpreter(engine) => Ok(engine.packet(input, out)),
+            Engine::Machine(runner) => Ok(runner.packet(input, out)),
             Engine::Kernel(program) => {
                 if input.frame.len() < TEST_RUN_MIN {
                     return Ok(Outcome::NotRun(format!(
@@ -138,8 +165,8 @@ impl Engine {
     /// Instructions executed so far; nothing where the engine does not count them.
     pub(super) fn instructions(&self) -> Option<u64> {
         match self {
-            Engine::Interpreter(engine) => Some(engine.machine.instructions_run()),
-            Engine::Kernel(_) => None,
+            Engine::Machine(runner) if !runner.native => Some(runner.machine.instructions_run()),
+            _ => None,
         }
     }
 }
@@ -156,7 +183,7 @@ fn listen(machine: &mut Machine) -> Result<(), LoadError> {
     Ok(())
 }
 
-impl Interpreter {
+impl Runner {
     fn packet(&mut self, input: &Input<'_>, out: &mut Vec<u8>) -> Outcome {
         let env = Env {
             now_ns: input.now_ns,

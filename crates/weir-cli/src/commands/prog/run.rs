@@ -1,4 +1,4 @@
-//! `weir prog run`: a program of an object over a capture, in weir's interpreter or in the running kernel.
+//! `weir prog run`: a program of an object over a capture, in weir's interpreter, as native code, or in the running kernel.
 //!
 //! Exit status: 0 every packet ran; 1 a packet made the program fault, or the capture is cut off; 2 bad usage.
 
@@ -13,7 +13,7 @@ use weir_vm::{ProgramKind, Redirect};
 
 use super::engine::{Engine, Input, Outcome};
 use super::{contents, object};
-use crate::args::prog::RunArgs;
+use crate::args::prog::{RunArgs, RunEngine};
 use crate::commands::capture;
 use crate::commands::table::grouped;
 use crate::failure::Failure;
@@ -37,6 +37,8 @@ const UNSPEC: u32 = u32::MAX;
 /// Verdicts after which there is no packet.
 const GONE: [&str; 6] = ["aborted", "drop", "shot", "stolen", "queued", "trap"];
 const INVALID: &str = "invalid";
+/// Most instructions of one packet.
+const INSTRUCTIONS: u64 = 10_000_000;
 /// Faults shown in text; all are counted.
 const FAULTS_SHOWN: u64 = 10;
 
@@ -78,6 +80,11 @@ struct PacketResult {
 }
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+    if args.limit_insns.is_some() && args.engine != RunEngine::Interpreter {
+        return Err(Failure::usage(
+            "only the interpreter counts instructions: leave --limit-insns away",
+        ));
+    }
     let opened = object::open(&args.object)?;
     let program = object::program(&args.object, &opened.object, args.prog.as_deref())?;
     let survey = capture::survey(&args.input, None)?;
@@ -97,6 +104,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     if let Some(path) = &args.maps {
         contents::set_from(&mut engine, &types, path)?;
     }
+    engine.prepare()?;
     let mut report = Report {
         engine: engine.name(),
         program,
@@ -169,7 +177,7 @@ fn packets(
             number: packet.number,
             ingress_ifindex: args.ifindex,
             rx_queue: args.queue,
-            instruction_budget: args.limit_insns,
+            instruction_budget: args.limit_insns.unwrap_or(INSTRUCTIONS),
         };
         let outcome = engine.packet(&input, &mut out)?;
         report.packets += 1;
