@@ -57,8 +57,12 @@ fn a_program_joins_two_hosts() {
     if !root_for("weir prog serve on interfaces") {
         return;
     }
-    for workers in ["1", "2"] {
-        let report = joined(workers);
+    for (workers, engine) in [("1", "interpreter"), ("2", "interpreter"), ("2", "jit")] {
+        if engine == "jit" && !weir_vm::jit::available() {
+            continue;
+        }
+        let report = joined(workers, engine);
+        assert_eq!(report["engine"], engine, "{report}");
         let ports = report["ports"].as_array().expect("ports");
         for (a, b) in [(0, 1), (1, 0)] {
             assert_eq!(
@@ -77,7 +81,7 @@ fn a_program_joins_two_hosts() {
     }
 }
 
-fn joined(workers: &str) -> Value {
+fn joined(workers: &str, engine: &str) -> Value {
     let name = |part: &str| NetNs::create(&format!("weir-serve-{part}")).expect("namespace");
     let (client, middle, server) = (name("c"), name("m"), name("s"));
     let end = |ns, name, addresses| End {
@@ -109,7 +113,8 @@ fn joined(workers: &str) -> Value {
         .command(WEIR)
         .expect("namespace")
         .args(["prog", "serve", &object, "-i", "in0", "-i", "in1", "--json"])
-        .args(["--dump-maps", "-", "--workers", workers, "--maps"])
+        .args(["--engine", engine, "--workers", workers])
+        .args(["--dump-maps", "-", "--maps"])
         .arg(&peers)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

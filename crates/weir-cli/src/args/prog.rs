@@ -162,6 +162,15 @@ pub(crate) struct MapsArgs {
     pub(crate) json: bool,
 }
 
+/// Engines of `weir prog serve`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ServeEngine {
+    /// The checked interpreter: also for programs that no verifier accepts
+    Interpreter,
+    /// Native code of programs that the verifier accepts (x86-64)
+    Jit,
+}
+
 /// Arguments of `weir prog serve`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ServeArgs {
@@ -180,6 +189,9 @@ pub(crate) struct ServeArgs {
     /// Workers, each a CPU of the program; an interface is served by one of them, CPU maps steer to any
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,
+    /// What runs the program
+    #[arg(long, value_enum, default_value = "interpreter")]
+    pub(crate) engine: ServeEngine,
     /// Most instructions for one packet
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit_insns: u64,

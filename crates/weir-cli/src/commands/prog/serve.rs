@@ -11,11 +11,12 @@ use std::thread;
 
 use serde::Serialize;
 use weir_engine::ports::{Pass, Port, Service, SocketPort, Totals};
+use weir_vm::ProgramKind;
 
 use super::contents;
 use super::engine::Engine;
 use super::object;
-use crate::args::prog::{RunEngine, ServeArgs};
+use crate::args::prog::{RunEngine, ServeArgs, ServeEngine};
 use crate::commands::table::grouped;
 use crate::failure::Failure;
 use crate::output;
@@ -44,11 +45,25 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     let program = object::program(&args.object, &opened.object, args.prog.as_deref())?;
     let types = contents::Types::of(&opened.object);
     opened.object.set_cpus(args.workers.into());
-    let mut engine = Engine::load(RunEngine::Interpreter, &opened.elf, opened.object, &program)
+    if !opened
+        .object
+        .program_kind(&program)
+        .is_some_and(ProgramKind::is_xdp)
+    {
+        return Err(Failure::usage(format!(
+            "{program} is no XDP program: a service runs XDP programs"
+        )));
+    }
+    let kind = match args.engine {
+        ServeEngine::Interpreter => RunEngine::Interpreter,
+        ServeEngine::Jit => RunEngine::Jit,
+    };
+    let mut engine = Engine::load(kind, &opened.elf, opened.object, &program)
         .map_err(|e| Failure::failed(format!("{}: {e}", args.object.display())))?;
     if let Some(path) = &args.maps {
         contents::set_from(&mut engine, &types, path)?;
     }
+    engine.prepare()?;
     let sockets = args
         .interfaces
         .iter()
