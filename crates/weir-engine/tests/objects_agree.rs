@@ -17,7 +17,7 @@ use weir_engine::EngineKind;
 use weir_vm::{LoadError, Object};
 
 /// Frames a program sees unless `WEIR_LONG=1`.
-const FRAMES: usize = 2_500;
+const FRAMES: usize = 1_500;
 
 #[test]
 fn every_program_of_xdp_tools_runs_as_in_the_kernel() {
@@ -49,10 +49,11 @@ fn every_program_of_xdp_tools_runs_as_in_the_kernel() {
                 refused.push(format!("{file}: {error}"));
                 continue;
             }
-            for setup in setups(&file) {
+            let runs = setups(&file).into_iter();
+            for (setup, native) in runs.flat_map(|s| executions().map(move |native| (s, native))) {
                 let mut pair = Pair::load(&elf, program, &constants(&setup));
                 prepare(&mut pair, &setup, &frames);
-                pair.start();
+                pair.start(native);
                 let mut records = 0;
                 for (number, frame) in frames.iter().enumerate() {
                     let ran = pair.packet(frame);
@@ -64,21 +65,23 @@ fn every_program_of_xdp_tools_runs_as_in_the_kernel() {
                     records += ran.as_ref().copied().unwrap_or(0);
                     if let Err(difference) = ran {
                         panic!(
-                            "{file}, {program} ({setup:?}), frame {number}: {difference}\n{frame:02x?}"
+                            "{file}, {program} ({setup:?}, {}), frame {number}: {difference}\n{frame:02x?}",
+                            pair.execution()
                         );
                     }
                 }
-                let entries = pair
-                    .compare_maps()
-                    .unwrap_or_else(|e| panic!("{file}, {program} ({setup:?}): {e}"));
+                let entries = pair.compare_maps().unwrap_or_else(|e| {
+                    panic!("{file}, {program} ({setup:?}, {}): {e}", pair.execution())
+                });
                 ran.push(format!(
-                    "{file} {program} {setup:?}: verdicts {:?}, {} frames not taken, {entries} map entries, {records} records",
-                    pair.verdicts, pair.skipped
+                    "{file} {program} {setup:?}, {}: verdicts {:?}, {} frames not taken, {entries} map entries, {records} records",
+                    pair.execution(), pair.verdicts, pair.skipped
                 ));
             }
         }
     }
-    assert!(ran.len() >= 14, "only {} runs", ran.len());
+    let least = 14 * executions().count();
+    assert!(ran.len() >= least, "only {} runs", ran.len());
     eprintln!(
         "agree:\n  {}\nrefused:\n  {}",
         ran.join("\n  "),
@@ -106,7 +109,10 @@ fn ordinary_programs_run_as_in_the_kernel() {
         "kernel_types",
     ];
     let frames = frames(FRAMES);
-    for program in programs {
+    for (program, native) in programs
+        .into_iter()
+        .flat_map(|p| executions().map(move |native| (p, native)))
+    {
         let mut pair = Pair::load(&elf, program, &[("limit", 300u32.to_le_bytes().to_vec())]);
         // Loopback is in every namespace; slots 1 and 2 have it, and CPU 0 has a queue.
         for slot in [0u32, 1, 2] {
@@ -119,7 +125,7 @@ fn ordinary_programs_run_as_in_the_kernel() {
         }
         pair.update("cpus", &[0; 4], &192u32.to_le_bytes());
         pair.open_perf("events");
-        pair.start();
+        pair.start(native);
         let mut records = 0;
         for (number, frame) in frames.iter().enumerate() {
             let ran = pair.packet(frame).and_then(|()| {
@@ -128,15 +134,17 @@ fn ordinary_programs_run_as_in_the_kernel() {
                 pair.compare_map("results").map(drop)
             });
             if let Err(difference) = ran {
-                panic!("{program}, frame {number}: {difference}\n{frame:02x?}");
+                let execution = pair.execution();
+                panic!("{program} ({execution}), frame {number}: {difference}\n{frame:02x?}");
             }
         }
+        let execution = pair.execution();
         let entries = pair
             .compare_maps()
-            .unwrap_or_else(|e| panic!("{program}: {e}"));
+            .unwrap_or_else(|e| panic!("{program} ({execution}): {e}"));
         assert!(program != "sample" || records > 0);
         eprintln!(
-            "{program}: verdicts {:?}, {entries} map entries, {records} records",
+            "{program}, {execution}: verdicts {:?}, {entries} map entries, {records} records",
             pair.verdicts
         );
     }
@@ -186,6 +194,13 @@ fn tc_programs_run_as_in_the_kernel() {
         assert!(written > 0, "{program} wrote no results");
         eprintln!("{program}: verdicts {:?}, {written} results", pair.verdicts);
     }
+}
+
+/// Interpreted and, where this machine has it, as native code.
+fn executions() -> impl Iterator<Item = bool> + Clone {
+    [false, true]
+        .into_iter()
+        .filter(|native| !native || weir_vm::jit::available())
 }
 
 /// How a program is set up.

@@ -19,6 +19,8 @@ use std::time::Duration;
 use weir_kernel::object::{TC_TEST_RUN_MAX, TEST_RUN_LINEAR, TEST_RUN_MAX, TEST_RUN_MIN};
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_packet::pcap::Capture;
+use weir_vm::jit::Execution;
+use weir_vm::verify::VerifyOptions;
 use weir_vm::{Btf, Env, Frame, Machine, MapKind, Object, ProgramKind, Skb};
 
 /// Contents of a map: key -> value.
@@ -109,8 +111,21 @@ impl Pair {
             .unwrap_or_else(|e| panic!("{e}"));
     }
 
-    /// Remembers what per-CPU maps hold; to be called when they are set up.
-    pub(crate) fn start(&mut self) {
+    /// What carries the program out in the user engine.
+    pub(crate) fn execution(&self) -> &'static str {
+        match self.user.execution() {
+            Execution::Interpreter => "interpreter",
+            Execution::Jit => "jit",
+        }
+    }
+
+    /// Remembers what per-CPU maps hold, and compiles where native code is asked for; to be called when the maps are set up.
+    pub(crate) fn start(&mut self, native: bool) {
+        if native {
+            let compiled = self.user.verify_and_compile(&VerifyOptions::default());
+            compiled.unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(self.user.execution(), Execution::Jit);
+        }
         let names: Vec<String> = self.user.map_names().map(str::to_owned).collect();
         for name in names {
             if self.kind(&name).is_percpu() {
