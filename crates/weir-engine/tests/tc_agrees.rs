@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use common::{Connected, Coverage, Sample, cases, config, disagreement_on, engines, play, policy};
 use proptest::prelude::*;
-use weir_engine::{ReplayHook, ReplayOptions};
+use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};
 use weir_kernel::object::TC_TEST_RUN_MAX;
 use weir_packet::pcap::Capture;
@@ -39,9 +39,16 @@ fn ports() -> Vec<Port> {
     vec![port(1, "eth0", 2), port(2, "eth1", 3)]
 }
 
+/// Native code is of XDP programs only.
+fn tc_engines() -> Vec<EngineKind> {
+    let mut engines = engines();
+    engines.retain(|engine| *engine != EngineKind::UserJit);
+    engines
+}
+
 #[test]
 fn captures_through_every_example() {
-    let engines = engines();
+    let engines = tc_engines();
     let mut captures = files(&Path::new(ROOT).join("tests/captures"));
     for folder in ["pcaps", "zeek-traces"] {
         captures.extend(files(&Path::new(ROOT).join("../shared/data").join(folder)));
@@ -85,7 +92,7 @@ fn captures_through_every_example() {
 
 #[test]
 fn generated_policies_over_generated_packets() {
-    let engines = engines();
+    let engines = tc_engines();
     let cases = cases(300);
     let sample = (
         weir_packet::generate::frame(),
@@ -144,7 +151,7 @@ fn generated_policies_over_generated_packets() {
 
 #[test]
 fn generated_connections() {
-    let engines = engines();
+    let engines = tc_engines();
     let cases = cases(100);
     let mtu = prop_oneof![3 => Just(None), 1 => (40u32..120).prop_map(Some)];
     let strategy = (

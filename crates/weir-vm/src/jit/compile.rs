@@ -48,6 +48,10 @@ impl Machine {
         }
         numbers.sort_unstable();
         numbers.dedup();
+        let kind = |n: &usize| self.code().kinds.get(*n);
+        if !numbers.iter().filter_map(kind).all(ProgramKind::is_xdp) {
+            return Err(JitError::Kind.into());
+        }
         let names = numbers.iter().filter_map(|n| self.code().programs.get(*n));
         let verified: Vec<Verified> = names
             .map(|program| verify(self, &program.name, options))
