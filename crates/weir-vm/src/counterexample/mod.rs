@@ -1,6 +1,6 @@
 //! A packet that breaks a rejected program: searched in the checked interpreter, shortened, and proven on a fresh machine.
 //!
-//! Candidates are, in this order: zero bytes of every small length, packets made for the rejected path ([`plan`]), the caller's packets
+//! Candidates are, in this order: zero bytes of every small length, packets made for the rejected path (`plan`), the caller's packets
 //! whole and cut, frames too short for an Ethernet header, and mutations. Each runs with the maps empty and with the maps filled. Invariant: what is reported faults in a
 //! machine loaded anew, with that packet as its first.
 
