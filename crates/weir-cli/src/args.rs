@@ -258,6 +258,8 @@ pub(crate) enum ConnectionsCommand {
 pub(crate) enum EngineName {
     /// The compiled data plane in weir's own interpreter: no privileges
     User,
+    /// The same, verified and as native code: some thirty times as fast; XDP on x86-64
+    UserJit,
     /// The compiled data plane in the running kernel (BPF_PROG_TEST_RUN): root
     Kernel,
     /// The semantics in plain Rust, the oracle of the others

@@ -381,7 +381,7 @@ fn wrong_arguments_are_named() {
         (&["check"], &["<POLICY>"]),
         (
             &["replay", &policy, "--in", "x.pcap", "--engine", "fpga"],
-            &["fpga", "user, kernel, reference"],
+            &["fpga", "user, user-jit, kernel, reference"],
         ),
         (
             &["replay", &policy, "--in", "x.pcap", "--queue", "70000"],

@@ -33,6 +33,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     }
     let kind = match args.engine {
         EngineName::User => EngineKind::User,
+        EngineName::UserJit => EngineKind::UserJit,
         EngineName::Kernel => EngineKind::Kernel,
         EngineName::Reference => EngineKind::Reference,
     };

@@ -88,6 +88,9 @@ pub(crate) fn root_for(what: &str) -> bool {
 /// Engines that can run here, by the names of `--engine`. The first is the oracle.
 pub(crate) fn engines() -> Vec<&'static str> {
     let mut engines = vec!["reference", "user"];
+    if weir_vm::jit::available() {
+        engines.push("user-jit");
+    }
     if root_for("the kernel engine") {
         engines.push("kernel");
     }
