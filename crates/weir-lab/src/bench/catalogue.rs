@@ -356,6 +356,16 @@ pub const VM: &[Row] = &[
         target: "at most 0.5x of the kernel",
     },
     Row {
+        pattern: "floor.jit",
+        meaning: "the empty program as native code: what a run of the user engine costs by itself",
+        target: "",
+    },
+    Row {
+        pattern: "lookup.jit.net",
+        meaning: "lookup.jit less floor.jit, as the kernel's figures are less their floor",
+        target: "",
+    },
+    Row {
         pattern: "lookup.interpreter",
         meaning: "the same in the checked interpreter",
         target: "",

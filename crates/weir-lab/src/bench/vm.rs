@@ -1,8 +1,8 @@
 //! `weir bench vm`: the user engine beside the running kernel, its own interpreter, and rbpf.
 //!
 //! All engines take turns in every round. A figure is the CPU time of the calling thread for one packet; from the kernel's
-//! test runs the empty program's are subtracted, weir's own figures are whole, the call of the engine included. No figure
-//! here says anything about moving packets, which is not measured.
+//! test runs the empty program's are subtracted, weir's own figures are whole, the call of the engine included, unless
+//! their names end in `net`. No figure here says anything about moving packets, which is not measured.
 
 use std::time::Instant;
 
@@ -126,6 +126,7 @@ fn runs(bench: &mut Bench<'_>, clock: &CpuClock) -> Result<(), LabError> {
         times / 100,
     );
     if jit::available() {
+        add("floor.jit", user(compiled(user_floor()?)?), &hosts, times);
         add("lookup.jit", user(compiled(user_lookup()?)?), &hosts, times);
         add(
             "middlebox.jit",
@@ -167,8 +168,17 @@ fn runs(bench: &mut Bench<'_>, clock: &CpuClock) -> Result<(), LabError> {
         };
         bench.figure(Figure::new(&variant.name, "ns/packet", samples));
     }
+    let of = |name: &str| variants.iter().find(|v| v.name == name).map(|v| &v.ns);
+    if let (Some(whole), Some(empty)) = (of("lookup.jit"), of("floor.jit")) {
+        bench.figure(Figure::new(
+            "lookup.jit.net",
+            "ns/packet",
+            whole.minus(empty),
+        ));
+    }
     let outcome = &mut bench.outcome;
     outcome.compare("lookup.jit", "lookup.kernel", Promise::AtMost(0.5));
+    outcome.compare("lookup.jit.net", "lookup.kernel", Promise::Reported);
     outcome.compare("lookup.rbpf", "lookup.jit", Promise::AtLeast(2.0));
     outcome.compare("lookup.interpreter", "lookup.jit", Promise::Reported);
     outcome.compare("middlebox.jit", "middlebox.kernel", Promise::AtMost(0.7));
@@ -304,6 +314,12 @@ impl Runner for User {
         }
         Ok(())
     }
+}
+
+/// The empty program: what a run of the user engine costs by itself.
+fn user_floor() -> Result<Machine, LabError> {
+    let object = Object::parse(weir_bpf::baseline("harness").unwrap_or_default());
+    object.map_err(engine)?.load("harness").map_err(engine)
 }
 
 fn user_lookup() -> Result<Machine, LabError> {
