@@ -362,7 +362,10 @@ impl Memory<'_> {
         match address >> KIND_SHIFT {
             STACK => Spot::Stack(upper as usize, biased),
             CONTEXT => Spot::Context(biased),
-            PACKET if upper == self.generation => {
+            PACKET => {
+                // Far offsets carry into the generation's bits, so both are one number here; a stale pointer is 2^32 and more away.
+                let whole = (address & ((1 << KIND_SHIFT) - 1)) as i64;
+                let biased = whole - (i64::from(self.generation) << 32) - BIAS as i64;
                 let (meta, data, end) = self.frame.as_deref().map_or((0, 0, 0), Frame::bounds);
                 Spot::Packet {
                     meta: biased - meta as i64,
