@@ -7,51 +7,28 @@ mod programs;
 
 use std::collections::BTreeSet;
 
-use programs::PROGRAMS;
 use weir_vm::verify::{Rejection, Rule, Verified, VerifyOptions, verify};
 use weir_vm::{BPF_F_RDONLY_PROG, Insn, Machine, MapDefinition, MapKind, Object};
 
-fn map(
-    name: &str,
-    kind: MapKind,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-) -> MapDefinition {
-    MapDefinition {
-        name: name.to_owned(),
-        kind,
-        key_size,
-        value_size,
-        max_entries,
-        flags: 0,
-        has_spin_lock: false,
-        inner: None,
-        extra: 0,
-        key_type: None,
-        value_type: None,
-    }
-}
-
 /// The maps that the programs name.
 fn maps() -> Vec<MapDefinition> {
-    let array = map("array", MapKind::Array, 4, 16, 4);
-    let mut rodata = map(".rodata", MapKind::Array, 4, 8, 1);
+    let array = MapDefinition::new("array", MapKind::Array, 4, 16, 4);
+    let mut rodata = MapDefinition::new(".rodata", MapKind::Array, 4, 8, 1);
     rodata.flags = BPF_F_RDONLY_PROG;
-    let mut locked = map("locked", MapKind::Hash, 4, 16, 4);
+    let mut locked = MapDefinition::new("locked", MapKind::Hash, 4, 16, 4);
     locked.has_spin_lock = true;
-    let mut outer = map("outer", MapKind::ArrayOfMaps, 4, 4, 2);
+    let mut outer = MapDefinition::new("outer", MapKind::ArrayOfMaps, 4, 4, 2);
     outer.inner = Some(Box::new(array.clone()));
     vec![
         array,
-        map("hash", MapKind::Hash, 8, 8, 16),
-        map("ring", MapKind::RingBuf, 0, 0, 4096),
-        map("programs", MapKind::ProgArray, 4, 4, 4),
+        MapDefinition::new("hash", MapKind::Hash, 8, 8, 16),
+        MapDefinition::new("ring", MapKind::RingBuf, 0, 0, 4096),
+        MapDefinition::new("programs", MapKind::ProgArray, 4, 4, 4),
         rodata,
         locked,
-        map("devices", MapKind::DevMap, 4, 4, 4),
-        map("percpu", MapKind::PercpuArray, 4, 8, 4),
-        map("data", MapKind::Array, 4, 64, 1),
+        MapDefinition::new("devices", MapKind::DevMap, 4, 4, 4),
+        MapDefinition::new("percpu", MapKind::PercpuArray, 4, 8, 4),
+        MapDefinition::new("data", MapKind::Array, 4, 64, 1),
         outer,
     ]
 }
@@ -76,7 +53,7 @@ fn rule_name(rule: &Rule) -> String {
 #[test]
 fn every_program_gets_its_verdict() {
     let mut wrong = Vec::new();
-    for program in PROGRAMS {
+    for program in programs::all() {
         let found = match check(program.text, &VerifyOptions::default()) {
             Ok(_) => String::new(),
             Err(rejection) => rule_name(&rejection.rule),
@@ -93,8 +70,8 @@ fn every_program_gets_its_verdict() {
 
 #[test]
 fn names_are_unique() {
-    let names: BTreeSet<&str> = PROGRAMS.iter().map(|p| p.name).collect();
-    assert_eq!(names.len(), PROGRAMS.len());
+    let names: BTreeSet<&str> = programs::all().map(|p| p.name).collect();
+    assert_eq!(names.len(), programs::all().count());
 }
 
 #[test]
@@ -361,7 +338,7 @@ fn every_rule_has_a_program() {
     let compiled = include_str!("objects/verdicts.c");
     let tests = include_str!("verifier.rs");
     let broken = |rule: &str| {
-        PROGRAMS.iter().any(|p| p.rule == rule)
+        programs::all().any(|p| p.rule == rule)
             || compiled.contains(&format!("no_{rule}"))
             || tests.contains(&format!("\"{rule}\""))
             || tests.contains(&format!("Rule::{rule}"))
