@@ -3,41 +3,25 @@
 //! Where a policy keeps connections, captures follow each other a day apart: time that goes back is nothing engines agree on.
 //! Captures come from ../shared/data when it is there; the project's own (tests/captures) always.
 
+mod captures;
 mod common;
 
-use std::fs::File;
-use std::io::BufReader;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use captures::{captures, ethernet, examples};
 use common::{Coverage, Sample, disagreement, engines};
 use weir_engine::ReplayOptions;
 use weir_functions::plan::{ChecksumMode, Port};
-use weir_packet::pcap::Capture;
-
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 #[test]
 fn every_capture_is_treated_alike_by_every_engine_with_every_example() {
     let engines = engines();
-    let mut captures = files(&Path::new(ROOT).join("tests/captures"));
-    let own = captures.len();
-    for folder in ["pcaps", "zeek-traces"] {
-        captures.extend(files(&Path::new(ROOT).join("../shared/data").join(folder)));
-    }
-    if captures.len() == own {
-        eprintln!("../shared/data is not here: only the project's own captures are replayed");
-    }
-    let samples: Vec<(PathBuf, Vec<Sample>)> = captures
+    let samples: Vec<(PathBuf, Vec<Sample>)> = captures()
         .into_iter()
         .filter_map(|path| ethernet(&path).map(|s| (path, s)))
         .filter(|(_, s)| !s.is_empty())
         .collect();
-    let mut policies: Vec<PathBuf> = files(&Path::new(ROOT).join("examples"))
-        .into_iter()
-        .filter(|p| p.extension().is_some_and(|e| e == "weir"))
-        .collect();
-    policies.sort();
-    assert!(!policies.is_empty(), "examples/ holds policies");
+    let policies = examples();
     let mut coverage = Coverage::default();
     for path in &policies {
         let policy = match weir_policy::parse_file(path) {
@@ -93,40 +77,4 @@ fn a_day_apart<'a>(captures: impl Iterator<Item = &'a [Sample]>) -> Vec<Sample> 
         }
     }
     all
-}
-
-/// All files below a folder; none if it is not there.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return found;
-    };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
-/// The packets of an Ethernet capture, up to where it can be read; `None` for other files.
-fn ethernet(path: &Path) -> Option<Vec<Sample>> {
-    let mut capture = Capture::open(BufReader::new(File::open(path).ok()?)).ok()?;
-    let mut samples = Vec::new();
-    while let Ok(Some(packet)) = capture.next_packet() {
-        if packet.interface.require_ethernet().is_err() {
-            return None;
-        }
-        samples.push(Sample {
-            frame: packet.data.to_vec(),
-            now_ns: packet.timestamp_ns,
-            port: 1,
-            queue: 0,
-        });
-    }
-    Some(samples)
 }

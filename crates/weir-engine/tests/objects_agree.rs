@@ -7,6 +7,7 @@
     reason = "what is skipped is said where the test runs"
 )]
 
+mod captures;
 mod common;
 mod pair;
 

@@ -5,20 +5,15 @@
 //! What the kernel's test run does not take is skipped and counted: frames under 14 bytes, IP frames that end inside the fixed
 //! header, and frames over 3,400 bytes.
 
+mod captures;
 mod common;
 
-use std::fs::File;
-use std::io::BufReader;
-use std::path::{Path, PathBuf};
-
+use captures::{captures, ethernet, examples};
 use common::{Connected, Coverage, Sample, cases, config, disagreement_on, engines, play, policy};
 use proptest::prelude::*;
 use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};
 use weir_kernel::object::TC_TEST_RUN_MAX;
-use weir_packet::pcap::Capture;
-
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Whether the kernel's test run takes a frame.
 fn is_taken(frame: &[u8]) -> bool {
@@ -49,16 +44,16 @@ fn tc_engines() -> Vec<EngineKind> {
 #[test]
 fn captures_through_every_example() {
     let engines = tc_engines();
-    let mut captures = files(&Path::new(ROOT).join("tests/captures"));
-    for folder in ["pcaps", "zeek-traces"] {
-        captures.extend(files(&Path::new(ROOT).join("../shared/data").join(folder)));
-    }
-    let mut samples: Vec<Sample> = captures.iter().flat_map(|path| ethernet(path)).collect();
+    let captures = captures();
+    let mut samples: Vec<Sample> = captures
+        .iter()
+        .filter_map(|path| ethernet(path))
+        .flatten()
+        .collect();
     let all = samples.len();
     samples.retain(|sample| is_taken(&sample.frame));
-    let mut policies = files(&Path::new(ROOT).join("examples"));
-    policies.retain(|p| p.extension().is_some_and(|e| e == "weir"));
-    assert!(!policies.is_empty() && !samples.is_empty());
+    let policies = examples();
+    assert!(!samples.is_empty());
     let options = ReplayOptions {
         checksums: ChecksumMode::Offloaded,
         mtu: None,
@@ -199,43 +194,4 @@ fn generated_connections() {
     );
     coverage.demand_connections(cases);
     connected.demand(cases);
-}
-
-/// All files below a folder; none if it is not there.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return found;
-    };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
-/// The packets of an Ethernet capture, up to where it can be read; none of other files.
-fn ethernet(path: &Path) -> Vec<Sample> {
-    let mut samples = Vec::new();
-    let opened = File::open(path).map(BufReader::new).map(Capture::open);
-    let Ok(Ok(mut capture)) = opened else {
-        return samples;
-    };
-    while let Ok(Some(packet)) = capture.next_packet() {
-        if packet.interface.require_ethernet().is_err() {
-            return Vec::new();
-        }
-        samples.push(Sample {
-            frame: packet.data.to_vec(),
-            now_ns: packet.timestamp_ns,
-            port: 1,
-            queue: 0,
-        });
-    }
-    samples
 }

@@ -4,41 +4,13 @@
 //! a tenth (a deterministic gate); elsewhere they are printed only. `WEIR_UPDATE=1` writes the record.
 
 mod common;
+mod features;
 
 use std::fmt::Write;
 
-use weir_bpf::abi::{DIMS, feature};
+use features::{RECORD, SETS};
+use weir_bpf::abi::DIMS;
 use weir_kernel::KernelObject;
-
-const RECORD: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../benches/record/verified-insns.tsv"
-);
-
-/// Feature sets that policies lead to, from a bare firewall to everything. All of them with as many pruning pieces as there can be.
-const SETS: &[(&str, u32)] = &[
-    ("none", 0),
-    ("option-tests", feature::TCPOPT | feature::SLOTS),
-    ("header-rewrites", feature::REWRITE),
-    ("option-rewrites", feature::REWRITE | feature::OPTION_OPS),
-    ("payload-rewrites", feature::REWRITE | feature::PAYLOAD_OPS),
-    ("log", feature::LOG),
-    ("connections", feature::STATE),
-    ("nat", feature::STATE | feature::TRANSLATE | feature::NAT),
-    (
-        "all",
-        feature::TCPOPT
-            | feature::SLOTS
-            | feature::REWRITE
-            | feature::OPTION_OPS
-            | feature::PAYLOAD_OPS
-            | feature::LOG
-            | feature::STATE
-            | feature::TRANSLATE
-            | feature::NAT
-            | feature::SEQUENCE,
-    ),
-];
 
 #[test]
 fn verified_instructions_stay_within_the_record() {

@@ -10,15 +10,12 @@
 )]
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::BufReader;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use crate::captures::{captures, ethernet};
 use weir_kernel::object::{TC_TEST_RUN_MAX, TEST_RUN_LINEAR, TEST_RUN_MAX, TEST_RUN_MIN};
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
-use weir_packet::pcap::Capture;
 use weir_vm::jit::Execution;
 use weir_vm::verify::VerifyOptions;
 use weir_vm::{Btf, Env, Frame, Machine, MapKind, Object, ProgramKind, Skb};
@@ -374,16 +371,13 @@ pub(crate) fn compile(name: &str, flags: &[&str]) -> Vec<u8> {
 /// Frames of all Ethernet captures: the project's own, and those of ../shared/data when they are here. Without `WEIR_LONG=1` at most
 /// `most`, taken evenly.
 pub(crate) fn frames(most: usize) -> Vec<Vec<u8>> {
-    const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let mut paths = files(&Path::new(ROOT).join("tests/captures"));
-    let own = paths.len();
-    for folder in ["pcaps", "zeek-traces"] {
-        paths.extend(files(&Path::new(ROOT).join("../shared/data").join(folder)));
-    }
-    if paths.len() == own {
-        eprintln!("../shared/data is not here: only the project's own captures are used");
-    }
-    let mut all: Vec<Vec<u8>> = paths.iter().flat_map(|path| ethernet(path)).collect();
+    let paths = captures();
+    let mut all: Vec<Vec<u8>> = paths
+        .iter()
+        .filter_map(|path| ethernet(path))
+        .flatten()
+        .map(|sample| sample.frame)
+        .collect();
     let long = std::env::var("WEIR_LONG").as_deref() == Ok("1");
     if !long && all.len() > most {
         let step = all.len().div_ceil(most);
@@ -392,38 +386,4 @@ pub(crate) fn frames(most: usize) -> Vec<Vec<u8>> {
     eprintln!("{} frames of {} captures", all.len(), paths.len());
     assert!(!all.is_empty(), "tests/captures holds Ethernet captures");
     all
-}
-
-/// All files below a folder; none if it is not there.
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        return found;
-    };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            found.extend(files(&path));
-        } else {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
-/// The packets of an Ethernet capture, up to where it can be read; none of other files.
-fn ethernet(path: &Path) -> Vec<Vec<u8>> {
-    let mut frames = Vec::new();
-    let opened = File::open(path).map(BufReader::new).map(Capture::open);
-    let Ok(Ok(mut capture)) = opened else {
-        return frames;
-    };
-    while let Ok(Some(packet)) = capture.next_packet() {
-        if packet.interface.require_ethernet().is_err() {
-            return Vec::new();
-        }
-        frames.push(packet.data.to_vec());
-    }
-    frames
 }

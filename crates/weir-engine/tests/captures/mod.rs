@@ -1,0 +1,74 @@
+//! Captures and example policies that tests read: the project's own always, those of ../shared/data when they are there.
+
+#![allow(dead_code, reason = "each test file uses its part of this module")]
+#![allow(
+    clippy::print_stderr,
+    reason = "what is not there is said where the test runs"
+)]
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+
+use weir_packet::pcap::Capture;
+
+use crate::common::Sample;
+
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// All captures.
+pub(crate) fn captures() -> Vec<PathBuf> {
+    let mut paths = files(&Path::new(ROOT).join("tests/captures"));
+    let own = paths.len();
+    for folder in ["pcaps", "zeek-traces"] {
+        paths.extend(files(&Path::new(ROOT).join("../shared/data").join(folder)));
+    }
+    if paths.len() == own {
+        eprintln!("../shared/data is not here: only the project's own captures are used");
+    }
+    paths
+}
+
+/// The example policies.
+pub(crate) fn examples() -> Vec<PathBuf> {
+    let mut policies = files(&Path::new(ROOT).join("examples"));
+    policies.retain(|p| p.extension().is_some_and(|e| e == "weir"));
+    assert!(!policies.is_empty(), "examples/ holds policies");
+    policies
+}
+
+/// The packets of an Ethernet capture, up to where it can be read, as they come in by port 1; `None` for other files.
+pub(crate) fn ethernet(path: &Path) -> Option<Vec<Sample>> {
+    let mut capture = Capture::open(BufReader::new(File::open(path).ok()?)).ok()?;
+    let mut samples = Vec::new();
+    while let Ok(Some(packet)) = capture.next_packet() {
+        if packet.interface.require_ethernet().is_err() {
+            return None;
+        }
+        samples.push(Sample {
+            frame: packet.data.to_vec(),
+            now_ns: packet.timestamp_ns,
+            port: 1,
+            queue: 0,
+        });
+    }
+    Some(samples)
+}
+
+/// All files below a folder, sorted; none if it is not there.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return found;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            found.extend(files(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}

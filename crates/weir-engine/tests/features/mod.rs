@@ -1,0 +1,34 @@
+//! The feature sets that both verifiers are asked about, and the record of the kernel's counts.
+
+use weir_bpf::abi::feature;
+
+/// Counts of the kernel's verifier, kept in the tree.
+pub(crate) const RECORD: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../benches/record/verified-insns.tsv"
+);
+
+/// Feature sets that policies lead to, from a bare firewall to everything. All of them with as many pruning pieces as there can be.
+pub(crate) const SETS: &[(&str, u32)] = &[
+    ("none", 0),
+    ("option-tests", feature::TCPOPT | feature::SLOTS),
+    ("header-rewrites", feature::REWRITE),
+    ("option-rewrites", feature::REWRITE | feature::OPTION_OPS),
+    ("payload-rewrites", feature::REWRITE | feature::PAYLOAD_OPS),
+    ("log", feature::LOG),
+    ("connections", feature::STATE),
+    ("nat", feature::STATE | feature::TRANSLATE | feature::NAT),
+    (
+        "all",
+        feature::TCPOPT
+            | feature::SLOTS
+            | feature::REWRITE
+            | feature::OPTION_OPS
+            | feature::PAYLOAD_OPS
+            | feature::LOG
+            | feature::STATE
+            | feature::TRANSLATE
+            | feature::NAT
+            | feature::SEQUENCE,
+    ),
+];
