@@ -267,12 +267,39 @@ impl Port for BrokenPort {
         Err(std::io::Error::other("gone"))
     }
     fn send(&self, _: &[u8], _: u64) -> std::io::Result<()> {
-        Err(std::io::Error::from_raw_os_error(libc_emsgsize()))
+        Err(rustix::io::Errno::MSGSIZE.into())
     }
 }
 
-fn libc_emsgsize() -> i32 {
-    rustix::io::Errno::MSGSIZE.raw_os_error()
+#[test]
+fn what_a_port_refuses_is_counted_by_its_reason() {
+    struct Refuses(rustix::io::Errno);
+    impl Port for Refuses {
+        fn name(&self) -> &str {
+            "refuses"
+        }
+        fn ifindex(&self) -> u32 {
+            2
+        }
+        fn receive(&self, _: &mut Vec<Arrival>) -> std::io::Result<weir_engine::ports::Look> {
+            Ok(weir_engine::ports::Look::Over)
+        }
+        fn send(&self, _: &[u8], _: u64) -> std::io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+    use rustix::io::Errno;
+    for (errno, counts) in [
+        (Errno::MSGSIZE, [5, 0, 0]),
+        (Errno::NOBUFS, [0, 5, 0]),
+        (Errno::NETDOWN, [0, 0, 5]),
+    ] {
+        let a = MemoryPort::new("a", 1, frames(0, 5));
+        let b = Refuses(errno);
+        let totals = serve(&mut returns(2), &[&a, &b], 1, Pass::Across).expect("it runs");
+        assert_eq!([totals.too_big, totals.no_room, totals.not_sent], counts);
+        assert_eq!((totals.ports[1].sent, totals.failed()), (0, 5));
+    }
 }
 
 #[test]
@@ -281,6 +308,30 @@ fn a_port_that_fails_ends_the_service_of_all_workers() {
     let ports: [&dyn Port; 2] = [&waits, &BrokenPort];
     let error = serve(&mut returns(2), &ports, 2, Pass::Port).expect_err("a port is gone");
     assert!(error.to_string().contains("broken: gone"), "{error}");
+}
+
+struct PanickingPort;
+
+impl Port for PanickingPort {
+    fn name(&self) -> &str {
+        "defect"
+    }
+    fn ifindex(&self) -> u32 {
+        7
+    }
+    fn receive(&self, _: &mut Vec<Arrival>) -> std::io::Result<weir_engine::ports::Look> {
+        panic!("a defect of a port")
+    }
+    fn send(&self, _: &[u8], _: u64) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_worker_that_ends_in_a_defect_ends_the_others() {
+    let ports: [&dyn Port; 2] = [&ForeverPort, &PanickingPort];
+    let error = serve(&mut returns(2), &ports, 2, Pass::Port).expect_err("a worker is gone");
+    assert!(error.to_string().contains("defect"), "{error}");
 }
 
 /// A port at which nothing comes, ever.

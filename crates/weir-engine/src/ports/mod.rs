@@ -73,7 +73,10 @@ pub trait Port: Send + Sync {
     }
 
     /// Frames that came and were lost before the port could take them, since the start.
-    fn missed(&self) -> u64 {
-        0
+    ///
+    /// # Errors
+    /// When the source does not say.
+    fn missed(&self) -> io::Result<u64> {
+        Ok(0)
     }
 }

@@ -221,7 +221,10 @@ impl Service<'_> {
             totals.add(result?);
         }
         for (count, port) in totals.ports.iter_mut().zip(self.ports) {
-            count.missed = port.missed();
+            count.missed = port.missed().map_err(|error| ServiceError::Port {
+                port: port.name().to_owned(),
+                error,
+            })?;
         }
         Ok(totals)
     }
@@ -280,6 +283,18 @@ impl Totals {
     }
 }
 
+/// A worker that may still steer frames to others. However it ends, they must not wait for it; if it ends in a defect, they stop, too.
+struct Source<'w>(&'w Shared<'w>);
+
+impl Drop for Source<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.stop.store(true, Ordering::Release);
+        }
+        self.0.sources.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 struct Worker<'w> {
     shared: &'w Shared<'w>,
     number: usize,
@@ -301,11 +316,7 @@ impl<'w> Worker<'w> {
     }
 
     fn run(mut self) -> Result<Totals, ServiceError> {
-        let mut source = true;
-        let result = self.work(&mut source);
-        if source {
-            self.shared.sources.fetch_sub(1, Ordering::AcqRel);
-        }
+        let result = self.work(Source(self.shared));
         if result.is_err() {
             // The others would go on for ever without this worker's ports.
             self.shared.stop.store(true, Ordering::Release);
@@ -313,8 +324,8 @@ impl<'w> Worker<'w> {
         result.map(|()| self.totals)
     }
 
-    /// `source` becomes false when this worker will steer nothing any more.
-    fn work(&mut self, source: &mut bool) -> Result<(), ServiceError> {
+    fn work(&mut self, source: Source<'_>) -> Result<(), ServiceError> {
+        let mut source = Some(source);
         let service = self.shared.service;
         let mine = || {
             service
@@ -329,7 +340,7 @@ impl<'w> Worker<'w> {
             let stopping = self.shared.stop.load(Ordering::Acquire);
             let mut idle = true;
             let mut over = true;
-            for (at, port) in mine.iter().filter(|_| *source && !stopping) {
+            for (at, port) in mine.iter().filter(|_| source.is_some() && !stopping) {
                 arrivals.clear();
                 let look = port
                     .receive(&mut arrivals)
@@ -344,9 +355,8 @@ impl<'w> Worker<'w> {
                     self.carry_out(departure);
                 }
             }
-            if over && *source {
-                *source = false;
-                self.shared.sources.fetch_sub(1, Ordering::AcqRel);
+            if over {
+                source = None;
             }
             // Read before the queue is emptied: what the last source steered is in it.
             let alone = self.shared.sources.load(Ordering::Acquire) == 0;

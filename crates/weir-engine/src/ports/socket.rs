@@ -79,11 +79,11 @@ impl Port for SocketPort {
         Some(self.socket.as_fd())
     }
 
-    fn missed(&self) -> u64 {
+    fn missed(&self) -> io::Result<u64> {
         // Reading the socket's count resets it.
-        let lost = self.socket.missed().unwrap_or_default();
+        let lost = self.socket.missed().map_err(io::Error::other)?;
         let lost = self.lost.fetch_add(lost, Ordering::Relaxed) + lost;
-        lost + self.refused.load(Ordering::Relaxed)
+        Ok(lost + self.refused.load(Ordering::Relaxed))
     }
 }
 
