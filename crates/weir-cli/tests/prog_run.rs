@@ -4,7 +4,7 @@ mod common;
 
 use common::{Folder, Run, root_for, weir};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use weir_packet::build::Frame;
 
@@ -24,8 +24,15 @@ fn compile(folder: &Folder, name: &str) -> PathBuf {
     object
 }
 
-fn text(path: &std::path::Path) -> &str {
+fn text(path: &Path) -> &str {
     path.to_str().expect("test paths are UTF-8")
+}
+
+/// `weir prog run` of an object over a capture.
+fn over(object: &Path, capture: &Path, more: &[&str]) -> Run {
+    let mut args = vec!["prog", "run", text(object), "--in", text(capture)];
+    args.extend(more);
+    weir(args)
 }
 
 /// Engines that can run here.
@@ -135,22 +142,21 @@ fn tail_calls_are_set_up_by_name() {
         r#"{"maps": {"programs": {"elements": [{"key": "00000000", "value": "drop"}]}}}"#,
     );
     for engine in engines().into_iter().filter(|e| *e != "kernel") {
-        let run = weir([
-            "prog",
-            "run",
-            text(&object),
-            "--prog",
-            "count",
-            "--in",
-            text(&capture),
-            "--maps",
-            text(&setup),
-            "--json",
-            "--dump-maps",
-            "-",
-            "--engine",
-            engine,
-        ]);
+        let run = over(
+            &object,
+            &capture,
+            &[
+                "--prog",
+                "count",
+                "--maps",
+                text(&setup),
+                "--json",
+                "--dump-maps",
+                "-",
+                "--engine",
+                engine,
+            ],
+        );
         let report = run.succeeded().json();
         assert_eq!(report["engine"], engine);
         assert_eq!(report["verdicts"]["drop"], 3, "{report}");
@@ -165,20 +171,19 @@ fn tc_programs_run_with_their_own_verdicts() {
     let capture = folder.capture("in.pcap", &frames(5));
     for engine in engines().into_iter().filter(|e| *e != "jit") {
         let out = folder.join("out.pcap");
-        let run = weir([
-            "prog",
-            "run",
-            text(&object),
-            "--prog",
-            "longer",
-            "--in",
-            text(&capture),
-            "--engine",
-            engine,
-            "--out",
-            text(&out),
-            "--json",
-        ]);
+        let run = over(
+            &object,
+            &capture,
+            &[
+                "--prog",
+                "longer",
+                "--engine",
+                engine,
+                "--out",
+                text(&out),
+                "--json",
+            ],
+        );
         let report = run.succeeded().json();
         assert_eq!(
             report["verdicts"],
@@ -223,17 +228,11 @@ fn wrong_setups_say_what_is_wrong() {
         (r#"{"map": {}}"#, "unknown field `map`"),
     ] {
         let path = folder.write("setup.json", setup);
-        let run = weir([
-            "prog",
-            "run",
-            text(&object),
-            "--prog",
-            "count",
-            "--in",
-            text(&capture),
-            "--maps",
-            text(&path),
-        ]);
+        let run = over(
+            &object,
+            &capture,
+            &["--prog", "count", "--maps", text(&path)],
+        );
         assert_eq!(run.status, 2, "{setup}: {run:?}");
         assert!(run.stderr.contains(expected), "{setup}: {run:?}");
     }
@@ -244,39 +243,24 @@ fn the_program_is_chosen_by_name_where_there_are_several() {
     let folder = Folder::new();
     let object = compile(&folder, "types");
     let capture = folder.capture("in.pcap", &frames(2));
-    let run = weir(["prog", "run", text(&object), "--in", text(&capture)]);
+    let run = over(&object, &capture, &[]);
     assert_eq!(run.status, 2);
     assert!(
         run.stderr.contains("choose one with --prog: count, drop"),
         "{run:?}"
     );
-    let run = weir([
-        "prog",
-        "run",
-        text(&object),
-        "--in",
-        text(&capture),
-        "--prog",
-        "dorp",
-    ]);
+    let run = over(&object, &capture, &["--prog", "dorp"]);
     assert!(
         run.stderr
             .contains("no program \"dorp\"; it has count, drop"),
         "{run:?}"
     );
     let out = folder.path().join("out.pcap");
-    let run = weir([
-        "prog",
-        "run",
-        text(&object),
-        "--in",
-        text(&capture),
-        "--prog",
-        "count",
-        "--out",
-        text(&out),
-        "-v",
-    ]);
+    let run = over(
+        &object,
+        &capture,
+        &["--prog", "count", "--out", text(&out), "-v"],
+    );
     let run = run.succeeded();
     assert!(
         run.stdout.starts_with("packets  2 run = 2 pass\n"),
@@ -299,17 +283,11 @@ fn instructions_are_limited_and_faults_fail_the_run() {
     let folder = Folder::new();
     let object = compile(&folder, "types");
     let capture = folder.capture("in.pcap", &frames(2));
-    let run = weir([
-        "prog",
-        "run",
-        text(&object),
-        "--in",
-        text(&capture),
-        "--prog",
-        "count",
-        "--limit-insns",
-        "3",
-    ]);
+    let run = over(
+        &object,
+        &capture,
+        &["--prog", "count", "--limit-insns", "3"],
+    );
     assert_eq!(run.status, 1, "{run:?}");
     assert!(run.stdout.contains("2 faulted"), "{run:?}");
     assert!(run.stderr.contains("budget of 3 instructions"), "{run:?}");
