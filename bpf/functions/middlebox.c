@@ -25,6 +25,8 @@ const volatile __u32 weir_replay = 0;		/* time, randomness, port and queue come 
 const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLOTS and above: none */
 
 #include "ctx.h"
+#include "panel.h"
+#include "stats.h"
 #include "scratch.h"
 #include "csum.h"
 #include "parse.h"
@@ -33,13 +35,6 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "rewrite.h"
 #include "open.h"
 #include "translate.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weir_stats);
-} stats SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -142,6 +137,8 @@ static __always_inline void edit(struct walk *w)
 	if (weir_features & WEIR_F_REWRITE && rewrites)
 		rewrite(w);
 	write_back(w);
+	if (weir_features & WEIR_F_OPTION_OPS)
+		panel_resized(w->ctx);
 }
 
 static __always_inline int process(struct walk *w)
@@ -211,9 +208,12 @@ int middlebox(ctx_t *ctx)
 	verdict = process(&w);
 	*levels = level ? seen : seen + WEIR_DEPTH_LEFT;
 count:
-	w.stats->verdict[verdict & 7] += packets;
+	verdict = panel_leave(ctx, w.stats, packets, verdict, 0, WEIR_NO_REASON);
+	goto end;
 out:
-	return ctx_return(verdict);
+	verdict = ctx_return(verdict);
+end:
+	return verdict;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

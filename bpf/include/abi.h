@@ -46,6 +46,7 @@ enum weir_reason {
 #include "reasons.def"
 #undef REASON
 	WEIR_R_MAX,
+	WEIR_NO_REASON = WEIR_R_MAX,
 };
 
 /* ---- flat key: byte offsets of its parts ---- */
@@ -383,9 +384,66 @@ struct weir_counter {
 struct weir_stats {
 	__u64 received;
 	__u64 bytes;
-	__u64 verdict[8];		/* by enum xdp_action */
+	__u64 verdict[8];		/* by enum xdp_action, and WEIR_NEXT */
 	__u64 reason[WEIR_REASONS];
 };
+
+#define WEIR_NEXT		5	/* the packet went on to another function */
+
+/* ---- the patch panel: docs/design/graph.md ---- */
+#define WEIR_OUTS		8	/* outputs of an instance; 0 is its default output */
+#define WEIR_VIDS		2048	/* instances of a generation. Those of odd generations have numbers from here on */
+#define WEIR_PORTS		256	/* ports of an edge, by weir's number from 1 */
+#define WEIR_PROGRAMS		4096	/* slots of the program array */
+#define WEIR_DEVICES		256	/* places of the map of devices */
+
+/* hop.slot from here on: the packet leaves the graph */
+#define WEIR_SLOT_STACK		0xfffffff0	/* XDP_PASS */
+#define WEIR_SLOT_DROP		0xfffffff1
+#define WEIR_SLOT_TX		0xfffffff2
+#define WEIR_SLOT_DEVICE	0xfffffff3	/* by hop.vid's place in the map of devices */
+#define WEIR_SLOT_NOWHERE	0		/* no program is ever put there */
+
+/* Where a packet goes on. All zeros: nowhere, which is a missed call. */
+struct weir_hop {
+	__u32 vid;
+	__u32 slot;
+};
+
+/* The word by which generations are switched. */
+struct weir_edge {
+	__u64 generation;
+};
+
+/*
+ * A packet's way through the graph, on the CPU that has it. XDP programs do not nest on a CPU, so there is one.
+ * It does not survive a redirect; what must is in struct weir_meta.
+ */
+struct weir_chain {
+	__u32 vid;		/* of the instance that has the packet */
+	__u32 port;		/* weir's number of the port it came in by */
+	__u32 csum_mode;	/* of that port: WEIR_CSUM_* */
+	__u32 len;		/* bytes of the frame, brought up to date by functions that change it */
+	__u32 mark;		/* what functions tell those behind them */
+	__u32 passes;		/* over guarded links */
+	__u32 hops;		/* functions so far; counted while watched only */
+	__u32 watched;		/* 0: not; else what the watchers asked for */
+	__u64 generation;
+	__u64 number;		/* of the packet among those of this CPU */
+};
+
+/* The metadata area in front of a frame: what goes with a packet to the stack, to tc, and through recirculation. */
+struct weir_meta {
+	__u32 magic;		/* WEIR_META_MAGIC */
+	__u32 mark;
+	__u32 vid;		/* 0 for packets that go to the stack */
+	__u32 port;
+	__u32 passes;
+	__u32 csum_mode;
+	__u64 generation;
+};
+
+#define WEIR_META_MAGIC		0x72696577	/* "weir" */
 
 /* ---- replay and events ---- */
 

@@ -32,6 +32,8 @@
 		     : "=r"(word_) : "r"(ctx), "i"(__builtin_offsetof(ctx_t, member))); \
 	word_; })
 
+#include "chain.h"
+
 #ifdef WEIR_HOOK_TC
 #include "ctx_tc.h"
 #else

@@ -78,10 +78,16 @@ static __always_inline int ctx_may_be_unfinished(ctx_t *ctx)
 	return weir_csum_mode == WEIR_CSUM_OFFLOADED;
 }
 
-/* Whether a packet whose checksum at `off` looks unfinished is so; looks are all that XDP has. */
+/* Whether a packet whose checksum at `off` looks unfinished is so; looks and the port it came in by are all that XDP has. */
 static __always_inline int ctx_is_unfinished(ctx_t *ctx, __u32 off)
 {
+#ifdef WEIR_PANEL
+	struct weir_chain *chain = panel_chain();
+
+	return chain && chain->csum_mode == WEIR_CSUM_OFFLOADED;
+#else
 	return 1;
+#endif
 }
 
 /* Whether the packet is on its way out. */
@@ -98,7 +104,13 @@ static __always_inline __u32 ctx_queue(ctx_t *ctx)
 /* weir's number of the port that the packet came in by. */
 static __always_inline __u32 ctx_port_in(ctx_t *ctx)
 {
+#ifdef WEIR_PANEL
+	struct weir_chain *chain = panel_chain();
+
+	return chain ? chain->port : 0;
+#else
 	return weir_port;
+#endif
 }
 
 /* ... and of the port it leaves by, 0 where that is not known. */

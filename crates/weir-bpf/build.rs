@@ -1,4 +1,5 @@
-//! Compiles every file of bpf/functions with clang, once for XDP (object NAME) and once for tc (NAME_tc), and every file of
+//! Compiles every file of bpf/functions with clang: by itself for XDP (object NAME) and for tc (NAME_tc) unless its head says
+//! "Hooks: xdp.", and for a graph (NAME_graph) and a graph that is watched (NAME_watched), as it does every file of bpf/graph. Then every file of
 //! bpf/baselines once, strips debug sections (BTF stays), and writes the tables of embedded objects.
 //!
 //! `WEIR_CLANG` names another compiler; `WEIR_PREBUILT_BPF_DIR` a folder of ready objects, for builders
@@ -22,25 +23,30 @@ fn main() {
 
     fs::create_dir_all(out.join("baselines")).expect("OUT_DIR is writable");
     let functions = sources(&bpf, "functions").into_iter().flat_map(|name| {
-        [("", Hook::Xdp), ("_tc", Hook::Tc)].map(|(suffix, hook)| Object {
-            source: format!("functions/{name}.c"),
-            file: format!("{name}{suffix}.bpf.o"),
-            name: format!("{name}{suffix}"),
-            hook,
-        })
+        let source = format!("functions/{name}.c");
+        let text = fs::read_to_string(bpf.join(&source)).expect("sources are readable");
+        let forms: &[Form] = match text.contains("Hooks: xdp.") {
+            true => &[Form::Xdp, Form::Graph, Form::Watched],
+            false => &[Form::Xdp, Form::Tc, Form::Graph, Form::Watched],
+        };
+        objects(&name, &source, forms)
+    });
+    let graph = sources(&bpf, "graph").into_iter().flat_map(|name| {
+        let source = format!("graph/{name}.c");
+        objects(&name, &source, &[Form::Graph, Form::Watched])
     });
     let baselines = sources(&bpf, "baselines").into_iter().map(|name| Object {
         source: format!("baselines/{name}.c"),
         file: format!("baselines/{name}.bpf.o"),
         name,
-        hook: Hook::Xdp,
+        form: Form::Xdp,
     });
     let mut tables = String::new();
     for (table, doc, objects) in [
         (
             "OBJECTS",
             "Name and ELF bytes of every function's objects.",
-            functions.collect::<Vec<_>>(),
+            functions.chain(graph).collect::<Vec<_>>(),
         ),
         (
             "BASELINES",
@@ -55,7 +61,7 @@ fn main() {
             source,
             file,
             name,
-            hook,
+            form,
         } in objects
         {
             let object = out.join(&file);
@@ -65,7 +71,7 @@ fn main() {
                     fs::copy(&ready, &object)
                         .unwrap_or_else(|e| panic!("{}: {e}", ready.display()));
                 }
-                None => compile(&bpf, &source, hook, &object),
+                None => compile(&bpf, &source, form, &object),
             }
             tables.push_str(&format!(
                 "    ({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{file}\"))),\n"
@@ -84,7 +90,20 @@ struct Object {
     file: String,
     /// Its name in the table.
     name: String,
-    hook: Hook,
+    form: Form,
+}
+
+fn objects(name: &str, source: &str, forms: &[Form]) -> Vec<Object> {
+    let object = |form: &Form| {
+        let name = format!("{name}{}", form.suffix());
+        Object {
+            source: source.to_owned(),
+            file: format!("{name}.bpf.o"),
+            name,
+            form: *form,
+        }
+    };
+    forms.iter().map(object).collect()
 }
 
 /// Names of the C files of a folder, sorted.
@@ -99,14 +118,40 @@ fn sources(bpf: &Path, folder: &str) -> Vec<String> {
     names
 }
 
-/// Which context API a function is compiled against (bpf/include/ctx.h).
+/// What a function is compiled for: the context API of bpf/include/ctx.h, and the patch panel of bpf/include/panel.h.
 #[derive(Clone, Copy)]
-enum Hook {
+enum Form {
+    /// XDP, by itself.
     Xdp,
+    /// tc, by itself.
     Tc,
+    /// XDP, an instance of a graph.
+    Graph,
+    /// XDP, an instance of a graph that is watched.
+    Watched,
 }
 
-fn compile(bpf: &Path, source: &str, hook: Hook, object: &Path) {
+impl Form {
+    fn suffix(self) -> &'static str {
+        match self {
+            Form::Xdp => "",
+            Form::Tc => "_tc",
+            Form::Graph => "_graph",
+            Form::Watched => "_watched",
+        }
+    }
+
+    fn defines(self) -> &'static [&'static str] {
+        match self {
+            Form::Xdp => &[],
+            Form::Tc => &["-DWEIR_HOOK_TC"],
+            Form::Graph => &["-DWEIR_PANEL"],
+            Form::Watched => &["-DWEIR_PANEL", "-DWEIR_WATCH"],
+        }
+    }
+}
+
+fn compile(bpf: &Path, source: &str, form: Form, object: &Path) {
     let clang = env::var_os("WEIR_CLANG").unwrap_or_else(|| "clang".into());
     let headers = env::var_os("DEP_BPF_INCLUDE").expect("libbpf-sys tells where its headers are");
     let run = |command: &mut Command| {
@@ -137,10 +182,7 @@ fn compile(bpf: &Path, source: &str, hook: Hook, object: &Path) {
             "-ffile-prefix-map={}=libbpf",
             headers.to_string_lossy()
         ))
-        .args(match hook {
-            Hook::Xdp => None,
-            Hook::Tc => Some("-DWEIR_HOOK_TC"),
-        })
+        .args(form.defines())
         .current_dir(bpf)
         .args(["-I", "include", "-I"])
         .arg(&headers)

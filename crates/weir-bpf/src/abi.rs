@@ -561,10 +561,109 @@ pub struct Stats {
     pub received: u64,
     /// Their frame bytes.
     pub bytes: u64,
-    /// By `enum xdp_action`.
+    /// By `enum xdp_action`, and at [`NEXT`].
     pub verdict: [u64; 8],
     /// By index in reasons.def.
     pub reason: [u64; REASONS],
+}
+
+/// Index into [`Stats::verdict`]: the packet went on to another function of the graph.
+pub const NEXT: usize = 5;
+
+/// Sizes of the patch panel (`WEIR_OUTS` and so on).
+pub mod panel {
+    /// Outputs of an instance; 0 is its default output.
+    pub const OUTS: usize = 8;
+    /// Instances of a generation. Those of odd generations have numbers from here on.
+    pub const VIDS: usize = 2048;
+    /// Ports of an edge.
+    pub const PORTS: usize = 256;
+    /// Slots of the program array; nothing is ever put into slot 0.
+    pub const PROGRAMS: usize = 4096;
+    /// Places of the map of devices.
+    pub const DEVICES: usize = 256;
+    /// [`super::Hop::slot`]: to the stack.
+    pub const STACK: u32 = 0xffff_fff0;
+    /// [`super::Hop::slot`]: dropped, as the configuration says.
+    pub const DROP: u32 = 0xffff_fff1;
+    /// [`super::Hop::slot`]: out of the device it came in by.
+    pub const TX: u32 = 0xffff_fff2;
+    /// [`super::Hop::slot`]: out of the device at place [`super::Hop::vid`].
+    pub const DEVICE: u32 = 0xffff_fff3;
+    /// [`super::Meta::magic`].
+    pub const MAGIC: u32 = 0x7269_6577;
+}
+
+/// `struct weir_hop`: where a packet goes on. All zeros lead nowhere, which is a missed call.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Hop {
+    /// Number of the instance, or place of the device.
+    pub vid: u32,
+    /// Slot of its program, or how the packet leaves ([`panel`]).
+    pub slot: u32,
+}
+
+/// `struct weir_edge`: the word by which generations are switched.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Edge {
+    /// The generation that packets are given when they come in.
+    pub generation: u64,
+}
+
+/// `struct weir_chain`: a packet's way through the graph, on the CPU that has it.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Chain {
+    /// Number of the instance that has the packet.
+    pub vid: u32,
+    /// weir's number of the port it came in by.
+    pub port: u32,
+    /// Checksum mode of that port ([`csum`]).
+    pub csum_mode: u32,
+    /// Bytes of the frame.
+    pub len: u32,
+    /// What functions tell those behind them.
+    pub mark: u32,
+    /// Times it took guarded links.
+    pub passes: u32,
+    /// Functions so far; counted while watched only.
+    pub hops: u32,
+    /// 0, or what the watchers asked for.
+    pub watched: u32,
+    /// The generation it was given.
+    pub generation: u64,
+    /// Its number among the packets of this CPU.
+    pub number: u64,
+}
+
+/// `struct weir_meta`: the metadata area in front of a frame.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Meta {
+    /// [`panel::MAGIC`].
+    pub magic: u32,
+    /// [`Chain::mark`].
+    pub mark: u32,
+    /// Where a recirculated packet goes on; 0 for packets to the stack.
+    pub vid: u32,
+    /// [`Chain::port`].
+    pub port: u32,
+    /// [`Chain::passes`].
+    pub passes: u32,
+    /// [`Chain::csum_mode`].
+    pub csum_mode: u32,
+    /// [`Chain::generation`].
+    pub generation: u64,
 }
 
 /// `struct weir_replay`: time and randomness of the next packet.

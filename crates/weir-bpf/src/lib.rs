@@ -1,6 +1,6 @@
 //! The compiled data plane: embedded objects, and the Rust side of the contract in `bpf/include/abi.h`.
 //!
-//! [`OBJECTS`] holds every file of bpf/functions as an ELF object, [`BASELINES`] those of bpf/baselines; [`abi`] mirrors the C structures. That both agree is
+//! [`OBJECTS`] holds every file of bpf/functions and bpf/graph as ELF objects, one for each form it is used in, [`BASELINES`] those of bpf/baselines; [`abi`] mirrors the C structures. That both agree is
 //! tested against the objects' BTF.
 
 pub mod abi;

@@ -7,8 +7,12 @@ use weir_packet::Reason;
 use weir_vm::{Btf, Object};
 
 fn btf() -> Btf {
-    let object = Object::parse(object("middlebox").expect("middlebox is compiled"))
-        .expect("the object is well formed");
+    btf_of("middlebox_graph")
+}
+
+fn btf_of(function: &str) -> Btf {
+    let bytes = object(function).expect("every function is compiled");
+    let object = Object::parse(bytes).expect("the object is well formed");
     object.btf().expect("objects carry BTF").clone()
 }
 
@@ -156,6 +160,24 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         verdict,
         reason
     );
+    same_layout!(btf, "weir_hop", abi::Hop, vid, slot);
+    same_layout!(
+        btf,
+        "weir_chain",
+        abi::Chain,
+        vid,
+        port,
+        csum_mode,
+        len,
+        mark,
+        passes,
+        hops,
+        watched,
+        generation,
+        number
+    );
+    let entry = btf_of("entry_graph");
+    same_layout!(entry, "weir_edge", abi::Edge, generation);
     same_layout!(btf, "weir_replay", abi::Replay, now_ns, random, port, queue);
     same_layout!(
         btf,
@@ -232,6 +254,17 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_PREFIX_MAX", abi::PREFIX_MAX as u64),
         ("WEIR_REASONS", abi::REASONS as u64),
         ("WEIR_SNAP", abi::SNAP as u64),
+        ("WEIR_NEXT", abi::NEXT as u64),
+        ("WEIR_OUTS", abi::panel::OUTS as u64),
+        ("WEIR_VIDS", abi::panel::VIDS as u64),
+        ("WEIR_PORTS", abi::panel::PORTS as u64),
+        ("WEIR_PROGRAMS", abi::panel::PROGRAMS as u64),
+        ("WEIR_DEVICES", abi::panel::DEVICES as u64),
+        ("WEIR_SLOT_STACK", abi::panel::STACK.into()),
+        ("WEIR_SLOT_DROP", abi::panel::DROP.into()),
+        ("WEIR_SLOT_TX", abi::panel::TX.into()),
+        ("WEIR_SLOT_DEVICE", abi::panel::DEVICE.into()),
+        ("WEIR_META_MAGIC", abi::panel::MAGIC.into()),
         ("WEIR_LIVE_TABLES", abi::LIVE_TABLES as u64),
         ("WEIR_DEPTH_MASK", abi::DEPTH_MASK.into()),
         ("WEIR_K_VALID", abi::key::VALID as u64),

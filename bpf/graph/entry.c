@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * entry: what a port's device runs. Counts the packet for the port, reads the
+ * generation word once, and hands the packet to the first instance of that
+ * generation; everything behind it follows from the number it was given.
+ *
+ * One copy for each port.
+ */
+#include "vmlinux_min.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "abi.h"
+
+const volatile __u32 weir_port = 0;
+const volatile __u32 weir_csum_mode = WEIR_CSUM_COMPLETE;
+
+#include "ctx.h"
+#include "panel.h"
+#include "stats.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_edge);
+} weir_edge SEC(".maps");
+
+/* Where packets of a port begin. Index: port * 2 + low bit of the generation. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * WEIR_PORTS);
+	__type(key, __u32);
+	__type(value, struct weir_hop);
+} weir_entries SEC(".maps");
+
+SEC(CTX_SECTION)
+int entry(ctx_t *ctx)
+{
+	struct weir_stats *stats = stats_here();
+	struct weir_chain *chain = panel_chain();
+	__u32 zero = 0, at;
+	struct weir_edge *edge = bpf_map_lookup_elem(&weir_edge, &zero);
+	struct weir_hop *hop;
+	int verdict = XDP_DROP;
+
+	if (!stats || !chain || !edge)
+		goto out;
+	chain->port = weir_port;
+	chain->csum_mode = weir_csum_mode;
+	chain->len = ctx_len(ctx);
+	chain->mark = 0;
+	chain->passes = 0;
+	chain->number++;
+	chain->generation = edge->generation;
+	stats->received++;
+	stats->bytes += chain->len;
+	at = weir_port * 2 + (chain->generation & 1);
+	hop = bpf_map_lookup_elem(&weir_entries, &at);
+	verdict = hop ? panel_step(ctx, stats, chain, hop) : panel_missed(stats);
+	stats->verdict[verdict & 7]++;
+out:
+	return verdict;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
