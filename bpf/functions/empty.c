@@ -22,12 +22,12 @@ int empty(ctx_t *ctx)
 {
 	struct weir_stats *stats = stats_here();
 	int verdict = XDP_DROP;
+	struct panel p;
 
 	if (!stats)
 		goto out;
-	stats->received++;
-	stats->bytes += panel_len(ctx);
-	verdict = panel_leave(ctx, stats, 1, CTX_PASS, 0, WEIR_NO_REASON);
+	p = panel_enter(ctx, stats, 1);
+	verdict = panel_leave_with(ctx, stats, p, 1, CTX_PASS, 0, WEIR_NO_REASON);
 out:
 	return verdict;
 }

@@ -54,6 +54,7 @@ int entry(ctx_t *ctx)
 	chain->passes = 0;
 	chain->number++;
 	chain->generation = edge->generation;
+	chain->base = (chain->generation & 1) * WEIR_VIDS * WEIR_OUTS;
 	stats->received++;
 	stats->bytes += chain->len;
 	at = weir_port * 2 + (chain->generation & 1);

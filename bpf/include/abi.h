@@ -392,7 +392,7 @@ struct weir_stats {
 
 /* ---- the patch panel: docs/design/graph.md ---- */
 #define WEIR_OUTS		8	/* outputs of an instance; 0 is its default output */
-#define WEIR_VIDS		2048	/* instances of a generation. Those of odd generations have numbers from here on */
+#define WEIR_VIDS		2048	/* numbers of instances; 0 is none */
 #define WEIR_PORTS		256	/* ports of an edge, by weir's number from 1 */
 #define WEIR_PROGRAMS		4096	/* slots of the program array */
 #define WEIR_DEVICES		256	/* places of the map of devices */
@@ -428,6 +428,8 @@ struct weir_chain {
 	__u32 passes;		/* over guarded links */
 	__u32 hops;		/* functions so far; counted while watched only */
 	__u32 watched;		/* 0: not; else what the watchers asked for */
+	__u32 base;		/* first link of the generation: links of even and odd ones lie side by side */
+	__u32 pad;
 	__u64 generation;
 	__u64 number;		/* of the packet among those of this CPU */
 };

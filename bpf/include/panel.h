@@ -4,7 +4,7 @@
  * and the output it chose name the next hop, which is a program to tail-call or
  * a way out of the graph. Plain arrays only (docs/design/graph.md).
  *
- * A function counts `received` and `bytes` when it begins and leaves through
+ * A function begins with panel_enter() or counts `received` and `bytes` itself, and leaves through
  * panel_leave(), which counts the verdict; reasons are the function's own affair. Built three times: by itself (no panel),
  * for a graph (-DWEIR_PANEL), and for a graph that is watched (-DWEIR_WATCH, too), so that what is not in use costs nothing.
  */
@@ -15,7 +15,7 @@
 
 #ifdef WEIR_PANEL
 
-/* Index: vid * WEIR_OUTS + output. */
+/* Index: (low bit of the generation * WEIR_VIDS + number of the instance) * WEIR_OUTS + output. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -67,40 +67,26 @@ static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, stru
 	return panel_missed(stats);
 }
 
-/* Goes where `hop` leads. Comes back with a verdict, or not at all. */
+/* Goes where `hop` leads. Comes back with a verdict, or not at all. Ways out are beyond the end of the array of programs. */
 static __always_inline int panel_step(ctx_t *ctx, struct weir_stats *stats, struct weir_chain *chain, struct weir_hop *hop)
 {
-	if (hop->slot >= WEIR_PROGRAMS)
-		return panel_exit(ctx, stats, hop);
 	chain->vid = hop->vid;
 	stats->verdict[WEIR_NEXT]++;
 	bpf_tail_call(ctx, &weir_programs, hop->slot);
 	stats->verdict[WEIR_NEXT]--;
-	return panel_missed(stats);
+	return panel_exit(ctx, stats, hop);
 }
 
 /* Follows output `out` of the instance. */
 static __always_inline int panel_follow(ctx_t *ctx, struct weir_stats *stats, struct weir_chain *chain, __u32 out)
 {
-	__u32 at = chain->vid * WEIR_OUTS + (out & (WEIR_OUTS - 1));
+	__u32 at = chain->base + chain->vid * WEIR_OUTS + (out & (WEIR_OUTS - 1));
 	struct weir_hop *hop = bpf_map_lookup_elem(&weir_links, &at);
 
 	return hop ? panel_step(ctx, stats, chain, hop) : panel_missed(stats);
 }
 
 #endif
-
-/* Bytes of the frame, without asking the kernel for them in every function of a chain. */
-static __always_inline __u32 panel_len(ctx_t *ctx)
-{
-#ifdef WEIR_PANEL
-	struct weir_chain *chain = panel_chain();
-
-	return chain ? chain->len : 0;
-#else
-	return ctx_len(ctx);
-#endif
-}
 
 /* To be called by a function that changed the length of the frame. */
 static __always_inline void panel_resized(ctx_t *ctx)
@@ -113,21 +99,52 @@ static __always_inline void panel_resized(ctx_t *ctx)
 #endif
 }
 
+/* What a function has in hand of the graph; nothing where it runs by itself. */
+struct panel {
+	struct weir_chain *chain;
+};
+
+/* Begins a function's work on a packet: counts it. To be called once, with what is in hand until the end. */
+static __always_inline struct panel panel_enter(ctx_t *ctx, struct weir_stats *stats, __u32 packets)
+{
+	struct panel p = {};
+
+	stats->received += packets;
+#ifdef WEIR_PANEL
+	p.chain = panel_chain();
+	if (p.chain)
+		stats->bytes += p.chain->len;
+#else
+	stats->bytes += ctx_len(ctx);
+#endif
+	return p;
+}
+
 /*
  * Ends a function's work on a packet: `verdict` is what it decided, CTX_PASS goes on by output `out`. What comes back is what
  * the program returns. `packets`: those on the wire that this one stands for. `reason`: of a drop, counted already, for those who watch.
  */
-static __always_inline int panel_leave(ctx_t *ctx, struct weir_stats *stats, __u32 packets, int verdict, __u32 out,
-				       __u32 reason)
+static __always_inline int panel_leave_with(ctx_t *ctx, struct weir_stats *stats, struct panel p, __u32 packets, int verdict,
+					    __u32 out, __u32 reason)
 {
 #ifdef WEIR_PANEL
-	struct weir_chain *chain = panel_chain();
-
-	if (chain && verdict == CTX_PASS)
-		verdict = panel_follow(ctx, stats, chain, out);
+	if (p.chain && verdict == CTX_PASS)
+		verdict = panel_follow(ctx, stats, p.chain, out);
 #endif
 	stats->verdict[verdict & 7] += packets;
 	return ctx_return(verdict);
+}
+
+/* The same for functions that do not begin with panel_enter(). */
+static __always_inline int panel_leave(ctx_t *ctx, struct weir_stats *stats, __u32 packets, int verdict, __u32 out,
+				       __u32 reason)
+{
+	struct panel p = {};
+
+#ifdef WEIR_PANEL
+	p.chain = panel_chain();
+#endif
+	return panel_leave_with(ctx, stats, p, packets, verdict, out, reason);
 }
 
 #endif

@@ -574,7 +574,7 @@ pub const NEXT: usize = 5;
 pub mod panel {
     /// Outputs of an instance; 0 is its default output.
     pub const OUTS: usize = 8;
-    /// Instances of a generation. Those of odd generations have numbers from here on.
+    /// Numbers of instances; 0 is none.
     pub const VIDS: usize = 2048;
     /// Ports of an edge.
     pub const PORTS: usize = 256;
@@ -638,6 +638,10 @@ pub struct Chain {
     pub hops: u32,
     /// 0, or what the watchers asked for.
     pub watched: u32,
+    /// First link of the generation: links of even and odd ones lie side by side.
+    pub base: u32,
+    /// Zero.
+    pub pad: u32,
     /// The generation it was given.
     pub generation: u64,
     /// Its number among the packets of this CPU.

@@ -173,6 +173,8 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         passes,
         hops,
         watched,
+        base,
+        pad,
         generation,
         number
     );

@@ -171,14 +171,14 @@ impl Chain {
                 .expect("a free slot");
             let out = (base + number) * panel::OUTS as u32;
             match number < functions {
-                true => write("weir_links", out, base + number + 1, number + 1),
+                true => write("weir_links", out, number + 1, number + 1),
                 false => write("weir_links", out, 0, panel::STACK),
             }
             programs.push(program);
         }
         let first = match functions {
             0 => (0, panel::STACK),
-            _ => (base + 1, 1),
+            _ => (1, 1),
         };
         let at = PORT * 2 + (generation & 1) as u32;
         write("weir_entries", at, first.0, first.1);
