@@ -130,17 +130,17 @@ fn line(out: &mut String, what: &str, times: &mut [Duration]) -> Result<(), Fail
 }
 
 fn load(plan: &InstancePlan) -> Result<LoadedProgram, Failure> {
-    let mut object = KernelObject::open(weir_bpf::object(plan.object).ok_or("no such object")?)?;
+    let mut object = KernelObject::open(plan.object.bytes().ok_or("no such object")?)?;
     let port = PortConstants::default().constants();
     for (symbol, bytes) in plan.constants.iter().chain(&port) {
         object.set_rodata(symbol, bytes)?;
     }
     for map in &plan.maps {
-        object.set_map_entries(map.name, map.max_entries)?;
+        object.set_map_entries(&map.name, map.max_entries)?;
     }
-    let program = object.load(plan.program)?;
+    let program = object.load(&plan.program)?;
     for map in plan.maps.iter().filter(|map| !map.keys.is_empty()) {
-        program.update_batch(map.name, &map.keys, &map.values)?;
+        program.update_batch(&map.name, &map.keys, &map.values)?;
     }
     Ok(program)
 }

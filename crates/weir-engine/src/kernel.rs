@@ -30,14 +30,14 @@ impl Kernel {
     ) -> Result<Kernel, EngineError> {
         let mut object = KernelObject::open(crate::object(plan)?)?;
         for (symbol, bytes) in crate::constants(plan, options) {
-            object.set_rodata(symbol, &bytes)?;
+            object.set_rodata(&symbol, &bytes)?;
         }
         for map in &plan.maps {
-            object.set_map_entries(map.name, map.max_entries)?;
+            object.set_map_entries(&map.name, map.max_entries)?;
         }
-        let program = object.load(plan.program)?;
+        let program = object.load(&plan.program)?;
         for map in plan.maps.iter().filter(|map| !map.keys.is_empty()) {
-            program.update_batch(map.name, &map.keys, &map.values)?;
+            program.update_batch(&map.name, &map.keys, &map.values)?;
         }
         let replay = program.mmap_array("replay")?;
         let logging = plan.constants.iter().any(|(name, value)| {

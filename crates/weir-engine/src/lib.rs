@@ -16,7 +16,9 @@ use std::sync::Arc;
 
 use weir_bpf::abi::{Counter, Event, Stats};
 use weir_functions::middlebox::{self, PlanError};
-use weir_functions::plan::{ChecksumMode, InstancePlan, Port, PortConstants};
+use weir_functions::plan::{
+    ChecksumMode, Constant, InstancePlan, ObjectSource, Port, PortConstants,
+};
 use weir_kernel::KernelError;
 use weir_packet::Verdict;
 use weir_policy::model::Policy;
@@ -185,7 +187,7 @@ pub fn open_for(
 ) -> Result<Box<dyn Engine>, EngineError> {
     let (mut plan, _) = middlebox::plan(policy, &options.ports)?;
     if hook == ReplayHook::Tc {
-        plan.object = live::TC_OBJECT;
+        plan.object = ObjectSource::Embedded(live::TC_OBJECT);
     }
     let rules = policy.rules.len();
     Ok(match kind {
@@ -200,7 +202,7 @@ pub fn open_for(
 }
 
 /// Constants of a plan and of the replay port.
-fn constants(plan: &InstancePlan, options: &ReplayOptions) -> Vec<(&'static str, Vec<u8>)> {
+fn constants(plan: &InstancePlan, options: &ReplayOptions) -> Vec<Constant> {
     let port = PortConstants {
         port: 0,
         checksums: options.checksums,
@@ -214,9 +216,9 @@ fn constants(plan: &InstancePlan, options: &ReplayOptions) -> Vec<(&'static str,
         .collect()
 }
 
-fn object(plan: &InstancePlan) -> Result<&'static [u8], EngineError> {
-    weir_bpf::object(plan.object).ok_or_else(|| EngineError::Object {
-        what: plan.object.to_owned(),
+fn object(plan: &InstancePlan) -> Result<&[u8], EngineError> {
+    plan.object.bytes().ok_or_else(|| EngineError::Object {
+        what: plan.object.to_string(),
     })
 }
 

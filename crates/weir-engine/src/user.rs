@@ -55,19 +55,21 @@ impl User {
     ) -> Result<User, EngineError> {
         let mut object = Object::parse(crate::object(plan)?)?;
         for (symbol, bytes) in crate::constants(plan, options) {
-            object.set_rodata(symbol, &bytes)?;
+            object.set_rodata(&symbol, &bytes)?;
         }
         for map in &plan.maps {
-            object.set_map_entries(map.name, map.max_entries)?;
+            object.set_map_entries(&map.name, map.max_entries)?;
         }
-        let mut machine = object.load(plan.program)?;
+        let mut machine = object.load(&plan.program)?;
         for map in &plan.maps {
-            let target = machine.map_mut(map.name).ok_or_else(|| missing(map.name))?;
+            let target = machine
+                .map_mut(&map.name)
+                .ok_or_else(|| missing(&map.name))?;
             for (key, value) in map.entries() {
                 target
                     .update(key, value, BPF_ANY)
                     .map_err(|error| EngineError::Map {
-                        map: map.name.to_owned(),
+                        map: map.name.to_string(),
                         error,
                     })?;
             }

@@ -34,7 +34,7 @@ impl Bed {
         let (plan, _) = plan(&common::policy(text), &[]).expect("plans");
         let mut programs: Vec<LoadedProgram> = Vec::new();
         for _ in 0..copies {
-            let elf = weir_bpf::object(plan.object).expect("compiled");
+            let elf = plan.object.bytes().expect("compiled");
             let mut object = KernelObject::open(elf).expect("opens");
             let port = PortConstants::default().constants();
             for (symbol, bytes) in plan.constants.iter().chain(&port) {
@@ -42,7 +42,7 @@ impl Bed {
             }
             for map in &plan.maps {
                 object
-                    .set_map_entries(map.name, map.max_entries)
+                    .set_map_entries(&map.name, map.max_entries)
                     .expect("size");
             }
             if let Some(first) = programs.first() {
@@ -52,11 +52,11 @@ impl Bed {
                     }
                 }
             }
-            let program = object.load(plan.program).expect("loads");
+            let program = object.load(&plan.program).expect("loads");
             if programs.is_empty() {
                 for map in plan.maps.iter().filter(|map| !map.keys.is_empty()) {
                     program
-                        .update_batch(map.name, &map.keys, &map.values)
+                        .update_batch(&map.name, &map.keys, &map.values)
                         .expect("filled");
                 }
             }

@@ -20,7 +20,7 @@ use weir_bpf::abi::{self, Counter, LiveWord, Replay};
 use weir_engine::live::{RuleMaps, written};
 use weir_engine::{EngineKind, Packet, ReplayOptions};
 use weir_functions::middlebox::{Edit, RuleBook, Staged, Step, Written};
-use weir_functions::plan::{InstancePlan, PortConstants};
+use weir_functions::plan::{Constant, InstancePlan, PortConstants};
 use weir_kernel::{KernelObject, LoadedProgram, MmapArray, TestCtx};
 use weir_packet::Verdict;
 use weir_policy::model::{Connections, DropWhen, Policy, Target};
@@ -223,23 +223,23 @@ struct InVm {
 
 impl InVm {
     fn new(plan: &InstancePlan) -> InVm {
-        let mut object = Object::parse(weir_bpf::object(plan.object).expect("compiled"))
+        let mut object = Object::parse(plan.object.bytes().expect("compiled"))
             .expect("the object is well formed");
         for (symbol, bytes) in constants(plan) {
-            object.set_rodata(symbol, &bytes).expect("a constant");
+            object.set_rodata(&symbol, &bytes).expect("a constant");
         }
         for map in &plan.maps {
             object
-                .set_map_entries(map.name, map.max_entries)
+                .set_map_entries(&map.name, map.max_entries)
                 .expect("a map");
         }
         let mut vm = InVm {
-            machine: object.load(plan.program).expect("loads"),
+            machine: object.load(&plan.program).expect("loads"),
             frame: Frame::new(&[]),
         };
         for map in &plan.maps {
             for (key, value) in map.entries() {
-                vm.write(map.name, key, value);
+                vm.write(&map.name, key, value);
             }
         }
         vm
@@ -312,20 +312,20 @@ struct InKernel {
 
 impl InKernel {
     fn new(plan: &InstancePlan) -> InKernel {
-        let mut object = KernelObject::open(weir_bpf::object(plan.object).expect("compiled"))
+        let mut object = KernelObject::open(plan.object.bytes().expect("compiled"))
             .expect("the object is well formed");
         for (symbol, bytes) in constants(plan) {
-            object.set_rodata(symbol, &bytes).expect("a constant");
+            object.set_rodata(&symbol, &bytes).expect("a constant");
         }
         for map in &plan.maps {
             object
-                .set_map_entries(map.name, map.max_entries)
+                .set_map_entries(&map.name, map.max_entries)
                 .expect("a map");
         }
-        let program = object.load(plan.program).expect("loads");
+        let program = object.load(&plan.program).expect("loads");
         for map in plan.maps.iter().filter(|map| !map.keys.is_empty()) {
             program
-                .update_batch(map.name, &map.keys, &map.values)
+                .update_batch(&map.name, &map.keys, &map.values)
                 .expect("filled");
         }
         InKernel {
@@ -367,7 +367,7 @@ impl Instance for InKernel {
     }
 }
 
-fn constants(plan: &InstancePlan) -> Vec<(&'static str, Vec<u8>)> {
+fn constants(plan: &InstancePlan) -> Vec<Constant> {
     let port = PortConstants {
         replay: true,
         ..PortConstants::default()

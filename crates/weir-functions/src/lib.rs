@@ -3,6 +3,8 @@
 //! A [`plan::InstancePlan`] says which object to load, with which constants and which map contents; an engine carries it
 //! out. The same configuration gives the same plan on every machine.
 
+pub mod empty;
+pub mod kind;
 pub mod middlebox;
 pub mod plan;
 pub mod report;

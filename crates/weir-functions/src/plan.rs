@@ -1,25 +1,77 @@
 //! What an engine needs to run one instance of a function: object, constants, map contents.
 
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
 use zerocopy::{Immutable, IntoBytes};
 
 /// One instance of a function, ready for any engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InstancePlan {
-    /// Name of the object in `weir_bpf::OBJECTS`.
-    pub object: &'static str,
+    /// The object that holds the program.
+    pub object: ObjectSource,
     /// Name of the program in it.
-    pub program: &'static str,
+    pub program: Cow<'static, str>,
     /// Load-time constants: symbol and bytes. A port adds its own (see [`PortConstants`]).
-    pub constants: Vec<(&'static str, Vec<u8>)>,
+    pub constants: Vec<Constant>,
     /// Maps with contents or a size of their own.
     pub maps: Vec<MapPlan>,
+}
+
+/// A load-time constant: symbol and bytes.
+pub type Constant = (Cow<'static, str>, Vec<u8>);
+
+/// Where the object of an instance comes from.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ObjectSource {
+    /// One of weir's own, by its name in `weir_bpf::OBJECTS`.
+    Embedded(&'static str),
+    /// Somebody's object, made part of a chain.
+    Linked {
+        /// The object as it is to be loaded, in ELF.
+        bytes: Arc<[u8]>,
+        /// The file it was made from.
+        from: PathBuf,
+    },
+}
+
+impl ObjectSource {
+    /// The object in ELF; `None` if none is embedded under its name.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            ObjectSource::Embedded(name) => weir_bpf::object(name),
+            ObjectSource::Linked { bytes, .. } => Some(bytes),
+        }
+    }
+}
+
+impl fmt::Display for ObjectSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ObjectSource::Embedded(name) => f.write_str(name),
+            ObjectSource::Linked { from, .. } => from.display().fmt(f),
+        }
+    }
+}
+
+impl fmt::Debug for ObjectSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ObjectSource::Embedded(name) => write!(f, "Embedded({name})"),
+            ObjectSource::Linked { bytes, from } => {
+                write!(f, "Linked({}, {} bytes)", from.display(), bytes.len())
+            }
+        }
+    }
 }
 
 /// Size and contents of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapPlan {
     /// Name in the object.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     /// Elements to make room for, at least 1.
     pub max_entries: u32,
     /// Bytes of a key.
@@ -34,9 +86,12 @@ pub struct MapPlan {
 
 impl MapPlan {
     /// An array with these elements from index 0.
-    pub fn array<T: IntoBytes + Immutable>(name: &'static str, elements: &[T]) -> MapPlan {
+    pub fn array<T: IntoBytes + Immutable>(
+        name: impl Into<Cow<'static, str>>,
+        elements: &[T],
+    ) -> MapPlan {
         MapPlan {
-            name,
+            name: name.into(),
             max_entries: (elements.len() as u32).max(1),
             key_size: 4,
             value_size: size_of::<T>(),
@@ -56,9 +111,13 @@ impl MapPlan {
     }
 
     /// A map of this size without contents.
-    pub fn empty(name: &'static str, max_entries: usize, value_size: usize) -> MapPlan {
+    pub fn empty(
+        name: impl Into<Cow<'static, str>>,
+        max_entries: usize,
+        value_size: usize,
+    ) -> MapPlan {
         MapPlan {
-            name,
+            name: name.into(),
             max_entries: (max_entries as u32).max(1),
             key_size: 4,
             value_size,
@@ -100,16 +159,22 @@ pub struct PortConstants {
 
 impl PortConstants {
     /// Symbols and bytes.
-    pub fn constants(&self) -> Vec<(&'static str, Vec<u8>)> {
+    pub fn constants(&self) -> Vec<Constant> {
         let mode = match self.checksums {
             ChecksumMode::Complete => weir_bpf::abi::csum::COMPLETE,
             ChecksumMode::Offloaded => weir_bpf::abi::csum::OFFLOADED,
         };
         vec![
-            ("weir_port", self.port.to_ne_bytes().to_vec()),
-            ("weir_csum_mode", mode.to_ne_bytes().to_vec()),
-            ("weir_mtu", self.mtu.unwrap_or(0).to_ne_bytes().to_vec()),
-            ("weir_replay", u32::from(self.replay).to_ne_bytes().to_vec()),
+            ("weir_port".into(), self.port.to_ne_bytes().to_vec()),
+            ("weir_csum_mode".into(), mode.to_ne_bytes().to_vec()),
+            (
+                "weir_mtu".into(),
+                self.mtu.unwrap_or(0).to_ne_bytes().to_vec(),
+            ),
+            (
+                "weir_replay".into(),
+                u32::from(self.replay).to_ne_bytes().to_vec(),
+            ),
         ]
     }
 }

@@ -1,4 +1,5 @@
-//! Errors and warnings about policy text: where, what, and what to do about it.
+//! Errors and warnings about text that people write (policies, and the configuration of an edge): where, what, and what to
+//! do about it.
 //!
 //! A [`Diagnostics`] is complete in itself: it keeps the lines it points at, so it can be rendered after the source is
 //! gone. Lines and columns count from 1; columns count characters.
@@ -169,7 +170,7 @@ impl Diagnostic {
 
 /// What was found, before lines and columns are known.
 #[derive(Debug)]
-pub(crate) struct Draft {
+pub struct Draft {
     severity: Severity,
     file: u32,
     span: Span,
@@ -181,27 +182,27 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// Says what was expected or what to write instead.
-    pub(crate) fn help(&mut self, help: impl Into<String>) -> &mut Draft {
+    pub fn help(&mut self, help: impl Into<String>) -> &mut Draft {
         self.help = Some(help.into());
         self
     }
 
     /// Says something at the marked place.
-    pub(crate) fn label(&mut self, label: impl Into<String>) -> &mut Draft {
+    pub fn label(&mut self, label: impl Into<String>) -> &mut Draft {
         self.label = label.into();
         self
     }
 
     /// Marks another place, in file number `file`.
-    pub(crate) fn also(&mut self, file: u32, span: Span, label: impl Into<String>) -> &mut Draft {
+    pub fn also(&mut self, file: u32, span: Span, label: impl Into<String>) -> &mut Draft {
         self.also.push((file, span, label.into()));
         self
     }
 }
 
-/// Collects what is found while parsing. File 0 is the policy.
+/// Collects what is found while parsing. File 0 is the text itself, others are files it names.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
+pub struct Report {
     drafts: Vec<Draft>,
     errors: usize,
     warnings: usize,
@@ -213,32 +214,22 @@ pub(crate) struct Report {
 
 impl Report {
     /// Whether an error was reported.
-    pub(crate) fn has_errors(&self) -> bool {
+    pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
 
     /// How many errors were reported.
-    pub(crate) fn errors(&self) -> usize {
+    pub fn errors(&self) -> usize {
         self.errors + self.omitted_errors
     }
 
     /// Reports an error in file number `file`.
-    pub(crate) fn error(
-        &mut self,
-        file: u32,
-        span: Span,
-        message: impl Into<String>,
-    ) -> &mut Draft {
+    pub fn error(&mut self, file: u32, span: Span, message: impl Into<String>) -> &mut Draft {
         self.push(Severity::Error, file, span, message.into())
     }
 
     /// Reports a warning in file number `file`.
-    pub(crate) fn warning(
-        &mut self,
-        file: u32,
-        span: Span,
-        message: impl Into<String>,
-    ) -> &mut Draft {
+    pub fn warning(&mut self, file: u32, span: Span, message: impl Into<String>) -> &mut Draft {
         self.push(Severity::Warning, file, span, message.into())
     }
 
@@ -267,7 +258,7 @@ impl Report {
     }
 
     /// The errors and the warnings, with lines. `files` are (name, text) by file number.
-    pub(crate) fn finish(mut self, files: &[(&str, &str)]) -> (Diagnostics, Diagnostics) {
+    pub fn finish(mut self, files: &[(&str, &str)]) -> (Diagnostics, Diagnostics) {
         self.drafts
             .sort_by_key(|d| (d.file, d.span.start, d.severity == Severity::Warning));
         let mut lines: Vec<Option<Vec<u32>>> = vec![None; files.len()];

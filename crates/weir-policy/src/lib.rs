@@ -22,11 +22,12 @@ mod value;
 mod words;
 
 pub use describe::describe;
-pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use diagnostic::{Diagnostic, Diagnostics, Draft, Report, Severity};
 pub use fmt::{format, format_source, one_line};
 pub use source::{
     FileSets, MAX_BYTES, NoFiles, PolicyError, SetLoader, Source, parse_file, read_source,
 };
+pub use words::nearest;
 
 /// A policy that was read: what it means, how it was written, and what is odd about it.
 #[derive(Clone, Debug)]

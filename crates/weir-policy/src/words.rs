@@ -146,10 +146,7 @@ pub(crate) fn field_spellings() -> impl Iterator<Item = &'static str> {
 }
 
 /// The candidate nearest to `word`, if one is near enough to be what was meant.
-pub(crate) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<&'a str> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > 64 {
         return None;
     }

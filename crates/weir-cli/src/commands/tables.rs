@@ -33,7 +33,7 @@ struct Bounds {
 
 #[derive(Serialize)]
 struct Map {
-    name: &'static str,
+    name: String,
     entries: u32,
     bytes: u64,
 }
@@ -117,7 +117,7 @@ fn planned(path: &std::path::Path, json: bool) -> Result<ExitCode, Failure> {
             .maps
             .iter()
             .map(|map| Map {
-                name: map.name,
+                name: map.name.to_string(),
                 entries: map.max_entries,
                 bytes: u64::from(map.max_entries) * (map.key_size + map.value_size) as u64,
             })

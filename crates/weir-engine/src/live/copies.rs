@@ -6,7 +6,7 @@
 
 use weir_bpf::abi;
 use weir_functions::middlebox::CONNECTION_MAPS;
-use weir_functions::plan::{InstancePlan, MapPlan, Port, PortConstants};
+use weir_functions::plan::{InstancePlan, MapPlan, ObjectSource, Port, PortConstants};
 use weir_kernel::pins::{HeldFilter, HeldLink, Left};
 use weir_kernel::{Direction, KernelError, KernelObject, Link, LoadedProgram};
 
@@ -159,14 +159,15 @@ pub(super) fn load(
     sharing: Sharing<'_>,
 ) -> Result<LoadedCopy, KernelError> {
     let is_tc = !matches!(place.hook, Hook::Xdp(_));
-    let name = if is_tc { super::TC_OBJECT } else { plan.object };
-    let elf = weir_bpf::object(name).ok_or_else(|| KernelError::BadObject {
-        why: format!("there is none named {name}"),
+    let tc = ObjectSource::Embedded(super::TC_OBJECT);
+    let source = if is_tc { &tc } else { &plan.object };
+    let elf = source.bytes().ok_or_else(|| KernelError::BadObject {
+        why: format!("there is none named {source}"),
     })?;
     let mut object = KernelObject::open(elf)?;
     let constants = plan.constants.iter().cloned();
     for (symbol, value) in constants.chain(place.constants.constants()) {
-        object.set_rodata(symbol, &value)?;
+        object.set_rodata(&symbol, &value)?;
     }
     if is_tc {
         let egress = u32::from(place.direction == Direction::Egress);
@@ -174,7 +175,7 @@ pub(super) fn load(
         object.set_map_entries("ports", ports.len() as u32)?;
     }
     for map in &plan.maps {
-        object.set_map_entries(map.name, map.max_entries)?;
+        object.set_map_entries(&map.name, map.max_entries)?;
     }
     let mut own = Vec::new();
     // Sections hold this copy's own constants.
@@ -184,9 +185,9 @@ pub(super) fn load(
             None => own.push(map),
         }
     }
-    let program = object.load(plan.program)?;
+    let program = object.load(&plan.program)?;
     let planned = plan.maps.iter().filter(|map| !map.keys.is_empty());
-    for map in planned.filter(|map| own.iter().any(|name| name == map.name)) {
+    for map in planned.filter(|map| own.iter().any(|name| *name == map.name)) {
         fill(&program, map)?;
     }
     if own.iter().any(|name| name == "ports") {
@@ -208,6 +209,6 @@ pub(super) fn load(
 
 fn fill(program: &LoadedProgram, map: &MapPlan) -> Result<(), KernelError> {
     program
-        .update_batch(map.name, &map.keys, &map.values)
+        .update_batch(&map.name, &map.keys, &map.values)
         .map(drop)
 }

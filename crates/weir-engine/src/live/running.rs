@@ -482,7 +482,7 @@ fn hand_over_rates(
 /// With the key of the table of connections, so that nobody can choose tuples that share a bucket.
 fn seeded(mut plan: InstancePlan, seed: u64) -> InstancePlan {
     plan.constants
-        .push(("weir_flow_seed", seed.to_ne_bytes().to_vec()));
+        .push(("weir_flow_seed".into(), seed.to_ne_bytes().to_vec()));
     plan
 }
 

@@ -8,7 +8,7 @@ use weir_policy::field::Field;
 use weir_policy::model::{Connections, Policy, Ranges, Target};
 use zerocopy::IntoBytes;
 
-use crate::plan::MapPlan;
+use crate::plan::{Constant, MapPlan};
 
 /// Intervals a pool may be made of: they are walked one by one when a connection is opened.
 pub const POOL_INTERVALS: usize = 1024;
@@ -109,16 +109,16 @@ pub(super) fn maps(connections: &Connections, features: u32) -> Vec<MapPlan> {
 }
 
 /// Constants of the tables.
-pub(super) fn constants(connections: &Connections, features: u32) -> Vec<(&'static str, Vec<u8>)> {
+pub(super) fn constants(connections: &Connections, features: u32) -> Vec<Constant> {
     let sizes = Sizes::new(connections, features);
     let number = |n: usize| (n as u32).to_ne_bytes().to_vec();
     let mut timeouts = [0u64; 16];
     timeouts[..abi::FLOW_STATES].copy_from_slice(&connections.timeouts_ns);
     vec![
-        ("weir_flow_buckets", number(sizes.buckets)),
-        ("weir_nat_buckets", number(sizes.nat_buckets)),
-        ("weir_frag_buckets", number(sizes.frag_buckets)),
-        ("weir_timeout", timeouts.as_bytes().to_vec()),
+        ("weir_flow_buckets".into(), number(sizes.buckets)),
+        ("weir_nat_buckets".into(), number(sizes.nat_buckets)),
+        ("weir_frag_buckets".into(), number(sizes.frag_buckets)),
+        ("weir_timeout".into(), timeouts.as_bytes().to_vec()),
     ]
 }
 

@@ -8,6 +8,7 @@ mod book;
 mod conditions;
 pub mod connections;
 pub mod flows;
+pub mod instance;
 mod operations;
 mod past;
 mod room;
@@ -17,7 +18,7 @@ use weir_classify::{Classifier, ClassifyError, RuleKey, RuleSet, Scheme};
 use weir_policy::model::{Connections, DropWhen, Policy, Rule, Target};
 use zerocopy::IntoBytes;
 
-use crate::plan::{InstancePlan, MapPlan, Port};
+use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
 pub use book::{Edit, EditError, Entry, Origin, Rebuild, RuleBook, Staged, Step, Write, Written};
 use conditions::Lowering;
 pub use past::{Past, PastChange, PastRule, Succession};
@@ -280,8 +281,8 @@ fn lay_out(
     let mut constants = constants(&built, features, lowered.lowering.slot_of());
     constants.extend(connections::constants(state.connections, features));
     let plan = InstancePlan {
-        object: "middlebox",
-        program: "middlebox",
+        object: ObjectSource::Embedded("middlebox"),
+        program: "middlebox".into(),
         constants,
         maps: vec![
             with_room(MapPlan::array("tables", &built.tables), |s| s.tables),
@@ -324,24 +325,20 @@ fn ordered(built: &Classifier, rules: &[abi::Rule]) -> Vec<abi::Rule> {
     built.order.iter().map(rule).collect()
 }
 
-fn constants(
-    built: &Classifier,
-    features: u32,
-    slot_of: &[u8; 256],
-) -> Vec<(&'static str, Vec<u8>)> {
+fn constants(built: &Classifier, features: u32, slot_of: &[u8; 256]) -> Vec<Constant> {
     let number = |n: usize| (n as u32).to_ne_bytes().to_vec();
     let mut halves = built.pruning.halves.clone();
     halves.resize(abi::DIMS, 0);
     let mut first = built.pruning.row_first.clone();
     first.resize(abi::DIMS, 0);
     vec![
-        ("weir_tables", number(built.tables.len())),
-        ("weir_cells_mask", number(built.cells.len() - 1)),
-        ("weir_dims", number(built.pruning.halves.len())),
-        ("weir_dim_half", halves),
-        ("weir_dim_row", first.as_bytes().to_vec()),
-        ("weir_features", features.to_ne_bytes().to_vec()),
-        ("weir_slot_of", slot_of.to_vec()),
+        ("weir_tables".into(), number(built.tables.len())),
+        ("weir_cells_mask".into(), number(built.cells.len() - 1)),
+        ("weir_dims".into(), number(built.pruning.halves.len())),
+        ("weir_dim_half".into(), halves),
+        ("weir_dim_row".into(), first.as_bytes().to_vec()),
+        ("weir_features".into(), features.to_ne_bytes().to_vec()),
+        ("weir_slot_of".into(), slot_of.to_vec()),
     ]
 }
 

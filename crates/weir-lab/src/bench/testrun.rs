@@ -444,18 +444,18 @@ fn run_once(program: &mut LoadedProgram, packet: &[u8]) -> Result<f64, LabError>
 }
 
 pub(super) fn load(plan: &InstancePlan) -> Result<LoadedProgram, LabError> {
-    let elf = weir_bpf::object(plan.object).unwrap_or_default();
+    let elf = plan.object.bytes().unwrap_or_default();
     let mut object = KernelObject::open(elf)?;
     let port = PortConstants::default().constants();
     for (symbol, bytes) in plan.constants.iter().chain(&port) {
         object.set_rodata(symbol, bytes)?;
     }
     for map in &plan.maps {
-        object.set_map_entries(map.name, map.max_entries)?;
+        object.set_map_entries(&map.name, map.max_entries)?;
     }
-    let program = object.load(plan.program)?;
+    let program = object.load(&plan.program)?;
     for map in plan.maps.iter().filter(|map| !map.keys.is_empty()) {
-        program.update_batch(map.name, &map.keys, &map.values)?;
+        program.update_batch(&map.name, &map.keys, &map.values)?;
     }
     Ok(program)
 }

@@ -336,7 +336,7 @@ fn user_lookup() -> Result<Machine, LabError> {
 
 /// The data plane in the user engine, with the constants and maps it has in the kernel.
 fn user_machine(plan: &InstancePlan) -> Result<Machine, LabError> {
-    let elf = weir_bpf::object(plan.object).unwrap_or_default();
+    let elf = plan.object.bytes().unwrap_or_default();
     let mut object = Object::parse(elf).map_err(engine)?;
     let port = PortConstants::default().constants();
     for (symbol, bytes) in plan.constants.iter().chain(&port) {
@@ -344,12 +344,12 @@ fn user_machine(plan: &InstancePlan) -> Result<Machine, LabError> {
     }
     for map in &plan.maps {
         object
-            .set_map_entries(map.name, map.max_entries)
+            .set_map_entries(&map.name, map.max_entries)
             .map_err(engine)?;
     }
-    let mut machine = object.load(plan.program).map_err(engine)?;
+    let mut machine = object.load(&plan.program).map_err(engine)?;
     for map in &plan.maps {
-        let Some(target) = machine.map_mut(map.name) else {
+        let Some(target) = machine.map_mut(&map.name) else {
             continue;
         };
         for (key, value) in map.entries() {

@@ -1,0 +1,132 @@
+//! `kind = "middlebox"`: a policy as one instance of a graph.
+//!
+//! Ports go by their names in the configuration and by the names of their interfaces; numbers of interfaces are not known when a graph is
+//! planned, so that `in 3` is refused here.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use weir_policy::model::{Policy, PortName, Test};
+use weir_policy::{Diagnostics, SetLoader, Source};
+
+use crate::kind::{Asks, Files, FunctionError, Planned, Request};
+use crate::middlebox::{self, connections};
+use crate::plan::Port;
+
+/// Plans an instance. Keys: `policy`, a file, or `rules`, the text itself.
+///
+/// # Errors
+/// The policy cannot be read, has mistakes, or is more than the data plane can hold.
+pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
+    request.only(&["policy", "rules"])?;
+    let (key, source, folder) = match (request.text("policy")?, request.text("rules")?) {
+        (Some(path), None) => {
+            let bytes = request.file("policy", Path::new(path))?;
+            let text = String::from_utf8(bytes).map_err(|error| {
+                let at = error.utf8_error().valid_up_to();
+                FunctionError::key(
+                    "policy",
+                    format!("`{path}` is no text: byte {at} is not UTF-8"),
+                )
+            })?;
+            let folder = Path::new(path).parent().unwrap_or(Path::new(""));
+            ("policy", Source::new(path, text), folder)
+        }
+        (None, Some(rules)) => ("rules", Source::new("rules", rules), Path::new("")),
+        (None, None) => {
+            return Err(FunctionError::new("a middlebox needs a policy").advice(
+                "add `policy = \"FILE.weir\"`, or `rules = \"...\"` with the rules themselves",
+            ));
+        }
+        (Some(_), Some(_)) => {
+            return Err(FunctionError::key(
+                "rules",
+                "a middlebox has `policy` or `rules`, not both",
+            )
+            .advice("move these rules into the policy file"));
+        }
+    };
+    let sets = Sets {
+        files: request.files,
+        folder,
+    };
+    let parsed = weir_policy::parse(&source, &sets).map_err(|found| mistakes(key, &found))?;
+    by_name_only(key, &source.name, &parsed.policy)?;
+    let (instance, _) = middlebox::plan(&parsed.policy, &ports(request))
+        .map_err(|error| FunctionError::key(key, error.to_string()))?;
+    let mut planned = Planned::new(instance);
+    planned.asks = Asks {
+        vlan_in_frame: middlebox::names_vlan(&parsed.policy.rules),
+        finished_checksums: false,
+        secret: connections::is_stateful(&parsed.policy).then_some("weir_flow_seed"),
+    };
+    planned.notes = parsed
+        .warnings
+        .iter()
+        .map(|w| format!("{}:{}: {}", w.file, w.line, w.message))
+        .collect();
+    Ok(planned)
+}
+
+/// Each port under both of its names.
+fn ports(request: &Request<'_>) -> Vec<Port> {
+    let one = |number, name: &str| Port {
+        number,
+        name: Some(name.to_owned()),
+        index: u32::MAX,
+    };
+    let both = request.ports.iter().flat_map(|port| {
+        let device = (port.device != port.name).then(|| one(port.number, &port.device));
+        std::iter::once(one(port.number, &port.name)).chain(device)
+    });
+    both.collect()
+}
+
+fn by_name_only(key: &str, file: &str, policy: &Policy) -> Result<(), FunctionError> {
+    for rule in &policy.rules {
+        for one in &rule.matches {
+            let Test::Port(names) = &one.test else {
+                continue;
+            };
+            for name in names {
+                if let PortName::Index(index) = name {
+                    let message = format!("interfaces go by name in a graph, not by index {index}");
+                    return Err(FunctionError::key(key, message)
+                        .at(file, rule.line as usize)
+                        .advice("write the name of a port"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn mistakes(key: &str, found: &Diagnostics) -> FunctionError {
+    let errors = found.iter().map(|one| FunctionError {
+        advice: one.help.clone(),
+        ..FunctionError::key(key, one.message.clone())
+            .at(PathBuf::from(&one.file), one.line as usize)
+    });
+    FunctionError::join(errors.collect()).unwrap_or_default()
+}
+
+/// Set files of a policy, relative to its folder.
+struct Sets<'a> {
+    files: &'a dyn Files,
+    folder: &'a Path,
+}
+
+impl SetLoader for Sets<'_> {
+    fn load(&self, path: &str) -> io::Result<Source> {
+        let full = self.folder.join(path);
+        let bytes = self.files.read(&full)?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("byte {at} is not UTF-8 text"),
+            )
+        })?;
+        Ok(Source::new(full.display().to_string(), text))
+    }
+}
