@@ -12,14 +12,19 @@ pub mod bed;
 mod clsact;
 mod error;
 mod frames;
+pub mod hooks;
 pub mod iface;
 pub mod link;
 mod loaded;
+mod map;
+pub mod netlink;
 pub mod netns;
 mod note;
 pub mod object;
+mod offload;
 mod packet_socket;
 mod perf;
+pub mod pinned;
 pub mod pins;
 pub mod probes;
 pub mod raw;
@@ -32,12 +37,14 @@ pub use clsact::Filter;
 pub use error::KernelError;
 pub use frames::FrameSocket;
 pub use link::{Direction, Link, XdpMode};
+pub use map::{Map, MapDefinition};
 pub use netns::NetNs;
 pub use note::Note;
 pub use object::{
     Batch, Hook, KernelObject, LoadedProgram, MapSizes, ProgramInfo, TEST_RUN_MIN, TestCtx,
     TestOutcome,
 };
+pub use offload::offers_offload;
 pub use packet_socket::{BATCH, Frames, PacketSocket, Unfinished};
 pub use ring::EventRing;
 pub use view::MmapArray;

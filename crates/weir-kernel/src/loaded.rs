@@ -273,6 +273,13 @@ impl LoadedProgram {
         Ok(adopted)
     }
 
+    /// A program of whatever process by the kernel's number for it, with the maps it uses, by the names the kernel has (15 bytes).
+    pub fn by_id(id: u32) -> Result<Self, KernelError> {
+        let fd = sys::program_by_id(id)
+            .map_err(|e| KernelError::sys(format!("open program {id}"), e))?;
+        Self::adopt(fd)
+    }
+
     /// What the program carries, if another process loaded it.
     pub fn notes(&self) -> &[Note] {
         &self.notes

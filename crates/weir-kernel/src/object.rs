@@ -10,16 +10,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{AsRawLibbpf, ObjectBuilder, OpenObject};
 
-use crate::KernelError;
 use crate::error::near_names;
 use crate::loaded::section_name;
 use crate::rodata::{self, Constant};
 use crate::sys;
+use crate::{KernelError, Map, MapDefinition};
 
 pub use crate::loaded::{
     Batch, Hook, LoadedProgram, MapSizes, ProgramInfo, TC_TEST_RUN_MAX, TEST_RUN_LINEAR,
@@ -146,6 +146,39 @@ impl KernelObject {
             map,
             |m| m.reuse_fd(fd),
             |_| format!("share map {map} (its type or sizes differ between the two objects?)"),
+        )
+    }
+
+    /// What a map of the object will be, as declared and sized so far.
+    pub fn map_definition(&self, map: &str) -> Result<MapDefinition, KernelError> {
+        let found = self
+            .open
+            .maps()
+            .find(|m| section_name(&m.name().to_string_lossy()) == map)
+            .ok_or_else(|| KernelError::MissingMap {
+                map: map.to_owned(),
+                near: near_names(map, &self.maps()),
+            })?;
+        let raw = found.as_libbpf_object().as_ptr();
+        // SAFETY: the map is open; these only read its description.
+        Ok(unsafe {
+            MapDefinition {
+                kind: libbpf_sys::bpf_map__type(raw),
+                key: libbpf_sys::bpf_map__key_size(raw),
+                value: libbpf_sys::bpf_map__value_size(raw),
+                entries: libbpf_sys::bpf_map__max_entries(raw),
+                flags: libbpf_sys::bpf_map__map_flags(raw),
+            }
+        })
+    }
+
+    /// Uses a map that exists instead of creating one. Whether its definition fits is for the caller to compare: the kernel
+    /// only minds what the program does with it.
+    pub fn share_map(&mut self, map: &str, with: &Map) -> Result<(), KernelError> {
+        self.with_map(
+            map,
+            |m| m.reuse_fd(with.as_fd()),
+            |_| format!("share map {map} with {}", with.name()),
         )
     }
 

@@ -139,6 +139,15 @@ pub(crate) fn link_info(fd: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     Ok((info.prog_id, ifindex))
 }
 
+/// Program id of a link of any kind.
+pub(crate) fn link_program(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = libbpf_sys::bpf_link_info::default();
+    let mut len = mem::size_of_val(&info) as u32;
+    // SAFETY: `info` is valid for `len` bytes and zeroed.
+    check(unsafe { libbpf_sys::bpf_link_get_info_by_fd(fd.as_raw_fd(), &mut info, &mut len) })?;
+    Ok(info.prog_id)
+}
+
 /// Ends an attachment while its link still exists.
 pub(crate) fn link_detach(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes a descriptor by value; a wrong one is an error, not undefined behaviour.

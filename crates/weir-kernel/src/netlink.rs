@@ -1,0 +1,207 @@
+//! Making and removing devices over rtnetlink: the veth pair of its own through which an edge sends packets back to itself.
+//!
+//! Requests go to the namespace of the calling thread. Message formats: rtnetlink(7), include/uapi/linux/if_link.h.
+
+#![expect(unsafe_code, reason = "socket calls take raw pointers")]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::{KernelError, iface};
+
+const RTM_NEWLINK: u16 = 16;
+const RTM_DELLINK: u16 = 17;
+const NLM_F_REQUEST: u16 = 1;
+const NLM_F_ACK: u16 = 4;
+const NLM_F_EXCL: u16 = 0x200;
+const NLM_F_CREATE: u16 = 0x400;
+const NLMSG_ERROR: u16 = 2;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_AF_SPEC: u16 = 26;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const VETH_INFO_PEER: u16 = 1;
+const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
+/// No link-local address is made.
+const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
+/// Bytes of `struct nlmsghdr`.
+const HEADER: usize = 16;
+
+/// Makes a veth pair in the current namespace, both ends without any address and up.
+pub fn create_veth(name: &str, peer: &str, mtu: u32) -> Result<(), KernelError> {
+    let mut end = Message::link(0);
+    end.attribute(IFLA_IFNAME, &c_name(peer));
+    end.attribute(IFLA_MTU, &mtu.to_ne_bytes());
+    let mut message = Message::link(0);
+    message.attribute(IFLA_IFNAME, &c_name(name));
+    message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
+    message.nested(IFLA_LINKINFO, |info| {
+        info.attribute(IFLA_INFO_KIND, b"veth");
+        info.nested(IFLA_INFO_DATA, |data| {
+            data.attribute(VETH_INFO_PEER, &end.0)
+        });
+    });
+    send(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &message)
+        .map_err(|e| KernelError::sys(format!("make the veth pair {name} and {peer}"), e))?;
+    for each in [name, peer] {
+        let brought = iface::index_of(each).and_then(|index| bring_up(each, index));
+        if let Err(e) = brought {
+            // Half a device is of no use; what went wrong is already told.
+            let _ = remove(name);
+            return Err(e);
+        }
+    }
+    Ok(())
+}
+
+/// Removes a device of the current namespace, of a veth pair both ends; `false` if there is none.
+pub fn remove(name: &str) -> Result<bool, KernelError> {
+    let index = match iface::index_of(name) {
+        Ok(index) => index,
+        Err(KernelError::NoSuchInterface { .. }) => return Ok(false),
+        Err(e) => return Err(e),
+    };
+    send(RTM_DELLINK, 0, &Message::link(index))
+        .map(|()| true)
+        .map_err(|e| KernelError::sys(format!("remove device {name}"), e))
+}
+
+/// Up, and without an IPv6 address of its own making, so that the stack says nothing on it.
+fn bring_up(name: &str, index: u32) -> Result<(), KernelError> {
+    let mut silent = Message::link(index);
+    silent.nested(IFLA_AF_SPEC, |families| {
+        families.nested(libc::AF_INET6 as u16, |inet6| {
+            inet6.attribute(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
+        });
+    });
+    match send(RTM_NEWLINK, 0, &silent) {
+        // A host without IPv6 has nothing to silence.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EAFNOSUPPORT)) => {}
+        Err(e) => {
+            return Err(KernelError::sys(
+                format!("keep IPv6 addresses off {name}"),
+                e,
+            ));
+        }
+        Ok(()) => {}
+    }
+    let mut up = Message::link(index);
+    // ifi_flags and ifi_change of struct ifinfomsg.
+    for at in [8, 12] {
+        up.0[at..at + 4].copy_from_slice(&(libc::IFF_UP as u32).to_ne_bytes());
+    }
+    send(RTM_NEWLINK, 0, &up).map_err(|e| KernelError::sys(format!("set {name} up"), e))
+}
+
+fn c_name(name: &str) -> Vec<u8> {
+    name.bytes().chain([0]).collect()
+}
+
+/// The part of a message behind its header: `struct ifinfomsg` and attributes.
+struct Message(Vec<u8>);
+
+impl Message {
+    /// About the link of this index, 0: a new one.
+    fn link(index: u32) -> Message {
+        let mut info = vec![0u8; 16];
+        info[4..8].copy_from_slice(&index.to_ne_bytes());
+        Message(info)
+    }
+
+    fn attribute(&mut self, kind: u16, value: &[u8]) {
+        let len = (4 + value.len()) as u16;
+        self.0.extend(len.to_ne_bytes());
+        self.0.extend(kind.to_ne_bytes());
+        self.0.extend(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+    }
+
+    fn nested(&mut self, kind: u16, fill: impl FnOnce(&mut Message)) {
+        let mut inner = Message(Vec::new());
+        fill(&mut inner);
+        self.attribute(kind, &inner.0);
+    }
+}
+
+/// Sends one request and waits for the kernel's answer.
+fn send(kind: u16, flags: u16, message: &Message) -> io::Result<()> {
+    // SAFETY: no pointers.
+    let fd = unsafe {
+        libc::socket(
+            libc::AF_NETLINK,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+            libc::NETLINK_ROUTE,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a fresh descriptor that nobody else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let mut request = Vec::with_capacity(HEADER + message.0.len());
+    request.extend(((HEADER + message.0.len()) as u32).to_ne_bytes());
+    request.extend(kind.to_ne_bytes());
+    request.extend((flags | NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    request.extend([0; 8]);
+    request.extend(&message.0);
+    // SAFETY: the pointer is valid for the length that goes with it.
+    let sent = unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            request.as_ptr().cast(),
+            request.len(),
+            0,
+        )
+    };
+    if sent < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let mut answer = [0u8; 4096];
+    // SAFETY: the pointer is valid for the length that goes with it.
+    let got = unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            answer.as_mut_ptr().cast(),
+            answer.len(),
+            0,
+        )
+    };
+    if got < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let strange = || io::Error::from(io::ErrorKind::InvalidData);
+    let answer = answer.get(..got as usize).ok_or_else(strange)?;
+    let word = |at: usize| -> io::Result<[u8; 4]> {
+        let bytes = answer.get(at..at + 4).ok_or_else(strange)?;
+        bytes.try_into().map_err(|_| strange())
+    };
+    let head = word(4)?;
+    if u16::from_ne_bytes([head[0], head[1]]) != NLMSG_ERROR {
+        return Err(strange());
+    }
+    // struct nlmsgerr begins with the negative error number, 0 for success.
+    match i32::from_ne_bytes(word(HEADER)?) {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_padded_and_nested() {
+        let mut message = Message(Vec::new());
+        message.nested(18, |inner| inner.attribute(1, b"veth5"));
+        let mut want = Vec::new();
+        want.extend(16u16.to_ne_bytes());
+        want.extend(18u16.to_ne_bytes());
+        want.extend(9u16.to_ne_bytes());
+        want.extend(1u16.to_ne_bytes());
+        want.extend(b"veth5\0\0\0");
+        assert_eq!(message.0, want);
+    }
+}

@@ -1,0 +1,176 @@
+//! Attachments pinned in any folder of a bpffs, and locks of such folders: what keeps the state of an edge across processes.
+//!
+//! The pins of `weir run` are in [`crate::pins`], by interface; here the caller names the folder and knows what its names mean.
+//! Invariant: opening changes nothing; [`PinnedLink::remove`] detaches first and unlinks then, so a pin without attachment may
+//! be left, an attachment without pin not.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::{KernelError, pins, sys};
+
+/// A folder of a bpffs that one process holds at a time; the lock ends with its process, however that ends.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Folder {
+    /// Creates the folder unless it is there and locks it; `None` if a living process has it.
+    pub fn lock(path: &Path) -> Result<Option<Folder>, KernelError> {
+        pins::ensure_bpffs()?;
+        let failed = |e| KernelError::sys(format!("lock {}", path.display()), e);
+        let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
+        loop {
+            fs::create_dir_all(path).map_err(failed)?;
+            // Its last owner may remove it between any two steps.
+            let folder = match File::open(path) {
+                Ok(folder) => folder,
+                Err(e) if gone(&e) => continue,
+                Err(e) => return Err(failed(e)),
+            };
+            match folder.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(e)) => return Err(failed(e)),
+            }
+            let locked = folder.metadata().map_err(failed)?.ino();
+            match fs::metadata(path) {
+                Ok(now) if now.ino() == locked => {
+                    return Ok(Some(Folder {
+                        path: path.to_owned(),
+                        _lock: folder,
+                    }));
+                }
+                Err(e) if !gone(&e) => return Err(failed(e)),
+                _ => {}
+            }
+        }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Names of what is pinned in it, sorted.
+    pub fn names(&self) -> Result<Vec<String>, KernelError> {
+        names(&self.path)
+    }
+
+    /// Removes a pin; it may be gone.
+    pub fn unlink(&self, name: &str) -> Result<(), KernelError> {
+        unlink(&self.path.join(name))
+    }
+
+    /// Removes the folder, which must be empty, and gives the lock up.
+    pub fn remove(self) -> Result<(), KernelError> {
+        fs::remove_dir(&self.path)
+            .map_err(|e| KernelError::sys(format!("remove {}", self.path.display()), e))
+    }
+}
+
+/// Names of what is pinned in a folder, sorted; empty if there is none.
+pub fn names(folder: &Path) -> Result<Vec<String>, KernelError> {
+    let failed = |e| KernelError::sys(format!("list {}", folder.display()), e);
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(failed(e)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        names.push(
+            entry
+                .map_err(failed)?
+                .file_name()
+                .to_string_lossy()
+                .into_owned(),
+        );
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+/// An attachment of any hook, pinned.
+#[derive(Debug)]
+pub struct PinnedLink {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl PinnedLink {
+    /// Pins the link behind a descriptor.
+    pub(crate) fn new(fd: OwnedFd, path: &Path) -> Result<PinnedLink, KernelError> {
+        sys::pin_object(fd.as_fd(), path)
+            .map_err(|e| KernelError::sys(format!("pin a link at {}", path.display()), e))?;
+        Ok(PinnedLink {
+            fd,
+            path: path.to_owned(),
+        })
+    }
+
+    /// The link pinned at `path`; `None` if nothing is.
+    pub fn open(path: &Path) -> Result<Option<PinnedLink>, KernelError> {
+        match sys::open_pinned(path) {
+            Ok(fd) => Ok(Some(PinnedLink {
+                fd,
+                path: path.to_owned(),
+            })),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(KernelError::sys(format!("open {}", path.display()), e)),
+        }
+    }
+
+    /// Id of the program it runs.
+    pub fn prog_id(&self) -> Result<u32, KernelError> {
+        sys::link_program(self.fd.as_fd())
+            .map_err(|e| KernelError::sys(format!("inspect {}", self.path.display()), e))
+    }
+
+    /// Of an XDP or tcx link, whether its device is there and still runs it; of other links always true.
+    pub fn is_attached(&self) -> Result<bool, KernelError> {
+        match sys::link_info(self.fd.as_fd()) {
+            Ok((_, ifindex)) => Ok(ifindex != 0),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(true),
+            Err(e) => Err(KernelError::sys(
+                format!("inspect {}", self.path.display()),
+                e,
+            )),
+        }
+    }
+
+    /// Takes the program off and removes the pin.
+    pub fn remove(self) -> Result<(), KernelError> {
+        match sys::link_detach(self.fd.as_fd()) {
+            Ok(()) => {}
+            // The device is gone, and the attachment with it. Links of perf events and raw tracepoints know no detaching:
+            // they end with their last reference, which is this one once the pin is gone.
+            Err(e)
+                if matches!(
+                    e.raw_os_error(),
+                    Some(libc::ENOLINK | libc::EINVAL | libc::EOPNOTSUPP)
+                ) => {}
+            Err(e) => {
+                return Err(KernelError::sys(
+                    format!("detach the link pinned at {}", self.path.display()),
+                    e,
+                ));
+            }
+        }
+        unlink(&self.path)
+    }
+}
+
+fn unlink(path: &Path) -> Result<(), KernelError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(KernelError::sys(format!("remove {}", path.display()), e))
+        }
+        _ => Ok(()),
+    }
+}
