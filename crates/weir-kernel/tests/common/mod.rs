@@ -1,7 +1,11 @@
 //! What the kernel tests share: the compiled sample object and the rule for
 //! tests that need root.
 
-use std::path::PathBuf;
+#![allow(
+    dead_code,
+    reason = "each test file that includes this module uses some of it"
+)]
+
 use std::process::Command;
 use std::sync::OnceLock;
 
@@ -10,30 +14,30 @@ use weir_kernel::{KernelObject, LoadedProgram};
 /// The sample object, compiled once per test binary.
 pub(crate) fn sample() -> &'static [u8] {
     static ELF: OnceLock<Vec<u8>> = OnceLock::new();
-    ELF.get_or_init(|| {
-        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/objects/sample.bpf.c");
-        let object = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("sample-{}.o", std::process::id()));
-        // The BPF target has no directory of machine headers of its own.
-        let machine = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-        let output = Command::new("clang")
-            .args([
-                "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror",
-            ])
-            .args(["-I", env!("WEIR_LIBBPF_INCLUDE"), "-idirafter", &machine])
-            .args(["-c", source, "-o"])
-            .arg(&object)
-            .output()
-            .expect("clang is installed");
-        assert!(
-            output.status.success(),
-            "clang: {}",
-            String::from_utf8_lossy(&output.stderr)
-        );
-        let elf = std::fs::read(&object).expect("clang wrote the object");
-        let _ = std::fs::remove_file(&object);
-        elf
-    })
+    // The BPF target has no directory of machine headers of its own.
+    let machine = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+    ELF.get_or_init(|| compile("sample", &["-idirafter", &machine]))
+}
+
+/// The object of `tests/objects/<name>.bpf.c`.
+pub(crate) fn compile(name: &str, flags: &[&str]) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/objects");
+    let clang = std::env::var_os("WEIR_CLANG").unwrap_or_else(|| "clang".into());
+    let output = Command::new(clang)
+        .args([
+            "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Werror",
+        ])
+        .args(["-I", env!("WEIR_LIBBPF_INCLUDE")])
+        .args(flags)
+        .args(["-c", &format!("{folder}/{name}.bpf.c"), "-o", "-"])
+        .output()
+        .expect("clang is installed");
+    assert!(
+        output.status.success(),
+        "clang: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    output.stdout
 }
 
 /// Whether this process may run kernel tests. Without root it says that it
@@ -58,7 +62,6 @@ pub(crate) fn root(test: &str) -> bool {
     false
 }
 
-#[allow(dead_code, reason = "not every test binary loads it")]
 /// The program `sample` with some constants set.
 pub(crate) fn load_sample(constants: &[(&str, &[u8])]) -> LoadedProgram {
     let mut object = KernelObject::open(sample()).expect("opens");
