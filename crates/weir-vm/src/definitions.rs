@@ -15,6 +15,13 @@ pub(crate) struct DeclaredMap {
     pub(crate) source: MapSource,
 }
 
+impl DeclaredMap {
+    /// Whether it is a data section or the kernel's configuration, not a map the object declares.
+    pub(crate) fn is_data(&self) -> bool {
+        !matches!(self.source, MapSource::Variable { .. })
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) enum MapSource {
     /// A variable of a map section at this offset; initial references start at `values` bytes into it.
@@ -263,7 +270,9 @@ fn definition(
                 let value = btf.pointee(member.type_id).map_err(bad)?;
                 definition.value_size = btf.size_of(value).map_err(bad)?;
                 definition.value_type = Some(value);
-                definition.has_spin_lock = has_spin_lock(btf, value);
+                let lock = spin_lock(btf, value);
+                definition.has_spin_lock = lock.is_some();
+                definition.lock_at = lock.unwrap_or(0);
                 refuse_kernel_objects(btf, name, value)?;
             }
             "values" if outer => {
@@ -331,13 +340,14 @@ fn adjust(d: &mut MapDefinition) {
     }
 }
 
-fn has_spin_lock(btf: &Btf, value: u32) -> bool {
-    btf.members(value).is_ok_and(|members| {
-        members.iter().any(|m| {
-            btf.resolve(m.type_id)
-                .is_ok_and(|id| btf.name(id) == "bpf_spin_lock")
-        })
-    })
+/// Offset of the value's lock, if it has one.
+fn spin_lock(btf: &Btf, value: u32) -> Option<u32> {
+    let members = btf.members(value).ok()?;
+    let lock = members.iter().find(|m| {
+        btf.resolve(m.type_id)
+            .is_ok_and(|id| btf.name(id) == "bpf_spin_lock")
+    });
+    lock.map(|m| m.bit_offset / 8)
 }
 
 /// Members that mean something to the kernel only, and would be plain bytes here.

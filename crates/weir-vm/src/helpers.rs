@@ -4,6 +4,7 @@
 //! map, a null pointer, a bad lock) is a fault, what the kernel answers at run time is an error number in r0. Time and
 //! randomness come from `Env`. Invariant: no helper panics or loops beyond the instruction budget, whatever its arguments.
 
+mod cookie;
 mod route;
 mod skb;
 mod streams;
@@ -88,6 +89,8 @@ impl Run<'_> {
             189 => self.load_bytes(regs)?,
             190 => self.store_bytes(regs)?,
             195 => self.map_lookup_percpu(regs)?,
+            204 | 205 => self.make_cookie(number, regs)?,
+            206 | 207 => self.check_cookie(number, regs)?,
             _ => return Err(unknown(number)),
         };
         regs[0] = result;

@@ -1,6 +1,6 @@
 //! weir's user engine: runs unmodified eBPF objects without a kernel and without privileges.
 //!
-//! [`Object`] reads what clang compiled, [`Machine`] runs it over [`Frame`]s in a checked interpreter of RFC 9669 with
+//! [`Object`] reads what clang compiled, [`Machine`] runs it (or several, [`Join`]) over [`Frame`]s in a checked interpreter of RFC 9669 with
 //! the kernel's maps and helpers: every access is checked at run time, and what the kernel would refuse to load ends in a
 //! [`Fault`]. [`verify`] says so before a program runs. Time, randomness and the CPU number are inputs ([`Env`]).
 //! Invariant: no input (object, frame, map contents) panics or escapes its regions.
@@ -25,6 +25,7 @@ mod interp;
     reason = "generated code and the memory it reaches by address; the rest of the crate has none"
 )]
 pub mod jit;
+mod join;
 mod link;
 mod machine;
 mod maps;
@@ -45,6 +46,7 @@ pub use frame::{Frame, HEADROOM, JUMBO_TAILROOM, LINEAR_MAX, RESERVED_HEAD};
 pub use helpers::TAIL_CALLS;
 pub use insn::{DecodeError, INSN_BYTES, Insn};
 pub use interp::{Env, Fault, FaultKind, Redirect};
+pub use join::Join;
 pub use machine::{Machine, Place};
 pub use maps::{
     BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_F_NO_PREALLOC, BPF_F_RDONLY, BPF_F_RDONLY_PROG,

@@ -1,28 +1,94 @@
-//! Linking: maps are created and relocations become addresses and targets.
+//! Linking: maps are created and relocations become addresses and targets, for one object or several.
 //!
 //! Owns the meaning of relocations against maps, data, functions and external symbols. Sections with code lie one
-//! behind the other in one array of operations, each followed by a mark that faults. Invariant: a function target is
+//! behind the other in one array of operations, each followed by a mark that faults, those of an object together. Invariant: a function target is
 //! an operation of the section its symbol is in.
 
 use std::collections::HashMap;
 
+use crate::catalogue;
 use crate::core_relocation::{Outcome, Resolver};
-use crate::definitions::MapSource;
+use crate::definitions::{DeclaredMap, MapSource};
 use crate::elf::{R_BPF_64_32, R_BPF_64_64, R_BPF_NONE, Relocation, Section, Symbol};
 use crate::insn::{self, Fixup, INSN_BYTES, Insn, Op};
-use crate::machine::{Code, Function, Label, Line, Machine};
-use crate::maps::{MEMORY_MAX, Map, MapKind, VALUE_SIZE_MAX};
+use crate::machine::{Code, Function, Label, Line, Machine, Unit};
+use crate::maps::{MEMORY_MAX, Map, MapDefinition, MapKind, VALUE_SIZE_MAX};
 use crate::memory::{MAPS_MAX, map_handle, value_address};
 use crate::object::{LoadError, Object};
 
-/// Creates a machine from an object.
-pub(crate) fn link(object: &Object, program: &str) -> Result<Machine, LoadError> {
-    require_runnable(object, program)?;
-    let maps = create_maps(object)?;
-    let code = link_code(object)?;
-    let mut machine = Machine::new(code, maps, object.cpus);
-    set_references(object, &mut machine)?;
-    machine.select(program)?;
+/// An object to link, and what its parts are called in the machine.
+#[derive(Debug)]
+pub(crate) struct Part<'o> {
+    /// Put before the names of its programs and functions; none for an object alone.
+    pub(crate) name: Option<&'o str>,
+    pub(crate) object: &'o Object,
+    /// Name of each map, in the object's order.
+    pub(crate) maps: Vec<MapName>,
+}
+
+/// What a map of an object is called in the machine.
+#[derive(Clone, Debug)]
+pub(crate) enum MapName {
+    /// Its own.
+    Own(String),
+    /// One map for all parts that name it so.
+    Shared(String),
+}
+
+impl<'o> Part<'o> {
+    /// An object alone, which keeps its names.
+    pub(crate) fn whole(object: &'o Object) -> Part<'o> {
+        Part {
+            name: None,
+            object,
+            maps: object
+                .map_names()
+                .map(|n| MapName::Own(n.to_owned()))
+                .collect(),
+        }
+    }
+
+    fn called(&self, name: &str) -> String {
+        match self.name {
+            Some(part) => format!("{part}/{name}"),
+            None => name.to_owned(),
+        }
+    }
+
+    /// Says which part an error is about, if there are several.
+    fn blame(&self, error: LoadError) -> LoadError {
+        match self.name {
+            None => error,
+            Some(part) => LoadError::Part {
+                part: part.to_owned(),
+                error: Box::new(error),
+            },
+        }
+    }
+}
+
+/// Creates a machine of these objects, in which `program` of the part `first` runs.
+pub(crate) fn link(parts: &[Part<'_>], first: usize, program: &str) -> Result<Machine, LoadError> {
+    let Some(chosen) = parts.get(first) else {
+        return Err(LoadError::NoProgram {
+            name: program.to_owned(),
+            known: String::new(),
+        });
+    };
+    require_runnable(chosen.object, program).map_err(|e| chosen.blame(e))?;
+    let cpus = parts.iter().map(|p| p.object.cpus).max().unwrap_or(1);
+    let (maps, numbers) = create_maps(parts, cpus)?;
+    let mut code = Code::default();
+    for (part, numbers) in parts.iter().zip(&numbers) {
+        link_code(part, numbers, &mut code).map_err(|e| part.blame(e))?;
+    }
+    code.functions.sort_by_key(|f| f.start);
+    code.lines.sort_by_key(|l| l.start);
+    let mut machine = Machine::new(code, maps, cpus);
+    for (part, numbers) in parts.iter().zip(&numbers) {
+        set_references(part, numbers, &mut machine).map_err(|e| part.blame(e))?;
+    }
+    machine.select(&chosen.called(program))?;
     Ok(machine)
 }
 
@@ -40,28 +106,78 @@ fn require_runnable(object: &Object, program: &str) -> Result<(), LoadError> {
     })
 }
 
-fn create_maps(object: &Object) -> Result<Vec<Map>, LoadError> {
-    if object.maps.len() > MAPS_MAX {
-        return Err(LoadError::TooManyMaps);
+/// The maps of all parts, and for each part the numbers of its maps.
+fn create_maps(parts: &[Part<'_>], cpus: u32) -> Result<(Vec<Map>, Vec<Vec<usize>>), LoadError> {
+    let mut room = Room { total: 0, cpus };
+    let mut maps: Vec<Map> = Vec::new();
+    let mut shared: HashMap<&str, usize> = HashMap::new();
+    let mut numbers = Vec::with_capacity(parts.len());
+    for part in parts {
+        let mut own = Vec::with_capacity(part.maps.len());
+        for (declared, name) in part.object.maps.iter().zip(&part.maps) {
+            let (name, known) = match name {
+                MapName::Own(name) => (name, None),
+                MapName::Shared(name) => (name, shared.get(name.as_str()).copied()),
+            };
+            if let Some(number) = known {
+                let first = maps.get(number).map(Map::definition);
+                if let Some(first) = first.filter(|f| !alike(f, &declared.definition)) {
+                    return Err(LoadError::Shared {
+                        map: name.clone(),
+                        first: shown(first),
+                        part: part.name.unwrap_or_default().to_owned(),
+                        second: shown(&declared.definition),
+                    });
+                }
+                own.push(number);
+                continue;
+            }
+            if maps.len() >= MAPS_MAX {
+                return Err(LoadError::TooManyMaps);
+            }
+            let map = room
+                .create(part.object, declared, name)
+                .map_err(|e| part.blame(e))?;
+            if matches!(part.maps.get(own.len()), Some(MapName::Shared(_))) {
+                shared.insert(name, maps.len());
+            }
+            own.push(maps.len());
+            maps.push(map);
+        }
+        numbers.push(own);
     }
-    let mut total: u64 = 0;
-    let mut maps = Vec::with_capacity(object.maps.len());
-    for declared in &object.maps {
+    Ok((maps, numbers))
+}
+
+/// What the maps of a machine may take together.
+struct Room {
+    total: u64,
+    cpus: u32,
+}
+
+impl Room {
+    fn create(
+        &mut self,
+        object: &Object,
+        declared: &DeclaredMap,
+        name: &str,
+    ) -> Result<Map, LoadError> {
         let d = &declared.definition;
-        let cpus = if d.kind.is_percpu() { object.cpus } else { 1 };
-        total = total.saturating_add(
+        let cpus = if d.kind.is_percpu() { self.cpus } else { 1 };
+        self.total = self.total.saturating_add(
             u64::from(d.max_entries)
                 .saturating_mul(u64::from(cpus))
                 .saturating_mul(u64::from(d.value_size)),
         );
-        if total > MEMORY_MAX {
-            return Err(LoadError::Memory(total));
+        if self.total > MEMORY_MAX {
+            return Err(LoadError::Memory(self.total));
         }
         let mut definition = d.clone();
+        name.clone_into(&mut definition.name);
         if d.kind == MapKind::PerfEventArray && d.max_entries == 0 {
-            definition.max_entries = object.cpus;
+            definition.max_entries = self.cpus;
         }
-        let mut map = Map::new(definition, object.cpus)?;
+        let mut map = Map::new(definition, self.cpus)?;
         if let MapSource::Section(index) = declared.source {
             let data = object.file.sections.get(index).map(|s| s.data.as_slice());
             if let (Some(value), Some(data)) = (map.value_mut(&[0; 4]), data) {
@@ -69,28 +185,58 @@ fn create_maps(object: &Object) -> Result<Vec<Map>, LoadError> {
             }
         }
         // Constants: as libbpf does when they are in place.
-        let data = !matches!(declared.source, MapSource::Variable { .. });
-        if data && !map.writable_by_programs() {
+        if declared.is_data() && !map.writable_by_programs() {
             map.freeze();
         }
-        maps.push(map);
+        Ok(map)
     }
-    Ok(maps)
 }
 
-fn link_code(object: &Object) -> Result<Code, LoadError> {
+/// Whether two definitions mean the same map, as the kernel compares them when a file descriptor is used again.
+fn alike(a: &MapDefinition, b: &MapDefinition) -> bool {
+    let inner = match (&a.inner, &b.inner) {
+        (Some(a), Some(b)) => alike(a, b),
+        (a, b) => a.is_none() && b.is_none(),
+    };
+    // A perf event array may leave its size to the number of CPUs.
+    let entries =
+        a.max_entries == b.max_entries || (a.kind == MapKind::PerfEventArray && b.max_entries == 0);
+    let sizes = (a.key_size, a.value_size, a.flags, a.extra);
+    a.kind == b.kind
+        && sizes == (b.key_size, b.value_size, b.flags, b.extra)
+        && (a.has_spin_lock, a.lock_at) == (b.has_spin_lock, b.lock_at)
+        && entries
+        && inner
+}
+
+fn shown(d: &MapDefinition) -> String {
+    let kind = catalogue::map_kind(d.kind as u32).map_or("map", |k| k.name);
+    format!(
+        "{kind} of {} entries, keys of {} and values of {} bytes, flags {:#x}",
+        d.max_entries, d.key_size, d.value_size, d.flags
+    )
+}
+
+/// Puts the code of a part behind what there is.
+fn link_code(part: &Part<'_>, numbers: &[usize], code: &mut Code) -> Result<(), LoadError> {
+    let object = part.object;
     let mut bases = HashMap::new();
-    let mut base = 0;
+    let mut base = code.ops.len();
+    code.units.push(Unit {
+        start: base,
+        btf: object.btf.clone(),
+        restricted: !is_gpl_compatible(object),
+    });
     for (index, section) in code_sections(object) {
         bases.insert(index, base);
         base += section.data.len() / INSN_BYTES + 1;
     }
-    let mut code = Code::default();
     let types = object.btf.as_deref().zip(object.target.as_deref());
     let mut linker = Linker {
         object,
+        numbers,
         bases,
-        externals: Vec::new(),
+        externals: std::mem::take(&mut code.externals),
         resolver: types.map(|(local, target)| Resolver::new(local, target)),
     };
     for (index, section) in code_sections(object) {
@@ -108,7 +254,7 @@ fn link_code(object: &Object) -> Result<Code, LoadError> {
                     .find(|f| u64::from(f.offset) == symbol.value && f.section == section.name);
                 code.functions.push(Function {
                     start: base.saturating_add((symbol.value / 8) as usize),
-                    name: symbol.name.clone(),
+                    name: part.called(&symbol.name),
                     global: symbol.global,
                     type_id: own.map(|f| f.type_id),
                 });
@@ -126,23 +272,19 @@ fn link_code(object: &Object) -> Result<Code, LoadError> {
             }
         }
     }
-    code.functions.sort_by_key(|f| f.start);
-    code.lines.sort_by_key(|l| l.start);
-    code.btf = object.btf.clone();
-    code.restricted = !is_gpl_compatible(object);
     for program in &object.programs {
         let Some(base) = linker.bases.get(&program.section) else {
             continue;
         };
         code.programs.push(Label {
             start: base.saturating_add(program.slot),
-            name: program.name.clone(),
+            name: part.called(&program.name),
         });
+        code.entries.push(base.saturating_add(program.slot));
         code.kinds.push(program.kind.clone());
     }
-    code.entries = code.programs.iter().map(|p| p.start).collect();
     code.externals = linker.externals;
-    Ok(code)
+    Ok(())
 }
 
 /// Whether the object's license is one that the kernel takes for GPL-compatible; without one it is not.
@@ -176,6 +318,8 @@ fn code_sections(object: &Object) -> impl Iterator<Item = (usize, &Section)> {
 
 struct Linker<'o> {
     object: &'o Object,
+    /// Number in the machine of each map of the object.
+    numbers: &'o [usize],
     /// Index of the first operation by section.
     bases: HashMap<usize, usize>,
     externals: Vec<String>,
@@ -292,7 +436,7 @@ impl Linker<'_> {
         if !near {
             return Err(self.refused(section, relocation, "it points far outside its section"));
         }
-        for (number, map) in self.object.maps.iter().enumerate() {
+        for (number, map) in self.numbers.iter().copied().zip(&self.object.maps) {
             match map.source {
                 MapSource::Section(data) if data == index => {
                     return Ok(Fixup::Value(value_address(number, 0).wrapping_add(address)));
@@ -324,7 +468,7 @@ impl Linker<'_> {
 
     /// Address of a setting of the kernel, which reads as zero.
     fn configuration(&self, name: &str) -> Option<u64> {
-        let mut maps = self.object.maps.iter().zip(0..);
+        let mut maps = self.object.maps.iter().zip(self.numbers.iter().copied());
         maps.find_map(|(map, number)| match &map.source {
             MapSource::Configuration(places) => places
                 .iter()
@@ -361,14 +505,24 @@ fn function_target(symbol: &Symbol, addend: i64, call: bool) -> i64 {
 }
 
 /// Fills program arrays and maps of maps from the initial values the object gives them.
-fn set_references(object: &Object, machine: &mut Machine) -> Result<(), LoadError> {
-    for initial in &object.initial {
-        machine.set_inner_map(&initial.outer, &initial.index.to_le_bytes(), &initial.inner)?;
-    }
-    let Some((_, section)) = object.file.section(".maps") else {
-        return Ok(());
+fn set_references(
+    part: &Part<'_>,
+    numbers: &[usize],
+    machine: &mut Machine,
+) -> Result<(), LoadError> {
+    let object = part.object;
+    let called = |own: &str| {
+        let number = object.maps.iter().position(|m| m.definition.name == own);
+        let map = number.and_then(|n| machine_map(machine, *numbers.get(n)?));
+        map.unwrap_or_else(|| own.to_owned())
     };
-    for relocation in &section.relocations {
+    let mut wanted = Vec::new();
+    for initial in &object.initial {
+        let (outer, inner) = (called(&initial.outer), called(&initial.inner));
+        wanted.push((MapKind::ArrayOfMaps, outer, initial.index, inner));
+    }
+    let section = object.file.section(".maps").map(|(_, section)| section);
+    for relocation in section.map_or(&[][..], |s| &s.relocations) {
         let Some(symbol) = object.file.symbols.get(relocation.symbol) else {
             continue;
         };
@@ -388,12 +542,23 @@ fn set_references(object: &Object, machine: &mut Machine) -> Result<(), LoadErro
         let Some((definition, index)) = owner else {
             continue;
         };
-        let key = (index as u32).to_le_bytes();
-        if definition.kind == MapKind::ProgArray {
-            machine.set_tail_call(&definition.name, index as u32, &symbol.name)?;
+        let target = match definition.kind {
+            MapKind::ProgArray => part.called(&symbol.name),
+            _ => called(&symbol.name),
+        };
+        let outer = called(&definition.name);
+        wanted.push((definition.kind, outer, index as u32, target));
+    }
+    for (kind, outer, index, target) in wanted {
+        if kind == MapKind::ProgArray {
+            machine.set_tail_call(&outer, index, &target)?;
         } else {
-            machine.set_inner_map(&definition.name, &key, &symbol.name)?;
+            machine.set_inner_map(&outer, &index.to_le_bytes(), &target)?;
         }
     }
     Ok(())
+}
+
+fn machine_map(machine: &Machine, number: usize) -> Option<String> {
+    machine.maps().get(number).map(|m| m.name().to_owned())
 }

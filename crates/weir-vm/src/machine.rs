@@ -4,6 +4,7 @@
 //! so maps may be changed freely from outside. A failed run leaves map contents as far as it got, and its reserved
 //! ring buffer records discarded.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,11 +44,20 @@ pub(crate) struct Code {
     /// Kind of each program, by program number.
     pub(crate) kinds: Vec<ProgramKind>,
     pub(crate) externals: Vec<String>,
-    /// Source by operation, sorted by start; strings are in `btf`.
+    /// Source by operation, sorted by start; strings are in the object's types.
     pub(crate) lines: Vec<Line>,
+    /// The objects the code comes from, by their first operations; none of bare instructions.
+    pub(crate) units: Vec<Unit>,
+}
+
+/// What the code of one object has in common.
+#[derive(Debug)]
+pub(crate) struct Unit {
+    /// First operation.
+    pub(crate) start: usize,
     /// Types of the object.
     pub(crate) btf: Option<Arc<Btf>>,
-    /// The license keeps the program from helpers for GPL-compatible ones.
+    /// The license keeps its programs from helpers for GPL-compatible ones.
     pub(crate) restricted: bool,
 }
 
@@ -118,7 +128,7 @@ impl Code {
     /// The prototype of the function at `start`, if it is verified by itself: global, and the compiler says what it takes.
     pub(crate) fn global_prototype(&self, start: usize) -> Option<(&Btf, &Shape)> {
         let function = self.functions.iter().find(|f| f.start == start)?;
-        let btf = self.btf.as_deref()?;
+        let btf = self.btf(start)?;
         match btf.shape(function.type_id?).ok()? {
             Shape::Function {
                 prototype,
@@ -132,6 +142,30 @@ impl Code {
     pub(crate) fn kind(&self, entry: usize) -> Option<&ProgramKind> {
         let number = self.entries.iter().position(|e| *e == entry)?;
         self.kinds.get(number)
+    }
+
+    /// Types of the object that `op` comes from.
+    pub(crate) fn btf(&self, op: usize) -> Option<&Btf> {
+        self.units.get(self.unit(op)?)?.btf.as_deref()
+    }
+
+    /// Whether the license of the object that `op` comes from keeps it from helpers for GPL-compatible programs.
+    pub(crate) fn is_restricted(&self, op: usize) -> bool {
+        let unit = self.unit(op).and_then(|unit| self.units.get(unit));
+        unit.is_some_and(|u| u.restricted)
+    }
+
+    /// The operations of the object that `op` comes from.
+    pub(crate) fn unit_range(&self, op: usize) -> Range<usize> {
+        let unit = self.unit(op);
+        let start = |unit: usize| self.units.get(unit).map(|u| u.start);
+        let first = unit.and_then(start).unwrap_or(0);
+        let next = unit.and_then(|unit| start(unit + 1));
+        first..next.unwrap_or(self.ops.len())
+    }
+
+    fn unit(&self, op: usize) -> Option<usize> {
+        self.units.partition_point(|u| u.start <= op).checked_sub(1)
     }
 
     fn section(&self, op: usize) -> Option<&Label> {
@@ -270,9 +304,9 @@ impl Machine {
         index.and_then(|i| self.code.kinds.get(i)).unwrap_or(XDP)
     }
 
-    /// The type information of the object, if it has any.
+    /// The type information of the object that the program that runs comes from, if it has any.
     pub fn btf(&self) -> Option<&Btf> {
-        self.code.btf.as_deref()
+        self.code.btf(self.entry)
     }
 
     /// Where an operation stands; operations are numbered as in [`Fault::op`].
@@ -303,7 +337,7 @@ impl Machine {
         if line.start < section.start {
             return None;
         }
-        let btf = self.code.btf.as_ref()?;
+        let btf = self.code.btf(line.start)?;
         Some(SourceLine {
             file: btf.string(line.file).to_owned(),
             line: line.line,
@@ -316,14 +350,13 @@ impl Machine {
     pub(crate) fn raw_source_text(&self, op: usize) -> Option<&str> {
         let after = self.code.lines.partition_point(|l| l.start <= op);
         let line = self.code.lines.get(after.checked_sub(1)?)?;
-        Some(self.code.btf.as_ref()?.string(line.text))
+        Some(self.code.btf(line.start)?.string(line.text))
     }
 
     /// The texts of all source lines there is code of.
     pub(crate) fn source_texts(&self) -> impl Iterator<Item = &str> {
-        let btf = self.code.btf.as_deref();
         let lines = self.code.lines.iter();
-        lines.filter_map(move |l| Some(btf?.string(l.text)))
+        lines.filter_map(|l| Some(self.code.btf(l.start)?.string(l.text)))
     }
 
     /// Runs the program over a frame and yields its verdict (r0, the low 32 bits as the kernel takes it).

@@ -15,7 +15,7 @@ use crate::core_relocation::CoreError;
 use crate::definitions::{self, DeclaredMap, InitialMap, MapSource};
 use crate::elf::{self, ElfError, File};
 use crate::insn::DecodeError;
-use crate::link;
+use crate::link::{self, Part};
 use crate::machine::Machine;
 use crate::maps::{MapDefinition, MapDefinitionError};
 use crate::program::ProgramKind;
@@ -143,6 +143,28 @@ pub enum LoadError {
         pc: usize,
         /// What is wrong.
         error: CoreError,
+    },
+    /// One of several objects that were to be joined.
+    #[error("{part}: {error}")]
+    Part {
+        /// Name of the part.
+        part: String,
+        /// What is wrong with it.
+        error: Box<LoadError>,
+    },
+    /// Maps that are to be one differ.
+    #[error(
+        "shared map {map}: {first}, but {part} declares {second}; give both the same definition or do not share it"
+    )]
+    Shared {
+        /// The shared name.
+        map: String,
+        /// Definition of the part that was first to declare it.
+        first: String,
+        /// Part whose definition differs.
+        part: String,
+        /// That definition.
+        second: String,
     },
     /// A reference between maps or to a program that does not fit.
     #[error("map {map}: {reason}")]
@@ -369,7 +391,7 @@ impl Object {
     /// [`LoadError`] when code, relocations or map definitions do not fit, [`LoadError::NotRunnable`] for a program that is
     /// neither XDP nor tc.
     pub fn load(self, program: &str) -> Result<Machine, LoadError> {
-        link::link(&self, program)
+        link::link(&[Part::whole(&self)], 0, program)
     }
 
     pub(crate) fn no_program(&self, name: &str) -> LoadError {

@@ -25,6 +25,8 @@ pub struct MapDefinition {
     pub flags: u32,
     /// The value has a `struct bpf_spin_lock`.
     pub has_spin_lock: bool,
+    /// Offset of that lock in the value.
+    pub(crate) lock_at: u32,
     /// Kind of map the values name, for maps of maps.
     pub inner: Option<Box<MapDefinition>>,
     /// Type of the key in the object's BTF, where the definition names one.
@@ -58,6 +60,7 @@ impl MapDefinition {
             max_entries,
             flags: 0,
             has_spin_lock: false,
+            lock_at: 0,
             inner: None,
             key_type: None,
             value_type: None,

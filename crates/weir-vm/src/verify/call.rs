@@ -30,7 +30,7 @@ impl Walk<'_> {
         let Some(prototype) = prototype.filter(|p| p.result != Outcome::SocketOrNull) else {
             return stop(Rule::UnknownHelper { number, name });
         };
-        if self.code.restricted && helpers::is_gpl(number) {
+        if helpers::is_gpl(number) && self.code.is_restricted(self.at as usize) {
             return stop(Rule::License { helper: name });
         }
         if let Some(lock) = self.state.lock

@@ -2,11 +2,15 @@
 //!
 //! Owns [`Facts`]. Invariant: a fact holds on every path of every run of the program; where paths differ there is none.
 
+use std::ops::Range;
+
 use super::rejection::ValueKind;
 
 /// Facts about a verified program, by operation of the linked code.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
+    /// Operation of the first of `ops`.
+    base: usize,
     ops: Vec<OpFacts>,
 }
 
@@ -70,23 +74,26 @@ impl<T: Copy + PartialEq> OneOf<T> {
 }
 
 impl Facts {
-    pub(super) fn new(ops: usize) -> Facts {
+    /// Nothing about these operations yet.
+    pub(super) fn new(ops: Range<usize>) -> Facts {
         Facts {
-            ops: vec![OpFacts::default(); ops],
+            base: ops.start,
+            ops: vec![OpFacts::default(); ops.len()],
         }
     }
 
     /// Facts about the operation `op`.
     pub fn op(&self, op: usize) -> OpFacts {
-        self.ops.get(op).copied().unwrap_or_default()
+        let facts = self.ops.get(op.wrapping_sub(self.base));
+        facts.copied().unwrap_or_default()
     }
 
     pub(super) fn op_mut(&mut self, op: usize) -> Option<&mut OpFacts> {
-        self.ops.get_mut(op)
+        self.ops.get_mut(op.wrapping_sub(self.base))
     }
 
     pub(super) fn access(&mut self, op: usize, kind: ValueKind, map: Option<usize>) {
-        let Some(facts) = self.ops.get_mut(op) else {
+        let Some(facts) = self.op_mut(op) else {
             return;
         };
         facts.access = match facts.access {

@@ -5,6 +5,7 @@
 //! stays in its function and every function ends in a jump or exit.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 
 use super::helpers;
 use super::rejection::Rule;
@@ -102,6 +103,11 @@ impl Layout {
 
     fn flow_mut(&mut self, op: usize) -> Option<&mut Flow> {
         self.flows.get_mut(op.wrapping_sub(self.base))
+    }
+
+    /// The operations that the program's functions lie in.
+    pub(super) fn range(&self) -> Range<usize> {
+        self.base..self.base + self.flows.len()
     }
 
     /// Number of the function that starts at `op`.
@@ -380,11 +386,20 @@ impl Layout {
 
 /// The functions of a program, its own first.
 fn functions(code: &Code, entry: usize) -> Result<Vec<Function>, Failed> {
-    let mut borders: BTreeSet<usize> = code.functions.iter().map(|f| f.start).collect();
+    // Functions call others of their own object only.
+    let unit = code.unit_range(entry);
+    let starts = code.functions.iter().map(|f| f.start);
+    let mut borders: BTreeSet<usize> = starts.filter(|s| unit.contains(s)).collect();
     borders.extend(code.sections.iter().map(|s| s.start));
     borders.insert(entry);
     // Code without symbols: functions begin where calls go.
-    borders.extend(code.ops.iter().filter_map(callee));
+    borders.extend(
+        code.ops
+            .get(unit)
+            .unwrap_or_default()
+            .iter()
+            .filter_map(callee),
+    );
     let mut found: Vec<Function> = Vec::new();
     let mut numbers = HashMap::from([(entry, 0)]);
     let mut open = vec![entry];

@@ -179,6 +179,7 @@ impl<'m> Walk<'m> {
             }
         };
         let functions = layout.functions.len();
+        let facts = Facts::new(layout.range());
         Ok(Walk {
             ops: &code.ops,
             code,
@@ -190,7 +191,7 @@ impl<'m> Walk<'m> {
                 })
             ),
             layout,
-            maps: map_infos(code, maps),
+            maps: map_infos(maps),
             options,
             cpus,
             program,
@@ -212,7 +213,7 @@ impl<'m> Walk<'m> {
             jumps: 0,
             kept_processed: 0,
             kept_jumps: 0,
-            facts: Facts::new(code.ops.len()),
+            facts,
             stack_used: vec![0; functions],
             globals: Vec::new(),
             log: String::new(),
@@ -621,13 +622,13 @@ pub(super) fn place(code: &Code, op: usize) -> Place {
     }
 }
 
-fn map_infos<'m>(code: &Code, maps: &'m [Map]) -> Vec<MapInfo<'m>> {
+fn map_infos<'m>(maps: &'m [Map]) -> Vec<MapInfo<'m>> {
     let mut infos: Vec<MapInfo<'_>> = Vec::with_capacity(maps.len());
     for map in maps {
         infos.push(MapInfo {
             definition: map.definition(),
             frozen: frozen(map),
-            lock: lock_offset(code, map.definition()),
+            lock: lock_offset(map.definition()),
             inner: None,
             live: true,
         });
@@ -640,7 +641,7 @@ fn map_infos<'m>(code: &Code, maps: &'m [Map]) -> Vec<MapInfo<'m>> {
             infos.push(MapInfo {
                 definition: inner,
                 frozen: None,
-                lock: lock_offset(code, inner),
+                lock: lock_offset(inner),
                 inner: None,
                 live: false,
             });
@@ -650,19 +651,11 @@ fn map_infos<'m>(code: &Code, maps: &'m [Map]) -> Vec<MapInfo<'m>> {
     infos
 }
 
-/// Offset of the lock in values that have one: its member's, or the start where types do not say.
-fn lock_offset(code: &Code, definition: &MapDefinition) -> Option<i64> {
-    if !definition.has_spin_lock {
-        return None;
-    }
-    let btf = code.btf.as_deref();
-    let members = btf.and_then(|btf| btf.members(definition.value_type?).ok());
-    let lock = members.unwrap_or_default().into_iter().find(|m| {
-        let id = btf.and_then(|btf| btf.resolve(m.type_id).ok());
-        id.zip(btf)
-            .is_some_and(|(id, btf)| btf.name(id) == "bpf_spin_lock")
-    });
-    Some(lock.map_or(0, |m| i64::from(m.bit_offset / 8)))
+/// Offset of the lock in values that have one.
+fn lock_offset(definition: &MapDefinition) -> Option<i64> {
+    definition
+        .has_spin_lock
+        .then_some(i64::from(definition.lock_at))
 }
 
 /// Contents of constants: the loader freezes read-only data sections.
