@@ -16,9 +16,10 @@ pub(crate) use strategies::program;
 
 /// The maps of all programs, by the index that instructions name.
 pub(crate) fn maps() -> Vec<MapDefinition> {
-    let map = |name: &str, kind, key_size, value_size, max_entries, flags| MapDefinition {
-        flags,
-        ..MapDefinition::new(name, kind, key_size, value_size, max_entries)
+    let map = |name: &str, kind, key_size, value_size, max_entries, flags| {
+        let mut definition = MapDefinition::new(name, kind, key_size, value_size, max_entries);
+        definition.flags = flags;
+        definition
     };
     vec![
         map("array", MapKind::Array, 4, 64, 4, 0),
