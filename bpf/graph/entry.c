@@ -59,7 +59,12 @@ int entry(ctx_t *ctx)
 	stats->bytes += chain->len;
 	at = weir_port * 2 + (chain->generation & 1);
 	hop = bpf_map_lookup_elem(&weir_entries, &at);
-	verdict = hop ? panel_step(ctx, stats, chain, hop) : panel_missed(stats);
+	if (hop) {
+		chain->vid = hop->vid;
+		verdict = panel_step(ctx, stats, hop->vid, hop->slot);
+	} else {
+		verdict = panel_missed(stats);
+	}
 	stats->verdict[verdict & 7]++;
 out:
 	return verdict;

@@ -15,6 +15,17 @@
 
 #ifdef WEIR_PANEL
 
+/* The number of the instance that the program is; 0: it serves several, and who calls says which one is meant. */
+const volatile __u32 weir_vid = 0;
+
+/*
+ * Where the outputs lead, if that holds as long as the program does; slot 0: look it up in weir_links. A constant slot is a direct jump
+ * that the kernel patches, without look-up and indirect jump, and ways out that are not taken are not there to be verified.
+ * weir_next_vid names the instance to programs that serve several, or the place of a device.
+ */
+const volatile __u32 weir_next_slot[WEIR_OUTS] = {};
+const volatile __u32 weir_next_vid[WEIR_OUTS] = {};
+
 /* Index: (low bit of the generation * WEIR_VIDS + number of the instance) * WEIR_OUTS + output. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -44,12 +55,12 @@ static __always_inline int panel_missed(struct weir_stats *stats)
 	return XDP_DROP;
 }
 
-/* Leaves the graph by `hop`. Returns the verdict; drops are counted. */
-static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, struct weir_hop *hop)
+/* Leaves the graph. Returns the verdict; drops are counted. */
+static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
 {
 	int verdict;
 
-	switch (hop->slot) {
+	switch (slot) {
 	case WEIR_SLOT_STACK:
 		return XDP_PASS;
 	case WEIR_SLOT_DROP:
@@ -58,7 +69,7 @@ static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, stru
 	case WEIR_SLOT_TX:
 		return XDP_TX;
 	case WEIR_SLOT_DEVICE:
-		verdict = bpf_redirect_map(&weir_devices, hop->vid, XDP_ABORTED);
+		verdict = bpf_redirect_map(&weir_devices, vid, XDP_ABORTED);
 		if (verdict == XDP_REDIRECT)
 			return verdict;
 		stats->reason[WEIR_R_redirect_failed]++;
@@ -67,23 +78,43 @@ static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, stru
 	return panel_missed(stats);
 }
 
-/* Goes where `hop` leads. Comes back with a verdict, or not at all. Ways out are beyond the end of the array of programs. */
-static __always_inline int panel_step(ctx_t *ctx, struct weir_stats *stats, struct weir_chain *chain, struct weir_hop *hop)
+static __always_inline __u32 panel_vid(struct weir_chain *chain)
 {
-	chain->vid = hop->vid;
+	return weir_vid ? weir_vid : chain->vid;
+}
+
+/* Goes on to the program at `slot`. Comes back with a verdict, or not at all. Ways out are beyond the end of the array of programs. */
+static __always_inline int panel_step(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
+{
 	stats->verdict[WEIR_NEXT]++;
-	bpf_tail_call(ctx, &weir_programs, hop->slot);
+	bpf_tail_call(ctx, &weir_programs, slot);
 	stats->verdict[WEIR_NEXT]--;
-	return panel_exit(ctx, stats, hop);
+	return panel_exit(ctx, stats, vid, slot);
 }
 
 /* Follows output `out` of the instance. */
-static __always_inline int panel_follow(ctx_t *ctx, struct weir_stats *stats, struct weir_chain *chain, __u32 out)
+static __always_inline int panel_follow(ctx_t *ctx, struct weir_stats *stats, struct weir_chain *chain, const __u32 out)
 {
-	__u32 at = chain->base + chain->vid * WEIR_OUTS + (out & (WEIR_OUTS - 1));
-	struct weir_hop *hop = bpf_map_lookup_elem(&weir_links, &at);
+	struct weir_hop *hop;
+	__u32 at, vid, slot;
 
-	return hop ? panel_step(ctx, stats, chain, hop) : panel_missed(stats);
+	if (__builtin_constant_p(out) && weir_next_slot[out & (WEIR_OUTS - 1)]) {
+		slot = weir_next_slot[out & (WEIR_OUTS - 1)];
+		vid = weir_next_vid[out & (WEIR_OUTS - 1)];
+		if (slot >= WEIR_PROGRAMS)
+			return panel_exit(ctx, stats, vid, slot);
+		if (vid)
+			chain->vid = vid;
+		return panel_step(ctx, stats, vid, slot);
+	}
+	at = panel_vid(chain);
+	asm volatile("" : "+r"(at));	/* keeps this off the way of constants */
+	at = chain->base + at * WEIR_OUTS + (out & (WEIR_OUTS - 1));
+	hop = bpf_map_lookup_elem(&weir_links, &at);
+	if (!hop)
+		return panel_missed(stats);
+	chain->vid = hop->vid;
+	return panel_step(ctx, stats, hop->vid, hop->slot);
 }
 
 #endif

@@ -20,7 +20,7 @@ const SHARED: [&str; 4] = ["weir_chain", "weir_links", "weir_programs", "weir_de
 
 #[test]
 fn a_chain_counts_packets_at_every_hop() {
-    let Some(mut chain) = Chain::new(32, 1) else {
+    let Some(mut chain) = Chain::new(32, Hops::LookedUp) else {
         return;
     };
     for end in [
@@ -45,7 +45,7 @@ fn a_chain_counts_packets_at_every_hop() {
 
 #[test]
 fn a_call_that_finds_no_program_is_counted_where_it_was_made() {
-    let Some(mut chain) = Chain::new(3, 1) else {
+    let Some(mut chain) = Chain::new(3, Hops::LookedUp) else {
         return;
     };
     let entry = &chain.programs[0];
@@ -66,8 +66,13 @@ fn a_call_that_finds_no_program_is_counted_where_it_was_made() {
 
 #[test]
 fn the_kernel_takes_33_calls_and_the_34th_is_counted() {
-    for (functions, verdict) in [(33, PASS), (34, DROP)] {
-        let Some(mut chain) = Chain::new(functions, 1) else {
+    for (functions, hops, verdict) in [
+        (33, Hops::LookedUp, PASS),
+        (34, Hops::LookedUp, DROP),
+        (33, Hops::Constant, PASS),
+        (34, Hops::Constant, DROP),
+    ] {
+        let Some(mut chain) = Chain::new(functions, hops) else {
             return;
         };
         assert_eq!(chain.run(1), verdict, "{functions} functions");
@@ -78,7 +83,7 @@ fn the_kernel_takes_33_calls_and_the_34th_is_counted() {
 
 #[test]
 fn the_generation_word_switches_all_packets() {
-    let Some(mut chain) = Chain::new(2, 1) else {
+    let Some(mut chain) = Chain::new(2, Hops::LookedUp) else {
         return;
     };
     // Generation 2 has no instances: its packets leave at the entry.
@@ -98,27 +103,33 @@ fn the_generation_word_switches_all_packets() {
 /// Prints; times are not asserted. `weir bench xdp` measures the same beside peers.
 #[test]
 fn what_a_hop_costs() {
-    let mut last = None;
-    for functions in [0, 1, 8, 16, 32] {
-        let Some(mut chain) = Chain::new(functions, 1) else {
-            return;
-        };
-        chain.run(100_000);
-        let mut times: Vec<u64> = (0..5).map(|_| chain.time(1_000_000)).collect();
-        times.sort_unstable();
-        let ns = times[2];
-        eprintln!("{functions} functions: {ns} ns a packet");
-        if let Some((before, at)) = last {
-            let hops = functions - before;
-            eprintln!("  {:.1} ns a hop", (ns as f64 - at as f64) / hops as f64);
-        }
-        last = Some((functions, ns));
+    for hops in [Hops::LookedUp, Hops::Constant] {
+        costs(hops);
     }
     for form in ["empty", "empty_graph", "empty_watched"] {
         let object = KernelObject::open(weir_bpf::object(form).expect("compiled"));
         let loaded = object.and_then(|object| object.load("empty"));
         let verified = loaded.and_then(|program| program.verified_insns());
         eprintln!("{form}: {} verified instructions", verified.expect("loads"));
+    }
+}
+
+fn costs(hops: Hops) {
+    let mut last = None;
+    for functions in [0, 1, 8, 16, 32] {
+        let Some(mut chain) = Chain::new(functions, hops) else {
+            return;
+        };
+        chain.run(100_000);
+        let mut times: Vec<u64> = (0..5).map(|_| chain.time(1_000_000)).collect();
+        times.sort_unstable();
+        let ns = times[2];
+        eprintln!("{hops:?}, {functions} functions: {ns} ns a packet");
+        if let Some((before, at)) = last {
+            let hops = functions - before;
+            eprintln!("  {:.1} ns a hop", (ns as f64 - at as f64) / hops as f64);
+        }
+        last = Some((functions, ns));
     }
 }
 
@@ -130,6 +141,15 @@ const FRAME: [u8; 64] = {
     frame
 };
 
+/// How functions find the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hops {
+    /// In the array of links.
+    LookedUp,
+    /// In a constant.
+    Constant,
+}
+
 /// An entry program and a chain of `empty` instances behind it, in generation 1, which ends in the stack.
 struct Chain {
     /// The entry, then the functions.
@@ -138,7 +158,8 @@ struct Chain {
 
 impl Chain {
     /// `None` without privileges.
-    fn new(functions: u32, generation: u64) -> Option<Chain> {
+    fn new(functions: u32, hops: Hops) -> Option<Chain> {
+        let generation = 1u64;
         if !common::engines().contains(&EngineKind::Kernel) {
             return None;
         }
@@ -162,6 +183,18 @@ impl Chain {
         let mut programs = Vec::new();
         for number in 1..=functions {
             let mut object = open("empty_graph");
+            set(&mut object, "weir_vid", number);
+            if hops == Hops::Constant {
+                let mut outs = [0; panel::OUTS];
+                outs[0] = match number < functions {
+                    true => number + 1,
+                    false => panel::STACK,
+                };
+                let outs = outs.map(u32::to_ne_bytes).concat();
+                object
+                    .set_rodata("weir_next_slot", &outs)
+                    .expect("a constant");
+            }
             for map in SHARED {
                 object.reuse_map(map, &entry).expect("the same map");
             }
