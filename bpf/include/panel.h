@@ -15,6 +15,9 @@
 
 #ifdef WEIR_PANEL
 
+#include "csum.h"
+#include "finish.h"
+
 /* The number of the instance that the program is; 0: it serves several, and who calls says which one is meant. */
 const volatile __u32 weir_vid = 0;
 
@@ -67,8 +70,10 @@ static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, __u3
 		stats->reason[WEIR_R_link_drop]++;
 		return XDP_DROP;
 	case WEIR_SLOT_TX:
+		finish(ctx);
 		return XDP_TX;
 	case WEIR_SLOT_DEVICE:
+		finish(ctx);
 		verdict = bpf_redirect_map(&weir_devices, vid, XDP_ABORTED);
 		if (verdict == XDP_REDIRECT)
 			return verdict;

@@ -4,10 +4,11 @@
 
 mod common;
 
-use weir_bpf::abi::{NEXT, Stats, panel};
+use weir_bpf::abi::{NEXT, Stats, csum, panel};
 use weir_engine::EngineKind;
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_packet::Reason;
+use weir_packet::build::Frame;
 use zerocopy::FromBytes;
 
 const DROP: u32 = 1;
@@ -16,7 +17,13 @@ const TX: u32 = 3;
 /// weir's number of the one port.
 const PORT: u32 = 1;
 /// Maps that all programs of an edge share.
-const SHARED: [&str; 4] = ["weir_chain", "weir_links", "weir_programs", "weir_devices"];
+const SHARED: [&str; 5] = [
+    "weir_chain",
+    "weir_links",
+    "weir_programs",
+    "weir_devices",
+    "weir_finish",
+];
 
 #[test]
 fn a_chain_counts_packets_at_every_hop() {
@@ -100,11 +107,39 @@ fn the_generation_word_switches_all_packets() {
     assert_eq!(chain.stats(1).received, 1);
 }
 
+#[test]
+fn packets_that_leave_by_their_device_have_their_checksums_finished() {
+    let frame = Frame::new()
+        .ip4([10, 0, 0, 1], [10, 0, 0, 2])
+        .udp(5, 6)
+        .payload(b"odd");
+    for (mode, finished) in [(csum::OFFLOADED, true), (csum::COMPLETE, false)] {
+        let Some(mut chain) = Chain::with_checksums(2, Hops::LookedUp, mode) else {
+            return;
+        };
+        for (way_out, leaves) in [(panel::TX, true), (panel::STACK, false)] {
+            chain.end(way_out);
+            let mut out = Vec::new();
+            let unfinished = frame.clone().unfinished().build();
+            chain.programs[0]
+                .test_run(&unfinished, &mut out, TestCtx::default())
+                .expect("runs");
+            let expected = match finished && leaves {
+                true => frame.build(),
+                false => unfinished,
+            };
+            assert_eq!(out, expected, "mode {mode}, way out {way_out:#x}");
+        }
+    }
+}
+
 /// Prints; times are not asserted. `weir bench xdp` measures the same beside peers.
 #[test]
 fn what_a_hop_costs() {
     for hops in [Hops::LookedUp, Hops::Constant] {
-        costs(hops);
+        for line in costs(hops) {
+            eprintln!("{line}");
+        }
     }
     for form in ["empty", "empty_graph", "empty_watched"] {
         let object = KernelObject::open(weir_bpf::object(form).expect("compiled"));
@@ -114,23 +149,27 @@ fn what_a_hop_costs() {
     }
 }
 
-fn costs(hops: Hops) {
+/// A line for each length of chain.
+fn costs(hops: Hops) -> Vec<String> {
+    let mut lines = Vec::new();
     let mut last = None;
     for functions in [0, 1, 8, 16, 32] {
         let Some(mut chain) = Chain::new(functions, hops) else {
-            return;
+            return lines;
         };
         chain.run(100_000);
         let mut times: Vec<u64> = (0..5).map(|_| chain.time(1_000_000)).collect();
         times.sort_unstable();
         let ns = times[2];
-        eprintln!("{hops:?}, {functions} functions: {ns} ns a packet");
+        lines.push(format!("{hops:?}, {functions} functions: {ns} ns a packet"));
         if let Some((before, at)) = last {
             let hops = functions - before;
-            eprintln!("  {:.1} ns a hop", (ns as f64 - at as f64) / hops as f64);
+            let hop = (ns as f64 - at as f64) / hops as f64;
+            lines.push(format!("  {hop:.1} ns a hop"));
         }
         last = Some((functions, ns));
     }
+    lines
 }
 
 /// An Ethernet frame of a protocol that nothing looks at.
@@ -159,6 +198,10 @@ struct Chain {
 impl Chain {
     /// `None` without privileges.
     fn new(functions: u32, hops: Hops) -> Option<Chain> {
+        Chain::with_checksums(functions, hops, csum::COMPLETE)
+    }
+
+    fn with_checksums(functions: u32, hops: Hops, mode: u32) -> Option<Chain> {
         let generation = 1u64;
         if !common::engines().contains(&EngineKind::Kernel) {
             return None;
@@ -172,6 +215,7 @@ impl Chain {
         };
         let mut object = open("entry_graph");
         set(&mut object, "weir_port", PORT);
+        set(&mut object, "weir_csum_mode", mode);
         let entry = object.load("entry").expect("loads");
         let base = (generation & 1) as u32 * panel::VIDS as u32;
         let write = |map, at: u32, vid: u32, slot: u32| {
@@ -184,6 +228,7 @@ impl Chain {
         for number in 1..=functions {
             let mut object = open("empty_graph");
             set(&mut object, "weir_vid", number);
+            set(&mut object, "weir_csum_mode", mode);
             if hops == Hops::Constant {
                 let mut outs = [0; panel::OUTS];
                 outs[0] = match number < functions {
