@@ -470,6 +470,37 @@ struct weir_event {
 	__u8 data[WEIR_SNAP];
 };
 
+/* ---- redirect ---- */
+#define WEIR_TARGETS		64	/* that one instance has at most, a power of two */
+#define WEIR_TO_DEVICES		0	/* by map `devices` */
+#define WEIR_TO_CPUS		1	/* by map `cpus` */
+#define WEIR_TO_SOCKETS		2	/* by map `sockets`, chosen by receive queue */
+#define WEIR_SPREAD_FLOW	0	/* by a hash of the flow */
+#define WEIR_SPREAD_ROUND	1	/* in turn, each CPU by itself */
+
+/* What the monitor's programs saw (bpf/monitor). A word that does not apply is 0. */
+struct weir_seen {
+	__u32 event;		/* WEIR_SEEN_* */
+	__s32 error;		/* negative errno, 0: none */
+	__u32 netns;		/* inode number of the network namespace of the device */
+	__u32 from;		/* interface index that the packets came in by */
+	__u32 map;		/* id of the map they were redirected by */
+	__u32 target;		/* interface index, CPU, or place in the map (ERROR); XDP action (EXCEPTION) */
+};
+
+struct weir_seen_count {
+	__u64 sent;		/* packets taken */
+	__u64 dropped;
+};
+
+#define WEIR_SEEN_ERROR		1	/* xdp_redirect_err */
+#define WEIR_SEEN_DEVICE	2	/* xdp_devmap_xmit */
+#define WEIR_SEEN_ENQUEUE	3	/* xdp_cpumap_enqueue */
+#define WEIR_SEEN_CPU		4	/* xdp_cpumap_kthread */
+#define WEIR_SEEN_TX		5	/* xdp_bulk_tx */
+#define WEIR_SEEN_EXCEPTION	6	/* xdp_exception */
+#define WEIR_SEEN_KEYS		4096
+
 /* ---- load-time constants ---- */
 #define WEIR_CSUM_COMPLETE	0
 #define WEIR_CSUM_OFFLOADED	1

@@ -1,9 +1,9 @@
 //! Compiles every file of bpf/functions with clang: by itself for XDP (object NAME) and for tc (NAME_tc) unless its head says
 //! "Hooks: xdp.", and for a graph (NAME_graph) and a graph that is watched (NAME_watched), as it does every file of bpf/graph. Then every file of
-//! bpf/baselines once, strips debug sections (BTF stays), and writes the tables of embedded objects.
+//! bpf/baselines, bpf/monitor and bpf/tools once, strips debug sections (BTF stays), and writes the tables of embedded objects.
 //!
 //! `WEIR_CLANG` names another compiler; `WEIR_PREBUILT_BPF_DIR` a folder of ready objects, for builders
-//! without clang; baselines lie in its folder `baselines`.
+//! without clang; objects that belong to no function lie in its folders `baselines`, `monitor` and `tools`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,7 +21,9 @@ fn main() {
     println!("cargo::rerun-if-env-changed=WEIR_CLANG");
     println!("cargo::rerun-if-env-changed=WEIR_PREBUILT_BPF_DIR");
 
-    fs::create_dir_all(out.join("baselines")).expect("OUT_DIR is writable");
+    for folder in ["baselines", "monitor", "tools"] {
+        fs::create_dir_all(out.join(folder)).expect("OUT_DIR is writable");
+    }
     let functions = sources(&bpf, "functions").into_iter().flat_map(|name| {
         let source = format!("functions/{name}.c");
         let text = fs::read_to_string(bpf.join(&source)).expect("sources are readable");
@@ -35,12 +37,14 @@ fn main() {
         let source = format!("graph/{name}.c");
         objects(&name, &source, &[Form::Graph, Form::Watched])
     });
-    let baselines = sources(&bpf, "baselines").into_iter().map(|name| Object {
-        source: format!("baselines/{name}.c"),
-        file: format!("baselines/{name}.bpf.o"),
-        name,
-        form: Form::Xdp,
-    });
+    let others = |folder: &'static str| {
+        sources(&bpf, folder).into_iter().map(move |name| Object {
+            source: format!("{folder}/{name}.c"),
+            file: format!("{folder}/{name}.bpf.o"),
+            name,
+            form: Form::Xdp,
+        })
+    };
     let mut tables = String::new();
     for (table, doc, objects) in [
         (
@@ -51,7 +55,17 @@ fn main() {
         (
             "BASELINES",
             "Name and ELF bytes of what benchmarks compare functions with, and of their test beds.",
-            baselines.collect(),
+            others("baselines").collect(),
+        ),
+        (
+            "MONITORS",
+            "Name and ELF bytes of the programs on tracepoints.",
+            others("monitor").collect(),
+        ),
+        (
+            "TOOLS",
+            "Name and ELF bytes of what commands use by themselves: the generator and its counting sink.",
+            others("tools").collect(),
         ),
     ] {
         tables.push_str(&format!(

@@ -710,6 +710,71 @@ pub struct Event {
     pub data: [u8; SNAP],
 }
 
+/// Function `redirect`: targets, what they are, and how packets spread over them.
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod redirect {
+    pub const TARGETS: usize = 64;
+    pub const TO_DEVICES: u32 = 0;
+    pub const TO_CPUS: u32 = 1;
+    pub const TO_SOCKETS: u32 = 2;
+    pub const SPREAD_FLOW: u32 = 0;
+    pub const SPREAD_ROUND: u32 = 1;
+}
+
+/// `struct weir_seen`: what the monitor's programs saw; a word that does not apply is 0.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+)]
+#[repr(C)]
+pub struct Seen {
+    /// [`seen`].
+    pub event: u32,
+    /// Negative error number, 0: none.
+    pub error: i32,
+    /// Inode number of the network namespace.
+    pub netns: u32,
+    /// Interface index that the packets came in by.
+    pub from: u32,
+    /// Id of the map they were redirected by.
+    pub map: u32,
+    /// Interface index, CPU, place in the map ([`seen::ERROR`]) or XDP action ([`seen::EXCEPTION`]).
+    pub target: u32,
+}
+
+/// `struct weir_seen_count`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct SeenCount {
+    /// Packets taken.
+    pub sent: u64,
+    /// Packets dropped.
+    pub dropped: u64,
+}
+
+/// Tracepoints of XDP, as [`Seen::event`] (`WEIR_SEEN_*`).
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod seen {
+    pub const ERROR: u32 = 1;
+    pub const DEVICE: u32 = 2;
+    pub const ENQUEUE: u32 = 3;
+    pub const CPU: u32 = 4;
+    pub const TX: u32 = 5;
+    pub const EXCEPTION: u32 = 6;
+}
+
 /// Load-time constants: checksum modes (`WEIR_CSUM_*`).
 #[expect(missing_docs, reason = "documented in abi.h")]
 pub mod csum {

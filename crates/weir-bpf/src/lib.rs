@@ -17,6 +17,16 @@ pub fn baseline(name: &str) -> Option<&'static [u8]> {
     find(BASELINES, name)
 }
 
+/// The object with programs on tracepoints, `None` if there is none of that name.
+pub fn monitor(name: &str) -> Option<&'static [u8]> {
+    find(MONITORS, name)
+}
+
+/// The object of a tool, `None` if there is none of that name.
+pub fn tool(name: &str) -> Option<&'static [u8]> {
+    find(TOOLS, name)
+}
+
 fn find(table: &'static [(&'static str, &'static [u8])], name: &str) -> Option<&'static [u8]> {
     table
         .iter()

@@ -29,6 +29,25 @@ macro_rules! same_layout {
 }
 
 #[test]
+fn what_the_monitor_counts_has_the_same_layout_in_c_and_rust() {
+    let bytes = weir_bpf::monitor("monitor").expect("compiled");
+    let object = Object::parse(bytes).expect("the object is well formed");
+    let btf = object.btf().expect("objects carry BTF");
+    same_layout!(
+        btf,
+        "weir_seen",
+        abi::Seen,
+        event,
+        error,
+        netns,
+        from,
+        map,
+        target
+    );
+    same_layout!(btf, "weir_seen_count", abi::SeenCount, sent, dropped);
+}
+
+#[test]
 fn structures_have_the_same_layout_in_c_and_rust() {
     let btf = btf();
     same_layout!(btf, "weir_table", abi::Table, n_words, pad, word, mask);
@@ -267,6 +286,18 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_SLOT_TX", abi::panel::TX.into()),
         ("WEIR_SLOT_DEVICE", abi::panel::DEVICE.into()),
         ("WEIR_META_MAGIC", abi::panel::MAGIC.into()),
+        ("WEIR_TARGETS", abi::redirect::TARGETS as u64),
+        ("WEIR_TO_DEVICES", abi::redirect::TO_DEVICES.into()),
+        ("WEIR_TO_CPUS", abi::redirect::TO_CPUS.into()),
+        ("WEIR_TO_SOCKETS", abi::redirect::TO_SOCKETS.into()),
+        ("WEIR_SPREAD_FLOW", abi::redirect::SPREAD_FLOW.into()),
+        ("WEIR_SPREAD_ROUND", abi::redirect::SPREAD_ROUND.into()),
+        ("WEIR_SEEN_ERROR", abi::seen::ERROR.into()),
+        ("WEIR_SEEN_DEVICE", abi::seen::DEVICE.into()),
+        ("WEIR_SEEN_ENQUEUE", abi::seen::ENQUEUE.into()),
+        ("WEIR_SEEN_CPU", abi::seen::CPU.into()),
+        ("WEIR_SEEN_TX", abi::seen::TX.into()),
+        ("WEIR_SEEN_EXCEPTION", abi::seen::EXCEPTION.into()),
         ("WEIR_LIVE_TABLES", abi::LIVE_TABLES as u64),
         ("WEIR_DEPTH_MASK", abi::DEPTH_MASK.into()),
         ("WEIR_K_VALID", abi::key::VALID as u64),

@@ -8,6 +8,7 @@
 pub mod control;
 mod kernel;
 pub mod live;
+pub mod monitor;
 pub mod ports;
 mod reference;
 mod user;

@@ -12,10 +12,10 @@ use toml::{Table, Value};
 use weir_policy::nearest;
 
 use crate::plan::{InstancePlan, ObjectSource};
-use crate::{empty, middlebox};
+use crate::{empty, middlebox, redirect};
 
 /// Kinds that configuration can name.
-pub const KINDS: &[&str] = &["empty", "middlebox"];
+pub const KINDS: &[&str] = &["empty", "middlebox", "redirect"];
 
 /// Plans one instance.
 ///
@@ -25,6 +25,7 @@ pub fn plan(kind: &str, request: &Request<'_>) -> Result<Planned, FunctionError>
     match kind {
         "empty" => empty::plan(request),
         "middlebox" => middlebox::instance::plan(request),
+        "redirect" => redirect::plan(request),
         _ => Err(FunctionError::key(
             "kind",
             format!("there is no kind of function named `{kind}`"),

@@ -7,4 +7,5 @@ pub mod empty;
 pub mod kind;
 pub mod middlebox;
 pub mod plan;
+pub mod redirect;
 pub mod report;

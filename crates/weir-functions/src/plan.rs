@@ -82,9 +82,19 @@ pub struct MapPlan {
     pub keys: Vec<u8>,
     /// Values in the order of the keys.
     pub values: Vec<u8>,
+    /// More values, each the index of an interface, which only the host knows: key and name of the interface.
+    pub devices: Vec<(u32, String)>,
 }
 
 impl MapPlan {
+    /// A map of devices with these from index 0.
+    pub fn devices(name: impl Into<Cow<'static, str>>, devices: &[String]) -> MapPlan {
+        MapPlan {
+            devices: (0..).zip(devices.iter().cloned()).collect(),
+            ..MapPlan::empty(name, devices.len(), 4)
+        }
+    }
+
     /// An array with these elements from index 0.
     pub fn array<T: IntoBytes + Immutable>(
         name: impl Into<Cow<'static, str>>,
@@ -99,13 +109,14 @@ impl MapPlan {
                 .flat_map(u32::to_ne_bytes)
                 .collect(),
             values: elements.as_bytes().to_vec(),
+            devices: Vec::new(),
         }
     }
 
     /// With room for so many elements behind its contents.
     #[must_use]
     pub fn with_room(mut self, elements: u32) -> MapPlan {
-        let filled = (self.keys.len() / self.key_size) as u32;
+        let filled = (self.keys.len() / self.key_size + self.devices.len()) as u32;
         self.max_entries = (filled + elements).max(1);
         self
     }
@@ -123,10 +134,16 @@ impl MapPlan {
             value_size,
             keys: Vec::new(),
             values: Vec::new(),
+            devices: Vec::new(),
         }
     }
 
-    /// Pairs of key and value.
+    /// Whether configuration says what is in it, so that it is no state.
+    pub fn has_contents(&self) -> bool {
+        !self.keys.is_empty() || !self.devices.is_empty()
+    }
+
+    /// Pairs of key and value, without those of `devices`.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.keys
             .chunks_exact(self.key_size)

@@ -31,6 +31,7 @@ pub mod raw;
 mod ring;
 mod rodata;
 mod sys;
+mod tap;
 mod view;
 
 pub use clsact::Filter;
@@ -47,6 +48,7 @@ pub use object::{
 pub use offload::offers_offload;
 pub use packet_socket::{BATCH, Frames, PacketSocket, Unfinished};
 pub use ring::EventRing;
+pub use tap::Tap;
 pub use view::MmapArray;
 
 /// Returns once every program run that was under way when it was called has ended: a grace period of the kernel, which takes milliseconds.

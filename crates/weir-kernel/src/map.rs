@@ -274,6 +274,29 @@ impl Map {
         }
     }
 
+    /// All keys. Of a hash map that changes meanwhile, some may be missed or seen twice; at most twice the map's size are returned.
+    pub fn keys(&self) -> Result<Vec<Vec<u8>>, KernelError> {
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        let mut next = vec![0u8; self.definition.key as usize];
+        while keys.len() < self.definition.entries as usize * 2 {
+            let previous = keys.last().map_or(std::ptr::null(), |k| k.as_ptr());
+            // SAFETY: `previous` is null or a key, and `next` has room for one.
+            let ret = unsafe {
+                libbpf_sys::bpf_map_get_next_key(
+                    self.fd.as_raw_fd(),
+                    previous.cast(),
+                    next.as_mut_ptr().cast(),
+                )
+            };
+            match sys::check(ret) {
+                Ok(_) => keys.push(next.clone()),
+                Err(e) if e.raw_os_error() == Some(libc::ENOENT) => break,
+                Err(e) => return Err(KernelError::sys(format!("list map {}", self.name), e)),
+            }
+        }
+        Ok(keys)
+    }
+
     /// Puts a program into slot `index` of a program array. The array keeps it as long as the array itself is held by a
     /// descriptor or a pin.
     pub fn set_program(&self, index: u32, program: &LoadedProgram) -> Result<(), KernelError> {
