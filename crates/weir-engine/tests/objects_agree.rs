@@ -11,9 +11,7 @@ mod captures;
 mod common;
 mod pair;
 
-use std::path::{Path, PathBuf};
-
-use pair::{Pair, frames};
+use pair::{Pair, frames, installed};
 use weir_engine::EngineKind;
 use weir_vm::{LoadError, Object};
 
@@ -286,30 +284,4 @@ fn prepare(pair: &mut Pair, setup: &Setup, frames: &[Vec<u8>]) {
             pair.update("filter_ports", &key.to_le_bytes(), &flags.to_le_bytes());
         }
     }
-}
-
-/// Objects of xdp-tools on this machine.
-fn installed() -> Vec<PathBuf> {
-    let folders = [
-        "/usr/lib/x86_64-linux-gnu/bpf",
-        "/usr/lib/bpf",
-        "/usr/lib64/bpf",
-    ];
-    let mut objects = Vec::new();
-    for folder in folders {
-        let Ok(entries) = std::fs::read_dir(Path::new(folder)) else {
-            continue;
-        };
-        let paths = entries.flatten().map(|e| e.path());
-        objects.extend(paths.filter(|p| p.extension().is_some_and(|e| e == "o")));
-    }
-    objects.sort();
-    if objects.is_empty() {
-        assert!(
-            std::env::var("CI").as_deref() != Ok("true"),
-            "in CI the objects of xdp-tools must be there: scripts/setup installs them"
-        );
-        eprintln!("the package xdp-tools is not installed: its objects are skipped");
-    }
-    objects
 }

@@ -30,6 +30,7 @@ pub mod probes;
 pub mod raw;
 mod ring;
 mod rodata;
+mod slots;
 mod sys;
 mod tap;
 mod view;

@@ -8,7 +8,7 @@
 
 #![expect(unsafe_code, reason = "libbpf takes the log buffer as a raw pointer")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ use libbpf_rs::{AsRawLibbpf, ObjectBuilder, OpenObject};
 use crate::error::near_names;
 use crate::loaded::section_name;
 use crate::rodata::{self, Constant};
+use crate::slots;
 use crate::sys;
 use crate::{KernelError, Map, MapDefinition};
 
@@ -34,6 +35,8 @@ pub struct KernelObject {
     open: OpenObject,
     /// Constants by name: the section's map, offset and size in bytes.
     rodata: BTreeMap<String, Constant>,
+    /// Programs that its maps name, which are loaded with any other.
+    targets: BTreeSet<String>,
 }
 
 impl std::fmt::Debug for KernelObject {
@@ -65,7 +68,12 @@ impl KernelObject {
             sys::check(ret).map_err(|e| KernelError::sys("forget the pin of a map", e))?;
         }
         let rodata = rodata::constants(&open);
-        Ok(Self { open, rodata })
+        let targets = slots::named_by_maps(elf);
+        Ok(Self {
+            open,
+            rodata,
+            targets,
+        })
     }
 
     /// Names of the programs in the object.
@@ -182,7 +190,7 @@ impl KernelObject {
         )
     }
 
-    /// Loads `program` and the object's maps; the other programs stay out.
+    /// Loads `program` and the object's maps, and the programs that program arrays of the object name; the others stay out.
     ///
     /// A verifier rejection is [`KernelError::Rejected`]: one line, and the
     /// whole log through [`KernelError::log`].
@@ -197,13 +205,16 @@ impl KernelObject {
         }
         // libbpf fills it only when a load fails; a zeroed allocation of this
         // size is mapped lazily, so success never touches it.
-        let mut log = vec![0u8; LOG_BYTES];
+        let mut logs: Vec<(String, Vec<u8>)> = Vec::new();
         for mut p in self.open.progs_mut() {
-            let wanted = p.name().to_str() == Some(program);
+            let name = p.name().to_string_lossy().into_owned();
+            let wanted = name == program || self.targets.contains(&name);
             p.set_autoload(wanted);
             if wanted {
-                // SAFETY: the program is open, and `log` outlives the load below, which is the
-                // only time libbpf reads or writes the buffer (it refuses to detach it later).
+                name_kind(&mut p);
+                let mut log = vec![0u8; LOG_BYTES];
+                // SAFETY: the program is open, and `log`, whose bytes stay where they are, outlives the load below, which is
+                // the only time libbpf reads or writes the buffer (it refuses to detach it later).
                 unsafe {
                     libbpf_sys::bpf_program__set_log_buf(
                         p.as_libbpf_object().as_ptr(),
@@ -211,12 +222,20 @@ impl KernelObject {
                         log.len() as libbpf_sys::size_t,
                     )
                 };
+                logs.push((name, log));
             }
         }
         let loaded = self.open.load();
         let object = match loaded {
             Ok(object) => object,
-            Err(e) => return Err(load_error(program, &e, &sys::text_until_nul(&log))),
+            Err(e) => {
+                let said = logs.iter().find(|(_, log)| log.first() != Some(&0));
+                let (name, log) = match said {
+                    Some((name, log)) => (name.as_str(), sys::text_until_nul(log)),
+                    None => (program, String::new()),
+                };
+                return Err(load_error(name, &e, &log));
+            }
         };
         LoadedProgram::new(object, program)
     }
@@ -237,6 +256,17 @@ impl KernelObject {
                 near: near_names(name, &known),
             })?;
         change(&mut map).map_err(|e| KernelError::sys(what(name), into_io(&e)))
+    }
+}
+
+/// Gives programs in sections such as `xdp/name` and `xdp_name` their kind, which libbpf no longer reads out of such names.
+fn name_kind(program: &mut libbpf_rs::OpenProgramMut<'_>) {
+    let section = program.section().to_string_lossy().into_owned();
+    let under = ["xdp/", "xdp_", "xdp.frags/"];
+    let unnamed = program.prog_type() == libbpf_rs::ProgramType::Unspec;
+    if unnamed && under.iter().any(|prefix| section.starts_with(prefix)) {
+        program.set_prog_type(libbpf_rs::ProgramType::Xdp);
+        program.set_attach_type(libbpf_rs::ProgramAttachType::Xdp);
     }
 }
 

@@ -10,6 +10,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -386,4 +387,30 @@ pub(crate) fn frames(most: usize) -> Vec<Vec<u8>> {
     eprintln!("{} frames of {} captures", all.len(), paths.len());
     assert!(!all.is_empty(), "tests/captures holds Ethernet captures");
     all
+}
+
+/// Objects of xdp-tools on this machine.
+pub(crate) fn installed() -> Vec<PathBuf> {
+    let folders = [
+        "/usr/lib/x86_64-linux-gnu/bpf",
+        "/usr/lib/bpf",
+        "/usr/lib64/bpf",
+    ];
+    let mut objects = Vec::new();
+    for folder in folders {
+        let Ok(entries) = std::fs::read_dir(Path::new(folder)) else {
+            continue;
+        };
+        let paths = entries.flatten().map(|e| e.path());
+        objects.extend(paths.filter(|p| p.extension().is_some_and(|e| e == "o")));
+    }
+    objects.sort();
+    if objects.is_empty() {
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "in CI the objects of xdp-tools must be there: scripts/setup installs them"
+        );
+        eprintln!("the package xdp-tools is not installed: its objects are skipped");
+    }
+    objects
 }

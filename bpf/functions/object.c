@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause)
+/*
+ * object: somebody else's XDP program as a function of a graph. weir_object()
+ * is not here: the program's own code is put in its place before loading
+ * (crates/weir-object, docs/design/objects.md), so this file by itself does not
+ * load. What the program returns decides whether the packet goes on.
+ *
+ * Hooks: xdp. Never loaded by itself.
+ */
+#include "vmlinux_min.h"
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "abi.h"
+
+const volatile __u32 weir_port = 0;
+const volatile __u32 weir_csum_mode = WEIR_CSUM_COMPLETE;
+/* Bit n: a packet for which the program returned n goes on by output 0. */
+const volatile __u32 weir_proceed = 1 << XDP_PASS;
+/* Whether the program calls helpers that change the frame's length. */
+const volatile __u32 weir_resizes = 1;
+
+#include "ctx.h"
+#include "panel.h"
+#include "stats.h"
+
+int weir_object(struct xdp_md *ctx);
+
+/* The verdict of a packet that does not go on. */
+static __always_inline int stop(ctx_t *ctx, struct weir_stats *stats, __u32 code)
+{
+	switch (code) {
+	case XDP_PASS:
+		/* To the stack at once: panel_leave() would follow the link. */
+		stats->verdict[XDP_PASS]++;
+		return XDP_PASS;
+	case XDP_DROP:
+		stats->reason[WEIR_R_object_drop]++;
+		return panel_leave(ctx, stats, 1, XDP_DROP, 0, WEIR_R_object_drop);
+	case XDP_TX:
+	case XDP_REDIRECT:
+		return panel_leave(ctx, stats, 1, code, 0, WEIR_NO_REASON);
+	case XDP_ABORTED:
+		break;
+	default:
+		stats->reason[WEIR_R_object_code]++;
+	}
+	return panel_leave(ctx, stats, 1, XDP_ABORTED, 0, WEIR_NO_REASON);
+}
+
+SEC(CTX_SECTION)
+int object(ctx_t *ctx)
+{
+	struct weir_stats *stats = stats_here();
+	int verdict = XDP_DROP;
+	__u32 code;
+
+	if (!stats)
+		goto out;
+	stats->received++;
+	stats->bytes += panel_len(ctx);
+	code = weir_object(ctx);
+	if (weir_resizes)
+		panel_resized(ctx);
+	if (code < 32 && weir_proceed >> code & 1)
+		verdict = panel_leave(ctx, stats, 1, CTX_PASS, 0, WEIR_NO_REASON);
+	else
+		verdict = stop(ctx, stats, code);
+out:
+	return verdict;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
