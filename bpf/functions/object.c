@@ -25,26 +25,21 @@ const volatile __u32 weir_resizes = 1;
 
 int weir_object(struct xdp_md *ctx);
 
-/* The verdict of a packet that does not go on. */
-static __always_inline int stop(ctx_t *ctx, struct weir_stats *stats, __u32 code)
+/* The verdict of a packet that does not go on, and the reason if it is a drop. */
+static __always_inline int stop(struct weir_stats *stats, __u32 code)
 {
 	switch (code) {
-	case XDP_PASS:
-		/* To the stack at once: panel_leave() would follow the link. */
-		stats->verdict[XDP_PASS]++;
-		return XDP_PASS;
 	case XDP_DROP:
 		stats->reason[WEIR_R_object_drop]++;
-		return panel_leave(ctx, stats, 1, XDP_DROP, 0, WEIR_R_object_drop);
+		return XDP_DROP;
+	case XDP_ABORTED:
+	case XDP_PASS:
 	case XDP_TX:
 	case XDP_REDIRECT:
-		return panel_leave(ctx, stats, 1, code, 0, WEIR_NO_REASON);
-	case XDP_ABORTED:
-		break;
-	default:
-		stats->reason[WEIR_R_object_code]++;
+		return code;
 	}
-	return panel_leave(ctx, stats, 1, XDP_ABORTED, 0, WEIR_NO_REASON);
+	stats->reason[WEIR_R_object_code]++;
+	return XDP_ABORTED;
 }
 
 SEC(CTX_SECTION)
@@ -52,19 +47,26 @@ int object(ctx_t *ctx)
 {
 	struct weir_stats *stats = stats_here();
 	int verdict = XDP_DROP;
+	struct panel p;
 	__u32 code;
 
 	if (!stats)
 		goto out;
-	stats->received++;
-	stats->bytes += panel_len(ctx);
+	p = panel_enter(ctx, stats, 1);
 	code = weir_object(ctx);
 	if (weir_resizes)
 		panel_resized(ctx);
-	if (code < 32 && weir_proceed >> code & 1)
-		verdict = panel_leave(ctx, stats, 1, CTX_PASS, 0, WEIR_NO_REASON);
+	if (code < 32 && weir_proceed >> code & 1) {
+		verdict = panel_leave_with(ctx, stats, p, 1, CTX_PASS, 0, WEIR_NO_REASON);
+		goto out;
+	}
+	verdict = stop(stats, code);
+	if (verdict == XDP_PASS)
+		/* To the stack at once, where panel_leave() would follow the link. */
+		stats->verdict[XDP_PASS]++;
 	else
-		verdict = stop(ctx, stats, code);
+		verdict = panel_leave_with(ctx, stats, p, 1, verdict, 0,
+					   verdict == XDP_DROP ? WEIR_R_object_drop : WEIR_NO_REASON);
 out:
 	return verdict;
 }

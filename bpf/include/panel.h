@@ -124,6 +124,18 @@ static __always_inline int panel_follow(ctx_t *ctx, struct weir_stats *stats, st
 
 #endif
 
+/* Bytes of the frame, without asking the kernel for them in every function of a chain. */
+static __always_inline __u32 panel_len(ctx_t *ctx)
+{
+#ifdef WEIR_PANEL
+	struct weir_chain *chain = panel_chain();
+
+	return chain ? chain->len : 0;
+#else
+	return ctx_len(ctx);
+#endif
+}
+
 /* To be called by a function that changed the length of the frame. */
 static __always_inline void panel_resized(ctx_t *ctx)
 {
