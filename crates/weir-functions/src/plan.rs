@@ -45,6 +45,18 @@ impl ObjectSource {
             ObjectSource::Linked { bytes, .. } => Some(bytes),
         }
     }
+
+    /// The object in the form for graphs, or for graphs that are watched; `None` if none is embedded under its name. What was linked
+    /// was linked for graphs.
+    pub fn for_graph(&self, watched: bool) -> Option<&[u8]> {
+        match self {
+            ObjectSource::Embedded(name) => {
+                let form = if watched { "watched" } else { "graph" };
+                weir_bpf::object(&format!("{name}_{form}"))
+            }
+            ObjectSource::Linked { bytes, .. } => Some(bytes),
+        }
+    }
 }
 
 impl fmt::Display for ObjectSource {

@@ -1,0 +1,28 @@
+//! The graph of one edge: configuration -> plan -> difference to what runs. Pure: no kernel, no clock, files through a trait.
+//!
+//! [`parse`] reads the TOML, [`plan`] makes an [`EdgePlan`] of it that `weir_engine::edge` carries out, [`diff`] says what of it differs from
+//! another one. Everything that can be known without the running kernel is refused here, all of it at once, with file, line and next step.
+//! The configuration is described in docs/graph.md.
+
+mod attach;
+mod config;
+mod diff;
+mod digest;
+mod edge;
+mod objects;
+mod outline;
+mod paths;
+mod plan;
+mod read;
+mod show;
+
+pub use attach::{Attach, CgroupHook};
+pub use config::{Config, parse};
+pub use diff::{Change, Diff, diff};
+pub use edge::{
+    EdgePlan, GUARD_BITS, GUARD_MOST, HookPlan, Instance, MapType, Mode, PortPlan, SharedMap,
+    Target,
+};
+pub use outline::{InstanceOutline, MapOutline, Outline, PortOutline};
+pub use paths::{MAX_FUNCTIONS, MAX_RECIRCULATIONS};
+pub use plan::{Folder, plan};

@@ -1,0 +1,291 @@
+//! Typed reading of TOML tables with places: every key of a wrong type and every key that is not known is reported, not only the first.
+//!
+//! What a table means belongs to `config`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use toml::Value;
+use toml::de::{DeTable, DeValue};
+use weir_functions::kind::suggest;
+use weir_policy::Report;
+use weir_policy::ast::Span;
+
+/// A value and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Spanned<T> {
+    pub(crate) value: T,
+    pub(crate) span: Span,
+}
+
+/// One table of a file.
+pub(crate) struct Section<'a, 'i> {
+    /// What it is, for messages: `a port`.
+    what: &'static str,
+    table: &'a DeTable<'i>,
+    /// Where it begins.
+    pub(crate) span: Span,
+    known: BTreeSet<&'static str>,
+}
+
+impl<'a, 'i> Section<'a, 'i> {
+    pub(crate) fn new(what: &'static str, table: &'a DeTable<'i>, span: Span) -> Section<'a, 'i> {
+        Section {
+            what,
+            table,
+            span,
+            known: BTreeSet::new(),
+        }
+    }
+
+    /// A text, which must be there.
+    pub(crate) fn need(
+        &mut self,
+        key: &'static str,
+        report: &mut Report,
+    ) -> Option<Spanned<String>> {
+        self.present(key, "\"...\"", report)
+            .then(|| self.text(key, report))?
+    }
+
+    /// A whole number from 1 to `most`, which must be there.
+    pub(crate) fn need_count(
+        &mut self,
+        key: &'static str,
+        most: u32,
+        report: &mut Report,
+    ) -> Option<u32> {
+        let found = self
+            .present(key, "NUMBER", report)
+            .then(|| self.count(key, most, report))?;
+        found.map(|number| number.value)
+    }
+
+    fn present(&mut self, key: &'static str, example: &str, report: &mut Report) -> bool {
+        self.known.insert(key);
+        let is_present = self.table.contains_key(key);
+        if !is_present {
+            report
+                .error(0, self.span, format!("{} needs `{key}`", self.what))
+                .help(format!("add `{key} = {example}`"));
+        }
+        is_present
+    }
+
+    pub(crate) fn text(
+        &mut self,
+        key: &'static str,
+        report: &mut Report,
+    ) -> Option<Spanned<String>> {
+        self.typed(key, "a text in quotes", report, |value| {
+            value.as_str().map(str::to_owned)
+        })
+    }
+
+    pub(crate) fn flag(&mut self, key: &'static str, report: &mut Report) -> Option<Spanned<bool>> {
+        self.typed(key, "true or false", report, DeValue::as_bool)
+    }
+
+    /// A whole number from 1 to `most`.
+    pub(crate) fn count(
+        &mut self,
+        key: &'static str,
+        most: u32,
+        report: &mut Report,
+    ) -> Option<Spanned<u32>> {
+        let number = self.typed(key, "a whole number", report, |value| {
+            let number = value.as_integer()?;
+            Some(i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX))
+        })?;
+        match u32::try_from(number.value)
+            .ok()
+            .filter(|n| (1..=most).contains(n))
+        {
+            Some(value) => Some(Spanned {
+                value,
+                span: number.span,
+            }),
+            None => {
+                let text = format!("`{key}` cannot be {}", number.value);
+                report
+                    .error(0, number.span, text)
+                    .help(format!("it is from 1 to {most}"));
+                None
+            }
+        }
+    }
+
+    /// Pairs of texts, `{ a = "b" }`.
+    pub(crate) fn pairs(
+        &mut self,
+        key: &'static str,
+        report: &mut Report,
+    ) -> Vec<(Spanned<String>, Spanned<String>)> {
+        self.known.insert(key);
+        let Some(value) = self.table.get(key) else {
+            return Vec::new();
+        };
+        let Some(table) = value.get_ref().as_table() else {
+            wrong_type(
+                key,
+                "a table of names, as in `{ a = \"b\" }`",
+                value,
+                report,
+            );
+            return Vec::new();
+        };
+        let mut pairs = Vec::new();
+        for (name, value) in table {
+            match value.get_ref().as_str() {
+                Some(text) => pairs.push((
+                    Spanned {
+                        value: name.get_ref().to_string(),
+                        span: span(name.span()),
+                    },
+                    Spanned {
+                        value: text.to_owned(),
+                        span: span(value.span()),
+                    },
+                )),
+                None => wrong_type(name.get_ref(), "a text in quotes", value, report),
+            }
+        }
+        pairs
+    }
+
+    /// The tables of `[[key]]`.
+    pub(crate) fn sections(
+        &mut self,
+        key: &'static str,
+        what: &'static str,
+        report: &mut Report,
+    ) -> Vec<Section<'a, 'i>> {
+        self.known.insert(key);
+        let Some(value) = self.table.get(key) else {
+            return Vec::new();
+        };
+        let wanted = format!("written `[[{key}]]`, once for each");
+        let Some(list) = value.get_ref().as_array() else {
+            let mut at = span(value.span());
+            at.end = at.end.min(at.start + 1 + key.len() as u32 + 1);
+            report
+                .error(0, at, format!("`{key}` is {wanted}"))
+                .help(format!("write `[[{key}]]` with two brackets"));
+            return Vec::new();
+        };
+        let mut sections = Vec::new();
+        for one in list {
+            match one.get_ref().as_table() {
+                Some(table) => sections.push(Section::new(what, table, span(one.span()))),
+                None => wrong_type(key, &wanted, one, report),
+            }
+        }
+        sections
+    }
+
+    /// Reports the keys nobody asked for.
+    pub(crate) fn finish(self, report: &mut Report) {
+        let known: Vec<&str> = self.known.iter().copied().collect();
+        for (key, _) in self.table {
+            if !self.known.contains(key.get_ref().as_ref()) {
+                let text = format!("{} has no key `{}`", self.what, key.get_ref());
+                report
+                    .error(0, span(key.span()), text)
+                    .help(suggest(key.get_ref(), &known));
+            }
+        }
+    }
+
+    /// The keys nobody asked for, with their places: `key`, `key.below`, `key.0`.
+    pub(crate) fn rest(self, report: &mut Report) -> (toml::Table, BTreeMap<String, Span>) {
+        let mut table = toml::Table::new();
+        let mut places = BTreeMap::new();
+        for (key, value) in self.table {
+            let key = key.get_ref();
+            if !self.known.contains(key.as_ref()) {
+                let value = plain(value, key, &mut places, report);
+                table.insert(key.to_string(), value);
+            }
+        }
+        (table, places)
+    }
+
+    fn typed<T>(
+        &mut self,
+        key: &'static str,
+        wanted: &str,
+        report: &mut Report,
+        read: impl FnOnce(&DeValue<'i>) -> Option<T>,
+    ) -> Option<Spanned<T>> {
+        self.known.insert(key);
+        let value = self.table.get(key)?;
+        match read(value.get_ref()) {
+            Some(read) => Some(Spanned {
+                value: read,
+                span: span(value.span()),
+            }),
+            None => {
+                wrong_type(key, wanted, value, report);
+                None
+            }
+        }
+    }
+}
+
+/// A range of the file.
+pub(crate) fn span(range: Range<usize>) -> Span {
+    Span {
+        start: range.start as u32,
+        end: range.end as u32,
+    }
+}
+
+fn wrong_type(key: &str, wanted: &str, value: &toml::Spanned<DeValue<'_>>, report: &mut Report) {
+    let found = value.get_ref().type_str();
+    let article = if found.starts_with(['a', 'i']) {
+        "an"
+    } else {
+        "a"
+    };
+    let text = format!("`{key}` is {wanted}, not {article} {found}");
+    report.error(0, span(value.span()), text);
+}
+
+/// The value without places, which go to `places` under the value's path.
+fn plain(
+    value: &toml::Spanned<DeValue<'_>>,
+    path: &str,
+    places: &mut BTreeMap<String, Span>,
+    report: &mut Report,
+) -> Value {
+    let at = span(value.span());
+    places.insert(path.to_owned(), at);
+    match value.get_ref() {
+        DeValue::String(text) => Value::String(text.to_string()),
+        DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
+            Ok(number) => Value::Integer(number),
+            Err(_) => {
+                let text = format!("`{path}` cannot be {number}: it has more than 63 bits");
+                report.error(0, at, text);
+                Value::Integer(0)
+            }
+        },
+        // The grammar of TOML is a part of what Rust reads as a number.
+        DeValue::Float(number) => Value::Float(number.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(flag) => Value::Boolean(*flag),
+        DeValue::Datetime(time) => Value::Datetime(*time),
+        DeValue::Array(list) => {
+            let below = |(i, one)| plain(one, &format!("{path}.{i}"), places, report);
+            Value::Array(list.iter().enumerate().map(below).collect())
+        }
+        DeValue::Table(table) => {
+            let mut out = toml::Table::new();
+            for (key, value) in table {
+                let key = key.get_ref();
+                let value = plain(value, &format!("{path}.{key}"), places, report);
+                out.insert(key.to_string(), value);
+            }
+            Value::Table(out)
+        }
+    }
+}
