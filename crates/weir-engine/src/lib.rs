@@ -6,6 +6,7 @@
 //! [`live`] is the same policy on the interfaces of this host, [`control`] talks to it from another process.
 
 pub mod control;
+pub mod edge;
 mod kernel;
 pub mod live;
 pub mod monitor;

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::{KernelError, pins, sys};
+use crate::{KernelError, LoadedProgram, pins, sys};
 
 /// A folder of a bpffs that one process holds at a time; the lock ends with its process, however that ends.
 #[derive(Debug)]
@@ -142,6 +142,13 @@ impl PinnedLink {
                 e,
             )),
         }
+    }
+
+    /// Replaces the program of an XDP or tcx link in one step.
+    pub fn update(&self, program: &LoadedProgram) -> Result<(), KernelError> {
+        sys::link_update(self.fd.as_fd(), program.as_fd()).map_err(|e| {
+            KernelError::sys(format!("replace the program of {}", self.path.display()), e)
+        })
     }
 
     /// Takes the program off and removes the pin.

@@ -148,6 +148,15 @@ pub(crate) fn link_program(fd: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(info.prog_id)
 }
 
+/// Replaces the program of a link.
+pub(crate) fn link_update(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: two open descriptors; null options mean the defaults.
+    check(unsafe {
+        libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
+    })
+    .map(drop)
+}
+
 /// Ends an attachment while its link still exists.
 pub(crate) fn link_detach(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: takes a descriptor by value; a wrong one is an error, not undefined behaviour.

@@ -1,0 +1,760 @@
+//! Changing an edge from the generation that runs to the next one.
+//!
+//! Everything new is made beside what runs; one word switches; then what is no longer reached is removed.
+//! Invariant: up to the switch any failure, and the end of the process, leaves the running generation as it was.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use weir_bpf::abi::{self, Hop, panel};
+use weir_functions::plan::{Constant, InstancePlan, ObjectSource};
+use weir_kernel::pinned::PinnedLink;
+use weir_kernel::{KernelError, LoadedProgram, Map};
+
+use super::building::Building;
+use super::error::EdgeError;
+use super::load::{Recipe, Surroundings};
+use super::maps::STACK;
+use super::plan::EdgePlan;
+use super::ports::{PAIR_PLACE, Wanted};
+use super::state::{
+    self, HookState, InstanceState, PairState, PortState, SharedState, State, definition, words,
+};
+use super::wiring::{Node, Way, Wiring, wire};
+use super::{Edge, hooks, ports, status};
+
+/// What an apply is about to do: for whoever watches it, and for tests that end it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// The plan was compared with what runs; nothing was made yet.
+    Make,
+    /// All new programs are loaded.
+    Fill,
+    /// All new programs have their slots.
+    Link,
+    /// The new half of the links is written.
+    Attach,
+    /// New ports are attached.
+    Hook,
+    /// New objects on other hooks are attached.
+    Remember,
+    /// The new state lies beside the old one.
+    Switch,
+    /// Packets follow the new generation.
+    Settle,
+    /// No packet follows the old one any more.
+    Clean,
+    /// Everything old is gone.
+    Done,
+}
+
+impl Step {
+    /// All of them, in order.
+    pub const ALL: [Step; 10] = [
+        Step::Make,
+        Step::Fill,
+        Step::Link,
+        Step::Attach,
+        Step::Hook,
+        Step::Remember,
+        Step::Switch,
+        Step::Settle,
+        Step::Clean,
+        Step::Done,
+    ];
+
+    /// One word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Make => "make",
+            Step::Fill => "fill",
+            Step::Link => "link",
+            Step::Attach => "attach",
+            Step::Hook => "hook",
+            Step::Remember => "remember",
+            Step::Switch => "switch",
+            Step::Settle => "settle",
+            Step::Clean => "clean",
+            Step::Done => "done",
+        }
+    }
+}
+
+/// What an apply did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// The generation that packets follow now, from 1.
+    pub generation: u64,
+    /// Instances that went on untouched.
+    pub kept: Vec<String>,
+    /// Instances whose program was replaced; their state was kept where its shape is the same.
+    pub replaced: Vec<String>,
+    /// New instances.
+    pub added: Vec<String>,
+    /// Instances that are gone.
+    pub removed: Vec<String>,
+    /// Ports that were attached.
+    pub attached: Vec<String>,
+    /// Ports that were taken off.
+    pub detached: Vec<String>,
+    /// What a user should know.
+    pub notes: Vec<String>,
+}
+
+/// Watches an apply, and may end it by an error.
+pub type Watcher<'w> = &'w mut dyn FnMut(Step) -> Result<(), EdgeError>;
+
+/// A node as it is to run.
+struct Instance {
+    state: InstanceState,
+    /// `None`: it runs already.
+    made: Option<LoadedProgram>,
+}
+
+pub(super) fn apply(
+    edge: &mut Edge,
+    plan: &EdgePlan,
+    text: &str,
+    watch: Watcher<'_>,
+) -> Result<Applied, EdgeError> {
+    let wiring = wire(plan)?;
+    refuse_twice(plan)?;
+    let old = edge.state.take();
+    let outcome = change(edge, plan, text, &wiring, old.as_ref(), watch);
+    match outcome {
+        Ok((state, applied)) => {
+            edge.state = Some(state);
+            Ok(applied)
+        }
+        Err(Failed::Before(e)) => {
+            edge.state = old;
+            Err(e)
+        }
+        // Switched, but not cleaned up: the state that holds is the new one, and opening the edge again finishes.
+        Err(Failed::After(state, e)) => {
+            edge.state = Some(*state);
+            Err(e)
+        }
+    }
+}
+
+enum Failed {
+    Before(EdgeError),
+    After(Box<State>, EdgeError),
+}
+
+impl<E: Into<EdgeError>> From<E> for Failed {
+    fn from(e: E) -> Failed {
+        Failed::Before(e.into())
+    }
+}
+
+fn change(
+    edge: &mut Edge,
+    plan: &EdgePlan,
+    text: &str,
+    wiring: &Wiring,
+    old: Option<&State>,
+    watch: Watcher<'_>,
+) -> Result<(State, Applied), Failed> {
+    let generation = old.map_or(0, |state| state.generation) + 1;
+    let wanted = ports::find(&plan.ports, old, edge.folder.path())?;
+    let around = Surroundings {
+        offloaded: wanted.iter().any(|port| port.offloaded),
+        mtu: wanted.iter().map(|port| port.device.mtu).min(),
+    };
+    let mut numbers = Numbers::of(old);
+    let nodes = wiring.nodes.iter();
+    let mut recipes: Vec<Recipe<'_>> = nodes.map(|node| recipe(plan, node)).collect();
+    let mut vids = Vec::with_capacity(recipes.len());
+    for recipe in &recipes {
+        let before = old.and_then(|old| find_instance(old, &recipe.name));
+        vids.push(before.map_or_else(|| numbers.vid(), |before| before.vid));
+    }
+    for (at, recipe) in recipes.iter_mut().enumerate() {
+        recipe.placement = placement(plan, wiring, at, vids[at]);
+    }
+    refuse_too_many(&recipes, old)?;
+    watch(Step::Make)?;
+
+    // What objects bring to the edge itself stays, whatever becomes of the rest: it is empty.
+    let mut objects = Vec::with_capacity(recipes.len());
+    for recipe in &recipes {
+        let before = old.and_then(|old| find_instance(old, &recipe.name));
+        let may_stay = before.is_some() && recipe.shares.is_empty();
+        let same = may_stay
+            && before.is_some_and(|b| {
+                recipe
+                    .digest(around, &BTreeMap::new())
+                    .is_ok_and(|digest| digest == b.digest)
+            });
+        let object = match same {
+            true => None,
+            false => Some(recipe.open()?),
+        };
+        if let Some(object) = &object {
+            edge.maps.complete(object, edge.folder.path(), &edge.name)?;
+        }
+        objects.push(object);
+    }
+
+    let mut building = Building::new(
+        &edge.folder,
+        edge.maps.programs()?,
+        edge.maps.devices()?,
+        &edge.stub,
+    );
+    let (shared, shared_states) = share(edge, plan, old, generation, &mut building)?;
+    let mut applied = Applied {
+        generation,
+        ..Applied::default()
+    };
+    let mut instances = Vec::with_capacity(recipes.len());
+    for (((recipe, object), node), vid) in
+        (recipes.iter().zip(objects)).zip(&wiring.nodes).zip(vids)
+    {
+        let before = old.and_then(|old| find_instance(old, &recipe.name));
+        let digest = recipe.digest(around, &shared)?;
+        let implicit = !matches!(node, Node::Configured(_));
+        if let Some(before) = before
+            && before.digest == digest
+        {
+            note(&mut applied.kept, recipe, implicit);
+            instances.push(Instance {
+                state: before.clone(),
+                made: None,
+            });
+            continue;
+        }
+        let object = match object {
+            Some(object) => object,
+            None => recipe.open()?,
+        };
+        let made = recipe.load(object, around, &edge.maps, &shared, before)?;
+        match before {
+            Some(_) => note(&mut applied.replaced, recipe, implicit),
+            None => note(&mut applied.added, recipe, implicit),
+        }
+        instances.push(Instance {
+            state: InstanceState {
+                name: recipe.name.clone(),
+                object: recipe.plan.object.to_string(),
+                vid,
+                slot: numbers.slot(),
+                digest,
+                object_digest: recipe.object_digest()?,
+                program: made.program.info()?.id,
+                maps: made.maps,
+                secret: made.secret,
+                outs: Vec::new(),
+                implicit,
+            },
+            made: Some(made.program),
+        });
+    }
+    for (at, instance) in instances.iter_mut().enumerate() {
+        instance.state.outs = outs(plan, wiring, &recipes, at);
+    }
+    watch(Step::Fill)?;
+
+    for instance in &instances {
+        if let Some(program) = &instance.made {
+            building.slot(instance.state.slot);
+            let programs = edge.maps.programs()?;
+            programs.set_program(instance.state.slot, program)?;
+        }
+    }
+    watch(Step::Link)?;
+
+    write_links(edge, plan, wiring, &instances, generation)?;
+    watch(Step::Attach)?;
+
+    let pair = pair(edge, plan, wiring, old, generation, &mut building)?;
+    let port_states = attach(edge, &wanted, generation, &mut building, &mut applied)?;
+    watch(Step::Hook)?;
+
+    let hook_states = attach_hooks(edge, plan, old, generation, &shared, &mut building)?;
+    watch(Step::Remember)?;
+
+    let state = State {
+        layout: state::LAYOUT,
+        maps_layout: abi::STATE_LAYOUT,
+        netns: edge.netns,
+        generation,
+        text: text.to_owned(),
+        ports: port_states,
+        instances: instances.into_iter().map(|i| i.state).collect(),
+        maps: shared_states,
+        hooks: hook_states,
+        pair,
+    };
+    building.pin(&state::pin_name(generation));
+    state::write(&edge.folder, &state)?;
+    watch(Step::Switch)?;
+
+    edge.maps.switch(generation)?;
+    building.keep();
+    if let Some(old) = old {
+        let gone = |i: &&InstanceState| find_instance(&state, &i.name).is_none() && !i.implicit;
+        let gone = old.instances.iter().filter(gone);
+        applied.removed = gone.map(|i| i.name.clone()).collect();
+    }
+    match finish(edge, &wanted, old, &state, &mut applied, watch) {
+        Ok(()) => Ok((state, applied)),
+        Err(e) => Err(Failed::After(Box::new(state), e)),
+    }
+}
+
+/// Waits until nothing follows the old generation, and removes what only it had.
+fn finish(
+    edge: &Edge,
+    wanted: &[Wanted<'_>],
+    old: Option<&State>,
+    state: &State,
+    applied: &mut Applied,
+    watch: Watcher<'_>,
+) -> Result<(), EdgeError> {
+    watch(Step::Settle)?;
+    refresh(edge, wanted)?;
+    weir_kernel::grace_period()?;
+    if let Some(old) = old {
+        drain(old)?;
+    }
+    watch(Step::Clean)?;
+    if let Some(old) = old {
+        let here: BTreeSet<&str> = state.ports.iter().map(|p| p.pin.as_str()).collect();
+        let gone = |p: &&PortState| !here.contains(p.pin.as_str());
+        let gone = old.ports.iter().filter(gone);
+        applied.detached = gone.map(|p| p.name.clone()).collect();
+    }
+    edge.sweep(state)?;
+    watch(Step::Done)
+}
+
+/// Gives ports that stay and whose checksums are read in another way the entry program for that.
+fn refresh(edge: &Edge, wanted: &[Wanted<'_>]) -> Result<(), EdgeError> {
+    for port in wanted {
+        let Some(running) = &port.running else {
+            continue;
+        };
+        if running.offloaded == port.offloaded {
+            continue;
+        }
+        if let Some(link) = PinnedLink::open(&edge.folder.path().join(&running.pin))? {
+            link.update(&port.entry(&edge.maps)?)?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until what was on its way through the pair has come out of it: every packet of the old generation goes on in that one.
+fn drain(old: &State) -> Result<(), EdgeError> {
+    /// Longer than any queue of a veth pair takes; packets that it lost never come.
+    const PATIENCE: Duration = Duration::from_millis(20);
+    let senders: Vec<&InstanceState> = old
+        .instances
+        .iter()
+        .filter(|i| i.implicit && i.object == "recirculate")
+        .collect();
+    let (Some(pair), false) = (&old.pair, senders.is_empty()) else {
+        return Ok(());
+    };
+    let sent = || -> Result<u64, EdgeError> {
+        let mut sent = 0;
+        for sender in &senders {
+            sent += status::stats_of(sender)?.verdict[REDIRECT];
+        }
+        Ok(sent)
+    };
+    // A packet that came out may be sent once more by the next recirculation on its path.
+    for _ in 0..senders.len() {
+        let until = sent()?;
+        let began = Instant::now();
+        while status::returned(pair)? < until && began.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        weir_kernel::grace_period()?;
+    }
+    Ok(())
+}
+
+/// Index of `XDP_REDIRECT`.
+const REDIRECT: usize = 4;
+
+fn note(list: &mut Vec<String>, recipe: &Recipe<'_>, implicit: bool) {
+    if !implicit {
+        list.push(recipe.name.clone());
+    }
+}
+
+pub(super) fn find_instance<'s>(state: &'s State, name: &str) -> Option<&'s InstanceState> {
+    state.instances.iter().find(|i| i.name == name)
+}
+
+fn recipe<'p>(plan: &'p EdgePlan, node: &Node) -> Recipe<'p> {
+    let word = |value: u32| value.to_ne_bytes().to_vec();
+    let embedded = |name: &'static str, constants| InstancePlan {
+        object: ObjectSource::Embedded(name),
+        program: name.into(),
+        constants,
+        maps: Vec::new(),
+    };
+    match node {
+        Node::Configured(at) => {
+            let instance = &plan.instances[*at];
+            Recipe {
+                name: instance.name.clone(),
+                plan: instance.planned.instance.clone(),
+                shares: &instance.maps,
+                fresh: instance.fresh,
+                secret: instance.planned.asks.secret,
+                placement: Vec::new(),
+            }
+        }
+        Node::Guard {
+            name,
+            shift,
+            mask,
+            limit,
+        } => Recipe {
+            name: name.clone(),
+            plan: embedded(
+                "guard",
+                vec![
+                    ("weir_guard_shift".into(), word(*shift)),
+                    ("weir_guard_mask".into(), word(*mask)),
+                    ("weir_guard_limit".into(), word(*limit)),
+                ],
+            ),
+            shares: &[],
+            fresh: false,
+            secret: None,
+            placement: Vec::new(),
+        },
+        Node::Recirculate { name } => Recipe {
+            name: name.clone(),
+            plan: embedded("recirculate", Vec::new()),
+            shares: &[],
+            fresh: false,
+            secret: None,
+            placement: Vec::new(),
+        },
+    }
+}
+
+fn refuse_twice(plan: &EdgePlan) -> Result<(), EdgeError> {
+    let mut seen = BTreeSet::new();
+    let functions = plan.instances.iter().map(|i| ("function", &i.name));
+    let maps = plan.maps.iter().map(|m| ("map", &m.name));
+    let hooks = plan.hooks.iter().map(|h| ("hook", &h.name));
+    for (what, name) in functions.chain(maps).chain(hooks) {
+        if !seen.insert((what, name)) {
+            return Err(EdgeError::Twice {
+                what,
+                name: name.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Old and new stand side by side for a moment, so half of what there is must do.
+fn refuse_too_many(recipes: &[Recipe<'_>], old: Option<&State>) -> Result<(), EdgeError> {
+    let running = old.map_or(0, |old| old.instances.len());
+    let most = panel::VIDS - 1 - running.min(panel::VIDS / 2);
+    match recipes.len() > most {
+        true => Err(EdgeError::TooMany {
+            what: "functions",
+            have: recipes.len(),
+            most,
+        }),
+        false => Ok(()),
+    }
+}
+
+/// Hands out numbers and slots that the running generation does not use.
+struct Numbers {
+    vids: BTreeSet<u32>,
+    slots: BTreeSet<u32>,
+}
+
+impl Numbers {
+    fn of(old: Option<&State>) -> Numbers {
+        let running = || old.into_iter().flat_map(|old| &old.instances);
+        Numbers {
+            // Number 0 is none; slot 0 stays empty and slot 1 has the stub.
+            vids: running().map(|i| i.vid).chain([0]).collect(),
+            slots: running()
+                .map(|i| i.slot)
+                .chain([panel_slots::NOWHERE, panel_slots::STUB])
+                .collect(),
+        }
+    }
+
+    fn vid(&mut self) -> u32 {
+        lowest(&mut self.vids)
+    }
+
+    fn slot(&mut self) -> u32 {
+        lowest(&mut self.slots)
+    }
+}
+
+fn lowest(used: &mut BTreeSet<u32>) -> u32 {
+    // There are more numbers than elements, so one is free.
+    let free = (0..=used.len() as u32).find(|n| !used.contains(n));
+    let free = free.unwrap_or(u32::MAX);
+    used.insert(free);
+    free
+}
+
+/// Slots that no instance has.
+pub(super) mod panel_slots {
+    /// Empty.
+    pub(in super::super) const NOWHERE: u32 = 0;
+    /// The stub, for whoever needs its descriptor.
+    pub(in super::super) const STUB: u32 = 1;
+}
+
+type Shared = (BTreeMap<String, Map>, Vec<SharedState>);
+
+/// The maps of several objects: those that are there, and new ones.
+fn share(
+    edge: &Edge,
+    plan: &EdgePlan,
+    old: Option<&State>,
+    generation: u64,
+    building: &mut Building<'_>,
+) -> Result<Shared, EdgeError> {
+    let mut shared = BTreeMap::new();
+    let mut states = Vec::new();
+    for (place, wanted) in plan.maps.iter().enumerate() {
+        let running = old
+            .into_iter()
+            .flat_map(|old| &old.maps)
+            .find(|map| map.name == wanted.name);
+        let mut found = None;
+        if let Some(running) = running {
+            let have = definition(running.declared);
+            if have == wanted.definition {
+                found = Map::open(&edge.folder.path().join(&running.pin))?
+                    .map(|map| (map, running.pin.clone()));
+            } else if !wanted.fresh {
+                return Err(EdgeError::SharedMapChanged {
+                    map: wanted.name.clone(),
+                    have,
+                    want: wanted.definition,
+                });
+            }
+        }
+        let (map, pin) = match found {
+            Some(found) => found,
+            None => {
+                let pin = format!("map-{place}-{generation}");
+                let map = Map::create(&wanted.name, wanted.definition).map_err(|error| {
+                    EdgeError::Of {
+                        who: format!("map {}", wanted.name),
+                        error,
+                    }
+                })?;
+                map.pin(&building.pin(&pin))?;
+                (map, pin)
+            }
+        };
+        states.push(SharedState {
+            name: wanted.name.clone(),
+            declared: words(wanted.definition),
+            pin,
+            id: map.id(),
+        });
+        shared.insert(wanted.name.clone(), map);
+    }
+    Ok((shared, states))
+}
+
+/// Writes the half of the links and entries that the next generation reads.
+fn write_links(
+    edge: &Edge,
+    plan: &EdgePlan,
+    wiring: &Wiring,
+    instances: &[Instance],
+    generation: u64,
+) -> Result<(), KernelError> {
+    let hop = |way: Way| match way {
+        Way::Node(at) => Hop {
+            vid: instances[at].state.vid,
+            slot: instances[at].state.slot,
+        },
+        out => way_out(plan, out),
+    };
+    for instance in instances {
+        for out in 0..panel::OUTS {
+            let vid = instance.state.vid;
+            edge.maps.set_link(vid, out, generation, Hop::default())?;
+        }
+    }
+    for (node, out, way) in &wiring.hops {
+        let vid = instances[*node].state.vid;
+        edge.maps.set_link(vid, *out, generation, hop(*way))?;
+    }
+    for number in 0..panel::PORTS as u32 {
+        edge.maps.set_entry(number, generation, STACK)?;
+    }
+    for (port, way) in plan.ports.iter().zip(&wiring.entries) {
+        edge.maps.set_entry(port.number, generation, hop(*way))?;
+    }
+    Ok(())
+}
+
+/// Constants by which a program knows its number, and those of its outputs that lead out of the graph without a look-up. Links between
+/// instances stay data, so that replacing one instance leaves those in front of it alone.
+fn placement(plan: &EdgePlan, wiring: &Wiring, node: usize, vid: u32) -> Vec<Constant> {
+    let mut outs = [Hop::default(); panel::OUTS];
+    for (_, out, way) in wiring.hops.iter().filter(|(n, _, _)| *n == node) {
+        if !matches!(way, Way::Node(_)) {
+            outs[*out] = way_out(plan, *way);
+        }
+    }
+    let words = |of: fn(&Hop) -> u32| outs.iter().flat_map(|h| of(h).to_ne_bytes()).collect();
+    vec![
+        ("weir_vid".into(), vid.to_ne_bytes().to_vec()),
+        ("weir_next_slot".into(), words(|hop| hop.slot)),
+        ("weir_next_vid".into(), words(|hop| hop.vid)),
+    ]
+}
+
+/// The hop that leaves the graph.
+fn way_out(plan: &EdgePlan, way: Way) -> Hop {
+    match way {
+        Way::Node(_) => Hop::default(),
+        Way::Port(at) => Hop {
+            vid: plan.ports[at].number,
+            slot: panel::DEVICE,
+        },
+        Way::Away => Hop {
+            vid: PAIR_PLACE,
+            slot: panel::DEVICE,
+        },
+        Way::Stack => STACK,
+        Way::Drop => Hop {
+            vid: 0,
+            slot: panel::DROP,
+        },
+        Way::Tx => Hop {
+            vid: 0,
+            slot: panel::TX,
+        },
+    }
+}
+
+/// The pair for recirculation, if the plan needs it: the one that is there, or a new one.
+fn pair(
+    edge: &Edge,
+    plan: &EdgePlan,
+    wiring: &Wiring,
+    old: Option<&State>,
+    generation: u64,
+    building: &mut Building<'_>,
+) -> Result<Option<PairState>, EdgeError> {
+    if !wiring.recirculates {
+        return Ok(None);
+    }
+    if let Some(pair) = old.and_then(|old| old.pair.as_ref()) {
+        let link = PinnedLink::open(&edge.folder.path().join(&pair.pin))?;
+        if link.is_some_and(|link| link.is_attached().unwrap_or(false)) {
+            return Ok(Some(pair.clone()));
+        }
+    }
+    ports::make_pair(&plan.name, generation, &edge.maps, building).map(Some)
+}
+
+fn attach(
+    edge: &Edge,
+    wanted: &[Wanted<'_>],
+    generation: u64,
+    building: &mut Building<'_>,
+    applied: &mut Applied,
+) -> Result<Vec<PortState>, EdgeError> {
+    let mut states = Vec::with_capacity(wanted.len());
+    for port in wanted {
+        let mut state = match &port.running {
+            Some(running) => PortState {
+                name: port.plan.name.clone(),
+                device: port.plan.device.clone(),
+                offloaded: port.offloaded,
+                ..running.clone()
+            },
+            None => {
+                building.device(port.plan.number);
+                ports::set_device(&edge.maps, port.plan.number, port.device.ifindex)?;
+                applied.attached.push(port.plan.name.clone());
+                port.attach(generation, &edge.maps, building)?
+            }
+        };
+        state.metadata = port.plan.metadata;
+        match (port.plan.metadata, &state.handover) {
+            (true, None) => state.handover = Some(port.hand_over(generation, building)?),
+            (false, Some(_)) => state.handover = None,
+            _ => {}
+        }
+        states.push(state);
+    }
+    Ok(states)
+}
+
+fn attach_hooks(
+    edge: &Edge,
+    plan: &EdgePlan,
+    old: Option<&State>,
+    generation: u64,
+    shared: &BTreeMap<String, Map>,
+    building: &mut Building<'_>,
+) -> Result<Vec<HookState>, EdgeError> {
+    let mut states = Vec::with_capacity(plan.hooks.len());
+    for (place, hook) in plan.hooks.iter().enumerate() {
+        let digest = hooks::digest(hook, shared);
+        let running = old
+            .into_iter()
+            .flat_map(|old| &old.hooks)
+            .find(|h| h.name == hook.name && h.digest == digest);
+        if let Some(running) = running
+            && PinnedLink::open(&edge.folder.path().join(&running.pin))?.is_some()
+        {
+            states.push(running.clone());
+            continue;
+        }
+        states.push(hooks::attach(hook, place, generation, shared, building)?);
+    }
+    Ok(states)
+}
+
+/// Names of a node's outputs and of what they lead to.
+fn outs(
+    plan: &EdgePlan,
+    wiring: &Wiring,
+    recipes: &[Recipe<'_>],
+    node: usize,
+) -> Vec<(String, String)> {
+    let named = |out: usize| match wiring.nodes[node] {
+        Node::Configured(at) => plan.instances[at].planned.outs.get(out).cloned(),
+        _ => None,
+    };
+    let to = |way: Way| match way {
+        Way::Node(at) => recipes[at].name.clone(),
+        Way::Port(at) => plan.ports[at].name.clone(),
+        Way::Away => "itself, by way of its pair".to_owned(),
+        Way::Stack => "stack".to_owned(),
+        Way::Drop => "drop".to_owned(),
+        Way::Tx => "tx".to_owned(),
+    };
+    let mut outs: Vec<(usize, String)> = wiring
+        .hops
+        .iter()
+        .filter(|(n, _, _)| *n == node)
+        .map(|(_, out, way)| (*out, to(*way)))
+        .collect();
+    outs.sort();
+    outs.into_iter()
+        .map(|(out, to)| (named(out).unwrap_or_else(|| out.to_string()), to))
+        .collect()
+}

@@ -1,0 +1,251 @@
+//! Why an edge is not what was asked for. Nothing that runs was changed when one of these comes back, unless it says so.
+
+use weir_kernel::{KernelError, MapDefinition};
+
+/// Why an edge cannot be changed, looked at or taken down.
+#[derive(Debug, thiserror::Error)]
+pub enum EdgeError {
+    /// A name that no folder can have.
+    #[error(
+        "`{0}` cannot be the name of an edge: use letters, digits, - and _, at most 32 of them"
+    )]
+    BadName(String),
+    /// Another process changes the edge.
+    #[error("another process is changing edge {0}: try again when it is done")]
+    Busy(String),
+    /// Nothing runs under that name.
+    #[error("no edge {name} is running{}", running(.others))]
+    NotRunning {
+        /// The name.
+        name: String,
+        /// What does run.
+        others: Vec<String>,
+    },
+    /// It was applied in another namespace.
+    #[error(
+        "edge {name} runs in another network namespace (inode {there}): its devices belong to that one; give this configuration an edge name of its own, or run this there"
+    )]
+    OtherNamespace {
+        /// The edge.
+        name: String,
+        /// Inode of its namespace.
+        there: u64,
+    },
+    /// It was applied by another version.
+    #[error(
+        "edge {name} was applied by another version of weir ({what}): forwarding goes on; run `weir down --edge {name}` and apply again to change it, which ends its state"
+    )]
+    OtherVersion {
+        /// The edge.
+        name: String,
+        /// What is different.
+        what: String,
+    },
+    /// Its state cannot be read.
+    #[error(
+        "the state of edge {name} cannot be read ({why}): run `weir down --edge {name}`, then apply again"
+    )]
+    Damaged {
+        /// The edge.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// Two things of one name, or one device twice.
+    #[error("{what} {name} is there twice: name each once")]
+    Twice {
+        /// What sort of thing.
+        what: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// A number or an index is out of range.
+    #[error("{what} {value} is out of range: {range}")]
+    Range {
+        /// What.
+        what: String,
+        /// Its value.
+        value: u64,
+        /// What is allowed.
+        range: String,
+    },
+    /// A device that runs would get another number.
+    #[error(
+        "port {port} ({device}) runs as number {have} and would become number {want}: plan with the numbers of the running edge, or run `weir down` first"
+    )]
+    Renumbered {
+        /// Port.
+        port: String,
+        /// Its device.
+        device: String,
+        /// Number it has.
+        have: u32,
+        /// Number it would get.
+        want: u32,
+    },
+    /// A port that runs would be attached in another mode.
+    #[error(
+        "port {port} ({device}) runs in {have} mode and would change to {want}, which would leave it without program for a moment: apply the configuration without the port first"
+    )]
+    ModeChanged {
+        /// Port.
+        port: String,
+        /// Its device.
+        device: String,
+        /// Mode it has.
+        have: String,
+        /// Mode it would get.
+        want: &'static str,
+    },
+    /// Offload where there is none.
+    #[error(
+        "port {port}: {device} (driver {driver}) cannot run XDP in hardware: use mode = \"native\" or \"generic\""
+    )]
+    NoOffload {
+        /// Port.
+        port: String,
+        /// Its device.
+        device: String,
+        /// Driver.
+        driver: String,
+    },
+    /// Offload of something that hardware cannot hold.
+    #[error(
+        "port {port}: {device} runs XDP in hardware, but not programs that call each other: use mode = \"native\", or load one object with `weir prog attach`"
+    )]
+    GraphOffload {
+        /// Port.
+        port: String,
+        /// Its device.
+        device: String,
+    },
+    /// A loop without guard.
+    #[error(
+        "the links {path} go round in a loop: give one of them guard = N, the number of times a packet may take it"
+    )]
+    Loop {
+        /// Instances on the loop.
+        path: String,
+    },
+    /// Guards need more bits than there are.
+    #[error(
+        "{links} guarded links with limits up to {most} need more than the 32 bits a packet has for them: lower the limits"
+    )]
+    Guards {
+        /// Number of guarded links.
+        links: usize,
+        /// Highest limit.
+        most: u32,
+    },
+    /// A long path begins where metadata does not survive.
+    #[error(
+        "a path from port {port} has more than {most} functions in a row and must be recirculated, which mode = \"generic\" cannot: use mode = \"native\" or a shorter path"
+    )]
+    LongGeneric {
+        /// Port.
+        port: String,
+        /// Functions a path may have.
+        most: usize,
+    },
+    /// No object of that name.
+    #[error("function {instance}: this build of weir has no object {object}")]
+    NoObject {
+        /// Instance.
+        instance: String,
+        /// Name of the object.
+        object: String,
+    },
+    /// A shared map that is not declared.
+    #[error("{who} shares its map {map} as `{shared}`, and there is no [[map]] of that name")]
+    NoSharedMap {
+        /// Function or hook.
+        who: String,
+        /// Map of its object.
+        map: String,
+        /// Name that is missing.
+        shared: String,
+    },
+    /// A map has another shape than the one it is to be shared with.
+    #[error("{who}: its map {map} is {here}, and [[map]] {shared} is {there}: make them equal")]
+    SharedMapDiffers {
+        /// Function or hook.
+        who: String,
+        /// Map of its object.
+        map: String,
+        /// In the object.
+        here: MapDefinition,
+        /// Name of the shared map.
+        shared: String,
+        /// As configured.
+        there: MapDefinition,
+    },
+    /// A shared map would change its shape.
+    #[error(
+        "[[map]] {map} runs as {have} and would become {want}, which would lose what is in it: keep its shape, give it another name, or say fresh = true to begin with an empty one"
+    )]
+    SharedMapChanged {
+        /// Name.
+        map: String,
+        /// Runs as.
+        have: MapDefinition,
+        /// Would be.
+        want: MapDefinition,
+    },
+    /// State of an instance would change its shape.
+    #[error(
+        "function {instance}: its map {map} runs as {have} and would become {want}, so its state cannot be kept: keep the size, or say fresh = true to begin with an empty one"
+    )]
+    MapChanged {
+        /// Instance.
+        instance: String,
+        /// Map.
+        map: String,
+        /// Runs as.
+        have: MapDefinition,
+        /// Would be.
+        want: MapDefinition,
+    },
+    /// Everything that can be numbered is.
+    #[error("the edge has {have} {what}, and {most} is the most: use several edges")]
+    TooMany {
+        /// What.
+        what: &'static str,
+        /// How many.
+        have: usize,
+        /// How many can be.
+        most: usize,
+    },
+    /// Of one function, hook or port.
+    #[error("{who}: {error}")]
+    Of {
+        /// Which.
+        who: String,
+        /// Why.
+        error: KernelError,
+    },
+    /// Of the host.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// Somebody who watched the steps ended it.
+    #[error("given up before the step `{0}`")]
+    GivenUp(&'static str),
+}
+
+impl EdgeError {
+    /// Whether what the user asked for is wrong, rather than the host.
+    pub fn is_usage(&self) -> bool {
+        let unknown = |e: &KernelError| matches!(e, KernelError::NoSuchInterface { .. });
+        match self {
+            EdgeError::Kernel(e) | EdgeError::Of { error: e, .. } => unknown(e),
+            EdgeError::Busy(_) | EdgeError::GivenUp(_) | EdgeError::Damaged { .. } => false,
+            _ => true,
+        }
+    }
+}
+
+fn running(others: &[String]) -> String {
+    match others {
+        [] => ", and no other is".to_owned(),
+        some => format!("; running: {}", some.join(", ")),
+    }
+}

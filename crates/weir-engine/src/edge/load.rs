@@ -1,0 +1,323 @@
+//! Loading the programs of instances: which constants they get, whose maps they use, and what is kept of those they replace.
+//!
+//! Invariant: loading changes nothing that runs. Maps of state are only shared where their definitions are equal.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+
+use weir_bpf::abi;
+use weir_functions::plan::{
+    ChecksumMode, Constant, InstancePlan, MapPlan, ObjectSource, PortConstants,
+};
+use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition};
+
+use super::digest::Digest;
+use super::error::EdgeError;
+use super::maps::{EdgeMaps, PREFIX};
+use super::state::{InstanceState, MapState, Role, definition, words};
+
+/// What an instance is to be made from.
+#[derive(Debug)]
+pub(super) struct Recipe<'p> {
+    pub(super) name: String,
+    pub(super) plan: InstancePlan,
+    /// Name in the object, name of the shared map.
+    pub(super) shares: &'p [(String, String)],
+    pub(super) fresh: bool,
+    /// Name of a constant that is random.
+    pub(super) secret: Option<&'static str>,
+    /// Constants that say where in the graph it stands; objects that are not weir's own may have none of them.
+    pub(super) placement: Vec<Constant>,
+}
+
+/// A program that is new, and what the state says of it.
+#[derive(Debug)]
+pub(super) struct Made {
+    pub(super) program: LoadedProgram,
+    pub(super) maps: BTreeMap<String, MapState>,
+    pub(super) secret: Option<[u8; 8]>,
+}
+
+/// Constants that depend on the ports of the edge, not on the function.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Surroundings {
+    /// Whether any port may carry unfinished checksums.
+    pub(super) offloaded: bool,
+    /// The smallest MTU of the ports.
+    pub(super) mtu: Option<u32>,
+}
+
+impl Recipe<'_> {
+    /// The object as it is built for a graph.
+    pub(super) fn elf(&self) -> Result<&[u8], EdgeError> {
+        let (found, name) = match &self.plan.object {
+            ObjectSource::Embedded(name) => {
+                let name = format!("{name}_graph");
+                (weir_bpf::object(&name), name)
+            }
+            other => (other.bytes(), other.to_string()),
+        };
+        found.ok_or_else(|| EdgeError::NoObject {
+            instance: self.name.clone(),
+            object: name,
+        })
+    }
+
+    /// Of the object alone.
+    pub(super) fn object_digest(&self) -> Result<String, EdgeError> {
+        Ok(Digest::new().bytes(self.elf()?).finish())
+    }
+
+    /// Of everything; two instances of equal digests do the same.
+    pub(super) fn digest(
+        &self,
+        around: Surroundings,
+        shared: &BTreeMap<String, Map>,
+    ) -> Result<String, EdgeError> {
+        let mut digest = Digest::new();
+        digest.bytes(self.elf()?).text(&self.plan.program);
+        for (symbol, value) in self.constants(around) {
+            digest.text(&symbol).bytes(&value);
+        }
+        for map in &self.plan.maps {
+            digest
+                .text(&map.name)
+                .number(map.max_entries.into())
+                .number(map.key_size as u64)
+                .number(map.value_size as u64)
+                .bytes(&map.keys)
+                .bytes(&map.values);
+        }
+        for (map, with) in self.shares {
+            let id = shared.get(with).map_or(0, Map::id);
+            digest.text(map).text(with).number(id.into());
+        }
+        digest.text(self.secret.unwrap_or_default());
+        Ok(digest.finish())
+    }
+
+    fn constants(&self, around: Surroundings) -> Vec<Constant> {
+        let around = PortConstants {
+            port: 0,
+            checksums: match around.offloaded {
+                true => ChecksumMode::Offloaded,
+                false => ChecksumMode::Complete,
+            },
+            mtu: around.mtu,
+            replay: false,
+        };
+        let own = self.plan.constants.iter().cloned();
+        own.chain(around.constants())
+            .chain(self.placement.iter().cloned())
+            .collect()
+    }
+
+    /// Opens its object; nothing reaches the kernel yet.
+    pub(super) fn open(&self) -> Result<KernelObject, EdgeError> {
+        KernelObject::open(self.elf()?).map_err(|error| self.of(error))
+    }
+
+    fn of(&self, error: KernelError) -> EdgeError {
+        EdgeError::Of {
+            who: format!("function {}", self.name),
+            error,
+        }
+    }
+
+    /// Loads it beside whatever runs. `old`: the instance it replaces.
+    pub(super) fn load(
+        &self,
+        mut object: KernelObject,
+        around: Surroundings,
+        edge: &EdgeMaps,
+        shared: &BTreeMap<String, Map>,
+        old: Option<&InstanceState>,
+    ) -> Result<Made, EdgeError> {
+        let of = |error| self.of(error);
+        let known: Vec<String> = object.constants().map(str::to_owned).collect();
+        let own = self.plan.constants.len();
+        for (at, (symbol, value)) in self.constants(around).iter().enumerate() {
+            // Not every object asks what its ports are like.
+            if at < own || known.iter().any(|k| *k == **symbol) {
+                object.set_rodata(symbol, value).map_err(of)?;
+            }
+        }
+        let kept = old.and_then(|old| old.secret).filter(|_| !self.fresh);
+        let secret = match self.secret {
+            Some(symbol) => {
+                let value = kept.map_or_else(random, Ok)?;
+                object.set_rodata(symbol, &value).map_err(of)?;
+                Some(value)
+            }
+            None => None,
+        };
+        for map in &self.plan.maps {
+            object
+                .set_map_entries(&map.name, map.max_entries)
+                .map_err(of)?;
+        }
+        let same_object = match old {
+            Some(old) => old.object_digest == self.object_digest()?,
+            None => false,
+        };
+        let mut roles = BTreeMap::new();
+        for name in object.maps() {
+            if name == ".rodata" || name.starts_with(".rodata.") {
+                continue;
+            }
+            let here = object.map_definition(&name).map_err(of)?;
+            let (role, with) = self.role(&name, here, same_object, edge, shared, old)?;
+            if let Some(map) = &with {
+                object.share_map(&name, map).map_err(of)?;
+            }
+            roles.insert(name, (role, words(here), with.is_none()));
+        }
+        let program = object.load(&self.plan.program).map_err(of)?;
+        for map in self.plan.maps.iter().filter(|map| !map.keys.is_empty()) {
+            if roles.get(&*map.name).is_some_and(|(_, _, own)| *own) {
+                fill(&program, map).map_err(of)?;
+            }
+        }
+        let mut maps = BTreeMap::new();
+        for (name, (role, declared, _)) in roles {
+            let id = Map::of(&program, &name)?.id();
+            maps.insert(name, MapState { id, role, declared });
+        }
+        Ok(Made {
+            program,
+            maps,
+            secret,
+        })
+    }
+
+    /// Whose a map of the object is to be, and the map that is there for it already.
+    fn role(
+        &self,
+        name: &str,
+        here: MapDefinition,
+        same_object: bool,
+        edge: &EdgeMaps,
+        shared: &BTreeMap<String, Map>,
+        old: Option<&InstanceState>,
+    ) -> Result<(Role, Option<Map>), EdgeError> {
+        if name.starts_with(PREFIX) {
+            let map = edge.find(name).map(reopen).transpose()?;
+            return Ok((Role::Edge, map));
+        }
+        if let Some((_, with)) = self.shares.iter().find(|(map, _)| map == name) {
+            let who = format!("function {}", self.name);
+            let map = shared_map(&who, name, with, here, shared)?;
+            return Ok((Role::Shared, Some(map)));
+        }
+        let planned = self.plan.maps.iter().find(|map| map.name == name);
+        if planned.is_some_and(|map| !map.keys.is_empty()) {
+            return Ok((Role::Configuration, None));
+        }
+        // What lies where in the variables of a program is known to this very object only.
+        let keeps = !self.fresh && (same_object || !name.starts_with('.'));
+        let before = old
+            .and_then(|old| old.maps.get(name))
+            .filter(|map| keeps && map.role == Role::State);
+        let Some(before) = before else {
+            return Ok((Role::State, None));
+        };
+        let have = definition(before.declared);
+        if have == here {
+            return Ok((Role::State, Some(Map::by_id(before.id, name)?)));
+        }
+        // Counters follow the rules they count: with other rules they begin anew.
+        if planned.is_some() && COUNTERS.contains(&name) {
+            return Ok((Role::State, None));
+        }
+        Err(EdgeError::MapChanged {
+            instance: self.name.clone(),
+            map: name.to_owned(),
+            have,
+            want: here,
+        })
+    }
+}
+
+/// Maps whose size is the number of rules, and whose contents mean nothing under other rules.
+const COUNTERS: [&str; 2] = ["counters", "rates"];
+
+/// The map that an object shares under a name of its own.
+pub(super) fn shared_map(
+    who: &str,
+    name: &str,
+    with: &str,
+    here: MapDefinition,
+    shared: &BTreeMap<String, Map>,
+) -> Result<Map, EdgeError> {
+    let map = shared.get(with).ok_or_else(|| EdgeError::NoSharedMap {
+        who: who.to_owned(),
+        map: name.to_owned(),
+        shared: with.to_owned(),
+    })?;
+    let there = map.definition();
+    let shape = |d: MapDefinition| (d.kind, d.key, d.value, d.entries);
+    if shape(here) != shape(there) {
+        return Err(EdgeError::SharedMapDiffers {
+            who: who.to_owned(),
+            map: name.to_owned(),
+            here,
+            shared: with.to_owned(),
+            there,
+        });
+    }
+    Ok(reopen(map)?)
+}
+
+/// The same map once more.
+pub(super) fn reopen(map: &Map) -> Result<Map, KernelError> {
+    Map::by_id(map.id(), map.name())
+}
+
+/// One of weir's own programs that is no instance: `entry`, `resume`, `stub`.
+pub(super) fn load_own(
+    name: &'static str,
+    constants: &[(&str, u32)],
+    edge: &EdgeMaps,
+) -> Result<LoadedProgram, EdgeError> {
+    let object = format!("{name}_graph");
+    let elf = weir_bpf::object(&object).ok_or_else(|| EdgeError::NoObject {
+        instance: name.to_owned(),
+        object: object.clone(),
+    })?;
+    let mut object = KernelObject::open(elf)?;
+    for (symbol, value) in constants {
+        object.set_rodata(symbol, &value.to_ne_bytes())?;
+    }
+    for map in object.maps() {
+        if let Some(with) = edge.find(&map) {
+            object.share_map(&map, with)?;
+        }
+    }
+    Ok(object.load(name)?)
+}
+
+/// The constant of [`abi::csum`] for a port.
+pub(super) fn csum_mode(offloaded: bool) -> u32 {
+    match offloaded {
+        true => abi::csum::OFFLOADED,
+        false => abi::csum::COMPLETE,
+    }
+}
+
+fn fill(program: &LoadedProgram, map: &MapPlan) -> Result<(), KernelError> {
+    program
+        .update_batch(&map.name, &map.keys, &map.values)
+        .map(drop)
+}
+
+fn random() -> Result<[u8; 8], EdgeError> {
+    let mut value = [0; 8];
+    let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut value));
+    read.map(|()| value).map_err(|source| {
+        EdgeError::Kernel(KernelError::Sys {
+            what: "read /dev/urandom".to_owned(),
+            source,
+        })
+    })
+}

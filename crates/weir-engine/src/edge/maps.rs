@@ -1,0 +1,190 @@
+//! The maps that exist once for an edge: made from the first object that declares them, pinned, and written as memory.
+//!
+//! Invariant: nothing is written here that a packet of the running generation reads, but the word of generations.
+
+use std::collections::BTreeMap;
+use std::mem::offset_of;
+use std::path::Path;
+
+use weir_bpf::abi::{self, Hop, panel};
+use weir_kernel::{KernelError, KernelObject, Map, MapDefinition, MmapArray};
+use zerocopy::IntoBytes;
+
+use super::error::EdgeError;
+
+/// Maps of an edge begin like this.
+pub(super) const PREFIX: &str = "weir_";
+/// What an edge cannot be without.
+const NEEDED: [&str; 6] = [
+    "weir_chain",
+    "weir_links",
+    "weir_programs",
+    "weir_devices",
+    "weir_entries",
+    "weir_edge",
+];
+
+/// The maps of one edge, open.
+#[derive(Debug)]
+pub(super) struct EdgeMaps {
+    by_name: BTreeMap<String, Map>,
+    links: MmapArray,
+    entries: MmapArray,
+    word: MmapArray,
+}
+
+impl EdgeMaps {
+    /// Those pinned in a folder; `None` unless all are there.
+    pub(super) fn open(folder: &Path) -> Result<Option<EdgeMaps>, KernelError> {
+        let mut by_name = BTreeMap::new();
+        for name in weir_kernel::pinned::names(folder)? {
+            if name.starts_with(PREFIX)
+                && let Some(map) = Map::open(&folder.join(&name))?
+            {
+                by_name.insert(name, map);
+            }
+        }
+        match NEEDED.iter().all(|name| by_name.contains_key(*name)) {
+            true => EdgeMaps::of(by_name).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// New ones, pinned. All ports lead to the stack in both halves.
+    pub(super) fn create(folder: &Path) -> Result<EdgeMaps, EdgeError> {
+        let elf = weir_bpf::object("entry_graph").ok_or_else(|| EdgeError::NoObject {
+            instance: "entry".to_owned(),
+            object: "entry_graph".to_owned(),
+        })?;
+        let program = KernelObject::open(elf)?.load("entry")?;
+        let mut by_name = BTreeMap::new();
+        for name in program.map_names() {
+            if name.starts_with(PREFIX) {
+                let map = Map::of(&program, name)?;
+                map.pin(&folder.join(name))?;
+                by_name.insert(name.to_owned(), map);
+            }
+        }
+        let maps = EdgeMaps::of(by_name)?;
+        for at in 0..2 * panel::PORTS {
+            maps.entries
+                .write(at * size_of::<Hop>(), STACK.as_bytes())?;
+        }
+        Ok(maps)
+    }
+
+    fn of(by_name: BTreeMap<String, Map>) -> Result<EdgeMaps, KernelError> {
+        let view = |name: &str| match by_name.get(name) {
+            Some(map) => map.mmap(),
+            None => Err(KernelError::MissingMap {
+                map: name.to_owned(),
+                near: Vec::new(),
+            }),
+        };
+        Ok(EdgeMaps {
+            links: view("weir_links")?,
+            entries: view("weir_entries")?,
+            word: view("weir_edge")?,
+            by_name,
+        })
+    }
+
+    /// One of them.
+    pub(super) fn find(&self, name: &str) -> Option<&Map> {
+        self.by_name.get(name)
+    }
+
+    /// Makes what an object declares and the edge does not have yet, for it and all that come later. `edge`: for messages.
+    pub(super) fn complete(
+        &mut self,
+        object: &KernelObject,
+        folder: &Path,
+        edge: &str,
+    ) -> Result<(), EdgeError> {
+        for name in object.maps() {
+            if !name.starts_with(PREFIX) {
+                continue;
+            }
+            let here = object.map_definition(&name)?;
+            let Some(map) = self.by_name.get(&name) else {
+                let map = Map::create(&name, here)?;
+                map.pin(&folder.join(&name))?;
+                self.by_name.insert(name, map);
+                continue;
+            };
+            let there = map.definition();
+            // The kernel adds flags of its own.
+            let shape = |d: MapDefinition| (d.kind, d.key, d.value, d.entries);
+            if shape(here) != shape(there) {
+                return Err(EdgeError::OtherVersion {
+                    name: edge.to_owned(),
+                    what: format!("its map {name} is {there}, and would be {here}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn needed(&self, name: &'static str) -> Result<&Map, KernelError> {
+        self.find(name).ok_or_else(|| KernelError::MissingMap {
+            map: name.to_owned(),
+            near: Vec::new(),
+        })
+    }
+
+    pub(super) fn programs(&self) -> Result<&Map, KernelError> {
+        self.needed("weir_programs")
+    }
+
+    pub(super) fn devices(&self) -> Result<&Map, KernelError> {
+        self.needed("weir_devices")
+    }
+
+    /// The generation that packets get now; 0: none was ever switched to.
+    pub(super) fn generation(&self) -> Result<u64, KernelError> {
+        let mut word = [0; 8];
+        self.word
+            .read(offset_of!(abi::Edge, generation), &mut word)?;
+        Ok(u64::from_ne_bytes(word))
+    }
+
+    /// Switches: from now on every packet that comes in sees the half of this generation.
+    pub(super) fn switch(&self, generation: u64) -> Result<(), KernelError> {
+        if cfg!(not(target_arch = "x86_64")) {
+            // Loads may be reordered there: packets must not see the word before the rest.
+            weir_kernel::grace_period()?;
+        }
+        self.word
+            .publish(offset_of!(abi::Edge, generation), generation)
+    }
+
+    /// Where an output of an instance leads in a generation.
+    pub(super) fn set_link(
+        &self,
+        vid: u32,
+        out: usize,
+        generation: u64,
+        hop: Hop,
+    ) -> Result<(), KernelError> {
+        let half = (generation & 1) as usize * panel::VIDS;
+        let at = (half + vid as usize) * panel::OUTS + out;
+        self.links.write(at * size_of::<Hop>(), hop.as_bytes())
+    }
+
+    /// Where packets of a port begin in a generation.
+    pub(super) fn set_entry(
+        &self,
+        port: u32,
+        generation: u64,
+        hop: Hop,
+    ) -> Result<(), KernelError> {
+        let at = port as usize * 2 + (generation & 1) as usize;
+        self.entries.write(at * size_of::<Hop>(), hop.as_bytes())
+    }
+}
+
+/// To the stack.
+pub(super) const STACK: Hop = Hop {
+    vid: 0,
+    slot: panel::STACK,
+};

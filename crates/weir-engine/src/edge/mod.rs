@@ -1,0 +1,421 @@
+//! A graph of functions on the devices of this host: applied, changed under traffic, looked at, taken down.
+//!
+//! There is no process that stays: everything an edge is lies pinned in a folder of bpffs, and the next call picks it up there. What is
+//! asked for is in [`plan`], how links become hops in `wiring`, the change itself in `apply`, what is remembered in `state`.
+//! Invariant (docs/design/graph.md): packets follow one complete generation at any time, whatever ends the process that
+//! makes the next one; what such a process leaves is told from what runs, and removed by the next.
+
+mod apply;
+mod building;
+mod digest;
+mod error;
+mod hooks;
+mod load;
+mod maps;
+pub mod plan;
+mod ports;
+mod state;
+mod status;
+mod wiring;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use weir_bpf::abi::panel;
+use weir_kernel::pinned::{self, Folder, PinnedLink};
+use weir_kernel::{KernelError, LoadedProgram, Map, netlink, netns};
+
+use apply::panel_slots;
+use maps::EdgeMaps;
+use state::State;
+
+pub use apply::{Applied, Step, Watcher};
+pub use error::EdgeError;
+pub use plan::EdgePlan;
+pub use status::{InstanceStatus, PortStatus, Recirculation, Status, reasons};
+
+/// The folder of all edges.
+pub const FOLDER: &str = "/sys/fs/bpf/weir/edge";
+
+/// Pins that are attachments begin with one of these.
+const ATTACHMENTS: [&str; 4] = ["port-", "tc-", "pair-", "hook-"];
+
+/// An edge that this process may change: nobody else does while it is open. What runs goes on when it is dropped.
+#[derive(Debug)]
+pub struct Edge {
+    name: String,
+    folder: Folder,
+    maps: EdgeMaps,
+    stub: LoadedProgram,
+    netns: u64,
+    /// `None`: nothing was ever applied.
+    state: Option<State>,
+}
+
+/// Makes an edge what the plan says; `text` is the configuration that it came from. Returns once no packet follows the old generation.
+///
+/// # Errors
+/// [`EdgeError`]; what ran before runs on, unchanged.
+pub fn apply(plan: &EdgePlan, text: &str) -> Result<Applied, EdgeError> {
+    Edge::open_or_create(&plan.name)?.apply(plan, text)
+}
+
+/// What an edge does now. Takes no lock.
+///
+/// # Errors
+/// [`EdgeError::NotRunning`] lists those that are.
+pub fn status(name: &str) -> Result<Status, EdgeError> {
+    let folder = folder_of(name)?;
+    // A generation that is switched away takes its state with it; the next look finds the new one.
+    let mut last = None;
+    for _ in 0..3 {
+        let Some(maps) = EdgeMaps::open(&folder)? else {
+            break;
+        };
+        let Some(state) = read_state(name, &folder, &maps)? else {
+            break;
+        };
+        match stub_of(&maps).and_then(|stub| status::of(name, &folder, &state, &stub)) {
+            Ok(status) => return Ok(status),
+            Err(e) => last = Some(e),
+        }
+    }
+    match last {
+        Some(e) => Err(e),
+        None => Err(not_running(name)?),
+    }
+}
+
+/// Names of the edges that run in the current namespace, and of those whose state cannot be read.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn list() -> Result<Vec<String>, EdgeError> {
+    let here = netns::current_inode()?;
+    let mut found = Vec::new();
+    for name in pinned::names(Path::new(FOLDER))? {
+        let folder = Path::new(FOLDER).join(&name);
+        let Some(maps) = EdgeMaps::open(&folder)? else {
+            continue;
+        };
+        match read_state(&name, &folder, &maps) {
+            Ok(Some(state)) if state.netns != here => {}
+            Ok(None) => {}
+            _ => found.push(name),
+        }
+    }
+    Ok(found)
+}
+
+/// Numbers of the ports of a running edge by device, so that a plan gives them the same; empty if it does not run.
+///
+/// # Errors
+/// Its state cannot be read.
+pub fn numbers(name: &str) -> Result<BTreeMap<String, u32>, EdgeError> {
+    let folder = folder_of(name)?;
+    let Some(maps) = EdgeMaps::open(&folder)? else {
+        return Ok(BTreeMap::new());
+    };
+    let state = read_state(name, &folder, &maps)?;
+    let ports = state.into_iter().flat_map(|state| state.ports);
+    Ok(ports.map(|port| (port.device, port.number)).collect())
+}
+
+/// Takes an edge off its devices and removes everything of it, also what killed processes left. `false` if there was nothing.
+///
+/// # Errors
+/// [`EdgeError::OtherNamespace`], [`EdgeError::Busy`], or what the kernel refused; calling it again goes on.
+pub fn down(name: &str) -> Result<bool, EdgeError> {
+    let path = folder_of(name)?;
+    if !path.exists() {
+        return Ok(false);
+    }
+    let folder = lock(name, &path)?;
+    let here = netns::current_inode()?;
+    if let Some(maps) = EdgeMaps::open(&path)?
+        && let Ok(Some(state)) = read_state(name, &path, &maps)
+        && state.netns != here
+    {
+        return Err(EdgeError::OtherNamespace {
+            name: name.to_owned(),
+            there: state.netns,
+        });
+    }
+    wipe(name, &folder)?;
+    folder.remove()?;
+    Ok(true)
+}
+
+impl Edge {
+    /// Opens an edge that runs and cleans up what a killed process left of its work.
+    ///
+    /// # Errors
+    /// [`EdgeError::NotRunning`], [`EdgeError::Busy`], [`EdgeError::OtherNamespace`], [`EdgeError::OtherVersion`].
+    pub fn open(name: &str) -> Result<Edge, EdgeError> {
+        if !folder_of(name)?.exists() {
+            return Err(not_running(name)?);
+        }
+        let edge = Edge::open_or_create(name)?;
+        match edge.state {
+            Some(_) => Ok(edge),
+            None => Err(not_running(name)?),
+        }
+    }
+
+    /// [`Edge::open`], or a new edge without ports.
+    ///
+    /// # Errors
+    /// As of [`Edge::open`].
+    pub fn open_or_create(name: &str) -> Result<Edge, EdgeError> {
+        let path = folder_of(name)?;
+        let folder = lock(name, &path)?;
+        let here = netns::current_inode()?;
+        if let Some(maps) = EdgeMaps::open(&path)?
+            && let Some(state) = read_state(name, &path, &maps)?
+        {
+            if state.netns != here {
+                return Err(EdgeError::OtherNamespace {
+                    name: name.to_owned(),
+                    there: state.netns,
+                });
+            }
+            let edge = Edge {
+                name: name.to_owned(),
+                stub: stub_of(&maps)?,
+                folder,
+                maps,
+                netns: here,
+                state: None,
+            };
+            edge.sweep_all(&state)?;
+            return Ok(Edge {
+                state: Some(state),
+                ..edge
+            });
+        }
+        // Whatever lies here was never switched to.
+        wipe(name, &folder)?;
+        let made = EdgeMaps::create(&path).and_then(|maps| {
+            let stub = load::load_own("stub", &[], &maps)?;
+            maps.programs()?.set_program(panel_slots::STUB, &stub)?;
+            Ok((maps, stub))
+        });
+        let (maps, stub) = match made {
+            Ok(made) => made,
+            Err(e) => {
+                // What is told is why there is no edge, not what could not be removed of it.
+                let _ = wipe(name, &folder);
+                let _ = folder.remove();
+                return Err(e);
+            }
+        };
+        Ok(Edge {
+            name: name.to_owned(),
+            folder,
+            maps,
+            stub,
+            netns: here,
+            state: None,
+        })
+    }
+
+    /// See [`apply`].
+    ///
+    /// # Errors
+    /// As [`apply`].
+    pub fn apply(&mut self, plan: &EdgePlan, text: &str) -> Result<Applied, EdgeError> {
+        self.apply_watched(plan, text, &mut |_| Ok(()))
+    }
+
+    /// [`Edge::apply`]; `watch` is told of every step before it is done and may end the work there. An error of its at
+    /// [`Step::Settle`] or later comes after the switch: the new generation runs, and is cleaned up after by the next call.
+    ///
+    /// # Errors
+    /// As [`apply`].
+    pub fn apply_watched(
+        &mut self,
+        plan: &EdgePlan,
+        text: &str,
+        watch: Watcher<'_>,
+    ) -> Result<Applied, EdgeError> {
+        apply::apply(self, plan, text, watch)
+    }
+
+    /// See [`status()`].
+    ///
+    /// # Errors
+    /// As [`status()`].
+    pub fn status(&self) -> Result<Status, EdgeError> {
+        match &self.state {
+            Some(state) => status::of(&self.name, self.folder.path(), state, &self.stub),
+            None => Err(not_running(&self.name)?),
+        }
+    }
+
+    /// The configuration that runs.
+    pub fn text(&self) -> Option<&str> {
+        self.state.as_ref().map(|state| state.text.as_str())
+    }
+
+    /// See [`down`].
+    ///
+    /// # Errors
+    /// As [`down`].
+    pub fn down(self) -> Result<(), EdgeError> {
+        wipe(&self.name, &self.folder)?;
+        Ok(self.folder.remove()?)
+    }
+
+    /// Removes what a state does not name: pins, and programs in slots that it or its predecessor used.
+    fn sweep(&self, state: &State) -> Result<(), EdgeError> {
+        let named: BTreeSet<&str> = named_pins(state).collect();
+        let current = state::pin_name(state.generation);
+        for pin in self.folder.names()? {
+            if pin.starts_with(maps::PREFIX) || pin == current || named.contains(pin.as_str()) {
+                continue;
+            }
+            if ATTACHMENTS.iter().any(|kind| pin.starts_with(kind)) {
+                if let Some(link) = PinnedLink::open(&self.folder.path().join(&pin))? {
+                    link.remove()?;
+                }
+            } else {
+                self.folder.unlink(&pin)?;
+            }
+        }
+        let used: BTreeSet<u32> = state.instances.iter().map(|i| i.slot).collect();
+        let stub = self.stub.info()?.id;
+        let programs = self.maps.programs()?;
+        // Slots are given out from the lowest on: behind a long run of empty ones there is nothing.
+        let mut empty = 0;
+        for slot in panel_slots::STUB + 1..panel::PROGRAMS as u32 {
+            match programs.program_at(slot)? {
+                None => empty += 1,
+                Some(id) => {
+                    empty = 0;
+                    if id != stub && !used.contains(&slot) {
+                        programs.set_program(slot, &self.stub)?;
+                    }
+                }
+            }
+            if empty > 64 {
+                break;
+            }
+        }
+        let places: BTreeSet<u32> = state
+            .ports
+            .iter()
+            .map(|p| p.number)
+            .chain(state.pair.iter().map(|_| ports::PAIR_PLACE))
+            .collect();
+        for place in 0..panel::DEVICES as u32 {
+            if !places.contains(&place) {
+                self.maps.devices()?.delete(&place.to_ne_bytes())?;
+            }
+        }
+        if state.pair.is_none() {
+            netlink::remove(&ports::pair_names(&self.name).0)?;
+        }
+        Ok(())
+    }
+
+    /// [`Edge::sweep`] of an edge that another process left, maybe in the middle of its work.
+    fn sweep_all(&self, state: &State) -> Result<(), EdgeError> {
+        let current = state::pin_name(state.generation);
+        let unfinished =
+            (self.folder.names()?.iter()).any(|pin| pin.starts_with("state-") && *pin != current);
+        if unfinished {
+            // It may have been killed right behind its switch.
+            weir_kernel::grace_period()?;
+            for port in &state.ports {
+                if let Some(link) = PinnedLink::open(&self.folder.path().join(&port.pin))? {
+                    let mode = load::csum_mode(port.offloaded);
+                    let constants = [("weir_port", port.number), ("weir_csum_mode", mode)];
+                    link.update(&load::load_own("entry", &constants, &self.maps)?)?;
+                }
+            }
+        }
+        self.sweep(state)
+    }
+}
+
+fn named_pins(state: &State) -> impl Iterator<Item = &str> {
+    let ports = state.ports.iter();
+    ports
+        .flat_map(|p| [Some(p.pin.as_str()), p.handover.as_deref()])
+        .flatten()
+        .chain(state.hooks.iter().map(|h| h.pin.as_str()))
+        .chain(state.maps.iter().map(|m| m.pin.as_str()))
+        .chain(state.pair.iter().map(|p| p.pin.as_str()))
+}
+
+/// Removes everything in the folder of an edge, attachments first, and its pair.
+fn wipe(name: &str, folder: &Folder) -> Result<(), EdgeError> {
+    let pins = folder.names()?;
+    for pin in &pins {
+        if ATTACHMENTS.iter().any(|kind| pin.starts_with(kind))
+            && let Some(link) = PinnedLink::open(&folder.path().join(pin))?
+        {
+            link.remove()?;
+        }
+    }
+    netlink::remove(&ports::pair_names(name).0)?;
+    for pin in &pins {
+        folder.unlink(pin)?;
+    }
+    Ok(())
+}
+
+/// The state of the generation that packets follow; `None` if there never was one.
+fn read_state(name: &str, folder: &Path, maps: &EdgeMaps) -> Result<Option<State>, EdgeError> {
+    let generation = maps.generation()?;
+    if generation == 0 {
+        return Ok(None);
+    }
+    let damaged = |why: String| EdgeError::Damaged {
+        name: name.to_owned(),
+        why,
+    };
+    let pin = state::pin_name(generation);
+    let map = Map::open(&folder.join(&pin))?;
+    let map = map.ok_or_else(|| damaged(format!("{pin} is gone")))?;
+    let state = state::read(&map).map_err(damaged)?;
+    if state.maps_layout != weir_bpf::abi::STATE_LAYOUT {
+        return Err(EdgeError::OtherVersion {
+            name: name.to_owned(),
+            what: format!(
+                "its maps have layout {}, those of this one {}",
+                state.maps_layout,
+                weir_bpf::abi::STATE_LAYOUT
+            ),
+        });
+    }
+    Ok(Some(state))
+}
+
+fn stub_of(maps: &EdgeMaps) -> Result<LoadedProgram, EdgeError> {
+    let id = maps.programs()?.program_at(panel_slots::STUB)?;
+    let id = id.ok_or_else(|| KernelError::MissingProgram {
+        program: "stub".to_owned(),
+        near: Vec::new(),
+    })?;
+    Ok(LoadedProgram::by_id(id)?)
+}
+
+fn lock(name: &str, path: &Path) -> Result<Folder, EdgeError> {
+    Folder::lock(path)?.ok_or_else(|| EdgeError::Busy(name.to_owned()))
+}
+
+fn folder_of(name: &str) -> Result<PathBuf, EdgeError> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    match (1..=32).contains(&name.len()) && name.chars().all(fits) {
+        true => Ok(Path::new(FOLDER).join(name)),
+        false => Err(EdgeError::BadName(name.to_owned())),
+    }
+}
+
+fn not_running(name: &str) -> Result<EdgeError, EdgeError> {
+    Ok(EdgeError::NotRunning {
+        name: name.to_owned(),
+        others: list()?,
+    })
+}

@@ -1,0 +1,237 @@
+//! Attaching ports: the copy of `entry` that a device runs, the tc program that takes metadata over, and the pair for recirculation.
+//!
+//! Invariant: a mode is never another one than was asked for. What is attached here gives packets to the stack until the generation is
+//! switched to.
+
+use weir_functions::plan::ChecksumMode;
+use weir_kernel::iface::{self, Interface};
+use weir_kernel::pinned::PinnedLink;
+use weir_kernel::{Direction, KernelError, LoadedProgram, XdpMode, netlink};
+
+use super::building::Building;
+use super::digest::Digest;
+use super::error::EdgeError;
+use super::load::{csum_mode, load_own};
+use super::maps::EdgeMaps;
+use super::plan::{PortMode, PortPlan};
+use super::state::{PairState, PortState, State};
+
+/// Places of the map of devices: a port has that of its number, the pair the last one.
+pub(super) const PAIR_PLACE: u32 = weir_bpf::abi::panel::DEVICES as u32 - 1;
+
+/// A port as it is to be, and its device.
+#[derive(Debug)]
+pub(super) struct Wanted<'p> {
+    pub(super) plan: &'p PortPlan,
+    pub(super) device: Interface,
+    pub(super) offloaded: bool,
+    /// As it runs already.
+    pub(super) running: Option<PortState>,
+}
+
+/// Looks the ports' devices up and compares them with what runs. Nothing is changed.
+pub(super) fn find<'p>(
+    ports: &'p [PortPlan],
+    running: Option<&State>,
+    folder: &std::path::Path,
+) -> Result<Vec<Wanted<'p>>, EdgeError> {
+    let mut wanted: Vec<Wanted<'p>> = Vec::with_capacity(ports.len());
+    for plan in ports {
+        if plan.number == 0 || plan.number >= PAIR_PLACE {
+            return Err(EdgeError::Range {
+                what: format!("the number of port {}", plan.name),
+                value: plan.number.into(),
+                range: format!("1 to {}", PAIR_PLACE - 1),
+            });
+        }
+        let device = iface::find(&plan.device).map_err(|error| EdgeError::Of {
+            who: format!("port {}", plan.name),
+            error,
+        })?;
+        let twice = |what, name: &str| EdgeError::Twice {
+            what,
+            name: name.to_owned(),
+        };
+        for other in &wanted {
+            if other.plan.name == plan.name {
+                return Err(twice("port", &plan.name));
+            }
+            if other.device.ifindex == device.ifindex {
+                return Err(twice("device", &plan.device));
+            }
+            if other.plan.number == plan.number {
+                return Err(twice("port number", &plan.number.to_string()));
+            }
+        }
+        refuse_offload(plan, &device)?;
+        let offloaded = match plan.checksums {
+            Some(mode) => mode == ChecksumMode::Offloaded,
+            None => plan.mode == PortMode::Generic || device.may_carry_unfinished_checksums(),
+        };
+        let found = running
+            .into_iter()
+            .flat_map(|state| &state.ports)
+            .find(|port| port.ifindex == device.ifindex);
+        let mut kept = None;
+        if let Some(port) = found {
+            let attached = match PinnedLink::open(&folder.join(&port.pin))? {
+                Some(link) => link.is_attached()?,
+                None => false,
+            };
+            if attached && port.number != plan.number {
+                return Err(EdgeError::Renumbered {
+                    port: plan.name.clone(),
+                    device: plan.device.clone(),
+                    have: port.number,
+                    want: plan.number,
+                });
+            }
+            if attached && port.mode != plan.mode.name() {
+                return Err(EdgeError::ModeChanged {
+                    port: plan.name.clone(),
+                    device: plan.device.clone(),
+                    have: port.mode.clone(),
+                    want: plan.mode.name(),
+                });
+            }
+            kept = attached.then(|| port.clone());
+        }
+        wanted.push(Wanted {
+            plan,
+            device,
+            offloaded,
+            running: kept,
+        });
+    }
+    Ok(wanted)
+}
+
+fn refuse_offload(plan: &PortPlan, device: &Interface) -> Result<(), EdgeError> {
+    if plan.mode != PortMode::Offload {
+        return Ok(());
+    }
+    match weir_kernel::offers_offload(device.ifindex)? {
+        true => Err(EdgeError::GraphOffload {
+            port: plan.name.clone(),
+            device: plan.device.clone(),
+        }),
+        false => Err(EdgeError::NoOffload {
+            port: plan.name.clone(),
+            device: plan.device.clone(),
+            driver: device.driver.clone(),
+        }),
+    }
+}
+
+impl Wanted<'_> {
+    /// The copy of `entry` for it.
+    pub(super) fn entry(&self, edge: &EdgeMaps) -> Result<LoadedProgram, EdgeError> {
+        let constants = [
+            ("weir_port", self.plan.number),
+            ("weir_csum_mode", csum_mode(self.offloaded)),
+        ];
+        load_own("entry", &constants, edge)
+    }
+
+    /// Attaches a port that does not run.
+    pub(super) fn attach(
+        &self,
+        generation: u64,
+        edge: &EdgeMaps,
+        building: &mut Building<'_>,
+    ) -> Result<PortState, EdgeError> {
+        let of = |error| EdgeError::Of {
+            who: format!("port {}", self.plan.name),
+            error,
+        };
+        let number = self.plan.number;
+        let pin = format!("port-{number}-{generation}");
+        let entry = self.entry(edge)?;
+        let mode = match self.plan.mode {
+            PortMode::Generic => XdpMode::Generic,
+            _ => XdpMode::Native,
+        };
+        let path = building.link(&pin);
+        let link = entry.attach_xdp(self.device.ifindex, mode).map_err(of)?;
+        link.pin(&path).map_err(of)?;
+        Ok(PortState {
+            name: self.plan.name.clone(),
+            device: self.plan.device.clone(),
+            ifindex: self.device.ifindex,
+            number,
+            mode: self.plan.mode.name().to_owned(),
+            offloaded: self.offloaded,
+            metadata: false,
+            pin,
+            handover: None,
+        })
+    }
+
+    /// Attaches the tc program that gives packets their mark back.
+    pub(super) fn hand_over(
+        &self,
+        generation: u64,
+        building: &mut Building<'_>,
+    ) -> Result<String, EdgeError> {
+        let of = |error| EdgeError::Of {
+            who: format!("port {}", self.plan.name),
+            error,
+        };
+        let elf = weir_bpf::object("handover_tc").ok_or_else(|| EdgeError::NoObject {
+            instance: "handover".to_owned(),
+            object: "handover_tc".to_owned(),
+        })?;
+        let object = weir_kernel::KernelObject::open(elf).map_err(of)?;
+        let program = object.load("handover").map_err(of)?;
+        let pin = format!("tc-{}-{generation}", self.plan.number);
+        let path = building.link(&pin);
+        let link = program
+            .attach_tcx(self.device.ifindex, Direction::Ingress)
+            .map_err(of)?;
+        link.pin(&path).map_err(of)?;
+        Ok(pin)
+    }
+}
+
+/// Names of the ends of an edge's pair, 10 bytes each: devices need short ones.
+pub(super) fn pair_names(edge: &str) -> (String, String) {
+    let digest = Digest::new().text(edge).finish();
+    let tail = &digest[digest.len() - 7..];
+    (format!("wr{tail}n"), format!("wr{tail}f"))
+}
+
+/// Makes the pair and attaches `resume` to its far end.
+pub(super) fn make_pair(
+    name: &str,
+    generation: u64,
+    edge: &EdgeMaps,
+    building: &mut Building<'_>,
+) -> Result<PairState, EdgeError> {
+    /// Frames of any port must fit.
+    const MTU: u32 = 65_535;
+    let (near, far) = pair_names(name);
+    building.pair(&near);
+    netlink::create_veth(&near, &far, MTU)?;
+    let ifindex = iface::index_of(&near)?;
+    let far_ifindex = iface::index_of(&far)?;
+    let resume = load_own("resume", &[], edge)?;
+    let pin = format!("pair-{generation}");
+    let path = building.link(&pin);
+    let link = resume.attach_xdp(far_ifindex, XdpMode::Native)?;
+    link.pin(&path)?;
+    building.device(PAIR_PLACE);
+    set_device(edge, PAIR_PLACE, ifindex)?;
+    Ok(PairState {
+        near,
+        far,
+        ifindex,
+        far_ifindex,
+        pin,
+    })
+}
+
+/// Puts a device into its place.
+pub(super) fn set_device(edge: &EdgeMaps, place: u32, ifindex: u32) -> Result<(), KernelError> {
+    edge.devices()?
+        .update(&place.to_ne_bytes(), &ifindex.to_ne_bytes())
+}

@@ -1,0 +1,197 @@
+//! What an edge remembers of itself, in a pinned map for each generation: which instance has which number, slot and maps, what is
+//! attached where, and the configuration it was made from.
+//!
+//! Invariant: the state that holds is that of the generation in the edge's word. Another one was not reached, or is gone.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use weir_kernel::pinned::Folder;
+use weir_kernel::{KernelError, Map, MapDefinition};
+
+/// Version of this text and of what it describes.
+pub(super) const LAYOUT: u32 = 1;
+
+/// Everything about one generation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct State {
+    pub(super) layout: u32,
+    /// [`weir_bpf::abi::STATE_LAYOUT`] of the programs.
+    pub(super) maps_layout: u32,
+    /// Inode of the namespace of its devices.
+    pub(super) netns: u64,
+    pub(super) generation: u64,
+    /// The configuration.
+    pub(super) text: String,
+    pub(super) ports: Vec<PortState>,
+    pub(super) instances: Vec<InstanceState>,
+    pub(super) maps: Vec<SharedState>,
+    pub(super) hooks: Vec<HookState>,
+    pub(super) pair: Option<PairState>,
+}
+
+/// A port that is attached.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PortState {
+    pub(super) name: String,
+    pub(super) device: String,
+    pub(super) ifindex: u32,
+    pub(super) number: u32,
+    pub(super) mode: String,
+    /// Of its programs: mode of checksums and whether metadata goes on.
+    pub(super) offloaded: bool,
+    pub(super) metadata: bool,
+    /// Pin of its XDP link.
+    pub(super) pin: String,
+    /// Pin of the tc link that takes metadata over.
+    pub(super) handover: Option<String>,
+}
+
+/// An instance that packets reach.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct InstanceState {
+    pub(super) name: String,
+    /// Name of its object, or the file.
+    pub(super) object: String,
+    pub(super) vid: u32,
+    pub(super) slot: u32,
+    /// Of all it is made from.
+    pub(super) digest: String,
+    /// Of its object alone.
+    pub(super) object_digest: String,
+    pub(super) program: u32,
+    pub(super) maps: BTreeMap<String, MapState>,
+    /// A constant that is random once and kept then.
+    pub(super) secret: Option<[u8; 8]>,
+    /// Names of its outputs, and what they lead to.
+    pub(super) outs: Vec<(String, String)>,
+    /// Whether weir put it there by itself.
+    pub(super) implicit: bool,
+}
+
+/// A map of an instance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct MapState {
+    pub(super) id: u32,
+    pub(super) role: Role,
+    /// Kind, key, value, entries, flags, as declared: the kernel's own words may differ.
+    pub(super) declared: [u32; 5],
+}
+
+/// Whose a map is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Role {
+    /// Of the edge.
+    Edge,
+    /// Filled from configuration; made anew with the instance.
+    Configuration,
+    /// Kept when the instance is replaced.
+    State,
+    /// Of several objects.
+    Shared,
+}
+
+/// A map of several objects.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SharedState {
+    pub(super) name: String,
+    pub(super) declared: [u32; 5],
+    pub(super) pin: String,
+    pub(super) id: u32,
+}
+
+/// An object on another hook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct HookState {
+    pub(super) name: String,
+    pub(super) point: String,
+    pub(super) digest: String,
+    pub(super) pin: String,
+}
+
+/// The pair for recirculation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PairState {
+    /// The end that packets are redirected to, and the one whose program goes on with them.
+    pub(super) near: String,
+    pub(super) far: String,
+    pub(super) ifindex: u32,
+    pub(super) far_ifindex: u32,
+    /// Pin of the link of `resume`.
+    pub(super) pin: String,
+}
+
+pub(super) fn words(definition: MapDefinition) -> [u32; 5] {
+    let MapDefinition {
+        kind,
+        key,
+        value,
+        entries,
+        flags,
+    } = definition;
+    [kind, key, value, entries, flags]
+}
+
+pub(super) fn definition([kind, key, value, entries, flags]: [u32; 5]) -> MapDefinition {
+    MapDefinition {
+        kind,
+        key,
+        value,
+        entries,
+        flags,
+    }
+}
+
+/// The pin of a generation's state.
+pub(super) fn pin_name(generation: u64) -> String {
+    format!("state-{generation}")
+}
+
+/// Puts the state beside the one that holds.
+pub(super) fn write(folder: &Folder, state: &State) -> Result<(), KernelError> {
+    let text = serde_json::to_vec(state).map_err(|e| KernelError::Sys {
+        what: "write down the state of the edge".to_owned(),
+        source: e.into(),
+    })?;
+    let mut value = (text.len() as u64).to_ne_bytes().to_vec();
+    value.extend(text);
+    let map = Map::create(
+        "weir_state",
+        MapDefinition {
+            kind: ARRAY,
+            key: 4,
+            value: value.len() as u32,
+            entries: 1,
+            flags: 0,
+        },
+    )?;
+    map.update(&0u32.to_ne_bytes(), &value)?;
+    map.pin(&folder.path().join(pin_name(state.generation)))
+}
+
+/// `BPF_MAP_TYPE_ARRAY`.
+const ARRAY: u32 = 2;
+
+/// The state in a pinned map, or why it is none.
+pub(super) fn read(map: &Map) -> Result<State, String> {
+    let value = map.lookup(&0u32.to_ne_bytes()).map_err(|e| e.to_string())?;
+    let value = value.unwrap_or_default();
+    let (length, text) = value.split_first_chunk().ok_or("it is empty")?;
+    let text = usize::try_from(u64::from_ne_bytes(*length))
+        .ok()
+        .and_then(|length| text.get(..length))
+        .ok_or("it is cut short")?;
+    /// The part that every version has.
+    #[derive(Deserialize)]
+    struct Version {
+        layout: u32,
+    }
+    let version: Version = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    if version.layout != LAYOUT {
+        return Err(format!(
+            "its text has layout {}, this weir writes {LAYOUT}",
+            version.layout
+        ));
+    }
+    serde_json::from_slice(text).map_err(|e| e.to_string())
+}

@@ -1,0 +1,207 @@
+//! What an edge does: ledgers of ports and instances, read from their maps without disturbing anybody.
+//!
+//! Reading takes no lock, so that it works while another process applies; a generation that is switched away meanwhile is read again.
+
+use weir_bpf::abi::Stats;
+use weir_kernel::pinned::PinnedLink;
+use weir_kernel::{LoadedProgram, Map};
+use weir_packet::Reason;
+use zerocopy::FromBytes;
+
+use super::error::EdgeError;
+use super::state::{InstanceState, PairState, State};
+
+/// A running edge.
+#[derive(Clone, Debug)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// The generation that packets follow, from 1.
+    pub generation: u64,
+    /// The configuration it was made from.
+    pub text: String,
+    /// Its ports, as configured.
+    pub ports: Vec<PortStatus>,
+    /// Its instances; those that weir put there by itself come last.
+    pub instances: Vec<InstanceStatus>,
+    /// Names of shared maps and their kernel ids.
+    pub maps: Vec<(String, u32)>,
+    /// Names of hooks and where they are.
+    pub hooks: Vec<(String, String)>,
+    /// Recirculation, if a path is long enough to need it.
+    pub recirculation: Option<Recirculation>,
+    /// Calls that found a retired program. Calls that found none are in the ledger of the caller, reason `missed_call`.
+    pub missed: u64,
+}
+
+/// A port.
+#[derive(Clone, Debug)]
+pub struct PortStatus {
+    /// Name in the configuration.
+    pub name: String,
+    /// Name of the device when it was attached.
+    pub device: String,
+    /// Its index.
+    pub ifindex: u32,
+    /// weir's number.
+    pub number: u32,
+    /// `native` or `generic`.
+    pub mode: String,
+    /// Whether the device is there and runs the program.
+    pub attached: bool,
+    /// What came in since it was attached.
+    pub ledger: Stats,
+}
+
+/// An instance.
+#[derive(Clone, Debug)]
+pub struct InstanceStatus {
+    /// Name in the configuration.
+    pub name: String,
+    /// Its object or file.
+    pub object: String,
+    /// Its number.
+    pub vid: u32,
+    /// The kernel's id of its program.
+    pub program: u32,
+    /// Outputs and what they lead to.
+    pub outs: Vec<(String, String)>,
+    /// Whether weir put it there by itself.
+    pub implicit: bool,
+    /// What it did since it was there, over all replacements.
+    pub ledger: Stats,
+    /// Its maps and their kernel ids.
+    pub maps: Vec<(String, u32)>,
+}
+
+/// The pair that packets are sent through when a path is longer than the kernel lets programs call each other.
+#[derive(Clone, Debug)]
+pub struct Recirculation {
+    /// Devices.
+    pub devices: (String, String),
+    /// Packets that came back.
+    pub ledger: Stats,
+}
+
+impl InstanceStatus {
+    /// Reasons that were counted, by name.
+    pub fn reasons(&self) -> Vec<(&'static str, u64)> {
+        reasons(&self.ledger)
+    }
+}
+
+impl PortStatus {
+    /// Reasons that were counted, by name.
+    pub fn reasons(&self) -> Vec<(&'static str, u64)> {
+        reasons(&self.ledger)
+    }
+}
+
+/// Reasons of a ledger that are not zero, by name.
+pub fn reasons(ledger: &Stats) -> Vec<(&'static str, u64)> {
+    Reason::ALL
+        .iter()
+        .map(|reason| (reason.name(), ledger.reason[reason.index() as usize]))
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}
+
+pub(super) fn of(
+    name: &str,
+    folder: &std::path::Path,
+    state: &State,
+    stub: &LoadedProgram,
+) -> Result<Status, EdgeError> {
+    let mut ports = Vec::with_capacity(state.ports.len());
+    for port in &state.ports {
+        let link = PinnedLink::open(&folder.join(&port.pin))?;
+        let (attached, ledger) = match &link {
+            Some(link) => (link.is_attached()?, stats_of_link(link)?),
+            None => (false, crate::no_stats()),
+        };
+        ports.push(PortStatus {
+            name: port.name.clone(),
+            device: port.device.clone(),
+            ifindex: port.ifindex,
+            number: port.number,
+            mode: port.mode.clone(),
+            attached,
+            ledger,
+        });
+    }
+    let mut instances = Vec::with_capacity(state.instances.len());
+    for instance in &state.instances {
+        instances.push(InstanceStatus {
+            name: instance.name.clone(),
+            object: instance.object.clone(),
+            vid: instance.vid,
+            program: instance.program,
+            outs: instance.outs.clone(),
+            implicit: instance.implicit,
+            ledger: stats_of(instance)?,
+            maps: (instance.maps.iter())
+                .map(|(name, map)| (name.clone(), map.id))
+                .collect(),
+        });
+    }
+    let recirculation = match &state.pair {
+        Some(pair) => {
+            let link = PinnedLink::open(&folder.join(&pair.pin))?;
+            Some(Recirculation {
+                devices: (pair.near.clone(), pair.far.clone()),
+                ledger: match &link {
+                    Some(link) => stats_of_link(link)?,
+                    None => crate::no_stats(),
+                },
+            })
+        }
+        None => None,
+    };
+    Ok(Status {
+        name: name.to_owned(),
+        generation: state.generation,
+        text: state.text.clone(),
+        ports,
+        instances,
+        maps: state.maps.iter().map(|m| (m.name.clone(), m.id)).collect(),
+        hooks: (state.hooks.iter())
+            .map(|h| (h.name.clone(), h.point.clone()))
+            .collect(),
+        recirculation,
+        missed: stats_of_program(stub)?.received,
+    })
+}
+
+/// The ledger of an instance; zeroes if its object keeps none.
+pub(super) fn stats_of(instance: &InstanceState) -> Result<Stats, EdgeError> {
+    let Some(map) = instance.maps.get("stats") else {
+        return Ok(crate::no_stats());
+    };
+    Ok(stats_in(&Map::by_id(map.id, "stats")?)?)
+}
+
+/// Packets that came back through the pair.
+pub(super) fn returned(pair: &PairState) -> Result<u64, EdgeError> {
+    let program = weir_kernel::iface::xdp_prog_id(pair.far_ifindex)?;
+    match program {
+        Some(id) => Ok(stats_of_program(&LoadedProgram::by_id(id)?)?.received),
+        None => Ok(0),
+    }
+}
+
+fn stats_of_link(link: &PinnedLink) -> Result<Stats, EdgeError> {
+    stats_of_program(&LoadedProgram::by_id(link.prog_id()?)?)
+}
+
+fn stats_of_program(program: &LoadedProgram) -> Result<Stats, EdgeError> {
+    Ok(stats_in(&Map::of(program, "stats")?)?)
+}
+
+fn stats_in(map: &Map) -> Result<Stats, weir_kernel::KernelError> {
+    let values = map.lookup_percpu(&0u32.to_ne_bytes())?;
+    if values.iter().any(|v| Stats::read_from_bytes(v).is_err()) {
+        // An object of somebody else may have a map of that name.
+        return Ok(crate::no_stats());
+    }
+    Ok(crate::sum_stats(values.iter().map(Vec::as_slice)))
+}

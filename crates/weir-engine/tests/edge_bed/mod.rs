@@ -1,0 +1,259 @@
+//! A test bed for edges: a sender, the edge's namespace with two ports, and a receiver that checks a numbered stream.
+//!
+//! sender a0 -- m0 [edge] m1 -- b0 receiver. Names of edges are unique, so that tests run side by side.
+
+#![allow(dead_code, reason = "each test file uses its part of this module")]
+#![allow(clippy::print_stderr, reason = "a skip is said where the test runs")]
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use weir_engine::edge::plan::{
+    EdgeInstance, EdgePlan, LinkPlan, PortMode, PortPlan, Source, Target,
+};
+use weir_functions::kind::Planned;
+use weir_kernel::bed::{self, End};
+use weir_kernel::{KernelObject, Link, LoadedProgram, NetNs, XdpMode, iface};
+
+/// Whether this process is root. In CI it must be.
+pub(crate) fn root(test: &str) -> bool {
+    // Through procfs, to stay free of unsafe code.
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs is mounted");
+    let uids = status.lines().find(|line| line.starts_with("Uid:"));
+    if uids.and_then(|line| line.split_whitespace().nth(2)) == Some("0") {
+        return true;
+    }
+    assert!(
+        std::env::var("CI").as_deref() != Ok("true"),
+        "in CI {test} must run: be root"
+    );
+    eprintln!("{test}: skipped, it needs root");
+    false
+}
+
+/// What a stream came to, by the words of bpf/baselines/sequence.c.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) next: u64,
+    pub(crate) received: u64,
+    pub(crate) missing: u64,
+    pub(crate) late: u64,
+    pub(crate) twice: u64,
+}
+
+impl Tally {
+    /// Nothing lost, out of order or twice.
+    pub(crate) fn is_whole(&self, sent: u64) -> bool {
+        *self
+            == Tally {
+                next: sent,
+                received: sent,
+                ..Tally::default()
+            }
+    }
+}
+
+/// The bed.
+pub(crate) struct Bed {
+    pub(crate) sender: NetNs,
+    pub(crate) edge: NetNs,
+    pub(crate) receiver: NetNs,
+    number: LoadedProgram,
+    check: LoadedProgram,
+    _sink: Link,
+    a0: u32,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Bed {
+        let sender = NetNs::create("weire-a").expect("namespace");
+        let edge = NetNs::create("weire-m").expect("namespace");
+        let receiver = NetNs::create("weire-b").expect("namespace");
+        for ns in [&sender, &edge, &receiver] {
+            // No frames but those of the tests.
+            for what in ["default", "all"] {
+                ns.sysctl(&format!("net.ipv6.conf.{what}.disable_ipv6"), "1")
+                    .expect("sysctl");
+            }
+        }
+        let end = |ns, name| End {
+            ns,
+            name,
+            addresses: &[],
+        };
+        bed::veth(end(&sender, "a0"), end(&edge, "m0")).expect("veth");
+        bed::veth(end(&edge, "m1"), end(&receiver, "b0")).expect("veth");
+        let program = |name| {
+            let elf = weir_bpf::baseline("sequence").expect("compiled");
+            let object = KernelObject::open(elf).expect("opens");
+            object.load(name).expect("loads")
+        };
+        let (number, check) = (program("number"), program("check"));
+        let attach = |ns: &NetNs, name: &str, program: &LoadedProgram| {
+            let attached = ns.run(|| program.attach_xdp(iface::index_of(name)?, XdpMode::Native));
+            attached.expect("namespace").expect("attaches")
+        };
+        let sink = attach(&receiver, "b0", &check);
+        let a0 = sender.run(|| iface::index_of("a0")).expect("namespace");
+        Bed {
+            a0: a0.expect("there"),
+            sender,
+            edge,
+            receiver,
+            number,
+            check,
+            _sink: sink,
+        }
+    }
+
+    /// Sends so many numbered frames at once.
+    pub(crate) fn send(&self, count: u32) {
+        let frame = [0u8; 64];
+        let sent = self
+            .sender
+            .run(|| self.number.run_live(&frame, self.a0, count));
+        sent.expect("namespace").expect("sent");
+    }
+
+    /// Sends bursts until told to stop.
+    pub(crate) fn send_until(&self, stop: &AtomicBool, burst: u32, pause: std::time::Duration) {
+        while !stop.load(Ordering::Relaxed) {
+            self.send(burst);
+            std::thread::sleep(pause);
+        }
+    }
+
+    pub(crate) fn sent(&self) -> u64 {
+        tally(&self.number).next
+    }
+
+    /// What arrived, once nothing more does.
+    pub(crate) fn arrived(&self) -> Tally {
+        settled(|| tally(&self.check))
+    }
+
+    /// Runs something in the namespace of the edge.
+    pub(crate) fn on_edge<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
+        self.edge.run(f).expect("namespace")
+    }
+
+    /// Sends the stream over one plain veth pair of its own, in bursts as given: what arrives at its far end, and how many were sent.
+    pub(crate) fn plain(bursts: u32, burst: u32) -> (u64, Tally) {
+        let bed = Bed::new();
+        let elf = weir_bpf::baseline("sequence").expect("compiled");
+        let check = KernelObject::open(elf)
+            .and_then(|object| object.load("check"))
+            .expect("loads");
+        let link = bed.on_edge(|| check.attach_xdp(iface::index_of("m0")?, XdpMode::Native));
+        let _link = link.expect("attaches");
+        for _ in 0..bursts {
+            bed.send(burst);
+        }
+        (bed.sent(), settled(|| tally(&check)))
+    }
+}
+
+/// A reading that no longer changes.
+pub(crate) fn settled<T: PartialEq>(read: impl Fn() -> T) -> T {
+    let mut last = read();
+    let mut same = 0;
+    while same < 3 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        let now = read();
+        same = if now == last { same + 1 } else { 0 };
+        last = now;
+    }
+    last
+}
+
+fn tally(program: &LoadedProgram) -> Tally {
+    let value = program.lookup("tally", &0u32.to_ne_bytes());
+    let value = value.expect("readable").expect("there");
+    let word = |at: usize| {
+        let bytes = value[at * 8..at * 8 + 8].try_into().expect("8 bytes");
+        u64::from_ne_bytes(bytes)
+    };
+    Tally {
+        next: word(0),
+        received: word(1),
+        missing: word(2),
+        late: word(3),
+        twice: word(4),
+    }
+}
+
+/// A name for an edge that nobody else has.
+pub(crate) fn edge_name(what: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let n = NEXT.fetch_add(1, Ordering::Relaxed);
+    format!("test-{what}-{}-{n}", std::process::id())
+}
+
+/// Takes the edge down when a test ends, however it ends.
+pub(crate) struct Down<'b> {
+    pub(crate) bed: &'b Bed,
+    pub(crate) name: String,
+}
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        let gone = self.bed.on_edge(|| weir_engine::edge::down(&self.name));
+        if !std::thread::panicking() {
+            gone.expect("goes down");
+        }
+    }
+}
+
+/// Ports m0 and m1, and a chain of `empty` functions from m0 to m1.
+pub(crate) fn chain(name: &str, functions: usize) -> EdgePlan {
+    let port = |name: &str, device: &str, number| PortPlan {
+        name: name.to_owned(),
+        device: device.to_owned(),
+        number,
+        mode: PortMode::Native,
+        checksums: None,
+        metadata: false,
+    };
+    let mut plan = EdgePlan {
+        name: name.to_owned(),
+        ports: vec![port("in", "m0", 1), port("out", "m1", 2)],
+        ..EdgePlan::default()
+    };
+    for i in 0..functions {
+        plan.instances.push(empty(&format!("f{i}")));
+    }
+    for i in 0..=functions {
+        let from = match i {
+            0 => Source::Port(0),
+            _ => Source::Out {
+                instance: i - 1,
+                out: 0,
+            },
+        };
+        let to = match i < functions {
+            true => Target::Instance(i),
+            false => Target::Port(1),
+        };
+        plan.links.push(LinkPlan {
+            from,
+            to,
+            guard: None,
+        });
+    }
+    plan
+}
+
+/// An instance that does nothing.
+pub(crate) fn empty(name: &str) -> EdgeInstance {
+    EdgeInstance {
+        name: name.to_owned(),
+        planned: Planned::embedded("empty"),
+        maps: Vec::new(),
+        fresh: false,
+    }
+}
+
+/// Another version of a function: the same but for a constant that its program never reads.
+pub(crate) fn replace(plan: &mut EdgePlan, instance: usize, version: u32) {
+    plan.instances[instance].planned.instance.constants =
+        vec![("weir_port".into(), version.to_ne_bytes().to_vec())];
+}
