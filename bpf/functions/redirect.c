@@ -20,10 +20,10 @@ const volatile __u32 weir_cpu[WEIR_TARGETS] = {};	/* WEIR_TO_CPUS: number of eac
 const volatile __u64 weir_flags = 0;		/* of bpf_redirect_map; low bits: what to do without a socket */
 
 #include "ctx.h"
-#include "panel.h"
-#include "stats.h"
 #include "csum.h"
 #include "finish.h"
+#include "panel.h"
+#include "stats.h"
 #include "spread.h"
 
 struct {
@@ -97,14 +97,15 @@ int redirect(ctx_t *ctx)
 {
 	struct weir_stats *stats = stats_here();
 	struct weir_counter *counter;
-	__u32 reason = WEIR_NO_REASON, target, len;
+	__u32 reason = WEIR_NO_REASON, target;
+	__u64 before;
 	int verdict = XDP_DROP;
+	struct panel p;
 
 	if (!stats)
 		goto out;
-	len = panel_len(ctx);
-	stats->received++;
-	stats->bytes += len;
+	before = stats->bytes;
+	p = panel_enter(ctx, stats, 1);
 	target = choose(ctx);
 	verdict = hand_over(ctx, target);
 	if (verdict == XDP_REDIRECT) {
@@ -112,14 +113,14 @@ int redirect(ctx_t *ctx)
 		counter = bpf_map_lookup_elem(&handed, &target);
 		if (counter) {
 			counter->packets++;
-			counter->bytes += len;
+			counter->bytes += stats->bytes - before;
 		}
 	} else if (verdict != XDP_PASS) {
 		reason = WEIR_R_redirect_failed;
 		stats->reason[WEIR_R_redirect_failed]++;
 		verdict = XDP_DROP;
 	}
-	verdict = panel_leave(ctx, stats, 1, verdict, 0, reason);
+	verdict = panel_leave_with(ctx, stats, p, 1, verdict, 0, reason);
 out:
 	return verdict;
 }

@@ -63,6 +63,9 @@ static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, __u3
 {
 	int verdict;
 
+	/* Nobody behind these finishes what a sender left to its device. */
+	if (slot == WEIR_SLOT_TX || slot == WEIR_SLOT_DEVICE)
+		finish(ctx);
 	switch (slot) {
 	case WEIR_SLOT_STACK:
 		return XDP_PASS;
