@@ -12,10 +12,10 @@ use toml::{Table, Value};
 use weir_policy::nearest;
 
 use crate::plan::{InstancePlan, ObjectSource};
-use crate::{empty, middlebox, redirect};
+use crate::{empty, middlebox, object, redirect};
 
 /// Kinds that configuration can name.
-pub const KINDS: &[&str] = &["empty", "middlebox", "redirect"];
+pub const KINDS: &[&str] = &["empty", "middlebox", "object", "redirect"];
 
 /// Plans one instance.
 ///
@@ -25,6 +25,7 @@ pub fn plan(kind: &str, request: &Request<'_>) -> Result<Planned, FunctionError>
     match kind {
         "empty" => empty::plan(request),
         "middlebox" => middlebox::instance::plan(request),
+        "object" => object::plan(request),
         "redirect" => redirect::plan(request),
         _ => Err(FunctionError::key(
             "kind",
@@ -95,6 +96,8 @@ pub struct Asks {
     pub finished_checksums: bool,
     /// Name of a constant of 8 bytes that is to be secret: random, and kept as long as the state of the instance.
     pub secret: Option<&'static str>,
+    /// It was not built for packets of several buffers: a port that may receive such is refused.
+    pub linear_frames: bool,
 }
 
 impl Planned {

@@ -6,6 +6,7 @@
 pub mod empty;
 pub mod kind;
 pub mod middlebox;
+pub mod object;
 pub mod plan;
 pub mod redirect;
 pub mod report;

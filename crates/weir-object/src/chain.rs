@@ -6,6 +6,8 @@
 use std::collections::BTreeMap;
 
 use thiserror::Error;
+use weir_vm::explain::{Explanation, explain};
+use weir_vm::verify::{VerifyOptions, verify};
 use weir_vm::{LoadError, Object, ProgramKind, XdpAttach};
 
 use crate::join::{self, Unit};
@@ -114,6 +116,41 @@ pub enum ObjectError {
         /// What it names.
         symbol: String,
     },
+}
+
+/// A program that weir's verifier refuses.
+#[derive(Clone, Debug, Error)]
+#[error("weir's verifier refuses {}: {}{}", .0.program, .0.message, place(.0))]
+pub struct Refused(pub Box<Explanation>);
+
+fn place(explanation: &Explanation) -> String {
+    let source = explanation.at.source.as_ref();
+    source.map_or_else(String::new, |s| {
+        format!(" ({}:{} `{}`)", s.file, s.line, s.text)
+    })
+}
+
+/// The wrapper's program.
+pub const PROGRAM: &str = "object";
+
+/// Asks weir's verifier about a joined file, with constants as they will be set; yields the bytes of stack that it needs.
+///
+/// # Errors
+/// [`LoadError`] outside: the user engine cannot load it. [`Refused`] inside: the rule that is broken and where. The kernel may be of
+/// another opinion, but rarely is (docs/design/verifier.md).
+pub fn check<'c>(
+    elf: &[u8],
+    constants: impl IntoIterator<Item = (&'c str, &'c [u8])>,
+) -> Result<Result<u32, Refused>, LoadError> {
+    let mut object = Object::parse(elf)?;
+    for (name, value) in constants {
+        object.set_rodata(name, value)?;
+    }
+    let machine = object.load(PROGRAM)?;
+    Ok(match verify(&machine, PROGRAM, &VerifyOptions::default()) {
+        Ok(verified) => Ok(verified.stack_bytes),
+        Err(rejection) => Err(Refused(Box::new(explain(&machine, &rejection)))),
+    })
 }
 
 /// The function that the wrapper calls.

@@ -6,7 +6,9 @@
 
 mod btf;
 mod chain;
+mod constant;
 mod elf;
 mod join;
 
-pub use chain::{Chained, ObjectError, Request, chain};
+pub use chain::{Chained, ObjectError, PROGRAM, Refused, Request, chain, check};
+pub use constant::{ConstantError, Value, constants, encode};

@@ -59,6 +59,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
         vlan_in_frame: middlebox::names_vlan(&parsed.policy.rules),
         finished_checksums: false,
         secret: connections::is_stateful(&parsed.policy).then_some("weir_flow_seed"),
+        linear_frames: false,
     };
     planned.notes = parsed
         .warnings
