@@ -21,21 +21,25 @@ const volatile __u32 weir_resizes = 1;
 
 #include "ctx.h"
 #include "panel.h"
+#include "csum.h"
+#include "finish.h"
 #include "stats.h"
 
 int weir_object(struct xdp_md *ctx);
 
 /* The verdict of a packet that does not go on, and the reason if it is a drop. */
-static __always_inline int stop(struct weir_stats *stats, __u32 code)
+static __always_inline int stop(ctx_t *ctx, struct weir_stats *stats, __u32 code)
 {
 	switch (code) {
 	case XDP_DROP:
 		stats->reason[WEIR_R_object_drop]++;
 		return XDP_DROP;
-	case XDP_ABORTED:
-	case XDP_PASS:
 	case XDP_TX:
 	case XDP_REDIRECT:
+		finish(ctx);
+		return code;
+	case XDP_ABORTED:
+	case XDP_PASS:
 		return code;
 	}
 	stats->reason[WEIR_R_object_code]++;
@@ -60,7 +64,7 @@ int object(ctx_t *ctx)
 		verdict = panel_leave_with(ctx, stats, p, 1, CTX_PASS, 0, WEIR_NO_REASON);
 		goto out;
 	}
-	verdict = stop(stats, code);
+	verdict = stop(ctx, stats, code);
 	if (verdict == XDP_PASS)
 		/* To the stack at once, where panel_leave() would follow the link. */
 		stats->verdict[XDP_PASS]++;
