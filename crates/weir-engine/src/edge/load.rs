@@ -69,15 +69,15 @@ impl Recipe<'_> {
         Ok(Digest::new().bytes(self.elf()?).finish())
     }
 
-    /// Of everything; two instances of equal digests do the same.
-    pub(super) fn digest(
+    /// Of everything but its place in the graph: two instances of equal contents do the same with a packet.
+    pub(super) fn content(
         &self,
         around: Surroundings,
         shared: &BTreeMap<String, Map>,
     ) -> Result<String, EdgeError> {
         let mut digest = Digest::new();
         digest.bytes(self.elf()?).text(&self.plan.program);
-        for (symbol, value) in self.constants(around) {
+        for (symbol, value) in self.own_constants(around) {
             digest.text(&symbol).bytes(&value);
         }
         for map in &self.plan.maps {
@@ -97,7 +97,23 @@ impl Recipe<'_> {
         Ok(digest.finish())
     }
 
+    /// Of its contents and of its place: a program whose digest is that of the one that runs need not be loaded.
+    pub(super) fn digest(&self, content: &str) -> String {
+        let mut digest = Digest::new();
+        digest.text(content);
+        for (symbol, value) in &self.placement {
+            digest.text(symbol).bytes(value);
+        }
+        digest.finish()
+    }
+
     fn constants(&self, around: Surroundings) -> Vec<Constant> {
+        let mut all = self.own_constants(around);
+        all.extend(self.placement.iter().cloned());
+        all
+    }
+
+    fn own_constants(&self, around: Surroundings) -> Vec<Constant> {
         let around = PortConstants {
             port: 0,
             checksums: match around.offloaded {
@@ -108,9 +124,7 @@ impl Recipe<'_> {
             replay: false,
         };
         let own = self.plan.constants.iter().cloned();
-        own.chain(around.constants())
-            .chain(self.placement.iter().cloned())
-            .collect()
+        own.chain(around.constants()).collect()
     }
 
     /// Opens its object; nothing reaches the kernel yet.
@@ -125,7 +139,8 @@ impl Recipe<'_> {
         }
     }
 
-    /// Loads it beside whatever runs. `old`: the instance it replaces.
+    /// Loads it beside whatever runs. `old`: the instance it replaces; `content`: of this one, so that a program that only moves takes
+    /// its configuration along.
     pub(super) fn load(
         &self,
         mut object: KernelObject,
@@ -133,6 +148,7 @@ impl Recipe<'_> {
         edge: &EdgeMaps,
         shared: &BTreeMap<String, Map>,
         old: Option<&InstanceState>,
+        content: &str,
     ) -> Result<Made, EdgeError> {
         let of = |error| self.of(error);
         let known: Vec<String> = object.constants().map(str::to_owned).collect();
@@ -167,7 +183,14 @@ impl Recipe<'_> {
                 continue;
             }
             let here = object.map_definition(&name).map_err(of)?;
-            let (role, with) = self.role(&name, here, same_object, edge, shared, old)?;
+            let moved = old.filter(|old| old.content == content);
+            let (role, with) = match moved.and_then(|old| old.maps.get(&name)) {
+                Some(before) if before.role == Role::Configuration => {
+                    let map = Map::by_id(before.id, &name)?;
+                    (Role::Configuration, Some(map))
+                }
+                _ => self.role(&name, here, same_object, edge, shared, old)?,
+            };
             if let Some(map) = &with {
                 object.share_map(&name, map).map_err(of)?;
             }

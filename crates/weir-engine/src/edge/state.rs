@@ -57,6 +57,8 @@ pub(super) struct InstanceState {
     pub(super) slot: u32,
     /// Of all it is made from.
     pub(super) digest: String,
+    /// The same without its place in the graph.
+    pub(super) content: String,
     /// Of its object alone.
     pub(super) object_digest: String,
     pub(super) program: u32,

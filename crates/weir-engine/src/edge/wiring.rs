@@ -52,6 +52,42 @@ pub(super) struct Wiring {
     pub(super) recirculates: bool,
 }
 
+impl Wiring {
+    /// All nodes, each behind those that its outputs lead to, but for loops.
+    pub(super) fn targets_first(&self) -> Vec<usize> {
+        let mut next = vec![Vec::new(); self.nodes.len()];
+        for (node, _, way) in &self.hops {
+            if let Way::Node(to) = way {
+                next[*node].push(*to);
+            }
+        }
+        let mut order = Vec::with_capacity(self.nodes.len());
+        let mut seen = vec![false; self.nodes.len()];
+        for start in 0..self.nodes.len() {
+            // (node, how many of its targets were visited): paths may be longer than the stack is deep.
+            let mut path = Vec::new();
+            if !std::mem::replace(&mut seen[start], true) {
+                path.push((start, 0));
+            }
+            while let Some((node, visited)) = path.last_mut() {
+                match next[*node].get(*visited) {
+                    Some(&to) => {
+                        *visited += 1;
+                        if !std::mem::replace(&mut seen[to], true) {
+                            path.push((to, 0));
+                        }
+                    }
+                    None => {
+                        order.push(*node);
+                        path.pop();
+                    }
+                }
+            }
+        }
+        order
+    }
+}
+
 /// Wires a plan.
 pub(super) fn wire(plan: &EdgePlan) -> Result<Wiring, EdgeError> {
     let closes = |l: &LinkPlan| matches!((l.from, l.to), (Source::Out { .. }, Target::Instance(_)));
