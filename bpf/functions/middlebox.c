@@ -141,7 +141,8 @@ static __always_inline void edit(struct walk *w)
 		panel_resized(w->ctx);
 }
 
-static __always_inline int process(struct walk *w)
+/* Returns the verdict; `why` of a drop is its reason. */
+static __always_inline int process(struct walk *w, __u32 *why)
 {
 	struct scratch *s = w->s;
 	int reason = begin(w);
@@ -180,6 +181,7 @@ static __always_inline int process(struct walk *w)
 	return CTX_PASS;
 drop:
 	note(w, reason);
+	*why = reason;
 	return CTX_DROP;
 }
 
@@ -188,7 +190,7 @@ int middlebox(ctx_t *ctx)
 {
 	struct walk w = { .ctx = ctx };
 	__u32 zero = 0, seen, level, *levels = bpf_map_lookup_elem(&depth, &zero);
-	__u32 packets = ctx_segments(ctx);
+	__u32 packets = ctx_segments(ctx), reason = WEIR_NO_REASON;
 	int verdict = CTX_DROP;
 
 	w.stats = bpf_map_lookup_elem(&stats, &zero);
@@ -201,14 +203,15 @@ int middlebox(ctx_t *ctx)
 		w.stats->received += packets;
 		w.stats->bytes += ctx_len(ctx);
 		w.stats->reason[WEIR_R_scratch_depth] += packets;
+		reason = WEIR_R_scratch_depth;
 		goto count;
 	}
 	w.s->level = level;
 	*levels = seen + 1;
-	verdict = process(&w);
+	verdict = process(&w, &reason);
 	*levels = level ? seen : seen + WEIR_DEPTH_LEFT;
 count:
-	verdict = panel_leave(ctx, w.stats, packets, verdict, 0, WEIR_NO_REASON);
+	verdict = panel_leave(ctx, w.stats, packets, verdict, 0, reason);
 	goto end;
 out:
 	verdict = ctx_return(verdict);

@@ -61,16 +61,11 @@ int object(ctx_t *ctx)
 	if (weir_resizes)
 		panel_resized(ctx);
 	if (code < 32 && weir_proceed >> code & 1) {
-		verdict = panel_leave_with(ctx, stats, p, 1, CTX_PASS, 0, WEIR_NO_REASON);
+		verdict = panel_leave_with(ctx, stats, p, 1, CTX_PASS, 0, watch_code(code));
 		goto out;
 	}
-	verdict = stop(ctx, stats, code);
-	if (verdict == XDP_PASS)
-		/* To the stack at once, where panel_leave() would follow the link. */
-		stats->verdict[XDP_PASS]++;
-	else
-		verdict = panel_leave_with(ctx, stats, p, 1, verdict, 0,
-					   verdict == XDP_DROP ? WEIR_R_object_drop : WEIR_NO_REASON);
+	/* To the stack at once, too, where panel_leave() would follow the link. */
+	verdict = panel_stop(ctx, stats, p, 1, stop(ctx, stats, code), watch_code(code));
 out:
 	return verdict;
 }

@@ -57,6 +57,7 @@ int entry(ctx_t *ctx)
 	chain->base = (chain->generation & 1) * WEIR_VIDS * WEIR_OUTS;
 	stats->received++;
 	stats->bytes += chain->len;
+	watch_begin(ctx, chain, 0);
 	at = weir_port * 2 + (chain->generation & 1);
 	hop = bpf_map_lookup_elem(&weir_entries, &at);
 	if (hop) {

@@ -61,10 +61,12 @@ int resume(ctx_t *ctx)
 	chain->number++;
 	stats->received++;
 	stats->bytes += chain->len;
-	if (unpack(ctx, chain, edge->generation))
+	if (unpack(ctx, chain, edge->generation)) {
 		stats->reason[WEIR_R_recirculation_lost]++;
-	else
+	} else {
+		watch_begin(ctx, chain, chain->vid);
 		verdict = panel_follow(ctx, stats, chain, 0);
+	}
 	stats->verdict[verdict & 7]++;
 out:
 	return verdict;

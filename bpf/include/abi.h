@@ -426,8 +426,8 @@ struct weir_chain {
 	__u32 len;		/* bytes of the frame, brought up to date by functions that change it */
 	__u32 mark;		/* what functions tell those behind them */
 	__u32 passes;		/* over guarded links */
-	__u32 hops;		/* functions so far; counted while watched only */
-	__u32 watched;		/* 0: not; else what the watchers asked for */
+	__u32 hops;		/* functions that let it go on; counted while watched only */
+	__u32 watched;		/* equal to the low half of `number`: this packet is watched */
 	__u32 base;		/* first link of the generation: links of even and odd ones lie side by side */
 	__u32 pad;
 	__u64 generation;
@@ -446,6 +446,76 @@ struct weir_meta {
 };
 
 #define WEIR_META_MAGIC		0x72696577	/* "weir" */
+
+/* ---- watching: docs/watching.md ---- */
+#define WEIR_WATCH_SNAP		9216	/* most bytes of a packet in an event */
+#define WEIR_WATCH_PATH		48	/* hops of a path that are kept */
+#define WEIR_WATCH_HEAD		160	/* bytes that the filter looks at, less than WEIR_WATCH_HEAD_ROOM / 2 */
+#define WEIR_WATCH_CODE		(1U << 31)	/* in a reason: the low bits are what somebody's object returned */
+
+/* Where an event is from; bits of weir_watch_want.emit. */
+#define WEIR_W_ENTRY		(1 << 0)	/* the packet came in, or came back by recirculation */
+#define WEIR_W_ON		(1 << 1)	/* a function let it go on to another one */
+#define WEIR_W_END		(1 << 2)	/* it left the graph */
+#define WEIR_W_DROP		(1 << 3)	/* ... by being dropped; beside WEIR_W_END */
+
+/* What of the filter there is to test. Every test may say yes where it cannot know. */
+#define WEIR_WQ_IP4		(1 << 0)
+#define WEIR_WQ_IP6		(1 << 1)
+#define WEIR_WQ_PROTO		(1 << 2)
+#define WEIR_WQ_SADDR		(1 << 3)
+#define WEIR_WQ_DADDR		(1 << 4)
+#define WEIR_WQ_SPORT		(1 << 5)
+#define WEIR_WQ_DPORT		(1 << 6)
+
+/* What is asked for. One watcher at a time; `session` 0: none. */
+struct weir_watch_want {
+	__u32 session;		/* stands in the events */
+	__u32 owner;		/* process that asked */
+	__u64 until_ns;		/* monotonic; the watcher pushes it on as long as it lives */
+	__u32 emit;		/* WEIR_W_* */
+	__u32 vid;		/* events of this instance only, entries apart; 0: of all */
+	__u32 sample;		/* of packets that the filter lets by, one in so many */
+	__u32 snap;		/* bytes of a packet in an event */
+	__u64 ports[4];		/* bit for each weir port */
+	__u32 checks;		/* WEIR_WQ_* */
+	__u8 proto_v4, proto_v6;
+	__u8 pad[2];
+	__u8 saddr[16], saddr_mask[16];	/* IPv4: the first four bytes */
+	__u8 daddr[16], daddr_mask[16];
+	__u16 sport[2], dport[2];	/* first and last */
+};
+
+/* One stage of one packet; `snap` bytes of the frame follow. */
+struct weir_watch_event {
+	__u64 time_ns;		/* monotonic */
+	__u64 number;		/* of the packet among those of this CPU */
+	__u64 generation;
+	__u32 session;
+	__u32 cpu;
+	__u32 kind;		/* WEIR_W_* */
+	__u32 hop;		/* functions that let the packet go on before */
+	__u32 vid;		/* the instance; 0: the entry of the port */
+	__u32 port;		/* that the packet came in by */
+	__u32 verdict;		/* enum xdp_action, WEIR_NEXT */
+	__u32 out;		/* the output it took, where it took one */
+	__u32 next_vid;		/* WEIR_W_ON: the next instance; else that of struct weir_hop where a link led out */
+	__u32 next_slot;	/* 0 where the function ended the packet's way by itself */
+	__u32 reason;		/* what the function said: of a drop, WEIR_NO_REASON, or WEIR_WATCH_CODE and a return code */
+	__u32 len;		/* of the frame */
+	__u32 snap;
+	__u32 queue;		/* that it was received by */
+	__u16 path[WEIR_WATCH_PATH];	/* vid | output << 11 of the first functions that let it go on */
+};
+
+/* What was seen of the packets of a CPU. */
+struct weir_watch_count {
+	__u64 packets;		/* came in while watched */
+	__u64 asked;		/* ... and passed filter and sample */
+	__u64 events;
+	__u64 lost;		/* events that the ring had no room for */
+	__u64 turn;		/* of the sample */
+};
 
 /* ---- replay and events ---- */
 

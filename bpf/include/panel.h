@@ -12,6 +12,7 @@
 #define WEIR_PANEL_H
 
 #include "chain.h"
+#include "watch.h"
 
 #ifdef WEIR_PANEL
 
@@ -59,7 +60,7 @@ static __always_inline int panel_missed(struct weir_stats *stats)
 }
 
 /* Leaves the graph. Returns the verdict; drops are counted. */
-static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
+static __always_inline int panel_way_out(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
 {
 	int verdict;
 
@@ -86,6 +87,14 @@ static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, __u3
 	return panel_missed(stats);
 }
 
+static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
+{
+	int verdict = panel_way_out(ctx, stats, vid, slot);
+
+	watch_exit(ctx, vid, slot, verdict);
+	return verdict;
+}
+
 static __always_inline __u32 panel_vid(struct weir_chain *chain)
 {
 	return weir_vid ? weir_vid : chain->vid;
@@ -94,6 +103,7 @@ static __always_inline __u32 panel_vid(struct weir_chain *chain)
 /* Goes on to the program at `slot`. Comes back with a verdict, or not at all. Ways out are beyond the end of the array of programs. */
 static __always_inline int panel_step(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
 {
+	watch_step(ctx, vid, slot);
 	stats->verdict[WEIR_NEXT]++;
 	bpf_tail_call(ctx, &weir_programs, slot);
 	stats->verdict[WEIR_NEXT]--;
@@ -106,6 +116,7 @@ static __always_inline int panel_follow(ctx_t *ctx, struct weir_stats *stats, st
 	struct weir_hop *hop;
 	__u32 at, vid, slot;
 
+	watch_follow(chain, panel_vid(chain), out);
 	if (__builtin_constant_p(out) && weir_next_slot[out & (WEIR_OUTS - 1)]) {
 		slot = weir_next_slot[out & (WEIR_OUTS - 1)];
 		vid = weir_next_vid[out & (WEIR_OUTS - 1)];
@@ -171,6 +182,17 @@ static __always_inline struct panel panel_enter(ctx_t *ctx, struct weir_stats *s
 	return p;
 }
 
+/* Ends the packet's way through the graph, whatever the links say. Arguments as of panel_leave_with(). */
+static __always_inline int panel_stop(ctx_t *ctx, struct weir_stats *stats, struct panel p, __u32 packets, int verdict, __u32 reason)
+{
+#ifdef WEIR_PANEL
+	if (p.chain)
+		watch_end(ctx, p.chain, panel_vid(p.chain), verdict, reason);
+#endif
+	stats->verdict[verdict & 7] += packets;
+	return ctx_return(verdict);
+}
+
 /*
  * Ends a function's work on a packet: `verdict` is what it decided, CTX_PASS goes on by output `out`. What comes back is what
  * the program returns. `packets`: those on the wire that this one stands for. `reason`: of a drop, counted already, for those who watch.
@@ -179,8 +201,12 @@ static __always_inline int panel_leave_with(ctx_t *ctx, struct weir_stats *stats
 					    __u32 out, __u32 reason)
 {
 #ifdef WEIR_PANEL
-	if (p.chain && verdict == CTX_PASS)
+	if (p.chain && verdict == CTX_PASS) {
+		watch_says(p.chain, reason);
 		verdict = panel_follow(ctx, stats, p.chain, out);
+	} else if (p.chain) {
+		watch_end(ctx, p.chain, panel_vid(p.chain), verdict, reason);
+	}
 #endif
 	stats->verdict[verdict & 7] += packets;
 	return ctx_return(verdict);

@@ -634,9 +634,9 @@ pub struct Chain {
     pub mark: u32,
     /// Times it took guarded links.
     pub passes: u32,
-    /// Functions so far; counted while watched only.
+    /// Functions that let it go on; counted while watched only.
     pub hops: u32,
-    /// 0, or what the watchers asked for.
+    /// Equal to the low half of `number`: this packet is watched.
     pub watched: u32,
     /// First link of the generation: links of even and odd ones lie side by side.
     pub base: u32,
@@ -668,6 +668,142 @@ pub struct Meta {
     pub csum_mode: u32,
     /// [`Chain::generation`].
     pub generation: u64,
+}
+
+/// Sizes and flags of watching (`WEIR_WATCH_*`, `WEIR_W_*`, `WEIR_WQ_*`).
+pub mod watch {
+    /// Most bytes of a packet in an event.
+    pub const SNAP: usize = 9216;
+    /// Hops of a path that are kept.
+    pub const PATH: usize = 48;
+    /// In [`super::WatchEvent::reason`]: the low bits are what somebody's object returned.
+    pub const CODE: u32 = 1 << 31;
+    /// The packet came in, or came back by recirculation.
+    pub const ENTRY: u32 = 1 << 0;
+    /// A function let it go on to another one.
+    pub const ON: u32 = 1 << 1;
+    /// It left the graph.
+    pub const END: u32 = 1 << 2;
+    /// It left by being dropped; stands beside [`END`].
+    pub const DROP: u32 = 1 << 3;
+    /// Test: IPv4.
+    pub const IP4: u32 = 1 << 0;
+    /// Test: IPv6.
+    pub const IP6: u32 = 1 << 1;
+    /// Test: protocol.
+    pub const PROTO: u32 = 1 << 2;
+    /// Test: source address.
+    pub const SADDR: u32 = 1 << 3;
+    /// Test: destination address.
+    pub const DADDR: u32 = 1 << 4;
+    /// Test: source port.
+    pub const SPORT: u32 = 1 << 5;
+    /// Test: destination port.
+    pub const DPORT: u32 = 1 << 6;
+}
+
+/// `struct weir_watch_want`: what a watcher asks for.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct WatchWant {
+    /// Stands in the events; 0: nobody watches.
+    pub session: u32,
+    /// Process that asked.
+    pub owner: u32,
+    /// Monotonic time at which the wish is forgotten.
+    pub until_ns: u64,
+    /// Kinds of events ([`watch`]).
+    pub emit: u32,
+    /// Events of this instance only, entries apart; 0: of all.
+    pub vid: u32,
+    /// One in so many of the packets that the filter lets by.
+    pub sample: u32,
+    /// Bytes of a packet in an event.
+    pub snap: u32,
+    /// A bit for each weir port.
+    pub ports: [u64; 4],
+    /// What of the rest is to be tested ([`watch`]).
+    pub checks: u32,
+    /// Protocol in an IPv4 header.
+    pub proto_v4: u8,
+    /// Next header in an IPv6 header.
+    pub proto_v6: u8,
+    /// Zero.
+    pub pad: [u8; 2],
+    /// Source address; IPv4: the first four bytes.
+    pub saddr: [u8; 16],
+    /// Which bits of it count.
+    pub saddr_mask: [u8; 16],
+    /// Destination address.
+    pub daddr: [u8; 16],
+    /// Which bits of it count.
+    pub daddr_mask: [u8; 16],
+    /// First and last source port.
+    pub sport: [u16; 2],
+    /// First and last destination port.
+    pub dport: [u16; 2],
+}
+
+/// `struct weir_watch_event`: one stage of one packet. Bytes of the frame follow it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct WatchEvent {
+    /// Monotonic time.
+    pub time_ns: u64,
+    /// Number of the packet among those of its CPU.
+    pub number: u64,
+    /// The generation it was given.
+    pub generation: u64,
+    /// [`WatchWant::session`].
+    pub session: u32,
+    /// The CPU.
+    pub cpu: u32,
+    /// [`watch::ENTRY`] and so on.
+    pub kind: u32,
+    /// Functions that let the packet go on before.
+    pub hop: u32,
+    /// The instance; 0: the entry of the port.
+    pub vid: u32,
+    /// weir's number of the port it came in by.
+    pub port: u32,
+    /// `enum xdp_action`, or [`NEXT`].
+    pub verdict: u32,
+    /// The output it took, where it took one.
+    pub out: u32,
+    /// Where it goes on: [`Hop::vid`].
+    pub next_vid: u32,
+    /// Where it goes on: [`Hop::slot`]; 0 where the function ended its way by itself.
+    pub next_slot: u32,
+    /// Of a drop, `WEIR_NO_REASON`, or [`watch::CODE`] and a return code.
+    pub reason: u32,
+    /// Bytes of the frame.
+    pub len: u32,
+    /// Bytes of it that follow.
+    pub snap: u32,
+    /// Receive queue.
+    pub queue: u32,
+    /// Number | output << 11 of the first functions that let it go on; [`WatchEvent::hop`] of them.
+    pub path: [u16; watch::PATH],
+}
+
+/// `struct weir_watch_count`: what was seen of the packets of a CPU.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct WatchCount {
+    /// Came in while watched.
+    pub packets: u64,
+    /// Passed filter and sample.
+    pub asked: u64,
+    /// Events put into the ring.
+    pub events: u64,
+    /// Events that the ring had no room for.
+    pub lost: u64,
+    /// Turn of the sample.
+    pub turn: u64,
 }
 
 /// `struct weir_replay`: time and randomness of the next packet.

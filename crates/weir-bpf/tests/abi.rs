@@ -197,6 +197,63 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         generation,
         number
     );
+    let watched = btf_of("entry_watched");
+    same_layout!(
+        watched,
+        "weir_watch_want",
+        abi::WatchWant,
+        session,
+        owner,
+        until_ns,
+        emit,
+        vid,
+        sample,
+        snap,
+        ports,
+        checks,
+        proto_v4,
+        proto_v6,
+        pad,
+        saddr,
+        saddr_mask,
+        daddr,
+        daddr_mask,
+        sport,
+        dport
+    );
+    same_layout!(
+        watched,
+        "weir_watch_event",
+        abi::WatchEvent,
+        time_ns,
+        number,
+        generation,
+        session,
+        cpu,
+        kind,
+        hop,
+        vid,
+        port,
+        verdict,
+        out,
+        next_vid,
+        next_slot,
+        reason,
+        len,
+        snap,
+        queue,
+        path
+    );
+    same_layout!(
+        watched,
+        "weir_watch_count",
+        abi::WatchCount,
+        packets,
+        asked,
+        events,
+        lost,
+        turn
+    );
     let entry = btf_of("entry_graph");
     same_layout!(entry, "weir_edge", abi::Edge, generation);
     same_layout!(btf, "weir_replay", abi::Replay, now_ns, random, port, queue);
@@ -298,6 +355,20 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_SEEN_CPU", abi::seen::CPU.into()),
         ("WEIR_SEEN_TX", abi::seen::TX.into()),
         ("WEIR_SEEN_EXCEPTION", abi::seen::EXCEPTION.into()),
+        ("WEIR_WATCH_SNAP", abi::watch::SNAP as u64),
+        ("WEIR_WATCH_PATH", abi::watch::PATH as u64),
+        ("WEIR_WATCH_CODE", abi::watch::CODE.into()),
+        ("WEIR_W_ENTRY", abi::watch::ENTRY.into()),
+        ("WEIR_W_ON", abi::watch::ON.into()),
+        ("WEIR_W_END", abi::watch::END.into()),
+        ("WEIR_W_DROP", abi::watch::DROP.into()),
+        ("WEIR_WQ_IP4", abi::watch::IP4.into()),
+        ("WEIR_WQ_IP6", abi::watch::IP6.into()),
+        ("WEIR_WQ_PROTO", abi::watch::PROTO.into()),
+        ("WEIR_WQ_SADDR", abi::watch::SADDR.into()),
+        ("WEIR_WQ_DADDR", abi::watch::DADDR.into()),
+        ("WEIR_WQ_SPORT", abi::watch::SPORT.into()),
+        ("WEIR_WQ_DPORT", abi::watch::DPORT.into()),
         ("WEIR_LIVE_TABLES", abi::LIVE_TABLES as u64),
         ("WEIR_DEPTH_MASK", abi::DEPTH_MASK.into()),
         ("WEIR_K_VALID", abi::key::VALID as u64),

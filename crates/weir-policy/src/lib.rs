@@ -8,6 +8,7 @@ pub mod ast;
 mod describe;
 pub mod diagnostic;
 pub mod field;
+mod filter;
 mod fmt;
 #[cfg(feature = "generate")]
 pub mod generate;
@@ -23,6 +24,7 @@ mod words;
 
 pub use describe::describe;
 pub use diagnostic::{Diagnostic, Diagnostics, Draft, Report, Severity};
+pub use filter::{Filter, FilterError};
 pub use fmt::{format, format_source, one_line};
 pub use source::{
     FileSets, MAX_BYTES, NoFiles, PolicyError, SetLoader, Source, parse_file, read_source,

@@ -1,12 +1,14 @@
-//! Capture files: pcap and pcapng in, nanosecond pcap out.
+//! Capture files: pcap and pcapng in, nanosecond pcap and pcapng out.
 //!
 //! Reading streams from any [`std::io::Read`] and never holds more than one block. A file that ends inside a record
 //! yields all its whole packets, then [`CaptureError::Truncated`]. Link types are only named here;
 //! who can handle Ethernet only asks [`Interface::require_ethernet`].
 
+mod annotated;
 mod reader;
 mod writer;
 
+pub use annotated::{Annotated, Note, Statistics};
 pub use reader::Capture;
 pub use writer::Writer;
 

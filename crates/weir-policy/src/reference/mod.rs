@@ -367,6 +367,14 @@ fn is_first_fragment(layout: &Layout) -> bool {
         .is_some_and(|ip| ip.fragment == Fragment::First)
 }
 
+/// Whether the matches of one rule hold for a packet by itself; connections are nothing that one packet can tell.
+pub fn matches(rule: &Rule, input: &Input<'_>) -> bool {
+    parse(input.frame).is_ok_and(|layout| {
+        let layout = &layout;
+        matching::matches(rule, &fields::View { input, layout })
+    })
+}
+
 /// The pseudo-random 32 bits of a rule for the n-th frame of a capture.
 pub fn random(seed: u64, number: u64, rule: u32) -> u32 {
     let mut z = seed
