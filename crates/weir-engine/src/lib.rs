@@ -13,6 +13,7 @@ pub mod monitor;
 pub mod ports;
 mod reference;
 mod user;
+pub mod watch;
 
 use std::sync::Arc;
 
