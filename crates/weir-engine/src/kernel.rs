@@ -40,12 +40,7 @@ impl Kernel {
             program.update_batch(&map.name, &map.keys, &map.values)?;
         }
         let replay = program.mmap_array("replay")?;
-        let logging = plan.constants.iter().any(|(name, value)| {
-            *name == "weir_features"
-                && value
-                    .first()
-                    .is_some_and(|low| u32::from(*low) & abi::feature::LOG != 0)
-        });
+        let logging = crate::logs(&plan.constants);
         Ok(Kernel {
             program,
             replay,

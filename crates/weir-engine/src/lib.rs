@@ -17,7 +17,7 @@ pub mod watch;
 
 use std::sync::Arc;
 
-use weir_bpf::abi::{Counter, Event, Stats};
+use weir_bpf::abi::{self, Counter, Event, Stats};
 use weir_functions::middlebox::{self, PlanError};
 use weir_functions::plan::{
     ChecksumMode, Constant, InstancePlan, ObjectSource, Port, PortConstants,
@@ -127,6 +127,9 @@ pub enum EngineError {
         /// What happened.
         fault: Box<Fault>,
     },
+    /// A graph that cannot be carried out.
+    #[error("{0}")]
+    Graph(String),
     /// The object and this program do not fit: a defect of the build.
     #[error("the embedded object lacks {what}; rebuild weir")]
     Object {
@@ -138,7 +141,7 @@ pub enum EngineError {
 impl EngineError {
     /// Whether the configuration is to blame, not the machine.
     pub fn is_configuration(&self) -> bool {
-        matches!(self, EngineError::Plan(_))
+        matches!(self, EngineError::Plan(_) | EngineError::Graph(_))
     }
 }
 
@@ -281,6 +284,14 @@ fn tc_verdict(action: u32) -> Verdict {
         2 => Verdict::Drop,
         _ => Verdict::Aborted,
     }
+}
+
+/// Whether an instance with these constants writes log lines.
+fn logs(constants: &[Constant]) -> bool {
+    constants.iter().any(|(name, value)| {
+        let low = value.first().copied().map_or(0, u32::from);
+        name == "weir_features" && low & abi::feature::LOG != 0
+    })
 }
 
 fn log_line(bytes: &[u8]) -> Option<LogLine> {

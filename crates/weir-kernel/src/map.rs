@@ -332,7 +332,8 @@ impl Map {
             .map_err(|e| KernelError::sys(format!("read ring buffer {}", self.name), e))
     }
 
-    fn is_percpu(&self) -> bool {
+    /// Whether it has a value for each CPU.
+    pub fn is_percpu(&self) -> bool {
         matches!(
             self.definition.kind,
             libbpf_sys::BPF_MAP_TYPE_PERCPU_ARRAY

@@ -36,13 +36,19 @@ impl Join {
     /// for a map of its own. Sizes and constants are those set on the object.
     ///
     /// # Errors
-    /// [`LoadError::Reference`] for a data section that is to be shared, and for a part of the same name.
+    /// [`LoadError::Reference`] for a data section that is to be shared, for a name with a slash, and for a part of the same name.
     pub fn add(
         &mut self,
         name: &str,
         object: Object,
         shared: impl Fn(&str) -> Option<String>,
     ) -> Result<(), LoadError> {
+        if name.contains('/') {
+            return Err(LoadError::Reference {
+                map: name.to_owned(),
+                reason: "the name of a part cannot have a slash".to_owned(),
+            });
+        }
         if self.parts.iter().any(|p| p.name == name) {
             return Err(LoadError::Reference {
                 map: name.to_owned(),

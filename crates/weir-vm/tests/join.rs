@@ -219,6 +219,8 @@ fn what_is_refused_names_its_part() {
     let error = join.add("a", object(), all).expect_err("data");
     assert!(error.to_string().contains("data sections"), "{error}");
     join.add("a", object(), shared).expect("fits");
+    let error = join.add("a/b", object(), shared).expect_err("a slash");
+    assert!(error.to_string().contains("slash"), "{error}");
     let error = join.add("a", object(), shared).expect_err("twice");
     assert!(error.to_string().contains("two objects"), "{error}");
     assert_eq!(join.parts().collect::<Vec<_>>(), ["a"]);

@@ -1,7 +1,8 @@
 //! A graph of functions on the devices of this host: applied, changed under traffic, looked at, taken down.
 //!
 //! There is no process that stays: everything an edge is lies pinned in a folder of bpffs, and the next call picks it up there. What is
-//! asked for is in [`plan`], how links become hops in `wiring`, the change itself in `apply`, what is remembered in `state`.
+//! asked for is in [`plan`], how links become hops in `wiring`, the change itself in `apply`, what is remembered in `state`; [`replay`] runs the
+//! same over captures.
 //! Invariant (docs/design/graph.md): packets follow one complete generation at any time, whatever ends the process that
 //! makes the next one; what such a process leaves is told from what runs, and removed by the next.
 
@@ -14,6 +15,7 @@ mod load;
 mod maps;
 pub mod plan;
 mod ports;
+pub mod replay;
 mod state;
 mod status;
 mod wiring;

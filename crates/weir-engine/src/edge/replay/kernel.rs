@@ -1,0 +1,227 @@
+//! The graph in the running kernel: all programs loaded, none attached, one `BPF_PROG_TEST_RUN` of a port's entry program a packet.
+//!
+//! Redirects end in the verdict, so that every place of the map of devices can be the loopback device, which every namespace has.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use weir_bpf::abi::{Chain, Stats, panel};
+use weir_kernel::{
+    KernelError, KernelObject, LoadedProgram, Map, MapDefinition, MmapArray, TestCtx,
+};
+use weir_packet::Verdict;
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{
+    CHAIN, Contents, DEVICES, EDGE, EVENTS, GENERATION, GraphEngine, GraphLog, Outcome, Own,
+    PROGRAMS, Program, REPLAY, STATS, Totals, Wiring, slot, summed,
+};
+use crate::{EngineError, Packet};
+
+/// Interface of the loopback device in every namespace.
+const LOOPBACK: u32 = 1;
+
+pub(super) struct Kernel {
+    wiring: Wiring,
+    own: Own,
+    entries: Vec<LoadedProgram>,
+    instances: Vec<LoadedProgram>,
+    shared: Shared,
+    replay: Option<MmapArray>,
+    /// The word of generations. Each packet has one of its own, which tells whose way is whose.
+    word: MmapArray,
+    generation: u64,
+    logs: Vec<GraphLog>,
+    /// Any instance writes log lines.
+    logging: bool,
+}
+
+/// Maps that several programs use, by the names they are shared by, with what the first object declared.
+#[derive(Default)]
+struct Shared(BTreeMap<String, (Map, MapDefinition)>);
+
+impl Shared {
+    /// Loads a program with the shared maps there are; those it is first to declare are shared from then on.
+    fn load(&mut self, program: &Program) -> Result<LoadedProgram, EngineError> {
+        let mut object = KernelObject::open(program.elf()?)?;
+        for (symbol, bytes) in &program.constants {
+            object.set_rodata(symbol, bytes)?;
+        }
+        for (symbol, bytes) in &program.offered {
+            if object.constants().any(|known| *known == **symbol) {
+                object.set_rodata(symbol, bytes)?;
+            }
+        }
+        for map in &program.maps {
+            object.set_map_entries(&map.name, map.max_entries)?;
+        }
+        let mut first = Vec::new();
+        for map in object.maps() {
+            let Some(name) = program.shared_as(&map) else {
+                continue;
+            };
+            let definition = object.map_definition(&map)?;
+            match self.0.get(&name) {
+                Some((shared, known)) if *known == definition => object.share_map(&map, shared)?,
+                Some((_, known)) => {
+                    return Err(EngineError::Graph(format!(
+                        "shared map {name}: {known}, but {} declares {definition}; give both the same definition or do not share it",
+                        program.name
+                    )));
+                }
+                None => first.push((map, name, definition)),
+            }
+        }
+        let loaded = object.load(&program.program)?;
+        for (map, name, definition) in first {
+            self.0.insert(name, (Map::of(&loaded, &map)?, definition));
+        }
+        Ok(loaded)
+    }
+
+    fn map(&self, name: &str) -> Result<&Map, EngineError> {
+        let found = self.0.get(name).map(|(map, _)| map);
+        found.ok_or_else(|| EngineError::Object {
+            what: format!("map {name}"),
+        })
+    }
+}
+
+impl Kernel {
+    pub(super) fn new(wiring: Wiring) -> Result<Kernel, EngineError> {
+        let mut shared = Shared::default();
+        let entries: Vec<LoadedProgram> = wiring
+            .entries
+            .iter()
+            .map(|p| shared.load(p))
+            .collect::<Result<_, _>>()?;
+        let mut instances = Vec::with_capacity(wiring.instances.len());
+        for (place, program) in wiring.instances.iter().enumerate() {
+            let loaded = shared.load(program)?;
+            for map in program.maps.iter().filter(|map| !map.keys.is_empty()) {
+                loaded.update_batch(&map.name, &map.keys, &map.values)?;
+            }
+            shared.map(PROGRAMS)?.set_program(slot(place), &loaded)?;
+            instances.push(loaded);
+        }
+        for (map, at, value) in &wiring.elements {
+            shared.map(map)?.update(&at.to_ne_bytes(), value)?;
+        }
+        for number in &wiring.ports {
+            shared
+                .map(DEVICES)?
+                .update(&number.to_ne_bytes(), &LOOPBACK.to_ne_bytes())?;
+        }
+        let replay = match shared.map(REPLAY) {
+            Ok(map) => Some(map.mmap()?),
+            Err(_) => None,
+        };
+        Ok(Kernel {
+            word: shared.map(EDGE)?.mmap()?,
+            generation: GENERATION,
+            logging: wiring.instances.iter().any(|p| p.logs),
+            own: Own::new(&wiring),
+            wiring,
+            entries,
+            instances,
+            shared,
+            replay,
+            logs: Vec::new(),
+        })
+    }
+
+    /// The place in the map of devices that the packet's way ended with; `None` if an instance redirected it by itself.
+    fn device(&self) -> Result<Option<u32>, EngineError> {
+        let chains = self.shared.map(CHAIN)?.lookup_percpu(&0u32.to_ne_bytes())?;
+        let mut chains = chains.iter().filter_map(|c| Chain::read_from_bytes(c).ok());
+        let ours = chains.find(|c| c.generation == self.generation);
+        let place = ours.map(|c| c.vid);
+        Ok(place.filter(|place| (*place as usize) < panel::DEVICES))
+    }
+
+    fn drain(&mut self) -> Result<(), EngineError> {
+        let programs = self.wiring.instances.iter().zip(&mut self.instances);
+        for (instance, (program, loaded)) in programs.enumerate() {
+            if !program.logs {
+                continue;
+            }
+            let logs = &mut self.logs;
+            loaded.drain(EVENTS, Duration::ZERO, |bytes| {
+                let line = crate::log_line(bytes);
+                logs.extend(line.map(|line| GraphLog { instance, line }));
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl GraphEngine for Kernel {
+    fn name(&self) -> &'static str {
+        "kernel"
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Outcome, EngineError> {
+        let port = self.wiring.port(packet.port)?;
+        out.clear();
+        if let Some(outcome) = self.own.refuse(port, packet.frame) {
+            return Ok(outcome);
+        }
+        if let Some(replay) = &self.replay {
+            let input = crate::replay_input(packet, self.wiring.seed);
+            replay.write(0, input.as_bytes())?;
+        }
+        // An odd one again: links and entries stay those of the graph.
+        self.generation += 2;
+        self.word.publish(0, self.generation)?;
+        let Some(entry) = self.entries.get_mut(port) else {
+            return Err(EngineError::Graph(format!("no port {}", packet.port)));
+        };
+        let outcome = entry.test_run(packet.frame, out, TestCtx::default())?;
+        if self.logging {
+            // The ring is smaller than a capture can make it: empty it as we go.
+            self.drain()?;
+        }
+        let verdict = crate::verdict(outcome.retval);
+        let port = match verdict {
+            Verdict::Redirect => self.device()?,
+            _ => None,
+        };
+        Ok(self.own.left(verdict, port))
+    }
+
+    fn logs(&mut self) -> Result<Vec<GraphLog>, EngineError> {
+        Ok(std::mem::take(&mut self.logs))
+    }
+
+    fn totals(&mut self) -> Result<Totals, EngineError> {
+        let ledger = |program: &LoadedProgram| {
+            let values = program.lookup_percpu(STATS, &0u32.to_ne_bytes())?;
+            Ok(crate::sum_stats(values.iter().map(Vec::as_slice)))
+        };
+        let ports: Result<Vec<Stats>, KernelError> = self.entries.iter().map(ledger).collect();
+        let instances: Result<Vec<Stats>, KernelError> =
+            self.instances.iter().map(ledger).collect();
+        Ok(self.own.totals(ports?, instances?))
+    }
+
+    fn contents(&mut self, instance: usize, map: &str) -> Result<Option<Contents>, EngineError> {
+        let Some(program) = self.instances.get(instance) else {
+            return Ok(None);
+        };
+        if !program.map_names().contains(&map) {
+            return Ok(None);
+        }
+        let percpu = Map::of(program, map)?.is_percpu();
+        let mut contents = Contents::new();
+        for key in program.keys(map)? {
+            let values = program.lookup_percpu(map, &key)?;
+            let value = match percpu {
+                true => summed(values.iter().map(Vec::as_slice)),
+                false => values.into_iter().next().unwrap_or_default(),
+            };
+            contents.push((key, value));
+        }
+        contents.sort();
+        Ok(Some(contents))
+    }
+}

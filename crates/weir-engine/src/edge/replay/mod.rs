@@ -1,0 +1,440 @@
+//! A whole graph over the packets of a capture, in the user engine or in the running kernel.
+//!
+//! Owns the wiring of a replayed graph (numbers of instances, hops, devices) and what is reported of it; the two engines carry the
+//! same wiring out. Nothing is pinned or attached, and no device is touched. Invariant: both engines give the same verdicts, bytes,
+//! ways out, ledgers and log lines; where the kernel's test run cannot be asked, neither is asked.
+
+mod kernel;
+mod report;
+mod user;
+
+use std::collections::BTreeMap;
+
+use weir_bpf::abi::{self, Hop, Stats, panel};
+use weir_functions::plan::{
+    ChecksumMode, Constant, InstancePlan, MapPlan, ObjectSource, PortConstants,
+};
+use weir_packet::{Reason, Verdict};
+use weir_vm::jit::Execution;
+
+use crate::{EngineError, EngineKind, LogLine, Packet};
+
+pub use report::{GraphReport, InstanceReport, PortReport, Stage};
+
+/// A graph to replay.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    /// Ports, by weir's numbers from 1.
+    pub ports: Vec<GraphPort>,
+    /// Functions.
+    pub instances: Vec<Instance>,
+}
+
+/// A port of the graph.
+#[derive(Clone, Debug)]
+pub struct GraphPort {
+    /// weir's number, 1 to 255.
+    pub number: u32,
+    /// Name in the configuration.
+    pub name: String,
+    /// Name of the interface.
+    pub device: String,
+    /// How checksums of packets that come in here are to be read.
+    pub checksums: ChecksumMode,
+    /// Where packets begin.
+    pub first: Target,
+}
+
+/// A configured function.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Name in the configuration.
+    pub name: String,
+    /// Object, constants, maps.
+    pub plan: InstancePlan,
+    /// Maps of the object that it shares, and the names they are shared by.
+    pub shared: BTreeMap<String, String>,
+    /// Where its outputs lead; those that are missing lead to the stack.
+    pub outs: Vec<Target>,
+    /// A constant of 8 bytes that the live engine draws at random; here it follows from the seed.
+    pub secret: Option<String>,
+}
+
+/// Where packets go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// To an instance, by its place in [`Graph::instances`].
+    Instance(usize),
+    /// Out of a port, by weir's number.
+    Port(u32),
+    /// To the stack.
+    Stack,
+    /// Dropped.
+    Drop,
+    /// Out of the port it came in by.
+    Tx,
+}
+
+/// What is the same for all packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GraphOptions {
+    /// Largest L3 packet a rewrite may produce, in bytes.
+    pub mtu: Option<u32>,
+    /// Seed of everything random.
+    pub seed: u64,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// The verdict that ended its way.
+    pub verdict: Verdict,
+    /// The port it left by, if it was redirected to one: weir's number.
+    pub port: Option<u32>,
+}
+
+/// A log line and the instance that wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphLog {
+    /// Place in [`Graph::instances`].
+    pub instance: usize,
+    /// The line.
+    pub line: LogLine,
+}
+
+/// Ledgers, summed over all CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Totals {
+    /// Of the ports in their order. A packet that went on to a function counts at [`abi::NEXT`].
+    pub ports: Vec<Stats>,
+    /// Of the instances in their order.
+    pub instances: Vec<Stats>,
+    /// Packets by the port they were redirected to, by weir's number.
+    pub left_by: BTreeMap<u32, u64>,
+}
+
+/// Contents of a map: key and value.
+pub type Contents = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// Carries a graph out over the packets of a capture, in order.
+pub trait GraphEngine {
+    /// `user`, `user-jit` or `kernel`.
+    fn name(&self) -> &'static str;
+
+    /// Runs one packet that comes in by port [`Packet::port`]. `out` holds the frame as rewritten, unless it is dropped.
+    ///
+    /// # Errors
+    /// [`EngineError`]; the engine is of no more use then.
+    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Outcome, EngineError>;
+
+    /// Log lines since the last call, those of a packet by instance.
+    ///
+    /// # Errors
+    /// When an event ring cannot be read.
+    fn logs(&mut self) -> Result<Vec<GraphLog>, EngineError>;
+
+    /// Ledgers of ports and instances.
+    ///
+    /// # Errors
+    /// When a map cannot be read.
+    fn totals(&mut self) -> Result<Totals, EngineError>;
+
+    /// Contents of a map of an instance, by key; per-CPU values as sums of their 64-bit words. `None` if it has no such map.
+    ///
+    /// # Errors
+    /// When the map cannot be read.
+    fn contents(&mut self, instance: usize, map: &str) -> Result<Option<Contents>, EngineError>;
+}
+
+/// Opens an engine for a graph.
+///
+/// # Errors
+/// [`EngineError::Graph`] for the reference engine, which knows policies only, and for what the engine refuses to load.
+pub fn open(
+    kind: EngineKind,
+    graph: &Graph,
+    options: &GraphOptions,
+) -> Result<Box<dyn GraphEngine>, EngineError> {
+    let wiring = Wiring::new(graph, options)?;
+    Ok(match kind {
+        EngineKind::User => Box::new(user::User::new(wiring, Execution::Interpreter)?),
+        EngineKind::UserJit => Box::new(user::User::new(wiring, Execution::Jit)?),
+        EngineKind::Kernel => Box::new(kernel::Kernel::new(wiring)?),
+        EngineKind::Reference => {
+            return Err(EngineError::Graph(
+                "the reference engine runs one policy, not a graph: choose user, user-jit or kernel"
+                    .to_owned(),
+            ));
+        }
+    })
+}
+
+/// First generation of a replayed graph. It has the half of the links that odd ones have.
+const GENERATION: u64 = 1;
+/// Maps that have one copy for the whole graph, beside those whose names begin with `weir_`: what time it is.
+const REPLAY: &str = "replay";
+/// Ledger of an instance or a port.
+const STATS: &str = "stats";
+/// Ring buffer of log lines.
+const EVENTS: &str = "events";
+const PROGRAMS: &str = "weir_programs";
+const DEVICES: &str = "weir_devices";
+const CHAIN: &str = "weir_chain";
+const EDGE: &str = "weir_edge";
+
+/// One program of the graph, whether of a port or of an instance.
+#[derive(Debug)]
+struct Program {
+    /// Name of the part: the instance's, or the port's behind a colon.
+    name: String,
+    object: ObjectSource,
+    program: String,
+    constants: Vec<Constant>,
+    /// Those that are set where the object has them.
+    offered: Vec<Constant>,
+    maps: Vec<MapPlan>,
+    shared: BTreeMap<String, String>,
+    logs: bool,
+}
+
+impl Program {
+    /// The name a map is shared by, if it is.
+    fn shared_as(&self, map: &str) -> Option<String> {
+        if map.starts_with("weir_") || map == REPLAY {
+            return Some(map.to_owned());
+        }
+        self.shared.get(map).cloned()
+    }
+
+    fn elf(&self) -> Result<&[u8], EngineError> {
+        self.object.bytes().ok_or_else(|| EngineError::Object {
+            what: self.object.to_string(),
+        })
+    }
+}
+
+/// A graph as programs and map contents.
+#[derive(Debug)]
+struct Wiring {
+    /// Of the ports, in their order.
+    entries: Vec<Program>,
+    /// weir's numbers of the ports.
+    ports: Vec<u32>,
+    /// Of the instances, in their order.
+    instances: Vec<Program>,
+    /// Elements of arrays of the edge: map, index, value.
+    elements: Vec<(&'static str, u32, Vec<u8>)>,
+    seed: u64,
+}
+
+impl Wiring {
+    fn new(graph: &Graph, options: &GraphOptions) -> Result<Wiring, EngineError> {
+        let limit = |what: &str, has: usize, most: usize| {
+            if has < most {
+                return Ok(());
+            }
+            Err(EngineError::Graph(format!(
+                "{has} {what}, an edge has fewer than {most}"
+            )))
+        };
+        limit(
+            "functions",
+            graph.instances.len(),
+            panel::VIDS - panel::DEVICES,
+        )?;
+        let highest = graph.ports.iter().map(|p| p.number).max().unwrap_or(0);
+        limit("is the highest port number", highest as usize, panel::PORTS)?;
+        let offloaded = |p: &GraphPort| p.checksums == ChecksumMode::Offloaded;
+        // An instance meets packets of all ports; which of them may be unfinished it asks for each packet.
+        let checksums = match graph.ports.iter().any(offloaded) {
+            true => ChecksumMode::Offloaded,
+            false => ChecksumMode::Complete,
+        };
+        let offered = |port, checksums| {
+            PortConstants {
+                port,
+                checksums,
+                mtu: options.mtu,
+                replay: true,
+            }
+            .constants()
+        };
+        let entry = |port: &GraphPort| Program {
+            name: format!("port:{}", port.name),
+            object: ObjectSource::Embedded("entry_graph"),
+            program: "entry".to_owned(),
+            constants: Vec::new(),
+            offered: offered(port.number, port.checksums),
+            maps: Vec::new(),
+            shared: BTreeMap::new(),
+            logs: false,
+        };
+        let instances = graph.instances.iter().map(|instance| {
+            let mut constants = instance.plan.constants.clone();
+            if let Some(secret) = &instance.secret {
+                let value = options.seed.to_ne_bytes().to_vec();
+                constants.push((secret.clone().into(), value));
+            }
+            Ok(Program {
+                name: instance.name.clone(),
+                object: form(&instance.plan.object)?,
+                program: instance.plan.program.to_string(),
+                logs: crate::logs(&instance.plan.constants),
+                constants,
+                offered: offered(0, checksums),
+                maps: instance.plan.maps.clone(),
+                shared: instance.shared.clone(),
+            })
+        });
+        Ok(Wiring {
+            entries: graph.ports.iter().map(entry).collect(),
+            ports: graph.ports.iter().map(|p| p.number).collect(),
+            instances: instances.collect::<Result<_, EngineError>>()?,
+            elements: elements(graph),
+            seed: options.seed,
+        })
+    }
+
+    /// Place of the port with weir's number `number`.
+    fn port(&self, number: u32) -> Result<usize, EngineError> {
+        let place = self.ports.iter().position(|p| *p == number);
+        place.ok_or_else(|| EngineError::Graph(format!("the graph has no port {number}")))
+    }
+}
+
+/// The object built for a graph.
+fn form(source: &ObjectSource) -> Result<ObjectSource, EngineError> {
+    let ObjectSource::Embedded(name) = source else {
+        return Ok(source.clone());
+    };
+    let graph = format!("{name}_graph");
+    let found = weir_bpf::OBJECTS.iter().find(|(n, _)| **n == graph);
+    found
+        .map(|(name, _)| ObjectSource::Embedded(name))
+        .ok_or(EngineError::Object { what: graph })
+}
+
+/// Number of an instance. Behind those of places in the map of devices: what a packet's way ended with says then whether it was a device.
+fn vid(instance: usize) -> u32 {
+    (panel::DEVICES + instance) as u32
+}
+
+/// Slot of an instance's program; 0 stays empty.
+fn slot(instance: usize) -> u32 {
+    1 + instance as u32
+}
+
+fn hop(target: Target) -> Hop {
+    let out = |slot| Hop { vid: 0, slot };
+    match target {
+        Target::Instance(place) => Hop {
+            vid: vid(place),
+            slot: slot(place),
+        },
+        Target::Port(number) => Hop {
+            vid: number,
+            slot: panel::DEVICE,
+        },
+        Target::Stack => out(panel::STACK),
+        Target::Drop => out(panel::DROP),
+        Target::Tx => out(panel::TX),
+    }
+}
+
+fn elements(graph: &Graph) -> Vec<(&'static str, u32, Vec<u8>)> {
+    use zerocopy::IntoBytes;
+    let word = GENERATION.to_ne_bytes().to_vec();
+    let mut elements = vec![(EDGE, 0, word)];
+    for port in &graph.ports {
+        let at = port.number * 2 + (GENERATION & 1) as u32;
+        elements.push(("weir_entries", at, hop(port.first).as_bytes().to_vec()));
+    }
+    for (place, instance) in graph.instances.iter().enumerate() {
+        for out in 0..panel::OUTS {
+            let target = instance.outs.get(out).copied().unwrap_or(Target::Stack);
+            let half = (GENERATION & 1) as usize * panel::VIDS;
+            let at = (half + vid(place) as usize) * panel::OUTS + out;
+            elements.push(("weir_links", at as u32, hop(target).as_bytes().to_vec()));
+        }
+    }
+    elements
+}
+
+/// Why a frame is not given to any engine: no Ethernet device delivers it, and no test run takes it.
+fn refused(frame: &[u8]) -> Option<Reason> {
+    match frame.len() {
+        0..14 => Some(Reason::FrameShort),
+        len if len > abi::FRAME_MAX => Some(Reason::FrameLong),
+        _ => None,
+    }
+}
+
+/// What the engines count themselves: frames that were not given to the graph, by port, and where redirected packets went.
+#[derive(Debug)]
+struct Own {
+    refused: Vec<Stats>,
+    left_by: BTreeMap<u32, u64>,
+}
+
+impl Own {
+    fn new(wiring: &Wiring) -> Own {
+        Own {
+            refused: vec![crate::no_stats(); wiring.ports.len()],
+            left_by: BTreeMap::new(),
+        }
+    }
+
+    /// Counts a frame that is refused as a drop of its port.
+    fn refuse(&mut self, port: usize, frame: &[u8]) -> Option<Outcome> {
+        let reason = refused(frame)?;
+        if let Some(stats) = self.refused.get_mut(port) {
+            stats.received += 1;
+            stats.bytes += frame.len() as u64;
+            stats.verdict[1] += 1;
+            stats.reason[reason as usize] += 1;
+        }
+        Some(Outcome {
+            verdict: Verdict::Drop,
+            port: None,
+        })
+    }
+
+    fn left(&mut self, verdict: Verdict, port: Option<u32>) -> Outcome {
+        if let Some(port) = port {
+            *self.left_by.entry(port).or_default() += 1;
+        }
+        Outcome { verdict, port }
+    }
+
+    fn totals(&self, mut ports: Vec<Stats>, instances: Vec<Stats>) -> Totals {
+        for (port, refused) in ports.iter_mut().zip(&self.refused) {
+            crate::add_stats(port, refused);
+        }
+        Totals {
+            ports,
+            instances,
+            left_by: self.left_by.clone(),
+        }
+    }
+}
+
+/// Per-CPU values as one: sums of their 64-bit words.
+fn summed<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+    let mut sum: Vec<u64> = Vec::new();
+    for value in values {
+        let words = value.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            for (to, from) in word.iter_mut().zip(chunk) {
+                *to = *from;
+            }
+            u64::from_ne_bytes(word)
+        });
+        for (at, word) in words.enumerate() {
+            match sum.get_mut(at) {
+                Some(sum) => *sum = sum.wrapping_add(word),
+                None => sum.push(word),
+            }
+        }
+    }
+    sum.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}

@@ -1,0 +1,235 @@
+//! The graph in one machine of weir-vm: every port and instance is a part, tail calls go from one to another.
+
+use weir_bpf::abi::Stats;
+use weir_packet::Verdict;
+use weir_vm::jit::Execution;
+use weir_vm::verify::{Verified, VerifyOptions, verify};
+use weir_vm::{BPF_ANY, Env, Frame, Join, LoadError, Machine, Object, Redirect};
+use zerocopy::IntoBytes;
+
+use super::{
+    Contents, DEVICES, EVENTS, GraphEngine, GraphLog, Outcome, Own, PROGRAMS, Program, REPLAY,
+    STATS, Totals, Wiring, slot, summed,
+};
+use crate::{EngineError, Packet};
+
+pub(super) struct User {
+    machine: Machine,
+    frame: Frame,
+    wiring: Wiring,
+    own: Own,
+    /// Place of the port whose entry program is selected.
+    selected: usize,
+    /// Some instance reads the map of the packet's circumstances.
+    replays: bool,
+}
+
+impl User {
+    pub(super) fn new(wiring: Wiring, execution: Execution) -> Result<User, EngineError> {
+        let mut join = Join::new();
+        for program in wiring.entries.iter().chain(&wiring.instances) {
+            join.add(&program.name, object(program)?, |map| {
+                program.shared_as(map)
+            })?;
+        }
+        let first = wiring
+            .entries
+            .first()
+            .ok_or_else(|| EngineError::Graph("a graph without ports".to_owned()))?;
+        let mut machine = join.load(&called(first, &first.program))?;
+        for (map, at, value) in &wiring.elements {
+            update(&mut machine, map, &at.to_ne_bytes(), value)?;
+        }
+        for (place, program) in wiring.instances.iter().enumerate() {
+            machine.set_tail_call(PROGRAMS, slot(place), &called(program, &program.program))?;
+            for map in &program.maps {
+                let name = program
+                    .shared_as(&map.name)
+                    .unwrap_or_else(|| called(program, &map.name));
+                for (key, value) in map.entries() {
+                    update(&mut machine, &name, key, value)?;
+                }
+            }
+        }
+        for number in &wiring.ports {
+            let number = number.to_ne_bytes();
+            update(&mut machine, DEVICES, &number, &number)?;
+        }
+        if execution == Execution::Jit {
+            compile(&mut machine, &wiring)?;
+        }
+        Ok(User {
+            replays: machine.map(REPLAY).is_some(),
+            machine,
+            frame: Frame::new(&[]),
+            own: Own::new(&wiring),
+            wiring,
+            selected: 0,
+        })
+    }
+
+    fn stats(&self, program: &Program) -> Result<Stats, EngineError> {
+        let name = called(program, STATS);
+        let map = self.machine.map(&name).ok_or_else(|| missing(&name))?;
+        let value = map
+            .lookup(&0u32.to_ne_bytes())
+            .ok_or_else(|| missing(&name))?;
+        Ok(crate::sum_stats(value.chunks_exact(size_of::<Stats>())))
+    }
+}
+
+impl GraphEngine for User {
+    fn name(&self) -> &'static str {
+        match self.machine.execution() {
+            Execution::Interpreter => "user",
+            Execution::Jit => "user-jit",
+        }
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Outcome, EngineError> {
+        let port = self.wiring.port(packet.port)?;
+        out.clear();
+        if let Some(outcome) = self.own.refuse(port, packet.frame) {
+            return Ok(outcome);
+        }
+        if self.selected != port
+            && let Some(entry) = self.wiring.entries.get(port)
+        {
+            self.machine.select(&called(entry, &entry.program))?;
+            self.selected = port;
+        }
+        if self.replays {
+            let input = crate::replay_input(packet, self.wiring.seed);
+            let map = self.machine.map_mut(REPLAY);
+            let value = map.and_then(|m| m.value_mut(&0u32.to_ne_bytes()));
+            value
+                .ok_or_else(|| missing(REPLAY))?
+                .copy_from_slice(input.as_bytes());
+        }
+        let env = Env {
+            now_ns: packet.now_ns,
+            rx_queue: packet.queue.into(),
+            random_seed: self.wiring.seed,
+            ..Env::default()
+        };
+        self.frame.reset(packet.frame);
+        let action = self
+            .machine
+            .run_xdp(&mut self.frame, &env)
+            .map_err(|fault| EngineError::Fault {
+                number: packet.number + 1,
+                fault: Box::new(fault),
+            })?;
+        let verdict = crate::verdict(action);
+        let port = match self.machine.redirect() {
+            Some(Redirect::Map { map, key, .. })
+                if verdict == Verdict::Redirect && map == DEVICES =>
+            {
+                u32::try_from(*key).ok()
+            }
+            _ => None,
+        };
+        out.extend_from_slice(self.frame.data());
+        Ok(self.own.left(verdict, port))
+    }
+
+    fn logs(&mut self) -> Result<Vec<GraphLog>, EngineError> {
+        let mut logs = Vec::new();
+        for (instance, program) in self.wiring.instances.iter().enumerate() {
+            if !program.logs {
+                continue;
+            }
+            let records = self.machine.drain_ringbuf(&called(program, EVENTS));
+            let lines = records.iter().filter_map(|r| crate::log_line(r));
+            logs.extend(lines.map(|line| GraphLog { instance, line }));
+        }
+        Ok(logs)
+    }
+
+    fn totals(&mut self) -> Result<Totals, EngineError> {
+        let ledgers = |programs: &[Program]| programs.iter().map(|p| self.stats(p)).collect();
+        let ports: Result<Vec<Stats>, EngineError> = ledgers(&self.wiring.entries);
+        let instances: Result<Vec<Stats>, EngineError> = ledgers(&self.wiring.instances);
+        Ok(self.own.totals(ports?, instances?))
+    }
+
+    fn contents(&mut self, instance: usize, map: &str) -> Result<Option<Contents>, EngineError> {
+        let Some(program) = self.wiring.instances.get(instance) else {
+            return Ok(None);
+        };
+        let name = program
+            .shared_as(map)
+            .unwrap_or_else(|| called(program, map));
+        let Some(map) = self.machine.map(&name) else {
+            return Ok(None);
+        };
+        let width = map.definition().value_size as usize;
+        let mut contents: Contents = map
+            .keys()
+            .filter_map(|key| {
+                let value = map.lookup(&key)?;
+                if !map.kind().is_percpu() {
+                    return Some((key, value));
+                }
+                let each = value.chunks_exact(width.next_multiple_of(8).max(1));
+                Some((
+                    key,
+                    summed(each.map(|v| v.get(..width).unwrap_or_default())),
+                ))
+            })
+            .collect();
+        contents.sort();
+        Ok(Some(contents))
+    }
+}
+
+fn object(program: &Program) -> Result<Object, EngineError> {
+    let mut object = Object::parse(program.elf()?)?;
+    for (symbol, bytes) in &program.constants {
+        object.set_rodata(symbol, bytes)?;
+    }
+    for (symbol, bytes) in &program.offered {
+        match object.set_rodata(symbol, bytes) {
+            Ok(()) | Err(LoadError::NoConstant(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for map in &program.maps {
+        object.set_map_entries(&map.name, map.max_entries)?;
+    }
+    Ok(object)
+}
+
+/// Verifies every program of the graph, and makes native code of all.
+fn compile(machine: &mut Machine, wiring: &Wiring) -> Result<(), EngineError> {
+    let options = VerifyOptions::default();
+    let programs = wiring.entries.iter().chain(&wiring.instances);
+    let verified: Vec<Verified> = programs
+        .map(|p| verify(machine, &called(p, &p.program), &options))
+        .collect::<Result<_, _>>()
+        .map_err(weir_vm::jit::CompileError::from)?;
+    machine
+        .compile(&verified.iter().collect::<Vec<_>>())
+        .map_err(weir_vm::jit::CompileError::from)?;
+    Ok(())
+}
+
+fn called(program: &Program, what: &str) -> String {
+    format!("{}/{what}", program.name)
+}
+
+fn update(machine: &mut Machine, map: &str, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+    let target = machine.map_mut(map).ok_or_else(|| missing(map))?;
+    target
+        .update(key, value, BPF_ANY)
+        .map_err(|error| EngineError::Map {
+            map: map.to_owned(),
+            error,
+        })
+}
+
+fn missing(map: &str) -> EngineError {
+    EngineError::Object {
+        what: format!("map {map}"),
+    }
+}

@@ -1,0 +1,212 @@
+//! What the tests of graphs share: building graphs, running packets through every engine, comparing all they say.
+
+#![allow(dead_code, reason = "each test file uses its part of this module")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weir_engine::edge::replay::{
+    self, Contents, Graph, GraphLog, GraphOptions, GraphPort, GraphReport, Instance, Outcome,
+    Target, Totals,
+};
+use weir_engine::{EngineKind, Packet};
+use weir_functions::middlebox;
+use weir_functions::plan::{ChecksumMode, InstancePlan, ObjectSource, Port};
+use weir_packet::Verdict;
+use weir_policy::model::Policy;
+
+use crate::common::Sample;
+
+/// Maps of functions that say what an instance counted or remembers, where it has them.
+const TOLD: [&str; 2] = ["stats", "counters"];
+
+/// A function that does nothing.
+pub(crate) fn empty(name: &str, to: Target) -> Instance {
+    let plan = InstancePlan {
+        object: ObjectSource::Embedded("empty"),
+        program: "empty".into(),
+        constants: Vec::new(),
+        maps: Vec::new(),
+    };
+    instance(name, plan, to)
+}
+
+/// A policy; its ports are `eth1` and `eth2`. The error is a planning error.
+pub(crate) fn middlebox(name: &str, policy: &Arc<Policy>, to: Target) -> Result<Instance, String> {
+    let (plan, _) = middlebox::plan(policy, &ports()).map_err(|e| e.to_string())?;
+    Ok(instance(name, plan, to))
+}
+
+/// The ports that policies may name.
+pub(crate) fn ports() -> Vec<Port> {
+    let port = |number: u32| Port {
+        number,
+        name: Some(format!("eth{number}")),
+        index: number + 1,
+    };
+    vec![port(1), port(2)]
+}
+
+pub(crate) fn instance(name: &str, plan: InstancePlan, to: Target) -> Instance {
+    Instance {
+        name: name.to_owned(),
+        plan,
+        shared: BTreeMap::new(),
+        outs: vec![to],
+        secret: None,
+    }
+}
+
+pub(crate) fn port(number: u32, checksums: ChecksumMode, first: Target) -> GraphPort {
+    GraphPort {
+        number,
+        name: format!("p{number}"),
+        device: format!("eth{number}"),
+        checksums,
+        first,
+    }
+}
+
+/// Instances one behind the other behind port 1; each leads to the next one, the last to `end`.
+pub(crate) fn chained(mut instances: Vec<Instance>, end: Target) -> Graph {
+    let last = instances.len();
+    for (place, instance) in instances.iter_mut().enumerate() {
+        let next = match place + 1 < last {
+            true => Target::Instance(place + 1),
+            false => end,
+        };
+        instance.outs = vec![next];
+    }
+    let first = match last {
+        0 => end,
+        _ => Target::Instance(0),
+    };
+    Graph {
+        ports: vec![port(1, ChecksumMode::Complete, first)],
+        instances,
+    }
+}
+
+/// All that an engine says of a run.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) outcomes: Vec<Outcome>,
+    /// Empty for packets that did not leave.
+    pub(crate) frames: Vec<Vec<u8>>,
+    pub(crate) logs: Vec<GraphLog>,
+    pub(crate) totals: Totals,
+    pub(crate) contents: Vec<(usize, &'static str, Option<Contents>)>,
+}
+
+/// Runs packets through one engine and checks its ledger.
+pub(crate) fn run(
+    kind: EngineKind,
+    graph: &Graph,
+    options: &GraphOptions,
+    samples: &[Sample],
+) -> Result<Said, String> {
+    let mut engine = replay::open(kind, graph, options).map_err(|e| e.to_string())?;
+    let (mut outcomes, mut frames, mut logs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut out = Vec::new();
+    for (number, sample) in (0..).zip(samples) {
+        let packet = Packet {
+            frame: &sample.frame,
+            now_ns: sample.now_ns,
+            number,
+            port: sample.port,
+            queue: sample.queue,
+        };
+        let outcome = engine
+            .packet(&packet, &mut out)
+            .map_err(|e| e.to_string())?;
+        let leaves = !matches!(outcome.verdict, Verdict::Drop | Verdict::Aborted);
+        frames.push(if leaves { out.clone() } else { Vec::new() });
+        outcomes.push(outcome);
+        logs.extend(engine.logs().map_err(|e| e.to_string())?);
+    }
+    let totals = engine.totals().map_err(|e| e.to_string())?;
+    let mut contents = Vec::new();
+    for instance in 0..graph.instances.len() {
+        for map in TOLD {
+            let found = engine.contents(instance, map).map_err(|e| e.to_string())?;
+            contents.push((instance, map, found));
+        }
+    }
+    let report = GraphReport::new(engine.name(), graph, &totals);
+    if !report.balanced() {
+        return Err(format!("the ledger is not balanced: {report:#?}"));
+    }
+    if report.packets.received != samples.len() as u64 {
+        return Err(format!(
+            "{} packets, {} received",
+            samples.len(),
+            report.packets.received
+        ));
+    }
+    Ok(Said {
+        outcomes,
+        frames,
+        logs,
+        totals,
+        contents,
+    })
+}
+
+/// The first difference between two runs.
+pub(crate) fn difference(
+    (kind, wanted): (EngineKind, &Said),
+    (other, found): (EngineKind, &Said),
+    samples: &[Sample],
+) -> Option<String> {
+    for (i, sample) in samples.iter().enumerate() {
+        if wanted.outcomes[i] != found.outcomes[i] || wanted.frames[i] != found.frames[i] {
+            return Some(format!(
+                "packet {i} ({})\nreceived {:02x?}\n{kind:?} {:?} {:02x?}\n{other:?} {:?} {:02x?}",
+                weir_packet::summary(&sample.frame),
+                sample.frame,
+                wanted.outcomes[i],
+                wanted.frames[i],
+                found.outcomes[i],
+                found.frames[i],
+            ));
+        }
+    }
+    if wanted.logs != found.logs {
+        let (a, b) = (&wanted.logs, &found.logs);
+        return Some(format!("log lines\n{kind:?} {a:?}\n{other:?} {b:?}"));
+    }
+    if wanted.totals != found.totals {
+        let (a, b) = (&wanted.totals, &found.totals);
+        return Some(format!("ledgers\n{kind:?} {a:?}\n{other:?} {b:?}"));
+    }
+    for (a, b) in wanted.contents.iter().zip(&found.contents) {
+        if a != b {
+            return Some(format!("maps\n{kind:?} {a:?}\n{other:?} {b:?}"));
+        }
+    }
+    None
+}
+
+/// Runs packets through all these engines; what they all say.
+pub(crate) fn agree(
+    engines: &[EngineKind],
+    graph: &Graph,
+    options: &GraphOptions,
+    samples: &[Sample],
+) -> Result<Said, String> {
+    let mut first: Option<(EngineKind, Said)> = None;
+    for &kind in engines {
+        let said = run(kind, graph, options, samples).map_err(|e| format!("{kind:?}: {e}"))?;
+        match &first {
+            None => first = Some((kind, said)),
+            Some((known, wanted)) => {
+                if let Some(text) = difference((*known, wanted), (kind, &said), samples) {
+                    return Err(text);
+                }
+            }
+        }
+    }
+    first
+        .map(|(_, said)| said)
+        .ok_or_else(|| "no engine".to_owned())
+}
