@@ -11,7 +11,7 @@ use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report, Source};
 
 use crate::attach::Attach;
-use crate::edge::{GUARD_MOST, MapType, Mode};
+use crate::edge::{MapType, Mode};
 use crate::read::{Section, Spanned, span};
 
 /// A configuration that was read.
@@ -33,6 +33,7 @@ pub(crate) struct Port {
     pub(crate) device: Spanned<String>,
     pub(crate) mode: Mode,
     pub(crate) checksums: Option<ChecksumMode>,
+    pub(crate) metadata: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -80,6 +81,9 @@ pub(crate) struct Hook {
 
 /// Words that links name and that are neither ports nor functions.
 pub(crate) const WAYS_OUT: [&str; 3] = ["stack", "drop", "tx"];
+
+/// Largest `guard`.
+const GUARD_MOST: u32 = 0xffff;
 
 /// Longest name of anything, in bytes.
 const NAME_MAX: usize = 32;
@@ -323,12 +327,14 @@ fn read_port(mut section: Section<'_, '_>, report: &mut Report) -> Option<Port> 
         &sums,
         report,
     );
+    let metadata = section.flag("metadata", report);
     section.finish(report);
     Some(Port {
         name: name?,
         device: device?,
         mode: mode.unwrap_or_default(),
         checksums,
+        metadata: metadata.is_some_and(|metadata| metadata.value),
     })
 }
 

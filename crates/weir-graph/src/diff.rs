@@ -74,6 +74,7 @@ pub fn diff(old: &Outline, new: &Outline) -> Diff {
                     &sums(&a.checksums),
                     &sums(&b.checksums),
                 );
+                changed(&mut what, "metadata", &a.metadata, &b.metadata);
                 what
             },
         ),

@@ -13,12 +13,6 @@ use weir_functions::plan::ChecksumMode;
 
 use crate::attach::Attach;
 
-/// Bits of `weir_chain.passes` that count one guarded link.
-pub const GUARD_BITS: u32 = 4;
-
-/// Largest `guard = N`.
-pub const GUARD_MOST: u32 = (1 << GUARD_BITS) - 1;
-
 /// The graph of one edge, ready for an engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EdgePlan {
@@ -28,6 +22,8 @@ pub struct EdgePlan {
     pub ports: Vec<PortPlan>,
     /// Instances by VID, from VID 1: those of the configuration in its order, then guards, then recirculations.
     pub instances: Vec<Instance>,
+    /// Links as they are configured, for engines that insert guards and recirculations by themselves.
+    pub links: Vec<Link>,
     /// Maps shared by name.
     pub maps: Vec<SharedMap>,
     /// Objects on other hooks.
@@ -53,8 +49,35 @@ pub struct PortPlan {
     pub mode: Mode,
     /// How checksums are to be read; `None`: by driver.
     pub checksums: Option<ChecksumMode>,
+    /// Packets to the stack carry their mark there.
+    pub metadata: bool,
     /// Where its packets begin. Without a link from the port: [`Target::Stack`].
     pub entry: Target,
+}
+
+/// A link as it is configured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its start.
+    pub from: From,
+    /// Its end: never an implicit instance.
+    pub to: Target,
+    /// How often a packet may take it.
+    pub guard: Option<u32>,
+}
+
+/// Where a link begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// A port, by weir's number.
+    Port(u32),
+    /// An output of an instance.
+    Out {
+        /// VID within the plan.
+        vid: u32,
+        /// Number of the output.
+        out: usize,
+    },
 }
 
 /// Where on an interface programs run. Never another one than this.
@@ -86,7 +109,7 @@ impl Mode {
 pub struct Instance {
     /// Number within the plan, from 1.
     pub vid: u32,
-    /// Name in the configuration; implicit ones have a colon in theirs.
+    /// Name in the configuration; implicit ones have blanks in theirs.
     pub name: String,
     /// Kind; `guard` and `recirculate` are implicit.
     pub kind: String,
@@ -107,6 +130,8 @@ pub enum Target {
     Instance(u32),
     /// The network stack.
     Stack,
+    /// Into the pair of devices that brings packets back: only from instances of kind `recirculate`.
+    Pair,
     /// Dropped and counted.
     Drop,
     /// Out of the interface it came in by.
@@ -215,6 +240,11 @@ impl EdgePlan {
         self.instances.get((vid as usize).checked_sub(1)?)
     }
 
+    /// Instances that are configured, in the order of the configuration.
+    pub fn configured(&self) -> impl Iterator<Item = &Instance> {
+        self.instances.iter().filter(|one| !one.is_implicit())
+    }
+
     /// The instance of that name.
     pub fn named(&self, name: &str) -> Option<&Instance> {
         self.instances.iter().find(|one| one.name == name)
@@ -229,10 +259,18 @@ impl EdgePlan {
     pub fn target_name(&self, target: Target) -> &str {
         match target {
             Target::Stack => "stack",
+            Target::Pair => "pair",
             Target::Drop => "drop",
             Target::Tx => "tx",
             Target::Instance(vid) => self.instance(vid).map_or("?", |one| &one.name),
             Target::Device(number) => self.port(number).map_or("?", |port| &port.name),
         }
+    }
+}
+
+impl Instance {
+    /// Whether weir inserted it: a guard or a recirculation.
+    pub fn is_implicit(&self) -> bool {
+        self.name.contains(' ')
     }
 }

@@ -9,20 +9,22 @@ mod config;
 mod diff;
 mod digest;
 mod edge;
+mod instances;
 mod objects;
 mod outline;
+mod parts;
 mod paths;
 mod plan;
 mod read;
 mod show;
+mod wiring;
 
 pub use attach::{Attach, CgroupHook};
 pub use config::{Config, parse};
 pub use diff::{Change, Diff, diff};
 pub use edge::{
-    EdgePlan, GUARD_BITS, GUARD_MOST, HookPlan, Instance, MapType, Mode, PortPlan, SharedMap,
-    Target,
+    EdgePlan, From, HookPlan, Instance, Link, MapType, Mode, PortPlan, SharedMap, Target,
 };
-pub use outline::{InstanceOutline, MapOutline, Outline, PortOutline};
-pub use paths::{MAX_FUNCTIONS, MAX_RECIRCULATIONS};
-pub use plan::{Folder, plan};
+pub use outline::{HookOutline, InstanceOutline, MapOutline, Outline, PortOutline};
+pub use paths::{GUARD_BITS, MAX_CALLS, MAX_RECIRCULATIONS};
+pub use plan::{Folder, Numbers, plan};

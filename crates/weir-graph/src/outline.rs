@@ -38,6 +38,8 @@ pub struct PortOutline {
     pub mode: Mode,
     /// `complete`, `offloaded`, or absent: by driver.
     pub checksums: Option<String>,
+    /// Packets to the stack carry their mark there.
+    pub metadata: bool,
     /// Where its packets begin.
     pub entry: String,
 }
@@ -45,7 +47,7 @@ pub struct PortOutline {
 /// One instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceOutline {
-    /// Name in the configuration; implicit ones have a colon in theirs.
+    /// Name in the configuration; implicit ones have blanks in theirs.
     pub name: String,
     /// Kind.
     pub kind: String,
@@ -132,6 +134,7 @@ impl EdgePlan {
             device: port.device.clone(),
             mode: port.mode,
             checksums: port.checksums.map(|mode| checksums(mode).to_owned()),
+            metadata: port.metadata,
             entry: self.target_name(port.entry).to_owned(),
         }
     }
@@ -183,7 +186,7 @@ impl InstanceOutline {
 
     /// Whether weir inserted it: a guard or a recirculation.
     pub fn is_implicit(&self) -> bool {
-        self.name.contains(':')
+        self.name.contains(' ')
     }
 }
 

@@ -1,24 +1,23 @@
 //! The walks that packets can take: loops, how many functions one packet meets, and where it has to be recirculated.
 //!
-//! The kernel makes 33 tail calls for one packet and run. A stretch of [`MAX_FUNCTIONS`] functions is 32 of them; the 33rd is for the
-//! function that recirculates. Guarded links make loops finite: a walk is followed with the passes it has left, so that what is
-//! computed is the longest walk there is, not an estimate.
+//! The kernel makes 33 tail calls for one packet and run ([`MAX_CALLS`]); each function, guard and recirculation is one of them.
+//! Where packets are recirculated is decided by the rule that the engine wires by: as late as it must be on straight paths, and at
+//! every guarded link if loops make the longest walk too long. What one packet meets at most is then found by following all walks,
+//! with the passes over guarded links they have left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::edge::GUARD_BITS;
+/// Functions in a row that the kernel calls for one packet.
+pub const MAX_CALLS: u32 = 33;
 
-/// Functions a packet may meet without being recirculated.
-pub const MAX_FUNCTIONS: u32 = 32;
+/// Recirculations of one packet that are planned.
+pub const MAX_RECIRCULATIONS: u32 = 16;
 
-/// Recirculations of one packet.
-pub const MAX_RECIRCULATIONS: u32 = 8;
-
-/// Guarded links of an edge: each has its bits of one word.
-pub(crate) const MAX_GUARDS: usize = (u32::BITS / GUARD_BITS) as usize;
+/// Bits that all guarded links share in a packet's word of passes.
+pub const GUARD_BITS: u32 = 32;
 
 /// Combinations of passes over guarded links that are followed.
-const MAX_COMBINATIONS: usize = 1 << 12;
+const MAX_COMBINATIONS: usize = 1 << 14;
 
 /// A link between two functions, by their places in the list of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +43,9 @@ pub(crate) struct Graph {
 /// What the walks over a graph need.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Walks {
-    /// Steps in front of which packets are recirculated, by place in [`Graph::steps`].
+    /// Steps on which packets are recirculated, by place in [`Graph::steps`].
     pub(crate) cut: BTreeSet<usize>,
-    /// Functions of the longest walk, in order.
+    /// Functions of the longest walk, in order, guards left out.
     pub(crate) longest: Vec<usize>,
     /// Most recirculations of one packet.
     pub(crate) recirculations: u32,
@@ -55,8 +54,7 @@ pub(crate) struct Walks {
 impl Graph {
     /// Loops that no guard ends, each as the steps that make it, by place in [`Graph::steps`]. One for each step that closes one.
     pub(crate) fn endless_loops(&self) -> Vec<Vec<usize>> {
-        let free = |at: &usize| self.steps[*at].guard.is_none();
-        let from = self.steps_by_node(free);
+        let from = self.free_steps();
         let mut state = vec![Visit::New; self.nodes];
         let mut loops = Vec::new();
         for start in 0..self.nodes {
@@ -104,27 +102,96 @@ impl Graph {
         self.reachable(self.entries.iter().copied())
     }
 
+    /// Functions that packets can come to from one of them, itself included.
+    pub(crate) fn reachable(&self, starts: impl IntoIterator<Item = usize>) -> Vec<bool> {
+        let from = self.steps_by_node(|_| true);
+        let mut met = vec![false; self.nodes];
+        let mut open: Vec<usize> = starts.into_iter().collect();
+        while let Some(node) = open.pop() {
+            if !std::mem::replace(&mut met[node], true) {
+                open.extend(from[node].iter().map(|&at| self.steps[at].to));
+            }
+        }
+        met
+    }
+
     /// Follows all walks. There must be no endless loop. `None`: there are too many combinations of passes over guarded links.
     pub(crate) fn walks(&self) -> Option<Walks> {
         let order = self.order();
-        let from = self.steps_by_node(|_| true);
-        let mut cut = BTreeSet::new();
-        loop {
-            let before = cut.len();
-            let walks = self.follow(&order, &from, &mut cut)?;
-            // Without guards, whatever led to a cut was final when it was made.
-            if cut.len() == before || self.guards.is_empty() {
-                return Some(walks);
-            }
-        }
+        let cut = self.cut(&order);
+        self.follow(&order, cut)
     }
 
-    fn follow(
-        &self,
-        order: &[usize],
-        from: &[Vec<usize>],
-        cut: &mut BTreeSet<usize>,
-    ) -> Option<Walks> {
+    /// Steps on which packets must be recirculated.
+    fn cut(&self, order: &[usize]) -> BTreeSet<usize> {
+        let straight = self
+            .depths(order, &self.entries)
+            .into_iter()
+            .max()
+            .unwrap_or(0);
+        let round = self.steps.iter().filter_map(|step| {
+            let limit = self.guards[step.guard?];
+            let body = self
+                .depths(order, &[step.to])
+                .into_iter()
+                .max()
+                .unwrap_or(0);
+            Some(limit.saturating_mul(body + 1))
+        });
+        let total = round.fold(straight, u32::saturating_add);
+        let loops_recirculate = !self.guards.is_empty() && total > MAX_CALLS;
+        let from = self.steps_by_node(|_| true);
+        // Calls that must be left for a function: for what follows it or for going away, and for a guard before that.
+        let needs = |node: usize| {
+            let one =
+                |&at: &usize| 1 + u32::from(self.steps[at].guard.is_some() && loops_recirculate);
+            from[node].iter().map(one).max().unwrap_or(0)
+        };
+        let mut calls = vec![0; self.nodes];
+        for &entry in &self.entries {
+            calls[entry] = 1;
+        }
+        let mut cut = BTreeSet::new();
+        for &node in order {
+            for &at in &from[node] {
+                let Step { to, guard, .. } = self.steps[at];
+                let must = match guard {
+                    Some(_) => loops_recirculate,
+                    None => calls[node] + 1 + needs(to) > MAX_CALLS,
+                };
+                if must {
+                    cut.insert(at);
+                    calls[to] = calls[to].max(1);
+                } else if guard.is_none() {
+                    calls[to] = calls[to].max(calls[node] + 1);
+                }
+            }
+        }
+        cut
+    }
+
+    /// Functions on the longest way to each over unguarded steps, itself included; 0: none leads there.
+    fn depths(&self, order: &[usize], starts: &[usize]) -> Vec<u32> {
+        let from = self.free_steps();
+        let mut depths = vec![0; self.nodes];
+        for &start in starts {
+            depths[start] = 1;
+        }
+        for &node in order.iter() {
+            if depths[node] == 0 {
+                continue;
+            }
+            for &at in &from[node] {
+                let to = self.steps[at].to;
+                depths[to] = depths[to].max(depths[node] + 1);
+            }
+        }
+        depths
+    }
+
+    fn follow(&self, order: &[usize], cut: BTreeSet<usize>) -> Option<Walks> {
+        let from = self.steps_by_node(|_| true);
+        let places = Places::new(&self.guards)?;
         let mut levels: BTreeMap<Passes, Vec<Option<Seen>>> = BTreeMap::new();
         let none = || vec![None; self.nodes];
         let first = levels.entry(Passes::default()).or_insert_with(none);
@@ -145,19 +212,16 @@ impl Graph {
                 }
                 for &at in &from[node] {
                     let step = self.steps[at];
-                    let Some(next) = passes.over(step.guard, &self.guards) else {
+                    let Some(next) = places.over(passes, step.guard) else {
                         continue;
                     };
-                    if seen.stretch >= MAX_FUNCTIONS {
-                        cut.insert(at);
-                    }
                     let behind = seen.step(cut.contains(&at), (passes, node));
                     let there = match next == passes {
                         true => &mut nodes,
                         false => levels.entry(next).or_insert_with(none),
                     };
-                    there[step.to] =
-                        Some(there[step.to].map_or(behind, |other| other.worse(behind)));
+                    let worst = there[step.to].map_or(behind, |other| other.worse(behind));
+                    there[step.to] = Some(worst);
                 }
             }
             reached.insert(passes, nodes);
@@ -173,45 +237,36 @@ impl Graph {
         }
         longest.reverse();
         Some(Walks {
-            cut: cut.clone(),
+            cut,
             longest,
             recirculations,
         })
     }
 
-    /// Functions such that unguarded steps lead forward only.
+    /// Functions such that unguarded steps lead forward only; those that were ready first come first.
     fn order(&self) -> Vec<usize> {
-        let free = |at: &usize| self.steps[*at].guard.is_none();
-        let from = self.steps_by_node(free);
+        let from = self.free_steps();
         let mut into = vec![0; self.nodes];
         for step in self.steps.iter().filter(|step| step.guard.is_none()) {
             into[step.to] += 1;
         }
-        let mut ready: BTreeSet<usize> = (0..self.nodes).filter(|&node| into[node] == 0).collect();
-        let mut order = Vec::with_capacity(self.nodes);
-        while let Some(node) = ready.pop_first() {
-            order.push(node);
-            for &at in &from[node] {
-                let to = self.steps[at].to;
+        let mut order: Vec<usize> = (0..self.nodes).filter(|&node| into[node] == 0).collect();
+        let mut at = 0;
+        while let Some(&node) = order.get(at) {
+            at += 1;
+            for &step in &from[node] {
+                let to = self.steps[step].to;
                 into[to] -= 1;
                 if into[to] == 0 {
-                    ready.insert(to);
+                    order.push(to);
                 }
             }
         }
         order
     }
 
-    fn reachable(&self, starts: impl IntoIterator<Item = usize>) -> Vec<bool> {
-        let from = self.steps_by_node(|_| true);
-        let mut met = vec![false; self.nodes];
-        let mut open: Vec<usize> = starts.into_iter().collect();
-        while let Some(node) = open.pop() {
-            if !std::mem::replace(&mut met[node], true) {
-                open.extend(from[node].iter().map(|&at| self.steps[at].to));
-            }
-        }
-        met
+    fn free_steps(&self) -> Vec<Vec<usize>> {
+        self.steps_by_node(|at| self.steps[*at].guard.is_none())
     }
 
     fn steps_by_node(&self, wanted: impl Fn(&usize) -> bool) -> Vec<Vec<usize>> {
@@ -230,24 +285,38 @@ enum Visit {
     Done,
 }
 
-/// How often a walk took each guarded link. Ordered so that a walk only comes to later ones.
+/// How often a walk took each guarded link, as one number with a place for each. Ordered so that a walk only comes to later ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Passes {
-    total: u32,
-    each: u32,
+    total: u64,
+    each: u64,
 }
 
-impl Passes {
+/// The value of each guard's place in [`Passes::each`], and the number of its values.
+struct Places(Vec<(u64, u64)>);
+
+impl Places {
+    fn new(guards: &[u32]) -> Option<Places> {
+        let mut value = 1u64;
+        let mut places = Vec::with_capacity(guards.len());
+        for &guard in guards {
+            let values = u64::from(guard) + 1;
+            places.push((value, values));
+            value = value.checked_mul(values)?;
+        }
+        Some(Places(places))
+    }
+
     /// After one step more; `None`: the guard lets nobody pass any more.
-    fn over(self, guard: Option<usize>, guards: &[u32]) -> Option<Passes> {
+    fn over(&self, passes: Passes, guard: Option<usize>) -> Option<Passes> {
         let Some(guard) = guard else {
-            return Some(self);
+            return Some(passes);
         };
-        let shift = guard as u32 * GUARD_BITS;
-        let used = self.each >> shift & ((1 << GUARD_BITS) - 1);
-        (used < guards[guard]).then(|| Passes {
-            total: self.total + 1,
-            each: self.each + (1 << shift),
+        let (value, values) = self.0[guard];
+        let used = passes.each / value % values;
+        (used + 1 < values).then(|| Passes {
+            total: passes.total + 1,
+            each: passes.each + value,
         })
     }
 }
@@ -255,9 +324,6 @@ impl Passes {
 /// The worst walk to a function.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
-    /// Functions since it came in or was recirculated, this one included.
-    stretch: u32,
-    /// Functions in all.
     functions: u32,
     recirculations: u32,
     /// Where the walk of most functions came from.
@@ -266,7 +332,6 @@ struct Seen {
 
 impl Seen {
     const START: Seen = Seen {
-        stretch: 1,
         functions: 1,
         recirculations: 0,
         before: None,
@@ -274,7 +339,6 @@ impl Seen {
 
     fn step(self, is_cut: bool, from: (Passes, usize)) -> Seen {
         Seen {
-            stretch: if is_cut { 1 } else { self.stretch + 1 },
             functions: self.functions + 1,
             recirculations: self.recirculations + u32::from(is_cut),
             before: Some(from),
@@ -289,7 +353,6 @@ impl Seen {
             self
         };
         Seen {
-            stretch: self.stretch.max(other.stretch),
             recirculations: self.recirculations.max(other.recirculations),
             ..longer
         }
@@ -315,14 +378,14 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_is_cut_after_every_32_functions() {
+    fn a_chain_is_cut_where_the_calls_end() {
         for (functions, cuts) in [
             (1, &[][..]),
-            (32, &[]),
-            (33, &[31]),
+            (33, &[]),
+            (34, &[31]),
             (40, &[31]),
-            (64, &[31]),
-            (65, &[31, 63]),
+            (65, &[31]),
+            (66, &[31, 63]),
         ] {
             let walks = chain(functions).walks().expect("no guards");
             assert_eq!(walks.cut, cuts.iter().copied().collect(), "{functions}");
@@ -333,30 +396,32 @@ mod tests {
 
     #[test]
     fn a_guarded_loop_counts_its_passes() {
-        // Ten functions round and round, three times more: 40, with the guard as the eleventh 43.
-        let mut graph = chain(11);
-        graph.guards = vec![3];
+        let mut graph = chain(10);
+        graph.guards = vec![1];
         graph.steps.push(Step {
-            from: 10,
+            from: 9,
             to: 0,
             guard: Some(0),
         });
         assert!(graph.endless_loops().is_empty());
-        assert!(graph.closes_loop(10));
+        assert!(graph.closes_loop(9));
         let walks = graph.walks().expect("few combinations");
-        assert_eq!(walks.longest.len(), 44);
-        assert!(!walks.cut.is_empty());
-        graph.steps[10].guard = None;
-        assert_eq!(graph.endless_loops(), [(0..11).collect::<Vec<_>>()]);
+        assert_eq!((walks.longest.len(), walks.cut.len()), (20, 0));
+        graph.guards = vec![3];
+        let walks = graph.walks().expect("few combinations");
+        assert_eq!(walks.longest.len(), 40);
+        assert_eq!((walks.cut, walks.recirculations), ([9].into(), 3));
+        graph.steps[9].guard = None;
+        assert_eq!(graph.endless_loops(), [(0..10).collect::<Vec<_>>()]);
     }
 
     #[test]
     fn branches_that_meet_are_cut_where_the_longer_one_needs_it() {
-        // 0..=31 in a row, 0 -> 32 directly, too.
-        let mut graph = chain(33);
+        // 0..=33 in a row, 0 -> 33 directly, too.
+        let mut graph = chain(34);
         graph.steps.push(Step {
             from: 0,
-            to: 32,
+            to: 33,
             guard: None,
         });
         let walks = graph.walks().expect("no guards");

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Given, plan};
+use weir_graph::{Target, diff};
 
 #[test]
 fn two_ports_and_a_middlebox_between_them() {
@@ -49,4 +50,172 @@ function 2 nothing: empty > lan
 longest path: 2 functions
 "
     );
+}
+
+#[test]
+fn a_chain_of_forty_is_recirculated_once() {
+    let (plan, warnings) = plan(&chain(40), &Given::new(&[]));
+    assert!(warnings.is_empty(), "{warnings}");
+    assert_eq!((plan.longest, plan.recirculations), (40, 1));
+    assert_eq!(plan.instances.len(), 41);
+    let last = &plan.instances[40];
+    assert_eq!(
+        (last.name.as_str(), last.kind.as_str()),
+        ("recirculate to f33", "recirculate")
+    );
+    assert_eq!(last.links, [Target::Instance(33), Target::Pair]);
+    // f32 leads away, nothing leads to f33 any more but what comes back.
+    assert_eq!(plan.instances[31].links, [Target::Instance(41)]);
+    assert_eq!(
+        plan.notes,
+        [
+            "a packet may pass 40 functions (f1 > f2 > ... > f40), and the kernel calls 33 in a row: packets are sent round through a \
+          veth pair in front of `f33`, at most once each, which costs about as much as receiving them once more"
+        ]
+    );
+    // What engines are asked for is what was configured.
+    assert_eq!((plan.links.len(), plan.configured().count()), (40, 40));
+    let (whole, _) = common::plan(&chain(33), &Given::new(&[]));
+    assert_eq!((whole.instances.len(), whole.recirculations), (33, 0));
+}
+
+#[test]
+fn a_guarded_link_gets_a_function_that_counts() {
+    let (plan, _) = plan(&format!("{}{LOOP}guard = 4\n", chain(3)), &Given::new(&[]));
+    assert_eq!(plan.instances.len(), 4);
+    let guard = &plan.instances[3];
+    assert_eq!(guard.name, "guard behind f3");
+    assert_eq!(guard.links, [Target::Instance(1)]);
+    let constant = |name: &str| {
+        let constants = &guard.planned.instance.constants;
+        let found = constants.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.clone())
+    };
+    assert_eq!(constant("weir_guard_limit"), Some(vec![4, 0, 0, 0]));
+    assert_eq!(constant("weir_guard_mask"), Some(vec![7, 0, 0, 0]));
+    // Three functions, four times more.
+    assert_eq!(plan.longest, 15);
+}
+
+#[test]
+fn ports_on_interfaces_that_run_keep_their_numbers() {
+    let text = "[[port]]\nname = 'new'\ndevice = 'b'\n[[port]]\nname = 'old'\ndevice = 'a'\n";
+    let config = weir_graph::parse(text, "edge.toml").expect("right");
+    let numbers = [("a".to_owned(), 1)].into();
+    let (plan, _) = weir_graph::plan(&config, &Given::new(&[]), &numbers).expect("right");
+    let ports: Vec<_> = plan
+        .ports
+        .iter()
+        .map(|p| (p.number, p.name.as_str()))
+        .collect();
+    assert_eq!(ports, [(1, "old"), (2, "new")]);
+    assert!(plan.ports.iter().all(|port| port.entry == Target::Stack));
+}
+
+#[test]
+fn what_is_odd_is_a_warning() {
+    let text = r#"
+        [[port]]
+        name = "wan"
+        device = "veth0"
+        [[map]]
+        name = "load"
+        type = "array"
+        key = 4
+        value = 8
+        entries = 1
+        [[function]]
+        name = "alone"
+        kind = "empty"
+    "#;
+    let (_, warnings) = plan(text, &Given::new(&[]));
+    let found: Vec<_> = warnings
+        .iter()
+        .map(|w| (w.line, w.message.as_str()))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (6, "nobody uses the map `load`"),
+            (12, "no packet comes to `alone`")
+        ]
+    );
+}
+
+#[test]
+fn a_plan_as_json_is_its_outline() {
+    let (plan, _) = plan(&chain(2), &Given::new(&[]));
+    let json = serde_json::to_value(&plan).expect("plain data");
+    assert_eq!(json["edge"], "default");
+    assert_eq!(json["ports"][0]["entry"], "f1");
+    assert_eq!(json["functions"][0]["links"]["next"], "f2");
+    assert_eq!(json["longest"], 2);
+    let outline = plan.outline();
+    let text = serde_json::to_string(&outline).expect("plain data");
+    let back: weir_graph::Outline = serde_json::from_str(&text).expect("the same");
+    assert_eq!(back, outline);
+}
+
+#[test]
+fn a_difference_names_what_changes_and_only_that() {
+    let policy = |rules: &str| {
+        let files = Given::new(&[("p.weir", rules)]);
+        let text = r#"
+            [[port]]
+            name = "wan"
+            device = "veth0"
+            [[function]]
+            name = "rules"
+            kind = "middlebox"
+            policy = "p.weir"
+            [[function]]
+            name = "rest"
+            kind = "empty"
+            [[link]]
+            from = "wan"
+            to = "rules"
+            [[link]]
+            from = "rules"
+            to = "rest"
+        "#;
+        plan(text, &files).0.outline()
+    };
+    let before = policy("tcp-dport 23 drop\n");
+    let same = diff(&before, &before);
+    assert!(same.is_empty());
+    assert_eq!(same.to_string(), "nothing changes\n");
+    let after = policy("tcp-dport 25 drop\n");
+    let one = diff(&before, &after);
+    assert_eq!(one.kept, ["rest"]);
+    let text = one.to_string();
+    assert!(text.starts_with("~ function rules: map "), "{text}");
+    assert!(text.ends_with("  1 function goes on as it is\n"), "{text}");
+    // Another graph: what is gone, what is new, what leads elsewhere.
+    let other = plan(&chain(1), &Given::new(&[])).0.outline();
+    assert_eq!(
+        diff(&before, &other).to_string(),
+        "+ function f1 (empty)
+- function rules (middlebox)
+- function rest (empty)
+~ link wan: rules -> f1
++ link f1 > stack
+- link rules > rest
+- link rest > stack
+"
+    );
+}
+
+const LOOP: &str = "[[link]]\nfrom = 'f3'\nto = 'f1'\n";
+
+fn chain(functions: usize) -> String {
+    let mut text = "[[port]]\nname = 'wan'\ndevice = 'veth0'\n".to_owned();
+    for n in 1..=functions {
+        let from = match n {
+            1 => "wan".to_owned(),
+            _ => format!("f{}", n - 1),
+        };
+        text += &format!("[[function]]\nname = 'f{n}'\nkind = 'empty'\n");
+        text += &format!("[[link]]\nfrom = '{from}'\nto = 'f{n}'\n");
+    }
+    text
 }

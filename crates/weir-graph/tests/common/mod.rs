@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use weir_functions::kind::Files;
-use weir_graph::EdgePlan;
+use weir_graph::{EdgePlan, Numbers};
 use weir_policy::Diagnostics;
 
 /// Files that exist in memory only.
@@ -38,7 +38,7 @@ impl Files for Given {
 #[track_caller]
 pub(crate) fn plan(text: &str, files: &Given) -> (EdgePlan, Diagnostics) {
     let config = weir_graph::parse(text, "edge.toml").unwrap_or_else(|found| panic!("{found}"));
-    weir_graph::plan(&config, files, None).unwrap_or_else(|found| panic!("{found}"))
+    weir_graph::plan(&config, files, &Numbers::new()).unwrap_or_else(|found| panic!("{found}"))
 }
 
 /// What is wrong with a configuration, as it is shown.
@@ -46,7 +46,7 @@ pub(crate) fn plan(text: &str, files: &Given) -> (EdgePlan, Diagnostics) {
 pub(crate) fn mistakes(text: &str, files: &Given) -> String {
     match weir_graph::parse(text, "edge.toml") {
         Err(found) => found.render(false),
-        Ok(config) => match weir_graph::plan(&config, files, None) {
+        Ok(config) => match weir_graph::plan(&config, files, &Numbers::new()) {
             Err(found) => found.render(false),
             Ok((plan, _)) => panic!("this was planned:\n{plan}"),
         },

@@ -1,0 +1,206 @@
+//! Configurations that are wrong: what is said, where, and what to do about it, against `mistakes.snap`.
+//!
+//! `WEIR_UPDATE=1 cargo test -p weir-graph --test mistakes` writes the file anew; read the difference before keeping it.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Given, mistakes};
+
+/// A port and three functions in a row.
+const CHAIN: &str = "\
+[[port]]
+name = \"wan\"
+device = \"veth0\"
+[[function]]
+name = \"a\"
+kind = \"empty\"
+[[function]]
+name = \"b\"
+kind = \"empty\"
+[[function]]
+name = \"c\"
+kind = \"empty\"
+[[link]]
+from = \"wan\"
+to = \"a\"
+[[link]]
+from = \"a\"
+to = \"b\"
+[[link]]
+from = \"b\"
+to = \"c\"
+";
+
+/// One policy between a port and the stack.
+const RULES: &str = "\
+[[port]]
+name = \"wan\"
+device = \"veth0\"
+[[function]]
+name = \"rules\"
+kind = \"middlebox\"
+policy = \"p.weir\"
+[[link]]
+from = \"wan\"
+to = \"rules\"
+";
+
+const MAPS: &str = "\
+[[map]]
+name = \"load\"
+type = \"array\"
+key = 4
+value = 8
+entries = 1
+";
+
+const HOOKS: &str = "\
+[[port]]
+name = \"wan\"
+device = \"veth0\"
+[[hook]]
+name = \"one\"
+file = \"none.bpf.o\"
+program = \"p\"
+attach = \"tracepoint:sched\"
+[[hook]]
+name = \"two\"
+file = \"text.bpf.o\"
+program = \"p\"
+attach = \"cgroup:/sys/fs/cgroup:conect4\"
+";
+
+struct Case {
+    title: &'static str,
+    text: String,
+    files: Vec<(&'static str, &'static str)>,
+}
+
+fn cases() -> Vec<Case> {
+    let plain = |title, text: String| Case {
+        title,
+        text,
+        files: Vec::new(),
+    };
+    let with = |title, more: &str| plain(title, format!("{CHAIN}{more}"));
+    let rules = |title, text: &str, policy| Case {
+        title,
+        text: text.to_owned(),
+        files: vec![("p.weir", policy)],
+    };
+    let inline = RULES.replace(
+        "policy = \"p.weir\"",
+        "rules = \"\"\"\nall accept\nip-tll 3 drop\n\"\"\"",
+    );
+    let shares = "maps = { counters = \"load\", rates = \"load\", nothing = \"load\", tables = \"load\", stats = \"load\" }";
+    let shared = RULES.replace(
+        "policy = \"p.weir\"",
+        &format!("rules = \"all accept\"\n{shares}"),
+    );
+    let hooks = HOOKS
+        .replace("sched\"", "sched/sched_switch\"")
+        .replace("conect4", "connect4");
+    let other_hooks = HOOKS
+        .replace("tracepoint:sched", "kprobe:do_exit")
+        .replace("cgroup:/sys/fs/cgroup:conect4", "cgroup:here:ingress");
+    vec![
+        plain("nothing", String::new()),
+        plain("no TOML", "[[port]\nname = \"wan\"\n".to_owned()),
+        plain("a section that is none", "[port]\nname = \"wan\"\n".to_owned()),
+        plain(
+            "unknown keys, wrong types, words and names",
+            "egde = \"my edge\"\n[[port]]\nname = 1\ndevise = \"veth0\"\nmode = \"nativ\"\nchecksums = \"offload\"\nmetadata = 1\n\
+             [[port]]\nname = \"tx\"\ndevice = \"a very long interface\"\n[[prot]]\n"
+                .to_owned(),
+        ),
+        with(
+            "names that are taken",
+            "[[port]]\nname = \"a\"\ndevice = \"veth0\"\n[[link]]\nfrom = \"a\"\nto = \"c\"\n",
+        ),
+        with(
+            "links that lead nowhere",
+            "[[link]]\nfrom = \"c\"\nto = \"stck\"\n[[link]]\nfrom = \"lan\"\nto = \"a.next\"\n[[link]]\nfrom = \"drop\"\nto = \"tx\"\n\
+             [[link]]\nfrom = \"wan.next\"\nto = \"a\"\n",
+        ),
+        with("an output that is not there", "[[link]]\nfrom = \"c.syn\"\nto = \"drop\"\n"),
+        with("a loop without guard", "[[link]]\nfrom = \"c\"\nto = \"a\"\n"),
+        with("two loops", "[[link]]\nfrom = \"c\"\nto = \"c\"\n").and(RULES),
+        with("a guard where no loop is", "[[link]]\nfrom = \"c\"\nto = \"stack\"\nguard = 2\n"),
+        plain(
+            "a guard on the link of a port and one on the way",
+            CHAIN.replace("to = \"a\"\n", "to = \"a\"\nguard = 2\n").replace("to = \"c\"\n", "to = \"c\"\nguard = 2\n"),
+        ),
+        with("a guard of nothing", "[[link]]\nfrom = \"c\"\nto = \"a\"\nguard = 0\n"),
+        plain(
+            "guards that need too many bits",
+            CHAIN.replace("to = \"c\"\n", "to = \"b\"\nguard = 65535\n[[link]]\nfrom = \"a.next\"\nto = \"a\"\nguard = 65535\n")
+                .replacen("from = \"a\"\nto = \"b\"\n", "from = \"c\"\nto = \"c\"\nguard = 65535\n", 1),
+        ),
+        plain("a path over the budget", long(600, "native")),
+        plain("a long path behind a generic port", long(40, "generic")),
+        rules("a mistake in a policy", RULES, "all accept\ntcp-dprot 80 drop\nip-ttl 300 drop\n"),
+        rules("a mistake in rules that stand in the configuration", &inline, ""),
+        rules("an interface by its index", RULES, "all accept\nin 3 drop\n"),
+        plain("a policy that is not there", RULES.to_owned()),
+        plain("a middlebox without policy", RULES.replace("policy = \"p.weir\"\n", "")),
+        plain("an unknown key of a kind", RULES.replace("policy =", "polcy =")),
+        plain("an unknown kind", RULES.replace("middlebox", "midlebox")),
+        plain("shared maps that do not fit", format!("{MAPS}{shared}")),
+        plain("a shared map that is not declared", format!("{MAPS}{}", shared.replace("rates = \"load\"", "rates = \"lod\""))),
+        plain("a map of the edge", format!("{MAPS}{}", shared.replace("nothing", "weir_links"))),
+        plain("maps that cannot be", MAPS.replace("key = 4", "key = 8").replace("array", "arry").replace("entries = 1\n", "") + MAPS),
+        plain("hooks that are none", HOOKS.to_owned()),
+        plain("other hooks that are none", other_hooks),
+        Case {
+            files: vec![("text.bpf.o", "no object")],
+            ..plain("objects of hooks", hooks)
+        },
+    ]
+}
+
+impl Case {
+    fn and(mut self, more: &str) -> Case {
+        let more = more.replace("\"wan\"", "\"lan\"").replace("veth0", "veth1");
+        self.text += &more
+            .replace("to = \"rules\"", "to = \"c\"")
+            .replace("policy = \"p.weir\"", "rules = \"all accept\"");
+        self.text += "[[link]]\nfrom = \"rules\"\nto = \"rules\"\n";
+        self
+    }
+}
+
+fn long(functions: usize, mode: &str) -> String {
+    let mut text = format!(
+        "[[port]]\nname = 'wan'\ndevice = 'veth0'\nmode = '{mode}'\n[[link]]\nfrom = 'wan'\nto = 'f1'\n"
+    );
+    for n in 1..=functions {
+        let to = match n == functions {
+            true => "stack".to_owned(),
+            false => format!("f{}", n + 1),
+        };
+        text += &format!(
+            "[[function]]\nname = 'f{n}'\nkind = 'empty'\n[[link]]\nfrom = 'f{n}'\nto = '{to}'\n"
+        );
+    }
+    text
+}
+
+#[test]
+fn every_mistake_is_shown_as_recorded() {
+    let mut found = String::new();
+    for case in cases() {
+        let said = mistakes(&case.text, &Given::new(&case.files));
+        found += &format!("## {}\n{said}\n", case.title);
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mistakes.snap");
+    if std::env::var_os("WEIR_UPDATE").is_some_and(|value| value == "1") {
+        std::fs::write(&path, &found).expect("the record can be written");
+    }
+    let recorded = std::fs::read_to_string(&path).expect("tests/mistakes.snap is there");
+    for (number, (found, recorded)) in (1..).zip(found.lines().zip(recorded.lines())) {
+        assert_eq!(found, recorded, "line {number} of mistakes.snap");
+    }
+    assert_eq!(found.lines().count(), recorded.lines().count());
+}
