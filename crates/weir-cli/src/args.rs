@@ -39,7 +39,13 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Run a policy on interfaces until Ctrl-C, with live counters
     Run(RunArgs),
-    /// Remove what a killed `weir run` left attached
+    /// Make an edge what a configuration says: ports, functions, links; changes nothing that stays the same
+    Apply(ApplyArgs),
+    /// Say what `weir apply` of a configuration would change of what runs
+    Diff(EdgeDiffArgs),
+    /// Show running edges: links, and what became of packets at every port and function
+    Status(StatusArgs),
+    /// Take down an edge, or remove what a killed `weir run` left attached
     Down(DownArgs),
     /// Take eBPF objects apart, run and judge them: weir's own and those of others
     Prog(prog::ProgArgs),
@@ -359,10 +365,70 @@ pub(crate) struct RunArgs {
     pub(crate) report: Option<PathBuf>,
 }
 
+/// Arguments of `weir apply`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ApplyArgs {
+    /// Configuration file (TOML)
+    #[arg(value_name = "CONFIG")]
+    pub(crate) config: Option<PathBuf>,
+    /// Change nothing; print the plan and what it would change
+    #[arg(long, conflicts_with_all = ["watch", "confirm", "confirm_now"])]
+    pub(crate) dry_run: bool,
+    /// Stay, and apply again whenever the configuration or a file it names changes
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Go back to what ran before unless this is confirmed within so many seconds, by ENTER here or by `weir apply --confirm-now`
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) confirm: Option<f64>,
+    /// Confirm what another `weir apply --confirm` has applied
+    #[arg(long, conflicts_with_all = ["watch", "confirm"])]
+    pub(crate) confirm_now: bool,
+    /// The edge to confirm, where several wait
+    #[arg(long, value_name = "NAME", requires = "confirm_now")]
+    pub(crate) edge: Option<String>,
+    /// Print one JSON object for each apply
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir diff`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct EdgeDiffArgs {
+    /// Configuration file (TOML)
+    #[arg(value_name = "CONFIG")]
+    pub(crate) config: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir status`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StatusArgs {
+    /// Configuration file whose edge to show; default: all edges in this network namespace
+    #[arg(value_name = "CONFIG", conflicts_with = "edge")]
+    pub(crate) config: Option<PathBuf>,
+    /// Name of the edge to show
+    #[arg(long, value_name = "NAME")]
+    pub(crate) edge: Option<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Arguments of `weir down`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DownArgs {
-    /// Interface to detach from; default: all in this network namespace
+    /// Configuration file whose edge to take down
+    #[arg(value_name = "CONFIG", conflicts_with_all = ["edge", "all", "interfaces"])]
+    pub(crate) config: Option<PathBuf>,
+    /// Name of the edge to take down
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "interfaces"])]
+    pub(crate) edge: Option<String>,
+    /// Take down all edges in this network namespace, and remove what killed `weir run`s left
+    #[arg(long, conflicts_with = "interfaces")]
+    pub(crate) all: bool,
+    /// Interface to take a killed `weir run` off; default: all in this network namespace
     #[arg(short = 'i', long = "interface", value_name = "IF")]
     pub(crate) interfaces: Vec<String>,
     /// Print one JSON object

@@ -61,7 +61,7 @@ impl CgroupHook {
         match self {
             CgroupHook::Ingress => "ingress",
             CgroupHook::Egress => "egress",
-            CgroupHook::SockCreate => "sock-create",
+            CgroupHook::SockCreate => "sock_create",
             CgroupHook::Bind4 => "bind4",
             CgroupHook::Bind6 => "bind6",
             CgroupHook::Connect4 => "connect4",

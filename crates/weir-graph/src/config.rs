@@ -68,6 +68,7 @@ pub(crate) struct Map {
     pub(crate) key: u32,
     pub(crate) value: u32,
     pub(crate) entries: u32,
+    pub(crate) fresh: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -351,6 +352,7 @@ fn read_map(mut section: Section<'_, '_>, report: &mut Report) -> Option<Map> {
     let key = section.need_count("key", 512, report);
     let value = section.need_count("value", 1 << 20, report);
     let entries = section.need_count("entries", 1 << 28, report);
+    let fresh = section.flag("fresh", report);
     let at = section.span;
     section.finish(report);
     let (kind, key) = (kind?, key?);
@@ -368,6 +370,7 @@ fn read_map(mut section: Section<'_, '_>, report: &mut Report) -> Option<Map> {
         key,
         value: value?,
         entries: entries?,
+        fresh: fresh.is_some_and(|fresh| fresh.value),
     })
 }
 

@@ -2,8 +2,8 @@
 //!
 //! It tells whether a running instance is the one that is wanted. Nobody gains from a collision: who can choose the bytes can configure the edge.
 
-/// 32 hex digits.
-pub(crate) fn digest(bytes: &[u8]) -> String {
+/// A digest of bytes as 32 hex digits, the same on every machine and in every version.
+pub fn digest(bytes: &[u8]) -> String {
     let fold = |state: u128, &byte: &u8| (state ^ u128::from(byte)).wrapping_mul(PRIME);
     format!("{:032x}", bytes.iter().fold(OFFSET, fold))
 }

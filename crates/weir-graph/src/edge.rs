@@ -154,6 +154,9 @@ pub struct SharedMap {
     pub value: u32,
     /// Elements.
     pub entries: u32,
+    /// Its contents may be thrown away where its sizes change.
+    #[serde(default)]
+    pub fresh: bool,
 }
 
 /// Types of maps that can be shared by name.

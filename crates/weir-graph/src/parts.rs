@@ -235,6 +235,7 @@ pub(crate) fn shared_map(map: &Map) -> SharedMap {
         key: map.key,
         value: map.value,
         entries: map.entries,
+        fresh: map.fresh,
     }
 }
 

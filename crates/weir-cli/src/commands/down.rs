@@ -1,8 +1,11 @@
-//! `weir down`: takes off what a killed `weir run` left on the interfaces of this network namespace.
+//! `weir down`: takes down edges, or takes off what a killed `weir run` left on the interfaces of this network namespace.
+//!
+//! An edge goes only if it is asked for: nobody left it behind, it has no process.
 
 use std::process::ExitCode;
 
 use serde::Serialize;
+use weir_engine::edge;
 use weir_kernel::pins::{self, PinnedLink};
 use weir_kernel::{KernelError, iface};
 
@@ -19,6 +22,22 @@ struct Removed {
 }
 
 pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
+    let edges = match (&args.edge, &args.config) {
+        (Some(name), _) => Some(vec![name.clone()]),
+        (None, Some(path)) => Some(vec![super::edge::name(path)?]),
+        (None, None) if args.all => None,
+        (None, None) => Some(Vec::new()),
+    };
+    let only_edges = args.edge.is_some() || args.config.is_some();
+    let mut gone = Vec::new();
+    for name in edges.map_or_else(edge::list, Ok)? {
+        if edge::down(&name)? {
+            gone.push(name);
+        }
+    }
+    if only_edges {
+        return down_to(args, &gone);
+    }
     let mut found = pins::list().map_err(Failure::failed)?;
     if !args.interfaces.is_empty() {
         let mut wanted = Vec::with_capacity(args.interfaces.len());
@@ -46,16 +65,46 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
                 program: pin.prog_id,
             })
             .collect();
-        output::json(&serde_json::json!({ "removed": rows }))?;
-    } else if removed.is_empty() && failed.is_none() {
+        output::json(&serde_json::json!({ "edges": gone, "removed": rows }))?;
+    } else if removed.is_empty() && gone.is_empty() && failed.is_none() {
         output::out("nothing to remove: no `weir run` left anything here\n")?;
+        let running = edge::list()?;
+        if !running.is_empty() {
+            output::complain(&format!(
+                "edges that run stay: {}; take them down with --edge NAME or --all",
+                running.join(", ")
+            ));
+        }
     } else {
+        output::out(
+            &gone
+                .iter()
+                .map(|name| format!("edge {name}: down\n"))
+                .collect::<String>(),
+        )?;
         output::out(&removed.iter().map(line).collect::<String>())?;
     }
     match failed {
         None => Ok(ExitCode::SUCCESS),
         Some(error) => Err(Failure::failed(error)),
     }
+}
+
+/// What became of one edge that was named.
+fn down_to(args: &DownArgs, gone: &[String]) -> Result<ExitCode, Failure> {
+    if args.json {
+        output::json(&serde_json::json!({ "edges": gone, "removed": [] }))?;
+    } else if gone.is_empty() {
+        output::out("nothing to take down: that edge does not run\n")?;
+    } else {
+        output::out(
+            &gone
+                .iter()
+                .map(|name| format!("edge {name}: down\n"))
+                .collect::<String>(),
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn line(pin: &PinnedLink) -> String {

@@ -6,6 +6,7 @@ mod check;
 mod connections;
 mod doctor;
 mod down;
+mod edge;
 mod explain;
 mod fmt;
 mod lab;
@@ -35,6 +36,9 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Explain(args) => explain::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Apply(args) => edge::apply::run(&args),
+        Command::Diff(args) => edge::diff::run(&args),
+        Command::Status(args) => edge::status::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Prog(args) => prog::run(&args),

@@ -10,6 +10,7 @@ mod apply;
 mod building;
 mod digest;
 mod error;
+mod graph;
 mod hooks;
 mod load;
 mod maps;

@@ -1,0 +1,219 @@
+//! `weir apply --confirm SECONDS`: the former configuration comes back unless somebody says in time that the new one is right, by ENTER
+//! at this command or by `weir apply --confirm-now` anywhere.
+//!
+//! A connection that is lost (SIGHUP) must not keep the former configuration from coming back, and neither must Ctrl-C: both go back, the
+//! first after the time, the second at once. What waits is a file in the run folder; whoever confirms removes it.
+
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use weir_engine::control;
+use weir_engine::edge;
+
+use super::apply::{carry_out, switch_to};
+use super::record::Record;
+use super::{Planned, read, running};
+use crate::args::ApplyArgs;
+use crate::failure::Failure;
+use crate::output;
+
+/// Between two looks at signals and at the file.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How the wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Confirmed,
+    TooLate,
+    Refused,
+}
+
+/// Applies, waits, and goes back unless it was confirmed.
+pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Result<(), Failure> {
+    let name = &planned.plan.edge;
+    let waiting = Waiting::open(name)?;
+    let signals = Signals::listen()?;
+    let former: Option<Record> = running(name)?;
+    // Whether it can be gone back to is found out before anything changes.
+    let back = former.as_ref().map(Record::plan).transpose()?;
+    carry_out(args, planned)?;
+    output::complain(&format!(
+        "confirm within {} s, or the former configuration comes back: press ENTER here, or run `weir apply --confirm-now --edge {name}`",
+        limit.as_secs_f64()
+    ));
+    let answer = wait(&waiting, &signals, limit)?;
+    if answer == Answer::Confirmed {
+        output::complain("confirmed");
+        return Ok(());
+    }
+    match (&back, &former) {
+        (Some(plan), Some(record)) => drop(switch_to(plan, record)?),
+        _ => drop(edge::down(name)?),
+    }
+    let why = match answer {
+        Answer::TooLate => "nobody confirmed in time",
+        _ => "it was refused",
+    };
+    let now = match back {
+        Some(_) => "the former configuration runs again",
+        None => "the edge was taken down, as nothing ran before",
+    };
+    Err(Failure::Failed(format!("{why}: {now}")))
+}
+
+/// `weir apply --confirm-now`.
+pub(super) fn say_yes(args: &ApplyArgs) -> Result<ExitCode, Failure> {
+    let name = match (&args.edge, &args.config) {
+        (Some(name), _) => name.clone(),
+        (None, Some(path)) => read(path)?.1.edge,
+        (None, None) => the_one_that_waits()?,
+    };
+    match fs::remove_file(place(&name)) {
+        Ok(()) if args.json => {
+            output::json(&serde_json::json!({ "edge": name, "confirmed": true }))?
+        }
+        Ok(()) => output::out(&format!("edge {name}: confirmed\n"))?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Failure::Failed(format!(
+                "no `weir apply --confirm` of edge {name} is waiting"
+            )));
+        }
+        Err(error) => return Err(Failure::failed(error)),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn the_one_that_waits() -> Result<String, Failure> {
+    let entries = fs::read_dir(control::FOLDER)
+        .into_iter()
+        .flatten()
+        .flatten();
+    let names: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter_map(|name| name.strip_suffix(SUFFIX).map(str::to_owned))
+        .collect();
+    match names.as_slice() {
+        [] => Err(Failure::Failed(
+            "no `weir apply --confirm` is waiting".to_owned(),
+        )),
+        [one] => Ok(one.clone()),
+        many => Err(Failure::Usage(format!(
+            "several are waiting: say which one with --edge ({})",
+            many.join(", ")
+        ))),
+    }
+}
+
+/// End of the names of the files that wait.
+const SUFFIX: &str = ".confirm";
+
+fn place(edge: &str) -> PathBuf {
+    Path::new(control::FOLDER).join(format!("{edge}{SUFFIX}"))
+}
+
+/// The file that waits to be removed; removed when dropped.
+struct Waiting(PathBuf);
+
+impl Waiting {
+    fn open(edge: &str) -> Result<Waiting, Failure> {
+        let path = place(edge);
+        fs::create_dir_all(control::FOLDER).map_err(|error| {
+            Failure::Failed(format!("cannot make {}: {error}", control::FOLDER))
+        })?;
+        // One that a killed process left says nothing; one that is waited at would be answered by our removing it.
+        if let Ok(pid) = fs::read_to_string(&path)
+            && Path::new("/proc").join(pid.trim()).exists()
+        {
+            return Err(Failure::Failed(format!(
+                "another `weir apply --confirm` of edge {edge} is waiting (process {}): confirm or end it first",
+                pid.trim()
+            )));
+        }
+        let text = format!("{}\n", std::process::id());
+        fs::write(&path, text).map_err(|error| {
+            Failure::Failed(format!("cannot write {}: {error}", path.display()))
+        })?;
+        Ok(Waiting(path))
+    }
+
+    fn is_confirmed(&self) -> bool {
+        !self.0.exists()
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+struct Signals {
+    refuse: Arc<AtomicBool>,
+}
+
+impl Signals {
+    fn listen() -> Result<Signals, Failure> {
+        let refuse = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&refuse)).map_err(Failure::failed)?;
+        }
+        // Taken note of and no more: the wait goes on without the terminal.
+        let lost = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(SIGHUP, lost).map_err(Failure::failed)?;
+        Ok(Signals { refuse })
+    }
+}
+
+fn wait(waiting: &Waiting, signals: &Signals, limit: Duration) -> Result<Answer, Failure> {
+    let end = Instant::now() + limit;
+    let mut stdin = io::stdin().is_terminal().then(io::stdin);
+    loop {
+        if waiting.is_confirmed() {
+            return Ok(Answer::Confirmed);
+        }
+        if signals.refuse.load(Ordering::Relaxed) {
+            return Ok(Answer::Refused);
+        }
+        if Instant::now() >= end {
+            return Ok(Answer::TooLate);
+        }
+        let Some(terminal) = &stdin else {
+            std::thread::sleep(TICK);
+            continue;
+        };
+        match pressed(terminal) {
+            Ok(true) => return Ok(Answer::Confirmed),
+            Ok(false) => {}
+            // The terminal is gone.
+            Err(_) => stdin = None,
+        }
+    }
+}
+
+/// Whether ENTER was pressed within a tick. An error: nothing will come any more.
+fn pressed(terminal: &io::Stdin) -> io::Result<bool> {
+    let tick = rustix::time::Timespec {
+        tv_sec: 0,
+        tv_nsec: TICK.subsec_nanos().into(),
+    };
+    let mut fds = [PollFd::new(terminal, PollFlags::IN)];
+    match poll(&mut fds, Some(&tick)) {
+        Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(false),
+        Ok(_) => {}
+        Err(error) => return Err(error.into()),
+    }
+    // Line by line: a terminal gives nothing before ENTER.
+    let mut bytes = [0; 256];
+    let mut file = File::from(rustix::io::dup(terminal)?);
+    match file.read(&mut bytes)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(true),
+    }
+}

@@ -1,0 +1,185 @@
+//! What is kept beside a running edge: its configuration and the files it named, so that it can be compared with another one and gone
+//! back to; and the outline of its plan.
+//!
+//! The engine keeps the text without reading it. Files above [`KEPT_MAX`] are kept by length and digest only: going back then needs them
+//! as they were.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weir_functions::kind::Files;
+use weir_graph::{EdgePlan, Folder, Numbers, Outline};
+
+use crate::failure::Failure;
+
+/// Largest file that is kept whole, in bytes.
+const KEPT_MAX: usize = 256 << 10;
+
+/// A configuration that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// Path of the configuration, whole if that could be found out.
+    pub(super) path: PathBuf,
+    /// Its text.
+    text: String,
+    /// Files by their names in it.
+    files: BTreeMap<PathBuf, Kept>,
+    /// What runs.
+    pub(super) outline: Outline,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kept {
+    Text(String),
+    Hex(String),
+    Digest { bytes: usize, digest: String },
+}
+
+impl Record {
+    /// Of a plan; `files` are those that were read for it.
+    pub(super) fn new(
+        path: &Path,
+        text: &str,
+        plan: &EdgePlan,
+        files: &BTreeMap<PathBuf, Option<Vec<u8>>>,
+    ) -> Record {
+        let read = files
+            .iter()
+            .filter_map(|(name, bytes)| Some((name.clone(), bytes.as_ref()?)));
+        Record {
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            text: text.to_owned(),
+            files: read.map(|(name, bytes)| (name, Kept::of(bytes))).collect(),
+            outline: plan.outline(),
+        }
+    }
+
+    /// From what the engine kept.
+    pub(super) fn read(edge: &str, text: &str) -> Result<Record, Failure> {
+        serde_json::from_str(text).map_err(|error| {
+            Failure::Failed(format!(
+                "edge {edge} was applied by something else than `weir apply` of this version ({error}): run `weir down --edge {edge}` and apply anew"
+            ))
+        })
+    }
+
+    /// For the engine to keep.
+    pub(super) fn write(&self) -> Result<String, Failure> {
+        serde_json::to_string(self).map_err(Failure::failed)
+    }
+
+    /// The same plan again, from what was kept.
+    pub(super) fn plan(&self) -> Result<EdgePlan, Failure> {
+        let cannot = |why: String| {
+            Failure::Failed(format!(
+                "the configuration that runs ({}) could not be gone back to: {why}; nothing was changed",
+                self.path.display()
+            ))
+        };
+        let config = weir_graph::parse(&self.text, &self.path.display().to_string())
+            .map_err(|found| cannot(found.to_string()))?;
+        let numbers: Numbers = self
+            .outline
+            .ports
+            .iter()
+            .map(|port| (port.device.clone(), port.number))
+            .collect();
+        match weir_graph::plan(&config, self, &numbers) {
+            Ok((plan, _)) => Ok(plan),
+            Err(found) => {
+                let first = found.iter().next().map(|one| one.message.clone());
+                Err(cannot(first.unwrap_or_default()))
+            }
+        }
+    }
+}
+
+impl Files for Record {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
+        match self.files.get(path) {
+            None => Err(io::ErrorKind::NotFound.into()),
+            Some(Kept::Text(text)) => Ok(text.clone().into_bytes()),
+            Some(Kept::Hex(digits)) => {
+                unhex(digits).ok_or_else(|| invalid("what was kept of it is damaged"))
+            }
+            Some(Kept::Digest { bytes, digest }) => {
+                let now = Folder::of(&self.path).read(path)?;
+                match now.len() == *bytes && weir_graph::digest(&now) == *digest {
+                    true => Ok(now),
+                    false => Err(invalid(
+                        "it has changed since, and is too large to have been kept",
+                    )),
+                }
+            }
+        }
+    }
+}
+
+impl Kept {
+    fn of(bytes: &[u8]) -> Kept {
+        if bytes.len() > KEPT_MAX {
+            return Kept::Digest {
+                bytes: bytes.len(),
+                digest: weir_graph::digest(bytes),
+            };
+        }
+        match std::str::from_utf8(bytes) {
+            Ok(text) => Kept::Text(text.to_owned()),
+            Err(_) => Kept::Hex(bytes.iter().map(|b| format!("{b:02x}")).collect()),
+        }
+    }
+}
+
+fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs
+        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_kept_can_be_planned_again() {
+        let folder = std::env::temp_dir().join(format!("weir-record-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a temporary folder");
+        let path = folder.join("edge.toml");
+        let text = "[[port]]\nname = 'wan'\ndevice = 'none0'\n[[function]]\nname = 'rules'\nkind = 'middlebox'\npolicy = 'p.weir'\n\
+                    [[link]]\nfrom = 'wan'\nto = 'rules'\n";
+        let rules = "tcp-dport 23 drop\n";
+        for rules in [
+            rules.to_owned(),
+            rules.repeat(KEPT_MAX / rules.len() / 200) + &"# more\n".repeat(KEPT_MAX / 7),
+        ] {
+            std::fs::write(folder.join("p.weir"), &rules).expect("it can be written");
+            let config = weir_graph::parse(text, "edge.toml").expect("right");
+            let (plan, _) =
+                weir_graph::plan(&config, &Folder::new(&folder), &Numbers::new()).expect("right");
+            let files = [(PathBuf::from("p.weir"), Some(rules.clone().into_bytes()))].into();
+            let record = Record::new(&path, text, &plan, &files);
+            let back = Record::read("e", &record.write().expect("text")).expect("the same");
+            assert_eq!(back, record);
+            // Small files are kept, large ones must be as they were.
+            std::fs::write(folder.join("p.weir"), "all accept\n").expect("it can be written");
+            match rules.len() > KEPT_MAX {
+                false => assert_eq!(back.plan().expect("kept").outline(), plan.outline()),
+                true => {
+                    let error = back.plan().expect_err("changed").to_string();
+                    assert!(
+                        error.contains("it has changed since, and is too large to have been kept"),
+                        "{error}"
+                    );
+                    std::fs::write(folder.join("p.weir"), &rules).expect("it can be written");
+                    assert_eq!(back.plan().expect("as it was").outline(), plan.outline());
+                }
+            }
+        }
+        std::fs::remove_dir_all(&folder).expect("it is there");
+    }
+}

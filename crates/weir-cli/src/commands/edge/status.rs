@@ -1,0 +1,290 @@
+//! `weir status`: the ledgers of ports and functions of running edges. received = sum of verdicts, each side counted on its own.
+
+use std::fmt::Write;
+use std::process::ExitCode;
+
+use serde::Serialize;
+use weir_bpf::abi::{NEXT, Stats};
+use weir_engine::edge::{self, Status, reasons};
+
+use super::read;
+use super::record::Record;
+use crate::args::StatusArgs;
+use crate::failure::Failure;
+use crate::output;
+
+/// A running edge, as JSON.
+#[derive(Serialize)]
+struct Report {
+    edge: String,
+    generation: u64,
+    /// Where it was applied from.
+    configuration: Option<String>,
+    ports: Vec<Port>,
+    functions: Vec<Function>,
+    hooks: Vec<Hook>,
+    recirculation: Option<Recirculation>,
+    /// Calls that found a function that was just replaced.
+    missed: u64,
+}
+
+#[derive(Serialize)]
+struct Port {
+    name: String,
+    number: u32,
+    device: String,
+    ifindex: u32,
+    mode: String,
+    attached: bool,
+    ledger: Ledger,
+}
+
+#[derive(Serialize)]
+struct Function {
+    name: String,
+    kind: Option<String>,
+    object: String,
+    vid: u32,
+    program: u32,
+    implicit: bool,
+    links: Vec<Link>,
+    ledger: Ledger,
+}
+
+#[derive(Serialize)]
+struct Link {
+    out: String,
+    to: String,
+}
+
+#[derive(Serialize)]
+struct Hook {
+    name: String,
+    attach: String,
+}
+
+#[derive(Serialize)]
+struct Recirculation {
+    devices: [String; 2],
+    ledger: Ledger,
+}
+
+/// What became of packets.
+#[derive(Serialize)]
+struct Ledger {
+    received: u64,
+    bytes: u64,
+    verdicts: Verdicts,
+    reasons: Vec<Counted>,
+}
+
+#[derive(Serialize)]
+struct Verdicts {
+    next: u64,
+    pass: u64,
+    drop: u64,
+    tx: u64,
+    redirect: u64,
+    aborted: u64,
+}
+
+#[derive(Serialize)]
+struct Counted {
+    reason: &'static str,
+    packets: u64,
+}
+
+pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
+    let names = match (&args.edge, &args.config) {
+        (Some(name), _) => vec![name.clone()],
+        (None, Some(path)) => vec![read(path)?.1.edge],
+        (None, None) => edge::list()?,
+    };
+    let mut reports = Vec::with_capacity(names.len());
+    for name in names {
+        reports.push(Report::of(edge::status(&name)?));
+    }
+    if args.json {
+        output::json(&serde_json::json!({ "edges": reports }))?;
+    } else if reports.is_empty() {
+        output::out("no edge is running in this network namespace\n")?;
+    } else {
+        let texts: Vec<String> = reports.iter().map(Report::text).collect();
+        output::out(&texts.join("\n"))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Report {
+    fn of(status: Status) -> Report {
+        // An edge that something else applied is shown, too, without its kinds.
+        let record = Record::read(&status.name, &status.text).ok();
+        let kind = |name: &str| {
+            let instances = record.iter().flat_map(|record| &record.outline.instances);
+            let mut found = instances.filter(|one| one.name == name);
+            found.next().map(|one| one.kind.clone())
+        };
+        Report {
+            configuration: record
+                .as_ref()
+                .map(|record| record.path.display().to_string()),
+            edge: status.name.clone(),
+            generation: status.generation,
+            ports: status
+                .ports
+                .iter()
+                .map(|port| Port {
+                    name: port.name.clone(),
+                    number: port.number,
+                    device: port.device.clone(),
+                    ifindex: port.ifindex,
+                    mode: port.mode.clone(),
+                    attached: port.attached,
+                    ledger: Ledger::of(&port.ledger),
+                })
+                .collect(),
+            functions: status
+                .instances
+                .iter()
+                .map(|one| Function {
+                    name: one.name.clone(),
+                    kind: kind(&one.name),
+                    object: one.object.clone(),
+                    vid: one.vid,
+                    program: one.program,
+                    implicit: one.implicit,
+                    links: one
+                        .outs
+                        .iter()
+                        .map(|(out, to)| Link {
+                            out: out.clone(),
+                            to: to.clone(),
+                        })
+                        .collect(),
+                    ledger: Ledger::of(&one.ledger),
+                })
+                .collect(),
+            hooks: status
+                .hooks
+                .iter()
+                .map(|(name, attach)| Hook {
+                    name: name.clone(),
+                    attach: attach.clone(),
+                })
+                .collect(),
+            recirculation: status.recirculation.as_ref().map(|pair| Recirculation {
+                devices: [pair.devices.0.clone(), pair.devices.1.clone()],
+                ledger: Ledger::of(&pair.ledger),
+            }),
+            missed: status.missed,
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("edge {}, generation {}", self.edge, self.generation);
+        if let Some(path) = &self.configuration {
+            let _ = write!(text, ", from {path}");
+        }
+        text.push('\n');
+        for port in &self.ports {
+            let gone = if port.attached {
+                ""
+            } else {
+                ", not attached any more"
+            };
+            let _ = writeln!(
+                text,
+                "port {} ({}, {}{gone}): {}",
+                port.name,
+                port.device,
+                port.mode,
+                port.ledger.text()
+            );
+        }
+        for one in &self.functions {
+            let kind = one.kind.as_deref().filter(|_| !one.implicit);
+            let kind = kind.map(|kind| format!(" ({kind})")).unwrap_or_default();
+            let links: Vec<String> = one
+                .links
+                .iter()
+                .map(|link| match link.out.as_str() {
+                    "next" => link.to.clone(),
+                    out => format!("{out} {}", link.to),
+                })
+                .collect();
+            let _ = writeln!(
+                text,
+                "function {}{kind} > {}: {}",
+                one.name,
+                links.join(", "),
+                one.ledger.text()
+            );
+        }
+        for hook in &self.hooks {
+            let _ = writeln!(text, "hook {} on {}", hook.name, hook.attach);
+        }
+        if let Some(pair) = &self.recirculation {
+            let _ = writeln!(
+                text,
+                "recirculation ({}, {}): {}",
+                pair.devices[0],
+                pair.devices[1],
+                pair.ledger.text()
+            );
+        }
+        if self.missed > 0 {
+            let _ = writeln!(
+                text,
+                "calls that found a replaced function: {}",
+                self.missed
+            );
+        }
+        text
+    }
+}
+
+impl Ledger {
+    fn of(stats: &Stats) -> Ledger {
+        let verdict = |at: usize| stats.verdict[at];
+        Ledger {
+            received: stats.received,
+            bytes: stats.bytes,
+            verdicts: Verdicts {
+                next: verdict(NEXT),
+                aborted: verdict(0),
+                drop: verdict(1),
+                pass: verdict(2),
+                tx: verdict(3),
+                redirect: verdict(4),
+            },
+            reasons: reasons(stats)
+                .into_iter()
+                .map(|(reason, packets)| Counted { reason, packets })
+                .collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let v = &self.verdicts;
+        let all = [
+            ("next", v.next),
+            ("pass", v.pass),
+            ("drop", v.drop),
+            ("tx", v.tx),
+            ("redirect", v.redirect),
+            ("aborted", v.aborted),
+        ];
+        let mut text = format!("{} packets, {} bytes", self.received, self.bytes);
+        for (name, count) in all.into_iter().filter(|(_, count)| *count > 0) {
+            let _ = write!(text, ", {name} {count}");
+        }
+        if !self.reasons.is_empty() {
+            let reasons = self
+                .reasons
+                .iter()
+                .map(|one| format!("{} {}", one.reason, one.packets));
+            let _ = write!(text, " ({})", reasons.collect::<Vec<_>>().join(", "));
+        }
+        text
+    }
+}
