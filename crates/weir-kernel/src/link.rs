@@ -172,15 +172,7 @@ impl Link {
 
     /// Replaces the program in one step: no packet meets an empty interface.
     pub fn update(&mut self, program: &LoadedProgram) -> Result<(), KernelError> {
-        // SAFETY: both descriptors are open; null options mean the defaults.
-        let ret = unsafe {
-            libbpf_sys::bpf_link_update(
-                self.fd.as_raw_fd(),
-                program.as_fd().as_raw_fd(),
-                std::ptr::null(),
-            )
-        };
-        sys::check(ret).map(drop).map_err(|e| {
+        sys::link_update(self.fd.as_fd(), program.as_fd()).map_err(|e| {
             KernelError::sys(
                 format!("replace the program on {}", interface_label(self.ifindex)),
                 e,

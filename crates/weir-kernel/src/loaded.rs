@@ -12,6 +12,7 @@ use std::ffi::c_void;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::ptr;
 use std::time::Duration;
 
@@ -106,6 +107,10 @@ pub struct ProgramInfo {
     pub jited_len: u32,
     /// Instructions the verifier walked; deterministic for one kernel and object.
     pub verified_insns: u32,
+    /// When it was loaded, nanoseconds since boot (`CLOCK_BOOTTIME`).
+    pub loaded_ns: u64,
+    /// How often it ran while the kernel counted that (`kernel.bpf_stats_enabled`); 0 if it never did.
+    pub runs: u64,
 }
 
 /// A verified program and its maps.
@@ -690,6 +695,25 @@ impl LoadedProgram {
         })
     }
 
+    /// Makes it outlive the process, under a path of a bpffs.
+    pub fn pin(&self, path: &Path) -> Result<(), KernelError> {
+        sys::pin_object(self.as_fd(), path).map_err(|e| {
+            KernelError::sys(
+                format!("pin program {} at {}", self.name, path.display()),
+                e,
+            )
+        })
+    }
+
+    /// The program pinned at `path`, with its maps under the names the kernel knows (15 bytes of them); `None` if nothing is there.
+    pub fn open(path: &Path) -> Result<Option<Self>, KernelError> {
+        match sys::open_pinned(path) {
+            Ok(fd) => Self::adopt(fd).map(Some),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(e) => Err(KernelError::sys(format!("open {}", path.display()), e)),
+        }
+    }
+
     /// Attaches to an interface of the current namespace until the link is
     /// dropped, or longer if it is pinned.
     pub fn attach_xdp(&self, ifindex: u32, mode: XdpMode) -> Result<Link, KernelError> {
@@ -714,6 +738,8 @@ impl LoadedProgram {
             xlated_insns: info.xlated_prog_len / 8,
             jited_len: info.jited_prog_len,
             verified_insns: info.verified_insns,
+            loaded_ns: info.load_time,
+            runs: info.run_cnt,
         })
     }
 

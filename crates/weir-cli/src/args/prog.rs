@@ -25,6 +25,18 @@ pub(crate) enum ProgCommand {
     Disasm(DisasmArgs),
     /// List the maps and data sections, with their types
     Maps(MapsArgs),
+    /// Load an XDP program and keep it, with its maps, under a number and a name (root)
+    Load(LoadArgs),
+    /// Put a loaded program on an interface (root)
+    Attach(AttachArgs),
+    /// Take a loaded program off an interface; it stays loaded (root)
+    Detach(DetachArgs),
+    /// Put the program of another object in the place of a loaded one, on all its interfaces at once and with its maps (root)
+    Replace(ReplaceArgs),
+    /// List loaded programs: where they run, their maps, since when (root)
+    List(ListArgs),
+    /// Remove a loaded program that is on no interface, and its maps (root)
+    Unload(UnloadArgs),
     /// Run bare instructions, read as hexadecimal bytes from standard input, and print r0 in hexadecimal; the protocol of conformance suites
     Exec(ExecArgs),
 }
@@ -207,4 +219,107 @@ pub(crate) struct ServeArgs {
     /// Print the totals as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What `weir prog load` and `weir prog replace` do with an object.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LoadingArgs {
+    /// eBPF object
+    #[arg(value_name = "OBJ")]
+    pub(crate) object: PathBuf,
+    /// The program to load; needed where the object has several
+    #[arg(long = "program", alias = "prog", value_name = "NAME")]
+    pub(crate) program: Option<String>,
+    /// Set a `const volatile` global: a number, true, false, hex:00ff or text:words; may be given several times
+    #[arg(long = "constant", value_name = "NAME=VALUE")]
+    pub(crate) constants: Vec<String>,
+    /// Use a map that exists instead of a new one: a pinned file, or PROGRAM:MAP of a loaded program; may be given several times
+    #[arg(long = "map", value_name = "NAME=MAP")]
+    pub(crate) maps: Vec<String>,
+    /// Leave the judgement to the kernel: weir's verifier is not asked
+    #[arg(long)]
+    pub(crate) unverified: bool,
+    /// If the kernel refuses the program, print all that its verifier said
+    #[arg(long)]
+    pub(crate) log: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir prog load`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LoadArgs {
+    /// What to load.
+    #[command(flatten)]
+    pub(crate) loading: LoadingArgs,
+    /// Name to keep it under; default: that of the program
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}
+
+/// Where on the receive path a program runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AttachMode {
+    /// In the driver
+    Native,
+    /// In the stack: on every device, slower
+    Generic,
+    /// In the device's hardware
+    Offload,
+}
+
+/// Arguments of `weir prog attach`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct AttachArgs {
+    /// Number or name of a loaded program
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: String,
+    /// Interface
+    #[arg(short = 'i', long = "interface", value_name = "IF")]
+    pub(crate) interface: String,
+    /// Where it runs; weir never chooses another mode by itself
+    #[arg(long, value_enum, default_value = "native")]
+    pub(crate) mode: AttachMode,
+}
+
+/// Arguments of `weir prog detach`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DetachArgs {
+    /// Number or name of a loaded program
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: String,
+    /// Interface
+    #[arg(short = 'i', long = "interface", value_name = "IF")]
+    pub(crate) interface: String,
+}
+
+/// Arguments of `weir prog replace`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ReplaceArgs {
+    /// Number or name of a loaded program
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) replaced: String,
+    /// What to load in its place.
+    #[command(flatten)]
+    pub(crate) loading: LoadingArgs,
+    /// Give maps whose definition changed a new start instead of refusing; those that did not change keep their contents
+    #[arg(long)]
+    pub(crate) fresh: bool,
+}
+
+/// Arguments of `weir prog list`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ListArgs {
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir prog unload`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct UnloadArgs {
+    /// Number or name of a loaded program
+    #[arg(value_name = "PROGRAM")]
+    pub(crate) program: String,
 }

@@ -1,4 +1,4 @@
-//! `weir prog`: eBPF objects, of weir and of others, without a kernel. One module for each command.
+//! `weir prog`: eBPF objects, of weir and of others. One module for each command; those that leave something in the kernel are in `pinned`.
 
 mod contents;
 mod declare;
@@ -7,6 +7,7 @@ mod engine;
 mod exec;
 mod maps;
 mod object;
+mod pinned;
 mod run;
 mod screen;
 mod seeds;
@@ -28,5 +29,11 @@ pub(crate) fn run(args: &ProgArgs) -> Result<ExitCode, Failure> {
         ProgCommand::Maps(args) => maps::run(args),
         ProgCommand::Disasm(args) => disasm::run(args),
         ProgCommand::Exec(args) => exec::run(args),
+        ProgCommand::Load(args) => pinned::load::run(args),
+        ProgCommand::Attach(args) => pinned::attach::run(args),
+        ProgCommand::Detach(args) => pinned::detach::run(args),
+        ProgCommand::Replace(args) => pinned::replace::run(args),
+        ProgCommand::List(args) => pinned::list::run(args),
+        ProgCommand::Unload(args) => pinned::unload::run(args),
     }
 }

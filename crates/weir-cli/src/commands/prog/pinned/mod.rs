@@ -1,0 +1,11 @@
+//! Programs that stay in the kernel: loaded, put on interfaces, replaced, taken away. What is there is in bpffs and nowhere else, so
+//! every command is one shot and any of them may be killed.
+
+pub(super) mod attach;
+pub(super) mod detach;
+pub(super) mod list;
+pub(super) mod load;
+mod prepare;
+pub(super) mod replace;
+mod shelf;
+pub(super) mod unload;

@@ -1,0 +1,66 @@
+//! `weir prog replace`: another program in the place of a loaded one. Interfaces change over one by one, each in one step; maps of equal
+//! definition go on with their contents.
+//!
+//! Invariant: whatever is refused, the old program runs on with all it has.
+
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::list;
+use super::prepare::{differs, prepare};
+use super::shelf::{self, Shelf};
+use crate::args::prog::ReplaceArgs;
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn run(args: &ReplaceArgs) -> Result<ExitCode, Failure> {
+    let shelf = Shelf::lock()?;
+    let kept = shelf::find(&args.replaced)?;
+    let old = kept.program()?;
+    let mut prepared = prepare(&args.loading, Some(old.name()))?;
+    let mut shared = Vec::new();
+    let mut fresh = Vec::new();
+    for (name, map) in kept.maps()? {
+        let Some(declared) = prepared
+            .declared(&name)
+            .filter(|_| !prepared.is_given(&name))
+        else {
+            continue;
+        };
+        match differs(declared, map.definition()) {
+            None => {
+                prepared.share(&name, &map)?;
+                shared.push(name);
+            }
+            Some(_) if args.fresh => fresh.push(name),
+            Some(differs) => {
+                return Err(Failure::failed(format!(
+                    "map {name} cannot keep its contents: {differs}. Program {kept} goes on as it is; --fresh replaces it with a new map, \
+                     and --map {name}=MAP with another one"
+                )));
+            }
+        }
+    }
+    let program = prepared.load(args.loading.log)?;
+    kept.exchange(&program, &shared)?;
+    drop(shelf);
+    let row = list::row(&kept)?;
+    if args.loading.json {
+        output::json(&json!({ "program": row, "kept_maps": shared, "fresh_maps": fresh }))?;
+    } else {
+        let words = |maps: &[String], what: &str| match maps {
+            [] => String::new(),
+            maps => format!("; {what} {}", maps.join(", ")),
+        };
+        output::out(&format!(
+            "replaced {kept}: kernel id {}, tag {}, on {} interfaces{}{}\n",
+            row.program_id,
+            row.tag,
+            row.interfaces.len(),
+            words(&shared, "kept the contents of"),
+            words(&fresh, "new and empty:")
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
