@@ -1,5 +1,6 @@
 //! The one table of commands and flags. Help, and every other appearance of a command, is generated from it.
 
+pub(crate) mod generate;
 pub(crate) mod prog;
 
 use std::path::PathBuf;
@@ -49,6 +50,8 @@ pub(crate) enum Command {
     Down(DownArgs),
     /// Take eBPF objects apart, run and judge them: weir's own and those of others
     Prog(prog::ProgArgs),
+    /// Send made-up packets out of an interface, and count what arrives at another
+    Generate(generate::GenerateArgs),
     /// Probe what this kernel can do and name the fallback for what it cannot
     Doctor(DoctorArgs),
     /// Experiments on test beds that weir builds from network namespaces

@@ -11,9 +11,9 @@ use std::fmt;
 use std::path::Path;
 
 use weir_bpf::abi::{Seen, SeenCount, seen};
-use weir_kernel::hooks::{self, HookPoint};
+use weir_kernel::hooks::{self, Held, HookPoint};
 use weir_kernel::pinned::{self, PinnedLink};
-use weir_kernel::{KernelError, KernelObject, Map};
+use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// The tracepoints, in the order of [`Seen::event`], and what is not known where one is missing.
@@ -40,6 +40,8 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
 
 /// Prefix of the pinned attachments in the folder, before the tracepoint's name.
 const LINK: &str = "on-";
+/// What the kernel gives as the id of no map (include/linux/filter.h, `bpf_redirect_info`).
+const NO_MAP: u32 = i32::MAX as u32;
 const SEEN: &str = "seen";
 const UNSEEN: &str = "unseen";
 
@@ -49,6 +51,8 @@ pub struct Monitor {
     seen: Map,
     unseen: Map,
     links: Vec<PinnedLink>,
+    /// Attachments that are pinned nowhere.
+    held: Vec<Held>,
     absent: Vec<Absent>,
 }
 
@@ -91,16 +95,47 @@ pub fn attach(folder: &Path) -> Result<Monitor, KernelError> {
         seen: map(SEEN)?,
         unseen: map(UNSEEN)?,
         links: Vec::new(),
+        held: Vec::new(),
         absent: Vec::new(),
     };
     for (tracepoint, loses) in TRACEPOINTS {
         let pin = folder.join(format!("{LINK}{tracepoint}"));
         let link = match PinnedLink::open(&pin)? {
             Some(link) => Ok(link),
-            None => watch(elf, tracepoint, &monitor, &pin),
+            None => program(elf, tracepoint, &monitor)
+                .and_then(|program| hooks::attach(&program, &point(tracepoint), &pin)),
         };
         match link {
             Ok(link) => monitor.links.push(link),
+            Err(why) => monitor.absent.push(Absent {
+                tracepoint,
+                loses,
+                why: why.to_string(),
+            }),
+        }
+    }
+    Ok(monitor)
+}
+
+/// Attaches to every tracepoint that this kernel has, for as long as the value lives.
+///
+/// # Errors
+/// The maps cannot be made.
+pub fn watch() -> Result<Monitor, KernelError> {
+    let elf = weir_bpf::monitor("monitor").unwrap_or_default();
+    let map = |name: &str| Map::create(name, KernelObject::open(elf)?.map_definition(name)?);
+    let mut monitor = Monitor {
+        seen: map(SEEN)?,
+        unseen: map(UNSEEN)?,
+        links: Vec::new(),
+        held: Vec::new(),
+        absent: Vec::new(),
+    };
+    for (tracepoint, loses) in TRACEPOINTS {
+        let held = program(elf, tracepoint, &monitor)
+            .and_then(|program| hooks::hold(&program, &point(tracepoint)));
+        match held {
+            Ok(held) => monitor.held.push(held),
             Err(why) => monitor.absent.push(Absent {
                 tracepoint,
                 loses,
@@ -126,6 +161,7 @@ pub fn open(folder: &Path) -> Result<Option<Monitor>, KernelError> {
         seen,
         unseen,
         links: Vec::new(),
+        held: Vec::new(),
         absent: Vec::new(),
     };
     for (tracepoint, loses) in TRACEPOINTS {
@@ -311,6 +347,18 @@ impl Readings {
         account
     }
 
+    /// Packets that could not be sent by a device at all, sent there by a program without a map, or by a test run with live frames.
+    pub fn refused_by_device(&self, netns: u32, ifindex: u32) -> Account {
+        let mut account = Account::default();
+        for (key, count) in &self.counts {
+            let here = key.netns == netns && key.target == ifindex && key.map == NO_MAP;
+            if key.event == seen::ERROR && here {
+                account.add(count, Why::Refused(key.error));
+            }
+        }
+        account
+    }
+
     /// Packets that programs sent back by the device they came in by.
     pub fn transmitted(&self, netns: u32, ifindex: u32) -> Account {
         let mut account = Account::default();
@@ -373,21 +421,18 @@ const EOPNOTSUPP: i32 = 95;
 const ENETDOWN: i32 = 100;
 const ENOBUFS: i32 = 105;
 
-fn watch(
-    elf: &[u8],
-    tracepoint: &str,
-    monitor: &Monitor,
-    pin: &Path,
-) -> Result<PinnedLink, KernelError> {
+fn program(elf: &[u8], tracepoint: &str, monitor: &Monitor) -> Result<LoadedProgram, KernelError> {
     let mut object = KernelObject::open(elf)?;
     object.share_map(SEEN, &monitor.seen)?;
     object.share_map(UNSEEN, &monitor.unseen)?;
-    let program = object.load(tracepoint)?;
-    let point = HookPoint::Tracepoint {
+    object.load(tracepoint)
+}
+
+fn point(tracepoint: &str) -> HookPoint {
+    HookPoint::Tracepoint {
         category: "xdp".to_owned(),
         name: tracepoint.to_owned(),
-    };
-    hooks::attach(&program, &point, pin)
+    }
 }
 
 fn sum(map: &Map, key: &[u8]) -> Result<SeenCount, KernelError> {

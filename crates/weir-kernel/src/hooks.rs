@@ -1,6 +1,6 @@
 //! Programs on hooks that are not network devices: tracepoints and cgroups.
 //!
-//! Invariant: an attachment is pinned in the same call that makes it, or it does not stay.
+//! Invariant: an attachment is pinned in the same call that makes it, or ends with its value.
 
 #![expect(unsafe_code, reason = "attaching takes raw system calls")]
 
@@ -145,26 +145,41 @@ impl std::str::FromStr for HookPoint {
     }
 }
 
+/// An attachment that ends with the value.
+#[derive(Debug)]
+pub struct Held {
+    _fd: OwnedFd,
+}
+
+/// Attaches a program for as long as the value lives.
+pub fn hold(program: &LoadedProgram, point: &HookPoint) -> Result<Held, KernelError> {
+    Ok(Held {
+        _fd: link(program, point)?,
+    })
+}
+
 /// Attaches a program and pins the attachment at `pin`.
 pub fn attach(
     program: &LoadedProgram,
     point: &HookPoint,
     pin: &Path,
 ) -> Result<PinnedLink, KernelError> {
+    PinnedLink::new(link(program, point)?, pin)
+}
+
+fn link(program: &LoadedProgram, point: &HookPoint) -> Result<OwnedFd, KernelError> {
     sys::silence_libbpf();
     let failed = |e| KernelError::sys(format!("attach {} to {point}", program.name()), e);
-    let fd = match point {
+    match point {
         HookPoint::Tracepoint { category, name } => {
             let kind = sys::program_info(program.as_fd()).map_err(failed)?.type_;
             match kind {
                 libbpf_sys::BPF_PROG_TYPE_TRACEPOINT => {
-                    perf_tracepoint(program, category, name).map_err(failed)?
+                    perf_tracepoint(program, category, name).map_err(failed)
                 }
                 // A program that names its tracepoint in its BTF is refused where that is another one.
-                libbpf_sys::BPF_PROG_TYPE_TRACING => {
-                    raw_tracepoint(program, None).map_err(failed)?
-                }
-                _ => raw_tracepoint(program, Some(name)).map_err(failed)?,
+                libbpf_sys::BPF_PROG_TYPE_TRACING => raw_tracepoint(program, None).map_err(failed),
+                _ => raw_tracepoint(program, Some(name)).map_err(failed),
             }
         }
         HookPoint::Cgroup { path, hook } => {
@@ -179,10 +194,9 @@ pub fn attach(
                     std::ptr::null(),
                 )
             })
-            .map_err(failed)?
+            .map_err(failed)
         }
-    };
-    PinnedLink::new(fd, pin)
+    }
 }
 
 fn raw_tracepoint(program: &LoadedProgram, name: Option<&str>) -> io::Result<OwnedFd> {

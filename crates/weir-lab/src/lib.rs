@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod demo;
 mod error;
+pub mod generate;
 mod process;
 
 pub use demo::{Check, DemoOptions, DemoOutcome};

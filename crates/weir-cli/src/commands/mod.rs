@@ -9,6 +9,7 @@ mod down;
 mod edge;
 mod explain;
 mod fmt;
+mod generate;
 mod lab;
 mod policy;
 mod prog;
@@ -40,6 +41,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Diff(args) => edge::diff::run(&args),
         Command::Status(args) => edge::status::run(&args),
         Command::Down(args) => down::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Prog(args) => prog::run(&args),
         Command::Tables(args) => tables::run(&args),
