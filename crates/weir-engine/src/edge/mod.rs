@@ -60,7 +60,13 @@ pub struct Edge {
 /// # Errors
 /// [`EdgeError`]; what ran before runs on, unchanged.
 pub fn apply(plan: &EdgePlan, text: &str) -> Result<Applied, EdgeError> {
-    Edge::open_or_create(&plan.name)?.apply(plan, text)
+    let mut edge = Edge::open_or_create(&plan.name)?;
+    let applied = edge.apply(plan, text);
+    if edge.state.is_none() {
+        // What is told is why nothing runs, not what could not be removed.
+        let _ = edge.down();
+    }
+    applied
 }
 
 /// What an edge does now. Takes no lock.
@@ -159,13 +165,14 @@ impl Edge {
             return Err(not_running(name)?);
         }
         let edge = Edge::open_or_create(name)?;
-        match edge.state {
-            Some(_) => Ok(edge),
-            None => Err(not_running(name)?),
+        if edge.state.is_none() {
+            edge.down()?;
+            return Err(not_running(name)?);
         }
+        Ok(edge)
     }
 
-    /// [`Edge::open`], or a new edge without ports.
+    /// [`Edge::open`], or a new edge without ports: whoever then applies nothing takes it down.
     ///
     /// # Errors
     /// As of [`Edge::open`].

@@ -5,14 +5,16 @@
 #![allow(dead_code, reason = "each test file uses its part of this module")]
 #![allow(clippy::print_stderr, reason = "a skip is said where the test runs")]
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use weir_engine::edge::plan::{
     EdgeInstance, EdgePlan, LinkPlan, PortMode, PortPlan, Source, Target,
 };
+use weir_engine::edge::{self};
 use weir_functions::kind::Planned;
 use weir_kernel::bed::{self, End};
-use weir_kernel::{KernelObject, Link, LoadedProgram, NetNs, XdpMode, iface};
+use weir_kernel::{KernelObject, Link, LoadedProgram, Map, NetNs, XdpMode, iface};
 
 /// Whether this process is root. In CI it must be.
 pub(crate) fn root(test: &str) -> bool {
@@ -94,6 +96,16 @@ impl Bed {
         };
         let sink = attach(&receiver, "b0", &check);
         let a0 = sender.run(|| iface::index_of("a0")).expect("namespace");
+        // Carriers are noticed a moment after.
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while edge
+            .ip(&["link", "show"])
+            .expect("shown")
+            .contains("NO-CARRIER")
+        {
+            assert!(std::time::Instant::now() < until, "no carrier");
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
         Bed {
             a0: a0.expect("there"),
             sender,
@@ -112,6 +124,22 @@ impl Bed {
             .sender
             .run(|| self.number.run_live(&frame, self.a0, count));
         sent.expect("namespace").expect("sent");
+    }
+
+    /// Sends so many and tells the CPU time of the sender, in whose context the whole way to the receiver runs.
+    pub(crate) fn send_timed(&self, count: u32) -> std::time::Duration {
+        use rustix::time::{ClockId, clock_gettime};
+        let cpu = || {
+            let now = clock_gettime(ClockId::ThreadCPUTime);
+            std::time::Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
+        };
+        let frame = [0u8; 64];
+        let spent = self.sender.run(|| {
+            let before = cpu();
+            self.number.run_live(&frame, self.a0, count).expect("sent");
+            cpu() - before
+        });
+        spent.expect("namespace")
     }
 
     /// Sends bursts until told to stop.
@@ -203,16 +231,133 @@ impl Drop for Down<'_> {
     }
 }
 
-/// Ports m0 and m1, and a chain of `empty` functions from m0 to m1.
-pub(crate) fn chain(name: &str, functions: usize) -> EdgePlan {
-    let port = |name: &str, device: &str, number| PortPlan {
+impl<'b> Down<'b> {
+    pub(crate) fn of(bed: &'b Bed, name: &str) -> Down<'b> {
+        Down {
+            bed,
+            name: name.to_owned(),
+        }
+    }
+}
+
+/// Everything that runs of an edge, for comparison.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Snapshot {
+    generation: u64,
+    text: String,
+    pins: Vec<String>,
+    /// (name, number, program, maps) of instances.
+    instances: Vec<Running>,
+    /// (name, program, whether attached) of ports.
+    ports: Vec<(String, Option<u32>, bool)>,
+    devices: String,
+}
+
+/// Name, number, program and maps of an instance.
+type Running = (String, u32, u32, Vec<(String, u32)>);
+
+/// Programs and maps of an edge by the kernel's numbers.
+pub(crate) struct Owned {
+    programs: BTreeSet<u32>,
+    maps: BTreeSet<u32>,
+}
+
+impl Owned {
+    pub(crate) fn of(bed: &Bed, name: &str) -> Owned {
+        bed.on_edge(|| {
+            let status = edge::status(name).expect("runs");
+            let mut programs: BTreeSet<u32> = status.instances.iter().map(|i| i.program).collect();
+            let instances = status.instances.iter();
+            let mut maps: BTreeSet<u32> = instances
+                .flat_map(|i| &i.maps)
+                .map(|(_, id)| *id)
+                .chain(status.maps.iter().map(|(_, id)| *id))
+                .collect();
+            let pair = status.recirculation.map(|r| r.devices.1);
+            let devices = status.ports.into_iter().map(|p| p.device).chain(pair);
+            for device in devices {
+                let found = iface::find(&device).expect("there").xdp_prog_id;
+                programs.extend(found);
+            }
+            for &id in &programs {
+                let program = LoadedProgram::by_id(id).expect("there");
+                for map in program.map_names() {
+                    maps.insert(program.map_id(map).expect("there"));
+                }
+            }
+            Owned { programs, maps }
+        })
+    }
+
+    /// The kernel frees things a moment after their last user is gone.
+    pub(crate) fn are_gone(&self) {
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        loop {
+            let programs = self.programs.iter().copied();
+            let programs: Vec<u32> = programs
+                .filter(|id| LoadedProgram::by_id(*id).is_ok())
+                .collect();
+            let maps = self.maps.iter().copied();
+            let maps: Vec<u32> = maps.filter(|id| Map::by_id(*id, "").is_ok()).collect();
+            if programs.is_empty() && maps.is_empty() {
+                return;
+            }
+            assert!(
+                std::time::Instant::now() < until,
+                "programs {programs:?} and maps {maps:?} are left"
+            );
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+    }
+}
+
+impl Bed {
+    /// Devices and qdiscs of the edge's namespace as `ip` and `tc` show them.
+    pub(crate) fn devices(&self) -> String {
+        let links = self.edge.ip(&["-d", "link", "show"]).expect("shown");
+        let qdiscs = self.edge.output("tc", &["qdisc", "show"]).expect("shown");
+        // Counters of programs' lengths of life and queues are no part of what is configured.
+        format!("{links}{qdiscs}")
+    }
+
+    pub(crate) fn snapshot(&self, name: &str) -> Snapshot {
+        let pins = weir_kernel::pinned::names(&std::path::Path::new(edge::FOLDER).join(name));
+        let devices = self.devices();
+        self.on_edge(|| {
+            let status = edge::status(name).expect("runs");
+            Snapshot {
+                generation: status.generation,
+                text: status.text,
+                pins: pins.expect("readable"),
+                instances: (status.instances.into_iter())
+                    .map(|i| (i.name, i.vid, i.program, i.maps))
+                    .collect(),
+                ports: (status.ports.into_iter())
+                    .map(|p| {
+                        let found = iface::find(&p.device).ok();
+                        (p.name, found.and_then(|f| f.xdp_prog_id), p.attached)
+                    })
+                    .collect(),
+                devices,
+            }
+        })
+    }
+}
+
+/// A port of native mode.
+pub(crate) fn port(name: &str, device: &str, number: u32) -> PortPlan {
+    PortPlan {
         name: name.to_owned(),
         device: device.to_owned(),
         number,
         mode: PortMode::Native,
         checksums: None,
         metadata: false,
-    };
+    }
+}
+
+/// Ports m0 and m1, and a chain of `empty` functions from m0 to m1.
+pub(crate) fn chain(name: &str, functions: usize) -> EdgePlan {
     let mut plan = EdgePlan {
         name: name.to_owned(),
         ports: vec![port("in", "m0", 1), port("out", "m1", 2)],
