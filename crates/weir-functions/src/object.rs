@@ -32,14 +32,18 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     };
     let object = request.file("file", Path::new(path))?;
     let program = request.text("program")?;
-    let wrapper = weir_bpf::object("object_graph")
-        .ok_or_else(|| FunctionError::new("weir was built without its wrapper for objects"))?;
-    let chained = weir_object::chain(&weir_object::Request {
-        object: &object,
-        program,
-        wrapper,
-    })
-    .map_err(|error| refused(path, &error))?;
+    let chain = |form| {
+        let wrapper = weir_bpf::object(form)
+            .ok_or_else(|| FunctionError::new("weir was built without its wrapper for objects"))?;
+        weir_object::chain(&weir_object::Request {
+            object: &object,
+            program,
+            wrapper,
+        })
+        .map_err(|error| refused(path, &error))
+    };
+    let chained = chain("object_graph")?;
+    let watched = chain("object_watched")?;
     let mut constants = vec![
         (
             "weir_proceed".to_owned(),
@@ -67,6 +71,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     let instance = InstancePlan {
         object: ObjectSource::Linked {
             bytes: Arc::from(chained.elf),
+            watched: Arc::from(watched.elf),
             from: path.into(),
         },
         program: weir_object::PROGRAM.into(),

@@ -32,6 +32,8 @@ pub enum ObjectSource {
     Linked {
         /// The object as it is to be loaded, in ELF.
         bytes: Arc<[u8]>,
+        /// The same for a graph that is watched.
+        watched: Arc<[u8]>,
         /// The file it was made from.
         from: PathBuf,
     },
@@ -46,14 +48,14 @@ impl ObjectSource {
         }
     }
 
-    /// The object in the form for graphs, or for graphs that are watched; `None` if none is embedded under its name. What was linked
-    /// was linked for graphs.
+    /// The object in the form for graphs, or for graphs that are watched; `None` if none is embedded under its name.
     pub fn for_graph(&self, watched: bool) -> Option<&[u8]> {
         match self {
             ObjectSource::Embedded(name) => {
                 let form = if watched { "watched" } else { "graph" };
                 weir_bpf::object(&format!("{name}_{form}"))
             }
+            ObjectSource::Linked { watched: it, .. } if watched => Some(it),
             ObjectSource::Linked { bytes, .. } => Some(bytes),
         }
     }
@@ -72,7 +74,7 @@ impl fmt::Debug for ObjectSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ObjectSource::Embedded(name) => write!(f, "Embedded({name})"),
-            ObjectSource::Linked { bytes, from } => {
+            ObjectSource::Linked { bytes, from, .. } => {
                 write!(f, "Linked({}, {} bytes)", from.display(), bytes.len())
             }
         }

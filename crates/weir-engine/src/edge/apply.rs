@@ -15,7 +15,7 @@ use super::building::Building;
 use super::error::EdgeError;
 use super::load::{Recipe, Surroundings};
 use super::maps::STACK;
-use super::plan::EdgePlan;
+use super::plan::{EdgePlan, Form};
 use super::ports::{PAIR_PLACE, Wanted};
 use super::state::{
     self, HookState, InstanceState, PairState, PortState, SharedState, State, definition, words,
@@ -169,7 +169,7 @@ fn change(
     };
     let mut numbers = Numbers::of(old);
     let nodes = wiring.nodes.iter();
-    let mut recipes: Vec<Recipe<'_>> = nodes.map(|node| recipe(plan, node)).collect();
+    let mut recipes: Vec<Recipe<'_>> = nodes.map(|node| recipe(plan, node, edge.form)).collect();
     let mut vids = Vec::with_capacity(recipes.len());
     for recipe in &recipes {
         let before = old.and_then(|old| find_instance(old, &recipe.name));
@@ -178,6 +178,15 @@ fn change(
     refuse_too_many(&recipes, old)?;
     watch(Step::Make)?;
 
+    if edge.form == Form::Watched {
+        let name = edge.form.of("entry");
+        let elf = weir_bpf::object(&name).ok_or_else(|| EdgeError::NoObject {
+            instance: "entry".to_owned(),
+            object: name.clone(),
+        })?;
+        let entry = KernelObject::open(elf)?;
+        edge.maps.complete(&entry, edge.folder.path(), &edge.name)?;
+    }
     // What objects bring to the edge itself stays, whatever becomes of the rest: it is empty.
     let mut objects: Vec<Option<KernelObject>> = Vec::with_capacity(recipes.len());
     for recipe in &recipes {
@@ -295,6 +304,7 @@ fn change(
         maps: shared_states,
         hooks: hook_states,
         pair,
+        watched: edge.form == Form::Watched,
     };
     building.pin(&state::pin_name(generation));
     state::write(&edge.folder, &state)?;
@@ -323,7 +333,10 @@ fn finish(
     watch: Watcher<'_>,
 ) -> Result<(), EdgeError> {
     watch(Step::Settle)?;
-    refresh(edge, wanted)?;
+    refresh(edge, wanted, old.map_or(edge.form, State::form))?;
+    if old.is_some_and(|old| old.form() != edge.form) {
+        edge.refresh_pair(state)?;
+    }
     weir_kernel::grace_period()?;
     if let Some(old) = old {
         drain(old)?;
@@ -339,17 +352,17 @@ fn finish(
     watch(Step::Done)
 }
 
-/// Gives ports that stay and whose checksums are read in another way the entry program for that.
-fn refresh(edge: &Edge, wanted: &[Wanted<'_>]) -> Result<(), EdgeError> {
+/// Gives ports that stay and whose checksums are read in another way, or that ran in another form, the entry program for that.
+fn refresh(edge: &Edge, wanted: &[Wanted<'_>], before: Form) -> Result<(), EdgeError> {
     for port in wanted {
         let Some(running) = &port.running else {
             continue;
         };
-        if running.offloaded == port.offloaded {
+        if running.offloaded == port.offloaded && before == edge.form {
             continue;
         }
         if let Some(link) = PinnedLink::open(&edge.folder.path().join(&running.pin))? {
-            link.update(&port.entry(&edge.maps)?)?;
+            edge.exchange(&link, |ledger| port.entry(edge.form, &edge.maps, ledger))?;
         }
     }
     Ok(())
@@ -399,7 +412,7 @@ pub(super) fn find_instance<'s>(state: &'s State, name: &str) -> Option<&'s Inst
     state.instances.iter().find(|i| i.name == name)
 }
 
-fn recipe<'p>(plan: &'p EdgePlan, node: &Node) -> Recipe<'p> {
+fn recipe<'p>(plan: &'p EdgePlan, node: &Node, form: Form) -> Recipe<'p> {
     let word = |value: u32| value.to_ne_bytes().to_vec();
     let embedded = |name: &'static str, constants| InstancePlan {
         object: ObjectSource::Embedded(name),
@@ -416,6 +429,7 @@ fn recipe<'p>(plan: &'p EdgePlan, node: &Node) -> Recipe<'p> {
                 shares: &instance.maps,
                 fresh: instance.fresh,
                 secret: instance.planned.asks.secret,
+                form,
                 placement: Vec::new(),
             }
         }
@@ -437,6 +451,7 @@ fn recipe<'p>(plan: &'p EdgePlan, node: &Node) -> Recipe<'p> {
             shares: &[],
             fresh: false,
             secret: None,
+            form,
             placement: Vec::new(),
         },
         Node::Recirculate { name } => Recipe {
@@ -445,6 +460,7 @@ fn recipe<'p>(plan: &'p EdgePlan, node: &Node) -> Recipe<'p> {
             shares: &[],
             fresh: false,
             secret: None,
+            form,
             placement: Vec::new(),
         },
     }
@@ -687,7 +703,7 @@ fn pair(
             return Ok(Some(pair.clone()));
         }
     }
-    ports::make_pair(&plan.name, generation, &edge.maps, building).map(Some)
+    ports::make_pair(&plan.name, generation, edge.form, &edge.maps, building).map(Some)
 }
 
 fn attach(
@@ -710,7 +726,7 @@ fn attach(
                 building.device(port.plan.number);
                 ports::set_device(&edge.maps, port.plan.number, port.device.ifindex)?;
                 applied.attached.push(port.plan.name.clone());
-                port.attach(generation, &edge.maps, building)?
+                port.attach(generation, edge.form, &edge.maps, building)?
             }
         };
         state.metadata = port.plan.metadata;

@@ -15,6 +15,7 @@ use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition};
 use super::digest::Digest;
 use super::error::EdgeError;
 use super::maps::{EdgeMaps, PREFIX};
+use super::plan::Form;
 use super::state::{InstanceState, MapState, Role, definition, words};
 
 /// What an instance is to be made from.
@@ -27,6 +28,7 @@ pub(super) struct Recipe<'p> {
     pub(super) fresh: bool,
     /// Name of a constant that is random.
     pub(super) secret: Option<&'static str>,
+    pub(super) form: Form,
     /// Constants that say where in the graph it stands; objects that are not weir's own may have none of them.
     pub(super) placement: Vec<Constant>,
 }
@@ -51,22 +53,23 @@ pub(super) struct Surroundings {
 impl Recipe<'_> {
     /// The object as it is built for a graph.
     pub(super) fn elf(&self) -> Result<&[u8], EdgeError> {
-        let (found, name) = match &self.plan.object {
-            ObjectSource::Embedded(name) => {
-                let name = format!("{name}_graph");
-                (weir_bpf::object(&name), name)
-            }
-            other => (other.bytes(), other.to_string()),
-        };
+        self.elf_in(self.form)
+    }
+
+    fn elf_in(&self, form: Form) -> Result<&[u8], EdgeError> {
+        let found = self.plan.object.for_graph(form == Form::Watched);
         found.ok_or_else(|| EdgeError::NoObject {
             instance: self.name.clone(),
-            object: name,
+            object: match &self.plan.object {
+                ObjectSource::Embedded(name) => form.of(name),
+                other => other.to_string(),
+            },
         })
     }
 
-    /// Of the object alone.
+    /// Of the object alone; the same in all forms, as what it keeps is.
     pub(super) fn object_digest(&self) -> Result<String, EdgeError> {
-        Ok(Digest::new().bytes(self.elf()?).finish())
+        Ok(Digest::new().bytes(self.elf_in(Form::Graph)?).finish())
     }
 
     /// Of everything but its place in the graph: two instances of equal contents do the same with a packet.
@@ -265,6 +268,9 @@ impl Recipe<'_> {
 /// Maps whose size is the number of rules, and whose contents mean nothing under other rules.
 const COUNTERS: [&str; 2] = ["counters", "rates"];
 
+/// The map of counters that every program of weir has.
+pub(super) const LEDGER: &str = "stats";
+
 /// The map that an object shares under a name of its own.
 pub(super) fn shared_map(
     who: &str,
@@ -298,12 +304,15 @@ pub(super) fn reopen(map: &Map) -> Result<Map, KernelError> {
 }
 
 /// One of weir's own programs that is no instance: `entry`, `resume`, `stub`.
+/// `ledger`: the counters of the program that it replaces.
 pub(super) fn load_own(
     name: &'static str,
+    form: Form,
     constants: &[(&str, u32)],
     edge: &EdgeMaps,
+    ledger: Option<&Map>,
 ) -> Result<LoadedProgram, EdgeError> {
-    let object = format!("{name}_graph");
+    let object = form.of(name);
     let elf = weir_bpf::object(&object).ok_or_else(|| EdgeError::NoObject {
         instance: name.to_owned(),
         object: object.clone(),
@@ -313,7 +322,11 @@ pub(super) fn load_own(
         object.set_rodata(symbol, &value.to_ne_bytes())?;
     }
     for map in object.maps() {
-        if let Some(with) = edge.find(&map) {
+        let with = match ledger {
+            Some(ledger) if map == LEDGER => Some(ledger),
+            _ => edge.find(&map),
+        };
+        if let Some(with) = with {
             object.share_map(&map, with)?;
         }
     }

@@ -34,7 +34,7 @@ use state::State;
 
 pub use apply::{Applied, Step, Watcher};
 pub use error::EdgeError;
-pub use plan::EdgePlan;
+pub use plan::{EdgePlan, Form};
 pub use status::{InstanceStatus, PortStatus, Recirculation, Status, reasons};
 
 /// The folder of all edges.
@@ -51,6 +51,8 @@ pub struct Edge {
     maps: EdgeMaps,
     stub: LoadedProgram,
     netns: u64,
+    /// Which build of its programs the next apply makes.
+    form: Form,
     /// `None`: nothing was ever applied.
     state: Option<State>,
 }
@@ -195,6 +197,7 @@ impl Edge {
                 folder,
                 maps,
                 netns: here,
+                form: Form::Graph,
                 state: None,
             };
             edge.sweep_all(&state)?;
@@ -206,7 +209,7 @@ impl Edge {
         // Whatever lies here was never switched to.
         wipe(name, &folder)?;
         let made = EdgeMaps::create(&path).and_then(|maps| {
-            let stub = load::load_own("stub", &[], &maps)?;
+            let stub = load::load_own("stub", Form::Graph, &[], &maps, None)?;
             maps.programs()?.set_program(panel_slots::STUB, &stub)?;
             Ok((maps, stub))
         });
@@ -225,8 +228,14 @@ impl Edge {
             maps,
             stub,
             netns: here,
+            form: Form::Graph,
             state: None,
         })
+    }
+
+    /// Lets the next apply make another build of the programs; without this they are such that cannot be watched.
+    pub fn set_form(&mut self, form: Form) {
+        self.form = form;
     }
 
     /// See [`apply`].
@@ -274,6 +283,30 @@ impl Edge {
     pub fn down(self) -> Result<(), EdgeError> {
         wipe(&self.name, &self.folder)?;
         Ok(self.folder.remove()?)
+    }
+
+    /// Lets an attachment run another program, which goes on with its counters.
+    fn exchange(
+        &self,
+        link: &PinnedLink,
+        load: impl FnOnce(Option<&Map>) -> Result<LoadedProgram, EdgeError>,
+    ) -> Result<(), EdgeError> {
+        let running = LoadedProgram::by_id(link.prog_id()?)?;
+        let ledger = Map::of(&running, load::LEDGER)?;
+        Ok(link.update(&load(Some(&ledger))?)?)
+    }
+
+    /// Gives the far end of the pair the program of the state's form.
+    fn refresh_pair(&self, state: &State) -> Result<(), EdgeError> {
+        let Some(pair) = &state.pair else {
+            return Ok(());
+        };
+        match PinnedLink::open(&self.folder.path().join(&pair.pin))? {
+            Some(link) => self.exchange(&link, |ledger| {
+                load::load_own("resume", state.form(), &[], &self.maps, ledger)
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Removes what a state does not name: pins, and programs in slots that it or its predecessor used.
@@ -340,9 +373,12 @@ impl Edge {
                 if let Some(link) = PinnedLink::open(&self.folder.path().join(&port.pin))? {
                     let mode = load::csum_mode(port.offloaded);
                     let constants = [("weir_port", port.number), ("weir_csum_mode", mode)];
-                    link.update(&load::load_own("entry", &constants, &self.maps)?)?;
+                    self.exchange(&link, |ledger| {
+                        load::load_own("entry", state.form(), &constants, &self.maps, ledger)
+                    })?;
                 }
             }
+            self.refresh_pair(state)?;
         }
         self.sweep(state)
     }

@@ -6,14 +6,14 @@
 use weir_functions::plan::ChecksumMode;
 use weir_kernel::iface::{self, Interface};
 use weir_kernel::pinned::PinnedLink;
-use weir_kernel::{Direction, KernelError, LoadedProgram, XdpMode, netlink};
+use weir_kernel::{Direction, KernelError, LoadedProgram, Map, XdpMode, netlink};
 
 use super::building::Building;
 use super::digest::Digest;
 use super::error::EdgeError;
 use super::load::{csum_mode, load_own};
 use super::maps::EdgeMaps;
-use super::plan::{PortMode, PortPlan};
+use super::plan::{Form, PortMode, PortPlan};
 use super::state::{PairState, PortState, State};
 
 /// Places of the map of devices: a port has that of its number, the pair the last one.
@@ -124,19 +124,25 @@ fn refuse_offload(plan: &PortPlan, device: &Interface) -> Result<(), EdgeError> 
 }
 
 impl Wanted<'_> {
-    /// The copy of `entry` for it.
-    pub(super) fn entry(&self, edge: &EdgeMaps) -> Result<LoadedProgram, EdgeError> {
+    /// The copy of `entry` for it. `ledger`: the counters of the one that it replaces.
+    pub(super) fn entry(
+        &self,
+        form: Form,
+        edge: &EdgeMaps,
+        ledger: Option<&Map>,
+    ) -> Result<LoadedProgram, EdgeError> {
         let constants = [
             ("weir_port", self.plan.number),
             ("weir_csum_mode", csum_mode(self.offloaded)),
         ];
-        load_own("entry", &constants, edge)
+        load_own("entry", form, &constants, edge, ledger)
     }
 
     /// Attaches a port that does not run.
     pub(super) fn attach(
         &self,
         generation: u64,
+        form: Form,
         edge: &EdgeMaps,
         building: &mut Building<'_>,
     ) -> Result<PortState, EdgeError> {
@@ -146,7 +152,7 @@ impl Wanted<'_> {
         };
         let number = self.plan.number;
         let pin = format!("port-{number}-{generation}");
-        let entry = self.entry(edge)?;
+        let entry = self.entry(form, edge, None)?;
         let mode = match self.plan.mode {
             PortMode::Generic => XdpMode::Generic,
             _ => XdpMode::Native,
@@ -204,6 +210,7 @@ pub(super) fn pair_names(edge: &str) -> (String, String) {
 pub(super) fn make_pair(
     name: &str,
     generation: u64,
+    form: Form,
     edge: &EdgeMaps,
     building: &mut Building<'_>,
 ) -> Result<PairState, EdgeError> {
@@ -214,7 +221,7 @@ pub(super) fn make_pair(
     netlink::create_veth(&near, &far, MTU)?;
     let ifindex = iface::index_of(&near)?;
     let far_ifindex = iface::index_of(&far)?;
-    let resume = load_own("resume", &[], edge)?;
+    let resume = load_own("resume", form, &[], edge, None)?;
     let pin = format!("pair-{generation}");
     let path = building.link(&pin);
     let link = resume.attach_xdp(far_ifindex, XdpMode::Native)?;

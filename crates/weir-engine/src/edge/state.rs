@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 use weir_kernel::pinned::Folder;
 use weir_kernel::{KernelError, Map, MapDefinition};
 
+use super::plan::Form;
+
 /// Version of this text and of what it describes.
 pub(super) const LAYOUT: u32 = 1;
 
@@ -28,6 +30,19 @@ pub(super) struct State {
     pub(super) maps: Vec<SharedState>,
     pub(super) hooks: Vec<HookState>,
     pub(super) pair: Option<PairState>,
+    /// Whether the programs are those that can be watched.
+    #[serde(default)]
+    pub(super) watched: bool,
+}
+
+impl State {
+    /// Which build of the programs runs.
+    pub(super) fn form(&self) -> Form {
+        match self.watched {
+            true => Form::Watched,
+            false => Form::Graph,
+        }
+    }
 }
 
 /// A port that is attached.

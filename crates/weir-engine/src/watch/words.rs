@@ -31,14 +31,14 @@ pub enum Why {
     /// One of the list.
     Reason(Reason),
     /// What an object returned.
-    Code(u32),
+    Code(i32),
 }
 
 impl Why {
     /// Of an event.
     pub fn of(event: &WatchEvent) -> Why {
         match event.reason {
-            code if code & watch::CODE != 0 => Why::Code(code & !watch::CODE),
+            code if code & watch::CODE != 0 => Why::Code((code << 1) as i32 >> 1),
             reason => Reason::from_index(reason).map_or(Why::Unsaid, Why::Reason),
         }
     }
