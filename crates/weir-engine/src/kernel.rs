@@ -85,7 +85,7 @@ impl Engine for Kernel {
         let ctx = TestCtx {
             ingress_ifindex: 0,
             rx_queue: 0,
-            gso: None,
+            ..TestCtx::default()
         };
         let outcome = self.program.test_run(packet.frame, out, ctx)?;
         if self.logging {

@@ -79,6 +79,8 @@ pub struct TestCtx {
     /// `xdp_md.rx_queue_index`: below the number of queues of that interface;
     /// 0 if there is none.
     pub rx_queue: u32,
+    /// XDP only: how many of the bytes given are metadata, which lies in front of the frame: a multiple of 4, at most 32.
+    pub metadata: u32,
     /// tc only: `gso_size` and `gso_segs` of the socket buffer, for what a sender or a receiver has put together.
     pub gso: Option<(u32, u32)>,
 }
@@ -88,6 +90,8 @@ pub struct TestCtx {
 pub struct TestOutcome {
     /// The program's return value: an `xdp_action`, or of a tc program a `TC_ACT_*`.
     pub retval: u32,
+    /// How many of the bytes that came back are metadata in front of the frame.
+    pub metadata: usize,
     /// Time inside the program as the kernel measured it; coarse for one run.
     pub duration: Duration,
 }
@@ -582,7 +586,7 @@ impl LoadedProgram {
     }
 
     /// Runs the program once on `data` with `BPF_PROG_TEST_RUN` and puts the
-    /// frame as it left the program into `out`, whatever the verdict.
+    /// frame as it left the program into `out`, whatever the verdict: metadata that the program left first, then the frame.
     ///
     /// Frames are 14 to 65,549 bytes; above [`TEST_RUN_LINEAR`] the program
     /// must be an `xdp.frags` one. For a tc program they are at most [`TC_TEST_RUN_MAX`] bytes, and the kernel refuses IPv4 frames of
@@ -618,7 +622,8 @@ impl LoadedProgram {
         }
         out.clear();
         out.reserve(data.len() + TEST_RUN_GROWTH);
-        let md = libbpf_sys::xdp_md {
+        let mut md = libbpf_sys::xdp_md {
+            data: ctx.metadata,
             data_end: data.len() as u32,
             ingress_ifindex: ctx.ingress_ifindex,
             rx_queue_index: ctx.rx_queue,
@@ -629,12 +634,20 @@ impl LoadedProgram {
         let mut skb = [0u32; 48];
         skb[41] = gso_segs;
         skb[44] = gso_size;
+        // Of XDP's context the kernel's answer is wanted, too: it says where the frame begins.
         let (ctx_in, ctx_size) = match self.hook {
             Hook::Xdp => (
-                ptr::from_ref(&md).cast::<c_void>(),
+                ptr::from_mut(&mut md).cast::<c_void>(),
                 mem::size_of_val(&md) as u32,
             ),
-            Hook::Tc => (ptr::from_ref(&skb).cast(), mem::size_of_val(&skb) as u32),
+            Hook::Tc => (
+                ptr::from_mut(&mut skb).cast(),
+                mem::size_of_val(&skb) as u32,
+            ),
+        };
+        let (ctx_out, ctx_size_out) = match self.hook {
+            Hook::Xdp => (ctx_in, ctx_size),
+            Hook::Tc => (ptr::null_mut(), 0),
         };
         let mut opts = libbpf_sys::bpf_test_run_opts {
             sz: mem::size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
@@ -644,6 +657,8 @@ impl LoadedProgram {
             data_size_out: out.capacity() as u32,
             ctx_in,
             ctx_size_in: ctx_size,
+            ctx_out,
+            ctx_size_out,
             repeat: repeat as i32,
             ..Default::default()
         };
@@ -662,6 +677,10 @@ impl LoadedProgram {
         unsafe { out.set_len(written) };
         Ok(TestOutcome {
             retval: opts.retval,
+            metadata: match self.hook {
+                Hook::Xdp => (md.data as usize).min(written),
+                Hook::Tc => 0,
+            },
             duration: Duration::from_nanos(u64::from(opts.duration)),
         })
     }

@@ -179,7 +179,7 @@ fn the_context_names_an_interface_of_the_namespace() {
     let ctx = TestCtx {
         ingress_ifindex: lo,
         rx_queue: 0,
-        gso: None,
+        ..TestCtx::default()
     };
     program
         .test_run(&frame(60), &mut out, ctx)
@@ -188,7 +188,7 @@ fn the_context_names_an_interface_of_the_namespace() {
     let absent = TestCtx {
         ingress_ifindex: 999_999,
         rx_queue: 0,
-        gso: None,
+        ..TestCtx::default()
     };
     assert!(program.test_run(&frame(60), &mut out, absent).is_err());
 }

@@ -148,7 +148,7 @@ impl Engine {
                 let context = TestCtx {
                     ingress_ifindex: input.ingress_ifindex,
                     rx_queue: input.rx_queue,
-                    gso: None,
+                    ..TestCtx::default()
                 };
                 Ok(match program.test_run(input.frame, out, context) {
                     Ok(outcome) => Outcome::Returned {

@@ -13,8 +13,8 @@ use weir_packet::Verdict;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    CHAIN, Contents, DEVICES, EDGE, EVENTS, GENERATION, GraphEngine, GraphLog, Outcome, Own,
-    PROGRAMS, Program, REPLAY, STATS, Totals, Wiring, slot, summed,
+    AWAY, CHAIN, Contents, DEVICES, EDGE, EVENTS, GENERATION, GraphEngine, GraphLog, Outcome, Own,
+    PROGRAMS, Program, REPLAY, ROUNDS, STATS, Totals, Wiring, slot, summed,
 };
 use crate::{EngineError, Packet};
 
@@ -26,6 +26,7 @@ pub(super) struct Kernel {
     own: Own,
     entries: Vec<LoadedProgram>,
     instances: Vec<LoadedProgram>,
+    resume: Option<LoadedProgram>,
     shared: Shared,
     replay: Option<MmapArray>,
     /// The word of generations. Each packet has one of its own, which tells whose way is whose.
@@ -107,7 +108,11 @@ impl Kernel {
         for (map, at, value) in &wiring.elements {
             shared.map(map)?.update(&at.to_ne_bytes(), value)?;
         }
-        for number in &wiring.ports {
+        let resume = match &wiring.resume {
+            Some(program) => Some(shared.load(program)?),
+            None => None,
+        };
+        for number in wiring.ports.iter().chain(&[AWAY]) {
             shared
                 .map(DEVICES)?
                 .update(&number.to_ne_bytes(), &LOOPBACK.to_ne_bytes())?;
@@ -124,6 +129,7 @@ impl Kernel {
             wiring,
             entries,
             instances,
+            resume,
             shared,
             replay,
             logs: Vec::new(),
@@ -131,7 +137,10 @@ impl Kernel {
     }
 
     /// The place in the map of devices that the packet's way ended with; `None` if an instance redirected it by itself.
-    fn device(&self) -> Result<Option<u32>, EngineError> {
+    fn device(&self, verdict: Verdict) -> Result<Option<u32>, EngineError> {
+        if verdict != Verdict::Redirect {
+            return Ok(None);
+        }
         let chains = self.shared.map(CHAIN)?.lookup_percpu(&0u32.to_ne_bytes())?;
         let mut chains = chains.iter().filter_map(|c| Chain::read_from_bytes(c).ok());
         let ours = chains.find(|c| c.generation == self.generation);
@@ -176,17 +185,29 @@ impl GraphEngine for Kernel {
         let Some(entry) = self.entries.get_mut(port) else {
             return Err(EngineError::Graph(format!("no port {}", packet.port)));
         };
-        let outcome = entry.test_run(packet.frame, out, TestCtx::default())?;
+        let mut outcome = entry.test_run(packet.frame, out, TestCtx::default())?;
+        let mut port = self.device(crate::verdict(outcome.retval))?;
+        let mut rounds = 0;
+        while let (Some(AWAY), Some(resume)) = (port, &mut self.resume) {
+            let frame = std::mem::take(out);
+            let ctx = TestCtx {
+                metadata: outcome.metadata as u32,
+                ..TestCtx::default()
+            };
+            outcome = resume.test_run(&frame, out, ctx)?;
+            port = self.device(crate::verdict(outcome.retval))?;
+            rounds += 1;
+            if rounds > ROUNDS {
+                return Err(super::endless(packet));
+            }
+        }
+        // What is left in front of the frame is for the stack, not for the wire.
+        out.drain(..outcome.metadata);
         if self.logging {
             // The ring is smaller than a capture can make it: empty it as we go.
             self.drain()?;
         }
-        let verdict = crate::verdict(outcome.retval);
-        let port = match verdict {
-            Verdict::Redirect => self.device()?,
-            _ => None,
-        };
-        Ok(self.own.left(verdict, port))
+        Ok(self.own.left(crate::verdict(outcome.retval), port))
     }
 
     fn logs(&mut self) -> Result<Vec<GraphLog>, EngineError> {
@@ -201,7 +222,8 @@ impl GraphEngine for Kernel {
         let ports: Result<Vec<Stats>, KernelError> = self.entries.iter().map(ledger).collect();
         let instances: Result<Vec<Stats>, KernelError> =
             self.instances.iter().map(ledger).collect();
-        Ok(self.own.totals(ports?, instances?))
+        let resumed = self.resume.as_ref().map(ledger).transpose()?;
+        Ok(self.own.totals(ports?, instances?, resumed))
     }
 
     fn contents(&mut self, instance: usize, map: &str) -> Result<Option<Contents>, EngineError> {

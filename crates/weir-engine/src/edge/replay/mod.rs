@@ -5,6 +5,7 @@
 //! ways out, ledgers and log lines; where the kernel's test run cannot be asked, neither is asked.
 
 mod kernel;
+mod planned;
 mod report;
 mod user;
 
@@ -73,6 +74,8 @@ pub enum Target {
     Drop,
     /// Out of the port it came in by.
     Tx,
+    /// From a `recirculate` function into the pair through which packets come back, with all calls before them again.
+    Away,
 }
 
 /// What is the same for all packets.
@@ -109,6 +112,8 @@ pub struct Totals {
     pub ports: Vec<Stats>,
     /// Of the instances in their order.
     pub instances: Vec<Stats>,
+    /// Of what takes packets that come back from the pair for recirculation, if the graph has one.
+    pub resumed: Option<Stats>,
     /// Packets by the port they were redirected to, by weir's number.
     pub left_by: BTreeMap<u32, u64>,
 }
@@ -181,6 +186,10 @@ const PROGRAMS: &str = "weir_programs";
 const DEVICES: &str = "weir_devices";
 const CHAIN: &str = "weir_chain";
 const EDGE: &str = "weir_edge";
+/// Place of the pair for recirculation in the map of devices, behind those of ports.
+const AWAY: u32 = panel::DEVICES as u32 - 1;
+/// Most times a packet is recirculated; graphs are planned with far fewer.
+const ROUNDS: usize = 1000;
 
 /// One program of the graph, whether of a port or of an instance.
 #[derive(Debug)]
@@ -222,6 +231,8 @@ struct Wiring {
     ports: Vec<u32>,
     /// Of the instances, in their order.
     instances: Vec<Program>,
+    /// Of the far end of the pair for recirculation.
+    resume: Option<Program>,
     /// Elements of arrays of the edge: map, index, value.
     elements: Vec<(&'static str, u32, Vec<u8>)>,
     seed: u64,
@@ -243,7 +254,11 @@ impl Wiring {
             panel::VIDS - panel::DEVICES,
         )?;
         let highest = graph.ports.iter().map(|p| p.number).max().unwrap_or(0);
-        limit("is the highest port number", highest as usize, panel::PORTS)?;
+        limit(
+            "is the highest port number",
+            highest as usize,
+            AWAY as usize,
+        )?;
         let offloaded = |p: &GraphPort| p.checksums == ChecksumMode::Offloaded;
         // An instance meets packets of all ports; which of them may be unfinished it asks for each packet.
         let checksums = match graph.ports.iter().any(offloaded) {
@@ -259,16 +274,26 @@ impl Wiring {
             }
             .constants()
         };
-        let entry = |port: &GraphPort| Program {
-            name: format!("port:{}", port.name),
-            object: ObjectSource::Embedded("entry_graph"),
-            program: "entry".to_owned(),
+        let own = |name, object, program: &str, offered| Program {
+            name,
+            object: ObjectSource::Embedded(object),
+            program: program.to_owned(),
             constants: Vec::new(),
-            offered: offered(port.number, port.checksums),
+            offered,
             maps: Vec::new(),
             shared: BTreeMap::new(),
             logs: false,
         };
+        let entry = |port: &GraphPort| {
+            let name = format!("port:{}", port.name);
+            let constants = offered(port.number, port.checksums);
+            own(name, "entry_graph", "entry", constants)
+        };
+        let mut ways = graph.instances.iter().flat_map(|i| &i.outs);
+        let resume = ways.any(|to| *to == Target::Away).then(|| {
+            let name = "recirculated:".to_owned();
+            own(name, "resume_graph", "resume", offered(0, checksums))
+        });
         let instances = graph.instances.iter().map(|instance| {
             let mut constants = instance.plan.constants.clone();
             if let Some(secret) = &instance.secret {
@@ -290,9 +315,16 @@ impl Wiring {
             entries: graph.ports.iter().map(entry).collect(),
             ports: graph.ports.iter().map(|p| p.number).collect(),
             instances: instances.collect::<Result<_, EngineError>>()?,
+            resume,
             elements: elements(graph),
             seed: options.seed,
         })
+    }
+
+    /// All programs: of ports, of instances, of the pair.
+    fn programs(&self) -> impl Iterator<Item = &Program> {
+        let both = self.entries.iter().chain(&self.instances);
+        both.chain(&self.resume)
     }
 
     /// Place of the port with weir's number `number`.
@@ -335,6 +367,10 @@ fn hop(target: Target) -> Hop {
             vid: number,
             slot: panel::DEVICE,
         },
+        Target::Away => Hop {
+            vid: AWAY,
+            slot: panel::DEVICE,
+        },
         Target::Stack => out(panel::STACK),
         Target::Drop => out(panel::DROP),
         Target::Tx => out(panel::TX),
@@ -358,6 +394,14 @@ fn elements(graph: &Graph) -> Vec<(&'static str, u32, Vec<u8>)> {
         }
     }
     elements
+}
+
+/// A packet that is sent round for ever: the graph was not planned.
+fn endless(packet: &Packet<'_>) -> EngineError {
+    EngineError::Graph(format!(
+        "packet {} was recirculated more than {ROUNDS} times; give the loop of the graph a guard",
+        packet.number + 1
+    ))
 }
 
 /// Why a frame is not given to any engine: no Ethernet device delivers it, and no test run takes it.
@@ -406,13 +450,19 @@ impl Own {
         Outcome { verdict, port }
     }
 
-    fn totals(&self, mut ports: Vec<Stats>, instances: Vec<Stats>) -> Totals {
+    fn totals(
+        &self,
+        mut ports: Vec<Stats>,
+        instances: Vec<Stats>,
+        resumed: Option<Stats>,
+    ) -> Totals {
         for (port, refused) in ports.iter_mut().zip(&self.refused) {
             crate::add_stats(port, refused);
         }
         Totals {
             ports,
             instances,
+            resumed,
             left_by: self.left_by.clone(),
         }
     }

@@ -25,6 +25,8 @@ pub struct GraphReport {
     pub ports: Vec<PortReport>,
     /// Instances in order.
     pub instances: Vec<InstanceReport>,
+    /// Where packets came back from the pair for recirculation; `None` if the graph has no path so long.
+    pub recirculated: Option<Stage>,
 }
 
 /// A port's side of it.
@@ -125,8 +127,10 @@ impl GraphReport {
             ..Packets::default()
         };
         let mut reasons = BTreeMap::new();
+        let recirculated = totals.resumed.as_ref().map(Stage::new);
         let stages = ports.iter().map(|p| &p.stage);
-        for stage in stages.chain(instances.iter().map(|i| &i.stage)) {
+        let stages = stages.chain(instances.iter().map(|i| &i.stage));
+        for stage in stages.chain(&recirculated) {
             packets.pass += stage.packets.pass;
             packets.drop += stage.packets.drop;
             packets.tx += stage.packets.tx;
@@ -136,12 +140,16 @@ impl GraphReport {
                 *reasons.entry(*name).or_default() += count;
             }
         }
+        // Into the pair and back is no end.
+        let back = recirculated.as_ref().map_or(0, |s| s.packets.received);
+        packets.redirect = packets.redirect.saturating_sub(back);
         GraphReport {
             engine,
             packets,
             reasons,
             ports,
             instances,
+            recirculated,
         }
     }
 
@@ -149,7 +157,8 @@ impl GraphReport {
     pub fn balanced(&self) -> bool {
         let stages = || {
             let ports = self.ports.iter().map(|p| &p.stage);
-            ports.chain(self.instances.iter().map(|i| &i.stage))
+            let all = ports.chain(self.instances.iter().map(|i| &i.stage));
+            all.chain(&self.recirculated)
         };
         let went_on: u64 = stages().map(|s| s.next).sum();
         let came: u64 = self

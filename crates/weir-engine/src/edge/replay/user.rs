@@ -8,8 +8,8 @@ use weir_vm::{BPF_ANY, Env, Frame, Join, LoadError, Machine, Object, Redirect};
 use zerocopy::IntoBytes;
 
 use super::{
-    Contents, DEVICES, EVENTS, GraphEngine, GraphLog, Outcome, Own, PROGRAMS, Program, REPLAY,
-    STATS, Totals, Wiring, slot, summed,
+    AWAY, Contents, DEVICES, EVENTS, GraphEngine, GraphLog, Outcome, Own, PROGRAMS, Program,
+    REPLAY, ROUNDS, STATS, Totals, Wiring, slot, summed,
 };
 use crate::{EngineError, Packet};
 
@@ -19,7 +19,7 @@ pub(super) struct User {
     wiring: Wiring,
     own: Own,
     /// Place of the port whose entry program is selected.
-    selected: usize,
+    selected: Option<usize>,
     /// Some instance reads the map of the packet's circumstances.
     replays: bool,
 }
@@ -27,7 +27,7 @@ pub(super) struct User {
 impl User {
     pub(super) fn new(wiring: Wiring, execution: Execution) -> Result<User, EngineError> {
         let mut join = Join::new();
-        for program in wiring.entries.iter().chain(&wiring.instances) {
+        for program in wiring.programs() {
             join.add(&program.name, object(program)?, |map| {
                 program.shared_as(map)
             })?;
@@ -51,7 +51,7 @@ impl User {
                 }
             }
         }
-        for number in &wiring.ports {
+        for number in wiring.ports.iter().chain(&[AWAY]) {
             let number = number.to_ne_bytes();
             update(&mut machine, DEVICES, &number, &number)?;
         }
@@ -64,8 +64,29 @@ impl User {
             frame: Frame::new(&[]),
             own: Own::new(&wiring),
             wiring,
-            selected: 0,
+            selected: Some(0),
         })
+    }
+
+    /// Runs the selected program over the frame as it is; also the place of the device it was redirected to.
+    fn run(&mut self, number: u64, env: &Env) -> Result<(Verdict, Option<u32>), EngineError> {
+        let action = self
+            .machine
+            .run_xdp(&mut self.frame, env)
+            .map_err(|fault| EngineError::Fault {
+                number: number + 1,
+                fault: Box::new(fault),
+            })?;
+        let verdict = crate::verdict(action);
+        let place = match self.machine.redirect() {
+            Some(Redirect::Map { map, key, .. })
+                if verdict == Verdict::Redirect && map == DEVICES =>
+            {
+                u32::try_from(*key).ok()
+            }
+            _ => None,
+        };
+        Ok((verdict, place))
     }
 
     fn stats(&self, program: &Program) -> Result<Stats, EngineError> {
@@ -92,11 +113,11 @@ impl GraphEngine for User {
         if let Some(outcome) = self.own.refuse(port, packet.frame) {
             return Ok(outcome);
         }
-        if self.selected != port
+        if self.selected != Some(port)
             && let Some(entry) = self.wiring.entries.get(port)
         {
             self.machine.select(&called(entry, &entry.program))?;
-            self.selected = port;
+            self.selected = Some(port);
         }
         if self.replays {
             let input = crate::replay_input(packet, self.wiring.seed);
@@ -113,22 +134,17 @@ impl GraphEngine for User {
             ..Env::default()
         };
         self.frame.reset(packet.frame);
-        let action = self
-            .machine
-            .run_xdp(&mut self.frame, &env)
-            .map_err(|fault| EngineError::Fault {
-                number: packet.number + 1,
-                fault: Box::new(fault),
-            })?;
-        let verdict = crate::verdict(action);
-        let port = match self.machine.redirect() {
-            Some(Redirect::Map { map, key, .. })
-                if verdict == Verdict::Redirect && map == DEVICES =>
-            {
-                u32::try_from(*key).ok()
+        let (mut verdict, mut port) = self.run(packet.number, &env)?;
+        let mut rounds = 0;
+        while let (Some(AWAY), Some(resume)) = (port, &self.wiring.resume) {
+            self.machine.select(&called(resume, &resume.program))?;
+            self.selected = None;
+            (verdict, port) = self.run(packet.number, &env)?;
+            rounds += 1;
+            if rounds > ROUNDS {
+                return Err(super::endless(packet));
             }
-            _ => None,
-        };
+        }
         out.extend_from_slice(self.frame.data());
         Ok(self.own.left(verdict, port))
     }
@@ -150,7 +166,8 @@ impl GraphEngine for User {
         let ledgers = |programs: &[Program]| programs.iter().map(|p| self.stats(p)).collect();
         let ports: Result<Vec<Stats>, EngineError> = ledgers(&self.wiring.entries);
         let instances: Result<Vec<Stats>, EngineError> = ledgers(&self.wiring.instances);
-        Ok(self.own.totals(ports?, instances?))
+        let resumed = self.wiring.resume.as_ref().map(|p| self.stats(p));
+        Ok(self.own.totals(ports?, instances?, resumed.transpose()?))
     }
 
     fn contents(&mut self, instance: usize, map: &str) -> Result<Option<Contents>, EngineError> {
@@ -203,8 +220,8 @@ fn object(program: &Program) -> Result<Object, EngineError> {
 /// Verifies every program of the graph, and makes native code of all.
 fn compile(machine: &mut Machine, wiring: &Wiring) -> Result<(), EngineError> {
     let options = VerifyOptions::default();
-    let programs = wiring.entries.iter().chain(&wiring.instances);
-    let verified: Vec<Verified> = programs
+    let verified: Vec<Verified> = wiring
+        .programs()
         .map(|p| verify(machine, &called(p, &p.program), &options))
         .collect::<Result<_, _>>()
         .map_err(weir_vm::jit::CompileError::from)?;
