@@ -67,7 +67,12 @@ impl fmt::Display for EdgePlan {
             1 => ", recirculated once".to_owned(),
             many => format!(", recirculated {many} times"),
         };
-        writeln!(f, "longest path: {} functions{times}", self.longest)?;
+        let functions = if self.longest == 1 {
+            "function"
+        } else {
+            "functions"
+        };
+        writeln!(f, "longest path: {} {functions}{times}", self.longest)?;
         for note in &self.notes {
             writeln!(f, "note: {note}")?;
         }

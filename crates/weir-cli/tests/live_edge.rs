@@ -1,0 +1,439 @@
+//! `weir apply`, `diff`, `status` and `down` as processes: what they make of an edge, what they leave, how they refuse.
+
+mod live_bed;
+
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use live_bed::{file, look_at, prog_on, root, stderr, weir};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weir_kernel::NetNs;
+use weir_kernel::bed::{self, End};
+
+/// An edge of its own in a namespace of its own; taken down when dropped.
+struct Bed {
+    left: NetNs,
+    right: NetNs,
+    edge: String,
+    config: PathBuf,
+    policy: PathBuf,
+}
+
+impl Bed {
+    /// `name` is of the test; the edge drops UDP to port 9 and counts in `rules`.
+    fn new(name: &str) -> Bed {
+        let left = NetNs::create(&format!("weire-{name}")).expect("namespace");
+        let right = NetNs::create(&format!("weire-{name}")).expect("namespace");
+        let end = |ns, name, address| End {
+            ns,
+            name,
+            addresses: address,
+        };
+        bed::veth(
+            end(&left, "left0", &["10.79.0.1/24"]),
+            end(&right, "right0", &["10.79.0.2/24"]),
+        )
+        .expect("veth");
+        let policy = file("rules.weir", "udp-dport 9 drop\n");
+        let bed = Bed {
+            edge: format!("t{}-{name}", std::process::id()),
+            config: file("edge.toml", ""),
+            left,
+            right,
+            policy,
+        };
+        bed.configure("");
+        bed
+    }
+
+    /// Writes the configuration, with `more` at its end.
+    fn configure(&self, more: &str) {
+        let policy = self.policy.file_name().expect("a file").to_string_lossy();
+        let text = format!(
+            "edge = \"{}\"\n[[port]]\nname = \"in\"\ndevice = \"right0\"\n[[function]]\nname = \"rules\"\nkind = \"middlebox\"\n\
+             policy = \"{policy}\"\n[[link]]\nfrom = \"in\"\nto = \"rules\"\n{more}",
+            self.edge
+        );
+        fs::write(&self.config, text).expect("cargo's folder is writable");
+    }
+
+    fn weir(&self, args: &[&str]) -> Output {
+        weir(&self.right, args)
+    }
+
+    fn config(&self) -> &str {
+        self.config.to_str().expect("UTF-8")
+    }
+
+    fn apply(&self, more: &[&str]) -> Output {
+        self.weir(&[&["apply", self.config()], more].concat())
+    }
+
+    /// The edge as `weir status --json` shows it; `None` if it does not run.
+    fn status(&self) -> Option<Value> {
+        let output = self.weir(&["status", "--edge", &self.edge, "--json"]);
+        match output.status.success() {
+            true => Some(json(&output)["edges"][0].clone()),
+            false => None,
+        }
+    }
+
+    fn generation(&self) -> u64 {
+        let status = self.status().expect("it runs");
+        status["generation"].as_u64().expect("a number")
+    }
+
+    /// Whether a datagram to that port arrives.
+    fn arrives(&self, port: u16) -> bool {
+        let receiver = self
+            .right
+            .run(|| UdpSocket::bind(("10.79.0.2", port)).expect("bind"))
+            .expect("namespace");
+        receiver
+            .set_read_timeout(Some(Duration::from_millis(400)))
+            .expect("a time");
+        self.left
+            .run(|| {
+                let sender = UdpSocket::bind("10.79.0.1:0").expect("bind");
+                sender.send_to(b"weir", ("10.79.0.2", port)).expect("send");
+            })
+            .expect("namespace");
+        receiver.recv(&mut [0; 16]).is_ok()
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        let _ = self.weir(&["down", "--edge", &self.edge]);
+    }
+}
+
+/// A `weir` that stays; killed when dropped.
+struct Staying {
+    child: Child,
+    errors: PathBuf,
+}
+
+impl Staying {
+    fn start(bed: &Bed, more: &[&str]) -> Staying {
+        let errors = file("stderr", "");
+        let mut command = bed
+            .right
+            .command(env!("CARGO_BIN_EXE_weir"))
+            .expect("namespace");
+        command.args(["apply", bed.config()]).args(more);
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&errors).expect("writable"))
+            .spawn()
+            .expect("weir starts");
+        Staying { child, errors }
+    }
+
+    fn words(&self) -> String {
+        fs::read_to_string(&self.errors).unwrap_or_default()
+    }
+
+    #[track_caller]
+    fn says(&mut self, text: &str) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !self.words().contains(text) {
+            let status = self.child.try_wait().expect("waits");
+            assert!(
+                Instant::now() < end && status.is_none_or(|_| self.words().contains(text)),
+                "it never said `{text}` ({status:?}): {}",
+                self.words()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id() as i32).expect("a process");
+        kill_process(pid, signal).expect("it runs");
+    }
+
+    /// Waits for its end; its exit status.
+    fn end(mut self) -> i32 {
+        self.child.wait().expect("waits").code().unwrap_or(-1)
+    }
+}
+
+impl Drop for Staying {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text} {}", stderr(output)))
+}
+
+#[track_caller]
+fn good(output: Output) -> Output {
+    assert!(output.status.success(), "{output:?}");
+    output
+}
+
+#[track_caller]
+fn refused(output: &Output, code: i32, words: &[&str]) {
+    let text = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{text}");
+    for word in words {
+        assert!(text.contains(word), "no `{word}` in: {text}");
+    }
+    assert!(output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
+fn an_edge_is_applied_changed_looked_at_and_taken_down() {
+    if !root("an_edge_is_applied_changed_looked_at_and_taken_down") {
+        return;
+    }
+    let bed = Bed::new("life");
+    let before = look_at(&bed.right, "right0");
+    assert!(bed.arrives(9));
+
+    // A dry run touches nothing.
+    let output = good(bed.apply(&["--dry-run"]));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.contains(
+            "nothing of it runs:\n+ port in (right0, native)\n+ function rules (middlebox)\n"
+        ),
+        "{text}"
+    );
+    assert_eq!(bed.status(), None);
+    assert_eq!(prog_on(&bed.right, "right0"), None);
+
+    let output = good(bed.apply(&["--json"]));
+    let report = json(&output);
+    assert_eq!(
+        (&report["generation"], &report["edge"]),
+        (&1.into(), &bed.edge.clone().into())
+    );
+    assert_eq!(report["added"], serde_json::json!(["rules"]));
+    assert!(!bed.arrives(9) && bed.arrives(10));
+
+    let status = bed.status().expect("it runs");
+    let (port, rules) = (&status["ports"][0], &status["functions"][0]);
+    assert_eq!(
+        (&port["name"], &port["device"]),
+        (&"in".into(), &"right0".into())
+    );
+    assert_eq!(
+        (&rules["name"], &rules["kind"]),
+        (&"rules".into(), &"middlebox".into())
+    );
+    let drops = &rules["ledger"]["verdicts"]["drop"];
+    assert_eq!(drops, 1, "{rules}");
+    assert_eq!(rules["ledger"]["reasons"][0]["reason"], "rule_drop");
+    for ledger in [&port["ledger"], &rules["ledger"]] {
+        let verdicts = ledger["verdicts"].as_object().expect("verdicts");
+        let sum: u64 = verdicts
+            .values()
+            .map(|count| count.as_u64().expect("a number"))
+            .sum();
+        assert_eq!(ledger["received"], sum, "{ledger}");
+    }
+
+    // What is the same changes nothing.
+    let output = good(bed.weir(&["diff", bed.config()]));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "nothing changes\n");
+
+    // Another rule and another function: one is replaced, one is new.
+    fs::write(&bed.policy, "udp-dport 10 drop\n").expect("writable");
+    bed.configure("[[function]]\nname = \"more\"\nkind = \"empty\"\n[[link]]\nfrom = \"rules\"\nto = \"more\"\n");
+    let output = good(bed.weir(&["diff", bed.config(), "--json"]));
+    let changes = &json(&output)["changes"];
+    assert_eq!(changes["instances"][0]["change"], "changed", "{changes}");
+    assert_eq!(changes["instances"][1]["name"], "more");
+    let output = good(bed.apply(&[]));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    for line in [
+        "~ function rules: map ",
+        "+ function more (empty)\n",
+        "~ link rules: stack -> more\n",
+    ] {
+        assert!(text.contains(line), "no `{line}` in: {text}");
+    }
+    assert!(
+        text.ends_with("is at generation 2: 1 port, 2 functions\n"),
+        "{text}"
+    );
+    assert!(bed.arrives(9) && !bed.arrives(10));
+    // Its ledger went on over the replacement.
+    let status = bed.status().expect("it runs");
+    assert_eq!(status["functions"][0]["ledger"]["verdicts"]["drop"], 2);
+    let text =
+        String::from_utf8_lossy(&good(bed.weir(&["status", bed.config()])).stdout).into_owned();
+    assert!(
+        text.starts_with(&format!("edge {}, generation 2, from ", bed.edge)),
+        "{text}"
+    );
+    assert!(
+        text.contains("\nfunction rules (middlebox) > more: "),
+        "{text}"
+    );
+
+    // Only what is named goes down.
+    good(bed.weir(&["down"]));
+    assert_eq!(bed.generation(), 2);
+    let output = good(bed.weir(&["down", bed.config()]));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        format!("edge {}: down\n", bed.edge)
+    );
+    assert_eq!(bed.status(), None);
+    assert_eq!(look_at(&bed.right, "right0"), before);
+    assert!(!Path::new("/sys/fs/bpf/weir/edge").join(&bed.edge).exists());
+}
+
+#[test]
+fn what_is_wrong_leaves_what_runs_untouched() {
+    if !root("what_is_wrong_leaves_what_runs_untouched") {
+        return;
+    }
+    let bed = Bed::new("bad");
+    good(bed.apply(&[]));
+    let before = (prog_on(&bed.right, "right0"), bed.generation());
+    let device = "[[port]]\nname = \"other\"\ndevice = \"rihgt1\"\n";
+    let two = "[[function]]\nname = \"a\"\nkind = \"empty\"\n[[link]]\nfrom = \"rules\"\nto = \"a\"\n[[link]]\nfrom = \"a\"\nto = \"";
+    let offload = "[[port]]\nname = \"other\"\ndevice = \"lo\"\nmode = \"offload\"\n";
+    for (more, words) in [
+        (device, &["no such interface: rihgt1"][..]),
+        (
+            &format!("{two}rules\"\n"),
+            &[
+                "packets could go round for ever: rules > a > rules",
+                "guard = N",
+                "edge.toml:",
+            ],
+        ),
+        (
+            &format!("{two}nowhere\"\n"),
+            &["there is no port and no function named `nowhere`"],
+        ),
+        (offload, &["port other: lo", "cannot run XDP in hardware"]),
+    ] {
+        bed.configure(more);
+        refused(&bed.apply(&[]), 2, words);
+        assert_eq!(
+            (prog_on(&bed.right, "right0"), bed.generation()),
+            before,
+            "{more}"
+        );
+        assert!(!bed.arrives(9));
+    }
+    bed.configure("");
+    fs::write(&bed.policy, "udp-dport 9 drop\nupd-dport 10 drop\n").expect("writable");
+    let place = format!(
+        "{}:2:1",
+        bed.policy.file_name().expect("a file").to_string_lossy()
+    );
+    refused(
+        &bed.apply(&[]),
+        2,
+        &[
+            "did you mean `udp-dport`?",
+            &place,
+            "1 mistake in the configuration; nothing was changed",
+        ],
+    );
+    assert_eq!((prog_on(&bed.right, "right0"), bed.generation()), before);
+    refused(
+        &bed.weir(&["status", "--edge", "no-such-edge"]),
+        2,
+        &["no edge no-such-edge is running"],
+    );
+    refused(&bed.weir(&["apply"]), 2, &["weir apply CONFIG"]);
+    refused(
+        &bed.weir(&["apply", "/none.toml"]),
+        2,
+        &["cannot read the configuration `/none.toml`"],
+    );
+}
+
+#[test]
+fn what_nobody_confirms_is_gone_back_on() {
+    if !root("what_nobody_confirms_is_gone_back_on") {
+        return;
+    }
+    let bed = Bed::new("confirm");
+    // Nothing ran before: going back is going down.
+    let mut first = Staying::start(&bed, &["--confirm", "30"]);
+    first.says("confirm within 30 s");
+    assert!(!bed.arrives(9));
+    first.signal(Signal::INT);
+    first.says("it was refused: the edge was taken down");
+    assert_eq!(first.end(), 1);
+    assert_eq!(bed.status(), None);
+    assert!(bed.arrives(9));
+
+    good(bed.apply(&[]));
+    // The policy is edited in place: what ran must come from what was kept.
+    fs::write(&bed.policy, "udp-dport 10 drop\n").expect("writable");
+    let mut late = Staying::start(&bed, &["--confirm", "1.5"]);
+    late.says("confirm within");
+    assert!(bed.arrives(9));
+    // A lost connection keeps nothing from coming back.
+    late.signal(Signal::HUP);
+    late.says("nobody confirmed in time: the former configuration runs again");
+    assert_eq!(late.end(), 1);
+    assert_eq!(bed.generation(), 3);
+    assert!(!bed.arrives(9) && bed.arrives(10));
+
+    let mut right = Staying::start(&bed, &["--confirm", "30"]);
+    right.says("confirm within");
+    refused(
+        &bed.apply(&["--confirm", "1"]),
+        1,
+        &["is waiting (process "],
+    );
+    let output = good(bed.weir(&["apply", "--confirm-now", "--edge", &bed.edge]));
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        format!("edge {}: confirmed\n", bed.edge)
+    );
+    assert_eq!(right.end(), 0);
+    assert_eq!(bed.generation(), 4);
+    assert!(bed.arrives(9) && !bed.arrives(10));
+    refused(
+        &bed.weir(&["apply", "--confirm-now", "--edge", &bed.edge]),
+        1,
+        &["is waiting"],
+    );
+}
+
+#[test]
+fn a_watched_configuration_follows_its_files() {
+    if !root("a_watched_configuration_follows_its_files") {
+        return;
+    }
+    let bed = Bed::new("watch");
+    let mut watching = Staying::start(&bed, &["--watch"]);
+    watching.says("watching 2 files");
+    assert_eq!(bed.generation(), 1);
+    fs::write(&bed.policy, "udp-dport 9 drp\n").expect("writable");
+    watching.says("nothing was changed; what runs goes on");
+    assert_eq!(bed.generation(), 1);
+    fs::write(&bed.policy, "udp-dport 10 drop\n").expect("writable");
+    let end = Instant::now() + Duration::from_secs(20);
+    while bed.generation() == 1 {
+        assert!(Instant::now() < end, "{}", watching.words());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(bed.arrives(9) && !bed.arrives(10));
+    // The watch ends, the edge does not.
+    watching.signal(Signal::INT);
+    assert_eq!(watching.end(), 0);
+    assert_eq!(bed.generation(), 2);
+}
