@@ -570,6 +570,123 @@ struct weir_seen_count {
 #define WEIR_SEEN_TX		5	/* xdp_bulk_tx */
 #define WEIR_SEEN_EXCEPTION	6	/* xdp_exception */
 #define WEIR_SEEN_KEYS		4096
+/* ---- filter: docs/design/filter.md ---- */
+#define WEIR_FILTER_CHUNK	262144	/* bytes of an element of the big tables */
+#define WEIR_FILTER_WORDS	16	/* words of a row at most, a power of two */
+#define WEIR_FILTER_RULES	1024	/* ... and the rules they stand for */
+#define WEIR_FILTER_TOP		65536	/* places of a direct table */
+#define WEIR_FILTER_KINDS	2048	/* protocol, and above it three flags */
+#define WEIR_FILTER_HITS	2048	/* counters of an element of `hits` */
+#define WEIR_FILTER_LIVES	8	/* times at which what holds for an address may change */
+#define WEIR_FILTER_WAYS	4	/* of a bucket of limits, and of blocks */
+#define WEIR_FILTER_CPUS	64	/* CPUs that packets may be moved to */
+
+/* Flags of a kind, above the protocol. */
+#define WEIR_KIND_IP6		(1 << 8)
+#define WEIR_KIND_FRAGMENT	(1 << 9)
+#define WEIR_KIND_SYN		(1 << 10)	/* TCP SYN without ACK */
+
+/* What rules do, in the order in which they are asked. */
+enum weir_filter_action {
+	WEIR_A_ALLOW = 0,
+	WEIR_A_DENY = 1,
+	WEIR_A_SHED = 2,
+	WEIR_A_LIMIT = 3,
+	WEIR_A_COOKIE = 4,
+};
+
+/* What a limit is counted for. */
+enum weir_filter_per {
+	WEIR_P_RULE = 0,
+	WEIR_P_SOURCE = 1,	/* the first len4 or len6 bits of the source */
+	WEIR_P_ENTRY = 2,	/* the entry of the rule's set */
+};
+
+#define WEIR_FR_HIT_SRC		(1 << 0)	/* counts its hits by source entry, at slot_src */
+#define WEIR_FR_HIT_DST		(1 << 1)
+#define WEIR_FR_ENTRY_DST	(1 << 2)	/* WEIR_P_ENTRY: of the destination */
+#define WEIR_FR_MARK		(1 << 3)
+#define WEIR_FR_CPU		(1 << 4)
+
+/* What a rule does when it is asked. Rules are sorted by action. */
+struct weir_filter_rule {
+	__u8 action;		/* enum weir_filter_action */
+	__u8 flags;		/* WEIR_FR_* */
+	__u8 per;		/* enum weir_filter_per */
+	__u8 len4, len6;	/* WEIR_P_SOURCE: bits of the source that count */
+	__u8 slot_src, slot_dst;	/* of the position's counters */
+	__u8 cpus;		/* CPUs to move to */
+	__u16 cpu_first;	/* ... from this place of the list on */
+	__u16 shed;		/* place of its load value */
+	__u32 id;		/* from its text, so that its state survives edits of other rules */
+	__u32 mark;
+	__u32 pad;
+	__u64 above;		/* shed: when the load is above */
+	__u64 interval_ns;	/* limit: ns a packet */
+	__u64 burst_ns;		/* how far ahead of now the word may run */
+	__u64 block_ns;		/* 0: does not block */
+};
+
+struct weir_filter_count {
+	__u64 packets;		/* that asked the rule */
+	__u64 bytes;
+	__u64 dropped;		/* by it */
+	__u64 blocked;		/* sources it blocked */
+};
+
+/* A position's times: until the time it has its own row, then that of another position. */
+struct weir_filter_life {
+	__u32 until;		/* seconds since 1970, 0: for ever */
+	__u32 then;		/* position */
+	__u32 row;
+	__u32 pad;
+};
+
+/* Where the intervals of 2^-16 of the address space lie. */
+struct weir_filter_top {
+	__u32 first;		/* position of the first; in IPv4 also the place of the block in units of 4 bytes */
+	__u32 what;		/* IPv4: intervals - 1 << 16, or the row itself if there is one; IPv6: intervals */
+};
+
+/* Words of a limit: tag and time, side by side. */
+struct weir_filter_limit {
+	__u64 tag[WEIR_FILTER_WAYS];	/* 0: free */
+	__u64 ahead_ns[WEIR_FILTER_WAYS];	/* when the packets counted so far are due */
+};
+
+/* A blocked source. IPv4 addresses are ::ffff:a.b.c.d. */
+struct weir_filter_block {
+	__u64 high, low;	/* host order */
+	__u64 until_ns;		/* 0: free */
+	__u64 dropped;
+};
+
+struct weir_filter_blocks {
+	struct weir_filter_block way[WEIR_FILTER_WAYS];
+};
+
+/* A filter's features. */
+#define WEIR_FF_SRC		(1 << 0)	/* sources are looked up */
+#define WEIR_FF_DST		(1 << 1)
+#define WEIR_FF_SPORT		(1 << 2)
+#define WEIR_FF_DPORT		(1 << 3)
+#define WEIR_FF_KIND		(1 << 4)	/* protocols, flags, fragments */
+#define WEIR_FF_L4		(1 << 5)	/* the L4 header is read: ports or flags are asked for */
+#define WEIR_FF_IP6_SRC		(1 << 6)	/* there are IPv6 sources */
+#define WEIR_FF_IP6_DST		(1 << 7)
+#define WEIR_FF_LIVES		(1 << 8)	/* entries end */
+#define WEIR_FF_HITS		(1 << 9)
+#define WEIR_FF_SHED		(1 << 10)
+#define WEIR_FF_LIMIT		(1 << 11)
+#define WEIR_FF_BLOCK		(1 << 12)
+#define WEIR_FF_COOKIE		(1 << 13)
+#define WEIR_FF_CPU		(1 << 14)
+#define WEIR_FF_EXACT		(1 << 15)	/* the exact clock */
+#define WEIR_FF_ENTRY		(1 << 16)	/* limits by entry */
+#define WEIR_FF_DENY_REST	(1 << 17)	/* default = "drop" */
+#define WEIR_FF_DENY_OTHER	(1 << 18)	/* other = "drop" */
+#define WEIR_FF_PROTOCOL	(1 << 19)	/* protocols or fragments are asked for */
+#define WEIR_FF_SLOW		(WEIR_FF_SHED | WEIR_FF_LIMIT | WEIR_FF_COOKIE)
 
 /* ---- load-time constants ---- */
 #define WEIR_CSUM_COMPLETE	0

@@ -12,10 +12,10 @@ use toml::{Table, Value};
 use weir_policy::nearest;
 
 use crate::plan::{InstancePlan, ObjectSource};
-use crate::{empty, middlebox, object, redirect};
+use crate::{empty, filter, middlebox, object, redirect};
 
 /// Kinds that configuration can name.
-pub const KINDS: &[&str] = &["empty", "middlebox", "object", "redirect"];
+pub const KINDS: &[&str] = &["empty", "filter", "middlebox", "object", "redirect"];
 
 /// Plans one instance.
 ///
@@ -24,6 +24,7 @@ pub const KINDS: &[&str] = &["empty", "middlebox", "object", "redirect"];
 pub fn plan(kind: &str, request: &Request<'_>) -> Result<Planned, FunctionError> {
     match kind {
         "empty" => empty::plan(request),
+        "filter" => filter::plan(request),
         "middlebox" => middlebox::instance::plan(request),
         "object" => object::plan(request),
         "redirect" => redirect::plan(request),
@@ -42,6 +43,11 @@ pub trait Files {
     /// # Errors
     /// Whatever kept the file from being read.
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
+
+    /// When a file was last changed, in seconds since 1970; `None` if that is not known.
+    fn modified(&self, _path: &Path) -> Option<u64> {
+        None
+    }
 }
 
 /// A port of the edge.

@@ -1,0 +1,297 @@
+//! The addresses of a filter: lists of both sides and families -> maps, constants, and what their counters mean.
+//!
+//! Both sides share the maps of a family: what belongs to destinations lies behind what belongs to sources. Positions count through
+//! both; the first counter and the first life of a table are given as if its positions began at 0.
+
+use std::hash::{Hash, Hasher};
+
+use weir_bpf::abi::filter::{self, feature};
+use weir_bpf::abi::{FilterLife, FilterTop};
+use zerocopy::IntoBytes;
+
+use super::Filter;
+use super::compile::{CompileError, chunks};
+use super::intervals::{self, Item, NONE, States};
+use super::prefix::Prefix;
+use super::tables::{self, Asks, Rows, Table};
+use crate::plan::{Constant, MapPlan};
+
+/// What one condition names: prefix, end (0: none), and number among all entries.
+pub(super) type List = Vec<(Prefix, u32, u32)>;
+
+/// What the counters of entries mean.
+#[derive(Debug, Default)]
+pub(super) struct Meters {
+    /// By `side * 2 + IPv6`.
+    pub(super) tables: [Meter; 4],
+    /// By side: counters of a position.
+    pub(super) slots: [usize; 2],
+    /// By side and list: the place among them.
+    pub(super) slot_of: [Vec<u8>; 2],
+    /// Set and place in it of every entry that lists name; of prefixes in rules `usize::MAX` and the rule.
+    pub(super) entries: Vec<(usize, usize)>,
+    /// Counters in all.
+    pub(super) counters: usize,
+}
+
+/// Positions of one table.
+#[derive(Debug, Default)]
+pub(super) struct Meter {
+    /// First counter.
+    pub(super) first: usize,
+    /// The state at each position.
+    pub(super) state_at: Vec<u32>,
+    pub(super) states: States,
+}
+
+/// What lists became.
+pub(super) struct Laid {
+    pub(super) features: u32,
+    pub(super) constants: Vec<Constant>,
+    pub(super) maps: Vec<MapPlan>,
+}
+
+#[derive(Default)]
+struct Maps {
+    top4: Vec<FilterTop>,
+    top6: Vec<FilterTop>,
+    blocks4: Vec<u8>,
+    bounds6: Vec<u8>,
+    rows6: Vec<u32>,
+    low6: Vec<FilterTop>,
+    lives: Vec<FilterLife>,
+    owners: Vec<u64>,
+    outside: [u32; 2],
+    common: [u64; 2],
+    common_mask: [u64; 2],
+    window: [u32; 2],
+    first_life: [u32; 4],
+    first_hit: [u32; 4],
+}
+
+/// Lays out the lists of both sides. `asks`: what each rule asks of each side.
+pub(super) fn lay_out(
+    filter: &Filter,
+    sides: [Vec<List>; 2],
+    asks: [Vec<Asks>; 2],
+    features: u32,
+    rows: &mut Rows,
+    meters: &mut Meters,
+) -> Result<Laid, CompileError> {
+    let by_entry = features & feature::ENTRY != 0;
+    let counts = filter.hits || by_entry;
+    let mut maps = Maps::default();
+    let mut found = 0;
+    for (side, (lists, asks)) in sides.into_iter().zip(asks).enumerate() {
+        let mut overlaps = Vec::new();
+        let mut families = Vec::new();
+        for is_ip6 in [false, true] {
+            let items = lists.iter().map(|list| items(list, is_ip6)).collect();
+            let merged = intervals::merge(items, counts, filter::LIVES - 1).map_err(|_| {
+                CompileError::TooManyLives {
+                    max: filter::LIVES - 1,
+                }
+            })?;
+            let row_of = tables::rows_of(&merged.all, &asks, rows, &mut overlaps)
+                .map_err(|_| CompileError::TooManyRows)?;
+            let prefixes = lists.iter().flatten().filter(|(prefix, ..)| prefix.is_ip6);
+            let mut table = match is_ip6 {
+                false => tables::lay_out4(&merged, &row_of),
+                true => tables::lay_out6(
+                    &merged,
+                    &row_of,
+                    prefixes.map(|(prefix, ..)| (prefix.first, prefix.len)),
+                ),
+            };
+            if is_ip6 {
+                maps.outside[side] = row_of[0].into();
+                if lists.iter().flatten().any(|(prefix, ..)| prefix.is_ip6) {
+                    found |= [feature::IP6_SRC, feature::IP6_DST][side];
+                }
+            }
+            let lives = tables::lives(&mut table, &merged.all, &row_of);
+            if merged.all.end() {
+                found |= feature::LIVES;
+            }
+            families.push((table, merged.all, lives));
+        }
+        let (slot_of, slots) = tables::slots(lists.len(), &overlaps);
+        for (family, (mut table, states, lives)) in families.into_iter().enumerate() {
+            let at = side * 2 + family;
+            let offset = maps.positions(family);
+            let meter = Meter {
+                first: meters.counters,
+                state_at: std::mem::take(&mut table.state_at),
+                states,
+            };
+            maps.first_hit[at] = (meter.first as u32).wrapping_sub(offset * slots as u32);
+            if counts && !lists.is_empty() {
+                meters.counters += meter.state_at.len() * slots;
+            }
+            if by_entry {
+                maps.owners.resize(meters.counters, 0);
+                meter.owners(&slot_of, slots, &lists, &mut maps.owners);
+            }
+            maps.first_life[at] = (maps.lives.len() as u32).wrapping_sub(offset);
+            let moved = |life: &FilterLife| FilterLife {
+                then: life.then + offset,
+                ..*life
+            };
+            maps.lives.extend(lives.iter().map(moved));
+            match family {
+                0 => maps.put4(table, offset),
+                _ => maps.put6(table, offset, side),
+            }
+            meters.tables[at] = meter;
+        }
+        meters.slots[side] = slots;
+        meters.slot_of[side] = slot_of;
+    }
+    if filter.hits && meters.counters > 0 {
+        found |= feature::HITS;
+    }
+    if found & feature::LIVES == 0 {
+        maps.lives.clear();
+    }
+    let mut laid = maps.finish(meters.slots, features | found);
+    if meters.counters > 0 {
+        let elements = meters.counters.div_ceil(filter::HITS);
+        laid.maps
+            .push(MapPlan::empty("hits", elements, filter::HITS * 8));
+    }
+    laid.features = found;
+    Ok(laid)
+}
+
+fn items(list: &List, is_ip6: bool) -> Vec<Item> {
+    let of_family = list.iter().filter(|(prefix, ..)| prefix.is_ip6 == is_ip6);
+    let item = |(prefix, until, entry): &(Prefix, u32, u32)| Item {
+        first: prefix.first,
+        last: prefix.last(),
+        until: *until,
+        entry: *entry,
+    };
+    of_family.map(item).collect()
+}
+
+impl Meter {
+    /// What tells the entry of each counter from all others, for limits by entry.
+    fn owners(&self, slot_of: &[u8], slots: usize, lists: &[List], owners: &mut [u64]) {
+        let mut of_entry = std::collections::HashMap::new();
+        for (prefix, _, entry) in lists.iter().flatten() {
+            let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+            prefix.hash(&mut hasher);
+            of_entry.insert(*entry, hasher.finish());
+        }
+        for (position, state) in self
+            .state_at
+            .iter()
+            .enumerate()
+            .filter(|(_, state)| **state != NONE)
+        {
+            for (list, entry) in self.states.cover(*state) {
+                let slot = usize::from(slot_of[usize::from(*list)]);
+                owners[self.first + position * slots + slot] =
+                    of_entry.get(entry).copied().unwrap_or(0);
+            }
+        }
+    }
+}
+
+/// FNV-1a: the same in every run and on every machine.
+pub(super) struct Fnv(pub(super) u64);
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+impl Maps {
+    /// Positions in use of a family. In IPv4 a table begins with an element, as its blocks were cut.
+    fn positions(&self, family: usize) -> u32 {
+        match family {
+            0 => (self.blocks4.len() / 4).next_multiple_of(filter::CHUNK / 4) as u32,
+            _ => self.rows6.len() as u32,
+        }
+    }
+
+    fn put4(&mut self, table: Table, offset: u32) {
+        self.blocks4.resize(offset as usize * 4, 0);
+        self.blocks4.extend(table.bounds);
+        self.top4.extend(table.top.iter().map(|top| FilterTop {
+            first: top.first + offset,
+            ..*top
+        }));
+    }
+
+    fn put6(&mut self, table: Table, offset: u32, side: usize) {
+        let lows = self.low6.len() as u32;
+        let row = |row: &u32| {
+            if row & tables::SUBTREE != 0 {
+                row + lows
+            } else {
+                *row
+            }
+        };
+        self.rows6.extend(table.rows.iter().map(row));
+        self.bounds6.extend(table.bounds);
+        self.low6.extend(table.low.iter().map(|low| FilterTop {
+            first: low.first + offset,
+            ..*low
+        }));
+        self.top6.extend(table.top.iter().map(|top| FilterTop {
+            first: top.first + offset,
+            ..*top
+        }));
+        self.common[side] = table.common;
+        self.common_mask[side] = table.common_mask;
+        self.window[side] = table.window;
+    }
+
+    /// Maps and constants. What no packet is looked up in is left out.
+    fn finish(self, slots: [usize; 2], features: u32) -> Laid {
+        let slots = slots.map(|n| n as u32);
+        let constants: [(&str, &[u8]); 7] = [
+            ("weir_outside6", self.outside.as_bytes()),
+            ("weir_window6", self.window.as_bytes()),
+            ("weir_common6", self.common.as_bytes()),
+            ("weir_common_mask6", self.common_mask.as_bytes()),
+            ("weir_lives", self.first_life.as_bytes()),
+            ("weir_hits", self.first_hit.as_bytes()),
+            ("weir_hit_slots", slots.as_bytes()),
+        ];
+        let top = filter::TOP * size_of::<FilterTop>();
+        let mut maps = Vec::new();
+        if features & (feature::SRC | feature::DST) != 0 {
+            maps.push(chunks("top4", self.top4.as_bytes(), top));
+            maps.push(chunks("blocks4", &self.blocks4, filter::CHUNK));
+        }
+        if features & (feature::IP6_SRC | feature::IP6_DST) != 0 {
+            maps.push(chunks("top6", self.top6.as_bytes(), top));
+            maps.push(chunks("bounds6", &self.bounds6, filter::CHUNK));
+            maps.push(chunks("rows6", self.rows6.as_bytes(), filter::CHUNK));
+            maps.push(MapPlan::array("low6", &self.low6));
+        }
+        if features & feature::LIVES != 0 {
+            maps.push(MapPlan::array("lives", &self.lives));
+        }
+        if features & feature::ENTRY != 0 {
+            maps.push(MapPlan::array("owners", &self.owners));
+        }
+        Laid {
+            features: 0,
+            constants: constants
+                .into_iter()
+                .map(|(name, bytes)| (name.into(), bytes.to_vec()))
+                .collect(),
+            maps,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! `kind = "filter"`: the keys of the configuration, read and checked.
+//!
+//! Mistakes are told all at once: of every rule the first one, of every list file the first twenty lines.
+
+use std::path::{Path, PathBuf};
+
+use toml::Value;
+
+use super::list::{self, Entry};
+use super::rule::{self, Addresses, Rule};
+use super::{CPUS_MAX, Default, Filter, Set};
+use crate::kind::{FunctionError, Planned, Request, suggest};
+
+const KEYS: &[&str] = &[
+    "rules", "sets", "default", "other", "cpu", "queue", "hits", "sources", "blocks", "flows",
+];
+
+/// Plans an instance.
+///
+/// # Errors
+/// Keys, rules or lists are wrong, or more than the data plane can hold.
+pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
+    let filter = Filter::read(request)?;
+    let compiled = filter
+        .compile()
+        .map_err(|error| FunctionError::key("rules", error.to_string()))?;
+    let mut planned = Planned::new(compiled.plan);
+    planned.asks.secret = filter.remembers().then_some("weir_filter_secret");
+    planned.asks.finished_checksums = filter.moves();
+    planned.notes = filter.unused();
+    Ok(planned)
+}
+
+impl Filter {
+    /// Reads the keys of an instance and the list files they name.
+    ///
+    /// # Errors
+    /// All mistakes that were found.
+    pub fn read(request: &Request<'_>) -> Result<Filter, FunctionError> {
+        request.only(KEYS)?;
+        let mut errors = Vec::new();
+        let mut rules = Vec::new();
+        for (number, text) in (1..).zip(request.texts("rules")?) {
+            match rule::parse(text) {
+                Ok(rule) => rules.push(rule),
+                Err(wrong) => errors.push(FunctionError {
+                    advice: wrong.advice,
+                    ..FunctionError::key(
+                        "rules",
+                        format!(
+                            "rule {number}, column {}: {} in `{text}`",
+                            text[..wrong.column.min(text.len())].chars().count() + 1,
+                            wrong.message
+                        ),
+                    )
+                }),
+            }
+        }
+        let mut sets = Vec::new();
+        for (name, value) in request.table("sets")?.into_iter().flatten() {
+            match set(request, name, value) {
+                Ok(entries) => sets.push(Set {
+                    name: name.clone(),
+                    entries,
+                }),
+                Err(mut found) => errors.append(&mut found),
+            }
+        }
+        let names: Vec<&str> = request
+            .table("sets")?
+            .into_iter()
+            .flat_map(|t| t.keys())
+            .map(String::as_str)
+            .collect();
+        for (number, rule) in (1..).zip(&rules) {
+            for name in named(rule).filter(|name| !names.contains(name)) {
+                let advice = match names.is_empty() {
+                    true => format!("add `sets.{name} = {{ file = \"...\" }}`"),
+                    false => suggest(name, &names),
+                };
+                errors.push(
+                    FunctionError::key(
+                        "rules",
+                        format!("rule {number} names the set `@{name}`, which there is not"),
+                    )
+                    .advice(advice),
+                );
+            }
+        }
+        let mut filter = Filter {
+            rules,
+            sets,
+            ..Filter::default()
+        };
+        filter.default = verdict(request, "default")?;
+        filter.other = verdict(request, "other")?;
+        filter.cpus = cpus(request)?;
+        filter.queue = request
+            .number("queue", 1..=16_384)?
+            .map_or(filter.queue, |n| n as u32);
+        filter.hits = match request.keys.get("hits") {
+            None => true,
+            Some(_) => request.flag("hits")?,
+        };
+        filter.sources = request
+            .number("sources", 1..=1 << 24)?
+            .map_or(filter.sources, |n| n as u32);
+        filter.blocks = request
+            .number("blocks", 1..=1 << 24)?
+            .map_or(filter.blocks, |n| n as u32);
+        filter.flows = request
+            .number("flows", 1..=1 << 24)?
+            .map_or(filter.flows, |n| n as u32);
+        match FunctionError::join(errors) {
+            Some(error) => Err(error),
+            None => Ok(filter),
+        }
+    }
+
+    /// Whether anything is remembered of sources.
+    fn remembers(&self) -> bool {
+        self.rules
+            .iter()
+            .any(|rule| matches!(rule.action, rule::Action::Limit(_) | rule::Action::Cookie))
+    }
+
+    /// Whether packets are moved to other CPUs.
+    fn moves(&self) -> bool {
+        let moves = |rule: &Rule| matches!(&rule.action, rule::Action::Allow { cpus, .. } if !cpus.is_empty());
+        !self.cpus.is_empty() || self.rules.iter().any(moves)
+    }
+
+    fn unused(&self) -> Vec<String> {
+        let is_named = |set: &Set| {
+            self.rules
+                .iter()
+                .any(|rule| named(rule).any(|name| name == set.name))
+        };
+        let unused = self.sets.iter().filter(|set| !is_named(set));
+        unused
+            .map(|set| format!("no rule names the set `@{}`", set.name))
+            .collect()
+    }
+}
+
+/// Sets that a rule names.
+fn named(rule: &Rule) -> impl Iterator<Item = &str> {
+    let tests = [&rule.from, &rule.to].into_iter().flatten();
+    tests
+        .flat_map(|test| &test.any)
+        .filter_map(|one| match one {
+            Addresses::Set(name) => Some(name.as_str()),
+            Addresses::Prefix(_) => None,
+        })
+}
+
+fn verdict(request: &Request<'_>, key: &str) -> Result<Default, FunctionError> {
+    match request.text(key)? {
+        None | Some("pass") => Ok(Default::Pass),
+        Some("drop") => Ok(Default::Drop),
+        Some(other) => Err(FunctionError::key(
+            key,
+            format!("`{key}` is \"pass\" or \"drop\", not \"{other}\""),
+        )
+        .advice(suggest(other, &["pass", "drop"]))),
+    }
+}
+
+fn cpus(request: &Request<'_>) -> Result<Vec<u32>, FunctionError> {
+    let wrong = || {
+        FunctionError::key("cpu", "`cpu` is a list of numbers of CPUs").advice(format!(
+            "write `cpu = [1]`; numbers go from 0 to {}",
+            CPUS_MAX - 1
+        ))
+    };
+    let cpu = |value: &Value| {
+        value
+            .as_integer()
+            .and_then(|n| u32::try_from(n).ok())
+            .filter(|n| *n < CPUS_MAX)
+            .ok_or_else(wrong)
+    };
+    match request.keys.get("cpu") {
+        None => Ok(Vec::new()),
+        Some(Value::Array(list)) => list.iter().map(cpu).collect(),
+        Some(one) => Ok(vec![cpu(one)?]),
+    }
+}
+
+/// The entries of a set: inline, or those of a file.
+fn set(request: &Request<'_>, name: &str, value: &Value) -> Result<Vec<Entry>, Vec<FunctionError>> {
+    let key = format!("sets.{name}");
+    let wrong = || {
+        vec![
+            FunctionError::key(
+                &key,
+                format!("`{key}` is neither a list of prefixes nor a file"),
+            )
+            .advice("write [\"192.0.2.0/24\"] or { file = \"list.txt\" }"),
+        ]
+    };
+    match value {
+        Value::Array(list) => inline(&key, list),
+        Value::Table(table) if table.len() == 1 => match (table.get("file"), table.get("list")) {
+            (Some(Value::String(path)), _) => file(request, &key, Path::new(path)),
+            (_, Some(Value::Array(list))) => inline(&key, list),
+            _ => Err(wrong()),
+        },
+        _ => Err(wrong()),
+    }
+}
+
+fn inline(key: &str, list: &[Value]) -> Result<Vec<Entry>, Vec<FunctionError>> {
+    let (mut entries, mut errors) = (Vec::new(), Vec::new());
+    for (place, value) in (1..).zip(list) {
+        let read = match value.as_str() {
+            Some(text) => list::entry(text.trim(), place, None),
+            None => Err("it is no text".to_owned()),
+        };
+        match read {
+            Ok(entry) => entries.push(entry),
+            Err(message) => errors.push(FunctionError::key(
+                key,
+                format!("element {place} of `{key}`: {message}"),
+            )),
+        }
+    }
+    if errors.is_empty() {
+        Ok(entries)
+    } else {
+        Err(errors)
+    }
+}
+
+fn file(request: &Request<'_>, key: &str, path: &Path) -> Result<Vec<Entry>, Vec<FunctionError>> {
+    let bytes = request.file(key, path).map_err(|error| vec![error])?;
+    let modified = request.files.modified(path);
+    list::parse(&bytes, modified).map_err(|(told, wrong)| {
+        let count = told.len();
+        let mut errors: Vec<FunctionError> = told
+            .into_iter()
+            .map(|one| {
+                FunctionError::key(key, one.message).at(PathBuf::from(path), one.line as usize)
+            })
+            .collect();
+        if wrong > count {
+            errors.push(FunctionError::key(
+                key,
+                format!(
+                    "{} more lines of `{}` are wrong",
+                    wrong - count,
+                    path.display()
+                ),
+            ));
+        }
+        errors
+    })
+}

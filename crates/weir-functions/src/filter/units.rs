@@ -1,0 +1,202 @@
+//! Words and numbers of the rule text: protocols, ports, rates, durations, times.
+//!
+//! Every function says in one line what it did not understand.
+
+use super::prefix::decimal;
+
+/// Protocols that have names here.
+pub(super) const PROTOCOLS: &[(&str, u8)] = &[
+    ("tcp", 6),
+    ("udp", 17),
+    ("icmp", 1),
+    ("icmp6", 58),
+    ("sctp", 132),
+    ("dccp", 33),
+    ("udplite", 136),
+    ("igmp", 2),
+    ("ipip", 4),
+    ("ip6ip", 41),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("ospf", 89),
+    ("pim", 103),
+    ("vrrp", 112),
+    ("l2tp", 115),
+];
+
+/// A protocol by name or number.
+pub(super) fn protocol(word: &str) -> Option<u8> {
+    match PROTOCOLS.iter().find(|(name, _)| *name == word) {
+        Some((_, number)) => Some(*number),
+        None => decimal(word.as_bytes()).and_then(|n| u8::try_from(n).ok()),
+    }
+}
+
+/// Whether the data plane reads ports of this protocol.
+pub(super) fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, 6 | 17 | 33 | 132 | 136)
+}
+
+pub(super) fn port(word: &str) -> Result<u16, String> {
+    decimal(word.as_bytes())
+        .and_then(|n| u16::try_from(n).ok())
+        .ok_or_else(|| format!("`{word}` is not a port from 0 to 65535"))
+}
+
+/// `80` or `1000-2000`.
+pub(super) fn ports(word: &str) -> Result<(u16, u16), String> {
+    let Some((low, high)) = word.split_once('-') else {
+        return port(word).map(|p| (p, p));
+    };
+    let (low, high) = (port(low)?, port(high)?);
+    if low > high {
+        return Err(format!(
+            "the range {low}-{high} is empty: write {high}-{low}"
+        ));
+    }
+    Ok((low, high))
+}
+
+/// `1000/s`, `10k/s`, `600/m`: packets a unit of time, as nanoseconds a packet.
+pub(super) fn interval_ns(word: &str) -> Result<u64, String> {
+    let wrong = || format!("`{word}` is not a rate: write 1000/s, 10k/s, 1M/s, 600/m or 100/h");
+    let (count, unit) = word.split_once('/').ok_or_else(wrong)?;
+    let unit: u64 = match unit {
+        "s" | "sec" => 1_000_000_000,
+        "m" | "min" => 60_000_000_000,
+        "h" | "hour" => 3_600_000_000_000,
+        _ => return Err(wrong()),
+    };
+    let count = amount(count).ok_or_else(wrong)?;
+    if count == 0 {
+        return Err("a rate of 0 lets nothing pass: write `deny`".to_owned());
+    }
+    let interval = (unit + count / 2) / count;
+    if interval < 10 {
+        return Err(format!(
+            "`{word}` is above 100M/s, the highest rate that is measured"
+        ));
+    }
+    Ok(interval)
+}
+
+/// A number, perhaps with k, M or G behind it.
+pub(super) fn amount(word: &str) -> Option<u64> {
+    let (digits, factor) = match word.as_bytes().last()? {
+        b'k' | b'K' => (&word[..word.len() - 1], 1_000),
+        b'M' => (&word[..word.len() - 1], 1_000_000),
+        b'G' => (&word[..word.len() - 1], 1_000_000_000),
+        _ => (word, 1),
+    };
+    decimal(digits.as_bytes())?.checked_mul(factor)
+}
+
+/// `500ms`, `60s`, `5m`, `1h`, `2d`, in nanoseconds.
+pub(super) fn duration_ns(word: &str) -> Result<u64, String> {
+    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = word.split_at(digits);
+    let unit: u64 = match unit {
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        "d" => 86_400_000_000_000,
+        _ => {
+            return Err(format!(
+                "`{word}` is not a duration: write 500ms, 60s, 5m, 1h or 2d"
+            ));
+        }
+    };
+    decimal(count.as_bytes())
+        .filter(|n| *n > 0)
+        .and_then(|n| n.checked_mul(unit))
+        .filter(|ns| *ns <= 100 * 366 * 86_400_000_000_000)
+        .ok_or_else(|| format!("`{word}` is not a duration from 1ms to 100 years"))
+}
+
+/// Seconds since 1970, or `2026-12-01T00:00:00Z` (RFC 3339, UTC; the day alone is its beginning).
+pub(super) fn time(word: &str) -> Result<u32, String> {
+    let wrong = || {
+        format!(
+            "`{word}` is not a time: write 2026-12-01T12:00:00Z, 2026-12-01, or seconds since 1970"
+        )
+    };
+    if let Some(seconds) = decimal(word.as_bytes()) {
+        return u32::try_from(seconds)
+            .ok()
+            .filter(|s| *s > 0)
+            .ok_or_else(wrong);
+    }
+    let (day, clock) = match word.split_once(['T', 't']) {
+        Some((day, clock)) => (day, clock.strip_suffix(['Z', 'z']).ok_or_else(wrong)?),
+        None => (word, "00:00:00"),
+    };
+    let parts = |text: &str, separator: char| -> Option<[u64; 3]> {
+        let mut parts = text.split(separator).map(|part| decimal(part.as_bytes()));
+        let three = [parts.next()??, parts.next()??, parts.next()??];
+        parts.next().is_none().then_some(three)
+    };
+    let [year, month, day] = parts(day, '-').ok_or_else(wrong)?;
+    let [hour, minute, second] = parts(clock, ':').ok_or_else(wrong)?;
+    let leap = |year: u64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let days_of = |month: u64| match month {
+        2 => 28 + u64::from(leap(year)),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    if !(1970..=2105).contains(&year)
+        || !(1..=12).contains(&month)
+        || !(1..=days_of(month)).contains(&day)
+        || hour > 23
+        || minute > 59
+        || second > 60
+    {
+        return Err(wrong());
+    }
+    let years: u64 = (1970..year).map(|y| 365 + u64::from(leap(y))).sum();
+    let months: u64 = (1..month).map(days_of).sum();
+    let seconds = (years + months + day - 1) * 86_400 + hour * 3600 + minute * 60 + second;
+    u32::try_from(seconds)
+        .ok()
+        .filter(|s| *s > 0)
+        .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_calendar() {
+        assert_eq!(time("1970-01-02"), Ok(86_400));
+        assert_eq!(time("2000-02-29T12:34:56Z"), Ok(951_827_696));
+        assert_eq!(time("2026-12-01T00:00:00Z"), Ok(1_796_083_200));
+        assert_eq!(time("1700000000"), Ok(1_700_000_000));
+        for wrong in [
+            "2026-02-29",
+            "2026-13-01",
+            "tomorrow",
+            "2026-12-01T00:00:00",
+            "0",
+            "1970-01-01",
+        ] {
+            assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn rates_and_durations() {
+        assert_eq!(interval_ns("10k/s"), Ok(100_000));
+        assert_eq!(interval_ns("3/s"), Ok(333_333_333));
+        assert_eq!(interval_ns("600/m"), Ok(100_000_000));
+        assert!(
+            interval_ns("1G/s").is_err()
+                && interval_ns("0/s").is_err()
+                && interval_ns("5").is_err()
+        );
+        assert_eq!(duration_ns("500ms"), Ok(500_000_000));
+        assert_eq!(duration_ns("2d"), Ok(172_800_000_000_000));
+        assert!(duration_ns("1y").is_err() && duration_ns("0s").is_err());
+    }
+}
