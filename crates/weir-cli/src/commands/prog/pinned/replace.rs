@@ -14,6 +14,9 @@ use crate::args::prog::ReplaceArgs;
 use crate::failure::Failure;
 use crate::output;
 
+/// `BPF_MAP_TYPE_PROG_ARRAY`: what a program calls is part of it, not its state.
+const PROG_ARRAY: u32 = 3;
+
 pub(crate) fn run(args: &ReplaceArgs) -> Result<ExitCode, Failure> {
     let shelf = Shelf::lock()?;
     let kept = shelf::find(&args.replaced)?;
@@ -29,6 +32,8 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<ExitCode, Failure> {
             continue;
         };
         match differs(declared, map.definition()) {
+            // Loading fills it, and the old program must go on with its own until the new one is there.
+            None if declared.kind == PROG_ARRAY => {}
             None => {
                 prepared.share(&name, &map)?;
                 shared.push(name);
