@@ -48,7 +48,7 @@ struct {
 	__type(value, __u32);
 } sockets SEC(".maps");
 
-/* Packets handed over, by target: place in the configuration, of sockets the receive queue. */
+/* Packets handed over, by target: place in the configuration, of sockets the receive queue; WEIR_TO_ALL of broadcasts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, WEIR_TARGETS);
@@ -109,7 +109,7 @@ int redirect(ctx_t *ctx)
 	target = choose(ctx);
 	verdict = hand_over(ctx, target);
 	if (verdict == XDP_REDIRECT) {
-		target &= WEIR_TARGETS - 1;
+		target = weir_flags & BPF_F_BROADCAST ? WEIR_TO_ALL : target & (WEIR_TARGETS - 1);
 		counter = bpf_map_lookup_elem(&handed, &target);
 		if (counter) {
 			counter->packets++;

@@ -541,7 +541,8 @@ struct weir_event {
 };
 
 /* ---- redirect ---- */
-#define WEIR_TARGETS		64	/* that one instance has at most, a power of two */
+#define WEIR_TARGETS		64	/* accounts of targets, a power of two */
+#define WEIR_TO_ALL		63	/* account of broadcasts: an instance has at most so many devices or CPUs */
 #define WEIR_TO_DEVICES		0	/* by map `devices` */
 #define WEIR_TO_CPUS		1	/* by map `cpus` */
 #define WEIR_TO_SOCKETS		2	/* by map `sockets`, chosen by receive queue */

@@ -38,6 +38,7 @@ enum bpf_map_type {
 #define BPF_ANY			0
 #define BPF_F_NO_PREALLOC	(1U << 0)
 #define BPF_F_MMAPABLE		(1U << 10)
+#define BPF_F_BROADCAST		(1ULL << 3)	/* of bpf_redirect_map */
 
 enum xdp_action {
 	XDP_ABORTED = 0,

@@ -850,6 +850,7 @@ pub struct Event {
 #[expect(missing_docs, reason = "documented in abi.h")]
 pub mod redirect {
     pub const TARGETS: usize = 64;
+    pub const TO_ALL: u32 = 63;
     pub const TO_DEVICES: u32 = 0;
     pub const TO_CPUS: u32 = 1;
     pub const TO_SOCKETS: u32 = 2;

@@ -344,6 +344,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_SLOT_DEVICE", abi::panel::DEVICE.into()),
         ("WEIR_META_MAGIC", abi::panel::MAGIC.into()),
         ("WEIR_TARGETS", abi::redirect::TARGETS as u64),
+        ("WEIR_TO_ALL", abi::redirect::TO_ALL.into()),
         ("WEIR_TO_DEVICES", abi::redirect::TO_DEVICES.into()),
         ("WEIR_TO_CPUS", abi::redirect::TO_CPUS.into()),
         ("WEIR_TO_SOCKETS", abi::redirect::TO_SOCKETS.into()),

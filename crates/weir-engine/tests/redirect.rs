@@ -10,7 +10,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use redirect_bed::{Bed, FRAMES, Instance, eventually};
-use weir_bpf::abi::redirect::TARGETS;
+use weir_bpf::abi::redirect::{TARGETS, TO_ALL};
 use weir_kernel::{Tap, bed};
 use weir_packet::Reason;
 use weir_packet::build::Frame;
@@ -146,7 +146,7 @@ fn a_broadcast_reaches_every_device_but_the_one_it_came_from() {
         bed.arrived("da") == N && bed.arrived("db") == N
     });
     assert_eq!(bed.readings().device(bed.netns, bed.index("in")).sent, 0);
-    assert_eq!(it.handed(0).packets, N);
+    assert_eq!(it.handed(TO_ALL).packets, N);
     it.check_ledger(N, 0);
 }
 

@@ -27,6 +27,8 @@ const KEYS: &[&str] = &[
 const QUEUE: u64 = 2048;
 /// Most that the kernel takes for one CPU (kernel/bpf/cpumap.c).
 const QUEUE_MAX: u64 = 16_384;
+/// Devices or CPUs of one instance; the last account is that of broadcasts.
+const MOST: usize = abi::TO_ALL as usize;
 /// CPU numbers that are believed; the kernel refuses those it does not have.
 const CPU_MAX: u64 = 8191;
 /// `BPF_F_BROADCAST` and `BPF_F_EXCLUDE_INGRESS` of `bpf_redirect_map`.
@@ -194,6 +196,8 @@ fn to_cpus(request: &Request<'_>) -> Result<Planned, FunctionError> {
         cpus.push(cpu);
     }
     count("cpu", cpus.len())?;
+    // So that the accounts of a running instance can be told apart by its map alone.
+    cpus.sort_unstable();
     let queue = request.number("queue", 1..=QUEUE_MAX)?.unwrap_or(QUEUE);
     let mut planned = instance(request, abi::TO_CPUS, cpus.len(), XDP_ABORTED)?;
     let mut numbers = cpus.clone();
@@ -275,12 +279,12 @@ fn instance(
 }
 
 fn count(key: &str, targets: usize) -> Result<(), FunctionError> {
-    if (1..=abi::TARGETS).contains(&targets) {
+    if (1..=MOST).contains(&targets) {
         return Ok(());
     }
     Err(
         FunctionError::key(key, format!("{targets} targets in one instance"))
-            .advice(format!("an instance has 1 to {} targets", abi::TARGETS)),
+            .advice(format!("an instance has 1 to {MOST} targets")),
     )
 }
 

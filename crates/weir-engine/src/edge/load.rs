@@ -10,7 +10,7 @@ use weir_bpf::abi;
 use weir_functions::plan::{
     ChecksumMode, Constant, InstancePlan, MapPlan, ObjectSource, PortConstants,
 };
-use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition};
+use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition, iface};
 
 use super::digest::Digest;
 use super::error::EdgeError;
@@ -91,6 +91,14 @@ impl Recipe<'_> {
                 .number(map.value_size as u64)
                 .bytes(&map.keys)
                 .bytes(&map.values);
+            for (place, device) in &map.devices {
+                // A device that was made anew has another index; one that is not there is told when the map is filled.
+                let index = iface::index_of(device).unwrap_or_default();
+                digest
+                    .number((*place).into())
+                    .text(device)
+                    .number(index.into());
+            }
         }
         for (map, with) in self.shares {
             let id = shared.get(with).map_or(0, Map::id);
@@ -200,7 +208,7 @@ impl Recipe<'_> {
             roles.insert(name, (role, words(here), with.is_none()));
         }
         let program = object.load(&self.plan.program).map_err(of)?;
-        for map in self.plan.maps.iter().filter(|map| !map.keys.is_empty()) {
+        for map in self.plan.maps.iter().filter(|map| map.has_contents()) {
             if roles.get(&*map.name).is_some_and(|(_, _, own)| *own) {
                 fill(&program, map).map_err(of)?;
             }
@@ -237,7 +245,7 @@ impl Recipe<'_> {
             return Ok((Role::Shared, Some(map)));
         }
         let planned = self.plan.maps.iter().find(|map| map.name == name);
-        if planned.is_some_and(|map| !map.keys.is_empty()) {
+        if planned.is_some_and(MapPlan::has_contents) {
             return Ok((Role::Configuration, None));
         }
         // What lies where in the variables of a program is known to this very object only.
@@ -342,9 +350,12 @@ pub(super) fn csum_mode(offloaded: bool) -> u32 {
 }
 
 fn fill(program: &LoadedProgram, map: &MapPlan) -> Result<(), KernelError> {
-    program
-        .update_batch(&map.name, &map.keys, &map.values)
-        .map(drop)
+    program.update_batch(&map.name, &map.keys, &map.values)?;
+    for (place, device) in &map.devices {
+        let index = iface::index_of(device)?;
+        program.update(&map.name, &place.to_ne_bytes(), &index.to_ne_bytes(), 0)?;
+    }
+    Ok(())
 }
 
 fn random() -> Result<[u8; 8], EdgeError> {

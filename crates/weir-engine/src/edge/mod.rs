@@ -17,6 +17,7 @@ mod maps;
 pub mod plan;
 mod ports;
 pub mod replay;
+mod second;
 mod state;
 mod status;
 mod wiring;
@@ -35,6 +36,7 @@ use state::State;
 pub use apply::{Applied, Step, Watcher};
 pub use error::EdgeError;
 pub use plan::{EdgePlan, Form};
+pub use second::{DeviceAccount, InstanceTargets, SecondStage, TargetAccount};
 pub use status::{InstanceStatus, PortStatus, Recirculation, Status, reasons};
 
 /// The folder of all edges.
@@ -257,7 +259,10 @@ impl Edge {
         text: &str,
         watch: Watcher<'_>,
     ) -> Result<Applied, EdgeError> {
-        apply::apply(self, plan, text, watch)
+        let note = second::begin(&self.name);
+        let mut applied = apply::apply(self, plan, text, watch)?;
+        applied.notes.extend(note);
+        Ok(applied)
     }
 
     /// See [`status()`].
@@ -408,7 +413,7 @@ fn wipe(name: &str, folder: &Folder) -> Result<(), EdgeError> {
     for pin in &pins {
         folder.unlink(pin)?;
     }
-    Ok(())
+    second::remove(name)
 }
 
 /// The state of the generation that packets follow; `None` if there never was one.

@@ -9,6 +9,7 @@ use weir_packet::Reason;
 use zerocopy::FromBytes;
 
 use super::error::EdgeError;
+use super::second::{self, SecondStage};
 use super::state::{InstanceState, PairState, State};
 
 /// A running edge.
@@ -30,6 +31,8 @@ pub struct Status {
     pub hooks: Vec<(String, String)>,
     /// Recirculation, if a path is long enough to need it.
     pub recirculation: Option<Recirculation>,
+    /// What became of packets after a program decided: the second stage of the ledger. `None`: this kernel tells nothing of it.
+    pub second: Option<SecondStage>,
     /// Calls that found a retired program. Calls that found none are in the ledger of the caller, reason `missed_call`.
     pub missed: u64,
 }
@@ -167,6 +170,7 @@ pub(super) fn of(
         hooks: (state.hooks.iter())
             .map(|h| (h.name.clone(), h.point.clone()))
             .collect(),
+        second: second::read(name, state)?,
         recirculation,
         missed: stats_of_program(stub)?.received,
     })

@@ -5,6 +5,11 @@
 //!                       box: db ===== db_far :far
 //! ```
 
+#![allow(
+    dead_code,
+    reason = "each test file that includes this module uses some of it"
+)]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -27,7 +32,8 @@ pub(crate) struct Bed {
     pub(crate) middle: NetNs,
     /// Inode number of the box' namespace.
     pub(crate) netns: u32,
-    _far: NetNs,
+    /// Where the far ends are.
+    pub(crate) far: NetNs,
     sinks: Vec<(&'static str, LoadedProgram, Option<Link>)>,
     monitor: Monitor,
     folder: PathBuf,
@@ -78,7 +84,7 @@ impl Bed {
         Some(Bed {
             netns: middle.inode().expect("known") as u32,
             middle,
-            _far: far,
+            far,
             sinks,
             monitor,
             folder,
@@ -152,7 +158,8 @@ pub(crate) struct Instance {
     program: LoadedProgram,
 }
 
-struct NoFiles;
+/// No file is read.
+pub(crate) struct NoFiles;
 
 impl Files for NoFiles {
     fn read(&self, _: &Path) -> std::io::Result<Vec<u8>> {

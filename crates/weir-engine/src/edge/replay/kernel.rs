@@ -99,8 +99,12 @@ impl Kernel {
         let mut instances = Vec::with_capacity(wiring.instances.len());
         for (place, program) in wiring.instances.iter().enumerate() {
             let loaded = shared.load(program)?;
-            for map in program.maps.iter().filter(|map| !map.keys.is_empty()) {
+            for map in program.maps.iter().filter(|map| map.has_contents()) {
                 loaded.update_batch(&map.name, &map.keys, &map.values)?;
+                for (place, _) in &map.devices {
+                    let (place, index) = (place.to_ne_bytes(), LOOPBACK.to_ne_bytes());
+                    loaded.update(&map.name, &place, &index, 0)?;
+                }
             }
             shared.map(PROGRAMS)?.set_program(slot(place), &loaded)?;
             instances.push(loaded);

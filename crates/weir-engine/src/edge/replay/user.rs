@@ -49,6 +49,11 @@ impl User {
                 for (key, value) in map.entries() {
                     update(&mut machine, &name, key, value)?;
                 }
+                // Which device it would be does not matter: nothing is sent.
+                for (place, _) in &map.devices {
+                    let place = place.to_ne_bytes();
+                    update(&mut machine, &name, &place, &1u32.to_ne_bytes())?;
+                }
             }
         }
         for number in wiring.ports.iter().chain(&[AWAY]) {

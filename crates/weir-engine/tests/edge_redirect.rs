@@ -1,0 +1,225 @@
+//! Function `redirect` in a running edge: its devices are found by name, the status tells what became of every packet, and nothing of
+//! the monitor is left behind.
+
+mod redirect_bed;
+
+use std::path::Path;
+
+use redirect_bed::{Bed, NoFiles, eventually};
+use weir_engine::edge::plan::{EdgeInstance, LinkPlan, PortMode, PortPlan, Source, Target};
+use weir_engine::edge::{self, EdgePlan, Status};
+use weir_functions::kind::{self, EdgePort, Planned, Request};
+use weir_kernel::{FrameSocket, NetNs};
+use weir_packet::build::Frame;
+
+const N: u64 = 500;
+
+/// Takes the edge down with the test.
+struct Running<'a> {
+    bed: &'a Bed,
+    name: String,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let _ = self.bed.middle.run(|| edge::down(&self.name));
+    }
+}
+
+fn planned(kind: &str, keys: &str) -> Planned {
+    let port = |(number, name): (u32, &str)| EdgePort {
+        number,
+        name: name.to_owned(),
+        device: name.to_owned(),
+    };
+    let request = Request {
+        name: "it",
+        keys: &keys.parse().expect("TOML"),
+        files: &NoFiles,
+        ports: &[(1, "in"), (2, "da"), (3, "db")].map(port),
+    };
+    kind::plan(kind, &request).expect("planned")
+}
+
+/// `in` leads to an instance of `redirect`; `da` and `db` are ports, too.
+fn apply<'a>(bed: &'a Bed, name: &str, keys: &str) -> Running<'a> {
+    let name = format!("{name}-{}", std::process::id());
+    let port = |(number, name): (u32, &str)| PortPlan {
+        name: name.to_owned(),
+        device: name.to_owned(),
+        number,
+        mode: PortMode::Native,
+        checksums: None,
+        metadata: false,
+    };
+    let plan = EdgePlan {
+        name: name.clone(),
+        ports: [(1, "in"), (2, "da"), (3, "db")].map(port).to_vec(),
+        instances: vec![EdgeInstance {
+            name: "it".to_owned(),
+            planned: planned("redirect", keys),
+            maps: Vec::new(),
+            fresh: false,
+        }],
+        links: vec![LinkPlan {
+            from: Source::Port(0),
+            to: Target::Instance(0),
+            guard: None,
+        }],
+        ..EdgePlan::default()
+    };
+    let applied = bed.middle.run(|| edge::apply(&plan, keys));
+    let applied = applied.expect("namespace").expect("applied");
+    assert!(applied.notes.is_empty(), "{:?}", applied.notes);
+    Running { bed, name }
+}
+
+impl Running<'_> {
+    fn status(&self) -> Status {
+        let status = self.bed.middle.run(|| edge::status(&self.name));
+        status.expect("namespace").expect("runs")
+    }
+}
+
+fn send(far: &NetNs, frame: &[u8]) {
+    let patience = std::time::Duration::from_millis(100);
+    let socket = FrameSocket::open(far, "in_far", 1 << 16, patience).expect("socket");
+    for _ in 0..N {
+        socket.send(frame).expect("sent");
+    }
+}
+
+#[test]
+fn the_status_accounts_for_devices_in_turn_and_one_that_goes_down() {
+    let Some(bed) = Bed::new("edge") else { return };
+    let edge = apply(
+        &bed,
+        "redir",
+        "to = [\"da\", \"db\"]\nspread = \"round-robin\"",
+    );
+    let frame = Frame::new().ip4([10, 9, 9, 1], [198, 51, 100, 1]).udp(1, 2);
+    send(
+        &bed.far,
+        &frame.clone().payload(&[1; 33]).unfinished().build(),
+    );
+    eventually("all frames arrive", || {
+        bed.arrived("da") + bed.arrived("db") == N
+    });
+    bed.middle.ip(&["link", "set", "db", "down"]).expect("down");
+    send(&bed.far, &frame.payload(&[1; 33]).build());
+    eventually("the rest arrives", || {
+        bed.arrived("da") + bed.arrived("db") == N + N / 2
+    });
+    let status = edge.status();
+    let second = status.second.expect("the kernel tells");
+    assert!(second.absent.is_empty(), "{:?}", second.absent);
+    let targets = &second.instances[0].targets;
+    let handed: u64 = targets.iter().map(|t| t.handed).sum();
+    let lost: u64 = targets.iter().map(|t| t.account.lost()).sum();
+    let untold: u64 = targets.iter().map(|t| t.untold).sum();
+    let sent: u64 = second.devices.iter().map(|d| d.redirected.sent).sum();
+    assert_eq!(
+        (handed, sent, lost, untold),
+        (2 * N, N + N / 2, N / 2, 0),
+        "{second:?}"
+    );
+    assert_eq!(targets[1].target, "device db");
+    assert_eq!(targets[1].account.dropped["the device is down"], N / 2);
+    let text = serde_json::to_string(&second).expect("JSON");
+    assert!(text.contains("\"target\":\"device da\""), "{text}");
+}
+
+#[test]
+fn a_device_that_is_no_port_and_cpus_work_in_a_graph() {
+    let Some(bed) = Bed::new("edgecpu") else {
+        return;
+    };
+    bed.middle
+        .ip(&["tuntap", "add", "tap9", "mode", "tap"])
+        .expect("a tap");
+    bed.middle.ip(&["link", "set", "tap9", "up"]).expect("up");
+    let edge = apply(&bed, "redirtap", "device = \"tap9\"");
+    let frame = Frame::new()
+        .ip4([10, 9, 9, 1], [198, 51, 100, 1])
+        .udp(1, 2)
+        .build();
+    send(&bed.far, &bed.to_the_box(&frame));
+    let lost = || {
+        let second = edge.status().second.expect("the kernel tells");
+        let tap = second
+            .devices
+            .iter()
+            .find(|d| d.device == "tap9")
+            .expect("listed");
+        let target = &second.instances[0].targets[0];
+        assert_eq!(target.target, "device tap9");
+        tap.redirected.lost() + target.account.lost()
+    };
+    eventually("nobody opened the tap", || lost() == N);
+    let edge = {
+        drop(edge);
+        apply(&bed, "redircpu", "cpu = [1, 0]\nspread = \"round-robin\"")
+    };
+    let before = bed.at_the_stack();
+    send(&bed.far, &bed.to_the_box(&frame));
+    eventually("all frames reach the stack", || {
+        bed.at_the_stack() - before == N
+    });
+    let second = edge.status().second.expect("the kernel tells");
+    let targets = &second.instances[0].targets;
+    assert_eq!(targets.iter().map(|t| t.handed).sum::<u64>(), N);
+    for target in targets {
+        assert_eq!(
+            (target.account.sent, target.untold),
+            (target.handed, 0),
+            "{second:?}"
+        );
+    }
+    let name = edge.name.clone();
+    drop(edge);
+    let folder = Path::new("/sys/fs/bpf/weir/monitor").join(name);
+    assert!(!folder.exists(), "{} is left", folder.display());
+}
+
+#[test]
+fn a_device_that_is_not_there_leaves_the_host_as_it_was() {
+    let Some(bed) = Bed::new("edgenone") else {
+        return;
+    };
+    let instance = planned("redirect", "device = \"nowhere0\"");
+    let name = format!("redirnone-{}", std::process::id());
+    let plan = EdgePlan {
+        name: name.clone(),
+        ports: vec![PortPlan {
+            name: "in".to_owned(),
+            device: "in".to_owned(),
+            number: 1,
+            mode: PortMode::Native,
+            checksums: None,
+            metadata: false,
+        }],
+        instances: vec![EdgeInstance {
+            name: "it".to_owned(),
+            planned: instance,
+            maps: Vec::new(),
+            fresh: false,
+        }],
+        links: vec![LinkPlan {
+            from: Source::Port(0),
+            to: Target::Instance(0),
+            guard: None,
+        }],
+        ..EdgePlan::default()
+    };
+    let error = bed
+        .middle
+        .run(|| edge::apply(&plan, ""))
+        .expect("namespace");
+    let error = error.expect_err("no such device").to_string();
+    assert!(error.contains("nowhere0"), "{error}");
+    let shown = bed.middle.ip(&["link", "show", "in"]).expect("shown");
+    assert!(!shown.contains("xdp"), "{shown}");
+    let down = bed.middle.run(|| edge::down(&name)).expect("namespace");
+    assert!(down.is_ok(), "{down:?}");
+    assert!(!Path::new("/sys/fs/bpf/weir/monitor").join(&name).exists());
+}
