@@ -33,7 +33,7 @@ static __always_inline int pack(ctx_t *ctx, struct weir_chain *chain)
 		return -1;
 	meta->magic = WEIR_META_MAGIC;
 	meta->mark = chain->mark;
-	meta->vid = chain->vid;
+	meta->vid = panel_vid(chain);
 	meta->port = chain->port;
 	meta->passes = chain->passes;
 	meta->csum_mode = chain->csum_mode;
