@@ -139,7 +139,8 @@ impl Graph {
             Some(limit.saturating_mul(body + 1))
         });
         let total = round.fold(straight, u32::saturating_add);
-        let loops_recirculate = !self.guards.is_empty() && total > MAX_CALLS;
+        // One call more is that of the guard which ends the walk.
+        let loops_recirculate = !self.guards.is_empty() && total >= MAX_CALLS;
         let from = self.steps_by_node(|_| true);
         // Calls that must be left for a function: for what follows it or for going away, and for a guard before that.
         let needs = |node: usize| {
@@ -150,6 +151,14 @@ impl Graph {
         let mut calls = vec![0; self.nodes];
         for &entry in &self.entries {
             calls[entry] = 1;
+        }
+        // What comes back begins anew, also where no port's packets come by in front of it.
+        for step in self
+            .steps
+            .iter()
+            .filter(|step| step.guard.is_some() && loops_recirculate)
+        {
+            calls[step.to] = 1;
         }
         let mut cut = BTreeSet::new();
         for &node in order {

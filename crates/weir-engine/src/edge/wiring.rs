@@ -112,7 +112,8 @@ pub(super) fn wire(plan: &EdgePlan) -> Result<Wiring, EdgeError> {
     let depth = depth_from(None);
     let straight = depth.iter().copied().max().unwrap_or(0);
     let total = round.fold(straight, usize::saturating_add);
-    let loops_recirculate = !guarded.is_empty() && total > CALLS;
+    // One call more is that of the guard which ends the walk.
+    let loops_recirculate = !guarded.is_empty() && total >= CALLS;
     let mut wiring = Wiring {
         nodes: (0..plan.instances.len()).map(Node::Configured).collect(),
         entries: vec![Way::Stack; plan.ports.len()],
@@ -123,6 +124,12 @@ pub(super) fn wire(plan: &EdgePlan) -> Result<Wiring, EdgeError> {
     for link in &plan.links {
         if let (Source::Port(_), Target::Instance(first)) = (link.from, link.to) {
             calls[first] = 1;
+        }
+    }
+    // What comes back through the pair begins anew, also where no port's packets come by in front of it.
+    for link in guarded.iter().filter(|_| loops_recirculate) {
+        if let Target::Instance(head) = link.to {
+            calls[head] = 1;
         }
     }
     // Calls that must be left for an instance: for what follows it or for going away, and for a guard before that.
@@ -505,6 +512,24 @@ mod tests {
         plan.ports[0].mode = PortMode::Generic;
         let e = wire(&plan).expect_err("generic");
         assert!(e.to_string().contains("generic"), "{e}");
+    }
+
+    #[test]
+    fn the_guard_that_ends_a_walk_is_called_too() {
+        // 8 functions, then 5 times the guard and 4 functions are 33 calls; the guard's last one would be the 34th.
+        let mut plan = chain(8);
+        close(&mut plan, 7, 4, Some(5));
+        let wiring = wire(&plan).expect("guarded");
+        assert!(most_calls(&wiring, wiring.entries[0]) <= CALLS);
+    }
+
+    #[test]
+    fn a_loop_that_leads_behind_where_packets_come_in_begins_anew() {
+        let mut plan = chain(100);
+        plan.links[0].to = Target::Instance(50);
+        close(&mut plan, 90, 10, Some(1));
+        let wiring = wire(&plan).expect("guarded");
+        assert!(most_calls(&wiring, wiring.entries[0]) <= CALLS);
     }
 
     #[test]
