@@ -20,27 +20,6 @@ const volatile __u32 weir_csum_mode = WEIR_CSUM_COMPLETE;
 /* Output that leads into the pair. */
 #define AWAY	1
 
-/* Puts what must be kept in front of the frame. Whatever lay there is gone: 6.1 takes no more than these 32 bytes. */
-static __always_inline int pack(ctx_t *ctx, struct weir_chain *chain)
-{
-	struct weir_meta *meta;
-	int there = ctx->data - ctx->data_meta;
-
-	if (bpf_xdp_adjust_meta(ctx, there - (int)sizeof(*meta)))
-		return -1;
-	meta = (void *)(long)ctx->data_meta;
-	if ((void *)(meta + 1) > (void *)(long)ctx->data)
-		return -1;
-	meta->magic = WEIR_META_MAGIC;
-	meta->mark = chain->mark;
-	meta->vid = panel_vid(chain);
-	meta->port = chain->port;
-	meta->passes = chain->passes;
-	meta->csum_mode = chain->csum_mode;
-	meta->generation = chain->generation;
-	return 0;
-}
-
 SEC(CTX_SECTION)
 int recirculate(ctx_t *ctx)
 {
@@ -55,10 +34,10 @@ int recirculate(ctx_t *ctx)
 	chain = p.chain;
 	if (!chain)
 		goto out;
-	if (pack(ctx, chain))
-		stats->reason[WEIR_R_recirculation_lost]++;
-	else
+	if (meta_make(ctx, chain, panel_vid(chain)))
 		verdict = CTX_PASS;
+	else
+		stats->reason[WEIR_R_recirculation_lost]++;
 	verdict = panel_leave_with(ctx, stats, p, 1, verdict, AWAY, WEIR_R_recirculation_lost);
 out:
 	return verdict;

@@ -18,6 +18,10 @@
 
 #include "csum.h"
 #include "finish.h"
+#include "meta.h"
+
+/* 1: packets to the stack take their mark along. */
+const volatile __u32 weir_metadata = 0;
 
 /* The number of the instance that the program is; 0: it serves several, and who calls says which one is meant. */
 const volatile __u32 weir_vid = 0;
@@ -59,6 +63,15 @@ static __always_inline int panel_missed(struct weir_stats *stats)
 	return XDP_DROP;
 }
 
+/* Leaves the packet's mark where `handover` finds it. */
+static __always_inline void panel_hand_over(ctx_t *ctx, struct weir_stats *stats)
+{
+	struct weir_chain *chain = panel_chain();
+
+	if (chain && chain->mark && !meta_make(ctx, chain, 0))
+		stats->reason[WEIR_R_mark_lost]++;
+}
+
 /* Leaves the graph. Returns the verdict; drops are counted. */
 static __always_inline int panel_way_out(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
 {
@@ -69,15 +82,15 @@ static __always_inline int panel_way_out(ctx_t *ctx, struct weir_stats *stats, _
 		finish(ctx);
 	switch (slot) {
 	case WEIR_SLOT_STACK:
+		if (weir_metadata)
+			panel_hand_over(ctx, stats);
 		return XDP_PASS;
 	case WEIR_SLOT_DROP:
 		stats->reason[WEIR_R_link_drop]++;
 		return XDP_DROP;
 	case WEIR_SLOT_TX:
-		finish(ctx);
 		return XDP_TX;
 	case WEIR_SLOT_DEVICE:
-		finish(ctx);
 		verdict = bpf_redirect_map(&weir_devices, vid, XDP_ABORTED);
 		if (verdict == XDP_REDIRECT)
 			return verdict;

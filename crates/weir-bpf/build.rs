@@ -1,5 +1,5 @@
 //! Compiles every file of bpf/functions with clang: by itself for XDP (object NAME) and for tc (NAME_tc) unless its head says
-//! "Hooks: xdp.", and for a graph (NAME_graph) and a graph that is watched (NAME_watched), as it does every file of bpf/graph. Then every file of
+//! "Hooks: xdp.", and for a graph (NAME_graph) and a graph that is watched (NAME_watched), as it does every file of bpf/graph, or for tc alone those that say "Hooks: tc.". Then every file of
 //! bpf/baselines, bpf/monitor and bpf/tools once, strips debug sections (BTF stays), and writes the tables of embedded objects.
 //!
 //! `WEIR_CLANG` names another compiler; `WEIR_PREBUILT_BPF_DIR` a folder of ready objects, for builders
@@ -35,7 +35,12 @@ fn main() {
     });
     let graph = sources(&bpf, "graph").into_iter().flat_map(|name| {
         let source = format!("graph/{name}.c");
-        objects(&name, &source, &[Form::Graph, Form::Watched])
+        let text = fs::read_to_string(bpf.join(&source)).expect("sources are readable");
+        let forms: &[Form] = match text.contains("Hooks: tc.") {
+            true => &[Form::Tc],
+            false => &[Form::Graph, Form::Watched],
+        };
+        objects(&name, &source, forms)
     });
     let others = |folder: &'static str| {
         sources(&bpf, folder).into_iter().map(move |name| Object {

@@ -13,6 +13,7 @@ mod clsact;
 mod error;
 mod frames;
 pub mod hooks;
+pub mod ids;
 pub mod iface;
 pub mod link;
 mod loaded;

@@ -163,9 +163,11 @@ fn change(
 ) -> Result<(State, Applied), Failed> {
     let generation = old.map_or(0, |state| state.generation) + 1;
     let wanted = ports::find(&plan.ports, old, edge.folder.path())?;
+    ports::suit(plan, &wanted)?;
     let around = Surroundings {
         offloaded: wanted.iter().any(|port| port.offloaded),
         mtu: wanted.iter().map(|port| port.device.mtu).min(),
+        metadata: plan.ports.iter().any(|port| port.metadata),
     };
     let mut numbers = Numbers::of(old);
     let nodes = wiring.nodes.iter();

@@ -119,6 +119,34 @@ pub enum EdgeError {
         /// Its device.
         device: String,
     },
+    /// VLAN tags are not where a function looks for them.
+    #[error(
+        "function {instance} reads VLAN tags, and {device} of port {port} hides them from XDP: run `ethtool -K {device} rxvlan off`{veth}, then apply again"
+    )]
+    VlanHidden {
+        /// Function.
+        instance: String,
+        /// Port.
+        port: String,
+        /// Its device.
+        device: String,
+        /// What more a veth needs.
+        veth: &'static str,
+    },
+    /// A function was not built for the packets of a port.
+    #[error(
+        "function {instance} was not built for packets of several buffers, which port {port} may receive ({why}): build it with SEC(\"xdp.frags\"), or {cure}"
+    )]
+    SeveralBuffers {
+        /// Function.
+        instance: String,
+        /// Port.
+        port: String,
+        /// Why.
+        why: String,
+        /// What else helps.
+        cure: String,
+    },
     /// A loop without guard.
     #[error(
         "the links {path} go round in a loop: give one of them guard = N, the number of times a packet may take it"

@@ -48,6 +48,8 @@ pub(super) struct Surroundings {
     pub(super) offloaded: bool,
     /// The smallest MTU of the ports.
     pub(super) mtu: Option<u32>,
+    /// Whether packets to the stack of any port take their mark along.
+    pub(super) metadata: bool,
 }
 
 impl Recipe<'_> {
@@ -125,6 +127,7 @@ impl Recipe<'_> {
     }
 
     fn own_constants(&self, around: Surroundings) -> Vec<Constant> {
+        let metadata = u32::from(around.metadata).to_ne_bytes().to_vec();
         let around = PortConstants {
             port: 0,
             checksums: match around.offloaded {
@@ -135,7 +138,9 @@ impl Recipe<'_> {
             replay: false,
         };
         let own = self.plan.constants.iter().cloned();
-        own.chain(around.constants()).collect()
+        own.chain(around.constants())
+            .chain([("weir_metadata".into(), metadata)])
+            .collect()
     }
 
     /// Opens its object; nothing reaches the kernel yet.
@@ -205,17 +210,21 @@ impl Recipe<'_> {
             if let Some(map) = &with {
                 object.share_map(&name, map).map_err(of)?;
             }
-            roles.insert(name, (role, words(here), with.is_none()));
+            roles.insert(name, (role, words(here), with.map(|map| map.id())));
         }
         let program = object.load(&self.plan.program).map_err(of)?;
         for map in self.plan.maps.iter().filter(|map| map.has_contents()) {
-            if roles.get(&*map.name).is_some_and(|(_, _, own)| *own) {
+            if roles.get(&*map.name).is_some_and(|(_, _, with)| with.is_none()) {
                 fill(&program, map).map_err(of)?;
             }
         }
         let mut maps = BTreeMap::new();
-        for (name, (role, declared, _)) in roles {
-            let id = Map::of(&program, &name)?.id();
+        for (name, (role, declared, with)) in roles {
+            // libbpf calls a map that was there before by the name it has there.
+            let id = match with {
+                Some(id) => id,
+                None => Map::of(&program, &name)?.id(),
+            };
             maps.insert(name, MapState { id, role, declared });
         }
         Ok(Made {

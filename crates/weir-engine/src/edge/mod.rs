@@ -368,11 +368,11 @@ impl Edge {
 
     /// [`Edge::sweep`] of an edge that another process left, maybe in the middle of its work.
     fn sweep_all(&self, state: &State) -> Result<(), EdgeError> {
-        let current = state::pin_name(state.generation);
-        let unfinished =
-            (self.folder.names()?.iter()).any(|pin| pin.starts_with("state-") && *pin != current);
-        if unfinished {
-            // It may have been killed right behind its switch.
+        let older = |pin: &String| {
+            state::generation_of(pin).is_some_and(|generation| generation < state.generation)
+        };
+        if self.folder.names()?.iter().any(older) {
+            // It was killed behind its switch, before it had cleaned up.
             weir_kernel::grace_period()?;
             for port in &state.ports {
                 if let Some(link) = PinnedLink::open(&self.folder.path().join(&port.pin))? {

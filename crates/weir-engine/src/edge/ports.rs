@@ -13,8 +13,9 @@ use super::digest::Digest;
 use super::error::EdgeError;
 use super::load::{csum_mode, load_own};
 use super::maps::EdgeMaps;
-use super::plan::{Form, PortMode, PortPlan};
+use super::plan::{EdgePlan, Form, PortMode, PortPlan};
 use super::state::{PairState, PortState, State};
+use super::wiring::meetings;
 
 /// Places of the map of devices: a port has that of its number, the pair the last one.
 pub(super) const PAIR_PLACE: u32 = weir_bpf::abi::panel::DEVICES as u32 - 1;
@@ -104,6 +105,49 @@ pub(super) fn find<'p>(
         });
     }
     Ok(wanted)
+}
+
+/// Refuses ports whose packets are not what a function behind them asks for.
+pub(super) fn suit(plan: &EdgePlan, wanted: &[Wanted<'_>]) -> Result<(), EdgeError> {
+    /// Largest MTU whose frames a driver keeps in one page beside its own room (net/core/xdp.c, drivers/net/veth.c).
+    const ONE_BUFFER: u32 = 3506;
+    for (port, at) in meetings(plan) {
+        let (port, instance) = (&wanted[port], &plan.instances[at]);
+        let asks = instance.planned.asks;
+        let device = &port.device;
+        let hides = || iface::feature(&device.name, iface::Feature::RxVlan).unwrap_or(false);
+        if asks.vlan_in_frame && hides() {
+            return Err(EdgeError::VlanHidden {
+                instance: instance.name.clone(),
+                port: port.plan.name.clone(),
+                device: device.name.clone(),
+                veth: match device.is_veth() {
+                    true => ", and `ethtool -K PEER txvlan off` at its other end",
+                    false => "",
+                },
+            });
+        }
+        let (why, cure) = match port.plan.mode {
+            PortMode::Generic => (
+                "in generic mode the stack has put segments together".to_owned(),
+                "use mode = \"native\"".to_owned(),
+            ),
+            _ if device.mtu > ONE_BUFFER => (
+                format!("its MTU is {}", device.mtu),
+                format!("run `ip link set dev {} mtu {ONE_BUFFER}`", device.name),
+            ),
+            _ => continue,
+        };
+        if asks.linear_frames {
+            return Err(EdgeError::SeveralBuffers {
+                instance: instance.name.clone(),
+                port: port.plan.name.clone(),
+                why,
+                cure,
+            });
+        }
+    }
+    Ok(())
 }
 
 fn refuse_offload(plan: &PortPlan, device: &Interface) -> Result<(), EdgeError> {

@@ -164,6 +164,11 @@ pub(super) fn pin_name(generation: u64) -> String {
     format!("state-{generation}")
 }
 
+/// The generation whose state a pin is, if it is one.
+pub(super) fn generation_of(pin: &str) -> Option<u64> {
+    pin.strip_prefix("state-")?.parse().ok()
+}
+
 /// Puts the state beside the one that holds.
 pub(super) fn write(folder: &Folder, state: &State) -> Result<(), KernelError> {
     let text = serde_json::to_vec(state).map_err(|e| KernelError::Sys {

@@ -204,7 +204,7 @@ pub(super) fn wire(plan: &EdgePlan) -> Result<Wiring, EdgeError> {
         }
     }
     if wiring.recirculates {
-        refuse_generic(plan, &order, &wiring)?;
+        refuse_generic(plan, &wiring)?;
     }
     Ok(wiring)
 }
@@ -293,7 +293,7 @@ fn longest(plan: &EdgePlan, order: &[usize], start: Option<usize>) -> Vec<usize>
 }
 
 /// Generic XDP turns a redirected frame into a socket buffer, and what lies in front of it is lost.
-fn refuse_generic(plan: &EdgePlan, order: &[usize], wiring: &Wiring) -> Result<(), EdgeError> {
+fn refuse_generic(plan: &EdgePlan, wiring: &Wiring) -> Result<(), EdgeError> {
     for link in &plan.links {
         let (Source::Port(port), Target::Instance(first)) = (link.from, link.to) else {
             continue;
@@ -301,25 +301,10 @@ fn refuse_generic(plan: &EdgePlan, order: &[usize], wiring: &Wiring) -> Result<(
         if plan.ports[port].mode != PortMode::Generic {
             continue;
         }
-        let mut reached = longest(plan, order, Some(first));
-        // Behind guarded links, too.
-        loop {
-            let more = plan.links.iter().find_map(|l| match (l.from, l.to) {
-                (Source::Out { instance, .. }, Target::Instance(to))
-                    if reached[instance] > 0 && reached[to] == 0 =>
-                {
-                    Some(to)
-                }
-                _ => None,
-            });
-            let Some(to) = more else { break };
-            for (have, found) in reached.iter_mut().zip(longest(plan, order, Some(to))) {
-                *have = (*have).max(found);
-            }
-        }
+        let reached = reached(plan, first);
         let sends = |node: usize| matches!(wiring.nodes[node], Node::Recirculate { .. });
         let recirculates = wiring.hops.iter().any(|(node, _, way)| {
-            reached.get(*node).is_some_and(|depth| *depth > 0)
+            reached.get(*node).is_some_and(|is| *is)
                 && match way {
                     Way::Node(to) if sends(*to) => true,
                     Way::Node(to) if *to >= reached.len() => wiring
@@ -337,6 +322,37 @@ fn refuse_generic(plan: &EdgePlan, order: &[usize], wiring: &Wiring) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Instances that packets can come to from one of them, itself included, guarded links and all.
+fn reached(plan: &EdgePlan, first: usize) -> Vec<bool> {
+    let mut reached = vec![false; plan.instances.len()];
+    let mut open = vec![first];
+    while let Some(at) = open.pop() {
+        if std::mem::replace(&mut reached[at], true) {
+            continue;
+        }
+        for link in &plan.links {
+            if let (Source::Out { instance, .. }, Target::Instance(to)) = (link.from, link.to)
+                && instance == at
+            {
+                open.push(to);
+            }
+        }
+    }
+    reached
+}
+
+/// For each port and each instance that its packets can come to: (place of the port, place of the instance).
+pub(super) fn meetings(plan: &EdgePlan) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for link in &plan.links {
+        if let (Source::Port(port), Target::Instance(first)) = (link.from, link.to) {
+            let here = reached(plan, first).into_iter().enumerate();
+            found.extend(here.filter(|(_, is)| *is).map(|(at, _)| (port, at)));
+        }
+    }
+    found
 }
 
 /// Hands out the bits of a packet's word of passes.

@@ -14,7 +14,7 @@ use weir_engine::edge::plan::{
 use weir_engine::edge::{self};
 use weir_functions::kind::Planned;
 use weir_kernel::bed::{self, End};
-use weir_kernel::{KernelObject, Link, LoadedProgram, Map, NetNs, XdpMode, iface};
+use weir_kernel::{KernelObject, Link, LoadedProgram, NetNs, XdpMode, iface};
 
 /// Whether this process is root. In CI it must be.
 pub(crate) fn root(test: &str) -> bool {
@@ -293,12 +293,10 @@ impl Owned {
     pub(crate) fn are_gone(&self) {
         let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
         loop {
-            let programs = self.programs.iter().copied();
-            let programs: Vec<u32> = programs
-                .filter(|id| LoadedProgram::by_id(*id).is_ok())
-                .collect();
-            let maps = self.maps.iter().copied();
-            let maps: Vec<u32> = maps.filter(|id| Map::by_id(*id, "").is_ok()).collect();
+            let programs = weir_kernel::ids::programs().expect("listed");
+            let maps = weir_kernel::ids::maps().expect("listed");
+            let programs: Vec<u32> = self.programs.intersection(&programs).copied().collect();
+            let maps: Vec<u32> = self.maps.intersection(&maps).copied().collect();
             if programs.is_empty() && maps.is_empty() {
                 return;
             }
