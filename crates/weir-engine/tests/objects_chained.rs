@@ -179,3 +179,44 @@ fn what_cannot_be_joined_says_why() {
     eprintln!("{}", refused(&bare, Some("code")));
     assert!(matches!(refused(b"ELF", None), ObjectError::Load(_)));
 }
+
+/// Foreign files are input: whatever is in them, the answer is a file or an error.
+#[test]
+fn damaged_objects_are_errors() {
+    let whole = pair::compile("chained", &["-g"]);
+    let wrapper = weir_bpf::object("object").expect("compiled");
+    let attempt = |object: &[u8]| {
+        let request = Request {
+            object,
+            program: Some("everything"),
+            wrapper,
+        };
+        chain(&request).is_ok()
+    };
+    assert!(attempt(&whole));
+    for end in (0..whole.len()).step_by(37) {
+        assert!(!attempt(&whole[..end]), "cut at {end}");
+    }
+    // A fixed sequence of numbers: each damages up to four bytes.
+    let mut state = 1u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize
+    };
+    let (mut joined, mut refused) = (0, 0);
+    for _ in 0..3_000 {
+        let mut damaged = whole.clone();
+        for _ in 0..=next() % 4 {
+            let at = next() % damaged.len();
+            damaged[at] = next() as u8;
+        }
+        match attempt(&damaged) {
+            true => joined += 1,
+            false => refused += 1,
+        }
+    }
+    eprintln!("{joined} joined all the same, {refused} refused");
+    assert!(refused > 0 && joined > 0);
+}

@@ -10,13 +10,16 @@
 
 mod captures;
 mod common;
+mod graph;
 mod pair;
 
 use std::io;
 use std::path::Path;
 
+use common::Sample;
 use weir_bpf::abi::{NEXT, Stats, panel};
 use weir_engine::EngineKind;
+use weir_engine::edge::replay::{GraphOptions, Target};
 use weir_functions::kind::{self, Files, FunctionError, Planned, Request};
 use weir_kernel::{KernelError, KernelObject, LoadedProgram, TestCtx};
 use weir_packet::Reason;
@@ -108,6 +111,56 @@ fn the_answer_of_a_tail_call_is_the_wrappers() {
     assert_eq!(chain.stats(1).received, 1);
 }
 
+/// The same chain in the user engine, interpreted and as native code, and in the kernel: verdicts, bytes and ledgers.
+#[test]
+fn engines_agree_on_chains_of_objects() {
+    let samples: Vec<Sample> = pair::frames(400)
+        .into_iter()
+        .filter(|f| (60..=1514).contains(&f.len()))
+        .map(|frame| Sample {
+            frame,
+            now_ns: 0,
+            port: 1,
+            queue: 0,
+        })
+        .collect();
+    let of = |file: &str, program: &str, more: &str| {
+        let keys = format!("file = \"{file}\"\nprogram = \"{program}\"\n{more}");
+        let planned = plan(&keys).unwrap_or_else(|e| panic!("{keys}: {e}"));
+        graph::instance(program, planned.instance, Target::Stack)
+    };
+    let all = "proceed = [\"aborted\", \"drop\", \"pass\", \"tx\", \"redirect\"]";
+    let chains = [
+        vec![
+            of("agree", "lines", ""),
+            of("agree", "reshape", all),
+            of("chained", "everything", ""),
+        ],
+        vec![
+            of("chained", "longer", ""),
+            of("chained", "tail", "proceed = [\"tx\"]"),
+            of("agree", "arithmetic", all),
+        ],
+        vec![
+            of("chained", "tail_itself", all),
+            of("chained", "code", "proceed = [0, 2]"),
+            of("agree", "filter", all),
+        ],
+    ];
+    for instances in chains {
+        let graph = graph::chained(instances, Target::Stack);
+        let said = graph::agree(
+            &common::engines(),
+            &graph,
+            &GraphOptions::default(),
+            &samples,
+        );
+        let said = said.unwrap_or_else(|e| panic!("{e}"));
+        let received: Vec<u64> = said.totals.instances.iter().map(|s| s.received).collect();
+        eprintln!("{} packets: {received:?} received", samples.len());
+    }
+}
+
 /// Managers built on the kernel's own means stop at ten.
 #[test]
 fn fourteen_different_programs_in_one_chain() {
@@ -147,6 +200,33 @@ fn fourteen_different_programs_in_one_chain() {
         assert_eq!(stats.verdict[if last { PASS as usize } else { NEXT }], sent);
     }
     eprintln!("{sent} frames through {} programs", keys.len());
+}
+
+/// What is left of the 512 bytes of stack behind the wrapper, and of the 256 before a tail call. weir's verdict is the kernel's.
+#[test]
+fn how_much_stack_a_program_may_use() {
+    if !common::engines().contains(&EngineKind::Kernel) {
+        return;
+    }
+    for (program, least) in [("plain", 416), ("calling", 416), ("deeper", 192)] {
+        let keys = |bytes| format!("file = \"stack:-DBYTES={bytes}\"\nprogram = \"{program}\"");
+        let most = (1..=64)
+            .rev()
+            .map(|words| words * 8)
+            .find(|bytes| plan(&keys(*bytes)).is_ok());
+        let most = most.expect("some stack is left");
+        assert!(most >= least, "{program}: {most}");
+        load(&plan(&keys(most)).expect("planned"), None)
+            .unwrap_or_else(|e| panic!("{program}, {most}: {e}"));
+        let refused =
+            plan(&format!("{}\nunverified = true", keys(most + 8))).expect("left to the kernel");
+        match load(&refused, None) {
+            Err(KernelError::Rejected { line, .. }) => {
+                eprintln!("{program}: {most} bytes; the kernel on more: {line}")
+            }
+            other => panic!("{program}, {}: {other:?}", most + 8),
+        }
+    }
 }
 
 #[test]
@@ -267,7 +347,10 @@ impl Files for Compiled {
                     &format!("../../../weir-cli/tests/broken/{name}"),
                     &["-g"],
                 )),
-                None => Ok(pair::compile(path, &["-g"])),
+                None => {
+                    let (name, flag) = path.split_once(':').unwrap_or((path, "-O2"));
+                    Ok(pair::compile(name, &["-g", flag]))
+                }
             },
         }
     }

@@ -204,6 +204,14 @@ pub fn names() -> Result<Vec<String>, KernelError> {
     Ok(names)
 }
 
+/// The largest MTU whose packets a native XDP program has in one buffer: a page without XDP's headroom (256 bytes), the kernel's
+/// description of a packet (`struct skb_shared_info`, 320 bytes) and an Ethernet header. 3,506 where pages have 4,096 bytes.
+pub fn linear_mtu() -> u32 {
+    // SAFETY: no pointers.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    (page as u32).saturating_sub(256 + 320 + 14)
+}
+
 /// Index of a named interface; [`KernelError::NoSuchInterface`] lists near names.
 pub fn index_of(name: &str) -> Result<u32, KernelError> {
     let absent = || KernelError::NoSuchInterface {

@@ -136,7 +136,7 @@ impl Moved {
     pub(crate) fn string(&self, old: u32) -> u32 {
         match old {
             0 => 0,
-            _ => old + self.strings,
+            _ => old.saturating_add(self.strings),
         }
     }
 }

@@ -10,7 +10,7 @@ use object::{LittleEndian, SectionIndex};
 
 use crate::ObjectError;
 
-/// Largest section without file bytes (`.bss`): what a map value may have, and more than any program needs.
+/// Most bytes in sections without file bytes (`.bss`): what a map value may have, and more than any program needs.
 const EMPTY_MAX: u64 = 1 << 28;
 /// A 16-byte load of an address.
 pub(crate) const R_BPF_64_64: u32 = 1;
@@ -87,6 +87,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<File, ObjectError> {
     let endian = LittleEndian;
     let table = header.sections(endian, bytes).map_err(malformed)?;
     let mut file = File::default();
+    let mut empty = 0;
     for header in table.iter() {
         let name = table.section_name(endian, header).map_err(malformed)?;
         let name = String::from_utf8_lossy(name).into_owned();
@@ -94,12 +95,15 @@ pub(crate) fn read(bytes: &[u8]) -> Result<File, ObjectError> {
         let size = header.sh_size(endian);
         let data = match filled {
             true => header.data(endian, bytes).map_err(malformed)?.to_vec(),
-            false if size > EMPTY_MAX => {
-                return Err(ObjectError::Malformed(format!(
-                    "section {name} of {size} bytes is larger than any map value"
-                )));
+            false => {
+                empty = size.saturating_add(empty);
+                if empty > EMPTY_MAX {
+                    return Err(ObjectError::Malformed(format!(
+                        "section {name} of {size} bytes is larger than any map value"
+                    )));
+                }
+                vec![0; size as usize]
             }
-            false => vec![0; size as usize],
         };
         let flags = header.sh_flags(endian);
         file.sections.push(Section {

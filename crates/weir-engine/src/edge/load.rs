@@ -253,6 +253,10 @@ impl Recipe<'_> {
             let map = shared_map(&who, name, with, here, shared)?;
             return Ok((Role::Shared, Some(map)));
         }
+        // What an object's own tail calls reach is part of its code, and loading fills it: the program that runs goes on with its own.
+        if here.kind == PROG_ARRAY {
+            return Ok((Role::State, None));
+        }
         let planned = self.plan.maps.iter().find(|map| map.name == name);
         if planned.is_some_and(MapPlan::has_contents) {
             return Ok((Role::Configuration, None));
@@ -267,7 +271,7 @@ impl Recipe<'_> {
         };
         let have = definition(before.declared);
         if have == here {
-            return Ok((Role::State, Some(Map::by_id(before.id, name)?)));
+            return Ok((Role::State, still_there(before.id, name)?));
         }
         // Counters follow the rules they count: with other rules they begin anew.
         if planned.is_some() && COUNTERS.contains(&name) {
@@ -282,8 +286,23 @@ impl Recipe<'_> {
     }
 }
 
+/// A map that a program left; `None` if it went with the process that loaded it, as maps do that an object declares and its program
+/// never uses: nobody can have written to it.
+fn still_there(id: u32, name: &str) -> Result<Option<Map>, KernelError> {
+    match Map::by_id(id, name) {
+        Ok(map) => Ok(Some(map)),
+        Err(KernelError::Sys { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
 /// Maps whose size is the number of rules, and whose contents mean nothing under other rules.
 const COUNTERS: [&str; 2] = ["counters", "rates"];
+
+/// `BPF_MAP_TYPE_PROG_ARRAY`.
+const PROG_ARRAY: u32 = 3;
 
 /// The map of counters that every program of weir has.
 pub(super) const LEDGER: &str = "stats";

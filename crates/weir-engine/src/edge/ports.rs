@@ -109,8 +109,7 @@ pub(super) fn find<'p>(
 
 /// Refuses ports whose packets are not what a function behind them asks for.
 pub(super) fn suit(plan: &EdgePlan, wanted: &[Wanted<'_>]) -> Result<(), EdgeError> {
-    /// Largest MTU whose frames a driver keeps in one page beside its own room (net/core/xdp.c, drivers/net/veth.c).
-    const ONE_BUFFER: u32 = 3506;
+    let one_buffer = iface::linear_mtu();
     for (port, at) in meetings(plan) {
         let (port, instance) = (&wanted[port], &plan.instances[at]);
         let asks = instance.planned.asks;
@@ -132,9 +131,9 @@ pub(super) fn suit(plan: &EdgePlan, wanted: &[Wanted<'_>]) -> Result<(), EdgeErr
                 "in generic mode the stack has put segments together".to_owned(),
                 "use mode = \"native\"".to_owned(),
             ),
-            _ if device.mtu > ONE_BUFFER => (
+            _ if device.mtu > one_buffer => (
                 format!("its MTU is {}", device.mtu),
-                format!("run `ip link set dev {} mtu {ONE_BUFFER}`", device.name),
+                format!("run `ip link set dev {} mtu {one_buffer}`", device.name),
             ),
             _ => continue,
         };

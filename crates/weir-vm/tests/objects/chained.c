@@ -2,10 +2,14 @@
 #define NO_RESULTS
 #include "bpf.h"
 
+#ifndef ENTRIES
+#define ENTRIES 4
+#endif
+
 /* Names of weir's own. */
 struct {
 	__uint(type, ARRAY);
-	__uint(max_entries, 4);
+	__uint(max_entries, ENTRIES);
 	__type(key, u32);
 	__type(value, u64);
 } stats SEC(".maps");

@@ -1,0 +1,241 @@
+//! Programs of others on a live edge: they stop and pass on packets of a numbered stream, are replaced under it with what they
+//! remember, and are refused where they would see half of a packet or lose what they remember.
+//!
+//! Needs root; says when it skips.
+
+#![allow(clippy::print_stderr, reason = "figures are said where the test runs")]
+
+mod captures;
+mod common;
+mod edge_bed;
+mod pair;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use edge_bed::{Bed, Down, chain, edge_name, root};
+use weir_bpf::abi::NEXT;
+use weir_engine::edge::plan::EdgePlan;
+use weir_engine::edge::{self, Edge, EdgeError, Status};
+use weir_functions::kind::{self, Files, Planned, Request};
+
+/// Place of a verdict in the ledger.
+const REDIRECT: usize = 4;
+/// Counts in `stats`, whose name is weir's, too, and passes frames of 64 bytes.
+const EVERYTHING: &str = "file = \"chained\"\nprogram = \"everything\"";
+
+#[test]
+fn objects_are_replaced_under_traffic_and_remember() {
+    if !root("objects_are_replaced_under_traffic_and_remember") {
+        return;
+    }
+    let bed = Bed::new();
+    let name = edge_name("objects");
+    let _down = Down::of(&bed, &name);
+    let all = "proceed = [\"pass\", \"tx\"]";
+    let mut plan = chain(&name, 5);
+    // Between weir's own: a program with data and callbacks, one whose answers come from a tail call, one that changes the length.
+    put(&mut plan, 1, &format!("{EVERYTHING}\n{all}"));
+    put(
+        &mut plan,
+        2,
+        &format!("file = \"chained\"\nprogram = \"tail\"\n{all}"),
+    );
+    put(
+        &mut plan,
+        3,
+        "file = \"chained\"\nprogram = \"code\"\nproceed = [0]",
+    );
+    let mut running = bed
+        .on_edge(|| {
+            let mut running = Edge::open_or_create(&name)?;
+            running.apply(&plan, "0")?;
+            Ok::<_, EdgeError>(running)
+        })
+        .expect("applies");
+    let stop = AtomicBool::new(false);
+    let rounds = match std::env::var("WEIR_LONG").as_deref() {
+        Ok("1") => 300,
+        _ => 15,
+    };
+    // Planned before, so that a mistake does not leave the sender alone.
+    let versions: Vec<EdgePlan> = (0..rounds)
+        .map(|round| {
+            let limit = format!(
+                "{EVERYTHING}\n{all}\nconstants = {{ limit = {} }}",
+                1000 + round
+            );
+            let more = ["\"drop\", ", ""][round % 2];
+            let tail = format!(
+                "file = \"chained\"\nprogram = \"tail\"\nproceed = [{more}\"pass\", \"tx\"]"
+            );
+            let mut version = plan.clone();
+            put(&mut version, 1, &limit);
+            put(&mut version, 2, &tail);
+            version
+        })
+        .collect();
+    let applied = std::thread::scope(|scope| {
+        let sender = scope.spawn(|| bed.send_until(&stop, 640, Duration::from_millis(2)));
+        let applied: Vec<_> = bed.on_edge(|| {
+            let each = versions.iter().map(|version| running.apply(version, "n"));
+            each.collect()
+        });
+        stop.store(true, Ordering::Relaxed);
+        sender.join().expect("sent");
+        applied
+    });
+    for applied in applied {
+        assert_eq!(applied.expect("applies").replaced, ["f2", "f1"]);
+    }
+    let (sent, arrived) = (bed.sent(), bed.arrived());
+    eprintln!(
+        "{} replacements of objects, {sent} packets: {arrived:?}",
+        rounds * 2
+    );
+    assert!(arrived.is_whole(sent), "{arrived:?}");
+    let status = bed.on_edge(|| running.status()).expect("runs");
+    for instance in &status.instances {
+        assert_eq!(
+            instance.ledger.received, status.ports[0].ledger.received,
+            "{}",
+            instance.name
+        );
+        assert_eq!(
+            instance.ledger.verdict[NEXT] + instance.ledger.verdict[REDIRECT],
+            instance.ledger.received,
+            "{}",
+            instance.name
+        );
+        assert_eq!(instance.reasons(), [], "{}", instance.name);
+    }
+    // What the programs counted themselves went on over all replacements.
+    assert_eq!(counted(&status, "f1"), sent);
+    assert_eq!(counted(&status, "f2"), sent);
+}
+
+#[test]
+fn the_chain_stops_where_an_object_says() {
+    if !root("the_chain_stops_where_an_object_says") {
+        return;
+    }
+    let bed = Bed::new();
+    let name = edge_name("stops");
+    let _down = Down::of(&bed, &name);
+    let mut plan = chain(&name, 2);
+    // `everything` drops frames that are longer than its constant.
+    put(
+        &mut plan,
+        0,
+        &format!("{EVERYTHING}\nconstants = {{ limit = 10 }}"),
+    );
+    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.send(100);
+    let status = bed.on_edge(|| edge::status(&name)).expect("runs");
+    assert_eq!(status.instances[0].ledger.verdict[1], 100);
+    let reasons = status.instances[0].reasons();
+    assert_eq!(reasons, [("object_drop", 100)]);
+    assert_eq!(status.instances[1].ledger.received, 0);
+}
+
+#[test]
+fn what_would_be_wrong_is_refused_and_the_edge_goes_on() {
+    if !root("what_would_be_wrong_is_refused_and_the_edge_goes_on") {
+        return;
+    }
+    let bed = Bed::new();
+    let name = edge_name("wrong");
+    let _down = Down::of(&bed, &name);
+    let mut plan = chain(&name, 1);
+    put(&mut plan, 0, EVERYTHING);
+    bed.on_edge(|| edge::apply(&plan, "good")).expect("applies");
+    bed.send(10);
+
+    let mut other = plan.clone();
+    put(
+        &mut other,
+        0,
+        "file = \"chained:-DENTRIES=8\"\nprogram = \"everything\"",
+    );
+    let error = bed
+        .on_edge(|| edge::apply(&other, ""))
+        .expect_err("a map changed");
+    assert!(
+        matches!(&error, EdgeError::MapChanged { map, .. } if map == "own_stats"),
+        "{error}"
+    );
+    let said = error.to_string();
+    assert!(
+        said.contains("4 entries") && said.contains("8 entries"),
+        "{said}"
+    );
+
+    bed.edge
+        .ip(&["link", "set", "m0", "mtu", "3507"])
+        .expect("an MTU");
+    let error = bed
+        .on_edge(|| edge::apply(&plan, ""))
+        .expect_err("half packets");
+    let said = error.to_string();
+    assert!(
+        said.contains("xdp.frags") && said.contains("3507") && said.contains("3506"),
+        "{said}"
+    );
+    bed.edge
+        .ip(&["link", "set", "m0", "mtu", "1500"])
+        .expect("an MTU");
+
+    bed.send(10);
+    let status = bed.on_edge(|| edge::status(&name)).expect("runs");
+    assert_eq!((status.generation, status.text.as_str()), (1, "good"));
+    assert_eq!(counted(&status, "f0"), 20);
+    // With `fresh` the other one is taken, and begins anew.
+    other.instances[0].fresh = true;
+    bed.on_edge(|| edge::apply(&other, "")).expect("applies");
+    let status = bed.on_edge(|| edge::status(&name)).expect("runs");
+    assert_eq!(counted(&status, "f0"), 0);
+}
+
+/// What programs of chained.c counted in element 0 of their map `stats`.
+fn counted(status: &Status, instance: &str) -> u64 {
+    let found = status
+        .instances
+        .iter()
+        .find(|i| i.name == instance)
+        .expect("an instance");
+    let (_, id) = found
+        .maps
+        .iter()
+        .find(|(name, _)| *name == "own_stats")
+        .expect("a map");
+    let map = weir_kernel::Map::by_id(*id, "own_stats").expect("there");
+    let value = map.lookup(&[0; 4]).expect("readable").expect("in range");
+    u64::from_ne_bytes(value.try_into().expect("eight bytes"))
+}
+
+/// Objects compiled from the test programs, by name, with a flag behind a colon.
+struct Compiled;
+
+impl Files for Compiled {
+    fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        let path = path.to_str().expect("UTF-8");
+        let (name, flag) = path.split_once(':').unwrap_or((path, "-DENTRIES=4"));
+        Ok(pair::compile(name, &["-g", flag]))
+    }
+}
+
+fn put(plan: &mut EdgePlan, instance: usize, keys: &str) {
+    plan.instances[instance].planned = planned(keys);
+}
+
+fn planned(keys: &str) -> Planned {
+    let keys = keys.parse().expect("TOML");
+    let request = Request {
+        name: "it",
+        keys: &keys,
+        files: &Compiled,
+        ports: &[],
+    };
+    kind::plan("object", &request).unwrap_or_else(|e| panic!("{e}"))
+}
