@@ -13,6 +13,7 @@ use std::path::Path;
 use weir_bpf::abi::{Seen, SeenCount, seen};
 use weir_kernel::hooks::{self, Held, HookPoint};
 use weir_kernel::pinned::{self, PinnedLink};
+use weir_kernel::probes::ProbeResult;
 use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -38,6 +39,8 @@ pub const TRACEPOINTS: [(&str, &str); 6] = [
     ),
 ];
 
+/// All of them are older than weir's oldest kernel; programs on them by BTF need 5.5.
+const FIRST_KERNEL: &str = "5.5";
 /// Prefix of the pinned attachments in the folder, before the tracepoint's name.
 const LINK: &str = "on-";
 /// What the kernel gives as the id of no map (include/linux/filter.h, `bpf_redirect_info`).
@@ -206,17 +209,18 @@ pub fn remove(folder: &Path) -> Result<(), KernelError> {
 }
 
 /// Whether each tracepoint can be watched on this kernel, found by loading the program for it.
-pub fn probe() -> Vec<(&'static str, &'static str, Result<(), String>)> {
+pub fn probe() -> Vec<ProbeResult> {
     let elf = weir_bpf::monitor("monitor").unwrap_or_default();
     let load = |name: &str| KernelObject::open(elf).and_then(|object| object.load(name));
     TRACEPOINTS
         .iter()
-        .map(|(name, loses)| {
-            (
-                *name,
-                *loses,
-                load(name).map(drop).map_err(|e| e.to_string()),
-            )
+        .map(|(name, loses)| ProbeResult {
+            name,
+            used_for: loses,
+            ok: load(name).map(drop).map_err(|e| e.to_string()),
+            needed: false,
+            first_kernel: FIRST_KERNEL,
+            fallback: "those packets are not counted",
         })
         .collect()
 }

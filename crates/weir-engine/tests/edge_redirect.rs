@@ -43,6 +43,12 @@ fn planned(kind: &str, keys: &str) -> Planned {
 
 /// `in` leads to an instance of `redirect`; `da` and `db` are ports, too.
 fn apply<'a>(bed: &'a Bed, name: &str, keys: &str) -> Running<'a> {
+    let (running, notes) = apply_with_notes(bed, name, keys);
+    assert!(notes.is_empty(), "{notes:?}");
+    running
+}
+
+fn apply_with_notes<'a>(bed: &'a Bed, name: &str, keys: &str) -> (Running<'a>, Vec<String>) {
     let name = format!("{name}-{}", std::process::id());
     let port = |(number, name): (u32, &str)| PortPlan {
         name: name.to_owned(),
@@ -70,8 +76,7 @@ fn apply<'a>(bed: &'a Bed, name: &str, keys: &str) -> Running<'a> {
     };
     let applied = bed.middle.run(|| edge::apply(&plan, keys));
     let applied = applied.expect("namespace").expect("applied");
-    assert!(applied.notes.is_empty(), "{:?}", applied.notes);
-    Running { bed, name }
+    (Running { bed, name }, applied.notes)
 }
 
 impl Running<'_> {
@@ -138,6 +143,10 @@ fn a_device_that_is_no_port_and_cpus_work_in_a_graph() {
         .ip(&["tuntap", "add", "tap9", "mode", "tap"])
         .expect("a tap");
     bed.middle.ip(&["link", "set", "tap9", "up"]).expect("up");
+    let bare = bed
+        .middle
+        .run(|| weir_kernel::iface::takes_xdp_frames(bed.index("tap9")));
+    assert_eq!(bare.expect("namespace").expect("told"), Some(true));
     let edge = apply(&bed, "redirtap", "device = \"tap9\"");
     let frame = Frame::new()
         .ip4([10, 9, 9, 1], [198, 51, 100, 1])
@@ -179,6 +188,30 @@ fn a_device_that_is_no_port_and_cpus_work_in_a_graph() {
     drop(edge);
     let folder = Path::new("/sys/fs/bpf/weir/monitor").join(name);
     assert!(!folder.exists(), "{} is left", folder.display());
+}
+
+#[test]
+fn a_veth_that_takes_no_frames_is_told_with_the_cure() {
+    let Some(mut bed) = Bed::new("edgecure") else {
+        return;
+    };
+    bed.leave_far_end("da");
+    if bed
+        .middle
+        .run(|| weir_kernel::iface::takes_xdp_frames(bed.index("da")))
+        .expect("namespace")
+        .expect("told")
+        .is_none()
+    {
+        return;
+    }
+    let (_edge, notes) = apply_with_notes(&bed, "redircure", "to = \"da\"");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(
+        notes[0].starts_with("da takes no redirected frames until its far end"),
+        "{notes:?}"
+    );
+    assert!(notes[0].contains("ethtool -K"), "{notes:?}");
 }
 
 #[test]

@@ -5,12 +5,12 @@
 
 mod redirect_bed;
 
-use std::io::Write as _;
 use std::net::UdpSocket;
 use std::time::Duration;
 
 use redirect_bed::{Bed, FRAMES, Instance, eventually};
 use weir_bpf::abi::redirect::{TARGETS, TO_ALL};
+use weir_functions::plan::ChecksumMode;
 use weir_kernel::{Tap, bed};
 use weir_packet::Reason;
 use weir_packet::build::Frame;
@@ -334,10 +334,32 @@ fn the_monitor_survives_its_process_and_leaves_nothing() {
         weir_kernel::pinned::names(bed.folder()).expect("listed"),
         Vec::<String>::new()
     );
-    let mut text = Vec::new();
-    for (name, _, ok) in weir_engine::monitor::probe() {
-        let _ = writeln!(text, "{name}: {ok:?}");
-        assert_eq!(ok, Ok(()), "{name}");
+    for probed in weir_engine::monitor::probe() {
+        assert_eq!(probed.ok, Ok(()), "{}", probed.name);
     }
-    let _ = std::io::stderr().write_all(&text);
+}
+
+/// Prints; what is held to is that nothing of finishing is left where checksums are complete.
+#[test]
+fn verified_instructions_are_shown() {
+    let Some(bed) = Bed::new("verified") else {
+        return;
+    };
+    let mut counts = Vec::new();
+    for (name, keys) in [
+        ("one device", "to = \"da\""),
+        ("flows over two devices", "to = [\"da\", \"db\"]"),
+        ("CPUs in turn", "cpu = [0, 1]\nspread = \"round-robin\""),
+        ("sockets", "xsk = true"),
+    ] {
+        let [offloaded, complete] = [ChecksumMode::Offloaded, ChecksumMode::Complete]
+            .map(|mode| Instance::with_checksums(&bed, keys, mode).verified());
+        counts.push(format!("{name}: {complete} verified instructions, {offloaded} where checksums may be unfinished"));
+        assert!(
+            complete < 2_000 && complete < offloaded,
+            "{name}: {complete}, {offloaded}"
+        );
+        assert!(offloaded < 10_000, "{name}: {offloaded}");
+    }
+    eprintln!("{}", counts.join("\n"));
 }

@@ -258,6 +258,15 @@ pub fn xdp_mode(ifindex: u32) -> Result<Option<XdpMode>, KernelError> {
     })
 }
 
+/// Whether frames can be redirected to an interface, or sent out of it by XDP; `None` where the kernel does not tell (before Linux 6.3). A veth can
+/// take them only while its far end has an XDP program or its GRO on.
+pub fn takes_xdp_frames(ifindex: u32) -> Result<Option<bool>, KernelError> {
+    /// `NETDEV_XDP_ACT_NDO_XMIT` (include/uapi/linux/netdev.h).
+    const NDO_XMIT: u64 = 4;
+    let features = xdp_query(ifindex)?.feature_flags;
+    Ok((features != 0).then_some(features & NDO_XMIT != 0))
+}
+
 fn xdp_query(ifindex: u32) -> Result<libbpf_sys::bpf_xdp_query_opts, KernelError> {
     sys::silence_libbpf();
     let mut opts = libbpf_sys::bpf_xdp_query_opts {

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use serde::Serialize;
+use weir_engine::monitor;
 use weir_kernel::probes::{self, ProbeResult};
 
 use crate::args::DoctorArgs;
@@ -24,7 +25,8 @@ struct Row {
 }
 
 pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
-    let results = probes::probe_all();
+    let mut results = probes::probe_all();
+    results.extend(monitor::probe());
     let missing = results.iter().filter(|r| r.ok.is_err()).count();
     let fatal = results.iter().any(|r| r.ok.is_err() && r.needed);
     if args.json {

@@ -262,6 +262,7 @@ impl Edge {
         let note = second::begin(&self.name);
         let mut applied = apply::apply(self, plan, text, watch)?;
         applied.notes.extend(note);
+        applied.notes.extend(second::cures(plan));
         Ok(applied)
     }
 

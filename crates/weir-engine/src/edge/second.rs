@@ -14,6 +14,7 @@ use weir_functions::redirect::handed;
 use weir_kernel::{KernelError, Map, iface, pins};
 
 use super::error::EdgeError;
+use super::plan::{EdgePlan, Target};
 use super::state::{InstanceState, State};
 use crate::monitor::{self, Absent, Account, Readings};
 
@@ -96,6 +97,46 @@ pub(super) fn remove(edge: &str) -> Result<(), EdgeError> {
             Ok(())
         }
     }
+}
+
+/// What a user should know of the devices that packets are sent to by XDP, one sentence for each that takes no frames now.
+pub(super) fn cures(plan: &EdgePlan) -> Vec<String> {
+    let linked = plan.links.iter().filter_map(|link| match link.to {
+        Target::Port(place) => plan.ports.get(place).map(|port| port.device.as_str()),
+        _ => None,
+    });
+    let maps = plan
+        .instances
+        .iter()
+        .flat_map(|one| &one.planned.instance.maps);
+    let redirected = maps
+        .flat_map(|map| &map.devices)
+        .map(|(_, name)| name.as_str());
+    let mut names: Vec<&str> = linked.chain(redirected).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().filter_map(cure).collect()
+}
+
+/// Devices that do not tell are believed to take frames: what they refuse is counted.
+fn cure(device: &str) -> Option<String> {
+    let found = iface::find(device).ok()?;
+    if iface::takes_xdp_frames(found.ifindex).ok()? != Some(false) {
+        return None;
+    }
+    let what = match (found.is_veth(), found.veth_peer.and_then(iface::name_of)) {
+        (true, Some(peer)) => format!(
+            "until its far end has an XDP program or its GRO on: `ethtool -K {peer} gro on`, or \
+             `weir prog load` a program there"
+        ),
+        (true, None) => {
+            "until its far end, in another namespace, has an XDP program or its GRO on: there, \
+                         `ethtool -K NAME gro on`"
+                .to_owned()
+        }
+        (false, _) => format!("its driver ({}) cannot transmit them", found.driver),
+    };
+    Some(format!("{device} takes no redirected frames {what}"))
 }
 
 pub(super) fn read(edge: &str, state: &State) -> Result<Option<SecondStage>, EdgeError> {

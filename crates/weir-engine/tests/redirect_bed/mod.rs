@@ -169,6 +169,10 @@ impl Files for NoFiles {
 
 impl Instance {
     pub(crate) fn new(bed: &Bed, keys: &str) -> Instance {
+        Instance::with_checksums(bed, keys, ChecksumMode::Offloaded)
+    }
+
+    pub(crate) fn with_checksums(bed: &Bed, keys: &str, checksums: ChecksumMode) -> Instance {
         let keys = keys.parse().expect("TOML");
         let port = |(number, name): (u32, &str)| EdgePort {
             number,
@@ -187,7 +191,7 @@ impl Instance {
         let mut object = KernelObject::open(plan.object.bytes().expect("compiled")).expect("opens");
         let port = PortConstants {
             port: 1,
-            checksums: ChecksumMode::Offloaded,
+            checksums,
             ..PortConstants::default()
         };
         let known: Vec<String> = object.constants().map(str::to_owned).collect();
@@ -231,6 +235,10 @@ impl Instance {
         self.program
             .run_live(frame, bed.index("in"), count)
             .expect("sent");
+    }
+
+    pub(crate) fn verified(&self) -> u32 {
+        self.program.verified_insns().expect("told")
     }
 
     pub(crate) fn map_id(&self, map: &str) -> u32 {

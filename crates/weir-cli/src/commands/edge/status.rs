@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weir_bpf::abi::{NEXT, Stats};
-use weir_engine::edge::{self, Status, reasons};
+use weir_engine::edge::{self, SecondStage, Status, reasons};
+use weir_engine::monitor::Account;
 
 use super::read;
 use super::record::Record;
@@ -24,6 +25,8 @@ struct Report {
     functions: Vec<Function>,
     hooks: Vec<Hook>,
     recirculation: Option<Recirculation>,
+    /// What became of packets after programs decided.
+    second_stage: Option<SecondStage>,
     /// Calls that found a function that was just replaced.
     missed: u64,
 }
@@ -176,6 +179,7 @@ impl Report {
                 devices: [pair.devices.0.clone(), pair.devices.1.clone()],
                 ledger: Ledger::of(&pair.ledger),
             }),
+            second_stage: status.second,
             missed: status.missed,
         }
     }
@@ -232,6 +236,9 @@ impl Report {
                 pair.ledger.text()
             );
         }
+        if let Some(second) = &self.second_stage {
+            tell_second(&mut text, second);
+        }
         if self.missed > 0 {
             let _ = writeln!(
                 text,
@@ -240,6 +247,60 @@ impl Report {
             );
         }
         text
+    }
+}
+
+/// What became of packets after programs decided; places that packets never went to are left out.
+fn tell_second(text: &mut String, second: &SecondStage) {
+    let account = |account: &Account| {
+        let mut told = format!("{} sent", account.sent);
+        for (why, packets) in &account.dropped {
+            let _ = write!(told, ", {packets} not, because {why}");
+        }
+        told
+    };
+    for device in &second.devices {
+        for (way, of) in [
+            ("redirected", &device.redirected),
+            ("transmitted", &device.transmitted),
+        ] {
+            if *of != Account::default() {
+                let _ = writeln!(text, "{way} to {}: {}", device.device, account(of));
+            }
+        }
+        if device.exceptions > 0 {
+            let _ = writeln!(
+                text,
+                "{}: {} packets that its driver could not do as a program said",
+                device.device, device.exceptions
+            );
+        }
+    }
+    for one in &second.instances {
+        for target in one.targets.iter().filter(|target| target.handed > 0) {
+            let _ = write!(
+                text,
+                "{} to {}: {} handed over",
+                one.instance, target.target, target.handed
+            );
+            if target.account != Account::default() {
+                let _ = write!(text, ", {}", account(&target.account));
+            }
+            if target.untold > 0 {
+                let _ = write!(text, ", {} nobody told about", target.untold);
+            }
+            text.push('\n');
+        }
+    }
+    for absent in &second.absent {
+        let _ = writeln!(
+            text,
+            "not counted: {} ({}: {})",
+            absent.loses, absent.tracepoint, absent.why
+        );
+    }
+    if second.uncounted > 0 {
+        let _ = writeln!(text, "not counted by place: {} packets", second.uncounted);
     }
 }
 
