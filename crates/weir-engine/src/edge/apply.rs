@@ -127,6 +127,9 @@ pub(super) fn apply(
     let outcome = change(edge, plan, text, &wiring, old.as_ref(), watch);
     match outcome {
         Ok((state, applied)) => {
+            if !state.watched {
+                edge.maps.forget_watching();
+            }
             edge.state = Some(state);
             Ok(applied)
         }

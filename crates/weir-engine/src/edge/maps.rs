@@ -14,6 +14,8 @@ use super::error::EdgeError;
 
 /// Maps of an edge begin like this.
 pub(super) const PREFIX: &str = "weir_";
+/// ... and those by which it is watched, like this.
+pub(super) const WATCHING: &str = "weir_watch";
 /// What an edge cannot be without.
 const NEEDED: [&str; 6] = [
     "weir_chain",
@@ -123,6 +125,11 @@ impl EdgeMaps {
             }
         }
         Ok(())
+    }
+
+    /// Lets go of what only a watched edge has; its pins are removed by the sweep.
+    pub(super) fn forget_watching(&mut self) {
+        self.by_name.retain(|name, _| !name.starts_with(WATCHING));
     }
 
     fn needed(&self, name: &'static str) -> Result<&Map, KernelError> {

@@ -134,6 +134,29 @@ pub fn numbers(name: &str) -> Result<BTreeMap<String, u32>, EdgeError> {
     Ok(ports.map(|port| (port.device, port.number)).collect())
 }
 
+/// The maps that a watched edge is watched through ([`crate::watch::MAPS`]); `None` if its programs cannot be watched.
+///
+/// # Errors
+/// The edge is not there, or a map cannot be opened.
+pub fn watch_maps(name: &str) -> Result<Option<[Map; 3]>, EdgeError> {
+    let folder = folder_of(name)?;
+    let [want, ring, count] = crate::watch::MAPS.map(|map| Map::open(&folder.join(map)));
+    Ok(match (want?, ring?, count?) {
+        (Some(want), Some(ring), Some(count)) => Some([want, ring, count]),
+        _ => None,
+    })
+}
+
+/// The generation that packets follow; `None` if the edge does not run.
+///
+/// # Errors
+/// Its maps cannot be opened.
+pub fn generation(name: &str) -> Result<Option<u64>, EdgeError> {
+    let maps = EdgeMaps::open(&folder_of(name)?)?;
+    let generation = maps.map(|maps| maps.generation()).transpose()?;
+    Ok(generation.filter(|generation| *generation > 0))
+}
+
 /// Takes an edge off its devices and removes everything of it, also what killed processes left. `false` if there was nothing.
 ///
 /// # Errors
@@ -320,7 +343,10 @@ impl Edge {
         let named: BTreeSet<&str> = named_pins(state).collect();
         let current = state::pin_name(state.generation);
         for pin in self.folder.names()? {
-            if pin.starts_with(maps::PREFIX) || pin == current || named.contains(pin.as_str()) {
+            if pin.starts_with(maps::PREFIX) && (state.watched || !pin.starts_with(maps::WATCHING))
+                || pin == current
+                || named.contains(pin.as_str())
+            {
                 continue;
             }
             if ATTACHMENTS.iter().any(|kind| pin.starts_with(kind)) {

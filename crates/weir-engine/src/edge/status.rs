@@ -9,6 +9,7 @@ use weir_packet::Reason;
 use zerocopy::FromBytes;
 
 use super::error::EdgeError;
+use super::plan::Form;
 use super::second::{self, SecondStage};
 use super::state::{InstanceState, PairState, State};
 
@@ -33,6 +34,10 @@ pub struct Status {
     pub recirculation: Option<Recirculation>,
     /// What became of packets after a program decided: the second stage of the ledger. `None`: this kernel tells nothing of it.
     pub second: Option<SecondStage>,
+    /// Which build of the programs runs.
+    pub form: Form,
+    /// The process that watches the edge; `None`: nobody, or it is gone.
+    pub watcher: Option<u32>,
     /// Calls that found a retired program. Calls that found none are in the ledger of the caller, reason `missed_call`.
     pub missed: u64,
 }
@@ -172,6 +177,11 @@ pub(super) fn of(
             .collect(),
         second: second::read(name, state)?,
         recirculation,
+        form: state.form(),
+        watcher: match Map::open(&folder.join(crate::watch::MAPS[0]))? {
+            Some(want) if state.watched => crate::watch::owner(&want).unwrap_or_default(),
+            _ => None,
+        },
         missed: stats_of_program(stub)?.received,
     })
 }
