@@ -36,7 +36,7 @@ pub(crate) enum Command {
     Rule(RuleArgs),
     /// List, count or end the connections of a running `weir run`
     Connections(ConnectionsArgs),
-    /// Run a policy over a capture, without privileges unless the engine is the kernel
+    /// Run a policy or a graph over a capture, without privileges unless the engine is the kernel
     Replay(ReplayArgs),
     /// Run a policy on interfaces until Ctrl-C, with live counters
     Run(RunArgs),
@@ -287,7 +287,7 @@ pub(crate) enum Checksums {
 /// Arguments of `weir replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// Policy file
+    /// Policy file, or the configuration of a graph (a file whose name ends in .toml)
     #[arg(value_name = "POLICY")]
     pub(crate) policy: PathBuf,
     /// Capture to read (pcap or pcapng)
@@ -302,10 +302,13 @@ pub(crate) struct ReplayArgs {
     /// Name of the interface the packets came in by; default: what the capture says
     #[arg(long, value_name = "NAME")]
     pub(crate) in_if: Option<String>,
+    /// Port of the graph that the packets came in by; default: the one the capture names, or the only one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) port: Option<String>,
     /// Receive queue the packets came in by
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) queue: u16,
-    /// How to read checksums in the capture
+    /// How to read checksums in the capture; a port of a graph that says so itself knows better
     #[arg(long, value_enum, default_value = "complete")]
     pub(crate) checksums: Checksums,
     /// Largest L3 packet in bytes a rewrite may produce; default: no limit

@@ -2,7 +2,7 @@
 //! counters and log lines, over captures and over generated graphs and packets. Chains of policies are also held to the reference,
 //! which runs one policy after the other.
 //!
-//! `WEIR_CASES` sets the number of generated graphs (default 30, of up to seven functions, 60 packets each).
+//! `WEIR_CASES` sets the number of generated graphs (default 12, of up to seven functions, 50 packets each).
 
 mod captures;
 mod common;
@@ -28,7 +28,7 @@ use weir_functions::plan::ChecksumMode;
 use weir_packet::{Reason, Verdict};
 use weir_policy::model::Policy;
 
-const PACKETS: usize = 60;
+const PACKETS: usize = 50;
 
 fn frame(byte: u8) -> Sample {
     let mut frame = vec![byte; 64];
@@ -198,7 +198,7 @@ fn frames_that_no_device_delivers_are_drops_of_their_port() {
 fn policies_in_chains_agree_over_captures() {
     let engines = engines();
     let long = std::env::var_os("WEIR_LONG").is_some();
-    let most = if long { usize::MAX } else { 120 };
+    let most = if long { usize::MAX } else { 40 };
     let samples: Vec<Sample> = captures()
         .iter()
         .filter_map(|path| ethernet(path))
@@ -407,7 +407,7 @@ fn sample(frame: impl Strategy<Value = Vec<u8>>) -> impl Strategy<Value = Sample
 
 #[test]
 fn generated_graphs_agree_on_generated_packets() {
-    let (cases, engines) = (cases(30), engines());
+    let (cases, engines) = (cases(12), engines());
     let strategy = (
         drawn(weir_policy::generate::policy_text()),
         prop::collection::vec(sample(weir_packet::generate::frame()), PACKETS),

@@ -1,6 +1,9 @@
-//! `weir replay`: a policy over a capture, in any engine.
+//! `weir replay`: a policy over a capture, in any engine; a graph is in `graph`.
 
-use std::io::Write;
+mod graph;
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,7 +12,7 @@ use weir_engine::{Engine, EngineError, EngineKind, LogLine, Packet, ReplayOption
 use weir_functions::plan::ChecksumMode;
 use weir_functions::report::Report;
 use weir_packet::Verdict;
-use weir_packet::pcap::Writer;
+use weir_packet::pcap::{CaptureError, Packet as Captured, Writer};
 use weir_policy::model::Policy;
 
 use super::policy::count;
@@ -19,18 +22,18 @@ use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    if graph::is_configuration(&args.policy) {
+        return graph::run(args);
+    }
+    if args.port.is_some() {
+        return Err(Failure::usage(
+            "--port is for graphs; a policy's packets come in by an interface: name it with --in-if",
+        ));
+    }
     let parsed = policy::read(&args.policy)?;
     let policy = Arc::new(parsed.policy);
     let survey = capture::survey(&args.input, args.in_if.as_deref())?;
-    if args
-        .output
-        .as_deref()
-        .is_some_and(|out| capture::same_file(out, &args.input))
-    {
-        return Err(Failure::usage(
-            "--out names the capture that --in reads; choose another file",
-        ));
-    }
+    refuse_own_input(args)?;
     let kind = match args.engine {
         EngineName::User => EngineKind::User,
         EngineName::UserJit => EngineKind::UserJit,
@@ -49,10 +52,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     };
     let mut engine =
         weir_engine::open(kind, &policy, &options).map_err(|e| engine_failure(e, &args.policy))?;
-    let mut writer = match &args.output {
-        Some(path) => Some((capture::create(path)?, path)),
-        None => None,
-    };
+    let mut writer = writer(args)?;
 
     let cut_off = packets(
         args,
@@ -61,11 +61,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         &policy,
         writer.as_mut().map(|(w, _)| w),
     )?;
-    if let Some((writer, path)) = writer {
-        writer
-            .finish()
-            .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))?;
-    }
+    finish(writer)?;
     let (stats, counters) = engine
         .totals()
         .map_err(|e| engine_failure(e, &args.policy))?;
@@ -74,14 +70,65 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         output::json(&report)?;
     } else {
         let mut text = table::report(&report);
-        if survey.cut > 0 {
-            text.push_str(&format!(
-                "\n{} of the capture were cut by its snap length; weir judges what is there (see ip4_len_over, ip6_len_over)\n",
-                count(survey.cut as usize, "packet")
-            ));
-        }
+        text.push_str(&cut_note(survey.cut));
         output::out(&text)?;
     }
+    end(args, cut_off)
+}
+
+/// The capture that is written, and where.
+type Output<'a> = Option<(Writer<BufWriter<File>>, &'a Path)>;
+
+fn writer(args: &ReplayArgs) -> Result<Output<'_>, Failure> {
+    match &args.output {
+        Some(path) => Ok(Some((capture::create(path)?, path))),
+        None => Ok(None),
+    }
+}
+
+/// Writes a packet as it left; what the capture had lost of it is still lost.
+fn write<W: Write>(
+    writer: &mut Writer<W>,
+    packet: &Captured<'_>,
+    out: &[u8],
+) -> Result<(), Failure> {
+    let lost = (packet.original_len as usize).saturating_sub(packet.data.len());
+    writer
+        .write(packet.timestamp_ns, out, (out.len() + lost) as u32)
+        .map_err(|e| Failure::failed(format!("cannot write the output capture: {e}")))
+}
+
+fn finish(output: Output<'_>) -> Result<(), Failure> {
+    let Some((writer, path)) = output else {
+        return Ok(());
+    };
+    let finished = writer.finish().map(drop);
+    finished.map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))
+}
+
+fn refuse_own_input(args: &ReplayArgs) -> Result<(), Failure> {
+    let output = args.output.as_deref();
+    if output.is_some_and(|out| capture::same_file(out, &args.input)) {
+        return Err(Failure::usage(
+            "--out names the capture that --in reads; choose another file",
+        ));
+    }
+    Ok(())
+}
+
+/// What is said of packets that a capture has parts of only.
+fn cut_note(cut: u64) -> String {
+    match cut {
+        0 => String::new(),
+        cut => format!(
+            "\n{} of the capture were cut by its snap length; weir judges what is there (see ip4_len_over, ip6_len_over)\n",
+            count(cut as usize, "packet")
+        ),
+    }
+}
+
+/// Success, unless the capture ended before its end.
+fn end(args: &ReplayArgs, cut_off: Option<CaptureError>) -> Result<ExitCode, Failure> {
     match cut_off {
         None => Ok(ExitCode::SUCCESS),
         Some(error) => Err(Failure::failed(format!(
@@ -98,7 +145,7 @@ fn packets<W: Write>(
     engine: &mut dyn Engine,
     policy: &Policy,
     mut writer: Option<&mut Writer<W>>,
-) -> Result<Option<weir_packet::pcap::CaptureError>, Failure> {
+) -> Result<Option<CaptureError>, Failure> {
     let mut capture = capture::open(&args.input)?;
     let mut progress = capture::Progress::new(survey.packets);
     let mut out = Vec::new();
@@ -122,10 +169,7 @@ fn packets<W: Write>(
             && verdict != Verdict::Aborted
             && let Some(writer) = writer.as_deref_mut()
         {
-            let lost = (packet.original_len as usize).saturating_sub(packet.data.len());
-            writer
-                .write(packet.timestamp_ns, &out, (out.len() + lost) as u32)
-                .map_err(|e| Failure::failed(format!("cannot write the output capture: {e}")))?;
+            write(writer, &packet, &out)?;
         }
         if !args.json {
             for line in engine.logs().map_err(|e| engine_failure(e, &args.policy))? {

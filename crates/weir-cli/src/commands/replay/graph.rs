@@ -1,0 +1,284 @@
+//! `weir replay CONFIG.toml`: a whole graph over a capture, in the user engine or in the running kernel.
+//!
+//! Every packet comes in by a port: the one that `--port` names, the one whose name or interface the capture says, or the only one
+//! there is. All packets that leave are written into one capture, in the order they came in; by which port they left is counted.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use weir_engine::edge::plan::EdgePlan;
+use weir_engine::edge::replay::{
+    self, Graph, GraphEngine, GraphLog, GraphOptions, GraphReport, Stage,
+};
+use weir_engine::{EngineError, EngineKind, Packet};
+use weir_functions::plan::ChecksumMode;
+use weir_functions::report::Packets;
+use weir_graph::{Folder, Numbers};
+use weir_packet::pcap::CaptureError;
+use weir_packet::{Reason, Verdict};
+
+use super::super::capture;
+use super::super::policy::count;
+use super::super::table::grouped;
+use crate::args::{Checksums, EngineName, ReplayArgs};
+use crate::failure::Failure;
+use crate::output;
+
+/// Whether a file is the configuration of a graph.
+pub(super) fn is_configuration(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "toml")
+}
+
+pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    if args.in_if.is_some() {
+        return Err(Failure::usage(
+            "--in-if is for policies; a graph has ports: name one with --port",
+        ));
+    }
+    let graph = plan(args)?;
+    let survey = capture::survey(&args.input, None)?;
+    super::refuse_own_input(args)?;
+    let ports = ports(args, &graph, &survey)?;
+    let kind = match args.engine {
+        EngineName::User => EngineKind::User,
+        EngineName::UserJit => EngineKind::UserJit,
+        EngineName::Kernel => EngineKind::Kernel,
+        EngineName::Reference => EngineKind::Reference,
+    };
+    let options = GraphOptions {
+        mtu: args.mtu,
+        seed: args.seed,
+    };
+    let failure = |error: EngineError| super::engine_failure(error, &args.policy);
+    let mut engine = replay::open(kind, &graph, &options).map_err(failure)?;
+    let cut_off = packets(args, &graph, &survey, &ports, engine.as_mut())?;
+    let totals = engine.totals().map_err(failure)?;
+    let report = GraphReport::new(engine.name(), &graph, &totals);
+    if args.json {
+        output::json(&report)?;
+    } else {
+        let mut text = table(&report);
+        text.push_str(&super::cut_note(survey.cut));
+        output::out(&text)?;
+    }
+    super::end(args, cut_off)
+}
+
+/// Reads and plans the configuration. Mistakes are shown.
+fn plan(args: &ReplayArgs) -> Result<Graph, Failure> {
+    let path = &args.policy;
+    let shown = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::Usage(format!("cannot read the configuration `{shown}`: {error}"))
+    })?;
+    let mistakes = |found: weir_policy::Diagnostics| {
+        output::tell(&found.render(output::stderr_is_terminal()));
+        Failure::Usage(format!(
+            "{shown}: {} in the configuration",
+            count(found.len(), "mistake")
+        ))
+    };
+    let config = weir_graph::parse(&text, &shown).map_err(mistakes)?;
+    let planned = weir_graph::plan(&config, &Folder::of(path), &Numbers::new());
+    let (plan, warnings) = planned.map_err(mistakes)?;
+    output::tell(&warnings.render(output::stderr_is_terminal()));
+    let plan = EdgePlan::try_from(&plan).map_err(|e| Failure::Usage(format!("{shown}: {e}")))?;
+    let mut graph = Graph::of(&plan).map_err(|e| Failure::Usage(format!("{shown}: {e}")))?;
+    // A port that says how to read checksums knows better than the command line.
+    let default = match args.checksums {
+        Checksums::Complete => ChecksumMode::Complete,
+        Checksums::Offloaded => ChecksumMode::Offloaded,
+    };
+    for (port, planned) in graph.ports.iter_mut().zip(&plan.ports) {
+        port.checksums = planned.checksums.unwrap_or(default);
+    }
+    Ok(graph)
+}
+
+/// For each interface of the capture the number of the port its packets come in by.
+fn ports(args: &ReplayArgs, graph: &Graph, survey: &capture::Survey) -> Result<Vec<u32>, Failure> {
+    let names = || {
+        let names: Vec<&str> = graph.ports.iter().map(|p| p.name.as_str()).collect();
+        names.join(", ")
+    };
+    if let Some(wanted) = &args.port {
+        let found = graph.ports.iter().find(|p| p.name == *wanted);
+        let port = found.ok_or_else(|| {
+            Failure::Usage(format!(
+                "--port {wanted}: the graph has no such port; it has {}",
+                names()
+            ))
+        })?;
+        return Ok(vec![port.number; survey.ports.len()]);
+    }
+    survey
+        .ports
+        .iter()
+        .map(|interface| {
+            let name = interface.name.as_deref();
+            let named = graph
+                .ports
+                .iter()
+                .find(|p| Some(p.name.as_str()) == name)
+                .or_else(|| graph.ports.iter().find(|p| Some(p.device.as_str()) == name));
+            match (named, graph.ports.as_slice()) {
+                (Some(port), _) | (None, [port]) => Ok(port.number),
+                _ => Err(Failure::Usage(format!(
+                    "{}: packets of {} could come in by any port; choose one of {} with --port",
+                    args.input.display(),
+                    name.map_or_else(
+                        || format!("interface {}", interface.index),
+                        |n| format!("interface {n}")
+                    ),
+                    names()
+                ))),
+            }
+        })
+        .collect()
+}
+
+/// Runs all packets. Returns what ended the capture early, if anything did.
+fn packets(
+    args: &ReplayArgs,
+    graph: &Graph,
+    survey: &capture::Survey,
+    ports: &[u32],
+    engine: &mut dyn GraphEngine,
+) -> Result<Option<CaptureError>, Failure> {
+    let mut writer = super::writer(args)?;
+    let mut capture = capture::open(&args.input)?;
+    let mut progress = capture::Progress::new(survey.packets);
+    let mut out = Vec::new();
+    let failure = |error: EngineError| super::engine_failure(error, &args.policy);
+    let cut_off = loop {
+        let packet = match capture.next_packet() {
+            Ok(Some(packet)) => packet,
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        };
+        let port = ports.get(packet.interface.index as usize).copied();
+        let input = Packet {
+            frame: packet.data,
+            now_ns: packet.timestamp_ns,
+            number: packet.number,
+            port: port.unwrap_or(0),
+            queue: args.queue,
+        };
+        let outcome = engine.packet(&input, &mut out).map_err(failure)?;
+        if !matches!(outcome.verdict, Verdict::Drop | Verdict::Aborted)
+            && let Some((writer, _)) = &mut writer
+        {
+            super::write(writer, &packet, &out)?;
+        }
+        let logs = engine.logs().map_err(failure)?;
+        if !args.json {
+            for log in logs {
+                output::tell(&log_text(&log, packet.number, graph, packet.data));
+            }
+        }
+        progress.tick(packet.number + 1);
+    };
+    super::finish(writer)?;
+    Ok(cut_off)
+}
+
+fn log_text(log: &GraphLog, number: u64, graph: &Graph, frame: &[u8]) -> String {
+    let line = &log.line;
+    let name = graph.instances.get(log.instance).map_or("?", |i| &i.name);
+    format!(
+        "{}.{:09} packet {} {name} rule {} {}{}{}: {}\n",
+        line.now_ns / 1_000_000_000,
+        line.now_ns % 1_000_000_000,
+        number + 1,
+        line.rule,
+        line.verdict,
+        if line.prefix.is_empty() { "" } else { " " },
+        line.prefix,
+        weir_packet::summary(frame),
+    )
+}
+
+/// The report for people: the graph, then port by port and function by function, with reasons.
+fn table(report: &GraphReport) -> String {
+    let mut text = String::new();
+    let _ = writeln!(text, "packets  {}", ledger(&report.packets, 0));
+    for port in &report.ports {
+        let _ = write!(
+            text,
+            "port {} ({})  {}",
+            port.name,
+            port.device,
+            ledger(&port.stage.packets, port.stage.next)
+        );
+        if port.sent > 0 {
+            let _ = write!(text, "; {} sent", grouped(port.sent));
+        }
+        text.push('\n');
+        reasons(&mut text, &port.stage);
+    }
+    for instance in &report.instances {
+        let _ = writeln!(
+            text,
+            "{} ({})  {}",
+            instance.name,
+            instance.object,
+            ledger(&instance.stage.packets, instance.stage.next)
+        );
+        reasons(&mut text, &instance.stage);
+    }
+    if let Some(stage) = &report.recirculated {
+        let _ = writeln!(text, "recirculated  {}", ledger(&stage.packets, stage.next));
+        reasons(&mut text, stage);
+    }
+    text
+}
+
+/// `received = ` and what became of them.
+fn ledger(p: &Packets, next: u64) -> String {
+    let mut text = format!("{} received =", grouped(p.received));
+    let mut sign = "";
+    for (name, number) in [
+        ("to the next function", next),
+        ("pass", p.pass),
+        ("drop", p.drop),
+        ("tx", p.tx),
+        ("redirect", p.redirect),
+        ("aborted", p.aborted),
+    ] {
+        if number > 0 {
+            let _ = write!(text, "{sign} {} {name}", grouped(number));
+            sign = " +";
+        }
+    }
+    if sign.is_empty() {
+        text.push_str(" 0");
+    }
+    text
+}
+
+fn reasons(text: &mut String, stage: &Stage) {
+    let width = stage.reasons.keys().map(|name| name.len()).max();
+    let width = width.unwrap_or(0);
+    for (name, number) in &stage.reasons {
+        let why = Reason::from_name(name).map_or("", Reason::text);
+        let _ = writeln!(text, "  {:>12}  {name:width$}  {why}", grouped(*number));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ledger_names_what_occurred() {
+        let mut packets = Packets::default();
+        assert_eq!(ledger(&packets, 0), "0 received = 0");
+        packets.received = 1_234;
+        packets.drop = 4;
+        assert_eq!(
+            ledger(&packets, 1_230),
+            "1,234 received = 1,230 to the next function + 4 drop"
+        );
+    }
+}

@@ -1,0 +1,151 @@
+//! `weir replay CONFIG.toml`: the same report and output capture from every engine, packets by port, and one line for what is wrong.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Folder, engines, read_capture, root, weir};
+
+const GRAPH: &str = r#"
+edge = "replayed"
+[[port]]
+name = "wan"
+device = "box0"
+[[port]]
+name = "lan"
+device = "box1"
+[[function]]
+name = "count"
+kind = "empty"
+[[function]]
+name = "box"
+kind = "middlebox"
+rules = """
+udp-dport 443 drop
+tcp-syn log "opens"
+tcp-dport 8080 mod tcp-dport 80
+"""
+[[link]]
+from = "wan"
+to = "count"
+[[link]]
+from = "count"
+to = "box"
+[[link]]
+from = "box"
+to = "lan"
+[[link]]
+from = "lan"
+to = "wan"
+"#;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a name")
+}
+
+#[test]
+fn every_engine_says_the_same_of_a_graph() {
+    let folder = Folder::new();
+    let graph = folder.write("graph.toml", GRAPH);
+    let input = root().join("tests/captures/demo.pcapng");
+    let mut first: Option<(serde_json::Value, Vec<(u64, Vec<u8>)>, String)> = None;
+    for engine in engines() {
+        if engine == "reference" {
+            continue;
+        }
+        let out = folder.join(&format!("{engine}.pcap"));
+        let args = |more: &[&str]| {
+            let fixed = [
+                "replay",
+                text(&graph),
+                "--in",
+                text(&input),
+                "--port",
+                "wan",
+            ];
+            let fixed = fixed.iter().map(|a| (*a).to_owned());
+            let all = fixed.chain(["--engine".to_owned(), engine.to_owned()]);
+            let more = more.iter().map(|a| (*a).to_owned());
+            all.chain(more).collect::<Vec<String>>()
+        };
+        let run = weir(args(&["--json", "--out", text(&out)])).succeeded();
+        let mut report = run.json();
+        assert_eq!(report["engine"].take(), engine);
+        let frames = read_capture(&out);
+        let packets = &report["packets"];
+        assert_eq!(packets["redirect"], frames.len(), "{report}");
+        assert_eq!(report["ports"][1]["sent"], frames.len(), "{report}");
+        assert!(packets["drop"].as_u64().is_some_and(|n| n > 0), "{report}");
+        let said = weir(args(&[])).succeeded();
+        assert!(said.stdout.contains("box (middlebox)"), "{}", said.stdout);
+        assert!(said.stderr.contains(" box rule "), "{}", said.stderr);
+        match &first {
+            None => first = Some((report, frames, said.stderr)),
+            Some(known) => assert_eq!(*known, (report, frames, said.stderr), "{engine}"),
+        }
+    }
+    assert!(first.is_some());
+}
+
+/// The capture names its interfaces as the graph its devices: packets come in by both ports.
+#[test]
+fn packets_come_in_by_the_port_their_interface_names() {
+    let folder = Folder::new();
+    let graph = folder.write("graph.toml", GRAPH);
+    let input = root().join("tests/captures/demo.pcapng");
+    let run = weir(["replay", text(&graph), "--in", text(&input), "--json"]).succeeded();
+    let report = run.json();
+    let received = |port: usize| report["ports"][port]["packets"]["received"].as_u64();
+    let (wan, lan) = (received(0), received(1));
+    assert!(wan > Some(0) && lan > Some(0), "{report}");
+    assert_eq!(report["ports"][0]["sent"].as_u64(), lan, "{report}");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let folder = Folder::new();
+    let graph = folder.write("graph.toml", GRAPH);
+    let plain = folder.capture("plain.pcap", &[vec![0; 60]]);
+    let policy = folder.write("p.weir", "tcp-dport 80 drop\n");
+    let broken = folder.write("broken.toml", GRAPH.replace("to = \"lan\"", "to = \"lam\""));
+    let refused = |args: &[&str], wanted: &[&str]| {
+        let run = weir(["replay"].iter().chain(args));
+        assert_eq!(run.status, 2, "{args:?}: {}", run.stderr);
+        assert_eq!(run.stdout, "", "{args:?}");
+        for text in wanted {
+            assert!(run.stderr.contains(text), "{args:?}: {}", run.stderr);
+        }
+    };
+    let (graph, plain) = (text(&graph), text(&plain));
+    refused(&[graph, "--in", plain], &["any port", "wan, lan", "--port"]);
+    refused(
+        &[graph, "--in", plain, "--port", "dmz"],
+        &["no such port", "wan, lan"],
+    );
+    refused(
+        &[graph, "--in", plain, "--in-if", "x"],
+        &["--in-if", "--port"],
+    );
+    let reference = [
+        graph,
+        "--in",
+        plain,
+        "--port",
+        "wan",
+        "--engine",
+        "reference",
+    ];
+    refused(&reference, &["user, user-jit or kernel"]);
+    refused(
+        &[text(&policy), "--in", plain, "--port", "wan"],
+        &["--port is for graphs", "--in-if"],
+    );
+    let dangling = [text(&broken), "--in", plain, "--port", "wan"];
+    refused(&dangling, &["lam", "1 mistake in the configuration"]);
+    refused(
+        &["none.toml", "--in", plain],
+        &["cannot read the configuration `none.toml`"],
+    );
+    let own = [graph, "--in", plain, "--port", "wan", "--out", plain];
+    refused(&own, &["choose another file"]);
+}
