@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use weir_bpf::abi::{self, Hop, panel};
 use weir_functions::plan::{Constant, InstancePlan, ObjectSource};
 use weir_kernel::pinned::PinnedLink;
-use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, iface};
+use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map};
 
 use super::building::Building;
 use super::error::EdgeError;
 use super::load::{Recipe, Surroundings};
 use super::maps::STACK;
-use super::plan::{EdgePlan, Form, Source, Target};
+use super::plan::{EdgePlan, Form};
 use super::ports::{PAIR_PLACE, Wanted};
 use super::state::{
     self, HookState, InstanceState, PairState, PortState, SharedState, State, definition, words,
