@@ -332,6 +332,24 @@ fn what_cannot_be_is_refused_and_what_runs_stays() {
         &|p| p.instances[1].maps = vec![("stats".to_owned(), "all".to_owned())],
         &["function f1", "stats", "all"],
     );
+    refused(
+        &|p| p.instances[1].planned.asks.vlan_in_frame = true,
+        &["function f1", "m0 of port in", "ethtool -K m0 rxvlan off"],
+    );
+    let mtu = |mtu| {
+        bed.edge
+            .ip(&["link", "set", "m0", "mtu", mtu])
+            .expect("set")
+    };
+    mtu("4000");
+    let mut bad = plan.clone();
+    bad.instances[2].planned.asks.linear_frames = true;
+    let e = apply(&bad).expect_err("long frames").to_string();
+    assert!(
+        e.contains("function f2") && e.contains("its MTU is 4000"),
+        "{e}"
+    );
+    mtu("1500");
     // Native where the driver has none is never generic.
     refused(
         &|p| {

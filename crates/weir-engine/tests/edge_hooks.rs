@@ -291,7 +291,7 @@ fn marks_go_on_to_the_stack() {
     // The addresses are found out before anything is counted.
     send(1);
     let mut plan = chain(&name, 1);
-    plan.instances[0].planned = planned("filter", "rules = [\"allow udp dport 9 mark 7\"]");
+    plan.instances[0].planned = planned("filter", "rules = [\"allow udp to-port 9 mark 7\"]");
     plan.links[1].to = weir_engine::edge::plan::Target::Stack;
     plan.ports.truncate(1);
     let before = send(0);

@@ -273,6 +273,10 @@ fn change(
             made: Some(loaded.program),
         });
     }
+    let place = |name: &String| recipes.iter().position(|recipe| recipe.name == *name);
+    for list in [&mut applied.kept, &mut applied.replaced, &mut applied.added] {
+        list.sort_by_key(place);
+    }
     let mut instances: Vec<Instance> = made.into_iter().flatten().collect();
     for (at, instance) in instances.iter_mut().enumerate() {
         instance.state.outs = outs(plan, wiring, &recipes, at);
@@ -487,14 +491,17 @@ fn refuse_twice(plan: &EdgePlan) -> Result<(), EdgeError> {
     Ok(())
 }
 
-/// Old and new stand side by side for a moment, so half of what there is must do.
+/// Old and new stand side by side for a moment, each name with a number of its own. There are twice as many slots.
 fn refuse_too_many(recipes: &[Recipe<'_>], old: Option<&State>) -> Result<(), EdgeError> {
-    let running = old.map_or(0, |old| old.instances.len());
-    let most = panel::VIDS - 1 - running.min(panel::VIDS / 2);
-    match recipes.len() > most {
+    let new = recipes
+        .iter()
+        .filter(|r| old.is_none_or(|old| find_instance(old, &r.name).is_none()));
+    let have = new.count() + old.map_or(0, |old| old.instances.len());
+    let most = panel::VIDS - 1;
+    match have > most {
         true => Err(EdgeError::TooMany {
-            what: "functions",
-            have: recipes.len(),
+            what: "functions, those that run and go away included",
+            have,
             most,
         }),
         false => Ok(()),

@@ -97,6 +97,14 @@ pub enum EdgeError {
         /// Mode it would get.
         want: &'static str,
     },
+    /// Marks have no way to the stack.
+    #[error(
+        "port {port}: metadata = true needs tcx, which this kernel does not have (Linux 6.6 has): leave it out"
+    )]
+    NoHandover {
+        /// Port.
+        port: String,
+    },
     /// Offload where there is none.
     #[error(
         "port {port}: {device} (driver {driver}) cannot run XDP in hardware: use mode = \"native\" or \"generic\""
@@ -234,7 +242,9 @@ pub enum EdgeError {
         want: MapDefinition,
     },
     /// Everything that can be numbered is.
-    #[error("the edge has {have} {what}, and {most} is the most: use several edges")]
+    #[error(
+        "the edge would have {have} {what}, and {most} is the most: use several edges, or change it in several steps"
+    )]
     TooMany {
         /// What.
         what: &'static str,

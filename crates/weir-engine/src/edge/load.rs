@@ -214,7 +214,10 @@ impl Recipe<'_> {
         }
         let program = object.load(&self.plan.program).map_err(of)?;
         for map in self.plan.maps.iter().filter(|map| map.has_contents()) {
-            if roles.get(&*map.name).is_some_and(|(_, _, with)| with.is_none()) {
+            if roles
+                .get(&*map.name)
+                .is_some_and(|(_, _, with)| with.is_none())
+            {
                 fill(&program, map).map_err(of)?;
             }
         }

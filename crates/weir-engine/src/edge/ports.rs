@@ -236,7 +236,12 @@ impl Wanted<'_> {
         let path = building.link(&pin);
         let link = program
             .attach_tcx(self.device.ifindex, Direction::Ingress)
-            .map_err(of)?;
+            .map_err(|error| match error {
+                KernelError::NoTcx => EdgeError::NoHandover {
+                    port: self.plan.name.clone(),
+                },
+                error => of(error),
+            })?;
         link.pin(&path).map_err(of)?;
         Ok(pin)
     }
