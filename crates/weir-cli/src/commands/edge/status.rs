@@ -1,5 +1,6 @@
 //! `weir status`: the ledgers of ports and functions of running edges. received = sum of verdicts, each side counted on its own.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::ExitCode;
 
@@ -51,6 +52,8 @@ struct Function {
     program: u32,
     implicit: bool,
     links: Vec<Link>,
+    /// Kernel ids of its maps, by name.
+    maps: BTreeMap<String, u32>,
     ledger: Ledger,
 }
 
@@ -164,6 +167,7 @@ impl Report {
                             to: to.clone(),
                         })
                         .collect(),
+                    maps: one.maps.iter().cloned().collect(),
                     ledger: Ledger::of(&one.ledger),
                 })
                 .collect(),
