@@ -2,6 +2,7 @@
 
 pub(crate) mod generate;
 pub(crate) mod prog;
+pub(crate) mod watch;
 
 use std::path::PathBuf;
 
@@ -46,6 +47,12 @@ pub(crate) enum Command {
     Diff(EdgeDiffArgs),
     /// Show running edges: links, and what became of packets at every port and function
     Status(StatusArgs),
+    /// Show rates of a running edge, again and again: packets and bits of every port and function, drops by reason
+    Top(watch::TopArgs),
+    /// Write packets of a running edge into a pcapng file, at any stage, with the verdict and the path of each
+    Capture(watch::CaptureArgs),
+    /// Show the way of packets through a running edge, function by function, and why each ended where it did
+    Trace(watch::TraceArgs),
     /// Take down an edge, or remove what a killed `weir run` left attached
     Down(DownArgs),
     /// Take eBPF objects apart, run and judge them: weir's own and those of others

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 use weir_policy::nearest;
+use weir_policy::reference::Input;
 
 use crate::plan::{InstancePlan, ObjectSource};
 use crate::{empty, filter, middlebox, object, redirect};
@@ -34,6 +35,23 @@ pub fn plan(kind: &str, request: &Request<'_>) -> Result<Planned, FunctionError>
         )
         .advice(suggest(kind, KINDS))),
     }
+}
+
+/// Says why an instance drops packets, from what a packet and the configuration tell.
+pub trait Judge {
+    /// What in the configuration is against a packet: one line each, none if it cannot be told from the packet alone.
+    fn why(&self, input: &Input<'_>) -> Vec<String>;
+}
+
+/// Who explains the drops of an instance; `None`: its reasons say all there is.
+///
+/// # Errors
+/// As of [`plan`].
+pub fn judge(kind: &str, request: &Request<'_>) -> Result<Option<Box<dyn Judge>>, FunctionError> {
+    Ok(match kind {
+        "middlebox" => Some(Box::new(middlebox::instance::Judgement::of(request)?)),
+        _ => None,
+    })
 }
 
 /// Files that configuration names. Relative paths start at the folder of the configuration.

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_bpf::abi::panel;
-use weir_functions::kind::{EdgePort, Files, Planned};
+use weir_functions::kind::{self, EdgePort, Files, Judge, Planned, Request};
 use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report};
 
@@ -74,6 +74,34 @@ pub fn plan(
         Some(plan) if !failed => Ok((plan, warnings)),
         _ => Err(errors),
     }
+}
+
+/// Who explains the drops of a configuration's functions, by name; functions whose reasons say all are not there. `ports` are those of its plan.
+pub fn judges(
+    config: &Config,
+    files: &dyn Files,
+    ports: &[PortPlan],
+) -> BTreeMap<String, Box<dyn Judge>> {
+    let ports: Vec<EdgePort> = ports
+        .iter()
+        .map(|port| EdgePort {
+            number: port.number,
+            name: port.name.clone(),
+            device: port.device.clone(),
+        })
+        .collect();
+    let functions = config.functions.iter().filter_map(|function| {
+        let request = Request {
+            name: &function.name.value,
+            keys: &function.keys,
+            files,
+            ports: &ports,
+        };
+        // What was planned can be read.
+        let judge = kind::judge(&function.kind.value, &request).ok()??;
+        Some((function.name.value.clone(), judge))
+    });
+    functions.collect()
 }
 
 pub(crate) struct Planning<'a> {

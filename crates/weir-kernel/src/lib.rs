@@ -53,6 +53,21 @@ pub use ring::EventRing;
 pub use tap::Tap;
 pub use view::MmapArray;
 
+/// The kernel counts runs of all programs and their time ([`ProgramInfo::runs`]) as long as this is there; that costs every run two
+/// readings of a clock.
+#[derive(Debug)]
+pub struct RunCounting {
+    _fd: std::os::fd::OwnedFd,
+}
+
+impl RunCounting {
+    /// Begins, whoever else does.
+    pub fn begin() -> Result<RunCounting, KernelError> {
+        let fd = sys::count_runs().map_err(|e| KernelError::sys("count runs of programs", e))?;
+        Ok(RunCounting { _fd: fd })
+    }
+}
+
 /// Returns once every program run that was under way when it was called has ended: a grace period of the kernel, which takes milliseconds.
 pub fn grace_period() -> Result<(), KernelError> {
     sys::grace_period().map_err(|e| KernelError::sys("wait for programs to end", e))

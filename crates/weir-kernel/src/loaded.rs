@@ -115,6 +115,8 @@ pub struct ProgramInfo {
     pub loaded_ns: u64,
     /// How often it ran while the kernel counted that (`kernel.bpf_stats_enabled`); 0 if it never did.
     pub runs: u64,
+    /// Nanoseconds of those runs, those of the programs that it called included.
+    pub run_time_ns: u64,
 }
 
 /// A verified program and its maps.
@@ -759,6 +761,7 @@ impl LoadedProgram {
             verified_insns: info.verified_insns,
             loaded_ns: info.load_time,
             runs: info.run_cnt,
+            run_time_ns: info.run_time_ns,
         })
     }
 

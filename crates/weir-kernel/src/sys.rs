@@ -193,6 +193,12 @@ pub(crate) fn text_until_nul(bytes: &[u8]) -> String {
     }
 }
 
+/// Lets the kernel count runs of all programs and their time while the descriptor is open.
+pub(crate) fn count_runs() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    own_fd(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })
+}
+
 /// Returns once every program run that was under way has ended: a grace period of the kernel, some milliseconds.
 pub(crate) fn grace_period() -> io::Result<()> {
     /// `MEMBARRIER_CMD_GLOBAL`.

@@ -18,6 +18,7 @@ mod rule;
 mod run;
 mod table;
 mod tables;
+mod watch;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -39,6 +40,9 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Run(args) => run::run(&args),
         Command::Apply(args) => edge::apply::run(&args),
         Command::Diff(args) => edge::diff::run(&args),
+        Command::Top(args) => watch::top::run(&args),
+        Command::Capture(args) => watch::capture::run(&args),
+        Command::Trace(args) => watch::trace::run(&args),
         Command::Status(args) => edge::status::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Generate(args) => generate::run(&args),

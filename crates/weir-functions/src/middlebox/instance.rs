@@ -6,10 +6,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_policy::model::{Policy, PortName, Test};
-use weir_policy::{Diagnostics, SetLoader, Source};
+use weir_policy::model::{Policy, PortName, Target, Test};
+use weir_policy::reference::{Input, explain};
+use weir_policy::{Diagnostics, Parsed, SetLoader, Source, describe};
 
-use crate::kind::{Asks, Files, FunctionError, Planned, Request};
+use crate::kind::{Asks, Files, FunctionError, Judge, Planned, Request};
 use crate::middlebox::{self, connections};
 use crate::plan::Port;
 
@@ -18,6 +19,62 @@ use crate::plan::Port;
 /// # Errors
 /// The policy cannot be read, has mistakes, or is more than the data plane can hold.
 pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
+    let (key, name, parsed) = read(request)?;
+    by_name_only(key, &name, &parsed.policy)?;
+    let (instance, _) = middlebox::plan(&parsed.policy, &ports(request))
+        .map_err(|error| FunctionError::key(key, error.to_string()))?;
+    let mut planned = Planned::new(instance);
+    planned.asks = Asks {
+        vlan_in_frame: middlebox::names_vlan(&parsed.policy.rules),
+        finished_checksums: false,
+        secret: connections::is_stateful(&parsed.policy).then_some("weir_flow_seed"),
+        linear_frames: false,
+    };
+    planned.notes = parsed
+        .warnings
+        .iter()
+        .map(|w| format!("{}:{}: {}", w.file, w.line, w.message))
+        .collect();
+    Ok(planned)
+}
+
+/// What a policy says about a packet that an instance dropped.
+#[derive(Debug)]
+pub struct Judgement {
+    policy: Policy,
+}
+
+impl Judgement {
+    /// Of an instance with these keys.
+    ///
+    /// # Errors
+    /// As of [`plan`].
+    pub fn of(request: &Request<'_>) -> Result<Judgement, FunctionError> {
+        let (_, _, parsed) = read(request)?;
+        Ok(Judgement {
+            policy: parsed.policy,
+        })
+    }
+}
+
+impl Judge for Judgement {
+    fn why(&self, input: &Input<'_>) -> Vec<String> {
+        let Ok(explained) = explain(&self.policy, input) else {
+            return Vec::new();
+        };
+        let rules = self.policy.rules.iter().zip(explained);
+        let counts = rules.filter(|(rule, explained)| {
+            let drops = |target: &Target| matches!(target, Target::Drop(_));
+            explained.matched && rule.targets.iter().any(drops)
+        });
+        counts
+            .map(|(rule, _)| format!("line {}: {}", rule.line, describe(rule)))
+            .collect()
+    }
+}
+
+/// The policy that the keys name: the key, the name of its text, and what it says.
+fn read(request: &Request<'_>) -> Result<(&'static str, String, Parsed), FunctionError> {
     request.only(&["policy", "rules"])?;
     let (key, source, folder) = match (request.text("policy")?, request.text("rules")?) {
         (Some(path), None) => {
@@ -51,22 +108,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
         folder,
     };
     let parsed = weir_policy::parse(&source, &sets).map_err(|found| mistakes(key, &found))?;
-    by_name_only(key, &source.name, &parsed.policy)?;
-    let (instance, _) = middlebox::plan(&parsed.policy, &ports(request))
-        .map_err(|error| FunctionError::key(key, error.to_string()))?;
-    let mut planned = Planned::new(instance);
-    planned.asks = Asks {
-        vlan_in_frame: middlebox::names_vlan(&parsed.policy.rules),
-        finished_checksums: false,
-        secret: connections::is_stateful(&parsed.policy).then_some("weir_flow_seed"),
-        linear_frames: false,
-    };
-    planned.notes = parsed
-        .warnings
-        .iter()
-        .map(|w| format!("{}:{}: {}", w.file, w.line, w.message))
-        .collect();
-    Ok(planned)
+    Ok((key, source.name, parsed))
 }
 
 /// Each port under both of its names.

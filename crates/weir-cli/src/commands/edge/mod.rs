@@ -6,7 +6,7 @@
 pub(crate) mod apply;
 pub(crate) mod confirm;
 pub(crate) mod diff;
-mod record;
+pub(super) mod record;
 pub(crate) mod status;
 
 use std::cell::RefCell;
@@ -25,15 +25,15 @@ use crate::output;
 use record::Record;
 
 /// A configuration that was planned.
-struct Planned {
-    plan: EdgePlan,
-    record: Record,
+pub(super) struct Planned {
+    pub(super) plan: EdgePlan,
+    pub(super) record: Record,
     /// Every file that was asked for, the configuration first: what it held, `None` if it could not be read.
     files: Vec<(PathBuf, Option<Vec<u8>>)>,
 }
 
 /// Why a configuration was not planned.
-enum Refused {
+pub(super) enum Refused {
     /// Mistakes in it; shown already.
     Mistakes(String),
     Failed(Failure),
@@ -77,7 +77,7 @@ pub(super) fn name(path: &Path) -> Result<String, Failure> {
 }
 
 /// Plans a configuration with the numbers that its ports have where they run. Mistakes and warnings are shown.
-fn plan(path: &Path) -> Result<Planned, Refused> {
+pub(super) fn plan(path: &Path) -> Result<Planned, Refused> {
     let (text, config) = read(path)?;
     let numbers = numbers(&config.edge).map_err(Refused::Failed)?;
     let files = Watched::new(Folder::of(path));
@@ -107,7 +107,7 @@ fn numbers(edge: &str) -> Result<Numbers, Failure> {
 }
 
 /// What is kept beside the running edge; `None` if it does not run, or that cannot be seen.
-fn running(edge: &str) -> Result<Option<Record>, Failure> {
+pub(super) fn running(edge: &str) -> Result<Option<Record>, Failure> {
     match edge::status(edge) {
         Ok(status) => Record::read(edge, &status.text).map(Some),
         Err(EdgeError::NotRunning { .. }) => Ok(None),

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use weir_functions::kind::Files;
-use weir_graph::{EdgePlan, Folder, Numbers, Outline};
+use weir_graph::{Config, EdgePlan, Folder, Numbers, Outline};
 
 use crate::failure::Failure;
 
@@ -19,15 +19,15 @@ const KEPT_MAX: usize = 256 << 10;
 
 /// A configuration that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Record {
+pub(in crate::commands) struct Record {
     /// Path of the configuration, whole if that could be found out.
-    pub(super) path: PathBuf,
+    pub(in crate::commands) path: PathBuf,
     /// Its text.
     text: String,
     /// Files by their names in it.
     files: BTreeMap<PathBuf, Kept>,
     /// What runs.
-    pub(super) outline: Outline,
+    pub(in crate::commands) outline: Outline,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ enum Kept {
 
 impl Record {
     /// Of a plan; `files` are those that were read for it.
-    pub(super) fn new(
+    pub(in crate::commands) fn new(
         path: &Path,
         text: &str,
         plan: &EdgePlan,
@@ -58,7 +58,7 @@ impl Record {
     }
 
     /// From what the engine kept.
-    pub(super) fn read(edge: &str, text: &str) -> Result<Record, Failure> {
+    pub(in crate::commands) fn read(edge: &str, text: &str) -> Result<Record, Failure> {
         serde_json::from_str(text).map_err(|error| {
             Failure::Failed(format!(
                 "edge {edge} was applied by something else than `weir apply` of this version ({error}): run `weir down --edge {edge}` and apply anew"
@@ -67,12 +67,22 @@ impl Record {
     }
 
     /// For the engine to keep.
-    pub(super) fn write(&self) -> Result<String, Failure> {
+    pub(in crate::commands) fn write(&self) -> Result<String, Failure> {
         serde_json::to_string(self).map_err(Failure::failed)
     }
 
+    /// The configuration.
+    pub(in crate::commands) fn config(&self) -> Result<Config, Failure> {
+        weir_graph::parse(&self.text, &self.path.display().to_string()).map_err(|found| {
+            Failure::Failed(format!(
+                "the configuration that runs ({}) cannot be read by this version: {found}",
+                self.path.display()
+            ))
+        })
+    }
+
     /// The same plan again, from what was kept.
-    pub(super) fn plan(&self) -> Result<EdgePlan, Failure> {
+    pub(in crate::commands) fn plan(&self) -> Result<EdgePlan, Failure> {
         let cannot = |why: String| {
             Failure::Failed(format!(
                 "the configuration that runs ({}) could not be gone back to: {why}; nothing was changed",

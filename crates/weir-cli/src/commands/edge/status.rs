@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weir_bpf::abi::{NEXT, Stats};
-use weir_engine::edge::{self, SecondStage, Status, reasons};
+use weir_engine::edge::{self, Form, SecondStage, Status, reasons};
 use weir_engine::monitor::Account;
 
 use super::read;
@@ -30,6 +30,8 @@ struct Report {
     second_stage: Option<SecondStage>,
     /// Calls that found a function that was just replaced.
     missed: u64,
+    /// Whether the programs are such that can be watched, and the process that does; absent where they are not.
+    watched: Option<Watched>,
 }
 
 #[derive(Serialize)]
@@ -73,6 +75,13 @@ struct Hook {
 struct Recirculation {
     devices: [String; 2],
     ledger: Ledger,
+}
+
+/// Programs that can be watched run.
+#[derive(Serialize)]
+struct Watched {
+    /// `None`: nobody watches, or it was killed.
+    process: Option<u32>,
 }
 
 /// What became of packets.
@@ -185,6 +194,9 @@ impl Report {
             }),
             second_stage: status.second,
             missed: status.missed,
+            watched: (status.form == Form::Watched).then_some(Watched {
+                process: status.watcher,
+            }),
         }
     }
 
@@ -194,6 +206,21 @@ impl Report {
             let _ = write!(text, ", from {path}");
         }
         text.push('\n');
+        match &self.watched {
+            Some(Watched {
+                process: Some(owner),
+            }) => {
+                let _ = writeln!(text, "watched by process {owner}");
+            }
+            Some(Watched { process: None }) => {
+                let _ = writeln!(
+                    text,
+                    "runs programs that can be watched, and nobody does: `weir trace --off --edge {}` ends that, and so does the next apply",
+                    self.edge
+                );
+            }
+            None => {}
+        }
         for port in &self.ports {
             let gone = if port.attached {
                 ""
