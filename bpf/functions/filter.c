@@ -24,6 +24,7 @@ const volatile __u32 weir_hits[4] = {};		/* first counter of each table of addre
 const volatile __u32 weir_hit_slots[2] = {};	/* counters of a position, by side */
 const volatile __u32 weir_filter_cpu[WEIR_FILTER_CPUS] = {};	/* CPUs to move to: of the filter, then of rules */
 const volatile __u32 weir_filter_cpus = 0;	/* of the filter */
+const volatile __u32 weir_filter_never = 0;	/* always 0 */
 
 #include "ctx.h"
 #include "csum.h"
@@ -107,6 +108,32 @@ struct {
 	__type(value, struct hit_block);
 } hits SEC(".maps");
 
+/*
+ * What was counted for the same entries and rules by the instances that this one replaced. Written and read by user space alone, but a
+ * map lives as long as a program names it: see keep().
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct hit_block);
+} carried_hits SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct weir_filter_count);
+} carried_counts SEC(".maps");
+
+/* By counter of an entry: what tells the entry from all others. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct hit_block);
+} owners SEC(".maps");
+
 /* Load values that `shed` looks at: a map that somebody else writes. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -137,7 +164,7 @@ struct {
 	__type(value, struct weir_replay);
 } replay SEC(".maps");
 
-/* Never passed to a call, so that all of it can live in registers. */
+/* No address of it goes to a call, so that all of it can live in registers. */
 struct judge {
 	ctx_t *ctx;
 	struct filter_walk *walk;
@@ -212,6 +239,7 @@ static __always_inline struct weir_filter_count *count(struct weir_filter_rule *
 static __always_inline int is_over(struct filter_walk *walk, struct weir_filter_rule *rule, __u32 number)
 {
 	__u64 *word, high = 0, low = 0;
+	struct hit_block *owner;
 	__u32 at, bits;
 
 	switch (rule->per) {
@@ -240,10 +268,11 @@ static __always_inline int is_over(struct filter_walk *walk, struct weir_filter_
 			at = weir_hits[(2 + (walk->family == 6)) & 3] + walk->position_dst * weir_hit_slots[1] + rule->slot_dst;
 		else
 			at = weir_hits[(walk->family == 6) & 3] + walk->position_src * weir_hit_slots[0] + rule->slot_src;
-		word = bpf_map_lookup_elem(&owners, &at);
-		if (!word)
+		number = at / WEIR_FILTER_HITS;
+		owner = bpf_map_lookup_elem(&owners, &number);
+		if (!owner)
 			return 0;
-		low = *word;
+		low = owner->hits[at % WEIR_FILTER_HITS];
 		break;
 	default:
 		word = bpf_map_lookup_elem(&totals, &number);
@@ -382,6 +411,18 @@ static __always_inline int match(struct judge *j)
 	return QUICK_OK;
 }
 
+/* Names the maps that only user space looks into. No instruction of it is left after loading. */
+static __always_inline void keep(void)
+{
+	__u32 zero = 0;
+
+	if (!weir_filter_never)
+		return;
+	bpf_map_lookup_elem(&carried_hits, &zero);
+	bpf_map_lookup_elem(&carried_counts, &zero);
+	bpf_map_lookup_elem(&owners, &zero);
+}
+
 /* What an allow rule says besides. */
 static __always_inline void accept(struct judge *j, struct panel p, struct weir_filter_rule *rule)
 {
@@ -455,7 +496,8 @@ static __always_inline int judge(struct judge *j, struct panel p)
 		return reason;
 	rule = 0;
 	if (j->first != NO_RULE) {
-		rule = bpf_map_lookup_elem(&rules, &j->first);
+		number = j->first;
+		rule = bpf_map_lookup_elem(&rules, &number);
 		if (!rule)
 			return WEIR_R_internal;
 	}
@@ -522,6 +564,7 @@ int filter(ctx_t *ctx)
 	__u64 before;
 	struct panel p;
 
+	keep();
 	if (!stats)
 		goto out;
 	before = stats->bytes;

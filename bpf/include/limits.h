@@ -12,7 +12,7 @@
 
 const volatile __u32 weir_limit_mask = 0;	/* buckets - 1 */
 const volatile __u32 weir_block_mask = 0;
-const volatile __u64 weir_filter_secret = 0;	/* what the hash of sources depends on; 0: chosen here, once */
+const volatile __u64 weir_filter_secret = 0;	/* what the hash of sources depends on */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -35,14 +35,6 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } totals SEC(".maps");
-
-/* By position and slot: what tells an entry of a set from others, for limits by entry. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} owners SEC(".maps");
 
 static __always_inline __u64 mix(__u64 high, __u64 low)
 {

@@ -1,7 +1,7 @@
 //! What the filter costs beside a bare drop, by number of prefixes, with sources that are random over the set:
 //!
 //! ```text
-//! cargo run --release -p weir-engine --example filter-speed [4|6] [ROUNDS]
+//! cargo run --release -p weir-engine --example filter-speed [4|6] [ROUNDS] [OBJECT]
 //! ```
 //!
 //! A driver program writes another source into the frame on every run and calls the program under test. Needs root. Times are those of
@@ -13,6 +13,7 @@ use std::time::Instant;
 use weir_functions::filter::{Entry, Filter, Only, Prefix, Set, rule};
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_packet::build::Frame;
+use weir_vm::{BPF_ANY, Env, Object};
 
 /// Sources of a run, a power of two.
 const SOURCES: usize = 1 << 17;
@@ -67,10 +68,11 @@ fn main() {
         let began = Instant::now();
         let program = load(&compiled.plan);
         let loaded = began.elapsed();
+        let instructions = instructions(&compiled.plan, &sources[0], is_ip6);
         let bytes: usize = compiled.plan.maps.iter().map(|m| m.values.len()).sum();
         let _ = writeln!(
             out,
-            "{name}: compiled in {built:.2?}, loaded in {loaded:.2?}, {} KiB of maps, {} verified instructions",
+            "{name}: compiled in {built:.2?}, loaded in {loaded:.2?}, {} KiB of maps, {} verified instructions, {instructions} run for a packet",
             bytes >> 10,
             program.verified_insns().unwrap_or(0)
         );
@@ -133,11 +135,7 @@ fn address(random: &mut Random, is_ip6: bool) -> u128 {
 }
 
 fn load(plan: &weir_functions::plan::InstancePlan) -> LoadedProgram {
-    let mut object = KernelObject::open(&std::env::args().nth(3).map_or_else(
-        || plan.object.bytes().expect("embedded").to_vec(),
-        |p| std::fs::read(p).expect("reads"),
-    ))
-    .expect("opens");
+    let mut object = KernelObject::open(&elf(plan)).expect("opens");
     for (symbol, bytes) in &plan.constants {
         object.set_rodata(symbol, bytes).expect("a constant");
     }
@@ -155,6 +153,46 @@ fn load(plan: &weir_functions::plan::InstancePlan) -> LoadedProgram {
         }
     }
     program
+}
+
+/// Instructions that a packet of this source takes, in the user engine.
+fn instructions(plan: &weir_functions::plan::InstancePlan, source: &u128, is_ip6: bool) -> u64 {
+    let mut object = Object::parse(&elf(plan)).expect("parses");
+    for (symbol, bytes) in &plan.constants {
+        object.set_rodata(symbol, bytes).expect("a constant");
+    }
+    for map in &plan.maps {
+        object
+            .set_map_entries(&map.name, map.max_entries)
+            .expect("a map");
+    }
+    let mut machine = object.load(&plan.program).expect("loads");
+    for map in &plan.maps {
+        let target = machine.map_mut(&map.name).expect("a map");
+        for (key, value) in map.entries() {
+            target.update(key, value, BPF_ANY).expect("an update");
+        }
+    }
+    let frame = match is_ip6 {
+        false => built().ip4((*source as u32).to_be_bytes(), [192, 0, 2, 1]),
+        true => built().ip6(source.to_be_bytes(), [0x21; 16]),
+    };
+    let mut frame = weir_vm::Frame::new(&frame.udp(1000, 2000).build());
+    let before = machine.instructions_run();
+    let verdict = machine.run_xdp(&mut frame, &Env::default()).expect("runs");
+    assert_eq!(verdict, 1, "the source is dropped");
+    machine.instructions_run() - before
+}
+
+fn built() -> Frame {
+    Frame::new()
+}
+
+fn elf(plan: &weir_functions::plan::InstancePlan) -> Vec<u8> {
+    match std::env::args().nth(3) {
+        Some(path) => std::fs::read(path).expect("an object"),
+        None => plan.object.bytes().expect("embedded").to_vec(),
+    }
 }
 
 fn bare() -> LoadedProgram {

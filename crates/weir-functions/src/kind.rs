@@ -63,7 +63,8 @@ pub trait Files {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>>;
 
     /// When a file was last changed, in seconds since 1970; `None` if that is not known.
-    fn modified(&self, _path: &Path) -> Option<u64> {
+    fn modified(&self, path: &Path) -> Option<u64> {
+        let _ = path;
         None
     }
 }

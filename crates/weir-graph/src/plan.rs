@@ -42,6 +42,12 @@ impl Files for Folder {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         std::fs::read(self.0.join(path))
     }
+
+    fn modified(&self, path: &Path) -> Option<u64> {
+        let changed = std::fs::metadata(self.0.join(path)).and_then(|m| m.modified());
+        let since = changed.ok()?.duration_since(std::time::UNIX_EPOCH);
+        since.ok().map(|since| since.as_secs())
+    }
 }
 
 /// Plans an edge. Ports on interfaces in `numbers` have those numbers, so that a change of the configuration does not renumber what runs;

@@ -349,6 +349,7 @@ fn finish(
     weir_kernel::grace_period()?;
     if let Some(old) = old {
         drain(old)?;
+        super::carry::over(old, state)?;
     }
     watch(Step::Clean)?;
     if let Some(old) = old {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 
+use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::abi;
 use weir_functions::plan::{
     ChecksumMode, Constant, InstancePlan, MapPlan, ObjectSource, PortConstants,
@@ -175,6 +176,10 @@ impl Recipe<'_> {
                 object.set_rodata(symbol, value).map_err(of)?;
             }
         }
+        if known.iter().any(|symbol| symbol == CLOCK_OFFSET) {
+            let offset = wall_offset_ns().to_ne_bytes();
+            object.set_rodata(CLOCK_OFFSET, &offset).map_err(of)?;
+        }
         let kept = old.and_then(|old| old.secret).filter(|_| !self.fresh);
         let secret = match self.secret {
             Some(symbol) => {
@@ -205,7 +210,11 @@ impl Recipe<'_> {
                     let map = Map::by_id(before.id, &name)?;
                     (Role::Configuration, Some(map))
                 }
-                _ => self.role(&name, here, same_object, edge, shared, old)?,
+                _ => {
+                    // Counters that mean something beside their tables only go with them.
+                    let old = old.filter(|_| moved.is_some() || !LAID_OUT.contains(&&*name));
+                    self.role(&name, here, same_object, edge, shared, old)?
+                }
             };
             if let Some(map) = &with {
                 object.share_map(&name, map).map_err(of)?;
@@ -309,6 +318,21 @@ const PROG_ARRAY: u32 = 3;
 
 /// The map of counters that every program of weir has.
 pub(super) const LEDGER: &str = "stats";
+
+/// Constant of programs that compare their clock with times of the calendar.
+const CLOCK_OFFSET: &str = "weir_clock_offset";
+
+/// Nanoseconds since 1970 minus those of the clock that programs read.
+fn wall_offset_ns() -> u64 {
+    let ns = |id| {
+        let now = clock_gettime(id);
+        now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+    };
+    ns(ClockId::Realtime).wrapping_sub(ns(ClockId::Monotonic))
+}
+
+/// Counters by places that are those of the tables of one plan: of a filter's rules, and of the entries of its sets.
+const LAID_OUT: [&str; 4] = ["counts", "hits", "carried_counts", "carried_hits"];
 
 /// The map that an object shares under a name of its own.
 pub(super) fn shared_map(

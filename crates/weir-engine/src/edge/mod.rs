@@ -8,6 +8,7 @@
 
 mod apply;
 mod building;
+mod carry;
 mod digest;
 mod error;
 mod graph;

@@ -15,7 +15,7 @@ use std::path::Path;
 use proptest::test_runner::{Config, FileFailurePersistence};
 use runs::{Kernel, Run, User};
 use weir_functions::filter::{Compiled, Filter};
-use weir_functions::kind::{Files, Request};
+use weir_functions::kind::{Files, Planned, Request};
 
 struct NoFiles;
 
@@ -35,6 +35,18 @@ pub(crate) fn filter(text: &str) -> Filter {
         ports: &[],
     };
     Filter::read(&request).unwrap_or_else(|e| panic!("{e}: {:?}\n{text}", e.advice))
+}
+
+/// The plan of an instance with these keys.
+pub(crate) fn planned(text: &str) -> Planned {
+    let keys = text.parse().unwrap_or_else(|e| panic!("{e}\n{text}"));
+    let request = Request {
+        name: "shield",
+        keys: &keys,
+        files: &NoFiles,
+        ports: &[],
+    };
+    weir_functions::filter::plan(&request).unwrap_or_else(|e| panic!("{e}: {:?}\n{text}", e.advice))
 }
 
 /// The filter compiled; nothing if it names a set in a way that cannot be.

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use weir_functions::filter::list::Entry;
 use weir_functions::filter::rule::{Action, Addresses, Kind, Per, Rule, Test};
-use weir_functions::filter::{Default as Verdict, Filter};
+use weir_functions::filter::{Filter, Otherwise};
 use weir_packet::Reason;
 
 /// What is known of a packet that is not malformed.
@@ -66,7 +66,7 @@ impl<'f> Oracle<'f> {
     fn judge(&mut self, frame: &[u8], now_ns: u64) -> Fate {
         let facts = match facts(frame, self.filter) {
             Ok(Some(facts)) => facts,
-            Ok(None) if self.filter.other == Verdict::Drop => {
+            Ok(None) if self.filter.other == Otherwise::Drop => {
                 return Fate::Drop(Reason::NotAllowed);
             }
             Ok(None) => {
@@ -129,8 +129,8 @@ impl<'f> Oracle<'f> {
             }
         }
         match self.filter.default {
-            Verdict::Pass => Fate::Pass,
-            Verdict::Drop => Fate::Drop(Reason::NotAllowed),
+            Otherwise::Pass => Fate::Pass,
+            Otherwise::Drop => Fate::Drop(Reason::NotAllowed),
         }
     }
 
@@ -206,7 +206,11 @@ impl<'f> Oracle<'f> {
                     .expect("it matched")
                     .to_string()
             }
-            _ => self.filter.sets[set].entries[place].prefix.to_string(),
+            _ => {
+                let set = &self.filter.sets[set];
+                let entry = &set.entries[place];
+                format!("{} {} {:?}", set.name, entry.prefix, entry.only)
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! Both sides share the maps of a family: what belongs to destinations lies behind what belongs to sources. Positions count through
 //! both; the first counter and the first life of a table are given as if its positions began at 0.
 
-use std::hash::{Hash, Hasher};
+use std::hash::Hasher;
 
 use weir_bpf::abi::filter::{self, feature};
 use weir_bpf::abi::{FilterLife, FilterTop};
@@ -82,6 +82,10 @@ pub(super) fn lay_out(
     let counts = filter.hits || by_entry;
     let mut maps = Maps::default();
     let mut found = 0;
+    let identities = match counts {
+        true => identities(filter, &sides, &meters.entries),
+        false => Vec::new(),
+    };
     for (side, (lists, asks)) in sides.into_iter().zip(asks).enumerate() {
         let mut overlaps = Vec::new();
         let mut families = Vec::new();
@@ -128,9 +132,9 @@ pub(super) fn lay_out(
             if counts && !lists.is_empty() {
                 meters.counters += meter.state_at.len() * slots;
             }
-            if by_entry {
+            if counts {
                 maps.owners.resize(meters.counters, 0);
-                meter.owners(&slot_of, slots, &lists, &mut maps.owners);
+                meter.owners(&slot_of, slots, &identities, &mut maps.owners);
             }
             maps.first_life[at] = (maps.lives.len() as u32).wrapping_sub(offset);
             let moved = |life: &FilterLife| FilterLife {
@@ -156,8 +160,10 @@ pub(super) fn lay_out(
     let mut laid = maps.finish(meters.slots, features | found);
     if meters.counters > 0 {
         let elements = meters.counters.div_ceil(filter::HITS);
-        laid.maps
-            .push(MapPlan::empty("hits", elements, filter::HITS * 8));
+        for name in ["hits", "carried_hits"] {
+            laid.maps
+                .push(MapPlan::empty(name, elements, filter::HITS * 8));
+        }
     }
     laid.features = found;
     Ok(laid)
@@ -175,27 +181,45 @@ fn items(list: &List, is_ip6: bool) -> Vec<Item> {
 }
 
 impl Meter {
-    /// What tells the entry of each counter from all others, for limits by entry.
-    fn owners(&self, slot_of: &[u8], slots: usize, lists: &[List], owners: &mut [u64]) {
-        let mut of_entry = std::collections::HashMap::new();
-        for (prefix, _, entry) in lists.iter().flatten() {
-            let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-            prefix.hash(&mut hasher);
-            of_entry.insert(*entry, hasher.finish());
-        }
-        for (position, state) in self
-            .state_at
-            .iter()
-            .enumerate()
-            .filter(|(_, state)| **state != NONE)
-        {
+    /// Whose each counter is: what tells its entry from all others, in this and in later plans.
+    fn owners(&self, slot_of: &[u8], slots: usize, identities: &[u64], owners: &mut [u64]) {
+        let places = self.state_at.iter().enumerate();
+        for (position, state) in places.filter(|(_, state)| **state != NONE) {
             for (list, entry) in self.states.cover(*state) {
                 let slot = usize::from(slot_of[usize::from(*list)]);
-                owners[self.first + position * slots + slot] =
-                    of_entry.get(entry).copied().unwrap_or(0);
+                owners[self.first + position * slots + slot] = identities[*entry as usize];
             }
         }
     }
+}
+
+/// What tells entries from each other: prefix, set, and what the entry is about besides. By number of the entry.
+fn identities(filter: &Filter, sides: &[Vec<List>; 2], entries: &[(usize, usize)]) -> Vec<u64> {
+    let mut out = vec![0; entries.len()];
+    for (prefix, _, number) in sides.iter().flatten().flatten() {
+        let number = *number as usize;
+        let (set, place) = entries[number];
+        let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
+        hasher.write(&prefix.first.to_be_bytes());
+        hasher.write(&[prefix.len, prefix.is_ip6.into()]);
+        if let Some(set) = filter.sets.get(set) {
+            let only = set.entries[place].only;
+            hasher.write(set.name.as_bytes());
+            hasher.write(&[
+                0,
+                only.protocol.is_some().into(),
+                only.protocol.unwrap_or(0),
+            ]);
+            hasher.write(
+                &only
+                    .port
+                    .map_or([0; 4], |port| u32::from(port).wrapping_add(1).to_be_bytes()),
+            );
+        }
+        // 0 stands for nobody.
+        out[number] = hasher.finish().max(1);
+    }
+    out
 }
 
 /// FNV-1a: the same in every run and on every machine.
@@ -282,8 +306,8 @@ impl Maps {
         if features & feature::LIVES != 0 {
             maps.push(MapPlan::array("lives", &self.lives));
         }
-        if features & feature::ENTRY != 0 {
-            maps.push(MapPlan::array("owners", &self.owners));
+        if !self.owners.is_empty() {
+            maps.push(chunks("owners", self.owners.as_bytes(), filter::HITS * 8));
         }
         Laid {
             features: 0,

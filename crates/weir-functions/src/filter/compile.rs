@@ -14,7 +14,7 @@ use super::list::Only;
 use super::parts::Parts;
 use super::rule::{Action, Addresses, Kind, Per, Rule, Test};
 use super::tables::{Asks, Rows};
-use super::{Default, Filter};
+use super::{Filter, Otherwise};
 use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource};
 
 /// Why a filter cannot be compiled.
@@ -108,7 +108,7 @@ pub(super) struct Variant {
 }
 
 /// The lists of one side.
-#[derive(std::default::Default)]
+#[derive(Default)]
 struct Side {
     lists: Vec<List>,
     known: HashMap<(Vec<String>, Only), u16>,
@@ -168,11 +168,13 @@ impl Filter {
         }
         maps.push(MapPlan::array("rules", &rules));
         maps.push(chunks("rows", rows.bytes(), filter::CHUNK));
-        maps.push(MapPlan::empty(
-            "counts",
-            variants.len(),
-            size_of::<FilterCount>(),
-        ));
+        for name in ["counts", "carried_counts"] {
+            maps.push(MapPlan::empty(
+                name,
+                variants.len(),
+                size_of::<FilterCount>(),
+            ));
+        }
         self.state(features, &mut constants, &mut maps);
         let slow = |v: &&Variant| self.rules[v.rule].action.number() >= filter::action::SHED;
         let slow = variants.iter().filter(slow).count();
@@ -421,8 +423,8 @@ impl Filter {
             feature::EXACT,
             any(|r| matches!(r.action, Action::Limit(l) if l.ahead_ns() < 40_000_000)),
         );
-        set(feature::DENY_REST, self.default == Default::Drop);
-        set(feature::DENY_OTHER, self.other == Default::Drop);
+        set(feature::DENY_REST, self.default == Otherwise::Drop);
+        set(feature::DENY_OTHER, self.other == Otherwise::Drop);
         features
     }
 }

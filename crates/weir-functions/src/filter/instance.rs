@@ -8,7 +8,7 @@ use toml::Value;
 
 use super::list::{self, Entry};
 use super::rule::{self, Addresses, Rule};
-use super::{CPUS_MAX, Default, Filter, Set};
+use super::{CPUS_MAX, Filter, Otherwise, Set};
 use crate::kind::{FunctionError, Planned, Request, suggest};
 
 const KEYS: &[&str] = &[
@@ -154,10 +154,10 @@ fn named(rule: &Rule) -> impl Iterator<Item = &str> {
         })
 }
 
-fn verdict(request: &Request<'_>, key: &str) -> Result<Default, FunctionError> {
+fn verdict(request: &Request<'_>, key: &str) -> Result<Otherwise, FunctionError> {
     match request.text(key)? {
-        None | Some("pass") => Ok(Default::Pass),
-        Some("drop") => Ok(Default::Drop),
+        None | Some("pass") => Ok(Otherwise::Pass),
+        Some("drop") => Ok(Otherwise::Drop),
         Some(other) => Err(FunctionError::key(
             key,
             format!("`{key}` is \"pass\" or \"drop\", not \"{other}\""),

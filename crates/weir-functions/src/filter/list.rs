@@ -10,7 +10,7 @@
 //!
 //! All errors of a list are found in one pass; the text of a million lines is read in a fraction of a second.
 
-use super::prefix::{Prefix, decimal};
+use super::prefix::Prefix;
 use super::units;
 
 /// One line of a list.
@@ -92,11 +92,10 @@ pub(super) fn entry(text: &str, line: u32, modified: Option<u64>) -> Result<Entr
         port,
     };
     let mut until = 0;
-    if let Some(protocol) = words.peek().and_then(|word| units::protocol(word))
-        && !words
-            .peek()
-            .is_some_and(|word| decimal(word.as_bytes()).is_some())
-    {
+    let named = words
+        .peek()
+        .filter(|word| !word.as_bytes()[0].is_ascii_digit());
+    if let Some(protocol) = named.and_then(|word| units::protocol(word)) {
         only.protocol = Some(protocol);
         words.next();
     }

@@ -4,6 +4,7 @@
 //! counters again. docs/filter.md is the manual, docs/design/filter.md says how the tables work.
 
 mod address;
+pub mod carry;
 mod compile;
 mod instance;
 mod intervals;
@@ -35,9 +36,9 @@ pub struct Filter {
     /// Sets that rules name.
     pub sets: Vec<Set>,
     /// What becomes of IP packets that no rule decides.
-    pub default: Default,
+    pub default: Otherwise,
     /// What becomes of frames that are neither IPv4 nor IPv6.
-    pub other: Default,
+    pub other: Otherwise,
     /// CPUs that accepted packets are moved to; empty: they stay where they are.
     pub cpus: Vec<u32>,
     /// Packets that wait for one of these CPUs at most.
@@ -52,13 +53,13 @@ pub struct Filter {
     pub flows: u32,
 }
 
-impl std::default::Default for Filter {
+impl Default for Filter {
     fn default() -> Filter {
         Filter {
             rules: Vec::new(),
             sets: Vec::new(),
-            default: Default::Pass,
-            other: Default::Pass,
+            default: Otherwise::Pass,
+            other: Otherwise::Pass,
             cpus: Vec::new(),
             queue: 192,
             hits: true,
@@ -71,7 +72,7 @@ impl std::default::Default for Filter {
 
 /// What becomes of packets that nothing else decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Default {
+pub enum Otherwise {
     /// They pass.
     Pass,
     /// They are dropped.

@@ -9,7 +9,7 @@ use weir_bpf::abi::filter::{self, flag, kind, per};
 use super::Filter;
 use super::address::{Fnv, Meters};
 use super::compile::{CompileError, Variant};
-use super::rule::{Action, Kind, Per, Rule, Test};
+use super::rule::{Action, Kind, Per, Ports, Rule, Test};
 use super::tables::{Asks, Rows};
 
 /// What rows are made from.
@@ -41,7 +41,7 @@ impl Parts<'_> {
                 let holds = |variant: &usize| {
                     let (test, port) = self.port_test(&self.variants[*variant], side);
                     let value = *cut as u16;
-                    let within = |t: &Test<(u16, u16)>| {
+                    let within = |t: &Test<Ports>| {
                         t.any
                             .iter()
                             .any(|(low, high)| (*low..=*high).contains(&value))
@@ -71,11 +71,7 @@ impl Parts<'_> {
         Ok((out, none))
     }
 
-    fn port_test(
-        &self,
-        variant: &Variant,
-        side: usize,
-    ) -> (Option<&Test<(u16, u16)>>, Option<u16>) {
+    fn port_test(&self, variant: &Variant, side: usize) -> (Option<&Test<Ports>>, Option<u16>) {
         let rule = &self.filter.rules[variant.rule];
         let test = if side == 0 {
             &rule.from_port

@@ -99,6 +99,9 @@ pub enum Addresses {
     Set(String),
 }
 
+/// A closed range of ports.
+pub type Ports = (u16, u16);
+
 /// What stands where a protocol may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -129,9 +132,9 @@ pub struct Rule {
     /// Destination addresses.
     pub to: Option<Test<Addresses>>,
     /// Source ports, closed ranges.
-    pub from_port: Option<Test<(u16, u16)>>,
+    pub from_port: Option<Test<Ports>>,
     /// Destination ports.
-    pub to_port: Option<Test<(u16, u16)>>,
+    pub to_port: Option<Test<Ports>>,
 }
 
 /// A mistake in a rule.

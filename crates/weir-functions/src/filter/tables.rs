@@ -241,7 +241,8 @@ pub(super) fn lay_out6(
         ..Table::default()
     };
     let mut bounds = vec![0u64];
-    let (mut uppers, mut lowers): (Vec<(u64, Upper)>, Vec<(u64, u32)>) = (Vec::new(), Vec::new());
+    let mut uppers: Vec<(u64, Upper)> = Vec::new();
+    let mut lowers: Vec<(u64, u32)> = Vec::new();
     let halves = |at: usize| {
         (
             (intervals.starts[at] >> 64) as u64,

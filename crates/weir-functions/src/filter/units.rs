@@ -139,7 +139,9 @@ pub(super) fn time(word: &str) -> Result<u32, String> {
     };
     let [year, month, day] = parts(day, '-').ok_or_else(wrong)?;
     let [hour, minute, second] = parts(clock, ':').ok_or_else(wrong)?;
-    let leap = |year: u64| (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let leap = |year: u64| {
+        (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400)
+    };
     let days_of = |month: u64| match month {
         2 => 28 + u64::from(leap(year)),
         4 | 6 | 9 | 11 => 30,

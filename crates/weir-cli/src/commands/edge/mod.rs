@@ -152,4 +152,8 @@ impl Files for Watched {
         self.read.borrow_mut().insert(path.to_owned(), seen);
         bytes
     }
+
+    fn modified(&self, path: &Path) -> Option<u64> {
+        self.folder.modified(path)
+    }
 }

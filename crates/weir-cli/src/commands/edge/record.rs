@@ -26,6 +26,9 @@ pub(in crate::commands) struct Record {
     text: String,
     /// Files by their names in it.
     files: BTreeMap<PathBuf, Kept>,
+    /// When they were last changed, in seconds since 1970.
+    #[serde(default)]
+    changed: BTreeMap<PathBuf, u64>,
     /// What runs.
     pub(in crate::commands) outline: Outline,
 }
@@ -49,10 +52,15 @@ impl Record {
         let read = files
             .iter()
             .filter_map(|(name, bytes)| Some((name.clone(), bytes.as_ref()?)));
+        let folder = Folder::of(path);
+        let changed = files
+            .keys()
+            .filter_map(|name| Some((name.clone(), folder.modified(name)?)));
         Record {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             text: text.to_owned(),
             files: read.map(|(name, bytes)| (name, Kept::of(bytes))).collect(),
+            changed: changed.collect(),
             outline: plan.outline(),
         }
     }
@@ -108,6 +116,10 @@ impl Record {
 }
 
 impl Files for Record {
+    fn modified(&self, path: &Path) -> Option<u64> {
+        self.changed.get(path).copied()
+    }
+
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
         let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
         match self.files.get(path) {

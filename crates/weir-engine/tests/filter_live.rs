@@ -1,0 +1,164 @@
+//! A filter on an edge: a changed list replaces it while its counters go on, and sources it blocked stay blocked.
+
+mod edge_bed;
+#[path = "filters/mod.rs"]
+mod filters;
+
+use std::time::Duration;
+
+use edge_bed::{Bed, Down, chain, edge_name, root};
+use filters::{compiled, filter, planned};
+use weir_bpf::abi::{FilterCount, filter as numbers};
+use weir_engine::edge;
+use weir_functions::filter::FilterReport;
+use weir_kernel::{FrameSocket, Map};
+use weir_packet::build::Frame;
+use zerocopy::FromBytes;
+
+/// What the filter of an edge counted, what was carried over included.
+fn report(bed: &Bed, edge: &str, text: &str) -> FilterReport {
+    let filter = filter(text);
+    let compiled = compiled(&filter).expect("compiles");
+    bed.on_edge(|| {
+        let status = edge::status(edge).expect("runs");
+        let all = |map: &str, count: usize| -> Vec<u64> {
+            let id = status.instances[0]
+                .maps
+                .iter()
+                .find(|(name, _)| name == map);
+            let map =
+                Map::by_id(id.unwrap_or_else(|| panic!("no map {map}")).1, map).expect("there");
+            let mut out = Vec::new();
+            for index in 0..count as u32 {
+                let key = index.to_ne_bytes();
+                let values = match map.is_percpu() {
+                    true => map.lookup_percpu(&key).expect("read"),
+                    false => map.lookup(&key).expect("read").into_iter().collect(),
+                };
+                let mut sums = vec![0u64; map.definition().value as usize / 8];
+                for value in values {
+                    let words = value
+                        .chunks_exact(8)
+                        .map(|w| u64::from_ne_bytes(w.try_into().expect("8 bytes")));
+                    sums.iter_mut()
+                        .zip(words)
+                        .for_each(|(sum, word)| *sum += word);
+                }
+                out.extend(sums);
+            }
+            out
+        };
+        let together = |a: Vec<u64>, b: Vec<u64>| -> Vec<u64> {
+            a.iter().zip(b).map(|(a, b)| a + b).collect()
+        };
+        let elements = compiled.counters().div_ceil(numbers::HITS);
+        let hits = together(all("hits", elements), all("carried_hits", elements));
+        let counts = together(
+            all("counts", compiled.bits()),
+            all("carried_counts", compiled.bits()),
+        );
+        let bytes: Vec<u8> = counts.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let counts: Vec<FilterCount> = bytes
+            .chunks_exact(size_of::<FilterCount>())
+            .map(|b| FilterCount::read_from_bytes(b).expect("its size"))
+            .collect();
+        compiled.report(&filter, &counts, &hits)
+    })
+}
+
+#[test]
+fn a_list_is_replaced_and_counters_and_blocks_go_on() {
+    if !root("a_list_is_replaced_and_counters_and_blocks_go_on") {
+        return;
+    }
+    let bed = Bed::new();
+    let name = edge_name("filter");
+    let _down = Down::of(&bed, &name);
+    let rules = r#"rules = ["deny from @bad", "limit udp rate 1/h burst 5 per source block 1h"]"#;
+    let before = format!("{rules}\nsets.bad = [\"10.0.0.0/24\", \"10.0.0.1\", \"10.0.0.2\"]");
+    let after = format!(
+        "{rules}\nsets.bad = [\"172.16.0.0/12\", \"10.0.0.2\", \"10.0.0.3\", \"10.0.0.0/24\", \"192.0.2.0/24\"]"
+    );
+    let mut plan = chain(&name, 1);
+    let apply = |plan: &edge::EdgePlan| bed.on_edge(|| edge::apply(plan, "text")).expect("applies");
+    plan.instances[0].planned = planned(&before);
+    apply(&plan);
+
+    let socket =
+        FrameSocket::open(&bed.sender, "a0", 1 << 20, Duration::from_millis(10)).expect("a socket");
+    let send = |source: [u8; 4], count: usize| {
+        let frame = Frame::new()
+            .ip4(source, [198, 51, 100, 1])
+            .udp(1000, 2000)
+            .payload(&[0; 20])
+            .build();
+        for _ in 0..count {
+            socket.send(&frame).expect("sent");
+        }
+    };
+    let counted = |text: &str| {
+        let report = edge_bed::settled(|| report(&bed, &name, text));
+        let rules: Vec<(u64, u64, u64)> = report
+            .rules
+            .iter()
+            .map(|r| (r.packets, r.dropped, r.blocked))
+            .collect();
+        let entries: Vec<(String, u64)> = report
+            .entries
+            .iter()
+            .map(|e| (e.prefix.clone(), e.packets))
+            .collect();
+        (rules, entries)
+    };
+    let entry = |prefix: &str, packets| (prefix.to_owned(), packets);
+    send([10, 0, 0, 1], 10);
+    send([10, 0, 0, 2], 20);
+    send([10, 0, 0, 9], 3);
+    // Five pass, the sixth is over the limit and blocks its source.
+    send([203, 0, 113, 1], 8);
+    let (counts, entries) = counted(&before);
+    assert_eq!(counts, [(33, 33, 0), (6, 1, 1)]);
+    assert_eq!(
+        entries,
+        [
+            entry("10.0.0.0/24", 3),
+            entry("10.0.0.1", 10),
+            entry("10.0.0.2", 20)
+        ]
+    );
+
+    plan.instances[0].planned = planned(&after);
+    let applied = apply(&plan);
+    assert_eq!(applied.replaced, ["f0"]);
+    // An entry that is gone takes its hits with it; the rule keeps them.
+    let (counts, entries) = counted(&after);
+    assert_eq!(counts, [(33, 33, 0), (6, 1, 1)]);
+    assert_eq!(entries, [entry("10.0.0.2", 20), entry("10.0.0.0/24", 3)]);
+    send([10, 0, 0, 2], 1);
+    send([10, 0, 0, 1], 2);
+    send([172, 20, 0, 1], 4);
+    send([203, 0, 113, 1], 7);
+    let (counts, entries) = counted(&after);
+    assert_eq!(
+        counts,
+        [(40, 40, 0), (6, 1, 1)],
+        "the blocked source asks no rule"
+    );
+    assert_eq!(
+        entries,
+        [
+            entry("172.16.0.0/12", 4),
+            entry("10.0.0.2", 21),
+            entry("10.0.0.0/24", 5)
+        ]
+    );
+    let reasons = bed.on_edge(|| edge::status(&name)).expect("runs").instances[0].reasons();
+    assert!(reasons.contains(&("blocked", 9)), "{reasons:?}");
+
+    // Once more, over what was carried already.
+    plan.instances[0].planned = planned(&before);
+    apply(&plan);
+    let (counts, entries) = counted(&before);
+    assert_eq!(counts, [(40, 40, 0), (6, 1, 1)]);
+    assert_eq!(entries, [entry("10.0.0.0/24", 5), entry("10.0.0.2", 21)]);
+}

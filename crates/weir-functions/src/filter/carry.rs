@@ -1,0 +1,76 @@
+//! Counters of one plan -> those of the plan that replaces it.
+//!
+//! Positions and bits change with every list; what stays is whose a counter is: an entry's identity (map `owners`), a rule's (its `id`, from its text).
+//! What was counted for an owner goes to the first counter that it has in the new plan. Owners that are gone take their counters with them.
+
+use std::collections::HashMap;
+
+use weir_bpf::abi::{FilterCount, FilterRule};
+
+/// Hits by counter of the new plan. `hits`: by counter of the old one, everything carried over to it included.
+pub fn hits(owners: &[u64], hits: &[u64], new_owners: &[u64]) -> Vec<u64> {
+    let mut sums: HashMap<u64, u64> = HashMap::new();
+    for (owner, hits) in owners
+        .iter()
+        .zip(hits)
+        .filter(|(owner, hits)| **owner != 0 && **hits != 0)
+    {
+        *sums.entry(*owner).or_default() += hits;
+    }
+    new_owners
+        .iter()
+        .map(|owner| sums.remove(owner).unwrap_or(0))
+        .collect()
+}
+
+/// The same of rules, by bit.
+pub fn counts(
+    rules: &[FilterRule],
+    counts: &[FilterCount],
+    new_rules: &[FilterRule],
+) -> Vec<FilterCount> {
+    let mut sums: HashMap<u32, FilterCount> = HashMap::new();
+    for (rule, count) in rules.iter().zip(counts) {
+        add(sums.entry(rule.id).or_default(), count);
+    }
+    new_rules
+        .iter()
+        .map(|rule| sums.remove(&rule.id).unwrap_or_default())
+        .collect()
+}
+
+/// Adds up counters of a rule.
+pub fn add(sum: &mut FilterCount, one: &FilterCount) {
+    sum.packets += one.packets;
+    sum.bytes += one.bytes;
+    sum.dropped += one.dropped;
+    sum.blocked += one.blocked;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_follows_its_owner() {
+        // Owner 7 has two counters before and two after; 8 is gone, 9 is new.
+        assert_eq!(
+            hits(&[0, 7, 8, 7], &[5, 1, 2, 3], &[9, 7, 0, 7]),
+            [0, 4, 0, 0]
+        );
+        let rule = |id| FilterRule {
+            id,
+            ..FilterRule::default()
+        };
+        let count = |packets| FilterCount {
+            packets,
+            ..FilterCount::default()
+        };
+        let carried = counts(
+            &[rule(1), rule(2), rule(1)],
+            &[count(10), count(20), count(30)],
+            &[rule(3), rule(1)],
+        );
+        assert_eq!(carried, [count(0), count(40)]);
+    }
+}
