@@ -72,6 +72,25 @@ program = \"p\"
 attach = \"cgroup:/sys/fs/cgroup:conect4\"
 ";
 
+/// A filter with a list.
+const FILTER: &str = "\
+[[port]]
+name = \"wan\"
+device = \"veth0\"
+[[function]]
+name = \"shield\"
+kind = \"filter\"
+rules = [
+  \"deny from @bad\",
+  \"allow form 10.0.0.0/8\",
+]
+[function.sets]
+bad = { file = \"block.txt\" }
+[[link]]
+from = \"wan\"
+to = \"shield\"
+";
+
 struct Case {
     title: &'static str,
     text: String,
@@ -147,6 +166,15 @@ fn cases() -> Vec<Case> {
         plain("a middlebox without policy", RULES.replace("policy = \"p.weir\"\n", "")),
         plain("an unknown key of a kind", RULES.replace("policy =", "polcy =")),
         plain("an unknown kind", RULES.replace("middlebox", "midlebox")),
+        Case {
+            files: vec![("block.txt", "10.0.0.0/8\n10.1.0.0/33\n# fine\n2001:db8::1\nten\n")],
+            ..plain("a list with bad prefixes", FILTER.replace("allow form", "allow from"))
+        },
+        Case {
+            files: vec![("block.txt", "10.0.0.0/8\n")],
+            ..plain("a mistake in a rule of a filter", FILTER.to_owned())
+        },
+        plain("a list that is not there", FILTER.replace("allow form", "allow from")),
         plain("shared maps that do not fit", format!("{MAPS}{shared}")),
         plain("a shared map that is not declared", format!("{MAPS}{}", shared.replace("rates = \"load\"", "rates = \"lod\""))),
         plain("a map of the edge", format!("{MAPS}{}", shared.replace("nothing", "weir_links"))),

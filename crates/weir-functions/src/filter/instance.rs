@@ -46,7 +46,7 @@ impl Filter {
                 Err(wrong) => errors.push(FunctionError {
                     advice: wrong.advice,
                     ..FunctionError::key(
-                        "rules",
+                        format!("rules.{}", number - 1),
                         format!(
                             "rule {number}, column {}: {} in `{text}`",
                             text[..wrong.column.min(text.len())].chars().count() + 1,
@@ -80,7 +80,7 @@ impl Filter {
                 };
                 errors.push(
                     FunctionError::key(
-                        "rules",
+                        format!("rules.{}", number - 1),
                         format!("rule {number} names the set `@{name}`, which there is not"),
                     )
                     .advice(advice),
