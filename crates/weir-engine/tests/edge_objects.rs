@@ -35,7 +35,7 @@ fn objects_are_replaced_under_traffic_and_remember() {
     let _down = Down::of(&bed, &name);
     let all = "proceed = [\"pass\", \"tx\"]";
     let mut plan = chain(&name, 5);
-    // Between weir's own: a program with data and callbacks, one whose answers come from a tail call, one that changes the length.
+    // Between weir's own: a program with data and callbacks, one whose answers come from a tail call, one that reads the packet.
     put(&mut plan, 1, &format!("{EVERYTHING}\n{all}"));
     put(
         &mut plan,
@@ -45,7 +45,7 @@ fn objects_are_replaced_under_traffic_and_remember() {
     put(
         &mut plan,
         3,
-        "file = \"chained\"\nprogram = \"code\"\nproceed = [0]",
+        "file = \"chained\"\nprogram = \"code\"\nproceed = [0, \"pass\"]",
     );
     let mut running = bed
         .on_edge(|| {
@@ -94,8 +94,18 @@ fn objects_are_replaced_under_traffic_and_remember() {
         "{} replacements of objects, {sent} packets: {arrived:?}",
         rounds * 2
     );
-    assert!(arrived.is_whole(sent), "{arrived:?}");
     let status = bed.on_edge(|| running.status()).expect("runs");
+    let ledgers = || {
+        status
+            .instances
+            .iter()
+            .map(|i| format!("{} {:?} {:?}", i.name, i.ledger.verdict, i.reasons()))
+    };
+    assert!(
+        arrived.is_whole(sent),
+        "{arrived:?}: {:?}",
+        ledgers().collect::<Vec<_>>()
+    );
     for instance in &status.instances {
         assert_eq!(
             instance.ledger.received, status.ports[0].ledger.received,

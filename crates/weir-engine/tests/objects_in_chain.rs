@@ -210,7 +210,7 @@ fn how_much_stack_a_program_may_use() {
     }
     for (program, least) in [("plain", 416), ("calling", 416), ("deeper", 192)] {
         let keys = |bytes| format!("file = \"stack:-DBYTES={bytes}\"\nprogram = \"{program}\"");
-        let most = (1..=64)
+        let most = (1..=62)
             .rev()
             .map(|words| words * 8)
             .find(|bytes| plan(&keys(*bytes)).is_ok());
@@ -278,6 +278,11 @@ fn what_cannot_be_chained_says_why() {
             "elements of a devmap",
         ),
         (
+            "file = \"bound\"\nprogram = \"bound\"",
+            Some("file"),
+            "bpf_xdp_metadata_rx_timestamp",
+        ),
+        (
             "file = \"kinds\"\nprogram = \"traced\"",
             Some("program"),
             "only XDP programs",
@@ -313,6 +318,11 @@ fn what_cannot_be_chained_says_why() {
         assert_eq!(error.key.as_deref(), key, "{keys}: {error}");
         assert!(error.message.contains(says), "{keys}: {error}");
     }
+}
+
+#[test]
+fn a_sibling_that_is_bound_to_a_device_is_no_hindrance() {
+    plan("file = \"bound\"\nprogram = \"unbound\"").expect("plans");
 }
 
 #[test]

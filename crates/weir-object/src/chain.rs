@@ -169,17 +169,12 @@ pub fn chain(request: &Request<'_>) -> Result<Chained, ObjectError> {
         ObjectError::Malformed(format!("program {program} has no symbol of its own"))
     })?;
     let targets = guest.tail_targets();
-    if let Some(function) = guest
-        .externals()
-        .find(|name| name.starts_with("bpf_xdp_metadata_"))
-    {
-        return Err(ObjectError::DeviceBound {
-            program,
-            function: function.to_owned(),
-        });
-    }
     let helpers = guest.helpers();
     let joined = join::join(&wrapper, &guest, HOLE, entry, &targets)?;
+    let mut asked = joined.externals.into_iter();
+    if let Some(function) = asked.find(|name| name.starts_with("bpf_xdp_metadata_")) {
+        return Err(ObjectError::DeviceBound { program, function });
+    }
     let frags = matches!(
         object.program_kind(&program),
         Some(ProgramKind::Xdp { frags: true, .. })

@@ -49,16 +49,6 @@ impl Unit {
         })
     }
 
-    /// Names that the object expects the loader to supply.
-    pub(crate) fn externals(&self) -> impl Iterator<Item = &str> {
-        let undefined = self
-            .file
-            .symbols
-            .iter()
-            .filter(|s| s.section.is_none() && s.is_global());
-        undefined.map(|s| s.name.as_str())
-    }
-
     /// Numbers of the helpers that its code calls.
     pub(crate) fn helpers(&self) -> BTreeSet<i32> {
         let code = self.file.sections.iter().filter(|s| s.code);
@@ -90,6 +80,8 @@ pub(crate) struct Joined {
     pub(crate) elf: Vec<u8>,
     /// Names of the guest that are taken: old and new.
     pub(crate) renamed: BTreeMap<String, String>,
+    /// Names that the loader has to supply.
+    pub(crate) externals: Vec<String>,
 }
 
 /// Joins `guest`, of which `entry` is called where the wrapper calls `hole`, and `targets` stay programs.
@@ -140,8 +132,11 @@ pub(crate) fn join(
     }
     join.relocate()?;
     join.describe(hole, entry_piece)?;
+    let undefined = join.out.symbols.iter().filter(|s| s.section.is_none());
+    let externals = undefined.map(|s| s.name.clone()).collect();
     Ok(Joined {
         elf: elf::write(&join.out),
+        externals,
         renamed: join.renamed,
     })
 }

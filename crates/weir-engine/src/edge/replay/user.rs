@@ -1,10 +1,12 @@
 //! The graph in one machine of weir-vm: every port and instance is a part, tail calls go from one to another.
 
+use std::collections::BTreeSet;
+
 use weir_bpf::abi::Stats;
 use weir_packet::Verdict;
 use weir_vm::jit::Execution;
 use weir_vm::verify::{Verified, VerifyOptions, verify};
-use weir_vm::{BPF_ANY, Env, Frame, Join, LoadError, Machine, Object, Redirect};
+use weir_vm::{BPF_ANY, Env, Frame, Join, LoadError, Machine, MapKind, Object, Redirect};
 use zerocopy::IntoBytes;
 
 use super::{
@@ -222,12 +224,20 @@ fn object(program: &Program) -> Result<Object, EngineError> {
     Ok(object)
 }
 
-/// Verifies every program of the graph, and makes native code of all.
+/// Verifies every program of the graph and what their own tail calls reach, and makes native code of all.
 fn compile(machine: &mut Machine, wiring: &Wiring) -> Result<(), EngineError> {
     let options = VerifyOptions::default();
-    let verified: Vec<Verified> = wiring
-        .programs()
-        .map(|p| verify(machine, &called(p, &p.program), &options))
+    let ours = wiring.programs().map(|p| called(p, &p.program));
+    let mut names: BTreeSet<String> = ours.collect();
+    for name in machine.map_names() {
+        let map = machine.map(name);
+        let array = map.filter(|map| map.kind() == MapKind::ProgArray);
+        let keys = array.into_iter().flat_map(|map| map.keys());
+        names.extend(keys.filter_map(|key| machine.reference(name, &key).map(str::to_owned)));
+    }
+    let verified: Vec<Verified> = names
+        .iter()
+        .map(|name| verify(machine, name, &options))
         .collect::<Result<_, _>>()
         .map_err(weir_vm::jit::CompileError::from)?;
     machine
