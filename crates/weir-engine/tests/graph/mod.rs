@@ -18,7 +18,7 @@ use weir_policy::model::Policy;
 use crate::common::Sample;
 
 /// Maps of functions that say what an instance counted or remembers, where it has them.
-const TOLD: [&str; 2] = ["stats", "counters"];
+const TOLD: [&str; 5] = ["stats", "counters", "counts", "totals", "handed"];
 
 /// A function that does nothing.
 pub(crate) fn empty(name: &str, to: Target) -> Instance {
@@ -84,6 +84,7 @@ pub(crate) fn chained(mut instances: Vec<Instance>, end: Target) -> Graph {
     Graph {
         ports: vec![port(1, ChecksumMode::Complete, first)],
         instances,
+        linear_frames: false,
     }
 }
 
@@ -161,13 +162,13 @@ pub(crate) fn difference(
     for (i, sample) in samples.iter().enumerate() {
         if wanted.outcomes[i] != found.outcomes[i] || wanted.frames[i] != found.frames[i] {
             return Some(format!(
-                "packet {i} ({})\nreceived {:02x?}\n{kind:?} {:?} {:02x?}\n{other:?} {:?} {:02x?}",
+                "packet {i} ({})\nreceived {}\n{kind:?} {:?} {}\n{other:?} {:?} {}",
                 weir_packet::summary(&sample.frame),
-                sample.frame,
+                shown(&sample.frame),
                 wanted.outcomes[i],
-                wanted.frames[i],
+                shown(&wanted.frames[i]),
                 found.outcomes[i],
-                found.frames[i],
+                shown(&found.frames[i]),
             ));
         }
     }
@@ -185,6 +186,12 @@ pub(crate) fn difference(
         }
     }
     None
+}
+
+/// The first bytes of a frame, and how many it has.
+fn shown(frame: &[u8]) -> String {
+    let first = &frame[..frame.len().min(200)];
+    format!("{} bytes {first:02x?}", frame.len())
 }
 
 /// Runs packets through all these engines; what they all say.

@@ -15,6 +15,7 @@ use weir_bpf::abi::{self, Hop, Stats, panel};
 use weir_functions::plan::{
     ChecksumMode, Constant, InstancePlan, MapPlan, ObjectSource, PortConstants,
 };
+use weir_kernel::object::TEST_RUN_LINEAR;
 use weir_packet::{Reason, Verdict};
 use weir_vm::jit::Execution;
 
@@ -29,6 +30,8 @@ pub struct Graph {
     pub ports: Vec<GraphPort>,
     /// Functions.
     pub instances: Vec<Instance>,
+    /// Some function takes frames of one buffer only. Where it runs live, devices deliver no others.
+    pub linear_frames: bool,
 }
 
 /// A port of the graph.
@@ -235,6 +238,8 @@ struct Wiring {
     resume: Option<Program>,
     /// Elements of arrays of the edge: map, index, value.
     elements: Vec<(&'static str, u32, Vec<u8>)>,
+    /// Longest frame in bytes.
+    longest: usize,
     seed: u64,
 }
 
@@ -317,6 +322,10 @@ impl Wiring {
             instances: instances.collect::<Result<_, EngineError>>()?,
             resume,
             elements: elements(graph),
+            longest: match graph.linear_frames {
+                true => TEST_RUN_LINEAR,
+                false => abi::FRAME_MAX,
+            },
             seed: options.seed,
         })
     }
@@ -404,11 +413,11 @@ fn endless(packet: &Packet<'_>) -> EngineError {
     ))
 }
 
-/// Why a frame is not given to any engine: no Ethernet device delivers it, and no test run takes it.
-fn refused(frame: &[u8]) -> Option<Reason> {
-    match frame.len() {
+/// Why a frame of this length is not given to any engine: no device of the graph delivers it.
+fn refused(frame: usize, longest: usize) -> Option<Reason> {
+    match frame {
         0..14 => Some(Reason::FrameShort),
-        len if len > abi::FRAME_MAX => Some(Reason::FrameLong),
+        len if len > longest => Some(Reason::FrameLong),
         _ => None,
     }
 }
@@ -416,6 +425,8 @@ fn refused(frame: &[u8]) -> Option<Reason> {
 /// What the engines count themselves: frames that were not given to the graph, by port, and where redirected packets went.
 #[derive(Debug)]
 struct Own {
+    /// Longest frame that is given to the graph.
+    longest: usize,
     refused: Vec<Stats>,
     left_by: BTreeMap<u32, u64>,
 }
@@ -423,6 +434,7 @@ struct Own {
 impl Own {
     fn new(wiring: &Wiring) -> Own {
         Own {
+            longest: wiring.longest,
             refused: vec![crate::no_stats(); wiring.ports.len()],
             left_by: BTreeMap::new(),
         }
@@ -430,7 +442,7 @@ impl Own {
 
     /// Counts a frame that is refused as a drop of its port.
     fn refuse(&mut self, port: usize, frame: &[u8]) -> Option<Outcome> {
-        let reason = refused(frame)?;
+        let reason = refused(frame.len(), self.longest)?;
         if let Some(stats) = self.refused.get_mut(port) {
             stats.received += 1;
             stats.bytes += frame.len() as u64;

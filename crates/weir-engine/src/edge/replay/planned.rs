@@ -52,6 +52,10 @@ impl Graph {
                 })
                 .collect(),
             instances,
+            linear_frames: plan
+                .instances
+                .iter()
+                .any(|instance| instance.planned.asks.linear_frames),
         })
     }
 }
