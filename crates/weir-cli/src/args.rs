@@ -501,6 +501,41 @@ pub(crate) enum Benchmark {
     Middlebox(MiddleboxBenchArgs),
     /// The user engine's native code beside the running kernel, its own interpreter and rbpf (root)
     Vm(VmBenchArgs),
+    /// Drop, transmit, redirect and pass, chains of functions and large filters beside minimal XDP programs, iptables, nftables and xdp-filter: section 4 of the XDP paper (root)
+    Xdp(XdpBenchArgs),
+    /// Transactions of a TCP service under a flood of UDP packets, with and without filters: section 5.1 of the XDP paper (root)
+    Ddos(DdosBenchArgs),
+}
+
+/// Arguments of `weir bench ddos`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct DdosBenchArgs {
+    /// Under a minute: fewer rates, shorter rounds, rough figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write ddos.json, ddos.tsv and the plots into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir bench xdp`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct XdpBenchArgs {
+    /// Under a minute: fewer sizes, shorter rounds, rough figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write xdp.json, xdp.tsv and the plots into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Only groups of figures whose names start so, as in `testrun.chain,live`
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `weir bench vm`.

@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use weir_lab::LabError;
-use weir_lab::bench::{BenchOptions, Outcome, middlebox, vm};
+use weir_lab::bench::{BenchOptions, Outcome, ddos, middlebox, vm, xdp};
 
 use super::lab::this_program;
-use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs, VmBenchArgs};
+use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -20,17 +20,15 @@ const CLASSBENCH: &str = "../shared/data/classbench";
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     match &args.benchmark {
         Benchmark::Middlebox(args) => run_middlebox(args),
-        Benchmark::Vm(args) => run_vm(args),
+        Benchmark::Vm(args) => run_one(vm, &shown(args.json, &args.out), args.quick, &[]),
+        Benchmark::Xdp(args) => run_one(xdp, &shown(args.json, &args.out), args.quick, &args.only),
+        Benchmark::Ddos(args) => run_one(ddos, &shown(args.json, &args.out), args.quick, &[]),
     }
 }
 
 fn run_middlebox(args: &MiddleboxBenchArgs) -> Result<ExitCode, Failure> {
     let shared = Some(PathBuf::from(CLASSBENCH)).filter(|p| p.is_dir());
-    let shown = Shown {
-        json: args.json,
-        out: args.out.as_deref(),
-    };
-    carry_out(&shown, middlebox, |stop| {
+    carry_out(&shown(args.json, &args.out), middlebox, |stop| {
         Ok(BenchOptions {
             weir: this_program()?,
             quick: args.quick,
@@ -44,19 +42,21 @@ fn run_middlebox(args: &MiddleboxBenchArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-fn run_vm(args: &VmBenchArgs) -> Result<ExitCode, Failure> {
-    let shown = Shown {
-        json: args.json,
-        out: args.out.as_deref(),
-    };
-    carry_out(&shown, vm, |stop| {
+/// A benchmark with the options that all have.
+fn run_one(
+    bench: fn(&BenchOptions<'_>, &mut dyn io::Write) -> Result<Outcome, LabError>,
+    shown: &Shown<'_>,
+    quick: bool,
+    only: &[String],
+) -> Result<ExitCode, Failure> {
+    carry_out(shown, bench, |stop| {
         Ok(BenchOptions {
             weir: this_program()?,
-            quick: args.quick,
+            quick,
             largest: None,
-            only: Vec::new(),
+            only: only.to_vec(),
             rules: None,
-            quiet: args.json,
+            quiet: shown.json,
             progress: output::stderr_is_terminal(),
             stop,
         })
@@ -67,6 +67,13 @@ fn run_vm(args: &VmBenchArgs) -> Result<ExitCode, Failure> {
 struct Shown<'a> {
     json: bool,
     out: Option<&'a Path>,
+}
+
+fn shown(json: bool, out: &Option<PathBuf>) -> Shown<'_> {
+    Shown {
+        json,
+        out: out.as_deref(),
+    }
 }
 
 fn carry_out(

@@ -407,9 +407,203 @@ pub const VM: &[Row] = &[
     },
 ];
 
+/// All figures of `weir bench xdp`.
+pub const XDP: &[Row] = &[
+    Row {
+        pattern: "testrun.chain.weir.N.total|hop",
+        meaning: "a chain of N functions that do nothing but count, joined as the edge engine joins them: entry, N functions, drop. total: ns a packet, the test run's own cost included; hop: the slope from one function to N, so that entry and drop are not in it",
+        target: "hop of 32: at most 5 ns",
+    },
+    Row {
+        pattern: "testrun.chain.looked-up.N.total|hop",
+        meaning: "the same with links that are looked up, as in loops and very large graphs",
+        target: "",
+    },
+    Row {
+        pattern: "testrun.chain.tail-calls.N.total|hop",
+        meaning: "N programs written by hand that call each other by constant numbers and do nothing",
+        target: "",
+    },
+    Row {
+        pattern: "testrun.chain.counting.N.total|hop",
+        meaning: "the same, each counting packets, bytes and verdicts as weir's functions do",
+        target: "",
+    },
+    Row {
+        pattern: "testrun.chain.panel.N.hop",
+        meaning: "the patch panel's own share: weir's hop less that of `counting`",
+        target: "of 32: at most 3 ns",
+    },
+    Row {
+        pattern: "verified.empty.graph|watched",
+        meaning: "instructions that the verifier walks for the empty function in a graph, and in the form that can be watched",
+        target: "",
+    },
+    Row {
+        pattern: "verified.entry.graph|watched",
+        meaning: "the same for the program of a port",
+        target: "",
+    },
+    Row {
+        pattern: "verified.filter.graph|watched",
+        meaning: "the same for the filter without rules",
+        target: "",
+    },
+    Row {
+        pattern: "live.floor.N.ipv4|ipv6",
+        meaning: "generating a packet (of N random sources) without any device; subtracted from all other live figures",
+        target: "",
+    },
+    Row {
+        pattern: "live.floor.cpu",
+        meaning: "the same in the small portions that `live.minimal.cpu` is measured in",
+        target: "",
+    },
+    Row {
+        pattern: "live.minimal.drop|read|tx|redirect|cpu|pass",
+        meaning: "the least program that does it: drop without a look at the packet, drop after one, back out of the interface, out of another one, to another CPU, to the stack (which drops in iptables' raw table)",
+        target: "",
+    },
+    Row {
+        pattern: "live.graph.drop|tx|redirect|pass",
+        meaning: "the same by a graph of weir's: entry, the empty function, a way out",
+        target: "",
+    },
+    Row {
+        pattern: "live.over.drop|tx|redirect",
+        meaning: "the graph less the least program (drop: the one without a look)",
+        target: "at most 20 ns",
+    },
+    Row {
+        pattern: "live.over.pass",
+        meaning: "the same on the way to the stack",
+        target: "",
+    },
+    Row {
+        pattern: "live.chain.N.drop",
+        meaning: "a chain of N empty functions on a device, which ends in a drop; 40 are more than the kernel calls in a row, so that packets are recirculated once",
+        target: "",
+    },
+    Row {
+        pattern: "live.recirculation.extra",
+        meaning: "what the chain of 40 takes beyond 8 more hops of the chain of 32",
+        target: "",
+    },
+    Row {
+        pattern: "live.kernel.redirect",
+        meaning: "the kernel's own forwarding of the same packets",
+        target: "",
+    },
+    Row {
+        pattern: "live.none.pass",
+        meaning: "packets to the same stack without any XDP program",
+        target: "",
+    },
+    Row {
+        pattern: "live.minimal.pass-overhead",
+        meaning: "what the least XDP program adds to a packet that goes on to the stack",
+        target: "",
+    },
+    Row {
+        pattern: "live.graph.pass-overhead",
+        meaning: "what a graph of one function adds to it",
+        target: "",
+    },
+    Row {
+        pattern: "live.prefixes.minimal.N.ipv4|ipv6",
+        meaning: "packets of N random sources dropped by the least program after one look",
+        target: "",
+    },
+    Row {
+        pattern: "live.prefixes.filter.N.ipv4|ipv6",
+        meaning: "the same dropped by weir's filter: N prefixes of mixed lengths, sources random over all of them",
+        target: "",
+    },
+    Row {
+        pattern: "live.prefixes.filter-over-drop.N.ipv4|ipv6",
+        meaning: "the filter less the least program",
+        target: "100,000: at most 90 ns",
+    },
+    Row {
+        pattern: "live.prefixes.filter-over-small.N.ipv4|ipv6",
+        meaning: "the filter with N prefixes less the filter with 1,000",
+        target: "1,000,000: at most 80 ns",
+    },
+    Row {
+        pattern: "live.prefixes.iptables-raw.N.ipv4|ipv6",
+        meaning: "one rule in iptables' raw table, the paper's comparison",
+        target: "at least 4x of filter.1",
+    },
+    Row {
+        pattern: "live.prefixes.nft-ingress.N.ipv4|ipv6",
+        meaning: "nftables in the interface's ingress hook; from 1,000 on one interval set",
+        target: "",
+    },
+    Row {
+        pattern: "live.prefixes.xdp-filter.N.ipv4|ipv6",
+        meaning: "xdp-filter with one address",
+        target: "",
+    },
+    Row {
+        pattern: "load.drop.minimal.N.busy|lost",
+        meaning: "N thousand packets a second for a receive queue with a CPU of its own, dropped by the least program. busy: percent of its time that the queue's thread worked; lost: percent of packets that found the queue full",
+        target: "",
+    },
+    Row {
+        pattern: "load.drop.graph.N.busy|lost",
+        meaning: "the same dropped by a graph of the empty function",
+        target: "",
+    },
+    Row {
+        pattern: "load.drop.filter.N.busy|lost",
+        meaning: "the same dropped by the filter with one prefix",
+        target: "",
+    },
+    Row {
+        pattern: "cores.drop.minimal.N.cpu|rate",
+        meaning: "N CPUs generate at once, each for an interface of its own, and the least program drops. cpu: ns of CPU time a packet, net; rate: million packets a second by the clock on the wall, generating included",
+        target: "",
+    },
+    Row {
+        pattern: "cores.drop.graph.N.cpu|rate",
+        meaning: "the same dropped by a graph of the empty function",
+        target: "",
+    },
+];
+
+/// All figures of `weir bench ddos`.
+pub const DDOS: &[Row] = &[
+    Row {
+        pattern: "flood.tcp.none.N.transactions|offered|arrived|lost|busy",
+        meaning: "a TCP service under N thousand UDP packets a second; nothing in front of it. transactions: requests answered a second over one connection, one at a time; offered: packets of the flood sent; arrived: those that came out of the receive queue; lost: percent that found it full; busy: percent of its time that the queue's thread worked. N = 20,000: all that the generator has; N = 1: as good as no flood",
+        target: "",
+    },
+    Row {
+        pattern: "flood.tcp.minimal.N.transactions|offered|arrived|lost|busy",
+        meaning: "the least program that drops UDP",
+        target: "",
+    },
+    Row {
+        pattern: "flood.tcp.minimal-cpu.N.transactions|offered|arrived|lost|busy",
+        meaning: "the same, and what is left moved to another CPU",
+        target: "",
+    },
+    Row {
+        pattern: "flood.tcp.filter.N.transactions|offered|arrived|lost|dropped|busy",
+        meaning: "weir's filter with the rule `deny udp`; dropped: what its ledger says",
+        target: "transactions at every rate at least 0.9x of minimal; at least 5x of none where none has lost 90 %",
+    },
+    Row {
+        pattern: "flood.tcp.filter-cpu.N.transactions|offered|arrived|lost|dropped|busy",
+        meaning: "the same, and what it accepts moved to another CPU",
+        target: "",
+    },
+];
+
 /// Whether a figure's name follows one of the patterns.
 pub fn is_known(name: &str) -> bool {
-    MIDDLEBOX.iter().chain(VM).any(|row| row.covers(name))
+    let all = [MIDDLEBOX, VM, XDP, DDOS];
+    all.iter().copied().flatten().any(|row| row.covers(name))
 }
 
 impl Row {
@@ -434,6 +628,8 @@ mod tests {
         assert!(is_known("testrun.rules.weir.100000.hot"));
         assert!(is_known("testrun.classbench.weir.acl1_1000.cold"));
         assert!(is_known("live.floor.pass"));
+        assert!(is_known("flood.tcp.filter-cpu.20000.transactions"));
+        assert!(is_known("live.prefixes.filter-over-drop.100000.ipv6"));
         for wrong in [
             "testrun.rules.weir.many.hot",
             "testrun.rules.weir.10.warm",
@@ -448,7 +644,13 @@ mod tests {
     #[test]
     fn the_documented_tables_are_these() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/figures.md");
-        for (name, rows) in [("middlebox", MIDDLEBOX), ("vm", VM)] {
+        let benches = [
+            ("middlebox", MIDDLEBOX),
+            ("vm", VM),
+            ("xdp", XDP),
+            ("ddos", DDOS),
+        ];
+        for (name, rows) in benches {
             let page = std::fs::read_to_string(path).expect("docs/figures.md");
             let mut table = String::from("| figure | what | target |\n|---|---|---|\n");
             for row in rows {

@@ -33,8 +33,11 @@ impl Samples {
         sorted.iter().sum::<f64>() / sorted.len() as f64
     }
 
-    /// Largest minus smallest, as a part of the median.
+    /// Largest minus smallest, as a part of the median; 0 where the median is 0.
     pub(crate) fn spread(&self) -> f64 {
+        if self.median() == 0.0 {
+            return 0.0;
+        }
         let low = self.0.iter().copied().fold(f64::INFINITY, f64::min);
         let high = self.0.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         (high - low) / self.median().abs()
@@ -50,7 +53,7 @@ impl Samples {
 /// to when there is much of it. The thread is held on one CPU.
 #[derive(Debug)]
 pub(crate) struct CpuClock {
-    ksoftirqd: Option<u32>,
+    helpers: Vec<u32>,
 }
 
 impl CpuClock {
@@ -63,15 +66,23 @@ impl CpuClock {
             source: e.into(),
         })?;
         Ok(CpuClock {
-            ksoftirqd: process_named(&format!("ksoftirqd/{cpu}")),
+            helpers: process_named(&format!("ksoftirqd/{cpu}"))
+                .into_iter()
+                .collect(),
         })
+    }
+
+    /// Counts these threads in, too.
+    pub(crate) fn and(mut self, threads: impl IntoIterator<Item = u32>) -> CpuClock {
+        self.helpers.extend(threads);
+        self
     }
 
     /// ns so far.
     pub(crate) fn ns(&self) -> f64 {
         let own = clock_gettime(ClockId::ThreadCPUTime);
-        let helper = self.ksoftirqd.and_then(schedstat_ns);
-        own.tv_sec as f64 * 1e9 + own.tv_nsec as f64 + helper.unwrap_or(0.0)
+        let helpers = self.helpers.iter().filter_map(|pid| schedstat_ns(*pid));
+        own.tv_sec as f64 * 1e9 + own.tv_nsec as f64 + helpers.sum::<f64>()
     }
 }
 
@@ -83,17 +94,25 @@ pub(crate) fn ksoftirqd_ns() -> f64 {
         .sum()
 }
 
-fn schedstat_ns(pid: u32) -> Option<f64> {
+/// CPU time of a thread so far, in ns.
+pub(crate) fn schedstat_ns(pid: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/schedstat")).ok()?;
     text.split_whitespace().next()?.parse().ok()
 }
 
 fn process_named(name: &str) -> Option<u32> {
-    fs::read_dir("/proc").ok()?.flatten().find_map(|entry| {
+    processes(|comm| comm == name).into_iter().next()
+}
+
+/// Processes, kernel threads among them, whose names this is true for.
+pub(crate) fn processes(wanted: impl Fn(&str) -> bool) -> Vec<u32> {
+    let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+    all.filter_map(|entry| {
         let pid = entry.file_name().to_string_lossy().parse::<u32>().ok()?;
         let comm = fs::read_to_string(entry.path().join("comm")).ok()?;
-        (comm.trim_end() == name).then_some(pid)
+        wanted(comm.trim_end()).then_some(pid)
     })
+    .collect()
 }
 
 #[cfg(test)]

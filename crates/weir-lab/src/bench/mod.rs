@@ -9,6 +9,8 @@ mod bed;
 pub mod catalogue;
 mod classbench;
 mod connections;
+mod ddos;
+mod edge;
 mod live;
 mod matrix;
 mod measure;
@@ -20,13 +22,16 @@ mod report;
 mod rules;
 mod testrun;
 mod vm;
+mod xdp;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use ddos::ddos;
 pub use report::{Absent, Figure, Outcome, Refused, Target};
 pub use vm::vm;
+pub use xdp::xdp;
 
 use crate::LabError;
 

@@ -1,6 +1,7 @@
-//! Plots as SVG: lines over sizes, the shape of Figure 7 of the mmb paper, and bars, the shape of Figure 6.
+//! Plots as SVG: lines over sizes, the shape of Figure 7 of the mmb paper and of Figures 3 and 5 of the XDP paper, and bars, the shape of Figure 6 of the
+//! former.
 //!
-//! Written by hand: what is needed is two axes and a legend. Axes of sizes are logarithmic, those of costs, too.
+//! Written by hand: what is needed is two axes and a legend. Axes of sizes are logarithmic, those of costs, too; those of rates, cores and percents are linear.
 
 use std::fmt::Write as _;
 
@@ -52,19 +53,30 @@ fn lines(matrix: &Matrix) -> String {
         .map(|s| s.parse::<f64>().ok().filter(|n| *n >= 1.0))
         .collect();
     let values = matrix.cells.iter().flatten().flatten().map(|(v, _)| *v);
-    let bandwidth = matrix.unit == "Gbit/s";
+    // What a flood left of a service, and what cores and CPU time gave, is read from 0.
+    let over_rates = ["flood.", "load.", "cores."]
+        .iter()
+        .any(|part| matrix.group.starts_with(part));
+    let from_zero = over_rates || matrix.unit == "Gbit/s";
     let high = values.clone().fold(1.0, f64::max);
     let low = values.filter(|v| *v > 0.0).fold(high, f64::min);
     let known = || sizes.iter().flatten().copied();
-    let x_axis = Axis {
-        low: known().fold(f64::INFINITY, f64::min).log10().floor(),
-        high: known().fold(1.0, f64::max).log10().ceil(),
-        from: LEFT,
-        to: WIDTH - RIGHT,
-        logarithmic: true,
+    let x_axis = match over_rates {
+        true => Axis {
+            from: LEFT,
+            to: WIDTH - RIGHT,
+            ..Axis::linear(known().fold(1.0, f64::max))
+        },
+        false => Axis {
+            low: known().fold(f64::INFINITY, f64::min).log10().floor(),
+            high: known().fold(1.0, f64::max).log10().ceil(),
+            from: LEFT,
+            to: WIDTH - RIGHT,
+            logarithmic: true,
+        },
     };
-    let y_axis = match bandwidth {
-        // The paper's: from 0.
+    let y_axis = match from_zero {
+        // The papers': from 0.
         true => Axis::linear(high),
         false => Axis {
             low: low.log10().floor(),
@@ -77,9 +89,16 @@ fn lines(matrix: &Matrix) -> String {
     let mut text = open(&format!("{} {}", matrix.group, matrix.kind));
     grid(&mut text, &y_axis, true);
     grid(&mut text, &x_axis, false);
-    let sizes_are = match matrix.group.ends_with(".masks") {
-        true => "masks",
-        false => "rules",
+    let sizes_are = match matrix.group.as_str() {
+        "flood.tcp" => {
+            "flood offered, thousand packets/s (the last one: all that the generator has)"
+        }
+        group if group.starts_with("load.") => "offered, thousand packets/s",
+        group if group.starts_with("cores.") => "cores",
+        "testrun.chain" => "functions in a row",
+        "live.prefixes" => "prefixes",
+        group if group.ends_with(".masks") => "masks",
+        _ => "rules",
     };
     label(&mut text, sizes_are, matrix.unit);
     for (n, (series, cells)) in matrix.series.iter().zip(&matrix.cells).enumerate() {
@@ -88,7 +107,7 @@ fn lines(matrix: &Matrix) -> String {
             .iter()
             .zip(cells)
             .filter_map(|(x, cell)| Some(((*x)?, cell.as_ref()?.0)))
-            .filter(|(_, value)| bandwidth || *value > 0.0)
+            .filter(|(_, value)| from_zero || *value > 0.0)
             .map(|(x, value)| (x_axis.at(x), y_axis.at(value)))
             .collect();
         let path: Vec<String> = points
@@ -304,9 +323,30 @@ mod tests {
             names,
             ["test-live-tuples-pass.svg", "test-bandwidth-baselines.svg"]
         );
+        assert!(plots.iter().all(|(_, text)| !text.contains("NaN")));
         assert_eq!(plots[0].1.matches("<polyline").count(), 2);
         assert!(plots[0].1.contains("a&lt;b") && !plots[0].1.contains("NaN"));
         assert_eq!(plots[1].1.matches("<rect x").count(), 2);
+    }
+
+    #[test]
+    fn floods_are_plotted_from_zero() {
+        let mut outcome = Outcome::new("ddos", true);
+        for (rate, value) in [(1, 60_000.0), (1000, 30_000.0), (20_000, 0.0)] {
+            let name = format!("flood.tcp.none.{rate}.transactions");
+            outcome
+                .figures
+                .push(Figure::new(name, "1/s", Samples(vec![value])));
+        }
+        let plots = outcome.plots();
+        assert_eq!(plots[0].0, "ddos-flood-tcp-transactions.svg");
+        // A service that lost everything is on the axis, not left out.
+        let floor = format!("{:.1}", HEIGHT - BOTTOM);
+        let line = plots[0].1.lines().find(|l| l.starts_with("<polyline"));
+        assert!(
+            line.is_some_and(|l| l.contains(&format!(",{floor}\""))),
+            "{line:?}"
+        );
     }
 
     #[test]

@@ -133,7 +133,9 @@ impl Outcome {
         let (Some(a), Some(b)) = (self.figure(above), self.figure(below)) else {
             return;
         };
-        let ratio = a.value / b.value;
+        // Of what is counted, none is less than one.
+        let below_one = if b.value == 0.0 { 1.0 } else { b.value };
+        let ratio = a.value / below_one;
         self.targets.push(Target {
             figure: above.to_owned(),
             against: below.to_owned(),

@@ -1,0 +1,131 @@
+//! `weir bench xdp` and `weir bench ddos` at their smallest: figures with documented names, nothing lost on the way, nothing left behind. Times
+//! are not looked at.
+
+mod live_bed;
+
+use std::process::{Command, Stdio};
+
+use live_bed::root;
+use serde_json::Value;
+use weir_lab::bench::catalogue;
+
+#[test]
+fn packets_are_dropped_sent_back_redirected_and_passed() {
+    if !root("packets_are_dropped_sent_back_redirected_and_passed") {
+        return;
+    }
+    let outcome = bench("xdp", &["--only", "live.verdicts,testrun"]);
+    for name in [
+        "live.floor.1.ipv4",
+        "live.minimal.drop",
+        "live.minimal.read",
+        "live.graph.drop",
+        "live.minimal.tx",
+        "live.graph.tx",
+        "live.minimal.redirect",
+        "live.graph.redirect",
+        "live.kernel.redirect",
+        "live.over.drop",
+        "live.chain.40.drop",
+        "live.recirculation.extra",
+        "testrun.chain.weir.32.hop",
+        "testrun.chain.panel.32.hop",
+        "testrun.chain.tail-calls.1.total",
+        "verified.entry.graph",
+    ] {
+        figure(&outcome, name);
+    }
+    let targets = outcome["targets"].as_array().expect("targets");
+    assert!(targets.iter().any(|t| t["figure"] == "live.over.redirect"));
+}
+
+#[test]
+fn a_service_is_flooded_by_a_counted_number_of_packets() {
+    if !root("a_service_is_flooded_by_a_counted_number_of_packets") {
+        return;
+    }
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        return;
+    }
+    let outcome = bench("ddos", &[]);
+    for series in ["none", "minimal", "minimal-cpu"] {
+        let value = |kind: &str| figure(&outcome, &format!("flood.tcp.{series}.1.{kind}"));
+        assert!(value("transactions") > 0.0, "{series} answers");
+        let offered = value("offered");
+        assert!((500.0..2000.0).contains(&offered), "{series}: {offered}");
+    }
+}
+
+#[test]
+fn only_known_groups_are_measured() {
+    if !root("only_known_groups_are_measured") {
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["bench", "xdp", "--quick", "--only", "nosuch"])
+        .output()
+        .expect("starts");
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        text.contains("nosuch") && text.contains("live.prefixes"),
+        "{text}"
+    );
+}
+
+/// Runs a quick benchmark and looks at everything that all of them promise.
+fn bench(name: &str, more: &[&str]) -> Value {
+    let out = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join(format!("bench-{name}-{}", std::process::id()));
+    let child = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(["bench", name, "--quick", "--json"])
+        .args(more)
+        .arg("--out")
+        .arg(&out)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("starts");
+    let id = child.id();
+    let output = child.wait_with_output().expect("ends");
+    let words = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{words}");
+    let outcome: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert_eq!(outcome["bench"], name);
+    for one in outcome["figures"].as_array().expect("figures") {
+        let name = one["name"].as_str().expect("a name");
+        assert!(
+            catalogue::is_known(name),
+            "{name} is not in docs/figures.md"
+        );
+        assert!(one["value"].is_number(), "{one}");
+        assert!(one["spread"].is_number(), "{one}");
+    }
+    for target in outcome["targets"].as_array().expect("targets") {
+        assert!(target["ratio"].is_number(), "{target}");
+    }
+    for file in ["json", "tsv"] {
+        assert!(out.join(format!("{name}.{file}")).is_file(), "{file}");
+    }
+    std::fs::remove_dir_all(&out).expect("ours");
+    let names = |folder: &str, part: &str| -> Vec<String> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let names = entries.map(|e| e.file_name().to_string_lossy().into_owned());
+        names.filter(|n| n.contains(part)).collect()
+    };
+    let left = [
+        names("/run/netns", &format!("-{id}-")),
+        names("/sys/fs/bpf/weir/edge", &format!("bench-{id}-")),
+    ];
+    assert_eq!(left, [vec![], Vec::<String>::new()]);
+    outcome
+}
+
+/// A figure's value. What was lost or misjudged on the way has none.
+fn figure(outcome: &Value, name: &str) -> f64 {
+    let figures = outcome["figures"].as_array().expect("figures");
+    let found = figures.iter().find(|f| f["name"] == name);
+    let refused = &outcome["refused"];
+    let found = found.unwrap_or_else(|| panic!("no figure {name}; without one: {refused}"));
+    found["value"].as_f64().expect("a number")
+}
