@@ -44,7 +44,7 @@ impl Filter {
     /// # Errors
     /// [`FilterError::Matches`] with the place, [`FilterError::More`].
     pub fn parse(text: &str) -> Result<Filter, FilterError> {
-        let source = Source::new("<filter>", format!("{text} accept"));
+        let source = Source::new("<filter>", format!("{text} \\\naccept"));
         let parsed = crate::parse(&source, &NoFiles).map_err(FilterError::Matches)?;
         let mut rules = parsed.policy.rules;
         let more = || FilterError::More(text.to_owned());
