@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
+use weir_packet::Reason;
 use weir_policy::nearest;
 use weir_policy::reference::Input;
 
@@ -39,8 +40,9 @@ pub fn plan(kind: &str, request: &Request<'_>) -> Result<Planned, FunctionError>
 
 /// Says why an instance drops packets, from what a packet and the configuration tell.
 pub trait Judge {
-    /// What in the configuration is against a packet: one line each, none if it cannot be told from the packet alone.
-    fn why(&self, input: &Input<'_>) -> Vec<String>;
+    /// What in the configuration is against a packet that was dropped for this reason: one line each, none if it cannot be told from the
+    /// packet alone.
+    fn why(&self, input: &Input<'_>, reason: Option<Reason>) -> Vec<String>;
 }
 
 /// Who explains the drops of an instance; `None`: its reasons say all there is.
@@ -49,6 +51,7 @@ pub trait Judge {
 /// As of [`plan`].
 pub fn judge(kind: &str, request: &Request<'_>) -> Result<Option<Box<dyn Judge>>, FunctionError> {
     Ok(match kind {
+        "filter" => Some(Box::new(filter::Filter::read(request)?)),
         "middlebox" => Some(Box::new(middlebox::instance::Judgement::of(request)?)),
         _ => None,
     })

@@ -8,6 +8,7 @@ pub mod carry;
 mod compile;
 mod instance;
 mod intervals;
+mod judge;
 pub mod list;
 mod parts;
 pub mod prefix;

@@ -6,6 +6,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use weir_packet::Reason;
 use weir_policy::model::{Policy, PortName, Target, Test};
 use weir_policy::reference::{Input, explain};
 use weir_policy::{Diagnostics, Parsed, SetLoader, Source, describe};
@@ -58,7 +59,10 @@ impl Judgement {
 }
 
 impl Judge for Judgement {
-    fn why(&self, input: &Input<'_>) -> Vec<String> {
+    fn why(&self, input: &Input<'_>, reason: Option<Reason>) -> Vec<String> {
+        if reason != Some(Reason::RuleDrop) {
+            return Vec::new();
+        }
         let Ok(explained) = explain(&self.policy, input) else {
             return Vec::new();
         };

@@ -234,7 +234,7 @@ fn why(end: &Stage, names: &Names, judges: &BTreeMap<String, Box<dyn Judge>>) ->
     if let Some(judge) = judge.filter(|_| event.next_slot == 0) {
         let frame = whole_frame(end);
         let port = names.ports.get(&event.port).map(String::as_str);
-        lines.extend(judge.why(&Input {
+        let input = Input {
             frame: &frame,
             now_ns: event.time_ns,
             number: event.number,
@@ -243,7 +243,12 @@ fn why(end: &Stage, names: &Names, judges: &BTreeMap<String, Box<dyn Judge>>) ->
                 index: event.port,
             },
             queue: event.queue as u16,
-        }));
+        };
+        let reason = match Why::of(event) {
+            Why::Reason(reason) => Some(reason),
+            Why::Code(_) | Why::Unsaid => None,
+        };
+        lines.extend(judge.why(&input, reason));
     }
     lines
 }
