@@ -344,6 +344,10 @@ static __always_inline int match(struct judge *j)
 	struct port_rows *by_port;
 	struct kind_rows *by_kind;
 
+	if (features & WEIR_FF_ONE) {
+		j->first = features & WEIR_FF_SRC ? j->src.row : j->dst.row;
+		return QUICK_OK;
+	}
 	if (features & WEIR_FF_KIND) {
 		by_kind = bpf_map_lookup_elem(&kinds, &zero);
 		if (!by_kind)

@@ -687,6 +687,7 @@ struct weir_filter_blocks {
 #define WEIR_FF_DENY_REST	(1 << 17)	/* default = "drop" */
 #define WEIR_FF_DENY_OTHER	(1 << 18)	/* other = "drop" */
 #define WEIR_FF_PROTOCOL	(1 << 19)	/* protocols or fragments are asked for */
+#define WEIR_FF_ONE		(1 << 20)	/* one side's addresses are all that is asked for: their tables give the first rule instead of a row */
 #define WEIR_FF_SLOW		(WEIR_FF_SHED | WEIR_FF_LIMIT | WEIR_FF_COOKIE)
 
 /* ---- load-time constants ---- */

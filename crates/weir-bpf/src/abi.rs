@@ -1110,5 +1110,6 @@ pub mod filter {
         pub const DENY_REST: u32 = 1 << 17;
         pub const DENY_OTHER: u32 = 1 << 18;
         pub const PROTOCOL: u32 = 1 << 19;
+        pub const ONE: u32 = 1 << 20;
     }
 }

@@ -150,6 +150,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_FF_DENY_REST", feature::DENY_REST.into()),
         ("WEIR_FF_DENY_OTHER", feature::DENY_OTHER.into()),
         ("WEIR_FF_PROTOCOL", feature::PROTOCOL.into()),
+        ("WEIR_FF_ONE", feature::ONE.into()),
     ];
     for (name, rust) in numbers {
         assert_eq!(find(name), *rust, "{name}");

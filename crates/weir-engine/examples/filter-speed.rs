@@ -10,7 +10,7 @@
 use std::io::Write as _;
 use std::time::Instant;
 
-use weir_functions::filter::{Entry, Filter, Only, Prefix, Set, rule};
+use weir_functions::filter::{Entry, Filter, Only, Prefix, Set, list, rule};
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_packet::build::Frame;
 use weir_vm::{BPF_ANY, Env, Object};
@@ -34,6 +34,26 @@ fn main() {
         driver(&sources[..SOURCES], is_ip6),
         bare(),
     ));
+    let text: String = sources
+        .iter()
+        .map(|first| {
+            format!(
+                "{}\n",
+                Prefix {
+                    first: *first,
+                    len: if is_ip6 { 128 } else { 32 },
+                    is_ip6
+                }
+            )
+        })
+        .collect();
+    let began = Instant::now();
+    let lines = list::parse(text.as_bytes(), None).map_or(0, |entries| entries.len());
+    let _ = writeln!(
+        out,
+        "{lines} lines of a list read in {:.2?}",
+        began.elapsed()
+    );
     for (name, count, hits) in [
         ("1", 1, true),
         ("1000", 1000, true),

@@ -296,3 +296,35 @@ fn generated_filters_do_what_their_rules_say_in_every_engine() {
         assert!(refused < cases / 10, "{refused} filters were refused");
     }
 }
+
+#[test]
+fn accepted_packets_are_moved_to_their_cpus() {
+    const REDIRECT: u32 = 4;
+    let filter =
+        filter("rules = [\"allow tcp cpu 0\", \"deny udp to-port 53\"]\ncpu = [0, 1]\nqueue = 64");
+    let compiled = compiled(&filter).expect("compiles");
+    for mut run in engines(&compiled) {
+        let mut out = Vec::new();
+        let frame = || weir_packet::build::Frame::new().ip4([10, 0, 0, 1], [10, 0, 0, 2]);
+        for (frame, wanted) in [
+            (frame().tcp(1, 2), REDIRECT),
+            (frame().udp(1, 2), REDIRECT),
+            (frame().udp(1, 53), 1),
+            (
+                weir_packet::build::Frame::new()
+                    .ether_type(0x0806)
+                    .payload(&[0; 46]),
+                2,
+            ),
+        ] {
+            assert_eq!(
+                run.packet(&frame.build(), BEGIN_NS, &mut out),
+                wanted,
+                "{}",
+                run.name()
+            );
+        }
+        let (stats, ..) = counted(run.as_ref(), &compiled);
+        assert_eq!(stats.verdict[..5], [0, 1, 1, 0, 2]);
+    }
+}

@@ -80,6 +80,7 @@ pub(super) fn lay_out(
 ) -> Result<Laid, CompileError> {
     let by_entry = features & feature::ENTRY != 0;
     let counts = filter.hits || by_entry;
+    let first_only = features & feature::ONE != 0;
     let mut maps = Maps::default();
     let mut found = 0;
     let identities = match counts {
@@ -96,7 +97,7 @@ pub(super) fn lay_out(
                     max: filter::LIVES - 1,
                 }
             })?;
-            let row_of = tables::rows_of(&merged.all, &asks, rows, &mut overlaps)
+            let row_of = tables::rows_of(&merged.all, &asks, rows, &mut overlaps, first_only)
                 .map_err(|_| CompileError::TooManyRows)?;
             let prefixes = lists.iter().flatten().filter(|(prefix, ..)| prefix.is_ip6);
             let mut table = match is_ip6 {
@@ -119,7 +120,8 @@ pub(super) fn lay_out(
             }
             families.push((table, merged.all, lives));
         }
-        let (slot_of, slots) = tables::slots(lists.len(), &overlaps);
+        let (slot_of, slots) =
+            tables::slots(lists.len(), &overlaps).ok_or(CompileError::TooManyOverlaps)?;
         for (family, (mut table, states, lives)) in families.into_iter().enumerate() {
             let at = side * 2 + family;
             let offset = maps.positions(family);

@@ -63,6 +63,11 @@ pub enum CompileError {
         /// Limit.
         max: usize,
     },
+    /// Too many lists cover one address.
+    #[error(
+        "more than 256 lists cover the same address, and their hits could not be told apart; join sets, or split the filter in two"
+    )]
+    TooManyOverlaps,
     /// More CPUs than there are places.
     #[error(
         "{named} CPUs are named by the filter and its rules together, {max} are possible; name them once, in `cpu`"
@@ -397,10 +402,12 @@ impl Filter {
         set(feature::PROTOCOL, protocol || sport || dport || cookie);
         // Rules that ask nothing at all still have rows.
         let addresses = any(|r| r.from.is_some() || r.to.is_some());
-        set(
-            feature::KIND,
-            protocol || cookie || !(addresses || sport || dport),
-        );
+        let kind = protocol || cookie || !(addresses || sport || dport);
+        set(feature::KIND, kind);
+        // With one piece alone a table can say the first rule itself.
+        let sides = any(|r| r.from.is_some()) != any(|r| r.to.is_some());
+        let slow = any(|r| r.action.number() >= filter::action::SHED);
+        set(feature::ONE, sides && !(kind || sport || dport || slow));
         set(
             feature::SHED,
             any(|r| matches!(r.action, Action::Shed { .. })),

@@ -8,7 +8,7 @@ use toml::Value;
 
 use super::list::{self, Entry};
 use super::rule::{self, Addresses, Rule};
-use super::{CPUS_MAX, Filter, Otherwise, Set};
+use super::{CPUS_MAX, Compiled, Filter, Otherwise, Set};
 use crate::kind::{FunctionError, Planned, Request, suggest};
 
 const KEYS: &[&str] = &[
@@ -24,10 +24,16 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     let compiled = filter
         .compile()
         .map_err(|error| FunctionError::key("rules", error.to_string()))?;
-    let mut planned = Planned::new(compiled.plan);
+    let Compiled { plan, load, .. } = compiled;
+    let mut planned = Planned::new(plan);
     planned.asks.secret = filter.remembers().then_some("weir_filter_secret");
     planned.asks.finished_checksums = filter.moves();
     planned.notes = filter.unused();
+    if let Some(load) = load {
+        planned.notes.push(format!(
+            "`shed` reads the map `load` of this function, which is 0 unless it is a shared map that somebody writes: maps = {{ load = \"{load}\" }}"
+        ));
+    }
     Ok(planned)
 }
 
@@ -255,4 +261,162 @@ fn file(request: &Request<'_>, key: &str, path: &Path) -> Result<Vec<Entry>, Vec
         }
         errors
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::kind::Files;
+
+    /// One list, changed at second 1000.
+    struct OneFile;
+
+    impl Files for OneFile {
+        fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+            match path.to_str() {
+                Some("block.txt") => Ok(b"192.0.2.0/24 # a block\n10.0.0.1 for 1m\n".to_vec()),
+                Some("wrong.txt") => Ok([&b"10.0.0.1/8\n"[..], &b"fine?\n".repeat(30)].concat()),
+                _ => Err(io::ErrorKind::NotFound.into()),
+            }
+        }
+
+        fn modified(&self, _: &Path) -> Option<u64> {
+            Some(1000)
+        }
+    }
+
+    fn read(text: &str) -> Result<Filter, FunctionError> {
+        let keys = text.parse().expect("TOML");
+        Filter::read(&Request {
+            name: "shield",
+            keys: &keys,
+            files: &OneFile,
+            ports: &[],
+        })
+    }
+
+    fn refused(text: &str) -> FunctionError {
+        read(text).expect_err("refused")
+    }
+
+    #[test]
+    fn keys_become_a_filter() {
+        let filter = read("rules = [\"deny from @bad\"]\nsets.bad = { file = \"block.txt\" }\ndefault = \"drop\"\ncpu = 1\nhits = false").expect("read");
+        assert_eq!(filter.sets[0].entries.len(), 2);
+        assert_eq!(filter.sets[0].entries[1].until, 1060);
+        assert_eq!(
+            (filter.default, filter.other),
+            (Otherwise::Drop, Otherwise::Pass)
+        );
+        assert_eq!((filter.cpus.as_slice(), filter.hits), (&[1][..], false));
+        let keys = "rules = [\"shed udp when load > 8\"]\nsets.x = []"
+            .parse()
+            .expect("TOML");
+        let planned = plan(&Request {
+            name: "shield",
+            keys: &keys,
+            files: &OneFile,
+            ports: &[],
+        })
+        .expect("planned");
+        assert_eq!(planned.notes[0], "no rule names the set `@x`");
+        assert!(
+            planned.notes[1].contains("maps = { load = \"load\" }"),
+            "{}",
+            planned.notes[1]
+        );
+        assert!(planned.asks.secret.is_none() && !planned.asks.finished_checksums);
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place() {
+        let error = refused("rules = [\"allow\", \"deny form 10.0.0.0/8\"]");
+        assert_eq!(
+            error.message,
+            "rule 2, column 6: `form` is not understood in `deny form 10.0.0.0/8`"
+        );
+        assert_eq!(error.advice.as_deref(), Some("did you mean `from`?"));
+        let error = refused("rules = [\"deny from @bda\"]\nsets.bad = []");
+        assert_eq!(
+            error.message,
+            "rule 1 names the set `@bda`, which there is not"
+        );
+        assert_eq!(error.advice.as_deref(), Some("did you mean `bad`?"));
+        let error = refused("sets.bad = { file = \"wrong.txt\" }");
+        assert_eq!(error.file, Some((PathBuf::from("wrong.txt"), 1)));
+        assert_eq!(error.others.len(), 20);
+        assert_eq!(
+            error.others[19].message,
+            "11 more lines of `wrong.txt` are wrong"
+        );
+        assert_eq!(error.others[0].file, Some((PathBuf::from("wrong.txt"), 2)));
+        assert!(
+            refused("sets.bad = { file = \"none.txt\" }")
+                .message
+                .starts_with("cannot read `none.txt`")
+        );
+        assert!(
+            refused("sets.bad = [\"10.0.0.0/8\", \"x\"]")
+                .message
+                .starts_with("element 2 of `sets.bad`")
+        );
+        assert!(
+            refused("sets.bad = 7")
+                .message
+                .contains("neither a list of prefixes nor a file")
+        );
+        assert_eq!(
+            refused("cpu = [64]").advice.as_deref(),
+            Some("write `cpu = [1]`; numbers go from 0 to 63")
+        );
+        assert_eq!(
+            refused("default = \"dorp\"").advice.as_deref(),
+            Some("did you mean `drop`?")
+        );
+        assert_eq!(
+            refused("rule = []").advice.as_deref(),
+            Some("did you mean `rules`?")
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_compiled_says_why() {
+        let error = |text: &str| {
+            read(text)
+                .expect("read")
+                .compile()
+                .expect_err("refused")
+                .to_string()
+        };
+        assert!(
+            error("rules = [\"shed udp when a > 1\", \"shed tcp when b > 1\"]")
+                .starts_with("rules are shed by `a` and by `b`")
+        );
+        assert!(
+            error("rules = [\"deny from not @q\"]\nsets.q = [\"10.0.0.1 udp\"]")
+                .contains("`not @q` cannot be asked: line 1")
+        );
+        let many: Vec<String> = (0..1100)
+            .map(|port| format!("\"10.0.0.1:{port}\""))
+            .collect();
+        assert!(
+            error(&format!(
+                "rules = [\"deny from @q\"]\nsets.q = [{}]",
+                many.join(",")
+            ))
+            .starts_with("1025 combinations of rules")
+        );
+        let ends: Vec<String> = (8..30)
+            .map(|len| format!("\"10.0.0.0/{len} until {}\"", 2000 - len))
+            .collect();
+        assert!(
+            error(&format!(
+                "rules = [\"deny from @q\"]\nsets.q = [{}]",
+                ends.join(",")
+            ))
+            .starts_with("more than 7 entries")
+        );
+    }
 }

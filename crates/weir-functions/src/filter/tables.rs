@@ -78,12 +78,17 @@ pub(super) enum Asks {
     NotList(u16),
 }
 
-/// The rows of the states of one family, and which lists overlap.
+/// What stands for no rule where rules stand in the place of rows.
+const NO_RULE: usize = filter::WORDS * 64;
+
+/// The rows of the states of one family, and which lists overlap. `first_only`: nothing else has rows, and the number of the first rule
+/// takes the place of a row.
 pub(super) fn rows_of(
     states: &States,
     asks: &[Asks],
     rows: &mut Rows,
     overlaps: &mut Vec<Vec<u16>>,
+    first_only: bool,
 ) -> Result<Vec<u16>, TooManyRows> {
     let mut known: HashMap<Vec<u16>, u16> = HashMap::new();
     let mut lists: Vec<u16> = Vec::new();
@@ -107,7 +112,11 @@ pub(super) fn rows_of(
                     Asks::List(list) => lists.contains(list),
                     Asks::NotList(list) => !lists.contains(list),
                 };
-                let row = rows.of((0..asks.len()).filter(|rule| holds(&asks[*rule])))? as u16;
+                let mut matching = (0..asks.len()).filter(|rule| holds(&asks[*rule]));
+                let row = match first_only {
+                    true => matching.next().unwrap_or(NO_RULE) as u16,
+                    false => rows.of(matching)? as u16,
+                };
                 known.insert(lists.clone(), row);
                 if lists.len() > 1 {
                     overlaps.push(lists.clone());
@@ -120,8 +129,9 @@ pub(super) fn rows_of(
     Ok(out)
 }
 
-/// Slots for the counters of lists: lists that overlap somewhere have different ones. Yields them, and how many there are.
-pub(super) fn slots(lists: usize, overlaps: &[Vec<u16>]) -> (Vec<u8>, usize) {
+/// Slots for the counters of lists: lists that overlap somewhere have different ones. Yields them, and how many there are; nothing if
+/// there are not enough.
+pub(super) fn slots(lists: usize, overlaps: &[Vec<u16>]) -> Option<(Vec<u8>, usize)> {
     let mut slots: Vec<u8> = Vec::with_capacity(lists);
     for list in 0..lists as u16 {
         let mut taken = [false; 256];
@@ -130,11 +140,11 @@ pub(super) fn slots(lists: usize, overlaps: &[Vec<u16>]) -> (Vec<u8>, usize) {
                 taken[usize::from(slots[usize::from(*other)])] = true;
             }
         }
-        let free = taken.iter().position(|t| !t).unwrap_or(255);
+        let free = taken.iter().position(|t| !t)?;
         slots.push(free as u8);
     }
     let count = slots.iter().map(|s| usize::from(*s) + 1).max().unwrap_or(1);
-    (slots, count)
+    Some((slots, count))
 }
 
 /// One table of addresses, as it goes into maps.
