@@ -48,7 +48,9 @@ fn every_engine_says_the_same_of_a_graph() {
     let folder = Folder::new();
     let graph = folder.write("graph.toml", GRAPH);
     let input = root().join("tests/captures/demo.pcapng");
-    let mut first: Option<(serde_json::Value, Vec<(u64, Vec<u8>)>, String)> = None;
+    /// The report, the packets written, and the explanation of one engine.
+    type Said = (serde_json::Value, Vec<(u64, Vec<u8>)>, String);
+    let mut first: Option<Said> = None;
     for engine in engines() {
         if engine == "reference" {
             continue;

@@ -316,10 +316,10 @@ fn side(
     let Some(test) = test else {
         return vec![None];
     };
-    let mut groups: Vec<(
-        weir_functions::filter::Only,
-        Option<((u8, u32, std::cmp::Reverse<usize>), (usize, usize))>,
-    )> = vec![(Default::default(), None)];
+    /// How specific an entry is, and its list and place there.
+    type Best = ((u8, u32, std::cmp::Reverse<usize>), (usize, usize));
+    let mut groups: Vec<(weir_functions::filter::Only, Option<Best>)> =
+        vec![(Default::default(), None)];
     let mut order = 0;
     let mut found = |only, key: (u8, u32), place: (usize, usize), holds: bool| {
         let group = match groups.iter().position(|g| g.0 == only) {
