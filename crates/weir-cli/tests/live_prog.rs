@@ -99,6 +99,7 @@ fn a_replacement_loses_nothing_and_keeps_the_maps() {
     let stop = AtomicBool::new(false);
     let (replacements, sent, received) = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| bed.ns.run(|| receive("10.9.0.1:7000")).expect("namespace"));
+        let _stops = common::Stops(&stop);
         let stop = &stop;
         let sender = scope.spawn(|| {
             bed.far

@@ -51,7 +51,7 @@ fn connections_go_on_when_weir_is_killed_and_when_the_policy_changes() {
         .expect("bind");
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _stops = Stops(&stop);
+        let _stops = common::Stops(&stop);
         scope.spawn(|| answer(&echo));
         let talk = scope.spawn(|| {
             let stream = bed.client.run(|| TcpStream::connect("10.0.2.2:7001"));
@@ -265,15 +265,6 @@ fn assert_clean(ns: &NetNs) {
             .into_owned()
     });
     assert_eq!(names.find(|name| name.starts_with(&prefix)), None);
-}
-
-/// Ends the threads of a test that fails.
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// A UDP client and a server.

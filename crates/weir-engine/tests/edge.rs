@@ -4,7 +4,6 @@
 
 mod edge_bed;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use edge_bed::{Bed, Down, Owned, chain, edge_name, empty, replace, root};
@@ -67,10 +66,8 @@ fn functions_are_replaced_under_traffic_without_loss() {
             Ok::<_, EdgeError>(running)
         })
         .expect("applies");
-    let stop = AtomicBool::new(false);
     let began = Instant::now();
-    std::thread::scope(|scope| {
-        let sender = scope.spawn(|| bed.send_until(&stop, burst, pause));
+    bed.sending(burst, pause, || {
         bed.on_edge(|| {
             for round in 1..=rounds {
                 for function in 0..FUNCTIONS {
@@ -81,8 +78,6 @@ fn functions_are_replaced_under_traffic_without_loss() {
                 }
             }
         });
-        stop.store(true, Ordering::Relaxed);
-        sender.join().expect("sent");
     });
     let took = began.elapsed();
     let (sent, arrived) = (bed.sent(), bed.arrived());
@@ -130,9 +125,7 @@ fn a_chain_of_40_is_recirculated_once() {
         assert_eq!(instance.ledger.received, 1000, "{}", instance.name);
     }
     // Functions on both sides of the pair are replaced while packets are in it.
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let sender = scope.spawn(|| bed.send_until(&stop, 128, Duration::from_millis(2)));
+    bed.sending(128, Duration::from_millis(2), || {
         bed.on_edge(|| {
             for round in 1..=10 {
                 for function in [0, 31, 32, 39] {
@@ -141,8 +134,6 @@ fn a_chain_of_40_is_recirculated_once() {
                 }
             }
         });
-        stop.store(true, Ordering::Relaxed);
-        sender.join().expect("sent");
     });
     let (sent, arrived) = (bed.sent(), bed.arrived());
     let status = bed.on_edge(|| edge::status(&name)).expect("runs");

@@ -5,7 +5,6 @@
 mod edge_bed;
 
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use edge_bed::{Bed, Down, Owned, chain, edge_name, empty, port, replace, root};
@@ -179,17 +178,13 @@ fn killing_the_control_program_loses_no_packet() {
     let _down = Down::of(&bed, &name);
     bed.on_edge(|| edge::apply(&first(&name), "first"))
         .expect("applies");
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let sender = scope.spawn(|| bed.send_until(&stop, 256, Duration::from_millis(1)));
+    bed.sending(256, Duration::from_millis(1), || {
         for round in 0..4u32 {
             let mut child = victim(&bed, &name, "never").spawn().expect("starts");
             std::thread::sleep(Duration::from_millis(900 + u64::from(round) * 37));
             child.kill().expect("killed");
             child.wait().expect("ended");
         }
-        stop.store(true, Ordering::Relaxed);
-        sender.join().expect("sent");
     });
     let (sent, arrived) = (bed.sent(), bed.arrived());
     let edge = bed.on_edge(|| Edge::open(&name)).expect("opens");

@@ -11,7 +11,6 @@ mod edge_bed;
 mod pair;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use edge_bed::{Bed, Down, chain, edge_name, root};
@@ -54,12 +53,10 @@ fn objects_are_replaced_under_traffic_and_remember() {
             Ok::<_, EdgeError>(running)
         })
         .expect("applies");
-    let stop = AtomicBool::new(false);
     let rounds = match std::env::var("WEIR_LONG").as_deref() {
         Ok("1") => 300,
         _ => 15,
     };
-    // Planned before, so that a mistake does not leave the sender alone.
     let versions: Vec<EdgePlan> = (0..rounds)
         .map(|round| {
             let limit = format!(
@@ -76,15 +73,11 @@ fn objects_are_replaced_under_traffic_and_remember() {
             version
         })
         .collect();
-    let applied = std::thread::scope(|scope| {
-        let sender = scope.spawn(|| bed.send_until(&stop, 640, Duration::from_millis(2)));
-        let applied: Vec<_> = bed.on_edge(|| {
+    let applied: Vec<_> = bed.sending(640, Duration::from_millis(2), || {
+        bed.on_edge(|| {
             let each = versions.iter().map(|version| running.apply(version, "n"));
             each.collect()
-        });
-        stop.store(true, Ordering::Relaxed);
-        sender.join().expect("sent");
-        applied
+        })
     });
     for applied in applied {
         let mut replaced = applied.expect("applies").replaced;

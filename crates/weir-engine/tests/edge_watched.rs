@@ -4,7 +4,6 @@
 
 mod edge_bed;
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use edge_bed::{Bed, Down, chain, edge_name, root};
@@ -36,10 +35,8 @@ fn watching_begins_and_ends_under_traffic_without_loss() {
         let _down = Down::of(&bed, &name);
         bed.on_edge(|| apply(&name, functions, Form::Graph))
             .expect("applies");
-        let stop = AtomicBool::new(false);
         let mut seen = 0;
-        std::thread::scope(|scope| {
-            let sender = scope.spawn(|| bed.send_until(&stop, 64, Duration::from_millis(2)));
+        bed.sending(64, Duration::from_millis(2), || {
             bed.on_edge(|| {
                 for _ in 0..rounds {
                     apply(&name, functions, Form::Watched).expect("applies");
@@ -48,8 +45,6 @@ fn watching_begins_and_ends_under_traffic_without_loss() {
                     assert!(edge::watch_maps(&name).expect("readable").is_none());
                 }
             });
-            stop.store(true, Ordering::Relaxed);
-            sender.join().expect("sends");
         });
         let arrived = edge_bed::settled(|| bed.arrived());
         assert!(

@@ -9,19 +9,26 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::{KernelError, LoadedProgram, pins, sys};
+
+/// How long a folder that another process holds is waited for: longer than looking at an edge or changing a small one takes.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// A folder of a bpffs that one process holds at a time; the lock ends with its process, however that ends.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Folder {
     /// Creates the folder unless it is there and locks it; `None` if a living process has it.
+    ///
+    /// One that has it for a moment is waited for, up to two seconds.
     pub fn lock(path: &Path) -> Result<Option<Folder>, KernelError> {
+        let until = Instant::now() + PATIENCE;
         pins::ensure_bpffs()?;
         let failed = |e| KernelError::sys(format!("lock {}", path.display()), e);
         let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
@@ -35,6 +42,10 @@ impl Folder {
             };
             match folder.try_lock() {
                 Ok(()) => {}
+                Err(TryLockError::WouldBlock) if Instant::now() < until => {
+                    std::thread::sleep(Duration::from_millis(5));
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => return Ok(None),
                 Err(TryLockError::Error(e)) => return Err(failed(e)),
             }
@@ -43,7 +54,7 @@ impl Folder {
                 Ok(now) if now.ino() == locked => {
                     return Ok(Some(Folder {
                         path: path.to_owned(),
-                        _lock: folder,
+                        lock: folder,
                     }));
                 }
                 Err(e) if !gone(&e) => return Err(failed(e)),
@@ -71,6 +82,14 @@ impl Folder {
     pub fn remove(self) -> Result<(), KernelError> {
         fs::remove_dir(&self.path)
             .map_err(|e| KernelError::sys(format!("remove {}", self.path.display()), e))
+    }
+}
+
+impl Drop for Folder {
+    /// Closing alone would not do: a process that another thread is about to start has a copy of the descriptor until its exec.
+    fn drop(&mut self) {
+        // It fails for no lock that this descriptor has; closing follows.
+        let _ = self.lock.unlock();
     }
 }
 

@@ -31,6 +31,20 @@ fn every_reason_of_the_parser_has_a_frame() {
         "flow_busy",
         "pool_busy",
         "frag_before_first",
+        "missed_call",
+        "link_drop",
+        "loop_guard",
+        "recirculation_lost",
+        "redirect_failed",
+        "denied",
+        "blocked",
+        "shed",
+        "limited",
+        "not_allowed",
+        "cookie_bad",
+        "object_drop",
+        "head_split",
+        "cookie_room",
     ];
     for reason in Reason::ALL
         .iter()

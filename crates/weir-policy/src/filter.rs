@@ -124,7 +124,7 @@ mod tests {
         for more in ["all drop", "all accept\nall", "add-stateful tcp-syn"] {
             assert!(Filter::parse(more).is_err(), "{more}");
         }
-        let error = Filter::parse("all accept\nudp").expect_err("two rules");
+        let error = Filter::parse("all accept\nip-proto udp").expect_err("two rules");
         assert!(matches!(error, FilterError::More(_)), "{error}");
         for wrong in [
             "",

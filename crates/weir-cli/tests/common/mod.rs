@@ -261,3 +261,12 @@ pub(crate) fn unhex(text: &str) -> Result<Vec<u8>, String> {
     };
     digits.chunks(2).map(byte).collect()
 }
+
+/// Ends the threads of a test that fails.
+pub struct Stops<'a>(pub &'a std::sync::atomic::AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}

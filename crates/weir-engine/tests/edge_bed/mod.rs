@@ -32,6 +32,15 @@ pub(crate) fn root(test: &str) -> bool {
     false
 }
 
+/// Ends the thread that waits for it, also when its holder panics.
+struct Stops<'a>(&'a AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// What a stream came to, by the words of bpf/baselines/sequence.c.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
@@ -142,12 +151,27 @@ impl Bed {
         spent.expect("namespace")
     }
 
-    /// Sends bursts until told to stop.
-    pub(crate) fn send_until(&self, stop: &AtomicBool, burst: u32, pause: std::time::Duration) {
-        while !stop.load(Ordering::Relaxed) {
-            self.send(burst);
-            std::thread::sleep(pause);
-        }
+    /// Sends bursts as long as `work` takes; its failure ends them, too.
+    pub(crate) fn sending<T>(
+        &self,
+        burst: u32,
+        pause: std::time::Duration,
+        work: impl FnOnce() -> T,
+    ) -> T {
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    self.send(burst);
+                    std::thread::sleep(pause);
+                }
+            });
+            let stops = Stops(&stop);
+            let done = work();
+            drop(stops);
+            sender.join().expect("sent");
+            done
+        })
     }
 
     pub(crate) fn sent(&self) -> u64 {
