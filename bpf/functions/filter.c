@@ -26,6 +26,18 @@ const volatile __u32 weir_filter_cpu[WEIR_FILTER_CPUS] = {};	/* CPUs to move to:
 const volatile __u32 weir_filter_cpus = 0;	/* of the filter */
 const volatile __u32 weir_filter_never = 0;	/* always 0 */
 
+/*
+ * What is compiled in. The file is compiled again for filters that ask little: filter_quick.c and filter_one.c define these. What the
+ * verifier removes for its constants has had registers and stack all the same, and that costs a small filter half of its time.
+ */
+#ifndef WEIR_FILTER_KEPT
+#define WEIR_FILTER_KEPT	(~0U)	/* features that may be on */
+#define WEIR_FILTER_ALWAYS	0	/* features that are */
+#endif
+
+/* Whether one of these features is on. */
+#define has(f) ((WEIR_FILTER_ALWAYS & (f)) || ((WEIR_FILTER_KEPT & (f)) && (weir_filter_features & WEIR_FILTER_KEPT & (f))))
+
 #include "ctx.h"
 #include "csum.h"
 #include "finish.h"
@@ -51,6 +63,10 @@ struct hit_block {
 	__u64 hits[WEIR_FILTER_HITS];
 };
 
+struct hit_homes {
+	__u32 home[WEIR_FILTER_HITS];
+};
+
 /* The rules that match, for those that are asked one after the other. */
 struct filter_walk {
 	__u64 word[WEIR_FILTER_WORDS];
@@ -59,7 +75,7 @@ struct filter_walk {
 	__u32 cookie;		/* a rule asks for a cookie */
 	__u32 bytes;
 	__u32 table_src, table_dst;
-	__u32 position_src, position_dst;
+	struct place src, dst;
 	__u32 family;
 	__u32 pad;
 	__u64 src_high, src_low;
@@ -107,6 +123,22 @@ struct {
 	__type(key, __u32);
 	__type(value, struct hit_block);
 } hits SEC(".maps");
+
+/* What the small counters in `blocks4` went over by: packets, of all CPUs. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct hit_block);
+} wide_hits SEC(".maps");
+
+/* By counter: where in `blocks4` it is, in units of 2 bytes and one more; 0: not there. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct hit_homes);
+} homes SEC(".maps");
 
 /*
  * What was counted for the same entries and rules by the instances that this one replaced. Written and read by user space alone, but a
@@ -202,23 +234,43 @@ static __always_inline __u64 clock_ns(void)
 
 		return given ? given->now_ns : 0;
 	}
-	if (weir_filter_features & WEIR_FF_EXACT)
+	if (has(WEIR_FF_EXACT))
 		return bpf_ktime_get_ns();
 	return bpf_ktime_get_coarse_ns();
 }
 
-static __always_inline void hit(__u32 table, __u32 position, __u32 slot)
+static __always_inline void hit(__u32 table, struct place place, __u32 slot)
 {
-	__u32 at = weir_hits[table & 3] + position * weir_hit_slots[(table >> 1) & 1] + slot, element = at / WEIR_FILTER_HITS;
-	struct hit_block *here = bpf_map_lookup_elem(&hits, &element);
+	__u32 number = weir_hits[table & 3] + place.position * weir_hit_slots[(table >> 1) & 1] + slot, element, at;
+	struct hit_block *here;
+	__u8 *block;
 
+	if (!(table & 1) && weir_unit4 > 4) {
+		at = place.counter + slot * 2;
+		element = at / WEIR_FILTER_BLOCKS;
+		block = bpf_map_lookup_elem(&blocks4, &element);
+		if (!block)
+			return;
+		opaque(at);
+		at &= WEIR_FILTER_BLOCKS - 2;
+		/* Whoever reads at this very moment finds 65,536 too few. */
+		if (++*(__u16 *)(block + at))
+			return;
+		element = number / WEIR_FILTER_HITS;
+		here = bpf_map_lookup_elem(&wide_hits, &element);
+		if (here)
+			__sync_fetch_and_add(&here->hits[number % WEIR_FILTER_HITS], 65536);
+		return;
+	}
+	element = number / WEIR_FILTER_HITS;
+	here = bpf_map_lookup_elem(&hits, &element);
 	if (here)
-		here->hits[at % WEIR_FILTER_HITS]++;
+		here->hits[number % WEIR_FILTER_HITS]++;
 }
 
 /* Counts a packet that asked a rule, and the entries of its sets that made it match. */
 static __always_inline struct weir_filter_count *count(struct weir_filter_rule *rule, __u32 number, __u32 bytes,
-							__u32 family6, __u32 src, __u32 dst)
+							__u32 family6, struct place src, struct place dst)
 {
 	struct weir_filter_count *here = bpf_map_lookup_elem(&counts, &number);
 
@@ -226,10 +278,10 @@ static __always_inline struct weir_filter_count *count(struct weir_filter_rule *
 		return 0;
 	here->packets++;
 	here->bytes += bytes;
-	if (weir_filter_features & WEIR_FF_HITS) {
-		if (weir_filter_features & WEIR_FF_SRC && rule->flags & WEIR_FR_HIT_SRC)
+	if (has(WEIR_FF_HITS)) {
+		if (has(WEIR_FF_SRC) && rule->flags & WEIR_FR_HIT_SRC)
 			hit(family6, src, rule->slot_src);
-		if (weir_filter_features & WEIR_FF_DST && rule->flags & WEIR_FR_HIT_DST)
+		if (has(WEIR_FF_DST) && rule->flags & WEIR_FR_HIT_DST)
 			hit(2 + family6, dst, rule->slot_dst);
 	}
 	return here;
@@ -262,12 +314,12 @@ static __always_inline int is_over(struct filter_walk *walk, struct weir_filter_
 		}
 		break;
 	case WEIR_P_ENTRY:
-		if (!(weir_filter_features & WEIR_FF_ENTRY))
+		if (!has(WEIR_FF_ENTRY))
 			return 0;
 		if (rule->flags & WEIR_FR_ENTRY_DST)
-			at = weir_hits[(2 + (walk->family == 6)) & 3] + walk->position_dst * weir_hit_slots[1] + rule->slot_dst;
+			at = weir_hits[(2 + (walk->family == 6)) & 3] + walk->dst.position * weir_hit_slots[1] + rule->slot_dst;
 		else
-			at = weir_hits[(walk->family == 6) & 3] + walk->position_src * weir_hit_slots[0] + rule->slot_src;
+			at = weir_hits[(walk->family == 6) & 3] + walk->src.position * weir_hit_slots[0] + rule->slot_src;
 		number = at / WEIR_FILTER_HITS;
 		owner = bpf_map_lookup_elem(&owners, &number);
 		if (!owner)
@@ -307,10 +359,10 @@ static long ask(__u32 i, void *arg)
 	rule = bpf_map_lookup_elem(&rules, &number);
 	if (!rule)
 		return 1;
-	here = count(rule, number, walk->bytes, walk->family == 6, walk->position_src, walk->position_dst);
+	here = count(rule, number, walk->bytes, walk->family == 6, walk->src, walk->dst);
 	if (!here)
 		return 1;
-	if (weir_filter_features & WEIR_FF_SHED && rule->action == WEIR_A_SHED) {
+	if (has(WEIR_FF_SHED) && rule->action == WEIR_A_SHED) {
 		number = rule->shed;
 		value = bpf_map_lookup_elem(&load, &number);
 		if (value && *value > rule->above) {
@@ -319,16 +371,16 @@ static long ask(__u32 i, void *arg)
 			return 1;
 		}
 	}
-	if (weir_filter_features & WEIR_FF_LIMIT && rule->action == WEIR_A_LIMIT && is_over(walk, rule, number)) {
+	if (has(WEIR_FF_LIMIT) && rule->action == WEIR_A_LIMIT && is_over(walk, rule, number)) {
 		here->dropped++;
 		walk->reason = WEIR_R_limited;
-		if (weir_filter_features & WEIR_FF_BLOCK && rule->block_ns) {
+		if (has(WEIR_FF_BLOCK) && rule->block_ns) {
 			here->blocked++;
 			block(walk->src_high, walk->src_low, walk->now_ns + rule->block_ns);
 		}
 		return 1;
 	}
-	if (weir_filter_features & WEIR_FF_COOKIE && rule->action == WEIR_A_COOKIE) {
+	if (has(WEIR_FF_COOKIE) && rule->action == WEIR_A_COOKIE) {
 		walk->cookie = number + 1;
 		return 1;
 	}
@@ -338,37 +390,41 @@ static long ask(__u32 i, void *arg)
 /* The rules that match: the first one, and all of them where more than the first counts. */
 static __always_inline int match(struct judge *j)
 {
-	const __u32 features = weir_filter_features;
 	__u64 *src = 0, *dst = 0, *sport = 0, *dport = 0, *kind = 0, word;
 	__u32 zero = 0, one = 1, i, at;
 	struct port_rows *by_port;
 	struct kind_rows *by_kind;
 
-	if (features & WEIR_FF_ONE) {
-		j->first = features & WEIR_FF_SRC ? j->src.row : j->dst.row;
+	if (has(WEIR_FF_ONE) && !has(WEIR_FF_KIND)) {
+		j->first = has(WEIR_FF_SRC) ? j->src.row : j->dst.row;
 		return QUICK_OK;
 	}
-	if (features & WEIR_FF_KIND) {
+	if (has(WEIR_FF_KIND)) {
 		by_kind = bpf_map_lookup_elem(&kinds, &zero);
 		if (!by_kind)
 			return WEIR_R_internal;
 		at = j->h.kind;
 		opaque(at);
-		kind = row_at(by_kind->row[at & (WEIR_FILTER_KINDS - 1)]);
+		at = by_kind->row[at & (WEIR_FILTER_KINDS - 1)];
+		if (has(WEIR_FF_ONE)) {
+			j->first = at;
+			return QUICK_OK;
+		}
+		kind = row_at(at);
 		if (!kind)
 			return WEIR_R_internal;
 	}
-	if (features & WEIR_FF_SRC) {
+	if (has(WEIR_FF_SRC)) {
 		src = row_at(j->src.row);
 		if (!src)
 			return WEIR_R_internal;
 	}
-	if (features & WEIR_FF_DST) {
+	if (has(WEIR_FF_DST)) {
 		dst = row_at(j->dst.row);
 		if (!dst)
 			return WEIR_R_internal;
 	}
-	if (features & WEIR_FF_SPORT) {
+	if (has(WEIR_FF_SPORT)) {
 		by_port = bpf_map_lookup_elem(&ports, &zero);
 		if (!by_port)
 			return WEIR_R_internal;
@@ -378,7 +434,7 @@ static __always_inline int match(struct judge *j)
 		if (!sport)
 			return WEIR_R_internal;
 	}
-	if (features & WEIR_FF_DPORT) {
+	if (has(WEIR_FF_DPORT)) {
 		by_port = bpf_map_lookup_elem(&ports, &one);
 		if (!by_port)
 			return WEIR_R_internal;
@@ -394,21 +450,21 @@ static __always_inline int match(struct judge *j)
 		if (i >= weir_words)
 			break;
 		word = ~0ULL;
-		if (features & WEIR_FF_KIND)
+		if (has(WEIR_FF_KIND))
 			word &= kind[i];
-		if (features & WEIR_FF_SRC)
+		if (has(WEIR_FF_SRC))
 			word &= src[i];
-		if (features & WEIR_FF_DST)
+		if (has(WEIR_FF_DST))
 			word &= dst[i];
-		if (features & WEIR_FF_SPORT)
+		if (has(WEIR_FF_SPORT))
 			word &= sport[i];
-		if (features & WEIR_FF_DPORT)
+		if (has(WEIR_FF_DPORT))
 			word &= dport[i];
-		if (features & WEIR_FF_SLOW)
+		if (has(WEIR_FF_SLOW))
 			j->walk->word[i] = word;
 		if (word && j->first == NO_RULE) {
 			j->first = i * 64 + lowest(word);
-			if (!(features & WEIR_FF_SLOW))
+			if (!has(WEIR_FF_SLOW))
 				break;
 		}
 	}
@@ -425,6 +481,7 @@ static __always_inline void keep(void)
 	bpf_map_lookup_elem(&carried_hits, &zero);
 	bpf_map_lookup_elem(&carried_counts, &zero);
 	bpf_map_lookup_elem(&owners, &zero);
+	bpf_map_lookup_elem(&homes, &zero);
 }
 
 /* What an allow rule says besides. */
@@ -434,7 +491,7 @@ static __always_inline void accept(struct judge *j, struct panel p, struct weir_
 	if (p.chain && rule->flags & WEIR_FR_MARK)
 		p.chain->mark = rule->mark;
 #endif
-	if (weir_filter_features & WEIR_FF_CPU && rule->flags & WEIR_FR_CPU) {
+	if (has(WEIR_FF_CPU) && rule->flags & WEIR_FR_CPU) {
 		j->cpu_first = rule->cpu_first;
 		j->cpus = rule->cpus;
 	}
@@ -454,7 +511,6 @@ static __always_inline int move(ctx_t *ctx, struct judge *j)
 /* Returns QUICK_OK, QUICK_OTHER for a frame that passes unseen, QUICK_SENT, or the reason to drop. */
 static __always_inline int judge(struct judge *j, struct panel p)
 {
-	const __u32 features = weir_filter_features;
 	struct weir_filter_count *here;
 	struct weir_filter_rule *rule;
 	struct head *h = &j->h;
@@ -464,33 +520,33 @@ static __always_inline int judge(struct judge *j, struct panel p)
 	int reason = quick_parse(j->ctx, h);
 
 	if (reason == QUICK_OTHER)
-		return features & WEIR_FF_DENY_OTHER ? WEIR_R_not_allowed : QUICK_OTHER;
+		return has(WEIR_FF_DENY_OTHER) ? WEIR_R_not_allowed : QUICK_OTHER;
 	if (reason != QUICK_OK)
 		return reason;
 	family6 = h->family == 6;
-	if (features & (WEIR_FF_LIVES | WEIR_FF_LIMIT | WEIR_FF_BLOCK | WEIR_FF_COOKIE))
+	if (has(WEIR_FF_LIVES | WEIR_FF_LIMIT | WEIR_FF_BLOCK | WEIR_FF_COOKIE))
 		j->now_ns = clock_ns();
-	if (features & WEIR_FF_SRC) {
+	if (has(WEIR_FF_SRC)) {
 		if (!family6)
 			j->src = find4(SIDE_SRC, h->src_low);
-		else if (features & WEIR_FF_IP6_SRC)
+		else if (has(WEIR_FF_IP6_SRC))
 			j->src = find6(SIDE_SRC, h->src_high, h->src_low);
 		else
 			j->src.row = weir_outside6[SIDE_SRC];
-		if (features & WEIR_FF_LIVES)
+		if (has(WEIR_FF_LIVES))
 			outlive(&j->src, family6, j->now_ns + weir_clock_offset);
 	}
-	if (features & WEIR_FF_DST) {
+	if (has(WEIR_FF_DST)) {
 		if (!family6)
 			j->dst = find4(SIDE_DST, h->dst_low);
-		else if (features & WEIR_FF_IP6_DST)
+		else if (has(WEIR_FF_IP6_DST))
 			j->dst = find6(SIDE_DST, h->dst_high, h->dst_low);
 		else
 			j->dst.row = weir_outside6[SIDE_DST];
-		if (features & WEIR_FF_LIVES)
+		if (has(WEIR_FF_LIVES))
 			outlive(&j->dst, 2 + family6, j->now_ns + weir_clock_offset);
 	}
-	if (features & WEIR_FF_SLOW) {
+	if (has(WEIR_FF_SLOW)) {
 		j->walk = bpf_map_lookup_elem(&walks, &zero);
 		if (!j->walk)
 			return WEIR_R_internal;
@@ -505,32 +561,32 @@ static __always_inline int judge(struct judge *j, struct panel p)
 		if (!rule)
 			return WEIR_R_internal;
 	}
-	if (features & WEIR_FF_CPU)
+	if (has(WEIR_FF_CPU))
 		j->cpus = weir_filter_cpus;
 	if (rule && rule->action == WEIR_A_ALLOW) {
-		count(rule, j->first, h->len, family6, j->src.position, j->dst.position);
+		count(rule, j->first, h->len, family6, j->src, j->dst);
 		accept(j, p, rule);
 		return QUICK_OK;
 	}
-	if (features & WEIR_FF_BLOCK) {
+	if (has(WEIR_FF_BLOCK)) {
 		high = h->src_high;
 		low = family6 ? h->src_low : h->src_low | 0xffffULL << 32;
 		if (is_blocked(high, low, j->now_ns))
 			return WEIR_R_blocked;
 	}
 	if (rule && rule->action == WEIR_A_DENY) {
-		here = count(rule, j->first, h->len, family6, j->src.position, j->dst.position);
+		here = count(rule, j->first, h->len, family6, j->src, j->dst);
 		if (here)
 			here->dropped++;
 		return WEIR_R_denied;
 	}
-	if (features & WEIR_FF_SLOW && rule) {
+	if (has(WEIR_FF_SLOW) && rule) {
 		j->walk->at = 0;
 		j->walk->reason = 0;
 		j->walk->cookie = 0;
 		j->walk->bytes = h->len;
-		j->walk->position_src = j->src.position;
-		j->walk->position_dst = j->dst.position;
+		j->walk->src = j->src;
+		j->walk->dst = j->dst;
 		j->walk->family = h->family;
 		j->walk->src_high = h->src_high;
 		j->walk->src_low = family6 ? h->src_low : h->src_low | 0xffffULL << 32;
@@ -540,7 +596,7 @@ static __always_inline int judge(struct judge *j, struct panel p)
 		if (j->walk->reason)
 			return j->walk->reason;
 	}
-	if (features & WEIR_FF_COOKIE && rule && j->walk->cookie) {
+	if (has(WEIR_FF_COOKIE) && rule && j->walk->cookie) {
 		reason = cookie(j->ctx, h, j->walk, j->walk->cookie - 1);
 		switch (reason) {
 		case COOKIE_OPEN:
@@ -556,7 +612,7 @@ static __always_inline int judge(struct judge *j, struct panel p)
 			here->dropped++;
 		return reason;
 	}
-	return features & WEIR_FF_DENY_REST ? WEIR_R_not_allowed : QUICK_OK;
+	return has(WEIR_FF_DENY_REST) ? WEIR_R_not_allowed : QUICK_OK;
 }
 
 SEC(CTX_SECTION)
@@ -565,28 +621,26 @@ int filter(ctx_t *ctx)
 	struct weir_stats *stats = stats_here();
 	struct judge j = { .ctx = ctx };
 	int verdict = XDP_ABORTED, reason;
-	__u64 before;
 	struct panel p;
 
 	keep();
 	if (!stats)
 		goto out;
-	before = stats->bytes;
 	p = panel_enter(ctx, stats, 1);
-	j.h.len = stats->bytes - before;
+	j.h.len = p.len;
 	reason = judge(&j, p);
 	if (reason == QUICK_OTHER)
 		stats->reason[WEIR_R_not_ip]++;
-	if (weir_filter_features & WEIR_FF_CPU && reason == QUICK_OK && j.cpus && move(ctx, &j) != XDP_REDIRECT)
+	if (has(WEIR_FF_CPU) && reason == QUICK_OK && j.cpus && move(ctx, &j) != XDP_REDIRECT)
 		reason = WEIR_R_redirect_failed;
 	if (reason >= 0) {
 		stats->reason[reason & (WEIR_REASONS - 1)]++;
 		verdict = CTX_DROP;
 	} else {
 		verdict = CTX_PASS;
-		if (weir_filter_features & WEIR_FF_CPU && reason == QUICK_OK && j.cpus)
+		if (has(WEIR_FF_CPU) && reason == QUICK_OK && j.cpus)
 			verdict = XDP_REDIRECT;
-		if (weir_filter_features & WEIR_FF_COOKIE && reason == QUICK_SENT)
+		if (has(WEIR_FF_COOKIE) && reason == QUICK_SENT)
 			verdict = XDP_TX;
 		reason = WEIR_NO_REASON;
 	}

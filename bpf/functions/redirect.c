@@ -98,13 +98,11 @@ int redirect(ctx_t *ctx)
 	struct weir_stats *stats = stats_here();
 	struct weir_counter *counter;
 	__u32 reason = WEIR_NO_REASON, target;
-	__u64 before;
 	int verdict = XDP_DROP;
 	struct panel p;
 
 	if (!stats)
 		goto out;
-	before = stats->bytes;
 	p = panel_enter(ctx, stats, 1);
 	target = choose(ctx);
 	verdict = hand_over(ctx, target);
@@ -113,7 +111,7 @@ int redirect(ctx_t *ctx)
 		counter = bpf_map_lookup_elem(&handed, &target);
 		if (counter) {
 			counter->packets++;
-			counter->bytes += stats->bytes - before;
+			counter->bytes += p.len;
 		}
 	} else if (verdict != XDP_PASS) {
 		reason = WEIR_R_redirect_failed;

@@ -575,7 +575,9 @@ struct weir_seen_count {
 #define WEIR_FILTER_CHUNK	262144	/* bytes of an element of the big tables */
 #define WEIR_FILTER_WORDS	16	/* words of a row at most, a power of two */
 #define WEIR_FILTER_RULES	1024	/* ... and the rules they stand for */
+#define WEIR_FILTER_BLOCKS	16384	/* ... and of the table of IPv4, of which each CPU has its own */
 #define WEIR_FILTER_TOP		65536	/* places of a direct table */
+#define WEIR_FILTER_SUB		256	/* ... and of one for a part of IPv4 that is crowded */
 #define WEIR_FILTER_KINDS	2048	/* protocol, and above it three flags */
 #define WEIR_FILTER_HITS	2048	/* counters of an element of `hits` */
 #define WEIR_FILTER_LIVES	8	/* times at which what holds for an address may change */
@@ -643,11 +645,13 @@ struct weir_filter_life {
 	__u32 pad;
 };
 
-/* Where the intervals of 2^-16 of the address space lie. */
+/* Where the intervals of a part of the address space lie. */
 struct weir_filter_top {
-	__u32 first;		/* position of the first; in IPv4 also the place of the block in units of 4 bytes */
+	__u32 first;		/* position of the first; in IPv4 also the place of the block, in intervals */
 	__u32 what;		/* IPv4: intervals - 1 << 16, or the row itself if there is one; IPv6: intervals */
 };
+
+#define WEIR_FILTER_CROWD	(1U << 31)	/* in what: `first` is the number of a table of the next 8 bits */
 
 /* Words of a limit: tag and time, side by side. */
 struct weir_filter_limit {

@@ -177,6 +177,7 @@ static __always_inline void panel_resized(ctx_t *ctx)
 /* What a function has in hand of the graph; nothing where it runs by itself. */
 struct panel {
 	struct weir_chain *chain;
+	__u32 len;		/* bytes of the frame when the function began */
 };
 
 /* Begins a function's work on a packet: counts it. To be called once, with what is in hand until the end. */
@@ -188,10 +189,11 @@ static __always_inline struct panel panel_enter(ctx_t *ctx, struct weir_stats *s
 #ifdef WEIR_PANEL
 	p.chain = panel_chain();
 	if (p.chain)
-		stats->bytes += p.chain->len;
+		p.len = p.chain->len;
 #else
-	stats->bytes += ctx_len(ctx);
+	p.len = ctx_len(ctx);
 #endif
+	stats->bytes += p.len;
 	return p;
 }
 

@@ -22,12 +22,17 @@ const volatile __u32 weir_window6[2] = {};	/* shift that brings the 16 bits of t
 const volatile __u32 weir_outside6[2] = {};	/* row of addresses that begin otherwise */
 const volatile __u32 weir_row_shift = 0;	/* rows of an element, as a power of two */
 const volatile __u32 weir_row_mask = 0;
+const volatile __u32 weir_unit4 = 4;		/* bytes of an interval in a block: 4 and its counters; 4: these are in `hits` */
 const volatile __u32 weir_words = 1;		/* 64-bit words of a row */
 const volatile __u32 weir_lives[4] = {};	/* first life of each table: side * 2 + (family == 6) */
 const volatile __u64 weir_clock_offset = 0;	/* nanoseconds since 1970 minus those of the coarse clock */
 
 struct top_table {
 	struct weir_filter_top at[WEIR_FILTER_TOP];
+};
+
+struct block {
+	__u8 byte[WEIR_FILTER_BLOCKS];
 };
 
 struct chunk {
@@ -48,12 +53,23 @@ struct {
 	__type(value, struct top_table);
 } top6 SEC(".maps");
 
-/* Blocks of IPv4: for n intervals n lower halves, u16, then n rows, u16. A block lies in one element. */
+/* Of parts of IPv4 that have more intervals than a block holds: where those of each 256 addresses lie. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct chunk);
+	__type(value, struct weir_filter_top);
+} sub4 SEC(".maps");
+
+/*
+ * Blocks of IPv4: for n intervals n lower halves, u16, then n rows, u16, then n times their counters, u16. All that lies in one element. Each CPU
+ * has a copy, for the counters: in a map of their own they would be one more random access, which costs more than all the rest.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct block);
 } blocks4 SEC(".maps");
 
 /* By position: where intervals of IPv6 begin (upper, or lower halves), u64, and their rows, u32. */
@@ -97,12 +113,24 @@ struct {
 struct place {
 	__u32 row;
 	__u32 position;
+	__u32 counter;		/* IPv4: byte of its first counter in `blocks4` */
 };
+
+/* Reads a byte for the cache line around it: lines that are asked for together take as long as one. */
+static __always_inline void touch(__u8 *block, __u32 at)
+{
+	__u64 none;
+
+	opaque(at);
+	at &= WEIR_FILTER_BLOCKS - 1;
+	asm volatile("%0 = *(u8 *)(%1 + 0)" : "=r"(none) : "r"(block + at));
+}
 
 static __always_inline struct place find4(const __u32 side, __u32 address)
 {
 	__u32 key = side, i = address >> 16, low = address & 0xffff, chunk, at, base = 0, n, half, step;
 	struct top_table *top = bpf_map_lookup_elem(&top4, &key);
+	struct weir_filter_top *sub;
 	struct place found = {};
 	__u64 entry;
 	__u8 *block;
@@ -112,20 +140,35 @@ static __always_inline struct place find4(const __u32 side, __u32 address)
 	opaque(i);
 	i &= WEIR_FILTER_TOP - 1;
 	entry = *(__u64 *)&top->at[i];
+	if ((__s64)entry < 0) {
+		key = (__u32)entry * WEIR_FILTER_SUB + (low >> 8);
+		sub = bpf_map_lookup_elem(&sub4, &key);
+		if (!sub)
+			return found;
+		entry = *(__u64 *)sub;
+	}
 	found.position = entry;
 	n = entry >> 48;
 	if (!n) {
 		found.row = entry >> 32;
+		found.counter = found.position * weir_unit4 + 4;
 		return found;
 	}
 	n++;
-	chunk = found.position / (WEIR_FILTER_CHUNK / 4);
+	at = found.position * weir_unit4;
+	chunk = at / WEIR_FILTER_BLOCKS;
 	block = bpf_map_lookup_elem(&blocks4, &chunk);
 	if (!block)
 		return found;
-	at = found.position % (WEIR_FILTER_CHUNK / 4) * 4;
+	found.counter = at + n * 4;
+	at %= WEIR_FILTER_BLOCKS;
+	if (n > 64 / 6) {
+		touch(block, at + 64);
+		touch(block, at + 128);
+		touch(block, at + 192);
+	}
 	half = n;
-	for (step = 0; step < 17; step++) {
+	for (step = 0; step < 13; step++) {
 		__u32 more, mid;
 		__u64 bound;
 
@@ -134,16 +177,17 @@ static __always_inline struct place find4(const __u32 side, __u32 address)
 		more = half >> 1;
 		mid = at + (base + more) * 2;
 		opaque(mid);
-		mid &= WEIR_FILTER_CHUNK - 2;
+		mid &= WEIR_FILTER_BLOCKS - 2;
 		bound = *(__u16 *)(block + mid);
 		/* All ones where bound <= low: no branch to mispredict. */
 		base += more & (__u32)((bound - low - 1) >> 32);
 		half -= more;
 	}
 	found.position += base;
+	found.counter += base * (weir_unit4 - 4);
 	at += (n + base) * 2;
 	opaque(at);
-	at &= WEIR_FILTER_CHUNK - 2;
+	at &= WEIR_FILTER_BLOCKS - 2;
 	found.row = *(__u16 *)(block + at);
 	return found;
 }
@@ -221,6 +265,7 @@ static __always_inline void outlive(struct place *found, __u32 table, __u64 now_
 			break;
 		found->position = life->then;
 		found->row = life->row;
+		found->counter = life->then * weir_unit4 + 4;
 	}
 }
 

@@ -157,7 +157,7 @@ static __always_inline int quick_ip4(struct head *h, __u8 *data, __u8 *end)
 	frag = be16_at(ip + 6) & 0x3fff;
 	if (frag)
 		h->kind |= WEIR_KIND_FRAGMENT;
-	if (!(weir_filter_features & WEIR_FF_L4) || frag & 0x1fff)
+	if (!has(WEIR_FF_L4) || frag & 0x1fff)
 		return QUICK_OK;
 	h->l4 = h->l3 + ihl;
 	return quick_l4(h, data, end, h->kind & 255);
@@ -182,7 +182,7 @@ static __always_inline int quick_ip6(struct head *h, __u8 *data, __u8 *end)
 	h->dst_low = be64_at(ip + 32);
 	proto = ip[6];
 	h->kind = WEIR_KIND_IP6 | proto;
-	if (!(weir_filter_features & WEIR_FF_PROTOCOL))
+	if (!has(WEIR_FF_PROTOCOL))
 		return QUICK_OK;
 	start = off = h->l3 + 40;
 	frag = 0;
@@ -222,7 +222,7 @@ static __always_inline int quick_ip6(struct head *h, __u8 *data, __u8 *end)
 			break;
 	}
 	h->kind = (h->kind & ~255) | proto;
-	if (!(weir_filter_features & WEIR_FF_L4) || frag & 0xfff8)
+	if (!has(WEIR_FF_L4) || frag & 0xfff8)
 		return QUICK_OK;
 	h->l4 = off;
 	return quick_l4(h, data, end, proto);
@@ -251,6 +251,14 @@ static __always_inline int quick_parse(ctx_t *ctx, struct head *h)
 	if (data + WEIR_FRAME_MIN > end)
 		return short_by(h, WEIR_FRAME_MIN, WEIR_R_frame_short);
 	type = be16_at(data + 12);
+#ifdef WEIR_FILTER_LEAN
+	/* Untagged frames first, with all offsets constant; where more than this follows it would double what the verifier walks. */
+	h->l3 = WEIR_FRAME_MIN;
+	if (type == ETH_P_IP)
+		return quick_ip4(h, data, end);
+	if (type == ETH_P_IPV6)
+		return quick_ip6(h, data, end);
+#endif
 #pragma unroll
 	for (i = 0; i < WEIR_VLAN_MAX; i++) {
 		if (!is_tag(type))

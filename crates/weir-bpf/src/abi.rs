@@ -1014,9 +1014,9 @@ pub struct FilterLife {
 )]
 #[repr(C)]
 pub struct FilterTop {
-    /// Position of the first.
+    /// Position of the first; in IPv4 also the place of the block, in intervals.
     pub first: u32,
-    /// IPv4: intervals - 1 << 16, or the row if there is one; IPv6: intervals.
+    /// IPv4: intervals - 1 << 16, or the row if there is one, or [`filter::CROWD`]; IPv6: intervals.
     pub what: u32,
 }
 
@@ -1054,7 +1054,10 @@ pub mod filter {
     pub const CHUNK: usize = 262_144;
     pub const WORDS: usize = 16;
     pub const RULES: usize = 1024;
+    pub const BLOCKS: usize = 16_384;
     pub const TOP: usize = 65_536;
+    pub const SUB: usize = 256;
+    pub const CROWD: u32 = 1 << 31;
     pub const KINDS: usize = 2048;
     pub const HITS: usize = 2048;
     pub const LIVES: usize = 8;

@@ -190,7 +190,7 @@ fn instructions(plan: &weir_functions::plan::InstancePlan, source: &u128, is_ip6
     for map in &plan.maps {
         let target = machine.map_mut(&map.name).expect("a map");
         for (key, value) in map.entries() {
-            target.update(key, value, BPF_ANY).expect("an update");
+            target.update_all(key, value, BPF_ANY).expect("an update");
         }
     }
     let frame = match is_ip6 {

@@ -67,7 +67,7 @@ impl User {
                 .ok_or_else(|| missing(&map.name))?;
             for (key, value) in map.entries() {
                 target
-                    .update(key, value, BPF_ANY)
+                    .update_all(key, value, BPF_ANY)
                     .map_err(|error| EngineError::Map {
                         map: map.name.to_string(),
                         error,

@@ -8,12 +8,10 @@ use std::time::Duration;
 
 use edge_bed::{Bed, Down, chain, edge_name, root};
 use filters::{compiled, filter, planned};
-use weir_bpf::abi::{FilterCount, filter as numbers};
 use weir_engine::edge;
 use weir_functions::filter::FilterReport;
-use weir_kernel::{FrameSocket, Map};
+use weir_kernel::FrameSocket;
 use weir_packet::build::Frame;
-use zerocopy::FromBytes;
 
 /// What the filter of an edge counted, what was carried over included.
 fn report(bed: &Bed, edge: &str, text: &str) -> FilterReport {
@@ -21,48 +19,9 @@ fn report(bed: &Bed, edge: &str, text: &str) -> FilterReport {
     let compiled = compiled(&filter).expect("compiles");
     bed.on_edge(|| {
         let status = edge::status(edge).expect("runs");
-        let all = |map: &str, count: usize| -> Vec<u64> {
-            let id = status.instances[0]
-                .maps
-                .iter()
-                .find(|(name, _)| name == map);
-            let map =
-                Map::by_id(id.unwrap_or_else(|| panic!("no map {map}")).1, map).expect("there");
-            let mut out = Vec::new();
-            for index in 0..count as u32 {
-                let key = index.to_ne_bytes();
-                let values = match map.is_percpu() {
-                    true => map.lookup_percpu(&key).expect("read"),
-                    false => map.lookup(&key).expect("read").into_iter().collect(),
-                };
-                let mut sums = vec![0u64; map.definition().value as usize / 8];
-                for value in values {
-                    let words = value
-                        .chunks_exact(8)
-                        .map(|w| u64::from_ne_bytes(w.try_into().expect("8 bytes")));
-                    sums.iter_mut()
-                        .zip(words)
-                        .for_each(|(sum, word)| *sum += word);
-                }
-                out.extend(sums);
-            }
-            out
-        };
-        let together = |a: Vec<u64>, b: Vec<u64>| -> Vec<u64> {
-            a.iter().zip(b).map(|(a, b)| a + b).collect()
-        };
-        let elements = compiled.counters().div_ceil(numbers::HITS);
-        let hits = together(all("hits", elements), all("carried_hits", elements));
-        let counts = together(
-            all("counts", compiled.bits()),
-            all("carried_counts", compiled.bits()),
-        );
-        let bytes: Vec<u8> = counts.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        let counts: Vec<FilterCount> = bytes
-            .chunks_exact(size_of::<FilterCount>())
-            .map(|b| FilterCount::read_from_bytes(b).expect("its size"))
-            .collect();
-        compiled.report(&filter, &counts, &hits)
+        let counters = status.instances[0].filter_counters().expect("read");
+        let counters = counters.expect("a filter");
+        compiled.report(&filter, &counters.counts, &counters.hits)
     })
 }
 

@@ -400,7 +400,7 @@ impl LoadedProgram {
             .map_err(|e| write_error(map, shape, e))
     }
 
-    /// Stores many entries: `keys` and `values` are packed back to back.
+    /// Stores many entries: `keys` and `values` are packed back to back. One value for an element of a per-CPU map becomes that of every CPU.
     /// Returns whether the kernel took them in one call.
     pub fn update_batch(
         &self,
@@ -409,8 +409,18 @@ impl LoadedProgram {
         values: &[u8],
     ) -> Result<Batch, KernelError> {
         let shape = self.map(map)?;
-        let width = shape.value_bytes(self.cpus).max(1);
         let n = keys.len() / shape.key.max(1);
+        let one_by_one = |width: usize| -> Result<Batch, KernelError> {
+            let keys = keys.chunks_exact(shape.key.max(1));
+            for (key, value) in keys.zip(values.chunks_exact(width)) {
+                self.update(map, key, value, 0)?;
+            }
+            Ok(Batch::OneByOne)
+        };
+        let width = shape.value_bytes(self.cpus).max(1);
+        if shape.is_percpu() && n > 0 && values.len() == n * shape.value {
+            return one_by_one(shape.value.max(1));
+        }
         check_size(
             || format!("the keys of a batch for map {map}"),
             n * shape.key,
@@ -447,15 +457,7 @@ impl LoadedProgram {
         const ENOTSUPP: i32 = 524;
         match sys::check(ret).map_err(|e| (e.raw_os_error(), e)) {
             Ok(_) => Ok(Batch::Whole),
-            Err((Some(ENOTSUPP | libc::EOPNOTSUPP | libc::EINVAL), _)) => {
-                for (key, value) in keys
-                    .chunks_exact(shape.key.max(1))
-                    .zip(values.chunks_exact(width))
-                {
-                    self.update(map, key, value, 0)?;
-                }
-                Ok(Batch::OneByOne)
-            }
+            Err((Some(ENOTSUPP | libc::EOPNOTSUPP | libc::EINVAL), _)) => one_by_one(width),
             Err((_, e)) => Err(write_error(map, shape, e)),
         }
     }

@@ -349,7 +349,7 @@ fn finish(
     weir_kernel::grace_period()?;
     if let Some(old) = old {
         drain(old)?;
-        super::carry::over(old, state)?;
+        super::filters::carry_over(old, state)?;
     }
     watch(Step::Clean)?;
     if let Some(old) = old {

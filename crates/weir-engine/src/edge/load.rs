@@ -332,7 +332,13 @@ fn wall_offset_ns() -> u64 {
 }
 
 /// Counters by places that are those of the tables of one plan: of a filter's rules, and of the entries of its sets.
-const LAID_OUT: [&str; 4] = ["counts", "hits", "carried_counts", "carried_hits"];
+const LAID_OUT: [&str; 5] = [
+    "counts",
+    "hits",
+    "wide_hits",
+    "carried_counts",
+    "carried_hits",
+];
 
 /// The map that an object shares under a name of its own.
 pub(super) fn shared_map(

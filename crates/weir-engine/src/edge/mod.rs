@@ -8,9 +8,9 @@
 
 mod apply;
 mod building;
-mod carry;
 mod digest;
 mod error;
+mod filters;
 mod graph;
 mod hooks;
 mod load;
@@ -36,6 +36,7 @@ use state::State;
 
 pub use apply::{Applied, Step, Watcher};
 pub use error::EdgeError;
+pub use filters::FilterCounters;
 pub use plan::{EdgePlan, Form};
 pub use second::{DeviceAccount, InstanceTargets, SecondStage, TargetAccount};
 pub use status::{InstanceStatus, PortStatus, Recirculation, Status, reasons};

@@ -1,7 +1,7 @@
 //! The compiled filter in the kernel and in the user engine, behind one trait: packet in, verdict out, then what was counted.
 
-use weir_bpf::abi::{FilterCount, Replay, Stats, filter};
-use weir_functions::filter::Compiled;
+use weir_bpf::abi::{FilterCount, Replay, Stats};
+use weir_functions::filter::{Compiled, hits};
 use weir_functions::plan::InstancePlan;
 use weir_kernel::{KernelObject, LoadedProgram, MmapArray, TestCtx};
 use weir_vm::verify::VerifyOptions;
@@ -128,7 +128,7 @@ impl User {
         for map in &plan.maps {
             let target = machine.map_mut(&map.name).expect("a map");
             for (key, value) in map.entries() {
-                target.update(key, value, BPF_ANY).expect("an update");
+                target.update_all(key, value, BPF_ANY).expect("an update");
             }
         }
         if native {
@@ -222,16 +222,37 @@ pub(crate) fn counted(run: &dyn Run, compiled: &Compiled) -> (Stats, Vec<FilterC
         }
         sum
     });
-    let mut hits = vec![0u64; compiled.counters().next_multiple_of(filter::HITS)];
-    for (element, sums) in (0u32..).zip(hits.chunks_exact_mut(filter::HITS)) {
-        for one in run.value("hits", element) {
-            let words = one
-                .chunks_exact(8)
-                .map(|w| u64::from_ne_bytes(w.try_into().expect("8 bytes")));
-            sums.iter_mut()
-                .zip(words)
-                .for_each(|(sum, word)| *sum += word);
+    let words = |map: &str, elements: usize| -> Vec<u64> {
+        let elements = 0..elements as u32;
+        elements
+            .flat_map(|element| summed(&run.value(map, element)))
+            .collect()
+    };
+    let size = |map: &str| {
+        let plan = compiled.plan.maps.iter().find(|plan| plan.name == map);
+        plan.map_or(0, |plan| plan.max_entries as usize)
+    };
+    let homes: Vec<u32> = words("homes", size("homes"))
+        .iter()
+        .flat_map(|word| [*word as u32, (*word >> 32) as u32])
+        .collect();
+    let hits = hits::sum(
+        &words("hits", size("hits")),
+        &words("wide_hits", size("wide_hits")),
+        &homes,
+        |element| Ok::<_, std::convert::Infallible>(run.value("blocks4", element)),
+    );
+    let hits = hits.expect("infallible");
+    (stats.expect("a CPU"), counts.collect(), hits)
+}
+
+/// The words of an element, those of all CPUs added up.
+fn summed(copies: &[Vec<u8>]) -> Vec<u64> {
+    let mut sums = vec![0u64; copies.first().map_or(0, |copy| copy.len() / 8)];
+    for copy in copies {
+        for (sum, word) in sums.iter_mut().zip(copy.chunks_exact(8)) {
+            *sum += u64::from_ne_bytes(word.try_into().expect("8 bytes"));
         }
     }
-    (stats.expect("a CPU"), counts.collect(), hits)
+    sums
 }

@@ -44,6 +44,9 @@ pub(super) struct Meter {
     pub(super) states: States,
 }
 
+/// Counters of an interval up to which they lie in its block: a block of 256 intervals must fit an element.
+const SLOTS_IN_BLOCKS: usize = 30;
+
 /// What lists became.
 pub(super) struct Laid {
     pub(super) features: u32,
@@ -55,7 +58,14 @@ pub(super) struct Laid {
 struct Maps {
     top4: Vec<FilterTop>,
     top6: Vec<FilterTop>,
+    sub4: Vec<FilterTop>,
     blocks4: Vec<u8>,
+    /// Bytes of an interval of IPv4.
+    unit: usize,
+    /// By counter: where in the blocks it is.
+    homes: Vec<u32>,
+    /// Counters up to the last one that is in `hits`.
+    aside: usize,
     bounds6: Vec<u8>,
     rows6: Vec<u32>,
     low6: Vec<FilterTop>,
@@ -87,71 +97,98 @@ pub(super) fn lay_out(
         true => identities(filter, &sides, &meters.entries),
         false => Vec::new(),
     };
-    for (side, (lists, asks)) in sides.into_iter().zip(asks).enumerate() {
+    // Both families of both sides, before anything is laid out: how much room counters need depends on all of them.
+    let mut merged = Vec::new();
+    for (side, (lists, asks)) in sides.iter().zip(&asks).enumerate() {
         let mut overlaps = Vec::new();
-        let mut families = Vec::new();
         for is_ip6 in [false, true] {
             let items = lists.iter().map(|list| items(list, is_ip6)).collect();
-            let merged = intervals::merge(items, counts, filter::LIVES - 1).map_err(|_| {
+            let all = intervals::merge(items, counts, filter::LIVES - 1).map_err(|_| {
                 CompileError::TooManyLives {
                     max: filter::LIVES - 1,
                 }
             })?;
-            let row_of = tables::rows_of(&merged.all, &asks, rows, &mut overlaps, first_only)
+            let row_of = tables::rows_of(&all.all, asks, rows, &mut overlaps, first_only)
                 .map_err(|_| CompileError::TooManyRows)?;
-            let prefixes = lists.iter().flatten().filter(|(prefix, ..)| prefix.is_ip6);
-            let mut table = match is_ip6 {
-                false => tables::lay_out4(&merged, &row_of),
-                true => tables::lay_out6(
-                    &merged,
-                    &row_of,
-                    prefixes.map(|(prefix, ..)| (prefix.first, prefix.len)),
-                ),
-            };
-            if is_ip6 {
-                maps.outside[side] = row_of[0].into();
-                if lists.iter().flatten().any(|(prefix, ..)| prefix.is_ip6) {
-                    found |= [feature::IP6_SRC, feature::IP6_DST][side];
-                }
-            }
-            let lives = tables::lives(&mut table, &merged.all, &row_of);
-            if merged.all.end() {
+            if all.all.end() {
                 found |= feature::LIVES;
             }
-            families.push((table, merged.all, lives));
+            merged.push((all, row_of));
         }
         let (slot_of, slots) =
             tables::slots(lists.len(), &overlaps).ok_or(CompileError::TooManyOverlaps)?;
-        for (family, (mut table, states, lives)) in families.into_iter().enumerate() {
-            let at = side * 2 + family;
-            let offset = maps.positions(family);
-            let meter = Meter {
-                first: meters.counters,
-                state_at: std::mem::take(&mut table.state_at),
-                states,
-            };
-            maps.first_hit[at] = (meter.first as u32).wrapping_sub(offset * slots as u32);
-            if counts && !lists.is_empty() {
-                meters.counters += meter.state_at.len() * slots;
-            }
-            if counts {
-                maps.owners.resize(meters.counters, 0);
-                meter.owners(&slot_of, slots, &identities, &mut maps.owners);
-            }
-            maps.first_life[at] = (maps.lives.len() as u32).wrapping_sub(offset);
-            let moved = |life: &FilterLife| FilterLife {
-                then: life.then + offset,
-                ..*life
-            };
-            maps.lives.extend(lives.iter().map(moved));
-            match family {
-                0 => maps.put4(table, offset),
-                _ => maps.put6(table, offset, side),
-            }
-            meters.tables[at] = meter;
-        }
         meters.slots[side] = slots;
         meters.slot_of[side] = slot_of;
+    }
+    let most = meters.slots[0].max(meters.slots[1]);
+    // Not for limits alone, which only need numbers.
+    let in_blocks = filter.hits && most <= SLOTS_IN_BLOCKS;
+    maps.unit = if in_blocks { 4 + 2 * most } else { 4 };
+    let mut merged: Vec<Option<_>> = merged.into_iter().map(Some).collect();
+    // Those first whose counters are in `hits`, which so need not have room for the others.
+    for at in [1, 3, 0, 2] {
+        let Some((all, row_of)) = merged[at].take() else {
+            continue;
+        };
+        let (side, is_ip6) = (at / 2, at % 2 == 1);
+        let (lists, slots) = (&sides[side], meters.slots[side]);
+        let prefixes = lists.iter().flatten().filter(|(prefix, ..)| prefix.is_ip6);
+        let mut table = match is_ip6 {
+            false => tables::lay_out4(&all, &row_of, maps.unit),
+            true => tables::lay_out6(
+                &all,
+                &row_of,
+                prefixes.map(|(prefix, ..)| (prefix.first, prefix.len)),
+            ),
+        };
+        if is_ip6 {
+            maps.outside[side] = row_of[0].into();
+            if lists.iter().flatten().any(|(prefix, ..)| prefix.is_ip6) {
+                found |= [feature::IP6_SRC, feature::IP6_DST][side];
+            }
+        }
+        let lives = tables::lives(&mut table, &all.all, &row_of);
+        let offset = maps.positions(at % 2);
+        let homes = match in_blocks && !is_ip6 {
+            true => table.homes(),
+            false => Vec::new(),
+        };
+        let meter = Meter {
+            first: meters.counters,
+            state_at: std::mem::take(&mut table.state_at),
+            states: all.all,
+        };
+        maps.first_hit[at] = (meter.first as u32).wrapping_sub(offset * slots as u32);
+        if counts && !lists.is_empty() {
+            meters.counters += meter.state_at.len() * slots;
+            let base = offset * maps.unit as u32;
+            maps.homes.resize(meter.first, 0);
+            for home in &homes {
+                // In units of two bytes, and one more.
+                let first = (base + home) / 2 + 1;
+                maps.homes.extend(first..first + slots as u32);
+            }
+            maps.homes.resize(meters.counters, 0);
+            if homes.is_empty() {
+                maps.aside = meters.counters;
+            }
+        }
+        if counts {
+            maps.owners.resize(meters.counters, 0);
+            meter.owners(&meters.slot_of[side], slots, &identities, &mut maps.owners);
+        }
+        maps.first_life[at] = (maps.lives.len() as u32).wrapping_sub(offset);
+        let moved = |life: &FilterLife| FilterLife {
+            then: life.then + offset,
+            ..*life
+        };
+        maps.lives.extend(lives.iter().map(moved));
+        let positions = meter.state_at.len();
+        match is_ip6 {
+            false => maps.put4(table, offset, positions, side)?,
+            true => maps.put6(table, offset, side),
+        }
+        meters.tables[at] = meter;
     }
     if filter.hits && meters.counters > 0 {
         found |= feature::HITS;
@@ -159,10 +196,15 @@ pub(super) fn lay_out(
     if found & feature::LIVES == 0 {
         maps.lives.clear();
     }
+    let aside = maps.aside;
     let mut laid = maps.finish(meters.slots, features | found);
     if meters.counters > 0 {
-        let elements = meters.counters.div_ceil(filter::HITS);
-        for name in ["hits", "carried_hits"] {
+        for (name, counters) in [
+            ("hits", aside),
+            ("wide_hits", if in_blocks { meters.counters } else { 0 }),
+            ("carried_hits", meters.counters),
+        ] {
+            let elements = counters.div_ceil(filter::HITS).max(1);
             laid.maps
                 .push(MapPlan::empty(name, elements, filter::HITS * 8));
         }
@@ -243,18 +285,46 @@ impl Maps {
     /// Positions in use of a family. In IPv4 a table begins with an element, as its blocks were cut.
     fn positions(&self, family: usize) -> u32 {
         match family {
-            0 => (self.blocks4.len() / 4).next_multiple_of(filter::CHUNK / 4) as u32,
+            // As many units as fill whole elements.
+            0 => self
+                .blocks4
+                .len()
+                .div_ceil(self.unit)
+                .next_multiple_of(filter::BLOCKS) as u32,
             _ => self.rows6.len() as u32,
         }
     }
 
-    fn put4(&mut self, table: Table, offset: u32) {
-        self.blocks4.resize(offset as usize * 4, 0);
+    /// `positions`: of the table, those of later lives included.
+    fn put4(
+        &mut self,
+        table: Table,
+        offset: u32,
+        positions: usize,
+        side: usize,
+    ) -> Result<(), CompileError> {
+        let place = offset as usize * self.unit;
+        let end = place + positions * self.unit;
+        if u32::try_from(end).is_err() {
+            return Err(CompileError::TooLarge);
+        }
+        self.blocks4.resize(place, 0);
         self.blocks4.extend(table.bounds);
-        self.top4.extend(table.top.iter().map(|top| FilterTop {
-            first: top.first + offset,
+        self.blocks4.resize(end, 0);
+        let subs = (self.sub4.len() / filter::SUB) as u32;
+        let moved = |top: &FilterTop| FilterTop {
+            first: top.first
+                + match top.what {
+                    filter::CROWD => subs,
+                    _ => offset,
+                },
             ..*top
-        }));
+        };
+        self.sub4.extend(table.sub.iter().map(moved));
+        // A side without lists has a table, too: the program looks at its place in the map.
+        self.top4.resize(side * filter::TOP, FilterTop::default());
+        self.top4.extend(table.top.iter().map(moved));
+        Ok(())
     }
 
     fn put6(&mut self, table: Table, offset: u32, side: usize) {
@@ -284,7 +354,9 @@ impl Maps {
     /// Maps and constants. What no packet is looked up in is left out.
     fn finish(self, slots: [usize; 2], features: u32) -> Laid {
         let slots = slots.map(|n| n as u32);
-        let constants: [(&str, &[u8]); 7] = [
+        let unit = self.unit as u32;
+        let constants: [(&str, &[u8]); 8] = [
+            ("weir_unit4", unit.as_bytes()),
             ("weir_outside6", self.outside.as_bytes()),
             ("weir_window6", self.window.as_bytes()),
             ("weir_common6", self.common.as_bytes()),
@@ -297,7 +369,8 @@ impl Maps {
         let mut maps = Vec::new();
         if features & (feature::SRC | feature::DST) != 0 {
             maps.push(chunks("top4", self.top4.as_bytes(), top));
-            maps.push(chunks("blocks4", &self.blocks4, filter::CHUNK));
+            maps.push(MapPlan::array("sub4", &self.sub4));
+            maps.push(chunks("blocks4", &self.blocks4, filter::BLOCKS));
         }
         if features & (feature::IP6_SRC | feature::IP6_DST) != 0 {
             maps.push(chunks("top6", self.top6.as_bytes(), top));
@@ -310,6 +383,7 @@ impl Maps {
         }
         if !self.owners.is_empty() {
             maps.push(chunks("owners", self.owners.as_bytes(), filter::HITS * 8));
+            maps.push(chunks("homes", self.homes.as_bytes(), filter::HITS * 4));
         }
         Laid {
             features: 0,

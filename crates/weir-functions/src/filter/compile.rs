@@ -68,6 +68,9 @@ pub enum CompileError {
         "more than 256 lists cover the same address, and their hits could not be told apart; join sets, or split the filter in two"
     )]
     TooManyOverlaps,
+    /// The table of IPv4 does not fit.
+    #[error("the prefixes need more than 4 GiB of tables; split the filter in two")]
+    TooLarge,
     /// More CPUs than there are places.
     #[error(
         "{named} CPUs are named by the filter and its rules together, {max} are possible; name them once, in `cpu`"
@@ -89,6 +92,9 @@ pub enum CompileError {
         second: String,
     },
 }
+
+/// Names of the objects of filters, without the suffix of their form: for all features, and for few.
+pub const OBJECTS: [&str; 3] = ["filter", "filter_quick", "filter_one"];
 
 /// A filter ready for any engine, and what reads its counters.
 #[derive(Debug)]
@@ -159,7 +165,7 @@ impl Filter {
         }
         maps.push(chunks(
             "kinds",
-            parts.kinds()?.as_bytes(),
+            parts.kinds(features & feature::ONE != 0)?.as_bytes(),
             2 * filter::KINDS,
         ));
         let mut cpus = self.cpus.clone();
@@ -192,7 +198,7 @@ impl Filter {
         ]);
         Ok(Compiled {
             plan: InstancePlan {
-                object: ObjectSource::Embedded("filter"),
+                object: ObjectSource::Embedded(object(features)),
                 program: "filter".into(),
                 constants,
                 maps,
@@ -405,9 +411,13 @@ impl Filter {
         let kind = protocol || cookie || !(addresses || sport || dport);
         set(feature::KIND, kind);
         // With one piece alone a table can say the first rule itself.
-        let sides = any(|r| r.from.is_some()) != any(|r| r.to.is_some());
+        let pieces = [any(|r| r.from.is_some()), any(|r| r.to.is_some()), kind];
+        let is_one = pieces.iter().filter(|asked| **asked).count() == 1;
         let slow = any(|r| r.action.number() >= filter::action::SHED);
-        set(feature::ONE, sides && !(kind || sport || dport || slow));
+        set(
+            feature::ONE,
+            is_one && !(sport || dport || syn || cookie || slow),
+        );
         set(
             feature::SHED,
             any(|r| matches!(r.action, Action::Shed { .. })),
@@ -433,6 +443,26 @@ impl Filter {
         set(feature::DENY_REST, self.default == Otherwise::Drop);
         set(feature::DENY_OTHER, self.other == Otherwise::Drop);
         features
+    }
+}
+
+/// The smallest of the objects that bpf/functions/filter.c is compiled to that has these features.
+fn object(features: u32) -> &'static str {
+    const ONE: u32 = feature::ONE
+        | feature::SRC
+        | feature::DST
+        | feature::KIND
+        | feature::IP6_SRC
+        | feature::IP6_DST
+        | feature::HITS
+        | feature::DENY_REST
+        | feature::DENY_OTHER
+        | feature::PROTOCOL;
+    const QUICK: u32 = ONE & !feature::ONE | feature::SPORT | feature::DPORT | feature::L4;
+    match features {
+        one if one & feature::ONE != 0 && one & !ONE == 0 => OBJECTS[2],
+        quick if quick & !QUICK == 0 => OBJECTS[1],
+        _ => OBJECTS[0],
     }
 }
 

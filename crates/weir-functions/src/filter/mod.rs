@@ -6,6 +6,7 @@
 mod address;
 pub mod carry;
 mod compile;
+pub mod hits;
 mod instance;
 mod intervals;
 mod judge;
@@ -19,7 +20,7 @@ mod units;
 
 use weir_bpf::abi::filter as limits;
 
-pub use compile::{CompileError, Compiled};
+pub use compile::{CompileError, Compiled, OBJECTS};
 pub use instance::plan;
 pub use list::{Entry, Only};
 pub use prefix::Prefix;

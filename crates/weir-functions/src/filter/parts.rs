@@ -10,7 +10,7 @@ use super::Filter;
 use super::address::{Fnv, Meters};
 use super::compile::{CompileError, Variant};
 use super::rule::{Action, Kind, Per, Ports, Rule, Test};
-use super::tables::{Asks, Rows};
+use super::tables::{Asks, NO_RULE, Rows};
 
 /// What rows are made from.
 pub(super) struct Parts<'f> {
@@ -81,8 +81,8 @@ impl Parts<'_> {
         (test.as_ref(), variant.only[side].port)
     }
 
-    /// Rows of kinds.
-    pub(super) fn kinds(&mut self) -> Result<Vec<u16>, CompileError> {
+    /// Rows of kinds. `first_only`: nothing else has rows, and the number of the first rule takes the place of a row.
+    pub(super) fn kinds(&mut self, first_only: bool) -> Result<Vec<u16>, CompileError> {
         let mut known: HashMap<Vec<usize>, u16> = HashMap::new();
         let mut out = Vec::with_capacity(filter::KINDS);
         for number in 0..filter::KINDS as u32 {
@@ -101,10 +101,14 @@ impl Parts<'_> {
             let row = match known.get(&rules) {
                 Some(row) => *row,
                 None => {
-                    let row =
-                        self.rows
+                    let row = match first_only {
+                        true => rules.first().map_or(NO_RULE, |rule| *rule) as u16,
+                        false => self
+                            .rows
                             .of(rules.iter().copied())
-                            .map_err(|_| CompileError::TooManyRows)? as u16;
+                            .map_err(|_| CompileError::TooManyRows)?
+                            as u16,
+                    };
                     known.insert(rules, row);
                     row
                 }

@@ -79,7 +79,7 @@ pub(super) enum Asks {
 }
 
 /// What stands for no rule where rules stand in the place of rows.
-const NO_RULE: usize = filter::WORDS * 64;
+pub(super) const NO_RULE: usize = filter::WORDS * 64;
 
 /// The rows of the states of one family, and which lists overlap. `first_only`: nothing else has rows, and the number of the first rule
 /// takes the place of a row.
@@ -151,6 +151,12 @@ pub(super) fn slots(lists: usize, overlaps: &[Vec<u16>]) -> Option<(Vec<u8>, usi
 #[derive(Debug, Default)]
 pub(super) struct Table {
     pub(super) top: Vec<FilterTop>,
+    /// IPv4: the same for parts that are crowded, 256 for each.
+    pub(super) sub: Vec<FilterTop>,
+    /// IPv4: bytes of an interval in a block.
+    pub(super) unit: usize,
+    /// IPv4: first position and number of intervals of each block.
+    pub(super) runs: Vec<(u32, u32)>,
     /// IPv4: blocks. IPv6: where intervals begin.
     pub(super) bounds: Vec<u8>,
     /// IPv6: rows by position.
@@ -165,71 +171,132 @@ pub(super) struct Table {
     pub(super) window: u32,
 }
 
-/// Lays out the intervals of IPv4.
-pub(super) fn lay_out4(intervals: &Intervals, row_of: &[u16]) -> Table {
-    const UNITS: usize = filter::CHUNK / 4;
+/// Lays out the intervals of IPv4. `unit`: bytes of an interval in a block, 4 and those of its counters.
+pub(super) fn lay_out4(intervals: &Intervals, row_of: &[u16], unit: usize) -> Table {
     let mut table = Table {
         top: vec![FilterTop::default(); filter::TOP],
-        bounds: vec![0; 4],
         state_at: vec![NONE],
+        unit,
         ..Table::default()
     };
-    let starts = &intervals.starts;
-    let mut at = 0usize;
-    let mut shared = (usize::MAX, 0u32);
-    for (i, top) in table.top.iter_mut().enumerate() {
-        let (from, to) = ((i as u128) << 16, ((i as u128) << 16) + 0xffff);
-        while at + 1 < starts.len() && starts[at + 1] <= from {
-            at += 1;
+    let mut parts = Parts4 {
+        intervals,
+        row_of,
+        at: 0,
+        shared: (usize::MAX, 0),
+    };
+    for i in 0..filter::TOP as u64 {
+        let (from, to) = (i << 16, (i << 16) + 0xffff);
+        let kept = parts.at;
+        table.top[i as usize] = match parts.put(&mut table, from, to) {
+            Some(top) => top,
+            None => {
+                parts.at = kept;
+                let number = (table.sub.len() / filter::SUB) as u32;
+                for j in 0..filter::SUB as u64 {
+                    let from = from + (j << 8);
+                    // 256 addresses have at most 256 intervals, and a block has room for them.
+                    let sub = parts.put(&mut table, from, from + 0xff);
+                    table.sub.push(sub.unwrap_or_default());
+                }
+                FilterTop {
+                    first: number,
+                    what: filter::CROWD,
+                }
+            }
+        };
+    }
+    table
+}
+
+/// Intervals of IPv4 that are put down from the lowest address to the highest.
+struct Parts4<'i> {
+    intervals: &'i Intervals,
+    row_of: &'i [u16],
+    /// The interval at the lowest address that is not put down.
+    at: usize,
+    /// The last interval that was larger than a part, and its position.
+    shared: (usize, u32),
+}
+
+impl Parts4<'_> {
+    /// Puts down what lies between two addresses; nothing if that is more than a block holds.
+    fn put(&mut self, table: &mut Table, from: u64, to: u64) -> Option<FilterTop> {
+        let starts = &self.intervals.starts;
+        let (from, to) = (u128::from(from), u128::from(to));
+        while self.at + 1 < starts.len() && starts[self.at + 1] <= from {
+            self.at += 1;
         }
-        let mut end = at + 1;
-        while end < starts.len() && starts[end] <= to {
-            end += 1;
-        }
-        let n = end - at;
+        let at = self.at;
+        let n = 1 + starts[at + 1..]
+            .iter()
+            .take_while(|start| **start <= to)
+            .count();
         if n == 1 {
-            let state = intervals.states[at];
+            let state = self.intervals.states[at];
             let first = match state {
                 0 => 0,
-                _ if shared.0 == at => shared.1,
+                _ if self.shared.0 == at => self.shared.1,
                 _ => {
                     table.state_at.push(state);
-                    table.bounds.extend([0; 4]);
-                    shared = (at, table.state_at.len() as u32 - 1);
-                    shared.1
+                    self.shared = (at, table.state_at.len() as u32 - 1);
+                    self.shared.1
                 }
             };
-            *top = FilterTop {
+            return Some(FilterTop {
                 first,
-                what: row_of[state as usize].into(),
-            };
-            continue;
+                what: self.row_of[state as usize].into(),
+            });
         }
+        // A block may begin some bytes behind the start of an element.
+        if (n + 1) * table.unit > filter::BLOCKS {
+            return None;
+        }
+        self.at = at + n - 1;
         let mut first = table.state_at.len();
-        if first % UNITS + n > UNITS {
-            first = first.next_multiple_of(UNITS);
+        if first * table.unit % filter::BLOCKS + n * table.unit > filter::BLOCKS {
+            first = (first * table.unit)
+                .next_multiple_of(filter::BLOCKS)
+                .div_ceil(table.unit);
             table.state_at.resize(first, NONE);
-            table.bounds.resize(first * 4, 0);
         }
-        let states = &intervals.states[at..end];
-        for (place, start) in starts[at..end].iter().enumerate() {
-            let low = if place == 0 {
-                0
-            } else {
-                (*start & 0xffff) as u16
+        let place = first * table.unit;
+        table.bounds.resize(place, 0);
+        let states = &self.intervals.states[at..at + n];
+        for (number, start) in starts[at..at + n].iter().enumerate() {
+            let low = match number {
+                0 => from as u16,
+                _ => *start as u16,
             };
             table.bounds.extend(low.to_ne_bytes());
         }
         for state in states {
-            table.bounds.extend(row_of[*state as usize].to_ne_bytes());
+            table
+                .bounds
+                .extend(self.row_of[*state as usize].to_ne_bytes());
         }
+        table.runs.push((first as u32, n as u32));
         table.state_at.extend(states);
-        *top = FilterTop {
+        Some(FilterTop {
             first: first as u32,
             what: ((n - 1) as u32) << 16,
-        };
+        })
     }
-    table
+}
+
+impl Table {
+    /// Where in its blocks the first counter of each position is, in bytes.
+    pub(super) fn homes(&self) -> Vec<u32> {
+        let alone = |position: usize| (position * self.unit + 4) as u32;
+        let mut homes: Vec<u32> = (0..self.state_at.len()).map(alone).collect();
+        for (first, n) in &self.runs {
+            for i in 0..*n {
+                homes[(first + i) as usize] =
+                    *first * self.unit as u32 + n * 4 + i * (self.unit as u32 - 4);
+            }
+        }
+        homes
+    }
 }
 
 /// What begins at an upper half of an address.

@@ -360,6 +360,19 @@ impl Map {
         self.slot_value_mut(slot)
     }
 
+    /// Creates or replaces an element of which every CPU of a per-CPU map is to have this same value.
+    ///
+    /// # Errors
+    /// As of [`Self::update`].
+    pub fn update_all(&mut self, key: &[u8], value: &[u8], flags: u64) -> Result<(), MapError> {
+        if !self.kind().is_percpu() || value.len() != self.definition.value_size as usize {
+            return self.update(key, value, flags);
+        }
+        let mut one = value.to_vec();
+        one.resize(self.values.stride(), 0);
+        self.update(key, &one.repeat(self.cpus as usize), flags)
+    }
+
     /// Creates or replaces an element as the system call does; `flags` are [`BPF_ANY`] and so on.
     ///
     /// # Errors

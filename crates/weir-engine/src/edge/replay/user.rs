@@ -253,7 +253,7 @@ fn called(program: &Program, what: &str) -> String {
 fn update(machine: &mut Machine, map: &str, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
     let target = machine.map_mut(map).ok_or_else(|| missing(map))?;
     target
-        .update(key, value, BPF_ANY)
+        .update_all(key, value, BPF_ANY)
         .map_err(|error| EngineError::Map {
             map: map.to_owned(),
             error,
