@@ -16,7 +16,8 @@
 #define COOKIE_BAD	2
 
 #define COOKIE_THROUGH_NS	20000000000ULL	/* a SYN for each destination is let through so often */
-#define COOKIE_ALL_NS		10000000ULL	/* ... and of each rule at most 100 a second */
+#define COOKIE_ALL_NS		10000000ULL	/* ... and of each rule at most 100 a second, */
+#define COOKIE_BURST_NS		990000000ULL	/* 100 of them at once */
 #define COOKIE_FRESH_NS		1000000000ULL	/* how stale the time of a flow may be */
 #define COOKIE_WINDOW		64240
 #define COOKIE_TCP		24	/* TCP header with the segment size */
@@ -152,7 +153,7 @@ static __always_inline __u64 flow_tag(struct head *h)
 /* Judges a TCP packet for which a rule asks for cookies: COOKIE_*, or a reason above COOKIE_BAD. */
 static __always_inline int cookie(ctx_t *ctx, struct head *h, struct filter_walk *walk, __u32 rule)
 {
-	__u64 tag, made, *word;
+	__u64 tag, made, *word, *all;
 	__u32 len, off;
 	int reason;
 
@@ -190,9 +191,14 @@ static __always_inline int cookie(ctx_t *ctx, struct head *h, struct filter_walk
 		return COOKIE_OPEN;
 	}
 	word = limit_word(mix(h->dst_high ^ (h->ports & 0xffff), ~h->dst_low));
-	if (word && !over(word, walk->now_ns, COOKIE_THROUGH_NS, 0)) {
-		word = bpf_map_lookup_elem(&totals, &rule);
-		if (word && !over(word, walk->now_ns, COOKIE_ALL_NS, 0))
+	/*
+	 * Looked at before it is counted: a SYN that the rule holds back must not keep the next ones for its destination back, whose
+	 * socket would reset all that the filter answers until then.
+	 */
+	if (word && *(volatile __u64 *)word <= walk->now_ns) {
+		all = bpf_map_lookup_elem(&totals, &rule);
+		if (all && !over(all, walk->now_ns, COOKIE_ALL_NS, COOKIE_BURST_NS) &&
+		    !over(word, walk->now_ns, COOKIE_THROUGH_NS, 0))
 			return COOKIE_OPEN;
 	}
 	len = off + 20;

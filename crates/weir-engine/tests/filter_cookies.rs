@@ -135,6 +135,37 @@ fn handshakes_are_completed_before_the_server_sees_anything() {
     assert_eq!(wrong, Some(0), "checksums of what the client received");
 }
 
+/// A listening socket that has sent no cookie itself resets whoever brings one: the first SYN for every destination must reach it, also
+/// when many destinations are asked for at once.
+#[test]
+fn the_first_syns_for_many_destinations_reach_the_stack() {
+    const PASS: u32 = 2;
+    const ANSWERED: u32 = 3;
+    const AT_ONCE: u8 = 100;
+    const BEGIN_NS: u64 = 1_000_000_000_000;
+    let filter = filter(&format!("rules = [\"syncookie to-port {PORT}\"]"));
+    let compiled = compiled(&filter).expect("compiles");
+    for mut run in filters::engines(&compiled) {
+        let mut out = Vec::new();
+        let mut syn = |host: u8, at_ns: u64| {
+            let frame = Frame::new()
+                .ip4([10, 0, 0, 1], [192, 0, 2, host])
+                .tcp(1, PORT)
+                .flags(2);
+            run.packet(&frame.build(), BEGIN_NS + at_ns, &mut out)
+        };
+        for host in 0..AT_ONCE {
+            assert_eq!(syn(host, 0), PASS, "destination {host}");
+            assert_eq!(syn(host, 1), ANSWERED, "destination {host} again");
+        }
+        assert_eq!(syn(AT_ONCE, 2), ANSWERED, "one destination too many");
+        // It was not let through, so it need not wait for 20 s.
+        assert_eq!(syn(AT_ONCE, 10_000_000), PASS, "as soon as the rule may");
+        assert_eq!(syn(AT_ONCE, 20_000_000), ANSWERED);
+        assert_eq!(syn(AT_ONCE, 20_010_000_000), PASS, "20 s later");
+    }
+}
+
 #[test]
 fn what_belongs_to_no_handshake_is_dropped() {
     let filter = filter(&format!("rules = [\"syncookie to-port {PORT}\"]"));
