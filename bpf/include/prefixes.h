@@ -251,11 +251,13 @@ static __always_inline struct place find6(const __u32 side, __u64 high, __u64 lo
 	return found;
 }
 
-/* What holds at a time of what was found. */
+/* What holds at a time of what was found. An address outside of all prefixes has position 0 in every table, which only the first has. */
 static __always_inline void outlive(struct place *found, __u32 table, __u64 now_ns)
 {
 	__u32 i, at;
 
+	if (!found->position)
+		return;
 	for (i = 0; i < WEIR_FILTER_LIVES; i++) {
 		struct weir_filter_life *life;
 

@@ -328,3 +328,52 @@ fn accepted_packets_are_moved_to_their_cpus() {
         assert_eq!(stats.verdict[..5], [0, 1, 1, 0, 2]);
     }
 }
+
+/// A table of destinations lies behind that of sources, and an address outside of all its prefixes has no position in it: what ends for
+/// sources must not end for such a destination.
+#[test]
+fn entries_that_end_leave_addresses_outside_of_all_prefixes_alone() {
+    let list: Vec<String> = (1..=20)
+        .map(|host| format!("\"2001:db8::{host:x} until 1700000001\""))
+        .collect();
+    // With and without IPv6 destinations in the table.
+    for to in [
+        "10.0.0.1, 10.0.0.5, 10.0.0.9",
+        "10.0.0.1, 10.0.0.5, 10.0.0.9, 2001:db8:1::/64",
+    ] {
+        let filter = filter(&format!(
+            "rules = [\"deny from @ends\", \"allow from 2001:db8:2::1 to not @far\"]\ndefault = \"drop\"\n[sets]\nends = [{}]\nfar = [{}]",
+            list.join(", "),
+            to.split(", ")
+                .map(|t| format!("{t:?}"))
+                .collect::<Vec<_>>()
+                .join(", "),
+        ));
+        let compiled = compiled(&filter).expect("compiles");
+        let frame = weir_packet::build::Frame::new()
+            .ip6(
+                "2001:db8:2::1"
+                    .parse::<std::net::Ipv6Addr>()
+                    .expect("an address")
+                    .octets(),
+                "fd00::1"
+                    .parse::<std::net::Ipv6Addr>()
+                    .expect("an address")
+                    .octets(),
+            )
+            .udp(1, 2)
+            .build();
+        for mut run in engines(&compiled) {
+            let mut out = Vec::new();
+            for seconds in [0, 2] {
+                let now_ns = BEGIN_NS + seconds * 1_000_000_000;
+                assert_eq!(
+                    run.packet(&frame, now_ns, &mut out),
+                    2,
+                    "{}: to not {to}, after {seconds} s",
+                    run.name()
+                );
+            }
+        }
+    }
+}
