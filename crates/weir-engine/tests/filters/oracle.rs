@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use weir_functions::filter::list::Entry;
+use weir_functions::filter::list::{Entry, Only};
 use weir_functions::filter::rule::{Action, Addresses, Kind, Per, Rule, Test};
 use weir_functions::filter::{Filter, Otherwise};
 use weir_packet::Reason;
@@ -146,11 +146,10 @@ impl<'f> Oracle<'f> {
         let model = &self.filter.rules[rule];
         combinations
             .into_iter()
-            .enumerate()
-            .map(|(number, (source, destination))| {
+            .map(|(source, destination)| {
                 let key = match per {
                     Per::Rule => format!(
-                        "{number}:{:?}",
+                        "{:?}",
                         [&source, &destination].map(|e| e.map(|e| self.only(e)))
                     ),
                     Per::Source { len4, len6 } => {
@@ -175,10 +174,11 @@ impl<'f> Oracle<'f> {
             .collect()
     }
 
-    fn only(&self, (set, place): (usize, usize)) -> String {
+    /// What an entry is about besides addresses; a prefix in a rule: nothing.
+    fn only(&self, (set, place): (usize, usize)) -> Only {
         match set {
-            usize::MAX => String::new(),
-            _ => format!("{:?}", self.filter.sets[set].entries[place].only),
+            usize::MAX => Only::default(),
+            _ => self.filter.sets[set].entries[place].only,
         }
     }
 
