@@ -128,7 +128,7 @@ impl Parts<'_> {
         let rule = &self.filter.rules[variant.rule];
         let mut out = FilterRule {
             action: rule.action.number(),
-            id: identity(rule),
+            id: identity(&self.filter.rules, variant.rule),
             ..FilterRule::default()
         };
         let slot = |side: usize| match variant.asks[side] {
@@ -190,10 +190,16 @@ fn holds_kind(test: &Test<Kind>, number: u32) -> bool {
     test.any.iter().any(one) != test.is_negated
 }
 
-/// By which the state of a rule is found again after others were edited.
-fn identity(rule: &Rule) -> u32 {
+/// By which the state of a rule is found again after others were edited: its text, and which of those with the same text it is, so that
+/// no two rules of a filter share what they count.
+fn identity(rules: &[Rule], number: usize) -> u32 {
+    let text = &rules[number].text;
+    let before = rules[..number].iter().filter(|r| r.text == *text).count();
     let mut hasher = Fnv(0xcbf2_9ce4_8422_2325);
-    hasher.write(rule.text.as_bytes());
+    hasher.write(text.as_bytes());
+    if before > 0 {
+        hasher.write(&(before as u32).to_be_bytes());
+    }
     let hash = hasher.finish();
     (hash ^ hash >> 32) as u32
 }
