@@ -415,12 +415,12 @@ static __always_inline int match(struct judge *j)
 			return WEIR_R_internal;
 	}
 	if (has(WEIR_FF_SRC)) {
-		src = row_at(j->src.row);
+		src = row_at(j->src.row + j->h.zero);
 		if (!src)
 			return WEIR_R_internal;
 	}
 	if (has(WEIR_FF_DST)) {
-		dst = row_at(j->dst.row);
+		dst = row_at(j->dst.row + j->h.zero);
 		if (!dst)
 			return WEIR_R_internal;
 	}
@@ -430,7 +430,7 @@ static __always_inline int match(struct judge *j)
 			return WEIR_R_internal;
 		at = j->h.ports >> 16;
 		opaque(at);
-		sport = row_at(j->h.has_ports ? by_port->row[at & 0xffff] : weir_no_ports);
+		sport = row_at(j->h.has_ports ? by_port->row[at & 0xffff] : weir_no_ports + j->h.zero);
 		if (!sport)
 			return WEIR_R_internal;
 	}
@@ -440,7 +440,7 @@ static __always_inline int match(struct judge *j)
 			return WEIR_R_internal;
 		at = j->h.ports;
 		opaque(at);
-		dport = row_at(j->h.has_ports ? by_port->row[at & 0xffff] : weir_no_ports);
+		dport = row_at(j->h.has_ports ? by_port->row[at & 0xffff] : weir_no_ports + j->h.zero);
 		if (!dport)
 			return WEIR_R_internal;
 	}
@@ -524,6 +524,11 @@ static __always_inline int judge(struct judge *j, struct panel p)
 	if (reason != QUICK_OK)
 		return reason;
 	family6 = h->family == 6;
+	h->kind += h->zero;
+	h->has_ports += h->zero;
+	h->ports += h->zero;
+	h->tcp_flags += h->zero;
+	h->l4 += h->zero;
 	if (has(WEIR_FF_LIVES | WEIR_FF_LIMIT | WEIR_FF_BLOCK | WEIR_FF_COOKIE))
 		j->now_ns = clock_ns();
 	if (has(WEIR_FF_SRC)) {

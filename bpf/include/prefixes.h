@@ -192,8 +192,8 @@ static __always_inline struct place find4(const __u32 side, __u32 address)
 	return found;
 }
 
-/* The last of n intervals from `first` on that begins at or below the key; its first one does. */
-static __noinline __u32 search6(__u32 first, __u32 n, __u64 key)
+/* The last of n intervals from `first` on that begins at or below the key; its first one does. Global: the verifier walks it once. */
+__noinline __u32 search6(__u32 first, __u32 n, __u64 key)
 {
 	__u32 step;
 

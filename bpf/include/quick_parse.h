@@ -45,6 +45,7 @@ struct head {
 	__u32 ports;		/* source << 16 | destination */
 	__u32 has_ports;
 	__u32 tcp_flags;
+	__u32 zero;		/* see blur() */
 	__u64 src_high, src_low;	/* host order; IPv4: low only */
 	__u64 dst_high, dst_low;
 };
@@ -163,10 +164,69 @@ static __always_inline int quick_ip4(struct head *h, __u8 *data, __u8 *end)
 	return quick_l4(h, data, end, h->kind & 255);
 }
 
-static __always_inline int quick_ip6(struct head *h, __u8 *data, __u8 *end)
+static __always_inline int is_extension(__u32 proto)
 {
-	__u8 *ip = data + h->l3, *p;
-	__u32 proto, off, start, frag, len, i;
+	__u64 known = proto < 64 ? EH_LOW : proto >= 128 ? EH_HIGH : 0;
+
+	return known >> (proto & 63) & 1 && proto < 192;
+}
+
+/* What quick_extensions() found: offset and protocol of what follows, and these. */
+#define EH_PROTO	16	/* shift of the protocol */
+#define EH_FRAGMENT	(1U << 24)
+#define EH_LATER	(1U << 25)	/* a fragment that is not the first */
+#define EH_REASON	(1U << 31)	/* malformed: a reason instead of an offset */
+
+/*
+ * Walks the extension headers from off on; the first one is of type proto. Global, so that the verifier walks it by itself and
+ * knows nothing of what it found: else it would walk the rest of the program once for each number and mixture of headers.
+ */
+__noinline __u32 quick_extensions(ctx_t *ctx, __u32 off, __u32 proto, __u32 ip_end)
+{
+	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *p;
+	__u32 start = off, found = 0, len, i;
+
+	for (i = 0; i <= WEIR_EH_MAX; i++) {
+		if (!is_extension(proto))
+			break;
+		if (i == WEIR_EH_MAX)
+			return EH_REASON | WEIR_R_ip6_eh_deep;
+		if (off + 8 > ip_end)
+			return EH_REASON | WEIR_R_ip6_eh_truncated;
+		opaque(off);
+		off &= 511;
+		p = data + off;
+		if (p + 8 > end)
+			return EH_REASON | WEIR_R_head_split;
+		len = 8;
+		if (proto == IPPROTO_AH)
+			len = (p[1] + 2) * 4;
+		else if (proto != IPPROTO_FRAGMENT)
+			len = (p[1] + 1) * 8;
+		if (off + len > ip_end)
+			return EH_REASON | WEIR_R_ip6_eh_truncated;
+		if (off + len - start > WEIR_EH_BYTES)
+			return EH_REASON | WEIR_R_ip6_eh_long;
+		if (proto == IPPROTO_FRAGMENT) {
+			len = be16_at(p + 2);
+			/* Atomic fragments (RFC 6946) are whole packets. */
+			found = len & 0xfff9 ? EH_FRAGMENT : 0;
+			if (len & 0xfff8)
+				found |= EH_LATER;
+			len = 8;
+		}
+		proto = p[0];
+		off += len;
+		if (found & EH_LATER)
+			break;
+	}
+	return found | proto << EH_PROTO | (off & 0xffff);
+}
+
+static __always_inline int quick_ip6(ctx_t *ctx, struct head *h, __u8 *data, __u8 *end)
+{
+	__u8 *ip = data + h->l3;
+	__u32 proto, off, found = 0;
 
 	if (ip + 40 > end)
 		return short_by(h, h->l3 + 40, WEIR_R_ip6_truncated);
@@ -181,65 +241,33 @@ static __always_inline int quick_ip6(struct head *h, __u8 *data, __u8 *end)
 	h->dst_high = be64_at(ip + 24);
 	h->dst_low = be64_at(ip + 32);
 	proto = ip[6];
-	h->kind = WEIR_KIND_IP6 | proto;
-	if (!has(WEIR_FF_PROTOCOL))
-		return QUICK_OK;
-	start = off = h->l3 + 40;
-	frag = 0;
-	for (i = 0; i <= WEIR_EH_MAX; i++) {
-		__u64 known = proto < 64 ? EH_LOW : proto >= 128 ? EH_HIGH : 0;
-
-		if (!(known >> (proto & 63) & 1) || proto >= 192)
-			break;
-		if (i == WEIR_EH_MAX)
-			return WEIR_R_ip6_eh_deep;
-		if (off + 8 > h->ip_end)
-			return WEIR_R_ip6_eh_truncated;
-		opaque(off);
-		off &= 511;
-		p = data + off;
-		if (p + 8 > end)
-			return WEIR_R_head_split;
-		len = 8;
-		if (proto == IPPROTO_AH)
-			len = (p[1] + 2) * 4;
-		else if (proto != IPPROTO_FRAGMENT)
-			len = (p[1] + 1) * 8;
-		if (off + len > h->ip_end)
-			return WEIR_R_ip6_eh_truncated;
-		if (off + len - start > WEIR_EH_BYTES)
-			return WEIR_R_ip6_eh_long;
-		if (proto == IPPROTO_FRAGMENT) {
-			frag = be16_at(p + 2);
-			h->kind = WEIR_KIND_IP6;
-			/* Atomic fragments (RFC 6946) are whole packets. */
-			if (frag & 0xfff9)
-				h->kind |= WEIR_KIND_FRAGMENT;
-		}
-		proto = p[0];
-		off += len;
-		if (frag & 0xfff8)
-			break;
+	off = h->l3 + 40;
+	if (has(WEIR_FF_PROTOCOL) && is_extension(proto)) {
+		found = quick_extensions(ctx, off, proto, h->ip_end);
+		if (found & EH_REASON)
+			return found & (WEIR_REASONS - 1);
+		proto = found >> EH_PROTO & 255;
+		off = found & 0xffff;
 	}
-	h->kind = (h->kind & ~255) | proto;
-	if (!has(WEIR_FF_L4) || frag & 0xfff8)
+	h->kind = WEIR_KIND_IP6 | proto;
+	if (found & EH_FRAGMENT)
+		h->kind |= WEIR_KIND_FRAGMENT;
+	if (!has(WEIR_FF_L4) || found & EH_LATER)
 		return QUICK_OK;
 	h->l4 = off;
 	return quick_l4(h, data, end, proto);
 }
 
 /*
- * The same offset, of which the verifier knows no more than a bound: else it would walk the whole program once for each number of
- * tags. Two reads of one byte differ by 0, which it does not know.
+ * 0, which the verifier does not know: two reads of one byte differ by any number. What it is added to is the same to the verifier on
+ * every way that leads here, so that it walks the rest of the program once, and not once for each way.
  */
-static __always_inline __u32 forget(__u8 *data, __u32 off)
+static __always_inline __u32 blur(__u8 *data)
 {
 	__u32 once, again;
 
-	asm volatile("%0 = *(u8 *)(%2 + 0)\n%1 = *(u8 *)(%2 + 0)" : "=&r"(once), "=r"(again) : "r"(data));
-	off += once - again;
-	opaque(off);
-	return off & 31;
+	asm("%0 = *(u8 *)(%2 + 0)\n%1 = *(u8 *)(%2 + 0)" : "=&r"(once), "=r"(again) : "r"(data));
+	return once - again;
 }
 
 /* Fills `h`, which is zero but for len. Returns QUICK_OK, QUICK_OTHER or a reason. */
@@ -250,6 +278,9 @@ static __always_inline int quick_parse(ctx_t *ctx, struct head *h)
 
 	if (data + WEIR_FRAME_MIN > end)
 		return short_by(h, WEIR_FRAME_MIN, WEIR_R_frame_short);
+#ifndef WEIR_FILTER_LEAN
+	h->zero = blur(data);
+#endif
 	type = be16_at(data + 12);
 #ifdef WEIR_FILTER_LEAN
 	/* Untagged frames first, with all offsets constant; where more than this follows it would double what the verifier walks. */
@@ -257,7 +288,7 @@ static __always_inline int quick_parse(ctx_t *ctx, struct head *h)
 	if (type == ETH_P_IP)
 		return quick_ip4(h, data, end);
 	if (type == ETH_P_IPV6)
-		return quick_ip6(h, data, end);
+		return quick_ip6(ctx, h, data, end);
 #endif
 #pragma unroll
 	for (i = 0; i < WEIR_VLAN_MAX; i++) {
@@ -270,13 +301,16 @@ static __always_inline int quick_parse(ctx_t *ctx, struct head *h)
 	}
 	if (is_tag(type))
 		return WEIR_R_vlan_deep;
-	if (off > WEIR_FRAME_MIN)
-		off = forget(data, off);
+	if (off > WEIR_FRAME_MIN) {
+		off += blur(data);
+		opaque(off);
+		off &= 31;
+	}
 	h->l3 = off;
 	if (type == ETH_P_IP)
 		return quick_ip4(h, data, end);
 	if (type == ETH_P_IPV6)
-		return quick_ip6(h, data, end);
+		return quick_ip6(ctx, h, data, end);
 	return QUICK_OTHER;
 }
 
