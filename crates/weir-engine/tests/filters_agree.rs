@@ -1,7 +1,7 @@
 //! Generated filters over generated packets: verdicts, reasons, counters of rules and hits of entries are those of a naive reading of the
 //! same rules, in the kernel, in the interpreter and as native code.
 //!
-//! `WEIR_CASES` sets the number of filters (default 60, 150 packets each).
+//! `WEIR_CASES` sets the number of filters (default 300, 150 packets each; 3000 where WEIR_LONG is set).
 
 #[path = "filters/mod.rs"]
 mod filters;
@@ -18,6 +18,24 @@ use weir_packet::Reason;
 const PACKETS: usize = 150;
 /// Clock of the first packet: entries of lists end around it.
 const BEGIN_NS: u64 = 1_700_000_000_000_000_000;
+/// Rules and reasons that generated filters must come to.
+const WANTED: [&str; 15] = [
+    "allow",
+    "deny",
+    "shed",
+    "limit",
+    "denied",
+    "blocked",
+    "limited",
+    "not_allowed",
+    "not_ip",
+    "tcp_truncated",
+    "udp_truncated",
+    "ip4_truncated",
+    "ip6_truncated",
+    "ip6_eh_deep",
+    "vlan_truncated",
+];
 
 #[derive(Clone, Debug)]
 struct Sample {
@@ -180,120 +198,116 @@ fn generated_filters_do_what_their_rules_say_in_every_engine() {
     let cases = std::env::var("WEIR_CASES")
         .ok()
         .and_then(|n| n.parse().ok())
-        .unwrap_or(60);
+        .unwrap_or(if std::env::var_os("WEIR_LONG").is_some() {
+            3000
+        } else {
+            300
+        });
     let mut seen: BTreeMap<&'static str, u64> = BTreeMap::new();
     let mut refused = 0u32;
-    let mut runner = proptest::test_runner::TestRunner::new(filters::settings(cases, file!()));
     let seen_here = std::cell::RefCell::new((&mut seen, &mut refused));
-    let result = runner.run(
-        &(config(), prop::collection::vec(sample(), PACKETS)),
-        |(config, samples)| {
-            let text = toml(&config);
-            let filter = filter(&text);
-            let Some(compiled) = compiled(&filter) else {
-                *seen_here.borrow_mut().1 += 1;
-                return Ok(());
-            };
-            for mut run in engines(&compiled) {
-                let mut oracle = Oracle::new(&filter);
-                let (mut now_ns, mut out) = (BEGIN_NS, Vec::new());
-                for (number, sample) in samples.iter().enumerate() {
-                    now_ns += sample.gap_ns;
-                    if sample.load != oracle.load {
-                        oracle.load = sample.load;
-                        run.write("load", 0, &sample.load.to_ne_bytes());
-                    }
-                    let wanted = oracle.packet(&sample.frame, now_ns);
-                    let action = run.packet(&sample.frame, now_ns, &mut out);
-                    let found = if action == 2 { "pass" } else { "drop" };
-                    let same = match wanted {
-                        Fate::Pass => action == 2,
-                        Fate::Drop(_) => action == 1,
-                    };
-                    prop_assert!(
-                        same,
-                        "{}: packet {number} ({}) at +{} ns: {found}, wanted {wanted:?}\n{text}",
-                        run.name(),
-                        weir_packet::summary(&sample.frame),
-                        now_ns - BEGIN_NS
-                    );
+    let judged = |(config, samples): (Config, Vec<Sample>)| {
+        let text = toml(&config);
+        let filter = filter(&text);
+        let Some(compiled) = compiled(&filter) else {
+            *seen_here.borrow_mut().1 += 1;
+            return Ok(());
+        };
+        for mut run in engines(&compiled) {
+            let mut oracle = Oracle::new(&filter);
+            let (mut now_ns, mut out) = (BEGIN_NS, Vec::new());
+            for (number, sample) in samples.iter().enumerate() {
+                now_ns += sample.gap_ns;
+                if sample.load != oracle.load {
+                    oracle.load = sample.load;
+                    run.write("load", 0, &sample.load.to_ne_bytes());
                 }
-                let (stats, counts, hits) = counted(run.as_ref(), &compiled);
-                let reasons: BTreeMap<&'static str, u64> = Reason::ALL
-                    .iter()
-                    .map(|r| (r.name(), stats.reason[*r as usize]))
-                    .filter(|(_, n)| *n > 0)
-                    .collect();
-                prop_assert_eq!(
-                    &reasons,
-                    &oracle.reasons,
-                    "{}: reasons\n{}",
+                let wanted = oracle.packet(&sample.frame, now_ns);
+                let action = run.packet(&sample.frame, now_ns, &mut out);
+                let found = if action == 2 { "pass" } else { "drop" };
+                let same = match wanted {
+                    Fate::Pass => action == 2,
+                    Fate::Drop(_) => action == 1,
+                };
+                prop_assert!(
+                    same,
+                    "{}: packet {number} ({}) at +{} ns: {found}, wanted {wanted:?}\n{text}",
                     run.name(),
-                    text
+                    weir_packet::summary(&sample.frame),
+                    now_ns - BEGIN_NS
                 );
-                prop_assert_eq!(stats.received, samples.len() as u64);
-                prop_assert_eq!(stats.verdict.iter().sum::<u64>(), stats.received);
-                let report = compiled.report(&filter, &counts, &hits);
-                let rules: Vec<_> = report
-                    .rules
-                    .iter()
-                    .map(|r| (r.packets, r.bytes, r.dropped, r.blocked))
-                    .collect();
-                prop_assert_eq!(&rules, &oracle.counts, "{}: rules\n{}", run.name(), text);
-                let entries: Vec<_> = report
-                    .entries
-                    .iter()
-                    .map(|e| (e.set.as_str(), e.line, e.packets))
-                    .collect();
-                let wanted: Vec<_> = oracle
-                    .hits
-                    .iter()
-                    .map(|((set, place), n)| {
-                        (
-                            filter.sets[*set].name.as_str(),
-                            filter.sets[*set].entries[*place].line,
-                            *n,
-                        )
-                    })
-                    .collect();
-                prop_assert_eq!(entries, wanted, "{}: hits\n{}", run.name(), text);
-                for (reason, count) in &oracle.reasons {
-                    *seen_here.borrow_mut().0.entry(reason).or_default() += count;
-                }
-                for (number, rule) in filter.rules.iter().enumerate() {
-                    let verb =
-                        ["allow", "deny", "shed", "limit"][usize::from(rule.action.number())];
-                    *seen_here.borrow_mut().0.entry(verb).or_default() += oracle.counts[number].0;
-                }
             }
-            Ok(())
-        },
-    );
-    if let Err(error) = result {
-        panic!("{error}");
-    }
-    eprintln!("{cases} filters x {PACKETS} packets; {refused} refused; {seen:?}");
-    if cases >= 60 {
-        for wanted in [
-            "allow",
-            "deny",
-            "shed",
-            "limit",
-            "denied",
-            "blocked",
-            "limited",
-            "not_allowed",
-            "not_ip",
-            "tcp_truncated",
-            "udp_truncated",
-            "ip4_truncated",
-            "ip6_truncated",
-            "ip6_eh_deep",
-            "vlan_truncated",
-        ] {
-            assert!(seen.contains_key(wanted), "no case met {wanted}");
+            let (stats, counts, hits) = counted(run.as_ref(), &compiled);
+            let reasons: BTreeMap<&'static str, u64> = Reason::ALL
+                .iter()
+                .map(|r| (r.name(), stats.reason[*r as usize]))
+                .filter(|(_, n)| *n > 0)
+                .collect();
+            prop_assert_eq!(
+                &reasons,
+                &oracle.reasons,
+                "{}: reasons\n{}",
+                run.name(),
+                text
+            );
+            prop_assert_eq!(stats.received, samples.len() as u64);
+            prop_assert_eq!(stats.verdict.iter().sum::<u64>(), stats.received);
+            let report = compiled.report(&filter, &counts, &hits);
+            let rules: Vec<_> = report
+                .rules
+                .iter()
+                .map(|r| (r.packets, r.bytes, r.dropped, r.blocked))
+                .collect();
+            prop_assert_eq!(&rules, &oracle.counts, "{}: rules\n{}", run.name(), text);
+            let entries: Vec<_> = report
+                .entries
+                .iter()
+                .map(|e| (e.set.as_str(), e.line, e.packets))
+                .collect();
+            let wanted: Vec<_> = oracle
+                .hits
+                .iter()
+                .map(|((set, place), n)| {
+                    (
+                        filter.sets[*set].name.as_str(),
+                        filter.sets[*set].entries[*place].line,
+                        *n,
+                    )
+                })
+                .collect();
+            prop_assert_eq!(entries, wanted, "{}: hits\n{}", run.name(), text);
+            for (reason, count) in &oracle.reasons {
+                *seen_here.borrow_mut().0.entry(reason).or_default() += count;
+            }
+            for (number, rule) in filter.rules.iter().enumerate() {
+                let verb = ["allow", "deny", "shed", "limit"][usize::from(rule.action.number())];
+                *seen_here.borrow_mut().0.entry(verb).or_default() += oracle.counts[number].0;
+            }
         }
-        assert!(refused < cases / 10, "{refused} filters were refused");
+        Ok(())
+    };
+    // Rarely no filter of a run blocks, say, a source that comes again: such a run goes on.
+    let mut missing = Vec::new();
+    let mut run = 0;
+    for _ in 0..5 {
+        let mut runner = proptest::test_runner::TestRunner::new(filters::settings(cases, file!()));
+        if let Err(error) = runner.run(
+            &(config(), prop::collection::vec(sample(), PACKETS)),
+            judged,
+        ) {
+            panic!("{error}");
+        }
+        run += cases;
+        let seen = &seen_here.borrow().0;
+        missing = WANTED.iter().filter(|w| !seen.contains_key(*w)).collect();
+        if missing.is_empty() || cases < 60 {
+            break;
+        }
+    }
+    eprintln!("{run} filters x {PACKETS} packets; {refused} refused; {seen:?}");
+    if cases >= 60 {
+        assert!(missing.is_empty(), "no case met {missing:?}");
+        assert!(refused < run / 10, "{refused} filters were refused");
     }
 }
 
@@ -374,6 +388,60 @@ fn entries_that_end_leave_addresses_outside_of_all_prefixes_alone() {
                     run.name()
                 );
             }
+        }
+    }
+}
+
+/// A limit `per rule` counts prefixes of the rule and plain entries of its sets together, and entries about something else apart,
+/// whatever else of the rule a packet matches.
+#[test]
+fn a_limit_counts_what_its_entries_are_about() {
+    const PASS: u32 = 2;
+    const DROP: u32 = 1;
+    let filter = filter(
+        "rules = [\"limit from @some, 10.0.0.1 rate 1/s burst 1\"]\n[sets]\nsome = [\"10.0.0.2\", \"10.0.0.1 udp\", \"10.0.0.3 udp\"]",
+    );
+    let compiled = compiled(&filter).expect("compiles");
+    for mut run in engines(&compiled) {
+        let mut out = Vec::new();
+        for (at, host, is_udp, wanted) in [
+            (0, 1, false, PASS),
+            (1, 2, false, DROP),
+            (2, 3, false, PASS),
+            (3, 3, true, PASS),
+            (4, 3, true, DROP),
+            // Both of the rule and of UDP's own entry.
+            (2_000_000_000, 1, true, PASS),
+            (2_000_000_001, 2, true, DROP),
+            (2_000_000_002, 3, true, DROP),
+        ] {
+            let frame = weir_packet::build::Frame::new().ip4([10, 0, 0, host], [192, 0, 2, 1]);
+            let frame = if is_udp {
+                frame.udp(1, 2)
+            } else {
+                frame.tcp(1, 2)
+            };
+            let found = run.packet(&frame.build(), BEGIN_NS + at, &mut out);
+            assert_eq!(found, wanted, "{}: host {host} at {at} ns", run.name());
+        }
+    }
+}
+
+/// A rule that is there twice counts a packet once in each, not twice in both.
+#[test]
+fn rules_with_the_same_text_count_apart() {
+    for per in ["per source", "per entry", "per rule"] {
+        let rule = format!("\"limit from 10.0.0.0/24 rate 1/s burst 3 {per}\"");
+        let filter = filter(&format!("rules = [{rule}, {rule}]"));
+        let compiled = compiled(&filter).expect("compiles");
+        for mut run in engines(&compiled) {
+            let mut out = Vec::new();
+            let frame = weir_packet::build::Frame::new()
+                .ip4([10, 0, 0, 1], [192, 0, 2, 1])
+                .udp(1, 2)
+                .build();
+            let found = [0; 4].map(|_| run.packet(&frame, BEGIN_NS, &mut out));
+            assert_eq!(found, [2, 2, 2, 1], "{}: {per}", run.name());
         }
     }
 }
