@@ -202,7 +202,7 @@ static __noinline int finish_unfinished(ctx_t *ctx)
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *at;
 	struct finish_l4 l4 = { .off = 14 };
 	struct finish_walk w = { .ctx = ctx };
-	__u32 zero = 0, i, found;
+	__u32 zero = 0, i, found, off;
 	__u16 type, have;
 
 	if (data + 14 > end)
@@ -226,9 +226,13 @@ static __noinline int finish_unfinished(ctx_t *ctx)
 		return 0;
 	if (!found)
 		return 0;
-	if (l4.off > CTX_REACH / 2)
+	off = l4.off;
+	if (off > CTX_REACH / 2)
 		return 0;
-	at = data + l4.off;
+	/* Once more on the register that is added: Linux 6.1 loses the bound where the compiler compares a copy. */
+	asm volatile("" : "+r"(off));
+	off &= CTX_REACH / 2;
+	at = data + off;
 	if (l4.proto == IPPROTO_TCP) {
 		if (l4.len < 20 || at + 20 > end)
 			return 0;

@@ -273,10 +273,17 @@ static __always_inline void outlive(struct place *found, __u32 table, __u64 now_
 
 static __always_inline __u64 *row_at(__u32 row)
 {
-	__u32 chunk = row >> (weir_row_shift & 31), at = (row & weir_row_mask) * (weir_words * 8);
+	__u32 chunk = row >> (weir_row_shift & 31), at = row & weir_row_mask, size = weir_words * 8;
 	__u8 *here = bpf_map_lookup_elem(&rows, &chunk);
 
-	return here ? (__u64 *)(here + at) : 0;
+	if (!here)
+		return 0;
+	/*
+	 * In this order: Linux 6.1 knows nothing of a product whose second factor is no constant. Volatile: compilers would move the sum to
+	 * before the check, where the verifier allows none.
+	 */
+	asm volatile("%1 *= %2" : "+r"(here), "+w"(at) : "w"(size));
+	return (__u64 *)(here + at);
 }
 
 #endif

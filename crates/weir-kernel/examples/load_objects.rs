@@ -49,6 +49,20 @@ const SPECIALISATIONS: &[(&str, &[(&str, u32)])] = &[
         ],
     ),
     ("replay", &[("weir_features", u32::MAX), ("weir_replay", 1)]),
+    // What completes checksums of packets that leave by another way than the stack.
+    ("finish", &[("weir_csum_mode", 1)]),
+    // Function filter: rows of 16 words, and all features but that there is no row (WEIR_FF_ONE).
+    (
+        "filter",
+        &[
+            ("weir_csum_mode", 1),
+            ("weir_words", 16),
+            ("weir_row_shift", 11),
+            ("weir_row_mask", 2047),
+            ("weir_slow_rules", 1040),
+            ("weir_filter_features", (1 << 20) - 1),
+        ],
+    ),
 ];
 
 /// Lines of a verifier log that are shown below a refusal: its end holds the cause.
