@@ -202,6 +202,41 @@ fn what_would_be_wrong_is_refused_and_the_edge_goes_on() {
     assert_eq!(counted(&status, "f0"), 0);
 }
 
+/// The kernel empties an array of programs that neither a process nor a pin holds: `weir apply` ends, and its tail calls go on.
+#[test]
+fn tail_calls_of_an_object_outlive_the_process_that_loaded_it() {
+    if !root("tail_calls_of_an_object_outlive_the_process_that_loaded_it") {
+        return;
+    }
+    let bed = Bed::new();
+    let name = edge_name("calls");
+    let _down = Down::of(&bed, &name);
+    let mut plan = chain(&name, 1);
+    let tail = "file = \"chained\"\nprogram = \"tail\"\nproceed = [\"tx\", \"drop\"]";
+    put(&mut plan, 0, tail);
+    // Nothing of the edge is held here between the calls, as by a process that ended.
+    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.send(100);
+    let status = bed.on_edge(|| edge::status(&name)).expect("runs");
+    // TX and DROP are the answers of the program that is called; PASS would be that of a call that missed.
+    assert_eq!(status.instances[0].ledger.received, 100);
+    assert_eq!(status.instances[0].ledger.verdict[2], 0);
+    // The next one comes with its own, and the former one's goes.
+    let constant = format!("{tail}\nconstants = {{ limit = 5000 }}");
+    put(&mut plan, 0, &constant);
+    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.send(100);
+    let status = bed.on_edge(|| edge::status(&name)).expect("runs");
+    assert_eq!(status.instances[0].ledger.received, 200);
+    assert_eq!(status.instances[0].ledger.verdict[2], 0);
+    let pins = std::fs::read_dir(Path::new(edge::FOLDER).join(&name)).expect("a folder");
+    let arrays = pins.flatten().filter(|pin| {
+        let name = pin.file_name();
+        name.to_string_lossy().starts_with("calls-")
+    });
+    assert_eq!(arrays.count(), 1);
+}
+
 /// What programs of chained.c counted in element 0 of their map `stats`.
 fn counted(status: &Status, instance: &str) -> u64 {
     let found = status

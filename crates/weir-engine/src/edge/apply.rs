@@ -248,6 +248,11 @@ fn change(
             None => recipe.open()?,
         };
         let loaded = recipe.load(object, around, &edge.maps, &shared, before, &content)?;
+        for (name, map) in &loaded.maps {
+            if let Some(pin) = map.pin() {
+                Map::by_id(map.id, name)?.pin(&building.pin(&pin))?;
+            }
+        }
         match before {
             Some(before) if before.content == content => {
                 note(&mut applied.kept, recipe, implicit);

@@ -17,7 +17,7 @@ use super::digest::Digest;
 use super::error::EdgeError;
 use super::maps::{EdgeMaps, PREFIX};
 use super::plan::Form;
-use super::state::{InstanceState, MapState, Role, definition, words};
+use super::state::{InstanceState, MapState, PROG_ARRAY, Role, definition, words};
 
 /// What an instance is to be made from.
 #[derive(Debug)]
@@ -312,9 +312,6 @@ fn still_there(id: u32, name: &str) -> Result<Option<Map>, KernelError> {
 
 /// Maps whose size is the number of rules, and whose contents mean nothing under other rules.
 const COUNTERS: [&str; 2] = ["counters", "rates"];
-
-/// `BPF_MAP_TYPE_PROG_ARRAY`.
-const PROG_ARRAY: u32 = 3;
 
 /// The map of counters that every program of weir has.
 pub(super) const LEDGER: &str = "stats";

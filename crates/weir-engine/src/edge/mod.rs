@@ -23,6 +23,7 @@ mod state;
 mod status;
 mod wiring;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -342,7 +343,7 @@ impl Edge {
 
     /// Removes what a state does not name: pins, and programs in slots that it or its predecessor used.
     fn sweep(&self, state: &State) -> Result<(), EdgeError> {
-        let named: BTreeSet<&str> = named_pins(state).collect();
+        let named: BTreeSet<Cow<'_, str>> = named_pins(state).collect();
         let current = state::pin_name(state.generation);
         for pin in self.folder.names()? {
             if pin.starts_with(maps::PREFIX) && (state.watched || !pin.starts_with(maps::WATCHING))
@@ -418,14 +419,17 @@ impl Edge {
     }
 }
 
-fn named_pins(state: &State) -> impl Iterator<Item = &str> {
+fn named_pins(state: &State) -> impl Iterator<Item = Cow<'_, str>> {
+    let own = state.instances.iter().flat_map(|i| i.maps.values());
+    let own = own.filter_map(|map| map.pin().map(Cow::Owned));
     let ports = state.ports.iter();
-    ports
+    let written = ports
         .flat_map(|p| [Some(p.pin.as_str()), p.handover.as_deref()])
         .flatten()
         .chain(state.hooks.iter().map(|h| h.pin.as_str()))
         .chain(state.maps.iter().map(|m| m.pin.as_str()))
-        .chain(state.pair.iter().map(|p| p.pin.as_str()))
+        .chain(state.pair.iter().map(|p| p.pin.as_str()));
+    written.map(Cow::Borrowed).chain(own)
 }
 
 /// Removes everything in the folder of an edge, attachments first, and its pair.

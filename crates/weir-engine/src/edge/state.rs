@@ -95,6 +95,18 @@ pub(super) struct MapState {
     pub(super) declared: [u32; 5],
 }
 
+impl MapState {
+    /// Its pin, where it needs one: the kernel empties an array of programs once no process and no pin holds it, though a program still
+    /// uses it.
+    pub(super) fn pin(&self) -> Option<String> {
+        let own = self.role == Role::State && self.declared[0] == PROG_ARRAY;
+        own.then(|| format!("calls-{}", self.id))
+    }
+}
+
+/// `BPF_MAP_TYPE_PROG_ARRAY`.
+pub(super) const PROG_ARRAY: u32 = 3;
+
 /// Whose a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Role {
