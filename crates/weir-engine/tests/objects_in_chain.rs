@@ -294,6 +294,11 @@ fn what_cannot_be_chained_says_why() {
             "compile it with `clang -g`",
         ),
         (
+            "file = \"legacy:-g\"\nprogram = \"first\"",
+            Some("file"),
+            "retired section `maps`",
+        ),
+        (
             "file = \"chained\"\nprogram = \"code\"\nproceed = [\"pas\"]",
             Some("proceed"),
             "no code `pas`",
@@ -321,8 +326,11 @@ fn what_cannot_be_chained_says_why() {
 }
 
 #[test]
-fn a_sibling_that_is_bound_to_a_device_is_no_hindrance() {
-    plan("file = \"bound\"\nprogram = \"unbound\"").expect("plans");
+fn siblings_that_ask_for_what_is_elsewhere_are_no_hindrance() {
+    let planned = plan("file = \"bound\"\nprogram = \"unbound\"").expect("plans");
+    if common::engines().contains(&EngineKind::Kernel) {
+        load(&planned, None).unwrap_or_else(|e| panic!("{e}"));
+    }
 }
 
 #[test]

@@ -13,7 +13,8 @@ pub(crate) const VAR: u32 = 14;
 pub(crate) const DATASEC: u32 = 15;
 /// Linkage of a function that is seen in its own file only, and of a variable of that sort.
 pub(crate) const STATIC: u32 = 0;
-/// Linkage of a function that is defined elsewhere.
+const DECL_TAG: u32 = 17;
+/// Linkage of a function or a variable that is defined elsewhere.
 pub(crate) const EXTERN: u32 = 2;
 
 /// One type: its three fixed words and what follows them.
@@ -34,6 +35,15 @@ impl Type {
     /// Number of members; of a function its linkage.
     pub(crate) fn vlen(&self) -> u32 {
         self.info & 0xffff
+    }
+
+    /// Whether it is a function or a variable that is only declared here.
+    fn is_elsewhere(&self) -> bool {
+        match self.kind() {
+            FUNC => self.vlen() == EXTERN,
+            VAR => self.rest.first() == Some(&EXTERN),
+            _ => false,
+        }
     }
 
     /// This function, moved and seen in its own file only.
@@ -211,10 +221,11 @@ impl Types {
             ids: Vec::with_capacity(other.types.len()),
             strings: self.strings.len() as u32,
         };
+        let here = |t: &Type| !t.is_elsewhere() || !without(&other.text(t.name));
         let kept = |t: &Type| match t.kind() {
             DATASEC => false,
-            FUNC => t.vlen() != EXTERN || !without(&other.text(t.name)),
-            _ => true,
+            DECL_TAG => other.get(t.size).is_none_or(here),
+            _ => here(t),
         };
         for one in &other.types {
             let id = match kept(one) {

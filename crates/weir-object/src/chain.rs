@@ -54,6 +54,11 @@ pub enum ObjectError {
         "the object has no type information (.BTF and .BTF.ext), without which it cannot be put into a chain: compile it with `clang -g`, and strip it with `llvm-strip -g` only"
     )]
     NoTypes,
+    /// Maps as libbpf took them before its version 1.0.
+    #[error(
+        "the object defines maps in the retired section `maps`, which libbpf 1.0 and newer does not load: define them in `.maps`, as `struct {{ __uint(type, ..); .. }} NAME SEC(\".maps\")`"
+    )]
+    OldMaps,
     /// No program for XDP in it.
     #[error("the object has no XDP program; it has {known}")]
     NoXdp {
@@ -164,6 +169,9 @@ pub fn chain(request: &Request<'_>) -> Result<Chained, ObjectError> {
     let object = Object::parse(request.object)?;
     let program = choose(&object, request.program)?;
     let guest = Unit::read(request.object)?;
+    if guest.file.section("maps").is_some() {
+        return Err(ObjectError::OldMaps);
+    }
     let wrapper = Unit::read(request.wrapper)?;
     let entry = guest.program(&program).ok_or_else(|| {
         ObjectError::Malformed(format!("program {program} has no symbol of its own"))

@@ -374,7 +374,13 @@ impl Join<'_> {
         let mut names: BTreeMap<usize, u32> = BTreeMap::new();
         for unit in [WRAPPER, GUEST] {
             let source = self.units[unit];
-            let moved = types.absorb(&source.types, |name| unit == WRAPPER && name == hole);
+            // What only left-out programs wanted of somebody else the loader would not supply, and the kernel refuses its type.
+            let undefined = self.out.symbols.iter().filter(|s| s.section.is_none());
+            let wanted: BTreeSet<&str> = undefined.map(|s| s.name.as_str()).collect();
+            let moved = types.absorb(&source.types, |name| match unit {
+                WRAPPER => name == hole,
+                _ => !wanted.contains(name),
+            });
             self.variables(unit, |old| moved.id(old), &mut variables);
             if unit == GUEST {
                 self.rename_types(&mut types, source, &moved);
