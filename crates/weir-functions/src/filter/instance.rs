@@ -241,25 +241,11 @@ fn inline(key: &str, list: &[Value]) -> Result<Vec<Entry>, Vec<FunctionError>> {
 fn file(request: &Request<'_>, key: &str, path: &Path) -> Result<Vec<Entry>, Vec<FunctionError>> {
     let bytes = request.file(key, path).map_err(|error| vec![error])?;
     let modified = request.files.modified(path);
-    list::parse(&bytes, modified).map_err(|(told, wrong)| {
-        let count = told.len();
-        let mut errors: Vec<FunctionError> = told
-            .into_iter()
-            .map(|one| {
-                FunctionError::key(key, one.message).at(PathBuf::from(path), one.line as usize)
-            })
-            .collect();
-        if wrong > count {
-            errors.push(FunctionError::key(
-                key,
-                format!(
-                    "{} more lines of `{}` are wrong",
-                    wrong - count,
-                    path.display()
-                ),
-            ));
-        }
-        errors
+    list::parse(&bytes, modified).map_err(|told| {
+        let place = |one: list::LineError| {
+            FunctionError::key(key, one.message).at(PathBuf::from(path), one.line as usize)
+        };
+        told.into_iter().map(place).collect()
     })
 }
 
@@ -347,10 +333,7 @@ mod tests {
         let error = refused("sets.bad = { file = \"wrong.txt\" }");
         assert_eq!(error.file, Some((PathBuf::from("wrong.txt"), 1)));
         assert_eq!(error.others.len(), 20);
-        assert_eq!(
-            error.others[19].message,
-            "11 more lines of `wrong.txt` are wrong"
-        );
+        assert_eq!(error.others[19].message, "this line and 10 more are wrong");
         assert_eq!(error.others[0].file, Some((PathBuf::from("wrong.txt"), 2)));
         assert!(
             refused("sets.bad = { file = \"none.txt\" }")

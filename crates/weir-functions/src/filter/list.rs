@@ -47,11 +47,16 @@ pub struct LineError {
 /// Errors of a list that are told; of more only the number.
 pub const TOLD: usize = 20;
 
+/// Longest line that is looked at, in bytes without its comment; entries need far less.
+const LONGEST: usize = 200;
+
 /// Reads a list. `modified`: seconds since 1970 at which it was changed, which `for` counts from.
 ///
 /// # Errors
-/// The first [`TOLD`] lines that are wrong, and how many there are in all.
-pub fn parse(text: &[u8], modified: Option<u64>) -> Result<Vec<Entry>, (Vec<LineError>, usize)> {
+/// The first [`TOLD`] lines that are wrong; where there are more, the next one with their number.
+pub fn parse(text: &[u8], modified: Option<u64>) -> Result<Vec<Entry>, Vec<LineError>> {
+    // Some editors begin a file with the mark of UTF-8.
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let (mut entries, mut errors, mut wrong) = (Vec::new(), Vec::new(), 0);
     for (number, line) in (1u32..).zip(text.split(|b| *b == b'\n')) {
         let line = line.split(|b| *b == b'#').next().unwrap_or_default();
@@ -60,6 +65,10 @@ pub fn parse(text: &[u8], modified: Option<u64>) -> Result<Vec<Entry>, (Vec<Line
             continue;
         }
         let read = match std::str::from_utf8(line) {
+            Ok(line) if line.len() > LONGEST => Err(format!(
+                "a line of {} characters is no entry: each entry has a line of its own",
+                line.len()
+            )),
             Ok(line) => entry(line, number, modified),
             Err(_) => Err("the line is not UTF-8 text".to_owned()),
         };
@@ -67,7 +76,7 @@ pub fn parse(text: &[u8], modified: Option<u64>) -> Result<Vec<Entry>, (Vec<Line
             Ok(entry) => entries.push(entry),
             Err(message) => {
                 wrong += 1;
-                if errors.len() < TOLD {
+                if errors.len() <= TOLD {
                     errors.push(LineError {
                         line: number,
                         message,
@@ -76,10 +85,13 @@ pub fn parse(text: &[u8], modified: Option<u64>) -> Result<Vec<Entry>, (Vec<Line
             }
         }
     }
-    if wrong > 0 {
-        return Err((errors, wrong));
+    if let (Some(last), true) = (errors.last_mut(), wrong > TOLD + 1) {
+        last.message = format!("this line and {} more are wrong", wrong - TOLD - 1);
     }
-    Ok(entries)
+    match errors.is_empty() {
+        true => Ok(entries),
+        false => Err(errors),
+    }
 }
 
 /// One entry without its comment.
@@ -204,14 +216,31 @@ mod tests {
     }
 
     #[test]
+    fn what_editors_add_is_no_part_of_a_list() {
+        let text = b"\xef\xbb\xbf10.0.0.0/8\r\n\r\n # a comment\r\n\t2001:db8::/32 udp \r\n1.2.3.4";
+        let entries = parse(text, None).expect("read");
+        let lines: Vec<u32> = entries.iter().map(|e| e.line).collect();
+        assert_eq!(lines, [1, 4, 5]);
+        // Not at the beginning it is no mark.
+        let errors = parse(b"1.2.3.4\n\xef\xbb\xbf1.2.3.5", None).expect_err("refused");
+        assert_eq!(errors[0].line, 2);
+        let long = [b"1.2.3.4\n".repeat(2), vec![b'a'; 100_000]].concat();
+        let errors = parse(&long, None).expect_err("refused");
+        assert!(
+            errors[0].line == 3 && errors[0].message.len() < 200,
+            "{errors:?}"
+        );
+    }
+
+    #[test]
     fn all_wrong_lines_are_told_up_to_a_number() {
         let text = b"10.0.0.0/8\n10.0.0.1/8 # no\n\n1.2.3.4 udpp\n1.2.3.4 icmp 53\n1.2.3.4:53 54\n1.2.3.4 until\n".to_vec();
-        let (errors, wrong) = parse(&text, None).expect_err("refused");
+        let errors = parse(&text, None).expect_err("refused");
         let told: Vec<String> = errors
             .iter()
             .map(|e| format!("{}: {}", e.line, e.message))
             .collect();
-        assert_eq!(wrong, 5);
+        assert_eq!(told.len(), 5);
         assert_eq!(
             told[0],
             "2: 10.0.0.1/8 has bits set behind its length: write 10.0.0.0/8, or 10.0.0.1"
@@ -228,9 +257,16 @@ mod tests {
             "6: `1.2.3.4:53` names a port already, and `54` is another one"
         );
         assert_eq!(told[4], "7: `until` wants a time behind it");
-        let many = "x\n".repeat(30);
-        let (errors, wrong) = parse(many.as_bytes(), None).expect_err("refused");
-        assert_eq!((errors.len(), wrong), (TOLD, 30));
+        for (lines, last) in [
+            (TOLD, "`x` is not an IPv4 or IPv6 address"),
+            (TOLD + 1, "`x` is not an IPv4 or IPv6 address"),
+            (30, "this line and 9 more are wrong"),
+        ] {
+            let many = "x\n".repeat(lines);
+            let errors = parse(many.as_bytes(), None).expect_err("refused");
+            assert_eq!(errors.len(), lines.min(TOLD + 1));
+            assert_eq!(errors.last().map(|e| &*e.message), Some(last));
+        }
         assert!(
             entry("10.0.0.1 for 1h", 1, None)
                 .expect_err("refused")
