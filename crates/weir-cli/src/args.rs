@@ -424,6 +424,9 @@ pub(crate) struct StatusArgs {
     /// Name of the edge to show
     #[arg(long, value_name = "NAME")]
     pub(crate) edge: Option<String>,
+    /// Also show what each rule of a filter counted, and each entry of its sets
+    #[arg(long)]
+    pub(crate) hits: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

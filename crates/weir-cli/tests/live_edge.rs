@@ -326,6 +326,15 @@ fn what_is_wrong_leaves_what_runs_untouched() {
     ] {
         bed.configure(more);
         refused(&bed.apply(&[]), 2, words);
+        // A dry run says it, too; what only this host refuses may be right on another one.
+        let dry = bed.apply(&["--dry-run"]);
+        let said = stderr(&dry);
+        for word in words {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+        if dry.status.success() {
+            assert!(said.contains("would be refused here now"), "{said}");
+        }
         assert_eq!(
             (prog_on(&bed.right, "right0"), bed.generation()),
             before,
@@ -410,6 +419,85 @@ fn what_nobody_confirms_is_gone_back_on() {
         &bed.weir(&["apply", "--confirm-now", "--edge", &bed.edge]),
         1,
         &["is waiting"],
+    );
+
+    // What somebody else applies meanwhile is not undone, and an edge that was taken down does not come back.
+    fs::write(&bed.policy, "udp-dport 9 drop\n").expect("writable");
+    let mut other = Staying::start(&bed, &["--confirm", "3"]);
+    other.says("confirm within");
+    fs::write(&bed.policy, "udp-dport 11 drop\n").expect("writable");
+    good(bed.apply(&[]));
+    other.says("was changed by another command meanwhile");
+    assert_eq!(other.end(), 1);
+    assert_eq!(bed.generation(), 6);
+    assert!(bed.arrives(9) && bed.arrives(10) && !bed.arrives(11));
+    fs::write(&bed.policy, "udp-dport 9 drop\n").expect("writable");
+    let mut gone = Staying::start(&bed, &["--confirm", "3"]);
+    gone.says("confirm within");
+    good(bed.weir(&["down", "--edge", &bed.edge]));
+    gone.says("was changed by another command meanwhile");
+    assert_eq!(gone.end(), 1);
+    assert_eq!(bed.status(), None);
+}
+
+#[test]
+fn what_rules_and_entries_of_a_filter_counted_is_shown() {
+    if !root("what_rules_and_entries_of_a_filter_counted_is_shown") {
+        return;
+    }
+    let bed = Bed::new("hits");
+    let list = file("block.txt", "192.0.2.0/24\n10.79.0.0/24\n");
+    let list_name = list.file_name().expect("a file").to_string_lossy();
+    let text = format!(
+        "edge = \"{}\"\n[[port]]\nname = \"in\"\ndevice = \"right0\"\n[[function]]\nname = \"shield\"\nkind = \"filter\"\n\
+         rules = [\"deny from 10.79.0.0/24 to-port 10\", \"deny from @bad to-port 9\"]\nsets.bad = {{ file = \"{list_name}\" }}\n\
+         [[link]]\nfrom = \"in\"\nto = \"shield\"\n",
+        bed.edge
+    );
+    fs::write(&bed.config, text).expect("cargo's folder is writable");
+    good(bed.apply(&[]));
+    assert!(!bed.arrives(9) && !bed.arrives(10) && bed.arrives(11));
+    let shown = || {
+        let output = good(bed.weir(&["status", "--edge", &bed.edge, "--hits", "--json"]));
+        json(&output)["edges"][0]["functions"][0].clone()
+    };
+    let first = shown();
+    let count = |value: &Value, what: &str| value[what].as_u64().expect("a number");
+    let (ports, listed) = (&first["rules"][0], &first["rules"][1]);
+    assert_eq!(ports["rule"], "deny from 10.79.0.0/24 to-port 10");
+    assert!(count(ports, "packets") > 0 && count(listed, "packets") > 0);
+    assert_eq!(count(listed, "packets"), count(listed, "dropped"));
+    assert_eq!(
+        count(ports, "dropped") + count(listed, "dropped"),
+        count(&first["ledger"]["verdicts"], "drop")
+    );
+    let entry = &first["entries"][0];
+    assert_eq!(
+        (&entry["prefix"], &entry["line"]),
+        (&"10.79.0.0/24".into(), &2.into())
+    );
+    assert_eq!(count(entry, "packets"), count(listed, "packets"));
+    // Another list: what was counted goes along.
+    fs::write(&list, "10.79.0.0/24\n198.51.100.0/24\n").expect("writable");
+    good(bed.apply(&[]));
+    let second = shown();
+    assert_eq!(second["rules"], first["rules"]);
+    assert_eq!(second["entries"][0]["line"], 1);
+    assert_eq!(second["entries"][0]["packets"], entry["packets"]);
+    let output = good(bed.weir(&["status", bed.config(), "--hits"]));
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        text.contains("  rule 2 `deny from @bad to-port 9`: "),
+        "{text}"
+    );
+    assert!(
+        text.contains("  entry 10.79.0.0/24 of @bad, line 1: "),
+        "{text}"
+    );
+    // Without the option nothing of it is read.
+    assert_eq!(
+        bed.status().expect("runs")["functions"][0]["rules"],
+        Value::Null
     );
 }
 

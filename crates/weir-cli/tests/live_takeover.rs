@@ -3,6 +3,8 @@
 
 mod live_bed;
 
+mod common;
+
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};

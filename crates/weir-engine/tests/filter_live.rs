@@ -20,8 +20,7 @@ fn report(bed: &Bed, edge: &str, text: &str) -> FilterReport {
     bed.on_edge(|| {
         let status = edge::status(edge).expect("runs");
         let counters = status.instances[0].filter_counters().expect("read");
-        let counters = counters.expect("a filter");
-        compiled.report(&filter, &counters.counts, &counters.hits)
+        counters.expect("a filter").report(&filter, &compiled)
     })
 }
 

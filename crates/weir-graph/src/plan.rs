@@ -8,7 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_bpf::abi::panel;
-use weir_functions::kind::{self, EdgePort, Files, Judge, Planned, Request};
+use weir_functions::filter::Filter;
+use weir_functions::kind::{self, EdgePort, Files, FunctionError, Judge, Planned, Request};
 use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report};
 
@@ -108,6 +109,25 @@ pub fn judges(
         Some((function.name.value.clone(), judge))
     });
     functions.collect()
+}
+
+/// The filters of a configuration that was planned, by name; why one cannot be read any more.
+pub fn filters(
+    config: &Config,
+    files: &dyn Files,
+) -> BTreeMap<String, Result<Filter, FunctionError>> {
+    let all = config.functions.iter();
+    let filters = all.filter(|function| function.kind.value == "filter");
+    let read = filters.map(|function| {
+        let request = Request {
+            name: &function.name.value,
+            keys: &function.keys,
+            files,
+            ports: &[],
+        };
+        (function.name.value.clone(), Filter::read(&request))
+    });
+    read.collect()
 }
 
 pub(crate) struct Planning<'a> {

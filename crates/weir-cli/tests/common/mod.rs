@@ -263,7 +263,7 @@ pub(crate) fn unhex(text: &str) -> Result<Vec<u8>, String> {
 }
 
 /// Ends the threads of a test that fails.
-pub struct Stops<'a>(pub &'a std::sync::atomic::AtomicBool);
+pub(crate) struct Stops<'a>(pub(crate) &'a std::sync::atomic::AtomicBool);
 
 impl Drop for Stops<'_> {
     fn drop(&mut self) {

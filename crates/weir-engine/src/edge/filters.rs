@@ -3,38 +3,26 @@
 //!
 //! Everything that is needed lies in the maps of the instances; whoever applied the old one need not be asked.
 
-use weir_bpf::abi::{FilterCount, FilterRule};
-use weir_functions::filter::{self, carry, hits};
+use weir_bpf::abi::FilterCount;
+use weir_functions::filter::carry::{self, Counters};
+use weir_functions::filter::{self, hits};
 use weir_kernel::{KernelError, Map};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::state::{InstanceState, State};
 use super::status::InstanceStatus;
 
-/// Counters of a filter, those of the instances before it included.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct FilterCounters {
-    /// By bit: the rule that it counts.
-    pub rules: Vec<FilterRule>,
-    /// By bit.
-    pub counts: Vec<FilterCount>,
-    /// By counter: what tells its entry from all others; 0: nobody's.
-    pub owners: Vec<u64>,
-    /// By counter.
-    pub hits: Vec<u64>,
-}
-
 impl InstanceStatus {
     /// What a filter counted; `None` if the instance is no filter.
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn filter_counters(&self) -> Result<Option<FilterCounters>, KernelError> {
+    pub fn filter_counters(&self) -> Result<Option<Counters>, KernelError> {
         if !filter::OBJECTS.contains(&self.object.as_str()) {
             return Ok(None);
         }
         let map = |name: &str| self.maps.iter().find(|map| map.0 == name).map(|map| map.1);
-        FilterCounters::read(&map).map(Some)
+        read(&map).map(Some)
     }
 }
 
@@ -51,7 +39,7 @@ pub(super) fn carry_over(old: &State, new: &State) -> Result<(), KernelError> {
         let moved =
             |name: &str| from(name).is_some() && to(name).is_some() && from(name) != to(name);
         if moved("counts") || moved("hits") {
-            FilterCounters::read(&from)?.leave_to(&to)?;
+            leave_to(&read(&from)?, &to)?;
         }
     }
     Ok(())
@@ -61,65 +49,62 @@ fn map_of(instance: &InstanceState) -> impl Fn(&str) -> Option<u32> {
     |name| instance.maps.get(name).map(|map| map.id)
 }
 
-impl FilterCounters {
-    /// `map`: id of a map of the instance.
-    fn read(map: &dyn Fn(&str) -> Option<u32>) -> Result<FilterCounters, KernelError> {
-        let open = |name: &str| map(name).map(|id| Map::by_id(id, name)).transpose();
-        let words = |name: &str| open(name)?.map_or(Ok(Vec::new()), |map| words(&map));
-        let homes: Vec<u32> = words("homes")?
-            .iter()
-            .flat_map(|word| [*word as u32, (*word >> 32) as u32])
-            .collect();
-        let blocks = open("blocks4")?;
-        let mut hits =
-            hits::sum(
-                &words("hits")?,
-                &words("wide_hits")?,
-                &homes,
-                |element| match &blocks {
-                    Some(blocks) => values(blocks, element),
-                    None => Ok(Vec::new()),
-                },
-            )?;
-        let carried = words("carried_hits")?;
-        hits.iter_mut()
-            .zip(carried)
-            .for_each(|(sum, more)| *sum += more);
-        let mut counts: Vec<FilterCount> = elements(&words("counts")?);
-        let carried: Vec<FilterCount> = elements(&words("carried_counts")?);
-        for (sum, more) in counts.iter_mut().zip(&carried) {
-            carry::add(sum, more);
-        }
-        Ok(FilterCounters {
-            rules: elements(&words("rules")?),
-            counts,
-            owners: words("owners")?,
-            hits,
-        })
+/// `map`: id of a map of the instance.
+fn read(map: &dyn Fn(&str) -> Option<u32>) -> Result<Counters, KernelError> {
+    let open = |name: &str| map(name).map(|id| Map::by_id(id, name)).transpose();
+    let words = |name: &str| open(name)?.map_or(Ok(Vec::new()), |map| words(&map));
+    let homes: Vec<u32> = words("homes")?
+        .iter()
+        .flat_map(|word| [*word as u32, (*word >> 32) as u32])
+        .collect();
+    let blocks = open("blocks4")?;
+    let mut hits = hits::sum(
+        &words("hits")?,
+        &words("wide_hits")?,
+        &homes,
+        |element| match &blocks {
+            Some(blocks) => values(blocks, element),
+            None => Ok(Vec::new()),
+        },
+    )?;
+    let carried = words("carried_hits")?;
+    hits.iter_mut()
+        .zip(carried)
+        .for_each(|(sum, more)| *sum += more);
+    let mut counts: Vec<FilterCount> = elements(&words("counts")?);
+    let carried: Vec<FilterCount> = elements(&words("carried_counts")?);
+    for (sum, more) in counts.iter_mut().zip(&carried) {
+        carry::add(sum, more);
     }
+    Ok(Counters {
+        rules: elements(&words("rules")?),
+        counts,
+        owners: words("owners")?,
+        hits,
+    })
+}
 
-    /// Adds them to what another instance counts for the same rules and entries.
-    fn leave_to(&self, map: &dyn Fn(&str) -> Option<u32>) -> Result<(), KernelError> {
-        let open = |name: &str| map(name).map(|id| Map::by_id(id, name)).transpose();
-        if let (Some(to), Some(owners)) = (open("carried_hits")?, open("owners")?) {
-            let carried = carry::hits(&self.owners, &self.hits, &words(&owners)?);
-            let size = to.definition().value as usize / 8;
-            for (index, element) in (0u32..to.definition().entries).zip(carried.chunks(size)) {
-                if element.iter().any(|hits| *hits > 0) {
-                    let mut value = element.to_vec();
-                    value.resize(size, 0);
-                    to.update(&index.to_ne_bytes(), value.as_bytes())?;
-                }
+/// Adds them to what another instance counts for the same rules and entries.
+fn leave_to(counted: &Counters, map: &dyn Fn(&str) -> Option<u32>) -> Result<(), KernelError> {
+    let open = |name: &str| map(name).map(|id| Map::by_id(id, name)).transpose();
+    if let (Some(to), Some(owners)) = (open("carried_hits")?, open("owners")?) {
+        let carried = carry::hits(&counted.owners, &counted.hits, &words(&owners)?);
+        let size = to.definition().value as usize / 8;
+        for (index, element) in (0u32..to.definition().entries).zip(carried.chunks(size)) {
+            if element.iter().any(|hits| *hits > 0) {
+                let mut value = element.to_vec();
+                value.resize(size, 0);
+                to.update(&index.to_ne_bytes(), value.as_bytes())?;
             }
         }
-        if let (Some(to), Some(rules)) = (open("carried_counts")?, open("rules")?) {
-            let carried = carry::counts(&self.rules, &self.counts, &elements(&words(&rules)?));
-            for (index, count) in (0u32..to.definition().entries).zip(carried) {
-                to.update(&index.to_ne_bytes(), count.as_bytes())?;
-            }
-        }
-        Ok(())
     }
+    if let (Some(to), Some(rules)) = (open("carried_counts")?, open("rules")?) {
+        let carried = carry::counts(&counted.rules, &counted.counts, &elements(&words(&rules)?));
+        for (index, count) in (0u32..to.definition().entries).zip(carried) {
+            to.update(&index.to_ne_bytes(), count.as_bytes())?;
+        }
+    }
+    Ok(())
 }
 
 /// The words of all elements, those of all CPUs added up.

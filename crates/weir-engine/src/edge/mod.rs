@@ -37,7 +37,6 @@ use state::State;
 
 pub use apply::{Applied, Step, Watcher};
 pub use error::EdgeError;
-pub use filters::FilterCounters;
 pub use plan::{EdgePlan, Form};
 pub use second::{DeviceAccount, InstanceTargets, SecondStage, TargetAccount};
 pub use status::{InstanceStatus, PortStatus, Recirculation, Status, reasons};
@@ -74,6 +73,12 @@ pub fn apply(plan: &EdgePlan, text: &str) -> Result<Applied, EdgeError> {
         let _ = edge.down();
     }
     applied
+}
+
+/// Why [`apply`] would refuse the devices of a plan as they are now; changes nothing.
+pub fn refuses_devices(plan: &EdgePlan) -> Option<EdgeError> {
+    let wanted = ports::find(&plan.ports, None, Path::new(""));
+    wanted.and_then(|wanted| ports::suit(plan, &wanted)).err()
 }
 
 /// What an edge does now. Takes no lock.

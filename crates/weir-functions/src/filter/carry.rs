@@ -6,6 +6,42 @@
 use std::collections::HashMap;
 
 use weir_bpf::abi::{FilterCount, FilterRule};
+use zerocopy::FromBytes;
+
+use super::{Compiled, Filter, FilterReport};
+
+/// What a filter counted, what was carried over to it included.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// By bit: the rule that it counts.
+    pub rules: Vec<FilterRule>,
+    /// By bit.
+    pub counts: Vec<FilterCount>,
+    /// By counter: what tells its entry from all others; 0: nobody's.
+    pub owners: Vec<u64>,
+    /// By counter.
+    pub hits: Vec<u64>,
+}
+
+impl Counters {
+    /// What the rules and entries of `filter` did, whatever its lists were when it was applied: counters are found by what they count.
+    pub fn report(&self, filter: &Filter, compiled: &Compiled) -> FilterReport {
+        let of = |name: &str| {
+            let map = compiled.plan.maps.iter().find(|map| map.name == name);
+            map.map_or(&[][..], |map| &map.values)
+        };
+        let owners: Vec<u64> = of("owners")
+            .chunks_exact(8)
+            .filter_map(|word| Some(u64::from_ne_bytes(*word.first_chunk()?)))
+            .collect();
+        let rules: Vec<FilterRule> = of("rules")
+            .chunks_exact(size_of::<FilterRule>())
+            .filter_map(|rule| FilterRule::read_from_bytes(rule).ok())
+            .collect();
+        let hits = hits(&self.owners, &self.hits, &owners);
+        compiled.report(filter, &counts(&self.rules, &self.counts, &rules), &hits)
+    }
+}
 
 /// Hits by counter of the new plan. `hits`: by counter of the old one, everything carried over to it included.
 pub fn hits(owners: &[u64], hits: &[u64], new_owners: &[u64]) -> Vec<u64> {

@@ -78,10 +78,21 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<ExitCode, Failure> {
 
 fn dry_run(args: &ApplyArgs, planned: &Planned) -> Result<ExitCode, Failure> {
     let found = diff::against_running(planned)?;
+    // A plan for another host is right all the same.
+    let wanted = Wanted::try_from(&planned.plan).map_err(Failure::usage)?;
+    let refused = edge::refuses_devices(&wanted);
+    let refused = refused.map(|why| format!("`weir apply` would be refused here now: {why}"));
+    let notes: Vec<String> = refused.into_iter().collect();
     if args.json {
-        let nothing = Applied::default();
+        let nothing = Applied {
+            notes,
+            ..Applied::default()
+        };
         output::json(&report(planned, &found.diff, &nothing, None, true))?;
     } else {
+        for note in &notes {
+            output::complain(note);
+        }
         let against = match found.is_running {
             true => "against what runs",
             false => "nothing of it runs",

@@ -2,7 +2,7 @@
 //! at this command or by `weir apply --confirm-now` anywhere.
 //!
 //! A connection that is lost (SIGHUP) must not keep the former configuration from coming back, and neither must Ctrl-C: both go back, the
-//! first after the time, the second at once. What waits is a file in the run folder; whoever confirms removes it.
+//! first after the time, the second at once. What another command made of the edge meanwhile stays. What waits is a file in the run folder; whoever confirms removes it.
 
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Read};
@@ -52,6 +52,12 @@ pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Res
     if answer == Answer::Confirmed {
         output::complain("confirmed");
         return Ok(());
+    }
+    // Whoever applied or took down the edge meanwhile has the last word.
+    if running(name)?.as_ref() != Some(&planned.record) {
+        return Err(Failure::Failed(format!(
+            "nobody confirmed, and edge {name} was changed by another command meanwhile: what that made of it stays"
+        )));
     }
     match (&back, &former) {
         (Some(plan), Some(record)) => drop(switch_to(plan, record)?),

@@ -8,6 +8,7 @@ use serde::Serialize;
 use weir_bpf::abi::{NEXT, Stats};
 use weir_engine::edge::{self, Form, SecondStage, Status, reasons};
 use weir_engine::monitor::Account;
+use weir_functions::filter::report::{EntryHits, FilterReport};
 
 use super::read;
 use super::record::Record;
@@ -57,6 +58,17 @@ struct Function {
     /// Kernel ids of its maps, by name.
     maps: BTreeMap<String, u32>,
     ledger: Ledger,
+    /// Of a filter, where it was asked for.
+    #[serde(flatten)]
+    counted: Option<Hits>,
+}
+
+/// What a filter counted, or why that cannot be told.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Hits {
+    Counted(FilterReport),
+    Unknown { not_counted: String },
 }
 
 #[derive(Serialize)]
@@ -117,7 +129,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
     };
     let mut reports = Vec::with_capacity(names.len());
     for name in names {
-        reports.push(Report::of(edge::status(&name)?));
+        let status = edge::status(&name)?;
+        let hits = match args.hits {
+            true => hits(&status)?,
+            false => BTreeMap::new(),
+        };
+        reports.push(Report::of(status, hits));
     }
     if args.json {
         output::json(&serde_json::json!({ "edges": reports }))?;
@@ -131,7 +148,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
 }
 
 impl Report {
-    fn of(status: Status) -> Report {
+    fn of(status: Status, mut hits: BTreeMap<String, Hits>) -> Report {
         // An edge that something else applied is shown, too, without its kinds.
         let record = Record::read(&status.name, &status.text).ok();
         let kind = |name: &str| {
@@ -178,6 +195,7 @@ impl Report {
                         .collect(),
                     maps: one.maps.iter().cloned().collect(),
                     ledger: Ledger::of(&one.ledger),
+                    counted: hits.remove(&one.name),
                 })
                 .collect(),
             hooks: status
@@ -254,6 +272,9 @@ impl Report {
                 links.join(", "),
                 one.ledger.text()
             );
+            if let Some(counted) = &one.counted {
+                tell_hits(&mut text, counted);
+            }
         }
         for hook in &self.hooks {
             let _ = writeln!(text, "hook {} on {}", hook.name, hook.attach);
@@ -278,6 +299,73 @@ impl Report {
             );
         }
         text
+    }
+}
+
+/// Entries that are shown as text; the JSON has all.
+const ENTRIES: usize = 20;
+
+/// The counters of all filters of an edge, by name. Which of them belongs to which rule and entry, its configuration tells.
+fn hits(status: &Status) -> Result<BTreeMap<String, Hits>, Failure> {
+    let record = Record::read(&status.name, &status.text)?;
+    let mut all = BTreeMap::new();
+    for (name, filter) in weir_graph::filters(&record.config()?, &record) {
+        let Some(instance) = status.instances.iter().find(|one| one.name == name) else {
+            continue;
+        };
+        let unknown = |why: String| Hits::Unknown { not_counted: why };
+        let found = match filter {
+            Ok(filter) => match filter.compile() {
+                Ok(compiled) => {
+                    let counters = instance.filter_counters().map_err(Failure::failed)?;
+                    Hits::Counted(counters.unwrap_or_default().report(&filter, &compiled))
+                }
+                Err(error) => unknown(error.to_string()),
+            },
+            Err(error) => unknown(error.message),
+        };
+        all.insert(name, found);
+    }
+    Ok(all)
+}
+
+fn tell_hits(text: &mut String, counted: &Hits) {
+    let report = match counted {
+        Hits::Counted(report) => report,
+        Hits::Unknown { not_counted } => {
+            let _ = writeln!(
+                text,
+                "  counters of rules and entries have no names: {not_counted}"
+            );
+            return;
+        }
+    };
+    for one in &report.rules {
+        let _ = write!(
+            text,
+            "  rule {} `{}`: {} packets, {} bytes, dropped {}",
+            one.number, one.rule, one.packets, one.bytes, one.dropped
+        );
+        if one.blocked > 0 {
+            let _ = write!(text, ", sources blocked {}", one.blocked);
+        }
+        text.push('\n');
+    }
+    let mut entries: Vec<&EntryHits> = report.entries.iter().collect();
+    entries.sort_by_key(|one| std::cmp::Reverse(one.packets));
+    for one in entries.iter().take(ENTRIES) {
+        let _ = writeln!(
+            text,
+            "  entry {} of @{}, line {}: {} packets",
+            one.prefix, one.set, one.line, one.packets
+        );
+    }
+    if entries.len() > ENTRIES {
+        let _ = writeln!(
+            text,
+            "  {} more entries were hit: --json shows all",
+            entries.len() - ENTRIES
+        );
     }
 }
 
