@@ -237,8 +237,33 @@ fn tail_calls_of_an_object_outlive_the_process_that_loaded_it() {
     assert_eq!(arrays.count(), 1);
 }
 
+/// Maps of others are kept whatever they are called: a filter of weir lays `counts` out anew.
+#[test]
+fn a_map_that_is_called_as_one_of_weirs_keeps_its_contents() {
+    if !root("a_map_that_is_called_as_one_of_weirs_keeps_its_contents") {
+        return;
+    }
+    let bed = Bed::new();
+    let name = edge_name("names");
+    let _down = Down::of(&bed, &name);
+    let mut plan = chain(&name, 1);
+    for (proceed, sum) in [("\"drop\"", 10), ("\"drop\", \"tx\"", 20)] {
+        let keys = format!("file = \"legacy:-DTODAY\"\nprogram = \"first\"\nproceed = [{proceed}]");
+        put(&mut plan, 0, &keys);
+        bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+        bed.send(10);
+        let status = bed.on_edge(|| edge::status(&name)).expect("runs");
+        assert_eq!(first_of(&status, "f0", "counts"), sum);
+    }
+}
+
 /// What programs of chained.c counted in element 0 of their map `stats`.
 fn counted(status: &Status, instance: &str) -> u64 {
+    first_of(status, instance, "own_stats")
+}
+
+/// The number in element 0 of a map of an instance.
+fn first_of(status: &Status, instance: &str, map: &str) -> u64 {
     let found = status
         .instances
         .iter()
@@ -247,9 +272,9 @@ fn counted(status: &Status, instance: &str) -> u64 {
     let (_, id) = found
         .maps
         .iter()
-        .find(|(name, _)| *name == "own_stats")
+        .find(|(name, _)| name == map)
         .expect("a map");
-    let map = weir_kernel::Map::by_id(*id, "own_stats").expect("there");
+    let map = weir_kernel::Map::by_id(*id, map).expect("there");
     let value = map.lookup(&[0; 4]).expect("readable").expect("in range");
     u64::from_ne_bytes(value.try_into().expect("eight bytes"))
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use redirect_bed::{Bed, NoFiles, eventually};
 use weir_engine::edge::plan::{EdgeInstance, LinkPlan, PortMode, PortPlan, Source, Target};
-use weir_engine::edge::{self, EdgePlan, Status};
+use weir_engine::edge::{self, Edge, EdgePlan, Form, SecondStage, Status};
 use weir_functions::kind::{self, EdgePort, Planned, Request};
 use weir_kernel::{FrameSocket, NetNs};
 use weir_packet::build::Frame;
@@ -50,6 +50,13 @@ fn apply<'a>(bed: &'a Bed, name: &str, keys: &str) -> Running<'a> {
 
 fn apply_with_notes<'a>(bed: &'a Bed, name: &str, keys: &str) -> (Running<'a>, Vec<String>) {
     let name = format!("{name}-{}", std::process::id());
+    let plan = plan_of(&name, keys);
+    let applied = bed.middle.run(|| edge::apply(&plan, keys));
+    let applied = applied.expect("namespace").expect("applied");
+    (Running { bed, name }, applied.notes)
+}
+
+fn plan_of(name: &str, keys: &str) -> EdgePlan {
     let port = |(number, name): (u32, &str)| PortPlan {
         name: name.to_owned(),
         device: name.to_owned(),
@@ -58,8 +65,8 @@ fn apply_with_notes<'a>(bed: &'a Bed, name: &str, keys: &str) -> (Running<'a>, V
         checksums: None,
         metadata: false,
     };
-    let plan = EdgePlan {
-        name: name.clone(),
+    EdgePlan {
+        name: name.to_owned(),
         ports: [(1, "in"), (2, "da"), (3, "db")].map(port).to_vec(),
         instances: vec![EdgeInstance {
             name: "it".to_owned(),
@@ -73,10 +80,7 @@ fn apply_with_notes<'a>(bed: &'a Bed, name: &str, keys: &str) -> (Running<'a>, V
             guard: None,
         }],
         ..EdgePlan::default()
-    };
-    let applied = bed.middle.run(|| edge::apply(&plan, keys));
-    let applied = applied.expect("namespace").expect("applied");
-    (Running { bed, name }, applied.notes)
+    }
 }
 
 impl Running<'_> {
@@ -132,6 +136,34 @@ fn the_status_accounts_for_devices_in_turn_and_one_that_goes_down() {
     assert_eq!(targets[1].account.dropped["the device is down"], N / 2);
     let text = serde_json::to_string(&second).expect("JSON");
     assert!(text.contains("\"target\":\"device da\""), "{text}");
+
+    // Being watched meanwhile changes no account.
+    let text_of = |second: &SecondStage| serde_json::to_string(second).expect("JSON");
+    let change = |keys: &str, form: Form| {
+        let plan = plan_of(&edge.name, keys);
+        let changed = bed.middle.run(|| {
+            let mut running = Edge::open(&edge.name)?;
+            running.set_form(form);
+            running.apply(&plan, keys)
+        });
+        changed.expect("namespace").expect("applied");
+        edge.status().second.expect("the kernel tells")
+    };
+    for form in [Form::Watched, Form::Graph] {
+        let keys = "to = [\"da\", \"db\"]\nspread = \"round-robin\"";
+        assert_eq!(text_of(&change(keys, form)), text, "{form:?}");
+    }
+    // With other targets their accounts begin anew: nothing is told of one that another did. Those of devices go on.
+    let second = change(
+        "to = [\"db\", \"da\"]\nspread = \"round-robin\"",
+        Form::Graph,
+    );
+    for target in &second.instances[0].targets {
+        assert_eq!((target.handed, target.untold), (0, 0), "{target:?}");
+        assert_eq!(target.account.lost(), 0, "{target:?}");
+    }
+    let sent: u64 = second.devices.iter().map(|d| d.redirected.sent).sum();
+    assert_eq!(sent, N + N / 2);
 }
 
 #[test]

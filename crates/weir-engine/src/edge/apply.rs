@@ -198,6 +198,7 @@ fn change(
         let before = old.and_then(|old| find_instance(old, &recipe.name));
         let may_stay = before.is_some() && recipe.shares.is_empty();
         let same = may_stay
+            && old.map(State::form) == Some(edge.form)
             && before.is_some_and(|b| {
                 recipe
                     .content(around, &BTreeMap::new())

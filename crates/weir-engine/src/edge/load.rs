@@ -75,14 +75,16 @@ impl Recipe<'_> {
         Ok(Digest::new().bytes(self.elf_in(Form::Graph)?).finish())
     }
 
-    /// Of everything but its place in the graph: two instances of equal contents do the same with a packet.
+    /// Of everything but its form and its place in the graph: two instances of equal contents do the same with a packet.
     pub(super) fn content(
         &self,
         around: Surroundings,
         shared: &BTreeMap<String, Map>,
     ) -> Result<String, EdgeError> {
         let mut digest = Digest::new();
-        digest.bytes(self.elf()?).text(&self.plan.program);
+        digest
+            .bytes(self.elf_in(Form::Graph)?)
+            .text(&self.plan.program);
         for (symbol, value) in self.own_constants(around) {
             digest.text(&symbol).bytes(&value);
         }
@@ -111,10 +113,13 @@ impl Recipe<'_> {
         Ok(digest.finish())
     }
 
-    /// Of its contents and of its place: a program whose digest is that of the one that runs need not be loaded.
+    /// Of its contents, its form and its place: a program whose digest is that of the one that runs need not be loaded.
     pub(super) fn digest(&self, content: &str) -> String {
         let mut digest = Digest::new();
         digest.text(content);
+        if self.form == Form::Watched {
+            digest.text("watched");
+        }
         for (symbol, value) in &self.placement {
             digest.text(symbol).bytes(value);
         }
@@ -198,6 +203,8 @@ impl Recipe<'_> {
             Some(old) => old.object_digest == self.object_digest()?,
             None => false,
         };
+        // Others call their maps what they like.
+        let ours = matches!(self.plan.object, ObjectSource::Embedded(_));
         let mut roles = BTreeMap::new();
         for name in object.maps() {
             if name == ".rodata" || name.starts_with(".rodata.") {
@@ -212,7 +219,8 @@ impl Recipe<'_> {
                 }
                 _ => {
                     // Counters that mean something beside their tables only go with them.
-                    let old = old.filter(|_| moved.is_some() || !LAID_OUT.contains(&&*name));
+                    let laid_out = ours && LAID_OUT.contains(&&*name);
+                    let old = old.filter(|_| moved.is_some() || !laid_out);
                     self.role(&name, here, same_object, edge, shared, old)?
                 }
             };
@@ -328,13 +336,15 @@ fn wall_offset_ns() -> u64 {
     ns(ClockId::Realtime).wrapping_sub(ns(ClockId::Monotonic))
 }
 
-/// Counters by places that are those of the tables of one plan: of a filter's rules, and of the entries of its sets.
-const LAID_OUT: [&str; 5] = [
+/// Counters by places that are those of the tables of one plan: of a filter's rules, of the entries of its sets, and of the targets of a
+/// redirect, where what they refused is counted beside a table's id.
+const LAID_OUT: [&str; 6] = [
     "counts",
     "hits",
     "wide_hits",
     "carried_counts",
     "carried_hits",
+    "handed",
 ];
 
 /// The map that an object shares under a name of its own.
