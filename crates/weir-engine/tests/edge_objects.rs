@@ -237,6 +237,25 @@ fn tail_calls_of_an_object_outlive_the_process_that_loaded_it() {
     assert_eq!(arrays.count(), 1);
 }
 
+/// The same holds for timers: with nobody to hold their map they cannot be started.
+#[test]
+fn timers_of_an_object_outlive_the_process_that_loaded_it() {
+    if !root("timers_of_an_object_outlive_the_process_that_loaded_it") {
+        return;
+    }
+    let bed = Bed::new();
+    let name = edge_name("timers");
+    let _down = Down::of(&bed, &name);
+    let mut plan = chain(&name, 1);
+    // The user engine has no timers.
+    put(&mut plan, 0, "file = \"timer\"\nunverified = true");
+    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.send(10);
+    std::thread::sleep(Duration::from_millis(100));
+    let status = bed.on_edge(|| edge::status(&name)).expect("runs");
+    assert!(first_of(&status, "f0", "timers") > 0);
+}
+
 /// Maps of others are kept whatever they are called: a filter of weir lays `counts` out anew.
 #[test]
 fn a_map_that_is_called_as_one_of_weirs_keeps_its_contents() {
@@ -276,7 +295,7 @@ fn first_of(status: &Status, instance: &str, map: &str) -> u64 {
         .expect("a map");
     let map = weir_kernel::Map::by_id(*id, map).expect("there");
     let value = map.lookup(&[0; 4]).expect("readable").expect("in range");
-    u64::from_ne_bytes(value.try_into().expect("eight bytes"))
+    u64::from_ne_bytes(*value.first_chunk().expect("eight bytes"))
 }
 
 /// Objects compiled from the test programs, by name, with a flag behind a colon.

@@ -124,7 +124,7 @@ fn own_constants(
     let Some(table) = request.table("constants")? else {
         return Ok(Vec::new());
     };
-    let parsed = weir_vm::Object::parse(object)
+    let parsed = weir_vm::Object::parse_without_maps(object)
         .map_err(|error| FunctionError::key("file", error.to_string()))?;
     let one = |(name, value): (&String, &Toml)| {
         let about = |message: String| FunctionError::key("constants", message);

@@ -62,7 +62,7 @@ pub(crate) fn declared_maps(
     Ok((maps, initial))
 }
 
-fn data_maps(file: &File, btf: Option<&Btf>) -> impl Iterator<Item = DeclaredMap> {
+pub(crate) fn data_maps(file: &File, btf: Option<&Btf>) -> impl Iterator<Item = DeclaredMap> {
     let data = |name: &str| {
         [".rodata", ".data", ".bss"]
             .iter()

@@ -213,12 +213,32 @@ pub(crate) struct ProgramSymbol {
     pub(crate) kind: ProgramKind,
 }
 
+/// Maps that an object defines, and what it puts into them.
+type Maps = (Vec<DeclaredMap>, Vec<InitialMap>);
+
 impl Object {
     /// Parses an eBPF object file.
     ///
     /// # Errors
     /// [`LoadError`] for anything that is not a well-formed 64-bit little-endian eBPF object.
     pub fn parse(elf: &[u8]) -> Result<Object, LoadError> {
+        Object::parse_with(elf, definitions::declared_maps)
+    }
+
+    /// The same without the maps it defines, which may be such as this engine does not have: its programs and its data.
+    ///
+    /// # Errors
+    /// As [`Object::parse`].
+    pub fn parse_without_maps(elf: &[u8]) -> Result<Object, LoadError> {
+        Object::parse_with(elf, |file, btf| {
+            Ok((definitions::data_maps(file, btf).collect(), Vec::new()))
+        })
+    }
+
+    fn parse_with(
+        elf: &[u8],
+        maps: impl FnOnce(&File, Option<&Btf>) -> Result<Maps, LoadError>,
+    ) -> Result<Object, LoadError> {
         let file = elf::read(elf)?;
         let btf = match file.section(".BTF") {
             Some((_, section)) => Some(Arc::new(Btf::parse(&section.data)?)),
@@ -229,7 +249,7 @@ impl Object {
             _ => BtfExt::default(),
         };
         let programs = programs(&file);
-        let (maps, initial) = definitions::declared_maps(&file, btf.as_deref())?;
+        let (maps, initial) = maps(&file, btf.as_deref())?;
         Ok(Object {
             file,
             btf,

@@ -250,7 +250,9 @@ fn change(
         };
         let loaded = recipe.load(object, around, &edge.maps, &shared, before, &content)?;
         for (name, map) in &loaded.maps {
-            if let Some(pin) = map.pin() {
+            // A map that goes on has its pin already.
+            let new = |pin: &String| !edge.folder.path().join(pin).exists();
+            if let Some(pin) = map.pin().filter(new) {
                 Map::by_id(map.id, name)?.pin(&building.pin(&pin))?;
             }
         }

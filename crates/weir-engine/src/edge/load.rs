@@ -245,7 +245,14 @@ impl Recipe<'_> {
                 Some(id) => id,
                 None => Map::of(&program, &name)?.id(),
             };
-            maps.insert(name, MapState { id, role, declared });
+            let held = !ours && role == Role::State;
+            let map = MapState {
+                id,
+                role,
+                declared,
+                held,
+            };
+            maps.insert(name, map);
         }
         Ok(Made {
             program,

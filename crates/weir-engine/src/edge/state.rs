@@ -93,14 +93,20 @@ pub(super) struct MapState {
     pub(super) role: Role,
     /// Kind, key, value, entries, flags, as declared: the kernel's own words may differ.
     pub(super) declared: [u32; 5],
+    /// Whether it is pinned: a map of somebody's object.
+    #[serde(default)]
+    pub(super) held: bool,
 }
 
 impl MapState {
-    /// Its pin, where it needs one: the kernel empties an array of programs once no process and no pin holds it, though a program still
-    /// uses it.
+    /// Its pin, if it has one: once no process and no pin holds a map, the kernel empties arrays of programs and stops timers, though a
+    /// program still uses it.
     pub(super) fn pin(&self) -> Option<String> {
-        let own = self.role == Role::State && self.declared[0] == PROG_ARRAY;
-        own.then(|| format!("calls-{}", self.id))
+        let what = match self.declared[0] {
+            PROG_ARRAY => "calls",
+            _ => "own",
+        };
+        self.held.then(|| format!("{what}-{}", self.id))
     }
 }
 
