@@ -110,6 +110,8 @@ pub struct Planned {
     pub asks: Asks,
     /// What a user should know, one sentence each.
     pub notes: Vec<String>,
+    /// What a user should know unless a map of the object is shared: the map and a sentence.
+    pub unshared: Vec<(String, String)>,
 }
 
 /// Outputs an instance can have.
@@ -137,6 +139,7 @@ impl Planned {
             ports: Vec::new(),
             asks: Asks::default(),
             notes: Vec::new(),
+            unshared: Vec::new(),
         }
     }
 

@@ -273,7 +273,10 @@ fn link(one: &Wired<'_>) -> Link {
 fn notes(plan: &EdgePlan, walks: &Walks, graph: &Graph) -> Vec<String> {
     let mut notes = Vec::new();
     for instance in &plan.instances {
+        let unshared = instance.planned.unshared.iter();
+        let unshared = unshared.filter(|(map, _)| !instance.shares.contains_key(map));
         let of = instance.planned.notes.iter();
+        let of = of.chain(unshared.map(|(_, note)| note));
         notes.extend(of.map(|note| format!("{}: {note}", instance.name)));
     }
     if !walks.cut.is_empty() {

@@ -30,9 +30,10 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     planned.asks.finished_checksums = filter.moves();
     planned.notes = filter.unused();
     if let Some(load) = load {
-        planned.notes.push(format!(
+        let note = format!(
             "`shed` reads the map `load` of this function, which is 0 unless it is a shared map that somebody writes: maps = {{ load = \"{load}\" }}"
-        ));
+        );
+        planned.unshared.push(("load".to_owned(), note));
     }
     Ok(planned)
 }
@@ -308,10 +309,10 @@ mod tests {
         })
         .expect("planned");
         assert_eq!(planned.notes[0], "no rule names the set `@x`");
+        let (map, note) = &planned.unshared[0];
         assert!(
-            planned.notes[1].contains("maps = { load = \"load\" }"),
-            "{}",
-            planned.notes[1]
+            map == "load" && note.contains("maps = { load = \"load\" }"),
+            "{note}"
         );
         assert!(planned.asks.secret.is_none() && !planned.asks.finished_checksums);
     }
