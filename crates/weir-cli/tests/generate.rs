@@ -110,7 +110,7 @@ fn what_cannot_be_is_told_with_status_1_or_2() {
             1,
             "`ethtool -K far gro on`",
         ),
-        (&["-i", "nera", "--frames", "10"], 1, "near"),
+        (&["-i", "nera", "--frames", "10"], 2, "near"),
         (&["-i", "br0", "--frames", "10"], 2, "--i-own-this-network"),
         (
             &["-i", "near", "--size", "20"],

@@ -400,6 +400,21 @@ fn what_nobody_confirms_is_gone_back_on() {
     assert_eq!(bed.generation(), 3);
     assert!(!bed.arrives(9) && bed.arrives(10));
 
+    // Another edge on the same device: who holds it is said.
+    let text = fs::read_to_string(&bed.config).expect("readable");
+    let other = file(
+        "other.toml",
+        &text.replace(&bed.edge, &format!("{}-2", bed.edge)),
+    );
+    refused(
+        &bed.weir(&["apply", other.to_str().expect("UTF-8")]),
+        1,
+        &[
+            "port in: right0 is occupied",
+            &format!("`weir down --edge {}`", bed.edge),
+        ],
+    );
+
     let mut right = Staying::start(&bed, &["--confirm", "30"]);
     right.says("confirm within");
     refused(

@@ -8,7 +8,7 @@ use std::io::BufReader;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use weir_kernel::iface;
+use weir_kernel::{KernelError, iface};
 use weir_lab::generate::{
     self, Arrival, GenerateError, Load, Pace, Place, Prefix, Protocol, Report, Traffic,
 };
@@ -53,7 +53,7 @@ fn load(args: &GenerateArgs) -> Result<Load, Failure> {
         .flatten()
         .any(|prefix| prefix.is_v6());
     let [sources, destinations] = Prefix::benchmark(args.ipv6 || given);
-    let interface = iface::find(&args.interface).map_err(Failure::failed)?;
+    let interface = iface::find(&args.interface).map_err(Failure::usage)?;
     let peer = interface.veth_peer.and_then(iface::name_of);
     let peer = peer.and_then(|name| iface::find(&name).ok());
     let usual = Traffic::new(false);
@@ -123,7 +123,9 @@ fn keep_to(cpu: usize) -> Result<(), Failure> {
 
 fn failure(error: GenerateError) -> Failure {
     match error {
-        GenerateError::NotYours { .. } | GenerateError::Traffic(_) => Failure::usage(error),
+        GenerateError::NotYours { .. }
+        | GenerateError::Traffic(_)
+        | GenerateError::Kernel(KernelError::NoSuchInterface { .. }) => Failure::usage(error),
         other => Failure::failed(other),
     }
 }

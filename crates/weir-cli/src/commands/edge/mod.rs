@@ -17,9 +17,11 @@ use std::path::{Path, PathBuf};
 use weir_engine::edge::{self, EdgeError};
 use weir_functions::kind::Files;
 use weir_graph::{Config, EdgePlan, Folder, Numbers};
+use weir_kernel::KernelError;
 use weir_policy::Diagnostics;
 
 use super::policy::count;
+use super::prog::pinned::holder::occupied;
 use crate::failure::Failure;
 use crate::output;
 use record::Record;
@@ -50,6 +52,13 @@ impl From<Refused> for Failure {
 
 impl From<EdgeError> for Failure {
     fn from(error: EdgeError) -> Failure {
+        if let EdgeError::Of {
+            who,
+            error: KernelError::AlreadyAttached { iface, prog_id },
+        } = &error
+        {
+            return Failure::Failed(format!("{who}: {}", occupied(iface, *prog_id)));
+        }
         match error.is_usage() {
             true => Failure::usage(error),
             false => Failure::failed(error),

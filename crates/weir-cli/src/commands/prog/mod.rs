@@ -7,7 +7,7 @@ mod engine;
 mod exec;
 mod maps;
 mod object;
-mod pinned;
+pub(super) mod pinned;
 mod run;
 mod screen;
 mod seeds;

@@ -2,8 +2,9 @@
 
 use std::process::ExitCode;
 
-use weir_kernel::{KernelError, LoadedProgram, XdpMode, iface, offers_offload, pins};
+use weir_kernel::{KernelError, XdpMode, iface, offers_offload};
 
+use super::holder::occupied;
 use super::shelf::{self, Kept, Shelf};
 use crate::args::prog::{AttachArgs, AttachMode};
 use crate::failure::Failure;
@@ -68,38 +69,4 @@ fn refused(kept: &Kept, interface: &str, mode: XdpMode, error: KernelError) -> F
         }
         other => Failure::failed(other),
     }
-}
-
-/// Who is on the interface, and what to do about it.
-fn occupied(interface: &str, prog_id: u32) -> Failure {
-    let name = LoadedProgram::by_id(prog_id)
-        .map_or_else(|_| "unknown".to_owned(), |p| p.name().to_owned());
-    let there = format!("{interface} is occupied by program {name} (kernel id {prog_id})");
-    let ours = shelf::kept().unwrap_or_default().into_iter().find(|kept| {
-        let id = kept
-            .program()
-            .ok()
-            .and_then(|p| p.info().ok())
-            .map(|i| i.id);
-        id == Some(prog_id)
-    });
-    if let Some(kept) = ours {
-        return Failure::failed(format!(
-            "{there}, which is program {kept} of weir: `weir prog detach {} -i {interface}` takes it off, `weir prog replace {} OBJ` replaces it",
-            kept.id, kept.id
-        ));
-    }
-    let run = pins::list()
-        .unwrap_or_default()
-        .into_iter()
-        .any(|pin| pin.prog_id == Some(prog_id));
-    if run {
-        return Failure::failed(format!(
-            "{there}, which a `weir run` put there: stop it, or `weir down -i {interface}` if it was killed"
-        ));
-    }
-    Failure::failed(format!(
-        "{there}, which `weir prog` did not put there: end what did (`bpftool link` shows it; `weir status` if it is an edge of weir's), \
-         or `ip link set dev {interface} xdp off` if nothing holds it"
-    ))
 }

@@ -3,6 +3,7 @@
 
 pub(super) mod attach;
 pub(super) mod detach;
+pub(in crate::commands) mod holder;
 pub(super) mod list;
 pub(super) mod load;
 mod prepare;
