@@ -1,16 +1,69 @@
-//! What the kernel's verifier says about the data plane: instructions it walked, for each set of features.
+//! What the kernel's verifier says about the data plane: instructions it walked, for each set of features of the middlebox, the filter
+//! and redirection.
 //!
 //! The record benches/record/verified-insns.tsv is kept in the tree. On the kernel and compiler of the record the counts must not grow by more than
 //! a tenth (a deterministic gate); elsewhere they are printed only. `WEIR_UPDATE=1` writes the record.
 
 mod common;
 mod features;
+#[path = "filters/mod.rs"]
+mod filters;
 
 use std::fmt::Write;
 
 use features::{RECORD, SETS};
-use weir_bpf::abi::DIMS;
-use weir_kernel::KernelObject;
+use weir_bpf::abi::{DIMS, redirect};
+use weir_kernel::{KernelObject, LoadedProgram};
+
+/// Filters from a plain block list to everything that rules can ask for.
+const FILTERS: &[(&str, &str)] = &[
+    (
+        "block-list",
+        r#"rules = ["deny from 10.0.0.0/8, 2001:db8::/32"]"#,
+    ),
+    (
+        "addresses-ports",
+        r#"rules = ["allow from 10.0.0.0/8, 2001:db8::/32", "deny udp to-port 53 from 11.0.0.0/8 to 2001:db9::/32"]"#,
+    ),
+    (
+        "ends",
+        r#"
+rules = ["allow from-port 1 from @some", "deny udp to-port 53 from 11.0.0.0/8 to 2001:db9::/32"]
+[sets]
+some = ["192.0.2.1 until 1700000001"]
+"#,
+    ),
+    ("shed", r#"rules = ["shed udp when load > 80"]"#),
+    ("limit", r#"rules = ["limit rate 1k/s per source"]"#),
+    (
+        "limit-block",
+        r#"rules = ["deny from 10.0.0.0/8", "limit udp to-port 53 rate 1k/s per source block 60s"]"#,
+    ),
+    ("syncookie", r#"rules = ["syncookie to-port 80"]"#),
+    (
+        "all",
+        r#"
+rules = [
+  "allow from-port 1 from @some",
+  "deny udp to-port 53 from 11.0.0.0/8 to 2001:db9::/32",
+  "shed udp when load > 80",
+  "limit tcp-syn rate 10/s per source block 60s",
+  "limit rate 1/s per entry from @some",
+  "syncookie to-port 80",
+]
+cpu = [0, 1]
+[sets]
+some = ["192.0.2.1 until 1700000001"]
+"#,
+    ),
+];
+
+/// What packets are handed to, with checksums to finish.
+const REDIRECTS: &[(&str, u32)] = &[
+    ("devices", redirect::TO_DEVICES),
+    ("cpus", redirect::TO_CPUS),
+    ("sockets", redirect::TO_SOCKETS),
+];
 
 #[test]
 fn verified_instructions_stay_within_the_record() {
@@ -21,29 +74,34 @@ fn verified_instructions_stay_within_the_record() {
     let mut measured = Vec::new();
     for (name, features) in SETS {
         for mode in [0u32, 1] {
-            let mut object = KernelObject::open(weir_bpf::object("middlebox").expect("compiled"))
-                .expect("opens");
-            object
-                .set_rodata("weir_features", &features.to_ne_bytes())
-                .expect("constant");
-            object
-                .set_rodata("weir_csum_mode", &mode.to_ne_bytes())
-                .expect("constant");
-            object
-                .set_rodata("weir_dims", &(DIMS as u32).to_ne_bytes())
-                .expect("constant");
-            let program = object
-                .load("middlebox")
-                .unwrap_or_else(|e| panic!("{name}: {e}\n{}", e.log().unwrap_or("")));
-            let count = program.verified_insns().expect("info");
+            let constants = [
+                ("weir_features", *features),
+                ("weir_csum_mode", mode),
+                ("weir_dims", DIMS as u32),
+            ];
             let label = format!("{name}{}", if mode == 1 { "+offloaded" } else { "" });
-            eprintln!("{label}: {count} verified instructions");
-            assert!(
-                count < 200_000,
-                "{label}: far too near the kernel's limit of 1,000,000"
-            );
-            measured.push((label, count));
+            measured.push((label, loaded("middlebox", &constants)));
         }
+    }
+    for (name, keys) in FILTERS {
+        let compiled = filters::compiled(&filters::filter(keys)).expect("compiles");
+        let program = filters::runs::load(&compiled, &[]);
+        measured.push((format!("filter:{name}"), program));
+    }
+    for (name, to) in REDIRECTS {
+        let constants = [("weir_to", *to), ("weir_targets", 4), ("weir_csum_mode", 1)];
+        measured.push((format!("redirect:{name}"), loaded("redirect", &constants)));
+    }
+    let measured: Vec<(String, u32)> = measured
+        .into_iter()
+        .map(|(label, program)| (label, program.verified_insns().expect("info")))
+        .collect();
+    for (label, count) in &measured {
+        eprintln!("{label}: {count} verified instructions");
+        assert!(
+            *count < 200_000,
+            "{label}: far too near the kernel's limit of 1,000,000"
+        );
     }
     let record = std::fs::read_to_string(RECORD).unwrap_or_default();
     if std::env::var_os("WEIR_UPDATE").is_some() {
@@ -79,6 +137,20 @@ fn verified_instructions_stay_within_the_record() {
         "{compared} of {} counts compared with the record",
         measured.len()
     );
+}
+
+/// A program of this object with these constants.
+fn loaded(object: &str, constants: &[(&str, u32)]) -> LoadedProgram {
+    let mut opened =
+        KernelObject::open(weir_bpf::object(object).expect("compiled")).expect("opens");
+    for (symbol, value) in constants {
+        opened
+            .set_rodata(symbol, &value.to_ne_bytes())
+            .expect("constant");
+    }
+    opened
+        .load(object)
+        .unwrap_or_else(|e| panic!("{object} {constants:?}: {e}\n{}", e.log().unwrap_or("")))
 }
 
 /// First line of the compiler's version, as the build uses it.
