@@ -580,9 +580,7 @@ static __always_inline int judge(struct judge *j, struct panel p)
 			return WEIR_R_blocked;
 	}
 	if (rule && rule->action == WEIR_A_DENY) {
-		here = count(rule, j->first, h->len, family6, j->src, j->dst);
-		if (here)
-			here->dropped++;
+		count(rule, j->first, h->len, family6, j->src, j->dst);
 		return WEIR_R_denied;
 	}
 	if (has(WEIR_FF_SLOW) && rule) {

@@ -633,7 +633,7 @@ struct weir_filter_rule {
 struct weir_filter_count {
 	__u64 packets;		/* that asked the rule */
 	__u64 bytes;
-	__u64 dropped;		/* by it */
+	__u64 dropped;		/* by it; not counted by a deny rule, which drops them all */
 	__u64 blocked;		/* sources it blocked */
 };
 

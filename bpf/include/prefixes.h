@@ -72,20 +72,13 @@ struct {
 	__type(value, struct block);
 } blocks4 SEC(".maps");
 
-/* By position: where intervals of IPv6 begin (upper, or lower halves), u64, and their rows, u32. */
+/* By position: where intervals of IPv6 begin (upper, or lower halves), u64, and behind each its row, u32, and 4 bytes of nothing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct chunk);
 } bounds6 SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct chunk);
-} rows6 SEC(".maps");
 
 /* Intervals of the lower halves below one upper half. */
 struct {
@@ -198,7 +191,8 @@ __noinline __u32 search6(__u32 first, __u32 n, __u64 key)
 	__u32 step;
 
 	for (step = 0; step < SEARCH6_MAX; step++) {
-		__u32 more = n >> 1, mid = first + more, chunk = mid / (WEIR_FILTER_CHUNK / 8);
+		__u32 more = n >> 1, mid = first + more, chunk = mid / (WEIR_FILTER_CHUNK / 16);
+		__u64 bound, less;
 		__u8 *bounds;
 
 		if (n <= 1)
@@ -206,9 +200,10 @@ __noinline __u32 search6(__u32 first, __u32 n, __u64 key)
 		bounds = bpf_map_lookup_elem(&bounds6, &chunk);
 		if (!bounds)
 			break;
-		mid = mid % (WEIR_FILTER_CHUNK / 8) * 8;
-		if (*(__u64 *)(bounds + mid) <= key)
-			first += more;
+		bound = *(__u64 *)(bounds + mid % (WEIR_FILTER_CHUNK / 16) * 16);
+		/* The borrow of key - bound, 0 where bound <= key: no branch to mispredict. */
+		less = ((~key & bound) | ((~key | bound) & (key - bound))) >> 63;
+		first += more & (__u32)(less - 1);
 		n -= more;
 	}
 	return first;
@@ -216,10 +211,10 @@ __noinline __u32 search6(__u32 first, __u32 n, __u64 key)
 
 static __always_inline __u32 row6(__u32 position)
 {
-	__u32 chunk = position / (WEIR_FILTER_CHUNK / 4), at = position % (WEIR_FILTER_CHUNK / 4) * 4;
-	__u8 *here = bpf_map_lookup_elem(&rows6, &chunk);
+	__u32 chunk = position / (WEIR_FILTER_CHUNK / 16), at = position % (WEIR_FILTER_CHUNK / 16) * 16;
+	__u8 *here = bpf_map_lookup_elem(&bounds6, &chunk);
 
-	return here ? *(__u32 *)(here + at) : 0;
+	return here ? *(__u32 *)(here + at + 8) : 0;
 }
 
 static __always_inline struct place find6(const __u32 side, __u64 high, __u64 low)

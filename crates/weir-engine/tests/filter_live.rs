@@ -120,3 +120,41 @@ fn a_list_is_replaced_and_counters_and_blocks_go_on() {
     assert_eq!(counts, [(40, 40, 0), (6, 1, 1)]);
     assert_eq!(entries, [entry("10.0.0.0/24", 5), entry("10.0.0.2", 21)]);
 }
+
+#[test]
+fn hits_are_exact_beyond_what_small_counters_hold() {
+    const PACKETS: u64 = 2 * 65_536 + 7;
+    // One entry alone in its part of the address space, one beside others, one of IPv6.
+    let filter = filter(
+        "rules = [\"deny from @bad\"]\n[sets]\nbad = [\"198.51.0.0/16\", \"192.0.2.1\", \"192.0.2.7\", \"2001:db8::/32\"]\n",
+    );
+    let compiled = compiled(&filter).expect("compiles");
+    let frames = [
+        Frame::new().ip4([198, 51, 100, 1], [192, 0, 2, 2]),
+        Frame::new().ip4([192, 0, 2, 1], [192, 0, 2, 2]),
+        Frame::new().ip6(
+            std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).octets(),
+            [1; 16],
+        ),
+    ]
+    .map(|frame| frame.udp(1, 2).build());
+    for mut run in filters::engines(&compiled) {
+        let mut out = Vec::new();
+        for frame in &frames {
+            for _ in 0..PACKETS {
+                assert_eq!(run.packet(frame, 1, &mut out), 1);
+            }
+        }
+        let (_, counts, hits) = filters::runs::counted(run.as_ref(), &compiled);
+        let report = compiled.report(&filter, &counts, &hits);
+        let entries: Vec<_> = report
+            .entries
+            .iter()
+            .map(|entry| (entry.prefix.as_str(), entry.packets))
+            .collect();
+        let wanted = ["198.51.0.0/16", "192.0.2.1", "2001:db8::/32"].map(|p| (p, PACKETS));
+        assert_eq!(entries, wanted, "{}", run.name());
+        let rule = &report.rules[0];
+        assert_eq!((rule.packets, rule.dropped), (3 * PACKETS, 3 * PACKETS));
+    }
+}

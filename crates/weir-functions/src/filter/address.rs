@@ -67,7 +67,6 @@ struct Maps {
     /// Counters up to the last one that is in `hits`.
     aside: usize,
     bounds6: Vec<u8>,
-    rows6: Vec<u32>,
     low6: Vec<FilterTop>,
     lives: Vec<FilterLife>,
     owners: Vec<u64>,
@@ -291,7 +290,7 @@ impl Maps {
                 .len()
                 .div_ceil(self.unit)
                 .next_multiple_of(filter::BLOCKS) as u32,
-            _ => self.rows6.len() as u32,
+            _ => (self.bounds6.len() / 16) as u32,
         }
     }
 
@@ -336,8 +335,11 @@ impl Maps {
                 *row
             }
         };
-        self.rows6.extend(table.rows.iter().map(row));
-        self.bounds6.extend(table.bounds);
+        for (bound, at) in table.bounds.chunks_exact(8).zip(&table.rows) {
+            self.bounds6.extend(bound);
+            self.bounds6.extend(row(at).to_ne_bytes());
+            self.bounds6.extend([0; 4]);
+        }
         self.low6.extend(table.low.iter().map(|low| FilterTop {
             first: low.first + offset,
             ..*low
@@ -375,7 +377,6 @@ impl Maps {
         if features & (feature::IP6_SRC | feature::IP6_DST) != 0 {
             maps.push(chunks("top6", self.top6.as_bytes(), top));
             maps.push(chunks("bounds6", &self.bounds6, filter::CHUNK));
-            maps.push(chunks("rows6", self.rows6.as_bytes(), filter::CHUNK));
             maps.push(MapPlan::array("low6", &self.low6));
         }
         if features & feature::LIVES != 0 {

@@ -9,6 +9,7 @@ use weir_bpf::abi::FilterCount;
 use super::Filter;
 use super::compile::Compiled;
 use super::intervals::NONE;
+use super::rule::Action;
 
 /// What a filter did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -74,7 +75,11 @@ impl Compiled {
             let sum = &mut rules[*rule];
             sum.packets += count.packets;
             sum.bytes += count.bytes;
-            sum.dropped += count.dropped;
+            sum.dropped += match filter.rules[*rule].action {
+                // It drops whatever asks it, and counts that once.
+                Action::Deny => count.packets,
+                _ => count.dropped,
+            };
             sum.blocked += count.blocked;
         }
         let mut by_entry: Vec<((usize, usize), u64)> = Vec::new();
