@@ -25,7 +25,23 @@ struct {
 	__type(value, struct weir_edge);
 } weir_edge SEC(".maps");
 
-/* Takes what was kept from in front of the frame. */
+/* 1: packets to the stack, and those that go back, are taken to the device that they came in by (homecoming.c). */
+const volatile __u32 weir_homecoming = 0;
+
+/* Leaves in front of the frame which device it came in by. */
+static __always_inline int go_home(struct weir_meta *meta)
+{
+	__u32 port = meta->port;
+	__u32 *device = bpf_map_lookup_elem(&weir_devices, &port);
+
+	if (!device)
+		return 0;
+	meta->magic = WEIR_META_HOME;
+	meta->port = *device;
+	return 1;
+}
+
+/* Takes what was kept from in front of the frame, or leaves there where the packet came from. */
 static __always_inline int unpack(ctx_t *ctx, struct weir_chain *chain, __u64 now)
 {
 	struct weir_meta *meta = (void *)(long)ctx->data_meta;
@@ -43,6 +59,8 @@ static __always_inline int unpack(ctx_t *ctx, struct weir_chain *chain, __u64 no
 	chain->passes = meta->passes;
 	chain->generation = meta->generation;
 	chain->base = (meta->generation & 1) * WEIR_VIDS * WEIR_OUTS;
+	if (weir_homecoming && go_home(meta))
+		return 0;
 	return bpf_xdp_adjust_meta(ctx, sizeof(*meta));
 }
 

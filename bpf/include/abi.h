@@ -446,6 +446,7 @@ struct weir_meta {
 };
 
 #define WEIR_META_MAGIC		0x72696577	/* "weir" */
+#define WEIR_META_HOME		0x656d6f68	/* "home": behind a recirculation: `port` is the index of its device */
 
 /* ---- watching: docs/watching.md ---- */
 #define WEIR_WATCH_SNAP		9216	/* most bytes of a packet in an event */

@@ -12,9 +12,13 @@
  */
 static __always_inline struct weir_meta *meta_make(ctx_t *ctx, struct weir_chain *chain, __u32 vid)
 {
+	struct weir_meta *meta = (void *)(long)ctx->data_meta;
 	int there = ctx->data - ctx->data_meta;
-	struct weir_meta *meta;
+	__u32 home = 0;
 
+	/* Behind a recirculation the stack gets it by the device that it came in by (homecoming.c). */
+	if (!vid && (void *)(meta + 1) <= (void *)(long)ctx->data && meta->magic == WEIR_META_HOME)
+		home = meta->port;
 	if (bpf_xdp_adjust_meta(ctx, there - (int)sizeof(*meta)))
 		return 0;
 	meta = (void *)(long)ctx->data_meta;
@@ -24,7 +28,7 @@ static __always_inline struct weir_meta *meta_make(ctx_t *ctx, struct weir_chain
 	meta->mark = chain->mark;
 	meta->vid = vid;
 	meta->port = chain->port;
-	meta->passes = chain->passes;
+	meta->passes = vid ? chain->passes : home;
 	meta->csum_mode = chain->csum_mode;
 	meta->generation = chain->generation;
 	return meta;

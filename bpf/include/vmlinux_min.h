@@ -60,6 +60,7 @@ struct xdp_md {
 #define MAC_BYTES		12	/* both addresses of an Ethernet header */
 #define VLAN_BYTES		4
 #define TC_ACT_UNSPEC		(-1)	/* the next program decides, the last one passes */
+#define BPF_F_INGRESS		1	/* of bpf_redirect(): into the receive path of the device */
 #define TC_ACT_SHOT		2
 #define BPF_F_RECOMPUTE_CSUM	(1U << 0)
 

@@ -592,6 +592,8 @@ pub mod panel {
     pub const DEVICE: u32 = 0xffff_fff3;
     /// [`super::Meta::magic`].
     pub const MAGIC: u32 = 0x7269_6577;
+    /// "home": behind a recirculation, where `port` is the index of the port's device.
+    pub const HOME: u32 = 0x656d_6f68;
 }
 
 /// `struct weir_hop`: where a packet goes on. All zeros lead nowhere, which is a missed call.

@@ -343,6 +343,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_SLOT_TX", abi::panel::TX.into()),
         ("WEIR_SLOT_DEVICE", abi::panel::DEVICE.into()),
         ("WEIR_META_MAGIC", abi::panel::MAGIC.into()),
+        ("WEIR_META_HOME", abi::panel::HOME.into()),
         ("WEIR_TARGETS", abi::redirect::TARGETS as u64),
         ("WEIR_TO_ALL", abi::redirect::TO_ALL.into()),
         ("WEIR_TO_DEVICES", abi::redirect::TO_DEVICES.into()),

@@ -509,11 +509,120 @@ fn what_rules_and_entries_of_a_filter_counted_is_shown() {
         text.contains("  entry 10.79.0.0/24 of @bad, line 1: "),
         "{text}"
     );
+    // The first limit of a running filter, and the last one that goes: what it would remember is not there yet, or not any more.
+    let written = fs::read_to_string(&bed.config).expect("readable");
+    let limited = written.replace(
+        "rules = [",
+        "rules = [\"limit udp rate 1/h burst 1 per source\", ",
+    );
+    for (text, second) in [(&limited, false), (&written, true)] {
+        fs::write(&bed.config, text).expect("writable");
+        good(bed.apply(&[]));
+        assert!(bed.arrives(11) && bed.arrives(12) == second, "{text}");
+    }
+    let kept = shown();
+    assert_eq!(kept["entries"][0]["packets"], entry["packets"]);
     // Without the option nothing of it is read.
     assert_eq!(
         bed.status().expect("runs")["functions"][0]["rules"],
         Value::Null
     );
+}
+
+#[test]
+fn a_running_policy_gets_its_first_stateful_rule() {
+    if !root("a_running_policy_gets_its_first_stateful_rule") {
+        return;
+    }
+    let bed = Bed::new("state");
+    good(bed.apply(&[]));
+    assert!(!bed.arrives(9));
+    fs::write(
+        &bed.policy,
+        "add-stateful udp-dport 10 accept\nudp-dport 9 drop\n",
+    )
+    .expect("writable");
+    good(bed.apply(&[]));
+    assert!(!bed.arrives(9) && bed.arrives(10));
+    // Connections are not lost by mistake.
+    fs::write(&bed.policy, "udp-dport 9 drop\n").expect("writable");
+    refused(
+        &bed.apply(&[]),
+        2,
+        &["so its state cannot be kept", "fresh = true"],
+    );
+}
+
+/// Behind a recirculation packets come out of a device of the edge's own; the stack sees them as if they had come by their port.
+#[test]
+fn a_path_that_is_recirculated_ends_at_the_stack_or_where_it_began() {
+    if !root("a_path_that_is_recirculated_ends_at_the_stack_or_where_it_began") {
+        return;
+    }
+    let bed = Bed::new("long");
+    let devices = || {
+        let shown = bed.right.ip(&["-br", "link"]).expect("shown");
+        let names = shown.lines().filter_map(|line| line.split(' ').next());
+        names.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let before = devices();
+    // Reverse paths are checked: an answer to the sender leaves by the port.
+    bed.right
+        .run(|| {
+            for name in ["all", "default", "right0"] {
+                let path = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
+                fs::write(path, "1").expect("writable");
+            }
+        })
+        .expect("namespace");
+    let chain = |end: &str| {
+        let mut text = format!(
+            "edge = \"{}\"\n[[port]]\nname = \"in\"\ndevice = \"right0\"\n",
+            bed.edge
+        );
+        let mut from = "in".to_owned();
+        for at in 0..70 {
+            text += &format!(
+                "[[function]]\nname = \"f{at}\"\nkind = \"empty\"\n[[link]]\nfrom = \"{from}\"\nto = \"f{at}\"\n"
+            );
+            from = format!("f{at}");
+        }
+        text + &format!("[[link]]\nfrom = \"{from}\"\nto = \"{end}\"\n")
+    };
+    fs::write(&bed.config, chain("stack")).expect("writable");
+    good(bed.apply(&[]));
+    let status = bed.status().expect("it runs");
+    assert_ne!(status["recirculation"], Value::Null);
+    assert!(bed.arrives(9) && bed.arrives(10));
+
+    fs::write(&bed.config, chain("tx")).expect("writable");
+    good(bed.apply(&[]));
+    let received = || {
+        let shown = bed
+            .left
+            .ip(&["-s", "-j", "link", "show", "left0"])
+            .expect("shown");
+        let shown: Value = serde_json::from_str(&shown).expect("JSON");
+        shown[0]["stats64"]["rx"]["packets"]
+            .as_u64()
+            .expect("a number")
+    };
+    let start = received();
+    for port in 20..30 {
+        assert!(!bed.arrives(port));
+    }
+    let functions = bed.status().expect("it runs")["functions"].clone();
+    let functions = functions.as_array().expect("a list");
+    let last = functions.iter().find(|one| one["name"] == "f69");
+    let sent = last.expect("the last one")["ledger"]["verdicts"]["tx"].clone();
+    let sent = sent.as_u64().expect("a number");
+    assert!(
+        sent > 0 && received() >= start + sent,
+        "{sent}, {start}, {}",
+        received()
+    );
+    good(bed.weir(&["down", "--edge", &bed.edge]));
+    assert_eq!(devices(), before);
 }
 
 #[test]

@@ -115,6 +115,11 @@ impl Filter {
         prog_id(self.ifindex, self.direction)
     }
 
+    /// Leaves it there; it goes with its interface.
+    pub fn keep(self) {
+        mem::forget(self);
+    }
+
     /// Takes it off, telling what went wrong; dropping does the same silently.
     pub fn detach(self) -> Result<(), KernelError> {
         let this = mem::ManuallyDrop::new(self);

@@ -171,7 +171,8 @@ pub fn generation(name: &str) -> Result<Option<u64>, EdgeError> {
 /// [`EdgeError::OtherNamespace`], [`EdgeError::Busy`], or what the kernel refused; calling it again goes on.
 pub fn down(name: &str) -> Result<bool, EdgeError> {
     let path = folder_of(name)?;
-    if !path.exists() {
+    // To others than root it looks as if it were not there.
+    if !pinned::names(Path::new(FOLDER))?.iter().any(|n| n == name) {
         return Ok(false);
     }
     let folder = lock(name, &path)?;
@@ -340,7 +341,7 @@ impl Edge {
         };
         match PinnedLink::open(&self.folder.path().join(&pair.pin))? {
             Some(link) => self.exchange(&link, |ledger| {
-                load::load_own("resume", state.form(), &[], &self.maps, ledger)
+                load::load_own("resume", state.form(), ports::RESUME, &self.maps, ledger)
             }),
             None => Ok(()),
         }
@@ -433,7 +434,7 @@ fn named_pins(state: &State) -> impl Iterator<Item = Cow<'_, str>> {
         .flatten()
         .chain(state.hooks.iter().map(|h| h.pin.as_str()))
         .chain(state.maps.iter().map(|m| m.pin.as_str()))
-        .chain(state.pair.iter().map(|p| p.pin.as_str()));
+        .chain((state.pair.iter()).flat_map(|p| [p.pin.as_str(), p.near_pin.as_str()]));
     written.map(Cow::Borrowed).chain(own)
 }
 

@@ -6,7 +6,7 @@
 use weir_functions::plan::ChecksumMode;
 use weir_kernel::iface::{self, Interface};
 use weir_kernel::pinned::PinnedLink;
-use weir_kernel::{Direction, KernelError, LoadedProgram, Map, XdpMode, netlink};
+use weir_kernel::{Direction, Filter, KernelError, LoadedProgram, Map, XdpMode, netlink};
 
 use super::building::Building;
 use super::digest::Digest;
@@ -269,7 +269,13 @@ pub(super) fn make_pair(
     netlink::create_veth(&near, &far, MTU)?;
     let ifindex = iface::index_of(&near)?;
     let far_ifindex = iface::index_of(&far)?;
-    let resume = load_own("resume", form, &[], edge, None)?;
+    take_home(&near, ifindex, "to_device")?;
+    take_home(&far, far_ifindex, "to_stack")?;
+    let near_pin = format!("pair-near-{generation}");
+    let path = building.link(&near_pin);
+    let link = load_own("near", form, &[], edge, None)?.attach_xdp(ifindex, XdpMode::Native)?;
+    link.pin(&path)?;
+    let resume = load_own("resume", form, RESUME, edge, None)?;
     let pin = format!("pair-{generation}");
     let path = building.link(&pin);
     let link = resume.attach_xdp(far_ifindex, XdpMode::Native)?;
@@ -282,7 +288,30 @@ pub(super) fn make_pair(
         ifindex,
         far_ifindex,
         pin,
+        near_pin,
     })
+}
+
+/// Constants of the program of the pair's far end.
+pub(super) const RESUME: &[(&str, u32)] = &[("weir_homecoming", 1)];
+
+/// Lets packets that leave the graph by an end of the pair leave by the device that they came in by. The filter needs no pin, as it goes
+/// with the pair.
+fn take_home(name: &str, ifindex: u32, program: &'static str) -> Result<(), EdgeError> {
+    let of = |error| EdgeError::Of {
+        who: format!("recirculation through {name}"),
+        error,
+    };
+    let object = "homecoming_tc";
+    let elf = weir_bpf::object(object).ok_or_else(|| EdgeError::NoObject {
+        instance: "homecoming".to_owned(),
+        object: object.to_owned(),
+    })?;
+    let object = weir_kernel::KernelObject::open(elf).map_err(of)?;
+    let program = object.load(program).map_err(of)?;
+    let filter = Filter::attach(&program, ifindex, Direction::Ingress, false).map_err(of)?;
+    filter.keep();
+    Ok(())
 }
 
 /// Puts a device into its place.

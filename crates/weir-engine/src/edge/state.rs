@@ -154,6 +154,9 @@ pub(super) struct PairState {
     pub(super) far_ifindex: u32,
     /// Pin of the link of `resume`.
     pub(super) pin: String,
+    /// Pin of the link of `near`; empty of a pair that an older weir made.
+    #[serde(default)]
+    pub(super) near_pin: String,
 }
 
 pub(super) fn words(definition: MapDefinition) -> [u32; 5] {
