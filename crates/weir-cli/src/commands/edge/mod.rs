@@ -120,7 +120,10 @@ pub(super) fn running(edge: &str) -> Result<Option<Record>, Failure> {
     match edge::status(edge) {
         Ok(status) => Record::read(edge, &status.text).map(Some),
         Err(EdgeError::NotRunning { .. }) => Ok(None),
-        Err(error) if is_hidden(&error) => Ok(None),
+        Err(error) if is_hidden(&error) => {
+            output::complain("only root sees what runs: this is compared with nothing");
+            Ok(None)
+        }
         Err(error) => Err(error.into()),
     }
 }
