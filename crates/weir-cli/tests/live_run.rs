@@ -407,7 +407,12 @@ fn without_privileges_the_line_says_what_to_do() {
     // A copy where nobody may read it: cargo's folders may be closed to others.
     let weir = std::env::temp_dir().join(format!("weir-nobody-{}", std::process::id()));
     let policy = weir.with_extension("weir");
-    std::fs::copy(env!("CARGO_BIN_EXE_weir"), &weir).expect("copied");
+    // By another process: see the same in bad_input.rs.
+    let copied = std::process::Command::new("cp")
+        .arg(env!("CARGO_BIN_EXE_weir"))
+        .arg(&weir)
+        .status();
+    assert!(copied.expect("cp runs").success(), "copied");
     std::fs::write(&policy, POLICY).expect("written");
     let output = Command::new(&weir)
         .args(["run", "-i", "lo"])
