@@ -5,6 +5,8 @@
 //! `fuzz_targets/`, the mutator of stable toolchains through [`TARGETS`].
 //! A panic is a finding, whatever the input was.
 
+pub mod graph;
+
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -22,7 +24,10 @@ pub type Target = fn(&[u8]);
 /// The targets by name; a corpus folder has the same name.
 pub const TARGETS: &[(&str, Target)] = &[
     ("elf_loader", elf_loader),
+    ("filter_list", graph::filter_list),
+    ("graph_config", graph::graph_config),
     ("jit", jit),
+    ("object_chain", graph::object_chain),
     ("packet_parser", packet_parser),
     ("pcap_reader", pcap_reader),
     ("policy_parser", policy_parser),
