@@ -41,7 +41,7 @@ fn packets_follow_a_chain_and_every_hop_counts_them() {
     assert_eq!(here, [name.as_str()]);
 }
 
-/// The first thing that issue 5 must show. In CI 40 replacements of each function, with `WEIR_LONG=1` 1,000.
+/// In CI 40 replacements of each function, with `WEIR_LONG=1` 1,000.
 #[test]
 fn functions_are_replaced_under_traffic_without_loss() {
     if !root("functions_are_replaced_under_traffic_without_loss") {
