@@ -65,6 +65,9 @@ const SPECIALISATIONS: &[(&str, &[(&str, u32)])] = &[
     ),
 ];
 
+/// Objects with a hole where a program of others goes; alone nobody can load them. weir-engine's test `objects_chained` fills it.
+const WRAPPERS: [&str; 3] = ["object.bpf.o", "object_graph.bpf.o", "object_watched.bpf.o"];
+
 /// Lines of a verifier log that are shown below a refusal: its end holds the cause.
 const LOG_TAIL: usize = 12;
 
@@ -110,6 +113,12 @@ fn load_all(path: &Path) -> Result<Report, String> {
         .file_name()
         .unwrap_or(path.as_os_str())
         .to_string_lossy();
+    if WRAPPERS.iter().any(|wrapper| file == *wrapper) {
+        return Ok(Report {
+            text: format!("{file} waits for somebody's program: loaded by objects_chained\n"),
+            refused: 0,
+        });
+    }
     let programs = KernelObject::open(&elf)
         .map_err(|e| e.to_string())?
         .programs();
