@@ -32,10 +32,12 @@ fuzz: setup ## fuzz each parser and loader for five minutes
 	@scripts/fuzz --seconds 300
 
 .PHONY: bench
-bench: ## measure weir beside nftables, iptables and xdp-filter (root, minutes); results in bench-results/
+bench: ## measure weir beside nftables, iptables and xdp-filter (root, half an hour); results in bench-results/
 	@scripts/setup bench
 	cargo build --release -p weir-cli
 	$(TARGET)/release/weir bench middlebox --out bench-results
+	$(TARGET)/release/weir bench xdp --out bench-results
+	$(TARGET)/release/weir bench ddos --out bench-results
 
 .PHONY: setup
 setup: ## install what the other commands need (Debian 12, Ubuntu)
