@@ -158,3 +158,68 @@ fn hits_are_exact_beyond_what_small_counters_hold() {
         assert_eq!((rule.packets, rule.dropped), (3 * PACKETS, 3 * PACKETS));
     }
 }
+
+#[test]
+fn crowded_parts_of_the_address_space_are_told_apart() {
+    // Every other address of a /20: more intervals than a block of a /16 holds. On both sides of the packet.
+    let lines: Vec<String> = (0..2048u32)
+        .map(|n| format!("\"10.1.{}.{}\"", n >> 7, (n & 127) * 2))
+        .collect();
+    let list = lines.join(", ");
+    let filter = filter(&format!(
+        "rules = [\"deny from @bad\", \"deny to @bad\"]\n[sets]\nbad = [{list}]\n"
+    ));
+    let compiled = compiled(&filter).expect("compiles");
+    for mut run in filters::engines(&compiled) {
+        let mut out = Vec::new();
+        let mut dropped = 0;
+        for n in (0..4096u32).step_by(13) {
+            let inside = [10, 1, (n >> 8) as u8, n as u8];
+            for (from, to) in [(inside, [192, 0, 2, 1]), ([192, 0, 2, 1], inside)] {
+                let frame = Frame::new().ip4(from, to).udp(1, 2).build();
+                let is_bad = n % 2 == 0;
+                let wanted = if is_bad { 1 } else { 2 };
+                let name = run.name();
+                assert_eq!(
+                    run.packet(&frame, 1, &mut out),
+                    wanted,
+                    "{name}: {from:?} > {to:?}"
+                );
+                dropped += u64::from(is_bad);
+            }
+        }
+        let (_, counts, hits) = filters::runs::counted(run.as_ref(), &compiled);
+        let report = compiled.report(&filter, &counts, &hits);
+        assert!(report.entries.iter().all(|entry| entry.packets == 2));
+        assert_eq!(report.entries.len() as u64 * 2, dropped, "{}", run.name());
+    }
+}
+
+#[test]
+fn hits_of_many_lists_over_one_address_are_told_apart() {
+    // More than have room beside an interval.
+    const LISTS: u16 = 40;
+    let rules: Vec<String> = (0..LISTS)
+        .map(|n| format!("\"deny from @s{n:02} to-port {}\"", 1000 + n))
+        .collect();
+    let sets: String = (0..LISTS)
+        .map(|n| format!("s{n:02} = [\"192.0.2.0/24\"]\n"))
+        .collect();
+    let filter = filter(&format!("rules = [{}]\n[sets]\n{sets}", rules.join(", ")));
+    let compiled = compiled(&filter).expect("compiles");
+    for mut run in filters::engines(&compiled) {
+        let mut out = Vec::new();
+        for n in 0..LISTS {
+            for _ in 0..=n {
+                let frame = Frame::new().ip4([192, 0, 2, 9], [192, 0, 2, 1]);
+                let frame = frame.udp(1, 1000 + n).build();
+                assert_eq!(run.packet(&frame, 1, &mut out), 1);
+            }
+        }
+        let (_, counts, hits) = filters::runs::counted(run.as_ref(), &compiled);
+        let report = compiled.report(&filter, &counts, &hits);
+        let found: Vec<u64> = report.entries.iter().map(|entry| entry.packets).collect();
+        let wanted: Vec<u64> = (1..=u64::from(LISTS)).collect();
+        assert_eq!(found, wanted, "{}", run.name());
+    }
+}
