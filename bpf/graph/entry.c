@@ -52,6 +52,7 @@ int entry(ctx_t *ctx)
 	chain->len = ctx_len(ctx);
 	chain->mark = 0;
 	chain->passes = 0;
+	chain->away = 0;
 	chain->number++;
 	chain->generation = edge->generation;
 	chain->base = (chain->generation & 1) * WEIR_VIDS * WEIR_OUTS;

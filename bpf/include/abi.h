@@ -30,14 +30,14 @@
 #define WEIR_OPTS		20	/* TCP options a header can hold */
 #define WEIR_VALUE_MAX		64	/* bytes of a literal */
 #define WEIR_PREFIX_MAX		32	/* log prefix with its NUL */
-#define WEIR_REASONS		64	/* room in the counter array */
+#define WEIR_REASONS		128	/* room in the counter array */
 #define WEIR_SNAP		96	/* bytes of the packet in an event */
 #define WEIR_FLOW_RULES		15	/* stateful rules a connection can have */
 #define WEIR_WAYS		15	/* connections of a bucket of the index */
 #define WEIR_NAT_WAYS		7	/* ... of the index by translated tuple */
 #define WEIR_FRAG_WAYS		4	/* remembered fragments of a bucket */
 #define WEIR_FLOW_STATES	10	/* timeouts: states of connections, and fragments */
-#define WEIR_STATE_LAYOUT	1	/* version of the maps that outlive a program: of connections, counters, and the ledger with its reasons' order */
+#define WEIR_STATE_LAYOUT	2	/* version of the maps that outlive a program: of connections, counters, and the ledger with its reasons' order */
 #define WEIR_LIVE_TABLES	32	/* tables that live edits may add */
 
 /* ---- reasons, from the one list ---- */
@@ -429,7 +429,7 @@ struct weir_chain {
 	__u32 hops;		/* functions that let it go on; counted while watched only */
 	__u32 watched;		/* equal to the low half of `number`: this packet is watched */
 	__u32 base;		/* first link of the generation: links of even and odd ones lie side by side */
-	__u32 pad;
+	__u32 away;		/* it was recirculated: the device that has it is not that of its port */
 	__u64 generation;
 	__u64 number;		/* of the packet among those of this CPU */
 };
@@ -694,6 +694,10 @@ struct weir_filter_blocks {
 #define WEIR_FF_PROTOCOL	(1 << 19)	/* protocols or fragments are asked for */
 #define WEIR_FF_ONE		(1 << 20)	/* one side's addresses are all that is asked for: their tables give the first rule instead of a row */
 #define WEIR_FF_SLOW		(WEIR_FF_SHED | WEIR_FF_LIMIT | WEIR_FF_COOKIE)
+
+/* ---- functions that send packets by themselves ---- */
+#include "abi/near.h"
+#include "abi/router.h"
 
 /* ---- load-time constants ---- */
 #define WEIR_CSUM_COMPLETE	0

@@ -99,6 +99,22 @@ rest:
 	return 1;
 }
 
+/* Sums the bytes of the packet from off up to end into the state, which it returns; 0: they could not be read. Not inlined: bpf_loop's callback has one call site. */
+static __noinline struct finish_state *finish_sum(ctx_t *ctx, __u32 off, __u32 end)
+{
+	struct finish_walk w = { .ctx = ctx };
+	__u32 zero = 0;
+
+	w.s = bpf_map_lookup_elem(&weir_finish, &zero);
+	if (!w.s)
+		return 0;
+	w.s->off = off;
+	w.s->end = end;
+	w.s->sum = 0;
+	bpf_loop((end - off) / FINISH_CHUNK + 1, finish_chunk, &w, 0);
+	return w.s->off == end ? w.s : 0;
+}
+
 /* Where the TCP or UDP header of a packet lies and how long it is with its payload; 0 if the packet has none or is a fragment. */
 struct finish_l4 {
 	__u32 off, len;
@@ -202,7 +218,8 @@ static __noinline int finish_unfinished(ctx_t *ctx)
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *at;
 	struct finish_l4 l4 = { .off = 14 };
 	struct finish_walk w = { .ctx = ctx };
-	__u32 zero = 0, i, found, off;
+	struct finish_state *sum;
+	__u32 i, found, off;
 	__u16 type, have;
 
 	if (data + 14 > end)
@@ -252,17 +269,11 @@ static __noinline int finish_unfinished(ctx_t *ctx)
 		return 0;
 	if (l4.off + l4.len > ctx_len(ctx))
 		return 0;
-	w.s = bpf_map_lookup_elem(&weir_finish, &zero);
-	if (!w.s)
-		return 0;
-	w.s->off = l4.off;
-	w.s->end = l4.off + l4.len;
-	w.s->sum = 0;
 	/* The field holds the pseudo-header's sum, so summing over it adds that. */
-	bpf_loop(l4.len / FINISH_CHUNK + 1, finish_chunk, &w, 0);
-	if (w.s->off != w.s->end)
+	sum = finish_sum(ctx, l4.off, l4.off + l4.len);
+	if (!sum)
 		return 0;
-	have = ~csum_fold(w.s->sum);
+	have = ~csum_fold(sum->sum);
 	/* As the kernel does (CSUM_MANGLED_0): a UDP checksum of zero would mean "none" (RFC 768). */
 	if (!have)
 		have = 0xffff;

@@ -208,6 +208,31 @@ static __always_inline int panel_stop(ctx_t *ctx, struct weir_stats *stats, stru
 	return ctx_return(verdict);
 }
 
+#ifdef WEIR_PANEL
+/*
+ * Sends the packet out of a port of the edge, whatever the links say: weir's number of it. Where its device is the one that has the
+ * packet, it is transmitted there. Arguments and what comes back are as of panel_leave_with().
+ */
+static __always_inline int panel_send(ctx_t *ctx, struct weir_stats *stats, struct panel p, __u32 packets, __u32 port, __u32 reason)
+{
+	int verdict = XDP_DROP;
+
+	if (p.chain) {
+		watch_says(p.chain, reason);
+		watch_follow(p.chain, panel_vid(p.chain), 0);
+		/* The place of the device, for who asks how the packet left (replays of graphs). */
+		if (p.chain->port == port && !p.chain->away) {
+			verdict = panel_exit(ctx, stats, 0, WEIR_SLOT_TX);
+		} else {
+			p.chain->vid = port;
+			verdict = panel_exit(ctx, stats, port, WEIR_SLOT_DEVICE);
+		}
+	}
+	stats->verdict[verdict & 7] += packets;
+	return ctx_return(verdict);
+}
+#endif
+
 /*
  * Ends a function's work on a packet: `verdict` is what it decided, CTX_PASS goes on by output `out`. What comes back is what
  * the program returns. `packets`: those on the wire that this one stands for. `reason`: of a drop, counted already, for those who watch.

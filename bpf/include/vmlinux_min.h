@@ -57,6 +57,32 @@ struct xdp_md {
 	__u32 egress_ifindex;
 };
 
+/* struct bpf_fib_lookup. Addresses and ports as in packets. */
+struct weir_fib {
+	__u8 family;		/* AF_INET, AF_INET6 */
+	__u8 l4_protocol;
+	__be16 sport, dport;
+	__u16 tot_len;		/* in: of the packet, 0: no test; out: the MTU */
+	__u32 ifindex;		/* in: that it came in by, or leaves by; out: leaves by */
+	__u32 tos;		/* IPv4 in: one byte; IPv6 in: flow label and class; out: metric */
+	__u32 src[4];
+	__u32 dst[4];		/* out: the next hop */
+	__u32 vlan;
+	__u8 smac[6];
+	__u8 dmac[6];
+};
+
+#define AF_INET			2
+#define AF_INET6		10
+#define BPF_FIB_LOOKUP_OUTPUT	2
+#define BPF_FIB_LKUP_RET_SUCCESS	0
+#define BPF_FIB_LKUP_RET_BLACKHOLE	1
+#define BPF_FIB_LKUP_RET_UNREACHABLE	2
+#define BPF_FIB_LKUP_RET_PROHIBIT	3
+#define BPF_FIB_LKUP_RET_NOT_FWDED	4
+#define BPF_FIB_LKUP_RET_NO_NEIGH	7
+#define BPF_FIB_LKUP_RET_FRAG_NEEDED	8
+
 #define MAC_BYTES		12	/* both addresses of an Ethernet header */
 #define VLAN_BYTES		4
 #define TC_ACT_UNSPEC		(-1)	/* the next program decides, the last one passes */

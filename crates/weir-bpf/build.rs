@@ -1,5 +1,5 @@
 //! Compiles every file of bpf/functions with clang: by itself for XDP (object NAME) and for tc (NAME_tc) unless its head says
-//! "Hooks: xdp.", and for a graph (NAME_graph) and a graph that is watched (NAME_watched), as it does every file of bpf/graph, or for tc alone those that say "Hooks: tc.". Then every file of
+//! "Hooks: xdp." (or neither, if it says "Hooks: graph."), and for a graph (NAME_graph) and a graph that is watched (NAME_watched), as it does every file of bpf/graph, or for tc alone those that say "Hooks: tc.". Then every file of
 //! bpf/baselines, bpf/monitor and bpf/tools once, strips debug sections (BTF stays), and writes the tables of embedded objects.
 //!
 //! `WEIR_CLANG` names another compiler; `WEIR_PREBUILT_BPF_DIR` a folder of ready objects, for builders
@@ -27,9 +27,12 @@ fn main() {
     let functions = sources(&bpf, "functions").into_iter().flat_map(|name| {
         let source = format!("functions/{name}.c");
         let text = fs::read_to_string(bpf.join(&source)).expect("sources are readable");
-        let forms: &[Form] = match text.contains("Hooks: xdp.") {
-            true => &[Form::Xdp, Form::Graph, Form::Watched],
-            false => &[Form::Xdp, Form::Tc, Form::Graph, Form::Watched],
+        let forms: &[Form] = if text.contains("Hooks: xdp.") {
+            &[Form::Xdp, Form::Graph, Form::Watched]
+        } else if text.contains("Hooks: graph.") {
+            &[Form::Graph, Form::Watched]
+        } else {
+            &[Form::Xdp, Form::Tc, Form::Graph, Form::Watched]
         };
         objects(&name, &source, forms)
     });

@@ -4,10 +4,14 @@
 //! Words of the flat key hold packet bytes in network order, everything else is in host order (little endian).
 
 mod filters;
+mod near;
+mod routers;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use filters::*;
+pub use near::*;
+pub use routers::*;
 
 /// Largest frame: an Ethernet header and the largest IP packet.
 pub const FRAME_MAX: usize = 65_549;
@@ -26,7 +30,7 @@ pub const VALUE_MAX: usize = 64;
 /// Room for a log prefix and its NUL.
 pub const PREFIX_MAX: usize = 32;
 /// Room in the counter array of reasons.
-pub const REASONS: usize = 64;
+pub const REASONS: usize = 128;
 /// Bytes of the packet in an event.
 pub const SNAP: usize = 96;
 /// Stateful rules a connection can have.
@@ -40,7 +44,7 @@ pub const FRAG_WAYS: usize = 4;
 /// Timeouts: states of connections, and fragments.
 pub const FLOW_STATES: usize = 10;
 /// Version of the maps that outlive a program.
-pub const STATE_LAYOUT: u32 = 1;
+pub const STATE_LAYOUT: u32 = 2;
 /// Tables that live edits may add to those of a plan.
 pub const LIVE_TABLES: usize = 32;
 
@@ -646,8 +650,8 @@ pub struct Chain {
     pub watched: u32,
     /// First link of the generation: links of even and odd ones lie side by side.
     pub base: u32,
-    /// Zero.
-    pub pad: u32,
+    /// 1: it was recirculated, and the device that has it is not that of its port.
+    pub away: u32,
     /// The generation it was given.
     pub generation: u64,
     /// Its number among the packets of this CPU.

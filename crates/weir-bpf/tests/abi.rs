@@ -193,7 +193,7 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         hops,
         watched,
         base,
-        pad,
+        away,
         generation,
         number
     );

@@ -14,10 +14,17 @@ use weir_policy::nearest;
 use weir_policy::reference::Input;
 
 use crate::plan::{InstancePlan, ObjectSource};
-use crate::{empty, filter, middlebox, object, redirect};
+use crate::{empty, filter, middlebox, object, redirect, router};
 
 /// Kinds that configuration can name.
-pub const KINDS: &[&str] = &["empty", "filter", "middlebox", "object", "redirect"];
+pub const KINDS: &[&str] = &[
+    "empty",
+    "filter",
+    "middlebox",
+    "object",
+    "redirect",
+    "router",
+];
 
 /// Plans one instance.
 ///
@@ -30,6 +37,7 @@ pub fn plan(kind: &str, request: &Request<'_>) -> Result<Planned, FunctionError>
         "middlebox" => middlebox::instance::plan(request),
         "object" => object::plan(request),
         "redirect" => redirect::plan(request),
+        "router" => router::plan(request),
         _ => Err(FunctionError::key(
             "kind",
             format!("there is no kind of function named `{kind}`"),

@@ -11,3 +11,4 @@ pub mod object;
 pub mod plan;
 pub mod redirect;
 pub mod report;
+pub mod router;

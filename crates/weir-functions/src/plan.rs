@@ -98,6 +98,75 @@ pub struct MapPlan {
     pub values: Vec<u8>,
     /// More values, each the index of an interface, which only the host knows: key and name of the interface.
     pub devices: Vec<(u32, String)>,
+    /// More elements with parts that only the host knows.
+    pub host: Vec<HostElement>,
+}
+
+/// An element of a map in which a device is described.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostElement {
+    /// Name of the device.
+    pub device: String,
+    /// weir's number of its port, which stands for its index where there is no host; 0: it is no port.
+    pub port: u32,
+    /// The key; `None`: the index of the device.
+    pub key: Option<Vec<u8>>,
+    /// The value, zero where the host completes it.
+    pub value: Vec<u8>,
+    /// Where it does.
+    pub fields: Vec<(usize, DeviceField)>,
+}
+
+/// What the host knows of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceField {
+    /// Its index, 4 bytes.
+    Index,
+    /// Its link-layer address, 6 bytes; zeros where there is no host.
+    Mac,
+    /// The largest L3 packet it carries, 4 bytes; 0 where there is no host.
+    Mtu,
+}
+
+/// A device as a host, or a replay without one, describes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceFacts {
+    /// Its index.
+    pub index: u32,
+    /// Its link-layer address.
+    pub mac: [u8; 6],
+    /// The largest L3 packet it carries.
+    pub mtu: u32,
+}
+
+impl HostElement {
+    /// Key and value on a host.
+    pub fn complete(&self, facts: &DeviceFacts) -> (Vec<u8>, Vec<u8>) {
+        let mut value = self.value.clone();
+        for (at, field) in &self.fields {
+            let bytes: Vec<u8> = match field {
+                DeviceField::Index => facts.index.to_ne_bytes().to_vec(),
+                DeviceField::Mac => facts.mac.to_vec(),
+                DeviceField::Mtu => facts.mtu.to_ne_bytes().to_vec(),
+            };
+            if let Some(place) = value.get_mut(*at..*at + bytes.len()) {
+                place.copy_from_slice(&bytes);
+            }
+        }
+        let key = self.key.clone();
+        (
+            key.unwrap_or_else(|| facts.index.to_ne_bytes().to_vec()),
+            value,
+        )
+    }
+
+    /// Key and value where there is no host: weir's number of the port is the index.
+    pub fn alone(&self) -> (Vec<u8>, Vec<u8>) {
+        self.complete(&DeviceFacts {
+            index: self.port,
+            ..DeviceFacts::default()
+        })
+    }
 }
 
 impl MapPlan {
@@ -124,13 +193,15 @@ impl MapPlan {
                 .collect(),
             values: elements.as_bytes().to_vec(),
             devices: Vec::new(),
+            host: Vec::new(),
         }
     }
 
     /// With room for so many elements behind its contents.
     #[must_use]
     pub fn with_room(mut self, elements: u32) -> MapPlan {
-        let filled = (self.keys.len() / self.key_size + self.devices.len()) as u32;
+        let filled = self.keys.len() / self.key_size + self.devices.len() + self.host.len();
+        let filled = filled as u32;
         self.max_entries = (filled + elements).max(1);
         self
     }
@@ -149,12 +220,13 @@ impl MapPlan {
             keys: Vec::new(),
             values: Vec::new(),
             devices: Vec::new(),
+            host: Vec::new(),
         }
     }
 
     /// Whether configuration says what is in it, so that it is no state.
     pub fn has_contents(&self) -> bool {
-        !self.keys.is_empty() || !self.devices.is_empty()
+        !self.keys.is_empty() || !self.devices.is_empty() || !self.host.is_empty()
     }
 
     /// Pairs of key and value, without those of `devices`.

@@ -63,6 +63,15 @@ const SPECIALISATIONS: &[(&str, &[(&str, u32)])] = &[
             ("weir_filter_features", (1 << 20) - 1),
         ],
     ),
+    // Function router: by the kernel's tables, and by its own, with everything else on.
+    (
+        "router-kernel",
+        &[("weir_csum_mode", 1), ("weir_router_features", 0x56)],
+    ),
+    (
+        "router-own",
+        &[("weir_csum_mode", 1), ("weir_router_features", 0x1d7)],
+    ),
 ];
 
 /// Objects with a hole where a program of others goes; alone nobody can load them. weir-engine's test `objects_chained` fills it.

@@ -45,6 +45,11 @@ fn every_reason_of_the_parser_has_a_frame() {
         "object_drop",
         "head_split",
         "cookie_room",
+        "no_route",
+        "ttl_expired",
+        "path_mtu",
+        "reverse_path",
+        "head_room",
     ];
     for reason in Reason::ALL
         .iter()

@@ -9,7 +9,7 @@ use std::io::Read;
 use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::abi;
 use weir_functions::plan::{
-    ChecksumMode, Constant, InstancePlan, MapPlan, ObjectSource, PortConstants,
+    ChecksumMode, Constant, DeviceFacts, InstancePlan, MapPlan, ObjectSource, PortConstants,
 };
 use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition, iface};
 
@@ -103,6 +103,11 @@ impl Recipe<'_> {
                     .number((*place).into())
                     .text(device)
                     .number(index.into());
+            }
+            for element in &map.host {
+                let facts = facts(&element.device).unwrap_or_default();
+                let (key, value) = element.complete(&facts);
+                digest.text(&element.device).bytes(&key).bytes(&value);
             }
         }
         for (map, with) in self.shares {
@@ -437,7 +442,21 @@ fn fill(program: &LoadedProgram, map: &MapPlan) -> Result<(), KernelError> {
         let index = iface::index_of(device)?;
         program.update(&map.name, &place.to_ne_bytes(), &index.to_ne_bytes(), 0)?;
     }
+    for element in &map.host {
+        let (key, value) = element.complete(&facts(&element.device)?);
+        program.update(&map.name, &key, &value, 0)?;
+    }
     Ok(())
+}
+
+/// What this host knows of a device.
+fn facts(device: &str) -> Result<DeviceFacts, KernelError> {
+    let found = iface::find(device)?;
+    Ok(DeviceFacts {
+        index: found.ifindex,
+        mac: found.mac,
+        mtu: found.mtu,
+    })
 }
 
 fn random() -> Result<[u8; 8], EdgeError> {

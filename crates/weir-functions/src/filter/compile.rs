@@ -483,5 +483,6 @@ pub(super) fn chunks(name: &'static str, bytes: &[u8], size: usize) -> MapPlan {
         keys: (0..count as u32).flat_map(u32::to_ne_bytes).collect(),
         values,
         devices: Vec::new(),
+        host: Vec::new(),
     }
 }

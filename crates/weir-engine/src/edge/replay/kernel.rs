@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use weir_bpf::abi::{Chain, Stats, panel};
+use weir_functions::plan::HostElement;
 use weir_kernel::{
     KernelError, KernelObject, LoadedProgram, Map, MapDefinition, MmapArray, TestCtx,
 };
@@ -104,6 +105,9 @@ impl Kernel {
                 for (place, _) in &map.devices {
                     let (place, index) = (place.to_ne_bytes(), LOOPBACK.to_ne_bytes());
                     loaded.update(&map.name, &place, &index, 0)?;
+                }
+                for (key, value) in map.host.iter().map(HostElement::alone) {
+                    loaded.update(&map.name, &key, &value, 0)?;
                 }
             }
             shared.map(PROGRAMS)?.set_program(slot(place), &loaded)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use weir_bpf::abi::Stats;
+use weir_functions::plan::HostElement;
 use weir_packet::Verdict;
 use weir_vm::jit::Execution;
 use weir_vm::verify::{Verified, VerifyOptions, verify};
@@ -55,6 +56,9 @@ impl User {
                 for (place, _) in &map.devices {
                     let place = place.to_ne_bytes();
                     update(&mut machine, &name, &place, &1u32.to_ne_bytes())?;
+                }
+                for (key, value) in map.host.iter().map(HostElement::alone) {
+                    update(&mut machine, &name, &key, &value)?;
                 }
             }
         }

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * ICMP and ICMPv6 errors: turns the packet in hand into the error that answers
+ * it, back to the station it came from. RFC 792, 1812 (4.3.2), 4443 (2.4, 3).
+ *
+ * The packet is quoted as it was received, up to 576 bytes of error in IPv4 and 1,280 in IPv6, as Linux does. Packets that must not be
+ * answered are told by icmp_answerable(). Callers limit the rate.
+ */
+#ifndef WEIR_ICMP_ERROR_H
+#define WEIR_ICMP_ERROR_H
+
+#define ICMP_DEST_UNREACH	3
+#define ICMP_NET_UNREACH	0
+#define ICMP_HOST_UNREACH	1
+#define ICMP_FRAG_NEEDED	4
+#define ICMP_PKT_FILTERED	13
+#define ICMP_TIME_EXCEEDED	11
+#define ICMP6_DEST_UNREACH	1
+#define ICMP6_NOROUTE		0
+#define ICMP6_ADM_PROHIBITED	1
+#define ICMP6_PKT_TOOBIG	2
+#define ICMP6_TIME_EXCEED	3
+
+#define ICMP_ERROR_TTL		64
+#define ICMP_QUOTE4		(576 - 20 - 8)
+#define ICMP_QUOTE6		(1280 - 40 - 8)
+#define ICMP_PRECEDENCE		0xc0	/* internetwork control: RFC 1812, 4.3.2.5 */
+
+struct icmp_error {
+	__u32 family;		/* of the packet: 4 or 6 */
+	__u32 l3;		/* offset of its IP header: 14, or 18 behind a tag */
+	__u32 ip_len;		/* bytes of the packet, at most what the frame holds */
+	__u32 type, code;
+	__u32 word;		/* second word of the ICMP header, host order: MTU */
+	__u32 from[4];		/* address of the error; IPv4: the first word */
+};
+
+/* Types of ICMP that ask or answer, and may be answered by errors: all others are errors, or unknown. */
+static __always_inline int icmp_is_query(__u32 type)
+{
+	return type == 0 || type == 8 || (type >= 13 && type <= 18) || (type >= 9 && type <= 10);
+}
+
+/*
+ * Whether an IPv4 packet may be answered by an error: no fragment but the first, no ICMP error, to and from one station each.
+ * `ip`: its first 20 bytes; `l4`: the first byte behind them, 0 if the packet has none.
+ */
+static __always_inline int icmp_answerable4(__u8 *ip, __u8 *l4)
+{
+	__u32 src = ip[12], dst = ip[16];
+
+	if ((ip[6] & 0x1f) | ip[7])
+		return 0;
+	if (src == 0 || src == 127 || src >= 224 || dst >= 224)
+		return 0;
+	return ip[9] != 1 || (l4 && icmp_is_query(*l4));
+}
+
+/* The same for IPv6; `too_big`: that error may answer packets to groups, too (RFC 4443, 2.4 e). */
+static __always_inline int icmp_answerable6(__u8 *ip, __u8 *l4)
+{
+	__u32 *src = (void *)(ip + 8);
+
+	if (ip[8] == 0xff || ip[24] == 0xff || !(src[0] | src[1] | src[2] | src[3]))
+		return 0;
+	return ip[6] != 58 || (l4 && *l4 >= 128);
+}
+
+/* Returns 1 if the packet is the error now; 0: it could not be made, and the packet is of no more use. Its length is another one. */
+static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
+{
+	__u32 l3 = e->l3, v6 = e->family == 6, head = v6 ? 48 : 28, quote = e->ip_len, len = ctx_len(ctx), total, i;
+	struct finish_state *sum;
+	__u8 l2[18], *data, *end, *ip;
+	__u32 to[4] = {};
+	__u64 pseudo = 0;
+	__u16 check;
+	__u8 tos;
+
+	if (l3 != 14 && l3 != 18)
+		return 0;
+	if (quote > (v6 ? ICMP_QUOTE6 : ICMP_QUOTE4))
+		quote = v6 ? ICMP_QUOTE6 : ICMP_QUOTE4;
+	if (len < l3 + quote)
+		return 0;
+	data = packet_word(ctx, data);
+	end = packet_word(ctx, data_end);
+	if (data + 18 + 40 > end && (v6 || data + 18 + 20 > end))
+		return 0;
+	__builtin_memcpy(l2, data + 6, 6);
+	__builtin_memcpy(l2 + 6, data, 6);
+	__builtin_memcpy(l2 + 12, data + 12, 6);
+	if (l3 == 14)
+		ip = data + 14;
+	else
+		ip = data + 18;
+	tos = ip[1];
+	if (v6) {
+		if (ip + 24 > end)
+			return 0;
+#pragma unroll
+		for (i = 0; i < 4; i++)
+			to[i] = *(__u32 *)(ip + 8 + i * 4);
+	} else {
+		to[0] = *(__u32 *)(ip + 12);
+	}
+	/* A change of nothing is asked for, too: the helper takes it. */
+	if (bpf_xdp_adjust_tail(ctx, (int)(l3 + quote) - (int)len))
+		return 0;
+	if (bpf_xdp_adjust_head(ctx, -(int)head))
+		return 0;
+	data = packet_word(ctx, data);
+	end = packet_word(ctx, data_end);
+	if (data + 18 + 48 > end)
+		return 0;
+	__builtin_memcpy(data, l2, 14);
+	if (l3 == 14) {
+		ip = data + 14;
+	} else {
+		__builtin_memcpy(data + 14, l2 + 14, 4);
+		ip = data + 18;
+	}
+	total = head + quote;
+	if (v6) {
+		*(__u32 *)ip = bpf_htonl(6U << 28);
+		*(__u16 *)(ip + 4) = bpf_htons(8 + quote);
+		ip[6] = 58;
+		ip[7] = ICMP_ERROR_TTL;
+#pragma unroll
+		for (i = 0; i < 4; i++) {
+			*(__u32 *)(ip + 8 + i * 4) = e->from[i];
+			*(__u32 *)(ip + 24 + i * 4) = to[i];
+			pseudo += (__u64)e->from[i] + to[i];
+		}
+		pseudo += bpf_htons(8 + quote);
+		pseudo += bpf_htons(58);
+		ip += 40;
+	} else {
+		*(__u16 *)ip = bpf_htons(0x4500 | (tos & 0x1e) | ICMP_PRECEDENCE);
+		*(__u16 *)(ip + 2) = bpf_htons(total);
+		*(__u32 *)(ip + 4) = 0;
+		*(__u16 *)(ip + 8) = bpf_htons(ICMP_ERROR_TTL << 8 | 1);
+		*(__u16 *)(ip + 10) = 0;
+		*(__u32 *)(ip + 12) = e->from[0];
+		*(__u32 *)(ip + 16) = to[0];
+#pragma unroll
+		for (i = 0; i < 5; i++)
+			pseudo += *(__u32 *)(ip + i * 4);
+		*(__u16 *)(ip + 10) = ~csum_fold(pseudo);
+		pseudo = 0;
+		ip += 20;
+	}
+	if (ip + 8 > end)
+		return 0;
+	ip[0] = e->type;
+	ip[1] = e->code;
+	*(__u16 *)(ip + 2) = 0;
+	*(__u32 *)(ip + 4) = bpf_htonl(e->word);
+	sum = finish_sum(ctx, l3 + head - 8, l3 + total);
+	if (!sum)
+		return 0;
+	check = ~csum_fold(pseudo + sum->sum);
+	return !ctx_store(ctx, l3 + head - 6, &check, sizeof(check));
+}
+
+/* 1 if another error may be sent at `now_ns`: `interval_ns` apart on average, `burst_ns` ahead at most. Shared by all CPUs. */
+static __always_inline int icmp_error_due(__u64 *word, __u64 now_ns, __u64 interval_ns, __u64 burst_ns)
+{
+	__u64 ahead = *word, next = (ahead > now_ns ? ahead : now_ns) + interval_ns;
+
+	if (next > now_ns + burst_ns)
+		return 0;
+	return __sync_val_compare_and_swap(word, ahead, next) == ahead;
+}
+
+#endif

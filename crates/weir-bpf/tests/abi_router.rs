@@ -1,0 +1,96 @@
+//! The contract of function `router` between C and Rust: layouts by the object's BTF, numbers by the header's text.
+
+use std::mem::offset_of;
+
+use weir_bpf::abi::router::{self, feature, hop, origin, word};
+use weir_bpf::{abi, object};
+use weir_vm::Object;
+
+/// Compares a struct's size and every named member with its mirror.
+macro_rules! same_layout {
+    ($btf:expr, $c:literal, $rust:ty, $($member:ident),+) => {
+        let layout = $btf.layout($c).unwrap_or_else(|e| panic!("{}: {e}", $c));
+        assert_eq!(layout.size as usize, size_of::<$rust>(), "size of {}", $c);
+        $(
+            let member = layout.member(stringify!($member)).unwrap_or_else(|| panic!("{} has no {}", $c, stringify!($member)));
+            assert_eq!(member.offset() as usize, offset_of!($rust, $member), "{}.{}", $c, stringify!($member));
+        )+
+    };
+}
+
+#[test]
+#[rustfmt::skip]
+fn structures_have_the_same_layout_in_c_and_rust() {
+    let bytes = object("router_graph").expect("compiled");
+    let object = Object::parse(bytes).expect("the object is well formed");
+    let btf = object.btf().expect("objects carry BTF").clone();
+    same_layout!(btf, "weir_near", abi::Near, until, port, interface, to, from, mtu, pad);
+    same_layout!(btf, "weir_port_at", abi::PortAt, port, interface, mtu);
+    same_layout!(btf, "weir_interface", abi::Interface, ifindex, port, vlan, mtu, mac, pad, address4, pad2, address6);
+    same_layout!(btf, "weir_next_hop", abi::NextHop, kind, family, interface, mtu, address, mac, pad, pad2);
+    same_layout!(btf, "weir_group", abi::Group, hop);
+    same_layout!(btf, "weir_route", abi::Route, address, len, family, origin, pad, to, metric, pad2);
+}
+
+#[test]
+fn numbers_are_those_of_the_header() {
+    let header = include_str!("../../../bpf/include/abi/router.h");
+    let find = |name: &str| -> u64 {
+        let words = header
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let value = words
+            .filter_map(|words| match words.as_slice() {
+                ["#define", first, rest @ ..] | [first, "=", rest @ ..] if *first == name => {
+                    Some(rest.join(" "))
+                }
+                _ => None,
+            })
+            .next()
+            .unwrap_or_else(|| panic!("abi/router.h has no {name}"));
+        let value = value.split("/*").next().unwrap_or_default().trim();
+        let less = u64::from(value.ends_with("- 1)"));
+        let value = value
+            .trim_end_matches("- 1)")
+            .trim()
+            .trim_matches(['(', ')', ',']);
+        let number = match value.split_once("<<") {
+            Some((_, shift)) => 1 << shift.trim().parse::<u32>().expect("a shift"),
+            None => value
+                .parse()
+                .unwrap_or_else(|e| panic!("{name} = {value}: {e}")),
+        };
+        number - less
+    };
+    let numbers: &[(&str, u64)] = &[
+        ("WEIR_RT_INTERFACES", router::INTERFACES as u64),
+        ("WEIR_RT_CHUNK", router::CHUNK as u64),
+        ("WEIR_RT_NODE", router::NODE as u64),
+        ("WEIR_RT_BUCKETS", router::BUCKETS as u64),
+        ("WEIR_RT_DEEPER", word::DEEPER.into()),
+        ("WEIR_RT_GROUP", word::GROUP.into()),
+        ("WEIR_RT_NUMBER", word::NUMBER.into()),
+        ("WEIR_NH_NONE", hop::NONE.into()),
+        ("WEIR_NH_GATEWAY", hop::GATEWAY.into()),
+        ("WEIR_NH_LINK", hop::LINK.into()),
+        ("WEIR_NH_LOCAL", hop::LOCAL.into()),
+        ("WEIR_NH_BLACKHOLE", hop::BLACKHOLE.into()),
+        ("WEIR_NH_UNREACHABLE", hop::UNREACHABLE.into()),
+        ("WEIR_NH_PROHIBIT", hop::PROHIBIT.into()),
+        ("WEIR_RO_CONFIGURED", origin::CONFIGURED.into()),
+        ("WEIR_RO_COMMAND", origin::COMMAND.into()),
+        ("WEIR_RO_KERNEL", origin::KERNEL.into()),
+        ("WEIR_RF_OWN", feature::OWN.into()),
+        ("WEIR_RF_VLAN", feature::VLAN.into()),
+        ("WEIR_RF_STRICT", feature::STRICT.into()),
+        ("WEIR_RF_LOOSE", feature::LOOSE.into()),
+        ("WEIR_RF_ERRORS", feature::ERRORS.into()),
+        ("WEIR_RF_SILENT", feature::SILENT.into()),
+        ("WEIR_RF_MACS", feature::MACS.into()),
+        ("WEIR_RF_COUNT_ROUTES", feature::COUNT_ROUTES.into()),
+        ("WEIR_RF_WIDE", feature::WIDE.into()),
+    ];
+    for (name, rust) in numbers {
+        assert_eq!(find(name), *rust, "{name}");
+    }
+}
