@@ -319,12 +319,19 @@ static __always_inline int comes_right(struct packet *p, __u32 family, __u32 *so
 	return does(WEIR_RF_LOOSE) || interface_at(hop->interface) == p->in;
 }
 
+static __always_inline int differ(__u32 *a, __u8 *address)
+{
+	__u32 *b = (__u32 *)address;
+
+	return (a[0] ^ b[0]) | (a[1] ^ b[1]) | (a[2] ^ b[2]) | (a[3] ^ b[3]);
+}
+
 /* Where packets to a next hop go; 0 if that is not known. `fib`: of the packet. */
 static __always_inline struct weir_near *reach(ctx_t *ctx, struct weir_next_hop *hop, __u32 number, struct packet *p,
 					       struct weir_fib *fib)
 {
 	struct weir_near *near = bpf_map_lookup_elem(&nears, &number);
-	__u32 time;
+	__u32 time, of_link;
 
 	if (!near)
 		return 0;
@@ -338,13 +345,21 @@ static __always_inline struct weir_near *reach(ctx_t *ctx, struct weir_next_hop 
 		near->until = time;
 		return near;
 	}
-	if (hop->kind == WEIR_NH_GATEWAY) {
+	/* The kernel does not look for the way to an address of one link, but tells it as the gateway of its own route to the destination. */
+	of_link = hop->kind == WEIR_NH_GATEWAY && hop->address[0] == 0xfe && hop->family == 6;
+	if (hop->kind == WEIR_NH_GATEWAY && !of_link) {
 		fib->family = hop->family == 4 ? AF_INET : AF_INET6;
 		__builtin_memcpy(fib->dst, hop->address, 16);
 	}
 	fib->tot_len = 0;
 	fib->ifindex = p->out->ifindex;
-	return near_ask(ctx, near, fib, BPF_FIB_LOOKUP_OUTPUT, time) ? 0 : near;
+	if (near_ask(ctx, near, fib, BPF_FIB_LOOKUP_OUTPUT, time))
+		return 0;
+	if (of_link && differ(fib->dst, hop->address)) {
+		near->port = 0;
+		return 0;
+	}
+	return near;
 }
 
 /* By tables of the router's own. */

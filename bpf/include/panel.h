@@ -23,6 +23,9 @@
 /* 1: packets to the stack take their mark along. */
 const volatile __u32 weir_metadata = 0;
 
+/* 1: what functions send back out of the device that it came in by goes there by redirect, not by XDP_TX. */
+const volatile __u32 weir_send_back = 0;
+
 /* The number of the instance that the program is; 0: it serves several, and who calls says which one is meant. */
 const volatile __u32 weir_vid = 0;
 
@@ -211,7 +214,8 @@ static __always_inline int panel_stop(ctx_t *ctx, struct weir_stats *stats, stru
 #ifdef WEIR_PANEL
 /*
  * Sends the packet out of a port of the edge, whatever the links say: weir's number of it. Where its device is the one that has the
- * packet, it is transmitted there. Arguments and what comes back are as of panel_leave_with().
+ * packet, it is transmitted there; but not by a veth, which leaves such frames lying until its far end has a program of its own
+ * (drivers/net/veth.c: __veth_xdp_flush). Arguments and what comes back are as of panel_leave_with().
  */
 static __always_inline int panel_send(ctx_t *ctx, struct weir_stats *stats, struct panel p, __u32 packets, __u32 port, __u32 reason)
 {
@@ -220,10 +224,10 @@ static __always_inline int panel_send(ctx_t *ctx, struct weir_stats *stats, stru
 	if (p.chain) {
 		watch_says(p.chain, reason);
 		watch_follow(p.chain, panel_vid(p.chain), 0);
-		/* The place of the device, for who asks how the packet left (replays of graphs). */
-		if (p.chain->port == port && !p.chain->away) {
+		if (p.chain->port == port && !p.chain->away && !weir_send_back) {
 			verdict = panel_exit(ctx, stats, 0, WEIR_SLOT_TX);
 		} else {
+			/* The place of the device, for who asks how the packet left (replays of graphs). */
 			p.chain->vid = port;
 			verdict = panel_exit(ctx, stats, port, WEIR_SLOT_DEVICE);
 		}

@@ -9,7 +9,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::KernelError;
 
@@ -58,14 +58,20 @@ impl MmapArray {
         self.len == 0
     }
 
-    /// Stores `bytes` at `offset`. Eight aligned bytes arrive as one, so a
-    /// program never reads half of a 64-bit word. Refuses what does not fit.
+    /// Stores `bytes` at `offset`. Eight aligned bytes arrive as one, and four
+    /// do, so a program never reads half of a word. Refuses what does not fit.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), KernelError> {
         self.check(offset, bytes.len())?;
         if let (Ok(word), true) = (<[u8; 8]>::try_from(bytes), offset.is_multiple_of(8)) {
             // SAFETY: in bounds (checked), 8-aligned (page base and offset), alive as long as self.
             let cell = unsafe { &*self.base.as_ptr().add(offset).cast::<AtomicU64>() };
             cell.store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            return Ok(());
+        }
+        if let (Ok(word), true) = (<[u8; 4]>::try_from(bytes), offset.is_multiple_of(4)) {
+            // SAFETY: in bounds (checked), 4-aligned (page base and offset), alive as long as self.
+            let cell = unsafe { &*self.base.as_ptr().add(offset).cast::<AtomicU32>() };
+            cell.store(u32::from_ne_bytes(word), Ordering::Relaxed);
             return Ok(());
         }
         for (i, byte) in bytes.iter().enumerate() {
@@ -111,6 +117,12 @@ impl MmapArray {
         if bytes.len() == 8 && offset.is_multiple_of(8) {
             // SAFETY: in bounds (checked), 8-aligned (page base and offset), alive as long as self.
             let cell = unsafe { &*self.base.as_ptr().add(offset).cast::<AtomicU64>() };
+            bytes.copy_from_slice(&cell.load(Ordering::Relaxed).to_ne_bytes());
+            return Ok(());
+        }
+        if bytes.len() == 4 && offset.is_multiple_of(4) {
+            // SAFETY: in bounds (checked), 4-aligned (page base and offset), alive as long as self.
+            let cell = unsafe { &*self.base.as_ptr().add(offset).cast::<AtomicU32>() };
             bytes.copy_from_slice(&cell.load(Ordering::Relaxed).to_ne_bytes());
             return Ok(());
         }

@@ -171,6 +171,7 @@ fn change(
         offloaded: wanted.iter().any(|port| port.offloaded),
         mtu: wanted.iter().map(|port| port.device.mtu).min(),
         metadata: plan.ports.iter().any(|port| port.metadata),
+        veth: wanted.iter().any(|port| port.device.is_veth()),
     };
     let mut numbers = Numbers::of(old);
     let nodes = wiring.nodes.iter();

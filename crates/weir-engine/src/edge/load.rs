@@ -51,6 +51,8 @@ pub(super) struct Surroundings {
     pub(super) mtu: Option<u32>,
     /// Whether packets to the stack of any port take their mark along.
     pub(super) metadata: bool,
+    /// Whether any port is a veth, which transmits nothing until its far end has a program.
+    pub(super) veth: bool,
 }
 
 impl Recipe<'_> {
@@ -138,7 +140,8 @@ impl Recipe<'_> {
     }
 
     fn own_constants(&self, around: Surroundings) -> Vec<Constant> {
-        let metadata = u32::from(around.metadata).to_ne_bytes().to_vec();
+        let [metadata, send_back] =
+            [around.metadata, around.veth].map(|is| u32::from(is).to_ne_bytes().to_vec());
         let around = PortConstants {
             port: 0,
             checksums: match around.offloaded {
@@ -150,7 +153,10 @@ impl Recipe<'_> {
         };
         let own = self.plan.constants.iter().cloned();
         own.chain(around.constants())
-            .chain([("weir_metadata".into(), metadata)])
+            .chain([
+                ("weir_metadata".into(), metadata),
+                ("weir_send_back".into(), send_back),
+            ])
             .collect()
     }
 

@@ -1,16 +1,27 @@
-//! The function that routes by the kernel's tables.
+//! The function that routes: by the kernel's tables, or by tables of its own that are built here and edited while packets follow them.
 //!
-//! What a router is made of is in [`interface`] (ports and VLANs).
+//! What a router is made of is in [`interface`] (ports and VLANs), [`route`] (how routes are written), [`rib`] (all routes) and [`trie`]
+//! (the words in which the data plane looks addresses up), in a [`memory`]. docs/design/router.md says how and why.
 
 pub mod interface;
+pub mod memory;
+pub mod rib;
+pub mod route;
+pub mod trie;
 
-use weir_bpf::abi::router::feature;
+use std::path::{Path, PathBuf};
+
+use toml::Value;
+use weir_bpf::abi::router::{feature, hop, origin};
 use weir_bpf::abi::{PortAt, panel, router as abi};
 use zerocopy::IntoBytes;
 
 use crate::kind::{FunctionError, Planned, Request, suggest};
 use crate::plan::{Constant, DeviceField, HostElement, MapPlan};
 use interface::Interface;
+use memory::{PlanMemory, Size};
+use rib::{Hop, Prefix, Rib, RibError, Room, Way};
+use route::{Written, Wrong};
 
 /// Keys of an instance.
 const KEYS: &[&str] = &[
@@ -20,11 +31,31 @@ const KEYS: &[&str] = &[
     "errors",
     "errors_per_second",
     "reverse_path",
+    "routes",
+    "prefixes",
+    "prefixes6",
+    "next_hops",
+    "counters",
 ];
+/// Keys that mean nothing where the kernel's tables are asked.
+const OWN_KEYS: [&str; 5] = ["routes", "prefixes", "prefixes6", "next_hops", "counters"];
+/// Prefixes from which on the root of IPv4 has 2^24 words: 64 MiB, and one access less for nearly all addresses.
+const WIDE_FROM: usize = 16_384;
+/// Prefixes of either family at most: the number of a route has 24 bits.
+const PREFIXES_MAX: u64 = 8_000_000;
+/// Next hops at most: groups name them in 16 bits.
+const HOPS_MAX: u64 = 65_535;
 /// ICMP errors a second, unless the configuration says otherwise: what Linux sends to all peers together.
 const ERRORS_PER_SECOND: u64 = 1000;
 /// Errors that may follow each other at once.
 const ERRORS_AT_ONCE: u64 = 50;
+
+/// Whose tables a router asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Kernel,
+    Own,
+}
 
 /// Plans an instance.
 ///
@@ -32,16 +63,21 @@ const ERRORS_AT_ONCE: u64 = 50;
 /// Keys, interfaces or routes are wrong, or more than the data plane can hold.
 pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     request.only(KEYS)?;
-    match request.text("table")? {
-        None | Some("kernel") => {}
-        Some(other) => return Err(wrong("table", other, &["kernel"])),
-    }
+    let whose = match request.text("table")? {
+        None | Some("kernel") => Whose::Kernel,
+        Some("own") => Whose::Own,
+        Some(other) => return Err(wrong("table", other, &["kernel", "own"])),
+    };
     let interfaces = interface::read(request)?;
-    let mut features = match request.text("errors")? {
-        Some("own") => feature::ERRORS,
-        None | Some("stack") => 0,
-        Some("none") => feature::SILENT,
-        Some(other) => return Err(wrong("errors", other, &["own", "stack", "none"])),
+    let mut features = match whose {
+        Whose::Kernel => 0,
+        Whose::Own => feature::OWN,
+    };
+    features |= match (request.text("errors")?, whose) {
+        (Some("own"), _) | (None, Whose::Own) => feature::ERRORS,
+        (Some("stack"), _) | (None, Whose::Kernel) => 0,
+        (Some("none"), _) => feature::SILENT,
+        (Some(other), _) => return Err(wrong("errors", other, &["own", "stack", "none"])),
     };
     features |= match request.text("reverse_path")? {
         None | Some("off") => 0,
@@ -63,6 +99,22 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     let interval = 1_000_000_000 / rate;
 
     let mut planned = Planned::embedded("router");
+    let tables = match whose {
+        Whose::Own => own_tables(request, &interfaces, &mut features)?,
+        Whose::Kernel => {
+            if let Some(key) = OWN_KEYS
+                .into_iter()
+                .find(|key| request.keys.contains_key(*key))
+            {
+                return Err(FunctionError::key(
+                    key,
+                    format!("`{key}` says nothing where the kernel's tables are asked"),
+                )
+                .advice("add table = \"own\", or remove it and tell the kernel (`ip route`)"));
+            }
+            Vec::new()
+        }
+    };
     let word = |name: &'static str, value: u64| -> Constant {
         (name.into(), value.to_ne_bytes().to_vec())
     };
@@ -76,6 +128,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     ];
     planned.instance.maps = maps(&interfaces);
     planned.instance.maps.extend(stations);
+    planned.instance.maps.extend(tables);
     planned.ports = interfaces.iter().map(|one| one.port.into()).collect();
     planned.ports.sort_unstable();
     planned.ports.dedup();
@@ -85,6 +138,187 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
         planned.notes.extend(silent(&interfaces));
     }
     Ok(planned)
+}
+
+/// Routes, tables and next hops of a router that has its own.
+fn own_tables(
+    request: &Request<'_>,
+    interfaces: &[Interface],
+    features: &mut u32,
+) -> Result<Vec<MapPlan>, FunctionError> {
+    let counted = match request.text("counters")? {
+        None | Some("next-hops") => false,
+        Some("routes") => true,
+        Some(other) => return Err(wrong("counters", other, &["next-hops", "routes"])),
+    };
+    if counted {
+        *features |= feature::COUNT_ROUTES;
+    }
+    let mut routes = of_interfaces(interfaces);
+    routes.extend(configured(request, interfaces)?);
+    let have = |v6: bool| routes.iter().filter(|route| route.prefix.v6 == v6).count();
+    let default = |have: usize| (have + have / 4 + 1024) as u64;
+    let [prefixes, prefixes6] =
+        [("prefixes", have(false)), ("prefixes6", have(true))].map(|(key, have)| {
+            let given = request.number(key, 1..=PREFIXES_MAX)?;
+            Ok::<usize, FunctionError>(given.unwrap_or(default(have)) as usize)
+        });
+    let (prefixes, prefixes6) = (prefixes?, prefixes6?);
+    let hops = request.number("next_hops", 1..=HOPS_MAX)?;
+    let size = Size {
+        wide: prefixes > WIDE_FROM,
+        nodes: nodes(&routes, prefixes, prefixes6),
+        room: Room {
+            routes: prefixes + prefixes6 + 1,
+            hops: hops.unwrap_or(4096.min(HOPS_MAX)) as usize + 1,
+            groups: 1024,
+        },
+        counted,
+    };
+    if size.wide {
+        *features |= feature::WIDE;
+    }
+    let mut rib = Rib::open(PlanMemory::new(size), counted);
+    for route in &routes {
+        rib.put(route.prefix, &route.way, route.metric, origin::CONFIGURED)
+            .map_err(|error| full(error, route))?;
+    }
+    Ok(rib.memory().maps(counted))
+}
+
+/// Nodes for these routes and as many more as prefixes may come: of IPv4 few lie below a root of 24 bits, of IPv6 about every second needs one.
+fn nodes(routes: &[Written], prefixes: usize, prefixes6: usize) -> usize {
+    let narrow = prefixes <= WIDE_FROM;
+    let below = |route: &&Written| match (route.prefix.v6, narrow) {
+        (true, _) | (false, true) => route.prefix.key.len > 16,
+        (false, false) => route.prefix.key.len > 24,
+    };
+    let steps = |route: &Written| match route.prefix.v6 {
+        true => usize::from(route.prefix.key.len - 16).div_ceil(8),
+        false => 2,
+    };
+    // An upper bound for those that are known, for small tables; large ones share nodes.
+    let known: usize = routes.iter().filter(below).map(steps).sum();
+    let grown = if narrow { prefixes } else { prefixes / 32 } + prefixes6 * 3 / 4;
+    known.min(4096 + grown) + grown.max(1024)
+}
+
+fn full(error: RibError, route: &Written) -> FunctionError {
+    let key = match error {
+        RibError::Hops(_) => "next_hops",
+        RibError::Routes(_) if route.prefix.v6 => "prefixes6",
+        RibError::Routes(_) | RibError::Nodes { .. } => "prefixes",
+        RibError::Groups(_) | RibError::Width => "routes",
+    };
+    FunctionError::key(
+        key,
+        format!("the route to {} cannot be held: {error}", route.prefix),
+    )
+    .advice(match key {
+        "routes" => "give fewer next hops, or let routes share them".to_owned(),
+        _ => format!("raise `{key}`"),
+    })
+}
+
+/// What follows from the addresses of interfaces: the host itself, the networks it is in, and their broadcast addresses.
+fn of_interfaces(interfaces: &[Interface]) -> Vec<Written> {
+    let written = |prefix, hop| Written {
+        prefix,
+        way: Way {
+            hops: vec![(hop, 1)],
+        },
+        metric: 0,
+    };
+    let mut routes: Vec<Written> = Vec::new();
+    for (number, one) in (0u16..).zip(interfaces) {
+        for (address, len) in &one.addresses {
+            let alone = if address.is_ipv4() { 32 } else { 128 };
+            routes.push(written(
+                Prefix::of(*address, alone),
+                Hop::special(hop::LOCAL),
+            ));
+            if *len < alone {
+                let hop = Hop {
+                    kind: hop::LINK,
+                    interface: number,
+                    ..Hop::special(hop::LINK)
+                };
+                routes.push(written(Prefix::of(*address, *len), hop));
+            }
+            if let (std::net::IpAddr::V4(v4), 1..=30) = (address, len) {
+                let last = u32::from(*v4) | u32::MAX >> len;
+                let last = Prefix::of(std::net::Ipv4Addr::from(last).into(), 32);
+                routes.push(written(last, Hop::special(hop::LOCAL)));
+            }
+        }
+    }
+    routes
+}
+
+/// The routes of the configuration, inline or in a file.
+fn configured(
+    request: &Request<'_>,
+    interfaces: &[Interface],
+) -> Result<Vec<Written>, FunctionError> {
+    let told = |key: String, wrong: Wrong| FunctionError {
+        advice: wrong.advice,
+        ..FunctionError::key(key, wrong.message)
+    };
+    let (routes, file) = match request.keys.get("routes") {
+        None => (Vec::new(), None),
+        Some(Value::Table(table)) => {
+            let path = match (table.len(), table.get("file").and_then(Value::as_str)) {
+                (1, Some(path)) => Path::new(path),
+                _ => {
+                    return Err(FunctionError::key(
+                        "routes",
+                        "`routes` is neither a list of routes nor a file",
+                    )
+                    .advice("write [\"default via 192.0.2.1\"] or { file = \"routes.txt\" }"));
+                }
+            };
+            let bytes = request.file("routes", path)?;
+            let text = String::from_utf8_lossy(&bytes);
+            let routes = route::parse_lines(&text, interfaces).map_err(|errors| {
+                let errors = errors.into_iter();
+                let errors =
+                    errors.map(|(line, wrong)| told("routes".to_owned(), wrong).at(path, line));
+                FunctionError::join(errors.collect()).unwrap_or_default()
+            })?;
+            (routes, Some(PathBuf::from(path)))
+        }
+        Some(_) => {
+            let mut routes = Vec::new();
+            for (at, text) in request.texts("routes")?.into_iter().enumerate() {
+                let route = route::parse(text, interfaces);
+                routes.push(route.map_err(|wrong| told(format!("routes.{at}"), wrong))?);
+            }
+            (routes, None)
+        }
+    };
+    let mut seen = std::collections::HashSet::with_capacity(routes.len());
+    for route in &routes {
+        if !seen.insert((route.prefix, route.metric)) {
+            let error = FunctionError::key(
+                "routes",
+                format!(
+                    "there are two routes to {} with metric {}",
+                    route.prefix, route.metric
+                ),
+            )
+            .advice(
+                "remove one, give it another `metric`, or write one route with several `nexthop`",
+            );
+            return Err(match file {
+                Some(file) => FunctionError {
+                    message: format!("{} in {}", error.message, file.display()),
+                    ..error
+                },
+                None => error,
+            });
+        }
+    }
+    Ok(routes)
 }
 
 /// Interfaces that could not say who they are.
