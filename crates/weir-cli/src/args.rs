@@ -2,6 +2,7 @@
 
 pub(crate) mod generate;
 pub(crate) mod prog;
+pub(crate) mod route;
 pub(crate) mod watch;
 
 use std::path::PathBuf;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Diff(EdgeDiffArgs),
     /// Show running edges: links, and what became of packets at every port and function
     Status(StatusArgs),
+    /// Show and change the routes of a running router that has tables of its own, or let them follow the kernel's
+    Route(route::RouteArgs),
     /// Show rates of a running edge, again and again: packets and bits of every port and function, drops by reason
     Top(watch::TopArgs),
     /// Write packets of a running edge into a pcapng file, at any stage, with the verdict and the path of each

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use weir_bpf::abi::panel;
 use weir_functions::filter::Filter;
 use weir_functions::kind::{self, EdgePort, Files, FunctionError, Judge, Planned, Request};
+use weir_functions::router::interface::{self, Interface};
 use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report};
 
@@ -128,6 +129,37 @@ pub fn filters(
         (function.name.value.clone(), Filter::read(&request))
     });
     read.collect()
+}
+
+/// The interfaces of a router of a configuration that was planned with these numbers of ports, in the order of their own numbers; `None`: it has no such router.
+pub fn interfaces(config: &Config, numbers: &Numbers, function: &str) -> Option<Vec<Interface>> {
+    let ports: Vec<EdgePort> = config
+        .ports
+        .iter()
+        .map(|port| EdgePort {
+            number: numbers.get(&port.device.value).copied().unwrap_or(0),
+            name: port.name.value.clone(),
+            device: port.device.value.clone(),
+        })
+        .collect();
+    let mut all = config.functions.iter();
+    let function = all.find(|one| one.kind.value == "router" && one.name.value == function)?;
+    let request = Request {
+        name: &function.name.value,
+        keys: &function.keys,
+        files: &NoFiles,
+        ports: &ports,
+    };
+    interface::read(&request).ok()
+}
+
+/// Interfaces name no files.
+struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
 }
 
 pub(crate) struct Planning<'a> {

@@ -31,6 +31,7 @@ pub mod probes;
 pub mod raw;
 mod ring;
 mod rodata;
+pub mod routes;
 pub mod sched;
 mod slots;
 mod sys;

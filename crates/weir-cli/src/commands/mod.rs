@@ -14,6 +14,7 @@ mod lab;
 mod policy;
 mod prog;
 mod replay;
+mod route;
 mod rule;
 mod run;
 mod table;
@@ -49,6 +50,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Doctor(args) => doctor::run(&args),
         Command::Prog(args) => prog::run(&args),
         Command::Tables(args) => tables::run(&args),
+        Command::Route(args) => route::run(&args),
         Command::Rule(args) => rule::run(&args),
         Command::Connections(args) => connections::run(&args),
         Command::Lab(args) => lab::run(&args),

@@ -290,6 +290,10 @@ fn change(
     for (at, instance) in instances.iter_mut().enumerate() {
         instance.state.outs = outs(plan, wiring, &recipes, at);
     }
+    if let Some(old) = old {
+        let new: Vec<&InstanceState> = instances.iter().map(|i| &i.state).collect();
+        super::routers::carry_over(old, &new)?;
+    }
     watch(Step::Fill)?;
 
     for instance in &instances {

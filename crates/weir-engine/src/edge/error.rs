@@ -1,5 +1,6 @@
 //! Why an edge is not what was asked for. Nothing that runs was changed when one of these comes back, unless it says so.
 
+use weir_functions::router::rib::RibError;
 use weir_kernel::{KernelError, MapDefinition};
 
 /// Why an edge cannot be changed, looked at or taken down.
@@ -183,6 +184,28 @@ pub enum EdgeError {
         /// Functions a path may have.
         most: usize,
     },
+    /// No router with tables of its own to edit.
+    #[error("{}", no_router(.edge, .wanted.as_deref(), .routers))]
+    NoRouter {
+        /// The edge.
+        edge: String,
+        /// The function that was asked for.
+        wanted: Option<String>,
+        /// Those there are.
+        routers: Vec<String>,
+    },
+    /// A route has no place.
+    #[error(
+        "function {function}: the route to {prefix} cannot be held: {error}; raise `prefixes`, `prefixes6` or `next_hops` in the configuration"
+    )]
+    Route {
+        /// The router.
+        function: String,
+        /// The prefix.
+        prefix: String,
+        /// Why.
+        error: RibError,
+    },
     /// No object of that name.
     #[error("function {instance}: this build of weir has no object {object}")]
     NoObject {
@@ -278,6 +301,24 @@ impl EdgeError {
             EdgeError::Busy(_) | EdgeError::GivenUp(_) | EdgeError::Damaged { .. } => false,
             _ => true,
         }
+    }
+}
+
+fn no_router(edge: &str, wanted: Option<&str>, routers: &[String]) -> String {
+    let own = "of kind router with table = \"own\"";
+    match (wanted, routers) {
+        (Some(name), []) => format!("edge {edge} has no function {name} {own}"),
+        (Some(name), some) => format!(
+            "edge {edge} has no function {name} {own}; it has {}",
+            some.join(", ")
+        ),
+        (None, []) => format!(
+            "edge {edge} has no function {own}: routes of others are the kernel's, which `ip route` changes"
+        ),
+        (None, some) => format!(
+            "edge {edge} has several routers: name one of {} with --function",
+            some.join(", ")
+        ),
     }
 }
 

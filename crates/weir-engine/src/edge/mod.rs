@@ -18,6 +18,7 @@ mod maps;
 pub mod plan;
 mod ports;
 pub mod replay;
+pub mod routers;
 mod second;
 mod state;
 mod status;
@@ -295,6 +296,9 @@ impl Edge {
         let mut applied = apply::apply(self, plan, text, watch)?;
         applied.notes.extend(note);
         applied.notes.extend(second::cures(plan));
+        if let Some(state) = &self.state {
+            applied.notes.extend(routers::prepare(state)?);
+        }
         Ok(applied)
     }
 

@@ -340,6 +340,18 @@ impl<M: Memory> Rib<M> {
         &self.memory
     }
 
+    /// Lets the memory be changed beside the routes.
+    pub fn with_memory<T>(&mut self, change: impl FnOnce(&mut M) -> T) -> T {
+        change(&mut self.memory)
+    }
+
+    /// The route to a prefix with this metric: its way and who brought it.
+    pub fn held(&self, prefix: Prefix, metric: u32) -> Option<(Way, u8)> {
+        let held = self.routes.get(&prefix)?;
+        let one = held.iter().find(|one| one.metric == metric)?;
+        Some((self.way(one.to), one.origin))
+    }
+
     /// Gives the memory back.
     pub fn into_memory(self) -> M {
         self.memory

@@ -1,0 +1,74 @@
+//! Arguments of `weir route`.
+
+use std::net::IpAddr;
+
+use clap::{Args, Subcommand};
+
+/// Arguments of `weir route`.
+#[derive(Debug, Args)]
+pub(crate) struct RouteArgs {
+    /// Name of the edge; default: the one that runs here
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) edge: Option<String>,
+    /// The router; default: the only one
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) function: Option<String>,
+    /// Print one JSON object (follow: one a line)
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: RouteCommand,
+}
+
+/// Commands on the routes of a running router.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RouteCommand {
+    /// List the routes, as `ip route` would
+    #[command(alias = "show")]
+    List {
+        /// Only routes to this prefix and those in it
+        #[arg(value_name = "PREFIX")]
+        within: Option<String>,
+    },
+    /// Say which route packets to an address take
+    Get {
+        /// Where to
+        #[arg(value_name = "ADDRESS")]
+        address: IpAddr,
+    },
+    /// Put a route in, written as for `ip route`, in the place of one to the same prefix with the same metric; `-` reads one a line from standard input, all or none of them
+    #[command(aliases = ["replace", "append"])]
+    Add {
+        /// As in: 10.0.0.0/8 via 192.0.2.1 dev lan metric 10
+        #[arg(
+            required = true,
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ROUTE"
+        )]
+        words: Vec<String>,
+    },
+    /// Take the route to a prefix out: that of the lowest metric, or of the one that is given
+    #[command(alias = "del")]
+    Delete {
+        /// As in: 10.0.0.0/8 metric 10
+        #[arg(required = true, trailing_var_arg = true, value_name = "PREFIX")]
+        words: Vec<String>,
+    },
+    /// Make the routes those that the kernel has now, once; what the configuration or `add` put in stays
+    Sync {
+        /// Table of the kernel: `main`, or a number
+        #[arg(long, value_name = "TABLE", default_value = "main")]
+        table: String,
+    },
+    /// Stay, and keep the routes those of the kernel, so that BIRD, FRR or `ip route` feed the router
+    Follow {
+        /// Table of the kernel: `main`, or a number
+        #[arg(long, value_name = "TABLE", default_value = "main")]
+        table: String,
+        /// Stop by itself after this many seconds
+        #[arg(long = "for", value_name = "SECONDS")]
+        duration: Option<f64>,
+    },
+}
