@@ -511,6 +511,25 @@ pub(crate) enum Benchmark {
     Xdp(XdpBenchArgs),
     /// Transactions of a TCP service under a flood of UDP packets, with and without filters: section 5.1 of the XDP paper (root)
     Ddos(DdosBenchArgs),
+    /// Packets a router forwards, with one route and a table of the Internet's size, beside the kernel: section 5.2 of the XDP paper (root)
+    Router(RouterBenchArgs),
+}
+
+/// Arguments of `weir bench router`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RouterBenchArgs {
+    /// Under a minute: a smaller table, fewer destinations, shorter rounds, rough figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write router.json and router.tsv into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Only groups of figures whose names start so: router.one, router.full, router.changes
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `weir bench ddos`.

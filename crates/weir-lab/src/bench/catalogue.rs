@@ -600,9 +600,78 @@ pub const DDOS: &[Row] = &[
     },
 ];
 
+/// All figures of `weir bench router`.
+pub const ROUTER: &[Row] = &[
+    Row {
+        pattern: "router.floor.N.ipv4|ipv6",
+        meaning: "generating a packet to one of N destinations at random; subtracted from all other figures in ns",
+        target: "",
+    },
+    Row {
+        pattern: "router.one.kernel.N.ipv4|ipv6",
+        meaning: "packets to N destinations through a box that forwards by itself; one route",
+        target: "",
+    },
+    Row {
+        pattern: "router.one.minimal.N.ipv4|ipv6",
+        meaning: "the same by the least XDP program that asks the kernel's table (`bpf_fib_lookup`, what xdp-forward does)",
+        target: "",
+    },
+    Row {
+        pattern: "router.one.fib.N.ipv4|ipv6",
+        meaning: "the same by weir's router with the kernel's tables",
+        target: "kernel's at least 2.5x at 4,000 and 20,000 destinations",
+    },
+    Row {
+        pattern: "router.one.own.N.ipv4|ipv6",
+        meaning: "the same by weir's router with a table of its own",
+        target: "",
+    },
+    Row {
+        pattern: "router.one.xdp-forward.N.ipv4|ipv6",
+        meaning: "the same by xdp-forward (fib, direct), where it is installed",
+        target: "",
+    },
+    Row {
+        pattern: "router.full.kernel.N.ipv4",
+        meaning: "packets to N destinations through a box that forwards by itself; 750,000 prefixes (quick: 100,000). The largest N: one destination in every prefix, at random",
+        target: "",
+    },
+    Row {
+        pattern: "router.full.minimal.N.ipv4",
+        meaning: "the same by the least XDP program",
+        target: "",
+    },
+    Row {
+        pattern: "router.full.fib.N.ipv4",
+        meaning: "the same by weir's router with the kernel's tables",
+        target: "kernel's at least 2.5x at 4,000 and 20,000 destinations",
+    },
+    Row {
+        pattern: "router.full.own.N.ipv4",
+        meaning: "the same by weir's router with a table of its own",
+        target: "at 4,000 destinations at most 1.3x of one route's",
+    },
+    Row {
+        pattern: "router.full.xdp-forward.N.ipv4",
+        meaning: "the same by xdp-forward, where it is installed",
+        target: "",
+    },
+    Row {
+        pattern: "router.load.kernel|own.seconds",
+        meaning: "loading the full table: the kernel's by `ip -batch`, weir's own by applying an edge whose routes are in a file; one sample",
+        target: "own at most 5 s",
+    },
+    Row {
+        pattern: "router.changes.own.rate|lost|sent",
+        meaning: "routes of a full table of weir's own changed while packets go through it. rate: changes a second; sent: packets sent meanwhile; lost: those that did not come out",
+        target: "rate at least 1,000, lost 0",
+    },
+];
+
 /// Whether a figure's name follows one of the patterns.
 pub fn is_known(name: &str) -> bool {
-    let all = [MIDDLEBOX, VM, XDP, DDOS];
+    let all = [MIDDLEBOX, VM, XDP, DDOS, ROUTER];
     all.iter().copied().flatten().any(|row| row.covers(name))
 }
 
@@ -629,6 +698,7 @@ mod tests {
         assert!(is_known("testrun.classbench.weir.acl1_1000.cold"));
         assert!(is_known("live.floor.pass"));
         assert!(is_known("flood.tcp.filter-cpu.20000.transactions"));
+        assert!(is_known("router.full.own.750000.ipv4"));
         assert!(is_known("live.prefixes.filter-over-drop.100000.ipv6"));
         for wrong in [
             "testrun.rules.weir.many.hot",
@@ -649,6 +719,7 @@ mod tests {
             ("vm", VM),
             ("xdp", XDP),
             ("ddos", DDOS),
+            ("router", ROUTER),
         ];
         for (name, rows) in benches {
             let page = std::fs::read_to_string(path).expect("docs/figures.md");

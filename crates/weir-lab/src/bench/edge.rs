@@ -100,10 +100,22 @@ impl Standing {
         functions: &[Function],
         end: End<'_>,
     ) -> Result<Standing, LabError> {
+        Standing::apply_all(ns, devices, &[], functions, end)
+    }
+
+    /// Puts functions one behind the other onto interfaces. Those of `beside` are ports, too, which the functions may send packets to and whose
+    /// own go to the stack.
+    pub(crate) fn apply_all(
+        ns: &Arc<NetNs>,
+        devices: &[&str],
+        beside: &[&str],
+        functions: &[Function],
+        end: End<'_>,
+    ) -> Result<Standing, LabError> {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let n = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let name = format!("bench-{}-{n}", std::process::id());
-        let plan = plan(&name, devices, functions, end)?;
+        let plan = plan(&name, devices, beside, functions, end)?;
         let applied = ns.run(|| edge::apply(&plan, "").map(drop))?;
         // What was begun is taken down, too.
         let standing = Standing {
@@ -133,6 +145,7 @@ impl Drop for Standing {
 fn plan(
     name: &str,
     inside: &[&str],
+    beside: &[&str],
     functions: &[Function],
     end: End<'_>,
 ) -> Result<EdgePlan, LabError> {
@@ -146,6 +159,7 @@ fn plan(
             Target::Port(inside.len())
         }
     };
+    devices.extend(beside);
     let ports: Vec<EdgePort> = (1..)
         .zip(&devices)
         .map(|(number, device)| EdgePort {

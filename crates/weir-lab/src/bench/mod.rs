@@ -19,6 +19,7 @@ mod plot;
 #[cfg(feature = "rbpf")]
 mod rbpf;
 mod report;
+mod router;
 mod rules;
 mod testrun;
 mod vm;
@@ -30,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use ddos::ddos;
 pub use report::{Absent, Figure, Outcome, Refused, Target};
+pub use router::router;
 pub use vm::vm;
 pub use xdp::xdp;
 
