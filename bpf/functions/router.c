@@ -592,6 +592,9 @@ static __always_inline int decide(ctx_t *ctx, struct packet *p, __u32 port)
 		p->in_vlan = be16_at(data + 14) & 0xfff;
 		type = be16_at(data + 16);
 		p->l3 = 18;
+		/* A tag without a VLAN says no more than none; all others are of nobody's here. */
+		if (p->in_vlan && !does(WEIR_RF_VLAN))
+			return TO_STACK;
 	}
 	p->in = interface_in(port, p);
 	if (!p->in)
@@ -615,8 +618,14 @@ static __always_inline int decide(ctx_t *ctx, struct packet *p, __u32 port)
 static __always_inline __u32 address(ctx_t *ctx, struct packet *p)
 {
 	__u8 *data, *end;
-	__u32 vlan = does(WEIR_RF_VLAN) ? p->out->vlan : 0;
+	__u32 vlan = does(WEIR_RF_VLAN) ? p->out->vlan : 0, end_at = p->l3 + p->ip_len;
 
+	/* What senders put behind a packet must not make it too long for the way out. */
+	if (p->ip_len && p->len > end_at && p->len > p->l3 + p->out->mtu) {
+		if (bpf_xdp_adjust_tail(ctx, (int)(end_at - p->len)))
+			return WEIR_R_internal;
+		panel_resized(ctx);
+	}
 	if (p->tagged && !vlan) {
 		if (bpf_xdp_adjust_head(ctx, VLAN_BYTES))
 			return WEIR_R_internal;
@@ -641,7 +650,7 @@ static __always_inline __u32 address(ctx_t *ctx, struct packet *p)
 	return 0;
 }
 
-/* Makes the packet the error that answers it. Returns 0: it stays unanswered. */
+/* Makes the packet the error that answers it. Returns 0: it stays unanswered; -1: the stack must look whether it may be answered. */
 static __always_inline int reply(ctx_t *ctx, struct packet *p)
 {
 	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *ip = data + 14;
@@ -660,7 +669,11 @@ static __always_inline int reply(ctx_t *ctx, struct packet *p)
 		__builtin_memcpy(e.from, p->in->address6, 16);
 		if (!(e.from[0] | e.from[1] | e.from[2] | e.from[3]))
 			return 0;
-		if (ip + 40 > end || !icmp_answerable6(ip, ip + 41 <= end && p->ip_len > 40 ? ip + 40 : 0))
+		if (ip + 40 > end)
+			return 0;
+		if (icmp_is_hidden6(ip))
+			return -1;
+		if (!icmp_answerable6(ip, ip + 41 <= end && p->ip_len > 40 ? ip + 40 : 0))
 			return 0;
 	}
 	due = bpf_map_lookup_elem(&errors_due, &zero);
@@ -705,12 +718,15 @@ int router(ctx_t *ctx)
 		}
 	}
 	if (step == TO_SENDER) {
-		if (reply(ctx, &p)) {
+		step = reply(ctx, &p);
+		if (step > 0) {
 			stats->reason[WEIR_R_answered]++;
 			verdict = panel_send(ctx, stats, panel, 1, port, WEIR_R_answered);
 			goto out;
 		}
-		step = TO_NOWHERE;
+		if (step < 0)
+			p.reason = WEIR_NO_REASON;
+		step = step < 0 ? TO_STACK : TO_NOWHERE;
 	}
 	if (p.reason != WEIR_NO_REASON)
 		stats->reason[p.reason & (WEIR_REASONS - 1)]++;

@@ -51,12 +51,29 @@ static __always_inline int icmp_answerable4(__u8 *ip, __u8 *l4)
 
 	if ((ip[6] & 0x1f) | ip[7])
 		return 0;
-	if (src == 0 || src == 127 || src >= 224 || dst >= 224)
+	if (src == 0 || src == 127 || src >= 224 || (dst >= 224 && dst < 240) || *(__u32 *)(ip + 16) == 0xffffffff)
 		return 0;
 	return ip[9] != 1 || (l4 && icmp_is_query(*l4));
 }
 
-/* The same for IPv6; `too_big`: that error may answer packets to groups, too (RFC 4443, 2.4 e). */
+/* Headers behind which an ICMPv6 error may hide: whether such a packet may be answered is not told by its first 40 bytes. */
+static __always_inline int icmp_is_hidden6(__u8 *ip)
+{
+	switch (ip[6]) {
+	case 0:		/* hop-by-hop */
+	case 43:	/* routing */
+	case 44:	/* fragment */
+	case 51:	/* AH */
+	case 60:	/* destination options */
+	case 135:	/* mobility */
+	case 139:	/* HIP */
+	case 140:	/* Shim6 */
+		return 1;
+	}
+	return 0;
+}
+
+/* The same for IPv6; not asked about what icmp_is_hidden6(). */
 static __always_inline int icmp_answerable6(__u8 *ip, __u8 *l4)
 {
 	__u32 *src = (void *)(ip + 8);
@@ -111,7 +128,7 @@ static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
 		return 0;
 	data = packet_word(ctx, data);
 	end = packet_word(ctx, data_end);
-	if (data + 18 + 48 > end)
+	if (data + 18 + 28 > end)
 		return 0;
 	__builtin_memcpy(data, l2, 14);
 	if (l3 == 14) {
@@ -122,6 +139,8 @@ static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
 	}
 	total = head + quote;
 	if (v6) {
+		if (ip + 48 > end)
+			return 0;
 		*(__u32 *)ip = bpf_htonl(6U << 28);
 		*(__u16 *)(ip + 4) = bpf_htons(8 + quote);
 		ip[6] = 58;

@@ -220,7 +220,8 @@ fn full(error: RibError, route: &Written) -> FunctionError {
     })
 }
 
-/// What follows from the addresses of interfaces: the host itself, the networks it is in, and their broadcast addresses.
+/// What follows from the addresses of interfaces: the host itself, the networks it is in, and the addresses of all in them: IPv4's
+/// broadcasts, IPv6's routers.
 fn of_interfaces(interfaces: &[Interface]) -> Vec<Written> {
     let written = |prefix, hop| Written {
         prefix,
@@ -245,11 +246,17 @@ fn of_interfaces(interfaces: &[Interface]) -> Vec<Written> {
                 };
                 routes.push(written(Prefix::of(*address, *len), hop));
             }
-            if let (std::net::IpAddr::V4(v4), 1..=30) = (address, len) {
-                let last = u32::from(*v4) | u32::MAX >> len;
-                let last = Prefix::of(std::net::Ipv4Addr::from(last).into(), 32);
-                routes.push(written(last, Hop::special(hop::LOCAL)));
-            }
+            let more: std::net::IpAddr = match (address, len) {
+                (std::net::IpAddr::V4(v4), 1..=30) => {
+                    std::net::Ipv4Addr::from(u32::from(*v4) | u32::MAX >> len).into()
+                }
+                // That of all routers of a link: RFC 4291, 2.6.1.
+                (std::net::IpAddr::V6(v6), 1..=126) => {
+                    std::net::Ipv6Addr::from(u128::from(*v6) & !(u128::MAX >> len)).into()
+                }
+                _ => continue,
+            };
+            routes.push(written(Prefix::of(more, alone), Hop::special(hop::LOCAL)));
         }
     }
     routes
