@@ -2,17 +2,22 @@
 //! on the same devices, with both kinds of tables. Everything that comes out at the far ends is compared byte for byte.
 //!
 //! What is masked says `router/compare.rs`; where the two differ on purpose says docs/differences-router.md. 5 routers of 1,000 packets each;
-//! with `WEIR_LONG=1` 50 of 2,000. `WEIR_WORLD=N` begins at another one.
+//! with `WEIR_LONG=1` 50 of 2,000. `WEIR_WORLD=N` begins at another one, `WEIR_PACKET=N` sends one packet
+//! of it only.
 
 #[path = "router/bed.rs"]
 mod bed;
 mod common;
 #[path = "router/compare.rs"]
 mod compare;
+#[path = "router/differ.rs"]
+mod differ;
 #[path = "router/draw.rs"]
 mod draw;
 #[path = "router/packets.rs"]
 mod packets;
+#[path = "router/weir.rs"]
+mod weir;
 #[path = "router/world.rs"]
 mod world;
 
@@ -22,6 +27,7 @@ use bed::{Bed, Seen};
 use compare::{Difference, count, differences, told};
 use draw::Draw;
 use packets::{Packet, draw_packets};
+use weir::Running;
 use weir_engine::EngineKind;
 use world::{PORTS, Route, To, World, host_mac};
 
@@ -34,6 +40,9 @@ fn root() -> bool {
 fn extent() -> (u64, u64, usize) {
     let first = std::env::var("WEIR_WORLD").ok();
     let first = first.and_then(|n| n.parse().ok()).unwrap_or(1);
+    if std::env::var_os("WEIR_PACKET").is_some() {
+        return (first, 1, 1000);
+    }
     match std::env::var("WEIR_LONG").as_deref() == Ok("1") {
         true => (first, 50, 2000),
         false => (first, 5, 1000),
@@ -57,6 +66,90 @@ fn two_kernels_agree() {
     }
     println!("{seen:#?}");
     met(&seen);
+}
+
+#[test]
+fn weir_agrees_with_the_kernel() {
+    if !root() {
+        return;
+    }
+    let (first, worlds, packets) = extent();
+    let (mut seen, mut known) = (BTreeMap::new(), BTreeMap::new());
+    let mut unknown = Vec::new();
+    for seed in first..first + worlds {
+        let world = World::draw(seed);
+        let packets = draw_packets(&world, &mut Draw::new(!seed), packets);
+        let expected = Bed::build(&world).pass(&world, &packets);
+        count(&mut seen, &world, &packets, &expected);
+        for form in weir::FORMS {
+            let bed = Bed::build(&world);
+            let running = Running::apply(&bed, &world, form);
+            let found = bed.pass(&world, &packets);
+            for difference in differences(&world, &expected, &found) {
+                match differ::why(&world, form, &packets, &difference) {
+                    Some(why) => *known.entry((form.name(), why)).or_insert(0) += 1,
+                    None => unknown.push(format!(
+                        "world {seed}, {}: {}",
+                        form.name(),
+                        told(&packets, &difference)
+                    )),
+                }
+            }
+            running.count(&mut seen);
+        }
+    }
+    println!("{seen:#?}\n{known:#?}");
+    let shown: Vec<&str> = unknown.iter().take(10).map(String::as_str).collect();
+    assert!(
+        unknown.is_empty(),
+        "{} differences\n{}",
+        unknown.len(),
+        shown.join("\n")
+    );
+    met(&seen);
+}
+
+/// The user engine is told of the world what the kernel knows of it.
+#[test]
+fn the_user_engine_agrees_with_the_kernel() {
+    if !root() {
+        return;
+    }
+    let (first, worlds, packets) = extent();
+    let mut seen = BTreeMap::new();
+    for seed in first..first + worlds {
+        let world = World::draw(seed).plain();
+        let packets = draw_packets(&world, &mut Draw::new(!seed), packets);
+        let bed = Bed::build(&world);
+        for form in weir::FORMS {
+            let runs = |kind| {
+                bed.router
+                    .run(|| weir::replay(&world, form, kind, &packets))
+            };
+            let expected = runs(EngineKind::Kernel).expect("namespace");
+            for kind in common::engines() {
+                let found = runs(kind).expect("namespace");
+                for (n, (a, b)) in expected.iter().zip(&found).enumerate() {
+                    assert_eq!(
+                        a,
+                        b,
+                        "world {seed}, {}, {kind:?}: packet {} ({}) {}",
+                        form.name(),
+                        n + 1,
+                        packets[n].what,
+                        weir_packet::summary(&packets[n].frame)
+                    );
+                }
+            }
+            for (outcome, _) in &expected {
+                *seen.entry(outcome.verdict.to_string()).or_insert(0) += 1;
+            }
+        }
+    }
+    println!("{seen:#?}");
+    for verdict in ["pass", "drop", "redirect"] {
+        assert!(seen.get(verdict).is_some_and(|n| *n > 20), "{verdict}");
+    }
 }
 
 /// A router that is wrong in one thing.

@@ -5,10 +5,14 @@
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use weir_vm::{Neighbour, RouteKind, RouteLink, Routes, TABLE_MAIN};
+
 use super::draw::Draw;
 
 /// Ports of the router.
 pub(crate) const PORTS: usize = 4;
+/// Index of the loopback interface.
+const LOOPBACK: u32 = 1;
 /// Hosts behind each port.
 pub(crate) const HOSTS: usize = 3;
 
@@ -64,12 +68,12 @@ impl World {
             v4: Ipv4Addr::new(10, n as u8 + 1, 0, 1),
             v6: Ipv6Addr::new(0xfd00 + n as u16 + 1, 0, 0, 0, 0, 0, 0, 1),
         });
-        let ports = ports.collect();
+        let ports: Vec<Port> = ports.collect();
         let mut routes: Vec<Route> = (0..PORTS).map(sources).collect();
         let mut taken = BTreeSet::new();
         for ipv6 in [false, true] {
             for _ in 0..15 + draw.below(45) {
-                let route = Route::draw(&mut draw, ipv6);
+                let route = Route::draw(&mut draw, ipv6, &ports);
                 if taken.insert((route.network, route.bits)) {
                     routes.push(route);
                 }
@@ -126,6 +130,96 @@ impl World {
         fitting.max_by_key(|r| r.bits)
     }
 
+    /// The same world with one next hop for every route: what the user engine's tables can say.
+    pub(crate) fn plain(mut self) -> World {
+        for route in &mut self.routes {
+            if let To::Hosts(all) = &mut route.to {
+                all.truncate(1);
+            }
+        }
+        self
+    }
+
+    /// This world as the user engine is told of it.
+    pub(crate) fn told(&self) -> Routes {
+        let link = |ifindex, mtu, address| RouteLink {
+            ifindex,
+            mtu,
+            header: 14,
+            address,
+            forwards_ipv4: true,
+            forwards_ipv6: true,
+        };
+        let mut all = Routes {
+            links: vec![link(LOOPBACK, 65_536, [0; 6])],
+            ..Routes::default()
+        };
+        let route = |network, prefix, kind, via, ifindex| weir_vm::Route {
+            table: TABLE_MAIN,
+            network,
+            prefix,
+            kind,
+            via,
+            ifindex,
+            metric: match IpAddr::is_ipv6(&network) {
+                true => 1024,
+                false => 0,
+            },
+            locked_mtu: None,
+            source: None,
+        };
+        for (n, port) in self.ports.iter().enumerate() {
+            let at = port_number(n);
+            all.links.push(link(at, port.mtu, port_mac(n)));
+            let (v4, v6) = (port.v4.to_bits(), port.v6.to_bits());
+            let four = |bits: u32| IpAddr::from(Ipv4Addr::from_bits(bits));
+            let six = |bits: u128| IpAddr::from(Ipv6Addr::from_bits(bits));
+            all.routes.extend([
+                route(four(v4), 32, RouteKind::Local, None, at),
+                route(four(v4 | 0xff), 32, RouteKind::Broadcast, None, at),
+                route(four(v4 & !0xff), 24, RouteKind::Unicast, None, at),
+                route(six(v6), 128, RouteKind::Local, None, at),
+                route(six(v6 & !1), 128, RouteKind::Local, None, at),
+                route(six(v6 & !1), 64, RouteKind::Unicast, None, at),
+            ]);
+            for host in 0..HOSTS {
+                for address in [IpAddr::from(host4(n, host)), host6(n, host).into()] {
+                    all.neighbours.push(Neighbour {
+                        ifindex: at,
+                        address,
+                        link: host_mac(n, host),
+                    });
+                }
+            }
+        }
+        for one in &self.routes {
+            let (kind, via, at) = match &one.to {
+                To::Hosts(hosts) => {
+                    let (port, host) = hosts[0];
+                    let via = match one.network.is_ipv6() {
+                        true => host6(port, host).into(),
+                        false => IpAddr::from(host4(port, host)),
+                    };
+                    (RouteKind::Unicast, Some(via), port_number(port))
+                }
+                To::Host6(port, host) => {
+                    let via = host6(*port, *host).into();
+                    (RouteKind::Unicast, Some(via), port_number(*port))
+                }
+                To::Link(port) => (RouteKind::Unicast, None, port_number(*port)),
+                To::Blackhole => (RouteKind::Blackhole, None, LOOPBACK),
+                To::Unreachable => (RouteKind::Unreachable, None, LOOPBACK),
+                To::Prohibit => (RouteKind::Prohibit, None, LOOPBACK),
+                To::Local => (RouteKind::Local, None, LOOPBACK),
+            };
+            all.routes.push(weir_vm::Route {
+                locked_mtu: one.mtu,
+                ..route(one.network, one.bits, kind, via, at)
+            });
+        }
+        all
+    }
+
     /// Whether an address is the router's own, that of all routers of a link among them.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         let of = |p: &Port| match address {
@@ -138,7 +232,7 @@ impl World {
 }
 
 impl Route {
-    fn draw(draw: &mut Draw, ipv6: bool) -> Route {
+    fn draw(draw: &mut Draw, ipv6: bool, ports: &[Port]) -> Route {
         let to = match draw.weighted(&[50, 4, 8, 6, 6, 6, 3, 8]) {
             0 => To::Hosts(vec![(draw.below(PORTS), draw.below(HOSTS))]),
             1 if !ipv6 => To::Host6(draw.below(PORTS), draw.below(HOSTS)),
@@ -170,8 +264,13 @@ impl Route {
             }
             true => IpAddr::from(under6(draw)),
         };
-        let mtu = (draw.percent(8) && matches!(&to, To::Hosts(all) if all.len() == 1))
-            .then(|| *draw.one_of(&[1280, 1300, 1420]));
+        // No more than its device takes: XDP sends nothing that is longer, whatever a route says.
+        let mtu = match &to {
+            To::Hosts(all) if all.len() == 1 && draw.percent(8) => {
+                Some((*draw.one_of(&[1280, 1300, 1420])).min(ports[all[0].0].mtu))
+            }
+            _ => None,
+        };
         Route {
             network: masked(network, bits),
             bits,
@@ -261,6 +360,11 @@ pub(crate) fn source4(port: usize, number: u16) -> Ipv4Addr {
 /// Name of a port's interface.
 pub(crate) fn device(port: usize) -> String {
     format!("p{port}")
+}
+
+/// weir's number of a port, and the index of its interface: in replays they are the same.
+pub(crate) fn port_number(port: usize) -> u32 {
+    port as u32 + 2
 }
 
 /// Link-layer address of a port.

@@ -17,6 +17,7 @@ use weir_functions::plan::{
 };
 use weir_kernel::object::TEST_RUN_LINEAR;
 use weir_packet::{Reason, Verdict};
+use weir_vm::Routes;
 use weir_vm::jit::Execution;
 
 use crate::{EngineError, EngineKind, LogLine, Packet};
@@ -152,6 +153,12 @@ pub trait GraphEngine {
     /// # Errors
     /// When the map cannot be read.
     fn contents(&mut self, instance: usize, map: &str) -> Result<Option<Contents>, EngineError>;
+
+    /// Says what a host would know of interfaces, routes and neighbours; the index of a port's interface is weir's number of the port. The kernel
+    /// engine asks the host that it runs on, whatever is said.
+    fn set_routes(&mut self, routes: Routes) {
+        let _ = routes;
+    }
 }
 
 /// Opens an engine for a graph.

@@ -7,7 +7,7 @@ use weir_functions::plan::HostElement;
 use weir_packet::Verdict;
 use weir_vm::jit::Execution;
 use weir_vm::verify::{Verified, VerifyOptions, verify};
-use weir_vm::{BPF_ANY, Env, Frame, Join, LoadError, Machine, MapKind, Object, Redirect};
+use weir_vm::{BPF_ANY, Env, Frame, Join, LoadError, Machine, MapKind, Object, Redirect, Routes};
 use zerocopy::IntoBytes;
 
 use super::{
@@ -179,6 +179,10 @@ impl GraphEngine for User {
         let instances: Result<Vec<Stats>, EngineError> = ledgers(&self.wiring.instances);
         let resumed = self.wiring.resume.as_ref().map(|p| self.stats(p));
         Ok(self.own.totals(ports?, instances?, resumed.transpose()?))
+    }
+
+    fn set_routes(&mut self, routes: Routes) {
+        self.machine.set_routes(routes);
     }
 
     fn contents(&mut self, instance: usize, map: &str) -> Result<Option<Contents>, EngineError> {
