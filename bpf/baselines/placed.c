@@ -2,7 +2,7 @@
 /*
  * The servers' end of a balancer's test bed: which server each client's packet
  * was sent to. A server's number is the last two bytes of the destination, of
- * the outer header where there is one, a client's that of `clients`. Drops
+ * the outer header where there is one, a client's that of `callers`. Drops
  * everything.
  */
 #include "vmlinux_min.h"
@@ -15,7 +15,7 @@
 #define TCP		6
 #define GUE_PORT	6080
 
-const volatile __u32 weir_first = 0;	/* as of `clients` */
+const volatile __u32 weir_first = 0;	/* as of `callers` */
 const volatile __u32 weir_clients = 1;
 const volatile __u32 weir_keep = 0;	/* remember where each client went */
 const volatile __u32 weir_by_mac = 0;	/* a server's number is the end of its MAC: nothing else tells */
@@ -26,6 +26,14 @@ struct {
 	__type(key, __u32);
 	__type(value, __u64);
 } servers SEC(".maps");
+
+/* All of them. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} arrived SEC(".maps");
 
 /* By client: the server's number. */
 struct {
@@ -39,7 +47,7 @@ SEC("xdp")
 int placed(struct xdp_md *ctx)
 {
 	__u8 *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *ip = data + 14, *inner;
-	__u32 server, client, *place;
+	__u32 server, client, *place, zero = 0;
 	__u8 protocol;
 	__u64 *count;
 
@@ -59,7 +67,8 @@ int placed(struct xdp_md *ctx)
 	if (weir_by_mac)
 		server = data[4] << 8 | data[5];
 	if (protocol == UDP && inner + 8 <= end && (inner[2] << 8 | inner[3]) == GUE_PORT)
-		inner += 8;
+		/* Version 0 of GUE has a header of four bytes before the packet, version 1 none. */
+		inner += inner + 9 <= end && inner[8] >> 4 ? 8 : 12;
 	else if (protocol == UDP || protocol == TCP)
 		inner = ip;
 	else if (protocol != IPIP && protocol != IPV6)
@@ -69,6 +78,9 @@ int placed(struct xdp_md *ctx)
 	if (!count)
 		goto out;
 	*count += 1;
+	count = bpf_map_lookup_elem(&arrived, &zero);
+	if (count)
+		*count += 1;
 	if (!weir_keep || inner + 24 > end)
 		goto out;
 	if (inner[0] >> 4 == 4)

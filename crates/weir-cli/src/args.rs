@@ -513,6 +513,25 @@ pub(crate) enum Benchmark {
     Ddos(DdosBenchArgs),
     /// Packets a router forwards, with one route and a table of the Internet's size, beside the kernel: section 5.2 of the XDP paper (root)
     Router(RouterBenchArgs),
+    /// Packets a load balancer sends to a hundred servers, beside nftables and a bare TX, and how flows are spread: section 5.3 of the XDP paper (root)
+    Balancer(BalancerBenchArgs),
+}
+
+/// Arguments of `weir bench balancer`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct BalancerBenchArgs {
+    /// Under a minute: fewer flows, shorter rounds, rough figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write balancer.json and balancer.tsv into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Only groups of figures: balancer.cost, balancer.attack, balancer.spread
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `weir bench router`.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use weir_lab::LabError;
-use weir_lab::bench::{BenchOptions, Outcome, ddos, middlebox, router, vm, xdp};
+use weir_lab::bench::{BenchOptions, Outcome, balancer, ddos, middlebox, router, vm, xdp};
 
 use super::lab::this_program;
 use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs};
@@ -22,6 +22,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         Benchmark::Middlebox(args) => run_middlebox(args),
         Benchmark::Vm(args) => run_one(vm, &shown(args.json, &args.out), args.quick, &[]),
         Benchmark::Xdp(args) => run_one(xdp, &shown(args.json, &args.out), args.quick, &args.only),
+        Benchmark::Balancer(args) => run_one(
+            balancer,
+            &shown(args.json, &args.out),
+            args.quick,
+            &args.only,
+        ),
         Benchmark::Router(args) => {
             run_one(router, &shown(args.json, &args.out), args.quick, &args.only)
         }

@@ -669,9 +669,68 @@ pub const ROUTER: &[Row] = &[
     },
 ];
 
+/// All figures of `weir bench balancer`.
+pub const BALANCER: &[Row] = &[
+    Row {
+        pattern: "balancer.floor.N",
+        meaning: "generating a packet of one of N clients at random; subtracted from all other figures in ns",
+        target: "",
+    },
+    Row {
+        pattern: "balancer.floor.attacked",
+        meaning: "the same of 60,000 clients among nine times as many packets of attackers",
+        target: "",
+    },
+    Row {
+        pattern: "balancer.tx.N",
+        meaning: "packets of N flows sent back unchanged by the least program",
+        target: "",
+    },
+    Row {
+        pattern: "balancer.redirect.N",
+        meaning: "the same by redirect to the same device",
+        target: "",
+    },
+    Row {
+        pattern: "balancer.nft.N",
+        meaning: "packets of N known flows to 100 servers by nftables: address translation by a hash of the client, with connection tracking",
+        target: "",
+    },
+    Row {
+        pattern: "balancer.ipip|gue|nat|dsr.N",
+        meaning: "the same by weir's balancer: encapsulated in IP or GUE, translated, or with the server's link-layer address. N = 1: a bare hit",
+        target: "nft's at least 3x at 60,000 flows",
+    },
+    Row {
+        pattern: "balancer.over-tx.ipip|gue|nat|dsr.N",
+        meaning: "what that takes more than the bare TX of the same round",
+        target: "at 60,000 flows at most 150 ns",
+    },
+    Row {
+        pattern: "balancer.attack.balancer.quiet|attacked",
+        meaning: "a packet of 60,000 flows through the balancer (ipip) alone; attacked: nine of ten packets are of 65,536 addresses that attack, and all go to servers",
+        target: "",
+    },
+    Row {
+        pattern: "balancer.attack.composed.quiet|attacked",
+        meaning: "the same with the filter in front, which drops the attackers' packets",
+        target: "",
+    },
+    Row {
+        pattern: "balancer.load.equal|weighted.deviation",
+        meaning: "a million flows (quick: 200,000), none known, over 100 servers with equal weights, or 1 and 2: how far the worst server is off its part",
+        target: "at most 5 %",
+    },
+    Row {
+        pattern: "balancer.moved.unknown|known.percent",
+        meaning: "flows of the other 99 servers that have another server when one of 100 is gone; unknown: chosen anew by a balancer that knows no flow; known: by one that runs and has 100,000 of them",
+        target: "unknown at most 2 %, known none",
+    },
+];
+
 /// Whether a figure's name follows one of the patterns.
 pub fn is_known(name: &str) -> bool {
-    let all = [MIDDLEBOX, VM, XDP, DDOS, ROUTER];
+    let all = [MIDDLEBOX, VM, XDP, DDOS, ROUTER, BALANCER];
     all.iter().copied().flatten().any(|row| row.covers(name))
 }
 
@@ -698,6 +757,7 @@ mod tests {
         assert!(is_known("testrun.classbench.weir.acl1_1000.cold"));
         assert!(is_known("live.floor.pass"));
         assert!(is_known("flood.tcp.filter-cpu.20000.transactions"));
+        assert!(is_known("balancer.over-tx.ipip.60000"));
         assert!(is_known("router.full.own.750000.ipv4"));
         assert!(is_known("live.prefixes.filter-over-drop.100000.ipv6"));
         for wrong in [
@@ -720,6 +780,7 @@ mod tests {
             ("xdp", XDP),
             ("ddos", DDOS),
             ("router", ROUTER),
+            ("balancer", BALANCER),
         ];
         for (name, rows) in benches {
             let page = std::fs::read_to_string(path).expect("docs/figures.md");

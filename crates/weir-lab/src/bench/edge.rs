@@ -126,6 +126,24 @@ impl Standing {
         Ok(standing)
     }
 
+    /// Puts another configuration of its function in the place of the one that runs; what the function knows, stays.
+    pub(crate) fn change(
+        &self,
+        devices: &[&str],
+        function: &Function,
+        end: End<'_>,
+    ) -> Result<(), LabError> {
+        let plan = plan(
+            &self.name,
+            devices,
+            &[],
+            std::slice::from_ref(function),
+            end,
+        )?;
+        let applied = self.ns.run(|| edge::apply(&plan, "").map(drop))?;
+        applied.map_err(|e| LabError::Engine(e.to_string()))
+    }
+
     /// Reasons that its function counted, by name.
     pub(crate) fn reasons(&self) -> Result<Vec<(&'static str, u64)>, LabError> {
         let status = self.ns.run(|| edge::status(&self.name))?;

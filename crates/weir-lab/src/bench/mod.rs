@@ -4,6 +4,7 @@
 //! `testrun` measures programs alone, `live` packets through a box, `bandwidth` streams through a box. What is measured is selected by
 //! groups; every group leaves nothing behind. No figure is asserted here: targets are judged and told.
 
+mod balancer;
 mod bandwidth;
 mod bed;
 pub mod catalogue;
@@ -29,6 +30,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub use balancer::balancer_bench as balancer;
 pub use ddos::ddos;
 pub use report::{Absent, Figure, Outcome, Refused, Target};
 pub use router::router;

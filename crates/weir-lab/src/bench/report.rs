@@ -165,6 +165,18 @@ impl Outcome {
         self.figures.push(figure);
     }
 
+    /// Records a figure that must be 0.
+    pub(crate) fn none(&mut self, figure: Figure) {
+        self.targets.push(Target {
+            figure: figure.name.clone(),
+            against: format!("1 {}", figure.unit),
+            ratio: figure.value,
+            promise: Promise::AtMost(0.0).to_string(),
+            met: Promise::AtMost(0.0).met(figure.value),
+        });
+        self.figures.push(figure);
+    }
+
     /// Tab-separated history: a line a figure.
     pub fn record(&self) -> String {
         let mut text = format!(

@@ -20,7 +20,7 @@ const volatile __u32 weir_first = 0;	/* the low 32 bits of the first client's ad
 const volatile __u32 weir_clients = 1;
 const volatile __u32 weir_ipv6 = 0;
 const volatile __u32 weir_in_turn = 0;
-const volatile __u32 weir_bad_one_in = 0;	/* of so many packets one comes from 198.18.N.N */
+const volatile __u32 weir_bad = 0;	/* so many of 256 packets come from 198.18.N.N */
 const volatile __u32 weir_verdict = XDP_TX;	/* XDP_DROP: what generating costs by itself */
 
 struct state {
@@ -45,7 +45,7 @@ static __always_inline __u16 checksum(__u32 sum)
 }
 
 SEC("xdp")
-int clients(struct xdp_md *ctx)
+int callers(struct xdp_md *ctx)
 {
 	__u8 *data = (void *)(long)ctx->data;
 	void *end = (void *)(long)ctx->data_end;
@@ -67,7 +67,7 @@ int clients(struct xdp_md *ctx)
 	}
 	address = weir_first + number;
 	port = 1024 + (number * 40503 & 0x7fff);
-	if (weir_bad_one_in && (state->random >> 16 & 0xffff) % weir_bad_one_in == 0) {
+	if ((state->random >> 40 & 0xff) < weir_bad) {
 		address = 0xc6120000 + (number & 0xffff);
 		state->bad++;
 	}
