@@ -181,24 +181,52 @@ impl Follower {
 /// # Errors
 /// What the kernel refused: no such device, or no privilege.
 pub fn ask_neighbour(device: u32, address: IpAddr) -> Result<(), KernelError> {
+    use NeighbourState::{Delay, Noarp, Permanent, Probe, Reachable};
+    let asked = || -> io::Result<()> {
+        // A neighbour that is asked for is no longer what somebody said it was: permanent ones would be unlearned.
+        if let Some(Delay | Noarp | Permanent | Probe | Reachable) = state_of(device, address)? {
+            return Ok(());
+        }
+        let mut message = neighbour(device, address);
+        message.header.state = NeighbourState::None;
+        message.header.flags = NeighbourFlags::Use;
+        let socket = socket(0)?;
+        let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE;
+        send(&socket, RouteNetlinkMessage::NewNeighbour(message), flags)?;
+        answers(&socket, |_, _| Ok(true))
+    };
+    asked().map_err(|e| KernelError::sys(format!("ask for the neighbour {address}"), e))
+}
+
+/// What the kernel knows of a neighbour; `None`: nothing.
+fn state_of(device: u32, address: IpAddr) -> io::Result<Option<NeighbourState>> {
+    let socket = socket(0)?;
+    let message = RouteNetlinkMessage::GetNeighbour(neighbour(device, address));
+    send(&socket, message, NLM_F_REQUEST)?;
+    let mut found = None;
+    let asked = answers(&socket, |_, message| {
+        if let RouteNetlinkMessage::NewNeighbour(message) = message {
+            found = Some(message.header.state);
+        }
+        Ok(false)
+    });
+    match asked {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        asked => asked.map(|()| found),
+    }
+}
+
+fn neighbour(device: u32, address: IpAddr) -> NeighbourMessage {
     let mut message = NeighbourMessage::default();
     message.header.family = family_of(address);
     message.header.ifindex = device;
-    message.header.state = NeighbourState::None;
-    message.header.flags = NeighbourFlags::Use;
     message
         .attributes
         .push(NeighbourAttribute::Destination(match address {
             IpAddr::V4(a) => NeighbourAddress::Inet(a),
             IpAddr::V6(a) => NeighbourAddress::Inet6(a),
         }));
-    let flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE;
-    let message = RouteNetlinkMessage::NewNeighbour(message);
-    let asked = socket(0).and_then(|socket| {
-        send(&socket, message, flags)?;
-        answers(&socket, |_, _| Ok(true))
-    });
-    asked.map_err(|e| KernelError::sys(format!("ask for the neighbour {address}"), e))
+    message
 }
 
 /// The device and gateway by which this host reaches an address; `None`: it has no route there.
