@@ -51,7 +51,9 @@ static __always_inline int icmp_answerable4(__u8 *ip, __u8 *l4)
 
 	if ((ip[6] & 0x1f) | ip[7])
 		return 0;
-	if (src == 0 || src == 127 || src >= 224 || (dst >= 224 && dst < 240) || *(__u32 *)(ip + 16) == 0xffffffff)
+	if (src == 0 || src == 127 || (src & 0xf0) == 224 || *(__u32 *)(ip + 12) == 0xffffffff)
+		return 0;
+	if ((dst & 0xf0) == 224 || *(__u32 *)(ip + 16) == 0xffffffff)
 		return 0;
 	return ip[9] != 1 || (l4 && icmp_is_query(*l4));
 }

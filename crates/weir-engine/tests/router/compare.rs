@@ -1,16 +1,20 @@
 //! What came of a packet on one side and on the other: the same frames by the same ports, byte for byte but for what is named here.
 //!
-//! Masked: the IPv4 identification of packets that the router itself made (and so their header checksum, which must be right), and bytes
+//! Masked: the IPv4 identification of packets that the router itself made (and so their header checksum, which must be right), that of their IPv6
+//! fragments, and bytes
 //! behind the IP packet, which mean nothing: the kernel cuts them off.
 
 use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_packet::checksum::checksum;
 
 use super::bed::{Passed, Seen};
 use super::packets::Packet;
 use super::world::World;
+
+/// Next header of a fragment.
+const FRAGMENT: u8 = 44;
 
 /// A packet of which different things came.
 #[derive(Debug)]
@@ -81,7 +85,7 @@ pub(crate) fn outcome(world: &World, packet: &Packet, seen: &[Seen]) -> String {
     let own = match v6 {
         true => {
             let source: [u8; 16] = ip[8..24].try_into().expect("16 bytes");
-            world.is_own(std::net::Ipv6Addr::from(source).into())
+            world.is_own(Ipv6Addr::from(source).into())
         }
         false => world.is_own(Ipv4Addr::new(ip[12], ip[13], ip[14], ip[15]).into()),
     };
@@ -124,6 +128,13 @@ fn mask(world: &World, frame: &[u8]) -> Vec<u8> {
         Some([0x86, 0xdd]) if frame.len() >= 54 => {
             let length = u16::from_be_bytes([frame[18], frame[19]]);
             frame.truncate(54 + usize::from(length));
+            let source: [u8; 16] = frame[22..38].try_into().expect("16 bytes");
+            if frame[20] == FRAGMENT
+                && frame.len() >= 62
+                && world.is_own(Ipv6Addr::from(source).into())
+            {
+                frame[58..62].fill(0);
+            }
         }
         _ => {}
     }
