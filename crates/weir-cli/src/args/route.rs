@@ -37,6 +37,8 @@ pub(crate) enum RouteCommand {
         #[arg(value_name = "ADDRESS")]
         address: IpAddr,
     },
+    /// List next hops and interfaces, with what was sent to each and the link-layer addresses that were learned
+    Hops,
     /// Put a route in, written as for `ip route`, in the place of one to the same prefix with the same metric; `-` reads one a line from standard input, all or none of them
     #[command(aliases = ["replace", "append"])]
     Add {

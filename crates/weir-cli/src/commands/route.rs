@@ -33,6 +33,7 @@ pub(crate) fn run(args: &RouteArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         RouteCommand::List { within } => list(&desk, within.as_deref(), args.json)?,
         RouteCommand::Get { address } => return get(&desk, *address, args.json),
+        RouteCommand::Hops => hops(&desk, args.json)?,
         RouteCommand::Add { words } => add(desk, words, args.json)?,
         RouteCommand::Delete { words } => return delete(desk, words, args.json),
         RouteCommand::Sync { table } => sync(desk, table, args.json)?,
@@ -216,6 +217,60 @@ fn get(desk: &Desk, address: IpAddr, as_json: bool) -> Result<ExitCode, Failure>
         Some(_) => ExitCode::SUCCESS,
         None => ExitCode::from(1),
     })
+}
+
+fn hops(desk: &Desk, as_json: bool) -> Result<(), Failure> {
+    let hops = desk.router.hops().map_err(Failure::failed)?;
+    let sent = desk.router.sent().map_err(Failure::failed)?;
+    let interfaces = desk.interfaces.iter().zip(&sent);
+    if as_json {
+        let hops: Vec<Value> = hops
+            .iter()
+            .map(|one| {
+                json!({
+                    "kind": kind(one.hop.kind),
+                    "via": one.hop.address,
+                    "interface": matches!(one.hop.kind, hop::GATEWAY | hop::LINK).then(|| desk.name_of(&one.hop)),
+                    "mac": (one.mac != [0; 6]).then(|| mac(one.mac)),
+                    "users": one.users,
+                    "packets": one.counted.0,
+                    "bytes": one.counted.1,
+                })
+            })
+            .collect();
+        let interfaces: Vec<Value> = interfaces
+            .map(|(one, sent)| json!({ "name": one.name, "packets": sent.0, "bytes": sent.1 }))
+            .collect();
+        let told =
+            json!({ "function": desk.router.function(), "hops": hops, "interfaces": interfaces });
+        output::json(&told)?;
+        return Ok(());
+    }
+    let mut text = String::new();
+    for one in &hops {
+        let what = match one.hop.kind {
+            hop::GATEWAY => {
+                let via = one.hop.address.map(|a| a.to_string()).unwrap_or_default();
+                let known = match one.mac {
+                    [0, 0, 0, 0, 0, 0] => "not resolved".to_owned(),
+                    known => format!("lladdr {}", mac(known)),
+                };
+                format!("via {via} dev {} {known}", desk.name_of(&one.hop))
+            }
+            hop::LINK => format!("dev {}", desk.name_of(&one.hop)),
+            other => kind(other).to_owned(),
+        };
+        let (packets, bytes) = one.counted;
+        text.push_str(&format!("{what}: {packets} packets, {bytes} bytes\n"));
+    }
+    for (one, (packets, bytes)) in interfaces {
+        text.push_str(&format!(
+            "sent by {}: {packets} packets, {bytes} bytes\n",
+            one.name
+        ));
+    }
+    output::out(&text)?;
+    Ok(())
 }
 
 fn add(mut desk: Desk, words: &[String], as_json: bool) -> Result<(), Failure> {

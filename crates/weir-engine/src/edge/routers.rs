@@ -49,6 +49,19 @@ pub struct Listed {
     pub counted: Option<(u64, u64)>,
 }
 
+/// A next hop and what became of packets to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedHop {
+    /// It.
+    pub hop: Hop,
+    /// Routes and groups that name it.
+    pub users: u32,
+    /// Packets and bytes sent to it.
+    pub counted: (u64, u64),
+    /// Its link-layer address, as a CPU learned it last from the kernel; zeros: not known.
+    pub mac: [u8; 6],
+}
+
 /// What a route was before it was replaced, and who had brought it; `None`: it was not there.
 type Before = Option<(Way, u8)>;
 
@@ -150,6 +163,42 @@ impl Router {
             });
         }
         Ok(listed)
+    }
+
+    /// All next hops that some route names, with what was counted.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn hops(&self) -> Result<Vec<ListedHop>, KernelError> {
+        let live = self.rib.memory();
+        let mut listed = Vec::new();
+        for (number, hop, users) in self.rib.hops() {
+            let key = number.to_ne_bytes();
+            let nears = live.nears.lookup_percpu(&key)?;
+            let nears = nears
+                .iter()
+                .filter_map(|value| abi::Near::read_from_prefix(value).ok());
+            let known = nears.map(|(near, _)| near).filter(|near| near.port != 0);
+            let last = known.max_by_key(|near| near.until);
+            listed.push(ListedHop {
+                hop,
+                users,
+                counted: sum(&live.hop_counts.lookup_percpu(&key)?),
+                mac: last.map_or(hop.mac, |near| near.to),
+            });
+        }
+        Ok(listed)
+    }
+
+    /// Packets and bytes sent, by number of the interface.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn sent(&self) -> Result<Vec<(u64, u64)>, KernelError> {
+        let live = self.rib.memory();
+        let numbers = 0..self.interfaces.len() as u32;
+        let sums = numbers.map(|n| Ok(sum(&live.sent.lookup_percpu(&n.to_ne_bytes())?)));
+        sums.collect()
     }
 
     /// Puts routes in, all or none of them.
@@ -575,6 +624,8 @@ struct Live {
     /// What CPUs know of next hops: forgotten when a number is given to another one.
     nears: Map,
     counts: Option<Map>,
+    hop_counts: Map,
+    sent: Map,
     /// Edits that were seen.
     seen: u32,
     /// The first thing that went wrong.
@@ -599,6 +650,8 @@ impl Live {
             groups: mapped("groups")?,
             nears: open(instance, "nears")?,
             counts: counted.then_some(counts),
+            hop_counts: open(instance, "hop_counts")?,
+            sent: open(instance, "sent")?,
             seen: 0,
             refused: None,
         };

@@ -388,6 +388,18 @@ impl<M: Memory> Rib<M> {
         })
     }
 
+    /// Next hops that routes or groups name, by number, and how many do.
+    pub fn hops(&self) -> impl Iterator<Item = (u32, Hop, u32)> {
+        let mut hops: Vec<(u32, Hop, u32)> = self
+            .hops
+            .by_number
+            .iter()
+            .map(|(number, (hop, users))| (*number, *hop, *users))
+            .collect();
+        hops.sort_unstable_by_key(|(number, ..)| *number);
+        hops.into_iter()
+    }
+
     /// The longest prefix that holds an address, and where it leads.
     pub fn lookup(&self, address: IpAddr) -> Option<(Prefix, Way)> {
         let host = Prefix::of(address, if address.is_ipv4() { 32 } else { 128 });

@@ -73,12 +73,15 @@ fn once(
     Ok(Some(sent(&bed, flows, balancing.cpu)?))
 }
 
+/// Packets by server, before and after.
+type Loads = (Vec<u32>, Vec<u32>);
+
 /// Servers of flows before and after a balancer that knows them lost a server.
 fn reconfigured(
     balancing: &mut Balancing<'_, '_>,
     all: &[(u32, u32)],
     without: &[(u32, u32)],
-) -> Result<Option<(Vec<u32>, Vec<u32>)>, LabError> {
+) -> Result<Option<Loads>, LabError> {
     let bed = Bed::build(false, KNOWN)?;
     let room = 4 * KNOWN;
     let stood = Standing::apply(
