@@ -698,6 +698,8 @@ struct weir_filter_blocks {
 /* ---- functions that send packets by themselves ---- */
 #include "abi/near.h"
 #include "abi/router.h"
+#include "abi/balancer.h"
+
 
 /* ---- load-time constants ---- */
 #define WEIR_CSUM_COMPLETE	0

@@ -3,12 +3,14 @@
 //! Field for field and in the same order; `tests/abi.rs` compares sizes and offsets with the BTF of the objects.
 //! Words of the flat key hold packet bytes in network order, everything else is in host order (little endian).
 
+mod balancers;
 mod filters;
 mod near;
 mod routers;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
+pub use balancers::*;
 pub use filters::*;
 pub use near::*;
 pub use routers::*;

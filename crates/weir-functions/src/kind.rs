@@ -14,10 +14,11 @@ use weir_policy::nearest;
 use weir_policy::reference::Input;
 
 use crate::plan::{InstancePlan, ObjectSource};
-use crate::{empty, filter, middlebox, object, redirect, router};
+use crate::{balancer, empty, filter, middlebox, object, redirect, router};
 
 /// Kinds that configuration can name.
 pub const KINDS: &[&str] = &[
+    "balancer",
     "empty",
     "filter",
     "middlebox",
@@ -32,6 +33,7 @@ pub const KINDS: &[&str] = &[
 /// The kind is not known, or what the kind says about its keys and files.
 pub fn plan(kind: &str, request: &Request<'_>) -> Result<Planned, FunctionError> {
     match kind {
+        "balancer" => balancer::plan(request),
         "empty" => empty::plan(request),
         "filter" => filter::plan(request),
         "middlebox" => middlebox::instance::plan(request),
@@ -76,6 +78,13 @@ pub trait Files {
     /// When a file was last changed, in seconds since 1970; `None` if that is not known.
     fn modified(&self, path: &Path) -> Option<u64> {
         let _ = path;
+        None
+    }
+
+    /// What a map of the instance of this name holds where it runs, all elements one behind the other; `None` if it does not run, or
+    /// has no such map. For numbers that must outlive a new plan.
+    fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {
+        let _ = (instance, map);
         None
     }
 }

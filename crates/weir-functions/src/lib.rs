@@ -3,6 +3,7 @@
 //! A [`plan::InstancePlan`] says which object to load, with which constants and which map contents; an engine carries it
 //! out. The same configuration gives the same plan on every machine.
 
+pub mod balancer;
 pub mod empty;
 pub mod filter;
 pub mod kind;

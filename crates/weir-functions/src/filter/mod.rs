@@ -16,7 +16,7 @@ pub mod prefix;
 pub mod report;
 pub mod rule;
 mod tables;
-mod units;
+pub(crate) mod units;
 
 use weir_bpf::abi::filter as limits;
 

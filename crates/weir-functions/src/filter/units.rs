@@ -93,7 +93,7 @@ pub(super) fn amount(word: &str) -> Option<u64> {
 }
 
 /// `500ms`, `60s`, `5m`, `1h`, `2d`, in nanoseconds.
-pub(super) fn duration_ns(word: &str) -> Result<u64, String> {
+pub(crate) fn duration_ns(word: &str) -> Result<u64, String> {
     let digits = word.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = word.split_at(digits);
     let unit: u64 = match unit {

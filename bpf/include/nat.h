@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Gives a packet that quick_parse() has read another source or destination, address and port, with RFC 1624 updates. Packets are finished
+ * before (finish.h), so that there is one kind of checksum. Of fragments that are not the first, the address alone.
+ */
+#ifndef WEIR_NAT_H
+#define WEIR_NAT_H
+
+#define NAT_SRC		0
+#define NAT_DST		1
+
+/* Sum of the 16-bit words of an address as it lies in a packet. */
+static __always_inline __u32 nat_sum(__u8 *address, __u32 family)
+{
+	__u32 sum = csum_halves(be32_at(address));
+
+	if (family == 6)
+		sum += csum_halves(be32_at(address + 4)) + csum_halves(be32_at(address + 8)) + csum_halves(be32_at(address + 12));
+	return sum;
+}
+
+/* `port`: network order, 0: it stays. Returns QUICK_OK or a reason. */
+static __always_inline int nat(ctx_t *ctx, struct head *h, const __u32 which, __u8 *address, __u16 port)
+{
+	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *ip, *at, *l4, *check;
+	__u32 l3 = h->l3, off = h->l4, old, new, proto = h->kind & 255;
+
+	opaque(l3);
+	l3 &= 31;
+	ip = data + l3;
+	new = nat_sum(address, h->family);
+	if (h->family == 4) {
+		if (ip + 20 > end)
+			return WEIR_R_head_split;
+		at = ip + 12 + which * 4;
+		old = nat_sum(at, 4);
+		*(__u32 *)at = *(__u32 *)address;
+		*(__be16 *)(ip + 10) = bpf_htons(csum_update(be16_at(ip + 10), old, new));
+	} else {
+		if (ip + 40 > end)
+			return WEIR_R_head_split;
+		at = ip + 8 + which * 16;
+		old = nat_sum(at, 6);
+		*(__u32 *)at = *(__u32 *)address;
+		*(__u32 *)(at + 4) = *(__u32 *)(address + 4);
+		*(__u32 *)(at + 8) = *(__u32 *)(address + 8);
+		*(__u32 *)(at + 12) = *(__u32 *)(address + 12);
+	}
+	if (!off)
+		return QUICK_OK;
+	opaque(off);
+	off &= 511;
+	l4 = data + off;
+	if (l4 + 8 > end)
+		return WEIR_R_head_split;
+	if (port) {
+		old += be16_at(l4 + which * 2);
+		new += bpf_ntohs(port);
+		*(__be16 *)(l4 + which * 2) = port;
+	}
+	if (proto == IPPROTO_TCP) {
+		if (l4 + 20 > end)
+			return WEIR_R_head_split;
+		check = l4 + 16;
+		*(__be16 *)check = bpf_htons(csum_update(be16_at(check), old, new));
+	} else if (proto == IPPROTO_UDP && *(__be16 *)(l4 + 6)) {
+		check = l4 + 6;
+		old = csum_update(be16_at(check), old, new);
+		/* 0 would say that there is none (RFC 768). */
+		*(__be16 *)check = bpf_htons(old ? old : 0xffff);
+	}
+	return QUICK_OK;
+}
+
+/*
+ * The same for an ICMP error whose quote, at `quote`, is of a packet that came from the address the error goes to: both become `address`, and the
+ * source port of the quoted packet `port`. The quote's own L4 checksum stays: it covers bytes that are not quoted.
+ */
+static __always_inline int nat_quote(ctx_t *ctx, struct head *h, __u32 quote, __u8 *address, __u16 port)
+{
+	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *ip, *q, *l4;
+	__u32 l3 = h->l3, old, new = nat_sum(address, h->family), was, is, is6 = h->family == 6, ports;
+
+	opaque(l3);
+	l3 &= 31;
+	ip = data + l3;
+	opaque(quote);
+	quote &= 1023;
+	q = data + quote;
+	if (is6) {
+		if (ip + 40 > end || q + 48 > end)
+			return WEIR_R_head_split;
+		old = nat_sum(ip + 24, 6);
+#pragma unroll
+		for (ports = 0; ports < 16; ports += 4) {
+			*(__u32 *)(ip + 24 + ports) = *(__u32 *)(address + ports);
+			*(__u32 *)(q + 8 + ports) = *(__u32 *)(address + ports);
+		}
+		/* Once in the quote, once in the pseudo-header. */
+		was = 2 * old;
+		is = 2 * new;
+		ports = quote + 40;
+	} else {
+		if (ip + 20 > end || q + 20 > end)
+			return WEIR_R_head_split;
+		old = nat_sum(ip + 16, 4);
+		*(__u32 *)(ip + 16) = *(__u32 *)address;
+		*(__be16 *)(ip + 10) = bpf_htons(csum_update(be16_at(ip + 10), old, new));
+		*(__u32 *)(q + 12) = *(__u32 *)address;
+		was = old + be16_at(q + 10);
+		*(__be16 *)(q + 10) = bpf_htons(csum_update(be16_at(q + 10), old, new));
+		is = new + be16_at(q + 10);
+		ports = quote + (q[0] & 15) * 4;
+	}
+	opaque(ports);
+	ports &= 1023;
+	l4 = data + ports;
+	if (l4 + 2 > end)
+		return WEIR_R_head_split;
+	if (port) {
+		was += be16_at(l4);
+		*(__be16 *)l4 = port;
+		is += be16_at(l4);
+	}
+	/* The checksum of the error itself, six bytes in front of the quote. */
+	quote -= 6;
+	opaque(quote);
+	quote &= 1023;
+	l4 = data + quote;
+	if (l4 + 2 > end)
+		return WEIR_R_head_split;
+	*(__be16 *)l4 = bpf_htons(csum_update(be16_at(l4), was, is));
+	return QUICK_OK;
+}
+
+#endif

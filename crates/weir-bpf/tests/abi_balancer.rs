@@ -1,0 +1,162 @@
+//! The contract of function `balancer` between C and Rust: layouts by the object's BTF, numbers by the header's text.
+
+use std::mem::offset_of;
+
+use weir_bpf::{abi, object};
+use weir_vm::{Btf, Object};
+
+fn btf() -> Btf {
+    let bytes = object("balancer").expect("compiled");
+    let object = Object::parse(bytes).expect("the object is well formed");
+    object.btf().expect("objects carry BTF").clone()
+}
+
+/// Compares a struct's size and every named member with its mirror.
+macro_rules! same_layout {
+    ($btf:expr, $c:literal, $rust:ty, $($member:ident),+) => {
+        let layout = $btf.layout($c).unwrap_or_else(|e| panic!("{}: {e}", $c));
+        assert_eq!(layout.size as usize, size_of::<$rust>(), "size of {}", $c);
+        $(
+            let member = layout.member(stringify!($member)).unwrap_or_else(|| panic!("{} has no {}", $c, stringify!($member)));
+            assert_eq!(member.offset() as usize, offset_of!($rust, $member), "{}.{}", $c, stringify!($member));
+        )+
+    };
+}
+
+#[test]
+fn structures_have_the_same_layout_in_c_and_rust() {
+    let btf = btf();
+    same_layout!(
+        btf,
+        "weir_lb_key",
+        abi::LbKey,
+        high,
+        low,
+        port,
+        protocol,
+        family,
+        pad
+    );
+    same_layout!(
+        btf,
+        "weir_lb_prefix",
+        abi::LbPrefix,
+        bits,
+        protocol,
+        family,
+        port,
+        address
+    );
+    same_layout!(
+        btf,
+        "weir_lb_service",
+        abi::LbService,
+        number,
+        identity,
+        ring_first,
+        ring_size,
+        mode,
+        flags,
+        id_bytes,
+        pad
+    );
+    same_layout!(
+        btf,
+        "weir_lb_server",
+        abi::LbServer,
+        identity,
+        service,
+        state,
+        mode,
+        deliver,
+        family,
+        address,
+        port,
+        to,
+        mac,
+        from,
+        service_number,
+        cpu,
+        gone_at,
+        other_port,
+        pad
+    );
+    same_layout!(btf, "weir_lb_back", abi::LbBack, address, port, pad, server);
+    same_layout!(btf, "weir_lb_bucket", abi::LbBucket, entry);
+    same_layout!(
+        btf,
+        "weir_lb_count",
+        abi::LbCount,
+        packets,
+        bytes,
+        flows,
+        pad
+    );
+}
+
+#[test]
+fn numbers_of_the_header_are_those_of_the_mirror() {
+    use abi::balancer::{self, deliver, feature, flow, mode, service, state};
+    let header = include_str!("../../../bpf/include/abi/balancer.h");
+    let find = |name: &str| -> u64 {
+        let value = header
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .find_map(|words| match words.as_slice() {
+                ["#define", first, rest @ ..] if *first == name => Some(rest.join(" ")),
+                _ => None,
+            })
+            .unwrap_or_else(|| panic!("abi/balancer.h has no {name}"));
+        let value = value.split("/*").next().unwrap_or_default().trim();
+        let value = value.trim_matches(['(', ')']);
+        if let Some(hex) = value.strip_prefix("0x") {
+            return u64::from_str_radix(hex, 16).expect("a number");
+        }
+        match value.split_once("<<") {
+            Some((_, shift)) => 1 << shift.trim().parse::<u32>().expect("a shift"),
+            None => value
+                .parse()
+                .unwrap_or_else(|e| panic!("{name} = {value}: {e}")),
+        }
+    };
+    let numbers: &[(&str, u64)] = &[
+        ("WEIR_LB_WAYS", balancer::WAYS as u64),
+        ("WEIR_LB_QUOTA", balancer::QUOTA as u64),
+        ("WEIR_LB_CHUNK", balancer::CHUNK as u64),
+        ("WEIR_LB_CPUS", balancer::CPUS as u64),
+        ("WEIR_LB_ECHO", balancer::ECHO.into()),
+        ("WEIR_LB_TAG", balancer::TAG.into()),
+        ("WEIR_LB_STATE", balancer::STATE.into()),
+        ("WEIR_LB_SERVER", balancer::SERVER.into()),
+        ("WEIR_LB_TIME", balancer::TIME.into()),
+        ("WEIR_LB_STATES", balancer::STATES as u64),
+        ("WEIR_LB_IPIP", mode::IPIP.into()),
+        ("WEIR_LB_GUE", mode::GUE.into()),
+        ("WEIR_LB_GUE0", mode::GUE0.into()),
+        ("WEIR_LB_NAT", mode::NAT.into()),
+        ("WEIR_LB_DSR", mode::DSR.into()),
+        ("WEIR_LB_S_QUIC", service::QUIC.into()),
+        ("WEIR_LB_NONE", state::NONE.into()),
+        ("WEIR_LB_UP", state::UP.into()),
+        ("WEIR_LB_DRAIN", state::DRAIN.into()),
+        ("WEIR_LB_GONE", state::GONE.into()),
+        ("WEIR_LB_D_MAC", deliver::MAC.into()),
+        ("WEIR_LB_D_PORT", deliver::PORT.into()),
+        ("WEIR_LB_D_CPU", deliver::CPU.into()),
+        ("WEIR_LB_NEW", flow::NEW as u64),
+        ("WEIR_LB_TCP", flow::TCP as u64),
+        ("WEIR_LB_UDP", flow::UDP as u64),
+        ("WEIR_LB_CLOSING", flow::CLOSING as u64),
+        ("WEIR_LB_TOWARDS", flow::TOWARDS as u64),
+        ("WEIR_LB_FROM", flow::FROM as u64),
+        ("WEIR_LB_F_ENCAP", feature::ENCAP.into()),
+        ("WEIR_LB_F_NAT", feature::NAT.into()),
+        ("WEIR_LB_F_PREFIX", feature::PREFIX.into()),
+        ("WEIR_LB_F_ANY_PORT", feature::ANY_PORT.into()),
+        ("WEIR_LB_F_QUIC", feature::QUIC.into()),
+        ("WEIR_LB_F_CPU", feature::CPU.into()),
+    ];
+    for (name, rust) in numbers {
+        assert_eq!(find(name), *rust, "{name}");
+    }
+}

@@ -1,0 +1,82 @@
+//! What tests of the balancer share: planning one from text, and graphs of one.
+
+#![allow(dead_code, reason = "each test file uses its part of this module")]
+
+pub(crate) mod model;
+
+use std::io;
+use std::path::Path;
+
+use weir_engine::edge::replay::{Graph, Instance, Target};
+use weir_functions::balancer;
+use weir_functions::kind::{EdgePort, Files, FunctionError, Planned, Request};
+use weir_functions::plan::ChecksumMode;
+
+use crate::graph::port;
+
+/// What an instance that runs holds: map and contents.
+pub(crate) type Held<'a> = &'a [(&'a str, Vec<u8>)];
+
+struct Kept<'a>(Held<'a>);
+
+impl Files for Kept<'_> {
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    fn kept(&self, _: &str, map: &str) -> Option<Vec<u8>> {
+        let found = self.0.iter().find(|(name, _)| *name == map);
+        found.map(|(_, contents)| contents.clone())
+    }
+}
+
+/// Plans an instance of an edge with ports `wan` (1) and `lan` (2).
+pub(crate) fn planned(text: &str, held: Held<'_>) -> Result<Planned, FunctionError> {
+    let keys = text.parse().expect("TOML");
+    let port = |number, name: &str| EdgePort {
+        number,
+        name: name.to_owned(),
+        device: format!("eth{number}"),
+    };
+    balancer::plan(&Request {
+        name: "lb",
+        keys: &keys,
+        files: &Kept(held),
+        ports: &[port(1, "wan"), port(2, "lan")],
+    })
+}
+
+/// A graph of that instance alone, behind both ports; what it does not balance goes to the stack.
+pub(crate) fn graph(planned: &Planned, checksums: ChecksumMode) -> Graph {
+    Graph {
+        ports: vec![
+            port(1, checksums, Target::Instance(0)),
+            port(2, checksums, Target::Instance(0)),
+        ],
+        instances: vec![Instance {
+            name: "lb".to_owned(),
+            plan: planned.instance.clone(),
+            shared: Default::default(),
+            outs: vec![Target::Stack],
+            secret: planned.asks.secret.map(str::to_owned),
+        }],
+        linear_frames: false,
+    }
+}
+
+/// The model of the same text.
+pub(crate) fn read(text: &str) -> balancer::Balancer {
+    let keys = text.parse().expect("TOML");
+    let port = |number, name: &str| EdgePort {
+        number,
+        name: name.to_owned(),
+        device: format!("eth{number}"),
+    };
+    let read = balancer::Balancer::read(&Request {
+        name: "lb",
+        keys: &keys,
+        files: &Kept(&[]),
+        ports: &[port(1, "wan"), port(2, "lan")],
+    });
+    read.expect("read")
+}
