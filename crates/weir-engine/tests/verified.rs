@@ -12,6 +12,7 @@ mod filters;
 use std::fmt::Write;
 
 use features::{RECORD, SETS};
+use weir_bpf::abi::router::feature;
 use weir_bpf::abi::{DIMS, redirect};
 use weir_kernel::{KernelObject, LoadedProgram};
 
@@ -65,6 +66,26 @@ const REDIRECTS: &[(&str, u32)] = &[
     ("sockets", redirect::TO_SOCKETS),
 ];
 
+/// Routers, with checksums to finish: by the kernel's tables, by tables of their own, and with everything on.
+const ROUTERS: &[(&str, u32)] = &[
+    ("kernel", 0),
+    ("own", feature::OWN | feature::ERRORS | feature::WIDE),
+    (
+        "kernel-all",
+        feature::VLAN | feature::STRICT | feature::ERRORS | feature::MACS,
+    ),
+    (
+        "own-all",
+        feature::OWN
+            | feature::VLAN
+            | feature::STRICT
+            | feature::ERRORS
+            | feature::MACS
+            | feature::COUNT_ROUTES
+            | feature::WIDE,
+    ),
+];
+
 #[test]
 fn verified_instructions_stay_within_the_record() {
     if !common::engines().contains(&weir_engine::EngineKind::Kernel) {
@@ -91,6 +112,11 @@ fn verified_instructions_stay_within_the_record() {
     for (name, to) in REDIRECTS {
         let constants = [("weir_to", *to), ("weir_targets", 4), ("weir_csum_mode", 1)];
         measured.push((format!("redirect:{name}"), loaded("redirect", &constants)));
+    }
+    for (name, features) in ROUTERS {
+        let constants = [("weir_router_features", *features), ("weir_csum_mode", 1)];
+        let program = loaded_as("router_graph", "router", &constants);
+        measured.push((format!("router:{name}"), program));
     }
     let measured: Vec<(String, u32)> = measured
         .into_iter()
@@ -141,6 +167,10 @@ fn verified_instructions_stay_within_the_record() {
 
 /// A program of this object with these constants.
 fn loaded(object: &str, constants: &[(&str, u32)]) -> LoadedProgram {
+    loaded_as(object, object, constants)
+}
+
+fn loaded_as(object: &str, program: &str, constants: &[(&str, u32)]) -> LoadedProgram {
     let mut opened =
         KernelObject::open(weir_bpf::object(object).expect("compiled")).expect("opens");
     for (symbol, value) in constants {
@@ -149,7 +179,7 @@ fn loaded(object: &str, constants: &[(&str, u32)]) -> LoadedProgram {
             .expect("constant");
     }
     opened
-        .load(object)
+        .load(program)
         .unwrap_or_else(|e| panic!("{object} {constants:?}: {e}\n{}", e.log().unwrap_or("")))
 }
 

@@ -50,6 +50,7 @@ fn every_reason_of_the_parser_has_a_frame() {
         "path_mtu",
         "reverse_path",
         "head_room",
+        "no_server",
     ];
     for reason in Reason::ALL
         .iter()
