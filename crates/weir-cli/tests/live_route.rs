@@ -126,7 +126,7 @@ impl Bed {
             .expect("namespace")
             .expect("listens");
         let at = SocketAddr::new(address, listener.local_addr().expect("bound").port());
-        let sent: Vec<u8> = (0..1_000_000u32).map(|n| (n * 7 >> 3) as u8).collect();
+        let sent: Vec<u8> = (0..1_000_000u32).map(|n| ((n * 7) >> 3) as u8).collect();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (mut stream, _) = listener.accept().expect("somebody comes");
