@@ -11,6 +11,7 @@ use weir_engine::edge;
 use weir_engine::edge::plan::{
     EdgeInstance, EdgePlan, LinkPlan, PortMode, PortPlan, Source, Target,
 };
+use weir_engine::edge::routers::Router;
 use weir_functions::kind::{self, EdgePort, Files, Request};
 use weir_functions::plan::ChecksumMode;
 use weir_kernel::NetNs;
@@ -142,6 +143,12 @@ impl Standing {
         )?;
         let applied = self.ns.run(|| edge::apply(&plan, "").map(drop))?;
         applied.map_err(|e| LabError::Engine(e.to_string()))
+    }
+
+    /// The tables of its router, to be edited while it runs.
+    pub(crate) fn router(&self) -> Result<Router, LabError> {
+        let opened = self.ns.run(|| Router::open(&self.name, None))?;
+        opened.map_err(|e| LabError::Engine(e.to_string()))
     }
 
     /// Reasons that its function counted, by name.

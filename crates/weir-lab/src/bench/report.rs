@@ -165,6 +165,20 @@ impl Outcome {
         self.figures.push(figure);
     }
 
+    /// Records a figure that must reach a value of its own.
+    pub(crate) fn least(&mut self, figure: Figure, limit: f64) {
+        let ratio = figure.value / limit;
+        let promise = Promise::AtLeast(1.0);
+        self.targets.push(Target {
+            figure: figure.name.clone(),
+            against: format!("{limit} {}", figure.unit),
+            ratio,
+            promise: promise.to_string(),
+            met: promise.met(ratio),
+        });
+        self.figures.push(figure);
+    }
+
     /// Records a figure that must be 0.
     pub(crate) fn none(&mut self, figure: Figure) {
         self.targets.push(Target {
