@@ -699,6 +699,7 @@ struct weir_filter_blocks {
 #include "abi/near.h"
 #include "abi/router.h"
 #include "abi/balancer.h"
+#include "abi/decapsulate.h"
 
 
 /* ---- load-time constants ---- */

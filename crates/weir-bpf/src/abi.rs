@@ -4,6 +4,7 @@
 //! Words of the flat key hold packet bytes in network order, everything else is in host order (little endian).
 
 mod balancers;
+mod decapsulates;
 mod filters;
 mod near;
 mod routers;
@@ -11,6 +12,7 @@ mod routers;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 pub use balancers::*;
+pub use decapsulates::*;
 pub use filters::*;
 pub use near::*;
 pub use routers::*;

@@ -95,6 +95,38 @@ fn structures_have_the_same_layout_in_c_and_rust() {
 }
 
 #[test]
+fn tunnels_have_the_same_layout_in_c_and_rust() {
+    let object = Object::parse(object("decapsulate").expect("compiled")).expect("well formed");
+    let btf = object.btf().expect("objects carry BTF").clone();
+    same_layout!(
+        btf,
+        "weir_tunnel_end",
+        abi::TunnelEnd,
+        high,
+        low,
+        family,
+        pad
+    );
+    same_layout!(
+        btf,
+        "weir_tunnel_from",
+        abi::TunnelFrom,
+        bits,
+        family,
+        address
+    );
+    let header = include_str!("../../../bpf/include/abi/decapsulate.h");
+    for (name, value) in [
+        ("WEIR_DC_IPIP", abi::decapsulate::IPIP),
+        ("WEIR_DC_GUE", abi::decapsulate::GUE),
+        ("WEIR_DC_FROM", abi::decapsulate::FROM),
+    ] {
+        let line = format!("#define {name}\t\t(1 << {})", value.trailing_zeros());
+        assert!(header.contains(&line), "{line}");
+    }
+}
+
+#[test]
 fn numbers_of_the_header_are_those_of_the_mirror() {
     use abi::balancer::{self, deliver, feature, flow, mode, service, state};
     let header = include_str!("../../../bpf/include/abi/balancer.h");

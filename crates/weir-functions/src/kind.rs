@@ -14,11 +14,12 @@ use weir_policy::nearest;
 use weir_policy::reference::Input;
 
 use crate::plan::{InstancePlan, ObjectSource};
-use crate::{balancer, empty, filter, middlebox, object, redirect, router};
+use crate::{balancer, decapsulate, empty, filter, middlebox, object, redirect, router};
 
 /// Kinds that configuration can name.
 pub const KINDS: &[&str] = &[
     "balancer",
+    "decapsulate",
     "empty",
     "filter",
     "middlebox",
@@ -34,6 +35,7 @@ pub const KINDS: &[&str] = &[
 pub fn plan(kind: &str, request: &Request<'_>) -> Result<Planned, FunctionError> {
     match kind {
         "balancer" => balancer::plan(request),
+        "decapsulate" => decapsulate::plan(request),
         "empty" => empty::plan(request),
         "filter" => filter::plan(request),
         "middlebox" => middlebox::instance::plan(request),

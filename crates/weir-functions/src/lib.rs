@@ -4,6 +4,7 @@
 //! out. The same configuration gives the same plan on every machine.
 
 pub mod balancer;
+pub mod decapsulate;
 pub mod empty;
 pub mod filter;
 pub mod kind;

@@ -343,8 +343,14 @@ fn still_there(id: u32, name: &str) -> Result<Option<Map>, KernelError> {
     }
 }
 
-/// Maps whose size is the number of rules, and whose contents mean nothing under other rules.
-const COUNTERS: [&str; 2] = ["counters", "rates"];
+/// Maps whose size is the number of rules or the room for servers, and whose contents mean nothing, or little, under others.
+const COUNTERS: [&str; 5] = [
+    "counters",
+    "rates",
+    "service_counts",
+    "server_counts",
+    "nears",
+];
 
 /// The map of counters that every program of weir has.
 pub(super) const LEDGER: &str = "stats";

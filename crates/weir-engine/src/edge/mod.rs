@@ -143,6 +143,35 @@ pub fn numbers(name: &str) -> Result<BTreeMap<String, u32>, EdgeError> {
     Ok(ports.map(|port| (port.device, port.number)).collect())
 }
 
+/// What an array of a running instance holds, all elements one behind the other; `None` if the edge or the instance does not run, or has
+/// no such array. For what a new plan must agree with.
+///
+/// # Errors
+/// The state of the edge or the map cannot be read.
+pub fn held(name: &str, instance: &str, map: &str) -> Result<Option<Vec<u8>>, EdgeError> {
+    let folder = folder_of(name)?;
+    let Some(maps) = EdgeMaps::open(&folder)? else {
+        return Ok(None);
+    };
+    let state = read_state(name, &folder, &maps)?;
+    let found = state.as_ref().and_then(|state| {
+        let instance = apply::find_instance(state, instance)?;
+        instance.maps.get(map).map(|map| map.id)
+    });
+    let Some(id) = found else {
+        return Ok(None);
+    };
+    let map = Map::by_id(id, map)?;
+    let mut all = Vec::new();
+    for index in 0..map.definition().entries {
+        match map.lookup(&index.to_ne_bytes())? {
+            Some(value) => all.extend(value),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(all))
+}
+
 /// The maps that a watched edge is watched through ([`crate::watch::MAPS`]); `None` if its programs cannot be watched.
 ///
 /// # Errors

@@ -18,7 +18,17 @@ use weir_policy::model::Policy;
 use crate::common::Sample;
 
 /// Maps of functions that say what an instance counted or remembers, where it has them.
-const TOLD: [&str; 5] = ["stats", "counters", "counts", "totals", "handed"];
+const TOLD: [&str; 9] = [
+    "stats",
+    "counters",
+    "counts",
+    "totals",
+    "handed",
+    "flows",
+    "fragments",
+    "service_counts",
+    "server_counts",
+];
 
 /// A function that does nothing.
 pub(crate) fn empty(name: &str, to: Target) -> Instance {

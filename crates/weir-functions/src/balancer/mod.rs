@@ -8,12 +8,16 @@ mod read;
 pub mod report;
 pub mod ring;
 mod tables;
+#[cfg(test)]
+mod tests;
 
 use std::net::IpAddr;
 
 use weir_bpf::abi::balancer::mode;
 
 use crate::kind::{FunctionError, Planned, Request};
+
+pub(crate) use read::prefix;
 
 /// Services of an instance at most.
 pub const SERVICES_MAX: usize = 1024;
@@ -104,7 +108,7 @@ fn number(address: IpAddr) -> (u128, u8) {
 }
 
 /// The bytes of an address in network order, IPv4 first and zeroes behind.
-fn bytes(address: IpAddr) -> [u8; 16] {
+pub(crate) fn bytes(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(a) => {
             let mut all = [0; 16];

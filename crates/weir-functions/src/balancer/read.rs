@@ -455,7 +455,8 @@ fn mac(text: &str) -> Result<[u8; 6], FunctionError> {
     }
 }
 
-fn prefix(key: &str, text: &str) -> Result<Prefix, FunctionError> {
+/// An address or a prefix.
+pub(crate) fn prefix(key: &str, text: &str) -> Result<Prefix, FunctionError> {
     let wrong = |why: String| {
         FunctionError::key(key, why)
             .advice("write \"192.0.2.1\", \"192.0.2.0/24\" or their like of IPv6")

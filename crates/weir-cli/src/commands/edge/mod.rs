@@ -89,7 +89,7 @@ pub(super) fn name(path: &Path) -> Result<String, Failure> {
 pub(super) fn plan(path: &Path) -> Result<Planned, Refused> {
     let (text, config) = read(path)?;
     let numbers = numbers(&config.edge).map_err(Refused::Failed)?;
-    let files = Watched::new(Folder::of(path));
+    let files = Watched::new(Folder::of(path), &config.edge);
     let planned = weir_graph::plan(&config, &files, &numbers);
     let (plan, warnings) = planned.map_err(|found| mistakes(path, &found))?;
     output::tell(&warnings.render(output::stderr_is_terminal()));
@@ -145,13 +145,16 @@ fn mistakes(path: &Path, found: &Diagnostics) -> Refused {
 /// Files of a folder, and what was read of them.
 struct Watched {
     folder: Folder,
+    /// The edge that the configuration is of.
+    edge: String,
     read: RefCell<BTreeMap<PathBuf, Option<Vec<u8>>>>,
 }
 
 impl Watched {
-    fn new(folder: Folder) -> Watched {
+    fn new(folder: Folder, edge: &str) -> Watched {
         Watched {
             folder,
+            edge: edge.to_owned(),
             read: RefCell::default(),
         }
     }
@@ -167,5 +170,23 @@ impl Files for Watched {
 
     fn modified(&self, path: &Path) -> Option<u64> {
         self.folder.modified(path)
+    }
+
+    fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {
+        kept(&self.edge, instance, map)
+    }
+}
+
+/// What a map of a running instance holds; `None` if it does not run. Where that cannot be seen, the plan is that of a fresh start.
+fn kept(edge: &str, instance: &str, map: &str) -> Option<Vec<u8>> {
+    match edge::held(edge, instance, map) {
+        Ok(held) => held,
+        Err(error) if is_hidden(&error) => None,
+        Err(error) => {
+            output::complain(&format!(
+                "what {instance} runs with cannot be read ({error}): this is planned as if it did not run"
+            ));
+            None
+        }
     }
 }

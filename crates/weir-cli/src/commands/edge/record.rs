@@ -105,13 +105,37 @@ impl Record {
             .iter()
             .map(|port| (port.device.clone(), port.number))
             .collect();
-        match weir_graph::plan(&config, self, &numbers) {
+        let files = Running {
+            record: self,
+            edge: &config.edge,
+        };
+        match weir_graph::plan(&config, &files, &numbers) {
             Ok((plan, _)) => Ok(plan),
             Err(found) => {
                 let first = found.iter().next().map(|one| one.message.clone());
                 Err(cannot(first.unwrap_or_default()))
             }
         }
+    }
+}
+
+/// Files of a record, and what runs of its edge.
+struct Running<'a> {
+    record: &'a Record,
+    edge: &'a str,
+}
+
+impl Files for Running<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.record.read(path)
+    }
+
+    fn modified(&self, path: &Path) -> Option<u64> {
+        self.record.modified(path)
+    }
+
+    fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {
+        super::kept(self.edge, instance, map)
     }
 }
 

@@ -1,0 +1,322 @@
+//! What a balancer remembers: flows that are confirmed survive a flood of new ones and leave after their idle time, and a tunnel's far end
+//! gives back what went in at its beginning.
+
+mod balancers;
+mod common;
+mod graph;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+
+use balancers::{graph, planned};
+use common::{Sample, engines};
+use graph::{agree, instance, port};
+use weir_bpf::abi::balancer::{self, flow};
+use weir_engine::edge::replay::{Graph, GraphOptions, Target};
+use weir_functions::decapsulate;
+use weir_functions::kind::{Files, Request};
+use weir_functions::plan::{ChecksumMode, InstancePlan};
+use weir_packet::build::Frame;
+use weir_packet::{Reason, Verdict};
+
+const SECOND: u64 = 1_000_000_000;
+/// 64 buckets.
+const SERVICE: &str = r#"
+source4 = "10.99.0.0/16"
+source6 = "fd99::/64"
+connections = 512
+ring = 1009
+[[service]]
+address = "192.0.2.1"
+protocol = "tcp"
+port = 80
+mode = "ipip"
+server = [
+  { address = "10.0.0.1", mac = "02:00:00:00:01:01" },
+  { address = "10.0.0.2", mac = "02:00:00:00:01:02" },
+  { address = "2001:db8::3", mac = "02:00:00:00:01:03" },
+]
+"#;
+
+fn tcp(client: u32, flags: u8, now_ns: u64) -> Sample {
+    let address = (0x0a40_0000 + client).to_be_bytes();
+    Sample {
+        frame: Frame::new()
+            .ip4(address, [192, 0, 2, 1])
+            .tcp(1000, 80)
+            .flags(flags)
+            .build(),
+        now_ns,
+        port: 1,
+        queue: 0,
+    }
+}
+
+/// Entries of the table by their state.
+fn remembered(contents: &[(Vec<u8>, Vec<u8>)], state: usize) -> BTreeSet<u64> {
+    let words = contents.iter().flat_map(|(_, value)| value.chunks_exact(8));
+    let entries = words.map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
+    let is = |entry: &u64| {
+        *entry != 0 && (entry >> balancer::STATE) as usize & (balancer::STATES - 1) == state
+    };
+    // Without the time.
+    entries.filter(is).map(|entry| entry >> 16).collect()
+}
+
+#[test]
+fn a_flood_of_new_flows_displaces_no_confirmed_one() {
+    let planned = planned(SERVICE, &[]).expect("planned");
+    let graph = graph(&planned, ChecksumMode::Complete);
+    // 200 clients that talk: two packets each. They are more than half of many buckets.
+    let mut samples: Vec<Sample> = (0..200)
+        .flat_map(|n| [tcp(n, Frame::SYN, SECOND), tcp(n, Frame::ACK, SECOND)])
+        .collect();
+    let before = run(&graph, &samples);
+    let confirmed = remembered(&before, flow::TCP);
+    assert!(confirmed.len() > 190, "{}", confirmed.len());
+    // Many times what the table holds, of one packet each.
+    samples.extend((0..6000).map(|n| tcp(10_000 + n, Frame::SYN, 2 * SECOND)));
+    let flooded = run(&graph, &samples);
+    assert!(
+        confirmed.is_subset(&remembered(&flooded, flow::TCP)),
+        "a confirmed flow was displaced"
+    );
+    for (bucket, value) in &flooded {
+        let new = remembered(&[(bucket.clone(), value.clone())], flow::NEW).len();
+        assert!(new <= balancer::QUOTA, "{new} new flows in a bucket");
+    }
+    // A quarter of an hour later nobody is in the way of those who come then and talk.
+    samples.extend((0..300).flat_map(|n| {
+        [
+            tcp(50_000 + n, Frame::SYN, 2000 * SECOND),
+            tcp(50_000 + n, Frame::ACK, 2000 * SECOND),
+        ]
+    }));
+    let late = remembered(&run(&graph, &samples), flow::TCP);
+    let stayed = late.intersection(&confirmed).count();
+    assert!(stayed < confirmed.len() / 2, "{stayed} of them stayed");
+    assert!(late.len() > 290, "{} talk", late.len());
+}
+
+/// Runs packets through every engine; the table of flows behind it.
+fn run(graph: &Graph, samples: &[Sample]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    // What all say of the table is compared in agree(), too, if it is among the maps that are told; here one is asked.
+    let kinds = engines();
+    let said = agree(&kinds, graph, &GraphOptions::default(), samples).expect("agree");
+    assert!(said.outcomes.iter().all(|o| o.verdict == Verdict::Tx));
+    let flows = said
+        .contents
+        .into_iter()
+        .find(|(_, map, _)| *map == "flows");
+    flows.and_then(|(_, _, contents)| contents).expect("told")
+}
+
+struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+fn far_end(keys: &str) -> InstancePlan {
+    let keys = keys.parse().expect("TOML");
+    let planned = decapsulate::plan(&Request {
+        name: "end",
+        keys: &keys,
+        files: &NoFiles,
+        ports: &[],
+    });
+    planned.expect("planned").instance
+}
+
+fn end_graph(keys: &str) -> Graph {
+    Graph {
+        ports: vec![port(1, ChecksumMode::Complete, Target::Instance(0))],
+        instances: vec![instance("end", far_end(keys), Target::Stack)],
+        linear_frames: false,
+    }
+}
+
+const END: &str = "address = [\"10.0.0.1\", \"10.0.0.2\", \"2001:db8::3\"]\nfrom = [\"10.99.0.0/16\", \"fd99::/64\"]";
+
+#[test]
+fn what_goes_into_a_tunnel_comes_out_of_it() {
+    for mode in [
+        "mode = \"ipip\"",
+        "mode = \"gue\"",
+        "mode = \"gue\"\ngue_version = 0",
+    ] {
+        for (family, address) in [(4, "192.0.2.1"), (6, "2001:db8::80")] {
+            let text = SERVICE
+                .replace("mode = \"ipip\"", mode)
+                .replace("192.0.2.1", address);
+            let planned = planned(&text, &[]).expect("planned");
+            let graph = graph(&planned, ChecksumMode::Complete);
+            let samples: Vec<Sample> = (0..60u8)
+                .map(|n| {
+                    let frame = match family {
+                        4 => Frame::new().ip4([198, 51, 100, n], [192, 0, 2, 1]),
+                        _ => {
+                            let mut client = [0x20; 16];
+                            client[15] = n;
+                            let mut service = [0; 16];
+                            service[..4].copy_from_slice(&[0x20, 1, 0x0d, 0xb8]);
+                            service[15] = 0x80;
+                            Frame::new().ip6(client, service)
+                        }
+                    };
+                    let frame = match n % 3 {
+                        0 => frame.vlan(9),
+                        _ => frame,
+                    };
+                    let frame = frame.traffic_class(n).tcp(1000, 80).flags(Frame::ACK);
+                    Sample {
+                        frame: frame.payload(&vec![n; n.into()]).build(),
+                        now_ns: SECOND,
+                        port: 1,
+                        queue: 0,
+                    }
+                })
+                .collect();
+            let sent = agree(&engines(), &graph, &GraphOptions::default(), &samples);
+            let sent = sent.expect("agree");
+            let outer: Vec<Sample> = sent
+                .frames
+                .iter()
+                .map(|frame| Sample {
+                    frame: frame.clone(),
+                    now_ns: SECOND,
+                    port: 1,
+                    queue: 0,
+                })
+                .collect();
+            let got = agree(
+                &engines(),
+                &end_graph(END),
+                &GraphOptions::default(),
+                &outer,
+            );
+            let got = got.expect("agree");
+            for (n, frame) in got.frames.iter().enumerate() {
+                assert_eq!(got.outcomes[n].verdict, Verdict::Pass);
+                assert_eq!(frame[12..], samples[n].frame[12..], "packet {n} {mode}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_far_end_takes_its_own_tunnels_only() {
+    let inner = |class: u8| {
+        let frame = Frame::new()
+            .ip4([198, 51, 100, 1], [192, 0, 2, 1])
+            .traffic_class(class)
+            .tcp(1, 2)
+            .build();
+        frame[14..].to_vec()
+    };
+    let outer = |from: [u8; 4], to: [u8; 4], class: u8, payload: &[u8]| {
+        Frame::new()
+            .ip4(from, to)
+            .traffic_class(class)
+            .protocol(4)
+            .payload(payload)
+            .build()
+    };
+    let (ours, end) = ([10, 99, 1, 1], [10, 0, 0, 1]);
+    let dropped = Some(Reason::TunnelBad);
+    let mut cut = inner(0);
+    cut.truncate(30);
+    let gue = |first: u8, payload: &[u8]| {
+        let bytes: Vec<u8> = [first, 4, 0, 0].iter().chain(payload).copied().collect();
+        Frame::new()
+            .ip4(ours, end)
+            .udp(9, 6080)
+            .payload(&bytes)
+            .build()
+    };
+    for (what, frame, reason, changed) in [
+        ("a tunnel", outer(ours, end, 0, &inner(0)), None, true),
+        (
+            "from elsewhere",
+            outer([10, 98, 1, 1], end, 0, &inner(0)),
+            dropped,
+            false,
+        ),
+        (
+            "to elsewhere",
+            outer(ours, [10, 0, 0, 9], 0, &inner(0)),
+            None,
+            false,
+        ),
+        ("cut short", outer(ours, end, 0, &cut), dropped, false),
+        ("nothing inside", outer(ours, end, 0, &[]), dropped, false),
+        (
+            "another version",
+            outer(ours, end, 0, &[0x60; 60]),
+            dropped,
+            false,
+        ),
+        (
+            "congestion, told",
+            outer(ours, end, 3, &inner(2)),
+            None,
+            true,
+        ),
+        (
+            "congestion, untold",
+            outer(ours, end, 3, &inner(0)),
+            dropped,
+            false,
+        ),
+        ("a control message", gue(0x20, &inner(0)), dropped, false),
+        (
+            "a version that there is not",
+            gue(0x80, &inner(0)),
+            dropped,
+            false,
+        ),
+        (
+            "with a field of 4 bytes",
+            gue(0x01, &[vec![1, 2, 3, 4], inner(0)].concat()),
+            None,
+            true,
+        ),
+        (
+            "no tunnel at all",
+            Frame::new().ip4(ours, end).tcp(1, 2).build(),
+            None,
+            false,
+        ),
+    ] {
+        let sample = Sample {
+            frame: frame.clone(),
+            now_ns: 0,
+            port: 1,
+            queue: 0,
+        };
+        let said = agree(
+            &engines(),
+            &end_graph(END),
+            &GraphOptions::default(),
+            &[sample],
+        );
+        let said = said.unwrap_or_else(|e| panic!("{what}: {e}"));
+        let stats = &said.totals.instances[0];
+        let counted = Reason::ALL
+            .iter()
+            .copied()
+            .find(|reason| stats.reason[reason.index() as usize] > 0);
+        assert_eq!(counted, reason, "{what}");
+        if reason.is_none() {
+            assert_eq!(said.frames[0] != frame, changed, "{what}");
+        }
+        if what == "congestion, told" {
+            let mut wanted = inner(3);
+            wanted[1] = 3;
+            assert_eq!(said.frames[0][14..], wanted, "{what}");
+        }
+    }
+}
