@@ -51,6 +51,7 @@ fn every_reason_of_the_parser_has_a_frame() {
         "reverse_path",
         "head_room",
         "no_server",
+        "tunnel_bad",
     ];
     for reason in Reason::ALL
         .iter()

@@ -90,7 +90,7 @@ mod tests {
         let mut counts = vec![0; servers];
         for flow in 0..1_000_000u64 {
             let hash = mix(flow);
-            let place = (hash >> 32) * ring.len() as u64 >> 32;
+            let place = ((hash >> 32) * ring.len() as u64) >> 32;
             counts[usize::from(ring[place as usize])] += 1;
         }
         counts

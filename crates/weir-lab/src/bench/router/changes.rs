@@ -124,7 +124,7 @@ fn change(mut router: Router, prefixes: &[Prefix], lasting: Duration) -> Result<
             let network = IpAddr::from(Ipv4Addr::from_bits(network));
             let prefix = RouterPrefix::of(network, bits);
             // Every fourth one goes, and comes back with the next change.
-            if done % 8 == 0 {
+            if done.is_multiple_of(8) {
                 router.remove(prefix, None).map_err(failed)?;
             } else {
                 let way = ways[done % ways.len()].clone();
