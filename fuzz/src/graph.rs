@@ -1,10 +1,16 @@
-//! What is fuzzed of graphs: configurations, lists of prefixes, and objects that are to be chained.
+//! What is fuzzed of graphs: configurations, lists of prefixes, routes, and objects that are to be chained.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::Path;
 
 use weir_functions::filter::{Filter, Set, list, rule};
 use weir_functions::kind::Files;
+use weir_functions::router::interface::Interface;
+use weir_functions::router::memory::{PlanMemory, Size};
+use weir_functions::router::rib::{Prefix, Rib, Room};
+use weir_functions::router::route;
+use weir_functions::router::trie::Key;
 use weir_graph::Numbers;
 use weir_object::{Request, chain, check};
 
@@ -81,6 +87,80 @@ pub fn filter_list(text: &[u8]) {
         ..Filter::default()
     };
     let _ = filter.compile();
+}
+
+/// Reads routes and puts them into tables.
+///
+/// Errors name lines, in order; what the tables say of the first and last address of every prefix is what the list of routes says.
+pub fn routes(text: &[u8]) {
+    let Ok(text) = std::str::from_utf8(text) else {
+        return;
+    };
+    let lines = text.lines().count();
+    let routes = match route::parse_lines(text, &interfaces()) {
+        Ok(routes) => routes,
+        Err(errors) => {
+            assert!(
+                !errors.is_empty() && errors.iter().all(|(line, _)| (1..=lines).contains(line))
+            );
+            assert!(errors.is_sorted_by_key(|(line, _)| *line));
+            return;
+        }
+    };
+    let size = Size {
+        wide: false,
+        nodes: 256,
+        room: Room {
+            routes: 64,
+            hops: 32,
+            groups: 8,
+        },
+        counted: text.len() % 2 == 0,
+    };
+    let mut rib = Rib::open(PlanMemory::new(size), size.counted);
+    for (number, route) in routes.iter().enumerate() {
+        let _ = rib.put(route.prefix, &route.way, route.metric, 0);
+        if number % 5 == 4 {
+            rib.remove(route.prefix, None);
+        }
+    }
+    for route in &routes {
+        let first = route.prefix.address();
+        let last = Prefix {
+            key: Key {
+                bits: route.prefix.key.bits
+                    | u128::MAX
+                        .checked_shr(route.prefix.key.len.into())
+                        .unwrap_or(0),
+                len: 128,
+            },
+            ..route.prefix
+        };
+        for address in [first, last.address()] {
+            let listed = rib.lookup(address).map(|(_, way)| way);
+            assert_eq!(rib.find(address), listed, "{address}");
+        }
+    }
+}
+
+/// Two interfaces with networks of both families.
+fn interfaces() -> Vec<Interface> {
+    let of = |name: &str, port, addresses: [(IpAddr, u8); 2]| Interface {
+        name: name.to_owned(),
+        port,
+        vlan: 0,
+        device: format!("{name}0"),
+        addresses: addresses.to_vec(),
+        address4: None,
+        address6: None,
+        mtu: 0,
+    };
+    let net = |last: u8| IpAddr::from([192, 0, last, 254]);
+    let net6 = |part: u16| IpAddr::from([0x2001, 0xdb8, part, 0, 0, 0, 0, 0xfe]);
+    vec![
+        of("wan", 1, [(net(2), 24), (net6(1), 64)]),
+        of("lan", 2, [(net(3), 24), (net6(2), 64)]),
+    ]
 }
 
 /// Puts an object behind weir's wrapper and asks the verifier about the result.

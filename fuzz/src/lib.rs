@@ -31,6 +31,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("packet_parser", packet_parser),
     ("pcap_reader", pcap_reader),
     ("policy_parser", policy_parser),
+    ("routes", graph::routes),
     ("verifier", verifier),
 ];
 

@@ -21,47 +21,86 @@ pub struct Size {
     pub counted: bool,
 }
 
-/// Maps as vectors.
+/// Maps as they are filled: what nobody wrote takes no memory and is zero in the data plane, too.
 #[derive(Clone, Debug)]
 pub struct PlanMemory {
-    words: [Vec<u32>; 4],
+    words: [Words32; 4],
+    room: Room,
     routes: Vec<Route>,
     hops: Vec<NextHop>,
     groups: Vec<Group>,
 }
 
+/// Words by element of their map.
+#[derive(Clone, Debug)]
+struct Words32 {
+    len: usize,
+    /// Empty: all zeros.
+    chunks: Vec<Vec<u32>>,
+}
+
+impl Size {
+    /// Words of each table, whole elements.
+    fn words(&self) -> [usize; 4] {
+        let nodes = (self.nodes.max(1) * router::NODE).next_multiple_of(CHUNK);
+        let targets = match self.counted {
+            true => self.room.routes.next_multiple_of(CHUNK),
+            false => CHUNK,
+        };
+        [
+            if self.wide { 256 * CHUNK } else { CHUNK },
+            CHUNK,
+            nodes,
+            targets,
+        ]
+    }
+
+    /// Bytes that the tables take in the kernel, counters apart.
+    pub fn bytes(&self) -> u64 {
+        let words: u64 = self.words().iter().map(|words| *words as u64 * 4).sum();
+        let of = |count: usize, size: usize| (count * size) as u64;
+        words
+            + of(self.room.routes, size_of::<Route>())
+            + of(self.room.hops, size_of::<NextHop>())
+            + of(self.room.groups, size_of::<Group>())
+    }
+}
+
 impl PlanMemory {
     /// Empty maps of this size.
     pub fn new(size: Size) -> PlanMemory {
-        let Room {
-            routes,
-            hops,
-            groups,
-        } = size.room;
-        let root4 = if size.wide { 256 * CHUNK } else { CHUNK };
-        let nodes = (size.nodes.max(1) * router::NODE).next_multiple_of(CHUNK);
-        let targets = match size.counted {
-            true => routes.next_multiple_of(CHUNK),
-            false => CHUNK,
-        };
         PlanMemory {
-            words: [root4, CHUNK, nodes, targets].map(|len| vec![0; len]),
-            routes: vec![Route::default(); routes.max(1)],
-            hops: vec![NextHop::default(); hops.max(1)],
-            groups: vec![Group::new_zeroed(); groups.max(1)],
+            words: size.words().map(|len| Words32 {
+                len,
+                chunks: vec![Vec::new(); len / CHUNK],
+            }),
+            room: size.room,
+            routes: Vec::new(),
+            hops: Vec::new(),
+            groups: Vec::new(),
         }
     }
 
     /// The maps of the instance.
     pub fn maps(&self, counted: bool) -> Vec<MapPlan> {
-        let words = |name: &'static str, table: Table| MapPlan {
-            max_entries: (self.words[table as usize].len() / CHUNK) as u32,
-            keys: (0..(self.words[table as usize].len() / CHUNK) as u32)
-                .flat_map(u32::to_ne_bytes)
-                .collect(),
-            values: self.words[table as usize].as_bytes().to_vec(),
-            ..MapPlan::empty(name, 1, CHUNK * 4)
+        let words = |name: &'static str, table: Table| {
+            let Words32 { len, chunks } = &self.words[table as usize];
+            MapPlan {
+                max_entries: (len / CHUNK) as u32,
+                keys: (0u32..)
+                    .zip(chunks)
+                    .filter(|(_, words)| !words.is_empty())
+                    .flat_map(|(at, _)| at.to_ne_bytes())
+                    .collect(),
+                values: chunks.concat().as_bytes().to_vec(),
+                ..MapPlan::empty(name, 1, CHUNK * 4)
+            }
         };
+        let Room {
+            routes,
+            hops,
+            groups,
+        } = self.room;
         let counters = |name: &'static str, len: usize| {
             MapPlan::empty(name, len, size_of::<weir_bpf::abi::Counter>())
         };
@@ -71,68 +110,87 @@ impl PlanMemory {
             words("root6", Table::Root6),
             words("nodes", Table::Nodes),
             words("targets", Table::Targets),
-            MapPlan::array("routes", &self.routes),
-            MapPlan::array("next_hops", &self.hops),
-            MapPlan::array("groups", &self.groups),
-            MapPlan::empty("nears", self.hops.len(), near),
-            counters("hop_counts", self.hops.len()),
-            counters("route_counts", if counted { self.routes.len() } else { 1 }),
+            sized(MapPlan::array("routes", &self.routes), routes),
+            sized(MapPlan::array("next_hops", &self.hops), hops),
+            sized(MapPlan::array("groups", &self.groups), groups),
+            MapPlan::empty("nears", hops, near),
+            counters("hop_counts", hops),
+            counters("route_counts", if counted { routes } else { 1 }),
         ]
+    }
+}
+
+fn sized(map: MapPlan, entries: usize) -> MapPlan {
+    MapPlan {
+        max_entries: entries.max(1) as u32,
+        ..map
     }
 }
 
 impl Words for PlanMemory {
     fn word(&self, table: Table, at: usize) -> u32 {
-        self.words[table as usize].get(at).copied().unwrap_or(0)
+        let chunk = self.words[table as usize].chunks.get(at / CHUNK);
+        let word = chunk.and_then(|words| words.get(at % CHUNK));
+        word.copied().unwrap_or(0)
     }
 
     fn set_word(&mut self, table: Table, at: usize, word: u32) {
-        if let Some(place) = self.words[table as usize].get_mut(at) {
-            *place = word;
+        let Some(chunk) = self.words[table as usize].chunks.get_mut(at / CHUNK) else {
+            return;
+        };
+        if chunk.is_empty() {
+            chunk.resize(CHUNK, 0);
         }
+        chunk[at % CHUNK] = word;
     }
 
     fn len(&self, table: Table) -> usize {
-        self.words[table as usize].len()
+        self.words[table as usize].len
     }
+}
+
+/// An element within the room; what was not written is zero.
+fn element<T: Copy + FromZeros>(list: &[T], at: usize, room: usize) -> Option<T> {
+    let zero = || (at < room).then(T::new_zeroed);
+    list.get(at).copied().or_else(zero)
+}
+
+fn set<T: Copy + FromZeros>(list: &mut Vec<T>, at: usize, room: usize, value: &T) {
+    if at >= room {
+        return;
+    }
+    if list.len() <= at {
+        list.resize_with(at + 1, T::new_zeroed);
+    }
+    list[at] = *value;
 }
 
 impl Memory for PlanMemory {
     fn route(&self, at: usize) -> Option<Route> {
-        self.routes.get(at).copied()
+        element(&self.routes, at, self.room.routes)
     }
 
     fn set_route(&mut self, at: usize, route: &Route) {
-        if let Some(place) = self.routes.get_mut(at) {
-            *place = *route;
-        }
+        set(&mut self.routes, at, self.room.routes, route);
     }
 
     fn hop(&self, at: usize) -> Option<NextHop> {
-        self.hops.get(at).copied()
+        element(&self.hops, at, self.room.hops)
     }
 
     fn set_hop(&mut self, at: usize, hop: &NextHop) {
-        if let Some(place) = self.hops.get_mut(at) {
-            *place = *hop;
-        }
+        set(&mut self.hops, at, self.room.hops, hop);
     }
 
     fn group(&self, at: usize) -> Option<Group> {
-        self.groups.get(at).copied()
+        element(&self.groups, at, self.room.groups)
     }
 
     fn set_group(&mut self, at: usize, group: &Group) {
-        if let Some(place) = self.groups.get_mut(at) {
-            *place = *group;
-        }
+        set(&mut self.groups, at, self.room.groups, group);
     }
 
     fn room(&self) -> Room {
-        Room {
-            routes: self.routes.len(),
-            hops: self.hops.len(),
-            groups: self.groups.len(),
-        }
+        self.room
     }
 }

@@ -43,6 +43,8 @@ const OWN_KEYS: [&str; 5] = ["routes", "prefixes", "prefixes6", "next_hops", "co
 const WIDE_FROM: usize = 16_384;
 /// Prefixes of either family at most: the number of a route has 24 bits.
 const PREFIXES_MAX: u64 = 8_000_000;
+/// What the tables of a router may take in the kernel, in bytes.
+const BYTES_MAX: u64 = 4 << 30;
 /// Next hops at most: groups name them in 16 bits.
 const HOPS_MAX: u64 = 65_535;
 /// ICMP errors a second, unless the configuration says otherwise: what Linux sends to all peers together.
@@ -177,6 +179,19 @@ fn own_tables(
     };
     if size.wide {
         *features |= feature::WIDE;
+    }
+    if size.bytes() > BYTES_MAX {
+        let key = if prefixes6 > prefixes {
+            "prefixes6"
+        } else {
+            "prefixes"
+        };
+        let gigabytes = size.bytes() >> 30;
+        return Err(
+            FunctionError::key(key, format!("tables of this size take {gigabytes} GiB")).advice(
+                format!("they may take {} GiB: lower `{key}`", BYTES_MAX >> 30),
+            ),
+        );
     }
     let mut rib = Rib::open(PlanMemory::new(size), counted);
     for route in &routes {
