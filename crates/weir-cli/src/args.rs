@@ -3,6 +3,7 @@
 pub(crate) mod generate;
 pub(crate) mod prog;
 pub(crate) mod route;
+pub(crate) mod service;
 pub(crate) mod watch;
 
 use std::path::PathBuf;
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Show and change the routes of a running router that has tables of its own, or let them follow the kernel's
     Route(route::RouteArgs),
+    /// Show and change the services of a running balancer, in words of its own or those of ipvsadm
+    Service(service::ServiceArgs),
     /// Show rates of a running edge, again and again: packets and bits of every port and function, drops by reason
     Top(watch::TopArgs),
     /// Write packets of a running edge into a pcapng file, at any stage, with the verdict and the path of each

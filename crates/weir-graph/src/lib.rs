@@ -28,4 +28,4 @@ pub use edge::{
 };
 pub use outline::{HookOutline, InstanceOutline, MapOutline, Outline, PortOutline};
 pub use paths::{GUARD_BITS, MAX_CALLS, MAX_RECIRCULATIONS};
-pub use plan::{Folder, Numbers, filters, interfaces, judges, plan};
+pub use plan::{Folder, Numbers, balancers, filters, interfaces, judges, plan};

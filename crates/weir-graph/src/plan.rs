@@ -8,6 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_bpf::abi::panel;
+use weir_functions::balancer::Balancer;
 use weir_functions::filter::Filter;
 use weir_functions::kind::{self, EdgePort, Files, FunctionError, Judge, Planned, Request};
 use weir_functions::router::interface::{self, Interface};
@@ -160,6 +161,26 @@ impl Files for NoFiles {
     fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::NotFound.into())
     }
+}
+
+/// The balancers of a configuration, by name; why one cannot be read. `ports` are those of its plan: name, device and number.
+pub fn balancers(
+    config: &Config,
+    files: &dyn Files,
+    ports: &[EdgePort],
+) -> BTreeMap<String, Result<Balancer, FunctionError>> {
+    let all = config.functions.iter();
+    let balancers = all.filter(|function| function.kind.value == "balancer");
+    let read = balancers.map(|function| {
+        let request = Request {
+            name: &function.name.value,
+            keys: &function.keys,
+            files,
+            ports,
+        };
+        (function.name.value.clone(), Balancer::read(&request))
+    });
+    read.collect()
 }
 
 pub(crate) struct Planning<'a> {

@@ -17,6 +17,7 @@ mod replay;
 mod route;
 mod rule;
 mod run;
+mod service;
 mod table;
 mod tables;
 mod watch;
@@ -51,6 +52,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Prog(args) => prog::run(&args),
         Command::Tables(args) => tables::run(&args),
         Command::Route(args) => route::run(&args),
+        Command::Service(args) => service::run(&args),
         Command::Rule(args) => rule::run(&args),
         Command::Connections(args) => connections::run(&args),
         Command::Lab(args) => lab::run(&args),

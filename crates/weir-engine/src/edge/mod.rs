@@ -7,6 +7,7 @@
 //! makes the next one; what such a process leaves is told from what runs, and removed by the next.
 
 mod apply;
+mod balancers;
 mod building;
 mod digest;
 mod error;
@@ -37,6 +38,7 @@ use maps::EdgeMaps;
 use state::State;
 
 pub use apply::{Applied, Step, Watcher};
+pub use balancers::BalancerCounts;
 pub use error::EdgeError;
 pub use plan::{EdgePlan, Form};
 pub use second::{DeviceAccount, InstanceTargets, SecondStage, TargetAccount};

@@ -236,7 +236,8 @@ fn service(request: &Request<'_>, place: usize) -> Result<Service, FunctionError
             Err(error) => errors.push(below(&format!("server.{place}"), error)),
         }
     }
-    if service.servers.is_empty() && errors.is_empty() {
+    // An empty list says that none is meant for now.
+    if service.servers.is_empty() && errors.is_empty() && !request.keys.contains_key("server") {
         errors.push(
             FunctionError::new(format!(
                 "service `{}` ({}) has no server",

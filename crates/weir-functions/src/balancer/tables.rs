@@ -125,7 +125,12 @@ fn notes(balancer: &Balancer) -> Vec<String> {
                 other.place()
             ));
         }
-        if service.servers.iter().all(|server| server.drain) {
+        if service.servers.is_empty() {
+            notes.push(format!(
+                "service `{}` has no server yet: its flows are dropped (no_server)",
+                service.name
+            ));
+        } else if service.servers.iter().all(|server| server.drain) {
             notes.push(format!(
                 "all servers of service `{}` drain: new flows are dropped (no_server)",
                 service.name

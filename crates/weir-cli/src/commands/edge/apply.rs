@@ -124,7 +124,7 @@ pub(super) fn carry_out(args: &ApplyArgs, planned: &Planned) -> Result<Applied, 
 }
 
 /// Makes the edge what the plan says.
-pub(super) fn switch_to(plan: &EdgePlan, record: &Record) -> Result<Applied, Failure> {
+pub(in crate::commands) fn switch_to(plan: &EdgePlan, record: &Record) -> Result<Applied, Failure> {
     let wanted = Wanted::try_from(plan).map_err(Failure::usage)?;
     Ok(edge::apply(&wanted, &record.write()?)?)
 }

@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use weir_functions::kind::Files;
 use weir_graph::{Config, EdgePlan, Folder, Numbers, Outline};
 
+use weir_policy::Diagnostics;
+
 use crate::failure::Failure;
+use crate::output;
 
 /// Largest file that is kept whole, in bytes.
 const KEPT_MAX: usize = 256 << 10;
@@ -89,6 +92,41 @@ impl Record {
         })
     }
 
+    /// The text of the configuration.
+    pub(in crate::commands) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The same with another text, planned beside what runs. Mistakes are shown; the files it names are those that were kept.
+    pub(in crate::commands) fn edited(&self, text: String) -> Result<(EdgePlan, Record), Failure> {
+        let name = self.path.display().to_string();
+        let refused = |found: &Diagnostics| {
+            output::tell(&found.render(output::stderr_is_terminal()));
+            Failure::Usage("the change does not fit; nothing was changed".to_owned())
+        };
+        let config = weir_graph::parse(&text, &name).map_err(|found| refused(&found))?;
+        let files = Running {
+            record: self,
+            edge: &config.edge,
+        };
+        let planned = weir_graph::plan(&config, &files, &self.numbers());
+        let (plan, warnings) = planned.map_err(|found| refused(&found))?;
+        output::tell(&warnings.render(output::stderr_is_terminal()));
+        let record = Record {
+            text,
+            outline: plan.outline(),
+            ..self.clone()
+        };
+        Ok((plan, record))
+    }
+
+    fn numbers(&self) -> Numbers {
+        let ports = self.outline.ports.iter();
+        ports
+            .map(|port| (port.device.clone(), port.number))
+            .collect()
+    }
+
     /// The same plan again, from what was kept.
     pub(in crate::commands) fn plan(&self) -> Result<EdgePlan, Failure> {
         let cannot = |why: String| {
@@ -99,12 +137,7 @@ impl Record {
         };
         let config = weir_graph::parse(&self.text, &self.path.display().to_string())
             .map_err(|found| cannot(found.to_string()))?;
-        let numbers: Numbers = self
-            .outline
-            .ports
-            .iter()
-            .map(|port| (port.device.clone(), port.number))
-            .collect();
+        let numbers = self.numbers();
         let files = Running {
             record: self,
             edge: &config.edge,
