@@ -1,4 +1,4 @@
-//! `weir bench xdp` and `weir bench ddos` at their smallest: figures with documented names, nothing lost on the way, nothing left behind. Times
+//! `weir bench xdp`, `ddos`, `router` and `balancer` at their smallest: figures with documented names, nothing lost on the way, nothing left behind. Times
 //! are not looked at.
 
 mod live_bed;
@@ -54,6 +54,41 @@ fn a_service_is_flooded_by_a_counted_number_of_packets() {
         let offered = value("offered");
         assert!((500.0..2000.0).contains(&offered), "{series}: {offered}");
     }
+}
+
+#[test]
+fn packets_are_routed_by_all_and_none_is_lost_to_changes() {
+    if !root("packets_are_routed_by_all_and_none_is_lost_to_changes") {
+        return;
+    }
+    let outcome = bench("router", &["--only", "router.one,router.changes"]);
+    for series in ["kernel", "minimal", "fib", "own"] {
+        for family in ["ipv4", "ipv6"] {
+            figure(&outcome, &format!("router.one.{series}.4000.{family}"));
+        }
+    }
+    if std::thread::available_parallelism().map_or(1, usize::from) > 1 {
+        assert!(figure(&outcome, "router.changes.own.sent") > 0.0);
+        assert_eq!(figure(&outcome, "router.changes.own.lost"), 0.0);
+    }
+}
+
+#[test]
+fn packets_are_balanced_in_every_mode_and_attackers_dropped() {
+    if !root("packets_are_balanced_in_every_mode_and_attackers_dropped") {
+        return;
+    }
+    let outcome = bench("balancer", &["--only", "balancer.cost,balancer.attack"]);
+    for series in ["tx", "redirect", "ipip", "gue", "nat", "dsr"] {
+        figure(&outcome, &format!("balancer.{series}.60000"));
+    }
+    figure(&outcome, "balancer.attack.composed.attacked");
+    let targets = outcome["targets"].as_array().expect("targets");
+    assert!(
+        targets
+            .iter()
+            .any(|t| t["figure"] == "balancer.over-tx.ipip.60000")
+    );
 }
 
 #[test]

@@ -718,7 +718,7 @@ pub const BALANCER: &[Row] = &[
     },
     Row {
         pattern: "balancer.load.equal|weighted.deviation",
-        meaning: "a million flows (quick: 200,000), none known, over 100 servers with equal weights, or 1 and 2: how far the worst server is off its part",
+        meaning: "a million flows, none known, over 100 servers with equal weights, or 1 and 2: how far the worst server is off its part",
         target: "at most 5 %",
     },
     Row {

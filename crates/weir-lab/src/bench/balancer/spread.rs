@@ -9,9 +9,8 @@ use crate::bench::edge::{End, Standing};
 use crate::bench::measure::Samples;
 use crate::bench::report::Figure;
 
-/// Flows of the figures, and of a quick run.
+/// Flows of the figures. Of fewer, chance alone would put some server off its part by more than the target.
 const FLOWS: u32 = 1_000_000;
-const QUICK_FLOWS: u32 = 200_000;
 /// Flows that are all remembered.
 const KNOWN: u32 = 100_000;
 /// Targets in percent: load off the weights; flows of other servers that move when one of 100 goes.
@@ -22,8 +21,7 @@ const GONE: u32 = 42;
 
 /// Measures it.
 pub(crate) fn run(balancing: &mut Balancing<'_, '_>) -> Result<(), LabError> {
-    let quick = balancing.bench.scale.quick;
-    let flows = if quick { QUICK_FLOWS } else { FLOWS };
+    let flows = FLOWS;
     let all = servers();
     // Every second server with twice the weight.
     let weighted: Vec<(u32, u32)> = all.iter().map(|(n, _)| (*n, 1 + n % 2)).collect();
