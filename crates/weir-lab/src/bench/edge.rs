@@ -61,7 +61,12 @@ impl Function {
         kind::KINDS.contains(&self.kind)
     }
 
-    fn instance(&self, name: String, ports: &[EdgePort]) -> Result<EdgeInstance, LabError> {
+    fn instance(
+        &self,
+        edge: &str,
+        name: String,
+        ports: &[EdgePort],
+    ) -> Result<EdgeInstance, LabError> {
         let bad = |why: String| LabError::Policy {
             name: self.kind.to_owned(),
             why,
@@ -70,7 +75,10 @@ impl Function {
         let request = Request {
             name: &name,
             keys: &keys,
-            files: &Given(&self.files),
+            files: &Given {
+                files: &self.files,
+                edge,
+            },
             ports,
         };
         let planned = kind::plan(self.kind, &request).map_err(|e| bad(e.to_string()))?;
@@ -196,11 +204,11 @@ fn plan(
     let mut instances = Vec::with_capacity(functions.len());
     for (number, function) in functions.iter().enumerate() {
         // The first one is asked for its ledger.
-        let name = match number {
+        let called = match number {
             0 => TESTED.to_owned(),
             n => format!("behind{n}"),
         };
-        instances.push(function.instance(name, &ports)?);
+        instances.push(function.instance(name, called, &ports)?);
     }
     let port = |port: &EdgePort| PortPlan {
         name: port.name.clone(),
@@ -237,14 +245,21 @@ fn plan(
     })
 }
 
-/// Files that were given with the function.
-struct Given<'a>(&'a [(PathBuf, Vec<u8>)]);
+/// Files that were given with the function, and what its instance holds where the edge runs.
+struct Given<'a> {
+    files: &'a [(PathBuf, Vec<u8>)],
+    edge: &'a str,
+}
 
 impl Files for Given<'_> {
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        let found = self.0.iter().find(|(name, _)| name == path);
+        let found = self.files.iter().find(|(name, _)| name == path);
         found
             .map(|(_, bytes)| bytes.clone())
             .ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
+    }
+
+    fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {
+        edge::held(self.edge, instance, map).ok().flatten()
     }
 }
