@@ -558,3 +558,40 @@ fn services_are_changed_while_they_run() {
     assert!(!text(&checked).contains("10.2"), "{}", text(&checked));
     assert_eq!(bed.spread(SERVICE, 6), ["two"]);
 }
+
+#[test]
+fn what_cannot_work_here_is_refused_or_told() {
+    if !root("what_cannot_work_here_is_refused_or_told") {
+        return;
+    }
+    let bed = Bed::new("cannot");
+    bed.decapsulate(4);
+    bed.configure(SERVICE, "mode = \"ipip\"", 4, &[(0, ""), (1, "")]);
+    // Without MAC addresses the kernel says the way.
+    let applied = bed.apply();
+    assert_eq!(stderr(&applied), "", "both servers are reached");
+    assert_eq!(bed.spread(SERVICE, 24), ["one", "two"]);
+    let before = bed.status();
+    bed.edge
+        .ip(&["link", "set", "dev", "s2", "mtu", "590"])
+        .expect("an MTU");
+    bed.configure(SERVICE, "mode = \"ipip\"", 4, &[(0, "")]);
+    let refused = weir(&bed.edge, &["apply", bed.config.to_str().expect("UTF-8")]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(
+        stderr(&refused).contains("run `ip link set dev s2 mtu 596` or more"),
+        "{}",
+        stderr(&refused)
+    );
+    assert_eq!(bed.status()["program"], before["program"]);
+    bed.edge
+        .ip(&["link", "set", "dev", "s2", "mtu", "1500"])
+        .expect("an MTU");
+    let away = "[[function.service.server]]\naddress = \"203.0.113.77\"";
+    bed.configure(SERVICE, "mode = \"ipip\"", 4, &[(0, away)]);
+    let told = stderr(&bed.apply());
+    assert!(
+        told.contains("this host has no way to 203.0.113.77") && told.contains("ip route add"),
+        "{told}"
+    );
+}

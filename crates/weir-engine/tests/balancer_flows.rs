@@ -6,8 +6,9 @@ mod common;
 mod graph;
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use balancers::{graph, planned};
 use common::{Sample, engines};
@@ -182,6 +183,7 @@ fn what_goes_into_a_tunnel_comes_out_of_it() {
                 .collect();
             let sent = agree(&engines(), &graph, &GraphOptions::default(), &samples);
             let sent = sent.expect("agree");
+            decoded_by_tcpdump(&sent.frames, mode);
             let outer: Vec<Sample> = sent
                 .frames
                 .iter()
@@ -205,6 +207,49 @@ fn what_goes_into_a_tunnel_comes_out_of_it() {
             }
         }
     }
+}
+
+/// tcpdump, where it is installed, finds nothing wrong with the frames.
+fn decoded_by_tcpdump(frames: &[Vec<u8>], what: &str) {
+    let mut capture = Vec::new();
+    for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 65_535, 1] {
+        capture.extend(word.to_ne_bytes());
+    }
+    for frame in frames {
+        for word in [0, 0, frame.len() as u32, frame.len() as u32] {
+            capture.extend(word.to_ne_bytes());
+        }
+        capture.extend(frame);
+    }
+    let command = Command::new("tcpdump")
+        .args(["-nvvr", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = command else {
+        return;
+    };
+    let mut stdin = child.stdin.take().expect("piped");
+    let writer = std::thread::spawn(move || stdin.write_all(&capture));
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("no panic").expect("it reads all");
+    let text = String::from_utf8_lossy(&output.stdout);
+    // UDP without a checksum over IPv6 is what RFC 6935 allows tunnels; tcpdump says so of it.
+    for wrong in [
+        "bad cksum",
+        "incorrect",
+        "[|",
+        "truncated",
+        "invalid",
+        "malformed",
+    ] {
+        assert!(!text.contains(wrong), "{what}: {wrong}: {text}");
+    }
+    assert!(
+        text.contains("192.0.2.1") || text.contains("2001:db8::80") || text.contains("6080"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -12,6 +12,8 @@ mod filters;
 use std::fmt::Write;
 
 use features::{RECORD, SETS};
+use weir_bpf::abi::balancer::feature as balancer;
+use weir_bpf::abi::decapsulate;
 use weir_bpf::abi::router::feature;
 use weir_bpf::abi::{DIMS, redirect};
 use weir_kernel::{KernelObject, LoadedProgram};
@@ -86,6 +88,22 @@ const ROUTERS: &[(&str, u32)] = &[
     ),
 ];
 
+/// Balancers, with checksums to finish: one mode each, and everything at once.
+const BALANCERS: &[(&str, u32)] = &[
+    ("dsr", 0),
+    ("tunnel", balancer::ENCAP),
+    ("nat", balancer::NAT),
+    (
+        "all",
+        balancer::ENCAP
+            | balancer::NAT
+            | balancer::PREFIX
+            | balancer::ANY_PORT
+            | balancer::QUIC
+            | balancer::CPU,
+    ),
+];
+
 #[test]
 fn verified_instructions_stay_within_the_record() {
     if !common::engines().contains(&weir_engine::EngineKind::Kernel) {
@@ -118,6 +136,17 @@ fn verified_instructions_stay_within_the_record() {
         let program = loaded_as("router_graph", "router", &constants);
         measured.push((format!("router:{name}"), program));
     }
+    for (name, features) in BALANCERS {
+        let constants = [("weir_lb_features", *features), ("weir_csum_mode", 1)];
+        let program = loaded_as("balancer_graph", "balancer", &constants);
+        measured.push((format!("balancer:{name}"), program));
+    }
+    let ends = [(
+        "weir_dc_features",
+        decapsulate::IPIP | decapsulate::GUE | decapsulate::FROM,
+    )];
+    let program = loaded_as("decapsulate_graph", "decapsulate", &ends);
+    measured.push(("decapsulate:all".to_owned(), program));
     let measured: Vec<(String, u32)> = measured
         .into_iter()
         .map(|(label, program)| (label, program.verified_insns().expect("info")))

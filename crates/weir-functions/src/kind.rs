@@ -147,6 +147,8 @@ pub struct Asks {
     pub secret: Option<&'static str>,
     /// It was not built for packets of several buffers: a port that may receive such is refused.
     pub linear_frames: bool,
+    /// Smallest MTU that ports must have for its tunnels to carry what every host may send; 0: it makes none.
+    pub least_mtu: u32,
 }
 
 impl Planned {

@@ -156,6 +156,23 @@ pub enum EdgeError {
         /// What else helps.
         cure: String,
     },
+    /// A port that cannot carry the packets of a tunnel.
+    #[error(
+        "function {instance} makes tunnels, and port {port} has an MTU of {mtu}: packets that every host may send would not fit; \
+         run `ip link set dev {device} mtu {least}` or more"
+    )]
+    SmallMtu {
+        /// Function.
+        instance: String,
+        /// Port.
+        port: String,
+        /// Its device.
+        device: String,
+        /// What it carries.
+        mtu: u32,
+        /// What it should.
+        least: u32,
+    },
     /// A loop without guard.
     #[error(
         "the links {path} go round in a loop: give one of them guard = N, the number of times a packet may take it"

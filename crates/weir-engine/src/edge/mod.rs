@@ -329,6 +329,7 @@ impl Edge {
         applied.notes.extend(second::cures(plan));
         if let Some(state) = &self.state {
             applied.notes.extend(routers::prepare(state)?);
+            applied.notes.extend(balancers::prepare(state)?);
         }
         Ok(applied)
     }

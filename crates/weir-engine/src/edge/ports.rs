@@ -110,6 +110,19 @@ pub(super) fn find<'p>(
 /// Refuses ports whose packets are not what a function behind them asks for.
 pub(super) fn suit(plan: &EdgePlan, wanted: &[Wanted<'_>]) -> Result<(), EdgeError> {
     let one_buffer = iface::linear_mtu();
+    for instance in &plan.instances {
+        let least = instance.planned.asks.least_mtu;
+        // What goes out by one port came in by another: the smallest of all counts.
+        if let Some(port) = wanted.iter().find(|port| port.device.mtu < least) {
+            return Err(EdgeError::SmallMtu {
+                instance: instance.name.clone(),
+                port: port.plan.name.clone(),
+                device: port.device.name.clone(),
+                mtu: port.device.mtu,
+                least,
+            });
+        }
+    }
     for (port, at) in meetings(plan) {
         let (port, instance) = (&wanted[port], &plan.instances[at]);
         let asks = instance.planned.asks;

@@ -31,6 +31,7 @@ pub(super) fn plan(
     let mut planned = Planned::embedded(OBJECT);
     planned.asks.secret = Some("weir_lb_secret");
     planned.asks.finished_checksums = true;
+    planned.asks.least_mtu = least_mtu(balancer);
     planned.notes = notes(balancer);
     let all = || balancer.services.iter().flat_map(|s| &s.servers);
     planned.ports = all().filter_map(|server| server.to).collect();
@@ -107,6 +108,26 @@ fn constants(balancer: &Balancer, buckets: u32) -> Vec<Constant> {
     ]
 }
 
+/// What carries the smallest packet that must not be fragmented on its way (IPv4: 576 bytes, IPv6: 1,280) in the largest of the tunnels.
+fn least_mtu(balancer: &Balancer) -> u32 {
+    let tunnels = balancer.services.iter().filter(|s| s.mode.is_tunnel());
+    let needs = tunnels.flat_map(|service| {
+        let inner = if service.address.first.is_ipv4() {
+            576
+        } else {
+            1280
+        };
+        let gue = match service.mode {
+            Mode::Gue { version: 1, .. } => 8,
+            Mode::Gue { .. } => 12,
+            _ => 0,
+        };
+        let outer = |s: &Server| if s.address.is_ipv4() { 20 } else { 40 };
+        service.servers.iter().map(move |s| inner + gue + outer(s))
+    });
+    needs.max().unwrap_or(0)
+}
+
 fn notes(balancer: &Balancer) -> Vec<String> {
     let mut notes = Vec::new();
     for service in &balancer.services {
@@ -134,13 +155,6 @@ fn notes(balancer: &Balancer) -> Vec<String> {
             notes.push(format!(
                 "all servers of service `{}` drain: new flows are dropped (no_server)",
                 service.name
-            ));
-        }
-        let onward = |s: &&Server| s.mac.is_none() && s.cpu.is_none();
-        if let Some(server) = service.servers.iter().find(onward) {
-            notes.push(format!(
-                "packets to {} (service `{}`) go on by the default output, as servers without `mac` do: link it to a router, or to the stack of a host that forwards",
-                server.address, service.name
             ));
         }
     }

@@ -30,6 +30,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
         finished_checksums: false,
         secret: connections::is_stateful(&parsed.policy).then_some("weir_flow_seed"),
         linear_frames: false,
+        least_mtu: 0,
     };
     planned.notes = parsed
         .warnings
