@@ -734,6 +734,10 @@ static __always_inline int balance(struct work *w)
 	w->h.has_ports += w->h.zero;
 	w->h.family += w->h.zero;
 	w->h.tcp_flags += w->h.zero;
+	w->h.ip_end += w->h.zero;
+	w->h.src_high += w->h.zero;
+	w->h.dst_high += w->h.zero;
+	w->quote = w->h.zero;
 	w->protocol = w->h.kind & 255;
 	w->now = clock_ns() >> WEIR_LB_TIME;
 	key.high = w->h.dst_high;
