@@ -663,6 +663,11 @@ pub const ROUTER: &[Row] = &[
         target: "own at most 5 s",
     },
     Row {
+        pattern: "router.load.own.cpu",
+        meaning: "CPU time of that, for machines that others use, too",
+        target: "",
+    },
+    Row {
         pattern: "router.changes.own.rate|lost|sent",
         meaning: "routes of a full table of weir's own changed while packets go through it. rate: changes a second; sent: packets sent meanwhile; lost: those that did not come out",
         target: "rate at least 1,000, lost 0",

@@ -91,7 +91,14 @@ fn reconfigured(
     let Some(edge) = balancing.stood("balancer.moved.known", stood) else {
         return Ok(None);
     };
+    // A flow is known for good from its second packet on.
+    let first = sent(&bed, KNOWN, balancing.cpu)?;
     let before = sent(&bed, KNOWN, balancing.cpu)?;
+    if first != before {
+        return Err(LabError::Engine(
+            "flows changed their servers while nothing else changed".to_owned(),
+        ));
+    }
     edge.change(&[DEVICE], &balancer("ipip", without, room), End::Drop)?;
     Ok(Some((before, sent(&bed, KNOWN, balancing.cpu)?)))
 }
