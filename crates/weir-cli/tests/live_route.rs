@@ -535,10 +535,12 @@ fn the_kernels_routes_are_followed() {
         .router
         .command(env!("CARGO_BIN_EXE_weir"))
         .expect("namespace");
+    let said = file("follow", "");
+    let log = std::fs::File::create(&said).expect("cargo's folder is writable");
     command
         .args(["route", "follow", "--edge", &bed.edge])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
+        .stdout(log.try_clone().expect("a file"))
+        .stderr(log);
     let following = Following(command.spawn().expect("weir runs"));
     // From here on the stack would forward as well: what the router says is what is looked at.
     let becomes = |address: &str, want: &str| {
@@ -613,7 +615,8 @@ fn the_kernels_routes_are_followed() {
     ip(&["address", "del", "10.81.2.1/24", "dev", "r1"]);
     let until = Instant::now() + Duration::from_secs(8);
     while bed.routed(&["list"]).contains("11.") {
-        assert!(Instant::now() < until, "routes stay");
+        let told = || std::fs::read_to_string(&said).unwrap_or_default();
+        assert!(Instant::now() < until, "routes stay: {}", told());
         std::thread::sleep(Duration::from_millis(50));
     }
     drop(following);

@@ -27,6 +27,8 @@ use crate::output;
 
 /// How often it is looked after gateways that the kernel does not know, and whether the edge still runs.
 const LOOK_AFTER: Duration = Duration::from_secs(10);
+/// In which the kernel has done what it told.
+const SETTLES: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &RouteArgs) -> Result<ExitCode, Failure> {
     let desk = Desk::open(args)?;
@@ -367,11 +369,17 @@ fn follow(
     let table = table_number(table)?;
     // Opened before the first reading, so that nothing falls between the two.
     let follower = Follower::open(table).map_err(Failure::failed)?;
-    let read = |router: &mut Router| -> Result<Followed, Failure> {
+    // `None`: somebody applies, which may take a while with a large table.
+    let read = |router: &mut Router| -> Result<Option<Followed>, Failure> {
         let all = routes::read(table).map_err(Failure::failed)?;
-        let followed = router.replace_kernels(&all)?;
-        ask_for_gateways(router);
-        Ok(followed)
+        match router.replace_kernels(&all) {
+            Ok(followed) => {
+                ask_for_gateways(router);
+                Ok(Some(followed))
+            }
+            Err(EdgeError::Busy(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     };
     let tell = |router: &Router, followed: Followed| -> Result<(), Failure> {
         if followed == Followed::default() {
@@ -385,29 +393,35 @@ fn follow(
         let told = json!({ "put": followed.put, "removed": followed.removed, "refused": followed.refused });
         said(router, told, as_json, || words_of(&followed))
     };
-    let first = read(&mut desk.router)?;
-    tell(&desk.router, first)?;
     let mut looked = Instant::now();
+    // Everything is to be read again; once more a while after something that is told before it is done, as an address that goes with its routes.
+    let (mut behind, mut again) = (true, None);
     while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
+        if behind {
+            if let Some(followed) = read(&mut desk.router)? {
+                tell(&desk.router, followed)?;
+                behind = false;
+            }
+            looked = Instant::now();
+        }
         let changes = follower
             .next(Duration::from_millis(200))
             .map_err(Failure::failed)?;
-        let followed = match desk.router.follow(&changes) {
-            _ if changes.is_empty() => None,
-            Ok(Some(followed)) => Some(followed),
-            Ok(None) => Some(read(&mut desk.router)?),
-            // Somebody applies: what was missed is read again.
-            Err(EdgeError::Busy(_)) => Some(read(&mut desk.router)?),
-            Err(error) => return Err(error.into()),
-        };
-        if let Some(followed) = followed {
-            tell(&desk.router, followed)?;
+        if !changes.is_empty() && !behind {
+            match desk.router.follow(&changes) {
+                Ok(Some(followed)) => tell(&desk.router, followed)?,
+                // What was missed is read again.
+                Ok(None) | Err(EdgeError::Busy(_)) => {
+                    behind = true;
+                    again = Some(Instant::now() + SETTLES);
+                }
+                Err(error) => return Err(error.into()),
+            }
         }
-        if looked.elapsed() > LOOK_AFTER {
-            looked = Instant::now();
-            // Whatever was not told is found here.
-            let found = read(&mut desk.router)?;
-            tell(&desk.router, found)?;
+        // Whatever was not told is found so.
+        behind |= looked.elapsed() > LOOK_AFTER;
+        if again.is_some_and(|at| Instant::now() >= at) {
+            (behind, again) = (true, None);
         }
     }
     Ok(())
