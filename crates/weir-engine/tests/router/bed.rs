@@ -13,15 +13,16 @@ use std::time::{Duration, Instant};
 
 use weir_kernel::{Frames, KernelObject, Link, NetNs, PacketSocket, XdpMode, iface};
 
-use super::packets::{Packet, number_of};
+use super::packets::{MOST, Packet, last_packets, number_of};
 use super::world::{PORTS, World, colons, device, port_mac, port_number};
 
 /// Packets sent before the far ends are looked at.
 const AT_ONCE: usize = 48;
 /// Bytes that every wire takes.
 const SHORTEST: usize = 1280;
-/// How long nothing comes before all has come.
-const QUIET: Duration = Duration::from_millis(100);
+/// How long nothing comes before all has come, and how long is waited for it.
+const QUIET: Duration = Duration::from_millis(10);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A router and its surroundings.
 pub(crate) struct Bed {
@@ -47,6 +48,8 @@ pub(crate) struct Passed {
     pub(crate) seen: Vec<Vec<Seen>>,
     /// Frames that belong to no packet, the router's own questions among them.
     pub(crate) others: Vec<Seen>,
+    /// Packets that were sent behind all others.
+    ends: usize,
 }
 
 impl Bed {
@@ -145,6 +148,7 @@ impl Bed {
         let mut passed = Passed {
             seen: vec![Vec::new(); packets.len()],
             others: Vec::new(),
+            ends: 0,
         };
         let mut frames = Frames::new();
         for part in packets.chunks(AT_ONCE) {
@@ -159,8 +163,18 @@ impl Bed {
             // Errors are limited by a clock that goes in steps.
             std::thread::sleep(Duration::from_millis(4));
         }
-        let mut last = Instant::now();
-        while last.elapsed() < QUIET {
+        // What is sent last goes every way there is: behind it nothing is under way any more.
+        for packet in &last_packets() {
+            let sent = self.sockets[packet.port].send(&packet.frame);
+            sent.unwrap_or_else(|e| panic!("{e}"));
+        }
+        let start = Instant::now();
+        let mut last = start;
+        let is_over = |passed: &Passed, last: Instant| {
+            let all = passed.ends == PORTS * PORTS || start.elapsed() > PATIENCE;
+            all && last.elapsed() > QUIET
+        };
+        while !is_over(&passed, last) {
             if self.collect(world, &mut frames, &mut passed) > 0 {
                 last = Instant::now();
             }
@@ -185,6 +199,7 @@ impl Bed {
                     let number = number_of(world, frame).map_or(0, usize::from);
                     match passed.seen.get_mut(number.wrapping_sub(1)) {
                         Some(place) => place.push(seen),
+                        None if number > MOST => passed.ends += 1,
                         None => passed.others.push(seen),
                     }
                 }

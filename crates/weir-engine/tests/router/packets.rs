@@ -39,6 +39,24 @@ pub(crate) fn draw_packets(world: &World, draw: &mut Draw, count: usize) -> Vec<
     all
 }
 
+/// A packet from every port to every port, with numbers above those of all others.
+pub(crate) fn last_packets() -> Vec<Packet> {
+    let pairs = (0..PORTS).flat_map(|from| (0..PORTS).map(move |to| (from, to)));
+    let packet = |(number, (from, to)): (usize, (usize, usize))| {
+        let (source, target) = (host4(from, 1).octets(), host4(to, 0).octets());
+        let frame = Frame::new().ip4(source, target).id(number as u16);
+        let mut frame = frame.udp(7, 9).build();
+        frame[..6].copy_from_slice(&port_mac(from));
+        frame[6..12].copy_from_slice(&host_mac(from, 1));
+        Packet {
+            port: from,
+            frame,
+            what: "the last".to_owned(),
+        }
+    };
+    (MOST + 1..).zip(pairs).map(packet).collect()
+}
+
 fn packet(world: &World, draw: &mut Draw, number: u16) -> Packet {
     let port = draw.weighted(&[5, 2, 2, 2]);
     let ipv6 = draw.percent(45);
