@@ -16,6 +16,9 @@ pub(crate) const MOST: usize = 60_000;
 /// Places of sequence numbers below the packet's number.
 const SEQUENCE: u32 = 12;
 
+/// Hops that packets of the router's own have left; no packet that is forwarded has so many afterwards.
+const OWN_TTL: u8 = 64;
+
 /// A packet and where it comes in.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
@@ -407,8 +410,11 @@ pub(crate) fn number_of(world: &World, frame: &[u8]) -> Option<u16> {
     match frame.get(at..at + 2)? {
         [8, 0] => {
             let source: [u8; 4] = ip.get(12..16)?.try_into().ok()?;
-            let own = world.is_own(Ipv4Addr::from(source).into());
+            let own = world.is_own(Ipv4Addr::from(source).into()) && ip[8] == OWN_TTL;
             let l4 = ip.get(usize::from(ip[0] & 15) * 4..)?;
+            if own && u16::from_be_bytes([ip[6] & 0x1f, ip[7]]) > 0 {
+                return None;
+            }
             match (own, ip[9], l4.first()) {
                 (true, 1, Some(3 | 5 | 11 | 12)) => identification(l4.get(8..)?),
                 (true, 1, Some(0)) => low(l4.get(8..12)?),
@@ -418,7 +424,7 @@ pub(crate) fn number_of(world: &World, frame: &[u8]) -> Option<u16> {
         }
         [0x86, 0xdd] => {
             let source: [u8; 16] = ip.get(8..24)?.try_into().ok()?;
-            let own = world.is_own(Ipv6Addr::from(source).into());
+            let own = world.is_own(Ipv6Addr::from(source).into()) && ip[7] == OWN_TTL;
             let l4 = ip.get(40..)?;
             match (own, ip[6], l4.first()) {
                 (_, 58, Some(130..=137 | 143)) | (_, 0, _) if label(ip) == Some(0) => None,
