@@ -595,3 +595,57 @@ fn what_cannot_work_here_is_refused_or_told() {
         "{told}"
     );
 }
+
+#[test]
+fn servers_that_do_not_answer_get_no_new_flows_until_they_do() {
+    if !root("servers_that_do_not_answer_get_no_new_flows_until_they_do") {
+        return;
+    }
+    let mut bed = Bed::new("check");
+    bed.decapsulate(4);
+    let ways = [0, 1].map(|k| bed.way(k));
+    bed.configure(
+        SERVICE,
+        "mode = \"ipip\"",
+        4,
+        &[(0, &ways[0]), (1, &ways[1])],
+    );
+    bed.apply();
+    // The first server stops listening: its answers are the first two.
+    bed.answers.drain(..2);
+    std::thread::sleep(Duration::from_millis(200));
+    let check = |bed: &Bed, kind: &[&str]| {
+        let args = [
+            "service",
+            "--edge",
+            &bed.name,
+            "check",
+            "--interval",
+            "0.1",
+            "--fall",
+            "2",
+            "--rise",
+            "1",
+            "--for",
+            "1",
+        ];
+        let output = weir(&bed.edge, &[&args[..], kind].concat());
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let said = check(&bed, &["--http", "/"]);
+    assert!(
+        said.contains("server 10.2.1.2 of tcp 192.0.2.1:80 is down"),
+        "{said}"
+    );
+    assert!(!said.contains("10.2.2.2"), "{said}");
+    assert_eq!(bed.spread(SERVICE, 12), ["two"]);
+    let again = Answers::start(&bed.servers[0], "one", 80);
+    bed.answers.push(again);
+    let said = check(&bed, &[]);
+    assert!(
+        said.contains("server 10.2.1.2 of tcp 192.0.2.1:80 is back"),
+        "{said}"
+    );
+    assert_eq!(bed.spread(SERVICE, 24), ["one", "two"]);
+}

@@ -182,10 +182,35 @@ pub(crate) enum ServiceCommand {
         #[arg(long)]
         off: bool,
     },
+    /// Stay, and take servers that do not answer out of the ring until they do: TCP services with a port, asked at the servers' addresses
+    Check(Check),
     /// Write the configuration that runs, with all changes, into a file
     Save {
         /// The file
         #[arg(short = 'o', long, value_name = "FILE")]
         output: PathBuf,
     },
+}
+
+/// How servers are asked.
+#[derive(Debug, Args)]
+pub(crate) struct Check {
+    /// Ask for this path by HTTP and want an answer of 200 to 399; without it a connection is enough
+    #[arg(long, value_name = "PATH")]
+    pub(crate) http: Option<String>,
+    /// Seconds between two rounds
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
+    pub(crate) interval: f64,
+    /// Seconds that an answer may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) timeout: f64,
+    /// Failures in a row that make a server down
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) fall: u32,
+    /// Answers in a row that bring it back
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub(crate) rise: u32,
+    /// Stop by itself after this many seconds
+    #[arg(long = "for", value_name = "SECONDS")]
+    pub(crate) duration: Option<f64>,
 }

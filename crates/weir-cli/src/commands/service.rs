@@ -3,6 +3,7 @@
 //! A change is an edit of that configuration's text, applied by the ordinary way: what does not fit is refused with its place, and leaves what
 //! runs as it is. The file on disk is not changed; `weir service save -o FILE` writes what runs.
 
+mod check;
 mod edit;
 
 use std::fmt::Write as _;
@@ -27,6 +28,9 @@ pub(crate) fn run(args: &ServiceArgs) -> Result<ExitCode, Failure> {
         return Err(Failure::Usage(
             "a word (`weir service add-server ...`) and ipvsadm's letters do not go together: put what belongs to the word behind it".to_owned(),
         ));
+    }
+    if let Some(ServiceCommand::Check(check)) = &args.command {
+        return check::run(args, check);
     }
     let desk = Desk::open(args)?;
     match &args.command {
@@ -79,6 +83,8 @@ fn named(desk: &Desk, args: &ServiceArgs, command: &ServiceCommand) -> Result<()
             real_server,
             off,
         } => desk.drain(args, place, *real_server, *off),
+        // It opens its own desk, again and again.
+        ServiceCommand::Check(_) => Ok(()),
         ServiceCommand::Save { output } => {
             std::fs::write(output, desk.record.text()).map_err(|error| {
                 Failure::Failed(format!("cannot write {}: {error}", output.display()))
@@ -370,7 +376,11 @@ impl Desk {
             );
             for server in &service.servers {
                 let count = self.count_of(service, server);
-                let state = if server.drain { "drain" } else { "up" };
+                let state = match (server.down, server.drain) {
+                    (true, _) => "down",
+                    (_, true) => "drain",
+                    _ => "up",
+                };
                 let _ = writeln!(
                     text,
                     "  -> {:<39} {:<6} {:>6} {state:<6}{}",
@@ -411,6 +421,7 @@ impl Desk {
                     "port": server.port,
                     "weight": server.weight,
                     "drain": server.drain,
+                    "down": server.down,
                     "counted": counted(self.count_of(service, server)),
                 })
             })

@@ -229,7 +229,7 @@ impl<'a> Model<'a> {
         let it = &self.balancer.services[service];
         let members: Vec<Member> = (0..)
             .zip(&it.servers)
-            .filter(|(_, s)| !s.drain)
+            .filter(|(_, s)| s.takes_flows())
             .map(|(number, s)| Member {
                 identity: it.server_identity(s),
                 weight: s.weight,

@@ -263,6 +263,8 @@ pub struct Server {
     pub weight: u32,
     /// Keeps its flows and gets no new ones.
     pub drain: bool,
+    /// It did not answer when it was last asked; like `drain`, and written by who asks.
+    pub down: bool,
     /// MAC address of the server or of its gateway.
     pub mac: Option<[u8; 6]>,
     /// weir's number of the port that it is behind.
@@ -271,4 +273,11 @@ pub struct Server {
     pub cpu: Option<u32>,
     /// In connection ids of QUIC.
     pub id: Option<u32>,
+}
+
+impl Server {
+    /// Whether it gets new flows.
+    pub fn takes_flows(&self) -> bool {
+        !self.drain && !self.down
+    }
 }

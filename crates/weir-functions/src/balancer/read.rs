@@ -37,7 +37,7 @@ const SERVICE: &[&str] = &[
     "server",
 ];
 const SERVER: &[&str] = &[
-    "address", "port", "weight", "drain", "mac", "to", "cpu", "id",
+    "address", "port", "weight", "drain", "down", "mac", "to", "cpu", "id",
 ];
 const IDLE: [(&str, u64); 4] = [("new", 60), ("tcp", 900), ("udp", 120), ("closing", 30)];
 const MODES: &[&str] = &["ipip", "gue", "nat", "dsr"];
@@ -421,6 +421,7 @@ fn server(request: &Request<'_>, service: &Service) -> Result<Server, FunctionEr
         port,
         weight,
         drain: request.flag("drain")?,
+        down: request.flag("down")?,
         mac,
         to,
         cpu,

@@ -151,9 +151,9 @@ fn notes(balancer: &Balancer) -> Vec<String> {
                 "service `{}` has no server yet: its flows are dropped (no_server)",
                 service.name
             ));
-        } else if service.servers.iter().all(|server| server.drain) {
+        } else if !service.servers.iter().any(Server::takes_flows) {
             notes.push(format!(
-                "all servers of service `{}` drain: new flows are dropped (no_server)",
+                "all servers of service `{}` drain or are down: new flows are dropped (no_server)",
                 service.name
             ));
         }
@@ -287,7 +287,7 @@ impl Numbered {
                 .servers
                 .iter()
                 .zip(numbers)
-                .filter(|(server, _)| !server.drain)
+                .filter(|(server, _)| server.takes_flows())
                 .map(|(server, number)| Member {
                     identity: it.server_identity(server),
                     weight: server.weight,
@@ -429,9 +429,9 @@ fn element(service: &Service, server: &Server, number: u32) -> LbServer {
     LbServer {
         identity: service.server_identity(server),
         service: service.identity() as u32,
-        state: match server.drain {
-            true => state::DRAIN,
-            false => state::UP,
+        state: match server.takes_flows() {
+            true => state::UP,
+            false => state::DRAIN,
         },
         mode: service.mode.number(),
         deliver,

@@ -197,6 +197,26 @@ impl Text {
         }
     }
 
+    /// Says of a server whether it answers.
+    pub(super) fn set_down(
+        &mut self,
+        which: &Which,
+        address: IpAddr,
+        port: Option<u16>,
+        is_down: bool,
+    ) -> Result<(), Failure> {
+        let servers = tables(self.service(which)?, "server")?;
+        let found = servers
+            .iter_mut()
+            .find(|table| is_server(table, address, port));
+        let server = found.ok_or_else(|| no_server(which, address))?;
+        match is_down {
+            true => server["down"] = value(true),
+            false => drop(server.remove("down")),
+        }
+        Ok(())
+    }
+
     /// Writes what is said of a server; `new_port`: of one that was just added.
     fn fill(
         &mut self,
