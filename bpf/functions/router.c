@@ -64,6 +64,14 @@ struct {
 	__type(value, struct weir_interface);
 } interfaces SEC(".maps");
 
+/* The same as ports_by_index, of devices with low indexes: most have one, and a hash costs ten times an array. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WEIR_RT_LOW);
+	__type(key, __u32);
+	__type(value, struct weir_port_at);
+} ports_low SEC(".maps");
+
 /* By weir's number of a port: number + 1 of the interface of its untagged packets. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -256,7 +264,9 @@ static __always_inline int by_kernel(ctx_t *ctx, struct packet *p, struct weir_f
 	if (code)
 		return refused(p, fib, code, ttl, may_fragment);
 	index = fib->ifindex;
-	at = bpf_map_lookup_elem(&ports_by_index, &index);
+	at = bpf_map_lookup_elem(&ports_low, &index);
+	if (!at)
+		at = bpf_map_lookup_elem(&ports_by_index, &index);
 	if (!at || !at->interface)
 		return TO_STACK;
 	if (ttl <= 1)

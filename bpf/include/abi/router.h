@@ -7,6 +7,7 @@
 #define WEIR_ABI_ROUTER_H
 
 #define WEIR_RT_INTERFACES	64	/* of an instance, a power of two */
+#define WEIR_RT_LOW		1024	/* indexes of devices that need no hash */
 #define WEIR_RT_CHUNK		65536	/* words of an element of `root4`, `root6` and `nodes` */
 #define WEIR_RT_NODE		256	/* words of a node */
 #define WEIR_RT_BUCKETS		256	/* of a group of next hops */

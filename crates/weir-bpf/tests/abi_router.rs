@@ -64,6 +64,7 @@ fn numbers_are_those_of_the_header() {
     };
     let numbers: &[(&str, u64)] = &[
         ("WEIR_RT_INTERFACES", router::INTERFACES as u64),
+        ("WEIR_RT_LOW", router::LOW as u64),
         ("WEIR_RT_CHUNK", router::CHUNK as u64),
         ("WEIR_RT_NODE", router::NODE as u64),
         ("WEIR_RT_BUCKETS", router::BUCKETS as u64),

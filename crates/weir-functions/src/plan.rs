@@ -115,6 +115,8 @@ pub struct HostElement {
     pub value: Vec<u8>,
     /// Where it does.
     pub fields: Vec<(usize, DeviceField)>,
+    /// The element is there only if the index of the device is below this; 0: whatever it is.
+    pub below: u32,
 }
 
 /// What the host knows of a device.
@@ -140,8 +142,11 @@ pub struct DeviceFacts {
 }
 
 impl HostElement {
-    /// Key and value on a host.
-    pub fn complete(&self, facts: &DeviceFacts) -> (Vec<u8>, Vec<u8>) {
+    /// Key and value on a host; `None`: the element is not there.
+    pub fn complete(&self, facts: &DeviceFacts) -> Option<(Vec<u8>, Vec<u8>)> {
+        if self.below != 0 && facts.index >= self.below {
+            return None;
+        }
         let mut value = self.value.clone();
         for (at, field) in &self.fields {
             let bytes: Vec<u8> = match field {
@@ -154,14 +159,12 @@ impl HostElement {
             }
         }
         let key = self.key.clone();
-        (
-            key.unwrap_or_else(|| facts.index.to_ne_bytes().to_vec()),
-            value,
-        )
+        let key = key.unwrap_or_else(|| facts.index.to_ne_bytes().to_vec());
+        Some((key, value))
     }
 
     /// Key and value where there is no host: weir's number of the port is the index.
-    pub fn alone(&self) -> (Vec<u8>, Vec<u8>) {
+    pub fn alone(&self) -> Option<(Vec<u8>, Vec<u8>)> {
         self.complete(&DeviceFacts {
             index: self.port,
             ..DeviceFacts::default()

@@ -88,6 +88,7 @@ pub struct Route {
 #[expect(missing_docs, reason = "documented in abi/router.h")]
 pub mod router {
     pub const INTERFACES: usize = 64;
+    pub const LOW: usize = 1024;
     pub const CHUNK: usize = 65_536;
     pub const NODE: usize = 256;
     pub const BUCKETS: usize = 256;

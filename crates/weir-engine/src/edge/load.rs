@@ -108,7 +108,9 @@ impl Recipe<'_> {
             }
             for element in &map.host {
                 let facts = facts(&element.device).unwrap_or_default();
-                let (key, value) = element.complete(&facts);
+                let Some((key, value)) = element.complete(&facts) else {
+                    continue;
+                };
                 digest.text(&element.device).bytes(&key).bytes(&value);
             }
         }
@@ -455,8 +457,9 @@ fn fill(program: &LoadedProgram, map: &MapPlan) -> Result<(), KernelError> {
         program.update(&map.name, &place.to_ne_bytes(), &index.to_ne_bytes(), 0)?;
     }
     for element in &map.host {
-        let (key, value) = element.complete(&facts(&element.device)?);
-        program.update(&map.name, &key, &value, 0)?;
+        if let Some((key, value)) = element.complete(&facts(&element.device)?) {
+            program.update(&map.name, &key, &value, 0)?;
+        }
     }
     Ok(())
 }

@@ -263,6 +263,7 @@ impl Numbered {
                     port: port.number,
                     key: Some(key.to_vec()),
                     value: server.as_bytes().to_vec(),
+                    below: 0,
                     fields: vec![(offset_of!(LbServer, from), DeviceField::Mac)],
                 }),
                 None => {
@@ -381,6 +382,7 @@ fn by_index(ports: &[EdgePort]) -> MapPlan {
             }
             .as_bytes()
             .to_vec(),
+            below: 0,
             fields: vec![(offset_of!(PortAt, mtu), DeviceField::Mtu)],
         })
         .collect();

@@ -51,7 +51,7 @@ fn servers(planned: &Planned) -> Vec<LbServer> {
     let map = map(planned, "servers");
     let mut all = vec![LbServer::default(); map.max_entries as usize];
     let of_host = map.host.iter().map(|element| {
-        let (key, value) = element.alone();
+        let (key, value) = element.alone().expect("there is one");
         (key, value)
     });
     let plain = map

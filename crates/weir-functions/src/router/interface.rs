@@ -71,6 +71,7 @@ impl Interface {
             port: self.port.into(),
             key: Some(number.to_ne_bytes().to_vec()),
             value: value.as_bytes().to_vec(),
+            below: 0,
             fields,
         }
     }

@@ -370,11 +370,12 @@ fn maps(interfaces: &[Interface]) -> Vec<MapPlan> {
         size_of::<weir_bpf::abi::Interface>(),
     );
     let mut by_index = MapPlan::empty("ports_by_index", interfaces.len(), size_of::<PortAt>());
+    let mut low = MapPlan::empty("ports_low", abi::LOW, size_of::<PortAt>());
     let mut untagged = vec![0u32; panel::PORTS];
     let mut tagged = MapPlan::empty("tagged", interfaces.len(), 4);
     for (number, one) in (0u32..).zip(interfaces) {
         described.host.push(one.element(number));
-        by_index.host.push(HostElement {
+        let at = HostElement {
             device: one.device.clone(),
             port: one.port.into(),
             key: None,
@@ -389,7 +390,13 @@ fn maps(interfaces: &[Interface]) -> Vec<MapPlan> {
                 0 => vec![(std::mem::offset_of!(PortAt, mtu), DeviceField::Mtu)],
                 _ => Vec::new(),
             },
+            below: 0,
+        };
+        low.host.push(HostElement {
+            below: abi::LOW as u32,
+            ..at.clone()
         });
+        by_index.host.push(at);
         if one.vlan == 0 {
             if let Some(place) = untagged.get_mut(usize::from(one.port)) {
                 *place = number + 1;
@@ -403,6 +410,7 @@ fn maps(interfaces: &[Interface]) -> Vec<MapPlan> {
     vec![
         described,
         by_index,
+        low,
         MapPlan::array("untagged", &untagged),
         tagged,
     ]

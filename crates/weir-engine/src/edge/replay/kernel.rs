@@ -106,7 +106,7 @@ impl Kernel {
                     let (place, index) = (place.to_ne_bytes(), LOOPBACK.to_ne_bytes());
                     loaded.update(&map.name, &place, &index, 0)?;
                 }
-                for (key, value) in map.host.iter().map(HostElement::alone) {
+                for (key, value) in map.host.iter().filter_map(HostElement::alone) {
                     loaded.update(&map.name, &key, &value, 0)?;
                 }
             }

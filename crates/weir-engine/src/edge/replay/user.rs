@@ -57,7 +57,7 @@ impl User {
                     let place = place.to_ne_bytes();
                     update(&mut machine, &name, &place, &1u32.to_ne_bytes())?;
                 }
-                for (key, value) in map.host.iter().map(HostElement::alone) {
+                for (key, value) in map.host.iter().filter_map(HostElement::alone) {
                     update(&mut machine, &name, &key, &value)?;
                 }
             }
