@@ -72,6 +72,19 @@ const SPECIALISATIONS: &[(&str, &[(&str, u32)])] = &[
         "router-own",
         &[("weir_csum_mode", 1), ("weir_router_features", 0x1d7)],
     ),
+    // Functions balancer and decapsulate with everything on.
+    (
+        "balancer",
+        &[
+            ("weir_csum_mode", 1),
+            ("weir_mtu", 1500),
+            ("weir_lb_features", u32::MAX),
+        ],
+    ),
+    (
+        "decapsulate",
+        &[("weir_csum_mode", 1), ("weir_dc_features", u32::MAX)],
+    ),
 ];
 
 /// Objects with a hole where a program of others goes; alone nobody can load them. weir-engine's test `objects_chained` fills it.
