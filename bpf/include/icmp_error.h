@@ -33,6 +33,10 @@ struct icmp_error {
 	__u32 type, code;
 	__u32 word;		/* second word of the ICMP header, host order: MTU */
 	__u32 from[4];		/* address of the error; IPv4: the first word */
+
+	/* While it is made: beside it, because callers have more stack to spare than icmp_error() has. */
+	__u32 to[4];
+	__u8 l2[20];
 };
 
 /* Types of ICMP that ask or answer, and may be answered by errors: all others are errors, or unknown. */
@@ -90,8 +94,7 @@ static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
 {
 	__u32 l3 = e->l3, v6 = e->family == 6, head = v6 ? 48 : 28, quote = e->ip_len, len = ctx_len(ctx), total, i;
 	struct finish_state *sum;
-	__u8 l2[18], *data, *end, *ip;
-	__u32 to[4] = {};
+	__u8 *data, *end, *ip;
 	__u64 pseudo = 0;
 	__u16 check;
 	__u8 tos;
@@ -106,9 +109,9 @@ static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
 	end = packet_word(ctx, data_end);
 	if (data + 18 + 40 > end && (v6 || data + 18 + 20 > end))
 		return 0;
-	__builtin_memcpy(l2, data + 6, 6);
-	__builtin_memcpy(l2 + 6, data, 6);
-	__builtin_memcpy(l2 + 12, data + 12, 6);
+	__builtin_memcpy(e->l2, data + 6, 6);
+	__builtin_memcpy(e->l2 + 6, data, 6);
+	__builtin_memcpy(e->l2 + 12, data + 12, 6);
 	if (l3 == 14)
 		ip = data + 14;
 	else
@@ -119,9 +122,9 @@ static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
 			return 0;
 #pragma unroll
 		for (i = 0; i < 4; i++)
-			to[i] = *(__u32 *)(ip + 8 + i * 4);
+			e->to[i] = *(__u32 *)(ip + 8 + i * 4);
 	} else {
-		to[0] = *(__u32 *)(ip + 12);
+		e->to[0] = *(__u32 *)(ip + 12);
 	}
 	/* A change of nothing is asked for, too: the helper takes it. */
 	if (bpf_xdp_adjust_tail(ctx, (int)(l3 + quote) - (int)len))
@@ -132,11 +135,11 @@ static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
 	end = packet_word(ctx, data_end);
 	if (data + 18 + 28 > end)
 		return 0;
-	__builtin_memcpy(data, l2, 14);
+	__builtin_memcpy(data, e->l2, 14);
 	if (l3 == 14) {
 		ip = data + 14;
 	} else {
-		__builtin_memcpy(data + 14, l2 + 14, 4);
+		__builtin_memcpy(data + 14, e->l2 + 14, 4);
 		ip = data + 18;
 	}
 	total = head + quote;
@@ -150,8 +153,8 @@ static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
 #pragma unroll
 		for (i = 0; i < 4; i++) {
 			*(__u32 *)(ip + 8 + i * 4) = e->from[i];
-			*(__u32 *)(ip + 24 + i * 4) = to[i];
-			pseudo += (__u64)e->from[i] + to[i];
+			*(__u32 *)(ip + 24 + i * 4) = e->to[i];
+			pseudo += (__u64)e->from[i] + e->to[i];
 		}
 		pseudo += bpf_htons(8 + quote);
 		pseudo += bpf_htons(58);
@@ -163,7 +166,7 @@ static __noinline int icmp_error(ctx_t *ctx, struct icmp_error *e)
 		*(__u16 *)(ip + 8) = bpf_htons(ICMP_ERROR_TTL << 8 | 1);
 		*(__u16 *)(ip + 10) = 0;
 		*(__u32 *)(ip + 12) = e->from[0];
-		*(__u32 *)(ip + 16) = to[0];
+		*(__u32 *)(ip + 16) = e->to[0];
 #pragma unroll
 		for (i = 0; i < 5; i++)
 			pseudo += *(__u32 *)(ip + i * 4);
