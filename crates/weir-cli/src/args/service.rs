@@ -53,7 +53,7 @@ pub(crate) struct ServiceArgs {
     pub(crate) numeric: bool,
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Server: ADDRESS, ADDRESS:PORT, [ADDRESS]:PORT
+    /// Server: `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`
     #[arg(short = 'r', long, value_name = "SERVER")]
     pub(crate) real_server: Option<String>,
     #[command(flatten)]
@@ -64,7 +64,7 @@ pub(crate) struct ServiceArgs {
 #[derive(Debug, Args)]
 #[group(id = "place", multiple = false)]
 pub(crate) struct Place {
-    /// TCP service: ADDRESS:PORT, [ADDRESS]:PORT, or ADDRESS for all ports
+    /// TCP service: ADDRESS:PORT, `[ADDRESS]:PORT`, or ADDRESS for all ports
     #[arg(short = 't', long, value_name = "SERVICE")]
     pub(crate) tcp_service: Option<String>,
     /// UDP service
