@@ -285,6 +285,20 @@ static __always_inline int by_connection_id(struct work *w)
 	return w->server && takes(w, w->server, 0);
 }
 
+/*
+ * Asks for the memory in which the flow may be remembered, which lies in no cache where there are many: it is on its way while the service is
+ * looked for.
+ */
+static __always_inline void touch_bucket(struct work *w)
+{
+	__u32 at = (__u32)sticky_key(w->hash) & weir_lb_flow_mask;
+	struct weir_lb_bucket *bucket = bpf_map_lookup_elem(&flows, &at);
+	__u64 unused;
+
+	if (bucket)
+		asm volatile("%0 = *(u64 *)(%1 + 0)" : "=r"(unused) : "r"(bucket));
+}
+
 /* Gives the flow its server: the one it has, or the one of the ring. Returns QUICK_OK or a reason. */
 static __always_inline int choose(struct work *w)
 {
@@ -766,6 +780,7 @@ static __always_inline int balance(struct work *w)
 	} else if (w->protocol != (w->h.family == 4 ? IPPROTO_ICMP : IPPROTO_ICMP6)) {
 		return LB_NEXT;
 	}
+	touch_bucket(w);
 	w->service = service_find(&key);
 	if (!w->service) {
 		if (!lb_has(WEIR_LB_F_NAT))
