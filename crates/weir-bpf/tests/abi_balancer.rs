@@ -1,31 +1,12 @@
 //! The contract of function `balancer` between C and Rust: layouts by the object's BTF, numbers by the header's text.
 
-use std::mem::offset_of;
+mod contract;
 
-use weir_bpf::{abi, object};
-use weir_vm::{Btf, Object};
-
-fn btf() -> Btf {
-    let bytes = object("balancer").expect("compiled");
-    let object = Object::parse(bytes).expect("the object is well formed");
-    object.btf().expect("objects carry BTF").clone()
-}
-
-/// Compares a struct's size and every named member with its mirror.
-macro_rules! same_layout {
-    ($btf:expr, $c:literal, $rust:ty, $($member:ident),+) => {
-        let layout = $btf.layout($c).unwrap_or_else(|e| panic!("{}: {e}", $c));
-        assert_eq!(layout.size as usize, size_of::<$rust>(), "size of {}", $c);
-        $(
-            let member = layout.member(stringify!($member)).unwrap_or_else(|| panic!("{} has no {}", $c, stringify!($member)));
-            assert_eq!(member.offset() as usize, offset_of!($rust, $member), "{}.{}", $c, stringify!($member));
-        )+
-    };
-}
+use weir_bpf::abi;
 
 #[test]
 fn structures_have_the_same_layout_in_c_and_rust() {
-    let btf = btf();
+    let btf = contract::btf_of("balancer");
     same_layout!(
         btf,
         "weir_lb_key",
@@ -96,8 +77,7 @@ fn structures_have_the_same_layout_in_c_and_rust() {
 
 #[test]
 fn tunnels_have_the_same_layout_in_c_and_rust() {
-    let object = Object::parse(object("decapsulate").expect("compiled")).expect("well formed");
-    let btf = object.btf().expect("objects carry BTF").clone();
+    let btf = contract::btf_of("decapsulate");
     same_layout!(
         btf,
         "weir_tunnel_end",
@@ -130,27 +110,6 @@ fn tunnels_have_the_same_layout_in_c_and_rust() {
 fn numbers_of_the_header_are_those_of_the_mirror() {
     use abi::balancer::{self, deliver, feature, flow, mode, service, state};
     let header = include_str!("../../../bpf/include/abi/balancer.h");
-    let find = |name: &str| -> u64 {
-        let value = header
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>())
-            .find_map(|words| match words.as_slice() {
-                ["#define", first, rest @ ..] if *first == name => Some(rest.join(" ")),
-                _ => None,
-            })
-            .unwrap_or_else(|| panic!("abi/balancer.h has no {name}"));
-        let value = value.split("/*").next().unwrap_or_default().trim();
-        let value = value.trim_matches(['(', ')']);
-        if let Some(hex) = value.strip_prefix("0x") {
-            return u64::from_str_radix(hex, 16).expect("a number");
-        }
-        match value.split_once("<<") {
-            Some((_, shift)) => 1 << shift.trim().parse::<u32>().expect("a shift"),
-            None => value
-                .parse()
-                .unwrap_or_else(|e| panic!("{name} = {value}: {e}")),
-        }
-    };
     let numbers: &[(&str, u64)] = &[
         ("WEIR_LB_WAYS", balancer::WAYS as u64),
         ("WEIR_LB_QUOTA", balancer::QUOTA as u64),
@@ -188,7 +147,5 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_LB_F_QUIC", feature::QUIC.into()),
         ("WEIR_LB_F_CPU", feature::CPU.into()),
     ];
-    for (name, rust) in numbers {
-        assert_eq!(find(name), *rust, "{name}");
-    }
+    contract::same_numbers(header, numbers);
 }

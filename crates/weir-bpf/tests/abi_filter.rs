@@ -1,31 +1,12 @@
 //! The contract of function `filter` between C and Rust: layouts by the object's BTF, numbers by the header's text.
 
-use std::mem::offset_of;
+mod contract;
 
-use weir_bpf::{abi, object};
-use weir_vm::{Btf, Object};
-
-fn btf() -> Btf {
-    let bytes = object("filter").expect("compiled");
-    let object = Object::parse(bytes).expect("the object is well formed");
-    object.btf().expect("objects carry BTF").clone()
-}
-
-/// Compares a struct's size and every named member with its mirror.
-macro_rules! same_layout {
-    ($btf:expr, $c:literal, $rust:ty, $($member:ident),+) => {
-        let layout = $btf.layout($c).unwrap_or_else(|e| panic!("{}: {e}", $c));
-        assert_eq!(layout.size as usize, size_of::<$rust>(), "size of {}", $c);
-        $(
-            let member = layout.member(stringify!($member)).unwrap_or_else(|| panic!("{} has no {}", $c, stringify!($member)));
-            assert_eq!(member.offset() as usize, offset_of!($rust, $member), "{}.{}", $c, stringify!($member));
-        )+
-    };
-}
+use weir_bpf::abi;
 
 #[test]
 fn structures_have_the_same_layout_in_c_and_rust() {
-    let btf = btf();
+    let btf = contract::btf_of("filter");
     same_layout!(
         btf,
         "weir_filter_rule",
@@ -83,27 +64,6 @@ fn structures_have_the_same_layout_in_c_and_rust() {
 fn numbers_of_the_header_are_those_of_the_mirror() {
     use abi::filter::{self, action, feature, flag, kind, per};
     let header = include_str!("../../../bpf/include/abi.h");
-    let find = |name: &str| -> u64 {
-        let words = header
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let value = words
-            .filter_map(|words| match words.as_slice() {
-                ["#define", first, rest @ ..] if *first == name => Some(rest.join(" ")),
-                [first, "=", rest @ ..] if *first == name => Some(rest.join(" ")),
-                _ => None,
-            })
-            .next()
-            .unwrap_or_else(|| panic!("abi.h has no {name}"));
-        let value = value.split("/*").next().unwrap_or_default().trim();
-        let value = value.trim_matches(['(', ')', ',']);
-        match value.split_once("<<") {
-            Some((_, shift)) => 1 << shift.trim().parse::<u32>().expect("a shift"),
-            None => value
-                .parse()
-                .unwrap_or_else(|e| panic!("{name} = {value}: {e}")),
-        }
-    };
     let numbers: &[(&str, u64)] = &[
         ("WEIR_FILTER_CHUNK", filter::CHUNK as u64),
         ("WEIR_FILTER_WORDS", filter::WORDS as u64),
@@ -154,7 +114,5 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_FF_PROTOCOL", feature::PROTOCOL.into()),
         ("WEIR_FF_ONE", feature::ONE.into()),
     ];
-    for (name, rust) in numbers {
-        assert_eq!(find(name), *rust, "{name}");
-    }
+    contract::same_numbers(header, numbers);
 }

@@ -1,29 +1,14 @@
 //! The contract of function `router` between C and Rust: layouts by the object's BTF, numbers by the header's text.
 
-use std::mem::offset_of;
+mod contract;
 
+use weir_bpf::abi;
 use weir_bpf::abi::router::{self, feature, hop, origin, word};
-use weir_bpf::{abi, object};
-use weir_vm::Object;
-
-/// Compares a struct's size and every named member with its mirror.
-macro_rules! same_layout {
-    ($btf:expr, $c:literal, $rust:ty, $($member:ident),+) => {
-        let layout = $btf.layout($c).unwrap_or_else(|e| panic!("{}: {e}", $c));
-        assert_eq!(layout.size as usize, size_of::<$rust>(), "size of {}", $c);
-        $(
-            let member = layout.member(stringify!($member)).unwrap_or_else(|| panic!("{} has no {}", $c, stringify!($member)));
-            assert_eq!(member.offset() as usize, offset_of!($rust, $member), "{}.{}", $c, stringify!($member));
-        )+
-    };
-}
 
 #[test]
 #[rustfmt::skip]
 fn structures_have_the_same_layout_in_c_and_rust() {
-    let bytes = object("router_graph").expect("compiled");
-    let object = Object::parse(bytes).expect("the object is well formed");
-    let btf = object.btf().expect("objects carry BTF").clone();
+    let btf = contract::btf_of("router_graph");
     same_layout!(btf, "weir_near", abi::Near, until, port, interface, to, from, mtu, pad);
     same_layout!(btf, "weir_port_at", abi::PortAt, port, interface, mtu);
     same_layout!(btf, "weir_interface", abi::Interface, ifindex, port, vlan, mtu, mac, pad, address4, pad2, address6);
@@ -35,33 +20,6 @@ fn structures_have_the_same_layout_in_c_and_rust() {
 #[test]
 fn numbers_are_those_of_the_header() {
     let header = include_str!("../../../bpf/include/abi/router.h");
-    let find = |name: &str| -> u64 {
-        let words = header
-            .lines()
-            .map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let value = words
-            .filter_map(|words| match words.as_slice() {
-                ["#define", first, rest @ ..] | [first, "=", rest @ ..] if *first == name => {
-                    Some(rest.join(" "))
-                }
-                _ => None,
-            })
-            .next()
-            .unwrap_or_else(|| panic!("abi/router.h has no {name}"));
-        let value = value.split("/*").next().unwrap_or_default().trim();
-        let less = u64::from(value.ends_with("- 1)"));
-        let value = value
-            .trim_end_matches("- 1)")
-            .trim()
-            .trim_matches(['(', ')', ',']);
-        let number = match value.split_once("<<") {
-            Some((_, shift)) => 1 << shift.trim().parse::<u32>().expect("a shift"),
-            None => value
-                .parse()
-                .unwrap_or_else(|e| panic!("{name} = {value}: {e}")),
-        };
-        number - less
-    };
     let numbers: &[(&str, u64)] = &[
         ("WEIR_RT_INTERFACES", router::INTERFACES as u64),
         ("WEIR_RT_LOW", router::LOW as u64),
@@ -91,7 +49,5 @@ fn numbers_are_those_of_the_header() {
         ("WEIR_RF_COUNT_ROUTES", feature::COUNT_ROUTES.into()),
         ("WEIR_RF_WIDE", feature::WIDE.into()),
     ];
-    for (name, rust) in numbers {
-        assert_eq!(find(name), *rust, "{name}");
-    }
+    contract::same_numbers(header, numbers);
 }
