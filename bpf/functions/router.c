@@ -32,27 +32,7 @@ const volatile __u64 weir_error_burst_ns = 50000000;
 #include "stats.h"
 #include "spread.h"
 #include "quick_parse.h"
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weir_replay);
-} replay SEC(".maps");
-
-static __always_inline __u64 clock_ns(void)
-{
-	__u32 zero = 0;
-
-	if (weir_replay) {
-		struct weir_replay *given = bpf_map_lookup_elem(&replay, &zero);
-
-		return given ? given->now_ns : 0;
-	}
-	return bpf_ktime_get_coarse_ns();
-}
-
+#include "clock.h"
 #include "near.h"
 #include "icmp_error.h"
 #include "routes.h"

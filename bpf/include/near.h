@@ -6,7 +6,7 @@
  * when it is older than a second or so: a lookup costs more than all the rest that is done to a packet. The kernel must know the
  * way already: who configures sees to that its neighbours are asked for.
  *
- * Needs a clock_ns() of the function.
+ * Needs clock.h.
  */
 #ifndef WEIR_NEAR_H
 #define WEIR_NEAR_H
