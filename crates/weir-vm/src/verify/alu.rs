@@ -204,6 +204,9 @@ impl Walk<'_> {
     }
 
     fn numbers(&mut self, op: &Op, alu: Alu, wide: bool, src: &Reg) -> Step<()> {
+        if alu == Alu::And && src.num.value().is_some() {
+            self.fork_mask(op)?;
+        }
         let at = self.at;
         let dst = self.state.reg_mut(op.dst);
         let narrow = dst.num.umax <= u64::from(u32::MAX);
@@ -227,6 +230,34 @@ impl Walk<'_> {
             }
         }
         Ok(())
+    }
+
+    /// A number that is 0 or all ones, as shifting a sign to the right leaves it, and is masked now: compilers write choices so. The kernel
+    /// walks both (kernel/bpf/verifier.c: maybe_fork_scalars), which accepts more, and refuses what only one of them does wrong.
+    fn fork_mask(&mut self, op: &Op) -> Step<()> {
+        const LOW: u64 = u32::MAX as u64;
+        let num = self.state.reg(op.dst).num;
+        let (zeros, ones) = if (num.smin, num.smax) == (-1, 0) {
+            (Scalar::constant(0), Scalar::constant(u64::MAX))
+        } else if (num.s32_min, num.s32_max) == (-1, 0) {
+            (
+                num.alu(Alu::And, true, &Scalar::constant(!LOW)),
+                num.alu(Alu::Or, true, &Scalar::constant(LOW)),
+            )
+        } else {
+            return Ok(());
+        };
+        let at = self.at;
+        let known = |state: &mut super::state::State, num| {
+            let reg = state.reg_mut(op.dst);
+            (reg.num, reg.id, reg.off) = (num, 0, 0);
+            (reg.birth, reg.born) = (Birth::Computed, at);
+        };
+        let mut other = self.state.clone();
+        known(&mut other, zeros);
+        known(&mut self.state, ones);
+        // The mask leaves 0 as it is.
+        self.push(other, at as usize + 1)
     }
 
     /// `pointer op number`, where `register` held the pointer.
