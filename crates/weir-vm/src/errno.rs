@@ -26,7 +26,13 @@ pub const EINVAL: i64 = -22;
 pub const ENOSPC: i64 = -28;
 /// A number does not fit.
 pub const ERANGE: i64 = -34;
+/// Another protocol than asked for: the tunnel's key is of the other family.
+pub const EPROTO: i64 = -71;
 /// The map has no such operation.
 pub const EOPNOTSUPP: i64 = -95;
 /// Neither IPv4 nor IPv6.
 pub const EAFNOSUPPORT: i64 = -97;
+/// It is so already: the packet is in a tunnel.
+pub const EALREADY: i64 = -114;
+/// Not supported; the kernel's own number.
+pub const ENOTSUPP: i64 = -524;

@@ -5,6 +5,7 @@
 //! randomness come from `Env`. Invariant: no helper panics or loops beyond the instruction budget, whatever its arguments.
 
 mod cookie;
+mod room;
 mod route;
 mod skb;
 mod streams;

@@ -14,6 +14,7 @@ use crate::memory::{
     AccessFault, CALL_FRAMES, Memory, STACK_BYTES, handle_function, stack_address,
 };
 use crate::routes::Routes;
+use crate::skb::Sent;
 use crate::verify::Watch;
 
 /// What a run takes from outside: nothing else varies between two runs over the same frame and maps.
@@ -152,6 +153,13 @@ pub enum Redirect {
         /// Target interface.
         ifindex: u32,
     },
+    /// A redirect of a tc program.
+    Device {
+        /// Index of the device.
+        ifindex: u32,
+        /// What becomes of the packet there.
+        way: Way,
+    },
     /// `bpf_redirect_map` with an entry that exists (or a broadcast).
     Map {
         /// Name of the map.
@@ -161,6 +169,19 @@ pub enum Redirect {
         /// Flags passed.
         flags: u64,
     },
+}
+
+/// How a tc program's packet goes on at another device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Out of it.
+    Out,
+    /// Into its receive path.
+    In,
+    /// Into the receive path of its peer in another namespace.
+    Peer,
+    /// Out of it, with the link-layer addresses that the kernel finds.
+    Neighbour,
 }
 
 /// Registers r0 to r10; sixteen, so that a masked number is always inside.
@@ -175,6 +196,8 @@ pub(crate) struct Scratch {
     pub(crate) key: Vec<u8>,
     pub(crate) value: Vec<u8>,
     pub(crate) trace: Vec<String>,
+    /// Copies of packets that were sent.
+    pub(crate) sent: Vec<Sent>,
     /// What interpreted runs are compared with.
     pub(crate) watch: Option<Box<Watch>>,
 }

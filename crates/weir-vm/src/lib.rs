@@ -45,7 +45,7 @@ pub use elf::ElfError;
 pub use frame::{Frame, HEADROOM, JUMBO_TAILROOM, LINEAR_MAX, RESERVED_HEAD};
 pub use helpers::TAIL_CALLS;
 pub use insn::{DecodeError, INSN_BYTES, Insn};
-pub use interp::{Env, Fault, FaultKind, Redirect};
+pub use interp::{Env, Fault, FaultKind, Redirect, Way};
 pub use join::Join;
 pub use machine::{Machine, Place};
 pub use maps::{
@@ -57,4 +57,4 @@ pub use memory::{AccessFault, CALL_FRAMES, Region, STACK_BYTES, Violation};
 pub use object::{LoadError, Object, Variable};
 pub use program::{ProgramKind, XdpAttach};
 pub use routes::{Neighbour, Route, RouteKind, RouteLink, Routes, TABLE_MAIN};
-pub use skb::{Skb, SkbField};
+pub use skb::{Sent, Skb, SkbField, TunnelKey};

@@ -22,7 +22,7 @@ use crate::memory::{
 use crate::object::LoadError;
 use crate::program::ProgramKind;
 use crate::routes::Routes;
-use crate::skb::{Skb, SkbFields};
+use crate::skb::{Sent, Skb, SkbFields};
 use crate::verify::{Origin, Watch};
 
 fn next_edition() -> u64 {
@@ -710,6 +710,11 @@ impl Machine {
     /// Takes the lines of `bpf_trace_printk` (at most 10,000 between calls).
     pub fn take_trace(&mut self) -> Vec<String> {
         std::mem::take(&mut self.scratch.trace)
+    }
+
+    /// Takes the copies that `bpf_clone_redirect` sent, in order (at most 4,096 between calls).
+    pub fn take_sent(&mut self) -> Vec<Sent> {
+        std::mem::take(&mut self.scratch.sent)
     }
 
     /// Where the last run's redirect helper sent the packet; nothing if none was called with success.

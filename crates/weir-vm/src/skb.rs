@@ -1,7 +1,8 @@
 //! The socket buffer a tc program works on: a linear frame, and the fields of `struct __sk_buff` beside it.
 //!
-//! Owns which fields there are, of which width they are read and written, and the VLAN tag that lies beside the data. What helpers do to
-//! the packet is in `helpers::skb`. As in a test run of the kernel, the buffer is linear, its checksum state is "none" and
+//! Owns which fields there are, of which width they are read and written, the VLAN tag that lies beside the data, and what the kernel knows of
+//! the packet and programs see by what helpers answer: where its headers are, whether it is in a tunnel. What helpers do to
+//! it is in `helpers::skb` and `helpers::room`. As in a test run of the kernel, the buffer is linear, nobody verified its checksum and
 //! no header but the link layer's is known. Invariant: `len`, the pointers and `vlan_present` are computed, never stored.
 
 use crate::frame::Frame;
@@ -49,7 +50,67 @@ pub enum SkbField {
 
 /// The fields as they lie in memory; computed ones are zero.
 #[derive(Clone, Debug)]
-pub(crate) struct SkbFields([u8; BYTES]);
+pub(crate) struct SkbFields {
+    bytes: [u8; BYTES],
+    pub(crate) known: Known,
+}
+
+/// What the kernel knows of a packet beside `struct __sk_buff`. Offsets are from the start of the data.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    /// Where the network header is: behind the link layer's.
+    pub(crate) network: usize,
+    /// Where the transport header is, once somebody said so.
+    pub(crate) transport: Option<isize>,
+    /// It is in a tunnel that a program made.
+    pub(crate) encapsulated: bool,
+    /// How many checksums were verified, less one; nothing: none.
+    pub(crate) checksums: Option<u8>,
+    /// Headers that a tunnel's device is to make, or took off.
+    pub(crate) tunnel: Option<TunnelKey>,
+}
+
+impl Default for Known {
+    fn default() -> Known {
+        Known {
+            network: 14,
+            transport: None,
+            encapsulated: false,
+            checksums: None,
+            tunnel: None,
+        }
+    }
+}
+
+/// The outer header that goes with a packet of a collect-metadata tunnel device. Addresses as in packets, those of IPv4 in the first four bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TunnelKey {
+    /// Identifier.
+    pub id: u32,
+    /// Whether addresses are those of IPv6.
+    pub v6: bool,
+    /// Where it comes from.
+    pub source: [u8; 16],
+    /// Where it goes to.
+    pub destination: [u8; 16],
+    /// Type of service.
+    pub tos: u8,
+    /// Hops.
+    pub ttl: u8,
+    /// IPv6: flow label.
+    pub label: u32,
+}
+
+/// A copy that `bpf_clone_redirect` sent.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// Index of the device.
+    pub ifindex: u32,
+    /// Into its receive path, not out of it.
+    pub ingress: bool,
+    /// The packet as it was then.
+    pub skb: Skb,
+}
 
 /// What a load from the context yields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +143,7 @@ impl Skb {
     pub fn new(data: &[u8]) -> Skb {
         let mut skb = Skb {
             frame: Frame::new(&[]),
-            fields: SkbFields([0; BYTES]),
+            fields: SkbFields::new(),
         };
         skb.reset(data);
         skb
@@ -91,7 +152,7 @@ impl Skb {
     /// Replaces packet and fields as [`Skb::new`] would, keeping the allocation.
     pub fn reset(&mut self, data: &[u8]) {
         self.frame.reset(data);
-        self.fields = SkbFields([0; BYTES]);
+        self.fields = SkbFields::new();
         self.set(SkbField::Ifindex, 1);
         self.set(SkbField::WireLen, data.len() as u32);
         self.fields.set_protocol(protocol(data));
@@ -117,6 +178,16 @@ impl Skb {
         self.fields.vlan()
     }
 
+    /// The outer header that goes with the packet: set by a program, or by who received it from a tunnel.
+    pub fn tunnel_key(&self) -> Option<TunnelKey> {
+        self.fields.known.tunnel
+    }
+
+    /// Gives the packet an outer header, as a device does that received it from a tunnel.
+    pub fn set_tunnel_key(&mut self, key: Option<TunnelKey>) {
+        self.fields.known.tunnel = key;
+    }
+
     /// Puts a VLAN tag beside the data, or takes it away.
     pub fn set_vlan(&mut self, tag: Option<(u16, u16)>) {
         self.fields.set_vlan(tag);
@@ -124,6 +195,13 @@ impl Skb {
 }
 
 impl SkbFields {
+    fn new() -> SkbFields {
+        SkbFields {
+            bytes: [0; BYTES],
+            known: Known::default(),
+        }
+    }
+
     /// Loads `width` bytes at `offset` if the kernel's rules for tc programs allow it.
     pub(crate) fn load(&self, offset: usize, width: usize) -> Option<Loaded> {
         if !offset.is_multiple_of(width) || offset + width > BYTES {
@@ -148,7 +226,10 @@ impl SkbFields {
             return None;
         }
         let mut bytes = [0; 8];
-        for (to, from) in bytes.iter_mut().zip(self.0.get(offset..offset + width)?) {
+        for (to, from) in bytes
+            .iter_mut()
+            .zip(self.bytes.get(offset..offset + width)?)
+        {
             *to = *from;
         }
         if offset == VLAN_PRESENT {
@@ -170,7 +251,7 @@ impl SkbFields {
         if !allowed || !offset.is_multiple_of(width) {
             return None;
         }
-        self.0
+        self.bytes
             .get_mut(offset..offset + width)?
             .copy_from_slice(bytes);
         Some(())
@@ -187,6 +268,15 @@ impl SkbFields {
         self.set_word(VLAN_TCI, u32::from(tci));
     }
 
+    /// Another field of the buffer.
+    pub(crate) fn get(&self, field: SkbField) -> u32 {
+        self.word(field as usize)
+    }
+
+    pub(crate) fn set(&mut self, field: SkbField, value: u32) {
+        self.set_word(field as usize, value);
+    }
+
     /// The protocol in host byte order.
     pub(crate) fn protocol(&self) -> u16 {
         (self.word(SkbField::Protocol as usize) as u16).swap_bytes()
@@ -198,12 +288,12 @@ impl SkbFields {
     }
 
     fn word(&self, offset: usize) -> u32 {
-        let bytes = self.0.get(offset..).and_then(|b| b.first_chunk::<4>());
+        let bytes = self.bytes.get(offset..).and_then(|b| b.first_chunk::<4>());
         bytes.map_or(0, |b| u32::from_le_bytes(*b))
     }
 
     fn set_word(&mut self, offset: usize, value: u32) {
-        if let Some(bytes) = self.0.get_mut(offset..offset + 4) {
+        if let Some(bytes) = self.bytes.get_mut(offset..offset + 4) {
             bytes.copy_from_slice(&value.to_le_bytes());
         }
     }

@@ -4,10 +4,10 @@
 //! not sent. Every helper that may move the packet makes packet pointers stale, also when it fails, as for the verifier.
 
 use super::fault;
-use crate::errno::{EFAULT, EINVAL, ENOMEM, ERANGE};
+use crate::errno::{EFAULT, EINVAL, ENOMEM, ENOTSUPP, ERANGE};
 use crate::frame::Frame;
-use crate::interp::{Redirect, Registers, Run, Step};
-use crate::skb::{SKB_HEADROOM, SKB_LEN_MAX, SkbFields, protocol};
+use crate::interp::{Redirect, Registers, Run, Step, Way};
+use crate::skb::{SKB_HEADROOM, SKB_LEN_MAX, Sent, Skb, SkbField, SkbFields, protocol};
 
 const RECOMPUTE_CSUM: u64 = 1;
 const INVALIDATE_HASH: u64 = 2;
@@ -25,6 +25,11 @@ const TAG: usize = 4;
 const ETH_P_8021Q: u16 = 0x8100;
 const ETH_P_8021AD: u16 = 0x88a8;
 
+/// Bytes of `struct bpf_redir_neigh`.
+const NEXT_HOP: usize = 20;
+/// Copies that are kept.
+const SENT_MOST: usize = 4096;
+
 const TC_ACT_SHOT: u64 = 2;
 const TC_ACT_REDIRECT: u64 = 7;
 const BPF_F_INGRESS: u64 = 1;
@@ -35,16 +40,43 @@ impl Run<'_> {
         let result = match number {
             9 => self.skb_store_bytes(regs)?,
             10 | 11 => self.csum_replace(number, regs)?,
+            13 => self.clone_redirect(regs)?,
             18 => self.vlan_push(regs)?,
             19 => self.vlan_pop(regs)?,
-            23 => self.tc_redirect(regs[1], regs[2]),
+            20 => self.tunnel_key(regs)?,
+            21 => self.set_tunnel_key(regs)?,
+            23 => {
+                let way = if regs[2] & BPF_F_INGRESS != 0 {
+                    Way::In
+                } else {
+                    Way::Out
+                };
+                self.tc_redirect(regs[1], regs[2] & !BPF_F_INGRESS, way)
+            }
             26 => self.skb_load_bytes(regs)?,
+            31 => self.change_proto(regs)?,
+            32 => self.change_type(regs)?,
             38 => self.change_tail(regs)?,
             39 => self.pull_data(regs)?,
+            40 => {
+                self.context(40, regs)?;
+                // Only of a sum over all of the packet, which nobody made.
+                ENOTSUPP as u64
+            }
+            41 | 48 => {
+                self.context(number, regs)?;
+                let hash = if number == 48 { regs[2] as u32 } else { 0 };
+                if let Some(fields) = self.fields() {
+                    fields.set(SkbField::Hash, hash);
+                }
+                0
+            }
             43 => self.change_head(regs)?,
-            // redirect_neigh without a given next hop, redirect_peer: neither has a flag.
-            152 if regs[3] == 0 => self.tc_redirect(regs[1], regs[4] << 1),
-            155 => self.tc_redirect(regs[1], regs[2] << 1),
+            50 => self.adjust_room(regs)?,
+            135 => self.csum_level(regs)?,
+            152 => self.redirect_neigh(regs)?,
+            // Neither has a flag.
+            155 => self.tc_redirect(regs[1], regs[2], Way::Peer),
             _ => return Ok(None),
         };
         Ok(Some(result))
@@ -127,8 +159,14 @@ impl Run<'_> {
         self.context(38, regs)?;
         self.memory.invalidate_packet();
         let length = regs[2] as u32 as usize;
-        if regs[3] != 0 || !(ETH_HEADER..=SKB_LEN_MAX).contains(&length) {
+        let known = self.known();
+        let least = known.transport.filter(|at| *at > 0);
+        let least = least.map_or(known.network, |at| at as usize);
+        if regs[3] != 0 || !(least..=SKB_LEN_MAX).contains(&length) {
             return Ok(EINVAL as u64);
+        }
+        if known.encapsulated {
+            return Ok(ENOTSUPP as u64);
         }
         let mut data = self.packet().to_vec();
         data.resize(length, 0);
@@ -146,6 +184,7 @@ impl Run<'_> {
         let mut data = vec![0; more];
         data.extend_from_slice(self.packet());
         self.replace_packet(&data);
+        self.moved(more as isize);
         Ok(0)
     }
 
@@ -176,6 +215,7 @@ impl Run<'_> {
             let [c, d] = tci.to_be_bytes();
             data.splice(ADDRESSES..ADDRESSES, [a, b, c, d]);
             self.replace_packet(&data);
+            self.tagged(TAG as isize);
             if let Some(fields) = self.fields() {
                 fields.set_protocol(outer);
             }
@@ -224,21 +264,60 @@ impl Run<'_> {
         data.drain(ADDRESSES..ADDRESSES + TAG);
         let now = protocol(&data);
         self.replace_packet(&data);
+        self.tagged(-(TAG as isize));
         self.fields()?.set_protocol(now);
         Some(u16::from_be_bytes(tci))
     }
 
-    fn tc_redirect(&mut self, ifindex: u64, flags: u64) -> u64 {
-        if flags & !BPF_F_INGRESS != 0 {
+    fn tc_redirect(&mut self, ifindex: u64, flags: u64, way: Way) -> u64 {
+        if flags != 0 {
             return TC_ACT_SHOT;
         }
-        self.redirect = Some(Redirect::Interface {
+        self.redirect = Some(Redirect::Device {
             ifindex: ifindex as u32,
+            way,
         });
         TC_ACT_REDIRECT
     }
 
-    fn packet(&self) -> &[u8] {
+    /// `bpf_redirect_neigh`. A next hop that is given is read and believed.
+    fn redirect_neigh(&mut self, regs: &Registers) -> Step<u64> {
+        let len = regs[3] as u32 as usize;
+        if len != 0 {
+            self.memory.bytes(regs[2], len).map_err(fault)?;
+            if len < NEXT_HOP {
+                return Ok(TC_ACT_SHOT);
+            }
+        }
+        Ok(self.tc_redirect(regs[1], regs[4], Way::Neighbour))
+    }
+
+    /// Every device there may be takes its copy; the host's are not known here.
+    fn clone_redirect(&mut self, regs: &Registers) -> Step<u64> {
+        self.context(13, regs)?;
+        self.memory.invalidate_packet();
+        let (ifindex, flags) = (regs[2] as u32, regs[3]);
+        if flags & !BPF_F_INGRESS != 0 || i32::try_from(ifindex).unwrap_or(0) <= 0 {
+            return Ok(EINVAL as u64);
+        }
+        let (Some(frame), Some(fields)) = (&self.memory.frame, &self.memory.skb) else {
+            return Ok(EINVAL as u64);
+        };
+        if self.scratch.sent.len() >= SENT_MOST {
+            return Ok(ENOMEM as u64);
+        }
+        self.scratch.sent.push(Sent {
+            ifindex,
+            ingress: flags & BPF_F_INGRESS != 0,
+            skb: Skb {
+                frame: (**frame).clone(),
+                fields: (**fields).clone(),
+            },
+        });
+        Ok(0)
+    }
+
+    pub(super) fn packet(&self) -> &[u8] {
         self.memory.frame.as_deref().map_or(&[][..], |f| f.data())
     }
 
@@ -247,11 +326,11 @@ impl Run<'_> {
         frame.map(Frame::data_mut).unwrap_or_default()
     }
 
-    fn fields(&mut self) -> Option<&mut SkbFields> {
+    pub(super) fn fields(&mut self) -> Option<&mut SkbFields> {
         self.memory.skb.as_deref_mut()
     }
 
-    fn replace_packet(&mut self, data: &[u8]) {
+    pub(super) fn replace_packet(&mut self, data: &[u8]) {
         if let Some(frame) = self.memory.frame.as_deref_mut() {
             *frame = Frame::with_room(data, SKB_HEADROOM, 0);
         }
