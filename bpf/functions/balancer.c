@@ -27,6 +27,7 @@ const volatile __u64 weir_error_burst_ns = 50000000;
 /* All that quick_parse.h may read is asked for. */
 #define has(f)		1
 #define WEIR_FILTER_LEAN	1
+#define WEIR_FIND_FRAGMENTS	1
 
 #include "ctx.h"
 #include "csum.h"
@@ -106,6 +107,14 @@ struct {
 	__type(value, __u64);
 } service_names SEC(".maps");
 
+/* Who does not answer: written and read by user space alone. By number of a server, its identity; 0: it answers. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} health SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_CPUMAP);
 	__uint(max_entries, 1);
@@ -156,13 +165,15 @@ struct work {
 	__u32 out;
 };
 
-/* Names the map that only user space looks into. No instruction of it is left after loading. */
+/* Names the maps that only user space looks into. No instruction of it is left after loading. */
 static __always_inline void keep(void)
 {
 	__u32 zero = 0;
 
-	if (weir_lb_never)
+	if (weir_lb_never) {
 		bpf_map_lookup_elem(&service_names, &zero);
+		bpf_map_lookup_elem(&health, &zero);
+	}
 }
 
 /* Whether a server is one of the service and may have the packet. */
@@ -326,23 +337,21 @@ static __always_inline int choose(struct work *w)
 /* What tells the fragments of a datagram from others, or 0. */
 static __always_inline __u64 fragment_key(struct work *w)
 {
-	__u8 *data = packet_word(w->ctx, data), *end = packet_word(w->ctx, data_end), *ip;
-	__u32 l3 = w->h.l3, id;
+	__u8 *data = packet_word(w->ctx, data), *end = packet_word(w->ctx, data_end), *p;
+	__u32 off = w->h.family == 4 ? w->h.l3 : w->h.frag, id, proto = 0;
 
-	opaque(l3);
-	l3 &= 31;
-	ip = data + l3;
+	opaque(off);
+	off &= 511;
+	p = data + off;
+	if (p + 8 > end)
+		return 0;
+	id = be32_at(p + 4);
 	if (w->h.family == 4) {
-		if (ip + 20 > end)
-			return 0;
-		id = be16_at(ip + 4);
-	} else {
-		/* Behind other extension headers it is not looked for. */
-		if (ip + 48 > end || ip[6] != IPPROTO_FRAGMENT)
-			return 0;
-		id = be32_at(ip + 44);
+		id >>= 16;
+		/* In IPv6 it is that of the header behind, which differs where extension headers are fragmented, too. */
+		proto = w->h.kind & 255;
 	}
-	return sticky_key(~sticky_hash(w->h.src_high, w->h.src_low, w->h.dst_high, w->h.dst_low, (__u64)(w->h.kind & 255) << 32 | id));
+	return sticky_key(~sticky_hash(w->h.src_high, w->h.src_low, w->h.dst_high, w->h.dst_low, (__u64)proto << 32 | id));
 }
 
 /* A first fragment: those behind it follow. */
@@ -559,7 +568,7 @@ static __always_inline int forward(struct work *w)
 	} else if (lb_has(WEIR_LB_F_NAT) && w->server->mode == WEIR_LB_NAT) {
 		finish(w->ctx);
 		if (w->quote)
-			reason = nat_quote(w->ctx, &w->h, w->quote, w->server->address, w->server->port);
+			reason = nat_quote(w->ctx, &w->h, NAT_DST, w->quote, 0, w->server->address, w->server->port);
 		else
 			reason = nat(w->ctx, &w->h, NAT_DST, w->server->address, w->server->port);
 		if (reason != QUICK_OK)
@@ -644,13 +653,14 @@ static __always_inline int answer_echo(struct work *w, __u8 *data, __u8 *end, __
 
 /*
  * ICMP to the address of a service: echo requests are answered; an error goes to the server of the flow that it quotes, which is described in
- * `key`, w->hash and w->protocol then. Returns 1 for such an error, or what becomes of the packet.
+ * `key`, w->hash and w->protocol then. Or, with `is_back`, ICMP to somebody else: an error about a packet from there, whose destination is described
+ * in `key`. Returns 1 for such an error, or what becomes of the packet.
  */
-static __always_inline int read_icmp(struct work *w, struct weir_lb_key *key)
+static __always_inline int read_icmp(struct work *w, struct weir_lb_key *key, __u32 is_back)
 {
 	__u8 *data = packet_word(w->ctx, data), *end = packet_word(w->ctx, data_end), *p, *q;
 	__u32 off = w->h.l4, type, ihl, ports;
-	__u64 client_high = 0, client_low;
+	__u64 src_high = 0, src_low, dst_high = 0, dst_low;
 
 	if (!off || w->h.kind & WEIR_KIND_FRAGMENT)
 		return LB_NEXT;
@@ -665,7 +675,7 @@ static __always_inline int read_icmp(struct work *w, struct weir_lb_key *key)
 	q = p + 8;
 	if (w->h.family == 4) {
 		if (type == ICMP_ECHO)
-			return answer_echo(w, data, end, off);
+			return is_back ? LB_NEXT : answer_echo(w, data, end, off);
 		if (type != ICMP_DEST_UNREACH && type != ICMP_QUENCH && type != ICMP_TIME_EXCEEDED && type != ICMP_PARAMETER)
 			return LB_NEXT;
 		if (q + 20 > end)
@@ -674,32 +684,56 @@ static __always_inline int read_icmp(struct work *w, struct weir_lb_key *key)
 		if (ihl < 20 || be16_at(q + 6) & 0x1fff)
 			return LB_NEXT;
 		key->protocol = q[9];
-		key->low = be32_at(q + 12);
-		client_low = be32_at(q + 16);
+		src_low = be32_at(q + 12);
+		dst_low = be32_at(q + 16);
 	} else {
 		if (type == ICMP6_ECHO)
-			return answer_echo(w, data, end, off);
+			return is_back ? LB_NEXT : answer_echo(w, data, end, off);
 		if (type < 1 || type > ICMP6_PARAMETER || q + 40 > end)
 			return LB_NEXT;
 		ihl = 40;
 		key->protocol = q[6];
-		key->high = be64_at(q + 8);
-		key->low = be64_at(q + 16);
-		client_high = be64_at(q + 24);
-		client_low = be64_at(q + 32);
+		src_high = be64_at(q + 8);
+		src_low = be64_at(q + 16);
+		dst_high = be64_at(q + 24);
+		dst_low = be64_at(q + 32);
 	}
 	w->quote = off + 8;
 	ihl += w->quote;
 	opaque(ihl);
 	ihl &= 1023;
 	p = data + ihl;
-	if (p + 8 > end || (key->protocol != IPPROTO_TCP && key->protocol != IPPROTO_UDP))
+	if (p + 8 > end || ihl + 8 > w->h.ip_end || (key->protocol != IPPROTO_TCP && key->protocol != IPPROTO_UDP))
 		return LB_NEXT;
 	ports = be32_at(p);
+	if (is_back) {
+		/* It goes to who sent what it quotes, or it is none of ours. */
+		if (src_high != w->h.dst_high || src_low != w->h.dst_low)
+			return LB_NEXT;
+		key->high = dst_high;
+		key->low = dst_low;
+		key->port = ports;
+		return 1;
+	}
+	key->high = src_high;
+	key->low = src_low;
 	key->port = ports >> 16;
 	w->protocol = key->protocol;
-	w->hash = sticky_hash(client_high, client_low, key->high, key->low, (__u64)w->protocol << 32 | ports << 16 | ports >> 16);
+	w->hash = sticky_hash(dst_high, dst_low, src_high, src_low, (__u64)w->protocol << 32 | ports << 16 | ports >> 16);
 	return 1;
+}
+
+/* An ICMP error that a server, or a station in front of it, sends to a client of a NAT service: it goes on as one of the service. */
+static __always_inline int error_back(struct work *w, struct weir_lb_key *key)
+{
+	struct weir_lb_back *from = service_back(key);
+	int reason;
+
+	if (!from)
+		return LB_NEXT;
+	finish(w->ctx);
+	reason = nat_quote(w->ctx, &w->h, NAT_SRC, w->quote, key->high != w->h.src_high || key->low != w->h.src_low, from->address, from->port);
+	return reason == QUICK_OK ? LB_NEXT : reason;
 }
 
 /* ---- all together ---- */
@@ -723,6 +757,7 @@ static __always_inline int balance(struct work *w)
 	/* One way for the verifier from here on, whatever the packet looked like. */
 	w->h.l3 += w->h.zero;
 	w->h.l4 += w->h.zero;
+	w->h.frag += w->h.zero;
 	w->h.kind += w->h.zero;
 	w->h.ports += w->h.zero;
 	w->h.has_ports += w->h.zero;
@@ -762,16 +797,18 @@ static __always_inline int balance(struct work *w)
 	}
 	touch_bucket(w);
 	w->service = service_find(&key);
-	if (!w->service) {
-		if (!lb_has(WEIR_LB_F_NAT))
-			return LB_NEXT;
+	if (!w->service && !lb_has(WEIR_LB_F_NAT))
+		return LB_NEXT;
+	if (!w->service && w->h.has_ports) {
 		port = w->h.ports >> 16;
 		goto from_server;
 	}
-	if (w->service->number == WEIR_LB_ECHO) {
-		reason = read_icmp(w, &key);
+	if (!w->service || w->service->number == WEIR_LB_ECHO) {
+		reason = read_icmp(w, &key, !w->service);
 		if (reason != 1)
 			return reason;
+		if (lb_has(WEIR_LB_F_NAT) && !w->service)
+			return error_back(w, &key);
 		w->service = service_find(&key);
 		if (!w->service)
 			return LB_NEXT;

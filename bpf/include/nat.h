@@ -73,13 +73,14 @@ static __always_inline int nat(ctx_t *ctx, struct head *h, const __u32 which, __
 }
 
 /*
- * The same for an ICMP error whose quote, at `quote`, is of a packet that came from the address the error goes to: both become `address`, and the
- * source port of the quoted packet `port`. The quote's own L4 checksum stays: it covers bytes that are not quoted.
+ * The same for an ICMP error whose quote, at `quote`, is of a packet that came from the address the error goes to (NAT_DST), or that went to
+ * the address the error comes from (NAT_SRC): error and quote get `address`, and the quoted packet `port` on that side. With `is_between` the error is of a
+ * station on the way, whose address stays. Checksums of quoted TCP and UDP packets are updated as far as they are quoted.
  */
-static __always_inline int nat_quote(ctx_t *ctx, struct head *h, __u32 quote, __u8 *address, __u16 port)
+static __always_inline int nat_quote(ctx_t *ctx, struct head *h, const __u32 which, __u32 quote, __u32 is_between, __u8 *address, __u16 port)
 {
-	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *ip, *q, *l4;
-	__u32 l3 = h->l3, old, new = nat_sum(address, h->family), was, is, is6 = h->family == 6, ports;
+	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *ip, *q, *at, *in, *l4;
+	__u32 l3 = h->l3, outer, old, new = nat_sum(address, h->family), was, is, is6 = h->family == 6, i, off, proto;
 
 	opaque(l3);
 	l3 &= 31;
@@ -90,37 +91,67 @@ static __always_inline int nat_quote(ctx_t *ctx, struct head *h, __u32 quote, __
 	if (is6) {
 		if (ip + 40 > end || q + 48 > end)
 			return WEIR_R_head_split;
-		old = nat_sum(ip + 24, 6);
+		at = ip + 8 + which * 16;
+		in = q + 24 - which * 16;
+		outer = nat_sum(at, 6);
+		old = nat_sum(in, 6);
 #pragma unroll
-		for (ports = 0; ports < 16; ports += 4) {
-			*(__u32 *)(ip + 24 + ports) = *(__u32 *)(address + ports);
-			*(__u32 *)(q + 8 + ports) = *(__u32 *)(address + ports);
+		for (i = 0; i < 16; i += 4) {
+			if (!is_between)
+				*(__u32 *)(at + i) = *(__u32 *)(address + i);
+			*(__u32 *)(in + i) = *(__u32 *)(address + i);
 		}
 		/* Once in the quote, once in the pseudo-header. */
-		was = 2 * old;
-		is = 2 * new;
-		ports = quote + 40;
+		was = old;
+		is = new;
+		if (!is_between) {
+			was += outer;
+			is += new;
+		}
+		proto = q[6];
+		off = quote + 40;
 	} else {
 		if (ip + 20 > end || q + 20 > end)
 			return WEIR_R_head_split;
-		old = nat_sum(ip + 16, 4);
-		*(__u32 *)(ip + 16) = *(__u32 *)address;
-		*(__be16 *)(ip + 10) = bpf_htons(csum_update(be16_at(ip + 10), old, new));
-		*(__u32 *)(q + 12) = *(__u32 *)address;
+		at = ip + 12 + which * 4;
+		in = q + 16 - which * 4;
+		if (!is_between) {
+			outer = nat_sum(at, 4);
+			*(__u32 *)at = *(__u32 *)address;
+			*(__be16 *)(ip + 10) = bpf_htons(csum_update(be16_at(ip + 10), outer, new));
+		}
+		old = nat_sum(in, 4);
+		*(__u32 *)in = *(__u32 *)address;
 		was = old + be16_at(q + 10);
 		*(__be16 *)(q + 10) = bpf_htons(csum_update(be16_at(q + 10), old, new));
 		is = new + be16_at(q + 10);
-		ports = quote + (q[0] & 15) * 4;
+		proto = q[9];
+		off = quote + (q[0] & 15) * 4;
 	}
-	opaque(ports);
-	ports &= 1023;
-	l4 = data + ports;
-	if (l4 + 2 > end)
+	opaque(off);
+	off &= 1023;
+	l4 = data + off;
+	if (l4 + 8 > end)
 		return WEIR_R_head_split;
 	if (port) {
-		was += be16_at(l4);
-		*(__be16 *)l4 = port;
-		is += be16_at(l4);
+		at = l4 + 2 - which * 2;
+		was += be16_at(at);
+		old += be16_at(at);
+		*(__be16 *)at = port;
+		is += be16_at(at);
+		new += be16_at(at);
+	}
+	if (proto == IPPROTO_UDP) {
+		was += be16_at(l4 + 6);
+		if (*(__be16 *)(l4 + 6)) {
+			old = csum_update(be16_at(l4 + 6), old, new);
+			*(__be16 *)(l4 + 6) = bpf_htons(old ? old : 0xffff);
+		}
+		is += be16_at(l4 + 6);
+	} else if (proto == IPPROTO_TCP && off + 18 <= h->ip_end && l4 + 18 <= end) {
+		was += be16_at(l4 + 16);
+		*(__be16 *)(l4 + 16) = bpf_htons(csum_update(be16_at(l4 + 16), old, new));
+		is += be16_at(l4 + 16);
 	}
 	/* The checksum of the error itself, six bytes in front of the quote. */
 	quote -= 6;

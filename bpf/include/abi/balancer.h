@@ -78,7 +78,7 @@ struct weir_lb_server {
 	__u32 cpu;
 	__u32 gone_at;		/* of servers that are gone: later ones have higher numbers */
 	__u16 other_port;	/* host order; GUE: where tunnels go; NAT: the port that its packets come from, 0: any */
-	__u16 pad;
+	__u16 weight;		/* its part of the ring, for user space; 0: it gets no new flows, whether it answers or not */
 };
 
 /* NAT: the service that a server's packets belong to, by the key of its address and port. */

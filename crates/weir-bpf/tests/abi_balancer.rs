@@ -60,7 +60,7 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         cpu,
         gone_at,
         other_port,
-        pad
+        weight
     );
     same_layout!(btf, "weir_lb_back", abi::LbBack, address, port, pad, server);
     same_layout!(btf, "weir_lb_bucket", abi::LbBucket, entry);

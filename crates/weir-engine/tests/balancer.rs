@@ -139,7 +139,7 @@ server = [
 "#;
 
 /// What generated packets must have met.
-const WANTED: [&str; 19] = [
+const WANTED: [&str; 21] = [
     "web to 10.0.0.1",
     "web to 10.0.0.2",
     "web to 2001:db8:1::3",
@@ -159,6 +159,18 @@ const WANTED: [&str; 19] = [
     "back",
     "echo",
     "error",
+    "reply",
+    "reply between",
+];
+
+/// Who may be behind the quote of an error; another place of the list is whoever sends it.
+const SERVERS: [&str; 6] = [
+    "10.0.1.1",
+    "10.0.1.2",
+    "10.0.1.3",
+    "10.0.0.1",
+    "2001:db8:2::1",
+    "2001:db8:2::2",
 ];
 
 fn ip(text: &str) -> IpAddr {
@@ -244,15 +256,35 @@ fn frames() -> impl Strategy<Value = Made> {
         4 => (client_port(), service_port()).prop_map(|(sport, dport)| What::Udp { sport, dport }),
         2 => (client_port(), select(vec![None, Some(1), Some(515), Some(3), Some(9)])).prop_map(|(sport, id)| What::Quic { sport, dport: 443, id }),
         1 => (client_port(), service_port(), 1u32..5).prop_map(|(sport, dport, id)| What::First { sport, dport, id }),
-        2 => (1u32..5).prop_map(|id| What::Later { id }),
+        2 => (1u32..5).prop_map(|id| What::Later { id, next: 17 }),
         1 => Just(What::Echo),
         2 => (select(vec![6u8, 17]), service_port(), client_port(), 1u8..6).prop_map(|(protocol, sport, dport, to)| What::Error {
             protocol, sport, to: ip(&format!("198.51.100.{to}")), dport, quote: 0,
+        }),
+        2 => (select(vec![6u8, 17]), select(vec![80u16, 8080, 53, 5353, 7]), client_port(), 0usize..10).prop_map(|(protocol, sport, dport, server)| What::Reply {
+            protocol, sport, server: ip(SERVERS.get(server).unwrap_or(&"0.0.0.0")), dport, quote: 0,
         }),
     ];
     (ends(), link, what, payload()).prop_map(|((src, dst), (tags, port, tos), what, payload)| {
         made(src, dst, tags, port, tos, what, &payload)
     })
+}
+
+/// Extension headers in front of a fragment header, or none; and where that is then.
+fn ahead(frame: Frame, tos: u8, at: usize) -> (Frame, usize) {
+    match tos & 0x30 {
+        0x10 => (frame.extension(0, &[1, 4]), at + 8),
+        // Hop by hop, authentication of 12 bytes, routing.
+        0x20 => (
+            frame
+                .extension(0, &[1, 4])
+                .extension(51, &[0; 10])
+                .extension(43, &[0; 6]),
+            at + 8 + 12 + 8,
+        ),
+        0x30 => (frame.extension(60, &[1, 12]), at + 8),
+        _ => (frame, at),
+    }
 }
 
 fn made(
@@ -272,6 +304,40 @@ fn made(
         frame = frame.vlan(7 + tag as u16);
     }
     let mut what = what;
+    let mut quoted = Vec::new();
+    // Of the fragment header.
+    let mut at = 0;
+    if let What::Reply {
+        sport,
+        server,
+        dport,
+        quote,
+        protocol,
+    } = &mut what
+    {
+        let is_client = match dst {
+            IpAddr::V4(a) => a.octets()[0] == 198,
+            IpAddr::V6(a) => a.segments()[2] == 0xc,
+        };
+        if server.is_ipv4() != four || server.is_unspecified() {
+            *server = src;
+        }
+        *quote = l4 + 8;
+        let inner = bare(dst, *server);
+        let inner = match *protocol {
+            6 => inner.tcp(*dport, *sport).flags(16),
+            _ => inner.udp(*dport, *sport),
+        };
+        let inner = match four && payload.len().is_multiple_of(5) && *protocol == 17 {
+            true => inner.zero_checksum(),
+            false => inner,
+        };
+        let whole = inner.payload(payload).build();
+        quoted = whole[14..whole.len().min(14 + 48 + payload.len() / 2)].to_vec();
+        if !is_client {
+            what = What::Echo;
+        }
+    }
     let frame = match &mut what {
         What::Tcp {
             sport,
@@ -308,17 +374,30 @@ fn made(
             frame.udp(*sport, *dport).payload(&bytes)
         }
         What::First { sport, dport, id } => {
-            let frame = frame.id(*id as u16).fragment(0, true);
+            let mut frame = frame.id(*id as u16);
             if !four {
-                l4 += 8
+                (frame, l4) = ahead(frame, tos, l4);
+                at = l4;
+                l4 += 8;
+            }
+            frame = frame.fragment(0, true);
+            if !four && tos & 64 != 0 {
+                frame = frame.extension(60, &[1, 4]);
+                l4 += 8;
             }
             frame
                 .udp(*sport, *dport)
                 .payload(&payload[..payload.len() / 8 * 8])
         }
-        What::Later { id } => {
-            let frame = frame.id(*id as u16).fragment(100, *id & 1 == 0);
-            frame.protocol(17).payload(payload)
+        What::Later { id, next } => {
+            let mut frame = frame.id(*id as u16);
+            if !four {
+                (frame, l4) = ahead(frame, tos, l4);
+                at = l4;
+                *next = if tos & 64 != 0 { 60 } else { 17 };
+            }
+            let frame = frame.fragment(100, *id & 1 == 0);
+            frame.protocol(*next).payload(payload)
         }
         What::Echo => frame
             .icmp(if four { 8 } else { 128 }, 0)
@@ -349,10 +428,17 @@ fn made(
             };
             frame.payload(some)
         }
+        What::Reply { .. } => {
+            let frame = match four {
+                true => frame.icmp(3, 3),
+                false => frame.icmp(1, 4),
+            };
+            frame.payload(&quoted)
+        }
     };
     let mut frame = frame.build();
-    if let (What::First { id, .. } | What::Later { id }, false) = (&what, four) {
-        frame[l3 + 44..l3 + 48].copy_from_slice(&id.to_be_bytes());
+    if let (What::First { id, .. } | What::Later { id, .. }, false) = (&what, four) {
+        frame[at + 4..at + 8].copy_from_slice(&id.to_be_bytes());
     }
     Made {
         frame,
@@ -441,6 +527,16 @@ fn sweep() -> Vec<Made> {
         quote: 0,
     };
     all.push(made(four, ip("192.0.2.1"), 0, 1, 0, error, b"quoted"));
+    for from in ["10.0.1.2", "10.9.9.9"] {
+        let reply = What::Reply {
+            protocol: 6,
+            sport: 80,
+            server: ip("10.0.1.2"),
+            dport: 7000,
+            quote: 0,
+        };
+        all.push(made(ip(from), four, 0, 2, 0, reply, b"quoted"));
+    }
     all
 }
 

@@ -11,6 +11,7 @@ pub mod kind;
 pub mod middlebox;
 pub mod object;
 pub mod plan;
+pub mod read;
 pub mod redirect;
 pub mod report;
 pub mod router;

@@ -59,6 +59,14 @@ impl ObjectSource {
             ObjectSource::Linked { bytes, .. } => Some(bytes),
         }
     }
+
+    /// The object in the form for virtual networks; `None` if it has none.
+    pub fn for_networks(&self) -> Option<&[u8]> {
+        match self {
+            ObjectSource::Embedded(name) => weir_bpf::object(&format!("{name}_net")),
+            ObjectSource::Linked { .. } => None,
+        }
+    }
 }
 
 impl fmt::Display for ObjectSource {

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use weir_bpf::abi::panel;
 use weir_functions::kind::suggest;
 use weir_functions::plan::ChecksumMode;
+use weir_functions::read::{Section, Spanned, one_of, span, taken};
 use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report, Source};
 
 use crate::attach::Attach;
 use crate::edge::{MapType, Mode};
-use crate::read::{Section, Spanned, span};
 
 /// A configuration that was read.
 #[derive(Clone, Debug)]
@@ -175,7 +175,8 @@ impl Config {
             }
             taken(
                 &mut seen,
-                name,
+                &name.value,
+                name.span,
                 "ports and functions have different names",
                 report,
             );
@@ -194,7 +195,13 @@ impl Config {
                 );
                 report.error(0, device.span, text).help(help);
             }
-            taken(&mut devices, device, "an interface is one port", report);
+            taken(
+                &mut devices,
+                &device.value,
+                device.span,
+                "an interface is one port",
+                report,
+            );
         }
         if let Some(port) = self.ports.get(panel::PORTS - 1) {
             let text = format!("an edge has at most {} ports", panel::PORTS - 1);
@@ -208,7 +215,8 @@ impl Config {
                 check_name(name, what, report);
                 taken(
                     &mut seen,
-                    name,
+                    &name.value,
+                    name.span,
                     &format!("{what}s have different names"),
                     report,
                 );
@@ -429,39 +437,6 @@ fn read_link(mut section: Section<'_, '_>, report: &mut Report) -> Option<Link> 
     })
 }
 
-impl Spanned<String> {
-    /// At the first dot.
-    fn split(self) -> (Spanned<String>, Option<Spanned<String>>) {
-        let out = self.value.split_once('.').map(|(_, out)| Spanned {
-            value: out.to_owned(),
-            span: self.span,
-        });
-        let name = self.value.split('.').next().unwrap_or_default().to_owned();
-        let name = Spanned {
-            value: name,
-            span: self.span,
-        };
-        (name, out)
-    }
-}
-
-fn one_of<T: Copy>(
-    text: Option<Spanned<String>>,
-    message: &str,
-    known: &[(&str, T)],
-    report: &mut Report,
-) -> Option<T> {
-    let text = text?;
-    let found = known.iter().find(|(word, _)| *word == text.value);
-    if found.is_none() {
-        let words: Vec<&str> = known.iter().map(|(word, _)| *word).collect();
-        report
-            .error(0, text.span, format!("{message} `{}`", text.value))
-            .help(suggest(&text.value, &words));
-    }
-    found.map(|(_, value)| *value)
-}
-
 /// Names become parts of paths and of messages.
 fn check_name(name: &Spanned<String>, what: &str, report: &mut Report) {
     let is_plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
@@ -478,22 +453,5 @@ fn check_name(name: &Spanned<String>, what: &str, report: &mut Report) {
                 ),
             )
             .help(help);
-    }
-}
-
-fn taken<'a>(
-    seen: &mut BTreeMap<&'a str, Span>,
-    name: &'a Spanned<String>,
-    help: &str,
-    report: &mut Report,
-) {
-    match seen.get(name.value.as_str()) {
-        None => drop(seen.insert(&name.value, name.span)),
-        Some(first) => {
-            report
-                .error(0, name.span, format!("`{}` is there twice", name.value))
-                .help(help)
-                .also(0, *first, "the first one");
-        }
     }
 }

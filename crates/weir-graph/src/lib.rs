@@ -15,7 +15,6 @@ mod outline;
 mod parts;
 mod paths;
 mod plan;
-mod read;
 mod show;
 mod wiring;
 

@@ -56,6 +56,8 @@ fn the_examples_are_planned_without_a_warning() {
     for entry in folder
         .flatten()
         .filter(|entry| entry.path().extension().is_some_and(|e| e == "toml"))
+        // Virtual networks have documents of their own, which weir-network plans.
+        .filter(|entry| entry.file_name() != "network.toml")
     {
         let text = std::fs::read_to_string(entry.path()).expect("readable");
         planned(&text, &entry.path().display().to_string());

@@ -101,8 +101,8 @@ pub struct LbServer {
     pub gone_at: u32,
     /// Host order; GUE: where tunnels go; NAT: the port that its packets come from, 0: any.
     pub other_port: u16,
-    /// Zero.
-    pub pad: u16,
+    /// Its part of the ring; 0: it gets no new flows by configuration.
+    pub weight: u16,
 }
 
 /// `struct weir_lb_back`: the service that a server's packets belong to.

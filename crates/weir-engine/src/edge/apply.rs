@@ -13,7 +13,7 @@ use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map};
 
 use super::building::Building;
 use super::error::EdgeError;
-use super::load::{Recipe, Surroundings};
+use super::load::{Build, Recipe, Surroundings};
 use super::maps::STACK;
 use super::plan::{EdgePlan, Form};
 use super::ports::{PAIR_PLACE, Wanted};
@@ -452,7 +452,7 @@ fn recipe<'p>(plan: &'p EdgePlan, node: &Node, form: Form) -> Recipe<'p> {
                 shares: &instance.maps,
                 fresh: instance.fresh,
                 secret: instance.planned.asks.secret,
-                form,
+                build: Build::Graph(form),
                 placement: Vec::new(),
             }
         }
@@ -474,7 +474,7 @@ fn recipe<'p>(plan: &'p EdgePlan, node: &Node, form: Form) -> Recipe<'p> {
             shares: &[],
             fresh: false,
             secret: None,
-            form,
+            build: Build::Graph(form),
             placement: Vec::new(),
         },
         Node::Recirculate { name } => Recipe {
@@ -483,7 +483,7 @@ fn recipe<'p>(plan: &'p EdgePlan, node: &Node, form: Form) -> Recipe<'p> {
             shares: &[],
             fresh: false,
             secret: None,
-            form,
+            build: Build::Graph(form),
             placement: Vec::new(),
         },
     }

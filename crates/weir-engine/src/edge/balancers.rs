@@ -1,16 +1,18 @@
 //! Balancers of an edge: what they counted, read from their maps by who is counted (services and servers by their identities), and whether this
 //! host knows the way to their servers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use weir_bpf::abi::balancer::{deliver, state};
+use weir_bpf::abi::balancer::{deliver, mode, state};
 use weir_bpf::abi::{LbCount, LbServer};
 use weir_functions::balancer::{self, report};
+use weir_kernel::routes::KernelRouteKind;
 use weir_kernel::{KernelError, Map, iface, routes};
-use zerocopy::FromBytes;
+use zerocopy::{FromBytes, IntoBytes};
 
+use super::health;
 use super::state::State;
 use super::status::InstanceStatus;
 
@@ -21,6 +23,8 @@ pub struct BalancerCounts {
     pub services: BTreeMap<u64, LbCount>,
     /// Of servers.
     pub servers: BTreeMap<u64, LbCount>,
+    /// Servers that are down ([`super::health`]).
+    pub down: BTreeSet<u64>,
 }
 
 impl InstanceStatus {
@@ -48,15 +52,46 @@ impl InstanceStatus {
             }
         }
         if let (Some(servers), Some(of)) = (open("servers")?, open("server_counts")?) {
-            for number in 0..servers.definition().entries {
-                let value = servers.lookup(&number.to_ne_bytes())?;
-                let server = value.and_then(|bytes| LbServer::read_from_bytes(&bytes).ok());
-                if let Some(server) = server.filter(|server| server.identity != 0) {
-                    counts.servers.insert(server.identity, sum(&of, number)?);
-                }
+            let servers = health::servers(&servers)?;
+            for (number, server) in &servers {
+                counts.servers.insert(server.identity, sum(&of, *number)?);
+            }
+            if let Some(map) = open("health")? {
+                counts.down = health::down(&servers, &map)?;
             }
         }
         Ok(Some(counts))
+    }
+
+    /// Sets what was counted of services and servers with these identities to 0. What is counted at the same moment may be lost.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn zero_balancer_counts(&self, identities: &BTreeSet<u64>) -> Result<(), KernelError> {
+        for (who, of) in [
+            ("service_names", "service_counts"),
+            ("servers", "server_counts"),
+        ] {
+            let id = |name: &str| self.maps.iter().find(|map| map.0 == name).map(|map| map.1);
+            let (Some(names), Some(counts)) = (id(who), id(of)) else {
+                continue;
+            };
+            let (names, counts) = (Map::by_id(names, who)?, Map::by_id(counts, of)?);
+            for number in 0..names.definition().entries {
+                let key = number.to_ne_bytes();
+                // Both kinds of element begin with the identity.
+                let value = names.lookup(&key)?;
+                let identity = value.and_then(|v| Some(u64::from_ne_bytes(*v.first_chunk()?)));
+                match identity {
+                    Some(0) | None => break,
+                    Some(identity) if identities.contains(&identity) => {
+                        counts.update(&key, LbCount::default().as_bytes())?;
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -77,16 +112,16 @@ pub(super) fn prepare(edge: &State) -> Result<Vec<String>, KernelError> {
             continue;
         };
         let servers = Map::by_id(map.id, "servers")?;
-        for number in 0..servers.definition().entries {
-            let value = servers.lookup(&number.to_ne_bytes())?;
-            let server = value.and_then(|bytes| LbServer::read_from_bytes(&bytes).ok());
-            let by_kernel = |s: &LbServer| {
-                matches!(s.state, state::UP | state::DRAIN)
-                    && s.deliver & (deliver::MAC | deliver::CPU) == 0
-            };
-            let Some(server) = server.filter(by_kernel) else {
+        for (_, server) in health::servers(&servers)? {
+            if !matches!(server.state, state::UP | state::DRAIN) {
                 continue;
-            };
+            }
+            if server.deliver & deliver::CPU != 0 && server.mode == mode::NAT {
+                notes.extend(own_answers(&instance.name, address_of(&server))?);
+            }
+            if server.deliver & (deliver::MAC | deliver::CPU) != 0 {
+                continue;
+            }
             let address = address_of(&server);
             let note = |what: String| {
                 format!(
@@ -112,6 +147,18 @@ pub(super) fn prepare(edge: &State) -> Result<Vec<String>, KernelError> {
         }
     }
     Ok(notes)
+}
+
+/// What the host itself answers is sent past the edge: there is nobody who translates it back.
+fn own_answers(function: &str, address: IpAddr) -> Result<Option<String>, KernelError> {
+    let way = routes::way_to(address)?;
+    let is_own = way.is_some_and(|way| way.kind == KernelRouteKind::Local);
+    Ok(is_own.then(|| {
+        format!(
+            "function {function}: server {address} is this host itself, and what it answers does not pass the edge, so nobody translates it back: \
+             choose dsr with the service's address on lo, or a server in a namespace behind a port"
+        )
+    }))
 }
 
 fn address_of(server: &LbServer) -> IpAddr {

@@ -4,18 +4,18 @@
 
 /// A digest being made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Digest(u128);
+pub(crate) struct Digest(u128);
 
 const OFFSET: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
 const PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;
 
 impl Digest {
-    pub(super) fn new() -> Digest {
+    pub(crate) fn new() -> Digest {
         Digest(OFFSET)
     }
 
     /// Adds bytes and their number, so that parts cannot run into each other.
-    pub(super) fn bytes(&mut self, bytes: &[u8]) -> &mut Digest {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Digest {
         let length = (bytes.len() as u64).to_ne_bytes();
         for byte in length.iter().chain(bytes) {
             self.0 = (self.0 ^ u128::from(*byte)).wrapping_mul(PRIME);
@@ -23,16 +23,16 @@ impl Digest {
         self
     }
 
-    pub(super) fn text(&mut self, text: &str) -> &mut Digest {
+    pub(crate) fn text(&mut self, text: &str) -> &mut Digest {
         self.bytes(text.as_bytes())
     }
 
-    pub(super) fn number(&mut self, number: u64) -> &mut Digest {
+    pub(crate) fn number(&mut self, number: u64) -> &mut Digest {
         self.bytes(&number.to_ne_bytes())
     }
 
     /// As it is written into the state.
-    pub(super) fn finish(self) -> String {
+    pub(crate) fn finish(self) -> String {
         format!("{:032x}", self.0)
     }
 }

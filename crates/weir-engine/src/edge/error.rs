@@ -22,6 +22,14 @@ pub enum EdgeError {
         /// What does run.
         others: Vec<String>,
     },
+    /// It has no balancer of that name.
+    #[error("edge {edge} has no balancer `{instance}`")]
+    NoBalancer {
+        /// The edge.
+        edge: String,
+        /// What was asked for.
+        instance: String,
+    },
     /// It was applied in another namespace.
     #[error(
         "edge {name} runs in another network namespace (inode {there}): its devices belong to that one; give this configuration an edge name of its own, or run this there"

@@ -21,72 +21,108 @@ use super::state::{InstanceState, MapState, PROG_ARRAY, Role, definition, words}
 
 /// What an instance is to be made from.
 #[derive(Debug)]
-pub(super) struct Recipe<'p> {
-    pub(super) name: String,
-    pub(super) plan: InstancePlan,
+pub(crate) struct Recipe<'p> {
+    pub(crate) name: String,
+    pub(crate) plan: InstancePlan,
     /// Name in the object, name of the shared map.
-    pub(super) shares: &'p [(String, String)],
-    pub(super) fresh: bool,
+    pub(crate) shares: &'p [(String, String)],
+    pub(crate) fresh: bool,
     /// Name of a constant that is random.
-    pub(super) secret: Option<&'static str>,
-    pub(super) form: Form,
+    pub(crate) secret: Option<&'static str>,
+    pub(crate) build: Build,
     /// Constants that say where in the graph it stands; objects that are not weir's own may have none of them.
-    pub(super) placement: Vec<Constant>,
+    pub(crate) placement: Vec<Constant>,
+}
+
+/// What a function is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// Graphs on XDP.
+    Graph(Form),
+    /// Virtual networks on tc.
+    Network,
 }
 
 /// A program that is new, and what the state says of it.
 #[derive(Debug)]
-pub(super) struct Made {
-    pub(super) program: LoadedProgram,
-    pub(super) maps: BTreeMap<String, MapState>,
-    pub(super) secret: Option<[u8; 8]>,
+pub(crate) struct Made {
+    pub(crate) program: LoadedProgram,
+    pub(crate) maps: BTreeMap<String, MapState>,
+    pub(crate) secret: Option<[u8; 8]>,
+}
+
+/// The maps that all programs of an edge share, whatever their objects declare.
+pub(crate) trait Common {
+    /// Whether a map of this name is one of them.
+    fn is_common(&self, name: &str) -> bool;
+    /// The map, if it is there.
+    fn get(&self, name: &str) -> Option<&Map>;
+}
+
+impl Common for EdgeMaps {
+    fn is_common(&self, name: &str) -> bool {
+        name.starts_with(PREFIX)
+    }
+
+    fn get(&self, name: &str) -> Option<&Map> {
+        self.find(name)
+    }
 }
 
 /// Constants that depend on the ports of the edge, not on the function.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Surroundings {
+pub(crate) struct Surroundings {
     /// Whether any port may carry unfinished checksums.
-    pub(super) offloaded: bool,
+    pub(crate) offloaded: bool,
     /// The smallest MTU of the ports.
-    pub(super) mtu: Option<u32>,
+    pub(crate) mtu: Option<u32>,
     /// Whether packets to the stack of any port take their mark along.
-    pub(super) metadata: bool,
+    pub(crate) metadata: bool,
     /// Whether any port is a veth, which transmits nothing until its far end has a program.
-    pub(super) veth: bool,
+    pub(crate) veth: bool,
 }
 
 impl Recipe<'_> {
-    /// The object as it is built for a graph.
-    pub(super) fn elf(&self) -> Result<&[u8], EdgeError> {
-        self.elf_in(self.form)
+    /// The object as it is built for where it stands.
+    pub(crate) fn elf(&self) -> Result<&[u8], EdgeError> {
+        self.elf_in(self.build)
     }
 
-    fn elf_in(&self, form: Form) -> Result<&[u8], EdgeError> {
-        let found = self.plan.object.for_graph(form == Form::Watched);
+    fn elf_in(&self, build: Build) -> Result<&[u8], EdgeError> {
+        let found = match build {
+            Build::Network => self.plan.object.for_networks(),
+            Build::Graph(form) => self.plan.object.for_graph(form == Form::Watched),
+        };
         found.ok_or_else(|| EdgeError::NoObject {
             instance: self.name.clone(),
-            object: match &self.plan.object {
-                ObjectSource::Embedded(name) => form.of(name),
-                other => other.to_string(),
+            object: match (&self.plan.object, build) {
+                (ObjectSource::Embedded(name), Build::Graph(form)) => form.of(name),
+                (ObjectSource::Embedded(name), Build::Network) => format!("{name}_net"),
+                (other, _) => other.to_string(),
             },
         })
     }
 
-    /// Of the object alone; the same in all forms, as what it keeps is.
-    pub(super) fn object_digest(&self) -> Result<String, EdgeError> {
-        Ok(Digest::new().bytes(self.elf_in(Form::Graph)?).finish())
+    /// Of the object alone; the same in all forms for graphs, as what it keeps is.
+    pub(crate) fn object_digest(&self) -> Result<String, EdgeError> {
+        Ok(Digest::new().bytes(self.unwatched()?).finish())
+    }
+
+    fn unwatched(&self) -> Result<&[u8], EdgeError> {
+        self.elf_in(match self.build {
+            Build::Network => Build::Network,
+            Build::Graph(_) => Build::Graph(Form::Graph),
+        })
     }
 
     /// Of everything but its form and its place in the graph: two instances of equal contents do the same with a packet.
-    pub(super) fn content(
+    pub(crate) fn content(
         &self,
         around: Surroundings,
         shared: &BTreeMap<String, Map>,
     ) -> Result<String, EdgeError> {
         let mut digest = Digest::new();
-        digest
-            .bytes(self.elf_in(Form::Graph)?)
-            .text(&self.plan.program);
+        digest.bytes(self.unwatched()?).text(&self.plan.program);
         for (symbol, value) in self.own_constants(around) {
             digest.text(&symbol).bytes(&value);
         }
@@ -123,10 +159,10 @@ impl Recipe<'_> {
     }
 
     /// Of its contents, its form and its place: a program whose digest is that of the one that runs need not be loaded.
-    pub(super) fn digest(&self, content: &str) -> String {
+    pub(crate) fn digest(&self, content: &str) -> String {
         let mut digest = Digest::new();
         digest.text(content);
-        if self.form == Form::Watched {
+        if self.build == Build::Graph(Form::Watched) {
             digest.text("watched");
         }
         for (symbol, value) in &self.placement {
@@ -163,7 +199,7 @@ impl Recipe<'_> {
     }
 
     /// Opens its object; nothing reaches the kernel yet.
-    pub(super) fn open(&self) -> Result<KernelObject, EdgeError> {
+    pub(crate) fn open(&self) -> Result<KernelObject, EdgeError> {
         KernelObject::open(self.elf()?).map_err(|error| self.of(error))
     }
 
@@ -176,11 +212,11 @@ impl Recipe<'_> {
 
     /// Loads it beside whatever runs. `old`: the instance it replaces; `content`: of this one, so that a program that only moves takes
     /// its configuration along.
-    pub(super) fn load(
+    pub(crate) fn load(
         &self,
         mut object: KernelObject,
         around: Surroundings,
-        edge: &EdgeMaps,
+        common: &dyn Common,
         shared: &BTreeMap<String, Map>,
         old: Option<&InstanceState>,
         content: &str,
@@ -234,7 +270,7 @@ impl Recipe<'_> {
                     // Counters that mean something beside their tables only go with them.
                     let laid_out = ours && LAID_OUT.contains(&&*name);
                     let old = old.filter(|_| moved.is_some() || !laid_out);
-                    self.role(&name, here, same_object, edge, shared, old)?
+                    self.role(&name, here, same_object, common, shared, old)?
                 }
             };
             if let Some(map) = &with {
@@ -280,12 +316,12 @@ impl Recipe<'_> {
         name: &str,
         here: MapDefinition,
         same_object: bool,
-        edge: &EdgeMaps,
+        common: &dyn Common,
         shared: &BTreeMap<String, Map>,
         old: Option<&InstanceState>,
     ) -> Result<(Role, Option<Map>), EdgeError> {
-        if name.starts_with(PREFIX) {
-            let map = edge.find(name).map(reopen).transpose()?;
+        if common.is_common(name) {
+            let map = common.get(name).map(reopen).transpose()?;
             return Ok((Role::Edge, map));
         }
         if let Some((_, with)) = self.shares.iter().find(|(map, _)| map == name) {

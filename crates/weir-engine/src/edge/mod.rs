@@ -9,19 +9,21 @@
 mod apply;
 mod balancers;
 mod building;
-mod digest;
+mod carried;
+pub(crate) mod digest;
 mod error;
 mod filters;
 mod graph;
+pub mod health;
 mod hooks;
-mod load;
+pub(crate) mod load;
 mod maps;
 pub mod plan;
 mod ports;
 pub mod replay;
 pub mod routers;
 mod second;
-mod state;
+pub(crate) mod state;
 mod status;
 mod wiring;
 
@@ -39,6 +41,7 @@ use state::State;
 
 pub use apply::{Applied, Step, Watcher};
 pub use balancers::BalancerCounts;
+pub use carried::{HopCount, RouterCounts};
 pub use error::EdgeError;
 pub use plan::{EdgePlan, Form};
 pub use second::{DeviceAccount, InstanceTargets, SecondStage, TargetAccount};
@@ -212,6 +215,7 @@ pub fn down(name: &str) -> Result<bool, EdgeError> {
     if let Some(maps) = EdgeMaps::open(&path)?
         && let Ok(Some(state)) = read_state(name, &path, &maps)
         && state.netns != here
+        && !is_orphan(&path, &state)?
     {
         return Err(EdgeError::OtherNamespace {
             name: name.to_owned(),
@@ -220,6 +224,38 @@ pub fn down(name: &str) -> Result<bool, EdgeError> {
     }
     wipe(name, &folder)?;
     folder.remove()?;
+    Ok(true)
+}
+
+/// Names of edges of other namespaces whose devices are gone, usually with their namespace: [`down`] removes them from anywhere.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn orphans() -> Result<Vec<String>, EdgeError> {
+    let here = netns::current_inode()?;
+    let mut found = Vec::new();
+    for name in pinned::names(Path::new(FOLDER))? {
+        let path = Path::new(FOLDER).join(&name);
+        if let Some(maps) = EdgeMaps::open(&path)?
+            && let Ok(Some(state)) = read_state(&name, &path, &maps)
+            && state.netns != here
+            && is_orphan(&path, &state)?
+        {
+            found.push(name);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether no device runs a program of an edge any more: its links outlive the devices they were on, and do nothing.
+fn is_orphan(folder: &Path, state: &State) -> Result<bool, EdgeError> {
+    for port in &state.ports {
+        if let Some(link) = PinnedLink::open(&folder.join(&port.pin))?
+            && link.is_attached()?
+        {
+            return Ok(false);
+        }
+    }
     Ok(true)
 }
 
@@ -250,6 +286,7 @@ impl Edge {
         let here = netns::current_inode()?;
         if let Some(maps) = EdgeMaps::open(&path)?
             && let Some(state) = read_state(name, &path, &maps)?
+            && (state.netns == here || !is_orphan(&path, &state)?)
         {
             if state.netns != here {
                 return Err(EdgeError::OtherNamespace {
@@ -272,7 +309,7 @@ impl Edge {
                 ..edge
             });
         }
-        // Whatever lies here was never switched to.
+        // Whatever lies here was never switched to, or its devices are gone with their namespace.
         wipe(name, &folder)?;
         let made = EdgeMaps::create(&path).and_then(|maps| {
             let stub = load::load_own("stub", Form::Graph, &[], &maps, None)?;
@@ -329,6 +366,7 @@ impl Edge {
         applied.notes.extend(second::cures(plan));
         if let Some(state) = &self.state {
             applied.notes.extend(routers::prepare(state)?);
+            applied.notes.extend(health::settle(state)?);
             applied.notes.extend(balancers::prepare(state)?);
         }
         Ok(applied)

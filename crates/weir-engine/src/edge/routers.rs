@@ -605,7 +605,7 @@ fn open(instance: &InstanceState, name: &str) -> Result<Map, KernelError> {
     Map::by_id(map.id, name)
 }
 
-fn sum(values: &[Vec<u8>]) -> (u64, u64) {
+pub(super) fn sum(values: &[Vec<u8>]) -> (u64, u64) {
     let counters = values
         .iter()
         .filter_map(|value| abi::Counter::read_from_prefix(value).ok());

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use weir_kernel::pinned::Folder;
+use weir_kernel::pinned::{self, Folder};
 use weir_kernel::{KernelError, Map, MapDefinition};
 
 use super::plan::Form;
@@ -64,44 +64,44 @@ pub(super) struct PortState {
 
 /// An instance that packets reach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct InstanceState {
-    pub(super) name: String,
+pub(crate) struct InstanceState {
+    pub(crate) name: String,
     /// Name of its object, or the file.
-    pub(super) object: String,
-    pub(super) vid: u32,
-    pub(super) slot: u32,
+    pub(crate) object: String,
+    pub(crate) vid: u32,
+    pub(crate) slot: u32,
     /// Of all it is made from.
-    pub(super) digest: String,
+    pub(crate) digest: String,
     /// The same without its place in the graph.
-    pub(super) content: String,
+    pub(crate) content: String,
     /// Of its object alone.
-    pub(super) object_digest: String,
-    pub(super) program: u32,
-    pub(super) maps: BTreeMap<String, MapState>,
+    pub(crate) object_digest: String,
+    pub(crate) program: u32,
+    pub(crate) maps: BTreeMap<String, MapState>,
     /// A constant that is random once and kept then.
-    pub(super) secret: Option<[u8; 8]>,
+    pub(crate) secret: Option<[u8; 8]>,
     /// Names of its outputs, and what they lead to.
-    pub(super) outs: Vec<(String, String)>,
+    pub(crate) outs: Vec<(String, String)>,
     /// Whether weir put it there by itself.
-    pub(super) implicit: bool,
+    pub(crate) implicit: bool,
 }
 
 /// A map of an instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct MapState {
-    pub(super) id: u32,
-    pub(super) role: Role,
+pub(crate) struct MapState {
+    pub(crate) id: u32,
+    pub(crate) role: Role,
     /// Kind, key, value, entries, flags, as declared: the kernel's own words may differ.
-    pub(super) declared: [u32; 5],
+    pub(crate) declared: [u32; 5],
     /// Whether it is pinned: a map of somebody's object.
     #[serde(default)]
-    pub(super) held: bool,
+    pub(crate) held: bool,
 }
 
 impl MapState {
     /// Its pin, if it has one: once no process and no pin holds a map, the kernel empties arrays of programs and stops timers, though a
     /// program still uses it.
-    pub(super) fn pin(&self) -> Option<String> {
+    pub(crate) fn pin(&self) -> Option<String> {
         let what = match self.declared[0] {
             PROG_ARRAY => "calls",
             _ => "own",
@@ -111,11 +111,11 @@ impl MapState {
 }
 
 /// `BPF_MAP_TYPE_PROG_ARRAY`.
-pub(super) const PROG_ARRAY: u32 = 3;
+pub(crate) const PROG_ARRAY: u32 = 3;
 
 /// Whose a map is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Role {
+pub(crate) enum Role {
     /// Of the edge.
     Edge,
     /// Filled from configuration; made anew with the instance.
@@ -196,45 +196,24 @@ pub(super) fn write(folder: &Folder, state: &State) -> Result<(), KernelError> {
         what: "write down the state of the edge".to_owned(),
         source: e.into(),
     })?;
-    let mut value = (text.len() as u64).to_ne_bytes().to_vec();
-    value.extend(text);
-    let map = Map::create(
-        "weir_state",
-        MapDefinition {
-            kind: ARRAY,
-            key: 4,
-            value: value.len() as u32,
-            entries: 1,
-            flags: 0,
-        },
-    )?;
-    map.update(&0u32.to_ne_bytes(), &value)?;
-    map.pin(&folder.path().join(pin_name(state.generation)))
+    let path = folder.path().join(pin_name(state.generation));
+    pinned::write_text(&path, "weir_state", &text)
 }
-
-/// `BPF_MAP_TYPE_ARRAY`.
-const ARRAY: u32 = 2;
 
 /// The state in a pinned map, or why it is none.
 pub(super) fn read(map: &Map) -> Result<State, String> {
-    let value = map.lookup(&0u32.to_ne_bytes()).map_err(|e| e.to_string())?;
-    let value = value.unwrap_or_default();
-    let (length, text) = value.split_first_chunk().ok_or("it is empty")?;
-    let text = usize::try_from(u64::from_ne_bytes(*length))
-        .ok()
-        .and_then(|length| text.get(..length))
-        .ok_or("it is cut short")?;
+    let text = pinned::read_text(map)?;
     /// The part that every version has.
     #[derive(Deserialize)]
     struct Version {
         layout: u32,
     }
-    let version: Version = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+    let version: Version = serde_json::from_slice(&text).map_err(|e| e.to_string())?;
     if version.layout != LAYOUT {
         return Err(format!(
             "its text has layout {}, this weir writes {LAYOUT}",
             version.layout
         ));
     }
-    serde_json::from_slice(text).map_err(|e| e.to_string())
+    serde_json::from_slice(&text).map_err(|e| e.to_string())
 }

@@ -45,8 +45,10 @@ pub(crate) enum What {
         dport: u16,
         id: u32,
     },
+    /// `next`: of the header that it says to be behind.
     Later {
         id: u32,
+        next: u8,
     },
     Echo,
     /// Quotes a packet from `dst`: protocol, its source port, its destination, the port there.
@@ -54,6 +56,14 @@ pub(crate) enum What {
         protocol: u8,
         sport: u16,
         to: IpAddr,
+        dport: u16,
+        quote: usize,
+    },
+    /// An error about a packet that `dst` sent from `dport` to `server` and its port: of the server itself, or of a station in front of it.
+    Reply {
+        protocol: u8,
+        sport: u16,
+        server: IpAddr,
         dport: u16,
         quote: usize,
     },
@@ -108,15 +118,17 @@ impl<'a> Model<'a> {
                 }
                 self.ported(made, 17, sport, dport, 0, None)
             }
-            What::Later { id } => match self.fragments.get(&(made.src, made.dst, id)).copied() {
-                Some((service, server, true)) => {
-                    let hash = hash(made.src, made.dst, 17);
-                    self.forward(made, service, server, hash, true)
+            What::Later { id, next } => {
+                match self.fragments.get(&(made.src, made.dst, id)).copied() {
+                    Some((service, server, true)) => {
+                        let hash = hash(made.src, made.dst, next.into());
+                        self.forward(made, service, server, hash, true)
+                    }
+                    Some((service, _, false)) => self.back(made, service, true),
+                    None if self.is_service(made.dst) => Fate::Drop(Reason::FragBeforeFirst),
+                    None => Fate::Stack(made.frame.clone()),
                 }
-                Some((service, _, false)) => self.back(made, service, true),
-                None if self.is_service(made.dst) => Fate::Drop(Reason::FragBeforeFirst),
-                None => Fate::Stack(made.frame.clone()),
-            },
+            }
             What::Echo if self.is_service(made.dst) => self.echo(made),
             What::Echo => Fate::Stack(made.frame.clone()),
             What::Error {
@@ -137,6 +149,23 @@ impl<'a> Model<'a> {
                 };
                 *self.seen.entry("error".into()).or_default() += 1;
                 self.forward(made, service, server, flow_hash(flow), false)
+            }
+            What::Reply {
+                protocol,
+                sport,
+                server,
+                quote,
+                ..
+            } => {
+                let Some((service, _)) = self.behind(server, protocol, sport) else {
+                    return Fate::Stack(made.frame.clone());
+                };
+                let is_between = made.src != server;
+                let what = if is_between { "reply between" } else { "reply" };
+                *self.seen.entry(what.into()).or_default() += 1;
+                let service = &self.balancer.services[service];
+                let (address, port) = (service.address.first, service.port);
+                Fate::Stack(error(made, quote, address, port, false, is_between))
             }
         }
     }
@@ -384,8 +413,8 @@ fn checksum_at(frame: &mut [u8], made: &Made, src: IpAddr, dst: IpAddr, at: usiz
         match made.what {
             What::Tcp { .. } => 6u32,
             What::Udp { .. } | What::Quic { .. } | What::First { .. } | What::Later { .. } => 17,
-            What::Echo | What::Error { .. } if made.src.is_ipv4() => 1,
-            What::Echo | What::Error { .. } => 58,
+            What::Echo | What::Error { .. } | What::Reply { .. } if made.src.is_ipv4() => 1,
+            What::Echo | What::Error { .. } | What::Reply { .. } => 58,
         },
     );
     frame[l4 + at..l4 + at + 2].fill(0);
@@ -407,6 +436,9 @@ fn translated(
     is_dst: bool,
     later: bool,
 ) -> Vec<u8> {
+    if let What::Error { quote, .. } = made.what {
+        return error(made, quote, address, port, is_dst, false);
+    }
     let mut frame = made.frame.clone();
     let (width, first) = if address.is_ipv4() { (4, 12) } else { (16, 8) };
     let at = made.l3 + first + if is_dst { width } else { 0 };
@@ -422,30 +454,12 @@ fn translated(
     } else {
         (address, made.dst)
     };
-    if let What::Error { quote, .. } = made.what {
-        let first = quote + if address.is_ipv4() { 12 } else { 8 };
-        frame[first..first + width].copy_from_slice(&octets(address));
-        let ports = match address.is_ipv4() {
-            true => {
-                ip_checksum(&mut frame, quote);
-                quote + 20
-            }
-            false => quote + 40,
-        };
-        if let Some(port) = port {
-            frame[ports..ports + 2].copy_from_slice(&port.to_be_bytes());
-        }
-        let end = frame.len();
-        checksum_at(&mut frame, made, src, dst, 2, end);
-        return frame;
-    }
     // The checksum of a first fragment is that of the whole datagram: what changed of it is known, not the rest.
     let at = if matches!(made.what, What::Tcp { .. }) {
         16
     } else {
         6
     };
-    let had: Vec<u8> = frame[made.l4 + at..made.l4 + at + 2].to_vec();
     let before =
         sum(&octets(made.src)) + sum(&octets(made.dst)) + sum(&frame[made.l4..made.l4 + 4]);
     if let Some(port) = port {
@@ -453,15 +467,65 @@ fn translated(
         frame[at..at + 2].copy_from_slice(&port.to_be_bytes());
     }
     let after = sum(&octets(src)) + sum(&octets(dst)) + sum(&frame[made.l4..made.l4 + 4]);
-    if had != [0, 0] {
-        let had = u32::from(!u16::from_be_bytes([had[0], had[1]]));
-        // 0xffff0 is 0 in one's complement, and more than any of the sums.
-        let mut value = fold(had + after + (0xffff * 64 - before));
-        if value == 0 && at == 6 {
-            value = 0xffff;
-        }
-        frame[made.l4 + at..made.l4 + at + 2].copy_from_slice(&value.to_be_bytes());
+    adjust(&mut frame, made.l4 + at, before, after, at == 6);
+    frame
+}
+
+/// A checksum after a sum of what it covers became another one.
+fn adjust(frame: &mut [u8], at: usize, before: u32, after: u32, is_udp: bool) {
+    let had = u16::from_be_bytes([frame[at], frame[at + 1]]);
+    if had == 0 && is_udp {
+        return;
     }
+    // 0xffff0 is 0 in one's complement, and more than any of the sums.
+    let mut value = fold(u32::from(!had) + after + (0xffff * 64 - before));
+    if value == 0 && is_udp {
+        value = 0xffff;
+    }
+    frame[at..at + 2].copy_from_slice(&value.to_be_bytes());
+}
+
+/// An ICMP error on its way to a server (`is_dst`) or from there, with its quote.
+fn error(
+    made: &Made,
+    quote: usize,
+    address: IpAddr,
+    port: Option<u16>,
+    is_dst: bool,
+    is_between: bool,
+) -> Vec<u8> {
+    let mut frame = made.frame.clone();
+    let is4 = address.is_ipv4();
+    let (width, first) = if is4 { (4, 12) } else { (16, 8) };
+    let (mut src, mut dst) = (made.src, made.dst);
+    if !is_between {
+        let at = made.l3 + first + if is_dst { width } else { 0 };
+        frame[at..at + width].copy_from_slice(&octets(address));
+        *(if is_dst { &mut dst } else { &mut src }) = address;
+        if is4 {
+            ip_checksum(&mut frame, made.l3);
+        }
+    }
+    let ends = quote + first..quote + first + 2 * width;
+    let l4 = quote + if is4 { 20 } else { 40 };
+    let before = sum(&frame[ends.clone()]) + sum(&frame[l4..l4 + 4]);
+    let at = quote + first + if is_dst { 0 } else { width };
+    frame[at..at + width].copy_from_slice(&octets(address));
+    if is4 {
+        ip_checksum(&mut frame, quote);
+    }
+    if let Some(port) = port {
+        let at = l4 + if is_dst { 0 } else { 2 };
+        frame[at..at + 2].copy_from_slice(&port.to_be_bytes());
+    }
+    let after = sum(&frame[ends]) + sum(&frame[l4..l4 + 4]);
+    match frame[quote + if is4 { 9 } else { 6 }] {
+        17 => adjust(&mut frame, l4 + 6, before, after, true),
+        6 if frame.len() >= l4 + 18 => adjust(&mut frame, l4 + 16, before, after, false),
+        _ => {}
+    }
+    let end = frame.len();
+    checksum_at(&mut frame, made, src, dst, 2, end);
     frame
 }
 

@@ -3,6 +3,7 @@
 //! [`Balancer::read`] is configuration -> model, `tables` model -> plan. docs/balancer.md is the manual, docs/design/balancer.md says how flows
 //! find and keep their servers. Invariant: with what runs at hand (`Files::kept`), a server that stays keeps its number.
 
+pub mod check;
 pub mod numbers;
 mod read;
 pub mod report;
@@ -17,6 +18,7 @@ use weir_bpf::abi::balancer::mode;
 
 use crate::kind::{FunctionError, Planned, Request};
 
+pub use check::Check;
 pub(crate) use read::prefix;
 
 /// Services of an instance at most.
@@ -134,6 +136,8 @@ pub struct Service {
     pub mode: Mode,
     /// Where server ids are in connection ids of QUIC, if they are there.
     pub quic: Option<Quic>,
+    /// How `weir service check` asks its servers, if it says so.
+    pub check: Option<Check>,
     /// Its servers.
     pub servers: Vec<Server>,
 }
@@ -263,8 +267,6 @@ pub struct Server {
     pub weight: u32,
     /// Keeps its flows and gets no new ones.
     pub drain: bool,
-    /// It did not answer when it was last asked; like `drain`, and written by who asks.
-    pub down: bool,
     /// MAC address of the server or of its gateway.
     pub mac: Option<[u8; 6]>,
     /// weir's number of the port that it is behind.
@@ -276,8 +278,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Whether it gets new flows.
+    /// Whether it gets new flows, as far as configuration says.
     pub fn takes_flows(&self) -> bool {
-        !self.drain && !self.down
+        !self.drain
     }
 }

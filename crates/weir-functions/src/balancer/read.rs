@@ -10,7 +10,7 @@ use weir_bpf::abi::balancer as abi;
 
 use super::{
     Balancer, Mode, Prefix, Protocol, Quic, SERVERS_MAX, SERVICES_MAX, Server, Service, bits,
-    number, ring,
+    check, number, ring,
 };
 use crate::filter::units::duration_ns;
 use crate::kind::{FunctionError, Request, suggest};
@@ -34,10 +34,11 @@ const SERVICE: &[&str] = &[
     "gue_version",
     "quic",
     "quic_id_bytes",
+    "check",
     "server",
 ];
 const SERVER: &[&str] = &[
-    "address", "port", "weight", "drain", "down", "mac", "to", "cpu", "id",
+    "address", "port", "weight", "drain", "mac", "to", "cpu", "id",
 ];
 const IDLE: [(&str, u64); 4] = [("new", 60), ("tcp", 900), ("udp", 120), ("closing", 30)];
 const MODES: &[&str] = &["ipip", "gue", "nat", "dsr"];
@@ -106,7 +107,8 @@ impl Balancer {
         if !wrong_sources {
             check_sources(&services, source4, source6, &mut errors);
         }
-        if services.is_empty() && errors.is_empty() {
+        // An empty list says that none is meant for now.
+        if services.is_empty() && errors.is_empty() && !request.keys.contains_key("service") {
             errors.push(FunctionError::new("it has no service").advice(
                 "add [[function.service]] with address, protocol, port and mode, and its servers",
             ));
@@ -149,7 +151,7 @@ impl Balancer {
 }
 
 /// The error of a section below the function, at its place.
-fn below(at: &str, mut error: FunctionError) -> FunctionError {
+pub(super) fn below(at: &str, mut error: FunctionError) -> FunctionError {
     let behind = |key: Option<String>| {
         Some(match key {
             Some(key) => format!("{at}.{key}"),
@@ -207,8 +209,10 @@ fn service(request: &Request<'_>, place: usize) -> Result<Service, FunctionError
         port,
         mode,
         quic,
+        check: check::read(request)?,
         servers: Vec::new(),
     };
+    check::fits(&service)?;
     for (place, keys) in request.tables("server")?.into_iter().enumerate() {
         match server(&Request { keys, ..*request }, &service) {
             Ok(server) => {
@@ -421,7 +425,6 @@ fn server(request: &Request<'_>, service: &Service) -> Result<Server, FunctionEr
         port,
         weight,
         drain: request.flag("drain")?,
-        down: request.flag("down")?,
         mac,
         to,
         cpu,

@@ -56,6 +56,7 @@ pub(super) fn plan(
             size_of::<LbCount>(),
         ),
         MapPlan::empty("nears", balancer.servers as usize, size_of::<Near>()),
+        MapPlan::empty("health", balancer.servers as usize, size_of::<u64>()),
         MapPlan::array("service_names", &numbered.service_names),
     ];
     planned.instance.maps.push(by_index(ports));
@@ -153,7 +154,7 @@ fn notes(balancer: &Balancer) -> Vec<String> {
             ));
         } else if !service.servers.iter().any(Server::takes_flows) {
             notes.push(format!(
-                "all servers of service `{}` drain or are down: new flows are dropped (no_server)",
+                "all servers of service `{}` drain: new flows are dropped (no_server)",
                 service.name
             ));
         }
@@ -451,7 +452,10 @@ fn element(service: &Service, server: &Server, number: u32) -> LbServer {
             Mode::Nat => server.port.or(service.port).unwrap_or(0),
             _ => 0,
         },
-        pad: 0,
+        weight: match server.takes_flows() {
+            true => server.weight as u16,
+            false => 0,
+        },
     }
 }
 

@@ -270,3 +270,124 @@ fn a_prefix_may_cover_an_address_and_says_so() {
     );
     assert_eq!(map(&it, "service_prefixes").max_entries, 2);
 }
+
+#[test]
+fn checks_are_read_and_wrong_ones_refused_at_their_key() {
+    let with = |protocol: &str, port: &str, check: &str| {
+        format!(
+            "[[service]]\naddress = \"192.0.2.1\"\nprotocol = \"{protocol}\"\n{port}\nmode = \"nat\"\ncheck = {check}\n[[service.server]]\n{A}\n"
+        )
+    };
+    let read = |text: &str| {
+        let keys = text.parse().expect("TOML");
+        Balancer::read(&Request {
+            name: "lb",
+            keys: &keys,
+            files: &Runs(&[]),
+            ports: &[],
+        })
+    };
+    let full = r#"{ kind = "http", path = "/healthz", interval = "500ms", timeout = "2s", rise = 3, fall = 4, port = 8081 }"#;
+    let balancer = read(&with("tcp", "port = 80", full)).expect("right");
+    let check = balancer.services[0].check.clone().expect("said");
+    assert_eq!(check.kind, check::CheckKind::Http("/healthz".to_owned()));
+    assert_eq!(
+        (check.interval_ns, check.timeout_ns),
+        (500_000_000, 2_000_000_000)
+    );
+    assert_eq!((check.rise, check.fall, check.port), (3, 4, Some(8081)));
+    // It changes nothing of what packets meet.
+    let plain = with("tcp", "port = 80", "{ kind = \"none\" }");
+    assert_eq!(
+        planned_beside(&plain, &[]).expect("right"),
+        planned_beside(&with("tcp", "port = 80", full), &[]).expect("right")
+    );
+    for (protocol, port, check, key, what) in [
+        (
+            "tcp",
+            "port = 80",
+            r#"{ kind = "htpp" }"#,
+            "service.0.check.kind",
+            "no kind of check",
+        ),
+        (
+            "tcp",
+            "port = 80",
+            "{ rise = 1 }",
+            "service.0.check",
+            "no `kind`",
+        ),
+        (
+            "tcp",
+            "port = 80",
+            r#"{ kind = "http" }"#,
+            "service.0.check",
+            "no `path`",
+        ),
+        (
+            "tcp",
+            "port = 80",
+            r#"{ kind = "http", path = "healthz" }"#,
+            "service.0.check.path",
+            "no path",
+        ),
+        (
+            "tcp",
+            "port = 80",
+            r#"{ kind = "http", path = "/a b" }"#,
+            "service.0.check.path",
+            "no path",
+        ),
+        (
+            "tcp",
+            "port = 80",
+            r#"{ kind = "tcp", path = "/" }"#,
+            "service.0.check.path",
+            "says nothing",
+        ),
+        (
+            "tcp",
+            "port = 80",
+            r#"{ kind = "tcp", interval = "1ms" }"#,
+            "service.0.check.interval",
+            "from 10ms to 1h",
+        ),
+        (
+            "tcp",
+            "port = 80",
+            r#"{ kind = "tcp", fall = 0 }"#,
+            "service.0.check.fall",
+            "fall",
+        ),
+        (
+            "tcp",
+            "port = 80",
+            r#"{ kind = "tcp", every = "1s" }"#,
+            "service.0.check.every",
+            "every",
+        ),
+        (
+            "tcp",
+            "",
+            r#"{ kind = "tcp" }"#,
+            "service.0.check",
+            "all ports",
+        ),
+        (
+            "udp",
+            "port = 80",
+            r#"{ kind = "tcp" }"#,
+            "service.0.check",
+            "the service is UDP",
+        ),
+    ] {
+        let error = refused(&with(protocol, port, check));
+        assert_eq!(error.key.as_deref(), Some(key), "{check}");
+        let said = format!("{} {:?}", error.message, error.advice);
+        assert!(said.contains(what), "{check}: {said}");
+    }
+    for (protocol, port) in [("udp", "port = 80"), ("tcp", "")] {
+        let check = r#"{ kind = "tcp", port = 8080 }"#;
+        assert!(read(&with(protocol, port, check)).is_ok(), "{protocol}");
+    }
+}
