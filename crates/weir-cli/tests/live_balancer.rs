@@ -1,351 +1,19 @@
 //! Function `balancer` with real HTTP: a client, an edge that balances, and two servers that answer directly, in every mode. Connections live
 //! through changes of the configuration, and packets that do not fit into a tunnel teach the client a smaller MTU.
-//!
-//! ```text
-//!             +---- wan [edge] s1 ---- eth0 server 1 (service's address on lo)
-//! client c0 --+                s2 ---- eth0 server 2
-//!        d1, d2 ------------------------ back0 of each server: the way back
-//! ```
+//! `live_services` has the bed.
 
 mod live_bed;
+mod live_services;
 
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::io::Write;
+use std::net::TcpStream;
 use std::process::Output;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use live_bed::{file, root, stderr, weir};
-use weir_kernel::NetNs;
-use weir_kernel::bed::{self, End};
-use weir_kernel::iface;
-
-const SERVICE: &str = "192.0.2.1";
-const SERVICE6: &str = "2001:db8::80";
-
-/// A server that answers every line with its name, until it is dropped.
-struct Answers(Arc<AtomicBool>);
-
-impl Answers {
-    fn start(ns: &NetNs, name: &'static str, port: u16) -> Answers {
-        let listener = ns.run(|| TcpListener::bind(("::", port)).expect("bind"));
-        let listener = listener.expect("namespace");
-        listener.set_nonblocking(true).expect("a listener");
-        let stop = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&stop);
-        std::thread::spawn(move || {
-            while !ends.load(Ordering::Relaxed) {
-                match listener.accept() {
-                    Ok((stream, _)) => {
-                        let ends = Arc::clone(&ends);
-                        std::thread::spawn(move || answer(stream, name, &ends));
-                    }
-                    Err(_) => std::thread::sleep(Duration::from_millis(5)),
-                }
-            }
-        });
-        Answers(stop)
-    }
-}
-
-impl Drop for Answers {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// HTTP as far as it is needed: requests end with an empty line, and say how long their body is.
-fn answer(mut stream: TcpStream, name: &str, ends: &AtomicBool) {
-    let _ = stream.set_nonblocking(false);
-    let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
-    let mut request = Vec::new();
-    let mut chunk = [0; 65_536];
-    while !ends.load(Ordering::Relaxed) {
-        let head = request.windows(4).position(|w| w == b"\r\n\r\n");
-        if let Some(head) = head {
-            let text = String::from_utf8_lossy(&request[..head]).into_owned();
-            let body: usize = text
-                .lines()
-                .find_map(|line| line.strip_prefix("Content-Length: "))
-                .and_then(|n| n.trim().parse().ok())
-                .unwrap_or(0);
-            if request.len() >= head + 4 + body {
-                request.drain(..head + 4 + body);
-                let answer = format!(
-                    "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{name}",
-                    name.len()
-                );
-                if stream.write_all(answer.as_bytes()).is_err() {
-                    return;
-                }
-                continue;
-            }
-        }
-        match stream.read(&mut chunk) {
-            Ok(0) | Err(_) => return,
-            Ok(n) => request.extend(&chunk[..n]),
-        }
-    }
-}
-
-/// Asks on an open connection; the name of the server.
-fn ask(stream: &mut TcpStream, body: usize) -> std::io::Result<String> {
-    let request = format!("POST / HTTP/1.1\r\nHost: it\r\nContent-Length: {body}\r\n\r\n");
-    stream.write_all(request.as_bytes())?;
-    stream.write_all(&vec![b'x'; body])?;
-    let mut answer = Vec::new();
-    let mut chunk = [0; 1024];
-    loop {
-        let text = String::from_utf8_lossy(&answer).into_owned();
-        if let Some((head, name)) = text.split_once("\r\n\r\n")
-            && let Some(length) = head.rsplit(' ').next().and_then(|n| n.parse().ok())
-            && name.len() >= length
-        {
-            return Ok(name.to_owned());
-        }
-        match stream.read(&mut chunk)? {
-            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
-            n => answer.extend(&chunk[..n]),
-        }
-    }
-}
-
-fn end<'a>(ns: &'a NetNs, name: &'a str, addresses: &'a [&'a str]) -> End<'a> {
-    End {
-        ns,
-        name,
-        addresses,
-    }
-}
-
-struct Bed {
-    client: NetNs,
-    edge: NetNs,
-    servers: [NetNs; 2],
-    name: String,
-    config: PathBuf,
-    answers: Vec<Answers>,
-}
-
-impl Bed {
-    fn new(what: &str) -> Bed {
-        let ns = |part: &str| NetNs::create(&format!("weirlb-{part}")).expect("namespace");
-        let mut bed = Bed {
-            client: ns("c"),
-            edge: ns("e"),
-            servers: [ns("1"), ns("2")],
-            name: format!("lb{}-{what}", std::process::id()),
-            config: file("balancer.toml", ""),
-            answers: Vec::new(),
-        };
-        for ns in [&bed.client, &bed.edge, &bed.servers[0], &bed.servers[1]] {
-            for which in ["all", "default"] {
-                // Answers come back by another device than requests leave by, and addresses must work at once.
-                ns.sysctl(&format!("net.ipv4.conf.{which}.rp_filter"), "0")
-                    .expect("sysctl");
-                ns.sysctl(&format!("net.ipv6.conf.{which}.accept_dad"), "0")
-                    .expect("sysctl");
-            }
-        }
-        bed::veth(
-            end(&bed.client, "c0", &["10.1.0.2/24", "fd01::2/64"]),
-            end(&bed.edge, "wan", &["10.1.0.1/24", "fd01::1/64"]),
-        )
-        .expect("veth");
-        // What the edge sends back by XDP is taken by a veth with GRO only.
-        bed.client
-            .output("ethtool", &["-K", "c0", "gro", "on"])
-            .expect("ethtool");
-        bed::forward(&bed.edge).expect("forwards");
-        let ip = |ns: &NetNs, text: &str| {
-            let args: Vec<&str> = text.split(' ').collect();
-            ns.ip(&args).unwrap_or_else(|e| panic!("ip {text}: {e}"));
-        };
-        for (at, ns) in bed.servers.iter().enumerate() {
-            let k = at + 1;
-            let addresses = |which: &str, host: u8| {
-                [
-                    format!("10.{which}.{k}.{host}/24"),
-                    format!("fd0{which}:{k}::{host}/64"),
-                ]
-            };
-            let (here, there) = (addresses("2", 1), addresses("2", 2));
-            let (back, home) = (addresses("3", 2), addresses("3", 1));
-            let (near, far) = (format!("s{k}"), format!("d{k}"));
-            bed::veth(
-                end(&bed.edge, &near, &[&here[0], &here[1]]),
-                end(ns, "eth0", &[&there[0], &there[1]]),
-            )
-            .expect("veth");
-            bed::veth(
-                end(&bed.client, &far, &[&home[0], &home[1]]),
-                end(ns, "back0", &[&back[0], &back[1]]),
-            )
-            .expect("veth");
-            ip(ns, "link set lo up");
-            ip(ns, &format!("address add {SERVICE}/32 dev lo"));
-            ip(ns, &format!("address add {SERVICE6}/128 dev lo nodad"));
-            ns.output("ethtool", &["-K", "eth0", "gro", "on"])
-                .expect("ethtool");
-        }
-        ip(&bed.client, "route add default via 10.1.0.1");
-        ip(&bed.client, "-6 route add default via fd01::1");
-        bed.answer_directly(true);
-        let names = ["one", "two"];
-        let answers = bed.servers.iter().zip(names);
-        let answers = answers
-            .flat_map(|(ns, name)| [Answers::start(ns, name, 80), Answers::start(ns, name, 8080)])
-            .collect();
-        bed.answers = answers;
-        bed
-    }
-
-    /// By their own way, or through the edge.
-    fn answer_directly(&self, directly: bool) {
-        for (at, ns) in self.servers.iter().enumerate() {
-            let k = at + 1;
-            let via = if directly { "3" } else { "2" };
-            let dev = if directly { "back0" } else { "eth0" };
-            ns.ip(&[
-                "route",
-                "replace",
-                "10.1.0.0/24",
-                "via",
-                &format!("10.{via}.{k}.1"),
-                "dev",
-                dev,
-            ])
-            .expect("a route");
-            ns.ip(&[
-                "-6",
-                "route",
-                "replace",
-                "fd01::/64",
-                "via",
-                &format!("fd0{via}:{k}::1"),
-                "dev",
-                dev,
-            ])
-            .expect("a route");
-        }
-    }
-
-    fn mac(&self, server: usize) -> String {
-        let found = self.servers[server].run(|| iface::find("eth0"));
-        let mac = found.expect("namespace").expect("there").mac;
-        let bytes: Vec<String> = mac.iter().map(|b| format!("{b:02x}")).collect();
-        bytes.join(":")
-    }
-
-    /// A configuration with one service; `servers`: which of them, and what else is said of each.
-    fn configure(&self, address: &str, mode: &str, family: u8, servers: &[(usize, &str)]) {
-        let mut text = format!("edge = \"{}\"\n", self.name);
-        for port in ["wan", "s1", "s2"] {
-            text.push_str(&format!(
-                "[[port]]\nname = \"{port}\"\ndevice = \"{port}\"\n"
-            ));
-        }
-        text.push_str("[[function]]\nname = \"lb\"\nkind = \"balancer\"\nsource4 = \"10.99.0.0/16\"\nsource6 = \"fd99::/64\"\nconnections = 4096\n");
-        text.push_str(&format!(
-            "[[function.service]]\nname = \"web\"\naddress = \"{address}\"\nprotocol = \"tcp\"\nport = 80\n{mode}\n"
-        ));
-        for (server, more) in servers {
-            let k = server + 1;
-            let address = if family == 4 {
-                format!("10.2.{k}.2")
-            } else {
-                format!("fd02:{k}::2")
-            };
-            text.push_str(&format!(
-                "[[function.service.server]]\naddress = \"{address}\"\n{more}\n"
-            ));
-        }
-        for port in ["wan", "s1", "s2"] {
-            text.push_str(&format!("[[link]]\nfrom = \"{port}\"\nto = \"lb\"\n"));
-        }
-        fs::write(&self.config, text).expect("cargo's folder is writable");
-    }
-
-    /// The way to a server in words of the configuration.
-    fn way(&self, server: usize) -> String {
-        format!("mac = \"{}\"\nto = \"s{}\"", self.mac(server), server + 1)
-    }
-
-    fn apply(&self) -> Output {
-        let output = weir(&self.edge, &["apply", self.config.to_str().expect("UTF-8")]);
-        assert!(output.status.success(), "{}", stderr(&output));
-        output
-    }
-
-    /// The far ends of tunnels.
-    fn decapsulate(&self, family: u8) {
-        for (at, ns) in self.servers.iter().enumerate() {
-            let k = at + 1;
-            let (address, from) = match family {
-                4 => (format!("10.2.{k}.2"), "10.99.0.0/16"),
-                _ => (format!("fd02:{k}::2"), "fd99::/64"),
-            };
-            let text = format!(
-                "edge = \"{}-{k}\"\n[[port]]\nname = \"in\"\ndevice = \"eth0\"\n[[function]]\nname = \"end\"\nkind = \"decapsulate\"\n\
-                 address = \"{address}\"\nfrom = \"{from}\"\n[[link]]\nfrom = \"in\"\nto = \"end\"\n",
-                self.name
-            );
-            let config = file("end.toml", &text);
-            let output = weir(ns, &["apply", config.to_str().expect("UTF-8")]);
-            assert!(output.status.success(), "{}", stderr(&output));
-        }
-    }
-
-    fn connect(&self, address: &str) -> std::io::Result<TcpStream> {
-        let stream = self.client.run(|| {
-            let to = match address.contains(':') {
-                true => format!("[{address}]:80"),
-                false => format!("{address}:80"),
-            };
-            TcpStream::connect_timeout(&to.parse().expect("an address"), Duration::from_secs(5))
-        });
-        let stream = stream.expect("namespace")?;
-        stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-        stream.set_write_timeout(Some(Duration::from_secs(10)))?;
-        Ok(stream)
-    }
-
-    /// Which servers answer so many connections.
-    fn spread(&self, address: &str, connections: usize) -> Vec<String> {
-        let mut names: Vec<String> = (0..connections)
-            .map(|n| {
-                let mut stream = self
-                    .connect(address)
-                    .unwrap_or_else(|e| panic!("connection {n}: {e}"));
-                ask(&mut stream, 10).unwrap_or_else(|e| panic!("request {n}: {e}"))
-            })
-            .collect();
-        names.sort();
-        names.dedup();
-        names
-    }
-
-    fn status(&self) -> serde_json::Value {
-        let output = weir(&self.edge, &["status", "--edge", &self.name, "--json"]);
-        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
-        json["edges"][0]["functions"][0].clone()
-    }
-}
-
-impl Drop for Bed {
-    fn drop(&mut self) {
-        let _ = weir(&self.edge, &["down", "--edge", &self.name]);
-        for (at, ns) in self.servers.iter().enumerate() {
-            let _ = weir(
-                ns,
-                &["down", "--edge", &format!("{}-{}", self.name, at + 1)],
-            );
-        }
-    }
-}
+use live_services::{Answers, Bed, SERVICE, SERVICE6, ask};
+use weir_engine::edge;
+use weir_kernel::bed;
 
 #[test]
 fn http_works_in_every_mode_and_servers_answer_directly() {
@@ -407,22 +75,7 @@ fn connections_stay_with_their_servers_through_changes() {
         &[(0, &ways[0]), (1, &ways[1])],
     );
     bed.apply();
-    let mut open: Vec<(TcpStream, String)> = (0..16)
-        .map(|_| {
-            let mut stream = bed.connect(SERVICE).expect("connects");
-            let name = ask(&mut stream, 10).expect("answered");
-            (stream, name)
-        })
-        .collect();
-    assert!(
-        open.iter().any(|(_, name)| name == "one") && open.iter().any(|(_, name)| name == "two")
-    );
-    let mut check = |what: &str| {
-        for (stream, name) in &mut open {
-            let now = ask(stream, 10).unwrap_or_else(|e| panic!("{what}: {e}"));
-            assert_eq!(now, *name, "{what}");
-        }
-    };
+    let mut open = Open::new(&bed);
     // The other way round, another weight, another object: all is made anew but what is remembered.
     bed.configure(
         SERVICE,
@@ -431,7 +84,7 @@ fn connections_stay_with_their_servers_through_changes() {
         &[(1, &format!("{}\nweight = 7", ways[1])), (0, &ways[0])],
     );
     bed.apply();
-    check("turned round");
+    open.stay("turned round");
     bed.configure(
         SERVICE,
         "mode = \"ipip\"",
@@ -439,13 +92,13 @@ fn connections_stay_with_their_servers_through_changes() {
         &[(0, &drained), (1, &ways[1])],
     );
     bed.apply();
-    check("drained");
+    open.stay("drained");
     assert_eq!(bed.spread(SERVICE, 12), ["two"]);
     bed.configure(SERVICE, "mode = \"ipip\"", 4, &[(0, &ways[0])]);
     bed.apply();
     assert_eq!(bed.spread(SERVICE, 12), ["one"]);
     // Connections of the one that is left stayed; the others lost theirs.
-    for (stream, name) in &mut open {
+    for (stream, name) in &mut open.0 {
         if name == "one" {
             assert_eq!(ask(stream, 10).expect("answered"), "one");
         }
@@ -460,6 +113,89 @@ fn connections_stay_with_their_servers_through_changes() {
         stderr(&refused)
     );
     assert_eq!(bed.spread(SERVICE, 4), ["one"]);
+}
+
+/// Open connections with the names of their servers.
+struct Open(Vec<(TcpStream, String)>);
+
+impl Open {
+    /// Some at either server.
+    fn new(bed: &Bed) -> Open {
+        let all: Vec<(TcpStream, String)> = (0..16)
+            .map(|_| {
+                let mut stream = bed.connect(SERVICE).expect("connects");
+                let name = ask(&mut stream, 10).expect("answered");
+                (stream, name)
+            })
+            .collect();
+        for server in ["one", "two"] {
+            assert!(all.iter().any(|(_, name)| name == server), "{server}");
+        }
+        Open(all)
+    }
+
+    fn stay(&mut self, what: &str) {
+        for (stream, name) in &mut self.0 {
+            let now = ask(stream, 10).unwrap_or_else(|e| panic!("{what}: {e}"));
+            assert_eq!(now, *name, "{what}");
+        }
+    }
+}
+
+#[test]
+fn connections_stay_with_their_servers_through_restarts() {
+    if !root("connections_stay_with_their_servers_through_restarts") {
+        return;
+    }
+    let bed = Bed::new("again");
+    bed.decapsulate(4);
+    let ways = [0, 1].map(|k| bed.way(k));
+    let both = [(0, ways[0].as_str()), (1, ways[1].as_str())];
+    bed.configure(SERVICE, "mode = \"ipip\"", 4, &both);
+    bed.apply();
+    let mut open = Open::new(&bed);
+    let program = |bed: &Bed| bed.status()["program"].as_u64().expect("an id");
+    let config = bed.config.to_str().expect("UTF-8").to_owned();
+    // No process of weir runs between two calls: each one finds what runs in the kernel.
+    let first = program(&bed);
+    bed.apply();
+    open.stay("the same again");
+    // Constants of the program: another one takes its place.
+    let text = std::fs::read_to_string(&config).expect("readable");
+    let changed = text.replace(
+        "connections = 4096\n",
+        "connections = 4096\nidle = { tcp = \"20m\" }\nsource6 = \"fd98::/64\"\n",
+    );
+    let changed = changed.replacen("source6 = \"fd99::/64\"\n", "", 1);
+    assert_ne!(changed, text);
+    std::fs::write(&config, &changed).expect("writable");
+    bed.apply();
+    assert_ne!(program(&bed), first, "another program");
+    open.stay("another program");
+    // Processes that are killed in the middle of their work.
+    for (n, wait) in [5, 15, 30, 60, 100, 150].into_iter().enumerate() {
+        let text = changed.replace("\"20m\"", &format!("\"{}m\"", 30 + n));
+        std::fs::write(&config, text).expect("writable");
+        let mut child = bed
+            .edge
+            .command(env!("CARGO_BIN_EXE_weir"))
+            .expect("namespace")
+            .args(["apply", &config])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("weir starts");
+        std::thread::sleep(Duration::from_millis(wait));
+        let _ = child.kill();
+        let _ = child.wait();
+        open.stay(&format!("killed after {wait} ms"));
+    }
+    // The next one cleans up, and takes flows as before.
+    let turned = [(1, ways[1].as_str()), (0, ways[0].as_str())];
+    bed.configure(SERVICE, "mode = \"ipip\"", 4, &turned);
+    bed.apply();
+    open.stay("another configuration after a crash");
+    assert_eq!(bed.spread(SERVICE, 24), ["one", "two"]);
 }
 
 #[test]
@@ -522,6 +258,20 @@ fn services_are_changed_while_they_run() {
             .any(|line| line.contains("10.2.1.2") && line.contains("drain")),
         "{listed}"
     );
+    // The edge says it in short.
+    let carried = bed.status()["carried"].clone();
+    assert_eq!(carried[0]["to"], "tcp 192.0.2.1:80 (web)", "{carried}");
+    assert_eq!(
+        carried[0]["servers"],
+        serde_json::json!([1, 2]),
+        "{carried}"
+    );
+    assert!(carried[0]["flows"].as_u64() >= Some(42), "{carried}");
+    let status = text(&weir(&bed.edge, &["status", "--edge", &bed.name]));
+    assert!(
+        status.contains(" flows, 1 of 2 servers take new ones\n"),
+        "{status}"
+    );
     // What does not fit is refused, and what runs runs on.
     for (args, what) in [
         (
@@ -557,6 +307,140 @@ fn services_are_changed_while_they_run() {
     assert!(checked.status.success(), "{}", stderr(&checked));
     assert!(!text(&checked).contains("10.2"), "{}", text(&checked));
     assert_eq!(bed.spread(SERVICE, 6), ["two"]);
+}
+
+#[test]
+fn services_are_saved_and_restored_as_lines() {
+    if !root("services_are_saved_and_restored_as_lines") {
+        return;
+    }
+    let bed = Bed::new("lines");
+    bed.decapsulate(4);
+    let way = bed.way(0);
+    let drained = format!("{}\ndrain = true", bed.way(1));
+    bed.configure(SERVICE, "mode = \"ipip\"", 4, &[(0, &way), (1, &drained)]);
+    bed.apply();
+    let service = |args: &[&str]| {
+        weir(
+            &bed.edge,
+            &[&["service", "--edge", &bed.name], args].concat(),
+        )
+    };
+    let text = |output: &Output| String::from_utf8_lossy(&output.stdout).into_owned();
+    let restore = |lines: &str| {
+        let mut child = bed
+            .edge
+            .command(env!("CARGO_BIN_EXE_weir"))
+            .expect("namespace")
+            .args(["service", "--edge", &bed.name, "-R"])
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("weir starts");
+        let mut stdin = child.stdin.take().expect("piped");
+        stdin.write_all(lines.as_bytes()).expect("written");
+        drop(stdin);
+        child.wait_with_output().expect("it ends")
+    };
+    let (one, two) = (bed.mac(0), bed.mac(1));
+    let saved = text(&service(&["-S", "-n"]));
+    let wanted = format!(
+        "-A -t 192.0.2.1:80 -s mh\n-a -t 192.0.2.1:80 -r 10.2.1.2:80 -i -w 1 --mac {one} --to s1\n-a -t 192.0.2.1:80 -r 10.2.2.2:80 -i -w 0 --mac {two} --to s2\n"
+    );
+    assert_eq!(saved, wanted);
+    // Counters of a service, and what it carries in a second.
+    assert_eq!(bed.spread(SERVICE, 6), ["one"]);
+    let counted = || -> u64 {
+        let output = service(&["--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+        let of = |v: &serde_json::Value| v["counted"]["packets"].as_u64().expect("a number");
+        let service = &json["services"][0];
+        of(service) + of(&service["servers"][0])
+    };
+    assert!(counted() > 12, "{}", counted());
+    let other = service(&["-Z", "-t", "192.0.2.9:80"]);
+    assert!(
+        stderr(&other).contains("there is no service"),
+        "{}",
+        stderr(&other)
+    );
+    let zeroed = service(&["-Z", "-t", "192.0.2.1:80"]);
+    assert_eq!(text(&zeroed), "counters of 1 services are 0\n");
+    assert_eq!(counted(), 0);
+    let rate = text(&service(&["-L", "-n", "--rate"]));
+    assert!(rate.contains("Packets/s"), "{rate}");
+    // Away, and back: the ring of identities is the same one, so flows have the same servers.
+    let ring = || edge::held(&bed.name, "lb", "ring").expect("readable");
+    let before = ring();
+    let cleared = service(&["-C"]);
+    assert!(cleared.status.success(), "{}", stderr(&cleared));
+    assert_eq!(text(&service(&["-S"])), "");
+    let nobody = bed.client.run(|| {
+        let to = format!("{SERVICE}:80").parse().expect("an address");
+        TcpStream::connect_timeout(&to, Duration::from_millis(300)).is_err()
+    });
+    assert!(nobody.expect("namespace"), "no service");
+    // A mistake in one line, and nothing of all happens.
+    for (line, why) in [
+        (
+            "-A -t 192.0.2.5:80 -s wlc",
+            "line 4 (`-A -t 192.0.2.5:80 -s wlc`): -s wlc: weir spreads flows by Maglev hashing",
+        ),
+        ("-L", "a line begins with -A"),
+        (
+            "-a -t 192.0.2.9:80 -r 10.0.0.1",
+            "there is no service tcp 192.0.2.9:80",
+        ),
+        ("-A --nonsense", "--nonsense"),
+    ] {
+        let refused = restore(&format!("{saved}{line}\n"));
+        let told = stderr(&refused);
+        assert!(
+            !refused.status.success() && told.contains(why),
+            "{line}: {told}"
+        );
+        assert_eq!(text(&service(&["-S"])), "");
+    }
+    let restored = restore(&saved);
+    assert!(restored.status.success(), "{}", stderr(&restored));
+    assert!(text(&restored).contains("3 lines were restored"));
+    assert_eq!(text(&service(&["-S"])), saved);
+    assert_eq!(bed.spread(SERVICE, 6), ["one"]);
+    assert_eq!(ring(), before);
+    // What ipvsadm writes for GUE, IPv6, UDP and NAT; and what cannot be said.
+    let more = "-A -u [2001:db8::80]:53 -s mh\n-a -u [2001:db8::80]:53 -r [fd02:1::2]:53 -m -w 1\n-A -t 192.0.2.7:443 -s mh\n-a -t 192.0.2.7:443 -r 10.2.1.2:443 -i --tun-type gue --tun-port 6081 --tun-nocsum -w 2\n";
+    let restored = restore(more);
+    assert!(restored.status.success(), "{}", stderr(&restored));
+    let now = text(&service(&["-S"]));
+    assert_eq!(now, format!("{saved}{more}"));
+    for (args, why) in [
+        (
+            vec!["-A", "-t", "192.0.2.8:80", "-p", "300"],
+            "-p: a client's flows",
+        ),
+        (vec!["-L", "-c"], "-c: flows are remembered by their hashes"),
+        (
+            vec!["-L", "--timeout"],
+            "--timeout, --set: times are `idle`",
+        ),
+        (vec!["-L", "--thresholds"], "servers have no limits"),
+        (vec!["-A", "-f", "1"], "-f: name services by address"),
+    ] {
+        let refused = service(&args);
+        assert_eq!(refused.status.code(), Some(2), "{args:?}");
+        assert!(stderr(&refused).contains(why), "{}", stderr(&refused));
+    }
+    // What lines cannot say is named.
+    bed.configure(
+        SERVICE,
+        "mode = \"gue\"\ncheck = { kind = \"tcp\" }",
+        4,
+        &[(0, &way)],
+    );
+    bed.apply();
+    let told = stderr(&service(&["-S"]));
+    assert!(told.contains("its check of tcp 192.0.2.1:80"), "{told}");
 }
 
 #[test]
@@ -633,19 +517,99 @@ fn servers_that_do_not_answer_get_no_new_flows_until_they_do() {
         assert!(output.status.success(), "{}", stderr(&output));
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
+    let ring = |bed: &Bed| edge::held(&bed.name, "lb", "ring").expect("readable");
+    let states = |bed: &Bed| {
+        let output = weir(&bed.edge, &["service", "--edge", &bed.name, "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+        let servers = json["services"][0]["servers"].as_array().expect("servers");
+        let down = servers.iter().map(|s| s["down"].as_bool().expect("said"));
+        down.collect::<Vec<bool>>()
+    };
+    let (program, whole) = (bed.status()["program"].clone(), ring(&bed));
+    let generation = edge::generation(&bed.name).expect("readable");
+    let text = std::fs::read_to_string(&bed.config).expect("readable");
     let said = check(&bed, &["--http", "/"]);
+    eprintln!("{said}");
     assert!(
         said.contains("server 10.2.1.2 of tcp 192.0.2.1:80 is down"),
         "{said}"
     );
     assert!(!said.contains("10.2.2.2"), "{said}");
     assert_eq!(bed.spread(SERVICE, 12), ["two"]);
-    let again = Answers::start(&bed.servers[0], "one", 80);
-    bed.answers.push(again);
-    let said = check(&bed, &[]);
-    assert!(
-        said.contains("server 10.2.1.2 of tcp 192.0.2.1:80 is back"),
-        "{said}"
+    assert_eq!(states(&bed), [true, false]);
+    // In place: nothing was loaded, and no configuration is another one.
+    assert_eq!(bed.status()["program"], program);
+    assert_eq!(edge::generation(&bed.name).expect("readable"), generation);
+    assert_ne!(ring(&bed), whole);
+    let config = bed.config.to_str().expect("UTF-8");
+    assert_eq!(std::fs::read_to_string(config).expect("readable"), text);
+    let same = weir(&bed.edge, &["diff", config]);
+    let same = String::from_utf8_lossy(&same.stdout).into_owned();
+    assert!(!same.contains("lb"), "{same}");
+    // It is known to tables that are made anew.
+    let heavy = format!("{}\nweight = 3", ways[0]);
+    bed.configure(
+        SERVICE,
+        "mode = \"ipip\"\ncheck = { kind = \"tcp\", interval = \"50ms\", rise = 2, fall = 1 }",
+        4,
+        &[(0, &heavy), (1, &ways[1])],
     );
+    let told = stderr(&bed.apply());
+    assert!(
+        told.contains("1 of its servers did not answer when they were last asked"),
+        "{told}"
+    );
+    assert_ne!(bed.status()["program"], program);
+    assert_eq!(bed.spread(SERVICE, 12), ["two"]);
+    assert_eq!(states(&bed), [true, false]);
+    // All of them: new flows are dropped, and the others go on.
+    let second: Vec<Answers> = bed.answers.drain(..1).collect();
+    drop(second);
+    std::thread::sleep(Duration::from_millis(200));
+    let said = check(&bed, &[]);
+    assert!(said.contains("server 10.2.2.2 of"), "{said}");
+    assert_eq!(states(&bed), [true, true]);
+    let dropped = |bed: &Bed| bed.status()["ledger"]["reasons"].to_string();
+    let _ = bed.client.run(|| {
+        let to = format!("{SERVICE}:80").parse().expect("an address");
+        TcpStream::connect_timeout(&to, Duration::from_millis(300))
+    });
+    assert!(dropped(&bed).contains("no_server"), "{}", dropped(&bed));
+    // They come back, to the places they had.
+    for (at, name) in ["one", "two"].into_iter().enumerate() {
+        let again = Answers::start(&bed.servers[at], name, 80);
+        bed.answers.push(again);
+    }
+    let said = check(&bed, &[]);
+    for server in ["10.2.1.2", "10.2.2.2"] {
+        let back = format!("server {server} of tcp 192.0.2.1:80 is back");
+        assert!(said.contains(&back), "{said}");
+    }
+    assert_eq!(states(&bed), [false, false]);
     assert_eq!(bed.spread(SERVICE, 24), ["one", "two"]);
+    let bent = ring(&bed);
+    bed.configure(
+        SERVICE,
+        "mode = \"ipip\"",
+        4,
+        &[(0, &ways[0]), (1, &ways[1])],
+    );
+    assert_eq!(stderr(&bed.apply()), "");
+    assert_ne!(bent, whole, "by weight");
+    assert_eq!(ring(&bed), whole);
+    // What a service says goes before options.
+    bed.configure(
+        SERVICE,
+        "mode = \"ipip\"\ncheck = { kind = \"none\" }",
+        4,
+        &[(0, &ways[0])],
+    );
+    bed.apply();
+    let args = ["service", "--edge", &bed.name, "check", "--http", "/"];
+    let refused = weir(&bed.edge, &args);
+    assert!(
+        stderr(&refused).contains("there is no server to check"),
+        "{}",
+        stderr(&refused)
+    );
 }

@@ -649,3 +649,52 @@ fn a_watched_configuration_follows_its_files() {
     assert_eq!(watching.end(), 0);
     assert_eq!(bed.generation(), 2);
 }
+
+#[test]
+fn an_edge_whose_namespace_is_gone_is_taken_down_from_another() {
+    if !root("an_edge_whose_namespace_is_gone_is_taken_down_from_another") {
+        return;
+    }
+    let folder = |name: &str| Path::new("/sys/fs/bpf/weir/edge").join(name);
+    let dead = |edge: &str| -> (String, PathBuf) {
+        let mut bed = Bed::new(edge);
+        let applied = bed.apply(&[]);
+        assert!(applied.status.success(), "{}", stderr(&applied));
+        // While its devices are there, it is for its own namespace to take it down.
+        let refused = weir(&bed.left, &["down", "--edge", &bed.edge]);
+        assert!(!refused.status.success());
+        let all = weir(&bed.left, &["down", "--all"]);
+        assert!(all.status.success(), "{}", stderr(&all));
+        assert!(folder(&bed.edge).exists());
+        let name = std::mem::take(&mut bed.edge);
+        (name, bed.config.clone())
+    };
+    let elsewhere = Bed::new("orphan-other");
+    // The kernel takes a namespace away a while after its last user.
+    let down = |args: &[&str], what: &str| {
+        let end = Instant::now() + Duration::from_secs(10);
+        while folder(what).exists() {
+            assert!(Instant::now() < end, "{what} stays");
+            let _ = weir(&elsewhere.left, args);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let (name, _) = dead("orphan-1");
+    assert!(folder(&name).exists());
+    down(&["down", "--edge", &name], &name);
+    let (name, _) = dead("orphan-2");
+    down(&["down", "--all"], &name);
+    // Or it is applied anew, somewhere else.
+    let (name, _) = dead("orphan-3");
+    let text = fs::read_to_string(&elsewhere.config).expect("readable");
+    let moved = text.replace(&elsewhere.edge, &name);
+    fs::write(&elsewhere.config, moved).expect("writable");
+    let end = Instant::now() + Duration::from_secs(10);
+    while !elsewhere.apply(&[]).status.success() {
+        assert!(Instant::now() < end, "{name} cannot be applied");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let gone = elsewhere.weir(&["down", "--edge", &name]);
+    assert!(gone.status.success(), "{}", stderr(&gone));
+    assert!(!folder(&name).exists());
+}

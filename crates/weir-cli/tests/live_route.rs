@@ -410,6 +410,14 @@ fn routes_are_shown_changed_and_refused() {
             && gateway["mac"].is_string(),
         "{hops}"
     );
+    // The edge says it in short.
+    let status = bed.weir(&["status", bed.config.to_str().expect("UTF-8")]);
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    for line in ["  via 10.81.2.2 dev right: ", "  sent by right: "] {
+        let found = status.lines().find_map(|one| one.strip_prefix(line));
+        let packets = found.and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+        assert!(packets >= Some(1), "{status}");
+    }
     // Another configuration: what was added goes on, what it says is new.
     bed.configure(&keys.replace("10.90.0.0/16", "10.91.0.0/16"));
     let applied = bed.weir(&["apply", bed.config.to_str().expect("UTF-8")]);

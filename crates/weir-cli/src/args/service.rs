@@ -8,7 +8,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 /// Arguments of `weir service`.
 #[derive(Debug, Args)]
 #[command(
-    group(ArgGroup::new("what").args(["add_service", "edit_service", "delete_service", "add_server", "edit_server", "delete_server", "list"])),
+    group(ArgGroup::new("what").args(["add_service", "edit_service", "delete_service", "add_server", "edit_server", "delete_server", "list", "save", "restore", "clear", "zero"])),
     after_help = "ipvsadm's spellings work, too: -A -t 192.0.2.1:80, then -a -t 192.0.2.1:80 -r 10.0.0.1 -w 2 -i, -L -n --stats."
 )]
 pub(crate) struct ServiceArgs {
@@ -24,30 +24,48 @@ pub(crate) struct ServiceArgs {
     /// Packets, bytes and flows of each
     #[arg(long, global = true)]
     pub(crate) stats: bool,
+    /// Packets, bytes and flows of each in a second, which is waited for
+    #[arg(long, global = true, conflicts_with = "stats")]
+    pub(crate) rate: bool,
+    /// Counts in full, as they always are here
+    #[arg(long, hide = true)]
+    pub(crate) exact: bool,
     /// What to do; default: list
     #[command(subcommand)]
     pub(crate) command: Option<ServiceCommand>,
     /// As ipvsadm: add a service
-    #[arg(short = 'A', long, requires = "place")]
+    #[arg(short = 'A', long)]
     pub(crate) add_service: bool,
     /// As ipvsadm: edit a service
-    #[arg(short = 'E', long, requires = "place")]
+    #[arg(short = 'E', long)]
     pub(crate) edit_service: bool,
     /// As ipvsadm: delete a service and its servers
-    #[arg(short = 'D', long, requires = "place")]
+    #[arg(short = 'D', long)]
     pub(crate) delete_service: bool,
     /// As ipvsadm: add a server to a service
-    #[arg(short = 'a', long, requires = "place", requires = "real_server")]
+    #[arg(short = 'a', long, requires = "real_server")]
     pub(crate) add_server: bool,
     /// As ipvsadm: edit a server of a service
-    #[arg(short = 'e', long, requires = "place", requires = "real_server")]
+    #[arg(short = 'e', long, requires = "real_server")]
     pub(crate) edit_server: bool,
     /// As ipvsadm: delete a server of a service
-    #[arg(short = 'd', long, requires = "place", requires = "real_server")]
+    #[arg(short = 'd', long, requires = "real_server")]
     pub(crate) delete_server: bool,
     /// As ipvsadm: list services
     #[arg(short = 'L', visible_short_alias = 'l', long)]
     pub(crate) list: bool,
+    /// As ipvsadm: print services and servers as lines for -R
+    #[arg(short = 'S', long)]
+    pub(crate) save: bool,
+    /// As ipvsadm: read such lines from standard input, all of them or none
+    #[arg(short = 'R', long)]
+    pub(crate) restore: bool,
+    /// As ipvsadm: delete all services
+    #[arg(short = 'C', long)]
+    pub(crate) clear: bool,
+    /// As ipvsadm: set the counters of all services or of one, and of their servers, to 0
+    #[arg(short = 'Z', long)]
+    pub(crate) zero: bool,
     /// Addresses as numbers, as they always are here
     #[arg(short = 'n', long)]
     pub(crate) numeric: bool,
@@ -58,6 +76,39 @@ pub(crate) struct ServiceArgs {
     pub(crate) real_server: Option<String>,
     #[command(flatten)]
     pub(crate) how: How,
+    #[command(flatten)]
+    pub(crate) foreign: Foreign,
+}
+
+/// Options of ipvsadm's that mean nothing here: known, so that they are refused with a reason.
+#[derive(Debug, Args)]
+pub(crate) struct Foreign {
+    #[arg(short = 's', long, hide = true)]
+    pub(crate) scheduler: Option<String>,
+    #[arg(short = 'p', long, hide = true, num_args = 0..=1, default_missing_value = "300")]
+    pub(crate) persistent: Option<String>,
+    #[arg(short = 'c', long, hide = true)]
+    pub(crate) connection: bool,
+    #[arg(long, hide = true)]
+    pub(crate) timeout: bool,
+    #[arg(long, hide = true, num_args = 3)]
+    pub(crate) set: Option<Vec<String>>,
+    #[arg(long, hide = true)]
+    pub(crate) daemon: bool,
+    #[arg(long, hide = true)]
+    pub(crate) start_daemon: Option<String>,
+    #[arg(long, hide = true)]
+    pub(crate) stop_daemon: Option<String>,
+    #[arg(long, hide = true)]
+    pub(crate) thresholds: bool,
+    #[arg(short = 'x', long, hide = true)]
+    pub(crate) u_threshold: Option<String>,
+    #[arg(short = 'y', long, hide = true)]
+    pub(crate) l_threshold: Option<String>,
+    #[arg(long, hide = true)]
+    pub(crate) persistent_conn: bool,
+    #[arg(short = 'f', long, hide = true)]
+    pub(crate) fwmark_service: Option<String>,
 }
 
 /// Which service.
@@ -90,6 +141,15 @@ pub(crate) struct How {
     /// How packets get to servers
     #[arg(long, value_name = "MODE", group = "mode_flag")]
     pub(crate) mode: Option<ServiceMode>,
+    /// As ipvsadm, with -i: what packets are put into; gue: with a header of its own
+    #[arg(long, value_name = "TYPE", hide = true)]
+    pub(crate) tun_type: Option<TunType>,
+    /// As ipvsadm: destination port of gue
+    #[arg(long, value_name = "PORT", hide = true)]
+    pub(crate) tun_port: Option<u16>,
+    /// As ipvsadm: tunnels without a checksum of their own, as they always are here
+    #[arg(long, hide = true)]
+    pub(crate) tun_nocsum: bool,
     /// MAC address of the server or its gateway
     #[arg(long, value_name = "MAC")]
     pub(crate) mac: Option<String>,
@@ -99,6 +159,13 @@ pub(crate) struct How {
     /// Name of the service
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+}
+
+/// What ipvsadm puts packets into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TunType {
+    Ipip,
+    Gue,
 }
 
 /// How packets get to servers.
@@ -182,7 +249,7 @@ pub(crate) enum ServiceCommand {
         #[arg(long)]
         off: bool,
     },
-    /// Stay, and take servers that do not answer out of the ring until they do: TCP services with a port, asked at the servers' addresses
+    /// Stay, and take servers that do not answer out of the ring until they do: as the services' `check` says, and else TCP services with a port as options say
     Check(Check),
     /// Write the configuration that runs, with all changes, into a file
     Save {

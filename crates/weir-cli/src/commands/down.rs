@@ -30,7 +30,10 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
     };
     let only_edges = args.edge.is_some() || args.config.is_some();
     let mut gone = Vec::new();
-    for name in edges.map_or_else(edge::list, Ok)? {
+    let all = || -> Result<Vec<String>, edge::EdgeError> {
+        Ok([edge::list()?, edge::orphans()?].concat())
+    };
+    for name in edges.map_or_else(all, Ok)? {
         if edge::down(&name)? {
             gone.push(name);
         }

@@ -1,6 +1,7 @@
 //! `weir replay`: a policy over a capture, in any engine; a graph is in `graph`.
 
 mod graph;
+mod routes;
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -28,6 +29,11 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     if args.port.is_some() {
         return Err(Failure::usage(
             "--port is for graphs; a policy's packets come in by an interface: name it with --in-if",
+        ));
+    }
+    if args.routes.is_some() {
+        return Err(Failure::usage(
+            "--routes is for graphs: a policy asks for no routes",
         ));
     }
     let parsed = policy::read(&args.policy)?;

@@ -490,7 +490,7 @@ fn prefix(text: &str, interfaces: &[Interface]) -> Result<Prefix, Failure> {
     }
 }
 
-fn kind(kind: u8) -> &'static str {
+pub(super) fn kind(kind: u8) -> &'static str {
     match kind {
         hop::GATEWAY => "gateway",
         hop::LINK => "link",

@@ -5,10 +5,13 @@
 
 mod check;
 mod edit;
+mod rules;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use weir_bpf::abi::LbCount;
@@ -18,10 +21,11 @@ use weir_functions::kind::EdgePort;
 
 use super::edge::apply::switch_to;
 use super::edge::record::Record;
-use crate::args::service::{How, Place, ServiceArgs, ServiceCommand, ServiceMode};
+use crate::args::service::{How, Place, ServiceArgs, ServiceCommand, ServiceMode, TunType};
 use crate::failure::Failure;
 use crate::output;
-use edit::{Text, Which};
+use edit::{Text, Way, Which};
+use rules::Edit;
 
 pub(crate) fn run(args: &ServiceArgs) -> Result<ExitCode, Failure> {
     if args.command.is_some() && has_flags(args) {
@@ -32,7 +36,11 @@ pub(crate) fn run(args: &ServiceArgs) -> Result<ExitCode, Failure> {
     if let Some(ServiceCommand::Check(check)) = &args.command {
         return check::run(args, check);
     }
-    let desk = Desk::open(args)?;
+    args.foreign.refuse()?;
+    let mut desk = Desk::open(args)?;
+    if args.rate {
+        desk.rate(args)?;
+    }
     match &args.command {
         Some(command) => named(&desk, args, command)?,
         None => flagged(&desk, args)?,
@@ -51,6 +59,10 @@ fn has_flags(args: &ServiceArgs) -> bool {
         args.delete_server,
         args.list,
         args.numeric,
+        args.save,
+        args.restore,
+        args.clear,
+        args.zero,
     ];
     verbs.contains(&true)
         || args.place.tcp_service.is_some()
@@ -62,21 +74,25 @@ fn has_flags(args: &ServiceArgs) -> bool {
 fn named(desk: &Desk, args: &ServiceArgs, command: &ServiceCommand) -> Result<(), Failure> {
     match command {
         ServiceCommand::List { numeric: _ } => desk.list(args),
-        ServiceCommand::Add { place, how } => desk.add(args, &which(place)?, how),
-        ServiceCommand::Edit { place, how } => desk.edit(args, &which(place)?, how),
-        ServiceCommand::Delete { place } => desk.delete(args, &which(place)?),
+        ServiceCommand::Add { place, how } => {
+            desk.change(args, &Edit::AddService(which(place)?, how))
+        }
+        ServiceCommand::Edit { place, how } => {
+            desk.change(args, &Edit::ChangeService(which(place)?, how))
+        }
+        ServiceCommand::Delete { place } => desk.change(args, &Edit::DeleteService(which(place)?)),
         ServiceCommand::AddServer {
             place,
             real_server,
             how,
-        } => desk.add_server(args, &which(place)?, real_server, how),
+        } => desk.change(args, &Edit::AddServer(which(place)?, real_server, how)),
         ServiceCommand::EditServer {
             place,
             real_server,
             how,
-        } => desk.edit_server(args, &which(place)?, real_server, how),
+        } => desk.change(args, &Edit::ChangeServer(which(place)?, real_server, how)),
         ServiceCommand::DeleteServer { place, real_server } => {
-            desk.delete_server(args, &which(place)?, real_server)
+            desk.change(args, &Edit::DeleteServer(which(place)?, real_server))
         }
         ServiceCommand::Drain {
             place,
@@ -100,25 +116,22 @@ fn named(desk: &Desk, args: &ServiceArgs, command: &ServiceCommand) -> Result<()
 
 /// ipvsadm's spellings.
 fn flagged(desk: &Desk, args: &ServiceArgs) -> Result<(), Failure> {
-    let server = || args.real_server.as_deref().unwrap_or_default();
-    let place = || which(&args.place);
-    if args.add_service {
-        return desk.add(args, &place()?, &args.how);
+    if let Some(edit) = Edit::flagged(args)? {
+        return desk.change(args, &edit);
     }
-    if args.edit_service {
-        return desk.edit(args, &place()?, &args.how);
+    if args.save {
+        return rules::save(desk);
     }
-    if args.delete_service {
-        return desk.delete(args, &place()?);
+    if args.restore {
+        return rules::restore(desk, args);
     }
-    if args.add_server {
-        return desk.add_server(args, &place()?, server(), &args.how);
+    if args.clear {
+        let mut text = desk.text()?;
+        let count = text.clear()?;
+        return desk.apply(args, &text, &format!("{count} services were deleted"));
     }
-    if args.edit_server {
-        return desk.edit_server(args, &place()?, server(), &args.how);
-    }
-    if args.delete_server {
-        return desk.delete_server(args, &place()?, server());
+    if args.zero {
+        return desk.zero(args);
     }
     if args.place.tcp_service.is_some()
         || args.place.udp_service.is_some()
@@ -204,6 +217,30 @@ impl Desk {
         })
     }
 
+    /// Makes the counts those of a second.
+    fn rate(&mut self, args: &ServiceArgs) -> Result<(), Failure> {
+        let began = Instant::now();
+        std::thread::sleep(Duration::from_secs(1));
+        let later = Desk::open(args)?;
+        let seconds = began.elapsed().as_secs_f64();
+        let before = std::mem::replace(&mut self.counts, later.counts);
+        let less = |now: &mut LbCount, was: Option<&LbCount>| {
+            let was = was.copied().unwrap_or_default();
+            let per =
+                |now: u64, was: u64| (now.saturating_sub(was) as f64 / seconds).round() as u64;
+            now.packets = per(now.packets, was.packets);
+            now.bytes = per(now.bytes, was.bytes);
+            now.flows = per(now.flows, was.flows);
+        };
+        for (identity, count) in &mut self.counts.services {
+            less(count, before.services.get(identity));
+        }
+        for (identity, count) in &mut self.counts.servers {
+            less(count, before.servers.get(identity));
+        }
+        Ok(())
+    }
+
     fn text(&self) -> Result<Text, Failure> {
         Text::parse(self.record.text(), &self.function)
     }
@@ -228,77 +265,49 @@ impl Desk {
         Ok(())
     }
 
-    fn add(&self, args: &ServiceArgs, which: &Which, how: &How) -> Result<(), Failure> {
+    fn change(&self, args: &ServiceArgs, edit: &Edit<'_>) -> Result<(), Failure> {
         let mut text = self.text()?;
-        text.add(which, mode(how), how.name.as_deref())?;
-        self.apply(args, &text, &format!("service {which} was added"))
+        let done = edit.on(&mut text)?;
+        self.apply(args, &text, &done)
     }
 
-    fn edit(&self, args: &ServiceArgs, which: &Which, how: &How) -> Result<(), Failure> {
-        let mut text = self.text()?;
-        if mode(how).is_none() && how.name.is_none() {
-            return Err(Failure::Usage(
-                "say what of the service is to change: --mode (-i, -m, -g) or --name".to_owned(),
-            ));
+    /// Sets counters of services and their servers to 0: of one, or of all.
+    fn zero(&self, args: &ServiceArgs) -> Result<(), Failure> {
+        let one = match args.place.tcp_service.is_some() || args.place.udp_service.is_some() {
+            true => Some(which(&args.place)?.to_string()),
+            false => None,
+        };
+        let services = self.balancer.services.iter();
+        let meant: Vec<&Service> = services
+            .filter(|s| one.as_ref().is_none_or(|one| s.place() == *one))
+            .collect();
+        if let (Some(one), true) = (&one, meant.is_empty()) {
+            return Err(Failure::Failed(format!(
+                "there is no service {one}; nothing was changed"
+            )));
         }
-        text.edit(which, mode(how), how.name.as_deref())?;
-        self.apply(args, &text, &format!("service {which} was changed"))
-    }
-
-    fn delete(&self, args: &ServiceArgs, which: &Which) -> Result<(), Failure> {
-        let mut text = self.text()?;
-        text.delete(which)?;
-        self.apply(args, &text, &format!("service {which} was deleted"))
-    }
-
-    fn add_server(
-        &self,
-        args: &ServiceArgs,
-        which: &Which,
-        server: &str,
-        how: &How,
-    ) -> Result<(), Failure> {
-        let mut text = self.text()?;
-        let (address, port) = address(server)?;
-        text.add_server(which, address, port, how, mode(how))?;
-        self.apply(
-            args,
-            &text,
-            &format!("server {server} was added to {which}"),
-        )
-    }
-
-    fn edit_server(
-        &self,
-        args: &ServiceArgs,
-        which: &Which,
-        server: &str,
-        how: &How,
-    ) -> Result<(), Failure> {
-        let mut text = self.text()?;
-        let (address, port) = address(server)?;
-        text.edit_server(which, address, port, how, mode(how))?;
-        self.apply(
-            args,
-            &text,
-            &format!("server {server} of {which} was changed"),
-        )
-    }
-
-    fn delete_server(
-        &self,
-        args: &ServiceArgs,
-        which: &Which,
-        server: &str,
-    ) -> Result<(), Failure> {
-        let mut text = self.text()?;
-        let (address, port) = address(server)?;
-        text.delete_server(which, address, port)?;
-        self.apply(
-            args,
-            &text,
-            &format!("server {server} was taken out of {which}"),
-        )
+        let of = |s: &Service| -> Vec<u64> {
+            let servers = s.servers.iter().map(|server| s.server_identity(server));
+            std::iter::once(s.identity()).chain(servers).collect()
+        };
+        let identities: BTreeSet<u64> = meant.iter().flat_map(|s| of(s)).collect();
+        let status = edge::status(&self.edge)?;
+        let instance = status.instances.iter().find(|i| i.name == self.function);
+        if let Some(instance) = instance {
+            instance
+                .zero_balancer_counts(&identities)
+                .map_err(Failure::failed)?;
+        }
+        let done = format!("counters of {} services are 0", meant.len());
+        match args.json {
+            true => output::json(&json!({
+                "edge": self.edge,
+                "function": self.function,
+                "done": done,
+            }))?,
+            false => output::out(&format!("{done}\n"))?,
+        }
+        Ok(())
     }
 
     fn drain(
@@ -342,16 +351,17 @@ impl Desk {
             return Ok(());
         }
         let mut text = String::new();
-        let counted = |count: LbCount| match args.stats {
+        let counted = |count: LbCount| match args.stats || args.rate {
             true => format!(
                 " {:>12} {:>15} {:>10}",
                 count.packets, count.bytes, count.flows
             ),
             false => String::new(),
         };
-        let heads = match args.stats {
-            true => format!(" {:>12} {:>15} {:>10}", "Packets", "Bytes", "Flows"),
-            false => String::new(),
+        let heads = match (args.rate, args.stats) {
+            (true, _) => format!(" {:>12} {:>15} {:>10}", "Packets/s", "Bytes/s", "Flows/s"),
+            (_, true) => format!(" {:>12} {:>15} {:>10}", "Packets", "Bytes", "Flows"),
+            _ => String::new(),
         };
         let _ = writeln!(
             text,
@@ -376,7 +386,7 @@ impl Desk {
             );
             for server in &service.servers {
                 let count = self.count_of(service, server);
-                let state = match (server.down, server.drain) {
+                let state = match (self.is_down(service, server), server.drain) {
                     (true, _) => "down",
                     (_, true) => "drain",
                     _ => "up",
@@ -404,6 +414,11 @@ impl Desk {
             .unwrap_or_default()
     }
 
+    /// Whether it did not answer when it was last asked.
+    fn is_down(&self, service: &Service, server: &Server) -> bool {
+        self.counts.down.contains(&service.server_identity(server))
+    }
+
     fn as_json(&self, service: &Service) -> Value {
         let counted = |count: LbCount| json!({ "packets": count.packets, "bytes": count.bytes, "flows": count.flows });
         let count = self
@@ -421,7 +436,7 @@ impl Desk {
                     "port": server.port,
                     "weight": server.weight,
                     "drain": server.drain,
-                    "down": server.down,
+                    "down": self.is_down(service, server),
                     "counted": counted(self.count_of(service, server)),
                 })
             })
@@ -446,12 +461,27 @@ fn shown(server: &Server) -> String {
     }
 }
 
-fn mode(how: &How) -> Option<ServiceMode> {
-    match (how.masquerading, how.ipip, how.gatewaying) {
-        (true, ..) => Some(ServiceMode::Nat),
-        (_, true, _) => Some(ServiceMode::Ipip),
-        (.., true) => Some(ServiceMode::Dsr),
-        _ => how.mode,
+/// The mode that is said; GUE in ipvsadm's words has a header of its own.
+fn mode(how: &How) -> Result<Option<Way>, Failure> {
+    let plain = |mode| Way { mode, gue: None };
+    let way = match (how.masquerading, how.ipip, how.gatewaying) {
+        (true, ..) => Some(plain(ServiceMode::Nat)),
+        (_, true, _) => Some(plain(ServiceMode::Ipip)),
+        (.., true) => Some(plain(ServiceMode::Dsr)),
+        _ => how.mode.map(plain),
+    };
+    match (how.tun_type, how.ipip) {
+        (None, _) if how.tun_port.is_some() => Err(Failure::Usage(
+            "--tun-port says nothing without --tun-type gue".to_owned(),
+        )),
+        (None | Some(TunType::Ipip), _) => Ok(way),
+        (Some(TunType::Gue), true) => Ok(Some(Way {
+            mode: ServiceMode::Gue,
+            gue: Some(how.tun_port.unwrap_or(6080)),
+        })),
+        (Some(TunType::Gue), false) => Err(Failure::Usage(
+            "--tun-type says what -i puts packets into: add -i".to_owned(),
+        )),
     }
 }
 
@@ -467,6 +497,7 @@ fn which(place: &Place) -> Result<Which, Failure> {
     };
     if let Some((network, len)) = text.split_once('/') {
         let (len, port) = match len.split_once(':') {
+            Some((len, "0")) => (len, None),
             Some((len, port)) => (len, Some(number(port, text)?)),
             None => (len, None),
         };

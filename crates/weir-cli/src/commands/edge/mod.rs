@@ -4,6 +4,7 @@
 //! anything on the host is touched.
 
 pub(crate) mod apply;
+mod carried;
 pub(crate) mod confirm;
 pub(crate) mod diff;
 pub(super) mod record;

@@ -10,6 +10,7 @@ use weir_engine::edge::{self, Form, SecondStage, Status, reasons};
 use weir_engine::monitor::Account;
 use weir_functions::filter::report::{EntryHits, FilterReport};
 
+use super::carried::{self, Carried};
 use super::read;
 use super::record::Record;
 use crate::args::StatusArgs;
@@ -58,6 +59,9 @@ struct Function {
     /// Kernel ids of its maps, by name.
     maps: BTreeMap<String, u32>,
     ledger: Ledger,
+    /// Of a router or a balancer: what it carried, by next hop or service.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    carried: Vec<Carried>,
     /// Of a filter, where it was asked for.
     #[serde(flatten)]
     counted: Option<Hits>,
@@ -134,7 +138,8 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
             true => hits(&status)?,
             false => BTreeMap::new(),
         };
-        reports.push(Report::of(status, hits));
+        let carried = carried::read(&status)?;
+        reports.push(Report::of(status, hits, carried));
     }
     if args.json {
         output::json(&serde_json::json!({ "edges": reports }))?;
@@ -148,7 +153,11 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
 }
 
 impl Report {
-    fn of(status: Status, mut hits: BTreeMap<String, Hits>) -> Report {
+    fn of(
+        status: Status,
+        mut hits: BTreeMap<String, Hits>,
+        mut carried: BTreeMap<String, Vec<Carried>>,
+    ) -> Report {
         // An edge that something else applied is shown, too, without its kinds.
         let record = Record::read(&status.name, &status.text).ok();
         let kind = |name: &str| {
@@ -195,6 +204,7 @@ impl Report {
                         .collect(),
                     maps: one.maps.iter().cloned().collect(),
                     ledger: Ledger::of(&one.ledger),
+                    carried: carried.remove(&one.name).unwrap_or_default(),
                     counted: hits.remove(&one.name),
                 })
                 .collect(),
@@ -272,6 +282,7 @@ impl Report {
                 links.join(", "),
                 one.ledger.text()
             );
+            carried::tell(&mut text, &one.carried);
             if let Some(counted) = &one.counted {
                 tell_hits(&mut text, counted);
             }

@@ -243,7 +243,9 @@ fn count(report: &mut Report, packet: u64, outcome: &Outcome) -> PacketResult {
 
 fn target(redirect: &Redirect) -> String {
     match redirect {
-        Redirect::Interface { ifindex } => format!("interface {ifindex}"),
+        Redirect::Interface { ifindex } | Redirect::Device { ifindex, .. } => {
+            format!("interface {ifindex}")
+        }
         Redirect::Map { map, key, flags } if *flags == 0 => format!("{map}[{key}]"),
         Redirect::Map { map, key, flags } => format!("{map}[{key}] flags {flags:#x}"),
     }

@@ -21,6 +21,7 @@ use weir_packet::{Reason, Verdict};
 use super::super::capture;
 use super::super::policy::count;
 use super::super::table::grouped;
+use super::routes;
 use crate::args::{Checksums, EngineName, ReplayArgs};
 use crate::failure::Failure;
 use crate::output;
@@ -51,7 +52,15 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         seed: args.seed,
     };
     let failure = |error: EngineError| super::engine_failure(error, &args.policy);
+    if args.routes.is_some() && kind == EngineKind::Kernel {
+        return Err(Failure::usage(
+            "--routes is for the engines in user space: the kernel's asks the host that it runs on",
+        ));
+    }
     let mut engine = replay::open(kind, &graph, &options).map_err(failure)?;
+    if let Some(from) = &args.routes {
+        engine.set_routes(routes::read(from, &graph)?);
+    }
     let cut_off = packets(args, &graph, &survey, &ports, engine.as_mut())?;
     let totals = engine.totals().map_err(failure)?;
     let report = GraphReport::new(engine.name(), &graph, &totals);

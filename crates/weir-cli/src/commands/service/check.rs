@@ -1,7 +1,8 @@
 //! `weir service check`: asks servers whether they answer, and takes those that do not out of the ring until they do again.
 //!
-//! What it finds is written into the configuration that runs (`down = true` of a server, which is not `drain`: that is somebody's will), so it outlives this
-//! process, and the next one goes on from there. A server that is down keeps the flows it has.
+//! How is said by the services' `check`, and by options where they have none. What is found is written into the maps of the edge
+//! (`weir_engine::edge::health`): no configuration changes, it outlives this process, and the next one goes on from there. A server that is down keeps
+//! the flows it has.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,48 +10,104 @@ use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+use weir_engine::edge::{self, EdgeError};
+use weir_functions::balancer::check::CheckKind;
 use weir_functions::balancer::{Protocol, Server, Service};
 
-use super::edit::Which;
 use super::{Desk, shown};
-use crate::args::service::{Check, ServiceArgs};
+use crate::args::service::{Check as Options, ServiceArgs};
 use crate::commands::{seconds, stop_on_signals};
 use crate::failure::Failure;
+use crate::output;
+
+type Check = weir_functions::balancer::Check;
 
 /// Longest wait for a signal.
 const TICK: Duration = Duration::from_millis(100);
+/// Servers that are asked at the same time at most.
+const AT_ONCE: usize = 256;
 
 /// One server of one service, and how its last answers were.
 struct Watched {
-    which: Which,
-    server: Server,
+    identity: u64,
+    /// For messages.
+    server: String,
+    service: String,
     at: SocketAddr,
+    check: Check,
     is_down: bool,
     /// Answers in a row that say otherwise.
     against: u32,
+    due: Instant,
 }
 
-pub(super) fn run(args: &ServiceArgs, check: &Check) -> Result<ExitCode, Failure> {
+pub(super) fn run(args: &ServiceArgs, options: &Options) -> Result<ExitCode, Failure> {
     let stop = stop_on_signals()?;
-    let every = seconds("--interval", check.interval)?;
-    let patience = seconds("--timeout", check.timeout)?;
-    let limit = check.duration.map(|s| seconds("--for", s)).transpose()?;
+    let usual = usual(options)?;
+    let limit = options.duration.map(|s| seconds("--for", s)).transpose()?;
     let began = Instant::now();
-    let mut all: Vec<Watched> = Vec::new();
+    let mut desk = Desk::open(args)?;
+    let mut generation = edge::generation(&desk.edge)?;
+    let mut all = watched(&desk, &usual, &[]);
+    if all.is_empty() {
+        return Err(Failure::Usage(
+            "there is no server to check: services of TCP with a port have some, and those with a `check` (docs/balancer.md)".to_owned(),
+        ));
+    }
     loop {
         // Services and servers come and go.
-        let desk = Desk::open(args)?;
-        let before = std::mem::take(&mut all);
-        all = watched(&desk, &before);
-        if all.is_empty() && before.is_empty() {
-            return Err(Failure::Usage(
-                "there is no server of a TCP service with a port, so nothing to check".to_owned(),
-            ));
+        let now = edge::generation(&desk.edge)?;
+        if now != generation {
+            desk = Desk::open(args)?;
+            all = watched(&desk, &usual, &all);
+            generation = now;
         }
+        round(args, &desk, &mut all)?;
+        let next = all.iter().map(|one| one.due).min();
+        let next = next.unwrap_or_else(|| Instant::now() + TICK);
+        loop {
+            if stop.load(Ordering::Relaxed) || limit.is_some_and(|limit| began.elapsed() >= limit) {
+                return Ok(ExitCode::SUCCESS);
+            }
+            let left = next.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            std::thread::sleep(TICK.min(left));
+        }
+    }
+}
+
+/// How services without a `check` are asked.
+fn usual(options: &Options) -> Result<Check, Failure> {
+    let ns = |name: &str, value: f64| -> Result<u64, Failure> {
+        Ok(seconds(name, value)?.as_nanos() as u64)
+    };
+    Ok(Check {
+        kind: match &options.http {
+            Some(path) => CheckKind::Http(path.clone()),
+            None => CheckKind::Tcp,
+        },
+        port: None,
+        interval_ns: ns("--interval", options.interval)?,
+        timeout_ns: ns("--timeout", options.timeout)?,
+        rise: options.rise,
+        fall: options.fall,
+    })
+}
+
+/// Asks those that are due, and acts on what they answer.
+fn round(args: &ServiceArgs, desk: &Desk, all: &mut [Watched]) -> Result<(), Failure> {
+    let now = Instant::now();
+    let mut due: Vec<&mut Watched> = all.iter_mut().filter(|one| one.due <= now).collect();
+    let mut changes = Vec::new();
+    let mut said = Vec::new();
+    for some in due.chunks_mut(AT_ONCE) {
         let answers: Vec<Result<(), String>> = std::thread::scope(|scope| {
-            let asked: Vec<_> = all
+            let asked: Vec<_> = some
                 .iter()
-                .map(|one| scope.spawn(|| ask(one.at, patience, check.http.as_deref())))
+                .map(|one| scope.spawn(|| ask(one.at, &one.check)))
                 .collect();
             let gone = || Err("the check itself failed".to_owned());
             asked
@@ -58,85 +115,105 @@ pub(super) fn run(args: &ServiceArgs, check: &Check) -> Result<ExitCode, Failure
                 .map(|one| one.join().unwrap_or_else(|_| gone()))
                 .collect()
         });
-        let mut text = desk.text()?;
-        let mut changed = Vec::new();
-        for (one, answer) in all.iter_mut().zip(answers) {
+        for (one, answer) in some.iter_mut().zip(answers) {
+            one.due = now + Duration::from_nanos(one.check.interval_ns);
             if answer.is_ok() != one.is_down {
                 one.against = 0;
                 continue;
             }
             one.against += 1;
-            let enough = if one.is_down { check.rise } else { check.fall };
+            let enough = match one.is_down {
+                true => one.check.rise,
+                false => one.check.fall,
+            };
             if one.against < enough {
                 continue;
             }
-            one.is_down = answer.is_err();
-            one.against = 0;
-            text.set_down(&one.which, one.server.address, one.server.port, one.is_down)?;
-            changed.push(match answer {
-                Ok(()) => format!("server {} of {} is back", shown(&one.server), one.which),
-                Err(why) => format!(
-                    "server {} of {} is down: {why}",
-                    shown(&one.server),
-                    one.which
-                ),
+            changes.push((one.identity, answer.is_err()));
+            said.push(match answer {
+                Ok(()) => format!("server {} of {} is back", one.server, one.service),
+                Err(why) => format!("server {} of {} is down: {why}", one.server, one.service),
             });
         }
-        if !changed.is_empty() {
-            desk.apply(args, &text, &changed.join("\n"))?;
-        }
-        let next = Instant::now() + every;
-        while Instant::now() < next {
-            if stop.load(Ordering::Relaxed) || limit.is_some_and(|limit| began.elapsed() >= limit) {
-                return Ok(ExitCode::SUCCESS);
-            }
-            std::thread::sleep(TICK.min(every));
+    }
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let wrote = Instant::now();
+    match edge::health::set_down(&desk.edge, &desk.function, &changes) {
+        Ok(_) => {}
+        // The next round finds the same, and the tables of whoever is at work.
+        Err(EdgeError::Busy(_)) => return Ok(()),
+        Err(error) => return Err(error.into()),
+    }
+    let took = wrote.elapsed().as_micros();
+    for one in all.iter_mut() {
+        if let Some((_, is_down)) = changes.iter().find(|(id, _)| *id == one.identity) {
+            one.is_down = *is_down;
+            one.against = 0;
         }
     }
+    if args.json {
+        output::json(&json!({
+            "edge": desk.edge,
+            "function": desk.function,
+            "done": said.join("\n"),
+            "microseconds": took as u64,
+        }))?;
+        return Ok(());
+    }
+    output::out(&format!(
+        "{}\nthe ring was changed in place, in {took} µs\n",
+        said.join("\n")
+    ))?;
+    Ok(())
 }
 
-fn watched(desk: &Desk, before: &[Watched]) -> Vec<Watched> {
+/// Who is to be asked; `before` says how it went so far.
+fn watched(desk: &Desk, usual: &Check, before: &[Watched]) -> Vec<Watched> {
     let services = desk.balancer.services.iter();
     let all =
         services.flat_map(|service| service.servers.iter().map(move |server| (service, server)));
     all.filter_map(|(service, server)| {
-        let which = which(service);
-        let port = server.port.or(service.port)?;
-        if service.protocol != Protocol::Tcp {
-            return None;
-        }
-        let same = |one: &&Watched| {
-            one.which == which
-                && (one.server.address, one.server.port) == (server.address, server.port)
-        };
-        let against = before.iter().find(same).map_or(0, |one| one.against);
+        let check = service.check.as_ref().unwrap_or(usual);
+        let at = place(service, server, check)?;
+        let identity = service.server_identity(server);
+        let known = before.iter().find(|one| one.identity == identity);
         Some(Watched {
-            which,
-            server: server.clone(),
-            at: (server.address, port).into(),
-            is_down: server.down,
-            against,
+            identity,
+            server: shown(server),
+            service: service.place(),
+            at,
+            check: check.clone(),
+            is_down: desk.counts.down.contains(&identity),
+            against: known.map_or(0, |one| one.against),
+            due: known.map_or_else(Instant::now, |one| one.due),
         })
     })
     .collect()
 }
 
-fn which(service: &Service) -> Which {
-    Which {
-        protocol: service.protocol,
-        address: service.address.to_string(),
-        port: service.port,
+/// Where a server is asked; `None`: it is not.
+fn place(service: &Service, server: &Server, check: &Check) -> Option<SocketAddr> {
+    if check.kind == CheckKind::None {
+        return None;
     }
+    let own = match service.protocol {
+        Protocol::Tcp => server.port.or(service.port),
+        Protocol::Udp => None,
+    };
+    Some((server.address, check.port.or(own)?).into())
 }
 
 /// Whether a server answers; else why not.
-fn ask(at: SocketAddr, patience: Duration, http: Option<&str>) -> Result<(), String> {
+fn ask(at: SocketAddr, check: &Check) -> Result<(), String> {
+    let patience = Duration::from_nanos(check.timeout_ns);
+    let until = Instant::now() + patience;
     let told = |error: std::io::Error| error.to_string();
     let mut stream = TcpStream::connect_timeout(&at, patience).map_err(told)?;
-    let Some(path) = http else {
+    let CheckKind::Http(path) = &check.kind else {
         return Ok(());
     };
-    stream.set_read_timeout(Some(patience)).map_err(told)?;
     stream.set_write_timeout(Some(patience)).map_err(told)?;
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
@@ -146,6 +223,12 @@ fn ask(at: SocketAddr, patience: Duration, http: Option<&str>) -> Result<(), Str
     let mut answer = Vec::new();
     let mut chunk = [0; 512];
     while !answer.contains(&b'\n') && answer.len() < 1024 {
+        // A server that sends byte after byte has the same time as others.
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err("it did not answer in time".to_owned());
+        }
+        stream.set_read_timeout(Some(left)).map_err(told)?;
         match stream.read(&mut chunk).map_err(told)? {
             0 => break,
             n => answer.extend(&chunk[..n]),

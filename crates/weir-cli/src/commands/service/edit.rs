@@ -31,6 +31,13 @@ impl fmt::Display for Which {
     }
 }
 
+/// A mode, and the port of GUE with a header of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Way {
+    pub(super) mode: ServiceMode,
+    pub(super) gue: Option<u16>,
+}
+
 /// The text, and which of its functions is the balancer.
 pub(super) struct Text {
     document: DocumentMut,
@@ -59,7 +66,7 @@ impl Text {
     pub(super) fn add(
         &mut self,
         which: &Which,
-        mode: Option<ServiceMode>,
+        mode: Option<Way>,
         name: Option<&str>,
     ) -> Result<(), Failure> {
         let services = self.services()?;
@@ -78,7 +85,11 @@ impl Text {
             table["port"] = value(i64::from(port));
         }
         // As ipvsadm, where nothing else is said.
-        table["mode"] = value(word(mode.unwrap_or(ServiceMode::Dsr)));
+        let usual = Way {
+            mode: ServiceMode::Dsr,
+            gue: None,
+        };
+        write_mode(&mut table, mode.unwrap_or(usual));
         table["server"] = value(Array::new());
         services.push(table);
         Ok(())
@@ -87,12 +98,12 @@ impl Text {
     pub(super) fn edit(
         &mut self,
         which: &Which,
-        mode: Option<ServiceMode>,
+        mode: Option<Way>,
         name: Option<&str>,
     ) -> Result<(), Failure> {
         let table = self.service(which)?;
         if let Some(mode) = mode {
-            table["mode"] = value(word(mode));
+            write_mode(table, mode);
         }
         if let Some(name) = name {
             table["name"] = value(name);
@@ -105,9 +116,27 @@ impl Text {
         let before = services.len();
         services.retain(|table| !is(table, which));
         match services.len() < before {
-            true => Ok(()),
+            true => self.settle(),
             false => Err(none(which)),
         }
+    }
+
+    /// Takes all services out; how many there were.
+    pub(super) fn clear(&mut self) -> Result<usize, Failure> {
+        let services = self.services()?;
+        let count = services.len();
+        services.clear();
+        self.settle()?;
+        Ok(count)
+    }
+
+    /// A balancer without services says so.
+    fn settle(&mut self) -> Result<(), Failure> {
+        let function = self.balancer()?;
+        if tables(function, "service")?.is_empty() {
+            function["service"] = value(Array::new());
+        }
+        Ok(())
     }
 
     pub(super) fn add_server(
@@ -116,7 +145,7 @@ impl Text {
         address: IpAddr,
         port: Option<u16>,
         how: &How,
-        mode: Option<ServiceMode>,
+        mode: Option<Way>,
     ) -> Result<(), Failure> {
         let service = self.service(which)?;
         let servers = tables(service, "server")?;
@@ -139,7 +168,7 @@ impl Text {
         address: IpAddr,
         port: Option<u16>,
         how: &How,
-        mode: Option<ServiceMode>,
+        mode: Option<Way>,
     ) -> Result<(), Failure> {
         let service = self.service(which)?;
         set_mode(service, which, mode, false)?;
@@ -197,26 +226,6 @@ impl Text {
         }
     }
 
-    /// Says of a server whether it answers.
-    pub(super) fn set_down(
-        &mut self,
-        which: &Which,
-        address: IpAddr,
-        port: Option<u16>,
-        is_down: bool,
-    ) -> Result<(), Failure> {
-        let servers = tables(self.service(which)?, "server")?;
-        let found = servers
-            .iter_mut()
-            .find(|table| is_server(table, address, port));
-        let server = found.ok_or_else(|| no_server(which, address))?;
-        match is_down {
-            true => server["down"] = value(true),
-            false => drop(server.remove("down")),
-        }
-        Ok(())
-    }
-
     /// Writes what is said of a server; `new_port`: of one that was just added.
     fn fill(
         &mut self,
@@ -268,15 +277,18 @@ impl Text {
     }
 
     fn services(&mut self) -> Result<&mut ArrayOfTables, Failure> {
+        tables(self.balancer()?, "service")
+    }
+
+    fn balancer(&mut self) -> Result<&mut Table, Failure> {
         let lost =
             || Failure::Failed("the balancer is not in the configuration that runs".to_owned());
         let functions = tables(self.document.as_table_mut(), "function")?;
         let name = |table: &Table| table.get("name").and_then(Item::as_str).map(str::to_owned);
-        let function = functions
+        functions
             .iter_mut()
             .find(|table| name(table).as_deref() == Some(&self.function))
-            .ok_or_else(lost)?;
-        tables(function, "service")
+            .ok_or_else(lost)
     }
 }
 
@@ -324,10 +336,10 @@ fn is_server(table: &Table, address: IpAddr, port: Option<u16>) -> bool {
 fn set_mode(
     service: &mut Table,
     which: &Which,
-    mode: Option<ServiceMode>,
+    mode: Option<Way>,
     is_first: bool,
 ) -> Result<(), Failure> {
-    let Some(mode) = mode.map(word) else {
+    let Some(mode) = mode else {
         return Ok(());
     };
     let has = service
@@ -335,16 +347,42 @@ fn set_mode(
         .and_then(Item::as_str)
         .unwrap_or_default()
         .to_owned();
-    if has == mode {
+    if has == word(mode.mode) && mode.gue.is_none() {
+        return Ok(());
+    }
+    let mut other = service.clone();
+    write_mode(&mut other, mode);
+    let same = |key: &str| {
+        let text = |table: &Table| {
+            table
+                .get(key)
+                .map(|item| item.to_string().trim().to_owned())
+        };
+        text(&other) == text(service)
+    };
+    if ["mode", "gue_version", "gue_port"].into_iter().all(same) {
         return Ok(());
     }
     if is_first {
-        service["mode"] = value(mode);
+        write_mode(service, mode);
         return Ok(());
     }
     Err(Failure::Usage(format!(
         "service {which} has mode {has}, and all of its servers with it: `weir service edit` changes it for all; nothing was changed"
     )))
+}
+
+fn write_mode(service: &mut Table, way: Way) {
+    service["mode"] = value(word(way.mode));
+    for key in ["gue_version", "gue_port"] {
+        if way.mode != ServiceMode::Gue || way.gue.is_some() {
+            service.remove(key);
+        }
+    }
+    if let Some(port) = way.gue {
+        service["gue_version"] = value(0);
+        service["gue_port"] = value(i64::from(port));
+    }
 }
 
 fn word(mode: ServiceMode) -> &'static str {
@@ -446,7 +484,10 @@ mod tests {
             other,
             None,
             &How::default(),
-            Some(ServiceMode::Ipip),
+            Some(Way {
+                mode: ServiceMode::Ipip,
+                gue: None,
+            }),
         );
         assert!(
             error
