@@ -68,7 +68,7 @@ impl Filter {
     }
 
     /// One that another process attached.
-    pub(crate) fn existing(ifindex: u32, direction: Direction, made_qdisc: bool) -> Filter {
+    pub fn existing(ifindex: u32, direction: Direction, made_qdisc: bool) -> Filter {
         Filter {
             ifindex,
             direction,

@@ -218,11 +218,16 @@ pub fn index_of(name: &str) -> Result<u32, KernelError> {
         name: name.to_owned(),
         near: near_names(name, &names().unwrap_or_default()),
     };
-    let c_name = sys::c_string(name).map_err(|_| absent())?;
+    find_index(name).ok_or_else(absent)
+}
+
+/// Index of a named interface; `None` if there is none. Unlike [`index_of`] it never looks at all the others.
+pub fn find_index(name: &str) -> Option<u32> {
+    let c_name = sys::c_string(name).ok()?;
     // SAFETY: `c_name` is a valid C string.
     match unsafe { libc::if_nametoindex(c_name.as_ptr()) } {
-        0 => Err(absent()),
-        index => Ok(index),
+        0 => None,
+        index => Some(index),
     }
 }
 

@@ -16,6 +16,7 @@ pub mod hooks;
 pub mod ids;
 pub mod iface;
 pub mod link;
+pub mod links;
 mod loaded;
 mod map;
 pub mod netlink;

@@ -73,8 +73,8 @@ pub enum Batch {
 /// Where a test-run packet claims to come from.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TestCtx {
-    /// `xdp_md.ingress_ifindex`: 0, or an interface that exists in the current
-    /// namespace; the kernel refuses others.
+    /// `ingress_ifindex`: 0, or an interface; of XDP one that exists in the current
+    /// namespace, the kernel refuses others.
     pub ingress_ifindex: u32,
     /// `xdp_md.rx_queue_index`: below the number of queues of that interface;
     /// 0 if there is none.
@@ -634,8 +634,9 @@ impl LoadedProgram {
             ..Default::default()
         };
         let (gso_size, gso_segs) = ctx.gso.unwrap_or_default();
-        // `struct __sk_buff` as 32-bit words: gso_segs is at byte 164, gso_size at 176.
+        // `struct __sk_buff` as 32-bit words: ingress_ifindex is at byte 36, gso_segs at 164, gso_size at 176.
         let mut skb = [0u32; 48];
+        skb[9] = ctx.ingress_ifindex;
         skb[41] = gso_segs;
         skb[44] = gso_size;
         // Of XDP's context the kernel's answer is wanted, too: it says where the frame begins.
@@ -850,6 +851,10 @@ fn write_error(map: &str, shape: MapShape, e: io::Error) -> KernelError {
             map: map.to_owned(),
             entries: shape.entries,
         },
+        Some(libc::ENODEV) if shape.kind == libbpf_sys::BPF_MAP_TYPE_CPUMAP => KernelError::sys(
+            format!("write map {map}: it names a CPU that this host does not have"),
+            e,
+        ),
         _ => KernelError::sys(format!("write map {map}"), e),
     }
 }

@@ -58,10 +58,8 @@ pub fn create_veth(name: &str, peer: &str, mtu: u32) -> Result<(), KernelError> 
 
 /// Removes a device of the current namespace, of a veth pair both ends; `false` if there is none.
 pub fn remove(name: &str) -> Result<bool, KernelError> {
-    let index = match iface::index_of(name) {
-        Ok(index) => index,
-        Err(KernelError::NoSuchInterface { .. }) => return Ok(false),
-        Err(e) => return Err(e),
+    let Some(index) = iface::find_index(name) else {
+        return Ok(false);
     };
     send(RTM_DELLINK, 0, &Message::link(index))
         .map(|()| true)

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::{KernelError, LoadedProgram, pins, sys};
+use crate::{KernelError, LoadedProgram, Map, MapDefinition, pins, sys};
 
 /// How long a folder that another process holds is waited for: longer than looking at an edge or changing a small one takes.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -113,6 +113,43 @@ pub fn names(folder: &Path) -> Result<Vec<String>, KernelError> {
     }
     names.sort_unstable();
     Ok(names)
+}
+
+/// Pins a text: it lies in a map of its own, with its length in front. `map`: the name that the kernel shows for it.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn write_text(path: &Path, map: &str, text: &[u8]) -> Result<(), KernelError> {
+    let mut value = (text.len() as u64).to_ne_bytes().to_vec();
+    value.extend(text);
+    let map = Map::create(
+        map,
+        MapDefinition {
+            kind: libbpf_sys::BPF_MAP_TYPE_ARRAY,
+            key: 4,
+            value: value.len() as u32,
+            entries: 1,
+            flags: 0,
+        },
+    )?;
+    map.update(&0u32.to_ne_bytes(), &value)?;
+    map.pin(path)
+}
+
+/// The text that [`write_text`] left in a map, or why there is none.
+///
+/// # Errors
+/// In words: the map cannot be read, or holds something else.
+pub fn read_text(map: &Map) -> Result<Vec<u8>, String> {
+    let value = map.lookup(&0u32.to_ne_bytes()).map_err(|e| e.to_string())?;
+    let mut value = value.unwrap_or_default();
+    let (length, rest) = value.split_first_chunk().ok_or("it is empty")?;
+    let length = usize::try_from(u64::from_ne_bytes(*length)).ok();
+    let length = length.filter(|length| *length <= rest.len());
+    let length = length.ok_or("it is cut short")?;
+    value.drain(..size_of::<u64>());
+    value.truncate(length);
+    Ok(value)
 }
 
 /// An attachment of any hook, pinned.

@@ -28,6 +28,8 @@ use crate::KernelError;
 
 /// The table of ordinary routes (`RT_TABLE_MAIN`).
 pub const MAIN: u32 = 254;
+/// The table of the host's own addresses (`RT_TABLE_LOCAL`).
+pub const LOCAL: u32 = 255;
 
 /// `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_IFADDR`, `RTMGRP_IPV6_ROUTE` of linux/rtnetlink.h.
 const GROUPS: u32 = 1 | 0x10 | 0x40 | 0x100 | 0x400;
@@ -198,6 +200,72 @@ pub fn ask_neighbour(device: u32, address: IpAddr) -> Result<(), KernelError> {
     asked().map_err(|e| KernelError::sys(format!("ask for the neighbour {address}"), e))
 }
 
+/// A neighbour whose link-layer address the kernel knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelNeighbour {
+    /// Index of the device that it is behind.
+    pub device: u32,
+    /// Its address.
+    pub address: IpAddr,
+    /// Its link-layer address.
+    pub link: [u8; 6],
+}
+
+/// All neighbours of both families that packets can be sent to.
+///
+/// # Errors
+/// What the kernel refused.
+pub fn neighbours() -> Result<Vec<KernelNeighbour>, KernelError> {
+    let mut found = Vec::new();
+    let mut asked = || -> io::Result<()> {
+        let socket = socket(0)?;
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut message = NeighbourMessage::default();
+            message.header.family = family;
+            let message = RouteNetlinkMessage::GetNeighbour(message);
+            send(&socket, message, NLM_F_REQUEST | NLM_F_DUMP)?;
+            answers(&socket, |_, message| {
+                if let RouteNetlinkMessage::NewNeighbour(message) = message {
+                    found.extend(known(message));
+                }
+                Ok(true)
+            })?;
+        }
+        Ok(())
+    };
+    asked()
+        .map(|()| found)
+        .map_err(|e| KernelError::sys("read the neighbours", e))
+}
+
+fn known(message: &NeighbourMessage) -> Option<KernelNeighbour> {
+    use NeighbourState::{Delay, Noarp, Permanent, Probe, Reachable, Stale};
+    if !matches!(
+        message.header.state,
+        Delay | Noarp | Permanent | Probe | Reachable | Stale
+    ) {
+        return None;
+    }
+    let (mut address, mut link) = (None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(a)) => {
+                address = Some((*a).into())
+            }
+            NeighbourAttribute::Destination(NeighbourAddress::Inet6(a)) => {
+                address = Some((*a).into())
+            }
+            NeighbourAttribute::LinkLayerAddress(bytes) => link = bytes.as_slice().try_into().ok(),
+            _ => {}
+        }
+    }
+    Some(KernelNeighbour {
+        device: message.header.ifindex,
+        address: address?,
+        link: link?,
+    })
+}
+
 /// What the kernel knows of a neighbour; `None`: nothing.
 fn state_of(device: u32, address: IpAddr) -> io::Result<Option<NeighbourState>> {
     let socket = socket(0)?;
@@ -277,7 +345,7 @@ fn family_of(address: IpAddr) -> AddressFamily {
     }
 }
 
-fn socket(groups: u32) -> io::Result<OwnedFd> {
+pub(crate) fn socket(groups: u32) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(
         rustix::net::AddressFamily::NETLINK,
         SocketType::RAW,
@@ -289,7 +357,7 @@ fn socket(groups: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn send(socket: &OwnedFd, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
+pub(crate) fn send(socket: &OwnedFd, message: RouteNetlinkMessage, flags: u16) -> io::Result<()> {
     let mut packet = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
     packet.header.flags = flags;
     packet.header.sequence_number = 1;
@@ -356,7 +424,7 @@ fn each(
     Ok(true)
 }
 
-fn answers(
+pub(crate) fn answers(
     socket: &OwnedFd,
     mut take: impl FnMut(&NetlinkHeader, &RouteNetlinkMessage) -> io::Result<bool>,
 ) -> io::Result<()> {

@@ -5,7 +5,7 @@
 #![expect(unsafe_code, reason = "opening a tap is an ioctl")]
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::mem;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
@@ -49,6 +49,13 @@ impl Tap {
             0.. => Ok(Tap { file }),
             _ => Err(failed(io::Error::last_os_error())),
         }
+    }
+
+    /// Sends a frame as if it came in by the device.
+    pub fn send(&mut self, frame: &[u8]) -> Result<(), KernelError> {
+        self.file
+            .write_all(frame)
+            .map_err(|e| KernelError::sys("write to a tap device", e))
     }
 
     /// The next frame that was sent to the device; `None` if there is none now.

@@ -74,8 +74,19 @@ impl MmapArray {
             cell.store(u32::from_ne_bytes(word), Ordering::Relaxed);
             return Ok(());
         }
-        for (i, byte) in bytes.iter().enumerate() {
-            self.byte(offset + i).store(*byte, Ordering::Relaxed);
+        // Whole words where they are aligned: a byte at a time takes eight times as long, and halves of networks have megabytes.
+        let (words, rest) = match offset.is_multiple_of(8) {
+            true => bytes.split_at(bytes.len() / 8 * 8),
+            false => bytes.split_at(0),
+        };
+        for (i, word) in words.as_chunks::<8>().0.iter().enumerate() {
+            // SAFETY: in bounds (checked), 8-aligned (page base and offset), alive as long as self.
+            let cell = unsafe { &*self.base.as_ptr().add(offset + i * 8).cast::<AtomicU64>() };
+            cell.store(u64::from_ne_bytes(*word), Ordering::Relaxed);
+        }
+        for (i, byte) in rest.iter().enumerate() {
+            self.byte(offset + words.len() + i)
+                .store(*byte, Ordering::Relaxed);
         }
         Ok(())
     }
