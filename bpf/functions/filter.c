@@ -6,7 +6,7 @@
  * Every part of a packet that rules ask about is turned into a row of bits, one for each rule; the rules that
  * match are the AND of the rows. Nothing here depends on the number of prefixes.
  *
- * Hooks: xdp.
+ * Hooks: xdp, networks.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>
@@ -497,7 +497,7 @@ static __always_inline void accept(struct judge *j, struct panel p, struct weir_
 	}
 }
 
-/* Moves a packet to one of its CPUs. */
+/* Moves a packet to one of its CPUs. XDP's alone: planning refuses such rules in networks. */
 static __always_inline int move(ctx_t *ctx, struct judge *j)
 {
 	__u32 at = j->cpu_first;
@@ -505,6 +505,9 @@ static __always_inline int move(ctx_t *ctx, struct judge *j)
 	if (j->cpus > 1)
 		at += spread_over(spread_hash(ctx), j->cpus);
 	finish(ctx);
+#ifdef WEIR_HOOK_TC
+	return XDP_ABORTED;
+#endif
 	return bpf_redirect_map(&cpus, weir_filter_cpu[at & (WEIR_FILTER_CPUS - 1)], XDP_ABORTED);
 }
 

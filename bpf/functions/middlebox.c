@@ -5,6 +5,8 @@
  *
  * The control program fills the maps and sets the constants below before load,
  * one copy of the program for each port; copies share their maps.
+ *
+ * Hooks: xdp, tc, networks.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>

@@ -5,6 +5,8 @@
  * generation; everything behind it follows from the number it was given.
  *
  * One copy for each port.
+ *
+ * Hooks: xdp.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>

@@ -4,6 +4,8 @@
  * the link more often than configuration allows.
  *
  * Each guarded link of an edge has some bits of chain->passes for itself.
+ *
+ * Hooks: xdp.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>

@@ -3,6 +3,8 @@
  * near: runs at the near end of the pair for recirculation, since a veth looks
  * at frames that its other end transmits from XDP only while it has a program
  * itself. They go on to homecoming.
+ *
+ * Hooks: xdp.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_helpers.h>

@@ -4,6 +4,8 @@
  * and sends the packet into a spare veth pair of the edge (output 1). What must
  * not be lost on the way lies in front of the frame; `resume`, at the other end
  * of the pair, goes on with output 0 of this instance.
+ *
+ * Hooks: xdp.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>

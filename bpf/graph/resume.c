@@ -4,6 +4,8 @@
  * `entry`. The packet goes on where it was, in the generation that it came in
  * with; that one is the present one or the one before, whose instances are not
  * given up before the pair is empty.
+ *
+ * Hooks: xdp.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>

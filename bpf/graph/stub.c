@@ -2,6 +2,8 @@
 /*
  * stub: fills slots that no instance has. A call that still leads here is
  * counted as missed.
+ *
+ * Hooks: xdp.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>

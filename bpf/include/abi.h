@@ -700,6 +700,8 @@ struct weir_filter_blocks {
 #include "abi/router.h"
 #include "abi/balancer.h"
 #include "abi/decapsulate.h"
+#include "abi/network.h"
+#include "abi/tunnel.h"
 
 
 /* ---- load-time constants ---- */

@@ -32,6 +32,13 @@
 		     : "=r"(word_) : "r"(ctx), "i"(__builtin_offsetof(ctx_t, member))); \
 	word_; })
 
+/* As ctx_word(), of members that are pointers. */
+#define packet_word(ctx, member) ({ \
+	__u8 *word_; \
+	asm volatile("%0 = *(u32 *)(%1 + %2)" \
+		     : "=r"(word_) : "r"(ctx), "i"(__builtin_offsetof(ctx_t, member))); \
+	word_; })
+
 #include "chain.h"
 
 #ifdef WEIR_HOOK_TC

@@ -34,6 +34,7 @@ typedef struct __sk_buff ctx_t;
 
 const volatile __u32 weir_egress = 0;	/* this copy sees packets on their way out of its port */
 
+#ifndef WEIR_NETWORK
 /* Port numbers of the interfaces that weir is attached to, so that packets on their way out know where they came in. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -41,6 +42,7 @@ struct {
 	__type(key, __u32);	/* interface index */
 	__type(value, __u32);
 } ports SEC(".maps");
+#endif
 
 /* Passing lets later programs of the hook see the packet. */
 static __always_inline int ctx_return(int verdict)
@@ -174,6 +176,13 @@ static __always_inline __u32 ctx_queue(ctx_t *ctx)
 	return queue ? queue - 1 : 0;
 }
 
+#ifdef WEIR_NETWORK
+
+/* 1 for what came in by interface `a`, 2 for `b` (network.h). */
+static __always_inline __u32 ctx_port_in(ctx_t *ctx);
+
+#else
+
 static __always_inline __u32 ctx_port_in(ctx_t *ctx)
 {
 	__u32 index, *port;
@@ -184,6 +193,8 @@ static __always_inline __u32 ctx_port_in(ctx_t *ctx)
 	port = bpf_map_lookup_elem(&ports, &index);
 	return port ? *port : 0;
 }
+
+#endif
 
 static __always_inline __u32 ctx_port_out(ctx_t *ctx)
 {

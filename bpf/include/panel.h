@@ -5,11 +5,18 @@
  * a way out of the graph. Plain arrays only (docs/design/graph.md).
  *
  * A function begins with panel_enter() or counts `received` and `bytes` itself, and leaves through
- * panel_leave(), which counts the verdict; reasons are the function's own affair. Built three times: by itself (no panel),
- * for a graph (-DWEIR_PANEL), and for a graph that is watched (-DWEIR_WATCH, too), so that what is not in use costs nothing.
+ * panel_leave(), which counts the verdict; reasons are the function's own affair. Built by itself (no panel), for a graph (-DWEIR_PANEL),
+ * for a graph that is watched (-DWEIR_WATCH, too), so that what is not in use costs nothing, and for virtual networks on tc
+ * (-DWEIR_NETWORK), where a function has two interfaces and what comes in by one leaves by the other (network.h).
  */
 #ifndef WEIR_PANEL_H
 #define WEIR_PANEL_H
+
+#ifdef WEIR_NETWORK
+
+#include "panel_net.h"
+
+#else
 
 #include "chain.h"
 #include "watch.h"
@@ -267,5 +274,7 @@ static __always_inline int panel_leave(ctx_t *ctx, struct weir_stats *stats, __u
 #endif
 	return panel_leave_with(ctx, stats, p, packets, verdict, out, reason);
 }
+
+#endif
 
 #endif

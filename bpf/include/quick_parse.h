@@ -41,6 +41,7 @@ struct head {
 	__u32 family;		/* 4 or 6 */
 	__u32 kind;		/* protocol and WEIR_KIND_* */
 	__u32 l3, l4;		/* offsets in the frame; l4 0: not looked at */
+	__u32 frag;		/* IPv6: offset of the fragment header, with WEIR_FIND_FRAGMENTS */
 	__u32 ip_end;
 	__u32 ports;		/* source << 16 | destination */
 	__u32 has_ports;
@@ -54,13 +55,6 @@ struct head {
 #ifndef opaque
 #define opaque(x) asm volatile("" : "+r"(x))
 #endif
-
-/* As ctx_word(), of members that are pointers. */
-#define packet_word(ctx, member) ({ \
-	__u8 *word_; \
-	asm volatile("%0 = *(u32 *)(%1 + %2)" \
-		     : "=r"(word_) : "r"(ctx), "i"(__builtin_offsetof(ctx_t, member))); \
-	word_; })
 
 static __always_inline __u32 be16_at(__u8 *p)
 {
@@ -172,6 +166,8 @@ static __always_inline int is_extension(__u32 proto)
 }
 
 /* What quick_extensions() found: offset and protocol of what follows, and these. */
+#define EH_OFFSET	0x3ff
+#define EH_AT		10	/* shift of six bits: the fragment header is so many times four bytes behind the first header */
 #define EH_PROTO	16	/* shift of the protocol */
 #define EH_FRAGMENT	(1U << 24)
 #define EH_LATER	(1U << 25)	/* a fragment that is not the first */
@@ -213,6 +209,9 @@ __noinline __u32 quick_extensions(ctx_t *ctx, __u32 off, __u32 proto, __u32 ip_e
 			found = len & 0xfff9 ? EH_FRAGMENT : 0;
 			if (len & 0xfff8)
 				found |= EH_LATER;
+#ifdef WEIR_FIND_FRAGMENTS
+			found |= ((off - start) >> 2 & 63) << EH_AT;
+#endif
 			len = 8;
 		}
 		proto = p[0];
@@ -220,7 +219,7 @@ __noinline __u32 quick_extensions(ctx_t *ctx, __u32 off, __u32 proto, __u32 ip_e
 		if (found & EH_LATER)
 			break;
 	}
-	return found | proto << EH_PROTO | (off & 0xffff);
+	return found | proto << EH_PROTO | (off & EH_OFFSET);
 }
 
 static __always_inline int quick_ip6(ctx_t *ctx, struct head *h, __u8 *data, __u8 *end)
@@ -247,7 +246,8 @@ static __always_inline int quick_ip6(ctx_t *ctx, struct head *h, __u8 *data, __u
 		if (found & EH_REASON)
 			return found & (WEIR_REASONS - 1);
 		proto = found >> EH_PROTO & 255;
-		off = found & 0xffff;
+		h->frag = off + (found >> EH_AT & 63) * 4;
+		off = found & EH_OFFSET;
 	}
 	h->kind = WEIR_KIND_IP6 | proto;
 	if (found & EH_FRAGMENT)

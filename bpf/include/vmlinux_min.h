@@ -89,6 +89,7 @@ struct weir_fib {
 #define TC_ACT_UNSPEC		(-1)	/* the next program decides, the last one passes */
 #define BPF_F_INGRESS		1	/* of bpf_redirect(): into the receive path of the device */
 #define TC_ACT_SHOT		2
+#define TC_ACT_REDIRECT		7
 #define BPF_F_RECOMPUTE_CSUM	(1U << 0)
 
 struct __sk_buff {

@@ -1,5 +1,6 @@
-//! Compiles every file of bpf/functions with clang: by itself for XDP (object NAME) and for tc (NAME_tc) unless its head says
-//! "Hooks: xdp." (or neither, if it says "Hooks: graph."), and for a graph (NAME_graph) and a graph that is watched (NAME_watched), as it does every file of bpf/graph, or for tc alone those that say "Hooks: tc.". Then every file of
+//! Compiles every file of bpf/functions with clang for what the line "Hooks: ..." of its head says: `xdp` by itself (object NAME), in a graph
+//! (NAME_graph) and in one that is watched (NAME_watched); `graph` these two alone; `tc` by itself (NAME_tc); `networks` in virtual networks
+//! (NAME_net). Files of bpf/graph are for graphs, or for tc alone; those of bpf/network for tc (net_NAME) and XDP (net_NAME_xdp). Then every file of
 //! bpf/baselines, bpf/monitor and bpf/tools once, strips debug sections (BTF stays), and writes the tables of embedded objects.
 //!
 //! `WEIR_CLANG` names another compiler; `WEIR_PREBUILT_BPF_DIR` a folder of ready objects, for builders
@@ -24,26 +25,31 @@ fn main() {
     for folder in ["baselines", "monitor", "tools"] {
         fs::create_dir_all(out.join(folder)).expect("OUT_DIR is writable");
     }
-    let functions = sources(&bpf, "functions").into_iter().flat_map(|name| {
-        let source = format!("functions/{name}.c");
-        let text = fs::read_to_string(bpf.join(&source)).expect("sources are readable");
-        let forms: &[Form] = if text.contains("Hooks: xdp.") {
-            &[Form::Xdp, Form::Graph, Form::Watched]
-        } else if text.contains("Hooks: graph.") {
-            &[Form::Graph, Form::Watched]
-        } else {
-            &[Form::Xdp, Form::Tc, Form::Graph, Form::Watched]
-        };
-        objects(&name, &source, forms)
+    let in_folder = |folder: &str, prefix: &str, forms: fn(&str) -> Vec<Form>| -> Vec<Object> {
+        let files = sources(&bpf, folder).into_iter();
+        files
+            .flat_map(|name| {
+                let source = format!("{folder}/{name}.c");
+                let text = fs::read_to_string(bpf.join(&source)).expect("sources are readable");
+                let forms: Vec<Form> = hooks(&text).into_iter().flat_map(forms).collect();
+                objects(&format!("{prefix}{name}"), &source, &forms)
+            })
+            .collect()
+    };
+    let functions = in_folder("functions", "", |hook| match hook {
+        "xdp" => vec![Form::Xdp, Form::Graph, Form::Watched],
+        "graph" => vec![Form::Graph, Form::Watched],
+        "tc" => vec![Form::Tc],
+        "networks" => vec![Form::Private],
+        _ => unreachable!("hooks() knows all"),
     });
-    let graph = sources(&bpf, "graph").into_iter().flat_map(|name| {
-        let source = format!("graph/{name}.c");
-        let text = fs::read_to_string(bpf.join(&source)).expect("sources are readable");
-        let forms: &[Form] = match text.contains("Hooks: tc.") {
-            true => &[Form::Tc],
-            false => &[Form::Graph, Form::Watched],
-        };
-        objects(&name, &source, forms)
+    let graph = in_folder("graph", "", |hook| match hook {
+        "tc" => vec![Form::Tc],
+        _ => vec![Form::Graph, Form::Watched],
+    });
+    let network = in_folder("network", "net_", |hook| match hook {
+        "tc" => vec![Form::Network],
+        _ => vec![Form::NetworkXdp],
     });
     let others = |folder: &'static str| {
         sources(&bpf, folder).into_iter().map(move |name| Object {
@@ -58,7 +64,7 @@ fn main() {
         (
             "OBJECTS",
             "Name and ELF bytes of every function's objects.",
-            functions.chain(graph).collect::<Vec<_>>(),
+            [functions, graph, network].concat(),
         ),
         (
             "BASELINES",
@@ -104,7 +110,21 @@ fn main() {
     fs::write(out.join("objects.rs"), tables).expect("OUT_DIR is writable");
 }
 
+/// What a file is built for, from the line "Hooks: a, b." of its head.
+fn hooks(text: &str) -> Vec<&str> {
+    let (_, rest) = text.split_once("Hooks: ").expect("a head says what for");
+    let line = rest.split_once('.').map_or(rest, |(line, _)| line);
+    let hooks: Vec<&str> = line.split(", ").collect();
+    let known = ["xdp", "tc", "graph", "networks"];
+    assert!(
+        hooks.iter().all(|hook| known.contains(hook)),
+        "hooks are {known:?}, not {hooks:?}"
+    );
+    hooks
+}
+
 /// One object to build.
+#[derive(Clone)]
 struct Object {
     /// C file below bpf/.
     source: String,
@@ -151,6 +171,12 @@ enum Form {
     Graph,
     /// XDP, an instance of a graph that is watched.
     Watched,
+    /// tc, in virtual networks, with a program for each instance.
+    Private,
+    /// tc, in virtual networks.
+    Network,
+    /// XDP, in virtual networks: what tests and replays compare.
+    NetworkXdp,
 }
 
 impl Form {
@@ -160,6 +186,9 @@ impl Form {
             Form::Tc => "_tc",
             Form::Graph => "_graph",
             Form::Watched => "_watched",
+            Form::Private => "_net",
+            Form::Network => "",
+            Form::NetworkXdp => "_xdp",
         }
     }
 
@@ -169,6 +198,8 @@ impl Form {
             Form::Tc => &["-DWEIR_HOOK_TC"],
             Form::Graph => &["-DWEIR_PANEL"],
             Form::Watched => &["-DWEIR_PANEL", "-DWEIR_WATCH"],
+            Form::Private | Form::Network => &["-DWEIR_HOOK_TC", "-DWEIR_NETWORK"],
+            Form::NetworkXdp => &["-DWEIR_NETWORK"],
         }
     }
 }

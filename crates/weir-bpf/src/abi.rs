@@ -7,7 +7,9 @@ mod balancers;
 mod decapsulates;
 mod filters;
 mod near;
+mod networks;
 mod routers;
+mod tunnels;
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -15,7 +17,9 @@ pub use balancers::*;
 pub use decapsulates::*;
 pub use filters::*;
 pub use near::*;
+pub use networks::*;
 pub use routers::*;
+pub use tunnels::*;
 
 /// Largest frame: an Ethernet header and the largest IP packet.
 pub const FRAME_MAX: usize = 65_549;

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Questions for a link-layer address and their answers: ARP (RFC 826) and
+ * neighbour discovery (RFC 4861). The answer is made of the question in place.
+ */
+#ifndef WEIR_NETARP_H
+#define WEIR_NETARP_H
+
+#define ARP_BYTES		28
+#define ND_BYTES		32	/* ICMPv6 header, target and one option with a link-layer address */
+#define ICMP6_SOLICIT		135
+#define ICMP6_ADVERT		136
+#define ND_ANSWER_FLAGS		0x60	/* solicited, override */
+
+/* Who is asked for, as in keys of exact matches. */
+struct net_question {
+	__u64 high, low;
+	__u32 nd;		/* a neighbour solicitation, else ARP */
+};
+
+/* Whether the frame asks for a neighbour of its sender's. Frames whose EtherType is `type`, without a tag in the data. */
+static __always_inline int net_asked(ctx_t *ctx, __u32 type, struct net_question *q)
+{
+	__u8 *data, *end, *p;
+
+	if (type != bpf_htons(ETH_P_ARP) && type != bpf_htons(ETH_P_IPV6))
+		return 0;
+	net_pull(ctx, type == bpf_htons(ETH_P_ARP) ? 14 + ARP_BYTES : 14 + 40 + 8);
+	data = packet_word(ctx, data);
+	end = packet_word(ctx, data_end);
+	p = data + 14;
+	if (type == bpf_htons(ETH_P_ARP)) {
+		if (p + ARP_BYTES > end)
+			return 0;
+		/* Ethernet, IPv4, 6, 4, request. */
+		if (*(__u32 *)p != bpf_htonl(0x00010800) || *(__u32 *)(p + 4) != bpf_htonl(0x06040001))
+			return 0;
+		/* Who has no address asks whether another has it. */
+		if (!*(__u32 *)(p + 14))
+			return 0;
+		q->high = 0;
+		q->low = NET_MAPPED(*(__u32 *)(p + 24));
+		q->nd = 0;
+		return 1;
+	}
+	if (p + 48 > end || p[6] != 58 || p[40] != ICMP6_SOLICIT)
+		return 0;
+	net_pull(ctx, 14 + 40 + ND_BYTES);
+	data = packet_word(ctx, data);
+	end = packet_word(ctx, data_end);
+	p = data + 14;
+	/* Hop limit 255: it came over no router. An option other than the sender's address, or none, is the station's own affair. */
+	if (p + 40 + ND_BYTES > end || p[7] != 255 || p[40] != ICMP6_SOLICIT || p[41] || *(__be16 *)(p + 4) != bpf_htons(ND_BYTES) ||
+	    *(__be16 *)(p + 64) != bpf_htons(0x0101))
+		return 0;
+	if (!(*(__u64 *)(p + 8) | *(__u64 *)(p + 16)))
+		return 0;
+	q->high = *(__u64 *)(p + 48);
+	q->low = *(__u64 *)(p + 56);
+	q->nd = 1;
+	return 1;
+}
+
+static __always_inline void net_write_mac(__u8 *at, __u64 mac)
+{
+	at[0] = mac >> 40;
+	at[1] = mac >> 32;
+	at[2] = mac >> 24;
+	at[3] = mac >> 16;
+	at[4] = mac >> 8;
+	at[5] = mac;
+}
+
+/* Turns the question into the answer that `mac` (a number) has the address. Returns 0 if it cannot be. */
+static __always_inline int net_answer(ctx_t *ctx, struct net_question *q, __u64 mac)
+{
+	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *p = data + 14;
+	__u64 sum = 0;
+	__u32 i, word;
+
+	if (!q->nd) {
+		if (p + ARP_BYTES > end)
+			return 0;
+		__builtin_memcpy(data, data + 6, 6);
+		net_write_mac(data + 6, mac);
+		p[7] = 2;
+		__builtin_memcpy(p + 18, p + 8, 6);
+		net_write_mac(p + 8, mac);
+		word = *(__u32 *)(p + 24);
+		*(__u32 *)(p + 24) = *(__u32 *)(p + 14);
+		*(__u32 *)(p + 14) = word;
+		return 1;
+	}
+	if (p + 40 + ND_BYTES > end)
+		return 0;
+	__builtin_memcpy(data, data + 6, 6);
+	net_write_mac(data + 6, mac);
+	__builtin_memcpy(p + 24, p + 8, 16);
+	*(__u64 *)(p + 8) = q->high;
+	*(__u64 *)(p + 16) = q->low;
+	p[40] = ICMP6_ADVERT;
+	*(__u16 *)(p + 42) = 0;
+	*(__u32 *)(p + 44) = bpf_htonl((__u32)ND_ANSWER_FLAGS << 24);
+	p[64] = 2;
+	net_write_mac(p + 66, mac);
+#pragma unroll
+	for (i = 8; i < 40 + ND_BYTES; i += 4)
+		sum += *(__u32 *)(p + i);
+	sum += bpf_htons(ND_BYTES);
+	sum += bpf_htons(58);
+	*(__u16 *)(p + 42) = ~csum_fold(sum);
+	return 1;
+}
+
+#endif
