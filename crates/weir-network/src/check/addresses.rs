@@ -1,0 +1,316 @@
+//! Addresses: of whom they can be, where they belong, that they are there once, and that prefixes of a tenant do not overlap.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+
+use weir_policy::Report;
+use weir_policy::ast::Span;
+
+use super::Shape;
+use crate::graph::Graph;
+use crate::model::{Addresses, Document, Network, Station, Vlan};
+use crate::values::{At, Mac, Net};
+
+pub(super) fn check(document: &Document, graphs: &[Graph], shapes: &[Shape], report: &mut Report) {
+    for (at, network) in document.networks.iter().enumerate() {
+        prefixes(network, report);
+        workloads(network, &graphs[at], report);
+        interfaces(network, &graphs[at], report);
+        duplicates(network, &graphs[at], report);
+        gateways(network, &graphs[at], report);
+    }
+    overlaps(document, shapes, report);
+}
+
+fn prefixes(network: &Network, report: &mut Report) {
+    for prefix in network.subnets.iter().flat_map(|subnet| &subnet.prefixes) {
+        if prefix.value != prefix.network() {
+            report
+                .error(
+                    0,
+                    prefix.span,
+                    format!("the prefix `{}` has bits behind its length", prefix.value),
+                )
+                .help(format!("write `{}`", prefix.network()));
+        }
+    }
+}
+
+/// Why an address is nobody's.
+fn unusable(address: IpAddr, net: Option<&Net>) -> Option<&'static str> {
+    if address.is_unspecified() {
+        return Some("it stands for no address");
+    }
+    if address.is_multicast() {
+        return Some("it is one of many stations");
+    }
+    if address.is_loopback() {
+        return Some("it never leaves a host");
+    }
+    let (IpAddr::V4(v4), Some(net)) = (address, net) else {
+        return None;
+    };
+    let hosts = u32::MAX.checked_shr(net.length.into()).unwrap_or(0);
+    match u32::from(v4) & hosts {
+        _ if net.length >= 31 => None,
+        0 => Some("it is that of the network itself"),
+        bits if bits == hosts => Some("it is that of all hosts of the network"),
+        _ => None,
+    }
+}
+
+fn texts<'a>(nets: impl Iterator<Item = &'a At<Net>>) -> String {
+    let texts: Vec<String> = nets.map(|net| format!("`{}`", net.network())).collect();
+    match texts.as_slice() {
+        [] => "it has no prefix; add `prefix = [\"...\"]`".to_owned(),
+        _ => format!("it has {}", texts.join(", ")),
+    }
+}
+
+fn workloads(network: &Network, graph: &Graph, report: &mut Report) {
+    for (at, workload) in network.workloads.iter().enumerate() {
+        let name = &workload.name.value;
+        if let Vlan::Trunk(list) = &workload.vlan {
+            let mut sorted = list.clone();
+            sorted.sort_unstable();
+            sorted.dedup();
+            if list.is_empty() || sorted.len() != list.len() {
+                report
+                    .error(0, workload.name.span, format!("`vlan` of `{name}` has no VLAN, or one twice"))
+                    .help("write `vlan = 7` for untagged packets of VLAN 7, or `vlan = [7, 8]` for tagged ones");
+            }
+        }
+        if let Station::Given(mac) = workload.mac {
+            mac_address(&mac, report);
+        }
+        let Addresses::Given(list) = &workload.addresses else {
+            continue;
+        };
+        if list.is_empty() {
+            report
+                .error(
+                    0,
+                    workload.name.span,
+                    format!("`{name}` has no address that it may send from"),
+                )
+                .help("add `address = [\"...\"]`, or `address = \"any\"`");
+        }
+        let Some(subnet) = graph.subnet_of[at].map(|at| &network.subnets[at]) else {
+            continue;
+        };
+        for address in list {
+            let net = subnet
+                .prefixes
+                .iter()
+                .find(|net| net.contains(address.value));
+            if let Some(why) = unusable(address.value, net.map(|net| &net.value)) {
+                let text = format!(
+                    "`{name}` cannot have the address `{}`: {why}",
+                    address.value
+                );
+                report
+                    .error(0, address.span, text)
+                    .help("choose another address of the subnet");
+            } else if net.is_none() {
+                let text = format!(
+                    "the address `{}` of `{name}` is not in the subnet `{}`",
+                    address.value, subnet.name.value
+                );
+                report
+                    .error(0, address.span, text)
+                    .help(texts(subnet.prefixes.iter()));
+            }
+        }
+    }
+}
+
+fn mac_address(mac: &At<Mac>, report: &mut Report) {
+    if mac.is_group() || mac.value == Mac::default() {
+        report
+            .error(
+                0,
+                mac.span,
+                format!("`{}` is no station's MAC address", mac.value),
+            )
+            .help("the first byte is even, and not all are zero");
+    }
+}
+
+fn interfaces(network: &Network, graph: &Graph, report: &mut Report) {
+    for (at, function) in network.functions.iter().enumerate() {
+        for (side, interface) in function.interfaces.iter().enumerate() {
+            let name = format!("{}.{}", function.name.value, interface.name.value);
+            if let Some(mac) = &interface.mac {
+                mac_address(mac, report);
+            }
+            if interface.addresses.is_empty() {
+                report
+                    .error(0, interface.name.span, format!("`{name}` has no address"))
+                    .help("add `address = [\"...\"]`, with the length of its network's prefix");
+            }
+            let subnets = match graph.at_side[at][side] {
+                Some(tip) => graph.beyond(network, tip).subnets,
+                None => continue,
+            };
+            let prefixes = || subnets.iter().flat_map(|at| &network.subnets[*at].prefixes);
+            for net in &interface.addresses {
+                if let Some(why) = unusable(net.address, Some(&net.value)) {
+                    let text = format!("`{name}` cannot have the address `{}`: {why}", net.value);
+                    report
+                        .error(0, net.span, text)
+                        .help("choose another address of the subnet");
+                    continue;
+                }
+                // Between routers there may be no subnet at all.
+                let Some(first) = subnets.first().map(|at| &network.subnets[*at].name.value) else {
+                    continue;
+                };
+                match prefixes().find(|prefix| prefix.contains(net.address)) {
+                    None => {
+                        let text = format!(
+                            "the address `{}` of `{name}` is not in the subnet `{first}` that it is linked to",
+                            net.value
+                        );
+                        report.error(0, net.span, text).help(texts(prefixes()));
+                    }
+                    Some(prefix) if prefix.length != net.length => {
+                        let text = format!(
+                            "the address `{}` of `{name}` is of another prefix than the subnet `{first}` has",
+                            net.value
+                        );
+                        let help = format!("write `{}/{}`", net.address, prefix.length);
+                        report.error(0, net.span, text).help(help);
+                    }
+                    Some(_) => {}
+                }
+            }
+        }
+    }
+}
+
+/// MAC and IP addresses that two of a network have.
+fn duplicates(network: &Network, graph: &Graph, report: &mut Report) {
+    let mut macs: HashMap<Mac, Span> = HashMap::new();
+    let mut addresses: HashMap<IpAddr, Span> = HashMap::new();
+    let mut mac = |mac: Mac, at: Span, is_made: bool, report: &mut Report| {
+        if let Some(first) = macs.insert(mac, at) {
+            let help = match is_made {
+                true => "it is made of the name; give it another one: `mac = \"...\"`",
+                false => "stations of a network have different MAC addresses",
+            };
+            report
+                .error(0, at, format!("the MAC address `{mac}` is there twice"))
+                .help(help)
+                .also(0, first, "the first one");
+        }
+    };
+    let mut address = |address: &IpAddr, at: Span, report: &mut Report| {
+        if let Some(first) = addresses.insert(*address, at) {
+            report
+                .error(0, at, format!("the address `{address}` is there twice"))
+                .help("addresses of a network are different; other networks may have the same")
+                .also(0, first, "the first one");
+        }
+    };
+    for (at, function) in network.functions.iter().enumerate() {
+        for (side, interface) in function.interfaces.iter().enumerate() {
+            let place = interface.mac.map_or(interface.name.span, |mac| mac.span);
+            mac(
+                graph.side_macs[at][side],
+                place,
+                interface.mac.is_none(),
+                report,
+            );
+            for net in &interface.addresses {
+                address(&net.address, net.span, report);
+            }
+        }
+    }
+    for (at, workload) in network.workloads.iter().enumerate() {
+        if let Some(own) = graph.workload_macs[at] {
+            let (place, is_made) = match workload.mac {
+                Station::Given(mac) => (mac.span, false),
+                _ => (workload.name.span, true),
+            };
+            mac(own, place, is_made, report);
+        }
+        for one in workload.addresses.known() {
+            address(&one.value, one.span, report);
+        }
+    }
+}
+
+/// Gateways that hosts are told of are routers of their segment.
+fn gateways(network: &Network, graph: &Graph, report: &mut Report) {
+    for (at, subnet) in network.subnets.iter().enumerate() {
+        if subnet.gateway.is_empty() {
+            continue;
+        }
+        let mut routers = Vec::new();
+        for tip in &graph.at_subnet[at] {
+            for who in graph.beyond(network, *tip).who {
+                if let crate::graph::Who::Side(..) = who {
+                    let addresses = crate::graph::addresses(network, who);
+                    routers.extend(addresses.into_iter().map(|one| one.value));
+                }
+            }
+        }
+        for gateway in &subnet.gateway {
+            if !routers.contains(&gateway.value) {
+                let text = format!(
+                    "the gateway `{}` of `{}` is no router's address there",
+                    gateway.value, subnet.name.value
+                );
+                let known: Vec<String> = routers.iter().map(|one| format!("`{one}`")).collect();
+                let help = match known.is_empty() {
+                    true => "no router is linked to the subnet".to_owned(),
+                    false => format!("routers there have {}", known.join(", ")),
+                };
+                report.error(0, gateway.span, text).help(help);
+            }
+        }
+    }
+}
+
+/// A prefix and the segment it is in: network, and set of subnets that are one at layer 2.
+struct Placed<'a> {
+    net: &'a At<Net>,
+    subnet: &'a str,
+    segment: (usize, usize),
+}
+
+fn overlaps(document: &Document, shapes: &[Shape], report: &mut Report) {
+    let mut of_tenants: BTreeMap<&str, Vec<Placed<'_>>> = BTreeMap::new();
+    for (at, network) in document.networks.iter().enumerate() {
+        let list = of_tenants.entry(network.tenant.as_str()).or_default();
+        for (number, subnet) in network.subnets.iter().enumerate() {
+            list.extend(subnet.prefixes.iter().map(|net| Placed {
+                net,
+                subnet: &subnet.name.value,
+                segment: (at, shapes[at].segments[number]),
+            }));
+        }
+    }
+    for (tenant, mut list) in of_tenants {
+        // Of prefixes that overlap one holds the other, and comes first in this order.
+        list.sort_by_key(|one| (one.net.first(), one.net.mapped_length(), one.net.span.start));
+        let mut open: Option<&Placed<'_>> = None;
+        for one in &list {
+            match open.filter(|open| open.net.overlaps(&one.net.value)) {
+                None => open = Some(one),
+                // Bridges of one segment share its addresses.
+                Some(open) if open.segment == one.segment && open.net.value == one.net.value => {}
+                Some(open) => {
+                    let text = format!(
+                        "`{}` of subnet `{}` overlaps `{}` of subnet `{}`, and both are of tenant `{tenant}`",
+                        one.net.value, one.subnet, open.net.value, open.subnet
+                    );
+                    report
+                        .error(0, one.net.span, text)
+                        .help("prefixes of a tenant are different; other tenants may have the same")
+                        .also(0, open.net.span, "the other one");
+                }
+            }
+        }
+    }
+}

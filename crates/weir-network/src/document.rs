@@ -1,0 +1,514 @@
+//! Text -> [`Document`]: sections, names, values, each with its place. What it means is found out by `check`.
+//!
+//! [`parse`] reports all that is wrong with one text at once: syntax, types, unknown keys, values that cannot be.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use weir_functions::kind::suggest;
+use weir_functions::read::{Section, Spanned, one_of, span};
+use weir_policy::ast::Span;
+use weir_policy::{Diagnostics, Report, Source};
+
+use crate::model::{
+    Addresses, Chain, Document, Edge, Function, Interface, Link, Network, Places, Route, Selection,
+    Station, Subnet, Tenant, Unknown, Vlan, Way, Workload,
+};
+use crate::values::{At, Kind, Mac, Net, NotOne, plain_address};
+
+/// Largest packet of a network or underlay unless the document says another.
+pub const DEFAULT_MTU: u16 = 1500;
+
+/// Packets to all that an interface may send a second, unless the document says another number.
+pub const DEFAULT_STORM: u32 = 1000;
+
+/// Seconds that what was learned lasts, unless the document says another number: the default of IEEE 802.1Q.
+pub const DEFAULT_AGE: u32 = 300;
+
+/// Smallest MTU: that of IPv4 (RFC 791).
+const LEAST_MTU: u64 = 68;
+
+/// Largest identifier on the wire: the one above is that of probes.
+pub const MOST_IDENTIFIER: u32 = weir_bpf::abi::probe::IDENTIFIER - 1;
+
+/// Largest VLAN.
+const MOST_VLAN: u32 = 4094;
+
+/// Reads a document. `name` is what messages call the text, usually its path.
+///
+/// # Errors
+/// All that is wrong with the text.
+pub fn parse(text: &str, name: &str) -> Result<Document, Diagnostics> {
+    let mut report = Report::default();
+    if text.len() >= u32::MAX as usize {
+        report.error(
+            0,
+            Span::default(),
+            "a document of 4 GiB or more is not read",
+        );
+        return Err(report.finish(&[(name, "")]).0);
+    }
+    let (table, errors) = toml::de::DeTable::parse_recoverable(text);
+    for error in &errors {
+        let place = error.span().map_or(Span::default(), span);
+        report.error(0, place, format!("this is not TOML: {}", error.message()));
+    }
+    let mut document = Document {
+        version: 0,
+        edges: Vec::new(),
+        tenants: Vec::new(),
+        networks: Vec::new(),
+        source: Source::new(name, text),
+    };
+    // What was recovered behind a mistake of syntax would be reported for things that are there.
+    if errors.is_empty() {
+        let root = Section::new("the document", table.get_ref(), Span::default());
+        read(&mut document, root, &mut report);
+    }
+    match report.has_errors() {
+        true => Err(report.finish(&[(name, text)]).0),
+        false => Ok(document),
+    }
+}
+
+fn read(document: &mut Document, mut root: Section<'_, '_>, report: &mut Report) {
+    if let Some(version) = root.number("version", 0, i64::MAX as u64, report) {
+        document.version = version.value;
+    }
+    for section in root.sections("edge", "an edge", report) {
+        document.edges.extend(read_edge(section, report));
+    }
+    for mut section in root.sections("tenant", "a tenant", report) {
+        let name = section.need("name", report);
+        section.finish(report);
+        document
+            .tenants
+            .extend(name.map(|name| Tenant { name: name.into() }));
+    }
+    for section in root.sections("network", "a network", report) {
+        document.networks.extend(read_network(section, report));
+    }
+    root.finish(report);
+}
+
+fn read_edge(mut section: Section<'_, '_>, report: &mut Report) -> Option<Edge> {
+    let at = section.span;
+    let name = section.need("name", report);
+    let underlay = values(
+        section.texts("underlay", report),
+        "address",
+        ADDRESS,
+        plain_address,
+        report,
+    );
+    let device = section.text("device", report);
+    let mtu = read_mtu(&mut section, report);
+    let kind = section.text("tunnel", report);
+    let kind_at = kind.as_ref().map_or(at, |kind| kind.span);
+    let tunnel = one_of(kind, "there is no kind of tunnel named", &Kind::ALL, report);
+    let mut accepts = Vec::new();
+    for text in section.texts("accepts", report) {
+        let place = text.span;
+        let kind = one_of(
+            Some(text),
+            "there is no kind of tunnel named",
+            &Kind::ALL,
+            report,
+        );
+        accepts.extend(kind.map(|value| At { value, span: place }));
+    }
+    section.finish(report);
+    Some(Edge {
+        name: name?.into(),
+        underlay,
+        device: device.map(At::from),
+        mtu: mtu.unwrap_or(At {
+            value: DEFAULT_MTU,
+            span: at,
+        }),
+        tunnel: At {
+            value: tunnel.unwrap_or(Kind::Vxlan),
+            span: kind_at,
+        },
+        accepts,
+    })
+}
+
+fn read_network(mut section: Section<'_, '_>, report: &mut Report) -> Option<Network> {
+    let at = section.span;
+    let name = section.need("name", report);
+    let tenant = section.need("tenant", report);
+    let mtu = read_mtu(&mut section, report);
+    let mut subnets = Vec::new();
+    for one in section.sections("subnet", "a subnet", report) {
+        subnets.extend(read_subnet(one, report));
+    }
+    let mut functions = Vec::new();
+    for one in section.sections("function", "a function", report) {
+        functions.extend(read_function(one, report));
+    }
+    let mut links = Vec::new();
+    for one in section.sections("link", "a link", report) {
+        links.extend(read_link(one, report));
+    }
+    let mut chains = Vec::new();
+    for one in section.sections("chain", "a chain", report) {
+        chains.extend(read_chain(one, report));
+    }
+    let mut workloads = Vec::new();
+    for one in section.sections("workload", "a workload", report) {
+        workloads.extend(read_workload(one, report));
+    }
+    section.finish(report);
+    Some(Network {
+        name: name?.into(),
+        tenant: tenant?.into(),
+        mtu: mtu.unwrap_or(At {
+            value: DEFAULT_MTU,
+            span: at,
+        }),
+        subnets,
+        functions,
+        links,
+        chains,
+        workloads,
+    })
+}
+
+fn read_subnet(mut section: Section<'_, '_>, report: &mut Report) -> Option<Subnet> {
+    let name = section.need("name", report);
+    let prefixes = values(
+        section.texts("prefix", report),
+        "prefix",
+        PREFIX,
+        Net::from_str,
+        report,
+    );
+    let gateway = values(
+        section.texts("gateway", report),
+        "gateway",
+        ADDRESS,
+        plain_address,
+        report,
+    );
+    let identifier = read_identifier(&mut section, report);
+    let unknown = section.text("unknown", report);
+    let unknown = one_of(
+        unknown,
+        "packets for unknown stations cannot be",
+        &Unknown::ALL,
+        report,
+    );
+    let storm = section.number("storm", 0, u32::MAX.into(), report);
+    let age = section.number("age", 1, 1_000_000, report);
+    section.finish(report);
+    Some(Subnet {
+        name: name?.into(),
+        prefixes,
+        gateway,
+        identifier,
+        unknown,
+        storm: storm.map_or(DEFAULT_STORM, |storm| storm.value as u32),
+        age: age.map_or(DEFAULT_AGE, |age| age.value as u32),
+    })
+}
+
+fn read_function(mut section: Section<'_, '_>, report: &mut Report) -> Option<Function> {
+    let name = section.need("name", report);
+    let kind = section.need("kind", report);
+    let home = section.text("home", report);
+    let (mut interfaces, mut routes) = (Vec::new(), Vec::new());
+    let (mut keys, mut places) = Default::default();
+    if kind
+        .as_ref()
+        .is_some_and(|kind| kind.value == crate::model::ROUTER)
+    {
+        for one in section.sections("interface", "an interface", report) {
+            interfaces.extend(read_interface(one, report));
+        }
+        routes = values(
+            section.texts("route", report),
+            "route",
+            ROUTE,
+            read_route,
+            report,
+        );
+        section.finish(report);
+    } else {
+        (keys, places) = section.rest(report);
+    }
+    Some(Function {
+        name: name?.into(),
+        kind: kind?.into(),
+        home: home.map(At::from),
+        interfaces,
+        routes,
+        keys,
+        places: Places(places),
+        steer: None,
+    })
+}
+
+fn read_interface(mut section: Section<'_, '_>, report: &mut Report) -> Option<Interface> {
+    let name = section.need("name", report);
+    let addresses = values(
+        section.texts("address", report),
+        "address",
+        NET,
+        Net::from_str,
+        report,
+    );
+    let mac = section.text("mac", report);
+    let mac = mac.and_then(|text| value(text, "mac", MAC, Mac::from_str, report));
+    let mtu = read_mtu(&mut section, report);
+    section.finish(report);
+    Some(Interface {
+        name: name?.into(),
+        addresses,
+        mac,
+        mtu,
+    })
+}
+
+fn read_link(mut section: Section<'_, '_>, report: &mut Report) -> Option<Link> {
+    let from = section.need("from", report);
+    let to = section.need("to", report);
+    let vlan = section.number("vlan", 0, MOST_VLAN.into(), report);
+    let identifier = read_identifier(&mut section, report);
+    section.finish(report);
+    Some(Link {
+        from: from?.into(),
+        to: to?.into(),
+        vlan: vlan.map_or(0, |vlan| vlan.value as u16),
+        identifier,
+    })
+}
+
+fn read_chain(mut section: Section<'_, '_>, report: &mut Report) -> Option<Chain> {
+    let name = section.need("name", report);
+    let at = section.need("at", report);
+    let through = section.groups("through", report);
+    let mut select = Vec::new();
+    for one in section.sections("select", "a selection", report) {
+        select.push(read_selection(one, report));
+    }
+    section.finish(report);
+    let group = |group: Vec<Spanned<String>>| group.into_iter().map(At::from).collect();
+    Some(Chain {
+        name: name?.into(),
+        at: at?.into(),
+        through: through.into_iter().map(group).collect(),
+        select,
+    })
+}
+
+fn read_selection(mut section: Section<'_, '_>, report: &mut Report) -> Selection {
+    let mut net = |key| {
+        let text = section.text(key, report)?;
+        value(text, key, PREFIX, Net::from_str, report).map(|net| net.value)
+    };
+    let (from, to) = (net("from"), net("to"));
+    let mut ports = |key| {
+        let text = section.text(key, report)?;
+        value(text, key, PORTS, read_ports, report).map(|ports| ports.value)
+    };
+    let (from_port, port) = (ports("from_port"), ports("port"));
+    let protocol = section.text("protocol", report);
+    let protocol =
+        protocol.and_then(|text| value(text, "protocol", PROTOCOL, read_protocol, report));
+    let at = section.span;
+    section.finish(report);
+    let protocol = protocol.map(|protocol| protocol.value);
+    let has_ports = protocol.is_some_and(|protocol| matches!(protocol, 6 | 17 | 132));
+    if (from_port.is_some() || port.is_some()) && !has_ports {
+        report
+            .error(0, at, "ports are selected of a protocol that has none")
+            .help("add `protocol = \"tcp\"`, `\"udp\"` or `\"sctp\"`");
+    }
+    if let (Some(from), Some(to)) = (from, to)
+        && from.address.is_ipv4() != to.address.is_ipv4()
+    {
+        report
+            .error(0, at, format!("no packet goes from `{from}` to `{to}`"))
+            .help("name two prefixes of one family");
+    }
+    Selection {
+        protocol,
+        from,
+        to,
+        from_port,
+        port,
+    }
+}
+
+const PORTS: &str = "ports are written `\"443\"` or `\"1024-65535\"`";
+const PROTOCOL: &str = "a protocol is tcp, udp, sctp, icmp, icmp6, or its number in quotes";
+
+fn read_ports(text: &str) -> Result<(u16, u16), NotOne> {
+    let number = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
+        true => text.parse().map_err(|_| NotOne),
+        false => Err(NotOne),
+    };
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (number(first)?, number(last)?);
+    (first <= last).then_some((first, last)).ok_or(NotOne)
+}
+
+/// Names of protocols.
+pub(crate) const PROTOCOLS: [(&str, u8); 5] = [
+    ("tcp", 6),
+    ("udp", 17),
+    ("sctp", 132),
+    ("icmp", 1),
+    ("icmp6", 58),
+];
+
+fn read_protocol(text: &str) -> Result<u8, NotOne> {
+    match PROTOCOLS.iter().find(|(name, _)| *name == text) {
+        Some((_, number)) => Ok(*number),
+        None if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().map_err(|_| NotOne),
+        None => Err(NotOne),
+    }
+}
+
+fn read_workload(mut section: Section<'_, '_>, report: &mut Report) -> Option<Workload> {
+    let name = section.need("name", report);
+    let subnet = section.need("subnet", report);
+    let edge = section.need("edge", report);
+    let device = section.need("device", report);
+    let external = section
+        .flag("external", report)
+        .is_some_and(|flag| flag.value);
+    let mac = match section.text("mac", report) {
+        None if external => Station::Any,
+        None => Station::Made,
+        Some(text) if text.value == ANY => Station::Any,
+        Some(text) => value(text, "mac", MAC_OR_ANY, Mac::from_str, report)
+            .map_or(Station::Made, Station::Given),
+    };
+    let texts = section.texts("address", report);
+    let addresses = match texts.as_slice() {
+        [] if external => Addresses::Any,
+        [one] if one.value == ANY => Addresses::Any,
+        _ => Addresses::Given(values(
+            texts,
+            "address",
+            ADDRESS_OR_ANY,
+            plain_address,
+            report,
+        )),
+    };
+    let vlan = match section.numbers("vlan", MOST_VLAN, report) {
+        None => Vlan::Access(0),
+        Some((list, true)) => Vlan::Trunk(list.iter().map(|one| one.value as u16).collect()),
+        Some((list, false)) => Vlan::Access(list.first().map_or(0, |one| one.value as u16)),
+    };
+    section.finish(report);
+    Some(Workload {
+        name: name?.into(),
+        subnet: subnet?.into(),
+        edge: edge?.into(),
+        device: device?.into(),
+        mac,
+        addresses,
+        vlan,
+        external,
+    })
+}
+
+/// The word for "whatever it says".
+pub(crate) const ANY: &str = "any";
+
+const ADDRESS: &str = "an address is written `192.0.2.1` or `2001:db8::1`";
+const ADDRESS_OR_ANY: &str =
+    "an address is written `192.0.2.1` or `2001:db8::1`; `\"any\"` alone: whatever it sends from";
+const PREFIX: &str = "a prefix is written `10.1.0.0/24` or `fd00:1::/64`";
+const NET: &str =
+    "an address of an interface is written with its network: `10.1.0.1/24` or `fd00:1::1/64`";
+const MAC: &str = "a MAC address is written `02:00:00:00:00:07`";
+const MAC_OR_ANY: &str =
+    "a MAC address is written `02:00:00:00:00:07`; `\"any\"`: they are learned";
+const ROUTE: &str = "a route is written `PREFIX via ADDRESS`, with more than one ADDRESS if there are several gateways, or `PREFIX blackhole`, `unreachable` or `prohibit`";
+
+fn read_route(text: &str) -> Result<Route, NotOne> {
+    let mut words = text.split_ascii_whitespace();
+    let to = words.next().ok_or(NotOne)?.parse()?;
+    let way = match words.next().ok_or(NotOne)? {
+        "via" => {
+            let gateways: Vec<IpAddr> = words
+                .by_ref()
+                .map(plain_address)
+                .collect::<Result<_, _>>()?;
+            (!gateways.is_empty())
+                .then_some(Way::Via(gateways))
+                .ok_or(NotOne)?
+        }
+        "blackhole" => Way::Blackhole,
+        "unreachable" => Way::Unreachable,
+        "prohibit" => Way::Prohibit,
+        _ => return Err(NotOne),
+    };
+    words
+        .next()
+        .is_none()
+        .then_some(Route { to, way })
+        .ok_or(NotOne)
+}
+
+fn read_mtu(section: &mut Section<'_, '_>, report: &mut Report) -> Option<At<u16>> {
+    let mtu = section.number("mtu", LEAST_MTU, u16::MAX.into(), report)?;
+    Some(At {
+        value: mtu.value as u16,
+        span: mtu.span,
+    })
+}
+
+fn read_identifier(section: &mut Section<'_, '_>, report: &mut Report) -> Option<At<u32>> {
+    section
+        .count("identifier", MOST_IDENTIFIER, report)
+        .map(At::from)
+}
+
+fn values<T>(
+    texts: Vec<Spanned<String>>,
+    key: &str,
+    help: &str,
+    read: impl Fn(&str) -> Result<T, NotOne>,
+    report: &mut Report,
+) -> Vec<At<T>> {
+    let one = |text| value(text, key, help, &read, report);
+    texts.into_iter().filter_map(one).collect()
+}
+
+fn value<T>(
+    text: Spanned<String>,
+    key: &str,
+    help: &str,
+    read: impl Fn(&str) -> Result<T, NotOne>,
+    report: &mut Report,
+) -> Option<At<T>> {
+    match read(&text.value) {
+        Ok(value) => Some(At {
+            value,
+            span: text.span,
+        }),
+        Err(NotOne) => {
+            let message = format!("`{key}` cannot be `{}`", text.value);
+            report.error(0, text.span, message).help(help);
+            None
+        }
+    }
+}
+
+/// `did you mean`, or all there is, or that there is none.
+pub(crate) fn known(word: &str, names: &[&str], none: &str) -> String {
+    match names.is_empty() {
+        true => none.to_owned(),
+        // A list of thousands helps nobody.
+        false if names.len() > 20 => match weir_policy::nearest(word, names.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are {} others", names.len()),
+        },
+        false => suggest(word, names),
+    }
+}

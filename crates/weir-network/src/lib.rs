@@ -1,0 +1,28 @@
+//! Virtual networks: what is declared of them -> the tables of one edge. Pure: no kernel, no clock; files through a trait.
+//!
+//! [`parse`] reads a document. docs/design/network.md says how networks work and how they are written down;
+//! `bpf/include/abi/network.h` what the tables mean.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod document;
+pub mod exact;
+mod export;
+mod graph;
+pub mod model;
+mod numbers;
+mod plan;
+pub mod reference;
+mod tables;
+pub mod trace;
+pub mod values;
+
+pub use check::{FIRST_IDENTIFIER, Networks, check};
+pub use document::{DEFAULT_AGE, DEFAULT_MTU, DEFAULT_STORM, MOST_IDENTIFIER, parse};
+pub use export::{Change, Diff, Different, DifferentNetwork, diff, export};
+pub use numbers::{Given, Numbers};
+pub use plan::{
+    EdgeNetworks, LEARNED, Label, Labels, PlanError, PrivateFunction, Underlay, WorkloadDevice,
+};
+pub use tables::{Device, Host, Tables, TablesError};

@@ -1,0 +1,83 @@
+//! Chains on one edge: where packets go that come in by each interface of what leads into and out of them.
+
+use weir_bpf::abi::{NetSelection, NetSteer};
+
+use super::network::OneNetwork;
+use crate::model::{Selection, Steer};
+use crate::values::{Net, masked, words};
+
+impl OneNetwork<'_, '_> {
+    pub(super) fn steer(&mut self, at: usize, steer: &Steer) {
+        let vids: Vec<u32> = (0..steer.sides.len())
+            .map(|side| {
+                let tip = self.graph.at_side[at].get(side).copied().flatten();
+                tip.and_then(|tip| self.tips.get(&(tip.link, tip.side)).copied())
+                    .unwrap_or(0)
+            })
+            .collect();
+        let there: Vec<Selection> = steer.selections.clone();
+        let back: Vec<Selection> = there.iter().map(|one| one.reversed()).collect();
+        let last = steer.stages.len();
+        // Functions are entered by `a` on the way there, by `b` on the way back; `None`: the chain ends.
+        let stage = |number: Option<usize>, by: usize| -> Vec<u32> {
+            let sides = number.and_then(|number| steer.stages.get(number));
+            sides
+                .into_iter()
+                .flatten()
+                .map(|side| vids[side + by])
+                .collect()
+        };
+        self.leads(vids[0], vids[1], &stage(Some(0), 0), &there);
+        self.leads(vids[1], vids[0], &stage(last.checked_sub(1), 1), &back);
+        for (number, sides) in steer.stages.iter().enumerate() {
+            for side in sides {
+                self.leads(vids[side + 1], vids[1], &stage(Some(number + 1), 0), &[]);
+                self.leads(vids[*side], vids[0], &stage(number.checked_sub(1), 1), &[]);
+            }
+        }
+    }
+
+    /// Packets that come in by an interface go by one of the ways if they are selected, else onward.
+    fn leads(&mut self, vid: u32, onward: u32, ways: &[u32], selected: &[Selection]) {
+        let plan = &mut self.planner.plan;
+        let instance = plan.steers.len() as u32;
+        plan.steers.push(NetSteer {
+            ways: plan.lists.len() as u32,
+            n_ways: ways.len() as u32,
+            selections: plan.selections.len() as u32,
+            n_selections: selected.len() as u32,
+        });
+        plan.lists.extend(ways);
+        plan.selections.extend(selected.iter().map(selection));
+        let vi = self.planner.vi(vid);
+        (vi.instance, vi.onward) = (instance, onward);
+    }
+}
+
+fn selection(one: &Selection) -> NetSelection {
+    let net = |net: Option<Net>| match net {
+        None => ([0; 2], [0; 2]),
+        Some(net) => (
+            words(net.first()),
+            words(masked(u128::MAX, net.mapped_length())),
+        ),
+    };
+    let (source, source_mask) = net(one.from);
+    let (target, target_mask) = net(one.to);
+    let all = (0, u16::MAX);
+    let (source_low, source_high) = one.from_port.unwrap_or(all);
+    let (target_low, target_high) = one.port.unwrap_or(all);
+    NetSelection {
+        source,
+        source_mask,
+        target,
+        target_mask,
+        source_low,
+        source_high,
+        target_low,
+        target_high,
+        protocol: one.protocol.unwrap_or(0),
+        ports: u8::from(one.from_port.is_some() || one.port.is_some()),
+        pad: [0; 6],
+    }
+}
