@@ -10,6 +10,7 @@ pub mod edge;
 mod kernel;
 pub mod live;
 pub mod monitor;
+pub mod network;
 pub mod ports;
 mod reference;
 mod user;

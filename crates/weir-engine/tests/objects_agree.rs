@@ -195,6 +195,54 @@ fn tc_programs_run_as_in_the_kernel() {
     }
 }
 
+/// What tunnels are made with: any order of steps that follows from the packet. In a namespace of its own, because copies are sent there.
+#[test]
+fn room_and_keys_and_copies_are_as_in_the_kernel() {
+    if !common::engines().contains(&EngineKind::Kernel) {
+        return;
+    }
+    let elf = pair::compile("room", &["-g"]);
+    let frames = frames(FRAMES);
+    let ns = weir_kernel::NetNs::create("weir-room").expect("namespace");
+    for program in ["room", "keys", "copies"] {
+        let written = ns.run(|| {
+            let mut pair = Pair::load(&elf, program, &[]);
+            let mut written = std::collections::BTreeSet::new();
+            let mut sent = 0;
+            for (number, frame) in frames.iter().enumerate() {
+                let ran = pair.packet(frame);
+                let ran = ran.and_then(|()| pair.compare_map("results"));
+                if let Err(difference) = ran {
+                    panic!("{program}, frame {number}: {difference}\n{frame:02x?}");
+                }
+                for copy in pair.user.take_sent() {
+                    assert_eq!((copy.ifindex, copy.skb.data()), (1, &frame[..]));
+                    assert_eq!(copy.skb.get(weir_vm::SkbField::Cb0) as usize, frame.len());
+                    sent += 1;
+                }
+                let results = pair.user.map("results").expect("the object has it");
+                written.extend(results.keys().filter_map(|key| {
+                    let value = results.value(&key)?.first_chunk::<8>().copied()?;
+                    Some((key, i64::from_le_bytes(value)))
+                }));
+            }
+            eprintln!("{program}: verdicts {:?}, {sent} copies", pair.verdicts);
+            written
+        });
+        let written = written.expect("namespace");
+        // Every error that there is was met.
+        let met = |number: i64| written.iter().any(|(_, value)| *value == number);
+        let numbers: &[i64] = match program {
+            "room" => &[0, -14, -22, -114, -524],
+            "keys" => &[0, -22, -71],
+            _ => &[0, -22],
+        };
+        for number in numbers {
+            assert!(met(*number), "{program} never answered {number}");
+        }
+    }
+}
+
 /// Interpreted and, where this machine has it, as native code.
 fn executions() -> impl Iterator<Item = bool> + Clone {
     [false, true]

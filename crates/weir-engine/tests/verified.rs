@@ -104,6 +104,35 @@ const BALANCERS: &[(&str, u32)] = &[
     ),
 ];
 
+/// Programs of virtual networks, with room for several of everything.
+const NETWORKS: &[&str] = &[
+    "workload",
+    "bridge",
+    "flood",
+    "router",
+    "refuse",
+    "steer",
+    "resume",
+    "empty",
+    "tunnel",
+    "underlay",
+    "from_kernel",
+];
+
+/// Constants that say how much there is room for.
+const HALVES: &[&str] = &[
+    "net_half_interfaces",
+    "net_half_bridges",
+    "net_half_routers",
+    "net_half_hops",
+    "net_half_remotes",
+    "net_half_tunnels",
+    "net_half_lists",
+    "net_half_steers",
+    "net_half_selections",
+    "net_half_buckets",
+];
+
 #[test]
 fn verified_instructions_stay_within_the_record() {
     if !common::engines().contains(&weir_engine::EngineKind::Kernel) {
@@ -126,6 +155,16 @@ fn verified_instructions_stay_within_the_record() {
         let compiled = filters::compiled(&filters::filter(keys)).expect("compiles");
         let program = filters::runs::load(&compiled, &[]);
         measured.push((format!("filter:{name}"), program));
+    }
+    for name in NETWORKS {
+        let object = format!("net_{name}");
+        let elf = weir_bpf::object(&object).expect("compiled");
+        let opened = KernelObject::open(elf).expect("opens");
+        let known: Vec<&str> = opened.constants().collect();
+        let halves = HALVES.iter().filter(|half| known.contains(half));
+        let constants: Vec<(&str, u32)> = halves.map(|half| (*half, 64)).collect();
+        let program = loaded_as(&object, name, &constants);
+        measured.push((format!("net:{name}"), program));
     }
     for (name, to) in REDIRECTS {
         let constants = [("weir_to", *to), ("weir_targets", 4), ("weir_csum_mode", 1)];

@@ -439,7 +439,7 @@ impl<'w> Worker<'w> {
         let ports = self.shared.service.ports;
         let port_of = |ifindex: u32| ports.iter().position(|p| p.ifindex() == ifindex);
         let (name, key, flags) = match program.redirect() {
-            Some(Redirect::Interface { ifindex }) => {
+            Some(Redirect::Interface { ifindex } | Redirect::Device { ifindex, .. }) => {
                 let order = port_of(*ifindex).map(Order::Send);
                 self.totals.no_port += u64::from(order.is_none());
                 return order.into_iter().collect();

@@ -57,9 +57,19 @@ impl Pair {
 
     /// As [`Pair::load`], from an object for each engine: (user, kernel).
     pub(crate) fn load_twins(
+        elves: (&[u8], &[u8]),
+        program: &str,
+        constants: &[(&str, Vec<u8>)],
+    ) -> Pair {
+        Pair::load_sized(elves, program, constants, &[])
+    }
+
+    /// As [`Pair::load_twins`], with maps of other sizes than the object says.
+    pub(crate) fn load_sized(
         (user_elf, kernel_elf): (&[u8], &[u8]),
         program: &str,
         constants: &[(&str, Vec<u8>)],
+        entries: &[(&str, u32)],
     ) -> Pair {
         let mut user = Object::parse(user_elf).unwrap_or_else(|e| panic!("{program}: {e}"));
         let mut kernel =
@@ -69,6 +79,13 @@ impl Pair {
                 .unwrap_or_else(|e| panic!("{program}: {e}"));
             kernel
                 .set_rodata(name, value)
+                .unwrap_or_else(|e| panic!("{program}: {e}"));
+        }
+        for (map, entries) in entries {
+            user.set_map_entries(map, *entries)
+                .unwrap_or_else(|e| panic!("{program}: {e}"));
+            kernel
+                .set_map_entries(map, *entries)
                 .unwrap_or_else(|e| panic!("{program}: {e}"));
         }
         let frags = matches!(
@@ -92,6 +109,11 @@ impl Pair {
             verdicts: BTreeMap::new(),
             skipped: 0,
         }
+    }
+
+    /// A tc program's packet as the last run left it.
+    pub(crate) fn left(&self) -> &Skb {
+        self.skb.as_ref().expect("a tc program")
     }
 
     /// Stores a value in both maps, on every CPU.

@@ -1,0 +1,685 @@
+//! Making the networks of an edge what a plan says: the other half is written, new devices are attached, and one word switches.
+//!
+//! Invariants: until the word is stored packets find nothing that is new; after it, nothing that is old. What a killed process left is told
+//! from what holds by the state that the word names, and removed by whoever comes next.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use weir_kernel::links;
+use weir_kernel::pinned::{self, Folder};
+use weir_kernel::{Direction, Filter, Map, grace_period, iface, netlink, netns};
+use weir_network::{EdgeNetworks, Host as _, Numbers, Tables};
+
+use super::attach;
+use super::error::NetworkError;
+use super::private;
+use super::set::{self, Capacity, Set};
+use super::state::{self, DeviceState, LAYOUT, State, Taking};
+use crate::edge::digest::Digest;
+
+/// Where the networks of edges are pinned.
+pub(super) const FOLDER: &str = "/sys/fs/bpf/weir/net";
+
+/// What a device is to the networks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A workload's: its packets enter the network that it belongs to.
+    Workload,
+    /// Of the underlay: packets of tunnels come in by it.
+    Underlay,
+}
+
+impl Role {
+    /// Name of the program that such a device runs.
+    fn program(self) -> &'static str {
+        match self {
+            Role::Workload => "workload",
+            Role::Underlay => "underlay",
+        }
+    }
+}
+
+/// Devices of the namespace, as far as a plan names them.
+#[derive(Debug)]
+pub(super) struct Host {
+    devices: BTreeMap<String, weir_network::Device>,
+}
+
+/// So many devices are asked for one by one; more by a list of all that there are.
+const SINGLE: usize = 64;
+
+impl Host {
+    /// Looks at devices by their names. Of those that are `known` only the index is: it tells whether they are still the same.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    fn look<'a>(
+        names: impl Iterator<Item = &'a str>,
+        known: &BTreeMap<&str, &DeviceState>,
+    ) -> Result<Host, NetworkError> {
+        let mut devices = BTreeMap::new();
+        let mut new = Vec::new();
+        for name in names {
+            let Some(index) = iface::find_index(name) else {
+                continue;
+            };
+            match known.get(name).filter(|known| known.ifindex == index) {
+                Some(known) => {
+                    let peer = known.elsewhere;
+                    devices.insert(name.to_owned(), weir_network::Device { index, peer });
+                }
+                None => new.push(name),
+            }
+        }
+        let found = match new.len() > SINGLE {
+            true => links::all()?,
+            false => {
+                let found: Result<Vec<_>, _> = new.iter().map(|name| links::named(name)).collect();
+                found?.into_iter().flatten().collect()
+            }
+        };
+        for device in found {
+            let facts = weir_network::Device {
+                index: device.ifindex,
+                peer: device.is_veth_to_elsewhere,
+            };
+            devices.entry(device.name).or_insert(facts);
+        }
+        Ok(Host { devices })
+    }
+}
+
+impl weir_network::Host for Host {
+    fn device(&self, name: &str) -> Option<weir_network::Device> {
+        self.devices.get(name).copied()
+    }
+
+    fn kernel_tunnel(&self) -> Option<u32> {
+        None
+    }
+}
+
+/// What an apply did.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Applied {
+    /// The generation that packets follow now.
+    pub generation: u64,
+    /// Names of devices.
+    pub attached: Vec<String>,
+    /// Names of devices.
+    pub detached: Vec<String>,
+    /// Functions whose programs were loaded, as `network/function`.
+    pub loaded: Vec<String>,
+    /// Whether maps and programs were made anew: at first, and to grow.
+    pub remade: bool,
+    /// Bytes of the maps.
+    pub memory: u64,
+}
+
+/// Steps of an apply, for tests that stop it before each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Maps and programs are made anew, if they must be.
+    Make,
+    /// The other half is written.
+    Write,
+    /// New devices are attached.
+    Attach,
+    /// The state of the new generation is pinned.
+    Remember,
+    /// The word is stored.
+    Switch,
+    /// Devices that ran programs of another set get the new ones.
+    Replace,
+    /// What only the old generation had is removed.
+    Clean,
+    /// All is done.
+    Done,
+}
+
+impl Step {
+    /// In order.
+    pub const ALL: [Step; 8] = [
+        Step::Make,
+        Step::Write,
+        Step::Attach,
+        Step::Remember,
+        Step::Switch,
+        Step::Replace,
+        Step::Clean,
+        Step::Done,
+    ];
+}
+
+/// Is told each step before it begins, and may end the apply there.
+pub type Watcher<'w> = &'w mut dyn FnMut(Step) -> Result<(), NetworkError>;
+
+/// The networks of an edge, held for changes: no other process changes them meanwhile.
+#[derive(Debug)]
+pub struct Networks {
+    edge: String,
+    folder: Folder,
+    running: Option<Running>,
+}
+
+#[derive(Debug)]
+struct Running {
+    state: State,
+    set: Set,
+}
+
+impl Networks {
+    /// Opens those of an edge and removes what a killed process left. Nothing may run yet.
+    ///
+    /// # Errors
+    /// Another process holds them, they run in another namespace, or the kernel refused.
+    pub fn open(edge: &str) -> Result<Networks, NetworkError> {
+        let path = folder_of(edge)?;
+        let folder = Folder::lock(&path)?.ok_or_else(|| NetworkError::Busy {
+            edge: edge.to_owned(),
+        })?;
+        let running = find(&path)?;
+        if let Some(running) = &running {
+            here(edge, &running.state)?;
+        }
+        let networks = Networks {
+            edge: edge.to_owned(),
+            folder,
+            running,
+        };
+        networks.clean()?;
+        Ok(networks)
+    }
+
+    /// The numbers that the plan of the running generation gave out, for the next one.
+    #[must_use]
+    pub fn numbers(&self) -> Numbers {
+        let running = self.running.as_ref();
+        running.map_or_else(Numbers::default, |r| r.state.numbers.clone())
+    }
+
+    /// Version of the document of the running generation; 0: nothing runs.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.running.as_ref().map_or(0, |r| r.state.version)
+    }
+
+    /// The document of the running generation.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.running.as_ref().map(|r| r.state.text.as_str())
+    }
+
+    /// The maps and programs that run.
+    #[must_use]
+    pub fn set(&self) -> Option<&Set> {
+        self.running.as_ref().map(|r| &r.set)
+    }
+
+    /// Makes them what is planned; `text` is the document that the plan comes from.
+    ///
+    /// # Errors
+    /// What ran before runs on, unchanged.
+    pub fn apply(&mut self, plan: &EdgeNetworks, text: &str) -> Result<Applied, NetworkError> {
+        self.apply_watched(plan, text, &mut |_| Ok(()))
+    }
+
+    /// The same, telling each step.
+    ///
+    /// # Errors
+    /// What ran before runs on, unless the word was stored; what the watcher returned.
+    pub fn apply_watched(
+        &mut self,
+        plan: &EdgeNetworks,
+        text: &str,
+        watch: Watcher<'_>,
+    ) -> Result<Applied, NetworkError> {
+        let outcome = self.change(plan, text, watch);
+        if outcome.is_err() {
+            // What is told is why it failed; what could not be removed now is removed by who opens it next.
+            let _ = self.clean();
+        }
+        outcome
+    }
+
+    fn change(
+        &mut self,
+        plan: &EdgeNetworks,
+        text: &str,
+        watch: Watcher<'_>,
+    ) -> Result<Applied, NetworkError> {
+        // Packets of the generation before the one that runs may still read the half that will be written.
+        let grace = std::thread::spawn(grace_period);
+        let known: BTreeMap<&str, &DeviceState> = self
+            .running
+            .iter()
+            .flat_map(|running| &running.state.devices)
+            .map(|device| (device.name.as_str(), device))
+            .collect();
+        let underlay = plan.underlay.device.iter();
+        let names = plan.devices.iter().map(|one| &one.device).chain(underlay);
+        let host = Host::look(names.map(String::as_str), &known)?;
+        let buckets = self.set().map_or(0, |set| set.capacity().buckets);
+        let mut half = plan.tables(&host, buckets)?;
+        let devices = self.devices(plan, &host)?;
+        let generation = self.running.as_ref().map_or(0, |r| r.state.generation) + 1;
+        watch(Step::Make)?;
+        let (number, made) = self.fitting(&half, plan.learned)?;
+        let (set, functions) = match (&made, &self.running) {
+            (Some(set), _) => {
+                // A larger table has its keys elsewhere.
+                half = plan.tables(&host, set.capacity().buckets)?;
+                (set, private::make(plan, set, &[])?)
+            }
+            (None, Some(running)) => {
+                let set = &running.set;
+                (set, private::make(plan, set, &running.state.functions)?)
+            }
+            (None, None) => return Err(NetworkError::TooSmall),
+        };
+        private::place(&mut half, plan, &functions.states);
+        watch(Step::Write)?;
+        grace.join().map_err(|_| NetworkError::Incomplete {
+            what: "a thread".to_owned(),
+        })??;
+        set.write(generation, &half)?;
+        watch(Step::Attach)?;
+        let (kept, mut new): (Vec<_>, Vec<_>) = devices
+            .into_iter()
+            .partition(|(device, is_new)| !is_new && !device.name.is_empty());
+        let tcx = attach::by_tcx(new.len());
+        for (device, _) in &mut new {
+            device.tcx = tcx;
+        }
+        let taking = Taking {
+            devices: new.iter().map(|(device, _)| device.clone()).collect(),
+        };
+        state::write(&self.folder, &state::taking_pin(generation), &taking)?;
+        for (device, _) in &mut new {
+            attach::put(&self.folder, device, set.program(&device.program)?)?;
+        }
+        let attached = new.iter().map(|(device, _)| device.name.clone()).collect();
+        watch(Step::Remember)?;
+        let kept: Vec<DeviceState> = kept.into_iter().map(|(device, _)| device).collect();
+        let mut all = kept.clone();
+        all.extend(new.into_iter().map(|(device, _)| device));
+        let state = State {
+            layout: LAYOUT,
+            netns: netns::current_inode()?,
+            generation,
+            set: number,
+            pair: set.pair(),
+            capacity: set.capacity(),
+            digest: digest(),
+            devices: all,
+            functions: functions.states,
+            version: plan.version,
+            text: text.to_owned(),
+            numbers: plan.numbers.clone(),
+        };
+        state::write(&self.folder, &state::state_pin(generation), &state)?;
+        watch(Step::Switch)?;
+        set.switch(generation)?;
+        watch(Step::Replace)?;
+        if let Some(set) = &made {
+            for device in &kept {
+                attach::replace(&self.folder, device, set.program(&device.program)?)?;
+            }
+        }
+        let memory = state.capacity.bytes(cpus());
+        let before = self.running.take();
+        let gone = before.as_ref().map_or_else(Vec::new, |before| {
+            let held: HashSet<(u32, &str)> = attachments(&state).collect();
+            let gone = before.state.devices.iter();
+            gone.filter(|was| !held.contains(&attachment(was)))
+                .map(|was| was.name.clone())
+                .collect()
+        });
+        let remade = made.is_some();
+        self.running = match (made, before) {
+            (Some(set), _) => Some(Running { state, set }),
+            (None, Some(before)) => Some(Running {
+                state,
+                set: before.set,
+            }),
+            (None, None) => None,
+        };
+        watch(Step::Clean)?;
+        self.clean()?;
+        watch(Step::Done)?;
+        Ok(Applied {
+            generation,
+            attached,
+            detached: gone,
+            loaded: functions.loaded,
+            remade,
+            memory,
+        })
+    }
+
+    /// The devices that are wanted, as they would stand in the state, and whether each is to be attached.
+    fn devices(
+        &self,
+        plan: &EdgeNetworks,
+        host: &Host,
+    ) -> Result<Vec<(DeviceState, bool)>, NetworkError> {
+        let running: BTreeMap<(&str, u32), &DeviceState> = self
+            .running
+            .iter()
+            .flat_map(|running| &running.state.devices)
+            .map(|device| ((device.program.as_str(), device.ifindex), device))
+            .collect();
+        let workloads = plan.devices.iter().map(|one| (&one.device, Role::Workload));
+        let underlay = plan.underlay.device.iter();
+        // Without another edge nothing comes in by tunnels.
+        let reached = plan.remotes.iter().any(|remote| remote.family != 0);
+        let underlay = underlay
+            .filter(|_| reached)
+            .map(|name| (name, Role::Underlay));
+        let wanted: Vec<(&String, Role)> = workloads.chain(underlay).collect();
+        let ask_all = self.ask_all(wanted.len())?;
+        let mut devices = Vec::with_capacity(wanted.len());
+        for (name, role) in &wanted {
+            let device = match host.device(name) {
+                Some(device) => device,
+                // Tells names that are near.
+                None => weir_network::Device {
+                    index: iface::index_of(name)?,
+                    peer: false,
+                },
+            };
+            let ifindex = device.index;
+            let program = role.program();
+            let before = running.get(&(program, ifindex)).copied();
+            let there = match before {
+                // A filter or link may have been taken off by hand. Asking for each of thousands takes longer than all the rest.
+                Some(before) => !ask_all || attach::is_there(&self.folder, before)?,
+                None => false,
+            };
+            devices.push((
+                match before.filter(|_| there) {
+                    Some(before) => DeviceState {
+                        name: (*name).clone(),
+                        ..before.clone()
+                    },
+                    None => DeviceState {
+                        name: (*name).clone(),
+                        ifindex,
+                        program: program.to_owned(),
+                        elsewhere: device.peer,
+                        tcx: true,
+                        made_qdisc: false,
+                    },
+                },
+                !there,
+            ));
+        }
+        Ok(devices)
+    }
+
+    /// Whether every device is asked if it still runs its program. Of very many only some are, and all if one of those does not: numbers of
+    /// namespaces and devices come again after a namespace is gone.
+    fn ask_all(&self, wanted: usize) -> Result<bool, NetworkError> {
+        if wanted <= ASKED {
+            return Ok(true);
+        }
+        for device in self
+            .running
+            .iter()
+            .flat_map(|r| &r.state.devices)
+            .take(SAMPLE)
+        {
+            if !attach::is_there(&self.folder, device)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// A set that holds the half: the running one (`None`), or a new one, pinned under its number.
+    fn fitting(&self, half: &Tables, learned: u32) -> Result<(u64, Option<Set>), NetworkError> {
+        let needs = Capacity::of(half, learned);
+        if let Some(running) = &self.running
+            && running.state.digest == digest()
+            && running.set.capacity().holds(&needs)
+        {
+            return Ok((running.state.set, None));
+        }
+        let number = self.running.as_ref().map_or(0, |r| r.state.set) + 1;
+        // Each set has a pair of its own: what goes around in the old one's must come back to the old one's maps.
+        let pair = pair_name(&self.edge, number);
+        netlink::create_veth(&pair, &format!("{}f", &pair[..pair.len() - 1]), PAIR_MTU)?;
+        let index = iface::index_of(&pair)?;
+        let set = Set::make(needs.with_room(), index)?;
+        set.pin(self.folder.path(), &set_prefix(number))?;
+        let resume = set.program("resume")?;
+        Filter::attach(resume, index, Direction::Ingress, false)?.keep();
+        Ok((number, Some(set)))
+    }
+
+    /// Removes everything that the valid state does not name.
+    fn clean(&self) -> Result<(), NetworkError> {
+        let valid = self.running.as_ref();
+        let names = self.folder.names()?;
+        let mut stale: Vec<DeviceState> = Vec::new();
+        for name in &names {
+            let path = self.folder.path().join(name);
+            let devices = if let Some(generation) = state::generation_of(name, "state-") {
+                if valid.is_some_and(|v| v.state.generation == generation) {
+                    continue;
+                }
+                Map::open(&path)?.and_then(|map| state::read::<State>(&map).ok().map(|s| s.devices))
+            } else if state::generation_of(name, "taking-").is_some() {
+                Map::open(&path)?
+                    .and_then(|map| state::read::<Taking>(&map).ok().map(|t| t.devices))
+            } else {
+                continue;
+            };
+            stale.extend(devices.unwrap_or_default());
+        }
+        let held: HashSet<(u32, &str)> = valid.iter().flat_map(|v| attachments(&v.state)).collect();
+        for device in &stale {
+            if !held.contains(&attachment(device)) {
+                attach::remove(&self.folder, device)?;
+            }
+        }
+        let prefix = valid.map(|valid| set_prefix(valid.state.set));
+        let of_set = |name: &str| {
+            prefix
+                .as_ref()
+                .is_some_and(|prefix| name.starts_with(prefix))
+        };
+        let another = names.iter().any(|name| is_of_a_set(name) && !of_set(name));
+        if let Some(valid) = valid.filter(|_| another) {
+            // Devices that a killed process did not get round to give the new set's programs.
+            for device in &valid.state.devices {
+                if attach::is_there(&self.folder, device)? {
+                    attach::replace(&self.folder, device, valid.set.program(&device.program)?)?;
+                }
+            }
+        }
+        let mut keep: HashSet<String> = HashSet::new();
+        if let Some(valid) = valid {
+            keep.insert(state::state_pin(valid.state.generation));
+            let links = valid.state.devices.iter().filter(|device| device.tcx);
+            keep.extend(links.map(attach::pin_name));
+        }
+        for name in &names {
+            if !of_set(name) && !keep.contains(name) {
+                self.folder.unlink(name)?;
+            }
+        }
+        // Of the set before, and of one that was not reached.
+        let now = valid.map_or(0, |valid| valid.state.set);
+        for number in [now.saturating_sub(1), now, now + 1] {
+            if valid.is_none() || number != now {
+                netlink::remove(&pair_name(&self.edge, number))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes all networks of the edge off their devices and removes everything.
+    ///
+    /// # Errors
+    /// What the kernel refused; calling it again goes on.
+    pub fn remove(mut self) -> Result<(), NetworkError> {
+        if let Some(running) = self.running.take() {
+            for device in &running.state.devices {
+                attach::remove(&self.folder, device)?;
+            }
+        }
+        self.clean()?;
+        Ok(self.folder.remove()?)
+    }
+}
+
+/// So many devices are asked whether they still run their program; of more, only those are attached anew that are other devices now.
+const ASKED: usize = 512;
+
+/// ... and so many of more.
+const SAMPLE: usize = 8;
+
+/// What tells one attachment from another: device and program.
+fn attachment(device: &DeviceState) -> (u32, &str) {
+    (device.ifindex, device.program.as_str())
+}
+
+fn attachments(state: &State) -> impl Iterator<Item = (u32, &str)> {
+    state.devices.iter().map(attachment)
+}
+
+/// Frames of any workload fit.
+const PAIR_MTU: u32 = 65_535;
+
+/// Name of the near end of the pair of a set: devices need short ones.
+fn pair_name(edge: &str, set: u64) -> String {
+    let digest = Digest::new().text(edge).number(set).finish();
+    format!("wn{}n", &digest[digest.len() - 7..])
+}
+
+fn set_prefix(number: u64) -> String {
+    format!("s{number}-")
+}
+
+/// Whether a pin is a map or program of some set.
+fn is_of_a_set(name: &str) -> bool {
+    let number = name.strip_prefix('s').and_then(|rest| rest.split_once('-'));
+    number.is_some_and(|(number, _)| number.parse::<u64>().is_ok())
+}
+
+/// Of all programs that a set has, as this weir was built with them.
+fn digest() -> String {
+    let mut digest = Digest::new();
+    let shared = set::SHARED.iter().map(|(name, _)| *name);
+    for name in shared.chain(set::ON_DEVICES.iter().copied()) {
+        digest.bytes(weir_bpf::object(&format!("net_{name}")).unwrap_or_default());
+    }
+    digest.finish()
+}
+
+fn cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+fn folder_of(edge: &str) -> Result<PathBuf, NetworkError> {
+    let fine = !edge.is_empty()
+        && edge.len() <= 32
+        && edge
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
+    match fine {
+        true => Ok(Path::new(FOLDER).join(edge)),
+        false => Err(NetworkError::Name {
+            edge: edge.to_owned(),
+        }),
+    }
+}
+
+fn here(edge: &str, state: &State) -> Result<(), NetworkError> {
+    match state.netns == netns::current_inode()? {
+        true => Ok(()),
+        false => Err(NetworkError::OtherNamespace {
+            edge: edge.to_owned(),
+            there: state.netns,
+        }),
+    }
+}
+
+/// What runs: the latest state whose generation its set's word has.
+fn find(path: &Path) -> Result<Option<Running>, NetworkError> {
+    let mut generations: Vec<u64> = pinned::names(path)?
+        .iter()
+        .filter_map(|name| state::generation_of(name, "state-"))
+        .collect();
+    generations.sort_unstable();
+    for generation in generations.into_iter().rev() {
+        let Some(map) = Map::open(&path.join(state::state_pin(generation)))? else {
+            continue;
+        };
+        let state: State = state::read(&map).map_err(|why| NetworkError::OtherVersion { why })?;
+        if state.layout != LAYOUT {
+            return Err(NetworkError::OtherVersion {
+                why: format!("its layout is {}, this weir writes {LAYOUT}", state.layout),
+            });
+        }
+        let pair = state.pair;
+        let Some(set) = Set::open(path, &set_prefix(state.set), state.capacity, pair)? else {
+            continue;
+        };
+        if set.generation()? == generation {
+            return Ok(Some(Running { state, set }));
+        }
+    }
+    Ok(None)
+}
+
+/// What runs of an edge's networks, without holding it: the set, the document, the numbers, and names of devices.
+///
+/// # Errors
+/// Its state cannot be read.
+pub fn look(edge: &str) -> Result<Option<Look>, NetworkError> {
+    let found = find(&folder_of(edge)?)?;
+    Ok(found.map(|running| Look {
+        generation: running.state.generation,
+        capacity: running.state.capacity,
+        text: running.state.text,
+        numbers: running.state.numbers,
+        devices: running.state.devices.into_iter().map(|d| d.name).collect(),
+        set: running.set,
+    }))
+}
+
+/// The networks of an edge as they run.
+#[derive(Debug)]
+pub struct Look {
+    /// The generation that packets follow.
+    pub generation: u64,
+    /// How large its maps are.
+    pub capacity: Capacity,
+    /// The document.
+    pub text: String,
+    /// The planner's numbers.
+    pub numbers: Numbers,
+    /// Devices by name.
+    pub devices: Vec<String>,
+    /// Maps and programs.
+    pub set: Set,
+}
+
+/// Names of edges whose networks run in the current namespace.
+///
+/// # Errors
+/// A folder or state cannot be read.
+pub fn list_here() -> Result<Vec<String>, NetworkError> {
+    let here = netns::current_inode()?;
+    let mut names = Vec::new();
+    for name in pinned::names(Path::new(FOLDER))? {
+        let found = find(&Path::new(FOLDER).join(&name))?;
+        if found.is_some_and(|running| running.state.netns == here) {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,14 @@
+//! Virtual networks on one edge, live: the maps and programs that they share, the devices they are attached to, and one word that switches
+//! all of them at once (docs/design/network.md).
+
+mod apply;
+mod attach;
+mod error;
+mod private;
+pub mod probe;
+mod set;
+mod state;
+
+pub use apply::{Applied, Look, Networks, Role, Step, Watcher, list_here, look};
+pub use error::NetworkError;
+pub use set::{Capacity, Set};

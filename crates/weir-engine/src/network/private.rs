@@ -1,0 +1,138 @@
+//! Functions with programs of their own: loaded beside those that run, into slots that no packet of the running generation calls.
+//!
+//! A function has two slots and uses one; a new program takes the other. Its state (connections, counters) goes on with it, by the rules
+//! that hold in graphs (`crate::edge::load`).
+
+use std::collections::BTreeMap;
+
+use weir_bpf::abi::{self, net_slot};
+use weir_network::{EdgeNetworks, PrivateFunction, Tables};
+
+use super::error::NetworkError;
+use super::set::Set;
+use crate::edge::load::{Build, Recipe, Surroundings};
+use crate::edge::state::InstanceState;
+
+/// The functions of a plan, made: as they stand in the state, and names of those that are new or changed.
+pub(super) struct Made {
+    pub(super) states: Vec<InstanceState>,
+    pub(super) loaded: Vec<String>,
+}
+
+/// Slots that a function may have, for its number.
+fn slots(number: u32) -> [u32; 2] {
+    let first = net_slot::PRIVATE + 2 * (number - net_slot::PRIVATE);
+    [first, first + 1]
+}
+
+/// Loads what is not there as it is planned. `running`: functions of the generation that runs, with the same set.
+pub(super) fn make(
+    plan: &EdgeNetworks,
+    set: &Set,
+    running: &[InstanceState],
+) -> Result<Made, NetworkError> {
+    let mut made = Made {
+        states: Vec::with_capacity(plan.functions.len()),
+        loaded: Vec::new(),
+    };
+    let before: BTreeMap<&str, &InstanceState> =
+        running.iter().map(|one| (one.name.as_str(), one)).collect();
+    for function in &plan.functions {
+        let name = format!("{}/{}", function.network, function.name);
+        let state = match before.get(name.as_str()) {
+            Some(before) => one(function, &name, plan, set, Some(before))?,
+            None => one(function, &name, plan, set, None)?,
+        };
+        let same = before
+            .get(name.as_str())
+            .is_some_and(|b| b.program == state.program);
+        if !same {
+            made.loaded.push(name);
+        }
+        made.states.push(state);
+    }
+    Ok(made)
+}
+
+fn one(
+    function: &PrivateFunction,
+    name: &str,
+    plan: &EdgeNetworks,
+    set: &Set,
+    before: Option<&InstanceState>,
+) -> Result<InstanceState, NetworkError> {
+    let mtu = plan
+        .interfaces
+        .get(function.sides[0] as usize)
+        .map(|vi| vi.mtu);
+    let around = Surroundings {
+        // tc asks the socket buffer; the constant says what the worst of them is.
+        offloaded: true,
+        mtu: mtu.filter(|mtu| *mtu != 0).map(u32::from),
+        metadata: false,
+        veth: false,
+    };
+    let recipe = Recipe {
+        name: name.to_owned(),
+        plan: function.planned.instance.clone(),
+        shares: &[],
+        fresh: false,
+        secret: function.planned.asks.secret,
+        build: Build::Network,
+        placement: set.constants(),
+    };
+    let shared = BTreeMap::new();
+    let of = |e| NetworkError::Function {
+        name: name.to_owned(),
+        error: Box::new(e),
+    };
+    let content = recipe.content(around, &shared).map_err(of)?;
+    let digest = recipe.digest(&content);
+    if let Some(before) = before.filter(|before| before.digest == digest) {
+        return Ok(before.clone());
+    }
+    let [first, second] = slots(function.slot);
+    let slot = match before {
+        Some(before) if before.slot == first => second,
+        _ => first,
+    };
+    if slot as usize >= abi::NET_PROGRAMS {
+        return Err(NetworkError::TooManyFunctions {
+            most: (abi::NET_PROGRAMS as u32 - net_slot::PRIVATE) / 2,
+        });
+    }
+    let object = recipe.open().map_err(of)?;
+    let made = recipe
+        .load(object, around, set, &shared, before, &content)
+        .map_err(of)?;
+    set.map("net_programs")?.set_program(slot, &made.program)?;
+    Ok(InstanceState {
+        name: name.to_owned(),
+        object: recipe.plan.object.to_string(),
+        vid: function.sides[0],
+        slot,
+        digest,
+        content,
+        object_digest: recipe.object_digest().map_err(of)?,
+        program: made.program.info()?.id,
+        maps: made.maps,
+        secret: made.secret,
+        outs: Vec::new(),
+        implicit: false,
+    })
+}
+
+/// Puts the slots that functions really have into the tables.
+pub(super) fn place(tables: &mut Tables, plan: &EdgeNetworks, states: &[InstanceState]) {
+    let slots: BTreeMap<u32, u32> = plan
+        .functions
+        .iter()
+        .zip(states)
+        .map(|(function, state)| (function.slot, state.slot))
+        .collect();
+    for vi in &mut tables.interfaces {
+        if let Some(slot) = slots.get(&vi.slot) {
+            vi.slot = *slot;
+        }
+    }
+}
