@@ -40,6 +40,7 @@ bench: ## measure weir beside nftables, iptables and xdp-filter (root, half an h
 	$(TARGET)/release/weir bench ddos --out bench-results
 	$(TARGET)/release/weir bench router --out bench-results
 	$(TARGET)/release/weir bench balancer --out bench-results
+	$(TARGET)/release/weir bench network --out bench-results
 
 .PHONY: setup
 setup: ## install what the other commands need (Debian 12, Ubuntu)

@@ -1,6 +1,7 @@
 //! The one table of commands and flags. Help, and every other appearance of a command, is generated from it.
 
 pub(crate) mod generate;
+pub(crate) mod net;
 pub(crate) mod prog;
 pub(crate) mod route;
 pub(crate) mod service;
@@ -52,7 +53,9 @@ pub(crate) enum Command {
     /// Show and change the routes of a running router that has tables of its own, or let them follow the kernel's
     Route(route::RouteArgs),
     /// Show and change the services of a running balancer, in words of its own or those of ipvsadm
-    Service(service::ServiceArgs),
+    Service(Box<service::ServiceArgs>),
+    /// Virtual networks of tenants on this host and others, from a document that declares them
+    Net(net::NetArgs),
     /// Show rates of a running edge, again and again: packets and bits of every port and function, drops by reason
     Top(watch::TopArgs),
     /// Write packets of a running edge into a pcapng file, at any stage, with the verdict and the path of each
@@ -318,6 +321,9 @@ pub(crate) struct ReplayArgs {
     /// Port of the graph that the packets came in by; default: the one the capture names, or the only one
     #[arg(long, value_name = "NAME")]
     pub(crate) port: Option<String>,
+    /// What a router by the kernel's tables finds there: `host`, or a file of lines as `ip route`, `ip neigh` and `ip link` write them
+    #[arg(long, value_name = "host|FILE")]
+    pub(crate) routes: Option<PathBuf>,
     /// Receive queue the packets came in by
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) queue: u16,
@@ -479,6 +485,21 @@ pub(crate) struct LabArgs {
 pub(crate) enum Experiment {
     /// weir between two namespaces with real HTTP and iperf3 traffic through an example policy; without root the same traffic from a capture
     Demo(DemoArgs),
+    /// A function of a network as a process: passes frames between two interfaces, for `weir bench network` (root)
+    #[command(hide = true)]
+    Forward(ForwardArgs),
+}
+
+/// Arguments of `weir lab forward`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ForwardArgs {
+    /// One interface
+    pub(crate) one: String,
+    /// The other one
+    pub(crate) other: String,
+    /// CPU that it runs on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) cpu: usize,
 }
 
 /// Arguments of `weir lab demo`.
@@ -518,6 +539,25 @@ pub(crate) enum Benchmark {
     Router(RouterBenchArgs),
     /// Packets a load balancer sends to a hundred servers, beside nftables and a bare TX, and how flows are spread: section 5.3 of the XDP paper (root)
     Balancer(BalancerBenchArgs),
+    /// Virtual networks: rows of bridges and routers beside the kernel's, processes and Open vSwitch, the cost of a hop, and ten thousand workloads: section 4 of the InKeV paper (root)
+    Network(NetworkBenchArgs),
+}
+
+/// Arguments of `weir bench network`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct NetworkBenchArgs {
+    /// Under a minute: fewer rows, fewer networks, shorter rounds, rough figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write network.json and network.tsv into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Only groups of figures whose names start so: network.rtt, network.crr, network.flow, network.hop, network.scale
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `weir bench balancer`.

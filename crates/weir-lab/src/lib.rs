@@ -6,6 +6,7 @@
 pub mod bench;
 pub mod demo;
 mod error;
+pub mod forward;
 pub mod generate;
 mod process;
 

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use weir_lab::LabError;
-use weir_lab::bench::{BenchOptions, Outcome, balancer, ddos, middlebox, router, vm, xdp};
+use weir_lab::bench::{BenchOptions, Outcome, balancer, ddos, middlebox, network, router, vm, xdp};
 
 use super::lab::this_program;
 use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs};
@@ -31,6 +31,12 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
         Benchmark::Router(args) => {
             run_one(router, &shown(args.json, &args.out), args.quick, &args.only)
         }
+        Benchmark::Network(args) => run_one(
+            network,
+            &shown(args.json, &args.out),
+            args.quick,
+            &args.only,
+        ),
         Benchmark::Ddos(args) => run_one(ddos, &shown(args.json, &args.out), args.quick, &[]),
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use weir_lab::demo::demo;
+use weir_lab::forward::forward;
 use weir_lab::{DemoOptions, LabError};
 
 use crate::args::{DemoArgs, Experiment, LabArgs};
@@ -14,6 +15,9 @@ use crate::output;
 pub(crate) fn run(args: &LabArgs) -> Result<ExitCode, Failure> {
     match &args.experiment {
         Experiment::Demo(args) => run_demo(args),
+        Experiment::Forward(args) => forward([&args.one, &args.other], args.cpu)
+            .map(|()| ExitCode::SUCCESS)
+            .map_err(Failure::failed),
     }
 }
 

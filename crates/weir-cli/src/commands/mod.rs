@@ -11,6 +11,7 @@ mod explain;
 mod fmt;
 mod generate;
 mod lab;
+mod net;
 mod policy;
 mod prog;
 mod replay;
@@ -53,6 +54,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Tables(args) => tables::run(&args),
         Command::Route(args) => route::run(&args),
         Command::Service(args) => service::run(&args),
+        Command::Net(args) => net::run(&args),
         Command::Rule(args) => rule::run(&args),
         Command::Connections(args) => connections::run(&args),
         Command::Lab(args) => lab::run(&args),

@@ -733,9 +733,103 @@ pub const BALANCER: &[Row] = &[
     },
 ];
 
+/// All figures of `weir bench network`.
+pub const NETWORK: &[Row] = &[
+    Row {
+        pattern: "network.rtt.direct.N.p50|p99|first|cold",
+        meaning: "us that a datagram of 64 bytes takes there and back between two workloads on one veth pair (N = 0); first: the first one after a pause of 20 ms; cold: the same, and the caches were used for something else in between",
+        target: "",
+    },
+    Row {
+        pattern: "network.rtt.redirect.N.p50|p99|first|cold",
+        meaning: "the same on two pairs that the least program on tc joins",
+        target: "",
+    },
+    Row {
+        pattern: "network.rtt.weir.N.p50|p99|first|cold",
+        meaning: "the same through a row of N functions, bridges and routers in turn: weir's networks; 31 and 101 functions are recirculated",
+        target: "of 21: p50 at most 0.65x of linux, at most 0.1x of user; first at most 3x of p50",
+    },
+    Row {
+        pattern: "network.rtt.linux.N.p50|p99|first|cold",
+        meaning: "the same row of the kernel's bridges and of routers in namespaces, neighbours known",
+        target: "",
+    },
+    Row {
+        pattern: "network.rtt.user.N.p50|p99|first|cold",
+        meaning: "N processes one behind the other, each with packet sockets, that do nothing but forward",
+        target: "",
+    },
+    Row {
+        pattern: "network.rtt.ovs.N.p50|p99|first|cold",
+        meaning: "the same row as bridges of Open vSwitch's user-space datapath, joined by patch ports; first and cold: its flows are gone, as after ten seconds without a packet",
+        target: "",
+    },
+    Row {
+        pattern: "network.crr.direct.N.N",
+        meaning: "connections a second: opened, a byte there, a byte back, closed. The last number: pairs of workloads that do so at once",
+        target: "",
+    },
+    Row {
+        pattern: "network.crr.weir.N.N",
+        meaning: "the same through a row of so many functions: weir's networks",
+        target: "of 21: at least 1.8x linux",
+    },
+    Row {
+        pattern: "network.crr.linux.N.N",
+        meaning: "the kernel's bridges and routers in namespaces",
+        target: "",
+    },
+    Row {
+        pattern: "network.crr.hairpin.N.N",
+        meaning: "the same with both workloads on one host and the router on another one, reached by VXLAN: the paper's baseline",
+        target: "",
+    },
+    Row {
+        pattern: "network.flow.direct|redirect|weir|linux.N.rate|cpu",
+        meaning: "one TCP stream through a row of N functions. rate: Gbit/s; cpu: ms of CPU time for a gigabit, both ends included",
+        target: "weir's rate through 21 functions at least 0.9x of redirect",
+    },
+    Row {
+        pattern: "network.hop.empty.N.total|hop",
+        meaning: "a workload's program and N functions of a network that only count, in test runs. total: ns a packet, the test run's own cost included; hop: the slope from one function to N",
+        target: "",
+    },
+    Row {
+        pattern: "network.hop.counting.N.total|hop",
+        meaning: "programs written by hand that count the same and call each other by constant numbers",
+        target: "",
+    },
+    Row {
+        pattern: "network.hop.panel.N.hop",
+        meaning: "the patch panel's own share: empty's hop less that of counting",
+        target: "at most 3 ns",
+    },
+    Row {
+        pattern: "network.scale.N.document",
+        meaning: "s to read and check a document of networks with N workloads together, ten a network; one sample",
+        target: "",
+    },
+    Row {
+        pattern: "network.scale.N.apply",
+        meaning: "s from there until packets follow it: planning, maps, programs, devices (made before); one sample",
+        target: "at most 10 s",
+    },
+    Row {
+        pattern: "network.scale.N.change|change-from-text",
+        meaning: "ms to take one workload out or put it back; from-text: with reading and checking the document",
+        target: "change at most 50 ms",
+    },
+    Row {
+        pattern: "network.scale.N.memory",
+        meaning: "MB of the maps",
+        target: "",
+    },
+];
+
 /// Whether a figure's name follows one of the patterns.
 pub fn is_known(name: &str) -> bool {
-    let all = [MIDDLEBOX, VM, XDP, DDOS, ROUTER, BALANCER];
+    let all = [MIDDLEBOX, VM, XDP, DDOS, ROUTER, BALANCER, NETWORK];
     all.iter().copied().flatten().any(|row| row.covers(name))
 }
 
@@ -764,6 +858,7 @@ mod tests {
         assert!(is_known("flood.tcp.filter-cpu.20000.transactions"));
         assert!(is_known("balancer.over-tx.ipip.60000"));
         assert!(is_known("router.full.own.750000.ipv4"));
+        assert!(is_known("network.crr.weir.21.16"));
         assert!(is_known("live.prefixes.filter-over-drop.100000.ipv6"));
         for wrong in [
             "testrun.rules.weir.many.hot",
@@ -786,6 +881,7 @@ mod tests {
             ("ddos", DDOS),
             ("router", ROUTER),
             ("balancer", BALANCER),
+            ("network", NETWORK),
         ];
         for (name, rows) in benches {
             let page = std::fs::read_to_string(path).expect("docs/figures.md");

@@ -15,6 +15,7 @@ mod edge;
 mod live;
 mod matrix;
 mod measure;
+mod network;
 mod peers;
 mod plot;
 #[cfg(feature = "rbpf")]
@@ -32,6 +33,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub use balancer::balancer_bench as balancer;
 pub use ddos::ddos;
+pub use network::network;
 pub use report::{Absent, Figure, Outcome, Refused, Target};
 pub use router::router;
 pub use vm::vm;

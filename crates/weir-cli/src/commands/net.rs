@@ -1,0 +1,554 @@
+//! `weir net`: virtual networks of this host, from documents that declare them for all hosts (docs/networks.md).
+//!
+//! Exit status 2: the document or a name is wrong; 1: the host refused. Whatever fails has changed nothing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use weir_engine::network::{self, Look, NetworkError, Networks};
+use weir_graph::Folder;
+use weir_network::model::Document;
+use weir_network::trace::{Described, Payload};
+use weir_network::values::Mac;
+use weir_network::{EdgeNetworks, Networks as Checked, Numbers};
+use weir_policy::Diagnostics;
+
+use super::policy::count;
+use crate::args::net::{NetArgs, NetCommand};
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
+    match &args.command {
+        NetCommand::Check { document } => check(document, args.json)?,
+        NetCommand::Plan { document, edge } => plan(document, edge.as_deref(), args.json)?,
+        NetCommand::Apply {
+            document,
+            edge,
+            force,
+        } => apply(document, edge.as_deref(), *force, args.json)?,
+        NetCommand::Delete { networks, edge } => delete(networks, edge.as_deref(), args.json)?,
+        NetCommand::Show { networks, edge } => show(networks, edge.as_deref(), args.json)?,
+        NetCommand::Export { edge } => export(edge.as_deref())?,
+        NetCommand::Trace {
+            document,
+            from,
+            to,
+            what,
+            source_port,
+            source,
+            mac,
+            ttl,
+            length,
+        } => {
+            let Some((network, workload)) = from.split_once('/') else {
+                return Err(Failure::Usage(format!(
+                    "`{from}` is no workload: write NETWORK/WORKLOAD"
+                )));
+            };
+            let described = Described {
+                network: network.to_owned(),
+                workload: workload.to_owned(),
+                to: *to,
+                from: *source,
+                mac: mac.as_deref().map(station).transpose()?,
+                payload: payload(what, *source_port)?,
+                ttl: *ttl,
+                length: *length,
+            };
+            return trace(document, &described, args.json);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn station(text: &str) -> Result<Mac, Failure> {
+    text.parse().map_err(|_| {
+        Failure::Usage(format!(
+            "`{text}` is no MAC address: write 02:00:00:00:00:07"
+        ))
+    })
+}
+
+/// `echo`, `tcp PORT`, `udp PORT`, or the number of a protocol.
+fn payload(words: &[String], source: u16) -> Result<Payload, Failure> {
+    let wrong = || {
+        Failure::Usage(format!(
+            "`{}` is nothing a packet carries: write `echo`, `tcp PORT`, `udp PORT` or the number of a protocol",
+            words.join(" ")
+        ))
+    };
+    match words {
+        [echo] if echo == "echo" => Ok(Payload::Echo),
+        [number] => number.parse().map(Payload::Protocol).map_err(|_| wrong()),
+        [protocol, port] => {
+            let port = port.parse().map_err(|_| wrong())?;
+            match protocol.as_str() {
+                "tcp" => Ok(Payload::Tcp(source, port)),
+                "udp" => Ok(Payload::Udp(source, port)),
+                _ => Err(wrong()),
+            }
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// Exit status 0: it reached somebody; 1: it did not.
+fn trace(path: &Path, described: &Described, json: bool) -> Result<ExitCode, Failure> {
+    let networks = record(path)?.check()?;
+    let trace = weir_network::trace::trace(&networks, described).map_err(Failure::usage)?;
+    if json {
+        output::json(&trace)?;
+    } else {
+        output::out(&trace.to_string())?;
+    }
+    Ok(match trace.delivered.is_empty() {
+        true => ExitCode::from(1),
+        false => ExitCode::SUCCESS,
+    })
+}
+
+impl From<NetworkError> for Failure {
+    fn from(error: NetworkError) -> Failure {
+        match error {
+            NetworkError::Tables(_) | NetworkError::Name { .. } => Failure::usage(error),
+            _ => Failure::failed(error),
+        }
+    }
+}
+
+/// What is kept beside running networks, as the engine's text.
+#[derive(Debug, Serialize, Deserialize)]
+struct Record {
+    /// Where the document was read from, whole: files that it names lie beside it.
+    path: PathBuf,
+    /// The document.
+    text: String,
+}
+
+impl Record {
+    fn read(text: &str) -> Result<Record, Failure> {
+        serde_json::from_str(text).map_err(|error| {
+            Failure::Failed(format!(
+                "what runs was applied by something else than `weir net apply` of this version: {error}"
+            ))
+        })
+    }
+
+    fn write(&self) -> Result<String, Failure> {
+        serde_json::to_string(self).map_err(Failure::failed)
+    }
+
+    fn check(&self) -> Result<Checked, Failure> {
+        checked(&self.path, &self.text)
+    }
+}
+
+fn record(path: &Path) -> Result<Record, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::Usage(format!(
+            "cannot read the document `{}`: {error}",
+            path.display()
+        ))
+    })?;
+    Ok(Record {
+        path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+        text,
+    })
+}
+
+/// Reads a document. Mistakes and warnings are shown.
+fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
+    let refused = |found: &Diagnostics| {
+        output::tell(&found.render(output::stderr_is_terminal()));
+        Failure::Usage(format!(
+            "{}: {} in the document; nothing was changed",
+            path.display(),
+            count(found.len(), "mistake")
+        ))
+    };
+    let document =
+        weir_network::parse(text, &path.display().to_string()).map_err(|found| refused(&found))?;
+    let (networks, warnings) =
+        weir_network::check(document, &Folder::of(path)).map_err(|found| refused(&found))?;
+    output::tell(&warnings.render(output::stderr_is_terminal()));
+    Ok(networks)
+}
+
+fn check(path: &Path, json: bool) -> Result<(), Failure> {
+    let networks = record(path)?.check()?;
+    let document = &networks.document;
+    let workloads: usize = document
+        .networks
+        .iter()
+        .map(|one| one.workloads.len())
+        .sum();
+    if json {
+        return Ok(output::json(&json!({
+            "ok": true,
+            "version": document.version,
+            "edges": document.edges.len(),
+            "tenants": document.tenants.len(),
+            "networks": document.networks.len(),
+            "workloads": workloads,
+        }))?);
+    }
+    Ok(output::out(&format!(
+        "{}: version {}, {}, {}, {}, {}\n",
+        path.display(),
+        document.version,
+        count(document.edges.len(), "edge"),
+        count(document.tenants.len(), "tenant"),
+        count(document.networks.len(), "network"),
+        count(workloads, "workload"),
+    ))?)
+}
+
+/// Which edge is meant.
+fn edge_of(document: &Document, given: Option<&str>) -> Result<String, Failure> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    if let [only] = document.edges.as_slice() {
+        return Ok(only.name.value.clone());
+    }
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    match document.edges.iter().find(|one| one.name.value == host) {
+        Some(edge) => Ok(edge.name.value.clone()),
+        None => {
+            let names: Vec<&str> = document.edges.iter().map(|e| e.name.as_str()).collect();
+            Err(Failure::Usage(format!(
+                "the document has no edge named as this host (`{host}`); say which one it is with --edge: {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+fn planned(networks: &Checked, edge: &str, before: &Numbers) -> Result<EdgeNetworks, Failure> {
+    networks.plan(edge, before).map_err(Failure::usage)
+}
+
+fn plan(path: &Path, edge: Option<&str>, json: bool) -> Result<(), Failure> {
+    let networks = record(path)?.check()?;
+    let edge = edge_of(&networks.document, edge)?;
+    // Numbers of what runs, where that can be seen.
+    let running = network::look(&edge).ok().flatten();
+    let before = running.map_or_else(Numbers::default, |look| look.numbers);
+    let plan = planned(&networks, &edge, &before)?;
+    if json {
+        return Ok(output::json(&as_json(&plan))?);
+    }
+    let mut text = format!(
+        "edge {edge}: {}, {}, {}\n",
+        count(plan.devices.len(), "workload"),
+        count(
+            plan.labels.bridges.iter().filter(|b| !b.is_empty()).count(),
+            "subnet"
+        ),
+        count(
+            plan.labels.remotes.iter().filter(|r| !r.is_empty()).count(),
+            "other edge"
+        ),
+    );
+    text.push_str(&interfaces(&plan, &[], |_| None));
+    Ok(output::out(&text)?)
+}
+
+fn as_json(plan: &EdgeNetworks) -> serde_json::Value {
+    let interfaces = plan.labels.interfaces.iter().enumerate();
+    let interfaces: Vec<_> = interfaces
+        .filter(|(_, label)| !label.name.is_empty())
+        .map(|(vid, label)| {
+            json!({
+                "vid": vid,
+                "network": label.network,
+                "interface": label.name,
+                "function": label.function,
+                "peer": plan.interfaces[vid].peer,
+            })
+        })
+        .collect();
+    let devices: Vec<_> = plan
+        .devices
+        .iter()
+        .map(|one| {
+            json!({
+                "device": one.device,
+                "network": one.network,
+                "workload": one.workload,
+                "vid": one.vid,
+            })
+        })
+        .collect();
+    let edges: Vec<&String> = plan
+        .labels
+        .remotes
+        .iter()
+        .filter(|r| !r.is_empty())
+        .collect();
+    json!({
+        "edge": plan.edge,
+        "version": plan.version,
+        "interfaces": interfaces,
+        "devices": devices,
+        "edges": edges,
+    })
+}
+
+/// Interfaces of a plan as a table, of some networks, or all if none is named.
+fn interfaces(
+    plan: &EdgeNetworks,
+    only: &[String],
+    counted: impl Fn(u32) -> Option<[u64; 3]>,
+) -> String {
+    let head = [
+        "network",
+        "interface",
+        "vid",
+        "leads to",
+        "packets",
+        "bytes",
+        "dropped",
+    ];
+    let mut rows = vec![head.map(str::to_owned)];
+    for (vid, label) in plan.labels.interfaces.iter().enumerate() {
+        let named = only.is_empty() || only.contains(&label.network);
+        if label.name.is_empty() || !named {
+            continue;
+        }
+        let peer = plan.interfaces[vid].peer as usize;
+        let peer = plan
+            .labels
+            .interfaces
+            .get(peer)
+            .map_or("", |l| l.name.as_str());
+        let counts = counted(vid as u32);
+        let shown = |at: usize| counts.map_or(String::new(), |counts| counts[at].to_string());
+        rows.push([
+            label.network.clone(),
+            label.name.clone(),
+            vid.to_string(),
+            peer.to_owned(),
+            shown(0),
+            shown(1),
+            shown(2),
+        ]);
+    }
+    columns(&rows)
+}
+
+/// Rows under each other, numbers to the right.
+fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let widths: [usize; N] = std::array::from_fn(|at| {
+        let cells = rows.iter().map(|row| row[at].chars().count());
+        cells.max().unwrap_or(0)
+    });
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (cell, width) in row.iter().zip(widths) {
+            let number = !cell.is_empty() && cell.bytes().all(|byte| byte.is_ascii_digit());
+            let cell = match number {
+                true => format!("{cell:>width$}  "),
+                false => format!("{cell:<width$}  "),
+            };
+            line.push_str(&cell);
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn apply(path: &Path, edge: Option<&str>, force: bool, json: bool) -> Result<(), Failure> {
+    let record = record(path)?;
+    let networks = record.check()?;
+    let edge = edge_of(&networks.document, edge)?;
+    let mut running = Networks::open(&edge)?;
+    if running.version() > networks.document.version && !force {
+        return Err(Failure::Usage(format!(
+            "version {} of the document runs on edge {edge}, and this is version {}; `--force` applies it all the same",
+            running.version(),
+            networks.document.version
+        )));
+    }
+    let plan = planned(&networks, &edge, &running.numbers())?;
+    let applied = running.apply(&plan, &record.write()?)?;
+    told(&edge, &plan, &applied, json)
+}
+
+fn told(
+    edge: &str,
+    plan: &EdgeNetworks,
+    applied: &network::Applied,
+    json: bool,
+) -> Result<(), Failure> {
+    if json {
+        let mut value = serde_json::to_value(applied).map_err(Failure::failed)?;
+        value["edge"] = json!(edge);
+        value["version"] = json!(plan.version);
+        return Ok(output::json(&value)?);
+    }
+    let mut text = format!(
+        "edge {edge} is at generation {} (document version {}): {}, {}\n",
+        applied.generation,
+        plan.version,
+        count(plan.devices.len(), "workload"),
+        count(
+            plan.labels.bridges.iter().filter(|b| !b.is_empty()).count(),
+            "subnet"
+        ),
+    );
+    for (what, names) in [
+        ("attached", &applied.attached),
+        ("detached", &applied.detached),
+        ("loaded", &applied.loaded),
+    ] {
+        match names.as_slice() {
+            [] => {}
+            few if few.len() <= 8 => text.push_str(&format!("  {what} {}\n", few.join(", "))),
+            many => text.push_str(&format!("  {what} {}\n", count(many.len(), "device"))),
+        }
+    }
+    if applied.remade {
+        text.push_str(&format!(
+            "  maps of {} KiB were made\n",
+            applied.memory.div_ceil(1024)
+        ));
+    }
+    Ok(output::out(&text)?)
+}
+
+/// The edge that is meant of those that run here.
+fn running_edge(given: Option<&str>) -> Result<(String, Look), Failure> {
+    let names = match given {
+        Some(given) => vec![given.to_owned()],
+        None => network::list_here()?,
+    };
+    match names.as_slice() {
+        [only] => match network::look(only)? {
+            Some(look) => Ok((only.clone(), look)),
+            None => Err(Failure::Failed(format!(
+                "edge {only} runs no networks here; `weir net apply DOCUMENT` makes it"
+            ))),
+        },
+        [] => Err(Failure::Failed(
+            "no networks run here; `weir net apply DOCUMENT` makes them".to_owned(),
+        )),
+        many => Err(Failure::Usage(format!(
+            "networks of several edges run here; say which with --edge: {}",
+            many.join(", ")
+        ))),
+    }
+}
+
+fn delete(names: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> {
+    let (edge, look) = running_edge(edge)?;
+    if names.is_empty() {
+        Networks::open(&edge)?.remove()?;
+        match json {
+            true => output::json(&json!({ "edge": edge, "removed": true }))?,
+            false => output::out(&format!("edge {edge}: all networks are gone\n"))?,
+        }
+        return Ok(());
+    }
+    let mut record = Record::read(&look.text)?;
+    let mut document: toml_edit::DocumentMut = record.text.parse().map_err(Failure::failed)?;
+    let networks = document
+        .get_mut("network")
+        .and_then(toml_edit::Item::as_array_of_tables_mut);
+    let name_of = |table: &toml_edit::Table| {
+        table
+            .get("name")
+            .and_then(|name| name.as_str())
+            .map(str::to_owned)
+    };
+    let known: Vec<String> = match &networks {
+        Some(networks) => networks.iter().filter_map(name_of).collect(),
+        None => Vec::new(),
+    };
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        return Err(Failure::Usage(format!(
+            "no network named `{unknown}` runs on edge {edge}; there are: {}",
+            known.join(", ")
+        )));
+    }
+    if let Some(networks) = networks {
+        networks.retain(|table| !name_of(table).is_some_and(|name| names.contains(&name)));
+    }
+    record.text = document.to_string();
+    let networks = record.check()?;
+    let mut running = Networks::open(&edge)?;
+    let plan = planned(&networks, &edge, &running.numbers())?;
+    let applied = running.apply(&plan, &record.write()?)?;
+    told(&edge, &plan, &applied, json)
+}
+
+fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> {
+    let (edge, look) = running_edge(edge)?;
+    let record = Record::read(&look.text)?;
+    let plan = planned(&record.check()?, &edge, &look.numbers)?;
+    let mut counts = BTreeMap::new();
+    for (vid, label) in plan.labels.interfaces.iter().enumerate() {
+        if !label.name.is_empty() && (only.is_empty() || only.contains(&label.network)) {
+            let count = look.set.count(vid as u32)?;
+            counts.insert(vid as u32, [count.packets, count.bytes, count.dropped]);
+        }
+    }
+    let drops = look.set.drops()?;
+    let reason = |number: u32| {
+        let reason = weir_packet::Reason::ALL.get(number as usize);
+        reason.map_or_else(|| number.to_string(), |reason| reason.name().to_owned())
+    };
+    if json {
+        let mut value = as_json(&plan);
+        value["generation"] = json!(look.generation);
+        if let Some(rows) = value["interfaces"].as_array_mut() {
+            rows.retain_mut(|row| {
+                let vid = row["vid"].as_u64().unwrap_or(0) as u32;
+                let Some([packets, bytes, dropped]) = counts.get(&vid) else {
+                    return false;
+                };
+                let found = drops.iter().filter(|(drop, _)| drop.vid == vid);
+                let reasons: BTreeMap<String, u64> =
+                    found.map(|(drop, n)| (reason(drop.reason), *n)).collect();
+                row["packets"] = json!(packets);
+                row["bytes"] = json!(bytes);
+                row["dropped"] = json!(dropped);
+                row["reasons"] = json!(reasons);
+                true
+            });
+        }
+        return Ok(output::json(&value)?);
+    }
+    let mut text = format!(
+        "edge {edge}, generation {}, document version {}\n",
+        look.generation, plan.version
+    );
+    text.push_str(&interfaces(&plan, only, |vid| counts.get(&vid).copied()));
+    for (drop, n) in &drops {
+        if !counts.contains_key(&drop.vid) && drop.vid != 0 {
+            continue;
+        }
+        let label = plan.labels.interfaces.get(drop.vid as usize);
+        let place = label.filter(|l| !l.name.is_empty()).map_or_else(
+            || "no interface".to_owned(),
+            |l| format!("{} {}", l.network, l.name),
+        );
+        text.push_str(&format!(
+            "dropped at {place}: {n} {}\n",
+            reason(drop.reason)
+        ));
+    }
+    Ok(output::out(&text)?)
+}
+
+fn export(edge: Option<&str>) -> Result<(), Failure> {
+    let (_, look) = running_edge(edge)?;
+    Ok(output::out(&Record::read(&look.text)?.text)?)
+}
