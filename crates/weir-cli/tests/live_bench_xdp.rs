@@ -78,11 +78,17 @@ fn packets_are_balanced_in_every_mode_and_attackers_dropped() {
     if !root("packets_are_balanced_in_every_mode_and_attackers_dropped") {
         return;
     }
-    let outcome = bench("balancer", &["--only", "balancer.cost,balancer.attack"]);
+    let only = match long() {
+        true => "balancer.cost,balancer.attack",
+        false => "balancer.cost",
+    };
+    let outcome = bench("balancer", &["--only", only]);
     for series in ["tx", "redirect", "ipip", "gue", "nat", "dsr"] {
         figure(&outcome, &format!("balancer.{series}.60000"));
     }
-    figure(&outcome, "balancer.attack.composed.attacked");
+    if long() {
+        figure(&outcome, "balancer.attack.composed.attacked");
+    }
     let targets = outcome["targets"].as_array().expect("targets");
     assert!(
         targets
@@ -106,6 +112,11 @@ fn only_known_groups_are_measured() {
         text.contains("nosuch") && text.contains("live.prefixes"),
         "{text}"
     );
+}
+
+/// Whether all of it is wanted: each benchmark takes a third of a minute at its smallest.
+fn long() -> bool {
+    std::env::var_os("WEIR_LONG").is_some()
 }
 
 /// Runs a quick benchmark and looks at everything that all of them promise.
