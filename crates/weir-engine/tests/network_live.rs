@@ -363,7 +363,9 @@ fn forge(bed: &Bed) {
         }
     }
     std::thread::sleep(std::time::Duration::from_millis(100));
-    assert_eq!(refused(bed) - before, sent);
+    // Workloads' kernels ask for routers by addresses that they were not given, too.
+    let refused = refused(bed) - before;
+    assert!(refused >= sent, "{refused} of {sent} are refused");
     let mut buffer = vec![0; 1 << 16];
     for (name, socket) in &sockets {
         while let Some(frame) = socket.receive(&mut buffer).expect("read") {

@@ -486,17 +486,26 @@ fn what_is_forged_is_a_counted_drop() {
                     "{what}"
                 );
             }
-            Fate::Passed => assert_eq!((arrived, &moved[..], of(2)), (0, &[][..], 1), "{what}"),
+            Fate::Passed => {
+                assert_eq!((arrived, &moved[..]), (0, &[][..]), "{what}");
+                // Kernels find their neighbours meanwhile.
+                assert!(of(2) >= 1, "{what}: passed {}", of(2));
+            }
         }
     }
-    let drops: u64 = weir
-        .set
-        .drops()
-        .expect("readable")
-        .iter()
-        .map(|(_, n)| n)
-        .sum();
-    assert_eq!(drops, weir.stats("underlay").verdict[1]);
+    // By interface as by program. Workloads' kernels send what is theirs to drop, so only reasons of tunnels are looked at.
+    let stats = weir.stats("underlay");
+    for reason in cases.iter().filter_map(|(_, _, fate)| match fate {
+        Fate::Dropped(reason) => Some(reason.index()),
+        _ => None,
+    }) {
+        let drops = weir.set.drops().expect("readable");
+        let of_reason = drops
+            .iter()
+            .filter(|(drop, _)| drop.reason == reason.into());
+        let sum: u64 = of_reason.map(|(_, n)| n).sum();
+        assert_eq!(sum, stats.reason[reason as usize], "reason {reason}");
+    }
 }
 
 /// RFC 6040, section 4.2: every combination.
