@@ -255,6 +255,41 @@ static __always_inline __u32 net_deliver(ctx_t *ctx, struct net *n, struct weir_
 	return WEIR_NO_REASON;
 }
 
+/*
+ * Calls the program of a slot, and comes back if there is none. A call whose slot is a constant is a jump; any other goes through a
+ * retpoline where the host has those, which takes longer than everything else that the panel does.
+ */
+static __always_inline void net_call(ctx_t *ctx, __u32 slot)
+{
+	switch (slot) {
+	case WEIR_NS_BRIDGE:
+		bpf_tail_call_static(ctx, &net_programs, WEIR_NS_BRIDGE);
+		break;
+	case WEIR_NS_ROUTER:
+		bpf_tail_call_static(ctx, &net_programs, WEIR_NS_ROUTER);
+		break;
+	case WEIR_NS_TUNNEL:
+		bpf_tail_call_static(ctx, &net_programs, WEIR_NS_TUNNEL);
+		break;
+	case WEIR_NS_EMPTY:
+		bpf_tail_call_static(ctx, &net_programs, WEIR_NS_EMPTY);
+		break;
+	default:
+		bpf_tail_call(ctx, &net_programs, slot);
+	}
+}
+
+/* The packet comes in by interface `vid` to the function of `slot`. What comes back is a reason to drop it. */
+static __always_inline __u32 net_follow(ctx_t *ctx, struct net *n, __u32 vid, __u32 slot)
+{
+	n->stats->verdict[WEIR_NEXT] += n->packets;
+	n->chain->calls++;
+	n->chain->vid = vid;
+	net_call(ctx, slot);
+	n->stats->verdict[WEIR_NEXT] -= n->packets;
+	return WEIR_R_missed_call;
+}
+
 /* The packet leaves by interface `vid`. Comes back with `action` or with a reason to drop it, or not at all. */
 static __always_inline __u32 net_send(ctx_t *ctx, struct net *n, __u32 vid, int *action)
 {
@@ -267,21 +302,26 @@ static __always_inline __u32 net_send(ctx_t *ctx, struct net *n, __u32 vid, int 
 		return net_deliver(ctx, n, out, action);
 	if (!out->peer)
 		return WEIR_R_unlinked;
-	n->stats->verdict[WEIR_NEXT] += n->packets;
 	if (chain->calls >= WEIR_NET_CALLS) {
-		if (chain->rounds >= WEIR_NET_ROUNDS) {
-			n->stats->verdict[WEIR_NEXT] -= n->packets;
+		if (chain->rounds >= WEIR_NET_ROUNDS)
 			return WEIR_R_loop_guard;
-		}
+		n->stats->verdict[WEIR_NEXT] += n->packets;
 		net_pack(ctx, chain, vid, chain->remote, chain->rounds + 1);
 		*action = net_recirculate(ctx);
 		return WEIR_NO_REASON;
 	}
-	chain->calls++;
-	chain->vid = out->peer;
-	bpf_tail_call(ctx, &net_programs, out->slot);
-	n->stats->verdict[WEIR_NEXT] -= n->packets;
-	return WEIR_R_missed_call;
+	return net_follow(ctx, n, out->peer, out->slot);
+}
+
+/* The packet came in by `in`, of a function with two interfaces, and leaves by the other one; as net_send(). */
+static __always_inline __u32 net_send_onward(ctx_t *ctx, struct net *n, struct weir_vi *in, int *action)
+{
+	__u32 peer = in->address6[WEIR_ON_PEER], slot = in->address6[WEIR_ON_SLOT];
+
+	/* One record less to read than net_send() has to, wherever nothing but a call follows. */
+	if (peer && n->chain->calls < WEIR_NET_CALLS)
+		return net_follow(ctx, n, peer, slot);
+	return net_send(ctx, n, in->onward, action);
 }
 
 /* Ends a function's work: drops the packet for a reason, or sends it by interface `vid` if there is none. */
@@ -291,6 +331,18 @@ static __always_inline int net_leave(ctx_t *ctx, struct net *n, __u32 vid, __u32
 
 	if (reason == WEIR_NO_REASON)
 		reason = net_send(ctx, n, vid, &action);
+	if (reason != WEIR_NO_REASON)
+		action = net_drop(ctx, n, reason);
+	return action;
+}
+
+/* Ends the work of a function with two interfaces: drops the packet for a reason, or lets it go on by the other interface. */
+static __always_inline int net_leave_onward(ctx_t *ctx, struct net *n, __u32 reason)
+{
+	int action = NET_DROPPED;
+
+	if (reason == WEIR_NO_REASON)
+		reason = net_send_onward(ctx, n, n->in, &action);
 	if (reason != WEIR_NO_REASON)
 		action = net_drop(ctx, n, reason);
 	return action;

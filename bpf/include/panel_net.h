@@ -40,7 +40,7 @@ static __always_inline struct panel panel_enter(ctx_t *ctx, struct weir_stats *s
 static __always_inline int panel_end(ctx_t *ctx, struct weir_stats *stats, __u32 packets, __u32 verdict, __u32 reason)
 {
 	struct net n = { .stats = stats, .chain = net_chain_here(), .packets = packets };
-	__u32 why = WEIR_R_internal, vid = 0;
+	__u32 why = WEIR_R_internal;
 	int action = NET_DROPPED;
 	struct weir_vi *in;
 
@@ -55,9 +55,9 @@ static __always_inline int panel_end(ctx_t *ctx, struct weir_stats *stats, __u32
 		goto out;
 	}
 	in = net_interface(n.chain, n.chain->vid);
-	if (in)
-		vid = in->onward;
-	why = net_send(ctx, &n, vid, &action);
+	if (!in)
+		goto drop;
+	why = net_send_onward(ctx, &n, in, &action);
 	if (why == WEIR_NO_REASON)
 		goto out;
 drop:

@@ -22,14 +22,12 @@ const volatile __u32 weir_replay = 0;
 SEC(CTX_SECTION)
 int empty(ctx_t *ctx)
 {
-	__u32 reason = WEIR_R_internal, vid = 0;
+	__u32 reason = WEIR_R_internal;
 	struct net n = {};
 
-	if (net_enter(ctx, &n)) {
-		vid = n.in->onward;
+	if (net_enter(ctx, &n))
 		reason = WEIR_NO_REASON;
-	}
-	return net_leave(ctx, &n, vid, reason);
+	return net_leave_onward(ctx, &n, reason);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -43,9 +43,12 @@ struct weir_vi {
 	__u8 mac[6];		/* of a router's interface; of a workload: the only one it may use unless WEIR_VF_ANY_MAC */
 	__u16 room;		/* of a router's interface: bytes that tunnels add beyond it; of a function with two: 1 for `a`, 2 for `b` */
 	__u32 address4;		/* as in packets: of a router's interface; of a workload, the first it may use. 0: none */
-	__u32 address6[4];
+	__u32 address6[4];	/* ... ; of a function with two: what `onward` says, so that it need not be read (WEIR_ON_*) */
 	__u32 state;		/* stays the same as long as the interface exists, whatever its VID */
 };
+
+#define WEIR_ON_PEER	0	/* its peer; 0: a device or nothing follows, or this was not written */
+#define WEIR_ON_SLOT	1	/* its slot */
 
 #define WEIR_VF_ANY_MAC		(1 << 0)	/* a workload may use any source MAC address */
 #define WEIR_VF_ANY_ADDRESS	(1 << 1)	/* ... any source IP address */

@@ -4,7 +4,7 @@ mod contract;
 
 use weir_bpf::abi::{
     self, bridge_flag, cb, cb_where, exact, exact_kind, net_slot, probe, tunnel, tunnel_kind,
-    vi_flag,
+    vi_flag, vi_onward,
 };
 
 #[test]
@@ -44,6 +44,8 @@ fn numbers_are_those_of_the_header() {
         ("WEIR_NS_EMPTY", net_slot::EMPTY.into()),
         ("WEIR_NS_REFUSE", net_slot::REFUSE.into()),
         ("WEIR_NS_PRIVATE", net_slot::PRIVATE.into()),
+        ("WEIR_ON_PEER", vi_onward::PEER as u64),
+        ("WEIR_ON_SLOT", vi_onward::SLOT as u64),
         ("WEIR_VF_ANY_MAC", vi_flag::ANY_MAC.into()),
         ("WEIR_VF_ANY_ADDRESS", vi_flag::ANY_ADDRESS.into()),
         ("WEIR_VF_MORE_ADDRESSES", vi_flag::MORE_ADDRESSES.into()),

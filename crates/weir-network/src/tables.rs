@@ -4,7 +4,7 @@
 
 use weir_bpf::abi::{
     Exact, NetBridge, NetHop, NetRemote, NetRouter, NetSelection, NetSteer, NetTunnel, Vi,
-    exact_kind, tunnel_kind, vi_flag,
+    exact_kind, net_slot, tunnel_kind, vi_flag, vi_onward,
 };
 
 use crate::exact::{PlaceError, Table, place, scope};
@@ -51,6 +51,25 @@ pub struct Tables {
     pub steers: Vec<NetSteer>,
     /// Runs of what is sent through chains.
     pub selections: Vec<NetSelection>,
+}
+
+impl Tables {
+    /// The interfaces as the data plane reads them: in the record of one side of a function stands what lies behind the other one, so that
+    /// a packet that passes through needs one record, not two.
+    #[must_use]
+    pub fn shortened(&self) -> Vec<Vi> {
+        let mut interfaces = self.interfaces.clone();
+        for vi in interfaces.iter_mut().filter(|vi| vi.onward != 0) {
+            let Some(onward) = self.interfaces.get(vi.onward as usize) else {
+                continue;
+            };
+            if onward.peer != 0 && onward.slot != net_slot::DEVICE {
+                vi.address6[vi_onward::PEER] = onward.peer;
+                vi.address6[vi_onward::SLOT] = onward.slot;
+            }
+        }
+        interfaces
+    }
 }
 
 /// Why a plan has no tables.
@@ -102,7 +121,7 @@ impl EdgeNetworks {
         let mut missing = Vec::new();
         let mut interfaces = self.interfaces.clone();
         let mut exact = self.exact.clone();
-        let mut seen = std::collections::HashMap::new();
+        let mut seen = foldhash::HashMap::default();
         for one in &self.devices {
             let Some(device) = host.device(&one.device) else {
                 missing.push(one.device.clone());

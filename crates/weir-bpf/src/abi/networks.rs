@@ -250,6 +250,13 @@ pub mod net_slot {
     pub const PRIVATE: u32 = 16;
 }
 
+/// What the record of one side of a function says of the other one, as places in `address6` (`WEIR_ON_*`).
+#[expect(missing_docs, reason = "documented in abi/network.h")]
+pub mod vi_onward {
+    pub const PEER: usize = 0;
+    pub const SLOT: usize = 1;
+}
+
 /// Flags of interfaces.
 #[expect(missing_docs, reason = "documented in abi/network.h")]
 pub mod vi_flag {

@@ -401,7 +401,7 @@ impl Set {
             return Err(NetworkError::TooSmall);
         }
         let odd = generation & 1 == 1;
-        self.write_half("net_interfaces", odd, c.interfaces, &half.interfaces)?;
+        self.write_half("net_interfaces", odd, c.interfaces, &half.shortened())?;
         self.write_half(
             "net_exact",
             odd,
