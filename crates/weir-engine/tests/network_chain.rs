@@ -77,7 +77,7 @@ address = "10.2.0.2"
 /// Packets that came in by interfaces of the chain's functions.
 fn passed(bed: &Bed) -> BTreeMap<String, u64> {
     let look = bed.look("e1");
-    let names = look.numbers.interfaces.by_name.iter();
+    let names = look.numbers.interfaces.names.iter();
     let of = |name: &str| {
         ["first.", "one.", "two."]
             .iter()

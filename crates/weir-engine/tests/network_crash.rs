@@ -305,7 +305,7 @@ fn victim_of_the_others() {
         let text = document(true, version);
         let mut networks = Networks::open(name).expect("opened");
         let plan = checked(&text)
-            .plan("e1", &networks.numbers())
+            .plan("e1", networks.numbers())
             .expect("planned");
         let outcome = networks.apply_watched(&plan, &text, &mut |step| {
             if format!("{step:?}") == wanted {

@@ -165,6 +165,8 @@ fn workloads_of_two_edges_reach_each_other_by_every_kind_of_tunnel() {
         ("geneve", true),
         ("gre", true),
         ("vxlan", true),
+        ("kernel-vxlan", false),
+        ("kernel-vxlan", true),
     ] {
         let text = spread(2, tunnel, v6);
         let bed = Bed::new(&checked(&text).document);

@@ -231,6 +231,40 @@ pub fn find_index(name: &str) -> Option<u32> {
     }
 }
 
+/// Indexes of many named interfaces, in their order; `None` where there is none. [`find_index`] opens a socket for each.
+///
+/// # Errors
+/// There is no socket to ask by.
+pub fn find_indexes<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<Option<u32>>, KernelError> {
+    // SAFETY: no pointers are passed.
+    let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if socket < 0 {
+        let why = io::Error::last_os_error();
+        return Err(KernelError::sys("open a socket to ask for interfaces", why));
+    }
+    // SAFETY: the socket was just opened and nobody else has it.
+    let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    let index = |name: &str| {
+        // SAFETY: all zeros are a valid `ifreq`.
+        let mut request: libc::ifreq = unsafe { mem::zeroed() };
+        // Room for the NUL behind it.
+        if name.len() >= request.ifr_name.len() {
+            return None;
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from.cast_signed();
+        }
+        // SAFETY: the request lives through the call, which writes its index only.
+        let asked =
+            unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX, &raw mut request) };
+        // SAFETY: the kernel wrote this member of the union.
+        (asked == 0).then(|| unsafe { request.ifr_ifru.ifru_ifindex } as u32)
+    };
+    Ok(names.into_iter().map(index).collect())
+}
+
 /// Name of an interface, `None` if the index is unused here.
 pub fn name_of(ifindex: u32) -> Option<String> {
     let mut buffer = [0u8; libc::IF_NAMESIZE];

@@ -1,4 +1,5 @@
-//! Making and removing devices over rtnetlink: the veth pair of its own through which an edge sends packets back to itself.
+//! Making and removing devices over rtnetlink: the veth pair of its own through which an edge sends packets back to itself, and the VXLAN
+//! device of the kernel's that networks may use.
 //!
 //! Requests go to the namespace of the calling thread. Message formats: rtnetlink(7), include/uapi/linux/if_link.h.
 
@@ -23,6 +24,10 @@ const IFLA_AF_SPEC: u16 = 26;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
 const VETH_INFO_PEER: u16 = 1;
+const IFLA_VXLAN_LEARNING: u16 = 7;
+const IFLA_VXLAN_PORT: u16 = 15;
+const IFLA_VXLAN_UDP_ZERO_CSUM6_RX: u16 = 20;
+const IFLA_VXLAN_COLLECT_METADATA: u16 = 25;
 const IFLA_INET6_ADDR_GEN_MODE: u16 = 8;
 /// No link-local address is made.
 const IN6_ADDR_GEN_MODE_NONE: u8 = 1;
@@ -54,6 +59,35 @@ pub fn create_veth(name: &str, peer: &str, mtu: u32) -> Result<(), KernelError> 
         }
     }
     Ok(())
+}
+
+/// Makes a VXLAN device that is told by each packet where it goes (`external` in words of ip-link), up and without any address.
+///
+/// # Errors
+/// What the kernel refused: a VXLAN device of somebody else's that has the port does not let this one come up.
+pub fn create_vxlan(name: &str, port: u16, mtu: u32) -> Result<(), KernelError> {
+    let mut message = Message::link(0);
+    message.attribute(IFLA_IFNAME, &c_name(name));
+    message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
+    message.nested(IFLA_LINKINFO, |info| {
+        info.attribute(IFLA_INFO_KIND, b"vxlan");
+        info.nested(IFLA_INFO_DATA, |data| {
+            data.attribute(IFLA_VXLAN_COLLECT_METADATA, &[1]);
+            data.attribute(IFLA_VXLAN_LEARNING, &[0]);
+            data.attribute(IFLA_VXLAN_PORT, &port.to_be_bytes());
+            // Other edges send checksum 0 (RFC 6935).
+            data.attribute(IFLA_VXLAN_UDP_ZERO_CSUM6_RX, &[1]);
+        });
+    });
+    let what = format!("make the VXLAN device {name} at UDP port {port}");
+    send(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, &message)
+        .map_err(|e| KernelError::sys(what, e))?;
+    let brought = iface::index_of(name).and_then(|index| bring_up(name, index));
+    if brought.is_err() {
+        // As above.
+        let _ = remove(name);
+    }
+    brought
 }
 
 /// Removes a device of the current namespace, of a veth pair both ends; `false` if there is none.

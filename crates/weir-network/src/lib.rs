@@ -21,7 +21,7 @@ pub mod values;
 pub use check::{FIRST_IDENTIFIER, Networks, check};
 pub use document::{DEFAULT_AGE, DEFAULT_MTU, DEFAULT_STORM, MOST_IDENTIFIER, parse};
 pub use export::{Change, Diff, Different, DifferentNetwork, diff, export};
-pub use numbers::{Given, Numbers};
+pub use numbers::{Given, NO_NUMBERS, Numbers};
 pub use plan::{
     EdgeNetworks, LEARNED, Label, Labels, PlanError, PrivateFunction, Underlay, WorkloadDevice,
 };

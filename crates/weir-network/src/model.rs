@@ -53,14 +53,17 @@ pub struct Edge {
 }
 
 impl Edge {
+    /// What it takes.
+    pub fn accepted(&self) -> Vec<Kind> {
+        match self.accepts.is_empty() {
+            true => vec![self.tunnel.value],
+            false => self.accepts.iter().map(|one| one.value).collect(),
+        }
+    }
+
     /// Whether it takes what another edge sends.
     pub fn takes(&self, kind: Kind) -> bool {
-        let own = [self.tunnel];
-        let kinds = match self.accepts.is_empty() {
-            true => &own[..],
-            false => &self.accepts,
-        };
-        kinds.iter().any(|one| kind.is_taken_as(**one))
+        self.accepted().into_iter().any(|one| kind.is_taken_as(one))
     }
 
     /// The addresses by which packets from here reach another edge: of the first family here that both have.

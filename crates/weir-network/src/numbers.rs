@@ -3,8 +3,10 @@
 //! What is there from one plan to the next keeps its number. A number whose owner is gone rests for one generation before it is given
 //! to somebody else, so that no packet on its way and no counter being read takes the new owner for the old one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 /// Numbers are below this.
@@ -13,8 +15,9 @@ const MOST: u32 = 1 << 24;
 /// The numbers of one kind of thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Given {
-    /// By owner.
-    pub by_name: BTreeMap<String, u32>,
+    /// Owners in the order in which plans come to them, with their numbers. Tens of thousands are read, looked up and written with each
+    /// change of one workload: order costs nothing here, and sorting would be most of it.
+    pub names: Vec<(String, u32)>,
     /// Of owners that are gone since the plan before.
     pub resting: Vec<u32>,
 }
@@ -38,32 +41,62 @@ pub struct Numbers {
     pub runs: Given,
 }
 
+/// Nothing was given out yet.
+pub static NO_NUMBERS: Numbers = Numbers {
+    interfaces: Given::NONE,
+    bridges: Given::NONE,
+    routers: Given::NONE,
+    tunnels: Given::NONE,
+    remotes: Given::NONE,
+    slots: Given::NONE,
+    runs: Given::NONE,
+};
+
+impl Given {
+    const NONE: Given = Given {
+        names: Vec::new(),
+        resting: Vec::new(),
+    };
+
+    /// The number of an owner, 0: it has none. Looks at all: for a few questions.
+    #[must_use]
+    pub fn of(&self, name: &str) -> u32 {
+        let found = self.names.iter().find(|(owner, _)| owner == name);
+        found.map_or(0, |(_, number)| *number)
+    }
+}
+
 /// Gives numbers out, from 1.
 #[derive(Debug)]
 pub(crate) struct Giver<'a> {
-    before: &'a BTreeMap<String, u32>,
+    before: &'a Given,
+    had: HashMap<&'a str, u32, RandomState>,
     taken: Vec<bool>,
     next: u32,
-    now: HashMap<String, u32>,
+    now: IndexMap<String, u32, RandomState>,
 }
 
 impl<'a> Giver<'a> {
     pub(crate) fn new(before: &'a Given) -> Giver<'a> {
         // What was kept may be anybody's writing: numbers that no table has are nobody's.
         let numbers = || {
-            let all = before.by_name.values().chain(&before.resting).copied();
-            all.filter(|number| *number < MOST)
+            let names = before.names.iter().map(|(_, number)| *number);
+            names
+                .chain(before.resting.iter().copied())
+                .filter(|number| *number < MOST)
         };
         let mut taken = vec![false; numbers().max().map_or(1, |most| most as usize + 1)];
         taken[0] = true;
         for number in numbers() {
             taken[number as usize] = true;
         }
+        let had = before.names.iter().map(|(name, n)| (name.as_str(), *n));
         Giver {
-            before: &before.by_name,
+            before,
+            had: had.collect(),
             taken,
             next: 0,
-            now: HashMap::new(),
+            now: IndexMap::with_capacity_and_hasher(before.names.len(), RandomState::default()),
         }
     }
 
@@ -72,7 +105,7 @@ impl<'a> Giver<'a> {
         if let Some(number) = self.now.get(&name) {
             return *number;
         }
-        let number = match self.before.get(&name) {
+        let number = match self.had.get(name.as_str()) {
             Some(number) if (1..MOST).contains(number) => *number,
             _ => {
                 while self.taken.get(self.next as usize).copied().unwrap_or(false) {
@@ -92,13 +125,10 @@ impl<'a> Giver<'a> {
     }
 
     pub(crate) fn finish(self) -> Given {
-        let gone = self
-            .before
-            .iter()
-            .filter(|(name, _)| !self.now.contains_key(*name));
+        let gone = (self.before.names.iter()).filter(|(name, _)| !self.now.contains_key(name));
         Given {
             resting: gone.map(|(_, number)| *number).collect(),
-            by_name: self.now.into_iter().collect(),
+            names: self.now.into_iter().collect(),
         }
     }
 }
@@ -120,7 +150,7 @@ mod tests {
     fn numbers_that_cannot_be_are_given_anew() {
         let odd = [("a".to_owned(), u32::MAX), ("b".to_owned(), 0)];
         let before = Given {
-            by_name: odd.into_iter().collect(),
+            names: odd.into_iter().collect(),
             resting: vec![1, u32::MAX],
         };
         assert_eq!(give(&before, &["a", "b"]).0, [2, 3]);

@@ -10,6 +10,7 @@ mod routers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use weir_bpf::abi::{
     Exact, NET_PROGRAMS, NetBridge, NetHop, NetRemote, NetRouter, NetSelection, NetSteer,
@@ -37,7 +38,7 @@ pub struct EdgeNetworks {
     /// Version of the document.
     pub version: u64,
     /// Numbers, for the next plan.
-    pub numbers: Numbers,
+    pub numbers: Arc<Numbers>,
     /// By VID. `device` and the flag `PEER` are the host's.
     pub interfaces: Vec<Vi>,
     /// By number.
@@ -138,11 +139,11 @@ pub struct Labels {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Label {
     /// Network it is in.
-    pub network: String,
+    pub network: Arc<str>,
     /// Its own name: `w1`, `web -> w1`, `gw.web`.
     pub name: String,
     /// Function it belongs to; that of a workload or tunnel: its own.
-    pub function: String,
+    pub function: Arc<str>,
 }
 
 /// Why there is no plan.
@@ -236,7 +237,7 @@ impl<'a> Planner<'a> {
     fn new(networks: &'a Networks, here: usize, before: &'a Numbers) -> Planner<'a> {
         let document = networks.wanted();
         let edge = &document.edges[here];
-        let kinds = edge.accepts.iter().map(|kind| kind.value);
+        let kinds = edge.accepted().into_iter();
         let mut planner = Planner {
             networks,
             here,
@@ -251,7 +252,7 @@ impl<'a> Planner<'a> {
             plan: EdgeNetworks {
                 edge: edge.name.value.clone(),
                 version: document.version,
-                numbers: Numbers::default(),
+                numbers: Arc::default(),
                 interfaces: vec![Vi::default()],
                 bridges: vec![NetBridge::default()],
                 routers: vec![NetRouter::default()],
@@ -291,10 +292,10 @@ impl<'a> Planner<'a> {
         let Some((local, address)) = self.edge.way_to(edge) else {
             return;
         };
-        // Kinds that come from there: what it sends, and what it may be made to send while a fleet changes over.
-        let accepts = (Kind::ALL.iter())
-            .filter(|(_, kind)| self.edge.takes(*kind))
-            .fold(0_u16, |bits, (_, kind)| bits | 1 << kind.number());
+        // What may come from there, while a fleet changes over more than what is sent. `underlay` leaves VXLAN that only a device of the
+        // kernel's is to take to that one.
+        let accepts =
+            (self.edge.accepted().iter()).fold(0_u16, |bits, kind| bits | 1 << kind.number());
         *record(&mut self.plan.remotes, remote) = NetRemote {
             family: if address.is_ipv4() { 4 } else { 6 },
             kind: self.edge.tunnel.number(),
@@ -330,12 +331,12 @@ impl<'a> Planner<'a> {
         });
     }
 
-    fn vid(&mut self, network: &str, name: &str, function: &str) -> u32 {
-        let vid = self.vids.of(format!("{network}/{name}"));
+    fn vid(&mut self, network: &Arc<str>, name: String, function: &Arc<str>) -> u32 {
+        let vid = self.vids.of([network, "/", &name].concat());
         *record(&mut self.plan.labels.interfaces, vid) = Label {
-            network: network.to_owned(),
-            name: name.to_owned(),
-            function: function.to_owned(),
+            network: Arc::clone(network),
+            name,
+            function: Arc::clone(function),
         };
         record(&mut self.plan.interfaces, vid).state = vid;
         vid
@@ -388,7 +389,7 @@ impl<'a> Planner<'a> {
                 });
             }
         }
-        self.plan.numbers = Numbers {
+        self.plan.numbers = Arc::new(Numbers {
             interfaces: self.vids.finish(),
             bridges: self.bridge_numbers.finish(),
             routers: self.router_numbers.finish(),
@@ -396,7 +397,7 @@ impl<'a> Planner<'a> {
             remotes: self.remote_numbers.finish(),
             slots: self.slots.finish(),
             runs: self.runs.finish(),
-        };
+        });
         let interfaces = self.plan.interfaces.len();
         self.plan
             .labels

@@ -247,14 +247,7 @@ impl Fabric {
         frame: Vec<u8>,
     ) -> Result<Trace, TraceError> {
         self.need(networks, &edge)?;
-        let vid = self.edges[&edge]
-            .0
-            .numbers
-            .interfaces
-            .by_name
-            .get(&name)
-            .copied()
-            .unwrap_or(0);
+        let vid = self.edges[&edge].0.numbers.interfaces.of(&name);
         let mut trace = Trace::default();
         let mut ahead = VecDeque::from([Ahead::Device(edge, vid, frame)]);
         let mut frames = 0;
@@ -386,13 +379,7 @@ fn frame_of(
     let source = described.from.or_else(first).filter(same);
     let source = source.ok_or_else(|| TraceError::NoSource(name.clone(), described.to))?;
     let bridge = format!("{}/{}", described.network, subnet.name.value);
-    let bridge = plan
-        .numbers
-        .bridges
-        .by_name
-        .get(&bridge)
-        .copied()
-        .unwrap_or(0);
+    let bridge = plan.numbers.bridges.of(&bridge);
     let ask = |address: IpAddr| {
         let found = tables
             .exact
@@ -601,11 +588,10 @@ fn tell(plan: &EdgeNetworks, tables: &Tables, step: &Step) -> TraceStep {
     };
     TraceStep {
         edge: plan.edge.clone(),
-        network,
-        function: if function.is_empty() {
-            "edge".to_owned()
-        } else {
-            function
+        network: network.to_string(),
+        function: match function.is_empty() {
+            true => "edge".to_owned(),
+            false => function.to_string(),
         },
         interface: name,
         decision,

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -238,7 +239,7 @@ fn plan(path: &Path, edge: Option<&str>, json: bool) -> Result<(), Failure> {
     let edge = edge_of(&networks.document, edge)?;
     // Numbers of what runs, where that can be seen.
     let running = network::look(&edge).ok().flatten();
-    let before = running.map_or_else(Numbers::default, |look| look.numbers);
+    let before = running.map_or_else(Arc::default, |look| look.numbers);
     let plan = planned(&networks, &edge, &before)?;
     if json {
         return Ok(output::json(&as_json(&plan))?);
@@ -317,7 +318,7 @@ fn interfaces(
     ];
     let mut rows = vec![head.map(str::to_owned)];
     for (vid, label) in plan.labels.interfaces.iter().enumerate() {
-        let named = only.is_empty() || only.contains(&label.network);
+        let named = only.is_empty() || only.iter().any(|name| **name == *label.network);
         if label.name.is_empty() || !named {
             continue;
         }
@@ -330,7 +331,7 @@ fn interfaces(
         let counts = counted(vid as u32);
         let shown = |at: usize| counts.map_or(String::new(), |counts| counts[at].to_string());
         rows.push([
-            label.network.clone(),
+            label.network.to_string(),
             label.name.clone(),
             vid.to_string(),
             peer.to_owned(),
@@ -377,7 +378,7 @@ fn apply(path: &Path, edge: Option<&str>, force: bool, json: bool) -> Result<(),
             networks.document.version
         )));
     }
-    let plan = planned(&networks, &edge, &running.numbers())?;
+    let plan = planned(&networks, &edge, running.numbers())?;
     let applied = running.apply(&plan, &record.write()?)?;
     told(&edge, &plan, &applied, json)
 }
@@ -484,7 +485,7 @@ fn delete(names: &[String], edge: Option<&str>, json: bool) -> Result<(), Failur
     record.text = document.to_string();
     let networks = record.check()?;
     let mut running = Networks::open(&edge)?;
-    let plan = planned(&networks, &edge, &running.numbers())?;
+    let plan = planned(&networks, &edge, running.numbers())?;
     let applied = running.apply(&plan, &record.write()?)?;
     told(&edge, &plan, &applied, json)
 }
@@ -495,7 +496,9 @@ fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> 
     let plan = planned(&record.check()?, &edge, &look.numbers)?;
     let mut counts = BTreeMap::new();
     for (vid, label) in plan.labels.interfaces.iter().enumerate() {
-        if !label.name.is_empty() && (only.is_empty() || only.contains(&label.network)) {
+        if !label.name.is_empty()
+            && (only.is_empty() || only.iter().any(|name| **name == *label.network))
+        {
             let count = look.set.count(vid as u32)?;
             counts.insert(vid as u32, [count.packets, count.bytes, count.dropped]);
         }

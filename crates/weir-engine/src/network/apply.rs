@@ -3,13 +3,18 @@
 //! Invariants: until the word is stored packets find nothing that is new; after it, nothing that is old. What a killed process left is told
 //! from what holds by the state that the word names, and removed by whoever comes next.
 
-use std::collections::{BTreeMap, HashSet};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::thread::JoinHandle;
 
+use foldhash::{HashMap, HashSet};
+use serde::{Deserialize, Serialize};
 use weir_kernel::links;
 use weir_kernel::pinned::{self, Folder};
-use weir_kernel::{Direction, Filter, Map, grace_period, iface, netlink, netns};
-use weir_network::{EdgeNetworks, Host as _, Numbers, Tables};
+use weir_kernel::{Direction, Filter, KernelError, Map, grace_period, iface, netlink, netns};
+use weir_network::values::Kind;
+use weir_network::{EdgeNetworks, Host as _, NO_NUMBERS, Numbers, Tables};
 
 use super::attach;
 use super::error::NetworkError;
@@ -22,20 +27,24 @@ use crate::edge::digest::Digest;
 pub(super) const FOLDER: &str = "/sys/fs/bpf/weir/net";
 
 /// What a device is to the networks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Role {
     /// A workload's: its packets enter the network that it belongs to.
     Workload,
     /// Of the underlay: packets of tunnels come in by it.
     Underlay,
+    /// The VXLAN device of the kernel's that weir made: what it took out of tunnels comes in by it.
+    FromKernel,
 }
 
 impl Role {
     /// Name of the program that such a device runs.
-    fn program(self) -> &'static str {
+    pub(super) fn program(self) -> &'static str {
         match self {
             Role::Workload => "workload",
             Role::Underlay => "underlay",
+            Role::FromKernel => "from_kernel",
         }
     }
 }
@@ -43,30 +52,29 @@ impl Role {
 /// Devices of the namespace, as far as a plan names them.
 #[derive(Debug)]
 pub(super) struct Host {
-    devices: BTreeMap<String, weir_network::Device>,
+    devices: HashMap<String, weir_network::Device>,
+    /// Index of the VXLAN device of the kernel's.
+    tunnel: Option<u32>,
 }
 
 /// So many devices are asked for one by one; more by a list of all that there are.
 const SINGLE: usize = 64;
 
 impl Host {
-    /// Looks at devices by their names. Of those that are `known` only the index is: it tells whether they are still the same.
+    /// Looks at devices by their names, but for those that are `known` to be what they were.
     ///
     /// # Errors
     /// What the kernel refused.
     fn look<'a>(
         names: impl Iterator<Item = &'a str>,
-        known: &BTreeMap<&str, &DeviceState>,
+        known: &HashMap<&str, &DeviceState>,
     ) -> Result<Host, NetworkError> {
-        let mut devices = BTreeMap::new();
+        let mut devices = HashMap::default();
         let mut new = Vec::new();
         for name in names {
-            let Some(index) = iface::find_index(name) else {
-                continue;
-            };
-            match known.get(name).filter(|known| known.ifindex == index) {
+            match known.get(name) {
                 Some(known) => {
-                    let peer = known.elsewhere;
+                    let (index, peer) = (known.ifindex, known.elsewhere);
                     devices.insert(name.to_owned(), weir_network::Device { index, peer });
                 }
                 None => new.push(name),
@@ -86,7 +94,10 @@ impl Host {
             };
             devices.entry(device.name).or_insert(facts);
         }
-        Ok(Host { devices })
+        Ok(Host {
+            devices,
+            tunnel: None,
+        })
     }
 }
 
@@ -96,7 +107,7 @@ impl weir_network::Host for Host {
     }
 
     fn kernel_tunnel(&self) -> Option<u32> {
-        None
+        self.tunnel
     }
 }
 
@@ -161,12 +172,27 @@ pub struct Networks {
     edge: String,
     folder: Folder,
     running: Option<Running>,
+    /// Asks for the indexes of the running generation's devices while its successor is planned: of thousands it takes as long.
+    asked: Option<JoinHandle<Indexes>>,
 }
+
+/// Of devices by their names, in the order of the state's.
+type Indexes = Result<Vec<Option<u32>>, KernelError>;
 
 #[derive(Debug)]
 struct Running {
-    state: State,
+    state: Arc<State>,
     set: Set,
+}
+
+impl Running {
+    /// Begins to ask for its devices.
+    fn ask(&self) -> JoinHandle<Indexes> {
+        let state = Arc::clone(&self.state);
+        std::thread::spawn(move || {
+            iface::find_indexes(state.devices.iter().map(|device| device.name.as_str()))
+        })
+    }
 }
 
 impl Networks {
@@ -183,32 +209,28 @@ impl Networks {
         if let Some(running) = &running {
             here(edge, &running.state)?;
         }
-        let networks = Networks {
+        let mut networks = Networks {
             edge: edge.to_owned(),
             folder,
             running,
+            asked: None,
         };
-        networks.clean()?;
+        networks.clean(None)?;
+        networks.asked = networks.running.as_ref().map(Running::ask);
         Ok(networks)
     }
 
     /// The numbers that the plan of the running generation gave out, for the next one.
     #[must_use]
-    pub fn numbers(&self) -> Numbers {
+    pub fn numbers(&self) -> &Numbers {
         let running = self.running.as_ref();
-        running.map_or_else(Numbers::default, |r| r.state.numbers.clone())
+        running.map_or(&NO_NUMBERS, |r| &r.state.numbers)
     }
 
     /// Version of the document of the running generation; 0: nothing runs.
     #[must_use]
     pub fn version(&self) -> u64 {
         self.running.as_ref().map_or(0, |r| r.state.version)
-    }
-
-    /// The document of the running generation.
-    #[must_use]
-    pub fn text(&self) -> Option<&str> {
-        self.running.as_ref().map(|r| r.state.text.as_str())
     }
 
     /// The maps and programs that run.
@@ -238,7 +260,7 @@ impl Networks {
         let outcome = self.change(plan, text, watch);
         if outcome.is_err() {
             // What is told is why it failed; what could not be removed now is removed by who opens it next.
-            let _ = self.clean();
+            let _ = self.clean(None);
         }
         outcome
     }
@@ -251,15 +273,25 @@ impl Networks {
     ) -> Result<Applied, NetworkError> {
         // Packets of the generation before the one that runs may still read the half that will be written.
         let grace = std::thread::spawn(grace_period);
-        let known: BTreeMap<&str, &DeviceState> = self
+        let asked = match self.asked.take() {
+            Some(asked) => Some(asked),
+            None => self.running.as_ref().map(Running::ask),
+        };
+        let indexes = asked.map_or(Ok(Ok(Vec::new())), JoinHandle::join);
+        let indexes = indexes.map_err(|_| thread_ended())??;
+        // A name that means another device by now is that of a new one.
+        let known: HashMap<&str, &DeviceState> = self
             .running
             .iter()
             .flat_map(|running| &running.state.devices)
-            .map(|device| (device.name.as_str(), device))
+            .zip(indexes)
+            .filter(|(device, index)| *index == Some(device.ifindex))
+            .map(|(device, _)| (device.name.as_str(), device))
             .collect();
         let underlay = plan.underlay.device.iter();
         let names = plan.devices.iter().map(|one| &one.device).chain(underlay);
-        let host = Host::look(names.map(String::as_str), &known)?;
+        let mut host = Host::look(names.map(String::as_str), &known)?;
+        host.tunnel = self.kernel_tunnel(plan)?;
         let buckets = self.set().map_or(0, |set| set.capacity().buckets);
         let mut half = plan.tables(&host, buckets)?;
         let devices = self.devices(plan, &host)?;
@@ -280,14 +312,11 @@ impl Networks {
         };
         private::place(&mut half, plan, &functions.states);
         watch(Step::Write)?;
-        grace.join().map_err(|_| NetworkError::Incomplete {
-            what: "a thread".to_owned(),
-        })??;
+        grace.join().map_err(|_| thread_ended())??;
         set.write(generation, &half)?;
         watch(Step::Attach)?;
-        let (kept, mut new): (Vec<_>, Vec<_>) = devices
-            .into_iter()
-            .partition(|(device, is_new)| !is_new && !device.name.is_empty());
+        let (kept, mut new): (Vec<_>, Vec<_>) =
+            devices.into_iter().partition(|(_, is_new)| !is_new);
         let tcx = attach::by_tcx(new.len());
         for (device, _) in &mut new {
             device.tcx = tcx;
@@ -297,56 +326,54 @@ impl Networks {
         };
         state::write(&self.folder, &state::taking_pin(generation), &taking)?;
         for (device, _) in &mut new {
-            attach::put(&self.folder, device, set.program(&device.program)?)?;
+            attach::put(&self.folder, device, set.program(device.role.program())?)?;
         }
         let attached = new.iter().map(|(device, _)| device.name.clone()).collect();
         watch(Step::Remember)?;
-        let kept: Vec<DeviceState> = kept.into_iter().map(|(device, _)| device).collect();
-        let mut all = kept.clone();
-        all.extend(new.into_iter().map(|(device, _)| device));
-        let state = State {
+        let staying = kept.len();
+        let all = kept.into_iter().chain(new);
+        let all: Vec<DeviceState> = all.map(|(device, _)| device).collect();
+        let state = Arc::new(State {
             layout: LAYOUT,
             netns: netns::current_inode()?,
             generation,
             set: number,
             pair: set.pair(),
             capacity: set.capacity(),
-            digest: digest(),
+            digest: digest().to_owned(),
             devices: all,
             functions: functions.states,
             version: plan.version,
-            text: text.to_owned(),
-            numbers: plan.numbers.clone(),
-        };
-        state::write(&self.folder, &state::state_pin(generation), &state)?;
+            numbers: Arc::clone(&plan.numbers),
+        });
+        state::write_document(&self.folder, generation, text)?;
+        state::write(&self.folder, &state::state_pin(generation), &*state)?;
         watch(Step::Switch)?;
         set.switch(generation)?;
         watch(Step::Replace)?;
         if let Some(set) = &made {
-            for device in &kept {
-                attach::replace(&self.folder, device, set.program(&device.program)?)?;
+            for device in &state.devices[..staying] {
+                attach::replace(&self.folder, device, set.program(device.role.program())?)?;
             }
         }
         let memory = state.capacity.bytes(cpus());
         let before = self.running.take();
         let gone = before.as_ref().map_or_else(Vec::new, |before| {
-            let held: HashSet<(u32, &str)> = attachments(&state).collect();
+            let held: HashSet<(u32, Role)> = attachments(&state).collect();
             let gone = before.state.devices.iter();
             gone.filter(|was| !held.contains(&attachment(was)))
                 .map(|was| was.name.clone())
                 .collect()
         });
         let remade = made.is_some();
-        self.running = match (made, before) {
-            (Some(set), _) => Some(Running { state, set }),
-            (None, Some(before)) => Some(Running {
-                state,
-                set: before.set,
-            }),
-            (None, None) => None,
+        let (past, set) = match before {
+            Some(before) => (Some(before.state), Some(before.set)),
+            None => (None, None),
         };
+        let set = made.or(set);
+        self.running = set.map(|set| Running { state, set });
         watch(Step::Clean)?;
-        self.clean()?;
+        self.clean(past.as_deref())?;
         watch(Step::Done)?;
         Ok(Applied {
             generation,
@@ -364,11 +391,11 @@ impl Networks {
         plan: &EdgeNetworks,
         host: &Host,
     ) -> Result<Vec<(DeviceState, bool)>, NetworkError> {
-        let running: BTreeMap<(&str, u32), &DeviceState> = self
+        let running: HashMap<(Role, u32), &DeviceState> = self
             .running
             .iter()
             .flat_map(|running| &running.state.devices)
-            .map(|device| ((device.program.as_str(), device.ifindex), device))
+            .map(|device| ((device.role, device.ifindex), device))
             .collect();
         let workloads = plan.devices.iter().map(|one| (&one.device, Role::Workload));
         let underlay = plan.underlay.device.iter();
@@ -377,7 +404,9 @@ impl Networks {
         let underlay = underlay
             .filter(|_| reached)
             .map(|name| (name, Role::Underlay));
-        let wanted: Vec<(&String, Role)> = workloads.chain(underlay).collect();
+        let tunnel = tunnel_name(&self.edge);
+        let by_kernel = host.tunnel.map(|_| (&tunnel, Role::FromKernel));
+        let wanted: Vec<(&String, Role)> = workloads.chain(underlay).chain(by_kernel).collect();
         let ask_all = self.ask_all(wanted.len())?;
         let mut devices = Vec::with_capacity(wanted.len());
         for (name, role) in &wanted {
@@ -390,8 +419,7 @@ impl Networks {
                 },
             };
             let ifindex = device.index;
-            let program = role.program();
-            let before = running.get(&(program, ifindex)).copied();
+            let before = running.get(&(*role, ifindex)).copied();
             let there = match before {
                 // A filter or link may have been taken off by hand. Asking for each of thousands takes longer than all the rest.
                 Some(before) => !ask_all || attach::is_there(&self.folder, before)?,
@@ -406,7 +434,7 @@ impl Networks {
                     None => DeviceState {
                         name: (*name).clone(),
                         ifindex,
-                        program: program.to_owned(),
+                        role: *role,
                         elsewhere: device.peer,
                         tcx: true,
                         made_qdisc: false,
@@ -416,6 +444,23 @@ impl Networks {
             ));
         }
         Ok(devices)
+    }
+
+    /// Index of the VXLAN device of the kernel's where the plan needs one, which is made if it is not there.
+    fn kernel_tunnel(&self, plan: &EdgeNetworks) -> Result<Option<u32>, NetworkError> {
+        let reached = plan.remotes.iter().any(|remote| remote.family != 0);
+        if !reached || !plan.underlay.kinds.contains(&Kind::KernelVxlan) {
+            return Ok(None);
+        }
+        let name = tunnel_name(&self.edge);
+        if let Some(index) = iface::find_index(&name) {
+            return Ok(Some(index));
+        }
+        let is_v6 = plan.underlay.addresses.iter().any(IpAddr::is_ipv6);
+        let room = Kind::KernelVxlan.overhead(is_v6);
+        let mtu = plan.underlay.mtu.saturating_sub(room);
+        netlink::create_vxlan(&name, Kind::KernelVxlan.port(), mtu.into())?;
+        Ok(iface::find_index(&name))
     }
 
     /// Whether every device is asked if it still runs its program. Of very many only some are, and all if one of those does not: numbers of
@@ -458,15 +503,21 @@ impl Networks {
         Ok((number, Some(set)))
     }
 
-    /// Removes everything that the valid state does not name.
-    fn clean(&self) -> Result<(), NetworkError> {
+    /// Removes everything that the valid state does not name. `before`: the state that held until now, so that it need not be read again.
+    fn clean(&self, before: Option<&State>) -> Result<(), NetworkError> {
         let valid = self.running.as_ref();
         let names = self.folder.names()?;
+        let held: HashSet<(u32, Role)> = valid.iter().flat_map(|v| attachments(&v.state)).collect();
         let mut stale: Vec<DeviceState> = Vec::new();
         for name in &names {
             let path = self.folder.path().join(name);
             let devices = if let Some(generation) = state::generation_of(name, "state-") {
                 if valid.is_some_and(|v| v.state.generation == generation) {
+                    continue;
+                }
+                if let Some(before) = before.filter(|b| b.generation == generation) {
+                    let gone = before.devices.iter();
+                    stale.extend(gone.filter(|was| !held.contains(&attachment(was))).cloned());
                     continue;
                 }
                 Map::open(&path)?.and_then(|map| state::read::<State>(&map).ok().map(|s| s.devices))
@@ -478,7 +529,6 @@ impl Networks {
             };
             stale.extend(devices.unwrap_or_default());
         }
-        let held: HashSet<(u32, &str)> = valid.iter().flat_map(|v| attachments(&v.state)).collect();
         for device in &stale {
             if !held.contains(&attachment(device)) {
                 attach::remove(&self.folder, device)?;
@@ -495,13 +545,18 @@ impl Networks {
             // Devices that a killed process did not get round to give the new set's programs.
             for device in &valid.state.devices {
                 if attach::is_there(&self.folder, device)? {
-                    attach::replace(&self.folder, device, valid.set.program(&device.program)?)?;
+                    attach::replace(
+                        &self.folder,
+                        device,
+                        valid.set.program(device.role.program())?,
+                    )?;
                 }
             }
         }
-        let mut keep: HashSet<String> = HashSet::new();
+        let mut keep: HashSet<String> = HashSet::default();
         if let Some(valid) = valid {
             keep.insert(state::state_pin(valid.state.generation));
+            keep.insert(state::text_pin(valid.state.generation));
             let links = valid.state.devices.iter().filter(|device| device.tcx);
             keep.extend(links.map(attach::pin_name));
         }
@@ -509,6 +564,13 @@ impl Networks {
             if !of_set(name) && !keep.contains(name) {
                 self.folder.unlink(name)?;
             }
+        }
+        let is_used = |valid: &Running| {
+            let mut devices = valid.state.devices.iter();
+            devices.any(|device| device.role == Role::FromKernel)
+        };
+        if !valid.is_some_and(is_used) {
+            netlink::remove(&tunnel_name(&self.edge))?;
         }
         // Of the set before, and of one that was not reached.
         let now = valid.map_or(0, |valid| valid.state.set);
@@ -530,7 +592,7 @@ impl Networks {
                 attach::remove(&self.folder, device)?;
             }
         }
-        self.clean()?;
+        self.clean(None)?;
         Ok(self.folder.remove()?)
     }
 }
@@ -542,11 +604,11 @@ const ASKED: usize = 512;
 const SAMPLE: usize = 8;
 
 /// What tells one attachment from another: device and program.
-fn attachment(device: &DeviceState) -> (u32, &str) {
-    (device.ifindex, device.program.as_str())
+fn attachment(device: &DeviceState) -> (u32, Role) {
+    (device.ifindex, device.role)
 }
 
-fn attachments(state: &State) -> impl Iterator<Item = (u32, &str)> {
+fn attachments(state: &State) -> impl Iterator<Item = (u32, Role)> {
     state.devices.iter().map(attachment)
 }
 
@@ -557,6 +619,12 @@ const PAIR_MTU: u32 = 65_535;
 fn pair_name(edge: &str, set: u64) -> String {
     let digest = Digest::new().text(edge).number(set).finish();
     format!("wn{}n", &digest[digest.len() - 7..])
+}
+
+/// Name of the edge's VXLAN device of the kernel's.
+fn tunnel_name(edge: &str) -> String {
+    let digest = Digest::new().text(edge).finish();
+    format!("wx{}", &digest[digest.len() - 7..])
 }
 
 fn set_prefix(number: u64) -> String {
@@ -570,13 +638,24 @@ fn is_of_a_set(name: &str) -> bool {
 }
 
 /// Of all programs that a set has, as this weir was built with them.
-fn digest() -> String {
+fn digest() -> &'static str {
+    static DIGEST: LazyLock<String> = LazyLock::new(digest_of_objects);
+    &DIGEST
+}
+
+fn digest_of_objects() -> String {
     let mut digest = Digest::new();
     let shared = set::SHARED.iter().map(|(name, _)| *name);
     for name in shared.chain(set::ON_DEVICES.iter().copied()) {
         digest.bytes(weir_bpf::object(&format!("net_{name}")).unwrap_or_default());
     }
     digest.finish()
+}
+
+fn thread_ended() -> NetworkError {
+    NetworkError::Incomplete {
+        what: "what a thread was to find out".to_owned(),
+    }
 }
 
 fn cpus() -> usize {
@@ -629,6 +708,7 @@ fn find(path: &Path) -> Result<Option<Running>, NetworkError> {
             continue;
         };
         if set.generation()? == generation {
+            let state = Arc::new(state);
             return Ok(Some(Running { state, set }));
         }
     }
@@ -640,13 +720,20 @@ fn find(path: &Path) -> Result<Option<Running>, NetworkError> {
 /// # Errors
 /// Its state cannot be read.
 pub fn look(edge: &str) -> Result<Option<Look>, NetworkError> {
-    let found = find(&folder_of(edge)?)?;
-    Ok(found.map(|running| Look {
-        generation: running.state.generation,
+    let folder = folder_of(edge)?;
+    let Some(running) = find(&folder)? else {
+        return Ok(None);
+    };
+    let generation = running.state.generation;
+    let text = state::read_document(&folder, generation);
+    Ok(Some(Look {
+        generation,
         capacity: running.state.capacity,
-        text: running.state.text,
-        numbers: running.state.numbers,
-        devices: running.state.devices.into_iter().map(|d| d.name).collect(),
+        text: text.map_err(|why| NetworkError::OtherVersion { why })?,
+        numbers: Arc::clone(&running.state.numbers),
+        devices: (running.state.devices.iter())
+            .map(|device| device.name.clone())
+            .collect(),
         set: running.set,
     }))
 }
@@ -661,7 +748,7 @@ pub struct Look {
     /// The document.
     pub text: String,
     /// The planner's numbers.
-    pub numbers: Numbers,
+    pub numbers: Arc<Numbers>,
     /// Devices by name.
     pub devices: Vec<String>,
     /// Maps and programs.

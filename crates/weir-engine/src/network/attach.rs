@@ -25,7 +25,7 @@ fn pin_of(folder: &Folder, device: &DeviceState) -> PathBuf {
 
 /// The pin of a device's link.
 pub(super) fn pin_name(device: &DeviceState) -> String {
-    format!("on-{}-{}", device.program, device.ifindex)
+    format!("on-{}-{}", device.role.program(), device.ifindex)
 }
 
 /// Attaches; `device` says how, and is corrected where the kernel has no tcx or a qdisc is made.

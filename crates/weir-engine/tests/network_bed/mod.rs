@@ -274,7 +274,7 @@ impl Bed {
         let wanted = checked(text);
         let apply = || {
             let mut networks = Networks::open(&self.names[edge])?;
-            let plan = wanted.plan(edge, &networks.numbers()).expect("planned");
+            let plan = wanted.plan(edge, networks.numbers()).expect("planned");
             networks.apply_watched(&plan, text, watch)
         };
         self.edges[edge].run(apply).expect("in the namespace")

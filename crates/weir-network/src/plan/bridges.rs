@@ -106,10 +106,8 @@ impl OneNetwork<'_, '_> {
     }
 
     fn port(&mut self, subnet: usize, to: &str) -> u32 {
-        let own = &self.network.subnets[subnet].name;
-        let vid = self
-            .planner
-            .vid(&self.network.name, &format!("{} -> {to}", own.value), own);
+        let own = &self.subnet_names[subnet];
+        let vid = (self.planner).vid(&self.name, [own, " -> ", to].concat(), own);
         let (instance, tenant) = (self.bridge_number(subnet), self.tenant);
         let mtu = self.network.mtu.value;
         let vi = self.planner.vi(vid);
@@ -120,10 +118,12 @@ impl OneNetwork<'_, '_> {
     fn workload(&mut self, subnet: usize, at: usize, learn: u32) {
         let workload = &self.network.workloads[at];
         let name = &workload.name.value;
-        let own = self
-            .planner
-            .vid(&self.network.name, &format!("workload {name}"), name);
-        let port = self.port(subnet, &format!("workload {name}"));
+        let own = (self.planner).vid(
+            &self.name,
+            ["workload ", name].concat(),
+            &name.as_str().into(),
+        );
+        let port = self.port(subnet, &["workload ", name].concat());
         self.ports[subnet].push(port);
         let mac = self.graph.workload_macs[at];
         let mut flags = 0;

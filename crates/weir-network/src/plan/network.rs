@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use weir_bpf::abi::{NetTunnel, Vi, exact_kind, net_slot, vi_flag};
 
@@ -19,6 +20,9 @@ pub(super) struct OneNetwork<'p, 'a> {
     pub(super) network: &'a Network,
     pub(super) graph: &'a Graph,
     pub(super) tenant: u32,
+    /// Its name, which all labels share, and those of its subnets.
+    pub(super) name: Arc<str>,
+    pub(super) subnet_names: Vec<Arc<str>>,
     /// VIDs of the ends of links that are here.
     pub(super) tips: BTreeMap<(usize, usize), u32>,
     /// VIDs of bridges towards other edges, 0: none.
@@ -37,6 +41,10 @@ impl<'p, 'a> OneNetwork<'p, 'a> {
             network,
             graph: &networks.graphs[at],
             tenant,
+            name: network.name.value.as_str().into(),
+            subnet_names: (network.subnets.iter())
+                .map(|subnet| subnet.name.value.as_str().into())
+                .collect(),
             tips: BTreeMap::new(),
             tunnels: vec![0; network.subnets.len()],
             ports: vec![Vec::new(); network.subnets.len()],
@@ -57,7 +65,7 @@ impl<'p, 'a> OneNetwork<'p, 'a> {
     }
 
     pub(super) fn full(&self, name: &str) -> String {
-        format!("{}/{name}", self.network.name.value)
+        [&self.name, "/", name].concat()
     }
 
     fn is_here(&self, function: usize) -> bool {
@@ -211,7 +219,7 @@ impl<'p, 'a> OneNetwork<'p, 'a> {
         let vid = match ends[side] {
             End::Subnet(subnet) => {
                 let name = format!("{own} -> {}", self.end_name(ends[1 - side]));
-                let vid = self.planner.vid(&network.name, &name, &own);
+                let vid = (self.planner).vid(&self.name, name, &self.subnet_names[subnet]);
                 let instance = self.bridge_number(subnet);
                 let vi = self.planner.vi(vid);
                 vi.instance = instance;
@@ -221,7 +229,9 @@ impl<'p, 'a> OneNetwork<'p, 'a> {
             }
             End::Side(at, side) => {
                 let function = &network.functions[at];
-                let vid = self.planner.vid(&network.name, &own, &function.name);
+                let vid = self
+                    .planner
+                    .vid(&self.name, own, &function.name.as_str().into());
                 let instance = self.place(function).0;
                 let vi = self.planner.vi(vid);
                 vi.instance = instance;
@@ -284,7 +294,8 @@ impl<'p, 'a> OneNetwork<'p, 'a> {
             remote,
             pad: 0,
         };
-        let vid = self.planner.vid(&self.network.name, &name, &name);
+        let function = name.as_str().into();
+        let vid = self.planner.vid(&self.name, name, &function);
         let tenant = self.tenant;
         let vi = self.planner.vi(vid);
         (vi.instance, vi.tenant, vi.flags) = (instance, tenant, vi_flag::TUNNEL);

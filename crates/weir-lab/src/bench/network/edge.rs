@@ -51,7 +51,7 @@ impl Standing {
             let begin = Instant::now();
             let mut networks = Networks::open(&self.name).map_err(engine)?;
             let open = begin.elapsed();
-            let plan = wanted.plan(EDGE, &networks.numbers()).map_err(engine)?;
+            let plan = wanted.plan(EDGE, networks.numbers()).map_err(engine)?;
             let plan_done = begin.elapsed();
             let applied = networks.apply(&plan, text).map_err(engine)?;
             let took = Took {
