@@ -26,8 +26,8 @@ fn address(text: &str) -> [u64; 2] {
 #[test]
 fn both_edges_have_what_they_need() {
     let (plan, tables) = planned("e1");
-    let bridge = |name: &str| plan.numbers.bridges.by_name[name];
-    let vid = |name: &str| plan.numbers.interfaces.by_name[name];
+    let bridge = |name: &str| plan.numbers.bridges.of(name);
+    let vid = |name: &str| plan.numbers.interfaces.of(name);
     // The other workload of the subnet is behind the tunnel, by the only remote there is.
     let w2 = Mac::of_name("shop/w2");
     let find = |kind, instance, key| tables.exact.find(scope(kind, instance, 0), key);

@@ -342,7 +342,7 @@ proptest! {
                 }
                 // ARP for everybody of the segment is answered by the bridge, on this edge.
                 let (plan, tables) = tables_of(&checked, &format!("e{edge}")).expect("tables");
-                let bridge = plan.numbers.bridges.by_name[&format!("{network}/s{subnet}")];
+                let bridge = plan.numbers.bridges.of(&format!("{network}/s{subnet}"));
                 let mut known = BTreeMap::new();
                 for v in &near {
                     known.insert(format!("10.0.{}.{}", net.workloads[*v].0, v + 1), mac(*v));
@@ -387,11 +387,11 @@ proptest! {
         let second = plan(&after, &first);
         for (old, new) in [(&first.interfaces, &second.interfaces), (&first.bridges, &second.bridges), (&first.routers, &second.routers)] {
             let mut seen = BTreeSet::new();
-            for (name, number) in &new.by_name {
+            for (name, number) in &new.names {
                 prop_assert!(seen.insert(*number));
-                match old.by_name.get(name) {
-                    Some(was) => prop_assert_eq!(was, number),
-                    None => prop_assert!(!old.by_name.values().any(|was| was == number), "{} has the number of another", name),
+                match old.of(name) {
+                    0 => prop_assert!(!old.names.iter().any(|(_, was)| was == number), "{} has the number of another", name),
+                    was => prop_assert_eq!(was, *number),
                 }
             }
         }
