@@ -84,6 +84,32 @@ static __always_inline void copy(struct flood *f, __u32 vid, struct weir_vi *out
 		f->copies++;
 }
 
+/* The copy as it is outside: without a tag by access interfaces, with the frame's by trunks. The frame itself is as it was for the next copy. */
+static __always_inline void copy_tagged(struct flood *f, __u32 vid, struct weir_vi *out, __u32 remote)
+{
+	if (out->flags & WEIR_VF_TRUNK && f->vlan != out->vlan && !f->ctx->vlan_present) {
+		if (bpf_skb_vlan_push(f->ctx, bpf_htons(ETH_P_8021Q), f->vlan))
+			return;
+		copy(f, vid, out, remote);
+		bpf_skb_vlan_pop(f->ctx);
+	} else if (f->ctx->vlan_present && !(out->flags & WEIR_VF_TRUNK)) {
+		if (bpf_skb_vlan_pop(f->ctx))
+			return;
+		copy(f, vid, out, remote);
+		bpf_skb_vlan_push(f->ctx, bpf_htons(ETH_P_8021Q), f->vlan);
+	} else {
+		copy(f, vid, out, remote);
+	}
+}
+
+/* Whether an interface of the bridge has the frame's VLAN. */
+static __always_inline int carries(struct flood *f, __u32 vid, struct weir_vi *out)
+{
+	if (!(out->flags & WEIR_VF_TRUNK) && out->vlan != f->vlan)
+		return 0;
+	return net_carries(f->n->chain, vid, out, f->vlan);
+}
+
 static long to_member(__u32 i, void *arg)
 {
 	struct flood *f = arg;
@@ -99,24 +125,8 @@ static long to_member(__u32 i, void *arg)
 	/* Functions of the segment have seen it on the edge that it started at. */
 	if (f->n->in->flags & WEIR_VF_TUNNEL && out->slot != WEIR_NS_DEVICE)
 		return 0;
-	if (!(out->flags & WEIR_VF_TRUNK) && out->vlan != f->vlan)
-		return 0;
-	if (!net_carries(chain, *vid, out, f->vlan))
-		return 0;
-	/* Tags: access interfaces get none, trunks get the frame's. The frame itself is as it was for the next copy. */
-	if (out->flags & WEIR_VF_TRUNK && f->vlan != out->vlan && !f->ctx->vlan_present) {
-		if (bpf_skb_vlan_push(f->ctx, bpf_htons(ETH_P_8021Q), f->vlan))
-			return 0;
-		copy(f, *vid, out, 0);
-		bpf_skb_vlan_pop(f->ctx);
-	} else if (f->ctx->vlan_present && !(out->flags & WEIR_VF_TRUNK)) {
-		if (bpf_skb_vlan_pop(f->ctx))
-			return 0;
-		copy(f, *vid, out, 0);
-		bpf_skb_vlan_push(f->ctx, bpf_htons(ETH_P_8021Q), f->vlan);
-	} else {
-		copy(f, *vid, out, 0);
-	}
+	if (carries(f, *vid, out))
+		copy_tagged(f, *vid, out, 0);
 	return 0;
 }
 
@@ -127,8 +137,9 @@ static long to_remote(__u32 i, void *arg)
 	__u32 *remote = net_at(net_lists, chain, f->first + i, net_half_lists);
 	struct weir_vi *out = net_interface(chain, f->tunnel);
 
-	if (remote && out)
-		copy(f, f->tunnel, out, *remote);
+	/* The VLAN goes along: a frame without a tag would be of another one there. */
+	if (remote && out && carries(f, f->tunnel, out))
+		copy_tagged(f, f->tunnel, out, *remote);
 	return 0;
 }
 
