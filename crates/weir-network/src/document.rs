@@ -2,7 +2,6 @@
 //!
 //! [`parse`] reports all that is wrong with one text at once: syntax, types, unknown keys, values that cannot be.
 
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use weir_functions::kind::suggest;
@@ -428,31 +427,37 @@ const NET: &str =
 const MAC: &str = "a MAC address is written `02:00:00:00:00:07`";
 const MAC_OR_ANY: &str =
     "a MAC address is written `02:00:00:00:00:07`; `\"any\"`: they are learned";
-const ROUTE: &str = "a route is written `PREFIX via ADDRESS`, with more than one ADDRESS if there are several gateways, or `PREFIX blackhole`, `unreachable` or `prohibit`";
+const ROUTE: &str = "a route is written `PREFIX via ADDRESS`, with more than one ADDRESS if there are several gateways, or `blackhole PREFIX`, `unreachable PREFIX` or `prohibit PREFIX`; the word may stand behind the prefix, too";
 
+/// The word in front, as `ip route` writes it, or behind.
 fn read_route(text: &str) -> Result<Route, NotOne> {
-    let mut words = text.split_ascii_whitespace();
-    let to = words.next().ok_or(NotOne)?.parse()?;
-    let way = match words.next().ok_or(NotOne)? {
-        "via" => {
-            let gateways: Vec<IpAddr> = words
-                .by_ref()
-                .map(plain_address)
-                .collect::<Result<_, _>>()?;
-            (!gateways.is_empty())
-                .then_some(Way::Via(gateways))
-                .ok_or(NotOne)?
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let (to, way) = match words.as_slice() {
+        [to, "via", gateways @ ..] if !gateways.is_empty() => {
+            let gateways = gateways.iter().map(|gateway| plain_address(gateway));
+            (to, Way::Via(gateways.collect::<Result<_, _>>()?))
         }
-        "blackhole" => Way::Blackhole,
-        "unreachable" => Way::Unreachable,
-        "prohibit" => Way::Prohibit,
+        [one, other] => match (nowhere(one), nowhere(other)) {
+            (Some(way), None) => (other, way),
+            (None, Some(way)) => (one, way),
+            _ => return Err(NotOne),
+        },
         _ => return Err(NotOne),
     };
-    words
-        .next()
-        .is_none()
-        .then_some(Route { to, way })
-        .ok_or(NotOne)
+    Ok(Route {
+        to: to.parse()?,
+        way,
+    })
+}
+
+/// Kinds of routes that lead nowhere.
+fn nowhere(word: &str) -> Option<Way> {
+    match word {
+        "blackhole" => Some(Way::Blackhole),
+        "unreachable" => Some(Way::Unreachable),
+        "prohibit" => Some(Way::Prohibit),
+        _ => None,
+    }
 }
 
 fn read_mtu(section: &mut Section<'_, '_>, report: &mut Report) -> Option<At<u16>> {

@@ -608,7 +608,7 @@ name = "gw"
 kind = "router"
 home = "e1"
 interface = [{ name = "web", address = ["10.1.0.1/24", "fd00:1::1/64"], mac = "02:00:00:00:00:01", mtu = 1300 }]
-route = ["0.0.0.0/0 via 10.1.0.2 10.1.0.3", "10.9.0.0/16 blackhole", "10.8.0.0/16 unreachable", "fd00:8::/32 prohibit"]
+route = ["0.0.0.0/0 via 10.1.0.2 10.1.0.3", "10.9.0.0/16 blackhole", "unreachable 10.8.0.0/16", "fd00:8::/32 prohibit"]
 [[network.function]]
 name = "wall"
 kind = "filter"
