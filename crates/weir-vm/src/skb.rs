@@ -127,6 +127,9 @@ pub(crate) enum Loaded {
     Length,
 }
 
+/// Addresses, a tag and the type behind it with as much again: of shorter frames the kernel takes no tag.
+const TAGGED: usize = 20;
+
 const LEN: usize = 0;
 const VLAN_PRESENT: usize = 20;
 const VLAN_TCI: usize = 24;
@@ -156,6 +159,43 @@ impl Skb {
         self.set(SkbField::Ifindex, 1);
         self.set(SkbField::WireLen, data.len() as u32);
         self.fields.set_protocol(protocol(data));
+    }
+
+    /// What becomes of the buffer when a device receives it, from the wire or from a program that put it there: the protocol is that of the bytes, a tag
+    /// in the data lies beside them (unless one does already), and the device is where it came in by. What programs wrote into `cb` stays.
+    pub fn receive(&mut self, ifindex: u32) {
+        let mut data = self.frame.data();
+        let mut kind = protocol(data);
+        let untagged: Vec<u8>;
+        if (kind == 0x8100 || kind == 0x88a8)
+            && self.vlan().is_none()
+            && let Some(tci) = data.get(14..).and_then(|b| b.first_chunk::<2>())
+            && data.len() >= TAGGED
+        {
+            self.fields.set_vlan(Some((kind, u16::from_be_bytes(*tci))));
+            untagged = [&data[..12], &data[16..]].concat();
+            self.frame.reset(&untagged);
+            data = &untagged;
+            kind = protocol(data);
+        }
+        self.fields.set_protocol(kind);
+        let length = data.len() as u32;
+        self.set(SkbField::WireLen, length);
+        self.set(SkbField::Ifindex, ifindex);
+        self.set(SkbField::IngressIfindex, ifindex);
+    }
+
+    /// The packet's bytes as they are on the wire: with the tag that lies beside the data.
+    pub fn wire(&self) -> Vec<u8> {
+        let mut bytes = self.data().to_vec();
+        if let Some((kind, tci)) = self.vlan()
+            && bytes.len() >= 12
+        {
+            let [a, b] = kind.to_be_bytes();
+            let [c, d] = tci.to_be_bytes();
+            bytes.splice(12..12, [a, b, c, d]);
+        }
+        bytes
     }
 
     /// The packet's bytes; a VLAN tag beside the data is not among them.
@@ -342,6 +382,29 @@ mod tests {
         assert_eq!(f.store(64, &[1; 8]), None);
         assert_eq!(f.store(8, &[1; 2]), None);
         assert_eq!(f.store(16, &[1; 4]), None);
+    }
+
+    #[test]
+    fn a_tag_goes_beside_the_data_where_a_device_receives_it_and_back_on_the_wire() {
+        let mut frame = [0u8; 60];
+        frame[12..18].copy_from_slice(&[0x81, 0, 0x20, 7, 0x08, 0]);
+        let mut skb = Skb::new(&frame);
+        skb.set(SkbField::Cb1, 5);
+        skb.receive(9);
+        assert_eq!(skb.vlan(), Some((0x8100, 0x2007)));
+        assert_eq!(skb.data().len(), 56);
+        assert_eq!(skb.get(SkbField::Protocol), 0x0008);
+        assert_eq!(skb.get(SkbField::IngressIfindex), 9);
+        assert_eq!(skb.get(SkbField::Cb1), 5);
+        assert_eq!(skb.wire(), frame);
+        // One lies there already: another stays where it is.
+        let mut twice = Skb::new(&frame);
+        twice.set_vlan(Some((0x88a8, 3)));
+        twice.receive(9);
+        assert_eq!((twice.data().len(), twice.vlan()), (60, Some((0x88a8, 3))));
+        let mut short = Skb::new(&frame[..19]);
+        short.receive(9);
+        assert_eq!((short.data().len(), short.vlan()), (19, None));
     }
 
     #[test]

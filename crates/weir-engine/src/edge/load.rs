@@ -171,7 +171,8 @@ impl Recipe<'_> {
         digest.finish()
     }
 
-    fn constants(&self, around: Surroundings) -> Vec<Constant> {
+    /// All constants that it is told, its own first; objects need not have those of where it stands.
+    pub(crate) fn constants(&self, around: Surroundings) -> Vec<Constant> {
         let mut all = self.own_constants(around);
         all.extend(self.placement.iter().cloned());
         all
@@ -510,13 +511,12 @@ fn facts(device: &str) -> Result<DeviceFacts, KernelError> {
     })
 }
 
-fn random() -> Result<[u8; 8], EdgeError> {
+/// Eight bytes that nobody guesses.
+pub(crate) fn random() -> Result<[u8; 8], KernelError> {
     let mut value = [0; 8];
     let read = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut value));
-    read.map(|()| value).map_err(|source| {
-        EdgeError::Kernel(KernelError::Sys {
-            what: "read /dev/urandom".to_owned(),
-            source,
-        })
+    read.map(|()| value).map_err(|source| KernelError::Sys {
+        what: "read /dev/urandom".to_owned(),
+        source,
     })
 }

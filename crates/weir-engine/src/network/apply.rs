@@ -18,8 +18,9 @@ use weir_network::{EdgeNetworks, Host as _, NO_NUMBERS, Numbers, Tables};
 
 use super::attach;
 use super::error::NetworkError;
+use super::layout::{self, Capacity};
 use super::private;
-use super::set::{self, Capacity, Set};
+use super::set::Set;
 use super::state::{self, DeviceState, LAYOUT, State, Taking};
 use crate::edge::digest::Digest;
 
@@ -645,8 +646,8 @@ fn digest() -> &'static str {
 
 fn digest_of_objects() -> String {
     let mut digest = Digest::new();
-    let shared = set::SHARED.iter().map(|(name, _)| *name);
-    for name in shared.chain(set::ON_DEVICES.iter().copied()) {
+    let shared = layout::SHARED.iter().map(|(name, _)| *name);
+    for name in shared.chain(layout::ON_DEVICES.iter().copied()) {
         digest.bytes(weir_bpf::object(&format!("net_{name}")).unwrap_or_default());
     }
     digest.finish()

@@ -4,11 +4,14 @@
 mod apply;
 mod attach;
 mod error;
+mod layout;
 mod private;
 pub mod probe;
 mod set;
 mod state;
+pub mod user;
 
 pub use apply::{Applied, Look, Networks, Role, Step, Watcher, list_here, look};
 pub use error::NetworkError;
-pub use set::{Capacity, Set};
+pub use layout::Capacity;
+pub use set::Set;

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use weir_bpf::abi::{self, net_slot};
+use weir_functions::plan::Constant;
 use weir_network::{EdgeNetworks, PrivateFunction, Tables};
 
 use super::error::NetworkError;
@@ -20,7 +21,7 @@ pub(super) struct Made {
 }
 
 /// Slots that a function may have, for its number.
-fn slots(number: u32) -> [u32; 2] {
+pub(super) fn slots(number: u32) -> [u32; 2] {
     let first = net_slot::PRIVATE + 2 * (number - net_slot::PRIVATE);
     [first, first + 1]
 }
@@ -54,6 +55,38 @@ pub(super) fn make(
     Ok(made)
 }
 
+/// What the links of a function are like.
+pub(super) fn surroundings(function: &PrivateFunction, plan: &EdgeNetworks) -> Surroundings {
+    let mtu = plan
+        .interfaces
+        .get(function.sides[0] as usize)
+        .map(|vi| vi.mtu);
+    Surroundings {
+        // tc asks the socket buffer; the constant says what the worst of them is.
+        offloaded: true,
+        mtu: mtu.filter(|mtu| *mtu != 0).map(u32::from),
+        metadata: false,
+        veth: false,
+    }
+}
+
+/// What a function is made from; `placement`: the constants of what it shares with others.
+pub(super) fn recipe(
+    function: &PrivateFunction,
+    name: &str,
+    placement: Vec<Constant>,
+) -> Recipe<'static> {
+    Recipe {
+        name: name.to_owned(),
+        plan: function.planned.instance.clone(),
+        shares: &[],
+        fresh: false,
+        secret: function.planned.asks.secret,
+        build: Build::Network,
+        placement,
+    }
+}
+
 fn one(
     function: &PrivateFunction,
     name: &str,
@@ -61,26 +94,8 @@ fn one(
     set: &Set,
     before: Option<&InstanceState>,
 ) -> Result<InstanceState, NetworkError> {
-    let mtu = plan
-        .interfaces
-        .get(function.sides[0] as usize)
-        .map(|vi| vi.mtu);
-    let around = Surroundings {
-        // tc asks the socket buffer; the constant says what the worst of them is.
-        offloaded: true,
-        mtu: mtu.filter(|mtu| *mtu != 0).map(u32::from),
-        metadata: false,
-        veth: false,
-    };
-    let recipe = Recipe {
-        name: name.to_owned(),
-        plan: function.planned.instance.clone(),
-        shares: &[],
-        fresh: false,
-        secret: function.planned.asks.secret,
-        build: Build::Network,
-        placement: set.constants(),
-    };
+    let around = surroundings(function, plan);
+    let recipe = recipe(function, name, set.constants());
     let shared = BTreeMap::new();
     let of = |e| NetworkError::Function {
         name: name.to_owned(),
@@ -124,12 +139,16 @@ fn one(
 
 /// Puts the slots that functions really have into the tables.
 pub(super) fn place(tables: &mut Tables, plan: &EdgeNetworks, states: &[InstanceState]) {
-    let slots: BTreeMap<u32, u32> = plan
-        .functions
-        .iter()
-        .zip(states)
+    let planned = plan.functions.iter().zip(states);
+    let slots: Vec<(u32, u32)> = planned
         .map(|(function, state)| (function.slot, state.slot))
         .collect();
+    place_slots(tables, &slots);
+}
+
+/// ... from pairs of the slot that was planned and the one that holds.
+pub(super) fn place_slots(tables: &mut Tables, slots: &[(u32, u32)]) {
+    let slots: BTreeMap<u32, u32> = slots.iter().copied().collect();
     for vi in &mut tables.interfaces {
         if let Some(slot) = slots.get(&vi.slot) {
             vi.slot = *slot;

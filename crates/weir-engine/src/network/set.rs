@@ -5,186 +5,15 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-use weir_bpf::abi::{self, NetCount, NetDrop, NetEdge, net_slot};
+use weir_bpf::abi::{NetCount, NetDrop, NetEdge};
 use weir_functions::plan::Constant;
 use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition, MmapArray};
 use weir_network::Tables;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+use zerocopy::FromBytes;
 
 use super::error::NetworkError;
+use super::layout::{self, Capacity, MAPS, ON_DEVICES, SHARED};
 use crate::edge::load::Common;
-
-/// Records of one half of each array, and entries of what is learned and counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Capacity {
-    /// Virtual interfaces.
-    pub interfaces: u32,
-    /// Bridges.
-    pub bridges: u32,
-    /// Routers.
-    pub routers: u32,
-    /// Ways that routes take.
-    pub hops: u32,
-    /// Other edges.
-    pub remotes: u32,
-    /// Interfaces that lead to other edges.
-    pub tunnels: u32,
-    /// Members of bridges and their remotes, all lists together.
-    pub lists: u32,
-    /// Interfaces of what leads into and out of chains.
-    pub steers: u32,
-    /// What is sent through chains.
-    pub selections: u32,
-    /// Buckets of exact matches, a power of two.
-    pub buckets: u32,
-    /// Stations and neighbours that are learned.
-    pub learned: u32,
-}
-
-impl Capacity {
-    /// What tables take at least; `learned`: cells of what bridges and routers learn.
-    #[must_use]
-    pub fn of(tables: &Tables, learned: u32) -> Capacity {
-        Capacity {
-            interfaces: tables.interfaces.len() as u32,
-            bridges: tables.bridges.len() as u32,
-            routers: tables.routers.len() as u32,
-            hops: tables.hops.len() as u32,
-            remotes: tables.remotes.len() as u32,
-            tunnels: tables.tunnels.len() as u32,
-            lists: tables.lists.len() as u32,
-            steers: tables.steers.len() as u32,
-            selections: tables.selections.len() as u32,
-            buckets: tables.exact.mask + 1,
-            learned,
-        }
-    }
-
-    /// Room for what is asked for and for growing to twice that, in powers of two.
-    #[must_use]
-    pub fn with_room(self) -> Capacity {
-        let room = |n: u32, least: u32| n.saturating_mul(2).max(least).next_power_of_two();
-        Capacity {
-            interfaces: room(self.interfaces, 1024),
-            bridges: room(self.bridges, 128),
-            routers: room(self.routers, 128),
-            hops: room(self.hops, 256),
-            remotes: room(self.remotes, 64),
-            tunnels: room(self.tunnels, 128),
-            lists: room(self.lists, 1024),
-            steers: room(self.steers, 64),
-            selections: room(self.selections, 64),
-            // Planned tables have room already.
-            buckets: self.buckets.max(1024).next_power_of_two(),
-            learned: room(self.learned, 1024),
-        }
-    }
-
-    /// Whether nothing of `other` is more than this.
-    #[must_use]
-    pub fn holds(&self, other: &Capacity) -> bool {
-        self.parts()
-            .iter()
-            .zip(other.parts())
-            .all(|(mine, theirs)| *mine >= theirs)
-    }
-
-    fn parts(&self) -> [u32; 11] {
-        [
-            self.interfaces,
-            self.bridges,
-            self.routers,
-            self.hops,
-            self.remotes,
-            self.tunnels,
-            self.lists,
-            self.steers,
-            self.selections,
-            self.buckets,
-            self.learned,
-        ]
-    }
-
-    /// Bytes of all maps that grow with it, on a host of so many CPUs.
-    #[must_use]
-    pub fn bytes(&self, cpus: usize) -> u64 {
-        let half = u64::from(self.interfaces) * size_of::<abi::Vi>() as u64
-            + u64::from(self.bridges) * size_of::<abi::NetBridge>() as u64
-            + u64::from(self.routers) * size_of::<abi::NetRouter>() as u64
-            + u64::from(self.hops) * size_of::<abi::NetHop>() as u64
-            + u64::from(self.remotes) * size_of::<abi::NetRemote>() as u64
-            + u64::from(self.tunnels) * size_of::<abi::NetTunnel>() as u64
-            + u64::from(self.lists) * 8
-            + u64::from(self.steers) * size_of::<abi::NetSteer>() as u64
-            + u64::from(self.selections) * size_of::<abi::NetSelection>() as u64
-            + u64::from(self.buckets) * BUCKET as u64;
-        2 * half
-            + u64::from(self.learned) * size_of::<abi::NetLearned>() as u64
-            + u64::from(self.interfaces) * (size_of::<NetCount>() * cpus + 8) as u64
-    }
-}
-
-/// Bytes of a bucket of exact matches.
-const BUCKET: usize = size_of::<abi::Exact>() * abi::exact::WAYS as usize;
-
-/// How many entries a map has; `None`: as its object declares.
-type Entries = fn(&Capacity) -> Option<u32>;
-
-/// Maps that all programs of a set share.
-const MAPS: &[(&str, Entries)] = &[
-    ("net_edge", |_| None),
-    ("net_programs", |_| None),
-    ("net_chain", |_| None),
-    ("net_interfaces", |c| Some(2 * c.interfaces)),
-    ("net_exact", |c| Some(2 * c.buckets)),
-    ("net_bridges", |c| Some(2 * c.bridges)),
-    ("net_routers", |c| Some(2 * c.routers)),
-    ("net_hops", |c| Some(2 * c.hops)),
-    ("net_remotes", |c| Some(2 * c.remotes)),
-    ("net_tunnels", |c| Some(2 * c.tunnels)),
-    ("net_lists", |c| Some(2 * c.lists)),
-    ("net_steers", |c| Some(2 * c.steers)),
-    ("net_selections", |c| Some(2 * c.selections)),
-    ("net_learned", |c| Some(c.learned)),
-    ("net_counts", |c| Some(c.interfaces)),
-    ("net_storms", |c| Some(c.interfaces)),
-    ("net_drops", |_| Some(16_384)),
-    ("net_near", |c| Some(c.remotes)),
-    ("net_heard", |c| Some(c.remotes)),
-];
-
-/// How many records a half has.
-type HalfOf = fn(&Capacity) -> u32;
-
-/// Constants of programs that say how large a half is.
-const HALVES: &[(&str, HalfOf)] = &[
-    ("net_half_interfaces", |c| c.interfaces),
-    ("net_half_bridges", |c| c.bridges),
-    ("net_half_routers", |c| c.routers),
-    ("net_half_hops", |c| c.hops),
-    ("net_half_remotes", |c| c.remotes),
-    ("net_half_tunnels", |c| c.tunnels),
-    ("net_half_lists", |c| c.lists),
-    ("net_half_steers", |c| c.steers),
-    ("net_half_selections", |c| c.selections),
-    ("net_half_buckets", |c| c.buckets),
-];
-
-/// Programs that every set has, by slot; a set has those whose objects this weir was built with.
-pub(super) const SHARED: &[(&str, u32)] = &[
-    ("bridge", net_slot::BRIDGE),
-    ("router", net_slot::ROUTER),
-    ("tunnel", net_slot::TUNNEL),
-    ("flood", net_slot::FLOOD),
-    ("steer", net_slot::STEER),
-    ("punt", net_slot::PUNT),
-    ("empty", net_slot::EMPTY),
-    ("refuse", net_slot::REFUSE),
-];
-
-/// Programs that devices run.
-pub(super) const ON_DEVICES: &[&str] = &["workload", "underlay", "from_kernel", "resume"];
 
 /// The maps and programs of one capacity.
 #[derive(Debug)]
@@ -248,13 +77,7 @@ impl Set {
     /// Constants of programs that say how large its maps are, and where packets go around.
     #[must_use]
     pub(super) fn constants(&self) -> Vec<Constant> {
-        let halves = HALVES
-            .iter()
-            .map(|(symbol, of)| (*symbol, of(&self.capacity)));
-        halves
-            .chain([("net_pair", self.pair)])
-            .map(|(symbol, value)| (symbol.into(), value.to_ne_bytes().to_vec()))
-            .collect()
+        layout::constants(&self.capacity, self.pair)
     }
 
     /// Gives an object of the set's the maps and constants.
@@ -395,49 +218,21 @@ impl Set {
     /// # Errors
     /// It does not fit, or a map cannot be written.
     pub fn write(&self, generation: u64, half: &Tables) -> Result<(), NetworkError> {
-        let c = &self.capacity;
-        // Programs know one mask of the table only.
-        if !c.holds(&Capacity::of(half, 0)) || half.exact.mask + 1 != c.buckets {
+        if !layout::fits(half, &self.capacity) {
             return Err(NetworkError::TooSmall);
         }
         let odd = generation & 1 == 1;
-        self.write_half("net_interfaces", odd, c.interfaces, &half.shortened())?;
-        self.write_half(
-            "net_exact",
-            odd,
-            c.buckets * abi::exact::WAYS,
-            &half.exact.cells,
-        )?;
-        self.write_half("net_bridges", odd, c.bridges, &half.bridges)?;
-        self.write_half("net_routers", odd, c.routers, &half.routers)?;
-        self.write_half("net_hops", odd, c.hops, &half.hops)?;
-        self.write_half("net_remotes", odd, c.remotes, &half.remotes)?;
-        self.write_half("net_tunnels", odd, c.tunnels, &half.tunnels)?;
-        self.write_half("net_steers", odd, c.steers, &half.steers)?;
-        self.write_half("net_selections", odd, c.selections, &half.selections)?;
-        // Elements of arrays begin at multiples of 8.
-        let lists: Vec<u64> = half.lists.iter().map(|vid| u64::from(*vid)).collect();
-        self.write_half("net_lists", odd, c.lists, &lists)
-    }
-
-    /// Records from the half's beginning on, zeros behind them. A map that no program of this build has is left out.
-    fn write_half<T: IntoBytes + Immutable + KnownLayout>(
-        &self,
-        map: &str,
-        odd: bool,
-        records: u32,
-        values: &[T],
-    ) -> Result<(), NetworkError> {
-        let Some(map) = self.maps.iter().find(|known| known.name() == map) else {
-            return Ok(());
-        };
-        let memory: MmapArray = map.mmap()?;
-        let size = records as usize * size_of::<T>();
-        let begin = if odd { size } else { 0 };
-        let bytes = values.as_bytes();
-        memory.write(begin, bytes)?;
-        memory.write(begin + bytes.len(), &vec![0; size - bytes.len()])?;
-        Ok(())
+        layout::contents(half, &self.capacity, &mut |map, size, bytes| {
+            // A map that no program of this build has is left out.
+            let Some(map) = self.maps.iter().find(|known| known.name() == map) else {
+                return Ok(());
+            };
+            let memory: MmapArray = map.mmap()?;
+            let begin = if odd { size } else { 0 };
+            memory.write(begin, bytes)?;
+            memory.write(begin + bytes.len(), &vec![0; size - bytes.len()])?;
+            Ok(())
+        })
     }
 
     /// Lets packets follow a generation whose half is written.

@@ -13,7 +13,7 @@ use weir_kernel::{KernelError, Map};
 use weir_network::Numbers;
 
 use super::apply::Role;
-use super::set::Capacity;
+use super::layout::Capacity;
 use crate::edge::state::InstanceState;
 
 /// Version of this text and of what it describes.

@@ -7,7 +7,7 @@
 mod kernel;
 mod planned;
 mod report;
-mod user;
+pub(crate) mod user;
 
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use weir_bpf::abi::Stats;
-use weir_functions::plan::HostElement;
+use weir_functions::plan::{HostElement, MapPlan};
 use weir_packet::Verdict;
 use weir_vm::jit::Execution;
 use weir_vm::verify::{Verified, VerifyOptions, verify};
@@ -49,17 +49,7 @@ impl User {
                 let name = program
                     .shared_as(&map.name)
                     .unwrap_or_else(|| called(program, &map.name));
-                for (key, value) in map.entries() {
-                    update(&mut machine, &name, key, value)?;
-                }
-                // Which device it would be does not matter: nothing is sent.
-                for (place, _) in &map.devices {
-                    let place = place.to_ne_bytes();
-                    update(&mut machine, &name, &place, &1u32.to_ne_bytes())?;
-                }
-                for (key, value) in map.host.iter().filter_map(HostElement::alone) {
-                    update(&mut machine, &name, &key, &value)?;
-                }
+                fill(&mut machine, &name, map)?;
             }
         }
         for number in wiring.ports.iter().chain(&[AWAY]) {
@@ -258,7 +248,28 @@ fn called(program: &Program, what: &str) -> String {
     format!("{}/{what}", program.name)
 }
 
-fn update(machine: &mut Machine, map: &str, key: &[u8], value: &[u8]) -> Result<(), EngineError> {
+/// Puts the planned contents into a map of the machine.
+pub(crate) fn fill(machine: &mut Machine, name: &str, map: &MapPlan) -> Result<(), EngineError> {
+    for (key, value) in map.entries() {
+        update(machine, name, key, value)?;
+    }
+    // Which device it would be does not matter: nothing is sent.
+    for (place, _) in &map.devices {
+        let place = place.to_ne_bytes();
+        update(machine, name, &place, &1u32.to_ne_bytes())?;
+    }
+    for (key, value) in map.host.iter().filter_map(HostElement::alone) {
+        update(machine, name, &key, &value)?;
+    }
+    Ok(())
+}
+
+pub(crate) fn update(
+    machine: &mut Machine,
+    map: &str,
+    key: &[u8],
+    value: &[u8],
+) -> Result<(), EngineError> {
     let target = machine.map_mut(map).ok_or_else(|| missing(map))?;
     target
         .update_all(key, value, BPF_ANY)
@@ -268,7 +279,7 @@ fn update(machine: &mut Machine, map: &str, key: &[u8], value: &[u8]) -> Result<
         })
 }
 
-fn missing(map: &str) -> EngineError {
+pub(crate) fn missing(map: &str) -> EngineError {
     EngineError::Object {
         what: format!("map {map}"),
     }
