@@ -303,14 +303,15 @@ pub(crate) enum Checksums {
 /// Arguments of `weir replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// Policy file, or the configuration of a graph (a file whose name ends in .toml)
+    /// Policy file, or the configuration of a graph or a document of virtual networks (a file whose name ends in .toml)
     #[arg(value_name = "POLICY")]
     pub(crate) policy: PathBuf,
     /// Capture to read (pcap or pcapng)
     #[arg(long = "in", value_name = "CAPTURE")]
     pub(crate) input: PathBuf,
-    /// Write every packet that was not dropped, as rewritten, with its timestamp (pcap, nanoseconds)
-    #[arg(long = "out", value_name = "CAPTURE")]
+    /// Write every packet that was not dropped, as rewritten, with its timestamp (pcap, nanoseconds); of virtual networks, a folder with a capture for each
+    /// device that packets left by
+    #[arg(long = "out", value_name = "CAPTURE|FOLDER")]
     pub(crate) output: Option<PathBuf>,
     /// What executes the policy
     #[arg(long, value_enum, default_value = "user")]
@@ -318,9 +319,16 @@ pub(crate) struct ReplayArgs {
     /// Name of the interface the packets came in by; default: what the capture says
     #[arg(long, value_name = "NAME")]
     pub(crate) in_if: Option<String>,
-    /// Port of the graph that the packets came in by; default: the one the capture names, or the only one
+    /// Port of the graph that the packets came in by; default: the one the capture names, or the only one. Of virtual networks `NETWORK/WORKLOAD`, or
+    /// `underlay`
     #[arg(long, value_name = "NAME")]
     pub(crate) port: Option<String>,
+    /// Of virtual networks: the edge that packets are on; default: the only one of the document, or the one with this host's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) edge: Option<String>,
+    /// Of virtual networks: say of every packet what became of it
+    #[arg(long)]
+    pub(crate) verdicts: bool,
     /// What a router by the kernel's tables finds there: `host`, or a file of lines as `ip route`, `ip neigh` and `ip link` write them
     #[arg(long, value_name = "host|FILE")]
     pub(crate) routes: Option<PathBuf>,

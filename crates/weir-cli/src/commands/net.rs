@@ -45,11 +45,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
             ttl,
             length,
         } => {
-            let Some((network, workload)) = from.split_once('/') else {
-                return Err(Failure::Usage(format!(
-                    "`{from}` is no workload: write NETWORK/WORKLOAD"
-                )));
-            };
+            let (network, workload) = workload_of(from)?;
             let described = Described {
                 network: network.to_owned(),
                 workload: workload.to_owned(),
@@ -64,6 +60,12 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A workload as commands name it.
+fn workload_of(text: &str) -> Result<(&str, &str), Failure> {
+    text.split_once('/')
+        .ok_or_else(|| Failure::Usage(format!("`{text}` is no workload: write NETWORK/WORKLOAD")))
 }
 
 fn station(text: &str) -> Result<Mac, Failure> {
@@ -162,7 +164,7 @@ fn record(path: &Path) -> Result<Record, Failure> {
 }
 
 /// Reads a document. Mistakes and warnings are shown.
-fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
+pub(super) fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
     let refused = |found: &Diagnostics| {
         output::tell(&found.render(output::stderr_is_terminal()));
         Failure::Usage(format!(
@@ -209,7 +211,7 @@ fn check(path: &Path, json: bool) -> Result<(), Failure> {
 }
 
 /// Which edge is meant.
-fn edge_of(document: &Document, given: Option<&str>) -> Result<String, Failure> {
+pub(super) fn edge_of(document: &Document, given: Option<&str>) -> Result<String, Failure> {
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
@@ -230,7 +232,11 @@ fn edge_of(document: &Document, given: Option<&str>) -> Result<String, Failure> 
     }
 }
 
-fn planned(networks: &Checked, edge: &str, before: &Numbers) -> Result<EdgeNetworks, Failure> {
+pub(super) fn planned(
+    networks: &Checked,
+    edge: &str,
+    before: &Numbers,
+) -> Result<EdgeNetworks, Failure> {
     networks.plan(edge, before).map_err(Failure::usage)
 }
 
@@ -260,7 +266,7 @@ fn plan(path: &Path, edge: Option<&str>, json: bool) -> Result<(), Failure> {
     Ok(output::out(&text)?)
 }
 
-fn as_json(plan: &EdgeNetworks) -> serde_json::Value {
+pub(super) fn as_json(plan: &EdgeNetworks) -> serde_json::Value {
     let interfaces = plan.labels.interfaces.iter().enumerate();
     let interfaces: Vec<_> = interfaces
         .filter(|(_, label)| !label.name.is_empty())
@@ -302,7 +308,7 @@ fn as_json(plan: &EdgeNetworks) -> serde_json::Value {
 }
 
 /// Interfaces of a plan as a table, of some networks, or all if none is named.
-fn interfaces(
+pub(super) fn interfaces(
     plan: &EdgeNetworks,
     only: &[String],
     counted: impl Fn(u32) -> Option<[u64; 3]>,

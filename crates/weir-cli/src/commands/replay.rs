@@ -1,6 +1,7 @@
-//! `weir replay`: a policy over a capture, in any engine; a graph is in `graph`.
+//! `weir replay`: a policy over a capture, in any engine; a graph is in `graph`, virtual networks are in `networks`.
 
 mod graph;
+mod networks;
 mod routes;
 
 use std::fs::File;
@@ -23,6 +24,14 @@ use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
+    if networks::is_document(&args.policy) {
+        return networks::run(args);
+    }
+    if args.edge.is_some() || args.verdicts {
+        return Err(Failure::usage(
+            "--edge and --verdicts are for documents of virtual networks",
+        ));
+    }
     if graph::is_configuration(&args.policy) {
         return graph::run(args);
     }

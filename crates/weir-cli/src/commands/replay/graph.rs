@@ -59,7 +59,9 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     }
     let mut engine = replay::open(kind, &graph, &options).map_err(failure)?;
     if let Some(from) = &args.routes {
-        engine.set_routes(routes::read(from, &graph)?);
+        let ports = graph.ports.iter();
+        let devices: Vec<_> = ports.map(|p| (p.device.clone(), p.number)).collect();
+        engine.set_routes(routes::read(from, &devices)?);
     }
     let cut_off = packets(args, &graph, &survey, &ports, engine.as_mut())?;
     let totals = engine.totals().map_err(failure)?;

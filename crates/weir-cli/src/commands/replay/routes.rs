@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 
-use weir_engine::edge::replay::Graph;
 use weir_kernel::routes::{self, KernelRouteKind};
 use weir_kernel::{KernelError, iface};
 use weir_vm::{Neighbour, Route, RouteKind, RouteLink, Routes};
@@ -66,11 +65,14 @@ const FLAGS: &[&str] = &[
     "\\",
 ];
 
+/// A device that packets come in and leave by, and its index in the engine.
+pub(super) type Known = (String, u32);
+
 /// `host`, or a file.
-pub(super) fn read(from: &Path, graph: &Graph) -> Result<Routes, Failure> {
-    let mut table = Table::new(graph);
+pub(super) fn read(from: &Path, devices: &[Known]) -> Result<Routes, Failure> {
+    let mut table = Table::new(devices);
     if from == Path::new("host") {
-        table.host(graph).map_err(Failure::failed)?;
+        table.host(devices).map_err(Failure::failed)?;
         return Ok(table.routes);
     }
     let text = std::fs::read_to_string(from).map_err(|error| {
@@ -97,16 +99,16 @@ struct Table {
 }
 
 impl Table {
-    fn new(graph: &Graph) -> Table {
+    fn new(devices: &[Known]) -> Table {
         let mut table = Table {
             routes: Routes::default(),
             indexes: BTreeMap::new(),
             link: None,
             open: None,
         };
-        for port in &graph.ports {
-            table.indexes.insert(port.device.clone(), port.number);
-            table.add_link(port.number);
+        for (device, index) in devices {
+            table.indexes.insert(device.clone(), *index);
+            table.add_link(*index);
         }
         table
     }
@@ -134,15 +136,15 @@ impl Table {
     }
 
     /// What this host knows.
-    fn host(&mut self, graph: &Graph) -> Result<(), KernelError> {
-        for port in &graph.ports {
-            let found = iface::find(&port.device)?;
+    fn host(&mut self, devices: &[Known]) -> Result<(), KernelError> {
+        for (device, index) in devices {
+            let found = iface::find(device)?;
             let forwards = |family: &str| {
-                let path = format!("/proc/sys/net/{family}/conf/{}/forwarding", port.device);
+                let path = format!("/proc/sys/net/{family}/conf/{device}/forwarding");
                 std::fs::read_to_string(path).is_ok_and(|text| text.trim() != "0")
             };
             let links = &mut self.routes.links;
-            if let Some(link) = links.iter_mut().find(|l| l.ifindex == port.number) {
+            if let Some(link) = links.iter_mut().find(|l| l.ifindex == *index) {
                 link.mtu = found.mtu;
                 link.address = found.mac;
                 link.forwards_ipv4 = forwards("ipv4");
