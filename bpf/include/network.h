@@ -245,8 +245,11 @@ static __always_inline __u32 net_deliver(ctx_t *ctx, struct net *n, struct weir_
 	/* Where it ends, for who asks (replays and test runs). */
 	n->chain->vid = out->peer;
 #ifdef WEIR_HOOK_TC
-	/* What came out of a tunnel keeps the protocol of the outer packet unless a device looks at it anew. */
-	if (out->flags & WEIR_VF_PEER && !(n->chain->place & WEIR_CW_TUNNEL)) {
+	/*
+	 * What came out of a tunnel keeps the protocol of the outer packet unless a device looks at it anew; and packet sockets on the device (tcpdump,
+	 * `weir net ping`) see nothing of what goes straight to its peer.
+	 */
+	if (out->flags & WEIR_VF_PEER && !(n->chain->place & (WEIR_CW_TUNNEL | WEIR_CW_SHOWN))) {
 		*action = bpf_redirect_peer(out->device, 0);
 		return WEIR_NO_REASON;
 	}

@@ -38,7 +38,7 @@ int resume(ctx_t *ctx)
 	vid = ctx->cb[WEIR_CB_VID];
 	place = ctx->cb[WEIR_CB_WHERE];
 	chain->half = place & WEIR_CW_HALF ? 1 : 0;
-	chain->place = place & WEIR_CW_TUNNEL;
+	chain->place = place & (WEIR_CW_TUNNEL | WEIR_CW_SHOWN);
 	chain->rounds = place >> 8;
 	chain->remote = ctx->cb[WEIR_CB_REMOTE];
 	chain->origin = ctx->cb[WEIR_CB_PORT];

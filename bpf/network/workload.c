@@ -4,6 +4,7 @@
  * is, holds the packet to the addresses that the workload was given, and hands
  * it to the function that the interface is linked to.
  *
+ * ICMP is marked: it leaves where packet sockets on devices see it.
  * One program for all devices. The only place where the generation's word is read: the packet keeps to that half.
  *
  * Hooks: xdp, tc.
@@ -23,6 +24,9 @@ const volatile __u32 weir_replay = 0;
 #include "exact.h"
 #include "network.h"
 #include "netentry.h"
+
+#define IPPROTO_ICMP	1
+#define IPPROTO_ICMPV6	58
 
 static __always_inline int same_mac(__u8 *a, __u8 *b)
 {
@@ -94,6 +98,20 @@ static __always_inline int honest(ctx_t *ctx, struct net *n)
 	return type != bpf_htons(ETH_P_8021Q) && type != bpf_htons(ETH_P_8021AD);
 }
 
+/* Whether it is ICMP, and is to be seen where it leaves: echoes and errors are what people look for, and few packets are such. */
+static __always_inline int is_icmp(ctx_t *ctx)
+{
+	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *ip = data + 14;
+	__u16 type;
+
+	if (ip + 20 > end)
+		return 0;
+	type = *(__be16 *)(data + 12);
+	if (type == bpf_htons(ETH_P_IP))
+		return ip[9] == IPPROTO_ICMP;
+	return type == bpf_htons(ETH_P_IPV6) && ip[6] == IPPROTO_ICMPV6;
+}
+
 SEC(CTX_SECTION)
 int workload(ctx_t *ctx)
 {
@@ -115,6 +133,8 @@ int workload(ctx_t *ctx)
 	net_count(n.chain, n.packets, ctx_len(ctx), 0);
 	net_pull(ctx, 14 + 40);
 	reason = honest(ctx, &n) ? WEIR_NO_REASON : WEIR_R_spoofed;
+	if (is_icmp(ctx))
+		n.chain->place |= WEIR_CW_SHOWN;
 leave:
 	action = net_leave(ctx, &n, n.chain->vid, reason);
 out:

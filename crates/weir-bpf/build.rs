@@ -78,7 +78,7 @@ fn main() {
         ),
         (
             "TOOLS",
-            "Name and ELF bytes of what commands use by themselves: the generator and its counting sink.",
+            "Name and ELF bytes of what commands use by themselves: the generator and its counting sink, and what puts a frame into a device.",
             others("tools").collect(),
         ),
     ] {

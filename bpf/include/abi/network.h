@@ -240,6 +240,7 @@ struct weir_net_drop {
 
 #define WEIR_CW_HALF		(1 << 0)	/* of its generation */
 #define WEIR_CW_TUNNEL		(1 << 1)	/* it came from another edge */
+#define WEIR_CW_SHOWN		(1 << 2)	/* ICMP of a workload: leaves by devices themselves, where who listens there sees it */
 #define WEIR_CB_IS_OURS		0x77656972
 
 #endif

@@ -81,6 +81,7 @@ fn numbers_are_those_of_the_header() {
         ("WEIR_CB_IS_OURS", cb::IS_OURS.into()),
         ("WEIR_CW_HALF", cb_where::HALF.into()),
         ("WEIR_CW_TUNNEL", cb_where::TUNNEL.into()),
+        ("WEIR_CW_SHOWN", cb_where::SHOWN.into()),
     ];
     contract::same_numbers(header, numbers);
 }

@@ -182,6 +182,18 @@ pub fn trace(networks: &Networks, described: &Described) -> Result<Trace, TraceE
     fabric.run(networks, edge, vid, frame)
 }
 
+/// The frame that a described packet is, as its workload would send it, and the edge that the workload sits on.
+///
+/// # Errors
+/// As of [`trace`].
+pub fn frame(networks: &Networks, described: &Described) -> Result<(String, Vec<u8>), TraceError> {
+    let (edge, _) = place(networks, &described.network, &described.workload)?;
+    let mut fabric = Fabric::default();
+    fabric.need(networks, &edge)?;
+    let frame = frame_of(networks, &fabric, &edge, described)?;
+    Ok((edge, frame))
+}
+
 /// Follows a frame that a workload sends, byte for byte as given.
 ///
 /// # Errors

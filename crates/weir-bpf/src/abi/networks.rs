@@ -329,4 +329,5 @@ pub mod cb {
 pub mod cb_where {
     pub const HALF: u32 = 1 << 0;
     pub const TUNNEL: u32 = 1 << 1;
+    pub const SHOWN: u32 = 1 << 2;
 }

@@ -94,10 +94,47 @@ pub(crate) enum NetCommand {
         #[arg(long, value_name = "BYTES", default_value_t = 0)]
         length: u16,
     },
+    /// Send echo requests through the running networks in a workload's name, from the edge it is on, and say what became of them (root)
+    Ping(PingArgs),
     /// Print the document that runs
     Export {
         /// The edge; default: the only one that runs here
         #[arg(long, value_name = "NAME")]
         edge: Option<String>,
     },
+}
+
+/// Arguments of `weir net ping`.
+#[derive(Debug, Args)]
+pub(crate) struct PingArgs {
+    /// The workload in whose name requests are sent; it sits on this edge
+    #[arg(value_name = "NETWORK/WORKLOAD")]
+    pub(crate) from: String,
+    /// Where to: an address, or a workload of the same network
+    #[arg(value_name = "ADDRESS|WORKLOAD")]
+    pub(crate) to: String,
+    /// Requests to send
+    #[arg(short = 'c', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) count: u16,
+    /// Seconds from one request to the next, 0.001 or more
+    #[arg(short = 'i', long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) interval: f64,
+    /// Seconds to wait for the last answer
+    #[arg(short = 'W', long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) wait: f64,
+    /// Bytes of data in a request
+    #[arg(short = 's', long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(8..=3300))]
+    pub(crate) size: u16,
+    /// TTL or hop limit of requests
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..))]
+    pub(crate) ttl: u8,
+    /// Address that requests come from; default: the workload's first of that family
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) source: Option<IpAddr>,
+    /// Station that requests are sent to; default: the one the workload would find by ARP
+    #[arg(long, value_name = "MAC")]
+    pub(crate) mac: Option<String>,
+    /// The edge; default: the only one that runs here
+    #[arg(long, value_name = "NAME")]
+    pub(crate) edge: Option<String>,
 }

@@ -2,6 +2,8 @@
 //!
 //! Exit status 2: the document or a name is wrong; 1: the host refused. Whatever fails has changed nothing.
 
+mod ping;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -34,6 +36,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         NetCommand::Delete { networks, edge } => delete(networks, edge.as_deref(), args.json)?,
         NetCommand::Show { networks, edge } => show(networks, edge.as_deref(), args.json)?,
         NetCommand::Export { edge } => export(edge.as_deref())?,
+        NetCommand::Ping(what) => return ping::run(what, args.json),
         NetCommand::Trace {
             document,
             from,

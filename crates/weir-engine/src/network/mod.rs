@@ -5,6 +5,7 @@ mod apply;
 mod attach;
 mod error;
 mod layout;
+pub mod ping;
 mod private;
 pub mod probe;
 mod set;
