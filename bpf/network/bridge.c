@@ -27,6 +27,7 @@ const volatile __u32 weir_replay = 0;
 #include "network.h"
 #include "netarp.h"
 #include "netlearn.h"
+#include "netdhcp.h"
 
 NET_ARRAY(net_bridges, struct weir_net_bridge);
 
@@ -90,6 +91,15 @@ static __always_inline int answer(ctx_t *ctx, struct net *n, struct frame *f)
 	if (!known || known->extra == f->from >> 16)
 		return 0;
 	return net_answer(ctx, &q, known->extra);
+}
+
+/* Whether it is of a DHCP client whom the helper answers: by whatever station it is sent to, so that nobody else sees it. */
+static __always_inline int is_for_helper(ctx_t *ctx, struct net *n, struct frame *f)
+{
+	if (!(n->in->flags & WEIR_VF_DHCP) || f->type != bpf_htons(ETH_P_IP))
+		return 0;
+	net_pull(ctx, DHCP_HEADS);
+	return net_is_dhcp(packet_word(ctx, data), packet_word(ctx, data_end));
 }
 
 /* Puts the frame into the VLAN that it has outside. Returns 0 if it cannot be. */
@@ -171,6 +181,10 @@ int bridge(ctx_t *ctx)
 		n.stats->reason[WEIR_R_in_graph]++;
 		vid = n.chain->vid;
 		reason = WEIR_NO_REASON;
+		goto leave;
+	}
+	if (is_for_helper(ctx, &n, &f)) {
+		reason = net_hand_on(ctx, &n, WEIR_NS_PUNT);
 		goto leave;
 	}
 	vid = way_of(&n, &f);

@@ -24,6 +24,7 @@ const volatile __u32 weir_replay = 0;
 #include "exact.h"
 #include "network.h"
 #include "netentry.h"
+#include "netdhcp.h"
 
 #define IPPROTO_ICMP	1
 #define IPPROTO_ICMPV6	58
@@ -78,8 +79,10 @@ static __always_inline int honest(ctx_t *ctx, struct net *n)
 	if (type == bpf_htons(ETH_P_IP)) {
 		if (ip + 20 > end)
 			return 0;
-		/* 0.0.0.0: a host that asks for its address. */
-		return !*(__u32 *)(ip + 12) || may_use4(n, *(__u32 *)(ip + 12));
+		/* 0.0.0.0: a host that asks for its address, and nothing else. */
+		if (!*(__u32 *)(ip + 12))
+			return net_is_dhcp(data, end);
+		return may_use4(n, *(__u32 *)(ip + 12));
 	}
 	if (type == bpf_htons(ETH_P_IPV6)) {
 		if (ip + 40 > end)

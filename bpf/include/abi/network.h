@@ -58,6 +58,8 @@ struct weir_vi {
 #define WEIR_VF_TUNNEL		(1 << 5)	/* leads to other edges: what comes in here does not leave by another such one */
 #define WEIR_VF_PEER		(1 << 6)	/* the device is a veth whose other end lies in another namespace */
 #define WEIR_VF_EXTERNAL	(1 << 7)	/* a device that is no workload: a way out of the virtual network */
+#define WEIR_VF_DHCP		(1 << 8)	/* of a bridge: what DHCP clients send in here goes to the helper */
+#define WEIR_VF_PUNT		(1 << 9)	/* of a punt function; `instance` is its record in net_punts */
 
 /*
  * A cell of the table of exact matches. A key lies in one of two buckets of WEIR_EX_WAYS cells. scope 0: empty.
@@ -177,6 +179,68 @@ struct weir_net_selection {
 	__u8 protocol;		/* of IP, behind extension headers; 0: any */
 	__u8 ports;		/* 1: ports are looked at; later fragments, which have none, are not selected */
 	__u8 pad[6];
+};
+
+/* What becomes of packets that come in by an interface of a punt function: record by the interface's `instance`. */
+struct weir_net_punt {
+	__u32 selections, n_selections;	/* run of what goes to the helper unless an installed flow takes it; none: all IP packets */
+	__u32 rate;		/* packets a second that may go to the helper, 0: no limit */
+	__u32 pad;
+};
+
+/* What goes to the helper and comes from it, by VID of the interface. Stays from generation to generation. */
+struct weir_net_punted {
+	__u64 heard_ns;		/* when who listens last said so; 0: nobody does */
+	__u64 window;		/* second << 32 | packets of that second */
+	__u64 punted;		/* packets that were handed over */
+	__u64 injected;		/* packets that came back or were made there */
+};
+
+/* In front of a packet in the ring `net_ring`. */
+struct weir_net_record {
+	__u64 time_ns;
+	__u64 generation;
+	__u32 vid;		/* of the interface that it came in by */
+	__u32 tenant;
+	__u32 len;		/* of the frame, which follows, with its tag */
+	__u16 unfinished;	/* offset of a checksum that is the plain pseudo-header's so far; 0: none */
+	__u16 l4;		/* of the header that it is in */
+};
+
+/* Behind a packet that a helper sends: into the far end of the pair for recirculation. */
+struct weir_net_inject {
+	__u64 generation;	/* that the VID is of */
+	__u32 vid;		/* of the interface that it leaves by */
+	__u32 magic;
+};
+
+#define WEIR_NI_MAGIC		0x70756e74
+#define WEIR_PUNT_MAX		9216		/* bytes of a frame that is handed over */
+#define WEIR_PUNT_HEARD_NS	2000000000	/* who says nothing for so long listens no more */
+#define WEIR_PUNT_DHCP_RATE	16		/* packets of DHCP clients a second, of one interface */
+
+/* An installed flow: key. Addresses as in packets, IPv4 as ::ffff:a.b.c.d. */
+struct weir_net_flow_key {
+	__u64 source[2], target[2];
+	__u32 vid;		/* of the interface that it comes in by */
+	__u16 from, to;		/* ports, host order; 0: of protocols and fragments that have none */
+	__u8 protocol;
+	__u8 pad[7];
+};
+
+/* ... and what becomes of it. */
+struct weir_net_flow {
+	__u32 action;		/* enum weir_net_flow_action */
+	__u32 vid;		/* FORWARD: of the interface that it leaves by */
+	__u64 idle_ns;		/* without a packet for so long it is as if it were not there; 0: it stays */
+	__u64 seen_ns;
+	__u64 packets;
+	__u64 bytes;
+};
+
+enum weir_net_flow_action {
+	WEIR_FA_FORWARD = 1,
+	WEIR_FA_DROP = 2,
 };
 
 /* What was learned: a station of a bridge, or a neighbour of a router. */

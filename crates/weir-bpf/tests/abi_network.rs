@@ -3,7 +3,7 @@
 mod contract;
 
 use weir_bpf::abi::{
-    self, bridge_flag, cb, cb_where, exact, exact_kind, net_slot, probe, tunnel, tunnel_kind,
+    self, bridge_flag, cb, cb_where, exact, exact_kind, net_slot, probe, punt, tunnel, tunnel_kind,
     vi_flag, vi_onward,
 };
 
@@ -18,6 +18,12 @@ fn structures_have_the_same_layout_in_c_and_rust() {
     same_layout!(btf, "weir_net_hop", abi::NetHop, kind, vid, gateway, mac, pad);
     same_layout!(contract::btf_of("net_steer"), "weir_net_steer", abi::NetSteer, ways, n_ways, selections, n_selections);
     same_layout!(contract::btf_of("net_steer"), "weir_net_selection", abi::NetSelection, source, source_mask, target, target_mask, source_low, source_high, target_low, target_high, protocol, ports, pad);
+    let punt = contract::btf_of("net_punt");
+    same_layout!(punt, "weir_net_punt", abi::NetPunt, selections, n_selections, rate, pad);
+    same_layout!(punt, "weir_net_punted", abi::NetPunted, heard_ns, window, punted, injected);
+    same_layout!(punt, "weir_net_record", abi::NetRecord, time_ns, generation, vid, tenant, len, unfinished, l4);
+    same_layout!(punt, "weir_net_flow_key", abi::NetFlowKey, source, target, vid, from, to, protocol, pad);
+    same_layout!(punt, "weir_net_flow", abi::NetFlow, action, vid, idle_ns, seen_ns, packets, bytes);
     same_layout!(btf, "weir_net_learned", abi::NetLearned, key, extra, vid, seen);
     same_layout!(btf, "weir_net_count", abi::NetCount, packets, bytes, dropped, pad);
     same_layout!(btf, "weir_net_chain", abi::NetChain, vid, half, place, calls, rounds, remote, origin, mark, cause, reason, generation, number);
@@ -54,6 +60,14 @@ fn numbers_are_those_of_the_header() {
         ("WEIR_VF_TUNNEL", vi_flag::TUNNEL.into()),
         ("WEIR_VF_PEER", vi_flag::PEER.into()),
         ("WEIR_VF_EXTERNAL", vi_flag::EXTERNAL.into()),
+        ("WEIR_VF_DHCP", vi_flag::DHCP.into()),
+        ("WEIR_VF_PUNT", vi_flag::PUNT.into()),
+        ("WEIR_NI_MAGIC", punt::MAGIC.into()),
+        ("WEIR_PUNT_MAX", punt::MOST_BYTES.into()),
+        ("WEIR_PUNT_HEARD_NS", punt::HEARD_NS),
+        ("WEIR_PUNT_DHCP_RATE", punt::DHCP_RATE.into()),
+        ("WEIR_FA_FORWARD", punt::FORWARD.into()),
+        ("WEIR_FA_DROP", punt::DROP.into()),
         ("WEIR_EX_DEVICE", exact_kind::DEVICE.into()),
         ("WEIR_EX_STATION", exact_kind::STATION.into()),
         ("WEIR_EX_NEIGHBOUR", exact_kind::NEIGHBOUR.into()),

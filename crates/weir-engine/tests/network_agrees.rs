@@ -8,7 +8,7 @@ mod network_bed;
 use std::collections::BTreeMap;
 
 use network_bed::{checked, root};
-use weir_bpf::abi::NetChain;
+use weir_bpf::abi::{NetChain, NetPunted, NetRecord};
 use weir_engine::Packet;
 use weir_engine::network::user::{End, Port, User};
 use weir_engine::network::{Capacity, Set};
@@ -46,6 +46,7 @@ prefix = ["10.9.0.0/24", "fd00:9::/64"]
 [[network.subnet]]
 name = "db"
 prefix = ["10.2.0.0/24", "fd00:2::/64"]
+dhcp = true
 
 [[network.function]]
 name = "r1"
@@ -73,6 +74,16 @@ interface = [
 route = ["0.0.0.0/0 via 10.9.0.1", "::/0 via fd00:9::1"]
 
 [[network.function]]
+name = "ctl"
+kind = "punt"
+rate = 0
+select = [
+  { protocol = "udp", from = "10.1.0.0/24", port = "9" },
+  { protocol = "tcp", from = "fd00:1::/64", from_port = "1000" },
+  { protocol = "icmp", to = "10.2.0.2/32" },
+]
+
+[[network.function]]
 name = "c1"
 kind = "empty"
 [[network.function]]
@@ -95,6 +106,9 @@ select = [
 
 [[network.link]]
 from = "web"
+to = "ctl.a"
+[[network.link]]
+from = "ctl.b"
 to = "r1.web"
 [[network.link]]
 from = "mid"
@@ -239,6 +253,7 @@ fn frame(case: u64, macs: &[[u8; 6]], routers: [[u8; 6]; 3]) -> (u32, Vec<u8>) {
     let payload = vec![0x42; c.of(&[0, 1, 30, 100, 1240, 1260, 1300, 1460, 1480])];
     let mut frame = match c.below(8) {
         0 => arp(c, mac, own4),
+        1 if c.below(3) == 0 => dhcp(c, own4),
         1 => solicitation(c, own6),
         kind => {
             let v4 = kind < 5;
@@ -297,6 +312,13 @@ fn arp(c: &mut Chance, mac: [u8; 6], own: [u8; 4]) -> Vec<u8> {
     frame
 }
 
+fn dhcp(c: &mut Chance, own: [u8; 4]) -> Vec<u8> {
+    let from = c.of(&[[0; 4], own]);
+    let made = Frame::new().ip4(from, c.of(&[[255; 4], own, [10, 2, 0, 1]]));
+    let ports = c.of(&[(68, 67), (68, 67), (67, 68), (68, 68)]);
+    made.udp(ports.0, ports.1).payload(&[0x42; 300]).build()
+}
+
 fn solicitation(c: &mut Chance, own: [u8; 16]) -> Vec<u8> {
     let mut body = vec![0, 0, 0, 0];
     body.extend(v6(c));
@@ -315,6 +337,8 @@ enum Outcome {
     Left(u32, Vec<u8>),
     /// Copies for many.
     Copied,
+    /// Handed to the helper: VID it came in by, and its bytes.
+    Punted(u32, Vec<u8>),
     Dropped(&'static str),
 }
 
@@ -329,6 +353,7 @@ fn expected(walk: &weir_network::reference::Walk, tables: &Tables) -> Outcome {
             To::Device { vid, .. } => {
                 Outcome::Left(tables.interfaces[vid as usize].peer, one.frame.clone())
             }
+            To::Process { vid } => Outcome::Punted(vid, one.frame.clone()),
             other => panic!("{other:?}"),
         },
         _ => Outcome::Dropped(walk.drops().first().expect("a reason")),
@@ -485,6 +510,20 @@ fn the_data_plane_does_with_frames_what_the_reference_does() {
         .expect("a set");
         set.write(1, &tables).expect("written");
         set.switch(1).expect("switched");
+        // Somebody listens everywhere, and for ever: a word that lies ahead of the clock.
+        let heard = set
+            .map("net_punted")
+            .expect("there")
+            .mmap()
+            .expect("mapped");
+        for vid in 0..capacity.interfaces as usize {
+            let word = (u64::MAX / 2).to_ne_bytes();
+            heard
+                .write(vid * size_of::<NetPunted>(), &word)
+                .expect("written");
+        }
+        let ring = set.map("net_ring").expect("there").event_ring();
+        let mut ring = ring.expect("a reader");
         let mut seen: BTreeMap<&'static str, u32> = BTreeMap::new();
         for case in 0..cases {
             let (device, bytes) = frame(case, &macs, routers);
@@ -506,6 +545,13 @@ fn the_data_plane_does_with_frames_what_the_reference_does() {
                 .iter()
                 .find(|(reason, n)| before.get(reason) != Some(n));
             let new = new.map(|(reason, _)| Reason::ALL[*reason as usize].name());
+            let mut handed = Vec::new();
+            let drained = ring.drain(std::time::Duration::ZERO, |record| {
+                let (head, bytes) = NetRecord::read_from_prefix(record).expect("a record");
+                // The ring pads to words.
+                handed.push((head.vid, bytes[..head.len as usize].to_vec()));
+            });
+            assert!(drained.expect("read") <= 1, "case {case}");
             let got = match (ran.retval, new) {
                 (7 | 4, None) => {
                     let now = chain(&set);
@@ -516,6 +562,10 @@ fn the_data_plane_does_with_frames_what_the_reference_does() {
                     Outcome::Left(moved.expect("one CPU ran it").0.vid, out)
                 }
                 (_, Some(reason)) => Outcome::Dropped(reason),
+                (_, None) if !handed.is_empty() => {
+                    let (vid, bytes) = handed.remove(0);
+                    Outcome::Punted(vid, bytes)
+                }
                 (_, None) => Outcome::Copied,
             };
             // What an error's sender is told has a limit of 50 at once: beyond it the packet is dropped for the same reason.
@@ -532,6 +582,9 @@ fn the_data_plane_does_with_frames_what_the_reference_does() {
                 ]
                 .contains(&got);
             let storm = want == Outcome::Copied && got == Outcome::Dropped("storm");
+            // Of DHCP clients so many a second are heard, and no more.
+            let storm = storm
+                || (matches!(want, Outcome::Punted(..)) && got == Outcome::Dropped("punt_limited"));
             if got != want && Some(&got) != limited.as_ref() && !storm && !one_only {
                 panic!(
                     "case {case}, device {device}, frame {bytes:02x?}\nreference {want:02x?}\n   kernel {got:02x?}\n{:#?}",
@@ -542,6 +595,7 @@ fn the_data_plane_does_with_frames_what_the_reference_does() {
                 Outcome::Left(..) if limited.is_some() => "error",
                 Outcome::Left(..) => "left",
                 Outcome::Copied => "copied",
+                Outcome::Punted(..) => "punted",
                 Outcome::Dropped(reason) => reason,
             };
             *seen.entry(kind).or_default() += 1;
@@ -558,6 +612,7 @@ fn the_data_plane_does_with_frames_what_the_reference_does() {
             "no_route",
             "ip4_bad_checksum",
             "path_mtu",
+            "punted",
         ] {
             assert!(
                 seen.get(kind).is_some_and(|n| *n >= 5),

@@ -502,7 +502,7 @@ fn what_is_forged_is_a_counted_drop() {
         let drops = weir.set.drops().expect("readable");
         let of_reason = drops
             .iter()
-            .filter(|(drop, _)| drop.reason == reason.into());
+            .filter(|(drop, _)| drop.reason == reason);
         let sum: u64 = of_reason.map(|(_, n)| n).sum();
         assert_eq!(sum, stats.reason[reason as usize], "reason {reason}");
     }

@@ -112,6 +112,7 @@ const NETWORKS: &[&str] = &[
     "router",
     "refuse",
     "steer",
+    "punt",
     "resume",
     "empty",
     "tunnel",
@@ -130,6 +131,7 @@ const HALVES: &[&str] = &[
     "net_half_lists",
     "net_half_steers",
     "net_half_selections",
+    "net_half_punts",
     "net_half_buckets",
 ];
 

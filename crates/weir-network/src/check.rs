@@ -5,6 +5,7 @@
 mod addresses;
 mod chains;
 mod edges;
+mod helpers;
 mod names;
 mod routes;
 mod shape;
@@ -93,6 +94,7 @@ pub fn check(
     addresses::check(wanted, &graphs, &shapes, &mut report);
     routes::check(wanted, &mut report);
     edges::check(wanted, &graphs, &mut report);
+    helpers::check(wanted, &mut report);
     let (identifiers, link_identifiers) = identifiers(wanted, &graphs);
     let mut named = vec![(document.source.name.as_str(), document.source.text.as_str())];
     named.extend(

@@ -10,8 +10,8 @@ use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report, Source};
 
 use crate::model::{
-    Addresses, Chain, Document, Edge, Function, Interface, Link, Network, Places, Route, Selection,
-    Station, Subnet, Tenant, Unknown, Vlan, Way, Workload,
+    Addresses, Chain, Document, Edge, Function, Interface, Link, Network, Places, Punt, Route,
+    Selection, Station, Subnet, Tenant, Unknown, Vlan, Way, Workload,
 };
 use crate::values::{At, Kind, Mac, Net, NotOne, plain_address};
 
@@ -23,6 +23,18 @@ pub const DEFAULT_STORM: u32 = 1000;
 
 /// Seconds that what was learned lasts, unless the document says another number: the default of IEEE 802.1Q.
 pub const DEFAULT_AGE: u32 = 300;
+
+/// Seconds that DHCP leases an address for, unless the document says another number.
+pub const DEFAULT_LEASE: u32 = 3600;
+
+/// Packets a second that an interface may send to a helper, unless the document says another number.
+pub const DEFAULT_PUNT_RATE: u32 = 1000;
+
+/// Flows that may be installed in a function, unless the document says another number.
+pub const DEFAULT_FLOWS: u32 = 1024;
+
+/// Most flows of one function: the data plane's table of them has as many for all functions of an edge.
+pub const MOST_FLOWS: u32 = 16_384;
 
 /// Smallest MTU: that of IPv4 (RFC 791).
 const LEAST_MTU: u64 = 68;
@@ -200,7 +212,22 @@ fn read_subnet(mut section: Section<'_, '_>, report: &mut Report) -> Option<Subn
     );
     let storm = section.number("storm", 0, u32::MAX.into(), report);
     let age = section.number("age", 1, 1_000_000, report);
+    let dhcp = section.flag("dhcp", report);
+    let lease = section.number("lease", 60, u32::MAX.into(), report);
+    if let Some(lease) = lease
+        .as_ref()
+        .filter(|_| dhcp.as_ref().is_none_or(|dhcp| !dhcp.value))
+    {
+        report
+            .error(0, lease.span, "`lease` is of subnets with `dhcp`")
+            .help("add `dhcp = true`, or leave it out");
+    }
     section.finish(report);
+    let seconds = lease.map_or(DEFAULT_LEASE, |lease| lease.value as u32);
+    let dhcp = dhcp.filter(|dhcp| dhcp.value).map(|dhcp| At {
+        value: seconds,
+        span: dhcp.span,
+    });
     Some(Subnet {
         name: name?.into(),
         prefixes,
@@ -209,6 +236,7 @@ fn read_subnet(mut section: Section<'_, '_>, report: &mut Report) -> Option<Subn
         unknown,
         storm: storm.map_or(DEFAULT_STORM, |storm| storm.value as u32),
         age: age.map_or(DEFAULT_AGE, |age| age.value as u32),
+        dhcp,
     })
 }
 
@@ -218,7 +246,13 @@ fn read_function(mut section: Section<'_, '_>, report: &mut Report) -> Option<Fu
     let home = section.text("home", report);
     let (mut interfaces, mut routes) = (Vec::new(), Vec::new());
     let (mut keys, mut places) = Default::default();
+    let mut punt = None;
     if kind
+        .as_ref()
+        .is_some_and(|kind| kind.value == crate::model::PUNT)
+    {
+        punt = Some(read_punt(section, report));
+    } else if kind
         .as_ref()
         .is_some_and(|kind| kind.value == crate::model::ROUTER)
     {
@@ -242,10 +276,26 @@ fn read_function(mut section: Section<'_, '_>, report: &mut Report) -> Option<Fu
         home: home.map(At::from),
         interfaces,
         routes,
+        punt,
         keys,
         places: Places(places),
         steer: None,
     })
+}
+
+fn read_punt(mut section: Section<'_, '_>, report: &mut Report) -> Punt {
+    let mut selections = Vec::new();
+    for one in section.sections("select", "a selection", report) {
+        selections.push(read_selection(one, report));
+    }
+    let rate = section.number("rate", 0, u32::MAX.into(), report);
+    let flows = section.number("flows", 0, MOST_FLOWS.into(), report);
+    section.finish(report);
+    Punt {
+        selections,
+        rate: rate.map_or(DEFAULT_PUNT_RATE, |rate| rate.value as u32),
+        flows: flows.map_or(DEFAULT_FLOWS, |flows| flows.value as u32),
+    }
 }
 
 fn read_interface(mut section: Section<'_, '_>, report: &mut Report) -> Option<Interface> {

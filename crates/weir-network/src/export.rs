@@ -9,7 +9,10 @@ use std::fmt;
 use serde::Serialize;
 use toml::Value;
 
-use crate::document::{ANY, DEFAULT_AGE, DEFAULT_MTU, DEFAULT_STORM, PROTOCOLS};
+use crate::document::{
+    ANY, DEFAULT_AGE, DEFAULT_FLOWS, DEFAULT_LEASE, DEFAULT_MTU, DEFAULT_PUNT_RATE, DEFAULT_STORM,
+    PROTOCOLS,
+};
 use crate::model::{
     Addresses, Chain, Document, Edge, Function, Interface, Link, Network, Route, Selection,
     Station, Subnet, Vlan, Way, Workload,
@@ -150,6 +153,12 @@ fn subnet_section(subnet: &Subnet) -> Section {
     if subnet.age != DEFAULT_AGE {
         section.key("age", subnet.age);
     }
+    if let Some(lease) = subnet.dhcp {
+        section.key("dhcp", true);
+        if lease.value != DEFAULT_LEASE {
+            section.key("lease", lease.value);
+        }
+    }
     section
 }
 
@@ -171,6 +180,17 @@ fn function_section(function: &Function) -> Section {
             .map(|one| text(&route(one)))
             .collect(),
     );
+    if let Some(punt) = &function.punt {
+        if !punt.selections.is_empty() {
+            section.key("select", selections(&punt.selections));
+        }
+        if punt.rate != DEFAULT_PUNT_RATE {
+            section.key("rate", punt.rate);
+        }
+        if punt.flows != DEFAULT_FLOWS {
+            section.key("flows", punt.flows);
+        }
+    }
     for (key, value) in &function.keys {
         section.key(&bare(key), inline(value));
     }
@@ -245,10 +265,14 @@ fn chain_section(chain: &Chain) -> Section {
     let through: Vec<String> = chain.through.iter().map(group).collect();
     section.key("through", format!("[{}]", through.join(", ")));
     if !chain.select.is_empty() {
-        let select: Vec<String> = chain.select.iter().map(selection).collect();
-        section.key("select", format!("[{}]", select.join(", ")));
+        section.key("select", selections(&chain.select));
     }
     section
+}
+
+fn selections(list: &[Selection]) -> String {
+    let list: Vec<String> = list.iter().map(selection).collect();
+    format!("[{}]", list.join(", "))
 }
 
 fn selection(one: &Selection) -> String {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+pub mod dhcp;
 mod document;
 pub mod exact;
 mod export;
@@ -19,10 +20,14 @@ pub mod trace;
 pub mod values;
 
 pub use check::{FIRST_IDENTIFIER, Networks, check};
-pub use document::{DEFAULT_AGE, DEFAULT_MTU, DEFAULT_STORM, MOST_IDENTIFIER, parse};
+pub use document::{
+    DEFAULT_AGE, DEFAULT_FLOWS, DEFAULT_LEASE, DEFAULT_MTU, DEFAULT_PUNT_RATE, DEFAULT_STORM,
+    MOST_FLOWS, MOST_IDENTIFIER, parse,
+};
 pub use export::{Change, Diff, Different, DifferentNetwork, diff, export};
 pub use numbers::{Given, NO_NUMBERS, Numbers};
 pub use plan::{
-    EdgeNetworks, LEARNED, Label, Labels, PlanError, PrivateFunction, Underlay, WorkloadDevice,
+    EdgeNetworks, LEARNED, Label, Labels, Lease, PlanError, PrivateFunction, PuntFunction,
+    Underlay, WorkloadDevice,
 };
 pub use tables::{Device, Host, Tables, TablesError};

@@ -120,6 +120,8 @@ pub struct Subnet {
     pub storm: u32,
     /// Seconds that what was learned lasts.
     pub age: u32,
+    /// The helper of each edge answers DHCP clients among its workloads; seconds that it leases their addresses for.
+    pub dhcp: Option<At<u32>>,
 }
 
 /// What happens to packets for stations that nobody knows.
@@ -158,6 +160,8 @@ pub struct Function {
     pub interfaces: Vec<Interface>,
     /// Of a router.
     pub routes: Vec<At<Route>>,
+    /// Of a punt function.
+    pub punt: Option<Punt>,
     /// Keys of its kind.
     pub keys: Table,
     /// Where they stand, by path.
@@ -177,6 +181,17 @@ pub(crate) struct Steer {
     pub(crate) selections: Vec<Selection>,
 }
 
+/// What a function hands to the helper of its edge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Punt {
+    /// What goes to the helper of what comes in by `a`, and its answers by `b`, unless an installed flow takes it; none: all IP packets.
+    pub selections: Vec<Selection>,
+    /// Packets a second that each interface may send there; 0: no limit.
+    pub rate: u32,
+    /// Flows that may be installed.
+    pub flows: u32,
+}
+
 /// Places of keys, which do not count when documents are compared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Places(pub(crate) BTreeMap<String, Span>);
@@ -186,6 +201,9 @@ impl PartialEq for Places {
         true
     }
 }
+
+/// The kind of functions that hand packets to a helper.
+pub const PUNT: &str = "punt";
 
 /// The kind of functions that are routers.
 pub const ROUTER: &str = "router";

@@ -5,15 +5,16 @@
 
 mod bridges;
 mod chains;
+mod helpers;
 mod network;
 mod routers;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use weir_bpf::abi::{
-    Exact, NET_PROGRAMS, NetBridge, NetHop, NetRemote, NetRouter, NetSelection, NetSteer,
+    Exact, NET_PROGRAMS, NetBridge, NetHop, NetPunt, NetRemote, NetRouter, NetSelection, NetSteer,
     NetTunnel, Vi, exact_kind,
 };
 use weir_functions::kind::Planned;
@@ -55,8 +56,10 @@ pub struct EdgeNetworks {
     pub lists: Vec<u32>,
     /// By the instance of interfaces of what leads into and out of chains.
     pub steers: Vec<NetSteer>,
-    /// Runs of what is sent through chains.
+    /// Runs of what is sent through chains, or to helpers.
     pub selections: Vec<NetSelection>,
+    /// By the instance of interfaces of functions that hand packets to a helper.
+    pub punts: Vec<NetPunt>,
     /// Exact matches, not placed yet; those of devices are missing, because only the host knows their keys.
     pub exact: Vec<Exact>,
     /// Cells of what is learned, of all runs.
@@ -67,8 +70,54 @@ pub struct EdgeNetworks {
     pub underlay: Underlay,
     /// Functions with programs of their own.
     pub functions: Vec<PrivateFunction>,
+    /// Functions that hand packets to the helper.
+    pub punt_functions: Vec<PuntFunction>,
+    /// What the helper tells DHCP clients.
+    pub leases: Vec<Lease>,
     /// What numbers mean.
     pub labels: Labels,
+}
+
+/// A function that hands packets to the helper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PuntFunction {
+    /// Network it is in.
+    pub network: String,
+    /// Whose it is.
+    pub tenant: String,
+    /// Its name there.
+    pub name: String,
+    /// VIDs of its interfaces `a` and `b`.
+    pub sides: [u32; 2],
+    /// Flows that may be installed.
+    pub flows: u32,
+}
+
+/// What a DHCP client is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    /// Network it is in.
+    pub network: String,
+    /// Name of the workload.
+    pub workload: String,
+    /// VID of the bridge's interface that leads to it: what it sends comes in there, and answers leave there.
+    pub vid: u32,
+    /// Its MAC address; `None`: any.
+    pub mac: Option<Mac>,
+    /// Its address, and the length of the subnet's prefix.
+    pub address: Ipv4Addr,
+    /// See `address`.
+    pub length: u8,
+    /// Where it sends what is for others.
+    pub router: Option<Ipv4Addr>,
+    /// Who says so, and from which station.
+    pub server: Ipv4Addr,
+    /// See `server`.
+    pub server_mac: Mac,
+    /// Largest packet.
+    pub mtu: u16,
+    /// How long it holds.
+    pub seconds: u32,
 }
 
 /// A workload's device.
@@ -262,6 +311,7 @@ impl<'a> Planner<'a> {
                 lists: vec![0],
                 steers: vec![NetSteer::default()],
                 selections: vec![NetSelection::default()],
+                punts: vec![NetPunt::default()],
                 exact: Vec::new(),
                 learned: 0,
                 devices: Vec::new(),
@@ -272,6 +322,8 @@ impl<'a> Planner<'a> {
                     kinds: kinds.chain([edge.tunnel.value]).collect(),
                 },
                 functions: Vec::new(),
+                punt_functions: Vec::new(),
+                leases: Vec::new(),
                 labels: Labels::default(),
             },
         };

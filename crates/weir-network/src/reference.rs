@@ -1,12 +1,13 @@
 //! What becomes of a frame on one edge, by the tables alone: which functions have it, what each decides, and the frames that leave, byte for byte.
 //!
 //! The reference that the data plane is compared with: it shares no code with it, and reads the same tables. Not in it: the limit of floods
-//! (it counts time), what functions with programs of their own do (they are asked for through [`Private`]), and encapsulation, whose inner
+//! (it counts time), helpers (they are taken to listen, and to have installed no flow), what functions with programs of their own do (they are asked for through [`Private`]), and encapsulation, whose inner
 //! frames it gives with remote and identifier.
 
 mod bridge;
 mod chain;
 mod frames;
+mod punt;
 mod router;
 
 use std::collections::{HashMap, VecDeque};
@@ -393,7 +394,14 @@ impl Going<'_, '_> {
             first || address.is_unspecified() || (vi.flags & vi_flag::MORE_ADDRESSES != 0 && more())
         };
         match ether_type(frame) {
-            ETH_IP4 => frame.len() >= HEADER + 20 && address4(HEADER + 12).is_some_and(own),
+            // 0.0.0.0: a host that asks for its address, and nothing else.
+            ETH_IP4 if frame.len() >= HEADER + 20 => {
+                address4(HEADER + 12).is_some_and(|source| match source.is_unspecified() {
+                    true => punt::is_dhcp(frame),
+                    false => own(source),
+                })
+            }
+            ETH_IP4 => false,
             ETH_ARP => {
                 frame.len() >= HEADER + 28
                     && mac_is_own(HEADER + 8)
@@ -492,10 +500,7 @@ impl Going<'_, '_> {
                 Ok(())
             }
             net_slot::STEER => self.steer(peer, vi, packet),
-            net_slot::PUNT => {
-                self.leave(peer, To::Process { vid: peer }, packet);
-                Ok(())
-            }
+            net_slot::PUNT => self.punt(peer, vi, packet),
             slot if slot >= net_slot::PRIVATE => self.private(slot, peer, vi, packet),
             _ => Err(Reason::MissedCall.name()),
         };

@@ -3,7 +3,7 @@
 //! Invariant: every VID, record and bucket that something in a half names is in that half.
 
 use weir_bpf::abi::{
-    Exact, NetBridge, NetHop, NetRemote, NetRouter, NetSelection, NetSteer, NetTunnel, Vi,
+    Exact, NetBridge, NetHop, NetPunt, NetRemote, NetRouter, NetSelection, NetSteer, NetTunnel, Vi,
     exact_kind, net_slot, tunnel_kind, vi_flag, vi_onward,
 };
 
@@ -51,6 +51,8 @@ pub struct Tables {
     pub steers: Vec<NetSteer>,
     /// Runs of what is sent through chains.
     pub selections: Vec<NetSelection>,
+    /// By the instance of interfaces of functions that hand packets to a helper.
+    pub punts: Vec<NetPunt>,
 }
 
 impl Tables {
@@ -179,6 +181,7 @@ impl EdgeNetworks {
             lists: self.lists.clone(),
             steers: self.steers.clone(),
             selections: self.selections.clone(),
+            punts: self.punts.clone(),
         })
     }
 }

@@ -595,7 +595,10 @@ fn tell(plan: &EdgeNetworks, tables: &Tables, step: &Step) -> TraceStep {
                 ),
             )
         }
-        What::Left(To::Process { .. }) => ("punted", "to its process".to_owned()),
+        What::Left(To::Process { .. }) => (
+            "punted",
+            format!("punted to the helper of edge {}", plan.edge),
+        ),
         What::Dropped(reason) => ("dropped", format!("dropped: {}", explained(reason))),
     };
     TraceStep {

@@ -247,6 +247,20 @@ fn naming() -> Vec<Case> {
             "[[network.function]]\nname = \"p\"\nkind = \"punt\"\nrules = \"\"\n[[network.link]]\nfrom = \"web\"\nto = \"p\"\n[[network.link]]\nfrom = \"p\"\nto = \"db\"\n",
         ),
         and(
+            "a function that hands packets over, with values that cannot be",
+            &two_sided("kind = \"punt\"\nrate = -1\nflows = 20000\nselect = [{ port = \"1\" }]\n"),
+        ),
+        with(
+            "addresses leased where there are none",
+            "prefix = \"10.1.0.0/24\"",
+            "prefix = \"fd00:1::/64\"\ndhcp = true",
+        ),
+        with(
+            "a lease without DHCP, and one that is too short",
+            "prefix = \"10.1.0.0/24\"",
+            "prefix = \"10.1.0.0/24\"\nlease = 600\n[[network.subnet]]\nname = \"x\"\ndhcp = true\nlease = 1",
+        ),
+        and(
             "a mistake in the rules of a function",
             &two_sided("kind = \"middlebox\"\nrules = \"\"\"\nall accept\nip-tll 3 drop\n\"\"\"\n"),
         ),

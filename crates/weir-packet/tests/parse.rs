@@ -70,6 +70,11 @@ fn every_reason_of_the_parser_has_a_frame() {
         "tunnel_nested",
         "tunnel_ecn",
         "probe",
+        "punt_unheard",
+        "punt_full",
+        "punt_limited",
+        "punt_large",
+        "punt_denied",
     ];
     for reason in Reason::ALL
         .iter()

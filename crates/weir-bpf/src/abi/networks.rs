@@ -157,6 +157,91 @@ pub struct NetSelection {
     pub pad: [u8; 6],
 }
 
+/// `struct weir_net_punt`: What becomes of packets that come in by an interface of a punt function.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[expect(missing_docs, reason = "documented in abi/network.h")]
+pub struct NetPunt {
+    pub selections: u32,
+    pub n_selections: u32,
+    pub rate: u32,
+    pub pad: u32,
+}
+
+/// `struct weir_net_punted`: What goes to the helper and comes from it, by VID.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[expect(missing_docs, reason = "documented in abi/network.h")]
+pub struct NetPunted {
+    pub heard_ns: u64,
+    pub window: u64,
+    pub punted: u64,
+    pub injected: u64,
+}
+
+/// `struct weir_net_record`: In front of a packet in the ring `net_ring`.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[expect(missing_docs, reason = "documented in abi/network.h")]
+pub struct NetRecord {
+    pub time_ns: u64,
+    pub generation: u64,
+    pub vid: u32,
+    pub tenant: u32,
+    pub len: u32,
+    pub unfinished: u16,
+    pub l4: u16,
+}
+
+/// `struct weir_net_inject`: Behind a packet that a helper sends.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[expect(missing_docs, reason = "documented in abi/network.h")]
+pub struct NetInject {
+    pub generation: u64,
+    pub vid: u32,
+    pub magic: u32,
+}
+
+/// `struct weir_net_flow_key`: An installed flow.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[expect(missing_docs, reason = "documented in abi/network.h")]
+pub struct NetFlowKey {
+    pub source: [u64; 2],
+    pub target: [u64; 2],
+    pub vid: u32,
+    pub from: u16,
+    pub to: u16,
+    pub protocol: u8,
+    pub pad: [u8; 7],
+}
+
+/// `struct weir_net_flow`: What becomes of an installed flow.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+#[expect(missing_docs, reason = "documented in abi/network.h")]
+pub struct NetFlow {
+    pub action: u32,
+    pub vid: u32,
+    pub idle_ns: u64,
+    pub seen_ns: u64,
+    pub packets: u64,
+    pub bytes: u64,
+}
+
 /// `struct weir_net_learned`: What was learned: a station of a bridge, or a neighbour of a router.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -268,6 +353,19 @@ pub mod vi_flag {
     pub const TUNNEL: u32 = 1 << 5;
     pub const PEER: u32 = 1 << 6;
     pub const EXTERNAL: u32 = 1 << 7;
+    pub const DHCP: u32 = 1 << 8;
+    pub const PUNT: u32 = 1 << 9;
+}
+
+/// Limits and words of helpers.
+#[expect(missing_docs, reason = "documented in abi/network.h")]
+pub mod punt {
+    pub const MAGIC: u32 = 0x7075_6e74;
+    pub const MOST_BYTES: u32 = 9216;
+    pub const HEARD_NS: u64 = 2_000_000_000;
+    pub const DHCP_RATE: u32 = 16;
+    pub const FORWARD: u32 = 1;
+    pub const DROP: u32 = 2;
 }
 
 /// Kinds of exact matches (`enum weir_exact_kind`).

@@ -28,8 +28,10 @@ pub struct Capacity {
     pub lists: u32,
     /// Interfaces of what leads into and out of chains.
     pub steers: u32,
-    /// What is sent through chains.
+    /// What is sent through chains, or to helpers.
     pub selections: u32,
+    /// Interfaces of functions that hand packets to a helper.
+    pub punts: u32,
     /// Buckets of exact matches, a power of two.
     pub buckets: u32,
     /// Stations and neighbours that are learned.
@@ -50,6 +52,7 @@ impl Capacity {
             lists: tables.lists.len() as u32,
             steers: tables.steers.len() as u32,
             selections: tables.selections.len() as u32,
+            punts: tables.punts.len() as u32,
             buckets: tables.exact.mask + 1,
             learned,
         }
@@ -69,6 +72,7 @@ impl Capacity {
             lists: room(self.lists, 1024),
             steers: room(self.steers, 64),
             selections: room(self.selections, 64),
+            punts: room(self.punts, 16),
             // Planned tables have room already.
             buckets: self.buckets.max(1024).next_power_of_two(),
             learned: room(self.learned, 1024),
@@ -84,7 +88,7 @@ impl Capacity {
             .all(|(mine, theirs)| *mine >= theirs)
     }
 
-    fn parts(&self) -> [u32; 11] {
+    fn parts(&self) -> [u32; 12] {
         [
             self.interfaces,
             self.bridges,
@@ -95,6 +99,7 @@ impl Capacity {
             self.lists,
             self.steers,
             self.selections,
+            self.punts,
             self.buckets,
             self.learned,
         ]
@@ -112,10 +117,12 @@ impl Capacity {
             + u64::from(self.lists) * 8
             + u64::from(self.steers) * size_of::<abi::NetSteer>() as u64
             + u64::from(self.selections) * size_of::<abi::NetSelection>() as u64
+            + u64::from(self.punts) * size_of::<abi::NetPunt>() as u64
             + u64::from(self.buckets) * BUCKET as u64;
         2 * half
             + u64::from(self.learned) * size_of::<abi::NetLearned>() as u64
-            + u64::from(self.interfaces) * (size_of::<NetCount>() * cpus + 8) as u64
+            + u64::from(self.interfaces)
+                * (size_of::<NetCount>() * cpus + 8 + size_of::<abi::NetPunted>()) as u64
     }
 }
 
@@ -140,6 +147,11 @@ pub(super) const MAPS: &[(&str, Entries)] = &[
     ("net_lists", |c| Some(2 * c.lists)),
     ("net_steers", |c| Some(2 * c.steers)),
     ("net_selections", |c| Some(2 * c.selections)),
+    ("net_punts", |c| Some(2 * c.punts)),
+    ("net_punted", |c| Some(c.interfaces)),
+    ("net_ring", |_| None),
+    ("net_desk", |_| None),
+    ("net_flows", |_| None),
     ("net_learned", |c| Some(c.learned)),
     ("net_counts", |c| Some(c.interfaces)),
     ("net_storms", |c| Some(c.interfaces)),
@@ -162,6 +174,7 @@ const HALVES: &[(&str, HalfOf)] = &[
     ("net_half_lists", |c| c.lists),
     ("net_half_steers", |c| c.steers),
     ("net_half_selections", |c| c.selections),
+    ("net_half_punts", |c| c.punts),
     ("net_half_buckets", |c| c.buckets),
 ];
 
@@ -205,6 +218,7 @@ pub(super) fn contents<E>(tables: &Tables, capacity: &Capacity, put: Put<'_, E>)
     one("net_tunnels", c.tunnels, &tables.tunnels, put)?;
     one("net_steers", c.steers, &tables.steers, put)?;
     one("net_selections", c.selections, &tables.selections, put)?;
+    one("net_punts", c.punts, &tables.punts, put)?;
     let lists: Vec<u64> = tables.lists.iter().map(|vid| u64::from(*vid)).collect();
     one("net_lists", c.lists, &lists, put)
 }

@@ -3,9 +3,10 @@
 //! Invariants: maps and the programs on devices are pinned, so no process has to stay; the half that the generation's word names is never
 //! written; every map has the capacity that the programs were told of when they were loaded.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use weir_bpf::abi::{NetCount, NetDrop, NetEdge};
+use weir_bpf::abi::{NetCount, NetDrop, NetEdge, NetFlowKey};
 use weir_functions::plan::Constant;
 use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition, MmapArray};
 use weir_network::Tables;
@@ -241,6 +242,29 @@ impl Set {
     /// The word cannot be mapped.
     pub fn switch(&self, generation: u64) -> Result<(), NetworkError> {
         Ok(self.map("net_edge")?.mmap()?.publish(0, generation)?)
+    }
+
+    /// Removes flows that helpers installed at other interfaces than these: their VIDs will be others'. Who they are is asked if there are flows.
+    ///
+    /// # Errors
+    /// The map cannot be read or written.
+    pub(super) fn keep_flows(
+        &self,
+        vids: impl FnOnce() -> HashSet<u32>,
+    ) -> Result<(), NetworkError> {
+        let map = self.map("net_flows")?;
+        let keys = map.keys()?;
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let vids = vids();
+        for key in keys {
+            let flow = NetFlowKey::read_from_bytes(&key);
+            if flow.is_ok_and(|flow| !vids.contains(&flow.vid)) {
+                map.delete(&key)?;
+            }
+        }
+        Ok(())
     }
 
     /// What came in by an interface, all CPUs together.

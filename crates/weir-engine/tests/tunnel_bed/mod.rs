@@ -278,6 +278,7 @@ impl Weir {
             lists: 8,
             steers: 1,
             selections: 1,
+            punts: 1,
             buckets: BUCKETS,
             learned: 4,
         };
@@ -340,6 +341,7 @@ impl Weir {
             lists: Vec::new(),
             steers: Vec::new(),
             selections: Vec::new(),
+            punts: Vec::new(),
         };
         self.set.write(self.generation, &tables).expect("written");
         self.set.switch(self.generation).expect("switched");

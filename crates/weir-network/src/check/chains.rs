@@ -14,8 +14,8 @@ use crate::values::At;
 /// Functions of one chain.
 const MOST: usize = 32;
 
-/// Selections of one chain: the data plane looks at one after the other.
-const MOST_SELECTIONS: usize = 1000;
+/// Selections of one chain, or of what goes to a helper: the data plane looks at one after the other.
+pub(super) const MOST_SELECTIONS: usize = 1000;
 
 /// The document with chains taken apart; `None` if there are none.
 pub(super) fn expand(document: &Document, report: &mut Report) -> Option<Document> {
@@ -99,6 +99,7 @@ fn put_in(network: &mut Network, chain: &Chain, report: &mut Report) {
         home: None,
         interfaces: Vec::new(),
         routes: Vec::new(),
+        punt: None,
         keys: toml::Table::new(),
         places: Places::default(),
         steer: Some(Box::new(steer)),

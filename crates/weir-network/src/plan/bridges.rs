@@ -157,6 +157,9 @@ impl OneNetwork<'_, '_> {
         if mac.is_none() {
             port_flags |= learn;
         }
+        if self.lease(subnet, at, port) {
+            port_flags |= vi_flag::DHCP;
+        }
         let vlan = match &workload.vlan {
             Vlan::Access(vlan) => *vlan,
             Vlan::Trunk(list) => {

@@ -41,17 +41,24 @@ impl OneNetwork<'_, '_> {
     fn leads(&mut self, vid: u32, onward: u32, ways: &[u32], selected: &[Selection]) {
         let plan = &mut self.planner.plan;
         let instance = plan.steers.len() as u32;
+        let (selections, n_selections) = select(&mut plan.selections, selected);
         plan.steers.push(NetSteer {
             ways: plan.lists.len() as u32,
             n_ways: ways.len() as u32,
-            selections: plan.selections.len() as u32,
-            n_selections: selected.len() as u32,
+            selections,
+            n_selections,
         });
         plan.lists.extend(ways);
-        plan.selections.extend(selected.iter().map(selection));
         let vi = self.planner.vi(vid);
         (vi.instance, vi.onward) = (instance, onward);
     }
+}
+
+/// Writes selections down: where their run begins, and how many they are.
+pub(super) fn select(all: &mut Vec<NetSelection>, selected: &[Selection]) -> (u32, u32) {
+    let first = all.len() as u32;
+    all.extend(selected.iter().map(selection));
+    (first, selected.len() as u32)
 }
 
 fn selection(one: &Selection) -> NetSelection {

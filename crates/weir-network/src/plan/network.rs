@@ -330,6 +330,9 @@ impl<'p, 'a> OneNetwork<'p, 'a> {
             let vi = self.planner.vi(side);
             (vi.onward, vi.room) = (other, number);
         }
+        if let Some(punt) = &function.punt {
+            self.punt(at, punt, sides);
+        }
         // Record 0 is nobody's, whichever side is missing.
         *self.planner.vi(0) = Vi::default();
         if let Some(planned) = &self.planner.networks.planned[self.at][at] {

@@ -48,6 +48,10 @@ impl Going<'_, '_> {
                 return Ok(());
             }
         }
+        if vi.flags & vi_flag::DHCP != 0 && super::punt::is_dhcp(&packet.bytes) {
+            self.leave(vid, super::To::Process { vid }, packet);
+            return Ok(());
+        }
         if to.is_group() {
             return self.flood(vid, vi, &bridge, vlan, packet);
         }

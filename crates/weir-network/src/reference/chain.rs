@@ -37,7 +37,7 @@ impl Going<'_, '_> {
 }
 
 /// What selections are about.
-struct Fields {
+pub(super) struct Fields {
     source: [u64; 2],
     target: [u64; 2],
     protocol: u8,
@@ -53,7 +53,7 @@ const MOST_BYTES: usize = 256;
 
 impl Fields {
     /// `None`: no IP packet, or one that ends inside of the headers that are looked at.
-    fn of(frame: &[u8]) -> Option<Fields> {
+    pub(super) fn of(frame: &[u8]) -> Option<Fields> {
         let ip = frame.get(HEADER..)?;
         match ether_type(frame) {
             ETH_IP4 => Fields::of_ip4(ip),
@@ -115,7 +115,7 @@ impl Fields {
         })
     }
 
-    fn is_of(&self, one: &NetSelection) -> bool {
+    pub(super) fn is_of(&self, one: &NetSelection) -> bool {
         let within = |address: [u64; 2], mask: [u64; 2], net: [u64; 2]| {
             (0..2).all(|word| address[word] & mask[word] == net[word])
         };

@@ -169,6 +169,7 @@ fn networks(functions: u32) -> Result<Row, LabError> {
         lists: 1,
         steers: 1,
         selections: 1,
+        punts: 1,
         buckets: 1,
         learned: 1,
     }
@@ -184,6 +185,7 @@ fn networks(functions: u32) -> Result<Row, LabError> {
         lists: Vec::new(),
         steers: Vec::new(),
         selections: Vec::new(),
+        punts: Vec::new(),
     };
     // No packet goes around: there is no pair.
     let set = Set::make(capacity, 0).map_err(engine)?;
