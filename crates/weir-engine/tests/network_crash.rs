@@ -105,7 +105,12 @@ fn traces(bed: &Bed) -> (Vec<String>, String, BTreeMap<String, String>) {
             .unwrap_or_default();
         (device, filters)
     });
-    (pins, devices.clone(), on.collect())
+    // Names and addresses: the kernel looks at carriers once a second only.
+    let plain = devices.lines().map(|line| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        format!("{} {}", words[0], words.get(2).unwrap_or(&""))
+    });
+    (pins, plain.collect(), on.collect())
 }
 
 fn first_word(line: &str) -> Option<String> {

@@ -193,7 +193,27 @@ impl Bed {
                 );
             }
         }
+        bed.settle();
         bed
+    }
+
+    /// Waits until all devices have found their other ends: the kernel looks at carriers once a second only, and until then a device loses
+    /// what is sent without a word.
+    fn settle(&self) {
+        let workloads = self.workloads.values().map(|workload| &workload.ns);
+        let begun = std::time::Instant::now();
+        for ns in self.edges.values().chain(workloads) {
+            while ns
+                .ip(&["-br", "link"])
+                .is_ok_and(|shown| shown.contains("NO-CARRIER") || shown.contains(" DOWN "))
+            {
+                assert!(
+                    begun.elapsed() < Duration::from_secs(20),
+                    "a device does not come up"
+                );
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
     }
 
     /// A switch that joins the underlay devices of all edges.
