@@ -96,6 +96,18 @@ pub(crate) enum NetCommand {
     },
     /// Send echo requests through the running networks in a workload's name, from the edge it is on, and say what became of them (root)
     Ping(PingArgs),
+    /// Be the helper of an edge until stopped: answer DHCP clients, and let controllers at a socket get and send packets of punt functions
+    Helper {
+        /// The edge; default: the only one that runs here
+        #[arg(long, value_name = "NAME")]
+        edge: Option<String>,
+        /// The socket for controllers; default: /run/weir/net/EDGE.sock
+        #[arg(long, value_name = "PATH")]
+        socket: Option<PathBuf>,
+        /// Do not answer DHCP clients
+        #[arg(long)]
+        no_dhcp: bool,
+    },
     /// Print the document that runs
     Export {
         /// The edge; default: the only one that runs here

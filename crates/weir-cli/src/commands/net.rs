@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use weir_engine::network::helper::Options;
 use weir_engine::network::{self, Look, NetworkError, Networks};
 use weir_graph::Folder;
 use weir_network::model::Document;
@@ -37,6 +38,11 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
         NetCommand::Show { networks, edge } => show(networks, edge.as_deref(), args.json)?,
         NetCommand::Export { edge } => export(edge.as_deref())?,
         NetCommand::Ping(what) => return ping::run(what, args.json),
+        NetCommand::Helper {
+            edge,
+            socket,
+            no_dhcp,
+        } => helper(edge.as_deref(), socket.as_deref(), !no_dhcp, args.json)?,
         NetCommand::Trace {
             document,
             from,
@@ -563,4 +569,50 @@ fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> 
 fn export(edge: Option<&str>) -> Result<(), Failure> {
     let (_, look) = running_edge(edge)?;
     Ok(output::out(&Record::read(&look.text)?.text)?)
+}
+
+/// Runs until a signal. Whether networks run yet does not matter where the edge is named.
+fn helper(
+    edge: Option<&str>,
+    socket: Option<&Path>,
+    dhcp: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let edge = match edge {
+        Some(edge) => edge.to_owned(),
+        None => running_edge(None)?.0,
+    };
+    let mut options = Options::of(&edge);
+    options.dhcp = dhcp;
+    if let Some(socket) = socket {
+        options.socket = socket.to_owned();
+    }
+    let planner = |look: &Look| {
+        let record = Record::read(&look.text).map_err(|error| error.to_string())?;
+        let networks = record.check().map_err(|error| error.to_string())?;
+        planned(&networks, &edge, &look.numbers).map_err(|error| error.to_string())
+    };
+    let stop = super::stop_on_signals()?;
+    output::tell(&format!(
+        "helper of edge {edge}: controllers at {}\n",
+        options.socket.display()
+    ));
+    let mut told = |text: &str| output::tell(&format!("edge {edge}: {text}\n"));
+    let counts = network::helper::run(&edge, &options, &planner, &stop, &mut told)?;
+    if json {
+        return Ok(output::json(&counts)?);
+    }
+    Ok(output::out(&format!(
+        "{} received ({} too old), {} offered, {} leased, {} refused, {} not answered, {} given to controllers, {} lost, {} sent, {} not sent\n",
+        counts.received,
+        counts.stale,
+        counts.offered,
+        counts.leased,
+        counts.refused,
+        counts.silent,
+        counts.given,
+        counts.lost,
+        counts.sent,
+        counts.unsent,
+    ))?)
 }

@@ -349,6 +349,11 @@ impl Networks {
         });
         state::write_document(&self.folder, generation, text)?;
         state::write(&self.folder, &state::state_pin(generation), &*state)?;
+        if let (None, Some(running)) = (&made, &self.running) {
+            // Left by an apply that was killed behind its switch: what is gone since may get its VID back now.
+            let known = running.state.numbers.interfaces.names.iter();
+            set.keep_flows(|| known.map(|(_, vid)| *vid).collect())?;
+        }
         watch(Step::Switch)?;
         set.switch(generation)?;
         watch(Step::Replace)?;
@@ -375,6 +380,12 @@ impl Networks {
         self.running = set.map(|set| Running { state, set });
         watch(Step::Clean)?;
         self.clean(past.as_deref())?;
+        if let Some(running) = &self.running {
+            let functions = plan.punt_functions.iter();
+            running
+                .set
+                .keep_flows(|| functions.flat_map(|one| one.sides).collect())?;
+        }
         watch(Step::Done)?;
         Ok(Applied {
             generation,
@@ -495,7 +506,7 @@ impl Networks {
         let number = self.running.as_ref().map_or(0, |r| r.state.set) + 1;
         // Each set has a pair of its own: what goes around in the old one's must come back to the old one's maps.
         let pair = pair_name(&self.edge, number);
-        netlink::create_veth(&pair, &format!("{}f", &pair[..pair.len() - 1]), PAIR_MTU)?;
+        netlink::create_veth(&pair, &far_end(&pair), PAIR_MTU)?;
         let index = iface::index_of(&pair)?;
         let set = Set::make(needs.with_room(), index)?;
         set.pin(self.folder.path(), &set_prefix(number))?;
@@ -737,6 +748,26 @@ pub fn look(edge: &str) -> Result<Option<Look>, NetworkError> {
             .collect(),
         set: running.set,
     }))
+}
+
+/// The latest generation that an edge's folder knows of, which may not be followed yet; `None`: nothing runs.
+///
+/// # Errors
+/// The folder cannot be read.
+pub(super) fn latest(edge: &str) -> Result<Option<u64>, NetworkError> {
+    let names = pinned::names(&folder_of(edge)?)?;
+    let generations = names.iter();
+    Ok(generations
+        .filter_map(|name| state::generation_of(name, "state-"))
+        .max())
+}
+
+/// The far end of the pair that packets go around by, where helpers send. Its name differs in the last letter.
+pub(super) fn far_end(near: &str) -> String {
+    format!(
+        "{}f",
+        near.get(..near.len().saturating_sub(1)).unwrap_or("")
+    )
 }
 
 /// The networks of an edge as they run.

@@ -47,6 +47,20 @@ pub enum NetworkError {
         /// Its name.
         edge: String,
     },
+    /// Packets of its ring have one reader.
+    #[error("a helper of edge {edge} runs already; end it first")]
+    HelperRuns {
+        /// Its name.
+        edge: String,
+    },
+    /// The north socket, or a thread.
+    #[error("{what}: {source}")]
+    Helper {
+        /// What was tried.
+        what: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
     /// Not a name.
     #[error("`{edge}` is no name of an edge: letters, digits, `-` and `_`, up to 32")]
     Name {

@@ -4,6 +4,7 @@
 mod apply;
 mod attach;
 mod error;
+pub mod helper;
 mod layout;
 pub mod ping;
 mod private;

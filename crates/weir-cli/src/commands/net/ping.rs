@@ -256,12 +256,12 @@ fn changed(plan: &EdgeNetworks, network: &str, before: &Drops, after: &Drops) ->
         let count = now - before.get(&(*vid, *reason)).copied().unwrap_or(0).min(*now);
         let label = plan.labels.interfaces.get(*vid as usize);
         let label = label.filter(|label| !label.name.is_empty());
-        let here = *vid == 0 || label.is_some_and(|label| label.network == network);
+        let here = *vid == 0 || label.is_some_and(|label| *label.network == *network);
         let (true, true, Some(reason)) = (count > 0, here, Reason::from_index(*reason)) else {
             continue;
         };
         moved.push(Moved {
-            network: label.map_or_else(String::new, |label| label.network.clone()),
+            network: label.map_or_else(String::new, |label| label.network.to_string()),
             interface: label.map_or_else(|| "no interface".to_owned(), |l| l.name.clone()),
             reason: reason.name(),
             text: reason.text(),
