@@ -6,7 +6,10 @@
  * What is not for a service goes on by the default output. A packet that has a server leaves from here: by the
  * device it came in by, another port, or a CPU of this host; or, without a next hop of its own, by the default output, too.
  *
- * Hooks: xdp.
+ * In virtual networks there is NAT alone, and every packet goes on by the other interface, to a router that knows the way: the host's tables
+ * are none of a tenant's affair.
+ *
+ * Hooks: xdp, networks.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>
@@ -40,7 +43,9 @@ const volatile __u64 weir_error_burst_ns = 50000000;
 #include "encap.h"
 #include "nat.h"
 #include "clock.h"
+#ifndef WEIR_NETWORK
 #include "near.h"
+#endif
 #include "icmp_error.h"
 
 #define IPPROTO_ICMP	1
@@ -115,6 +120,7 @@ struct {
 	__type(value, __u64);
 } health SEC(".maps");
 
+#ifndef WEIR_NETWORK
 struct {
 	__uint(type, BPF_MAP_TYPE_CPUMAP);
 	__uint(max_entries, 1);
@@ -129,6 +135,7 @@ struct {
 	__type(key, __u32);
 	__type(value, struct weir_near);
 } nears SEC(".maps");
+#endif
 
 /* When the next ICMP error is due. */
 struct {
@@ -156,6 +163,8 @@ struct work {
 	struct weir_lb_server *server;
 	struct weir_near *near;	/* of the server */
 	__u64 hash;		/* of the flow */
+	__u32 packets;		/* on the wire */
+	__u32 bytes;		/* ... of them */
 	__u32 number;		/* of the server */
 	__u32 now;		/* units of WEIR_LB_TIME */
 	__u32 protocol;
@@ -218,18 +227,43 @@ static __always_inline __u32 moves_to(struct work *w, __u32 state)
 	return state == WEIR_LB_CLOSING ? WEIR_LB_CLOSING : WEIR_LB_TCP;
 }
 
-static __always_inline void count(void *map, __u32 number, __u32 bytes, __u32 flows)
+static __always_inline void count(void *map, __u32 number, __u32 packets, __u32 bytes)
 {
 	struct weir_lb_count *here = bpf_map_lookup_elem(map, &number);
 
 	if (!here)
 		return;
-	if (flows) {
+	here->packets += packets;
+	here->bytes += bytes;
+}
+
+static __always_inline void count_flow(void *map, __u32 number)
+{
+	struct weir_lb_count *here = bpf_map_lookup_elem(map, &number);
+
+	if (here)
 		here->flows++;
-	} else {
-		here->packets++;
-		here->bytes += bytes;
-	}
+}
+
+/* What is on the wire: the headers of a packet that is cut later count once for each piece. */
+static __always_inline void measure(struct work *w)
+{
+	__u32 off = w->h.l4, head = 8;
+	__u8 *data, *end, *p;
+
+	w->bytes = w->p.len;
+	if (w->packets == 1 || !off)
+		return;
+	data = packet_word(w->ctx, data);
+	end = packet_word(w->ctx, data_end);
+	opaque(off);
+	off &= 511;
+	p = data + off;
+	if ((w->h.kind & 255) == IPPROTO_TCP && p + 20 <= end)
+		head = (p[12] >> 4) * 4;
+	head = (w->packets - 1) * (off + head);
+	w->bytes += head;
+	w->stats->bytes += head;
 }
 
 /*
@@ -323,8 +357,8 @@ static __always_inline int choose(struct work *w)
 	reason = ask_ring(w);
 	if (reason != QUICK_OK || w->quote)
 		return reason;
-	count(&service_counts, w->service->number, 0, 1);
-	count(&server_counts, w->number, 0, 1);
+	count_flow(&service_counts, w->service->number);
+	count_flow(&server_counts, w->number);
 	if (w->ends)
 		return QUICK_OK;
 	if (!sticky_put(number, sticky_entry(key, WEIR_LB_NEW, w->number, w->now), w->now, 0, w->h.zero))
@@ -392,6 +426,15 @@ static __always_inline __u32 recall_fragment(struct work *w)
 
 /* ---- away ---- */
 
+#ifdef WEIR_NETWORK
+
+static __always_inline struct weir_near *resolve(struct work *w)
+{
+	return 0;
+}
+
+#else
+
 /* Asks the kernel for the way to a server. Not inlined: it is seldom asked, and its stack is its own. */
 static __noinline int ask_kernel(ctx_t *ctx, struct weir_near *near, struct weir_lb_server *server, __u32 time)
 {
@@ -418,21 +461,26 @@ static __always_inline struct weir_near *resolve(struct work *w)
 	return ask_kernel(w->ctx, near, w->server, time) ? 0 : near;
 }
 
+#endif
+
 /* The MAC addresses, and which port. `ctx` as it will leave. */
 static __always_inline int deliver(struct work *w)
 {
 	__u8 *data = packet_word(w->ctx, data), *end = packet_word(w->ctx, data_end);
 	struct weir_lb_server *server = w->server;
-	__u32 low, to;
+	__u32 low;
 	__u16 high;
 
+#ifndef WEIR_NETWORK
 	if (lb_has(WEIR_LB_F_CPU) && server->deliver & WEIR_LB_D_CPU) {
-		to = server->cpu;
+		__u32 to = server->cpu;
+
 		finish(w->ctx);
 		if (bpf_redirect_map(&cpus, to, XDP_ABORTED) != XDP_REDIRECT)
 			return WEIR_R_redirect_failed;
 		return LB_SENT;
 	}
+#endif
 	if (data + WEIR_FRAME_MIN > end)
 		return WEIR_R_head_split;
 	if (!(server->deliver & WEIR_LB_D_MAC)) {
@@ -550,8 +598,8 @@ static __always_inline int forward(struct work *w)
 {
 	int reason;
 
-	count(&service_counts, w->server->service_number, w->p.len, 0);
-	count(&server_counts, w->number, w->p.len, 0);
+	count(&service_counts, w->server->service_number, w->packets, w->bytes);
+	count(&server_counts, w->number, w->packets, w->bytes);
 	if (!(w->server->deliver & (WEIR_LB_D_MAC | WEIR_LB_D_CPU)))
 		w->near = resolve(w);
 	if (lb_has(WEIR_LB_F_ENCAP) && w->server->mode <= WEIR_LB_GUE0) {
@@ -634,6 +682,7 @@ static __always_inline int answer_echo(struct work *w, __u8 *data, __u8 *end, __
 			*(__u32 *)(ip + 8 + i * 4) = *(__u32 *)(ip + 24 + i * 4);
 			*(__u32 *)(ip + 24 + i * 4) = low;
 		}
+		nat_written(w->ctx, ip[7], TUNNEL_HOPS);
 		ip[7] = TUNNEL_HOPS;
 		p[0] = ICMP6_REPLY;
 	}
@@ -769,6 +818,7 @@ static __always_inline int balance(struct work *w)
 	w->quote = w->h.zero;
 	w->protocol = w->h.kind & 255;
 	w->now = clock_ns() >> WEIR_LB_TIME;
+	measure(w);
 	key.high = w->h.dst_high;
 	key.low = w->h.dst_low;
 	key.family = w->h.family;
@@ -828,22 +878,22 @@ SEC(CTX_SECTION)
 int balancer(ctx_t *ctx)
 {
 	struct weir_stats *stats = stats_here();
-	struct work w = { .ctx = ctx };
-	int verdict = XDP_ABORTED, outcome;
+	struct work w = { .ctx = ctx, .packets = ctx_segments(ctx) };
+	int verdict = ctx_return(XDP_ABORTED), outcome;
 	__u32 reason = WEIR_NO_REASON;
 
 	keep();
 	if (!stats)
 		goto out;
 	w.stats = stats;
-	w.p = panel_enter(ctx, stats, 1);
-	w.h.len = w.p.len;
+	w.p = panel_enter(ctx, stats, w.packets);
+	w.h.len = w.p.len - ctx_beside(ctx);
 	outcome = balance(&w);
 	if (outcome == LB_OUT) {
 #ifdef WEIR_PANEL
 		if (w.p.chain && !w.out)
 			w.out = w.p.chain->port;
-		verdict = panel_send(ctx, stats, w.p, 1, w.out, reason);
+		verdict = panel_send(ctx, stats, w.p, w.packets, w.out, reason);
 		goto out;
 #else
 		finish(ctx);
@@ -851,14 +901,14 @@ int balancer(ctx_t *ctx)
 #endif
 	} else if (outcome >= 0) {
 		reason = outcome;
-		stats->reason[reason & (WEIR_REASONS - 1)]++;
+		stats->reason[reason & (WEIR_REASONS - 1)] += w.packets;
 		verdict = CTX_DROP;
 	} else if (outcome == LB_SENT) {
 		verdict = XDP_REDIRECT;
 	} else {
 		verdict = CTX_PASS;
 	}
-	verdict = panel_leave_with(ctx, stats, w.p, 1, verdict, 0, reason);
+	verdict = panel_leave_with(ctx, stats, w.p, w.packets, verdict, 0, reason);
 out:
 	return verdict;
 }

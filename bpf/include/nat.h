@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * Gives a packet that quick_parse() has read another source or destination, address and port, with RFC 1624 updates. Packets are finished
- * before (finish.h), so that there is one kind of checksum. Of fragments that are not the first, the address alone.
+ * Gives a packet that quick_parse() has read another source or destination, address and port, with RFC 1624 updates. Of fragments that
+ * are not the first, the address alone.
+ *
+ * On XDP packets are finished before (finish.h), so that there is one kind of checksum. On tc a checksum that the sender left to its device
+ * stays left to it, and skb->csum follows what is written in place (ctx_tc.h says in which states a socket buffer can be). It need not where
+ * an ICMP error is translated: what changes in it, its own checksum and that of the IPv4 header take back.
  */
 #ifndef WEIR_NAT_H
 #define WEIR_NAT_H
@@ -19,11 +23,63 @@ static __always_inline __u32 nat_sum(__u8 *address, __u32 family)
 	return sum;
 }
 
+#ifdef WEIR_HOOK_TC
+
+/* Words behind the Ethernet header that summed to o were written in place, and sum to n now. */
+static __always_inline void nat_written(ctx_t *ctx, __u32 o, __u32 n)
+{
+	if (o != n)
+		bpf_csum_update(ctx, bpf_htons(csum_fold(n + (CSUM_ZERO - o))));
+}
+
+static __always_inline __u32 nat_long(__u64 word)
+{
+	return csum_halves(word >> 32) + csum_halves((__u32)word);
+}
+
+/* Whether the sender left the TCP or UDP checksum to its device: it is the plain sum of the pseudo-header then. */
+static __always_inline int nat_unfinished(ctx_t *ctx, struct head *h)
+{
+	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *check;
+	__u32 off = h->l4, proto = h->kind & 255, have;
+	__u64 sum = proto + h->ip_end - h->l4;
+
+	if (!off || h->kind & WEIR_KIND_FRAGMENT || (proto != IPPROTO_TCP && proto != IPPROTO_UDP))
+		return 0;
+	off += proto == IPPROTO_TCP ? 16 : 6;
+	opaque(off);
+	off &= 511;
+	check = data + off;
+	if (check + 2 > end)
+		return 0;
+	have = be16_at(check);
+	if (!have && proto == IPPROTO_UDP)
+		return 0;
+	if (ctx_segments(ctx) > 1)
+		return 1;
+	sum += nat_long(h->src_high) + nat_long(h->src_low) + nat_long(h->dst_high) + nat_long(h->dst_low);
+	return have == csum_fold(sum) && ctx_is_unfinished(ctx, off + ctx_beside(ctx));
+}
+
+#else
+
+static __always_inline void nat_written(ctx_t *ctx, __u32 o, __u32 n)
+{
+}
+
+static __always_inline int nat_unfinished(ctx_t *ctx, struct head *h)
+{
+	return 0;
+}
+
+#endif
+
 /* `port`: network order, 0: it stays. Returns QUICK_OK or a reason. */
 static __always_inline int nat(ctx_t *ctx, struct head *h, const __u32 which, __u8 *address, __u16 port)
 {
+	__u32 l3 = h->l3, off = h->l4, old, new, proto = h->kind & 255, unfinished = nat_unfinished(ctx, h);
 	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *ip, *at, *l4, *check;
-	__u32 l3 = h->l3, off = h->l4, old, new, proto = h->kind & 255;
+	__u32 old_address, new_address, was = 0, is = 0;
 
 	opaque(l3);
 	l3 &= 31;
@@ -46,8 +102,15 @@ static __always_inline int nat(ctx_t *ctx, struct head *h, const __u32 which, __
 		*(__u32 *)(at + 8) = *(__u32 *)(address + 8);
 		*(__u32 *)(at + 12) = *(__u32 *)(address + 12);
 	}
+	old_address = old;
+	new_address = new;
+	/* In IPv4 the header's checksum takes it back. */
+	if (h->family == 6) {
+		was = old;
+		is = new;
+	}
 	if (!off)
-		return QUICK_OK;
+		goto out;
 	opaque(off);
 	off &= 511;
 	l4 = data + off;
@@ -62,13 +125,27 @@ static __always_inline int nat(ctx_t *ctx, struct head *h, const __u32 which, __
 		if (l4 + 20 > end)
 			return WEIR_R_head_split;
 		check = l4 + 16;
-		*(__be16 *)check = bpf_htons(csum_update(be16_at(check), old, new));
 	} else if (proto == IPPROTO_UDP && *(__be16 *)(l4 + 6)) {
 		check = l4 + 6;
-		old = csum_update(be16_at(check), old, new);
-		/* 0 would say that there is none (RFC 768). */
-		*(__be16 *)check = bpf_htons(old ? old : 0xffff);
+	} else {
+		was += old - old_address;
+		is += new - new_address;
+		goto out;
 	}
+	if (unfinished) {
+		*(__be16 *)check = bpf_htons(csum_update_plain(be16_at(check), old_address, new_address));
+		return QUICK_OK;
+	}
+	/* It takes back what the port changed, and what the address did once more. */
+	was += new_address;
+	is += old_address;
+	old = csum_update(be16_at(check), old, new);
+	/* 0 would say that there is none (RFC 768). */
+	if (proto == IPPROTO_UDP && !old)
+		old = 0xffff;
+	*(__be16 *)check = bpf_htons(old);
+out:
+	nat_written(ctx, was, is);
 	return QUICK_OK;
 }
 

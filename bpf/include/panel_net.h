@@ -2,7 +2,8 @@
 /*
  * The calls of panel.h for functions that stand in a virtual network with a
  * program of their own: a packet leaves by the other interface than the one it
- * came in by, or is dropped. Which output a function chooses makes no difference.
+ * came in by, or goes back by that one where the function sends it (XDP_TX), or is
+ * dropped. Which output a function chooses makes no difference.
  */
 #ifndef WEIR_PANEL_NET_H
 #define WEIR_PANEL_NET_H
@@ -10,6 +11,9 @@
 #include "stats.h"
 #include "exact.h"
 #include "network.h"
+
+/* Bytes of a frame that functions read where they lie: headers nearly always fit. */
+#define PANEL_HEADS	128
 
 /* What a function has in hand of the network. */
 struct panel {
@@ -31,6 +35,7 @@ static __always_inline struct panel panel_enter(ctx_t *ctx, struct weir_stats *s
 {
 	struct panel p = { .chain = net_chain_here(), .len = ctx_len(ctx) };
 
+	net_pull(ctx, PANEL_HEADS);
 	stats->received += packets;
 	stats->bytes += p.len;
 	return p;
@@ -47,7 +52,7 @@ static __always_inline int panel_end(ctx_t *ctx, struct weir_stats *stats, __u32
 	if (!stats || !n.chain)
 		goto drop;
 	net_count(n.chain, packets, ctx_len(ctx), 0);
-	if (verdict != CTX_PASS) {
+	if (verdict != CTX_PASS && verdict != XDP_TX) {
 		/* The function has counted why. */
 		stats->verdict[verdict & 7] += packets;
 		if (verdict == CTX_DROP)
@@ -57,7 +62,10 @@ static __always_inline int panel_end(ctx_t *ctx, struct weir_stats *stats, __u32
 	in = net_interface(n.chain, n.chain->vid);
 	if (!in)
 		goto drop;
-	why = net_send_onward(ctx, &n, in, &action);
+	if (verdict == CTX_PASS)
+		why = net_send_onward(ctx, &n, in, &action);
+	else
+		why = net_send(ctx, &n, n.chain->vid, &action);
 	if (why == WEIR_NO_REASON)
 		goto out;
 drop:

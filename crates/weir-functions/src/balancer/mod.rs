@@ -4,6 +4,7 @@
 //! find and keep their servers. Invariant: with what runs at hand (`Files::kept`), a server that stays keeps its number.
 
 pub mod check;
+pub mod flow;
 pub mod numbers;
 mod read;
 pub mod report;
@@ -27,6 +28,8 @@ pub const SERVICES_MAX: usize = 1024;
 pub const SERVERS_MAX: u64 = 65_535;
 /// Name of the object.
 pub const OBJECT: &str = "balancer";
+/// Maps that its form for virtual networks has not: CPUs and next hops are those of the host.
+pub const OF_HOST: [&str; 3] = ["cpus", "nears", "ports_by_index"];
 
 /// Plans an instance.
 ///
