@@ -3,6 +3,7 @@
 //! All that is wrong with a document is reported at once, each with its place. Everything behind works on what passed here.
 
 mod addresses;
+mod balancers;
 mod chains;
 mod edges;
 mod helpers;
@@ -13,14 +14,16 @@ mod shape;
 use std::collections::{BTreeMap, BTreeSet};
 
 use weir_bpf::abi::filter::feature;
+use weir_functions::balancer::{self, Balancer};
 use weir_functions::kind::{self, EdgePort, Files, FunctionError, Planned, Request};
 use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report};
 
+pub use balancers::BALANCER;
 pub(crate) use shape::Shape;
 
 use crate::graph::{End, Graph};
-use crate::model::{Document, Function, SIDES};
+use crate::model::{Document, Function, Network, SIDES};
 use crate::plan::shared_slot;
 use crate::values::hash;
 
@@ -86,7 +89,7 @@ pub fn check(
     let shapes: Vec<Shape> = (wanted.networks.iter().zip(&graphs))
         .map(|(network, graph)| shape::segments(network, graph, &mut report))
         .collect();
-    let planned = planned(wanted, files, &mut report, &mut texts);
+    let planned = planned(wanted, &graphs, files, &mut report, &mut texts);
     for (at, network) in wanted.networks.iter().enumerate() {
         shape::paths(network, &graphs[at], &mut report);
         shape::homes(wanted, network, &graphs[at], &planned[at], &mut report);
@@ -159,20 +162,21 @@ fn identifiers(document: &Document, graphs: &[Graph]) -> (Vec<Vec<u32>>, Vec<Vec
 /// Kinds turn their keys into instances.
 fn planned(
     document: &Document,
+    graphs: &[Graph],
     files: &dyn Files,
     report: &mut Report,
     texts: &mut Vec<(String, String)>,
 ) -> Vec<Vec<Option<Planned>>> {
     let mut all = Vec::new();
-    for network in &document.networks {
+    for (network, graph) in document.networks.iter().zip(graphs) {
         let mut of_network = Vec::new();
-        for function in &network.functions {
+        for (at, function) in network.functions.iter().enumerate() {
             let own_program = !function.is_router() && shared_slot(function).is_none();
             if shared_slot(function).is_some() {
                 no_keys(function, report);
             }
             of_network.push(match own_program {
-                true => plan_one(&network.name, function, files, report, texts),
+                true => plan_one(network, graph, at, files, report, texts),
                 false => None,
             });
         }
@@ -199,18 +203,24 @@ fn no_keys(function: &Function, report: &mut Report) {
 }
 
 fn plan_one(
-    network: &str,
-    function: &Function,
+    network: &Network,
+    graph: &Graph,
+    at: usize,
     files: &dyn Files,
     report: &mut Report,
     texts: &mut Vec<(String, String)>,
 ) -> Option<Planned> {
+    let function = &network.functions[at];
     // `check` of names says so.
     if !kind::KINDS.contains(&function.kind.as_str()) {
         return None;
     }
+    let is_balancer = function.kind.as_str() == BALANCER;
+    if is_balancer && !balancers::keys(function, report) {
+        return None;
+    }
     let keys = &function.keys;
-    let name = format!("{network}/{}", function.name.value);
+    let name = instance_name(&network.name, &function.name);
     // `in a` and `in b` of rules: numbers as in weir_vi.room.
     let ports = [(1, SIDES[0]), (2, SIDES[1])].map(|(number, name)| EdgePort {
         number,
@@ -224,7 +234,12 @@ fn plan_one(
         ports: &ports,
     };
     match kind::plan(&function.kind, &request) {
-        Ok(planned) => {
+        Ok(mut planned) => {
+            if is_balancer && let Ok(read) = Balancer::read(&request) {
+                balancers::way(network, graph, at, &read, report);
+                let maps = &mut planned.instance.maps;
+                maps.retain(|map| !balancer::OF_HOST.contains(&&*map.name));
+            }
             if let Some(what) = beyond(&planned) {
                 report
                     .error(
@@ -253,6 +268,11 @@ fn plan_one(
             None
         }
     }
+}
+
+/// What a function with a program of its own is called among those of all networks, in requests to its kind and where it runs.
+pub fn instance_name(network: &str, function: &str) -> String {
+    format!("{network}/{function}")
 }
 
 /// What a function asks for that only XDP has.

@@ -19,7 +19,7 @@ mod tables;
 pub mod trace;
 pub mod values;
 
-pub use check::{FIRST_IDENTIFIER, Networks, check};
+pub use check::{BALANCER, FIRST_IDENTIFIER, Networks, check, instance_name};
 pub use document::{
     DEFAULT_AGE, DEFAULT_FLOWS, DEFAULT_LEASE, DEFAULT_MTU, DEFAULT_PUNT_RATE, DEFAULT_STORM,
     MOST_FLOWS, MOST_IDENTIFIER, parse,

@@ -1,17 +1,18 @@
 //! What becomes of a frame on one edge, by the tables alone: which functions have it, what each decides, and the frames that leave, byte for byte.
 //!
 //! The reference that the data plane is compared with: it shares no code with it, and reads the same tables. Not in it: the limit of floods
-//! (it counts time), helpers (they are taken to listen, and to have installed no flow), what functions with programs of their own do (they are asked for through [`Private`]), and encapsulation, whose inner
-//! frames it gives with remote and identifier.
+//! (it counts time), helpers (they are taken to listen, and to have installed no flow), what functions with programs of their own do (they
+//! are asked for through [`Private`]; [`Functions`] knows balancers), and encapsulation, whose inner frames it gives with remote and identifier.
 
 mod bridge;
 mod chain;
 mod frames;
+mod functions;
 mod punt;
 mod router;
 
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use weir_bpf::abi::{NET_CALLS, NET_ROUNDS, Vi, exact_kind, net_slot, vi_flag};
 use weir_packet::Reason;
@@ -19,6 +20,8 @@ use weir_packet::Reason;
 use crate::exact::scope;
 use crate::tables::Tables;
 use crate::values::{Kind, Mac, number, words};
+pub use functions::Functions;
+
 use frames::{ETH_ARP, ETH_IP4, ETH_IP6, HEADER, ether_type, is_tag, word16};
 
 /// An edge as packets see it: tables, and what was learned from packets before.
@@ -31,9 +34,57 @@ pub struct Reference<'a> {
 
 /// Functions with programs of their own.
 pub trait Private {
-    /// What becomes of a frame that comes in by an interface of the function in a slot: the frame that goes on by the other
-    /// interface, or `None` if it is dropped.
-    fn pass(&mut self, slot: u32, vid: u32, frame: Vec<u8>) -> Option<Vec<u8>>;
+    /// What becomes of a frame that comes in by an interface of the function in a slot.
+    ///
+    /// # Errors
+    /// Why it is dropped.
+    fn pass(&mut self, slot: u32, vid: u32, frame: Vec<u8>) -> Result<Passed, &'static str>;
+}
+
+/// A frame that a function with a program of its own let through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passed {
+    /// Its bytes.
+    pub frame: Vec<u8>,
+    /// It goes back by the interface that it came in by, not on by the other one.
+    pub back: bool,
+    /// What a balancer did.
+    pub balanced: Option<Balanced>,
+}
+
+impl Passed {
+    /// One that goes on.
+    pub fn on(frame: Vec<u8>) -> Passed {
+        Passed {
+            frame,
+            back: false,
+            balanced: None,
+        }
+    }
+}
+
+/// What a balancer did with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Balanced {
+    /// It gave a flow to a server.
+    Given {
+        /// Where the packet went.
+        service: SocketAddr,
+        /// Where it goes.
+        server: SocketAddr,
+    },
+    /// It made a server's packet one of the service.
+    Returned {
+        /// Where the packet came from.
+        server: SocketAddr,
+        /// Where it comes from now.
+        service: SocketAddr,
+    },
+    /// It answered an echo request.
+    Echoed {
+        /// Of a service.
+        address: IpAddr,
+    },
 }
 
 /// They let everything through as it is.
@@ -41,8 +92,8 @@ pub trait Private {
 pub struct Open;
 
 impl Private for Open {
-    fn pass(&mut self, _: u32, _: u32, frame: Vec<u8>) -> Option<Vec<u8>> {
-        Some(frame)
+    fn pass(&mut self, _: u32, _: u32, frame: Vec<u8>) -> Result<Passed, &'static str> {
+        Ok(Passed::on(frame))
     }
 }
 
@@ -187,6 +238,8 @@ pub enum What {
         /// Its slot.
         slot: u32,
     },
+    /// A balancer did something with it.
+    Balanced(Balanced),
     /// What leads into and out of a chain sends it on.
     Steered {
         /// VID that it leaves by.
@@ -517,18 +570,22 @@ impl Going<'_, '_> {
 
     fn private(&mut self, slot: u32, vid: u32, vi: &Vi, packet: Packet) -> Done {
         let (calls, rounds, remote) = (packet.calls, packet.rounds, packet.remote);
-        let frame = self
-            .private
-            .pass(slot, vid, packet.into_bytes())
-            .ok_or("private")?;
-        self.step(vid, What::Passed { slot });
+        let passed = self.private.pass(slot, vid, packet.into_bytes())?;
+        self.step(
+            vid,
+            match passed.balanced {
+                None => What::Passed { slot },
+                Some(balanced) => What::Balanced(balanced),
+            },
+        );
         let packet = Packet {
             calls,
             rounds,
             remote,
-            ..Packet::new(frame)
+            ..Packet::new(passed.frame)
         };
-        self.ahead.push_back((vi.onward, packet));
+        let out = if passed.back { vid } else { vi.onward };
+        self.ahead.push_back((out, packet));
         Ok(())
     }
 

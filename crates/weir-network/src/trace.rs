@@ -1,7 +1,7 @@
 //! A described packet followed over functions and edges, with every decision named.
 //!
 //! Works on the tables that edges would have, not on the document: what it says is what the data plane would do after an apply. What edges have
-//! learned is not known here, and functions with programs of their own are taken to let packets pass.
+//! learned and which flows balancers remember is not known here; middleboxes and filters are taken to let packets pass.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -12,12 +12,12 @@ use weir_bpf::abi::exact_kind;
 use weir_packet::Reason;
 use weir_packet::build::Frame;
 
-use crate::check::Networks;
+use crate::check::{BALANCER, Networks};
 use crate::exact::scope;
 use crate::model::Network;
 use crate::numbers::Numbers;
 use crate::plan::{EdgeNetworks, Label, PlanError};
-use crate::reference::{Arrival, Open, Question, Reference, Step, To, What};
+use crate::reference::{Arrival, Balanced, Functions, Question, Reference, Step, To, What};
 use crate::tables::{Device, Host, Tables, TablesError};
 use crate::values::{Kind, Mac, number, words};
 
@@ -274,9 +274,12 @@ impl Fabric {
             self.need(networks, &edge)?;
             let (plan, tables) = &self.edges[&edge];
             let mut reference = Reference::new(tables);
+            let mut functions = Functions::of(plan);
             let walk = match next {
-                Ahead::Device(_, index, frame) => reference.from_device(index, &frame, &mut Open),
-                Ahead::Tunnel(_, arrival) => reference.from_tunnel(&arrival, &mut Open),
+                Ahead::Device(_, index, frame) => {
+                    reference.from_device(index, &frame, &mut functions)
+                }
+                Ahead::Tunnel(_, arrival) => reference.from_tunnel(&arrival, &mut functions),
             };
             trace
                 .dropped
@@ -551,9 +554,27 @@ fn tell(plan: &EdgeNetworks, tables: &Tables, step: &Step) -> TraceStep {
                 .functions
                 .iter()
                 .find(|one| one.slot == *slot)
-                .map_or("", |one| &one.kind);
-            ("passed", format!("{kind}, taken to let it pass"))
+                .map_or("", |one| one.kind.as_str());
+            let text = match kind {
+                BALANCER => "is for none of its services, and goes on as it is".to_owned(),
+                _ => format!("{kind}, taken to let it pass"),
+            };
+            ("passed", text)
         }
+        What::Balanced(Balanced::Given { service, server }) => (
+            "balanced",
+            format!(
+                "a new flow to service {service} goes to server {server}, by its place in the ring"
+            ),
+        ),
+        What::Balanced(Balanced::Returned { server, service }) => (
+            "balanced",
+            format!("an answer of server {server} goes on as one of service {service}"),
+        ),
+        What::Balanced(Balanced::Echoed { address }) => (
+            "answered",
+            format!("answers echo to the service's address {address}"),
+        ),
         What::Steered { to, ways } => {
             let to = &label(*to).name;
             let text = match ways {

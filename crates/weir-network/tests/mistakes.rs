@@ -7,7 +7,7 @@ mod bench;
 use std::path::Path;
 
 use bench::NoFiles;
-use weir_network::{check, parse};
+use weir_network::{check, export, parse};
 
 /// Two edges, a router between two subnets, a workload on each edge.
 const BASE: &str = "\
@@ -270,6 +270,19 @@ fn naming() -> Vec<Case> {
 /// Keys of a function that keeps state of flows.
 const NAT: &str = "kind = \"middlebox\"\nrules = \"all accept\\nadd-stateful ip-saddr 10.0.0.0/8 map ip-saddr 198.51.100.1\"\n";
 
+/// The base with a balancer in front of the router, with these keys.
+fn balanced(title: &'static str, keys: &str) -> Case {
+    let link = "to = \"lb\"\n[[network.link]]\nfrom = \"lb\"\nto = \"gw.web\"";
+    let lb =
+        format!("[[network.function]]\nname = \"lb\"\nkind = \"balancer\"\nhome = \"e1\"\n{keys}");
+    let mut case = with(title, "to = \"gw.web\"", link);
+    case.text.push_str(&lb);
+    case
+}
+
+/// A service of a balancer.
+const SERVICE: &str = "[[network.function.service]]\nname = \"shop\"\naddress = \"10.9.0.1\"\nprotocol = \"tcp\"\nport = 80\nmode = \"nat\"\nserver = [{ address = \"10.2.0.7\" }]\n";
+
 /// A function between two bridges that have nobody.
 fn two_sided(keys: &str) -> String {
     format!(
@@ -421,6 +434,40 @@ fn shaping() -> Vec<Case> {
         and(
             "a balancer without a home",
             &two_sided("kind = \"balancer\"\n"),
+        ),
+        and(
+            "a balancer without a router",
+            &two_sided(&format!("kind = \"balancer\"\nhome = \"e1\"\n{SERVICE}")),
+        ),
+        balanced(
+            "a balancer in modes that networks have not",
+            &(String::from("source4 = \"10.99.0.0/16\"\n")
+                + &SERVICE.replace("nat", "ipip")
+                + &SERVICE
+                    .replace("shop", "more")
+                    .replace("port = 80", "port = 81")
+                    .replace("\"nat\"", "\"dsr\"\ncheck = { kind = \"tcp\" }")
+                    .replace("0.7\"", "0.7\", mac = \"02:00:00:00:00:01\"")),
+        ),
+        balanced(
+            "a mistake in a service of a balancer",
+            &SERVICE.replace("\"tcp\"", "\"sctp\""),
+        ),
+        balanced(
+            "a balancer whose addresses are on the wrong side",
+            &(SERVICE
+                .replace("10.9.0.1", "10.1.0.100")
+                .replace("10.2.0.7", "10.1.0.7")
+                + &SERVICE
+                    .replace("shop", "more")
+                    .replace("10.9.0.1", "10.2.0.7")
+                    .replace("\"10.2.0.7\" }", "\"10.2.0.8\" }")),
+        ),
+        and(
+            "a chain that passes a balancer",
+            &format!(
+                "[[network.function]]\nname = \"lb\"\nkind = \"balancer\"\nhome = \"e1\"\n{SERVICE}[[network.chain]]\nname = \"look\"\nat = \"gw.web\"\nthrough = [\"lb\"]\n"
+            ),
         ),
     ]
 }
@@ -588,6 +635,9 @@ fn what_the_mistakes_are_made_of_is_right() {
         1,
     );
     bench::networks(&format!("{one}{}", two_sided(NAT)));
+    let balanced = balanced("a balancer", &format!("connections = 1000\n{SERVICE}"));
+    let read = bench::networks(&balanced.text).document;
+    assert_eq!(parse(&export(&read), "written").expect("read again"), read);
 }
 
 #[test]

@@ -401,3 +401,135 @@ fn what_is_not_selected_passes_a_chain_by() {
         .join("\n");
     assert_eq!(passed(&all, "w1", "10.2.0.2", Payload::Echo).0.len(), 3);
 }
+
+/// Clients, a balancer on another edge, a router behind it, and servers on both edges.
+const BALANCED: &str = r#"
+[[edge]]
+name = "e1"
+underlay = "192.0.2.1"
+device = "eth0"
+mtu = 1600
+[[edge]]
+name = "e2"
+underlay = "192.0.2.2"
+device = "eth0"
+mtu = 1600
+[[tenant]]
+name = "red"
+[[network]]
+name = "shop"
+tenant = "red"
+[[network.subnet]]
+name = "web"
+prefix = "10.1.0.0/24"
+[[network.subnet]]
+name = "db"
+prefix = "10.2.0.0/24"
+[[network.function]]
+name = "gw"
+kind = "router"
+interface = [{ name = "web", address = "10.1.0.1/24" }, { name = "db", address = "10.2.0.1/24" }]
+[[network.function]]
+name = "lb"
+kind = "balancer"
+home = "e2"
+[[network.function.service]]
+address = "10.9.0.1"
+protocol = "tcp"
+port = 80
+mode = "nat"
+server = [{ address = "10.2.0.2", port = 8080 }, { address = "10.2.0.3", port = 8080 }]
+[[network.function.service]]
+address = "10.9.0.1"
+protocol = "udp"
+port = 53
+mode = "nat"
+server = [{ address = "10.2.0.2", drain = true }]
+[[network.link]]
+from = "web"
+to = "lb"
+[[network.link]]
+from = "lb"
+to = "gw.web"
+[[network.link]]
+from = "db"
+to = "gw.db"
+[[network.workload]]
+name = "w1"
+subnet = "web"
+edge = "e1"
+device = "w1"
+address = "10.1.0.7"
+[[network.workload]]
+name = "s2"
+subnet = "db"
+edge = "e1"
+device = "s2"
+address = "10.2.0.2"
+[[network.workload]]
+name = "s3"
+subnet = "db"
+edge = "e2"
+device = "s3"
+address = "10.2.0.3"
+"#;
+
+fn balanced(from: &str, to: &str, payload: Payload) -> Trace {
+    let described = Described {
+        payload,
+        ..described(from, to)
+    };
+    trace(&networks(BALANCED), &described).expect("traced")
+}
+
+#[test]
+fn a_balancer_says_which_server_a_flow_gets_and_whose_answers_are_whose() {
+    let mut chosen = [0, 0];
+    for port in 1000..1040 {
+        let trace = balanced("w1", "10.9.0.1", Payload::Tcp(port, 80));
+        let [arrived] = trace.delivered.as_slice() else {
+            panic!("{trace}");
+        };
+        let which = usize::from(arrived.workload == "s3");
+        let server = ["10.2.0.2", "10.2.0.3"][which];
+        let said = format!(
+            "  lb: a new flow to service 10.9.0.1:80 goes to server {server}:8080, by its place in the ring\n"
+        );
+        assert!(trace.to_string().contains(&said), "{trace}");
+        // What arrives has the address and port of the server, and right checksums.
+        let last = [10, 2, 0, 2 + which as u8];
+        let expected = Frame::new().ip4([10, 1, 0, 7], last).tcp(port, 8080);
+        let [own, router] =
+            [&*format!("shop/{}", arrived.workload), "shop/gw.db"].map(Mac::of_name);
+        assert_eq!(arrived.frame, frame(router, own, expected.ttl(63)));
+        chosen[which] += 1;
+    }
+    assert!(chosen.iter().all(|flows| *flows > 10), "{chosen:?}");
+    // The answer passes the balancer on its edge, wherever the server is.
+    let trace = balanced("s2", "10.1.0.7", Payload::Tcp(8080, 1000));
+    let said = "  lb: an answer of server 10.2.0.2:8080 goes on as one of service 10.9.0.1:80\n";
+    assert!(trace.to_string().contains(said), "{trace}");
+    let expected = Frame::new().ip4([10, 9, 0, 1], [10, 1, 0, 7]).tcp(80, 1000);
+    let [own, router] = ["shop/w1", "shop/gw.web"].map(Mac::of_name);
+    assert_eq!(
+        trace.delivered[0].frame,
+        frame(router, own, expected.ttl(63))
+    );
+}
+
+#[test]
+fn a_balancer_answers_echo_drops_what_has_no_server_and_lets_the_rest_pass() {
+    let trace = balanced("w1", "10.9.0.1", Payload::Echo);
+    let said = "  lb: answers echo to the service's address 10.9.0.1\n";
+    assert!(trace.to_string().contains(said), "{trace}");
+    assert_eq!(trace.delivered[0].workload, "w1");
+    let trace = balanced("w1", "10.9.0.1", Payload::Udp(1000, 53));
+    assert_eq!(
+        (trace.delivered.len(), trace.dropped),
+        (0, vec!["no_server".to_owned()])
+    );
+    let trace = balanced("w1", "10.2.0.3", Payload::Udp(1000, 53));
+    let said = "  lb: is for none of its services, and goes on as it is\n";
+    assert!(trace.to_string().contains(said), "{trace}");
+    assert_eq!(trace.delivered[0].workload, "s3");
+}

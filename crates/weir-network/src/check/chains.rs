@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 
 use weir_policy::Report;
 
+use super::BALANCER;
 use super::names::no_end;
 use crate::graph::{End, Names};
 use crate::model::{Chain, Document, Function, Link, Network, Places, Steer};
@@ -192,6 +193,10 @@ fn functions_are_there(network: &Network, chain: &Chain, report: &mut Report) ->
         .filter(two_sided)
         .map(|one| one.name.as_str())
         .collect();
+    let is_balancer = |name: &str| {
+        let mut functions = network.functions.iter();
+        functions.any(|one| one.name.as_str() == name && one.kind.as_str() == BALANCER)
+    };
     let mut seen = BTreeSet::new();
     for name in names {
         if !known.contains(&name.as_str()) {
@@ -203,6 +208,11 @@ fn functions_are_there(network: &Network, chain: &Chain, report: &mut Report) ->
             report
                 .error(0, name.span, text)
                 .help(crate::document::known(name, &known, none));
+        } else if is_balancer(name) {
+            let text = format!("a chain cannot pass the balancer `{}`", name.value);
+            report.error(0, name.span, text).help(
+                "put it into the link itself: a chain tells answers by the addresses that they come from, and those of servers are not the service's",
+            );
         } else if !seen.insert(name.as_str()) {
             let text = format!(
                 "the chain `{}` passes `{}` twice",

@@ -6,6 +6,7 @@ use weir_bpf::abi::{NET_CALLS, NET_ROUNDS};
 use weir_functions::kind::Planned;
 use weir_policy::Report;
 
+use super::BALANCER;
 use crate::graph::{End, Graph};
 use crate::model::{Document, Network};
 
@@ -133,7 +134,7 @@ pub(super) fn homes(
     let edges: BTreeSet<usize> = graph.edge_of.iter().flatten().copied().collect();
     for (function, planned) in network.functions.iter().zip(planned) {
         let keeps_state = match function.kind.as_str() {
-            "balancer" => true,
+            BALANCER => true,
             "middlebox" => planned
                 .as_ref()
                 .is_some_and(|one| one.asks.secret.is_some()),

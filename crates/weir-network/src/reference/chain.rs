@@ -40,9 +40,14 @@ impl Going<'_, '_> {
 pub(super) struct Fields {
     source: [u64; 2],
     target: [u64; 2],
-    protocol: u8,
+    pub(super) protocol: u8,
     /// From and to; `None`: it has none, or is a later fragment.
-    ports: Option<(u16, u16)>,
+    pub(super) ports: Option<(u16, u16)>,
+    /// Where the IP headers end, from the beginning of the packet.
+    pub(super) l4: usize,
+    pub(super) is_fragment: bool,
+    /// ... and not the first one.
+    pub(super) is_later: bool,
 }
 
 /// Headers of IPv6 that are walked, and how many bytes and headers of them.
@@ -71,6 +76,9 @@ impl Fields {
         }
         let is_later = word16(ip, 6) & 0x1fff != 0;
         Some(Fields {
+            l4: head,
+            is_fragment: word16(ip, 6) & 0x3fff != 0,
+            is_later,
             source: words(number(frames::address4(ip, 12).into())),
             target: words(number(frames::address4(ip, 16).into())),
             protocol: ip[9],
@@ -88,6 +96,7 @@ impl Fields {
             return None;
         }
         let (mut at, mut protocol, mut is_later, mut headers) = (40, ip[6], false, 0);
+        let mut is_fragment = false;
         while !is_later && (EXTENSIONS.contains(&protocol) || protocol == SHIM6) {
             headers += 1;
             let head = ip[..total].get(at..at + 8)?;
@@ -97,6 +106,7 @@ impl Fields {
                 _ => (usize::from(head[1]) + 1) * 8,
             };
             is_later = protocol == 44 && word16(head, 2) & 0xfff8 != 0;
+            is_fragment |= protocol == 44 && word16(head, 2) & 0xfff9 != 0;
             at += length;
             if headers > MOST_EXTENSIONS || at > total || at - 40 > MOST_BYTES {
                 return None;
@@ -104,6 +114,9 @@ impl Fields {
             protocol = head[0];
         }
         Some(Fields {
+            l4: at,
+            is_fragment,
+            is_later,
             source: words(number(frames::address6(ip, 8).into())),
             target: words(number(frames::address6(ip, 24).into())),
             protocol,
