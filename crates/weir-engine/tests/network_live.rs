@@ -477,26 +477,213 @@ fn a_stateful_function_sees_both_directions_at_its_home() {
     if !root("a_stateful_function_sees_both_directions_at_its_home") {
         return;
     }
-    let bed = Bed::new(&checked(WALL).document);
-    bed.apply(WALL);
-    for from in ["n/in0", "n/in1"] {
-        for (to, name) in [("10.2.0.10", "n/out0"), ("10.2.0.11", "n/out1")] {
-            let who = bed.who(from, ip(to));
-            let drops = (bed.drops("e0"), bed.drops("e1"));
-            assert_eq!(who.as_deref(), Some(name), "{from} -> {to}: {drops:?}");
+    // A reflexive rule alone, and one that translates, too.
+    let plain = WALL.replace(" map ip-saddr 10.2.0.1", "");
+    assert_ne!(plain, WALL);
+    for text in [plain.as_str(), WALL] {
+        let bed = Bed::new(&checked(text).document);
+        bed.apply(text);
+        for from in ["n/in0", "n/in1"] {
+            for (to, name) in [("10.2.0.10", "n/out0"), ("10.2.0.11", "n/out1")] {
+                let who = bed.who(from, ip(to));
+                let drops = (bed.drops("e0"), bed.drops("e1"));
+                assert_eq!(who.as_deref(), Some(name), "{from} -> {to}: {drops:?}");
+            }
+            let whole = bed.echo(from, ip("10.2.0.11"), 5_000_000);
+            assert_eq!(whole.expect("echoed"), 5_000_000, "{from}");
         }
-        let whole = bed.echo(from, ip("10.2.0.11"), 5_000_000);
-        assert_eq!(whole.expect("echoed"), 5_000_000, "{from}");
-    }
-    // Nobody outside opens anything, on whatever edge.
-    for from in ["n/out0", "n/out1"] {
-        for to in ["10.1.0.10", "10.1.0.11"] {
+        // Nobody outside opens anything, on whatever edge.
+        let refused = |bed: &Bed| bed.drops("e0").get("rule_drop").copied().unwrap_or(0);
+        let before = refused(&bed);
+        for (from, to) in [("n/out0", "10.1.0.11"), ("n/out1", "10.1.0.10")] {
             assert_eq!(bed.who(from, ip(to)), None, "{from} -> {to}");
         }
+        assert!(refused(&bed) >= before + 2, "{:?}", bed.drops("e0"));
+        // Another apply changes nothing of it: connections and their translations go on.
+        bed.apply(text);
+        assert_eq!(bed.who("n/in1", ip("10.2.0.11")).as_deref(), Some("n/out1"));
     }
-    // Another apply changes nothing of it: connections and their translations go on.
-    bed.apply(WALL);
-    assert_eq!(bed.who("n/in1", ip("10.2.0.11")).as_deref(), Some("n/out1"));
+}
+
+/// A subnet on two edges in which one workload is known, and two ports behind which there may be anybody.
+const STATIONS: &str = r#"
+version = 1
+
+[[edge]]
+name = "e0"
+underlay = "192.0.2.1"
+device = "under0"
+mtu = 1600
+
+[[edge]]
+name = "e1"
+underlay = "192.0.2.2"
+device = "under0"
+mtu = 1600
+
+[[tenant]]
+name = "red"
+
+[[network]]
+name = "n"
+tenant = "red"
+
+[[network.subnet]]
+name = "lab"
+prefix = "10.1.0.0/24"
+
+[[network.workload]]
+name = "known"
+subnet = "lab"
+edge = "e0"
+device = "known"
+address = "10.1.0.10"
+
+[[network.workload]]
+name = "one"
+subnet = "lab"
+edge = "e0"
+device = "one"
+mac = "any"
+address = "any"
+
+[[network.workload]]
+name = "other"
+subnet = "lab"
+edge = "e0"
+device = "other"
+mac = "any"
+address = "any"
+
+[[network.workload]]
+name = "far"
+subnet = "lab"
+edge = "e1"
+device = "far"
+address = "10.1.0.20"
+"#;
+
+#[test]
+fn stations_are_learned_where_they_speak_and_follow_when_they_move() {
+    if !root("stations_are_learned_where_they_speak_and_follow_when_they_move") {
+        return;
+    }
+    let bed = Bed::new(&checked(STATIONS).document);
+    bed.apply(STATIONS);
+    // A guest with addresses that no document names; one behind each port in turn.
+    let guest = "10.1.0.77";
+    let enter = |port: &str| {
+        let ns = &bed.workloads[port].ns;
+        ns.ip(&["link", "set", "eth0", "address", "02:77:00:00:00:01"])
+            .expect("its address");
+        ns.ip(&["address", "add", "10.1.0.77/24", "dev", "eth0"])
+            .expect("an address");
+    };
+    let leave = |port: &str| {
+        let ns = &bed.workloads[port].ns;
+        ns.ip(&["address", "flush", "dev", "eth0"]).expect("gone");
+        ns.ip(&["link", "set", "eth0", "address", "02:77:00:00:00:99"])
+            .expect("another");
+    };
+    enter("n/one");
+    let who = bed.who("n/known", ip(guest));
+    assert_eq!(who.as_deref(), Some("n/one"), "{:?}", bed.drops("e0"));
+    // Now that it is known where it is, nobody else gets a copy.
+    let patience = std::time::Duration::from_millis(1);
+    let other = &bed.workloads["n/other"].ns;
+    let ears = weir_kernel::FrameSocket::open(other, "eth0", 1 << 20, patience).expect("a socket");
+    let heard = || {
+        let mut buffer = vec![0; 1 << 16];
+        let mut frames = 0;
+        while let Some(frame) = ears.receive(&mut buffer).expect("read") {
+            frames += u32::from(frame[..6] == [2, 0x77, 0, 0, 0, 1]);
+        }
+        frames
+    };
+    heard();
+    let whole = bed.echo("n/known", ip(guest), 1_000_000);
+    assert_eq!(whole.expect("echoed"), 1_000_000);
+    assert_eq!(heard(), 0);
+    // From another edge it is found, too.
+    let who = bed.who("n/far", ip(guest));
+    assert_eq!(who.as_deref(), Some("n/one"), "{:?}", bed.drops("e1"));
+    // It moves, and says so by the first thing it sends.
+    leave("n/one");
+    enter("n/other");
+    let said = bed.ping("n/other", &["10.1.0.10"]);
+    assert!(said.contains(" 2 received"), "{said} {:?}", bed.drops("e0"));
+    for from in ["n/known", "n/far"] {
+        let who = bed.who(from, ip(guest));
+        assert_eq!(
+            who.as_deref(),
+            Some("n/other"),
+            "{from}: {:?}",
+            bed.drops("e0")
+        );
+    }
+    // What was learned outlives an apply.
+    bed.apply(STATIONS);
+    assert_eq!(bed.who("n/far", ip(guest)).as_deref(), Some("n/other"));
+}
+
+/// A subnet on two edges with a trunk that has two VLANs, and untagged workloads in each and in none.
+fn trunk() -> String {
+    let mut text = STATIONS[..STATIONS.find("[[network.workload]]").expect("there")].to_owned();
+    for (name, edge, host, vlan) in [
+        ("tap", "e0", 50, "[10, 20]"),
+        ("ten0", "e0", 11, "10"),
+        ("ten1", "e1", 12, "10"),
+        ("twenty0", "e0", 21, "20"),
+        ("twenty1", "e1", 22, "20"),
+        ("none", "e0", 31, "0"),
+    ] {
+        text.push_str(&format!(
+            "[[network.workload]]\nname = \"{name}\"\nsubnet = \"lab\"\nedge = \"{edge}\"\ndevice = \"{name}\"\naddress = \"10.1.0.{host}\"\nvlan = {vlan}\n"
+        ));
+    }
+    text
+}
+
+#[test]
+fn a_trunk_carries_its_vlans_apart_from_each_other() {
+    if !root("a_trunk_carries_its_vlans_apart_from_each_other") {
+        return;
+    }
+    let text = trunk();
+    let bed = Bed::new(&checked(&text).document);
+    bed.apply(&text);
+    let drops = || (bed.drops("e0"), bed.drops("e1"));
+    // All in a VLAN reach each other and the trunk, on both edges.
+    for (from, to) in [("ten0", 12), ("ten1", 11), ("twenty0", 22), ("twenty1", 21)] {
+        for to in [to, 50] {
+            let (from, to) = (format!("n/{from}"), format!("10.1.0.{to}"));
+            let said = bed.ping(&from, &[&to]);
+            assert!(
+                said.contains(" 2 received"),
+                "{from} {to}: {said} {:?}",
+                drops()
+            );
+        }
+    }
+    // The trunk got them with the tags of their VLANs.
+    let came = |host, vlan| ([10, 1, 0, host], Some(vlan));
+    let all = [came(11, 10), came(12, 10), came(21, 20), came(22, 20)];
+    assert_eq!(bed.taps["n/tap"].requests(), all);
+    // Nobody reaches another VLAN.
+    for (from, to) in [
+        ("ten0", 21),
+        ("ten0", 22),
+        ("twenty1", 12),
+        ("ten0", 31),
+        ("none", 50),
+        ("none", 11),
+        ("none", 21),
+    ] {
+        let (from, to) = (format!("n/{from}"), format!("10.1.0.{to}"));
+        let said = bed.ping(&from, &["-c", "1", "-W", "0.3", &to]);
+        assert!(said.contains(" 0 received"), "{from} {to}: {said}");
+    }
+    assert_eq!(bed.taps["n/tap"].requests(), all);
 }
 
 #[test]

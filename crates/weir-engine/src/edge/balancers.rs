@@ -27,18 +27,14 @@ pub struct BalancerCounts {
     pub down: BTreeSet<u64>,
 }
 
-impl InstanceStatus {
-    /// What a balancer counted; `None` if the instance is none.
+impl BalancerCounts {
+    /// Of a balancer whose maps have these ids.
     ///
     /// # Errors
     /// What the kernel refused.
-    pub fn balancer_counts(&self) -> Result<Option<BalancerCounts>, KernelError> {
-        if self.object != balancer::OBJECT {
-            return Ok(None);
-        }
+    pub(crate) fn read(id: &dyn Fn(&str) -> Option<u32>) -> Result<BalancerCounts, KernelError> {
         let open = |name: &str| -> Result<Option<Map>, KernelError> {
-            let id = self.maps.iter().find(|map| map.0 == name).map(|map| map.1);
-            id.map(|id| Map::by_id(id, name)).transpose()
+            id(name).map(|id| Map::by_id(id, name)).transpose()
         };
         let mut counts = BalancerCounts::default();
         if let (Some(names), Some(of)) = (open("service_names")?, open("service_counts")?) {
@@ -60,7 +56,21 @@ impl InstanceStatus {
                 counts.down = health::down(&servers, &map)?;
             }
         }
-        Ok(Some(counts))
+        Ok(counts)
+    }
+}
+
+impl InstanceStatus {
+    /// What a balancer counted; `None` if the instance is none.
+    ///
+    /// # Errors
+    /// What the kernel refused.
+    pub fn balancer_counts(&self) -> Result<Option<BalancerCounts>, KernelError> {
+        if self.object != balancer::OBJECT {
+            return Ok(None);
+        }
+        let id = |name: &str| self.maps.iter().find(|map| map.0 == name).map(|map| map.1);
+        BalancerCounts::read(&id).map(Some)
     }
 
     /// Sets what was counted of services and servers with these identities to 0. What is counted at the same moment may be lost.

@@ -166,6 +166,11 @@ pub fn held(name: &str, instance: &str, map: &str) -> Result<Option<Vec<u8>>, Ed
     let Some(id) = found else {
         return Ok(None);
     };
+    Ok(elements(id, map)?)
+}
+
+/// All elements of an array, one behind the other; `None`: it is no such array.
+pub(crate) fn elements(id: u32, map: &str) -> Result<Option<Vec<u8>>, KernelError> {
     let map = Map::by_id(id, map)?;
     let mut all = Vec::new();
     for index in 0..map.definition().entries {

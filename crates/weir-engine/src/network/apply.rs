@@ -10,6 +10,7 @@ use std::thread::JoinHandle;
 
 use foldhash::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
+use weir_functions::balancer;
 use weir_kernel::links;
 use weir_kernel::pinned::{self, Folder};
 use weir_kernel::{Direction, Filter, KernelError, Map, grace_period, iface, netlink, netns};
@@ -23,6 +24,8 @@ use super::private;
 use super::set::Set;
 use super::state::{self, DeviceState, LAYOUT, State, Taking};
 use crate::edge::digest::Digest;
+use crate::edge::state::InstanceState;
+use crate::edge::{self, BalancerCounts};
 
 /// Where the networks of edges are pinned.
 pub(super) const FOLDER: &str = "/sys/fs/bpf/weir/net";
@@ -234,6 +237,16 @@ impl Networks {
         self.running.as_ref().map_or(0, |r| r.state.version)
     }
 
+    /// What a map of a function with a program of its own holds, all elements one behind the other; `None` if it does not run, or has no
+    /// such array. For what a new plan must agree with; `function`: as of [`weir_network::instance_name`].
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn held(&self, function: &str, map: &str) -> Result<Option<Vec<u8>>, NetworkError> {
+        let running = self.running.as_ref();
+        running.map_or(Ok(None), |r| held(&r.state.functions, function, map))
+    }
+
     /// The maps and programs that run.
     #[must_use]
     pub fn set(&self) -> Option<&Set> {
@@ -300,14 +313,18 @@ impl Networks {
         watch(Step::Make)?;
         let (number, made) = self.fitting(&half, plan.learned)?;
         let (set, functions) = match (&made, &self.running) {
-            (Some(set), _) => {
+            (Some(set), running) => {
                 // A larger table has its keys elsewhere.
                 half = plan.tables(&host, set.capacity().buckets)?;
-                (set, private::make(plan, set, &[])?)
+                // Connections and counters go on in larger maps of the same weir. What another one left is not looked into.
+                let same = running.as_ref().filter(|r| r.state.digest == digest());
+                let before = same.map_or(&[][..], |r| &r.state.functions);
+                (set, private::make(plan, set, before, true)?)
             }
             (None, Some(running)) => {
                 let set = &running.set;
-                (set, private::make(plan, set, &running.state.functions)?)
+                let before = &running.state.functions;
+                (set, private::make(plan, set, before, false)?)
             }
             (None, None) => return Err(NetworkError::TooSmall),
         };
@@ -746,6 +763,7 @@ pub fn look(edge: &str) -> Result<Option<Look>, NetworkError> {
         devices: (running.state.devices.iter())
             .map(|device| device.name.clone())
             .collect(),
+        functions: running.state.functions.clone(),
         set: running.set,
     }))
 }
@@ -770,6 +788,18 @@ pub(super) fn far_end(near: &str) -> String {
     )
 }
 
+fn held(
+    functions: &[InstanceState],
+    function: &str,
+    map: &str,
+) -> Result<Option<Vec<u8>>, NetworkError> {
+    let found = functions.iter().find(|one| one.name == function);
+    match found.and_then(|one| one.maps.get(map)) {
+        Some(state) => Ok(edge::elements(state.id, map)?),
+        None => Ok(None),
+    }
+}
+
 /// The networks of an edge as they run.
 #[derive(Debug)]
 pub struct Look {
@@ -783,8 +813,33 @@ pub struct Look {
     pub numbers: Arc<Numbers>,
     /// Devices by name.
     pub devices: Vec<String>,
+    functions: Vec<InstanceState>,
     /// Maps and programs.
     pub set: Set,
+}
+
+impl Look {
+    /// As [`Networks::held`].
+    ///
+    /// # Errors
+    /// The map cannot be read.
+    pub fn held(&self, function: &str, map: &str) -> Result<Option<Vec<u8>>, NetworkError> {
+        held(&self.functions, function, map)
+    }
+
+    /// What a balancer counted; `None` if none of that name runs here. `function`: as of [`weir_network::instance_name`].
+    ///
+    /// # Errors
+    /// A map cannot be read.
+    pub fn balancer(&self, function: &str) -> Result<Option<BalancerCounts>, NetworkError> {
+        let mut functions = self.functions.iter();
+        let found = functions.find(|one| one.name == function && one.object == balancer::OBJECT);
+        let Some(found) = found else {
+            return Ok(None);
+        };
+        let id = |map: &str| found.maps.get(map).map(|map| map.id);
+        Ok(Some(BalancerCounts::read(&id)?))
+    }
 }
 
 /// Names of edges whose networks run in the current namespace.

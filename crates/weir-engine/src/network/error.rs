@@ -1,6 +1,6 @@
 //! Why the networks of an edge could not be changed or read.
 
-use weir_kernel::KernelError;
+use weir_kernel::{KernelError, MapDefinition};
 use weir_network::TablesError;
 
 use crate::edge::EdgeError;
@@ -24,6 +24,20 @@ pub enum NetworkError {
         name: String,
         /// What went wrong.
         error: Box<EdgeError>,
+    },
+    /// The state of a function would change its shape.
+    #[error(
+        "function {name}: its map {map} runs as {have} and would become {want}, so its state cannot be kept: keep the size, or apply the document without the function first"
+    )]
+    StateChanged {
+        /// `network/function`.
+        name: String,
+        /// Map.
+        map: String,
+        /// Runs as.
+        have: MapDefinition,
+        /// Would be.
+        want: MapDefinition,
     },
     /// No slot is left.
     #[error("an edge runs {most} functions with programs of their own at most")]

@@ -11,6 +11,7 @@ use weir_network::{EdgeNetworks, PrivateFunction, Tables};
 
 use super::error::NetworkError;
 use super::set::Set;
+use crate::edge::EdgeError;
 use crate::edge::load::{Build, Recipe, Surroundings};
 use crate::edge::state::InstanceState;
 
@@ -26,11 +27,12 @@ pub(super) fn slots(number: u32) -> [u32; 2] {
     [first, first + 1]
 }
 
-/// Loads what is not there as it is planned. `running`: functions of the generation that runs, with the same set.
+/// Loads what is not there as it is planned, or all of it for a set that is new. `running`: functions of the generation that runs.
 pub(super) fn make(
     plan: &EdgeNetworks,
     set: &Set,
     running: &[InstanceState],
+    is_new: bool,
 ) -> Result<Made, NetworkError> {
     let mut made = Made {
         states: Vec::with_capacity(plan.functions.len()),
@@ -39,11 +41,9 @@ pub(super) fn make(
     let before: BTreeMap<&str, &InstanceState> =
         running.iter().map(|one| (one.name.as_str(), one)).collect();
     for function in &plan.functions {
-        let name = format!("{}/{}", function.network, function.name);
-        let state = match before.get(name.as_str()) {
-            Some(before) => one(function, &name, plan, set, Some(before))?,
-            None => one(function, &name, plan, set, None)?,
-        };
+        let name = weir_network::instance_name(&function.network, &function.name);
+        let before_it = before.get(name.as_str()).copied();
+        let state = one(function, &name, plan, set, before_it, is_new)?;
         let same = before
             .get(name.as_str())
             .is_some_and(|b| b.program == state.program);
@@ -93,17 +93,28 @@ fn one(
     plan: &EdgeNetworks,
     set: &Set,
     before: Option<&InstanceState>,
+    is_new: bool,
 ) -> Result<InstanceState, NetworkError> {
     let around = surroundings(function, plan);
     let recipe = recipe(function, name, set.constants());
     let shared = BTreeMap::new();
-    let of = |e| NetworkError::Function {
-        name: name.to_owned(),
-        error: Box::new(e),
+    let of = |error| match error {
+        EdgeError::MapChanged {
+            map, have, want, ..
+        } => NetworkError::StateChanged {
+            name: name.to_owned(),
+            map,
+            have,
+            want,
+        },
+        error => NetworkError::Function {
+            name: name.to_owned(),
+            error: Box::new(error),
+        },
     };
     let content = recipe.content(around, &shared).map_err(of)?;
     let digest = recipe.digest(&content);
-    if let Some(before) = before.filter(|before| before.digest == digest) {
+    if let Some(before) = before.filter(|before| !is_new && before.digest == digest) {
         return Ok(before.clone());
     }
     let [first, second] = slots(function.slot);

@@ -6,7 +6,7 @@
 #![allow(dead_code, reason = "each test file uses its part of this module")]
 #![allow(clippy::print_stderr, reason = "a skip is said where the test runs")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use weir_engine::network::{self, Applied, Look, NetworkError, Networks, Step};
 use weir_functions::kind::Files;
 use weir_kernel::{NetNs, Tap};
-use weir_network::model::{Addresses, Document, Station};
+use weir_network::model::{Document, Station, Vlan};
 use weir_network::values::Mac;
 use weir_packet::build::Frame;
 
@@ -47,10 +47,27 @@ impl Files for NoFiles {
     }
 }
 
+/// What functions hold that run.
+struct Held<'n>(&'n Networks);
+
+impl Files for Held<'_> {
+    fn read(&self, path: &Path) -> std::io::Result<Vec<u8>> {
+        NoFiles.read(path)
+    }
+
+    fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {
+        self.0.held(instance, map).expect("read")
+    }
+}
+
 /// A document, checked.
 pub(crate) fn checked(text: &str) -> weir_network::Networks {
+    checked_with(text, &NoFiles)
+}
+
+fn checked_with(text: &str, files: &dyn Files) -> weir_network::Networks {
     let document = weir_network::parse(text, "test").unwrap_or_else(|e| panic!("{e:?}"));
-    let (networks, _) = weir_network::check(document, &NoFiles).unwrap_or_else(|e| panic!("{e:?}"));
+    let (networks, _) = weir_network::check(document, files).unwrap_or_else(|e| panic!("{e:?}"));
     networks
 }
 
@@ -121,9 +138,8 @@ impl Bed {
                     Station::Given(mac) => mac.value.0,
                     _ => Mac::of_name(&name).0,
                 };
-                let Addresses::Given(addresses) = &workload.addresses else {
-                    panic!("workloads of tests have addresses");
-                };
+                // Of those that may have any, and of trunks, the test gives some to devices of its own.
+                let addresses = workload.addresses.known();
                 let edge = &bed.edges[&workload.edge.value];
                 let device = &workload.device.value;
                 if device.starts_with("tap") {
@@ -154,7 +170,8 @@ impl Bed {
                 ns.ip(&["link", "set", "eth0", "address", &shown, "up"])
                     .expect("its address");
                 ns.ip(&["link", "set", "lo", "up"]).expect("up");
-                for address in addresses {
+                let is_trunk = matches!(workload.vlan, Vlan::Trunk(_));
+                for address in addresses.iter().filter(|_| !is_trunk) {
                     let net = subnet
                         .prefixes
                         .iter()
@@ -291,9 +308,9 @@ impl Bed {
         text: &str,
         watch: &mut (dyn FnMut(Step) -> Result<(), NetworkError> + Send),
     ) -> Result<Applied, NetworkError> {
-        let wanted = checked(text);
         let apply = || {
             let mut networks = Networks::open(&self.names[edge])?;
+            let wanted = checked_with(text, &Held(&networks));
             let plan = wanted.plan(edge, networks.numbers()).expect("planned");
             networks.apply_watched(&plan, text, watch)
         };
@@ -410,13 +427,15 @@ fn listen(ns: &NetNs, stop: &Arc<AtomicBool>, name: &str) -> JoinHandle<()> {
     })
 }
 
-/// A machine behind a tap: answers ARP and echo requests to its IPv4 address, and keeps answers to its own.
+/// A machine behind a tap: answers ARP and echo requests to its IPv4 address in the VLAN that they come in, and keeps answers to its own.
 pub(crate) struct Machine {
     tap: Mutex<Tap>,
     mac: [u8; 6],
     pub(crate) address: [u8; 4],
     /// Sources of echo replies that came.
     replies: Mutex<Vec<[u8; 4]>>,
+    /// Sources of echo requests that came, and the VLAN of their tag.
+    requests: Mutex<BTreeSet<([u8; 4], Option<u16>)>>,
 }
 
 impl Machine {
@@ -435,6 +454,7 @@ impl Machine {
             mac,
             address: v4.expect("an address of IPv4"),
             replies: Mutex::new(Vec::new()),
+            requests: Mutex::new(BTreeSet::new()),
         });
         let (running, stop) = (Arc::clone(&machine), Arc::clone(stop));
         std::thread::spawn(move || {
@@ -450,6 +470,14 @@ impl Machine {
     }
 
     fn take(&self, mut frame: Vec<u8>) {
+        let tagged = frame.get(12..14) == Some(&[0x81, 0]) && frame.len() >= 18;
+        let tag: Vec<u8> = match tagged {
+            true => frame.drain(12..16).collect(),
+            false => Vec::new(),
+        };
+        let vlan = tag
+            .get(2..4)
+            .map(|tci| u16::from_be_bytes([tci[0] & 15, tci[1]]));
         let is = |at: usize, bytes: &[u8]| frame.get(at..at + bytes.len()) == Some(bytes);
         if is(12, &[8, 6]) && is(20, &[0, 1]) && is(38, &self.address) {
             frame.copy_within(6..12, 0);
@@ -458,6 +486,8 @@ impl Machine {
             frame[22..28].copy_from_slice(&self.mac);
             frame[28..32].copy_from_slice(&self.address);
         } else if is(12, &[8, 0]) && is(23, &[1]) && is(30, &self.address) && is(34, &[8]) {
+            let from = [frame[26], frame[27], frame[28], frame[29]];
+            self.requests.lock().expect("whole").insert((from, vlan));
             frame.copy_within(6..12, 0);
             frame.copy_within(26..30, 30);
             frame[26..30].copy_from_slice(&self.address);
@@ -474,7 +504,18 @@ impl Machine {
             return;
         }
         frame[6..12].copy_from_slice(&self.mac);
+        frame.splice(12..12, tag);
         self.tap.lock().expect("whole").send(&frame).expect("sent");
+    }
+
+    /// Who sent echo requests, and with which tag.
+    pub(crate) fn requests(&self) -> Vec<([u8; 4], Option<u16>)> {
+        self.requests
+            .lock()
+            .expect("whole")
+            .iter()
+            .copied()
+            .collect()
     }
 
     /// Whether an address answers a ping, by a station.
