@@ -5,19 +5,25 @@
 mod ping;
 
 use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use weir_bpf::abi::LbCount;
+use weir_engine::edge::BalancerCounts;
 use weir_engine::network::helper::Options;
 use weir_engine::network::{self, Look, NetworkError, Networks};
+use weir_functions::balancer::{Balancer, Server, Service};
+use weir_functions::kind::{Files, Request};
 use weir_graph::Folder;
 use weir_network::model::Document;
 use weir_network::trace::{Described, Payload};
 use weir_network::values::Mac;
-use weir_network::{EdgeNetworks, Networks as Checked, Numbers};
+use weir_network::{BALANCER, EdgeNetworks, Networks as Checked, Numbers};
 use weir_policy::Diagnostics;
 
 use super::policy::count;
@@ -155,8 +161,80 @@ impl Record {
     }
 
     fn check(&self) -> Result<Checked, Failure> {
-        checked(&self.path, &self.text)
+        let checked = self.check_beside(&|_, _| None)?;
+        output::tell(&checked.1.render(output::stderr_is_terminal()));
+        Ok(checked.0)
     }
+
+    /// With what functions hold that run, by function and map: balancers go on with the numbers of their servers.
+    fn check_beside(&self, held: Held<'_>) -> Result<(Checked, Diagnostics), Failure> {
+        let document = self.parse()?;
+        let files = Beside {
+            folder: Folder::of(&self.path),
+            held,
+        };
+        weir_network::check(document, &files).map_err(|found| self.refused(&found))
+    }
+
+    fn parse(&self) -> Result<Document, Failure> {
+        weir_network::parse(&self.text, &self.path.display().to_string())
+            .map_err(|found| self.refused(&found))
+    }
+
+    fn refused(&self, found: &Diagnostics) -> Failure {
+        output::tell(&found.render(output::stderr_is_terminal()));
+        Failure::Usage(format!(
+            "{}: {} in the document; nothing was changed",
+            self.path.display(),
+            count(found.len(), "mistake")
+        ))
+    }
+
+    /// A document that was checked by itself, checked again beside what runs, if that makes a difference. Its warnings were shown.
+    fn beside(&self, networks: Checked, held: Held<'_>) -> Result<Checked, Failure> {
+        let mut functions = networks
+            .document
+            .networks
+            .iter()
+            .flat_map(|one| &one.functions);
+        match functions.any(|one| one.kind.as_str() == BALANCER) {
+            true => Ok(self.check_beside(held)?.0),
+            false => Ok(networks),
+        }
+    }
+}
+
+/// What a map of a function holds that runs: function, map.
+type Held<'h> = &'h dyn Fn(&str, &str) -> Option<Vec<u8>>;
+
+/// Files beside a document, and what functions hold that run.
+struct Beside<'h> {
+    folder: Folder,
+    held: Held<'h>,
+}
+
+impl Files for Beside<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        self.folder.read(path)
+    }
+
+    fn modified(&self, path: &Path) -> Option<u64> {
+        self.folder.modified(path)
+    }
+
+    fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {
+        (self.held)(instance, map)
+    }
+}
+
+/// What is held, or nothing: where it cannot be read, servers get numbers as if the function did not run.
+fn held(function: &str, found: Result<Option<Vec<u8>>, NetworkError>) -> Option<Vec<u8>> {
+    found.unwrap_or_else(|error| {
+        output::complain(&format!(
+            "what {function} runs with cannot be read ({error}): this is planned as if it did not run"
+        ));
+        None
+    })
 }
 
 fn record(path: &Path) -> Result<Record, Failure> {
@@ -174,20 +252,11 @@ fn record(path: &Path) -> Result<Record, Failure> {
 
 /// Reads a document. Mistakes and warnings are shown.
 pub(super) fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
-    let refused = |found: &Diagnostics| {
-        output::tell(&found.render(output::stderr_is_terminal()));
-        Failure::Usage(format!(
-            "{}: {} in the document; nothing was changed",
-            path.display(),
-            count(found.len(), "mistake")
-        ))
+    let record = Record {
+        path: path.to_owned(),
+        text: text.to_owned(),
     };
-    let document =
-        weir_network::parse(text, &path.display().to_string()).map_err(|found| refused(&found))?;
-    let (networks, warnings) =
-        weir_network::check(document, &Folder::of(path)).map_err(|found| refused(&found))?;
-    output::tell(&warnings.render(output::stderr_is_terminal()));
-    Ok(networks)
+    record.check()
 }
 
 fn check(path: &Path, json: bool) -> Result<(), Failure> {
@@ -250,10 +319,15 @@ pub(super) fn planned(
 }
 
 fn plan(path: &Path, edge: Option<&str>, json: bool) -> Result<(), Failure> {
-    let networks = record(path)?.check()?;
+    let record = record(path)?;
+    let mut networks = record.check()?;
     let edge = edge_of(&networks.document, edge)?;
     // Numbers of what runs, where that can be seen.
     let running = network::look(&edge).ok().flatten();
+    if let Some(look) = &running {
+        let kept = |function: &str, map: &str| held(function, look.held(function, map));
+        networks = record.beside(networks, &kept)?;
+    }
     let before = running.map_or_else(Arc::default, |look| look.numbers);
     let plan = planned(&networks, &edge, &before)?;
     if json {
@@ -393,9 +467,22 @@ fn apply(path: &Path, edge: Option<&str>, force: bool, json: bool) -> Result<(),
             networks.document.version
         )));
     }
-    let plan = planned(&networks, &edge, running.numbers())?;
+    make(&edge, &mut running, networks, &record, json)
+}
+
+/// Plans a document that was checked beside what runs, and applies it.
+fn make(
+    edge: &str,
+    running: &mut Networks,
+    networks: Checked,
+    record: &Record,
+    json: bool,
+) -> Result<(), Failure> {
+    let kept = |function: &str, map: &str| held(function, running.held(function, map));
+    let networks = record.beside(networks, &kept)?;
+    let plan = planned(&networks, edge, running.numbers())?;
     let applied = running.apply(&plan, &record.write()?)?;
-    told(&edge, &plan, &applied, json)
+    told(edge, &plan, &applied, json)
 }
 
 fn told(
@@ -499,16 +586,15 @@ fn delete(names: &[String], edge: Option<&str>, json: bool) -> Result<(), Failur
     }
     record.text = document.to_string();
     let networks = record.check()?;
-    let mut running = Networks::open(&edge)?;
-    let plan = planned(&networks, &edge, running.numbers())?;
-    let applied = running.apply(&plan, &record.write()?)?;
-    told(&edge, &plan, &applied, json)
+    make(&edge, &mut Networks::open(&edge)?, networks, &record, json)
 }
 
 fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> {
     let (edge, look) = running_edge(edge)?;
     let record = Record::read(&look.text)?;
-    let plan = planned(&record.check()?, &edge, &look.numbers)?;
+    let networks = record.check()?;
+    let plan = planned(&networks, &edge, &look.numbers)?;
+    let balancers = balancers(&networks.document, only, &look)?;
     let mut counts = BTreeMap::new();
     for (vid, label) in plan.labels.interfaces.iter().enumerate() {
         if !label.name.is_empty()
@@ -542,6 +628,7 @@ fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> 
                 true
             });
         }
+        value["balancers"] = balancers.iter().map(Counted::as_json).collect();
         return Ok(output::json(&value)?);
     }
     let mut text = format!(
@@ -563,7 +650,128 @@ fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> 
             reason(drop.reason)
         ));
     }
+    for balancer in &balancers {
+        text.push_str(&balancer.shown());
+    }
     Ok(output::out(&text)?)
+}
+
+/// A balancer that runs here, and what it counted.
+struct Counted {
+    network: String,
+    function: String,
+    model: Balancer,
+    counts: BalancerCounts,
+}
+
+/// Those of some networks, or of all if none is named.
+fn balancers(document: &Document, only: &[String], look: &Look) -> Result<Vec<Counted>, Failure> {
+    let mut found = Vec::new();
+    for network in &document.networks {
+        let name = network.name.as_str();
+        if !only.is_empty() && !only.iter().any(|one| one == name) {
+            continue;
+        }
+        for function in network
+            .functions
+            .iter()
+            .filter(|one| one.kind.as_str() == BALANCER)
+        {
+            let instance = weir_network::instance_name(name, &function.name);
+            // One that has its home elsewhere does not run here.
+            let Some(counts) = look.balancer(&instance)? else {
+                continue;
+            };
+            let request = Request {
+                name: &instance,
+                keys: &function.keys,
+                files: &Folder::of(Path::new("")),
+                ports: &[],
+            };
+            found.push(Counted {
+                network: name.to_owned(),
+                function: function.name.value.clone(),
+                model: Balancer::read(&request).map_err(Failure::failed)?,
+                counts,
+            });
+        }
+    }
+    Ok(found)
+}
+
+impl Counted {
+    fn of_service(&self, service: &Service) -> LbCount {
+        let found = self.counts.services.get(&service.identity());
+        found.copied().unwrap_or_default()
+    }
+
+    fn of_server(&self, service: &Service, server: &Server) -> LbCount {
+        let found = self.counts.servers.get(&service.server_identity(server));
+        found.copied().unwrap_or_default()
+    }
+
+    /// The address and port of a server.
+    fn place(service: &Service, server: &Server) -> String {
+        match server.port.or(service.port) {
+            Some(port) => SocketAddr::new(server.address, port).to_string(),
+            None => server.address.to_string(),
+        }
+    }
+
+    fn shown(&self) -> String {
+        let head = ["service", "server", "weight", "packets", "bytes", "flows"];
+        let mut rows = vec![head.map(str::to_owned)];
+        let numbers =
+            |count: LbCount| [count.packets, count.bytes, count.flows].map(|n| n.to_string());
+        for service in &self.model.services {
+            let [packets, bytes, flows] = numbers(self.of_service(service));
+            let name = format!("{} ({})", service.place(), service.name);
+            rows.push([name, String::new(), String::new(), packets, bytes, flows]);
+            for server in &service.servers {
+                let [packets, bytes, flows] = numbers(self.of_server(service, server));
+                let weight = match server.drain {
+                    true => "drain".to_owned(),
+                    false => server.weight.to_string(),
+                };
+                let place = Counted::place(service, server);
+                rows.push([String::new(), place, weight, packets, bytes, flows]);
+            }
+        }
+        format!(
+            "balancer {} {}\n{}",
+            self.network,
+            self.function,
+            columns(&rows)
+        )
+    }
+
+    fn as_json(&self) -> serde_json::Value {
+        let counted = |count: LbCount| json!({ "packets": count.packets, "bytes": count.bytes, "flows": count.flows });
+        let services: Vec<_> = self
+            .model
+            .services
+            .iter()
+            .map(|service| {
+                let servers: Vec<_> = service
+                    .servers
+                    .iter()
+                    .map(|server| {
+                        let mut row = counted(self.of_server(service, server));
+                        row["server"] = json!(Counted::place(service, server));
+                        row["weight"] = json!(server.weight);
+                        row["drain"] = json!(server.drain);
+                        row
+                    })
+                    .collect();
+                let mut row = counted(self.of_service(service));
+                row["service"] = json!(service.name);
+                row["place"] = json!(service.place());
+                row["servers"] = json!(servers);
+                row
+            })
+            .collect();
+        json!({ "network": self.network, "function": self.function, "services": services })
+    }
 }
 
 fn export(edge: Option<&str>) -> Result<(), Failure> {
