@@ -10,6 +10,7 @@ mod frames;
 mod functions;
 mod punt;
 mod router;
+mod translate;
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -79,6 +80,13 @@ pub enum Balanced {
         server: SocketAddr,
         /// Where it comes from now.
         service: SocketAddr,
+    },
+    /// It made an ICMP error about one end of a flow one about another.
+    Quoted {
+        /// The end that it quoted.
+        about: SocketAddr,
+        /// The one it quotes now.
+        now: SocketAddr,
     },
     /// It answered an echo request.
     Echoed {

@@ -571,6 +571,10 @@ fn tell(plan: &EdgeNetworks, tables: &Tables, step: &Step) -> TraceStep {
             "balanced",
             format!("an answer of server {server} goes on as one of service {service}"),
         ),
+        What::Balanced(Balanced::Quoted { about, now }) => (
+            "balanced",
+            format!("the ICMP error quotes {about}, which becomes {now}"),
+        ),
         What::Balanced(Balanced::Echoed { address }) => (
             "answered",
             format!("answers echo to the service's address {address}"),

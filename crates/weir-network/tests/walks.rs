@@ -532,4 +532,14 @@ fn a_balancer_answers_echo_drops_what_has_no_server_and_lets_the_rest_pass() {
     let said = "  lb: is for none of its services, and goes on as it is\n";
     assert!(trace.to_string().contains(said), "{trace}");
     assert_eq!(trace.delivered[0].workload, "s3");
+    // What a router says of a packet behind the balancer is about what the client sent.
+    let old = Described {
+        payload: Payload::Tcp(1000, 80),
+        ttl: 1,
+        ..described("w1", "10.9.0.1")
+    };
+    let trace = trace(&networks(BALANCED), &old).expect("traced");
+    let said = "8080, which becomes 10.9.0.1:80\n";
+    assert!(trace.to_string().contains(said), "{trace}");
+    assert_eq!(trace.delivered[0].workload, "w1");
 }

@@ -1,8 +1,8 @@
 //! Functions with programs of their own, as a walk sees them: what balancers do to packets, by their tables; all others let packets through as
 //! they are.
 //!
-//! Nothing is remembered here: every packet is one of a flow that no balancer has seen. So a later fragment has no server, and neither have
-//! QUIC packets whose connection id names one. ICMP errors that would be translated are followed as they are.
+//! Nothing is remembered here: every packet is one of a flow that no balancer has seen. So a later fragment has no server, and connection ids of
+//! QUIC are not looked at.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,11 +12,10 @@ use weir_bpf::abi::{LbBack, LbKey, LbServer, LbService};
 use weir_functions::balancer::flow;
 use weir_functions::kind::Planned;
 use weir_packet::Reason;
-use weir_packet::checksum::{sum, update};
 use zerocopy::FromBytes;
 
 use super::chain::Fields;
-use super::frames::{ETH_IP4, ETH_IP6, HEADER, address4, address6, ether_type, word16};
+use super::translate::{self, ICMP, ICMP6, Quote, Side, TCP, UDP, ends};
 use super::{Balanced, Passed, Private};
 use crate::check::BALANCER;
 use crate::plan::EdgeNetworks;
@@ -62,13 +61,6 @@ struct Balancer {
 
 /// Address, protocol, port; port 0: any.
 type Place = (IpAddr, u8, u16);
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMP: u8 = 1;
-const ICMP6: u8 = 58;
-/// TTL and hop limit of answers.
-const TTL: u8 = 64;
 
 /// Keys and values of a map of a plan.
 fn entries<K: FromBytes, V: FromBytes>(
@@ -119,23 +111,29 @@ impl Balancer {
         }
     }
 
-    fn balance(&self, frame: Vec<u8>) -> Result<Passed, &'static str> {
+    fn balance(&self, mut frame: Vec<u8>) -> Result<Passed, &'static str> {
         let Some((from, to)) = ends(&frame) else {
             return Ok(Passed::on(frame));
         };
         // Malformed packets are dropped, for a reason of many.
         let fields = Fields::of(&frame).ok_or("private")?;
         let icmp = if to.is_ipv4() { ICMP } else { ICMP6 };
-        match (fields.protocol, fields.ports) {
-            _ if fields.is_later && self.is_service(to) => Err(Reason::FragBeforeFirst.name()),
-            (protocol @ (TCP | UDP), Some(ports)) => {
-                self.flow(frame, &fields, protocol, ports, from, to)
+        let balanced = match (fields.protocol, fields.ports) {
+            _ if fields.is_later && self.is_service(to) => {
+                return Err(Reason::FragBeforeFirst.name());
             }
-            (protocol, _) if protocol == icmp && self.is_service(to) => {
-                Ok(echo(frame, &fields, to))
+            (protocol @ (TCP | UDP), Some((sport, dport))) => {
+                let ends = [SocketAddr::new(from, sport), SocketAddr::new(to, dport)];
+                self.flow(&mut frame, &fields, protocol, ends)?
             }
-            _ => Ok(Passed::on(frame)),
-        }
+            (protocol, _) if protocol == icmp => self.icmp(&mut frame, &fields, to)?,
+            _ => None,
+        };
+        Ok(Passed {
+            frame,
+            back: matches!(balanced, Some(Balanced::Echoed { .. })),
+            balanced,
+        })
     }
 
     fn is_service(&self, address: IpAddr) -> bool {
@@ -144,157 +142,96 @@ impl Balancer {
         found.is_some_and(|service| service.number == ECHO)
     }
 
+    /// The server that a new flow gets, and whether its port is another one; `None`: it is for no service.
+    fn given(
+        &self,
+        protocol: u8,
+        from: SocketAddr,
+        to: SocketAddr,
+    ) -> Result<Option<(SocketAddr, u16)>, &'static str> {
+        let find = |port| self.services.get(&(to.ip(), protocol, port));
+        let Some(service) = find(to.port()).or_else(|| find(0)) else {
+            return Ok(None);
+        };
+        let places = service.ring_size;
+        if places == 0 {
+            return Err(Reason::NoServer.name());
+        }
+        let hash = flow::hash(from.ip(), to.ip(), protocol, (from.port(), to.port()));
+        let at = service.ring_first + flow::place(hash, places);
+        let number = self.ring.get(at as usize).ok_or(Reason::Internal.name())?;
+        let server = self.servers.get(&u32::from(*number));
+        let server = server.filter(|one| one.state == state::UP);
+        let server = server.ok_or(Reason::NoServer.name())?;
+        let target = address(server.address, to.ip());
+        Ok(Some(other(target, u16::from_be(server.port), to)))
+    }
+
+    /// The service that a server's packets are of, and whether its port is another one.
+    fn returned(&self, protocol: u8, from: SocketAddr) -> Option<(SocketAddr, u16)> {
+        let find = |port| self.backs.get(&(from.ip(), protocol, port));
+        let back = find(from.port()).or_else(|| find(0))?;
+        let service = address(back.address, from.ip());
+        Some(other(service, u16::from_be(back.port), from))
+    }
+
     fn flow(
         &self,
-        mut frame: Vec<u8>,
+        frame: &mut [u8],
         fields: &Fields,
         protocol: u8,
-        ports: (u16, u16),
-        from: IpAddr,
+        [from, to]: [SocketAddr; 2],
+    ) -> Result<Option<Balanced>, &'static str> {
+        if let Some((server, port)) = self.given(protocol, from, to)? {
+            translate::packet(frame, fields, Side::Target, server.ip(), port);
+            return Ok(Some(Balanced::Given {
+                service: to,
+                server,
+            }));
+        }
+        Ok(self.returned(protocol, from).map(|(service, port)| {
+            translate::packet(frame, fields, Side::Source, service.ip(), port);
+            Balanced::Returned {
+                server: from,
+                service,
+            }
+        }))
+    }
+
+    fn icmp(
+        &self,
+        frame: &mut [u8],
+        fields: &Fields,
         to: IpAddr,
-    ) -> Result<Passed, &'static str> {
-        let (services, backs) = (&self.services, &self.backs);
-        let find = |port| services.get(&(to, protocol, port));
-        if let Some(service) = find(ports.1).or_else(|| find(0)) {
-            let places = service.ring_size;
-            if places == 0 {
-                return Err(Reason::NoServer.name());
-            }
-            let hash = flow::hash(from, to, protocol, ports);
-            let at = service.ring_first + flow::place(hash, places);
-            let number = self.ring.get(at as usize).ok_or(Reason::Internal.name())?;
-            let server = self.servers.get(&u32::from(*number));
-            let server = server.filter(|one| one.state == state::UP);
-            let server = server.ok_or(Reason::NoServer.name())?;
-            let target = address(server.address, to);
-            let port = u16::from_be(server.port);
-            translate(&mut frame, fields, protocol, Side::Target, target, port);
-            let port = if port == 0 { ports.1 } else { port };
-            return Ok(Passed {
-                frame,
-                back: false,
-                balanced: Some(Balanced::Given {
-                    service: SocketAddr::new(to, ports.1),
-                    server: SocketAddr::new(target, port),
-                }),
-            });
+    ) -> Result<Option<Balanced>, &'static str> {
+        let is_service = self.is_service(to);
+        if is_service && translate::echo(frame, fields) {
+            return Ok(Some(Balanced::Echoed { address: to }));
         }
-        let find = |port| backs.get(&(from, protocol, port));
-        let Some(back) = find(ports.0).or_else(|| find(0)) else {
-            return Ok(Passed::on(frame));
+        let Some(quote) = Quote::of(frame, fields) else {
+            return Ok(None);
         };
-        let service = address(back.address, from);
-        let port = u16::from_be(back.port);
-        translate(&mut frame, fields, protocol, Side::Source, service, port);
-        let port = if port == 0 { ports.0 } else { port };
-        Ok(Passed {
-            frame,
-            back: false,
-            balanced: Some(Balanced::Returned {
-                server: SocketAddr::new(from, ports.0),
-                service: SocketAddr::new(service, port),
-            }),
-        })
-    }
-}
-
-/// Source and destination of an IP packet; of another frame `None`.
-fn ends(frame: &[u8]) -> Option<(IpAddr, IpAddr)> {
-    match ether_type(frame) {
-        ETH_IP4 => Some((
-            address4(frame, HEADER + 12).into(),
-            address4(frame, HEADER + 16).into(),
-        )),
-        ETH_IP6 => Some((
-            address6(frame, HEADER + 8).into(),
-            address6(frame, HEADER + 24).into(),
-        )),
-        _ => None,
-    }
-}
-
-/// Which address and port of a packet.
-#[derive(Clone, Copy)]
-enum Side {
-    Source = 0,
-    Target = 1,
-}
-
-fn octets(address: IpAddr) -> Vec<u8> {
-    match address {
-        IpAddr::V4(v4) => v4.octets().to_vec(),
-        IpAddr::V6(v6) => v6.octets().to_vec(),
-    }
-}
-
-/// The checksum at a place after words of its sum changed.
-fn follow(frame: &mut [u8], at: usize, before: u64, after: u64) {
-    let new = update(word16(frame, at), before, after);
-    frame[at..at + 2].copy_from_slice(&new.to_be_bytes());
-}
-
-/// Gives a packet another address and port on one side; port 0: it stays. Its checksums follow (RFC 1624).
-fn translate(frame: &mut [u8], fields: &Fields, protocol: u8, side: Side, new: IpAddr, port: u16) {
-    let bytes = octets(new);
-    let at = match new {
-        IpAddr::V4(_) => HEADER + 12 + side as usize * 4,
-        IpAddr::V6(_) => HEADER + 8 + side as usize * 16,
-    };
-    let mut before = sum(&frame[at..at + bytes.len()]);
-    let mut after = sum(&bytes);
-    frame[at..at + bytes.len()].copy_from_slice(&bytes);
-    if new.is_ipv4() {
-        follow(frame, HEADER + 10, before, after);
-    }
-    let l4 = HEADER + fields.l4;
-    if port != 0 {
-        let at = l4 + side as usize * 2;
-        before += u64::from(word16(frame, at));
-        after += u64::from(port);
-        frame[at..at + 2].copy_from_slice(&port.to_be_bytes());
-    }
-    match protocol {
-        TCP => follow(frame, l4 + 16, before, after),
-        // 0: it has none.
-        _ if word16(frame, l4 + 6) != 0 => {
-            follow(frame, l4 + 6, before, after);
-            if word16(frame, l4 + 6) == 0 {
-                frame[l4 + 6..l4 + 8].fill(0xff);
+        // An error that a client sends quotes what it got of the service; one that is sent to a client, what that sent.
+        let (side, about, found) = match is_service {
+            true => {
+                let found = self.given(quote.protocol, quote.to, quote.from)?;
+                (Side::Source, quote.from, found)
             }
-        }
-        _ => {}
+            false if quote.from.ip() == to => {
+                let found = self.returned(quote.protocol, quote.to);
+                (Side::Target, quote.to, found)
+            }
+            false => return Ok(None),
+        };
+        Ok(found.map(|(now, port)| {
+            quote.translate(frame, side, now.ip(), port);
+            Balanced::Quoted { about, now }
+        }))
     }
 }
 
-/// The service's address answers echo requests; other ICMP goes on.
-fn echo(mut frame: Vec<u8>, fields: &Fields, own: IpAddr) -> Passed {
-    let l4 = HEADER + fields.l4;
-    let (request, reply) = if own.is_ipv4() { (8, 0) } else { (128, 129) };
-    if fields.is_fragment || frame.get(l4) != Some(&request) || frame.len() < l4 + 8 {
-        return Passed::on(frame);
-    }
-    let (at, length) = if own.is_ipv4() {
-        (HEADER + 12, 4)
-    } else {
-        (HEADER + 8, 16)
-    };
-    frame[at..at + 2 * length].rotate_left(length);
-    let was = u64::from(word16(&frame, l4));
-    frame[l4] = reply;
-    let is = u64::from(word16(&frame, l4));
-    follow(&mut frame, l4 + 2, was, is);
-    if own.is_ipv4() {
-        let was = u64::from(word16(&frame, HEADER + 8));
-        frame[HEADER + 8] = TTL;
-        let is = u64::from(word16(&frame, HEADER + 8));
-        follow(&mut frame, HEADER + 10, was, is);
-    } else {
-        frame[HEADER + 7] = TTL;
-    }
-    frame[..12].rotate_left(6);
-    Passed {
-        frame,
-        back: true,
-        balanced: Some(Balanced::Echoed { address: own }),
-    }
+/// An address, with a port of its own or that of another one; and the port that is to be written, 0: none.
+fn other(address: IpAddr, port: u16, like: SocketAddr) -> (SocketAddr, u16) {
+    let shown = if port == 0 { like.port() } else { port };
+    (SocketAddr::new(address, shown), port)
 }
