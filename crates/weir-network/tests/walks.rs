@@ -23,7 +23,11 @@ fn described(workload: &str, to: &str) -> Described {
 }
 
 fn traced(described: &Described) -> Trace {
-    trace(&networks(EXAMPLE), described).expect("traced")
+    traced_in(EXAMPLE, described)
+}
+
+fn traced_in(text: &str, described: &Described) -> Trace {
+    trace(&networks(text), described).expect("traced")
 }
 
 fn frame(workload: Mac, to: Mac, frame: Frame) -> Vec<u8> {
@@ -479,7 +483,7 @@ fn balanced(from: &str, to: &str, payload: Payload) -> Trace {
         payload,
         ..described(from, to)
     };
-    trace(&networks(BALANCED), &described).expect("traced")
+    traced_in(BALANCED, &described)
 }
 
 #[test]
@@ -538,7 +542,7 @@ fn a_balancer_answers_echo_drops_what_has_no_server_and_lets_the_rest_pass() {
         ttl: 1,
         ..described("w1", "10.9.0.1")
     };
-    let trace = trace(&networks(BALANCED), &old).expect("traced");
+    let trace = traced_in(BALANCED, &old);
     let said = "8080, which becomes 10.9.0.1:80\n";
     assert!(trace.to_string().contains(said), "{trace}");
     assert_eq!(trace.delivered[0].workload, "w1");

@@ -27,5 +27,5 @@ pub fn hash(from: IpAddr, to: IpAddr, protocol: u8, ports: (u16, u16)) -> u64 {
 
 /// Which of so many places of a ring a flow falls to.
 pub fn place(hash: u64, places: u32) -> u32 {
-    ((hash >> 32) * u64::from(places) >> 32) as u32
+    (((hash >> 32) * u64::from(places)) >> 32) as u32
 }
