@@ -490,6 +490,29 @@ fn the_data_plane_balances_as_the_reference_says() {
         cases.iter().map(one).collect::<Vec<_>>()
     };
     let ran = bed.edges["e1"].run(run).expect("in the namespace");
+    // Once more as a device delivers them that sums up what it receives: the kernel checks that its sum is that of the bytes afterwards.
+    let complete = || {
+        let program = look.set.program_mut("workload").expect("open");
+        let mut wrong = Vec::new();
+        for (at, (device, bytes)) in cases.iter().enumerate() {
+            let ctx = TestCtx {
+                ingress_ifindex: index(device),
+                checksum_complete: true,
+                ..TestCtx::default()
+            };
+            if let Err(error) = program.test_run(bytes, &mut Vec::new(), ctx) {
+                wrong.push(format!("case {at}: {error}"));
+            }
+        }
+        wrong
+    };
+    let release = weir_kernel::probes::kernel_release();
+    if !weir_kernel::probes::release_at_least(&release, "6.11") {
+        eprintln!("sums of devices are not checked: Linux {release} has no such test runs");
+    } else {
+        let wrong = bed.edges["e1"].run(complete).expect("in the namespace");
+        assert!(wrong.is_empty(), "{} wrong sums: {wrong:?}", wrong.len());
+    }
     let mut functions = Functions::of(&plan);
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     for (at, ((device, bytes), (action, out))) in cases.iter().zip(&ran).enumerate() {

@@ -83,6 +83,9 @@ pub struct TestCtx {
     pub metadata: u32,
     /// tc only: `gso_size` and `gso_segs` of the socket buffer, for what a sender or a receiver has put together.
     pub gso: Option<(u32, u32)>,
+    /// tc only, Linux 6.11 and later (else EINVAL): the socket buffer carries the sum of the bytes behind its Ethernet header, as some devices
+    /// deliver it (CHECKSUM_COMPLETE), and the run fails with EBADMSG if the program leaves another sum than that of the bytes.
+    pub checksum_complete: bool,
 }
 
 /// What a test run answered.
@@ -665,6 +668,10 @@ impl LoadedProgram {
             ctx_out,
             ctx_size_out,
             repeat: repeat as i32,
+            flags: match ctx.checksum_complete {
+                true => libbpf_sys::BPF_F_TEST_SKB_CHECKSUM_COMPLETE,
+                false => 0,
+            },
             ..Default::default()
         };
         // SAFETY: all pointers are valid for the sizes beside them; `out` has that capacity.
