@@ -85,6 +85,8 @@ const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
 const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const ETH_SS_STATS: u32 = 1;
 const ETH_FLAG_TXVLAN: u32 = 1 << 7;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
@@ -306,6 +308,133 @@ pub fn takes_xdp_frames(ifindex: u32) -> Result<Option<bool>, KernelError> {
     Ok((features != 0).then_some(features & NDO_XMIT != 0))
 }
 
+/// Whether its driver has zero-copy AF_XDP sockets; `None` where the kernel does not tell (before Linux 6.3).
+pub fn does_zero_copy(ifindex: u32) -> Result<Option<bool>, KernelError> {
+    /// `NETDEV_XDP_ACT_XSK_ZEROCOPY` (include/uapi/linux/netdev.h).
+    const ZEROCOPY: u64 = 8;
+    let features = xdp_query(ifindex)?.feature_flags;
+    Ok((features != 0).then_some(features & ZEROCOPY != 0))
+}
+
+/// Queues of an interface: channels as `ethtool -l` has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queues {
+    /// Those that only receive.
+    pub rx: u32,
+    /// Those that only send.
+    pub tx: u32,
+    /// Those that do both.
+    pub combined: u32,
+    /// The most of one direction that the device can have.
+    pub most: u32,
+}
+
+impl Queues {
+    /// Queues that a socket can be bound to: 0 up to here.
+    pub fn usable(&self) -> u32 {
+        self.rx.max(self.tx) + self.combined
+    }
+}
+
+/// How many queues an interface has. Devices that do not tell (`lo`, taps) are an error.
+pub fn queues(name: &str) -> Result<Queues, KernelError> {
+    let [_, most_rx, most_tx, _, most_combined, rx, tx, _, combined] = channels(name)
+        .map_err(|e| KernelError::sys(format!("read the number of queues of {name}"), e))?;
+    Ok(Queues {
+        rx,
+        tx,
+        combined,
+        most: most_rx.max(most_tx) + most_combined,
+    })
+}
+
+/// Sets how many queues an interface has, as [`queues`] tells them; `most` is not used. Traffic may stop for a moment.
+pub fn set_queues(name: &str, wanted: Queues) -> Result<(), KernelError> {
+    let failed = |e| KernelError::sys(format!("give {name} {} queues", wanted.usable()), e);
+    let mut request = channels(name).map_err(failed)?;
+    request[0] = ETHTOOL_SCHANNELS;
+    request[5] = wanted.rx;
+    request[6] = wanted.tx;
+    request[8] = wanted.combined;
+    ethtool(name, &mut request).map_err(failed)
+}
+
+/// `struct ethtool_channels`: command, then most and present of rx, tx, other, combined.
+fn channels(name: &str) -> io::Result<[u32; 9]> {
+    let mut request = [0u32; 9];
+    request[0] = ETHTOOL_GCHANNELS;
+    ethtool(name, &mut request)?;
+    Ok(request)
+}
+
+/// State of a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkState {
+    /// Administratively up.
+    pub up: bool,
+    /// It can carry packets: cable in, far end up.
+    pub carrier: bool,
+}
+
+/// Looks at one interface's state again and again, from any thread and whatever namespace that is in.
+#[derive(Debug)]
+pub struct LinkWatch {
+    socket: OwnedFd,
+    name: String,
+    ifindex: u32,
+}
+
+impl LinkWatch {
+    /// Of an interface of the current namespace.
+    pub fn new(name: &str) -> Result<LinkWatch, KernelError> {
+        Ok(LinkWatch {
+            ifindex: index_of(name)?,
+            socket: control_socket()
+                .map_err(|e| KernelError::sys(format!("watch the state of {name}"), e))?,
+            name: name.to_owned(),
+        })
+    }
+
+    /// Name of the interface.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its state now; `None` if it is gone.
+    pub fn state(&self) -> Result<Option<LinkState>, KernelError> {
+        let ask = |code| {
+            let mut request = Request::named(&self.name);
+            match request.ioctl_on(&self.socket, code) {
+                Ok(()) => Ok(Some(request)),
+                Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+                Err(e) => Err(KernelError::sys(
+                    format!("read the state of {}", self.name),
+                    e,
+                )),
+            }
+        };
+        let (Some(index), Some(flags)) = (ask(libc::SIOCGIFINDEX)?, ask(libc::SIOCGIFFLAGS)?)
+        else {
+            return Ok(None);
+        };
+        // SAFETY: each ioctl succeeded and filled the member that is read.
+        let (index, flags) = unsafe {
+            (
+                index.0.ifr_ifru.ifru_ifindex,
+                i32::from(flags.0.ifr_ifru.ifru_flags),
+            )
+        };
+        // Another device of that name is not the one.
+        if index != self.ifindex.cast_signed() {
+            return Ok(None);
+        }
+        Ok(Some(LinkState {
+            up: flags & libc::IFF_UP != 0,
+            carrier: flags & libc::IFF_RUNNING != 0,
+        }))
+    }
+}
+
 fn xdp_query(ifindex: u32) -> Result<libbpf_sys::bpf_xdp_query_opts, KernelError> {
     sys::silence_libbpf();
     let mut opts = libbpf_sys::bpf_xdp_query_opts {
@@ -441,7 +570,10 @@ impl Request {
     }
 
     fn ioctl(&mut self, code: libc::Ioctl) -> io::Result<()> {
-        let socket = control_socket()?;
+        self.ioctl_on(&control_socket()?, code)
+    }
+
+    fn ioctl_on(&mut self, socket: &OwnedFd, code: libc::Ioctl) -> io::Result<()> {
         // SAFETY: the codes used in this module take an `ifreq`, which is valid here, and where it
         // carries a pointer (`ethtool`) that points at a live buffer of the command's size.
         match unsafe { libc::ioctl(socket.as_raw_fd(), code, &raw mut self.0) } {

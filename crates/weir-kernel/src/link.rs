@@ -229,6 +229,12 @@ fn attach_error(ifindex: u32, mode: XdpMode, e: std::io::Error) -> KernelError {
             ),
             source: e,
         },
+        Some(libc::ENOSPC) => KernelError::Sys {
+            what: format!(
+                "attach {mode} XDP to {iface}: the far end of a veth must not have more transmit queues than it has receive queues; `ethtool -L` sets both"
+            ),
+            source: e,
+        },
         _ => KernelError::sys(format!("attach {mode} XDP to {iface}"), e),
     }
 }
