@@ -1,0 +1,34 @@
+//! AF_XDP sockets on the kernel's own interface, and packet sockets with mapped rings behind the same trait.
+//!
+//! [`umem`] owns frames and their tokens, [`socket`] a socket and its rings, [`ring`] their arithmetic by itself, [`steer`] the XDP program that hands packets to sockets,
+//! [`port`] the trait that programs are written against, [`packet`] the fallback. Why it is so: docs/design/xsk.md. Nothing here
+//! outlives its value: no pins, no settings of interfaces.
+
+mod error;
+mod mapped;
+pub mod packet;
+pub mod port;
+pub mod ring;
+pub mod socket;
+pub mod steer;
+pub mod umem;
+
+use weir_kernel::iface::LinkWatch;
+
+pub use error::XskError;
+pub use packet::{PacketConfig, PacketPort};
+pub use port::{Bounced, Losses, Packet, Port, Wait, XskPort};
+pub use socket::{BusyPoll, Effective, Kick, Mode, Socket, SocketConfig, Statistics};
+pub use steer::{Match, Steer, Steered};
+pub use umem::{Frame, Umem, UmemConfig};
+
+/// Whether an interface is still there, up and with a carrier.
+fn check_link(watch: &LinkWatch) -> Result<(), XskError> {
+    let iface = watch.name().to_owned();
+    match watch.state()? {
+        None => Err(XskError::Gone { iface }),
+        Some(state) if !state.up => Err(XskError::LinkDown { iface }),
+        Some(state) if !state.carrier => Err(XskError::NoCarrier { iface }),
+        Some(_) => Ok(()),
+    }
+}
