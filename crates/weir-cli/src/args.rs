@@ -6,6 +6,7 @@ pub(crate) mod prog;
 pub(crate) mod route;
 pub(crate) mod service;
 pub(crate) mod watch;
+pub(crate) mod xsk;
 
 use std::path::PathBuf;
 
@@ -68,6 +69,8 @@ pub(crate) enum Command {
     Prog(prog::ProgArgs),
     /// Send made-up packets out of an interface, and count what arrives at another
     Generate(generate::GenerateArgs),
+    /// AF_XDP sockets: send, receive, forward and measure round trips, with every knob a flag
+    Xsk(xsk::XskArgs),
     /// Probe what this kernel can do and name the fallback for what it cannot
     Doctor(DoctorArgs),
     /// Experiments on test beds that weir builds from network namespaces

@@ -9,6 +9,7 @@ mod error;
 pub mod forward;
 pub mod generate;
 mod process;
+pub mod xsk;
 
 pub use demo::{Check, DemoOptions, DemoOutcome};
 pub use error::LabError;

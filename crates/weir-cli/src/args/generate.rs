@@ -105,7 +105,7 @@ pub(crate) struct GenerateArgs {
 }
 
 /// A number with k, M or G behind it.
-fn count(text: &str) -> Result<u64, String> {
+pub(crate) fn count(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no number of frames: write 5000, 500k, 2M");
     let (digits, unit) = match text.char_indices().next_back() {
         Some((at, 'k' | 'K')) => (&text[..at], 1e3),
@@ -124,17 +124,23 @@ fn count(text: &str) -> Result<u64, String> {
     Ok(number as u64)
 }
 
-fn rate(text: &str) -> Result<u64, String> {
+pub(crate) fn rate(text: &str) -> Result<u64, String> {
     count(text.strip_suffix("/s").unwrap_or(text))
         .map_err(|_| format!("`{text}` is no rate: write 1M/s, 500k or 1000"))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is no time: write 10s, 500ms or 2m");
-    let (digits, unit) = [("ms", 1e-3), ("s", 1.0), ("m", 60.0), ("h", 3600.0)]
-        .into_iter()
-        .find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, unit)))
-        .ok_or_else(wrong)?;
+    let (digits, unit) = [
+        ("us", 1e-6),
+        ("ms", 1e-3),
+        ("s", 1.0),
+        ("m", 60.0),
+        ("h", 3600.0),
+    ]
+    .into_iter()
+    .find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, unit)))
+    .ok_or_else(wrong)?;
     let number: f64 = digits.trim().parse().map_err(|_| wrong())?;
     match Duration::try_from_secs_f64(number * unit) {
         // A clock of 64 bits of ns.
@@ -156,7 +162,7 @@ fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     Ok(first..=last)
 }
 
-fn mac(text: &str) -> Result<[u8; 6], String> {
+pub(crate) fn mac(text: &str) -> Result<[u8; 6], String> {
     let parts: Vec<Option<u8>> = text
         .split(':')
         .map(|part| {
@@ -181,6 +187,7 @@ mod tests {
         assert_eq!(rate("1.5k"), Ok(1_500));
         assert_eq!(count("18446744073709551615"), Ok(u64::MAX));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("100us"), Ok(Duration::from_micros(100)));
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(ports("8000-8999"), Ok(8000..=8999));
         assert_eq!(mac("2:0:0:0:0:ff"), Ok([2, 0, 0, 0, 0, 255]));

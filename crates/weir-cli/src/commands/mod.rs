@@ -22,6 +22,7 @@ mod service;
 mod table;
 mod tables;
 mod watch;
+mod xsk;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -49,6 +50,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Status(args) => edge::status::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Xsk(args) => xsk::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Prog(args) => prog::run(&args),
         Command::Tables(args) => tables::run(&args),

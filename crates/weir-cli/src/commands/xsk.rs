@@ -1,0 +1,361 @@
+//! `weir xsk`: AF_XDP sockets at work. Arguments to setups, reports to text.
+//!
+//! Exit status 0 if it ran to its end, losses or not: they are a result. 1 if something failed at work (a link that went down, a busy queue), 2 for what cannot be.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use weir_lab::xsk::{
+    self, Bucket, Calibration, ForwardPlan, ForwardReport, Kind, LossReport, PingPlan, PingReport,
+    ReceivePlan, ReceiveReport, SendPlan, SendReport, Setup, SocketReport, Summary, XskRunError,
+};
+use weir_xsk::{BusyPoll, Match, Mode, SocketConfig, UmemConfig, Wait};
+
+use super::stop_on_signals;
+use crate::args::xsk::{
+    ForwardArgs, ModeName, PingArgs, ReceiveArgs, SendArgs, SocketArgs, SteerArgs, WaitName,
+    XskArgs, XskCommand,
+};
+use crate::failure::Failure;
+use crate::output;
+
+/// How long send works where nothing says.
+const USUAL: Duration = Duration::from_secs(10);
+/// Frames of ping where nothing says.
+const USUAL_PINGS: u64 = 10;
+
+pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
+    let stop = stop_on_signals()?;
+    match &args.command {
+        XskCommand::Send(args) => {
+            let plan = SendPlan {
+                size: args.size,
+                count: args.count,
+                rate: args.rate,
+                interval: args.interval,
+                lasting: or_usual(args.duration, args.count),
+                to: args.dst_mac,
+                ethertype: args.ethertype,
+            };
+            let setup = setup(&args.socket, None, args.batch);
+            let report = xsk::send(&setup, &plan, &stop).map_err(failure)?;
+            show(&args.socket, &report, || sent(args, &report))
+        }
+        XskCommand::Receive(args) => {
+            let plan = ReceivePlan {
+                count: args.count,
+                lasting: args.duration,
+                idle: args.idle,
+                delays: !args.no_delays,
+                samples: args.samples,
+            };
+            let setup = setup(&args.socket, Some(&args.steer), args.batch);
+            let report = xsk::receive(&setup, &plan, &stop).map_err(failure)?;
+            show(&args.socket, &report, || received(args, &report))
+        }
+        XskCommand::Forward(args) => {
+            let plan = ForwardPlan {
+                to: args.to.clone(),
+                both_ways: args.both_ways,
+                stamp: args.stamp,
+                count: args.count,
+                lasting: args.duration,
+                idle: args.idle,
+            };
+            let setup = setup(&args.socket, Some(&args.steer), args.batch);
+            let report = xsk::forward(&setup, &plan, &stop).map_err(failure)?;
+            show(&args.socket, &report, || forwarded(args, &report))
+        }
+        XskCommand::Ping(args) => {
+            let count = match (args.count, args.duration) {
+                (None, None) => Some(USUAL_PINGS),
+                (count, _) => count,
+            };
+            let plan = PingPlan {
+                size: args.size,
+                batch: args.batch,
+                count,
+                interval: args.interval,
+                lasting: args.duration,
+                timeout: args.timeout,
+                warm_up: args.warm_up,
+                to: args.dst_mac,
+                ethertype: args.ethertype,
+                samples: args.samples,
+            };
+            let setup = setup(&args.socket, Some(&args.steer), args.batch);
+            let report = xsk::ping(&setup, &plan, &stop).map_err(failure)?;
+            show(&args.socket, &report, || pinged(args, &report))
+        }
+    }
+}
+
+fn or_usual(duration: Option<Duration>, count: Option<u64>) -> Option<Duration> {
+    match (duration, count) {
+        (None, None) => Some(USUAL),
+        (given, _) => given,
+    }
+}
+
+fn setup(args: &SocketArgs, steer: Option<&SteerArgs>, batch: usize) -> Setup {
+    Setup {
+        interface: args.interface.clone(),
+        kind: if args.packet { Kind::Packet } else { Kind::Xsk },
+        sockets: args.sockets,
+        umem: UmemConfig {
+            frame_size: args.frame_size,
+            frames: args.frames,
+            headroom: args.headroom,
+            unaligned: args.unaligned,
+            huge_pages: args.huge_pages,
+        },
+        socket: SocketConfig {
+            queue: args.queue,
+            rx: args.rx_ring,
+            tx: args.tx_ring,
+            fill: args.fill_ring,
+            completion: args.completion_ring,
+            mode: match args.mode {
+                ModeName::Auto => Mode::Auto,
+                ModeName::Copy => Mode::Copy,
+                ModeName::ZeroCopy => Mode::ZeroCopy,
+            },
+            need_wakeup: !args.no_need_wakeup,
+            multi_buffer: args.multi_buffer,
+            busy_poll: args.busy_poll.map(|micros| BusyPoll {
+                micros,
+                budget: args.busy_poll_budget,
+                prefer: !args.no_prefer_busy_poll,
+            }),
+            tx_budget: args.tx_budget,
+            patience: args.bind_wait,
+        },
+        shared: args.shared_umem,
+        generic: args.generic,
+        what: steer.map_or(Match::EtherType(xsk::ETHERTYPE), |steer| steer.what),
+        mark: steer.is_some_and(|steer| steer.mark),
+        wait: match args.wait {
+            WaitName::Spin => Wait::Spin,
+            WaitName::Call => Wait::SpinCalling,
+            WaitName::Poll => Wait::Poll,
+        },
+        batch,
+        cpus: args.cpu.clone(),
+        priority: args.priority,
+        queues: args.set_queues,
+        retire_ms: args.retire,
+        owned: args.i_own_this_network,
+        ready: |text| output::tell(&format!("{text}\n")),
+    }
+}
+
+fn failure(error: XskRunError) -> Failure {
+    if error.is_usage() {
+        Failure::usage(error)
+    } else {
+        Failure::failed(error)
+    }
+}
+
+fn show(
+    args: &SocketArgs,
+    report: &impl serde::Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<ExitCode, Failure> {
+    if args.json {
+        output::json(report)?;
+    } else {
+        output::out(&text())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn sent(args: &SendArgs, report: &SendReport) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "sent      {} frames ({} bytes) from {} in {:.3} s, {:.0} a second",
+        report.sent, report.bytes, args.socket.interface, report.seconds, report.rate
+    );
+    if report.unsent > 0 {
+        let _ = writeln!(text, "unsent    {} frames were still queued", report.unsent);
+    }
+    losses(&mut text, &report.losses);
+    sockets(&mut text, &report.sockets);
+    text
+}
+
+fn received(args: &ReceiveArgs, report: &ReceiveReport) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "received  {} frames ({} bytes) at {} in {:.3} s, {:.0} a second",
+        report.received, report.bytes, args.socket.interface, report.seconds, report.rate
+    );
+    let _ = writeln!(
+        text,
+        "missing   {} numbers; {} repeated, {} reordered",
+        report.missing, report.repeated, report.reordered
+    );
+    if report.ancient > 0 {
+        let _ = writeln!(
+            text,
+            "late      {} frames, too late to tell whether they are repeated",
+            report.ancient
+        );
+    }
+    if report.others > 0 {
+        let _ = writeln!(text, "others    {} frames of others", report.others);
+    }
+    losses(&mut text, &report.losses);
+    if let Some(steered) = &report.steered {
+        let _ = writeln!(
+            text,
+            "steered   {} to sockets; {} passed to the stack, {} for want of a socket",
+            steered.steered, steered.passed, steered.lonely
+        );
+    }
+    summary(&mut text, "delay", report.delay_ns.as_ref());
+    summary(&mut text, "from hook", report.hook_delay_ns.as_ref());
+    if let Some(calibration) = &report.calibration {
+        calibrated(&mut text, calibration);
+    }
+    sockets(&mut text, &report.sockets);
+    text
+}
+
+fn forwarded(args: &ForwardArgs, report: &ForwardReport) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "forwarded {} of {} frames from {} to {} in {:.3} s, {:.0} a second",
+        report.forwarded,
+        report.received,
+        args.socket.interface,
+        args.to.as_deref().unwrap_or("where they came from"),
+        report.seconds,
+        report.rate
+    );
+    losses(&mut text, &report.losses);
+    sockets(&mut text, &report.sockets);
+    text
+}
+
+fn pinged(args: &PingArgs, report: &PingReport) -> String {
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "sent      {} frames from {}, {} came back in {:.3} s",
+        report.sent, args.socket.interface, report.received, report.seconds
+    );
+    let _ = writeln!(
+        text,
+        "lost      {} ({} of them late); {} repeated, {} reordered",
+        report.lost, report.late, report.repeated, report.reordered
+    );
+    losses(&mut text, &report.losses);
+    summary(&mut text, "round trip", report.round_trip_ns.as_ref());
+    summary(&mut text, "there", report.there_ns.as_ref());
+    summary(&mut text, "back", report.back_ns.as_ref());
+    summary(&mut text, "from hook", report.hook_delay_ns.as_ref());
+    calibrated(&mut text, &report.calibration);
+    if let Some(trips) = &report.round_trip_ns {
+        histogram(&mut text, &trips.histogram);
+    }
+    sockets(&mut text, &report.sockets);
+    text
+}
+
+fn losses(text: &mut String, losses: &LossReport) {
+    for (name, count) in losses.named() {
+        let what = match name {
+            "refused" => "dropped by the device when sent",
+            "no_room" => "no room to send them",
+            "rx_dropped" => "no frame to receive into, or too long for one",
+            "rx_ring_full" => "the RX ring was full",
+            "rx_invalid" => "frames to receive into that the kernel did not take",
+            "tx_invalid" => "frames to send that the kernel did not take",
+            _ => "the packet socket's ring was full",
+        };
+        let _ = writeln!(text, "loss      {count} {name}: {what}");
+    }
+}
+
+fn summary(text: &mut String, name: &str, summary: Option<&Summary>) {
+    let Some(s) = summary else { return };
+    let us = |ns: f64| ns / 1e3;
+    let _ = writeln!(
+        text,
+        "{name:<10} us: min {:.1}, median {:.1}, mean {:.1}, p90 {:.1}, p99 {:.1}, p99.9 {:.1}, max {:.1}",
+        us(s.min as f64),
+        us(s.median as f64),
+        us(s.mean),
+        us(s.p90 as f64),
+        us(s.p99 as f64),
+        us(s.p999 as f64),
+        us(s.max as f64)
+    );
+    let _ = writeln!(
+        text,
+        "           quartiles {:.1} and {:.1}, deviation {:.1}, jitter {:.1}, of {}{}",
+        us(s.q1 as f64),
+        us(s.q3 as f64),
+        us(s.deviation),
+        us(s.jitter),
+        s.count,
+        if s.exact { "" } else { "; quantiles to 1.6 %" }
+    );
+}
+
+fn calibrated(text: &mut String, calibration: &Calibration) {
+    let _ = writeln!(
+        text,
+        "measuring a reading of the clock takes {:.0} ns, noting a frame {:.0} ns",
+        calibration.clock_ns, calibration.note_ns
+    );
+}
+
+/// Rows of half powers of two, from the first to the last that is not empty.
+fn histogram(text: &mut String, buckets: &[Bucket]) {
+    const WIDTH: u64 = 40;
+    let row = |ns: u64| (2.0 * (ns.max(1) as f64).log2()).floor() as i32;
+    let mut rows: std::collections::BTreeMap<i32, u64> = std::collections::BTreeMap::new();
+    for bucket in buckets {
+        *rows.entry(row(bucket.from)).or_default() += bucket.count;
+    }
+    let most = rows.values().copied().max().unwrap_or(1).max(1);
+    let (Some(first), Some(last)) = (rows.keys().next(), rows.keys().next_back()) else {
+        return;
+    };
+    for at in *first..=*last {
+        let count = rows.get(&at).copied().unwrap_or(0);
+        let from = 2f64.powf(f64::from(at) / 2.0) / 1e3;
+        let bar = "#".repeat((count * WIDTH).div_ceil(most) as usize);
+        let _ = writeln!(text, "{from:>10.1} us {count:>9} {bar}");
+    }
+}
+
+fn sockets(text: &mut String, sockets: &[SocketReport]) {
+    for s in sockets {
+        let _ = write!(text, "socket    {} on {}", s.kind, s.interface);
+        if let (Some(queue), Some(mode)) = (s.queue, s.mode) {
+            let _ = write!(
+                text,
+                " queue {queue}, {mode}, need_wakeup {}",
+                if s.need_wakeup { "on" } else { "off" }
+            );
+        }
+        let _ = write!(text, ", {} system calls", s.calls);
+        match s.busy_poll_effective {
+            Some(true) => {
+                let _ = write!(text, ", busy polling NAPI {}", s.napi_id.unwrap_or(0));
+            }
+            Some(false) => text.push_str(
+                ", busy polling does nothing: the driver names no NAPI for this queue (a veth does not from Linux 6.13 on)",
+            ),
+            None => {}
+        }
+        text.push('\n');
+    }
+}
