@@ -500,9 +500,7 @@ fn what_is_forged_is_a_counted_drop() {
         _ => None,
     }) {
         let drops = weir.set.drops().expect("readable");
-        let of_reason = drops
-            .iter()
-            .filter(|(drop, _)| drop.reason == reason);
+        let of_reason = drops.iter().filter(|(drop, _)| drop.reason == reason);
         let sum: u64 = of_reason.map(|(_, n)| n).sum();
         assert_eq!(sum, stats.reason[reason as usize], "reason {reason}");
     }

@@ -261,8 +261,9 @@ pub fn find_indexes<'a>(
         // SAFETY: the request lives through the call, which writes its index only.
         let asked =
             unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX, &raw mut request) };
-        // SAFETY: the kernel wrote this member of the union.
-        (asked == 0).then(|| unsafe { request.ifr_ifru.ifru_ifindex } as u32)
+        // SAFETY: the kernel wrote this member of the union, and left it zero where it refused.
+        let index = unsafe { request.ifr_ifru.ifru_ifindex };
+        (asked == 0).then_some(index as u32)
     };
     Ok(names.into_iter().map(index).collect())
 }
