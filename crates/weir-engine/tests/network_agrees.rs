@@ -385,6 +385,8 @@ fn the_user_engine_does_with_frames_what_the_reference_does() {
                 let place = plan.devices.iter().position(|known| known.port == vid);
                 Seen::Left(place.expect("a workload"), one.frame.clone())
             }
+            // Over captures nobody listens.
+            To::Process { .. } => Seen::Dropped(Reason::PuntUnheard.name()),
             other => panic!("{other:?}"),
         });
         let mut want: Vec<Seen> = left
