@@ -335,7 +335,7 @@ impl Networks {
         watch(Step::Attach)?;
         let (kept, mut new): (Vec<_>, Vec<_>) =
             devices.into_iter().partition(|(_, is_new)| !is_new);
-        let tcx = attach::by_tcx(new.len());
+        let tcx = attach::by_tcx(new.len(), kept.len() + new.len());
         for (device, _) in &mut new {
             device.tcx = tcx;
         }

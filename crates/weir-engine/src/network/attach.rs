@@ -14,9 +14,12 @@ use super::state::DeviceState;
 /// So many new devices of one apply get tcx links.
 const FEW: usize = 16;
 
-/// How new devices are attached, when so many are.
-pub(super) fn by_tcx(new: usize) -> bool {
-    new <= FEW
+/// An edge with more devices than this gives none a tcx link: nearly all of its have filters, and its changes are to be quick.
+const MANY: usize = 1024;
+
+/// How new devices are attached, when so many are, and there are so many then.
+pub(super) fn by_tcx(new: usize, all: usize) -> bool {
+    new <= FEW && all <= MANY
 }
 
 fn pin_of(folder: &Folder, device: &DeviceState) -> PathBuf {
