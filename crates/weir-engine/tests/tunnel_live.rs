@@ -66,7 +66,10 @@ fn checksums_are_right(ns: &NetNs) {
 
 fn no_drops(weir: &Weir) {
     for program in ["workload", "tunnel", "underlay"] {
-        assert_eq!(weir.reasons(program), [], "{program}");
+        let mut reasons = weir.reasons(program);
+        // What a workload's kernel said before there was a generation to follow.
+        reasons.retain(|(reason, _)| program != "workload" || *reason != Reason::Unlinked);
+        assert_eq!(reasons, [], "{program}");
     }
 }
 
