@@ -122,6 +122,12 @@ fn open(iface: &str, room: usize, patience: Duration) -> io::Result<OwnedFd> {
         tv_usec: patience.subsec_micros().into(),
     };
     set(&fd, libc::SO_RCVTIMEO, &patience)?;
+    bind(&fd, index)?;
+    Ok(fd)
+}
+
+/// Gives a packet socket the frames of an interface, of every protocol.
+pub(crate) fn bind(fd: &OwnedFd, index: u32) -> io::Result<()> {
     let to = address(index);
     // SAFETY: `to` is a link-layer address and valid for the length given.
     let bound = unsafe {
@@ -132,13 +138,13 @@ fn open(iface: &str, room: usize, patience: Duration) -> io::Result<OwnedFd> {
         )
     };
     match bound {
-        0 => Ok(fd),
+        0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-fn set<T>(fd: &OwnedFd, option: c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the pointer is valid for the length given, and the caller pairs option and type.
+pub(crate) fn set<T>(fd: &OwnedFd, option: c_int, value: &T) -> io::Result<()> {
+    // SAFETY: the pointer is valid for the length given, and the caller pairs option and type; what it points to outlives the call.
     let ret = unsafe {
         libc::setsockopt(
             fd.as_raw_fd(),
@@ -155,7 +161,7 @@ fn set<T>(fd: &OwnedFd, option: c_int, value: &T) -> io::Result<()> {
 }
 
 /// Every protocol on one interface.
-fn address(index: u32) -> libc::sockaddr_ll {
+pub(crate) fn address(index: u32) -> libc::sockaddr_ll {
     // SAFETY: the structure is plain numbers, for which zero bytes are valid.
     let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;

@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 use crate::KernelError;
+use crate::frames::{address, bind, set};
 use crate::sys::c_string;
 
 /// Bytes of a receive buffer: thousands of packets.
@@ -216,44 +217,6 @@ fn open(device: &str) -> io::Result<OwnedFd> {
         filter: steps.as_mut_ptr(),
     };
     set(&fd, libc::SO_ATTACH_FILTER, &program)?;
-    let to = address(index);
-    // SAFETY: `to` is a link-layer address and valid for the length given.
-    let bound = unsafe {
-        libc::bind(
-            fd.as_raw_fd(),
-            (&raw const to).cast::<libc::sockaddr>(),
-            mem::size_of_val(&to) as libc::socklen_t,
-        )
-    };
-    match bound {
-        0 => Ok(fd),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn set<T>(fd: &OwnedFd, option: c_int, value: &T) -> io::Result<()> {
-    // SAFETY: the pointer is valid for the length given, and the caller pairs option and type; what it points to outlives the call.
-    let ret = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            option,
-            std::ptr::from_ref(value).cast::<c_void>(),
-            mem::size_of::<T>() as libc::socklen_t,
-        )
-    };
-    match ret {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Every protocol on one interface.
-fn address(index: u32) -> libc::sockaddr_ll {
-    // SAFETY: the structure is plain numbers, for which zero bytes are valid.
-    let mut address: libc::sockaddr_ll = unsafe { mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
-    address.sll_ifindex = index as c_int;
-    address
+    bind(&fd, index)?;
+    Ok(fd)
 }
