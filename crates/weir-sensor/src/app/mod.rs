@@ -1,0 +1,98 @@
+//! Application protocols: who speaks what, and what is in it. Parsers turn streams and datagrams into transactions, whose buffers rules inspect.
+
+mod transaction;
+
+pub use transaction::{Transaction, Transactions};
+
+use crate::buffer::BufferSet;
+use crate::packet::Direction;
+
+macro_rules! apps {
+    ($($variant:ident: $name:literal;)*) => {
+        /// An application protocol.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum App {
+            /// Not known yet.
+            #[default]
+            Unknown,
+            /// Not known, and will not be.
+            Failed,
+            $(#[doc = $name] $variant,)*
+        }
+
+        impl App {
+            /// As rules and EVE name it.
+            pub fn name(self) -> &'static str {
+                match self {
+                    App::Unknown => "unknown",
+                    App::Failed => "failed",
+                    $(App::$variant => $name,)*
+                }
+            }
+
+            /// The protocol that a rule's header names.
+            pub fn named(word: &str) -> Option<App> {
+                Some(match word { $($name => App::$variant,)* _ => return None })
+            }
+        }
+    };
+}
+
+apps! {
+    Http1: "http";
+    Http2: "http2";
+    Dns: "dns";
+    Tls: "tls";
+    Smtp: "smtp";
+    Ftp: "ftp";
+    FtpData: "ftp-data";
+    Ssh: "ssh";
+    Smb: "smb";
+    Dcerpc: "dcerpc";
+    Quic: "quic";
+    Imap: "imap";
+    Pop3: "pop3";
+    Tftp: "tftp";
+    Snmp: "snmp";
+    Sip: "sip";
+    Ntp: "ntp";
+    Dhcp: "dhcp";
+    Krb5: "krb5";
+    Rdp: "rdp";
+    Rfb: "rfb";
+    Nfs: "nfs";
+    Ike: "ike";
+    Mqtt: "mqtt";
+    Telnet: "telnet";
+}
+
+/// What parsers need to know of the rules and the configuration.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Buffers that rules inspect; others may be left out.
+    pub buffers: BufferSet,
+    /// How much of a request's body is kept for inspection, bytes.
+    pub request_body: usize,
+    /// How much of a response's body.
+    pub response_body: usize,
+    /// The most that a compressed body may become.
+    pub decompressed: usize,
+    /// Whether records for the event log are to be filled.
+    pub records: bool,
+}
+
+/// A parser of one flow. Nothing it is given may panic it; what it cannot understand it counts as an event of the transaction.
+pub trait Parser: Send {
+    /// The next bytes of a stream in one direction, or one datagram.
+    fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, out: &mut Transactions);
+
+    /// So many bytes of a stream were lost.
+    fn gap(&mut self, direction: Direction, length: u64, out: &mut Transactions);
+
+    /// The stream has ended in one direction: what waits for more is complete now.
+    fn end(&mut self, direction: Direction, out: &mut Transactions);
+
+    /// Memory it holds, bytes, for the cap of all parsers.
+    fn memory(&self) -> usize;
+}

@@ -1,0 +1,173 @@
+//! Inspection buffers: the parts of packets, streams and transactions that rules name. The one list; parsers fill them, rules select them, the matcher groups patterns by them.
+
+use crate::app::App;
+use crate::packet::Direction;
+
+/// Which directions a buffer exists in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sides {
+    /// Of requests.
+    Request,
+    /// Of responses.
+    Response,
+    /// Of both.
+    Both,
+}
+
+impl Sides {
+    /// Whether a direction has it.
+    pub fn has(self, direction: Direction) -> bool {
+        match self {
+            Sides::Request => direction == Direction::ToServer,
+            Sides::Response => direction == Direction::ToClient,
+            Sides::Both => true,
+        }
+    }
+}
+
+/// `Variant: "sticky name" ["other sticky names"] ("old modifier") App sides multiple "what"`.
+macro_rules! buffers {
+    ($($variant:ident: $name:literal [$($alias:literal),*] ($($modifier:literal),*) $app:expr, $sides:ident, $multiple:literal, $what:literal;)*) => {
+        /// A buffer.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Buffer {
+            $(#[doc = $what] $variant,)*
+        }
+
+        impl Buffer {
+            /// All of them, in the order of the list.
+            pub const ALL: &'static [Buffer] = &[$(Buffer::$variant),*];
+
+            /// The sticky name of the rule language.
+            pub fn name(self) -> &'static str {
+                match self { $(Buffer::$variant => $name,)* }
+            }
+
+            /// The buffer that a sticky keyword selects.
+            pub fn sticky(word: &str) -> Option<Buffer> {
+                Some(match word { $($name $(| $alias)* => Buffer::$variant,)* _ => return None })
+            }
+
+            /// The buffer that an old keyword gives to the content before it.
+            pub fn modifier(word: &str) -> Option<Buffer> {
+                $($(if word == $modifier { return Some(Buffer::$variant); })*)*
+                None
+            }
+
+            /// The protocol whose transactions have it; `None`: of packets and streams, or of several protocols.
+            pub fn app(self) -> Option<App> {
+                match self { $(Buffer::$variant => $app,)* }
+            }
+
+            /// The directions that have it.
+            pub fn sides(self) -> Sides {
+                match self { $(Buffer::$variant => Sides::$sides,)* }
+            }
+
+            /// Whether a transaction may have several of one direction; conditions then hold for one of them together.
+            pub fn is_multiple(self) -> bool {
+                match self { $(Buffer::$variant => $multiple,)* }
+            }
+        }
+    };
+}
+
+const HTTP: Option<App> = Some(App::Http1);
+const DNS: Option<App> = Some(App::Dns);
+const TLS: Option<App> = Some(App::Tls);
+const SSH: Option<App> = Some(App::Ssh);
+const SMB: Option<App> = Some(App::Smb);
+const SMTP: Option<App> = Some(App::Smtp);
+const FTP: Option<App> = Some(App::Ftp);
+const QUIC: Option<App> = Some(App::Quic);
+
+buffers! {
+    Payload: "pkt_data" [] () None, Both, false, "The payload of a packet, or of a stream as reassembled.";
+    FileData: "file.data" ["file_data"] () None, Both, true, "Bodies after transfer and content encodings are undone: HTTP bodies, SMTP attachments, FTP and SMB files.";
+    FileName: "file.name" ["filename"] () None, Both, true, "Name of a transferred file.";
+    Ipv4Header: "ipv4.hdr" [] () None, Both, false, "IPv4 header.";
+    Ipv6Header: "ipv6.hdr" [] () None, Both, false, "IPv6 header.";
+    TcpHeader: "tcp.hdr" [] () None, Both, false, "TCP header.";
+    UdpHeader: "udp.hdr" [] () None, Both, false, "UDP header.";
+    Icmpv4Header: "icmpv4.hdr" [] () None, Both, false, "ICMP header.";
+    Icmpv6Header: "icmpv6.hdr" [] () None, Both, false, "ICMPv6 header.";
+    HttpUri: "http.uri" [] ("http_uri") HTTP, Request, false, "Normalized request target.";
+    HttpUriRaw: "http.uri.raw" [] ("http_raw_uri") HTTP, Request, false, "Request target as sent.";
+    HttpMethod: "http.method" [] ("http_method") HTTP, Request, false, "Method.";
+    HttpProtocol: "http.protocol" ["http_protocol"] () HTTP, Both, false, "Version of the request or status line.";
+    HttpRequestLine: "http.request_line" ["http_request_line"] () HTTP, Request, false, "Whole request line.";
+    HttpResponseLine: "http.response_line" ["http_response_line"] () HTTP, Response, false, "Whole status line.";
+    HttpHost: "http.host" [] ("http_host") HTTP, Request, false, "Host, in lower case, without port.";
+    HttpHostRaw: "http.host.raw" [] ("http_raw_host") HTTP, Request, false, "Host as sent.";
+    HttpHeader: "http.header" [] ("http_header") HTTP, Both, false, "All header lines, normalized, cookies left out.";
+    HttpHeaderRaw: "http.header.raw" [] ("http_raw_header") HTTP, Both, false, "All header lines as sent.";
+    HttpHeaderNames: "http.header_names" ["http_header_names"] () HTTP, Both, false, "Names of headers in their order: CRLF before each and twice at the end.";
+    HttpCookie: "http.cookie" [] ("http_cookie") HTTP, Both, false, "Cookie or Set-Cookie.";
+    HttpUserAgent: "http.user_agent" [] ("http_user_agent") HTTP, Request, false, "User-Agent.";
+    HttpReferer: "http.referer" ["http_referer"] () HTTP, Request, false, "Referer.";
+    HttpAccept: "http.accept" ["http_accept"] () HTTP, Request, false, "Accept.";
+    HttpAcceptEncoding: "http.accept_enc" ["http_accept_enc"] () HTTP, Request, false, "Accept-Encoding.";
+    HttpAcceptLanguage: "http.accept_lang" ["http_accept_lang"] () HTTP, Request, false, "Accept-Language.";
+    HttpConnection: "http.connection" ["http_connection"] () HTTP, Both, false, "Connection.";
+    HttpContentType: "http.content_type" ["http_content_type"] () HTTP, Both, false, "Content-Type.";
+    HttpContentLength: "http.content_len" ["http_content_len"] () HTTP, Both, false, "Content-Length.";
+    HttpServer: "http.server" [] () HTTP, Response, false, "Server.";
+    HttpLocation: "http.location" [] () HTTP, Response, false, "Location.";
+    HttpStart: "http.start" ["http_start"] () HTTP, Both, false, "First line and header lines, normalized, with the empty line.";
+    HttpRequestBody: "http.request_body" [] ("http_client_body") HTTP, Request, false, "Body of a request.";
+    HttpResponseBody: "http.response_body" [] ("http_server_body") HTTP, Response, false, "Body of a response.";
+    HttpStatusCode: "http.stat_code" [] ("http_stat_code") HTTP, Response, false, "Status code.";
+    HttpStatusMessage: "http.stat_msg" [] ("http_stat_msg") HTTP, Response, false, "Reason phrase.";
+    HttpRequestHeader: "http.request_header" [] () HTTP, Request, true, "One header of a request: `name: value`.";
+    HttpResponseHeader: "http.response_header" [] () HTTP, Response, true, "One header of a response: `name: value`.";
+    DnsQuery: "dns.query" ["dns_query", "dns.query.name"] () DNS, Both, true, "Name of a question.";
+    DnsAnswerName: "dns.answer.name" [] () DNS, Both, true, "Name of an answer.";
+    TlsSni: "tls.sni" ["tls_sni"] () TLS, Request, false, "Server name asked for.";
+    TlsCerts: "tls.certs" [] () TLS, Response, true, "A certificate, as sent (DER).";
+    TlsCertSubject: "tls.cert_subject" ["tls_cert_subject"] () TLS, Response, false, "Subject of the first certificate.";
+    TlsCertIssuer: "tls.cert_issuer" ["tls_cert_issuer"] () TLS, Response, false, "Issuer of the first certificate.";
+    TlsCertSerial: "tls.cert_serial" ["tls_cert_serial"] () TLS, Response, false, "Serial number, hexadecimal with colons.";
+    TlsCertFingerprint: "tls.cert_fingerprint" ["tls_cert_fingerprint"] () TLS, Response, false, "SHA-1 of the first certificate, hexadecimal with colons.";
+    TlsSubjectAltName: "tls.subjectaltname" [] () TLS, Response, true, "A subject alternative name.";
+    Ja3Hash: "ja3.hash" ["ja3_hash"] () TLS, Request, false, "JA3.";
+    Ja3String: "ja3.string" ["ja3_string"] () TLS, Request, false, "What JA3 hashes.";
+    Ja3sHash: "ja3s.hash" [] () TLS, Response, false, "JA3S.";
+    Ja3sString: "ja3s.string" [] () TLS, Response, false, "What JA3S hashes.";
+    SshProto: "ssh.proto" ["ssh_proto"] () SSH, Both, false, "Protocol version.";
+    SshSoftware: "ssh.software" ["ssh_software"] () SSH, Both, false, "Software version.";
+    SshHassh: "ssh.hassh" [] () SSH, Request, false, "HASSH.";
+    SmbNamedPipe: "smb.named_pipe" ["smb_named_pipe"] () SMB, Both, false, "Named pipe.";
+    SmbShare: "smb.share" ["smb_share"] () SMB, Both, false, "Share.";
+    SmtpHelo: "smtp.helo" [] () SMTP, Request, false, "HELO or EHLO.";
+    SmtpMailFrom: "smtp.mail_from" [] () SMTP, Request, false, "MAIL FROM.";
+    SmtpRcptTo: "smtp.rcpt_to" [] () SMTP, Request, true, "RCPT TO.";
+    FtpCommand: "ftp.command" [] () FTP, Request, false, "Command.";
+    FtpCommandData: "ftp.command_data" [] () FTP, Request, false, "What follows a command.";
+    QuicSni: "quic.sni" [] () QUIC, Request, false, "Server name asked for.";
+    QuicUserAgent: "quic.ua" [] () QUIC, Request, false, "User agent.";
+    QuicVersion: "quic.version" [] () QUIC, Request, false, "Version.";
+}
+
+/// A set of buffers: what the loaded rules need, so that parsers fill no others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BufferSet(u128);
+
+const _: () = assert!(Buffer::ALL.len() <= 128);
+
+impl BufferSet {
+    /// Every buffer.
+    pub fn all() -> BufferSet {
+        BufferSet(u128::MAX)
+    }
+
+    /// Adds one.
+    pub fn insert(&mut self, buffer: Buffer) {
+        self.0 |= 1 << buffer as u8;
+    }
+
+    /// Whether it is there.
+    pub fn has(self, buffer: Buffer) -> bool {
+        self.0 & (1 << buffer as u8) != 0
+    }
+}

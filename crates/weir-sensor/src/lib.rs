@@ -1,0 +1,12 @@
+//! The sensor: signature intrusion detection over captures and live packets.
+//!
+//! source -> decode -> defragment -> flow -> TCP reassembly -> application parsers -> detection -> output. Each stage is a module, knows only the types of the stages before it,
+//! and counts what it gives up. Invariants: the same packets give the same multiset of alerts for any number of workers; nothing a capture or a rule file holds panics or
+//! makes memory grow without a bound that is stated. Design: `docs/design/sensor.md`.
+
+#![forbid(unsafe_code)]
+
+pub mod app;
+pub mod buffer;
+pub mod packet;
+pub mod rules;

@@ -1,0 +1,152 @@
+//! A decoded packet, as every stage after decoding sees it: offsets into the captured bytes, nothing copied.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+/// Which way a packet, a byte of a stream or half a transaction goes. The client is who opened the flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Direction {
+    /// From client to server.
+    ToServer = 0,
+    /// From server to client.
+    ToClient = 1,
+}
+
+impl Direction {
+    /// For arrays of two.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The other one.
+    pub fn reversed(self) -> Direction {
+        match self {
+            Direction::ToServer => Direction::ToClient,
+            Direction::ToClient => Direction::ToServer,
+        }
+    }
+}
+
+/// A decoded packet. Of a tunnel, each inner packet is one of these as well, with `depth` above 0.
+#[derive(Clone, Debug)]
+pub struct Packet<'a> {
+    /// Nanoseconds since 1970, by the capture's clock: the only clock that detection knows.
+    pub time: u64,
+    /// Counted from 1 over all files of a run (`pcap_cnt`); inner and reassembled packets have the number of the last frame they needed.
+    pub number: u64,
+    /// What holds this packet from its link or IP header on; a reassembled datagram begins at its IP header.
+    pub data: &'a [u8],
+    /// VLAN identifiers, outermost first; `vlans` of them count.
+    pub vlan: [u16; 3],
+    /// How many.
+    pub vlans: u8,
+    /// How many tunnels deep.
+    pub depth: u8,
+    /// Whether it was put together from fragments.
+    pub reassembled: bool,
+    /// The IP header; without one there is nothing but link rules and anomalies.
+    pub ip: Option<Ip>,
+    /// The transport header, if whole and not of a later fragment.
+    pub transport: Transport,
+    /// What follows the last header known: offsets into `data`.
+    pub payload: Range<usize>,
+}
+
+impl Packet<'_> {
+    /// The bytes after the last known header.
+    pub fn payload(&self) -> &[u8] {
+        self.data.get(self.payload.clone()).unwrap_or_default()
+    }
+}
+
+/// An IP header.
+#[derive(Clone, Debug)]
+pub struct Ip {
+    /// Sender.
+    pub source: IpAddr,
+    /// Receiver.
+    pub destination: IpAddr,
+    /// Offsets of the header in `data`, options and extension headers included.
+    pub header: Range<usize>,
+    /// The upper protocol (IANA number), after extension headers.
+    pub protocol: u8,
+    /// TTL or hop limit.
+    pub ttl: u8,
+    /// TOS or traffic class.
+    pub tos: u8,
+    /// Identification of IPv4 or of the fragment header.
+    pub id: u32,
+    /// Bits as in IPv4's header: 4 reserved, 2 don't fragment, 1 more fragments.
+    pub flags: u8,
+    /// Offset of a fragment in bytes.
+    pub fragment_offset: u16,
+    /// Set for a fragment that is not whole by itself.
+    pub fragment: bool,
+}
+
+/// A transport header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// TCP.
+    Tcp(Tcp),
+    /// UDP, ports.
+    Udp {
+        /// Source port.
+        source: u16,
+        /// Destination port.
+        destination: u16,
+        /// Where its header begins.
+        header: usize,
+    },
+    /// SCTP, ports.
+    Sctp {
+        /// Source port.
+        source: u16,
+        /// Destination port.
+        destination: u16,
+        /// Where its header begins.
+        header: usize,
+    },
+    /// ICMP or ICMPv6.
+    Icmp {
+        /// Whether it is ICMPv6.
+        v6: bool,
+        /// Type.
+        kind: u8,
+        /// Code.
+        code: u8,
+        /// Identifier and sequence of an echo and its like.
+        echo: Option<(u16, u16)>,
+        /// Where its header begins.
+        header: usize,
+    },
+    /// Any other, or none that could be read.
+    None,
+}
+
+/// A TCP header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tcp {
+    /// Source port.
+    pub source: u16,
+    /// Destination port.
+    pub destination: u16,
+    /// Sequence number.
+    pub sequence: u32,
+    /// Acknowledgement number.
+    pub acknowledgement: u32,
+    /// Flags: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+    pub flags: u8,
+    /// Window as in the header.
+    pub window: u16,
+    /// Urgent pointer.
+    pub urgent: u16,
+    /// Offsets of the header in `data`, options included.
+    pub header: Range<usize>,
+    /// The timestamp option.
+    pub timestamps: Option<(u32, u32)>,
+    /// The window scale option.
+    pub window_scale: Option<u8>,
+    /// The maximum segment size option.
+    pub mss: Option<u16>,
+}

@@ -1,0 +1,696 @@
+//! A rule as loaded: the meaning of its text, in whichever dialect, before it is compiled for matching.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::app::App;
+use crate::buffer::Buffer;
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// What it does when it matches.
+    pub action: Action,
+    /// Protocol, addresses, ports, direction.
+    pub header: Header,
+    /// Generator; 1 unless the rule says so.
+    pub gid: u32,
+    /// Signature number.
+    pub sid: u32,
+    /// Revision.
+    pub rev: u32,
+    /// Its message.
+    pub message: String,
+    /// `classtype`, as written.
+    pub class: Option<String>,
+    /// The description that `classification.config` gives it.
+    pub category: String,
+    /// 1 (high) to 255: the rule's own, or its class's, or 3.
+    pub priority: u8,
+    /// `metadata`, key and value.
+    pub metadata: Vec<(String, String)>,
+    /// `reference`, kind and value.
+    pub references: Vec<(String, String)>,
+    /// `target`.
+    pub target: Option<Target>,
+    /// Protocols of applications that it is about: of the header or of `app-layer-protocol`; empty: any. `true`: not these.
+    pub apps: Vec<(App, bool)>,
+    /// `flow`.
+    pub flow: FlowCondition,
+    /// Conditions on headers and other numbers, all of which hold.
+    pub packet: Vec<PacketCondition>,
+    /// Conditions on buffers, in the order written. All of one group hold for the same buffer, all groups hold.
+    pub groups: Vec<Group>,
+    /// Group and condition that the prefilter is to use, if the rule says so (`fast_pattern`), with offset and length (`fast_pattern:o,l`).
+    pub fast_pattern: Option<FastPattern>,
+    /// What it asks and changes in its flow, its hosts, and the log, in the order written.
+    pub bits: Vec<Bit>,
+    /// `threshold` in the rule.
+    pub threshold: Option<Threshold>,
+    /// `detection_filter`.
+    pub detection_filter: Option<Threshold>,
+    /// `noalert` or `flowbits:noalert`.
+    pub silent: bool,
+    /// Where it was written.
+    pub place: Place,
+}
+
+/// File and line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The file.
+    pub file: Arc<str>,
+    /// From 1.
+    pub line: u32,
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// An alert.
+    Alert,
+    /// Nothing more is inspected of the packet (and its flow, if the rule has a flow's conditions), no alert.
+    Pass,
+    /// An alert that says the packet would be dropped.
+    Drop,
+    /// As drop, with an answer to the sender.
+    Reject,
+}
+
+/// `target`: which end is attacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The packet's sender.
+    Source,
+    /// The packet's receiver.
+    Destination,
+}
+
+/// Protocol, addresses and ports.
+#[derive(Clone, Debug)]
+pub struct Header {
+    /// What the header's first word says.
+    pub protocol: HeaderProtocol,
+    /// Left address.
+    pub source: AddressSet,
+    /// Left port.
+    pub source_ports: PortSet,
+    /// Right address.
+    pub destination: AddressSet,
+    /// Right port.
+    pub destination_ports: PortSet,
+    /// `<>`: either way round.
+    pub both_ways: bool,
+}
+
+/// Protocol of a header below applications.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HeaderProtocol {
+    /// Any IP.
+    Ip,
+    /// IPv4 only.
+    Ipv4,
+    /// IPv6 only.
+    Ipv6,
+    /// TCP, packets and streams.
+    Tcp,
+    /// `tcp-pkt`: packets only.
+    TcpPacket,
+    /// `tcp-stream`: streams only.
+    TcpStream,
+    /// UDP.
+    Udp,
+    /// ICMP, either version.
+    Icmp,
+    /// ICMPv4.
+    Icmpv4,
+    /// ICMPv6.
+    Icmpv6,
+    /// SCTP.
+    Sctp,
+    /// An application's name: whatever carries it.
+    App,
+    /// `pkthdr`: broken packets as well.
+    PacketHeader,
+}
+
+/// Addresses as sorted, disjoint ranges; negation and variables are resolved. Shared between the rules that name the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AddressSet {
+    /// Every address.
+    pub any: bool,
+    /// IPv4, both ends included.
+    pub v4: Arc<[(u32, u32)]>,
+    /// IPv6, both ends included.
+    pub v6: Arc<[(u128, u128)]>,
+}
+
+impl AddressSet {
+    /// Whether an address is in it.
+    pub fn has(&self, address: IpAddr) -> bool {
+        fn within<T: Ord + Copy>(ranges: &[(T, T)], x: T) -> bool {
+            let at = ranges.partition_point(|r| r.1 < x);
+            ranges.get(at).is_some_and(|r| r.0 <= x)
+        }
+        self.any
+            || match address {
+                IpAddr::V4(a) => within(&self.v4, u32::from(a)),
+                IpAddr::V6(a) => within(&self.v6, u128::from(a)),
+            }
+    }
+}
+
+/// Ports as sorted, disjoint ranges, both ends included.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct PortSet {
+    /// Every port.
+    pub any: bool,
+    /// Ranges.
+    pub ranges: Arc<[(u16, u16)]>,
+}
+
+impl PortSet {
+    /// Whether a port is in it.
+    pub fn has(&self, port: u16) -> bool {
+        let at = self.ranges.partition_point(|r| r.1 < port);
+        self.any || self.ranges.get(at).is_some_and(|r| r.0 <= port)
+    }
+}
+
+/// `flow`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FlowCondition {
+    /// `to_server`/`from_client` (true) or `to_client`/`from_server` (false).
+    pub to_server: Option<bool>,
+    /// `established` (true) or `not_established` (false).
+    pub established: Option<bool>,
+    /// `stateless`: also packets that belong to no flow.
+    pub stateless: bool,
+    /// `only_stream` (true), `no_stream` (false).
+    pub stream: Option<bool>,
+    /// `only_frag` (true), `no_frag` (false).
+    pub fragment: Option<bool>,
+}
+
+/// Conditions on one buffer.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Which.
+    pub buffer: Buffer,
+    /// What is done to it first, in order.
+    pub transforms: Vec<Transform>,
+    /// In the order written: contents relative to what came before depend on it.
+    pub conditions: Vec<Condition>,
+}
+
+/// A change of a buffer before it is inspected.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Transform {
+    /// `dotprefix`: a dot before it.
+    DotPrefix,
+    /// `to_lowercase`.
+    Lowercase,
+    /// `to_uppercase`.
+    Uppercase,
+    /// `strip_whitespace`.
+    StripWhitespace,
+    /// `compress_whitespace`.
+    CompressWhitespace,
+    /// `url_decode`.
+    UrlDecode,
+    /// `to_md5`.
+    Md5,
+    /// `to_sha1`.
+    Sha1,
+    /// `to_sha256`.
+    Sha256,
+    /// `xor:"..."`.
+    Xor(Vec<u8>),
+    /// `pcrexform:"..."`: the first capture.
+    Pcre(String),
+    /// `header_lowercase`.
+    HeaderLowercase,
+    /// `strip_pseudo_headers`.
+    StripPseudoHeaders,
+    /// `domain`: last two labels that are no public suffix.
+    Domain,
+    /// `tld`.
+    Tld,
+    /// `from_base64`, options as written.
+    Base64(Base64),
+}
+
+/// A number written in the rule, or the name of one extracted before.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Number {
+    /// Written.
+    Is(i64),
+    /// Extracted by `byte_extract` or `byte_math`.
+    Variable(String),
+}
+
+/// A condition on a buffer.
+#[derive(Clone, Debug)]
+pub enum Condition {
+    /// `content`.
+    Content(Content),
+    /// `pcre`.
+    Pcre(Pcre),
+    /// `isdataat`.
+    IsDataAt {
+        /// How far.
+        offset: Number,
+        /// From the end of the last match.
+        relative: bool,
+        /// There must not be.
+        negated: bool,
+    },
+    /// `byte_test`.
+    ByteTest(ByteTest),
+    /// `byte_jump`.
+    ByteJump(ByteJump),
+    /// `byte_extract`.
+    ByteExtract(ByteExtract),
+    /// `byte_math`.
+    ByteMath(ByteMath),
+    /// `bsize`, and `urilen` on its buffer.
+    Size(Range),
+    /// `base64_decode`: what follows inspects what it yields, after `base64_data`.
+    Base64Decode(Base64),
+    /// `base64_data`: the conditions after it are about the decoded bytes.
+    Base64Data,
+    /// `absent` (`or_else` if true): the buffer is not there.
+    Absent(bool),
+    /// `dataset:isset,...` on strings given in a file.
+    Dataset(Arc<Dataset>),
+}
+
+/// A set of strings, from a file.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    /// Its name.
+    pub name: String,
+    /// `isnotset`.
+    pub negated: bool,
+    /// Its members.
+    pub members: std::collections::HashSet<Vec<u8>>,
+}
+
+/// `content`.
+#[derive(Clone, Debug)]
+pub struct Content {
+    /// Its bytes.
+    pub bytes: Vec<u8>,
+    /// `!`.
+    pub negated: bool,
+    /// `nocase`.
+    pub nocase: bool,
+    /// `offset`: first place, from the buffer's start.
+    pub offset: Option<Number>,
+    /// `depth`: how many bytes from there may hold it.
+    pub depth: Option<Number>,
+    /// `distance`: from the end of the match before.
+    pub distance: Option<Number>,
+    /// `within`.
+    pub within: Option<Number>,
+    /// `startswith`.
+    pub starts: bool,
+    /// `endswith`.
+    pub ends: bool,
+    /// `rawbytes`.
+    pub raw: bool,
+    /// `fast_pattern:only`: it is only for the prefilter, its place does not matter.
+    pub only: bool,
+}
+
+/// `pcre`.
+#[derive(Clone, Debug)]
+pub struct Pcre {
+    /// The expression without slashes.
+    pub pattern: String,
+    /// `!`.
+    pub negated: bool,
+    /// `i`.
+    pub caseless: bool,
+    /// `m`.
+    pub multiline: bool,
+    /// `s`.
+    pub dotall: bool,
+    /// `x`.
+    pub extended: bool,
+    /// `A`.
+    pub anchored: bool,
+    /// `E`.
+    pub dollar_end_only: bool,
+    /// `G`.
+    pub ungreedy: bool,
+    /// `R`: begins at the end of the match before.
+    pub relative: bool,
+    /// Captures stored, as `flow:name` or `pkt:name`.
+    pub captures: Vec<String>,
+}
+
+/// How a number is read out of bytes.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// How many bytes (digits of a string).
+    pub bytes: Number,
+    /// Where.
+    pub offset: Number,
+    /// From the end of the match before.
+    pub relative: bool,
+    /// Little-endian.
+    pub little: bool,
+    /// As text in this base.
+    pub string: Option<u32>,
+    /// As the DCE/RPC header says.
+    pub dce: bool,
+    /// `bitmask`, applied and shifted to its lowest bit.
+    pub bitmask: Option<u32>,
+}
+
+/// `byte_test`.
+#[derive(Clone, Debug)]
+pub struct ByteTest {
+    /// How to read.
+    pub read: Read,
+    /// `!` before the operator.
+    pub negated: bool,
+    /// The operator.
+    pub operator: TestOperator,
+    /// With what.
+    pub value: Number,
+}
+
+/// Operator of `byte_test`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestOperator {
+    /// `<`.
+    Less,
+    /// `>`.
+    Greater,
+    /// `=`.
+    Equal,
+    /// `<=`.
+    LessEqual,
+    /// `>=`.
+    GreaterEqual,
+    /// `&`: any common bit.
+    And,
+    /// `^`: no common bit, in the language's way: (a ^ b) is not 0.
+    Xor,
+}
+
+/// `byte_jump`.
+#[derive(Clone, Debug)]
+pub struct ByteJump {
+    /// How to read.
+    pub read: Read,
+    /// `multiplier`.
+    pub multiplier: u32,
+    /// `align`: up to a multiple of four.
+    pub align: bool,
+    /// `from_beginning`.
+    pub from_beginning: bool,
+    /// `from_end`.
+    pub from_end: bool,
+    /// `post_offset`.
+    pub post_offset: Number,
+}
+
+/// `byte_extract`.
+#[derive(Clone, Debug)]
+pub struct ByteExtract {
+    /// How to read.
+    pub read: Read,
+    /// `multiplier`.
+    pub multiplier: u32,
+    /// `align` to 2 or 4; 0: not.
+    pub align: u8,
+    /// What it is called.
+    pub name: String,
+}
+
+/// `byte_math`.
+#[derive(Clone, Debug)]
+pub struct ByteMath {
+    /// How to read.
+    pub read: Read,
+    /// `+ - * / << >>`.
+    pub operator: MathOperator,
+    /// With what.
+    pub value: Number,
+    /// What it is called.
+    pub name: String,
+}
+
+/// Operator of `byte_math`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MathOperator {
+    /// `+`.
+    Add,
+    /// `-`.
+    Subtract,
+    /// `*`.
+    Multiply,
+    /// `/`.
+    Divide,
+    /// `<<`.
+    Left,
+    /// `>>`.
+    Right,
+}
+
+/// `base64_decode` and `from_base64`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Base64 {
+    /// How many encoded bytes; `None`: all.
+    pub bytes: Option<u32>,
+    /// Where they begin.
+    pub offset: u32,
+    /// From the end of the match before.
+    pub relative: bool,
+    /// `mode` of `from_base64`, as written.
+    pub mode: Option<String>,
+}
+
+/// A range of a number, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Range {
+    /// From.
+    pub low: u64,
+    /// To.
+    pub high: u64,
+    /// Not in it.
+    pub negated: bool,
+}
+
+/// A condition on the packet, its flow, or its transaction's numbers.
+#[derive(Clone, Debug)]
+pub enum PacketCondition {
+    /// `dsize`.
+    PayloadSize(Range),
+    /// `ttl`.
+    Ttl(Range),
+    /// `tos`.
+    Tos(Range),
+    /// `id`.
+    Id(Range),
+    /// `ip_proto`.
+    Protocol(Range),
+    /// `fragbits`: the bits, and how they are compared.
+    FragmentBits {
+        /// As in the header: 4 reserved, 2 don't fragment, 1 more fragments.
+        bits: u8,
+        /// How.
+        mode: BitsMode,
+    },
+    /// `fragoffset`.
+    FragmentOffset(Range),
+    /// `ipopts`, as written.
+    IpOption(String),
+    /// `flags`: the bits, those left out of account, and how they are compared.
+    Flags {
+        /// FIN 1 .. CWR 128.
+        bits: u8,
+        /// Not looked at.
+        ignored: u8,
+        /// How.
+        mode: BitsMode,
+    },
+    /// `seq`.
+    Sequence(u32),
+    /// `ack`.
+    Acknowledgement(u32),
+    /// `window`.
+    Window(Range),
+    /// `tcp.mss`.
+    Mss(Range),
+    /// `itype`.
+    IcmpType(Range),
+    /// `icode`.
+    IcmpCode(Range),
+    /// `icmp_id`.
+    IcmpId(u16),
+    /// `icmp_seq`.
+    IcmpSequence(u16),
+    /// `sameip`.
+    SameAddress,
+    /// `stream_size`.
+    StreamSize {
+        /// `server`, `client`, `both`, `either`.
+        side: StreamSide,
+        /// In bytes.
+        size: Range,
+    },
+    /// `flow.age` in seconds.
+    FlowAge(Range),
+    /// `flow.pkts`, `flow.bytes` with their side: 0 to server, 1 to client, 2 both, 3 either.
+    FlowPackets(u8, Range),
+    /// Bytes of a flow.
+    FlowBytes(u8, Range),
+    /// `app-layer-event`: protocol (empty: any) and name.
+    AppEvent(String, String),
+    /// `decode-event`, `stream-event`: name as written.
+    Event(String),
+    /// `tls.version`, `ssl_version`, `ssl_state`, `dns.opcode`, `dns.rcode`, `ftpbounce`, `rpc`, ...: keyword and value of a transaction's record, not negated unless `true`.
+    Record(String, String, bool),
+    /// `iprep`: which side, category, operator and value.
+    Reputation {
+        /// `src`, `dst`, `any`, `both`.
+        side: String,
+        /// Number of the category.
+        category: u8,
+        /// Of the value.
+        value: Range,
+    },
+    /// `vlan.id`: layer (`None`: any) and range.
+    Vlan(Option<u8>, Range),
+    /// `rpc`: program, version, procedure.
+    Rpc(u32, Option<u32>, Option<u32>),
+}
+
+/// Which side's bytes `stream_size` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamSide {
+    /// Bytes the server sent.
+    Server,
+    /// Bytes the client sent.
+    Client,
+    /// Each of them.
+    Both,
+    /// One of them.
+    Either,
+}
+
+/// How bits are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitsMode {
+    /// Exactly these.
+    Exact,
+    /// `+`: these, others as they may be.
+    All,
+    /// `*`: one of these.
+    Any,
+    /// `!`: none of these.
+    None,
+}
+
+/// Flow bits, counters and bits of hosts.
+#[derive(Clone, Debug)]
+pub enum Bit {
+    /// `flowbits`.
+    Flow {
+        /// What to do.
+        operation: BitOperation,
+        /// Names, joined by "or" in `isset:a|b`.
+        names: Vec<String>,
+    },
+    /// `xbits`, and `hostbits` with their side.
+    Host {
+        /// What to do.
+        operation: BitOperation,
+        /// Its name.
+        name: String,
+        /// `ip_src`, `ip_dst`, `ip_pair`.
+        track: Track,
+        /// Seconds it stays.
+        expire: u32,
+    },
+    /// `flowint`.
+    Counter {
+        /// Its name.
+        name: String,
+        /// `+ - = < > <= >= == != isset isnotset notset`.
+        operator: String,
+        /// With what: a number or another counter.
+        value: Option<Number>,
+    },
+}
+
+/// What is done with a bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BitOperation {
+    /// Set when the rule matches.
+    Set,
+    /// Cleared when the rule matches.
+    Unset,
+    /// Turned when the rule matches.
+    Toggle,
+    /// Must be set.
+    IsSet,
+    /// Must not be set.
+    IsNotSet,
+}
+
+/// What is counted apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Track {
+    /// By sender.
+    Source,
+    /// By receiver.
+    Destination,
+    /// By both ends, order apart.
+    Pair,
+    /// By rule only.
+    Rule,
+    /// By flow.
+    Flow,
+}
+
+/// `threshold`, `detection_filter`, `rate_filter`, `suppress`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    /// Which.
+    pub kind: ThresholdKind,
+    /// Counted by.
+    pub track: Track,
+    /// How many.
+    pub count: u32,
+    /// In how many seconds.
+    pub seconds: u32,
+}
+
+/// Kinds of threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThresholdKind {
+    /// At most `count` in a period.
+    Limit,
+    /// Every `count`th in a period.
+    Threshold,
+    /// Once in a period, at the `count`th.
+    Both,
+    /// After `count` in a period, each.
+    Filter,
+}
+
+/// `fast_pattern`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastPattern {
+    /// Of `Rule::groups`.
+    pub group: usize,
+    /// Of its conditions: a content that is not negated.
+    pub condition: usize,
+    /// The part of it to use: offset and length.
+    pub part: Option<(u16, u16)>,
+}
