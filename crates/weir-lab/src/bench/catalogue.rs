@@ -791,6 +791,21 @@ pub const NETWORK: &[Row] = &[
         target: "weir's rate through 21 functions at least 0.9x of redirect",
     },
     Row {
+        pattern: "network.tunnel.bridged|linux|vxlan|geneve|gre|kernel-vxlan|linux6|vxlan6|geneve6|gre6|kernel-vxlan6.p50|p99",
+        meaning: "us that a datagram of 64 bytes takes between workloads of two hosts and back. bridged: by the kernel's bridges without a tunnel; linux: with the kernel's VXLAN devices in them; others: weir's networks by each kind of tunnel; 6: over IPv6",
+        target: "",
+    },
+    Row {
+        pattern: "network.tunnel.bridged|linux|vxlan|geneve|gre|kernel-vxlan|linux6|vxlan6|geneve6|gre6|kernel-vxlan6.crr",
+        meaning: "connections a second between them",
+        target: "",
+    },
+    Row {
+        pattern: "network.tunnel.bridged|linux|vxlan|geneve|gre|kernel-vxlan|linux6|vxlan6|geneve6|gre6|kernel-vxlan6.rate|cpu",
+        meaning: "Gbit/s of one TCP stream, and ms of CPU time for a gigabit, both hosts included",
+        target: "",
+    },
+    Row {
         pattern: "network.hop.empty.N.total|hop",
         meaning: "a workload's program and N functions of a network that only count, in test runs. total: ns a packet, the test run's own cost included; hop: the slope from one function to N",
         target: "",

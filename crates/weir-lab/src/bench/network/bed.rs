@@ -40,6 +40,8 @@ pub(super) enum Series {
     User,
     /// Open vSwitch with its user-space datapath, a bridge for each function.
     Ovs,
+    /// One subnet over two hosts, in the ways of `tunnel.rs`.
+    Tunnel,
 }
 
 impl Series {
@@ -52,6 +54,7 @@ impl Series {
             Series::Hairpin => "hairpin",
             Series::User => "user",
             Series::Ovs => "ovs",
+            Series::Tunnel => "tunnel",
         }
     }
 
@@ -75,7 +78,7 @@ pub(super) struct Bed {
     pub(super) functions: usize,
     pub(super) pairs: Vec<Pair>,
     // In the order in which they have to end: what runs, then its namespaces.
-    standing: Option<Standing>,
+    pub(super) standing: Vec<Standing>,
     switch: Option<Switch>,
     _processes: Vec<Running>,
     _links: Vec<Link>,
@@ -103,26 +106,14 @@ impl Builder<'_> {
         pairs: usize,
     ) -> Result<Bed, LabError> {
         let hub = Arc::new(namespace("weir-net-hub")?);
-        let mut bed = Bed {
-            series,
-            functions,
-            pairs: Vec::new(),
-            standing: None,
-            switch: None,
-            _processes: Vec::new(),
-            _links: Vec::new(),
-            _namespaces: vec![Arc::clone(&hub)],
-        };
-        for pair in 0..pairs {
-            bed.pairs.push(self.pair(series, functions, pair, &hub)?);
-        }
+        let mut bed = self.ends(series, functions, pairs, [&hub, &hub])?;
         match series {
-            Series::Direct => {}
+            Series::Direct | Series::Tunnel => {}
             Series::Redirect => bed._links = redirect(&hub)?,
             Series::Weir => {
-                let standing = Standing::new(&hub);
+                let standing = Standing::new(&hub, document::EDGE);
                 standing.apply(&document::row(functions, pairs))?;
-                bed.standing = Some(standing);
+                bed.standing.push(standing);
             }
             Series::Linux => self.linux(&mut bed, &hub, pairs)?,
             Series::Hairpin => self.hairpin(&mut bed, &hub, pairs)?,
@@ -140,12 +131,36 @@ impl Builder<'_> {
         Ok(bed)
     }
 
+    /// Workloads of which one end of each pair is at each of two hosts, or both at one; nothing joins them yet.
+    pub(super) fn ends(
+        &self,
+        series: Series,
+        functions: usize,
+        pairs: usize,
+        hubs: [&Arc<NetNs>; 2],
+    ) -> Result<Bed, LabError> {
+        let mut bed = Bed {
+            series,
+            functions,
+            pairs: Vec::new(),
+            standing: Vec::new(),
+            switch: None,
+            _processes: Vec::new(),
+            _links: Vec::new(),
+            _namespaces: hubs.map(Arc::clone).into(),
+        };
+        for pair in 0..pairs {
+            bed.pairs.push(self.pair(series, functions, pair, hubs)?);
+        }
+        Ok(bed)
+    }
+
     fn pair(
         &self,
         series: Series,
         functions: usize,
         pair: usize,
-        hub: &NetNs,
+        hubs: [&Arc<NetNs>; 2],
     ) -> Result<Pair, LabError> {
         let routers = match series.routes() {
             true => document::routers(functions),
@@ -161,7 +176,8 @@ impl Builder<'_> {
             let peer = [&peer[..], &["eth0", "netns", made.b.name()]].concat();
             made.a.ip(&peer)?;
         }
-        for (end, ns, subnet) in [('a', &made.a, 0), ('b', &made.b, routers)] {
+        let ends = [('a', &made.a, 0, hubs[0]), ('b', &made.b, routers, hubs[1])];
+        for (end, ns, subnet, hub) in ends {
             let mut lines = String::new();
             if series != Series::Direct {
                 let device = device(end, pair);
@@ -300,7 +316,7 @@ impl Builder<'_> {
     }
 }
 
-fn add_bridge(lines: &mut String, bridge: usize) {
+pub(super) fn add_bridge(lines: &mut String, bridge: usize) {
     let _ = write!(
         lines,
         "link add br{bridge} type bridge mcast_snooping 0\nlink set dev br{bridge} up\n"
@@ -320,7 +336,7 @@ fn into_bridges(lines: &mut String, last: usize, pairs: usize) {
 }
 
 /// Bridges hand nothing to iptables, where the kernel can do that.
-fn plain_bridges(ns: &NetNs) -> Result<(), LabError> {
+pub(super) fn plain_bridges(ns: &NetNs) -> Result<(), LabError> {
     for family in ["iptables", "ip6tables", "arptables"] {
         let name = format!("net.bridge.bridge-nf-call-{family}");
         if ns.run(|| Path::new("/proc/sys").join(name.replace('.', "/")).exists())? {
@@ -331,7 +347,7 @@ fn plain_bridges(ns: &NetNs) -> Result<(), LabError> {
 }
 
 /// One without IPv6, whose own packets would be among those that are measured.
-fn namespace(prefix: &str) -> Result<NetNs, LabError> {
+pub(super) fn namespace(prefix: &str) -> Result<NetNs, LabError> {
     let ns = NetNs::create(prefix)?;
     ns.sysctl("net.ipv6.conf.all.disable_ipv6", "1")?;
     ns.sysctl("net.ipv6.conf.default.disable_ipv6", "1")?;
@@ -365,11 +381,13 @@ impl Bed {
 
     /// What it says of packets that did not come.
     pub(super) fn words(&self) -> String {
-        let drops = self.standing.as_ref().map(Standing::drops);
-        match drops {
-            Some(Ok(drops)) => format!("weir dropped: {drops}"),
-            Some(Err(error)) => error.to_string(),
-            None => "lost".to_owned(),
+        if self.standing.is_empty() {
+            return "lost".to_owned();
         }
+        let drops = self.standing.iter().map(|one| match one.drops() {
+            Ok(drops) => format!("weir dropped: {drops}"),
+            Err(error) => error.to_string(),
+        });
+        drops.collect::<Vec<_>>().join("; ")
     }
 }

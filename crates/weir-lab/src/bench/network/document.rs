@@ -109,6 +109,37 @@ pub(super) fn row(functions: usize, pairs: usize) -> String {
     text
 }
 
+/// Names of two edges.
+pub(super) const EDGES: [&str; 2] = ["here", "there"];
+
+/// One subnet over two edges that are joined by a device `wire`, with a workload of each pair at each. `underlay`: the addresses of both.
+pub(super) fn stretched(tunnel: &str, underlay: [&str; 2], pairs: usize) -> String {
+    let mut text = "version = 1\n".to_owned();
+    for (edge, address) in EDGES.iter().zip(underlay) {
+        let _ = write!(
+            text,
+            "\n[[edge]]\nname = \"{edge}\"\nunderlay = \"{address}\"\ndevice = \"wire\"\nmtu = 1600\ntunnel = \"{tunnel}\"\n"
+        );
+    }
+    let _ = write!(
+        text,
+        "\n[[tenant]]\nname = \"t\"\n\n[[network]]\nname = \"stretched\"\ntenant = \"t\"\n\n[[network.subnet]]\nname = \"s0\"\nprefix = \"{}/24\"\n",
+        address(0, 0)
+    );
+    for pair in 0..pairs {
+        for (end, edge) in ['a', 'b'].into_iter().zip(EDGES) {
+            let _ = write!(
+                text,
+                "\n[[network.workload]]\nname = \"{end}{pair}\"\nsubnet = \"s0\"\nedge = \"{edge}\"\ndevice = \"{}\"\nmac = \"{}\"\naddress = \"{}\"\n",
+                device(end, pair),
+                workload_mac(end, pair),
+                address(0, end_host(end, pair))
+            );
+        }
+    }
+    text
+}
+
 /// Host number at an end: different at both, as a single bridge has both.
 pub(super) fn end_host(end: char, pair: usize) -> usize {
     host(pair) + if end == 'b' { 100 } else { 0 }
@@ -157,6 +188,8 @@ mod tests {
             let all = network.subnets.len() + network.functions.len();
             assert_eq!((all, network.workloads.len()), (functions, 32));
         }
+        let wanted = checked(&stretched("vxlan", ["192.0.2.1", "192.0.2.2"], 2)).expect("ok");
+        assert_eq!(wanted.document.networks[0].workloads.len(), 4);
         let wanted = checked(&many(3, 2, 1)).expect("a document");
         let count = |n: usize| wanted.document.networks[n].workloads.len();
         assert_eq!([count(0), count(2)], [10, 9]);

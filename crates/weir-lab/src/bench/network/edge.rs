@@ -12,12 +12,12 @@ use weir_engine::network::{self, Applied, Networks};
 use weir_functions::kind::Files;
 use weir_kernel::NetNs;
 
-use super::document::EDGE;
 use crate::LabError;
 
 /// Networks that run.
 pub(super) struct Standing {
     name: String,
+    edge: &'static str,
     ns: Arc<NetNs>,
 }
 
@@ -32,12 +32,13 @@ pub(super) struct Took {
 }
 
 impl Standing {
-    /// Nothing runs yet.
-    pub(super) fn new(ns: &Arc<NetNs>) -> Standing {
+    /// Nothing runs yet of what an edge of a document is to carry out.
+    pub(super) fn new(ns: &Arc<NetNs>, edge: &'static str) -> Standing {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
         Standing {
             name: format!("bench-{}-{n}", std::process::id()),
+            edge,
             ns: Arc::clone(ns),
         }
     }
@@ -51,7 +52,7 @@ impl Standing {
             let begin = Instant::now();
             let mut networks = Networks::open(&self.name).map_err(engine)?;
             let open = begin.elapsed();
-            let plan = wanted.plan(EDGE, networks.numbers()).map_err(engine)?;
+            let plan = wanted.plan(self.edge, networks.numbers()).map_err(engine)?;
             let plan_done = begin.elapsed();
             let applied = networks.apply(&plan, text).map_err(engine)?;
             let took = Took {

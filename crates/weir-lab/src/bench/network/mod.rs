@@ -1,5 +1,6 @@
 //! `weir bench network`: section 4 of the InKeV paper. Rows of bridges and routers between two workloads, carried out by weir in the kernel of one host, by the kernel's own
-//! bridges and routers, by a process for each function, and by Open vSwitch: round trips warm and cold, connections, one stream; what a hop costs; and very many networks.
+//! bridges and routers, by a process for each function, and by Open vSwitch: round trips warm and cold, connections, one stream; the same between two hosts over each kind of tunnel; what a hop
+//! costs; and very many networks.
 //!
 //! Every variant has a bed of its own and all take turns in every round. Invariant: a variant that loses a packet of those that go back and forth has no figure.
 
@@ -10,6 +11,7 @@ mod hop;
 mod ovs;
 mod scale;
 mod traffic;
+mod tunnel;
 
 use std::io::Write;
 use std::time::Duration;
@@ -23,10 +25,11 @@ use crate::LabError;
 use crate::process::Scratch;
 
 /// Figures that are measured or left out together.
-const GROUPS: [&str; 5] = [
+const GROUPS: [&str; 6] = [
     "network.rtt",
     "network.crr",
     "network.flow",
+    "network.tunnel",
     "network.hop",
     "network.scale",
 ];
@@ -80,6 +83,9 @@ pub fn network(options: &BenchOptions<'_>, out: &mut dyn Write) -> Result<Outcom
     }
     if groups.contains(&"network.flow") {
         net.streams()?;
+    }
+    if groups.contains(&"network.tunnel") {
+        tunnel::run(&mut net)?;
     }
     if groups.contains(&"network.hop") {
         hop::run(&mut net)?;

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use weir_kernel::NetNs;
 
-use super::document::{WORKLOADS, many};
+use super::document::{EDGE, WORKLOADS, many};
 use super::edge::Standing;
 use super::{APPLY_S, CHANGE_MS, Net};
 use crate::LabError;
@@ -54,7 +54,7 @@ pub(super) fn run(net: &mut Net<'_, '_>) -> Result<(), LabError> {
         "making {workloads} devices beforehand took {made:.1} s"
     ));
     net.bench.progress("applying")?;
-    let standing = Standing::new(&edge);
+    let standing = Standing::new(&edge, EDGE);
     let (applied, took) = standing.apply(&many(networks, 1, 0))?;
     let name = |what: &str| format!("network.scale.{workloads}.{what}");
     let one = |value: f64| Samples(vec![value]);
