@@ -233,13 +233,14 @@ pub fn find_index(name: &str) -> Option<u32> {
     }
 }
 
-/// Indexes of many named interfaces, in their order; `None` where there is none. [`find_index`] opens a socket for each.
+/// Whether each of many interfaces still has its index and its name. Asked by index: of thousands the kernel finds one by its number in half the time that it
+/// takes to compare names, and a name that means another device by now is not the name of this one.
 ///
 /// # Errors
 /// There is no socket to ask by.
-pub fn find_indexes<'a>(
-    names: impl IntoIterator<Item = &'a str>,
-) -> Result<Vec<Option<u32>>, KernelError> {
+pub fn still_named<'a>(
+    interfaces: impl IntoIterator<Item = (u32, &'a str)>,
+) -> Result<Vec<bool>, KernelError> {
     // SAFETY: no pointers are passed.
     let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
     if socket < 0 {
@@ -248,24 +249,17 @@ pub fn find_indexes<'a>(
     }
     // SAFETY: the socket was just opened and nobody else has it.
     let socket = unsafe { OwnedFd::from_raw_fd(socket) };
-    let index = |name: &str| {
+    let is_named = |(ifindex, name): (u32, &str)| {
         // SAFETY: all zeros are a valid `ifreq`.
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
-        // Room for the NUL behind it.
-        if name.len() >= request.ifr_name.len() {
-            return None;
-        }
-        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from.cast_signed();
-        }
-        // SAFETY: the request lives through the call, which writes its index only.
+        request.ifr_ifru.ifru_ifindex = ifindex.cast_signed();
+        // SAFETY: the request lives through the call, which writes its name only.
         let asked =
-            unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFINDEX, &raw mut request) };
-        // SAFETY: the kernel wrote this member of the union, and left it zero where it refused.
-        let index = unsafe { request.ifr_ifru.ifru_ifindex };
-        (asked == 0).then_some(index as u32)
+            unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) };
+        let found = request.ifr_name.iter().map(|byte| byte.cast_unsigned());
+        asked == 0 && found.take_while(|byte| *byte != 0).eq(name.bytes())
     };
-    Ok(names.into_iter().map(index).collect())
+    Ok(interfaces.into_iter().map(is_named).collect())
 }
 
 /// Name of an interface, `None` if the index is unused here.

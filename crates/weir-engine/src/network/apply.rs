@@ -176,12 +176,12 @@ pub struct Networks {
     edge: String,
     folder: Folder,
     running: Option<Running>,
-    /// Asks for the indexes of the running generation's devices while its successor is planned: of thousands it takes as long.
-    asked: Option<JoinHandle<Indexes>>,
+    /// Asks whether the running generation's devices are what they were while its successor is planned: of thousands it takes as long.
+    asked: Option<JoinHandle<Same>>,
 }
 
-/// Of devices by their names, in the order of the state's.
-type Indexes = Result<Vec<Option<u32>>, KernelError>;
+/// Of devices in the order of the state's: whether name and index still belong together.
+type Same = Result<Vec<bool>, KernelError>;
 
 #[derive(Debug)]
 struct Running {
@@ -191,10 +191,11 @@ struct Running {
 
 impl Running {
     /// Begins to ask for its devices.
-    fn ask(&self) -> JoinHandle<Indexes> {
+    fn ask(&self) -> JoinHandle<Same> {
         let state = Arc::clone(&self.state);
         std::thread::spawn(move || {
-            iface::find_indexes(state.devices.iter().map(|device| device.name.as_str()))
+            let devices = state.devices.iter();
+            iface::still_named(devices.map(|device| (device.ifindex, device.name.as_str())))
         })
     }
 }
@@ -291,15 +292,15 @@ impl Networks {
             Some(asked) => Some(asked),
             None => self.running.as_ref().map(Running::ask),
         };
-        let indexes = asked.map_or(Ok(Ok(Vec::new())), JoinHandle::join);
-        let indexes = indexes.map_err(|_| thread_ended())??;
+        let same = asked.map_or(Ok(Ok(Vec::new())), JoinHandle::join);
+        let same = same.map_err(|_| thread_ended())??;
         // A name that means another device by now is that of a new one.
         let known: HashMap<&str, &DeviceState> = self
             .running
             .iter()
             .flat_map(|running| &running.state.devices)
-            .zip(indexes)
-            .filter(|(device, index)| *index == Some(device.ifindex))
+            .zip(same)
+            .filter(|(_, same)| *same)
             .map(|(device, _)| (device.name.as_str(), device))
             .collect();
         let underlay = plan.underlay.device.iter();
