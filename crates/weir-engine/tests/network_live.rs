@@ -5,6 +5,7 @@ mod network_bed;
 use std::net::IpAddr;
 
 use network_bed::{Bed, checked, root};
+use weir_kernel::iface;
 use weir_packet::build::Frame;
 
 /// Two subnets and a router on one edge.
@@ -191,6 +192,28 @@ fn workloads_of_two_edges_reach_each_other_by_every_kind_of_tunnel() {
             let whole = bed.echo(&from, ip("10.2.0.11"), 10_000_000);
             assert_eq!(whole.expect("echoed"), 10_000_000, "{tunnel} {v6}");
         }
+    }
+}
+
+#[test]
+fn the_kernels_tunnel_device_follows_the_mtu_of_its_edge() {
+    if !root("the_kernels_tunnel_device_follows_the_mtu_of_its_edge") {
+        return;
+    }
+    let text =
+        |mtu: u32| spread(2, "kernel-vxlan", false).replace("mtu = 1600", &format!("mtu = {mtu}"));
+    let bed = Bed::new(&checked(&text(1600)).document);
+    // Outer IPv4, UDP, VXLAN and the inner Ethernet header: 20 + 8 + 8 + 14.
+    for mtu in [1600, 1580, 1700] {
+        bed.apply(&text(mtu));
+        let ns = &bed.edges["e0"];
+        let tunnels = || {
+            let all = iface::list().expect("devices").into_iter();
+            all.filter(|one| one.name.starts_with("wx"))
+                .map(|one| one.mtu)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(ns.run(tunnels).expect("in the namespace"), [mtu - 50]);
     }
 }
 

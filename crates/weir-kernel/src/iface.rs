@@ -254,8 +254,7 @@ pub fn still_named<'a>(
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
         request.ifr_ifru.ifru_ifindex = ifindex.cast_signed();
         // SAFETY: the request lives through the call, which writes its name only.
-        let asked =
-            unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) };
+        let asked = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFNAME, &raw mut request) };
         let found = request.ifr_name.iter().map(|byte| byte.cast_unsigned());
         asked == 0 && found.take_while(|byte| *byte != 0).eq(name.bytes())
     };

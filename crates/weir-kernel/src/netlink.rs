@@ -90,6 +90,14 @@ pub fn create_vxlan(name: &str, port: u16, mtu: u32) -> Result<(), KernelError> 
     brought
 }
 
+/// Gives a device of the current namespace another MTU.
+pub fn set_mtu(name: &str, mtu: u32) -> Result<(), KernelError> {
+    let mut message = Message::link(iface::index_of(name)?);
+    message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
+    send(RTM_NEWLINK, 0, &message)
+        .map_err(|e| KernelError::sys(format!("set the MTU of {name} to {mtu}"), e))
+}
+
 /// Removes a device of the current namespace, of a veth pair both ends; `false` if there is none.
 pub fn remove(name: &str) -> Result<bool, KernelError> {
     let Some(index) = iface::find_index(name) else {

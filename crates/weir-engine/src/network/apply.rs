@@ -398,6 +398,10 @@ impl Networks {
         self.running = set.map(|set| Running { state, set });
         watch(Step::Clean)?;
         self.clean(past.as_deref())?;
+        let (tunnel, mtu) = (tunnel_name(&self.edge), tunnel_mtu(plan));
+        if host.tunnel.is_some() && iface::find(&tunnel)?.mtu != mtu {
+            netlink::set_mtu(&tunnel, mtu)?;
+        }
         if let Some(running) = &self.running {
             let functions = plan.punt_functions.iter();
             running
@@ -483,13 +487,15 @@ impl Networks {
             return Ok(None);
         }
         let name = tunnel_name(&self.edge);
+        let mtu = tunnel_mtu(plan);
         if let Some(index) = iface::find_index(&name) {
+            // Before the switch nothing may become too large for it that fits today.
+            if iface::find(&name)?.mtu < mtu {
+                netlink::set_mtu(&name, mtu)?;
+            }
             return Ok(Some(index));
         }
-        let is_v6 = plan.underlay.addresses.iter().any(IpAddr::is_ipv6);
-        let room = Kind::KernelVxlan.overhead(is_v6);
-        let mtu = plan.underlay.mtu.saturating_sub(room);
-        netlink::create_vxlan(&name, Kind::KernelVxlan.port(), mtu.into())?;
+        netlink::create_vxlan(&name, Kind::KernelVxlan.port(), mtu)?;
         Ok(iface::find_index(&name))
     }
 
@@ -655,6 +661,13 @@ fn pair_name(edge: &str, set: u64) -> String {
 fn tunnel_name(edge: &str) -> String {
     let digest = Digest::new().text(edge).finish();
     format!("wx{}", &digest[digest.len() - 7..])
+}
+
+/// What fits into its packets on the underlay.
+fn tunnel_mtu(plan: &EdgeNetworks) -> u32 {
+    let is_v6 = plan.underlay.addresses.iter().any(IpAddr::is_ipv6);
+    let room = Kind::KernelVxlan.overhead(is_v6);
+    plan.underlay.mtu.saturating_sub(room).into()
 }
 
 fn set_prefix(number: u64) -> String {
