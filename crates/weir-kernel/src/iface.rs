@@ -80,6 +80,7 @@ enum Access {
     Flag(u32),
 }
 
+const ETHTOOL_GLINK: u32 = 0x0a;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
@@ -422,11 +423,48 @@ impl LinkWatch {
         if index != self.ifindex.cast_signed() {
             return Ok(None);
         }
+        // IFF_RUNNING follows up to a second late; what the device itself says does not.
+        let carrier = self.carrier().unwrap_or(flags & libc::IFF_RUNNING != 0);
         Ok(Some(LinkState {
             up: flags & libc::IFF_UP != 0,
-            carrier: flags & libc::IFF_RUNNING != 0,
+            carrier,
         }))
     }
+
+    /// Whether the device says that it has a carrier; none if it does not say.
+    fn carrier(&self) -> Option<bool> {
+        let mut buffer = [ETHTOOL_GLINK, 0];
+        let mut request = Request::named(&self.name);
+        request.0.ifr_ifru.ifru_data = buffer.as_mut_ptr().cast();
+        request.ioctl_on(&self.socket, libc::SIOCETHTOOL).ok()?;
+        Some(buffer[1] != 0)
+    }
+}
+
+/// Gives an Ethernet device a hardware address and an MTU, and sets it up.
+pub(crate) fn dress(name: &str, mac: [u8; 6], mtu: u32) -> Result<(), KernelError> {
+    let failed = |e| KernelError::sys(format!("set up {name}"), e);
+    if mac != [0; 6] {
+        let mut request = Request::named(name);
+        let mut address = libc::sockaddr {
+            sa_family: libc::ARPHRD_ETHER,
+            sa_data: [0; 14],
+        };
+        for (to, from) in address.sa_data.iter_mut().zip(mac) {
+            *to = from as libc::c_char;
+        }
+        request.0.ifr_ifru.ifru_hwaddr = address;
+        request.ioctl(libc::SIOCSIFHWADDR).map_err(failed)?;
+    }
+    let mut request = Request::named(name);
+    request.0.ifr_ifru.ifru_mtu = mtu.cast_signed();
+    request.ioctl(libc::SIOCSIFMTU).map_err(failed)?;
+    let mut request = Request::named(name);
+    request.ioctl(libc::SIOCGIFFLAGS).map_err(failed)?;
+    // SAFETY: the ioctl succeeded and filled the flags.
+    let flags = unsafe { request.0.ifr_ifru.ifru_flags };
+    request.0.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+    request.ioctl(libc::SIOCSIFFLAGS).map_err(failed)
 }
 
 fn xdp_query(ifindex: u32) -> Result<libbpf_sys::bpf_xdp_query_opts, KernelError> {

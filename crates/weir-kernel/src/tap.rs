@@ -1,16 +1,16 @@
 //! The inside of a tap device: where a virtual machine would be. What is sent to the device is read here.
 //!
-//! For test beds. The device vanishes with the value, unless it was made persistent elsewhere.
+//! For test beds, and for frames that go to the stack from user space. The device vanishes with the value, however the process ends, unless it was made persistent elsewhere.
 
 #![expect(unsafe_code, reason = "opening a tap is an ioctl")]
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::mem;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
-use crate::KernelError;
+use crate::{KernelError, iface};
 
 /// `TUNSETIFF`: `_IOW('T', 202, int)`.
 const TUNSETIFF: libc::Ioctl = 0x4004_54ca;
@@ -51,6 +51,50 @@ impl Tap {
         }
     }
 
+    /// Opens the device of that name for frames on their way to the stack: one that is there must be a tap and stays as it is; one that is made gets the hardware address and the MTU
+    /// of `like`, and is set up. Returns it and whether it was made.
+    ///
+    /// # Errors
+    /// The device is no tap, another process holds it, or the kernel makes none.
+    pub fn beside(name: &str, like: &iface::Interface) -> Result<(Tap, bool), KernelError> {
+        match iface::find(name) {
+            Ok(found) if found.driver != "tun" => Err(KernelError::sys(
+                format!("use {name} as a tap device"),
+                io::Error::other(format!(
+                    "it is a device of driver {}; name one that does not exist, or a tap",
+                    found.driver
+                )),
+            )),
+            Ok(_) => Ok((Tap::open(name)?, false)),
+            Err(KernelError::NoSuchInterface { .. }) => {
+                let tap = Tap::open(name)?;
+                iface::dress(name, like.mac, like.mtu)?;
+                Ok((tap, true))
+            }
+            Err(other) => Err(other),
+        }
+    }
+
+    /// Sends a frame as if it came in by the device. The system's answer is the caller's to sort: `EIO` is a device that is down.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn write_frame(&self, frame: &[u8]) -> io::Result<()> {
+        (&self.file).write(frame).map(drop)
+    }
+
+    /// Reads the next frame that was sent to the device into `buffer`, which is to be longer than any. Returns its length; `None` if there is none now.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn read_frame(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match (&self.file).read(buffer) {
+            Ok(len) => Ok(Some(len)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Sends a frame as if it came in by the device.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), KernelError> {
         self.file
@@ -69,5 +113,11 @@ impl Tap {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(KernelError::sys("read a tap device", e)),
         }
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 }

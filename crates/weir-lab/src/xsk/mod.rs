@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How long what is queued may take to leave at the end of a run.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The kernel tells of a new carrier up to a second late.
+/// A far end that was just set up may take a moment to give a carrier.
 const CARRIER: Duration = Duration::from_secs(2);
 
 /// What can go wrong.
