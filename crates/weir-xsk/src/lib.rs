@@ -17,7 +17,7 @@ use weir_kernel::iface::LinkWatch;
 
 pub use error::XskError;
 pub use packet::{PacketConfig, PacketPort};
-pub use port::{Bounced, Losses, Packet, Port, Wait, XskPort};
+pub use port::{Bounced, Lent, Losses, Packet, Port, Wait, XskPort};
 pub use socket::{BusyPoll, Effective, Kick, Mode, Socket, SocketConfig, Statistics};
 pub use steer::{Match, Steer, Steered};
 pub use umem::{Frame, Umem, UmemConfig};

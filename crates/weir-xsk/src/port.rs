@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::XskError;
 use crate::socket::{Kick, Socket, Statistics};
 use crate::steer::read_mark;
-use crate::umem::Frame;
+use crate::umem::{Frame, Umem};
 
 /// A received packet, lent.
 #[derive(Debug)]
@@ -20,6 +20,45 @@ pub struct Packet<'a> {
     pub len: usize,
     /// When the XDP program saw it (`CLOCK_MONOTONIC`, ns), if it says so.
     pub seen_ns: Option<u64>,
+}
+
+/// A received packet, lent with the frames that it lies in, so that other bytes can take its place.
+#[derive(Debug)]
+pub struct Lent<'a> {
+    umem: &'a Umem,
+    /// At least one.
+    frames: &'a mut [Frame],
+}
+
+impl Lent<'_> {
+    /// Appends its bytes to `into`.
+    pub fn copy_to(&self, into: &mut Vec<u8>) {
+        for frame in self.frames.iter() {
+            into.extend_from_slice(self.umem.bytes(frame));
+        }
+    }
+
+    /// Puts other bytes, at least one, in its place. Returns whether they fit the frames that it has; if not, it is as it was.
+    pub fn replace(&mut self, bytes: &[u8]) -> bool {
+        let room = self.umem.frame_room();
+        let behind: usize = self.frames.iter().map(|f| room - f.offset()).sum();
+        // Where packets stay behind what the kernel keeps free in front of them, nothing else moves.
+        let keep = bytes.len() <= behind;
+        if bytes.is_empty() || bytes.len() > room * self.frames.len() {
+            return false;
+        }
+        let mut rest = bytes;
+        for frame in &mut *self.frames {
+            let offset = if keep { frame.offset() } else { 0 };
+            let (part, more) = rest.split_at(rest.len().min(room - offset));
+            rest = more;
+            if let Some(to) = self.umem.prepare(frame, offset, part.len()) {
+                to.copy_from_slice(part);
+            }
+            frame.set_continues(!rest.is_empty());
+        }
+        true
+    }
 }
 
 /// How a program waits for packets.
@@ -139,6 +178,10 @@ pub struct XskPort {
     refused: u64,
     no_room: u64,
     calls: u64,
+    /// Packets put into the TX ring.
+    handed: u64,
+    /// The steering program writes the time in front of frames.
+    marks: bool,
 }
 
 impl XskPort {
@@ -163,9 +206,16 @@ impl XskPort {
             refused: 0,
             no_room: 0,
             calls: 0,
+            handed: 0,
+            marks: false,
         };
         port.refill()?;
         Ok(port)
+    }
+
+    /// Says that the steering program writes the time in front of frames ([`Packet::seen_ns`]). Looking for it where it is not costs a cache line for each packet.
+    pub fn expect_marks(&mut self, marks: bool) {
+        self.marks = marks;
     }
 
     /// The socket.
@@ -191,12 +241,8 @@ impl XskPort {
         if self.socket.config().rx == 0 || self.socket.config().fill == 0 {
             return Ok(());
         }
-        let spare = self.free.len().saturating_sub(self.reserve);
-        if spare > 0 {
-            let mut give = self.free.split_off(self.free.len() - spare);
-            let filled = self.socket.fill(&mut give);
-            self.free.append(&mut give);
-            filled?;
+        if self.free.len() > self.reserve {
+            self.socket.fill_keeping(&mut self.free, self.reserve)?;
         }
         if self.socket.fill_needs_wakeup() {
             self.calls += 1;
@@ -225,6 +271,25 @@ impl XskPort {
 
     /// Moves the frames of the first packet out of `got`, lends them, and keeps them for sending if `take` says so.
     fn lend(&mut self, packets: usize, mut take: impl FnMut(&mut Packet<'_>) -> bool) -> usize {
+        let marks = self.marks;
+        self.lend_frames(packets, |umem, frames| {
+            let len = frames.iter().map(Frame::len).sum();
+            let [first, ..] = frames else { return false };
+            let seen_ns = marks.then(|| mark_of(umem, first)).flatten();
+            take(&mut Packet {
+                bytes: umem.bytes_mut(first),
+                len,
+                seen_ns,
+            })
+        })
+    }
+
+    /// The same with the packet's frames themselves.
+    fn lend_frames(
+        &mut self,
+        packets: usize,
+        mut take: impl FnMut(&Umem, &mut [Frame]) -> bool,
+    ) -> usize {
         let umem = self.socket.umem().clone();
         let mut queued = 0;
         let mut at = 0;
@@ -236,14 +301,7 @@ impl XskPort {
             else {
                 break;
             };
-            let len = self.got[at..at + frames].iter().map(Frame::len).sum();
-            let first = &mut self.got[at];
-            let seen_ns = read_mark(umem.front_mut(first)).map(|(time, _)| time);
-            let keep = take(&mut Packet {
-                bytes: umem.bytes_mut(first),
-                len,
-                seen_ns,
-            });
+            let keep = take(&umem, &mut self.got[at..at + frames]);
             queued += usize::from(keep);
             if !keep {
                 // Marked by being cut to nothing: an empty frame is never sent.
@@ -303,6 +361,10 @@ impl XskPort {
             .iter()
             .rposition(|frame| !frame.continues())
             .map_or(0, |last| last + 1);
+        let packets = self.going[..whole]
+            .iter()
+            .filter(|frame| !frame.continues());
+        self.handed += packets.count() as u64;
         if whole == self.going.len() {
             return self.socket.send(&mut self.going);
         }
@@ -354,6 +416,45 @@ impl XskPort {
         })
     }
 
+    /// Lends up to `most` received packets with their frames, and sends those for which `judge` says so by the same socket, in their order; the others' frames are free again.
+    ///
+    /// # Errors
+    /// The interface is gone or down.
+    pub fn exchange(
+        &mut self,
+        most: usize,
+        mut judge: impl FnMut(Lent<'_>) -> bool,
+    ) -> Result<Bounced, XskError> {
+        let packets = self.gather(most)?.min(most);
+        let queued = self.lend_frames(packets, |umem, frames| judge(Lent { umem, frames }));
+        self.settle_queue();
+        self.reclaim()?;
+        if !self.going.is_empty() || self.socket.unsent() > 0 {
+            self.push()?;
+        }
+        self.refill()?;
+        Ok(Bounced {
+            received: packets,
+            queued,
+        })
+    }
+
+    /// Packets that were handed to the kernel, refused ones among them.
+    pub fn handed(&self) -> u64 {
+        self.handed
+    }
+
+    /// Packets that are queued and not handed to the kernel, and frames that it was handed and has not sent.
+    pub fn unsent(&mut self) -> u64 {
+        let waiting = self.going.iter().filter(|frame| !frame.continues()).count();
+        waiting as u64 + u64::from(self.in_ring())
+    }
+
+    /// Frames in the TX ring that the kernel has not taken.
+    pub fn in_ring(&mut self) -> u32 {
+        self.socket.unsent()
+    }
+
     /// Gives up packets that wait for the TX ring beyond what it holds: a forwarder whose way out is full loses packets, it does not store them.
     fn settle_queue(&mut self) {
         let most = self.socket.config().tx as usize;
@@ -374,12 +475,36 @@ impl XskPort {
     }
 }
 
+/// When the XDP program saw the packet, if it says so.
+fn mark_of(umem: &Umem, frame: &mut Frame) -> Option<u64> {
+    read_mark(umem.front_mut(frame)).map(|(time, _)| time)
+}
+
 impl Port for XskPort {
     fn receive(
         &mut self,
         most: usize,
         mut take: impl FnMut(Packet<'_>),
     ) -> Result<usize, XskError> {
+        if !self.socket.config().multi_buffer {
+            // Each frame is a packet, and none of them is kept: no need to look where packets end.
+            let packets = self.socket.receive(&mut self.got, most)?;
+            let umem = self.socket.umem();
+            for frame in &mut self.got {
+                let seen_ns = match self.marks {
+                    true => mark_of(umem, frame),
+                    false => None,
+                };
+                take(Packet {
+                    len: frame.len(),
+                    bytes: umem.bytes_mut(frame),
+                    seen_ns,
+                });
+            }
+            self.free.append(&mut self.got);
+            self.refill()?;
+            return Ok(packets);
+        }
         let packets = self.gather(most)?.min(most);
         if packets > 0 {
             self.lend(packets, |packet| {

@@ -442,11 +442,23 @@ impl Socket {
     /// # Errors
     /// [`XskError::NoRing`], or [`XskError::ForeignFrame`]: the frames before it were given.
     pub fn fill(&mut self, frames: &mut Vec<Frame>) -> Result<usize, XskError> {
+        self.fill_keeping(frames, 0)
+    }
+
+    /// The same, and `keep` of the frames stay.
+    ///
+    /// # Errors
+    /// As [`Socket::fill`].
+    pub fn fill_keeping(
+        &mut self,
+        frames: &mut Vec<Frame>,
+        keep: usize,
+    ) -> Result<usize, XskError> {
         let Socket {
             fill, umem, iface, ..
         } = self;
         let fill = fill.as_mut().ok_or_else(|| no_ring(iface, "fill"))?;
-        let wanted = frames.len().min(u32::MAX as usize) as u32;
+        let wanted = frames.len().saturating_sub(keep).min(u32::MAX as usize) as u32;
         let count = fill.free(wanted).min(wanted);
         let mut result = Ok(count as usize);
         for _ in 0..count {

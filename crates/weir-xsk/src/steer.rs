@@ -43,7 +43,7 @@ pub struct Steered {
 /// The program on an interface.
 #[derive(Debug)]
 pub struct Steer {
-    link: Link,
+    link: Option<Link>,
     program: Program,
 }
 
@@ -78,7 +78,7 @@ impl Steer {
         let program = object.load("steer")?;
         let link = program.attach_xdp(iface::index_of(name)?, mode)?;
         Ok(Steer {
-            link,
+            link: Some(link),
             program: Program(program),
         })
     }
@@ -128,8 +128,19 @@ impl Steer {
     ///
     /// # Errors
     /// The kernel refuses; an interface that is gone is none.
-    pub fn detach(self) -> Result<(), XskError> {
-        Ok(self.link.detach()?)
+    pub fn detach(mut self) -> Result<(), XskError> {
+        self.stop()
+    }
+
+    /// Takes the program off the interface and keeps what it has counted. What it handed over until then is in the sockets' rings, or counted as lost there.
+    ///
+    /// # Errors
+    /// The kernel refuses; an interface that is gone is none.
+    pub fn stop(&mut self) -> Result<(), XskError> {
+        match self.link.take() {
+            Some(link) => Ok(link.detach()?),
+            None => Ok(()),
+        }
     }
 }
 

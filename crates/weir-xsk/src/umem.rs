@@ -66,6 +66,11 @@ impl Frame {
         self.len == 0
     }
 
+    /// Where the packet begins in its chunk.
+    pub(crate) fn offset(&self) -> usize {
+        self.offset as usize
+    }
+
     /// Whether the packet goes on in the next frame.
     pub fn continues(&self) -> bool {
         self.more
@@ -334,8 +339,14 @@ impl Umem {
             addr
         };
         let size = u64::from(config.frame_size);
-        let chunk = u32::try_from(at / size).map_err(|_| bad())?;
-        let offset = (at % size) as u32;
+        // A division for each packet costs more than all the rest of its descriptor.
+        let (chunk, offset) = if size.is_power_of_two() {
+            (at >> size.trailing_zeros(), at & (size - 1))
+        } else {
+            (at / size, at % size)
+        };
+        let chunk = u32::try_from(chunk).map_err(|_| bad())?;
+        let offset = offset as u32;
         if chunk >= config.frames || u64::from(offset) + u64::from(len) > size {
             return Err(bad());
         }

@@ -158,6 +158,7 @@ fn between_sockets(
             steer.add(&socket)?;
         }
         let mut far = XskPort::new(socket, Vec::new())?;
+        far.expect_marks(setup.mark);
         if plan.both_ways {
             port.share_with(&mut far)?;
         }

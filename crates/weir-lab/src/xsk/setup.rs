@@ -295,7 +295,9 @@ pub(super) fn open_xsk(setup: &Setup, ways: Ways) -> Result<Ports<XskPort>, XskR
         if let Some(steer) = &opened.steer {
             steer.add(&socket)?;
         }
-        opened.ports.push(XskPort::new(socket, frames)?);
+        let mut port = XskPort::new(socket, frames)?;
+        port.expect_marks(setup.mark);
+        opened.ports.push(port);
     }
     Ok(opened)
 }
