@@ -616,6 +616,40 @@ fn a_busy_queue_and_a_taken_interface_are_told() {
 }
 
 #[test]
+fn a_missing_peer_is_told() {
+    let Some(bed) = Bed::new("AF_XDP sockets") else {
+        return;
+    };
+    // Nobody forwards there.
+    let out = run(
+        &bed.near,
+        &[
+            "ping",
+            "-i",
+            "near",
+            "--count",
+            "3",
+            "--interval",
+            "1ms",
+            "--timeout",
+            "50ms",
+            "--json",
+        ],
+    );
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    assert!(text.contains("nothing came back to near"), "{text}");
+    let report: Value = serde_json::from_slice(&out.stdout).expect("one object");
+    assert_eq!((count(&report["sent"]), count(&report["received"])), (3, 0));
+    // And an interface to forward to that is not there.
+    let out = run(&bed.far, &["forward", "-i", "far", "--to", "farther"]);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2), "{text}");
+    assert!(text.contains("no such interface: farther"), "{text}");
+    assert!(!program_on(&bed.near, "near"));
+}
+
+#[test]
 fn without_permission_it_says_so() {
     let Some(bed) = Bed::new("AF_XDP sockets") else {
         return;

@@ -50,6 +50,26 @@ pub(crate) enum WaitName {
     Poll,
 }
 
+impl From<ModeName> for weir_xsk::Mode {
+    fn from(name: ModeName) -> Self {
+        match name {
+            ModeName::Auto => Self::Auto,
+            ModeName::Copy => Self::Copy,
+            ModeName::ZeroCopy => Self::ZeroCopy,
+        }
+    }
+}
+
+impl From<WaitName> for weir_xsk::Wait {
+    fn from(name: WaitName) -> Self {
+        match name {
+            WaitName::Spin => Self::Spin,
+            WaitName::Call => Self::SpinCalling,
+            WaitName::Poll => Self::Poll,
+        }
+    }
+}
+
 /// The sockets of a command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SocketArgs {

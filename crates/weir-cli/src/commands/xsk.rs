@@ -1,6 +1,6 @@
 //! `weir xsk`: AF_XDP sockets at work. Arguments to setups, reports to text.
 //!
-//! Exit status 0 if it ran to its end, losses or not: they are a result. 1 if something failed at work (a link that went down, a busy queue), 2 for what cannot be.
+//! Exit status 0 if it ran to its end, losses or not: they are a result. 1 if something failed at work (a link that went down, a busy queue, no answer at all to ping), 2 for what cannot be.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -10,12 +10,11 @@ use weir_lab::xsk::{
     self, Bucket, Calibration, ForwardPlan, ForwardReport, Kind, LossReport, PingPlan, PingReport,
     ReceivePlan, ReceiveReport, SendPlan, SendReport, Setup, SocketReport, Summary, XskRunError,
 };
-use weir_xsk::{BusyPoll, Match, Mode, SocketConfig, UmemConfig, Wait};
+use weir_xsk::{BusyPoll, Match, SocketConfig, UmemConfig};
 
 use super::stop_on_signals;
 use crate::args::xsk::{
-    ForwardArgs, ModeName, PingArgs, ReceiveArgs, SendArgs, SocketArgs, SteerArgs, WaitName,
-    XskArgs, XskCommand,
+    ForwardArgs, PingArgs, ReceiveArgs, SendArgs, SocketArgs, SteerArgs, XskArgs, XskCommand,
 };
 use crate::failure::Failure;
 use crate::output;
@@ -86,7 +85,14 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
             };
             let setup = setup(&args.socket, Some(&args.steer), args.batch);
             let report = xsk::ping(&setup, &plan, &stop).map_err(failure)?;
-            show(&args.socket, &report, || pinged(args, &report))
+            let shown = show(&args.socket, &report, || pinged(args, &report))?;
+            if report.sent > 0 && report.received == 0 {
+                return Err(Failure::failed(format!(
+                    "nothing came back to {}: is `weir xsk forward` running at the far end, and is the address that of its interface (--dst-mac)?",
+                    args.socket.interface
+                )));
+            }
+            Ok(shown)
         }
     }
 }
@@ -116,11 +122,7 @@ fn setup(args: &SocketArgs, steer: Option<&SteerArgs>, batch: usize) -> Setup {
             tx: args.tx_ring,
             fill: args.fill_ring,
             completion: args.completion_ring,
-            mode: match args.mode {
-                ModeName::Auto => Mode::Auto,
-                ModeName::Copy => Mode::Copy,
-                ModeName::ZeroCopy => Mode::ZeroCopy,
-            },
+            mode: args.mode.into(),
             need_wakeup: !args.no_need_wakeup,
             multi_buffer: args.multi_buffer,
             busy_poll: args.busy_poll.map(|micros| BusyPoll {
@@ -135,11 +137,7 @@ fn setup(args: &SocketArgs, steer: Option<&SteerArgs>, batch: usize) -> Setup {
         generic: args.generic,
         what: steer.map_or(Match::EtherType(xsk::ETHERTYPE), |steer| steer.what),
         mark: steer.is_some_and(|steer| steer.mark),
-        wait: match args.wait {
-            WaitName::Spin => Wait::Spin,
-            WaitName::Call => Wait::SpinCalling,
-            WaitName::Poll => Wait::Poll,
-        },
+        wait: args.wait.into(),
         batch,
         cpus: args.cpu.clone(),
         priority: args.priority,
