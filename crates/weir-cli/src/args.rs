@@ -2,6 +2,7 @@
 
 pub(crate) mod generate;
 pub(crate) mod net;
+pub(crate) mod ports;
 pub(crate) mod prog;
 pub(crate) mod route;
 pub(crate) mod service;
@@ -363,6 +364,17 @@ pub(crate) enum HookName {
     Clsact,
 }
 
+/// Engines of `weir run`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunEngineName {
+    /// The running kernel
+    Kernel,
+    /// weir's interpreter over AF_XDP sockets; what passes goes to the stack by a tap
+    User,
+    /// The same, verified and as native code (x86-64)
+    UserJit,
+}
+
 /// Arguments of `weir run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunArgs {
@@ -372,6 +384,9 @@ pub(crate) struct RunArgs {
     /// Interface to attach to; repeat for more
     #[arg(short = 'i', long = "interface", required = true, value_name = "IF")]
     pub(crate) interfaces: Vec<String>,
+    /// What carries the policy out
+    #[arg(long, value_enum, default_value = "kernel")]
+    pub(crate) engine: RunEngineName,
     /// Where to attach; default: tc on veth, whose other end keeps its offloads then, XDP elsewhere
     #[arg(long, value_enum)]
     pub(crate) hook: Option<HookName>,
@@ -399,6 +414,9 @@ pub(crate) struct RunArgs {
     /// Also write the final counters to this file, as one JSON object
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    /// Sockets of the user engine.
+    #[command(flatten)]
+    pub(crate) ports: ports::PortArgs,
 }
 
 /// Arguments of `weir apply`.

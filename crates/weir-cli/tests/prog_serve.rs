@@ -57,11 +57,19 @@ fn a_program_joins_two_hosts() {
     if !root_for("weir prog serve on interfaces") {
         return;
     }
-    for (workers, engine) in [("1", "interpreter"), ("2", "interpreter"), ("2", "jit")] {
+    let xsk: &[&str] = &["--xsk", "--to-stack", "none", "--to-stack", "none"];
+    for (more, engine) in [
+        (&["--workers", "1"][..], "interpreter"),
+        (&["--workers", "2"], "interpreter"),
+        (&["--workers", "2"], "jit"),
+        (xsk, "interpreter"),
+        (xsk, "jit"),
+    ] {
         if engine == "jit" && !weir_vm::jit::available() {
             continue;
         }
-        let report = joined(workers, engine);
+        let report = joined(more, engine);
+        assert_ne!(report["balanced"], false, "{report}");
         assert_eq!(report["engine"], engine, "{report}");
         let ports = report["ports"].as_array().expect("ports");
         for (a, b) in [(0, 1), (1, 0)] {
@@ -81,7 +89,7 @@ fn a_program_joins_two_hosts() {
     }
 }
 
-fn joined(workers: &str, engine: &str) -> Value {
+fn joined(more: &[&str], engine: &str) -> Value {
     let name = |part: &str| NetNs::create(&format!("weir-serve-{part}")).expect("namespace");
     let (client, middle, server) = (name("c"), name("m"), name("s"));
     let end = |ns, name, addresses| End {
@@ -113,7 +121,8 @@ fn joined(workers: &str, engine: &str) -> Value {
         .command(WEIR)
         .expect("namespace")
         .args(["prog", "serve", &object, "-i", "in0", "-i", "in1", "--json"])
-        .args(["--engine", engine, "--workers", workers])
+        .args(["--engine", engine])
+        .args(more)
         .args(["--dump-maps", "-", "--maps"])
         .arg(&peers)
         .stdout(Stdio::piped())

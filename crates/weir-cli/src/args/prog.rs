@@ -19,8 +19,8 @@ pub(crate) enum ProgCommand {
     Verify(VerifyArgs),
     /// Run a program over a capture: verdicts, packets as it leaves them, faults
     Run(RunArgs),
-    /// Serve interfaces with a program in user space, through packet sockets, until interrupted
-    Serve(ServeArgs),
+    /// Serve interfaces with a program in user space, through packet sockets or AF_XDP sockets, until interrupted
+    Serve(Box<ServeArgs>),
     /// Show the code as text, with source lines and the names of maps, helpers and functions
     Disasm(DisasmArgs),
     /// List the maps and data sections, with their types
@@ -192,12 +192,18 @@ pub(crate) struct ServeArgs {
     /// The program to run; needed where the object has several
     #[arg(long, value_name = "NAME")]
     pub(crate) prog: Option<String>,
-    /// Interface to serve; may be given several times. Its own stack still sees every frame, so give it no addresses
+    /// Interface to serve; may be given several times. Without --xsk its own stack still sees every frame: give it no addresses
     #[arg(short = 'i', long = "interface", value_name = "IF", required = true)]
     pub(crate) interfaces: Vec<String>,
-    /// What passes one of two interfaces leaves by the other, as on a wire; else passing does nothing here
-    #[arg(long)]
+    /// What passes one of two interfaces leaves by the other, as on a wire; else passing does nothing here, or is what --to-stack says
+    #[arg(long, conflicts_with = "to_stack")]
     pub(crate) wire: bool,
+    /// AF_XDP sockets instead of packet sockets: frames come to the program first, and the stack gets what --to-stack gives it
+    #[arg(long, conflicts_with = "workers")]
+    pub(crate) xsk: bool,
+    /// With --xsk: the steering program runs in the stack instead of the driver; works on every device, slower
+    #[arg(long, requires = "xsk")]
+    pub(crate) generic: bool,
     /// Workers, each a CPU of the program; an interface is served by one of them, CPU maps steer to any
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,
@@ -219,6 +225,9 @@ pub(crate) struct ServeArgs {
     /// Print the totals as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+    /// Sockets of --xsk.
+    #[command(flatten)]
+    pub(crate) ports: super::ports::PortArgs,
 }
 
 /// What `weir prog load` and `weir prog replace` do with an object.

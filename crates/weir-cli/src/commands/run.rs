@@ -15,16 +15,24 @@ use weir_functions::report::Report;
 use weir_kernel::XdpMode;
 
 use super::table::{self, Since};
-use crate::args::{Checksums, HookName, RunArgs};
+use crate::args::{Checksums, HookName, RunArgs, RunEngineName};
 use crate::failure::Failure;
 use crate::output;
 use weir_engine::control::{PolicyFile, Server};
 use weir_engine::live::{Hook, Live, LiveError, LogLine, Options};
 
 /// Longest wait for an event, so that signals and deadlines are seen in time.
-const TICK: Duration = Duration::from_millis(100);
+pub(super) const TICK: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
+    if args.engine != RunEngineName::Kernel {
+        return super::run_user::run(args);
+    }
+    if let Some(flag) = args.ports.given() {
+        return Err(Failure::Usage(format!(
+            "{flag} is for sockets of the user engine: add --engine user, or user-jit"
+        )));
+    }
     let interval = super::seconds("--interval", args.interval)?;
     let duration = args
         .duration
@@ -207,7 +215,7 @@ fn log_line(line: &LogLine) -> String {
 }
 
 /// Time of day (UTC) of a moment of the kernel's monotonic clock.
-fn wall_clock(monotonic_ns: u64) -> String {
+pub(super) fn wall_clock(monotonic_ns: u64) -> String {
     let now = clock_gettime(ClockId::Monotonic);
     let now_ns = now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64;
     let age = Duration::from_nanos(now_ns.saturating_sub(monotonic_ns));
@@ -227,7 +235,10 @@ fn wall_clock(monotonic_ns: u64) -> String {
     )
 }
 
-fn write_report(path: &std::path::Path, report: &Report) -> Result<(), Failure> {
+pub(super) fn write_report(
+    path: &std::path::Path,
+    report: &impl serde::Serialize,
+) -> Result<(), Failure> {
     let text = serde_json::to_string(report).map_err(Failure::failed)?;
     std::fs::write(path, text + "\n").map_err(|e| {
         Failure::Failed(format!(
@@ -239,7 +250,7 @@ fn write_report(path: &std::path::Path, report: &Report) -> Result<(), Failure> 
 
 /// A table that is redrawn where it stands.
 #[derive(Debug, Default)]
-struct Screen {
+pub(super) struct Screen {
     /// Lines drawn, to go back over.
     lines: usize,
     /// When they were drawn.
@@ -247,7 +258,7 @@ struct Screen {
 }
 
 impl Screen {
-    fn draw(&mut self, report: &Report, since: Option<Since<'_>>) -> io::Result<()> {
+    pub(super) fn draw(&mut self, report: &Report, since: Option<Since<'_>>) -> io::Result<()> {
         let height = rustix::termios::tcgetwinsize(io::stdout())
             .map_or(24, |size| usize::from(size.ws_row))
             .max(4);
@@ -269,7 +280,7 @@ impl Screen {
         Ok(())
     }
 
-    fn is_drawn(&self) -> bool {
+    pub(super) fn is_drawn(&self) -> bool {
         self.lines > 0
     }
 
@@ -279,7 +290,7 @@ impl Screen {
     }
 
     /// Takes the table away; the cursor is where it began.
-    fn clear(&mut self) -> io::Result<()> {
+    pub(super) fn clear(&mut self) -> io::Result<()> {
         if self.lines == 0 {
             return Ok(());
         }

@@ -12,14 +12,14 @@ use super::{Hook, LiveError, Options};
 
 /// An offload that weir switched off; it comes back on drop.
 #[derive(Debug)]
-pub(super) struct SwitchedOff {
+pub(crate) struct SwitchedOff {
     iface: String,
     feature: Feature,
 }
 
 impl SwitchedOff {
     /// Switches an offload off, unless it is off or the device has none of the kind.
-    pub(super) fn new(iface: &str, feature: Feature) -> Result<Option<SwitchedOff>, KernelError> {
+    pub(crate) fn new(iface: &str, feature: Feature) -> Result<Option<SwitchedOff>, KernelError> {
         if !iface::feature(iface, feature).unwrap_or(false) {
             return Ok(None);
         }
@@ -38,7 +38,7 @@ impl Drop for SwitchedOff {
     }
 }
 
-pub(super) fn find_all(names: &[String]) -> Result<Vec<Interface>, LiveError> {
+pub(crate) fn find_all(names: &[String]) -> Result<Vec<Interface>, LiveError> {
     let mut interfaces: Vec<Interface> = Vec::with_capacity(names.len());
     for name in names {
         let interface = iface::find(name)?;
@@ -51,7 +51,7 @@ pub(super) fn find_all(names: &[String]) -> Result<Vec<Interface>, LiveError> {
 }
 
 /// A veth's tag hides by the offload of its other end, which is not weir's to change.
-pub(super) fn refuse_hidden_tags<'a>(
+pub(crate) fn refuse_hidden_tags<'a>(
     mut interfaces: impl Iterator<Item = &'a Interface>,
 ) -> Result<(), LiveError> {
     let Some(veth) = interfaces.find(|i| i.is_veth()) else {
@@ -69,7 +69,7 @@ pub(super) fn refuse_hidden_tags<'a>(
 
 /// Generic XDP runs behind receive offloads, and a segment that GRO put together carries an unfinished checksum whatever
 /// the driver.
-pub(super) fn checksums_of(interface: &Interface, hook: Hook) -> ChecksumMode {
+pub(crate) fn checksums_of(interface: &Interface, hook: Hook) -> ChecksumMode {
     if hook != Hook::Xdp(XdpMode::Native) || interface.may_carry_unfinished_checksums() {
         ChecksumMode::Offloaded
     } else {
@@ -78,7 +78,7 @@ pub(super) fn checksums_of(interface: &Interface, hook: Hook) -> ChecksumMode {
 }
 
 /// Warnings about `in` interfaces that are not among the ports: such matches never hold.
-pub(super) fn unattached_ports<'a>(
+pub(crate) fn unattached_ports<'a>(
     rules: impl Iterator<Item = &'a Rule>,
     interfaces: &[Interface],
 ) -> Vec<String> {

@@ -28,9 +28,8 @@ use weir_policy::{Parsed, ast};
 use zerocopy::FromBytes;
 
 use copies::{Attachment, Keep, LoadedCopy, Place, Sharing, load};
-use host::{
-    SwitchedOff, checksums_of, choose_hook, find_all, refuse_hidden_tags, unattached_ports,
-};
+use host::choose_hook;
+pub(crate) use host::{SwitchedOff, checksums_of, find_all, refuse_hidden_tags, unattached_ports};
 
 pub use flows::{FlowTable, Page};
 pub use maps::RuleMaps;

@@ -1,23 +1,33 @@
 //! Ports of the user engine: where frames enter and leave a program that runs without the kernel's XDP.
 //!
 //! Owns the [`Port`] trait, its three kinds ([`SocketPort`] on an interface, [`CapturePort`] over a capture, [`MemoryPort`] for
-//! batches in memory) and [`Service`], which runs one program over several ports with several workers. Frames are complete
+//! batches in memory) and [`Service`], which runs one program over several ports with several workers. And [`XskPorts`]: a policy or a program over the queues of AF_XDP
+//! sockets, in front of the stack and with a way to it. Frames are complete
 //! when a program sees them: no unfinished checksums, no packets to be segmented. Invariant: every frame received is
 //! counted once by its verdict, and every frame to be sent once by what became of it.
 
 mod capture;
 mod finish;
+mod judge;
 mod memory;
+mod redirect;
 mod service;
 mod socket;
+mod xsk;
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 pub use capture::CapturePort;
+pub use judge::{Arriving, Judge, JudgeError, Judged, ObjectJudge, PolicyJudge};
 pub use memory::MemoryPort;
+pub use redirect::Target;
 pub use service::{Pass, PortCount, Service, ServiceError, Totals};
 pub use socket::SocketPort;
+pub use xsk::{
+    PlannedPorts, PortLedger, SocketFacts, Sockets, ToStack, Wanted, XskLedger, XskPorts,
+    XskPortsError,
+};
 
 /// A frame as it came in.
 #[derive(Clone, Debug, PartialEq, Eq)]

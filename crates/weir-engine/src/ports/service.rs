@@ -14,8 +14,9 @@ use std::thread;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use serde::Serialize;
-use weir_vm::{Env, Fault, Frame, Machine, MapKind, Redirect};
+use weir_vm::{Env, Fault, Frame, Machine};
 
+use super::redirect::{self, Target};
 use super::{Arrival, Look, Port};
 
 /// How long a worker without work waits before it looks whether it is to stop.
@@ -23,8 +24,6 @@ const IDLE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 20_000_000,
 };
-const BPF_F_BROADCAST: u64 = 8;
-const BPF_F_EXCLUDE_INGRESS: u64 = 16;
 /// `XDP_*`, by number.
 const DROP: u32 = 1;
 const PASS: u32 = 2;
@@ -436,60 +435,22 @@ impl<'w> Worker<'w> {
 
     /// Where the program's last redirect goes. Failures are counted here.
     fn targets(&mut self, program: &Machine, from: usize) -> Vec<Order> {
-        let ports = self.shared.service.ports;
-        let port_of = |ifindex: u32| ports.iter().position(|p| p.ifindex() == ifindex);
-        let (name, key, flags) = match program.redirect() {
-            Some(Redirect::Interface { ifindex } | Redirect::Device { ifindex, .. }) => {
-                let order = port_of(*ifindex).map(Order::Send);
-                self.totals.no_port += u64::from(order.is_none());
-                return order.into_iter().collect();
-            }
-            Some(Redirect::Map { map, key, flags }) => (map, *key, *flags),
-            None => {
-                self.totals.no_port += 1;
-                return Vec::new();
-            }
-        };
-        let Some(map) = program.map(name) else {
-            self.totals.no_port += 1;
-            return Vec::new();
-        };
-        let key = (key as u32).to_le_bytes();
-        let broadcast = flags & BPF_F_BROADCAST != 0;
-        let keys: Vec<Vec<u8>> = if broadcast {
-            map.keys().collect()
-        } else {
-            vec![key.to_vec()]
-        };
+        let service = self.shared.service;
+        let port_of = |ifindex: u32| service.ports.iter().position(|p| p.ifindex() == ifindex);
         let mut orders = Vec::new();
-        for key in keys {
-            let value = map.value(&key).unwrap_or_default();
-            let word = |at: usize| {
-                let bytes = value.get(at..at + 4).and_then(<[u8]>::first_chunk);
-                bytes.map(|b| u32::from_le_bytes(*b))
-            };
-            let Some(target) = word(0) else {
-                self.totals.no_port += 1;
-                continue;
-            };
-            if word(4).is_some_and(|program| program != 0) {
-                self.totals.second_program += 1;
-                continue;
-            }
-            match map.kind() {
-                MapKind::CpuMap => {
-                    let worker = key.first_chunk().map(|k| u32::from_le_bytes(*k) as usize);
-                    match worker.filter(|w| *w < self.shared.service.workers) {
-                        Some(worker) => orders.push(Order::Steer(worker, target as usize)),
-                        None => self.totals.no_worker += 1,
-                    }
-                }
-                MapKind::XskMap => self.totals.no_socket += 1,
-                _ => match port_of(target) {
-                    Some(port) if port == from && flags & BPF_F_EXCLUDE_INGRESS != 0 => {}
+        for target in redirect::targets(program, service.ports[from].ifindex()) {
+            match target {
+                Target::Interface(ifindex) => match port_of(ifindex) {
                     Some(port) => orders.push(Order::Send(port)),
                     None => self.totals.no_port += 1,
                 },
+                Target::Cpu { cpu, room } if cpu < service.workers => {
+                    orders.push(Order::Steer(cpu, room));
+                }
+                Target::Cpu { .. } => self.totals.no_worker += 1,
+                Target::Socket => self.totals.no_socket += 1,
+                Target::SecondProgram => self.totals.second_program += 1,
+                Target::Nothing => self.totals.no_port += 1,
             }
         }
         orders

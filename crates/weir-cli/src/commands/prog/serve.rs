@@ -8,9 +8,12 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use weir_engine::ports::{Pass, Port, Service, SocketPort, Totals};
+use weir_engine::ports::{
+    ObjectJudge, Pass, Port, Service, SocketPort, ToStack, Totals, Wanted, XskLedger, XskPorts,
+};
 use weir_vm::ProgramKind;
 
 use super::contents;
@@ -64,6 +67,14 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         contents::set_from(&mut engine, &types, path)?;
     }
     engine.prepare()?;
+    if args.xsk {
+        return over_xsk(args, program, engine, &types, duration);
+    }
+    if let Some(flag) = args.ports.given() {
+        return Err(Failure::Usage(format!(
+            "{flag} is for AF_XDP sockets: add --xsk"
+        )));
+    }
     let sockets = args
         .interfaces
         .iter()
@@ -122,6 +133,96 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
             text.push('\n');
         }
         output::out(&text)?;
+    }
+    Ok(match faults {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(1),
+    })
+}
+
+/// What was done over AF_XDP, as printed.
+#[derive(Serialize)]
+struct XskReport {
+    engine: &'static str,
+    program: String,
+    #[serde(flatten)]
+    ledger: XskLedger,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_fault: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    contents: Option<contents::Contents>,
+}
+
+/// The same over AF_XDP sockets, in front of the stack.
+fn over_xsk(
+    args: &ServeArgs,
+    program: String,
+    mut engine: Engine,
+    types: &contents::Types,
+    duration: Option<Duration>,
+) -> Result<ExitCode, Failure> {
+    let wanted = if args.wire {
+        let across = |interface: &String| Wanted {
+            interface: interface.clone(),
+            to: ToStack::Across,
+        };
+        args.interfaces.iter().map(across).collect()
+    } else {
+        args.ports.wanted(&args.interfaces)?
+    };
+    let name = engine.name();
+    let stop = crate::commands::stop_on_signals()?;
+    let Some(machine) = engine.machine_mut() else {
+        return Err(Failure::usage("the kernel serves with `weir run`"));
+    };
+    let mut judge = ObjectJudge::new(machine, name, args.limit_insns);
+    let mut ports = XskPorts::open(&wanted, &args.ports.sockets(args.generic), None, false)?;
+    for note in ports.notes() {
+        output::complain(note);
+    }
+    output::complain(&format!(
+        "serving {} with {program} ({name}) over AF_XDP; Ctrl-C stops",
+        args.interfaces.join(", ")
+    ));
+    let end = duration.map(|d| Instant::now() + d);
+    let mut ended = Ok(());
+    while ended.is_ok()
+        && !stop.load(Ordering::Relaxed)
+        && end.is_none_or(|end| Instant::now() < end)
+    {
+        let turn = Instant::now() + Duration::from_secs(1);
+        ended = ports.serve(&mut judge, &stop, end.map_or(turn, |end| end.min(turn)));
+    }
+    let (ledger, failed) = ports.finish(&mut judge);
+    let faults = ledger.faults;
+    let mut report = XskReport {
+        engine: name,
+        program,
+        first_fault: ledger.first_fault.clone(),
+        ledger,
+        contents: None,
+    };
+    if let Some(path) = args.dump_maps.as_deref() {
+        let contents = contents::dump(&mut engine, types).map_err(Failure::failed)?;
+        if path == Path::new("-") {
+            report.contents = Some(contents);
+        } else {
+            contents::write(&contents, path)?;
+        }
+    }
+    if args.json {
+        output::json(&report)?;
+    } else {
+        let mut text = crate::commands::ports::text(&report.ledger);
+        if let Some(contents) = &report.contents {
+            text.push_str(&serde_json::to_string_pretty(contents).map_err(Failure::failed)?);
+            text.push('\n');
+        }
+        output::out(&text)?;
+    }
+    ended?;
+    if let Some(error) = failed {
+        return Err(error.into());
     }
     Ok(match faults {
         0 => ExitCode::SUCCESS,
