@@ -570,6 +570,22 @@ pub(crate) enum Benchmark {
     Balancer(BalancerBenchArgs),
     /// Virtual networks: rows of bridges and routers beside the kernel's, processes and Open vSwitch, the cost of a hop, and ten thousand workloads: section 4 of the InKeV paper (root)
     Network(NetworkBenchArgs),
+    /// AF_XDP sockets: what receiving costs beside a minimal C program, rates beside packet sockets, round trips beside UDP (root)
+    Xsk(XskBenchArgs),
+}
+
+/// Arguments of `weir bench xsk`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct XskBenchArgs {
+    /// Under a minute: fewer frames, fewer rounds, rough figures
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Write xsk.json and xsk.tsv into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// Arguments of `weir bench network`.

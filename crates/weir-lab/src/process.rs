@@ -59,6 +59,11 @@ impl Running {
         })
     }
 
+    /// Its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What it wrote to standard error so far.
     pub(crate) fn stderr(&self) -> String {
         self.stderr

@@ -7,7 +7,9 @@ use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 
 use weir_lab::LabError;
-use weir_lab::bench::{BenchOptions, Outcome, balancer, ddos, middlebox, network, router, vm, xdp};
+use weir_lab::bench::{
+    BenchOptions, Outcome, balancer, ddos, middlebox, network, router, vm, xdp, xsk,
+};
 
 use super::lab::this_program;
 use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs};
@@ -37,6 +39,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
             args.quick,
             &args.only,
         ),
+        Benchmark::Xsk(args) => run_one(xsk, &shown(args.json, &args.out), args.quick, &[]),
         Benchmark::Ddos(args) => run_one(ddos, &shown(args.json, &args.out), args.quick, &[]),
     }
 }

@@ -842,9 +842,33 @@ pub const NETWORK: &[Row] = &[
     },
 ];
 
+/// All figures of `weir bench xsk`.
+pub const XSK: &[Row] = &[
+    Row {
+        pattern: "xsk.receive.weir|c.cpu",
+        meaning: "ns of CPU time of the receiving thread for a frame of 64 bytes, waiting in poll, under more than it takes; c: the least C program for the same rings",
+        target: "weir at most 1.1x of c",
+    },
+    Row {
+        pattern: "xsk.receive.weir|c|packet.rate",
+        meaning: "million frames a second received, spinning; packet: a packet socket with rings (TPACKET_V3)",
+        target: "weir at least 1x of packet",
+    },
+    Row {
+        pattern: "xsk.forward.weir|packet.rate",
+        meaning: "million frames a second sent back with their addresses swapped",
+        target: "weir at least 1x of packet",
+    },
+    Row {
+        pattern: "xsk.trip.weir|udp|udp-blocking.p50",
+        meaning: "median round trip in us, one frame under way; weir and udp spin, udp-blocking sleeps",
+        target: "weir at most 1.1x of udp and 0.35x of udp-blocking",
+    },
+];
+
 /// Whether a figure's name follows one of the patterns.
 pub fn is_known(name: &str) -> bool {
-    let all = [MIDDLEBOX, VM, XDP, DDOS, ROUTER, BALANCER, NETWORK];
+    let all = [MIDDLEBOX, VM, XDP, DDOS, ROUTER, BALANCER, NETWORK, XSK];
     all.iter().copied().flatten().any(|row| row.covers(name))
 }
 
@@ -897,6 +921,7 @@ mod tests {
             ("router", ROUTER),
             ("balancer", BALANCER),
             ("network", NETWORK),
+            ("xsk", XSK),
         ];
         for (name, rows) in benches {
             let page = std::fs::read_to_string(path).expect("docs/figures.md");

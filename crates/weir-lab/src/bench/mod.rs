@@ -26,6 +26,7 @@ mod rules;
 mod testrun;
 mod vm;
 mod xdp;
+mod xsk;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ pub use report::{Absent, Figure, Outcome, Refused, Target};
 pub use router::router;
 pub use vm::vm;
 pub use xdp::xdp;
+pub use xsk::xsk;
 
 use crate::LabError;
 
