@@ -23,7 +23,7 @@ test-long: setup ## the same with more generated cases, longer fuzzing and older
 	@scripts/test --long
 
 .PHONY: test-kernels
-test-kernels: setup ## load every eBPF object on Linux 6.1 and 6.12 in an emulator
+test-kernels: setup ## load every eBPF object on Linux 6.1 and 6.12, and run AF_XDP there and on 6.18, in an emulator
 	@scripts/setup kernels
 	@scripts/test-kernels
 
@@ -41,6 +41,7 @@ bench: ## measure weir beside nftables, iptables and xdp-filter (root, half an h
 	$(TARGET)/release/weir bench router --out bench-results
 	$(TARGET)/release/weir bench balancer --out bench-results
 	$(TARGET)/release/weir bench network --out bench-results
+	$(TARGET)/release/weir bench xsk --out bench-results
 
 .PHONY: setup
 setup: ## install what the other commands need (Debian 12, Ubuntu)

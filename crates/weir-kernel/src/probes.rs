@@ -225,6 +225,27 @@ static PROBES: &[Probe] = &[
         map(libbpf_sys::BPF_MAP_TYPE_XSKMAP)
     }),
     optional(
+        "xsk-socket",
+        "4.18",
+        "AF_XDP sockets (`weir xsk`, `weir run --engine user`)",
+        "packet sockets: `weir xsk --packet`, `weir prog serve`",
+        || xsk_socket().map(drop),
+    ),
+    optional(
+        "xsk-multi-buffer",
+        "6.6",
+        "packets of several frames on AF_XDP sockets (--multi-buffer)",
+        "an MTU that fits a frame; longer packets are dropped and counted",
+        xsk_multi_buffer,
+    ),
+    optional(
+        "xsk-tx-budget",
+        "6.17",
+        "more than 32 frames in a send call of an AF_XDP socket in copy mode (--tx-budget)",
+        "32 frames a call",
+        xsk_tx_budget,
+    ),
+    optional(
         "map-batch",
         "5.6",
         "loading large tables",
@@ -567,6 +588,61 @@ fn function_btf() -> io::Result<(OwnedFd, u32)> {
         });
         libbpf_sys::btf__free(btf);
         loaded
+    }
+}
+
+fn xsk_socket() -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    sys::own_fd(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })
+}
+
+/// Binds to an interface that cannot be: flags are looked at before it is looked for.
+fn xsk_multi_buffer() -> io::Result<()> {
+    /// `XDP_USE_SG`.
+    const USE_SG: u16 = 1 << 4;
+    let socket = xsk_socket()?;
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: USE_SG,
+        sxdp_ifindex: i32::MAX as u32,
+        sxdp_queue_id: 0,
+        sxdp_shared_umem_fd: 0,
+    };
+    // SAFETY: the address is valid for the call and as long as is said.
+    let bound = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            (&raw const address).cast(),
+            mem::size_of_val(&address) as libc::socklen_t,
+        )
+    };
+    match io::Error::last_os_error() {
+        _ if bound == 0 => Ok(()),
+        e if e.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        e => Err(e),
+    }
+}
+
+/// Sets the budget too early: a kernel that knows it refuses that, and not the option.
+fn xsk_tx_budget() -> io::Result<()> {
+    /// `XDP_MAX_TX_SKB_BUDGET`.
+    const MAX_TX_SKB_BUDGET: libc::c_int = 9;
+    let socket = xsk_socket()?;
+    let budget = 64u32;
+    // SAFETY: the value is valid for the call and as long as is said.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_XDP,
+            MAX_TX_SKB_BUDGET,
+            (&raw const budget).cast(),
+            mem::size_of_val(&budget) as libc::socklen_t,
+        )
+    };
+    match io::Error::last_os_error() {
+        _ if set == 0 => Ok(()),
+        e if e.raw_os_error() == Some(libc::EACCES) => Ok(()),
+        e => Err(e),
     }
 }
 
