@@ -1,6 +1,7 @@
 //! The one table of commands and flags. Help, and every other appearance of a command, is generated from it.
 
 pub(crate) mod generate;
+pub(crate) mod lab;
 pub(crate) mod net;
 pub(crate) mod ports;
 pub(crate) mod prog;
@@ -75,7 +76,7 @@ pub(crate) enum Command {
     /// Probe what this kernel can do and name the fallback for what it cannot
     Doctor(DoctorArgs),
     /// Experiments on test beds that weir builds from network namespaces
-    Lab(LabArgs),
+    Lab(lab::LabArgs),
     /// Measure weir beside its peers, on test beds of its own
     Bench(BenchArgs),
 }
@@ -499,24 +500,6 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Arguments of `weir lab`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct LabArgs {
-    /// The experiment.
-    #[command(subcommand)]
-    pub(crate) experiment: Experiment,
-}
-
-/// All experiments.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Experiment {
-    /// weir between two namespaces with real HTTP and iperf3 traffic through an example policy; without root the same traffic from a capture
-    Demo(DemoArgs),
-    /// A function of a network as a process: passes frames between two interfaces, for `weir bench network` (root)
-    #[command(hide = true)]
-    Forward(ForwardArgs),
 }
 
 /// Arguments of `weir lab forward`.

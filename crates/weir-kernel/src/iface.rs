@@ -88,6 +88,8 @@ const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
+const ETHTOOL_GCOALESCE: u32 = 0x0e;
+const ETHTOOL_SCOALESCE: u32 = 0x0f;
 const ETH_SS_STATS: u32 = 1;
 const ETH_FLAG_TXVLAN: u32 = 1 << 7;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
@@ -360,6 +362,57 @@ fn channels(name: &str) -> io::Result<[u32; 9]> {
     request[0] = ETHTOOL_GCHANNELS;
     ethtool(name, &mut request)?;
     Ok(request)
+}
+
+/// How long a device gathers packets before it interrupts (`ethtool -c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coalescing {
+    /// Microseconds that a received packet may wait.
+    pub rx_micros: u32,
+    /// Microseconds that the end of sending may wait.
+    pub tx_micros: u32,
+    /// The device chooses by itself for receiving.
+    pub rx_adaptive: bool,
+    /// The device chooses by itself for sending.
+    pub tx_adaptive: bool,
+}
+
+/// How an interface gathers interrupts.
+///
+/// # Errors
+/// Devices without an interrupt (a veth) do not tell.
+pub fn coalescing(name: &str) -> Result<Coalescing, KernelError> {
+    let words = coalesce(name)
+        .map_err(|e| KernelError::sys(format!("read the interrupt coalescing of {name}"), e))?;
+    Ok(Coalescing {
+        rx_micros: words[1],
+        tx_micros: words[5],
+        rx_adaptive: words[10] != 0,
+        tx_adaptive: words[11] != 0,
+    })
+}
+
+/// Sets how an interface gathers interrupts; what is not in [`Coalescing`] stays.
+///
+/// # Errors
+/// The driver refuses.
+pub fn set_coalescing(name: &str, wanted: Coalescing) -> Result<(), KernelError> {
+    let failed = |e| KernelError::sys(format!("set the interrupt coalescing of {name}"), e);
+    let mut words = coalesce(name).map_err(failed)?;
+    words[0] = ETHTOOL_SCOALESCE;
+    words[1] = wanted.rx_micros;
+    words[5] = wanted.tx_micros;
+    words[10] = u32::from(wanted.rx_adaptive);
+    words[11] = u32::from(wanted.tx_adaptive);
+    ethtool(name, &mut words).map_err(failed)
+}
+
+/// `struct ethtool_coalesce`.
+fn coalesce(name: &str) -> io::Result<[u32; 23]> {
+    let mut words = [0u32; 23];
+    words[0] = ETHTOOL_GCOALESCE;
+    ethtool(name, &mut words)?;
+    Ok(words)
 }
 
 /// State of a link.

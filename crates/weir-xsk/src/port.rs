@@ -182,6 +182,7 @@ pub struct XskPort {
     handed: u64,
     /// The steering program writes the time in front of frames.
     marks: bool,
+    kicks_saved: u64,
 }
 
 impl XskPort {
@@ -208,6 +209,7 @@ impl XskPort {
             calls: 0,
             handed: 0,
             marks: false,
+            kicks_saved: 0,
         };
         port.refill()?;
         Ok(port)
@@ -234,6 +236,11 @@ impl XskPort {
     /// System calls made to send, receive or wait.
     pub fn calls(&self) -> u64 {
         self.calls
+    }
+
+    /// Times that the driver sent by itself: the wakeup flag of the TX ring was clear.
+    pub fn kicks_saved(&self) -> u64 {
+        self.kicks_saved
     }
 
     /// Gives frames to the kernel to receive into.
@@ -335,6 +342,7 @@ impl XskPort {
             }
             if before > 0 && !self.socket.tx_needs_kick() {
                 // The driver sends by itself.
+                self.kicks_saved += 1;
                 return Ok(before as usize + self.going.len());
             }
             let mut stuck = put == 0;

@@ -1,5 +1,7 @@
 //! `weir lab`: experiments of `weir-lab`, shown on standard output. Exit status 1 if a check does not hold.
 
+mod afxdp;
+
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,13 +10,15 @@ use weir_lab::demo::demo;
 use weir_lab::forward::forward;
 use weir_lab::{DemoOptions, LabError};
 
-use crate::args::{DemoArgs, Experiment, LabArgs};
+use crate::args::DemoArgs;
+use crate::args::lab::{Experiment, LabArgs};
 use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &LabArgs) -> Result<ExitCode, Failure> {
     match &args.experiment {
         Experiment::Demo(args) => run_demo(args),
+        Experiment::Afxdp(args) => afxdp::run(args),
         Experiment::Forward(args) => forward([&args.one, &args.other], args.cpu)
             .map(|()| ExitCode::SUCCESS)
             .map_err(Failure::failed),

@@ -82,6 +82,8 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
                 to: args.dst_mac,
                 ethertype: args.ethertype,
                 samples: args.samples,
+                warm_up_lasting: None,
+                calibration: None,
             };
             let setup = setup(&args.socket, Some(&args.steer), args.batch);
             let report = xsk::ping(&setup, &plan, &stop).map_err(failure)?;
@@ -145,6 +147,8 @@ fn setup(args: &SocketArgs, steer: Option<&SteerArgs>, batch: usize) -> Setup {
         retire_ms: args.retire,
         owned: args.i_own_this_network,
         ready: |text| output::tell(&format!("{text}\n")),
+        armed: None,
+        meter: None,
     }
 }
 

@@ -3,4 +3,16 @@
 //! A sweep names the values of each knob; every possible combination is a cell. Cells run in random order, in blocks with controls in each, and what the kernel really did
 //! is part of a result. Cells that failed to do what they were asked are classed apart; the others are clustered, and what the members of a cluster share is its finding.
 
+mod control;
+mod machine;
+mod records;
 pub mod results;
+pub mod run;
+pub mod settings;
+mod side;
+pub mod space;
+pub mod sweep;
+
+pub use run::{AfxdpError, Bed, Ends, Options, Plan, Told, run};
+pub use settings::restore_orphans;
+pub use sweep::{Mistakes, PRESETS, Sweep};

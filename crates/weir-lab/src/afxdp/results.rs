@@ -57,6 +57,12 @@ pub struct Run {
     pub received: u64,
     /// CPU time of prober and forwarder (threads and their system calls) for each round trip, nanoseconds.
     pub cpu_per_packet: f64,
+    /// CPU time of the kernel's own threads for packets (ksoftirqd, NAPI in threads) over the run, for each round trip, nanoseconds.
+    #[serde(default)]
+    pub kernel_cpu_per_packet: f64,
+    /// Energy of all packages over the run, where the machine counts it.
+    #[serde(default)]
+    pub joules: Option<f64>,
     /// What the kernel did.
     pub effective: Effective,
     /// Why it did not run to its end.

@@ -14,7 +14,7 @@ mod ddos;
 mod edge;
 mod live;
 mod matrix;
-mod measure;
+pub(crate) mod measure;
 mod network;
 mod peers;
 mod plot;

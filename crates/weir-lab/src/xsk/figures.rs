@@ -104,6 +104,11 @@ impl Delays {
         }
     }
 
+    /// The samples that were kept, in their order.
+    pub fn kept(&self) -> &[u64] {
+        &self.kept
+    }
+
     /// Adds those of another stream.
     pub fn join(&mut self, other: &Delays) {
         let room = self.room.max(other.room).saturating_sub(self.kept.len());

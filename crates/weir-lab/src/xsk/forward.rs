@@ -13,7 +13,7 @@ use weir_xsk::{
 use super::payload;
 use super::receive::SteerReport;
 use super::setup::{self, Kind, LossReport, Setup, SocketReport, Told, Ways};
-use super::{Clock, Idle, PATIENCE, XskRunError, begin, now_ns, on_threads, per_second};
+use super::{Clock, Idle, Metered, PATIENCE, XskRunError, begin, now_ns, on_threads, per_second};
 
 /// Where frames go.
 #[derive(Clone, Debug)]
@@ -298,7 +298,9 @@ fn run<T: Send, P: Port>(
         let mut clock = Clock::new(plan.lasting, stop, &failed);
         let mut idle = Idle::new(plan.idle);
         let mut done = Done::default();
+        let mut metered = Metered::new(setup.meter.as_deref());
         loop {
+            metered.look();
             let bounced = work(item)?;
             let goes_on = if bounced.received == 0 {
                 let over = idle.is_over(total.load(Ordering::Relaxed));

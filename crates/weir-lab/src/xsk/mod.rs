@@ -6,6 +6,7 @@
 
 mod figures;
 mod forward;
+mod meter;
 mod payload;
 mod ping;
 mod receive;
@@ -14,6 +15,8 @@ mod setup;
 
 pub use figures::{Bucket, Calibration, Delays, Summary, calibrate, now_ns};
 pub use forward::{ForwardPlan, ForwardReport, forward};
+pub use meter::Meter;
+pub(crate) use meter::Metered;
 pub use payload::{ETHERTYPE, SHORTEST};
 pub use ping::{PingPlan, PingReport, ping};
 pub use receive::{ReceivePlan, ReceiveReport, receive};

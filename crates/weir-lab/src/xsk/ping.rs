@@ -9,7 +9,7 @@ use weir_xsk::{Port, Steer, Wait};
 use super::payload::{self, Mark, Numbers};
 use super::receive::SteerReport;
 use super::setup::{self, Kind, LossReport, Setup, SocketReport, Told, Ways};
-use super::{Calibration, Clock, Delays, Summary, XskRunError, calibrate, now_ns, send, tag};
+use super::{Calibration, Clock, Delays, Metered, Summary, XskRunError, calibrate, now_ns, send, tag};
 
 /// What to probe with.
 #[derive(Clone, Debug)]
@@ -28,12 +28,16 @@ pub struct PingPlan {
     pub timeout: Duration,
     /// Frames at the beginning that are not counted.
     pub warm_up: u64,
+    /// The longest that those may take; what was sent by then is the warm-up.
+    pub warm_up_lasting: Option<Duration>,
     /// Where to; as for `weir xsk send`.
     pub to: Option<[u8; 6]>,
     /// EtherType of frames.
     pub ethertype: u16,
     /// Round trips of which exact values are kept.
     pub samples: usize,
+    /// What measuring costs, where that is known; else it is measured, which takes some ten milliseconds.
+    pub calibration: Option<Calibration>,
 }
 
 /// How long they took.
@@ -61,6 +65,9 @@ pub struct PingReport {
     pub back_ns: Option<Summary>,
     /// From the XDP program here to being seen, ns; with marks only.
     pub hook_delay_ns: Option<Summary>,
+    /// The round trips that were kept, in their order, ns.
+    #[serde(skip)]
+    pub samples: Vec<u64>,
     /// What measuring costs.
     pub calibration: Calibration,
     /// Losses of the socket.
@@ -111,6 +118,8 @@ pub fn ping(setup: &Setup, plan: &PingPlan, stop: &AtomicBool) -> Result<PingRep
 /// What the loop has seen.
 struct Seen {
     run: u32,
+    /// Frames of the warm-up.
+    warm_up: u64,
     /// Frames handed over, those of the warm-up included.
     sent: u64,
     numbers: Numbers,
@@ -131,7 +140,7 @@ fn run<P: Told>(
     ports: &mut [P],
     stop: &AtomicBool,
 ) -> Result<PingReport, XskRunError> {
-    let calibration = calibrate();
+    let calibration = plan.calibration.unwrap_or_else(calibrate);
     let macs = send::macs(&setup.interface, plan.to)?;
     let failed = AtomicBool::new(false);
     let mut all = super::on_threads(setup, ports, &failed, |_, port| {
@@ -146,7 +155,7 @@ fn run<P: Told>(
     for socket in &sockets {
         losses.add(&socket.losses);
     }
-    let sent = seen.sent.saturating_sub(plan.warm_up);
+    let sent = seen.sent.saturating_sub(seen.warm_up);
     Ok(PingReport {
         sent,
         received: seen.received,
@@ -159,6 +168,7 @@ fn run<P: Told>(
         there_ns: seen.there.summary(),
         back_ns: seen.back.summary(),
         hook_delay_ns: seen.hook.summary(),
+        samples: seen.trips.kept().to_vec(),
         calibration,
         losses,
         steered: None,
@@ -175,6 +185,7 @@ fn probe(
 ) -> Result<Seen, XskRunError> {
     let mut seen = Seen {
         run: tag(),
+        warm_up: plan.warm_up,
         sent: 0,
         numbers: Numbers::default(),
         received: 0,
@@ -187,17 +198,30 @@ fn probe(
         ended_ns: 0,
     };
     clock.begin(port)?;
-    let all = plan.count.map(|count| count.saturating_add(plan.warm_up));
+    let begun = Instant::now();
+    let mut metered = Metered::new(setup.meter.as_deref());
     let mut due = Instant::now();
     loop {
         // One batch. Its frames are written and sent one after the other, but leave in one call.
+        if seen.sent < seen.warm_up
+            && plan
+                .warm_up_lasting
+                .is_some_and(|most| begun.elapsed() >= most)
+        {
+            seen.warm_up = seen.sent;
+        }
+        let all = plan.count.map(|count| count.saturating_add(seen.warm_up));
         let mut most = plan.batch as u64;
         if let Some(all) = all {
             most = most.min(all - seen.sent);
         }
         for _ in 0..most {
-            if seen.sent == plan.warm_up {
+            if seen.sent == seen.warm_up {
                 seen.begun_ns = now_ns();
+                if let Some(meter) = &setup.meter {
+                    meter.begin();
+                }
+                metered.look();
             }
             let mark = Mark {
                 run: seen.run,
@@ -244,6 +268,9 @@ fn probe(
                 collect(setup, plan, port, &mut last, &mut seen, until)?;
             }
             seen.ended_ns = now_ns();
+            if let Some(meter) = &setup.meter {
+                meter.end();
+            }
             return Ok(seen);
         }
     }
@@ -260,7 +287,7 @@ fn collect(
 ) -> Result<bool, XskRunError> {
     let timeout = plan.timeout.as_nanos() as u64;
     let early =
-        plan.interval.is_zero() || plan.count.is_some_and(|c| seen.sent >= c + plan.warm_up);
+        plan.interval.is_zero() || plan.count.is_some_and(|c| seen.sent >= c + seen.warm_up);
     loop {
         let got = port.receive(setup.batch.max(plan.batch), |packet| {
             let now = now_ns();
@@ -272,7 +299,7 @@ fn collect(
             }
             let had = seen.numbers.distinct;
             seen.numbers.note(mark.number);
-            if seen.numbers.distinct == had || mark.number < plan.warm_up {
+            if seen.numbers.distinct == had || mark.number < seen.warm_up {
                 return;
             }
             let trip = now.saturating_sub(mark.sent_ns);

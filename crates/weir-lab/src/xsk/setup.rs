@@ -1,6 +1,9 @@
 //! Ports as a run wants them: queues, frames, sockets and the program that steers packets, made in this order and taken down in the opposite one; and what is
 //! reported of each socket afterwards.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use serde::Serialize;
 use weir_kernel::iface::{self, Queues};
 use weir_kernel::{XdpMode, sched};
@@ -9,7 +12,7 @@ use weir_xsk::{
     Statistics, Steer, Umem, UmemConfig, Wait, XskPort,
 };
 
-use super::XskRunError;
+use super::{Meter, XskRunError};
 
 /// Which sockets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +61,10 @@ pub struct Setup {
     pub owned: bool,
     /// Told once sockets are open and packets steered to them, by what receives.
     pub ready: fn(&str),
+    /// Set at the same time, for whoever waits in this process.
+    pub armed: Option<Arc<AtomicBool>>,
+    /// Where threads count their CPU time.
+    pub meter: Option<Arc<Meter>>,
 }
 
 impl Setup {
@@ -81,11 +88,21 @@ impl Setup {
             retire_ms: 1,
             owned: false,
             ready: |_| (),
+            armed: None,
+            meter: None,
+        }
+    }
+
+    /// Tells whoever waits in this process that what receives is ready.
+    pub(crate) fn arm(&self) {
+        if let Some(armed) = &self.armed {
+            armed.store(true, Ordering::Release);
         }
     }
 
     /// Says that what receives is ready.
     pub(super) fn say_ready(&self, what: &str) {
+        self.arm();
         let sockets = match self.sockets {
             1 => "1 socket".to_owned(),
             n => format!("{n} sockets"),
@@ -106,7 +123,7 @@ impl Setup {
     }
 
     /// Puts the calling thread where the `n`th belongs.
-    pub(super) fn place(&self, n: usize) -> Result<(), XskRunError> {
+    pub(crate) fn place(&self, n: usize) -> Result<(), XskRunError> {
         use rustix::thread::{CpuSet, gettid, sched_setaffinity};
         if !self.cpus.is_empty() {
             let cpu = self.cpus[n % self.cpus.len()];
@@ -173,7 +190,7 @@ impl Setup {
     }
 
     /// Refuses interfaces that should not be sent from.
-    pub(super) fn check_owned(&self, name: &str) -> Result<(), XskRunError> {
+    pub(crate) fn check_owned(&self, name: &str) -> Result<(), XskRunError> {
         let found = iface::find(name)?;
         let harmless = matches!(found.driver.as_str(), "veth" | "tun") || name == "lo";
         if harmless || self.owned {
@@ -348,6 +365,8 @@ pub struct SocketReport {
     pub busy_poll_effective: Option<bool>,
     /// System calls.
     pub calls: u64,
+    /// Times that nothing had to be called to send: the wakeup flag was clear.
+    pub kicks_saved: u64,
     /// Losses by name.
     pub losses: LossReport,
     /// How often the kernel found the fill ring empty.
@@ -449,6 +468,7 @@ impl Told for XskPort {
             napi_id: Some(effective.napi_id),
             busy_poll_effective: config.busy_poll.map(|_| effective.napi_id != 0),
             calls: self.calls(),
+            kicks_saved: self.kicks_saved(),
             losses,
             rx_fill_ring_empty: Some(rx_fill_ring_empty),
             tx_ring_empty: Some(tx_ring_empty),
@@ -469,6 +489,7 @@ impl Told for PacketPort {
             napi_id: None,
             busy_poll_effective: None,
             calls: self.calls(),
+            kicks_saved: 0,
             losses,
             rx_fill_ring_empty: None,
             tx_ring_empty: None,

@@ -1,0 +1,78 @@
+//! Arguments of `weir lab`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Subcommand;
+
+use super::generate::duration;
+use super::{DemoArgs, ForwardArgs};
+
+/// Arguments of `weir lab`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct LabArgs {
+    /// The experiment.
+    #[command(subcommand)]
+    pub(crate) experiment: Experiment,
+}
+
+/// All experiments.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Experiment {
+    /// weir between two namespaces with real HTTP and iperf3 traffic through an example policy; without root the same traffic from a capture
+    Demo(DemoArgs),
+    /// Find the settings of AF_XDP that matter on this machine: round trips in every combination that can be, in random order, beside plain sockets (root)
+    Afxdp(Box<AfxdpArgs>),
+    /// A function of a network as a process: passes frames between two interfaces, for `weir bench network` (root)
+    #[command(hide = true)]
+    Forward(ForwardArgs),
+}
+
+/// Arguments of `weir lab afxdp`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Without -i the sweep makes two namespaces with a veth pair and removes them afterwards.\n\
+Every setting that it changes is put back, also after an error or a signal; after a kill the next sweep, or --restore, does it.")]
+pub(crate) struct AfxdpArgs {
+    /// The sweep (TOML); without it a preset
+    #[arg(value_name = "SWEEP", conflicts_with = "preset")]
+    pub(crate) document: Option<PathBuf>,
+    /// A sweep that comes with weir: default, paper, quick
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    pub(crate) preset: String,
+    /// Print the document and end
+    #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
+    pub(crate) show: bool,
+    /// Say what would run, what cannot and why, and how long it takes; run nothing
+    #[arg(long, conflicts_with = "restore")]
+    pub(crate) dry_run: bool,
+    /// Only put back what killed sweeps left
+    #[arg(long)]
+    pub(crate) restore: bool,
+    /// The prober's interface
+    #[arg(short = 'i', long = "interface", value_name = "IF", requires = "forwarder")]
+    pub(crate) interface: Option<String>,
+    /// The forwarder's interface, which is connected with the prober's
+    #[arg(long, value_name = "IF", requires = "interface")]
+    pub(crate) forwarder: Option<String>,
+    /// Keep every run in this folder, and go on there after an interruption; results.json at the end
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+    /// The seed of the order, instead of the document's
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// How often every cell runs, instead of the document's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) blocks: Option<u32>,
+    /// All of it may take so long, instead of the document's: 25m, 90s
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) time_limit: Option<Duration>,
+    /// Also on interfaces that may lead into a real network
+    #[arg(long)]
+    pub(crate) i_own_this_network: bool,
+    /// Show progress also where standard error is no terminal
+    #[arg(long)]
+    pub(crate) progress: bool,
+    /// Print one JSON object: results, or the plan
+    #[arg(long)]
+    pub(crate) json: bool,
+}
