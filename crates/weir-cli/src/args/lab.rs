@@ -30,8 +30,10 @@ pub(crate) enum Experiment {
 
 /// Arguments of `weir lab afxdp`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Without -i the sweep makes two namespaces with a veth pair and removes them afterwards.\n\
-Every setting that it changes is put back, also after an error or a signal; after a kill the next sweep, or --restore, does it.")]
+#[command(
+    after_help = "Without -i the sweep makes two namespaces with a veth pair and removes them afterwards.\n\
+Every setting that it changes is put back, also after an error or a signal; after a kill the next sweep, or --restore, does it."
+)]
 pub(crate) struct AfxdpArgs {
     /// The sweep (TOML); without it a preset
     #[arg(value_name = "SWEEP", conflicts_with = "preset")]
@@ -49,7 +51,12 @@ pub(crate) struct AfxdpArgs {
     #[arg(long)]
     pub(crate) restore: bool,
     /// The prober's interface
-    #[arg(short = 'i', long = "interface", value_name = "IF", requires = "forwarder")]
+    #[arg(
+        short = 'i',
+        long = "interface",
+        value_name = "IF",
+        requires = "forwarder"
+    )]
     pub(crate) interface: Option<String>,
     /// The forwarder's interface, which is connected with the prober's
     #[arg(long, value_name = "IF", requires = "interface")]

@@ -79,6 +79,7 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
                 lasting: args.duration,
                 timeout: args.timeout,
                 warm_up: args.warm_up,
+                back: None,
                 to: args.dst_mac,
                 ethertype: args.ethertype,
                 samples: args.samples,

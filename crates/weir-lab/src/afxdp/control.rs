@@ -106,7 +106,12 @@ enum End {
 
 impl End {
     /// Blocking, unless it spins.
-    fn open(setup: &Setup, plan: &Plan, from: SocketAddr, to: Option<SocketAddr>) -> Result<End, XskRunError> {
+    fn open(
+        setup: &Setup,
+        plan: &Plan,
+        from: SocketAddr,
+        to: Option<SocketAddr>,
+    ) -> Result<End, XskRunError> {
         let failed = |what: &str| {
             let what = format!("{what} of {}", plan.control.name);
             move |source| XskRunError::Place { what, source }
@@ -144,7 +149,9 @@ impl End {
             End::Packet(socket, frame) => {
                 let at = VNET + AT_NUMBER;
                 frame[at..at + 8].copy_from_slice(&number.to_be_bytes());
-                rustix::io::write(socket.as_fd(), frame).map_err(Into::into).map(drop)
+                rustix::io::write(socket.as_fd(), frame)
+                    .map_err(Into::into)
+                    .map(drop)
             }
         }
     }
@@ -153,13 +160,20 @@ impl End {
     fn receive(&mut self, spins: bool, buffer: &mut [u8]) -> io::Result<Option<u64>> {
         let got = match self {
             End::Udp(socket) => none_yet(socket.recv(buffer))?.map(|n| (n, 0)),
-            End::Packet(socket, _) => none_yet(packet(socket, spins, buffer))?.map(|n| (n, VNET + AT_NUMBER)),
+            End::Packet(socket, _) => {
+                none_yet(packet(socket, spins, buffer))?.map(|n| (n, VNET + AT_NUMBER))
+            }
         };
         Ok(got.and_then(|(len, at)| {
             if at > 0 && !is_ours(buffer.get(VNET..len)?) {
                 return None;
             }
-            buffer.get(..len)?.get(at..at + 8)?.try_into().ok().map(u64::from_be_bytes)
+            buffer
+                .get(..len)?
+                .get(at..at + 8)?
+                .try_into()
+                .ok()
+                .map(u64::from_be_bytes)
         }))
     }
 
@@ -184,7 +198,11 @@ impl End {
 }
 
 fn packet(socket: &PacketSocket, spins: bool, buffer: &mut [u8]) -> io::Result<usize> {
-    let flags = if spins { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+    let flags = if spins {
+        RecvFlags::DONTWAIT
+    } else {
+        RecvFlags::empty()
+    };
     let (_, len) = rustix::net::recv(socket.as_fd(), buffer, flags)?;
     Ok(len.min(ROOM))
 }
@@ -197,7 +215,14 @@ fn is_ours(frame: &[u8]) -> bool {
 fn none_yet<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(e) if matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted) => Ok(None),
+        Err(e)
+            if matches!(
+                e.kind(),
+                io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+            ) =>
+        {
+            Ok(None)
+        }
         Err(e) => Err(e),
     }
 }
@@ -218,7 +243,9 @@ pub(super) fn echo(setup: &Setup, plan: &Plan, stop: &AtomicBool) -> Result<(), 
     setup.arm();
     while !stop.load(Ordering::Relaxed) {
         metered.look();
-        let came = end.echo(plan.control.spins, &mut buffer).map_err(|e| failed(plan, e))?;
+        let came = end
+            .echo(plan.control.spins, &mut buffer)
+            .map_err(|e| failed(plan, e))?;
         if !came && plan.control.spins {
             std::hint::spin_loop();
         }
@@ -227,7 +254,12 @@ pub(super) fn echo(setup: &Setup, plan: &Plan, stop: &AtomicBool) -> Result<(), 
 }
 
 /// The prober's end.
-pub(super) fn probe(setup: &Setup, plan: &Plan, from: Ipv4Addr, stop: &AtomicBool) -> Result<Probed, XskRunError> {
+pub(super) fn probe(
+    setup: &Setup,
+    plan: &Plan,
+    from: Ipv4Addr,
+    stop: &AtomicBool,
+) -> Result<Probed, XskRunError> {
     // Ethernet, IPv4 and UDP headers; a number must fit.
     let mut payload = vec![0; plan.size.saturating_sub(42).max(8)];
     let to = (plan.to.0, PORT).into();
@@ -247,7 +279,10 @@ pub(super) fn probe(setup: &Setup, plan: &Plan, from: Ipv4Addr, stop: &AtomicBoo
                 let mut due = begun;
                 let mut number = 0;
                 let mut warm_up = plan.warm_up;
-                while number < warm_up + plan.count && begun.elapsed() < plan.lasting && !stop.load(Ordering::Relaxed) {
+                while number < warm_up + plan.count
+                    && begun.elapsed() < plan.lasting
+                    && !stop.load(Ordering::Relaxed)
+                {
                     if number < warm_up && begun.elapsed() > plan.lasting / 5 {
                         warm_up = number;
                     }
@@ -258,12 +293,17 @@ pub(super) fn probe(setup: &Setup, plan: &Plan, from: Ipv4Addr, stop: &AtomicBoo
                         metered.look();
                     }
                     let sent_ns = now_ns();
-                    end.send(number, &mut payload).map_err(|e| failed(plan, e))?;
+                    end.send(number, &mut payload)
+                        .map_err(|e| failed(plan, e))?;
                     probed.sent += u64::from(number >= warm_up);
                     let limit = Instant::now() + plan.timeout;
                     let mut turns = 0u32;
                     loop {
-                        if end.receive(plan.control.spins, &mut buffer).map_err(|e| failed(plan, e))? == Some(number) {
+                        if end
+                            .receive(plan.control.spins, &mut buffer)
+                            .map_err(|e| failed(plan, e))?
+                            == Some(number)
+                        {
                             if number >= warm_up {
                                 probed.samples.push(now_ns().saturating_sub(sent_ns));
                             }
@@ -278,7 +318,10 @@ pub(super) fn probe(setup: &Setup, plan: &Plan, from: Ipv4Addr, stop: &AtomicBoo
                     }
                     number += 1;
                     due = (due + plan.interval).max(Instant::now());
-                    while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+                    while let Some(left) = due
+                        .checked_duration_since(Instant::now())
+                        .filter(|left| !left.is_zero())
+                    {
                         if plan.control.spins {
                             std::hint::spin_loop();
                         } else {

@@ -6,7 +6,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `uname -r`.
 pub(super) fn kernel() -> String {
-    rustix::system::uname().release().to_string_lossy().into_owned()
+    rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned()
 }
 
 /// Lines about the machine, in the order to show.
@@ -14,9 +17,14 @@ pub(super) fn describe() -> Vec<(String, String)> {
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let cpu = cpuinfo
         .lines()
-        .find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim().to_owned()))
+        .find_map(|line| {
+            line.strip_prefix("model name")?
+                .split_once(':')
+                .map(|(_, name)| name.trim().to_owned())
+        })
         .unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-    let idle = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").unwrap_or_default();
+    let idle =
+        fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").unwrap_or_default();
     let idle = match idle.trim() {
         "" => "none",
         name => name,
@@ -29,19 +37,26 @@ pub(super) fn describe() -> Vec<(String, String)> {
         ("weir", env!("CARGO_PKG_VERSION").to_owned()),
         ("date", today()),
     ];
-    lines.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    lines
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
 }
 
 /// The day in UTC, as ISO 8601 writes it.
 fn today() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs());
+    let seconds = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |d| d.as_secs());
     let (year, month, day) = civil(seconds / 86_400);
     format!("{year:04}-{month:02}-{day:02}")
 }
 
 /// Year, month and day of a day's number since 1970.
 fn civil(days: u64) -> (u64, u64, u64) {
-    let leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let (mut year, mut left) = (1970, days);
     while left >= 365 + u64::from(leap(year)) {
         left -= 365 + u64::from(leap(year));

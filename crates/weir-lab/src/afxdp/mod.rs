@@ -4,6 +4,7 @@
 //! is part of a result. Cells that failed to do what they were asked are classed apart; the others are clustered, and what the members of a cluster share is its finding.
 
 mod control;
+pub mod extras;
 mod machine;
 mod records;
 pub mod results;
@@ -13,6 +14,6 @@ mod side;
 pub mod space;
 pub mod sweep;
 
-pub use run::{AfxdpError, Bed, Ends, Options, Plan, Told, run};
+pub use run::{AfxdpError, Bed, Beside, Ends, Options, Plan, Told, run};
 pub use settings::restore_orphans;
 pub use sweep::{Mistakes, PRESETS, Sweep};

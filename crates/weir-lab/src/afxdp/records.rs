@@ -73,7 +73,8 @@ impl Records {
         let Some(folder) = folder else {
             return Ok(records);
         };
-        fs::create_dir_all(folder).map_err(AfxdpError::io(format!("create {}", folder.display())))?;
+        fs::create_dir_all(folder)
+            .map_err(AfxdpError::io(format!("create {}", folder.display())))?;
         let path = folder.join(RUNS);
         let failed = |what: &str| AfxdpError::io(format!("{what} {}", path.display()));
         let mut file = OpenOptions::new()
@@ -103,16 +104,19 @@ impl Records {
                     folder: folder.display().to_string(),
                     why: why.to_owned(),
                 };
-                let known: Header = serde_json::from_str(first).map_err(|_| other("another format"))?;
+                let known: Header =
+                    serde_json::from_str(first).map_err(|_| other("another format"))?;
                 if let Some(why) = header.differs(&known) {
                     return Err(other(why));
                 }
                 for line in lines {
-                    let line: Line = serde_json::from_str(line).map_err(|_| other("a line that is none of its runs"))?;
+                    let line: Line = serde_json::from_str(line)
+                        .map_err(|_| other("a line that is none of its runs"))?;
                     records.take(line);
                 }
                 file.set_len(whole as u64).map_err(failed("cut"))?;
-                file.seek(std::io::SeekFrom::End(0)).map_err(failed("go on in"))?;
+                file.seek(std::io::SeekFrom::End(0))
+                    .map_err(failed("go on in"))?;
             }
         }
         records.file = Some((path, file));
@@ -120,7 +124,8 @@ impl Records {
     }
 
     fn take(&mut self, line: Line) {
-        self.known.insert((line.cell.clone(), line.run.block), line.seconds);
+        self.known
+            .insert((line.cell.clone(), line.run.block), line.seconds);
         self.lines.push(line);
     }
 

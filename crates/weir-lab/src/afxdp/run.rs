@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use weir_kernel::{KernelError, NetNs};
 
 use super::control::{self, CONTROLS, Control};
+use super::extras::{Extras, Limits, chain, rerun_under_load};
 use super::records::{Header, Line, Records};
-use super::results::{Cell, Effective, Pruned, Results, Run};
+use super::results::{Cell, Effective, Extra, Pruned, Results, Run};
 use super::settings::{Journal, PREFIX, Place, WakeLimit, restore_orphans};
 use super::side::{Forwarding, Order, Side};
 use super::space::{Capabilities, Space, prune};
@@ -52,7 +53,9 @@ pub enum AfxdpError {
         source: std::io::Error,
     },
     /// The folder holds another sweep.
-    #[error("{folder} holds runs of another sweep ({why}): give another --out, or remove the folder")]
+    #[error(
+        "{folder} holds runs of another sweep ({why}): give another --out, or remove the folder"
+    )]
     OtherSweep {
         /// The folder.
         folder: String,
@@ -85,7 +88,9 @@ impl AfxdpError {
     /// Whether the user asked for something that cannot be.
     pub fn is_usage(&self) -> bool {
         match self {
-            AfxdpError::Document(_) | AfxdpError::OtherSweep { .. } | AfxdpError::Nothing(_) => true,
+            AfxdpError::Document(_) | AfxdpError::OtherSweep { .. } | AfxdpError::Nothing(_) => {
+                true
+            }
             AfxdpError::Run(error) => error.is_usage(),
             _ => false,
         }
@@ -122,6 +127,17 @@ pub struct Options<'a> {
     pub stop: &'a AtomicBool,
     /// Told what happens.
     pub tell: &'a dyn Fn(Told<'_>),
+    /// Which cells are measured beside the blocks, if the document wants that.
+    pub beside: &'a dyn Fn(&Results) -> Beside,
+}
+
+/// Cells to be measured beside the blocks, by their ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// Under load.
+    pub load: Vec<String>,
+    /// Over chains of forwarders.
+    pub chains: Vec<String>,
 }
 
 /// What is told on the way.
@@ -157,13 +173,13 @@ pub struct Plan {
 
 /// A bed, probed.
 pub struct Bed {
-    near: Side,
-    far: Side,
-    calibration: Calibration,
+    pub(super) near: Side,
+    pub(super) far: Side,
+    pub(super) calibration: Calibration,
     /// Kernel threads that handle packets.
     helpers: Vec<u32>,
     /// Ends last: until namespaces are gone and settings are back.
-    _journal: Arc<Journal>,
+    pub(super) journal: Arc<Journal>,
 }
 
 impl Bed {
@@ -180,7 +196,10 @@ impl Bed {
             Ends::Bed => own_bed(&journal)?,
             Ends::Interfaces(near, far) => {
                 if near == far {
-                    return Err(XskRunError::Usage(format!("{near} is both ends: name the interface that it is connected with")).into());
+                    return Err(XskRunError::Usage(format!(
+                        "{near} is both ends: name the interface that it is connected with"
+                    ))
+                    .into());
                 }
                 let side = |name: &str| {
                     crate::xsk::Setup {
@@ -199,7 +218,7 @@ impl Bed {
             far,
             calibration: calibrate(),
             helpers,
-            _journal: journal,
+            journal,
         })
     }
 
@@ -217,8 +236,12 @@ impl Bed {
         for control in CONTROLS {
             let why = if control.spins && capabilities.cpus.len() < 2 {
                 Some("this process may use one CPU only: spinning controls cannot be split")
-            } else if control.name.starts_with("udp") && (self.near.address.is_none() || self.far.address.is_none()) {
-                Some("both ends are in one namespace, where UDP would not leave the host: no UDP controls")
+            } else if control.name.starts_with("udp")
+                && (self.near.address.is_none() || self.far.address.is_none())
+            {
+                Some(
+                    "both ends are in one namespace, where UDP would not leave the host: no UDP controls",
+                )
             } else {
                 None
             };
@@ -234,7 +257,11 @@ impl Bed {
                 },
             }
         }
-        let once: Duration = space.cells.iter().map(|one| guess(sweep, one)).sum::<Duration>()
+        let once: Duration = space
+            .cells
+            .iter()
+            .map(|one| guess(sweep, one))
+            .sum::<Duration>()
             + guess(sweep, &sweep.base) * controls.len() as u32;
         Ok(Plan {
             space,
@@ -257,32 +284,48 @@ impl Bed {
 }
 
 fn own_bed(journal: &Arc<Journal>) -> Result<(Side, Side), XskRunError> {
-    // A name of its own, so that what is left of it can be told from that of others.
-    let prefix = format!("{PREFIX}-{:x}", now_ns() & 0xff_ffff);
-    journal.note_bed(&format!("{prefix}-"))?;
-    let near = NetNs::create(&prefix)?;
-    let far = NetNs::create(&prefix)?;
-    for ns in [&near, &far] {
-        // Nothing but the sweep sends.
-        for which in ["all", "default"] {
-            ns.sysctl(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")?;
-        }
-    }
-    let queues = "4";
-    let sizes = ["numtxqueues", queues, "numrxqueues", queues];
-    let mut add = vec!["link", "add", "near"];
-    add.extend(sizes);
-    add.extend(["type", "veth", "peer", "name", "far"]);
-    add.extend(sizes);
-    add.extend(["netns", far.name()]);
-    near.ip(&add)?;
+    let mut spaces = namespaces(journal, 2)?.into_iter();
+    let (Some(near), Some(far)) = (spaces.next(), spaces.next()) else {
+        return Err(XskRunError::Usage("no namespaces".to_owned()));
+    };
+    link((&near, "near"), (&far, "far"))?;
     for (ns, name, address) in [(&near, "near", NEAR), (&far, "far", FAR)] {
         ns.ip(&["address", "add", &format!("{address}/24"), "dev", name])?;
-        ns.ip(&["link", "set", name, "up"])?;
     }
     let near = Side::new(journal, Place::Ns(near), "near", Some(NEAR), true)?;
     let far = Side::new(journal, Place::Ns(far), "far", Some(FAR), true)?;
     Ok((near, far))
+}
+
+/// Namespaces in which nothing but the sweep sends.
+pub(super) fn namespaces(journal: &Journal, count: u32) -> Result<Vec<Arc<NetNs>>, XskRunError> {
+    // Names of its own, so that what is left of them can be told from those of others.
+    let prefix = format!("{PREFIX}-{:x}", now_ns() & 0xff_ffff);
+    journal.note_bed(&format!("{prefix}-"))?;
+    (0..count)
+        .map(|_| {
+            let ns = NetNs::create(&prefix)?;
+            for which in ["all", "default"] {
+                ns.sysctl(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")?;
+            }
+            Ok(Arc::new(ns))
+        })
+        .collect()
+}
+
+/// Joins two namespaces with a veth pair that may have several queues, and sets both ends up.
+pub(super) fn link(one: (&NetNs, &str), other: (&NetNs, &str)) -> Result<(), XskRunError> {
+    let sizes = ["numtxqueues", "4", "numrxqueues", "4"];
+    let mut add = vec!["link", "add", one.1];
+    add.extend(sizes);
+    add.extend(["type", "veth", "peer", "name", other.1]);
+    add.extend(sizes);
+    add.extend(["netns", other.0.name()]);
+    one.0.ip(&add)?;
+    for (ns, name) in [one, other] {
+        ns.ip(&["link", "set", name, "up"])?;
+    }
+    Ok(())
 }
 
 /// How long a run takes, about.
@@ -295,7 +338,9 @@ fn guess(sweep: &Sweep, one: &Combination) -> Duration {
     };
     let trip = trip.max(one.deferral.timeout * 2).max(one.interval);
     let batches = (count + warm_up).div_ceil(one.batch.into());
-    trip.saturating_mul(u32::try_from(batches).unwrap_or(u32::MAX)).min(sweep.duration) + OVERHEAD
+    trip.saturating_mul(u32::try_from(batches).unwrap_or(u32::MAX))
+        .min(sweep.duration)
+        + OVERHEAD
 }
 
 /// What runs in a block.
@@ -349,11 +394,46 @@ pub fn run(options: &Options<'_>) -> Result<Results, AfxdpError> {
     if plan.space.cells.is_empty() {
         return Err(AfxdpError::Nothing(options.sweep.combinations.len()));
     }
-    let results = blocks(&mut bed, options, &plan);
+    let results = blocks(&mut bed, options, &plan).and_then(|mut results| {
+        if options.sweep.extras {
+            results.extras = beside(&mut bed, options, &results)?;
+        }
+        Ok(results)
+    });
     let restored = bed.restore();
     let results = results?;
     restored?;
     Ok(results)
+}
+
+fn beside(
+    bed: &mut Bed,
+    options: &Options<'_>,
+    results: &Results,
+) -> Result<Vec<Extra>, AfxdpError> {
+    /// Forwarders of the longest chain.
+    const LONGEST: u32 = 5;
+    let extras = Extras {
+        stop: options.stop,
+        tell: options.tell,
+        limits: Limits {
+            timeout: options.sweep.timeout,
+            ..Limits::default()
+        },
+    };
+    let wanted = (options.beside)(results);
+    let find = |id: &String| {
+        results
+            .cells
+            .iter()
+            .find(|cell| cell.id == *id && cell.control.is_none())
+    };
+    let load: Vec<&Cell> = wanted.load.iter().filter_map(find).collect();
+    let mut found = rerun_under_load(bed, &load, &extras)?;
+    for cell in wanted.chains.iter().filter_map(find) {
+        found.extend(chain(bed, cell, LONGEST, options.sweep.count, &extras)?);
+    }
+    Ok(found)
 }
 
 fn blocks(bed: &mut Bed, options: &Options<'_>, plan: &Plan) -> Result<Results, AfxdpError> {
@@ -397,7 +477,11 @@ fn blocks(bed: &mut Bed, options: &Options<'_>, plan: &Plan) -> Result<Results, 
                 took.insert(number, Duration::from_secs_f64(seconds));
                 continue;
             }
-            let expected = |n: usize| took.get(&n).copied().unwrap_or_else(|| guess(sweep, jobs[n].combination()));
+            let expected = |n: usize| {
+                took.get(&n)
+                    .copied()
+                    .unwrap_or_else(|| guess(sweep, jobs[n].combination()))
+            };
             if limit.is_some_and(|limit| begun.elapsed() + expected(number) > limit) {
                 late = true;
                 break 'blocks;
@@ -437,10 +521,13 @@ fn blocks(bed: &mut Bed, options: &Options<'_>, plan: &Plan) -> Result<Results, 
     }
     let mut machine = super::machine::describe();
     machine.push(("driver".to_owned(), bed.near.driver.clone()));
-    machine.push(("devices".to_owned(), match options.ends {
-        Ends::Bed => "a veth pair between two namespaces".to_owned(),
-        Ends::Interfaces(..) => format!("{} and {}", bed.near.interface, bed.far.interface),
-    }));
+    machine.push((
+        "devices".to_owned(),
+        match options.ends {
+            Ends::Bed => "a veth pair between two namespaces".to_owned(),
+            Ends::Interfaces(..) => format!("{} and {}", bed.near.interface, bed.far.interface),
+        },
+    ));
     let seconds = records.seconds();
     let mut runs = records.into_runs();
     let cells: Vec<Cell> = jobs
@@ -456,7 +543,12 @@ fn blocks(bed: &mut Bed, options: &Options<'_>, plan: &Plan) -> Result<Results, 
         })
         .filter(|cell| !cell.runs.is_empty())
         .collect();
-    let blocks = cells.iter().flat_map(|c| &c.runs).map(|r| r.block + 1).max().unwrap_or(0);
+    let blocks = cells
+        .iter()
+        .flat_map(|c| &c.runs)
+        .map(|r| r.block + 1)
+        .max()
+        .unwrap_or(0);
     Ok(Results {
         version: VERSION,
         machine,
@@ -494,7 +586,13 @@ impl Bed {
         run
     }
 
-    fn measure(&mut self, sweep: &Sweep, job: &Job, stop: &AtomicBool, run: &mut Run) -> Result<(), XskRunError> {
+    fn measure(
+        &mut self,
+        sweep: &Sweep,
+        job: &Job,
+        stop: &AtomicBool,
+        run: &mut Run,
+    ) -> Result<(), XskRunError> {
         let one = job.combination();
         let (count, warm_up) = sweep.pings(one);
         let meter = Arc::new(Meter::default());
@@ -508,7 +606,9 @@ impl Bed {
             && let Some(held) = limit.held()
             && i64::from(held) > i64::from(*micros)
         {
-            unmet.push(format!("CPUs were to wake within {micros} us, and may take {held} us"));
+            unmet.push(format!(
+                "CPUs were to wake within {micros} us, and may take {held} us"
+            ));
         }
         let order = Order {
             knobs: one.knobs(),
@@ -521,9 +621,14 @@ impl Bed {
         let forwarding = Forwarding::start(&mut self.far, &order, &meter)?;
         if one.threaded && is_cell {
             // Made with the setting, and gone with it.
-            self.helpers = processes(|name| name.starts_with("ksoftirqd/") || name.starts_with("napi/"));
+            self.helpers =
+                processes(|name| name.starts_with("ksoftirqd/") || name.starts_with("napi/"));
         }
-        let helpers = |pids: &[u32]| pids.iter().filter_map(|pid| schedstat_ns(*pid)).sum::<f64>();
+        let helpers = |pids: &[u32]| {
+            pids.iter()
+                .filter_map(|pid| schedstat_ns(*pid))
+                .sum::<f64>()
+        };
         let kernel = helpers(&self.helpers);
         let joules = super::machine::energy();
         let mut setup = self.near.setup(one, 0, &meter);
@@ -542,6 +647,7 @@ impl Bed {
                         timeout: sweep.timeout,
                         warm_up,
                         warm_up_lasting: Some(sweep.duration / 5),
+                        back: None,
                         to: Some(self.far.mac),
                         ethertype: crate::xsk::ETHERTYPE,
                         samples: count as usize,
@@ -555,12 +661,18 @@ impl Bed {
                         run.effective.napi[0] = socket.napi_id.unwrap_or(0);
                         run.effective.wakeup_skipped |= socket.kicks_saved > 0;
                         if one.mode == Mode::ZeroCopy && socket.mode != Some("zero-copy") {
-                            unmet.push("zero-copy was asked for, and the prober's socket copies".to_owned());
+                            unmet.push(
+                                "zero-copy was asked for, and the prober's socket copies"
+                                    .to_owned(),
+                            );
                         }
                     }
                 }
                 Job::Control(control, _) => {
-                    let to = (self.far.address.unwrap_or(Ipv4Addr::UNSPECIFIED), self.far.mac);
+                    let to = (
+                        self.far.address.unwrap_or(Ipv4Addr::UNSPECIFIED),
+                        self.far.mac,
+                    );
                     let plan = control::Plan {
                         count,
                         warm_up,
@@ -569,7 +681,9 @@ impl Bed {
                         ..control::Plan::of(*control, one, to)
                     };
                     let from = near.address.unwrap_or(Ipv4Addr::UNSPECIFIED);
-                    let probed = near.place.run(|| control::probe(&setup, &plan, from, told))??;
+                    let probed = near
+                        .place
+                        .run(|| control::probe(&setup, &plan, from, told))??;
                     run.sent = probed.sent;
                     run.received = probed.samples.len() as u64;
                     run.samples = probed.samples;
@@ -578,7 +692,9 @@ impl Bed {
             Ok(())
         });
         let kernel = helpers(&self.helpers) - kernel;
-        run.joules = super::machine::energy().zip(joules).map(|(after, before)| after - before);
+        run.joules = super::machine::energy()
+            .zip(joules)
+            .map(|(after, before)| after - before);
         let far = forwarding.finish(&self.far);
         drop(limit);
         probed?;
@@ -589,7 +705,8 @@ impl Bed {
         run.effective.napi[1] = far.napi;
         run.effective.zero_copy = far.zero_copy;
         run.effective.wakeup_skipped |= far.kicks_saved > 0;
-        run.effective.busy_poll_packets = far.busy_polled + self.near.busy_polled().saturating_sub(polled);
+        run.effective.busy_poll_packets =
+            far.busy_polled + self.near.busy_polled().saturating_sub(polled);
         unmet.extend(far.unmet);
         if is_cell {
             unmet.extend(not_so(one, &run.effective));
@@ -602,7 +719,9 @@ impl Bed {
     fn wait_up(&self, stop: &AtomicBool, kept: &'static str) -> Result<(), AfxdpError> {
         let limit = Instant::now() + PATIENCE;
         loop {
-            let down = [&self.near, &self.far].into_iter().find(|side| !side.is_up());
+            let down = [&self.near, &self.far]
+                .into_iter()
+                .find(|side| !side.is_up());
             let Some(side) = down else { return Ok(()) };
             if stop.load(Ordering::Relaxed) {
                 return Err(AfxdpError::Interrupted(kept));
@@ -632,7 +751,10 @@ fn not_so(one: &Combination, effective: &Effective) -> Vec<String> {
         );
         false
     } else if effective.busy_poll_packets == 0 {
-        unmet.push("busy polling was asked for, and no packet came by it (BusyPollRxPackets did not grow)".to_owned());
+        unmet.push(
+            "busy polling was asked for, and no packet came by it (BusyPollRxPackets did not grow)"
+                .to_owned(),
+        );
         false
     } else {
         true
@@ -648,7 +770,11 @@ fn not_so(one: &Combination, effective: &Effective) -> Vec<String> {
 }
 
 /// Runs `work` with a flag that is set when it is to end: after `all`, or when the user says so.
-fn with_deadline<T>(all: Duration, stop: &AtomicBool, work: impl FnOnce(&AtomicBool) -> T) -> T {
+pub(super) fn with_deadline<T>(
+    all: Duration,
+    stop: &AtomicBool,
+    work: impl FnOnce(&AtomicBool) -> T,
+) -> T {
     let told = AtomicBool::new(false);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -33,7 +33,7 @@ pub enum Place {
     /// The namespace of the process.
     Here,
     /// One of the bed's.
-    Ns(NetNs),
+    Ns(Arc<NetNs>),
 }
 
 impl Place {
@@ -58,13 +58,22 @@ impl Sysfs {
     pub(super) fn open() -> io::Result<Sysfs> {
         let context = fsopen("sysfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_create(&context)?;
-        let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?;
+        let mount = fsmount(
+            &context,
+            FsMountFlags::FSMOUNT_CLOEXEC,
+            MountAttrFlags::empty(),
+        )?;
         Ok(Sysfs(mount))
     }
 
     fn file(&self, name: &str, attribute: &str, flags: OFlags) -> io::Result<File> {
         let path = format!("class/net/{name}/{attribute}");
-        Ok(File::from(openat(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty())?))
+        Ok(File::from(openat(
+            &self.0,
+            path,
+            flags | OFlags::CLOEXEC,
+            Mode::empty(),
+        )?))
     }
 
     /// An attribute of an interface, without its line end.
@@ -74,7 +83,8 @@ impl Sysfs {
     }
 
     fn write(&self, name: &str, attribute: &str, value: &str) -> io::Result<()> {
-        self.file(name, attribute, OFlags::WRONLY)?.write_all(value.as_bytes())
+        self.file(name, attribute, OFlags::WRONLY)?
+            .write_all(value.as_bytes())
     }
 }
 
@@ -117,7 +127,10 @@ impl Setting {
             }
             Setting::Coalescing => {
                 let c = iface::coalescing(name)?;
-                format!("{}/{}/{}/{}", c.rx_micros, c.tx_micros, c.rx_adaptive, c.tx_adaptive)
+                format!(
+                    "{}/{}/{}/{}",
+                    c.rx_micros, c.tx_micros, c.rx_adaptive, c.tx_adaptive
+                )
             }
             Setting::Gro => iface::feature(name, Feature::Gro)?.to_string(),
             other => sysfs
@@ -127,7 +140,12 @@ impl Setting {
     }
 
     fn write(self, sysfs: &Sysfs, name: &str, value: &str) -> Result<(), KernelError> {
-        let bad = || sys(format!("read `{value}` as a {}", self.name()), io::Error::from(io::ErrorKind::InvalidData));
+        let bad = || {
+            sys(
+                format!("read `{value}` as a {}", self.name()),
+                io::Error::from(io::ErrorKind::InvalidData),
+            )
+        };
         let parts: Vec<&str> = value.split('/').collect();
         let number = |at: usize| -> Result<u32, KernelError> {
             parts.get(at).and_then(|p| p.parse().ok()).ok_or_else(bad)
@@ -155,9 +173,9 @@ impl Setting {
                 },
             ),
             Setting::Gro => iface::set_feature(name, Feature::Gro, flag(0)?),
-            other => sysfs
-                .write(name, other.name(), value)
-                .map_err(|source| sys(format!("set {} of {name} to {value}", other.name()), source)),
+            other => sysfs.write(name, other.name(), value).map_err(|source| {
+                sys(format!("set {} of {name} to {value}", other.name()), source)
+            }),
         }
     }
 }
@@ -213,7 +231,8 @@ impl Journal {
             let path = Path::new(FOLDER).join(format!("{}-{n}.journal", std::process::id()));
             match OpenOptions::new().create_new(true).append(true).open(&path) {
                 Ok(file) => {
-                    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|e| failed(e.into()))?;
+                    flock(&file, FlockOperation::NonBlockingLockExclusive)
+                        .map_err(|e| failed(e.into()))?;
                     return Ok(Arc::new(Journal {
                         path,
                         file: Mutex::new(file),
@@ -230,7 +249,10 @@ impl Journal {
     fn note(&self, entry: &Entry) -> Result<(), KernelError> {
         let mut line = serde_json::to_string(entry).unwrap_or_default();
         line.push('\n');
-        let mut file = self.file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut file = self
+            .file
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         // One call: a process that is killed leaves whole lines.
         file.write_all(line.as_bytes())
             .map_err(|e| sys(format!("write {}", self.path.display()), e))
@@ -268,7 +290,8 @@ impl Settings {
     pub(super) fn of(journal: &Arc<Journal>, interface: &str) -> Result<Settings, KernelError> {
         Ok(Settings {
             journal: Arc::clone(journal),
-            sysfs: Sysfs::open().map_err(|e| sys(format!("reach the settings of {interface}"), e))?,
+            sysfs: Sysfs::open()
+                .map_err(|e| sys(format!("reach the settings of {interface}"), e))?,
             namespace: current_inode()?,
             ifindex: iface::index_of(interface)?,
             interface: interface.to_owned(),
@@ -294,11 +317,20 @@ impl Settings {
         }
         setting.write(&self.sysfs, &self.interface, value)?;
         let held = setting.read(&self.sysfs, &self.interface)?;
-        Ok((held != value).then(|| format!("{} of {} was set to {value} and is {held}", setting.name(), self.interface)))
+        Ok((held != value).then(|| {
+            format!(
+                "{} of {} was set to {value} and is {held}",
+                setting.name(),
+                self.interface
+            )
+        }))
     }
 
     /// Gives settings their values and puts back all others that were changed. Returns a sentence for each that does not hold. Must be called in the interface's namespace.
-    pub(super) fn turn_into(&mut self, wanted: &[(Setting, String)]) -> Result<Vec<String>, KernelError> {
+    pub(super) fn turn_into(
+        &mut self,
+        wanted: &[(Setting, String)],
+    ) -> Result<Vec<String>, KernelError> {
         self.put_back(|setting| !wanted.iter().any(|(w, _)| *w == setting))?;
         let mut unmet = Vec::new();
         for (setting, value) in wanted {
@@ -346,9 +378,19 @@ pub(super) struct WakeLimit(File);
 
 impl WakeLimit {
     pub(super) fn set(micros: u32) -> Result<WakeLimit, KernelError> {
-        let failed = |e| sys(format!("limit how long CPUs may take to wake ({CPU_LATENCY})"), e);
-        let mut file = OpenOptions::new().read(true).write(true).open(CPU_LATENCY).map_err(failed)?;
-        file.write_all(&micros.cast_signed().to_ne_bytes()).map_err(failed)?;
+        let failed = |e| {
+            sys(
+                format!("limit how long CPUs may take to wake ({CPU_LATENCY})"),
+                e,
+            )
+        };
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(CPU_LATENCY)
+            .map_err(failed)?;
+        file.write_all(&micros.cast_signed().to_ne_bytes())
+            .map_err(failed)?;
         Ok(WakeLimit(file))
     }
 
@@ -385,7 +427,8 @@ pub fn restore_orphans() -> Result<Vec<String>, KernelError> {
             continue;
         }
         // It may have ended in order between the two.
-        let same = fs::metadata(&path).ok().map(|m| m.ino()) == file.metadata().ok().map(|m| m.ino());
+        let same =
+            fs::metadata(&path).ok().map(|m| m.ino()) == file.metadata().ok().map(|m| m.ino());
         if same && restore(&path, &mut told)? {
             fs::remove_file(&path).map_err(|e| sys(format!("remove {}", path.display()), e))?;
         }
@@ -400,13 +443,26 @@ fn restore(path: &Path, told: &mut Vec<String>) -> Result<bool, KernelError> {
     let mut done = true;
     let mut beds = Vec::new();
     let mut was = Vec::new();
-    for entry in text.lines().filter_map(|line| serde_json::from_str(line).ok()) {
+    for entry in text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+    {
         match entry {
             Entry::Bed(prefix) => beds.push(prefix),
-            Entry::Was { namespace, interface, ifindex, setting, value } => {
+            Entry::Was {
+                namespace,
+                interface,
+                ifindex,
+                setting,
+                value,
+            } => {
                 was.push((namespace, interface, ifindex, setting, value));
             }
-            Entry::Back { namespace, ifindex, setting } => {
+            Entry::Back {
+                namespace,
+                ifindex,
+                setting,
+            } => {
                 was.retain(|(n, _, i, s, _)| (*n, *i, *s) != (namespace, ifindex, setting));
             }
         }
@@ -417,10 +473,10 @@ fn restore(path: &Path, told: &mut Vec<String>) -> Result<bool, KernelError> {
             told.push(format!("removed namespace {name} of a killed run"));
         }
     }
-    // Settings of the bed's interfaces went with it; their namespaces are none that is left.
+    // Settings of the bed's interfaces went with it.
     for (namespace, interface, ifindex, setting, value) in was.into_iter().rev() {
         if namespace != here {
-            if beds.is_empty() {
+            if exists(namespace) {
                 done = false;
                 told.push(format!(
                     "{} of {interface} was {value}, in another network namespace (inode {namespace}): run `weir lab afxdp --restore` there",
@@ -432,13 +488,17 @@ fn restore(path: &Path, told: &mut Vec<String>) -> Result<bool, KernelError> {
         if iface::find_index(&interface) != Some(ifindex) {
             continue;
         }
-        let sysfs = Sysfs::open().map_err(|e| sys(format!("reach the settings of {interface}"), e))?;
+        let sysfs =
+            Sysfs::open().map_err(|e| sys(format!("reach the settings of {interface}"), e))?;
         // An interface may still be busy with the end of the killed process's sockets.
         let mut tries = 0;
         loop {
             match setting.write(&sysfs, &interface, &value) {
                 Ok(()) => {
-                    told.push(format!("{} of {interface} is {value} again", setting.name()));
+                    told.push(format!(
+                        "{} of {interface} is {value} again",
+                        setting.name()
+                    ));
                     break;
                 }
                 Err(_) if tries < 10 => {
@@ -450,6 +510,19 @@ fn restore(path: &Path, told: &mut Vec<String>) -> Result<bool, KernelError> {
         }
     }
     Ok(done)
+}
+
+/// Whether anything is in a network namespace, or it has a name.
+fn exists(inode: u64) -> bool {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let used = processes.map(|entry| entry.path().join("ns/net"));
+    let named = fs::read_dir("/run/netns")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| entry.path());
+    used.chain(named)
+        .any(|path| fs::metadata(path).is_ok_and(|found| found.ino() == inode))
 }
 
 fn namespaces(prefix: &str) -> Vec<String> {

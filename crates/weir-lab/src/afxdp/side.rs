@@ -39,7 +39,9 @@ pub(super) struct Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        let Side { settings, place, .. } = self;
+        let Side {
+            settings, place, ..
+        } = self;
         // A failure keeps the journal; there is nobody to tell here.
         let _ = place.run(|| settings.restore());
     }
@@ -54,8 +56,9 @@ impl Side {
         address: Option<Ipv4Addr>,
         owned: bool,
     ) -> Result<Side, XskRunError> {
-        let (found, settings) =
-            place.run(|| Ok::<_, XskRunError>((iface::find(interface)?, Settings::of(journal, interface)?)))??;
+        let (found, settings) = place.run(|| {
+            Ok::<_, XskRunError>((iface::find(interface)?, Settings::of(journal, interface)?))
+        })??;
         let cpus = super::space::cpus();
         let first = cpus.first().copied().unwrap_or(0);
         Ok(Side {
@@ -71,12 +74,18 @@ impl Side {
     }
 
     /// Gives the interface the settings of a combination, none: its own. What does not hold is told.
-    pub(super) fn configure(&mut self, one: Option<&Combination>) -> Result<Vec<String>, XskRunError> {
+    pub(super) fn configure(
+        &mut self,
+        one: Option<&Combination>,
+    ) -> Result<Vec<String>, XskRunError> {
         let mut wanted = Vec::new();
         if let Some(one) = one {
             if let Ok(Ok(q)) = self.place.run(|| iface::queues(&self.interface)) {
                 let some = |had: u32| if had > 0 { one.queues } else { 0 };
-                wanted.push((Setting::Queues, format!("{}/{}/{}", some(q.rx), some(q.tx), some(q.combined))));
+                wanted.push((
+                    Setting::Queues,
+                    format!("{}/{}/{}", some(q.rx), some(q.tx), some(q.combined)),
+                ));
             }
             if let Some(us) = one.coalescing {
                 wanted.push((Setting::Coalescing, format!("{us}/{us}/false/false")));
@@ -91,16 +100,23 @@ impl Side {
                 wanted.push((Setting::Irqs, one.deferral.irqs.to_string()));
             }
             if !one.deferral.timeout.is_zero() {
-                wanted.push((Setting::Timeout, one.deferral.timeout.as_nanos().to_string()));
+                wanted.push((
+                    Setting::Timeout,
+                    one.deferral.timeout.as_nanos().to_string(),
+                ));
             }
         }
-        let Side { settings, place, .. } = self;
+        let Side {
+            settings, place, ..
+        } = self;
         Ok(place.run(|| settings.turn_into(&wanted))??)
     }
 
     /// Puts back what was changed.
     pub(super) fn restore(&mut self) -> Result<(), XskRunError> {
-        let Side { settings, place, .. } = self;
+        let Side {
+            settings, place, ..
+        } = self;
         Ok(place.run(|| settings.restore())??)
     }
 
@@ -153,8 +169,11 @@ impl Side {
         let (Some(names), Some(values)) = (rows.next(), rows.next()) else {
             return 0;
         };
-        let at = names.split_whitespace().position(|name| name == "BusyPollRxPackets");
-        at.and_then(|at| values.split_whitespace().nth(at)?.parse().ok()).unwrap_or(0)
+        let at = names
+            .split_whitespace()
+            .position(|name| name == "BusyPollRxPackets");
+        at.and_then(|at| values.split_whitespace().nth(at)?.parse().ok())
+            .unwrap_or(0)
     }
 
     /// Whether its interface is there and up.
@@ -178,7 +197,10 @@ pub(super) struct Order {
 
 impl Order {
     pub(super) fn combination(&self) -> Result<Combination, XskRunError> {
-        let knobs = self.knobs.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        let knobs = self
+            .knobs
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()));
         Combination::from_knobs(knobs).map_err(XskRunError::Usage)
     }
 }
@@ -205,7 +227,11 @@ pub(super) struct Forwarding {
 
 impl Forwarding {
     /// Starts one, with the settings of its order; ready once it returns.
-    pub(super) fn start(side: &mut Side, order: &Order, meter: &Arc<Meter>) -> Result<Forwarding, XskRunError> {
+    pub(super) fn start(
+        side: &mut Side,
+        order: &Order,
+        meter: &Arc<Meter>,
+    ) -> Result<Forwarding, XskRunError> {
         let one = order.combination()?;
         let control = match &order.control {
             Some(name) => Some(
@@ -250,14 +276,21 @@ impl Forwarding {
         };
         let limit = Instant::now() + READY;
         while !armed.load(Ordering::Acquire) {
-            if forwarding.thread.as_ref().is_none_or(JoinHandle::is_finished) {
+            if forwarding
+                .thread
+                .as_ref()
+                .is_none_or(JoinHandle::is_finished)
+            {
                 return Err(match forwarding.join() {
                     Err(e) => e,
                     Ok(_) => XskRunError::Usage("the forwarder ended by itself".to_owned()),
                 });
             }
             if Instant::now() > limit {
-                return Err(XskRunError::Usage(format!("the forwarder was not ready within {} s", READY.as_secs())));
+                return Err(XskRunError::Usage(format!(
+                    "the forwarder was not ready within {} s",
+                    READY.as_secs()
+                )));
             }
             std::thread::sleep(Duration::from_micros(200));
         }

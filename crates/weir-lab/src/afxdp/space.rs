@@ -43,7 +43,10 @@ impl Capabilities {
     ///
     /// # Errors
     /// An interface is not there, or nothing can be opened at all.
-    pub fn probe(near: (&Place, &str), far: (&Place, &str)) -> Result<Capabilities, crate::xsk::XskRunError> {
+    pub fn probe(
+        near: (&Place, &str),
+        far: (&Place, &str),
+    ) -> Result<Capabilities, crate::xsk::XskRunError> {
         let mut sides = Vec::new();
         for (place, name) in [near, far] {
             sides.push(place.run(|| probe_side(name))??);
@@ -110,7 +113,9 @@ fn probe_side(name: &str) -> Result<Capabilities, crate::xsk::XskRunError> {
     };
     let zero_copy = match open(SocketMode::ZeroCopy) {
         Ok(_) => Ok(()),
-        Err(e @ (weir_xsk::XskError::NoZeroCopy { .. } | weir_xsk::XskError::Excluded(_))) => Err(e.to_string()),
+        Err(e @ (weir_xsk::XskError::NoZeroCopy { .. } | weir_xsk::XskError::Excluded(_))) => {
+            Err(e.to_string())
+        }
         Err(e) => return Err(e.into()),
     };
     // While the program is there: the driver has its NAPI then.
@@ -124,7 +129,10 @@ fn probe_side(name: &str) -> Result<Capabilities, crate::xsk::XskRunError> {
         threaded: readable("threaded"),
         coalescing: match iface::coalescing(name) {
             Ok(_) => Ok(()),
-            Err(e) => Err(format!("driver {} gathers no interrupts ({e})", found.driver)),
+            Err(e) => Err(format!(
+                "driver {} gathers no interrupts ({e})",
+                found.driver
+            )),
         },
         c_states: c_states(),
         queues: iface::queues(name).map_or(1, |q| q.most.max(1)),
@@ -134,9 +142,12 @@ fn probe_side(name: &str) -> Result<Capabilities, crate::xsk::XskRunError> {
 }
 
 fn c_states() -> Result<(), String> {
-    let driver = fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").unwrap_or_default();
+    let driver =
+        fs::read_to_string("/sys/devices/system/cpu/cpuidle/current_driver").unwrap_or_default();
     match driver.trim() {
-        "" | "none" => Err("this machine's CPUs have no C-states to limit (cpuidle driver: none)".to_owned()),
+        "" | "none" => {
+            Err("this machine's CPUs have no C-states to limit (cpuidle driver: none)".to_owned())
+        }
         _ => fs::OpenOptions::new()
             .write(true)
             .open(super::settings::CPU_LATENCY)
@@ -149,7 +160,9 @@ fn c_states() -> Result<(), String> {
 pub fn cpus() -> Vec<usize> {
     use rustix::thread::{CpuSet, sched_getaffinity};
     let set = sched_getaffinity(None).unwrap_or_else(|_| CpuSet::new());
-    let found: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
+    let found: Vec<usize> = (0..CpuSet::MAX_CPU)
+        .filter(|cpu| set.is_set(*cpu))
+        .collect();
     if found.is_empty() { vec![0] } else { found }
 }
 
@@ -220,19 +233,29 @@ fn fate(one: &Combination, can: &Capabilities) -> Fate {
     let pruned = |text: &str| Fate::Pruned(text.to_owned());
     let both_spin = one.forwarder_wait.spins() && one.prober_wait.spins();
     if one.placement == Placement::Same && both_spin {
-        return pruned("two spinning programs on one CPU: each packet would wait for a time slice, milliseconds");
+        return pruned(
+            "two spinning programs on one CPU: each packet would wait for a time slice, milliseconds",
+        );
     }
     if one.placement == Placement::Split && can.cpus.len() < 2 {
         return pruned("this process may use one CPU only: the two programs cannot be split");
     }
     if one.busy_poll.is_some() && !(polls(one.forwarder_wait) && polls(one.prober_wait)) {
-        return pruned("busy polling is done in calls, and a program that spins makes none: \"call\" and \"poll\" do");
+        return pruned(
+            "busy polling is done in calls, and a program that spins makes none: \"call\" and \"poll\" do",
+        );
     }
     if one.queues > can.queues {
-        return Fate::Pruned(format!("more queues than the interfaces have ({})", can.queues));
+        return Fate::Pruned(format!(
+            "more queues than the interfaces have ({})",
+            can.queues
+        ));
     }
     if one.size > can.longest {
-        return Fate::Pruned(format!("packets longer than the interfaces take ({} bytes)", can.longest));
+        return Fate::Pruned(format!(
+            "packets longer than the interfaces take ({} bytes)",
+            can.longest
+        ));
     }
     // The kernel keeps 256 bytes of each frame.
     if one.size + 256 > one.frame_size {

@@ -35,6 +35,8 @@ pub struct Sweep {
     pub timeout: Duration,
     /// All of it may take so long; what is missing then is missing.
     pub time_limit: Option<Duration>,
+    /// Load points and chains of some cells are measured after the blocks.
+    pub extras: bool,
     /// What a knob is where nothing is said; controls take packets and intervals from it.
     pub base: Combination,
     /// Combinations, in the order of the document.
@@ -225,7 +227,13 @@ fn time(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);
     }
-    let units = [("ns", 1u64), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("m", 60_000_000_000)];
+    let units = [
+        ("ns", 1u64),
+        ("us", 1_000),
+        ("ms", 1_000_000),
+        ("s", 1_000_000_000),
+        ("m", 60_000_000_000),
+    ];
     units.iter().find_map(|(suffix, ns)| {
         let n: u64 = text.strip_suffix(suffix)?.parse().ok()?;
         n.checked_mul(*ns).map(Duration::from_nanos)
@@ -249,11 +257,17 @@ fn micros(text: &str, unchanged: &str) -> Option<Option<u32>> {
         return Some(None);
     }
     let us = time(text)?.as_micros();
-    u32::try_from(us).ok().filter(|us| *us <= 1_000_000).map(Some)
+    u32::try_from(us)
+        .ok()
+        .filter(|us| *us <= 1_000_000)
+        .map(Some)
 }
 
 fn tell_micros(us: Option<u32>) -> String {
-    us.map_or_else(|| "unchanged".to_owned(), |us| tell_time(Duration::from_micros(us.into())))
+    us.map_or_else(
+        || "unchanged".to_owned(),
+        |us| tell_time(Duration::from_micros(us.into())),
+    )
 }
 
 /// In the order of a document, and of ids.
@@ -263,19 +277,24 @@ const KNOBS: [Knob; 17] = [
         short: "",
         values: "\"generic\" (XDP in the stack), \"copy\" (in the driver), \"zero-copy\"",
         set: |c, v| {
-            assign(&mut c.mode, match v {
-                "generic" => Some(Mode::Generic),
-                "copy" => Some(Mode::Copy),
-                "zero-copy" => Some(Mode::ZeroCopy),
-                _ => None,
-            })
+            assign(
+                &mut c.mode,
+                match v {
+                    "generic" => Some(Mode::Generic),
+                    "copy" => Some(Mode::Copy),
+                    "zero-copy" => Some(Mode::ZeroCopy),
+                    _ => None,
+                },
+            )
         },
-        tell: |c| match c.mode {
-            Mode::Generic => "generic",
-            Mode::Copy => "copy",
-            Mode::ZeroCopy => "zero-copy",
-        }
-        .to_owned(),
+        tell: |c| {
+            match c.mode {
+                Mode::Generic => "generic",
+                Mode::Copy => "copy",
+                Mode::ZeroCopy => "zero-copy",
+            }
+            .to_owned()
+        },
     },
     Knob {
         name: "forwarder_wait",
@@ -309,14 +328,18 @@ const KNOBS: [Knob; 17] = [
                 }
                 let (us, budget) = v.split_once('/')?;
                 let us = time(us)?.as_micros();
-                let us = u32::try_from(us).ok().filter(|us| (1..=1_000_000).contains(us))?;
+                let us = u32::try_from(us)
+                    .ok()
+                    .filter(|us| (1..=1_000_000).contains(us))?;
                 let budget = budget.parse().ok().filter(|n| *n > 0)?;
                 Some(Some((us, budget)))
             };
             assign(&mut c.busy_poll, read())
         },
         tell: |c| match c.busy_poll {
-            Some((us, budget)) => format!("{}/{budget}", tell_time(Duration::from_micros(us.into()))),
+            Some((us, budget)) => {
+                format!("{}/{budget}", tell_time(Duration::from_micros(us.into())))
+            }
             None => "off".to_owned(),
         },
     },
@@ -348,17 +371,22 @@ const KNOBS: [Knob; 17] = [
         short: "cpus",
         values: "\"split\" (a CPU each), \"same\" (one for both)",
         set: |c, v| {
-            assign(&mut c.placement, match v {
-                "split" => Some(Placement::Split),
-                "same" => Some(Placement::Same),
-                _ => None,
-            })
+            assign(
+                &mut c.placement,
+                match v {
+                    "split" => Some(Placement::Split),
+                    "same" => Some(Placement::Same),
+                    _ => None,
+                },
+            )
         },
-        tell: |c| match c.placement {
-            Placement::Split => "split",
-            Placement::Same => "same",
-        }
-        .to_owned(),
+        tell: |c| {
+            match c.placement {
+                Placement::Split => "split",
+                Placement::Same => "same",
+            }
+            .to_owned()
+        },
     },
     Knob {
         name: "priority",
@@ -378,14 +406,24 @@ const KNOBS: [Knob; 17] = [
         name: "ring",
         short: "ring",
         values: "a power of two from 2 to 32768",
-        set: |c, v| assign(&mut c.ring, number(v, 2, 32_768).filter(|n| n.is_power_of_two())),
+        set: |c, v| {
+            assign(
+                &mut c.ring,
+                number(v, 2, 32_768).filter(|n| n.is_power_of_two()),
+            )
+        },
         tell: |c| c.ring.to_string(),
     },
     Knob {
         name: "frame_size",
         short: "frame",
         values: "2048, 4096",
-        set: |c, v| assign(&mut c.frame_size, number(v, 2048, 4096).filter(|n| n.is_power_of_two())),
+        set: |c, v| {
+            assign(
+                &mut c.frame_size,
+                number(v, 2048, 4096).filter(|n| n.is_power_of_two()),
+            )
+        },
         tell: |c| c.frame_size.to_string(),
     },
     Knob {
@@ -399,7 +437,12 @@ const KNOBS: [Knob; 17] = [
         name: "interval",
         short: "every",
         values: "a time as in \"1ms\"; \"0\": the next packet as soon as one is back",
-        set: |c, v| assign(&mut c.interval, time(v).filter(|t| *t <= Duration::from_secs(60))),
+        set: |c, v| {
+            assign(
+                &mut c.interval,
+                time(v).filter(|t| *t <= Duration::from_secs(60)),
+            )
+        },
         tell: |c| tell_time(c.interval),
     },
     Knob {
@@ -428,7 +471,10 @@ const KNOBS: [Knob; 17] = [
 impl Combination {
     /// Knobs and values, as in a document.
     pub fn knobs(&self) -> BTreeMap<String, String> {
-        KNOBS.iter().map(|knob| (knob.name.to_owned(), (knob.tell)(self))).collect()
+        KNOBS
+            .iter()
+            .map(|knob| (knob.name.to_owned(), (knob.tell)(self)))
+            .collect()
     }
 
     /// Its name: mode, waits and wakeup, and whatever else is not as usual.
@@ -454,7 +500,9 @@ impl Combination {
     ///
     /// # Errors
     /// The knob and value that are none.
-    pub fn from_knobs<'a>(knobs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<Combination, String> {
+    pub fn from_knobs<'a>(
+        knobs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Combination, String> {
         let mut combination = Combination::default();
         for (name, value) in knobs {
             let knob = knob_of(name)?;
@@ -485,7 +533,17 @@ impl fmt::Display for Mistakes {
 
 impl std::error::Error for Mistakes {}
 
-const KEYS: [&str; 8] = ["name", "seed", "blocks", "count", "duration", "warm_up", "timeout", "time_limit"];
+const KEYS: [&str; 9] = [
+    "name",
+    "seed",
+    "blocks",
+    "count",
+    "duration",
+    "warm_up",
+    "timeout",
+    "time_limit",
+    "extras",
+];
 
 struct Reader<'a> {
     name: &'a str,
@@ -511,7 +569,11 @@ impl Reader<'_> {
             _ => one.iter().collect(),
         };
         if all.is_empty() {
-            self.wrong_value(value.span().start, knob.name, "an empty list: leave the knob out, or give it a value");
+            self.wrong_value(
+                value.span().start,
+                knob.name,
+                "an empty list: leave the knob out, or give it a value",
+            );
         }
         let mut values = Vec::new();
         for each in all {
@@ -521,7 +583,10 @@ impl Reader<'_> {
                 Some(text) if (knob.set)(&mut probe, &text) => values.push((knob.tell)(&probe)),
                 other => {
                     let shown = other.unwrap_or_else(|| each.get_ref().type_str().to_owned());
-                    self.wrong(each.span().start, format!("`{shown}` is no value of {}: {}", knob.name, knob.values));
+                    self.wrong(
+                        each.span().start,
+                        format!("`{shown}` is no value of {}: {}", knob.name, knob.values),
+                    );
                 }
             }
         }
@@ -553,7 +618,10 @@ impl Sweep {
         let table = match DeTable::parse(text) {
             Ok(table) => table,
             Err(e) => {
-                reader.wrong(e.span().map_or(0, |s| s.start), e.message().replace('\n', " "));
+                reader.wrong(
+                    e.span().map_or(0, |s| s.start),
+                    e.message().replace('\n', " "),
+                );
                 return Err(Mistakes(reader.mistakes));
             }
         };
@@ -566,6 +634,7 @@ impl Sweep {
             warm_up: 200,
             timeout: Duration::from_millis(200),
             time_limit: None,
+            extras: false,
             base: Combination::default(),
             combinations: Vec::new(),
             text: text.to_owned(),
@@ -576,17 +645,25 @@ impl Sweep {
             match key.get_ref().as_ref() {
                 "base" => read_base(&mut reader, value, &mut sweep.base),
                 "product" => products = Some(value),
-                known if KEYS.contains(&known) => read_plain(&mut reader, &mut sweep, known, value.get_ref(), here),
+                known if KEYS.contains(&known) => {
+                    read_plain(&mut reader, &mut sweep, known, value.get_ref(), here)
+                }
                 other => reader.wrong(
                     at,
-                    format!("there is no key `{other}`: {}, [base], [[product]]", KEYS.join(", ")),
+                    format!(
+                        "there is no key `{other}`: {}, [base], [[product]]",
+                        KEYS.join(", ")
+                    ),
                 ),
             }
         }
         // Base first, wherever it stands.
         match products {
             Some(products) => read_products(&mut reader, products, &mut sweep),
-            None => reader.wrong(0, "no [[product]]: it lists the values of the knobs that are swept"),
+            None => reader.wrong(
+                0,
+                "no [[product]]: it lists the values of the knobs that are swept",
+            ),
         }
         // The largest document that would still end this year.
         const MOST: usize = 100_000;
@@ -603,7 +680,10 @@ impl Sweep {
 
     /// A document that comes with weir.
     pub fn preset(name: &str) -> Option<&'static str> {
-        PRESETS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+        PRESETS
+            .iter()
+            .find(|(known, _)| *known == name)
+            .map(|(_, text)| *text)
     }
 
     /// Pings of a run of a combination, those of the warm-up: as many as there is time for.
@@ -611,14 +691,22 @@ impl Sweep {
         let mut count = self.count;
         if !combination.interval.is_zero() {
             let batches = self.duration.as_nanos() / combination.interval.as_nanos().max(1);
-            count = count.min((batches as u64).max(1).saturating_mul(combination.batch.into()));
+            count = count.min(
+                (batches as u64)
+                    .max(1)
+                    .saturating_mul(combination.batch.into()),
+            );
         }
         (count, self.warm_up.min(count / 10))
     }
 }
 
 fn line_of(mistake: &str) -> u64 {
-    mistake.split(':').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+    mistake
+        .split(':')
+        .nth(1)
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0)
 }
 
 /// Documents that come with weir.
@@ -628,10 +716,20 @@ pub const PRESETS: [(&str, &str); 3] = [
     ("quick", include_str!("presets/quick.toml")),
 ];
 
-fn read_plain(reader: &mut Reader<'_>, sweep: &mut Sweep, key: &str, value: &DeValue<'_>, at: usize) {
+fn read_plain(
+    reader: &mut Reader<'_>,
+    sweep: &mut Sweep,
+    key: &str,
+    value: &DeValue<'_>,
+    at: usize,
+) {
     let text = scalar(value).unwrap_or_default();
     let whole: Option<u64> = value.is_integer().then(|| text.parse().ok()).flatten();
-    let span = value.is_str().then(|| time(&text)).flatten().filter(|t| !t.is_zero());
+    let span = value
+        .is_str()
+        .then(|| time(&text))
+        .flatten()
+        .filter(|t| !t.is_zero());
     let some_time = "a time as in \"500ms\", \"2s\"";
     match key {
         "name" if value.is_str() && !text.is_empty() => sweep.name = text,
@@ -651,6 +749,10 @@ fn read_plain(reader: &mut Reader<'_>, sweep: &mut Sweep, key: &str, value: &DeV
         "warm_up" => match whole.filter(|n| *n <= 1_000_000) {
             Some(n) => sweep.warm_up = n,
             None => reader.wrong_value(at, key, "0 to 1000000 pings"),
+        },
+        "extras" => match value.as_bool() {
+            Some(on) => sweep.extras = on,
+            None => reader.wrong_value(at, key, "true or false"),
         },
         "duration" => match span {
             Some(t) => sweep.duration = t,
@@ -677,7 +779,13 @@ fn read_base(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>, base: &mut C
             Err(text) => reader.wrong(key.span().start, text),
             Ok(knob) => {
                 if value.get_ref().is_array() {
-                    reader.wrong(value.span().start, format!("{}: one value in [base]; lists belong in a [[product]]", knob.name));
+                    reader.wrong(
+                        value.span().start,
+                        format!(
+                            "{}: one value in [base]; lists belong in a [[product]]",
+                            knob.name
+                        ),
+                    );
                 } else if let Some(value) = reader.values(knob, value).first() {
                     (knob.set)(base, value);
                 }
@@ -688,7 +796,10 @@ fn read_base(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>, base: &mut C
 
 fn read_products(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>, sweep: &mut Sweep) {
     let Some(list) = value.get_ref().as_array() else {
-        reader.wrong(value.span().start, "write [[product]], with two brackets: there may be several");
+        reader.wrong(
+            value.span().start,
+            "write [[product]], with two brackets: there may be several",
+        );
         return;
     };
     let mut seen = BTreeSet::new();
@@ -707,7 +818,9 @@ fn read_products(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>, sweep: &
                 }
             }
         }
-        let many = lists.iter().try_fold(1usize, |n, (_, values)| n.checked_mul(values.len()));
+        let many = lists
+            .iter()
+            .try_fold(1usize, |n, (_, values)| n.checked_mul(values.len()));
         if many.is_none_or(|n| n > 1_000_000) {
             reader.wrong(product.span().start, "more than 1000000 combinations");
             continue;

@@ -16,7 +16,7 @@ use super::setup::{self, Kind, LossReport, Setup, SocketReport, Told, Ways};
 use super::{Clock, Idle, Metered, PATIENCE, XskRunError, begin, now_ns, on_threads, per_second};
 
 /// Where frames go.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ForwardPlan {
     /// The other interface; `None`: back where they came from.
     pub to: Option<String>,
@@ -130,6 +130,94 @@ fn between_sockets(
                 .to_owned(),
         ));
     }
+    let mut between = open_between(setup, plan, to)?;
+    let both_ways = plan.both_ways;
+    let done = run(
+        setup,
+        plan,
+        &mut between.pairs,
+        stop,
+        |(near, _)| near,
+        |(near, far)| {
+            let mut sum = near.pass_on(far, setup.batch, |p| edit(plan, p, false))?;
+            if both_ways {
+                let back = far.pass_on(near, setup.batch, |p| edit(plan, p, false))?;
+                sum.received += back.received;
+                sum.queued += back.queued;
+            }
+            Ok(sum)
+        },
+    )?;
+    let mut counted = Steered::default();
+    for steer in &between.steers {
+        let more = steer.counted()?;
+        counted.steered += more.steered;
+        counted.passed += more.passed;
+        counted.lonely += more.lonely;
+        counted.unmarked += more.unmarked;
+    }
+    let ports = between.pairs.iter_mut().flat_map(|(a, b)| [a, b]);
+    report(ports, &done, Some(counted))
+}
+
+/// Several forwarders of a chain on the calling thread, one after the other in each turn: as many programs that spin could not share a CPU. Frames go from the first interface
+/// of each to the second.
+pub(crate) struct Chain {
+    hops: Vec<Between<XskPort>>,
+}
+
+impl Chain {
+    /// One without forwarders.
+    pub(crate) fn new() -> Chain {
+        Chain { hops: Vec::new() }
+    }
+
+    /// Adds a forwarder between two interfaces of the thread's namespace.
+    pub(crate) fn add(&mut self, setup: &Setup, to: &str) -> Result<(), XskRunError> {
+        setup.check()?;
+        setup.check_owned(&setup.interface)?;
+        setup.check_owned(to)?;
+        self.hops
+            .push(open_between(setup, &ForwardPlan::default(), to)?);
+        Ok(())
+    }
+
+    /// Forwards until told to stop, placed as `setup` says, which waits by spinning in whatever way.
+    pub(crate) fn run(&mut self, setup: &Setup, stop: &AtomicBool) -> Result<(), XskRunError> {
+        setup.place(0)?;
+        let failed = AtomicBool::new(false);
+        let near = self
+            .hops
+            .iter()
+            .flat_map(|hop| &hop.pairs)
+            .map(|(near, _)| near);
+        begin(near, stop, &failed)?;
+        setup.arm();
+        let mut metered = Metered::new(setup.meter.as_deref());
+        let mut turns = 0u32;
+        while !stop.load(Ordering::Relaxed) {
+            metered.look();
+            turns = turns.wrapping_add(1);
+            for (near, far) in self.hops.iter_mut().flat_map(|hop| &mut hop.pairs) {
+                let bounced = near.pass_on(far, setup.batch, |_| true)?;
+                if bounced.received == 0 {
+                    near.wait(setup.wait, Duration::ZERO)?;
+                }
+                if turns.is_multiple_of(1 << 16) {
+                    near.check_link()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sockets and programs of a forwarder between two interfaces.
+fn open_between(
+    setup: &Setup,
+    plan: &ForwardPlan,
+    to: &str,
+) -> Result<Between<XskPort>, XskRunError> {
     let near = setup::open_xsk(
         setup,
         Ways {
@@ -164,33 +252,7 @@ fn between_sockets(
         }
         between.pairs.push((port, far));
     }
-    let both_ways = plan.both_ways;
-    let done = run(
-        setup,
-        plan,
-        &mut between.pairs,
-        stop,
-        |(near, _)| near,
-        |(near, far)| {
-            let mut sum = near.pass_on(far, setup.batch, |p| edit(plan, p, false))?;
-            if both_ways {
-                let back = far.pass_on(near, setup.batch, |p| edit(plan, p, false))?;
-                sum.received += back.received;
-                sum.queued += back.queued;
-            }
-            Ok(sum)
-        },
-    )?;
-    let mut counted = Steered::default();
-    for steer in &between.steers {
-        let more = steer.counted()?;
-        counted.steered += more.steered;
-        counted.passed += more.passed;
-        counted.lonely += more.lonely;
-        counted.unmarked += more.unmarked;
-    }
-    let ports = between.pairs.iter_mut().flat_map(|(a, b)| [a, b]);
-    report(ports, &done, Some(counted))
+    Ok(between)
 }
 
 /// Frames are copied from ring to ring: the kernel has no other way.

@@ -14,6 +14,7 @@ mod send;
 mod setup;
 
 pub use figures::{Bucket, Calibration, Delays, Summary, calibrate, now_ns};
+pub(crate) use forward::Chain;
 pub use forward::{ForwardPlan, ForwardReport, forward};
 pub use meter::Meter;
 pub(crate) use meter::Metered;

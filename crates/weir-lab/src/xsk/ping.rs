@@ -9,7 +9,9 @@ use weir_xsk::{Port, Steer, Wait};
 use super::payload::{self, Mark, Numbers};
 use super::receive::SteerReport;
 use super::setup::{self, Kind, LossReport, Setup, SocketReport, Told, Ways};
-use super::{Calibration, Clock, Delays, Metered, Summary, XskRunError, calibrate, now_ns, send, tag};
+use super::{
+    Calibration, Clock, Delays, Metered, Summary, XskRunError, calibrate, now_ns, send, tag,
+};
 
 /// What to probe with.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub struct PingPlan {
     pub warm_up: u64,
     /// The longest that those may take; what was sent by then is the warm-up.
     pub warm_up_lasting: Option<Duration>,
+    /// The interface that frames come back to, if it is another one: for chains of forwarders.
+    pub back: Option<String>,
     /// Where to; as for `weir xsk send`.
     pub to: Option<[u8; 6]>,
     /// EtherType of frames.
@@ -102,17 +106,75 @@ pub fn ping(setup: &Setup, plan: &PingPlan, stop: &AtomicBool) -> Result<PingRep
     };
     match setup.kind {
         Kind::Xsk => {
-            let mut open = setup::open_xsk(setup, ways)?;
+            let (there, here) = match &plan.back {
+                None => (setup::open_xsk(setup, ways)?, None),
+                Some(back) => {
+                    let beyond = Setup {
+                        interface: back.clone(),
+                        ..setup.clone()
+                    };
+                    beyond.check_owned(back)?;
+                    let [only_sends, only_receives] = [true, false].map(|sends| Ways {
+                        receives: !sends,
+                        sends,
+                    });
+                    (
+                        setup::open_xsk(setup, only_sends)?,
+                        Some(setup::open_xsk(&beyond, only_receives)?),
+                    )
+                }
+            };
+            let (back, steers) = match here {
+                Some(here) => (here.ports, [there.steer, here.steer]),
+                None => (Vec::new(), [there.steer, None]),
+            };
+            let open = setup::Ports {
+                steer: steers.into_iter().flatten().next(),
+                ports: pair(there.ports, back),
+                queues: there.queues,
+            };
+            let mut open = open;
             let mut report = run(setup, plan, &mut open.ports, stop)?;
             let counted = open.steer.as_ref().map(Steer::counted).transpose()?;
             report.steered = counted.map(SteerReport::from);
             Ok(report)
         }
+        Kind::Packet if plan.back.is_some() => Err(XskRunError::Usage(
+            "frames that come back to another interface: AF_XDP sockets only".to_owned(),
+        )),
         Kind::Packet => {
-            let mut open = setup::open_packet(setup, ways, plan.size)?;
+            let open = setup::open_packet(setup, ways, plan.size)?;
+            let mut open = setup::Ports {
+                steer: open.steer,
+                ports: pair(open.ports, Vec::new()),
+                queues: open.queues,
+            };
             run(setup, plan, &mut open.ports, stop)
         }
     }
+}
+
+/// The port that frames leave by, and the one that they come back to where that is another one.
+struct Both<P> {
+    there: P,
+    back: Option<P>,
+}
+
+impl<P> Both<P> {
+    fn back(&mut self) -> &mut P {
+        self.back.as_mut().unwrap_or(&mut self.there)
+    }
+}
+
+fn pair<P>(there: Vec<P>, back: Vec<P>) -> Vec<Both<P>> {
+    let mut back = back.into_iter();
+    there
+        .into_iter()
+        .map(|there| Both {
+            there,
+            back: back.next(),
+        })
+        .collect()
 }
 
 /// What the loop has seen.
@@ -137,7 +199,7 @@ struct Seen {
 fn run<P: Told>(
     setup: &Setup,
     plan: &PingPlan,
-    ports: &mut [P],
+    ports: &mut [Both<P>],
     stop: &AtomicBool,
 ) -> Result<PingReport, XskRunError> {
     let calibration = plan.calibration.unwrap_or_else(calibrate);
@@ -150,7 +212,11 @@ fn run<P: Told>(
     let Some(seen) = all.pop() else {
         return Err(XskRunError::Usage("no socket".to_owned()));
     };
-    let sockets: Vec<SocketReport> = ports.iter_mut().map(Told::told).collect::<Result<_, _>>()?;
+    let sockets: Vec<SocketReport> = ports
+        .iter_mut()
+        .flat_map(|both| std::iter::once(&mut both.there).chain(&mut both.back))
+        .map(Told::told)
+        .collect::<Result<_, _>>()?;
     let mut losses = LossReport::default();
     for socket in &sockets {
         losses.add(&socket.losses);
@@ -179,7 +245,7 @@ fn run<P: Told>(
 fn probe(
     setup: &Setup,
     plan: &PingPlan,
-    port: &mut impl Port,
+    ports: &mut Both<impl Port>,
     mut clock: Clock<'_>,
     macs: &[[u8; 6]; 2],
 ) -> Result<Seen, XskRunError> {
@@ -197,7 +263,10 @@ fn probe(
         begun_ns: 0,
         ended_ns: 0,
     };
-    clock.begin(port)?;
+    clock.begin(&ports.there)?;
+    if let Some(back) = &ports.back {
+        clock.begin(back)?;
+    }
     let begun = Instant::now();
     let mut metered = Metered::new(setup.meter.as_deref());
     let mut due = Instant::now();
@@ -231,7 +300,7 @@ fn probe(
                 arrived_ns: 0,
                 left_ns: 0,
             };
-            let queued = port.queue(plan.size, |part, bytes| {
+            let queued = ports.there.queue(plan.size, |part, bytes| {
                 if part == 0 {
                     let sent_ns = now_ns();
                     payload::write(bytes, macs, plan.ethertype, &Mark { sent_ns, ..mark });
@@ -242,9 +311,9 @@ fn probe(
             }
             seen.sent += 1;
         }
-        while port.flush()? > 0 {
+        while ports.there.flush()? > 0 {
             std::thread::yield_now();
-            if !clock.looks(port)? {
+            if !clock.looks(&ports.there)? {
                 break;
             }
         }
@@ -258,14 +327,14 @@ fn probe(
         } else {
             due
         };
-        let goes_on = collect(setup, plan, port, &mut clock, &mut seen, until)?;
+        let goes_on = collect(setup, plan, ports.back(), &mut clock, &mut seen, until)?;
         if over || !goes_on {
             if !goes_on {
                 // What is under way may still come.
                 let stop = AtomicBool::new(false);
                 let until = Instant::now() + plan.timeout;
                 let mut last = Clock::new(None, &stop, clock.failed);
-                collect(setup, plan, port, &mut last, &mut seen, until)?;
+                collect(setup, plan, ports.back(), &mut last, &mut seen, until)?;
             }
             seen.ended_ns = now_ns();
             if let Some(meter) = &setup.meter {

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use weir_lab::afxdp::results::{self, Pruned, Results};
-use weir_lab::afxdp::{self, AfxdpError, Bed, Ends, Options, PRESETS, Plan, Sweep, Told};
+use weir_lab::afxdp::{self, AfxdpError, Bed, Beside, Ends, Options, PRESETS, Plan, Sweep, Told};
 
 use crate::args::lab::AfxdpArgs;
 use crate::commands::stop_on_signals;
@@ -53,6 +53,7 @@ pub(crate) fn run(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
         owned: args.i_own_this_network,
         stop: &stop,
         tell: &tell,
+        beside: &beside,
     };
     let results = afxdp::run(&options);
     progress.end();
@@ -74,6 +75,32 @@ fn judge(args: &AfxdpArgs, results: &Results) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Which cells are measured under load and over chains: of those that did what they were asked and lost nothing, the quickest and the slowest. Clusters choose better.
+fn beside(results: &Results) -> Beside {
+    let mut sound: Vec<(f64, &str)> = results
+        .cells
+        .iter()
+        .filter(|cell| cell.control.is_none())
+        .filter(|cell| {
+            cell.runs.iter().all(|run| {
+                run.failure.is_none() && run.effective.unmet.is_empty() && run.sent == run.received
+            })
+        })
+        .map(|cell| (row(cell).0, cell.id.as_str()))
+        .collect();
+    sound.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let ends: Vec<String> = sound
+        .first()
+        .into_iter()
+        .chain(sound.last())
+        .map(|(_, id)| (*id).to_owned())
+        .collect();
+    Beside {
+        load: ends.clone(),
+        chains: ends,
+    }
+}
+
 fn restore(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
     let lines = afxdp::restore_orphans().map_err(Failure::failed)?;
     if args.json {
@@ -88,14 +115,19 @@ fn restore(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
 
 fn document(args: &AfxdpArgs) -> Result<(String, String), Failure> {
     if let Some(path) = &args.document {
-        let text = std::fs::read_to_string(path).map_err(|e| Failure::Usage(format!("cannot read {}: {e}", path.display())))?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| Failure::Usage(format!("cannot read {}: {e}", path.display())))?;
         return Ok((path.display().to_string(), text));
     }
     match Sweep::preset(&args.preset) {
         Some(text) => Ok((args.preset.clone(), text.to_owned())),
         None => {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
-            Err(Failure::Usage(format!("there is no preset `{}`: {}", args.preset, names.join(", "))))
+            Err(Failure::Usage(format!(
+                "there is no preset `{}`: {}",
+                args.preset,
+                names.join(", ")
+            )))
         }
     }
 }
@@ -111,11 +143,17 @@ fn failure(error: AfxdpError) -> Failure {
 fn write(folder: &Path, results: &Results) -> Result<(), Failure> {
     let path = folder.join("results.json");
     let text = serde_json::to_string(results).map_err(Failure::failed)?;
-    std::fs::write(&path, text).map_err(|e| Failure::Failed(format!("cannot write {}: {e}", path.display())))
+    std::fs::write(&path, text)
+        .map_err(|e| Failure::Failed(format!("cannot write {}: {e}", path.display())))
 }
 
 fn dry_run(args: &AfxdpArgs, sweep: &Sweep, plan: &Plan) -> Result<ExitCode, Failure> {
-    let cells: Vec<String> = plan.space.cells.iter().map(afxdp::sweep::Combination::id).collect();
+    let cells: Vec<String> = plan
+        .space
+        .cells
+        .iter()
+        .map(afxdp::sweep::Combination::id)
+        .collect();
     if args.json {
         output::json(&serde_json::json!({
             "name": sweep.name,
@@ -149,7 +187,11 @@ fn dry_run(args: &AfxdpArgs, sweep: &Sweep, plan: &Plan) -> Result<ExitCode, Fai
 
 fn pruned(text: &mut String, pruned: &[Pruned]) {
     for class in pruned {
-        let _ = writeln!(text, "left out {:>5}: {} (as {})", class.count, class.reason, class.example);
+        let _ = writeln!(
+            text,
+            "left out {:>5}: {} (as {})",
+            class.count, class.reason, class.example
+        );
     }
 }
 
@@ -163,6 +205,23 @@ fn table(results: &Results) -> String {
     );
     for (_, row) in rows {
         text.push_str(&row);
+    }
+    for extra in &results.extras {
+        let mut sorted = extra.samples.clone();
+        sorted.sort_unstable();
+        let median = sorted
+            .get(sorted.len() / 2)
+            .map_or(f64::NAN, |ns| *ns as f64 / 1e3);
+        let [sent, received] = extra.counts;
+        let _ = writeln!(
+            text,
+            "{median:>10.2} us at {:.0} {} ({}), {} of {sent} lost: {}",
+            extra.at,
+            extra.unit,
+            extra.kind,
+            sent - received.min(sent),
+            extra.cell
+        );
     }
     pruned(&mut text, &results.pruned);
     let _ = writeln!(
@@ -190,7 +249,10 @@ fn row(cell: &results::Cell) -> (f64, String) {
     let median = over(&|run| quantile(run, 0.5));
     let p99 = over(&|run| quantile(run, 0.99));
     let cpu = over(&|run| (run.received > 0).then_some(run.cpu_per_packet / 1e3));
-    let (sent, received) = cell.runs.iter().fold((0, 0), |(s, r), run| (s + run.sent, r + run.received));
+    let (sent, received) = cell
+        .runs
+        .iter()
+        .fold((0, 0), |(s, r), run| (s + run.sent, r + run.received));
     let show = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |v| format!("{v:.2}"));
     let mut text = format!(
         "{:>10} {:>10} {:>8} {:>9}  {}",
@@ -243,11 +305,18 @@ impl Progress {
                 self.end();
                 output::tell(&format!("{text}\n"));
             }
-            Told::Progress { done, all, left, cell } => {
+            Told::Progress {
+                done,
+                all,
+                left,
+                cell,
+            } => {
                 let line = format!("{done}/{all} runs, {} left: {cell}", words(left));
                 if self.terminal {
                     output::tell(&format!("\r\x1b[K{line}"));
-                } else if self.asked && self.shown.replace(done * 100 / all.max(1)) != done * 100 / all.max(1) {
+                } else if self.asked
+                    && self.shown.replace(done * 100 / all.max(1)) != done * 100 / all.max(1)
+                {
                     output::tell(&format!("{line}\n"));
                 }
             }
