@@ -503,6 +503,71 @@ fn a_link_that_goes_down_is_a_failure_of_its_run() {
 }
 
 #[test]
+fn the_forwarder_may_be_on_another_host() {
+    if !root_for("weir lab afxdp with a forwarder elsewhere") {
+        return;
+    }
+    let folder = Folder::new();
+    let document = folder.write("six.toml", SIX.replace("200", "100"));
+    let (here, there) = (
+        NetNs::create("weir-lab-here").expect("namespace"),
+        NetNs::create("weir-lab-there").expect("namespace"),
+    );
+    let end = |ns, name, addresses| weir_kernel::bed::End {
+        ns,
+        name,
+        addresses,
+    };
+    weir_kernel::bed::veth(end(&here, "wire", &[]), end(&there, "wire", &[]))
+        .expect("the link that is measured");
+    weir_kernel::bed::veth(
+        end(&here, "ctl", &["192.0.2.1/24"]),
+        end(&there, "ctl", &["192.0.2.2/24"]),
+    )
+    .expect("the link of the connection");
+    let mut served = there.command(WEIR).expect("namespace");
+    served.args(["lab", "afxdp", "-i", "wire", "--listen", "192.0.2.2:7700"]);
+    let mut server = Background::start(&mut served);
+    server.until(|line| line.contains("serving sweeps"));
+    let queues = || {
+        there
+            .run(|| iface::queues("wire"))
+            .expect("namespace")
+            .expect("queues")
+    };
+    let before = queues();
+    for _ in 0..2 {
+        let mut command = here.command(WEIR).expect("namespace");
+        command.args([
+            "lab",
+            "afxdp",
+            "-i",
+            "wire",
+            "--remote",
+            "192.0.2.2:7700",
+            "--json",
+            path(&document),
+        ]);
+        let results = json(&output(&mut command));
+        let cells = list(&results, "cells");
+        assert!(
+            cells.iter().any(|c| c["control"] == "packet-block"),
+            "{results}"
+        );
+        for run in cells.iter().flat_map(|c| list(c, "runs")) {
+            assert_eq!(
+                (run["failure"].is_null(), run["received"].as_u64()),
+                (true, Some(100)),
+                "{run}"
+            );
+        }
+        server.until(|line| line.contains("put back"));
+        assert_eq!(queues(), before);
+    }
+    assert_eq!(server.signal(rustix::process::Signal::TERM).code(), Some(0));
+}
+
+#[test]
 fn what_cannot_be_is_told_before_anything_is_touched() {
     for (args, status, words) in [
         (

@@ -61,6 +61,17 @@ pub(crate) struct AfxdpArgs {
     /// The forwarder's interface, which is connected with the prober's
     #[arg(long, value_name = "IF", requires = "interface")]
     pub(crate) forwarder: Option<String>,
+    /// Where the forwarder's host listens
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        requires = "interface",
+        conflicts_with = "forwarder"
+    )]
+    pub(crate) remote: Option<String>,
+    /// Be the forwarder, on the interface of -i, for sweeps of another host: whoever can connect decides what it does
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "interface", conflicts_with_all = ["forwarder", "remote", "document", "show", "dry_run", "out"])]
+    pub(crate) listen: Option<std::net::SocketAddr>,
     /// Keep every run in this folder, and go on there after an interruption; results.json at the end
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,

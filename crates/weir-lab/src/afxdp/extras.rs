@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use super::results::{Cell, Extra};
 use super::run::{AfxdpError, Bed, Told, link, namespaces, with_deadline};
 use super::settings::Place;
-use super::side::{Forwarding, Order, Side};
+use super::side::{Order, Side};
 use super::sweep::Combination;
 use crate::xsk::{
     Chain, ForwardPlan, Meter, PingPlan, PingReport, Setup, XskRunError, forward, ping,
 };
 
 /// Packets that a point has at least.
-const LEAST: u64 = 20;
+const LEAST: u64 = 10;
 /// Packets that a point has at most.
 const MOST: u64 = 200_000;
 /// Where the search for the highest rate begins, packets a second.
@@ -80,16 +80,16 @@ pub fn rerun_under_load(
             control: None,
         };
         bed.near.configure(Some(&one))?;
-        let forwarding = Forwarding::start(&mut bed.far, &order, &meter)?;
+        let forwarding = bed.far.start(&order, &meter)?;
         let loaded = load(bed, cell, &one, extras);
-        let report = forwarding.finish(&bed.far);
+        let report = bed.far.finish(forwarding);
         found.extend(loaded?);
         if let Some(why) = report.failure {
             (extras.tell)(Told::Note(&format!("{} under load: {why}", cell.id)));
         }
     }
     bed.near.configure(None)?;
-    bed.far.configure(None)?;
+    bed.far.restore()?;
     Ok(found)
 }
 
@@ -210,7 +210,7 @@ fn offer(
         warm_up: count / 10,
         warm_up_lasting: None,
         back: None,
-        to: Some(bed.far.mac),
+        to: Some(bed.far.mac()),
         ethertype: crate::xsk::ETHERTYPE,
         samples: count as usize,
         calibration: Some(bed.calibration),

@@ -7,6 +7,7 @@ mod control;
 pub mod extras;
 mod machine;
 mod records;
+pub mod remote;
 pub mod results;
 pub mod run;
 pub mod settings;

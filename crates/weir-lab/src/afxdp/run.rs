@@ -15,9 +15,10 @@ use weir_kernel::{KernelError, NetNs};
 use super::control::{self, CONTROLS, Control};
 use super::extras::{Extras, Limits, chain, rerun_under_load};
 use super::records::{Header, Line, Records};
+use super::remote::{Far, Remote};
 use super::results::{Cell, Effective, Extra, Pruned, Results, Run};
 use super::settings::{Journal, PREFIX, Place, WakeLimit, restore_orphans};
-use super::side::{Forwarding, Order, Side};
+use super::side::{Order, Side};
 use super::space::{Capabilities, Space, prune};
 use super::sweep::{Combination, Mode, Placement, Sweep, WaitBy};
 use crate::bench::measure::{processes, schedstat_ns};
@@ -109,6 +110,8 @@ pub enum Ends {
     Bed,
     /// Two interfaces of this namespace that are connected with each other: the prober's, the forwarder's.
     Interfaces(String, String),
+    /// The prober's interface here, and where the forwarder's host listens (`weir lab afxdp --listen`).
+    Remote(String, String),
 }
 
 /// How to carry it out.
@@ -174,7 +177,7 @@ pub struct Plan {
 /// A bed, probed.
 pub struct Bed {
     pub(super) near: Side,
-    pub(super) far: Side,
+    pub(super) far: Far,
     pub(super) calibration: Calibration,
     /// Kernel threads that handle packets.
     helpers: Vec<u32>,
@@ -192,8 +195,20 @@ impl Bed {
             tell(Told::Note(&line));
         }
         let journal = Journal::begin()?;
+        let side = |name: &str| {
+            crate::xsk::Setup {
+                owned,
+                ..crate::xsk::Setup::new(name)
+            }
+            .check_owned(name)?;
+            Side::new(&journal, Place::Here, name, None, owned)
+        };
         let (near, far) = match ends {
-            Ends::Bed => own_bed(&journal)?,
+            Ends::Bed => {
+                let (near, far) = own_bed(&journal)?;
+                (near, Far::Local(Box::new(far)))
+            }
+            Ends::Remote(near, address) => (side(near)?, Far::Remote(Remote::connect(address)?)),
             Ends::Interfaces(near, far) => {
                 if near == far {
                     return Err(XskRunError::Usage(format!(
@@ -201,15 +216,7 @@ impl Bed {
                     ))
                     .into());
                 }
-                let side = |name: &str| {
-                    crate::xsk::Setup {
-                        owned,
-                        ..crate::xsk::Setup::new(name)
-                    }
-                    .check_owned(name)?;
-                    Side::new(&journal, Place::Here, name, None, owned)
-                };
-                (side(near)?, side(far)?)
+                (side(near)?, Far::Local(Box::new(side(far)?)))
             }
         };
         let helpers = processes(|name| name.starts_with("ksoftirqd/"));
@@ -227,20 +234,18 @@ impl Bed {
     /// # Errors
     /// Nothing can be opened at all.
     pub fn plan(&self, sweep: &Sweep) -> Result<Plan, AfxdpError> {
-        let capabilities = Capabilities::probe(
-            (&self.near.place, &self.near.interface),
-            (&self.far.place, &self.far.interface),
-        )?;
+        let near = Capabilities::probe(&self.near.place, &self.near.interface)?;
+        let capabilities = near.with(self.far.capabilities()?);
         let mut space = prune(&sweep.combinations, &capabilities);
         let mut controls = Vec::new();
         for control in CONTROLS {
             let why = if control.spins && capabilities.cpus.len() < 2 {
                 Some("this process may use one CPU only: spinning controls cannot be split")
             } else if control.name.starts_with("udp")
-                && (self.near.address.is_none() || self.far.address.is_none())
+                && (self.near.address.is_none() || self.far.address().is_none())
             {
                 Some(
-                    "both ends are in one namespace, where UDP would not leave the host: no UDP controls",
+                    "an end has no address that the other could send to over the link: no UDP controls",
                 )
             } else {
                 None
@@ -453,7 +458,7 @@ fn blocks(bed: &mut Bed, options: &Options<'_>, plan: &Plan) -> Result<Results, 
         seed: sweep.seed,
         kernel: super::machine::kernel(),
         driver: bed.near.driver.clone(),
-        interfaces: [bed.near.interface.clone(), bed.far.interface.clone()],
+        interfaces: [bed.near.interface.clone(), bed.far.interface()],
     };
     let mut records = Records::open(options.out, &header)?;
     let kept = if options.out.is_some() {
@@ -525,7 +530,9 @@ fn blocks(bed: &mut Bed, options: &Options<'_>, plan: &Plan) -> Result<Results, 
         "devices".to_owned(),
         match options.ends {
             Ends::Bed => "a veth pair between two namespaces".to_owned(),
-            Ends::Interfaces(..) => format!("{} and {}", bed.near.interface, bed.far.interface),
+            Ends::Interfaces(..) | Ends::Remote(..) => {
+                format!("{} and {}", bed.near.interface, bed.far.interface())
+            }
         },
     ));
     let seconds = records.seconds();
@@ -581,7 +588,10 @@ impl Bed {
         if let Err(error) = self.measure(sweep, job, stop, &mut run) {
             run.failure = Some(error.to_string());
         } else if run.failure.is_none() && run.received == 0 {
-            run.failure = Some(format!("stalled: none of {} packets came back", run.sent));
+            run.failure = Some(match run.sent {
+                0 => "stalled: time was over before the warm-up was".to_owned(),
+                sent => format!("stalled: none of {sent} packets came back"),
+            });
         }
         run
     }
@@ -618,11 +628,17 @@ impl Bed {
             },
         };
         let polled = self.near.busy_polled();
-        let forwarding = Forwarding::start(&mut self.far, &order, &meter)?;
+        let forwarding = self.far.start(&order, &meter)?;
         if one.threaded && is_cell {
-            // Made with the setting, and gone with it.
-            self.helpers =
-                processes(|name| name.starts_with("ksoftirqd/") || name.starts_with("napi/"));
+            // Made with the setting, and gone with it. Where programs run in real time theirs is above it, or programs that spin would never let them run.
+            let threads = processes(|name| name.starts_with("napi/"));
+            if one.priority > 0 {
+                for thread in &threads {
+                    weir_kernel::sched::realtime(*thread, (one.priority + 1).min(99))?;
+                }
+            }
+            self.helpers = processes(|name| name.starts_with("ksoftirqd/"));
+            self.helpers.extend(threads);
         }
         let helpers = |pids: &[u32]| {
             pids.iter()
@@ -648,7 +664,7 @@ impl Bed {
                         warm_up,
                         warm_up_lasting: Some(sweep.duration / 5),
                         back: None,
-                        to: Some(self.far.mac),
+                        to: Some(self.far.mac()),
                         ethertype: crate::xsk::ETHERTYPE,
                         samples: count as usize,
                         calibration: Some(self.calibration),
@@ -670,8 +686,8 @@ impl Bed {
                 }
                 Job::Control(control, _) => {
                     let to = (
-                        self.far.address.unwrap_or(Ipv4Addr::UNSPECIFIED),
-                        self.far.mac,
+                        self.far.address().unwrap_or(Ipv4Addr::UNSPECIFIED),
+                        self.far.mac(),
                     );
                     let plan = control::Plan {
                         count,
@@ -695,12 +711,12 @@ impl Bed {
         run.joules = super::machine::energy()
             .zip(joules)
             .map(|(after, before)| after - before);
-        let far = forwarding.finish(&self.far);
+        let far = self.far.finish(forwarding);
         drop(limit);
         probed?;
         run.failure = far.failure;
         let packets = run.received.max(1) as f64;
-        run.cpu_per_packet = meter.cpu_ns() as f64 / packets;
+        run.cpu_per_packet = (meter.cpu_ns() + far.cpu_ns) as f64 / packets;
         run.kernel_cpu_per_packet = kernel.max(0.0) / packets;
         run.effective.napi[1] = far.napi;
         run.effective.zero_copy = far.zero_copy;
@@ -716,21 +732,21 @@ impl Bed {
     }
 
     /// After a failure: goes on if both interfaces are up, or come up soon.
-    fn wait_up(&self, stop: &AtomicBool, kept: &'static str) -> Result<(), AfxdpError> {
+    fn wait_up(&mut self, stop: &AtomicBool, kept: &'static str) -> Result<(), AfxdpError> {
         let limit = Instant::now() + PATIENCE;
         loop {
-            let down = [&self.near, &self.far]
-                .into_iter()
-                .find(|side| !side.is_up());
-            let Some(side) = down else { return Ok(()) };
+            let interface = if !self.near.is_up() {
+                self.near.interface.clone()
+            } else if !self.far.is_up() {
+                self.far.interface()
+            } else {
+                return Ok(());
+            };
             if stop.load(Ordering::Relaxed) {
                 return Err(AfxdpError::Interrupted(kept));
             }
             if Instant::now() > limit {
-                return Err(AfxdpError::Down {
-                    interface: side.interface.clone(),
-                    kept,
-                });
+                return Err(AfxdpError::Down { interface, kept });
             }
             std::thread::sleep(Duration::from_millis(50));
         }

@@ -17,7 +17,9 @@ use super::sweep::{Combination, Mode, Placement};
 use crate::xsk::{ForwardPlan, Meter, Setup, SocketReport, XskRunError, forward};
 
 /// How long a forwarder may take until it is ready: a queue is busy for some ten milliseconds after its socket closed.
-const READY: Duration = Duration::from_secs(5);
+const READY: Duration = Duration::from_secs(10);
+/// How long a busy queue is tried: on a machine with much to do the kernel closes sockets late.
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Most frames of a socket.
 const FRAMES: u32 = 8192;
 
@@ -148,6 +150,7 @@ impl Side {
                     budget,
                     prefer: true,
                 }),
+                patience: PATIENCE,
                 ..SocketConfig::default()
             },
             generic: one.mode == Mode::Generic,
@@ -212,6 +215,8 @@ pub(super) struct FarReport {
     pub(super) zero_copy: bool,
     pub(super) kicks_saved: u64,
     pub(super) busy_polled: u64,
+    /// CPU time of a forwarder on another host, from being ready to being told to stop.
+    pub(super) cpu_ns: u64,
     pub(super) unmet: Vec<String>,
     pub(super) failure: Option<String>,
 }

@@ -5,6 +5,7 @@
 use std::collections::HashSet;
 use std::fs;
 
+use serde::{Deserialize, Serialize};
 use weir_kernel::{XdpMode, iface};
 use weir_xsk::{Match, Mode as SocketMode, Socket, SocketConfig, Steer, Umem, UmemConfig};
 
@@ -14,7 +15,7 @@ use super::sweep::{Combination, Mode, Placement};
 use crate::xsk::ETHERTYPE;
 
 /// What the machine and both interfaces can do; an error is the sentence that says why not.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Capabilities {
     /// An XDP program runs in the driver.
     pub native: Result<(), String>,
@@ -39,25 +40,9 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// Probes two interfaces. Sockets and programs that this opens are closed again.
-    ///
-    /// # Errors
-    /// An interface is not there, or nothing can be opened at all.
-    pub fn probe(
-        near: (&Place, &str),
-        far: (&Place, &str),
-    ) -> Result<Capabilities, crate::xsk::XskRunError> {
-        let mut sides = Vec::new();
-        for (place, name) in [near, far] {
-            sides.push(place.run(|| probe_side(name))??);
-        }
-        let (Some(far), Some(near)) = (sides.pop(), sides.pop()) else {
-            return Err(crate::xsk::XskRunError::Usage("no interface".to_owned()));
-        };
-        Ok(near.with(far))
-    }
-
-    fn with(self, far: Capabilities) -> Capabilities {
+    /// What both ends can do, this one and the far one.
+    #[must_use]
+    pub fn with(self, far: Capabilities) -> Capabilities {
         Capabilities {
             native: self.native.and(far.native),
             zero_copy: self.zero_copy.and(far.zero_copy),
@@ -71,11 +56,11 @@ impl Capabilities {
         }
     }
 
-    /// What can be found out about the other host's end is its own business; of this machine's end alone.
+    /// Probes an interface. Sockets and programs that this opens are closed again.
     ///
     /// # Errors
-    /// As [`Capabilities::probe`].
-    pub fn probe_one(place: &Place, name: &str) -> Result<Capabilities, crate::xsk::XskRunError> {
+    /// It is not there, or nothing can be opened at all.
+    pub fn probe(place: &Place, name: &str) -> Result<Capabilities, crate::xsk::XskRunError> {
         place.run(|| probe_side(name))?
     }
 }
@@ -235,6 +220,12 @@ fn fate(one: &Combination, can: &Capabilities) -> Fate {
     if one.placement == Placement::Same && both_spin {
         return pruned(
             "two spinning programs on one CPU: each packet would wait for a time slice, milliseconds",
+        );
+    }
+    let one_spins = one.forwarder_wait.spins() || one.prober_wait.spins();
+    if one.placement == Placement::Same && one_spins && one.priority > 0 {
+        return pruned(
+            "a program that spins in real time on the other's CPU: the other one would never run",
         );
     }
     if one.placement == Placement::Split && can.cpus.len() < 2 {

@@ -327,14 +327,22 @@ fn probe(
         } else {
             due
         };
-        let goes_on = collect(setup, plan, ports.back(), &mut clock, &mut seen, until)?;
+        let goes_on = collect(
+            setup,
+            plan,
+            ports.back(),
+            &mut clock,
+            &mut seen,
+            until,
+            over || plan.interval.is_zero(),
+        )?;
         if over || !goes_on {
             if !goes_on {
                 // What is under way may still come.
                 let stop = AtomicBool::new(false);
                 let until = Instant::now() + plan.timeout;
                 let mut last = Clock::new(None, &stop, clock.failed);
-                collect(setup, plan, ports.back(), &mut last, &mut seen, until)?;
+                collect(setup, plan, ports.back(), &mut last, &mut seen, until, true)?;
             }
             seen.ended_ns = now_ns();
             if let Some(meter) = &setup.meter {
@@ -345,7 +353,7 @@ fn probe(
     }
 }
 
-/// Receives until a time, or until nothing is under way where nothing is waited for then. Whether to go on.
+/// Receives until a time, with `early` only until nothing is under way. Whether to go on.
 fn collect(
     setup: &Setup,
     plan: &PingPlan,
@@ -353,10 +361,9 @@ fn collect(
     clock: &mut Clock<'_>,
     seen: &mut Seen,
     until: Instant,
+    early: bool,
 ) -> Result<bool, XskRunError> {
     let timeout = plan.timeout.as_nanos() as u64;
-    let early =
-        plan.interval.is_zero() || plan.count.is_some_and(|c| seen.sent >= c + seen.warm_up);
     loop {
         let got = port.receive(setup.batch.max(plan.batch), |packet| {
             let now = now_ns();

@@ -20,6 +20,13 @@ pub(crate) fn run(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
     if args.restore {
         return restore(args);
     }
+    if let (Some(listen), Some(interface)) = (args.listen, &args.interface) {
+        let stop = stop_on_signals()?;
+        let tell = |text: &str| output::tell(&format!("{text}\n"));
+        afxdp::remote::serve(interface, listen, args.i_own_this_network, &stop, &tell)
+            .map_err(failure)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let (name, text) = document(args)?;
     if args.show {
         output::out(&text)?;
@@ -32,9 +39,15 @@ pub(crate) fn run(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
     if let Some(blocks) = args.blocks {
         sweep.blocks = blocks;
     }
-    let ends = match (&args.interface, &args.forwarder) {
-        (Some(near), Some(far)) => Ends::Interfaces(near.clone(), far.clone()),
-        _ => Ends::Bed,
+    let ends = match (&args.interface, &args.forwarder, &args.remote) {
+        (Some(near), Some(far), _) => Ends::Interfaces(near.clone(), far.clone()),
+        (Some(near), _, Some(address)) => Ends::Remote(near.clone(), address.clone()),
+        (Some(near), None, None) => {
+            return Err(Failure::Usage(format!(
+                "where is the forwarder? --forwarder IF names its interface on this host, which is connected with {near}; --remote HOST:PORT another host's `weir lab afxdp -i IF --listen ADDRESS:PORT`"
+            )));
+        }
+        (None, ..) => Ends::Bed,
     };
     let stop = stop_on_signals()?;
     let progress = Progress::new(args.progress);
