@@ -1,23 +1,31 @@
 //! `weir lab afxdp` as a user runs it: a small sweep on a veth with every packet accounted for, the trap of busy polling caught, a sweep that goes on after a kill, settings that
 //! are what they were after an end, a signal and a kill, and what cannot be.
 //!
-//! Times are printed, never judged, but for the trap, which costs a timer of 5 ms at each end.
+//! Times are printed, never judged, but for the trap, which costs a timer of 5 ms. One test at a time: each new sweep puts back what killed ones left, also those of other tests.
 
 mod common;
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_kernel::{NetNs, iface};
+use weir_lab::afxdp::run::order;
 
 use common::{Folder, WEIR, root_for, say};
 
 const SIX: &str = "blocks = 2\ncount = 200\nwarm_up = 20\nduration = \"10s\"\ntimeout = \"2s\"\n\
     [[product]]\nmode = [\"copy\", \"generic\"]\nforwarder_wait = \"poll\"\nprober_wait = [\"call\", \"poll\"]\n\
     [[product]]\nneed_wakeup = [true, false]\n";
+
+/// Held by the one test that runs.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn afxdp(args: &[&str]) -> Command {
     let mut command = Command::new(WEIR);
@@ -58,6 +66,7 @@ fn path(path: &Path) -> &str {
 
 #[test]
 fn a_small_sweep_accounts_for_every_packet() {
+    let _alone = alone();
     if !root_for("weir lab afxdp") {
         return;
     }
@@ -113,6 +122,7 @@ fn a_small_sweep_accounts_for_every_packet() {
 
 #[test]
 fn the_trap_of_busy_polling_is_caught_and_explained() {
+    let _alone = alone();
     if !root_for("weir lab afxdp with busy polling") {
         return;
     }
@@ -169,7 +179,7 @@ fn the_trap_of_busy_polling_is_caught_and_explained() {
         "median round trip in the trap: {} us",
         trips[trips.len() / 2] / 1000
     ));
-    assert!(trips[trips.len() / 2] > 4_000_000, "{trips:?}");
+    assert!(trips[trips.len() / 2] > 2_000_000, "{trips:?}");
 }
 
 /// A sweep in the background, which ends with the test.
@@ -239,6 +249,7 @@ fn beds_of(child: &Child) -> Vec<String> {
 
 #[test]
 fn a_killed_sweep_goes_on_and_its_bed_is_removed() {
+    let _alone = alone();
     if !root_for("weir lab afxdp after a kill") {
         return;
     }
@@ -381,11 +392,12 @@ impl Own {
 }
 
 /// Cells that change everything that can be changed on a veth.
-const CHANGES: &str = "blocks = 1\ncount = 1000\nduration = \"3s\"\nwarm_up = 0\n\
+const CHANGES: &str = "blocks = 1\ncount = 1000000\nduration = \"60s\"\nwarm_up = 0\n\
     [[product]]\nforwarder_wait = \"poll\"\nprober_wait = \"poll\"\nqueues = 2\nthreaded = true\ndeferral = \"2/20ms\"\n";
 
 #[test]
 fn settings_are_what_they_were_after_an_end_a_signal_and_a_kill() {
+    let _alone = alone();
     if !root_for("what weir lab afxdp puts back") {
         return;
     }
@@ -393,12 +405,19 @@ fn settings_are_what_they_were_after_an_end_a_signal_and_a_kill() {
     let document = folder.write("changes.toml", CHANGES);
     let own = Own::new();
     let before = own.settings();
+    // An order in which the cell comes before its two controls.
+    let seed = (0..)
+        .find(|seed| order(*seed, 0, 3)[0] == 0)
+        .expect("one")
+        .to_string();
     let here = [
         "-i",
         "pa",
         "--forwarder",
         "pb",
         "--progress",
+        "--seed",
+        &seed,
         path(&document),
     ];
     let start = || {
@@ -441,7 +460,7 @@ fn settings_are_what_they_were_after_an_end_a_signal_and_a_kill() {
     assert!(planned.status.success(), "{}", text(&planned));
     assert_eq!(own.settings(), before, "after a kill and the next sweep");
 
-    let quick = folder.write("quick.toml", CHANGES.replace("1000", "10"));
+    let quick = folder.write("quick.toml", CHANGES.replace("1000000", "20"));
     let results = json(&output(&mut own.command(&[
         "-i",
         "pa",
@@ -460,6 +479,7 @@ fn settings_are_what_they_were_after_an_end_a_signal_and_a_kill() {
 
 #[test]
 fn a_link_that_goes_down_is_a_failure_of_its_run() {
+    let _alone = alone();
     if !root_for("weir lab afxdp with a link that goes down") {
         return;
     }
@@ -504,6 +524,7 @@ fn a_link_that_goes_down_is_a_failure_of_its_run() {
 
 #[test]
 fn the_forwarder_may_be_on_another_host() {
+    let _alone = alone();
     if !root_for("weir lab afxdp with a forwarder elsewhere") {
         return;
     }
@@ -569,6 +590,7 @@ fn the_forwarder_may_be_on_another_host() {
 
 #[test]
 fn what_cannot_be_is_told_before_anything_is_touched() {
+    let _alone = alone();
     for (args, status, words) in [
         (
             &["--preset", "fastest"][..],

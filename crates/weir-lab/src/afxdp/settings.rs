@@ -422,8 +422,7 @@ pub fn restore_orphans() -> Result<Vec<String>, KernelError> {
         let Ok(file) = OpenOptions::new().read(true).append(true).open(&path) else {
             continue;
         };
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            // Its process lives.
+        if !lock(&path, &file) {
             continue;
         }
         // It may have ended in order between the two.
@@ -434,6 +433,23 @@ pub fn restore_orphans() -> Result<Vec<String>, KernelError> {
         }
     }
     Ok(told)
+}
+
+/// Takes the lock of a journal whose process has ended.
+fn lock(path: &Path, file: &File) -> bool {
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let process = name.split('-').next().unwrap_or_default();
+    for _ in 0..100 {
+        if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if Path::new("/proc").join(process).exists() {
+            return false;
+        }
+        // Another process is about to put back what it says.
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    false
 }
 
 /// One journal. Whether all of it is done.
