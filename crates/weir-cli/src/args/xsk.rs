@@ -70,6 +70,17 @@ impl From<WaitName> for weir_xsk::Wait {
     }
 }
 
+/// What a profile's settings are wanted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GoalName {
+    /// Short round trips
+    Latency,
+    /// Many packets
+    Throughput,
+    /// Little CPU time for each packet
+    Cpu,
+}
+
 /// The sockets of a command.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SocketArgs {
@@ -85,9 +96,15 @@ pub(crate) struct SocketArgs {
     /// Give the interface so many queues, and put them back afterwards
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) set_queues: Option<u32>,
-    /// Zero-copy or copy mode
-    #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) mode: ModeName,
+    /// Settings that a sweep found best for this machine: `measured` (the profile that `weir lab afxdp --recommend` wrote), or a profile's file. Flags win over it
+    #[arg(long, value_name = "measured|FILE", conflicts_with = "packet")]
+    pub(crate) profile: Option<std::path::PathBuf>,
+    /// What the profile's settings are wanted for
+    #[arg(long, value_enum, default_value = "latency", requires = "profile")]
+    pub(crate) profile_for: GoalName,
+    /// Zero-copy or copy mode [default: auto]
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<ModeName>,
     /// Run the XDP program in the stack instead of the driver: works on every device, slower
     #[arg(long)]
     pub(crate) generic: bool,
@@ -97,9 +114,9 @@ pub(crate) struct SocketArgs {
     /// Packet sockets: milliseconds until a block that is not full is handed over
     #[arg(long, value_name = "MS", default_value_t = 1, requires = "packet", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) retire: u32,
-    /// Bytes of a frame in memory
-    #[arg(long, value_name = "BYTES", default_value_t = 4096)]
-    pub(crate) frame_size: u32,
+    /// Bytes of a frame in memory [default: 4096]
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) frame_size: Option<u32>,
     /// Frames of each socket
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub(crate) frames: u32,
@@ -118,22 +135,25 @@ pub(crate) struct SocketArgs {
     /// Packets may take several frames: for MTUs beyond a frame
     #[arg(long)]
     pub(crate) multi_buffer: bool,
-    /// Entries of the RX ring
-    #[arg(long, value_name = "N", default_value_t = 2048)]
-    pub(crate) rx_ring: u32,
-    /// Entries of the TX ring
-    #[arg(long, value_name = "N", default_value_t = 2048)]
-    pub(crate) tx_ring: u32,
-    /// Entries of the fill ring
-    #[arg(long, value_name = "N", default_value_t = 2048)]
-    pub(crate) fill_ring: u32,
-    /// Entries of the completion ring
-    #[arg(long, value_name = "N", default_value_t = 2048)]
-    pub(crate) completion_ring: u32,
+    /// Entries of the RX ring [default: 2048]
+    #[arg(long, value_name = "N")]
+    pub(crate) rx_ring: Option<u32>,
+    /// Entries of the TX ring [default: 2048]
+    #[arg(long, value_name = "N")]
+    pub(crate) tx_ring: Option<u32>,
+    /// Entries of the fill ring [default: 2048]
+    #[arg(long, value_name = "N")]
+    pub(crate) fill_ring: Option<u32>,
+    /// Entries of the completion ring [default: 2048]
+    #[arg(long, value_name = "N")]
+    pub(crate) completion_ring: Option<u32>,
     /// Let the kernel not say when it must be woken: sending always calls it
-    #[arg(long)]
+    #[arg(long, conflicts_with = "need_wakeup")]
     pub(crate) no_need_wakeup: bool,
-    /// Busy polling: microseconds of a call; with --wait call or poll
+    /// Let the kernel say when it must be woken: as usual, for a profile that says otherwise
+    #[arg(long)]
+    pub(crate) need_wakeup: bool,
+    /// Busy polling: microseconds of a call; with --wait call or poll. 0: none, for a profile that says otherwise
     #[arg(long, value_name = "US")]
     pub(crate) busy_poll: Option<u32>,
     /// Packets that busy polling takes at once
@@ -145,9 +165,9 @@ pub(crate) struct SocketArgs {
     /// Frames that a send call takes at most in copy mode (Linux 6.17)
     #[arg(long, value_name = "N")]
     pub(crate) tx_budget: Option<u32>,
-    /// How threads wait for packets
-    #[arg(long, value_enum, default_value = "spin")]
-    pub(crate) wait: WaitName,
+    /// How threads wait for packets [default: spin]
+    #[arg(long, value_enum)]
+    pub(crate) wait: Option<WaitName>,
     /// CPUs of threads, in turn
     #[arg(long, value_name = "CPUS", value_delimiter = ',')]
     pub(crate) cpu: Vec<usize>,

@@ -1,14 +1,18 @@
 //! `weir doctor`: what this kernel can do, probed by doing it, and what weir does where it cannot.
 //!
-//! Exit status 1 if the kernel engine cannot work here.
+//! Also whether the measured AF_XDP settings are still of this kernel and driver. Exit status 1 if the kernel engine cannot work here.
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use weir_engine::monitor;
+use weir_kernel::iface;
 use weir_kernel::probes::{self, ProbeResult};
+use weir_lab::afxdp::profile::{self, Profile, ProfileError};
 
+use super::lab_afxdp_judge::environment;
 use crate::args::DoctorArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -29,17 +33,82 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     results.extend(monitor::probe());
     let missing = results.iter().filter(|r| r.ok.is_err()).count();
     let fatal = results.iter().any(|r| r.ok.is_err() && r.needed);
+    let measured = measured();
     if args.json {
         let rows: Vec<Row> = results.iter().map(row).collect();
         output::json(&serde_json::json!({
             "kernel": probes::kernel_release(),
             "kernel_engine": !fatal,
             "features": rows,
+            "afxdp_profile": measured,
         }))?;
     } else {
-        output::out(&table(&results, missing, fatal))?;
+        output::out(&(table(&results, missing, fatal) + &profile_lines(measured.as_ref())))?;
     }
     Ok(ExitCode::from(u8::from(fatal)))
+}
+
+/// The profile of AF_XDP settings, where one was measured.
+#[derive(Serialize)]
+struct Measured {
+    path: PathBuf,
+    kernel: Option<String>,
+    driver: Option<String>,
+    /// Why it may not hold any more.
+    doubts: Vec<String>,
+}
+
+fn measured() -> Option<Measured> {
+    match Profile::measured(&profile::places(environment)) {
+        Ok((path, profile)) => {
+            // Without the list only the driver cannot be compared.
+            let devices: Vec<(String, String)> = iface::list()
+                .unwrap_or_default()
+                .into_iter()
+                .map(|device| (device.name, device.driver))
+                .collect();
+            Some(Measured {
+                path,
+                doubts: profile.doubts(&probes::kernel_release(), &devices),
+                kernel: Some(profile.kernel),
+                driver: Some(profile.driver),
+            })
+        }
+        Err(ProfileError::None { .. }) => None,
+        Err(error) => {
+            let path = match &error {
+                ProfileError::Read { path, .. } | ProfileError::Malformed { path, .. } => {
+                    path.clone()
+                }
+                _ => PathBuf::new(),
+            };
+            Some(Measured {
+                path,
+                kernel: None,
+                driver: None,
+                doubts: vec![error.to_string()],
+            })
+        }
+    }
+}
+
+fn profile_lines(measured: Option<&Measured>) -> String {
+    let Some(measured) = measured else {
+        return "AF_XDP settings were not measured here: `weir lab afxdp --recommend` does\n"
+            .to_owned();
+    };
+    let path = measured.path.display();
+    let mut text = String::new();
+    if measured.doubts.is_empty() {
+        let _ = writeln!(
+            text,
+            "AF_XDP settings: {path}, measured under this kernel and driver"
+        );
+    }
+    for doubt in &measured.doubts {
+        let _ = writeln!(text, "AF_XDP settings: {path}: {doubt}");
+    }
+    text
 }
 
 fn row(result: &ProbeResult) -> Row {

@@ -3,18 +3,23 @@
 //! Exit status 0 if it ran to its end, losses or not: they are a result. 1 if something failed at work (a link that went down, a busy queue, no answer at all to ping), 2 for what cannot be.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use weir_kernel::{iface, probes};
+use weir_lab::afxdp::profile::{Given, Role};
+use weir_lab::afxdp::recommend::Goal;
 use weir_lab::xsk::{
     self, Bucket, Calibration, ForwardPlan, ForwardReport, Kind, LossReport, PingPlan, PingReport,
     ReceivePlan, ReceiveReport, SendPlan, SendReport, Setup, SocketReport, Summary, XskRunError,
 };
-use weir_xsk::{BusyPoll, Match, SocketConfig, UmemConfig};
+use weir_xsk::{BusyPoll, Match, Mode, SocketConfig, UmemConfig, Wait};
 
+use super::lab_afxdp_judge::{failure as profile_failure, named_profile};
 use super::stop_on_signals;
 use crate::args::xsk::{
-    ForwardArgs, PingArgs, ReceiveArgs, SendArgs, SocketArgs, SteerArgs, XskArgs, XskCommand,
+    ForwardArgs, GoalName, PingArgs, ReceiveArgs, SendArgs, SocketArgs, SteerArgs, XskArgs, XskCommand,
 };
 use crate::failure::Failure;
 use crate::output;
@@ -37,7 +42,7 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
                 to: args.dst_mac,
                 ethertype: args.ethertype,
             };
-            let setup = setup(&args.socket, None, args.batch);
+            let setup = setup(&args.socket, None, args.batch, Role::Prober)?;
             let report = xsk::send(&setup, &plan, &stop).map_err(failure)?;
             show(&args.socket, &report, || sent(args, &report))
         }
@@ -49,7 +54,7 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
                 delays: !args.no_delays,
                 samples: args.samples,
             };
-            let setup = setup(&args.socket, Some(&args.steer), args.batch);
+            let setup = setup(&args.socket, Some(&args.steer), args.batch, Role::Prober)?;
             let report = xsk::receive(&setup, &plan, &stop).map_err(failure)?;
             show(&args.socket, &report, || received(args, &report))
         }
@@ -62,7 +67,7 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
                 lasting: args.duration,
                 idle: args.idle,
             };
-            let setup = setup(&args.socket, Some(&args.steer), args.batch);
+            let setup = setup(&args.socket, Some(&args.steer), args.batch, Role::Forwarder)?;
             let report = xsk::forward(&setup, &plan, &stop).map_err(failure)?;
             show(&args.socket, &report, || forwarded(args, &report))
         }
@@ -86,7 +91,7 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
                 warm_up_lasting: None,
                 calibration: None,
             };
-            let setup = setup(&args.socket, Some(&args.steer), args.batch);
+            let setup = setup(&args.socket, Some(&args.steer), args.batch, Role::Prober)?;
             let report = xsk::ping(&setup, &plan, &stop).map_err(failure)?;
             let shown = show(&args.socket, &report, || pinged(args, &report))?;
             if report.sent > 0 && report.received == 0 {
@@ -107,13 +112,19 @@ fn or_usual(duration: Option<Duration>, count: Option<u64>) -> Option<Duration> 
     }
 }
 
-fn setup(args: &SocketArgs, steer: Option<&SteerArgs>, batch: usize) -> Setup {
-    Setup {
+fn setup(
+    args: &SocketArgs,
+    steer: Option<&SteerArgs>,
+    batch: usize,
+    role: Role,
+) -> Result<Setup, Failure> {
+    let usual = SocketConfig::default();
+    let mut setup = Setup {
         interface: args.interface.clone(),
         kind: if args.packet { Kind::Packet } else { Kind::Xsk },
         sockets: args.sockets,
         umem: UmemConfig {
-            frame_size: args.frame_size,
+            frame_size: args.frame_size.unwrap_or(4096),
             frames: args.frames,
             headroom: args.headroom,
             unaligned: args.unaligned,
@@ -121,18 +132,21 @@ fn setup(args: &SocketArgs, steer: Option<&SteerArgs>, batch: usize) -> Setup {
         },
         socket: SocketConfig {
             queue: args.queue,
-            rx: args.rx_ring,
-            tx: args.tx_ring,
-            fill: args.fill_ring,
-            completion: args.completion_ring,
-            mode: args.mode.into(),
+            rx: args.rx_ring.unwrap_or(usual.rx),
+            tx: args.tx_ring.unwrap_or(usual.tx),
+            fill: args.fill_ring.unwrap_or(usual.fill),
+            completion: args.completion_ring.unwrap_or(usual.completion),
+            mode: args.mode.map_or(Mode::Auto, Into::into),
             need_wakeup: !args.no_need_wakeup,
             multi_buffer: args.multi_buffer,
-            busy_poll: args.busy_poll.map(|micros| BusyPoll {
-                micros,
-                budget: args.busy_poll_budget,
-                prefer: !args.no_prefer_busy_poll,
-            }),
+            busy_poll: args
+                .busy_poll
+                .filter(|micros| *micros > 0)
+                .map(|micros| BusyPoll {
+                    micros,
+                    budget: args.busy_poll_budget,
+                    prefer: !args.no_prefer_busy_poll,
+                }),
             tx_budget: args.tx_budget,
             patience: args.bind_wait,
         },
@@ -140,7 +154,7 @@ fn setup(args: &SocketArgs, steer: Option<&SteerArgs>, batch: usize) -> Setup {
         generic: args.generic,
         what: steer.map_or(Match::EtherType(xsk::ETHERTYPE), |steer| steer.what),
         mark: steer.is_some_and(|steer| steer.mark),
-        wait: args.wait.into(),
+        wait: args.wait.map_or(Wait::Spin, Into::into),
         batch,
         cpus: args.cpu.clone(),
         priority: args.priority,
@@ -150,7 +164,59 @@ fn setup(args: &SocketArgs, steer: Option<&SteerArgs>, batch: usize) -> Setup {
         ready: |text| output::tell(&format!("{text}\n")),
         armed: None,
         meter: None,
+    };
+    if let Some(name) = &args.profile {
+        use_profile(args, name, role, &mut setup)?;
     }
+    Ok(setup)
+}
+
+/// Puts a profile's settings under the flags, and says what of it may not hold or is not for sockets to set.
+fn use_profile(
+    args: &SocketArgs,
+    name: &Path,
+    role: Role,
+    setup: &mut Setup,
+) -> Result<(), Failure> {
+    let (path, profile) = named_profile(name)?;
+    let goal = match args.profile_for {
+        GoalName::Latency => Goal::Latency,
+        GoalName::Throughput => Goal::Throughput,
+        GoalName::Cpu => Goal::Cpu,
+    };
+    let given = Given {
+        mode: args.mode.is_some() || args.generic,
+        wait: args.wait.is_some(),
+        need_wakeup: args.need_wakeup || args.no_need_wakeup,
+        busy_poll: args.busy_poll.is_some(),
+        rings: [
+            args.rx_ring,
+            args.tx_ring,
+            args.fill_ring,
+            args.completion_ring,
+        ]
+        .map(|ring| ring.is_some()),
+        frame_size: args.frame_size.is_some(),
+        priority: args.priority.is_some(),
+    };
+    let entry = profile.entry(goal).map_err(profile_failure)?;
+    let left = entry.apply(role, given, setup).map_err(profile_failure)?;
+    // An interface that is not there is told of when it is opened.
+    let device: Vec<(String, String)> = iface::find(&args.interface)
+        .map(|found| (found.name, found.driver))
+        .into_iter()
+        .collect();
+    for doubt in profile.doubts(&probes::kernel_release(), &device) {
+        output::complain(&format!("the profile {}: {doubt}", path.display()));
+    }
+    if !left.is_empty() {
+        output::complain(&format!(
+            "the profile {} also has {}, which is for the machine or the interface, not for a socket, and is left as it is",
+            path.display(),
+            left.join(", ")
+        ));
+    }
+    Ok(())
 }
 
 fn failure(error: XskRunError) -> Failure {

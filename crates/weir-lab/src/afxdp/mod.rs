@@ -3,16 +3,25 @@
 //! A sweep names the values of each knob; every possible combination is a cell. Cells run in random order, in blocks with controls in each, and what the kernel really did
 //! is part of a result. Cells that failed to do what they were asked are classed apart; the others are clustered, and what the members of a cluster share is its finding.
 
+pub mod cluster;
 mod control;
+pub mod density;
+mod draw;
+pub mod effects;
 pub mod extras;
+pub mod judgement;
 mod machine;
+pub mod profile;
+pub mod recommend;
 mod records;
 pub mod remote;
+pub mod report;
 pub mod results;
 pub mod run;
 pub mod settings;
 mod side;
 pub mod space;
+pub mod statistics;
 pub mod sweep;
 
 pub use run::{AfxdpError, Bed, Beside, Ends, Options, Plan, Told, run};

@@ -17,12 +17,12 @@ mod matrix;
 pub(crate) mod measure;
 mod network;
 mod peers;
-mod plot;
+pub(crate) mod plot;
 #[cfg(feature = "rbpf")]
 mod rbpf;
 mod report;
 mod router;
-mod rules;
+pub(crate) mod rules;
 mod testrun;
 mod vm;
 mod xdp;

@@ -15,7 +15,7 @@ const RIGHT: f64 = 160.0;
 const TOP: f64 = 40.0;
 const BOTTOM: f64 = 50.0;
 /// Told apart also without colours, by the markers' shapes.
-const COLOURS: [&str; 8] = [
+pub(crate) const COLOURS: [&str; 8] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8c00",
 ];
 
@@ -267,7 +267,7 @@ fn label(text: &mut String, below: &str, beside: &str) {
     );
 }
 
-fn marker(text: &mut String, n: usize, x: f64, y: f64, colour: &str) {
+pub(crate) fn marker(text: &mut String, n: usize, x: f64, y: f64, colour: &str) {
     let _ = match n % 3 {
         0 => writeln!(
             text,
@@ -288,7 +288,7 @@ fn marker(text: &mut String, n: usize, x: f64, y: f64, colour: &str) {
     };
 }
 
-fn escape(text: &str) -> String {
+pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
