@@ -7,6 +7,7 @@ use clap::Subcommand;
 
 use super::generate::duration;
 use super::{DemoArgs, ForwardArgs};
+use crate::commands::lab_afxdp_judge::JudgeArgs;
 
 /// Arguments of `weir lab`.
 #[derive(Debug, clap::Args)]
@@ -31,7 +32,8 @@ pub(crate) enum Experiment {
 /// Arguments of `weir lab afxdp`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Without -i the sweep makes two namespaces with a veth pair and removes them afterwards.\n\
+    after_help = "With --from and --compare nothing runs, and no privileges are needed.\n\
+Without -i the sweep makes two namespaces with a veth pair and removes them afterwards.\n\
 Every setting that it changes is put back, also after an error or a signal; after a kill the next sweep, or --restore, does it."
 )]
 pub(crate) struct AfxdpArgs {
@@ -72,7 +74,9 @@ pub(crate) struct AfxdpArgs {
     /// Be the forwarder, on the interface of -i, for sweeps of another host: whoever can connect decides what it does
     #[arg(long, value_name = "ADDRESS:PORT", requires = "interface", conflicts_with_all = ["forwarder", "remote", "document", "show", "dry_run", "out"])]
     pub(crate) listen: Option<std::net::SocketAddr>,
-    /// Keep every run in this folder, and go on there after an interruption; results.json at the end
+    #[command(flatten)]
+    pub(crate) judge: JudgeArgs,
+    /// Keep every run in this folder, and go on there after an interruption; results.json, report.html, judgement.json and cells.csv at the end
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// The seed of the order, instead of the document's
@@ -90,7 +94,7 @@ pub(crate) struct AfxdpArgs {
     /// Show progress also where standard error is no terminal
     #[arg(long)]
     pub(crate) progress: bool,
-    /// Print one JSON object: results, or the plan
+    /// Print one JSON object: results, or the plan; with --from the judgement, with --compare what the sweeps share
     #[arg(long)]
     pub(crate) json: bool,
 }

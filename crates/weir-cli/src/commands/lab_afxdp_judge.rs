@@ -21,10 +21,10 @@ use crate::output;
 #[derive(Debug, clap::Args)]
 pub(crate) struct JudgeArgs {
     /// Judge the results of an earlier sweep (results.json) instead of running one
-    #[arg(long, value_name = "RESULTS")]
+    #[arg(long, value_name = "RESULTS", conflicts_with_all = ["document", "dry_run", "show", "restore"])]
     pub(crate) from: Option<PathBuf>,
     /// Compare the best clusters of two sweeps (results.json); exit with 1 unless they share 0.8 of their members and the same relevant parameters
-    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["from", "recommend"])]
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["from", "recommend", "document", "dry_run", "show", "restore"])]
     pub(crate) compare: Option<Vec<PathBuf>>,
     /// What configurations are clustered by
     #[arg(long, value_enum, default_value = "calm")]
@@ -93,31 +93,38 @@ impl JudgeArgs {
             return Ok(None);
         };
         let results = read_results(from).map_err(unreadable)?;
-        self.finish(&results, out, json).map(Some)
-    }
-
-    /// Judges results, writes what is wanted and shows the rest.
-    pub(crate) fn finish(
-        &self,
-        results: &Results,
-        out: Option<&Path>,
-        json: bool,
-    ) -> Result<ExitCode, Failure> {
-        let judgement = judge(results, &self.options());
+        let judgement = self.judge(&results);
         if json {
             output::json(&judgement)?;
-        } else {
-            output::out(&report::summary(&judgement))?;
+        }
+        self.finish(&judgement, out, json)?;
+        Ok(Some(ExitCode::SUCCESS))
+    }
+
+    /// Judges results as these arguments say.
+    pub(crate) fn judge(&self, results: &Results) -> Judgement {
+        judge(results, &self.options())
+    }
+
+    /// Shows a judgement unless it is quiet, and writes what is wanted.
+    pub(crate) fn finish(
+        &self,
+        judgement: &Judgement,
+        out: Option<&Path>,
+        quiet: bool,
+    ) -> Result<(), Failure> {
+        if !quiet {
+            output::out(&report::summary(judgement))?;
         }
         if let Some(folder) = out {
-            for file in report::write_report(&judgement, folder).map_err(Failure::failed)? {
+            for file in report::write_report(judgement, folder).map_err(Failure::failed)? {
                 output::tell(&format!("wrote {}\n", file.display()));
             }
         }
         if self.recommend {
-            self.write_profile(&judgement)?;
+            self.write_profile(judgement)?;
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
     fn write_profile(&self, judgement: &Judgement) -> Result<(), Failure> {

@@ -11,7 +11,7 @@ mod explain;
 mod fmt;
 mod generate;
 mod lab;
-mod lab_afxdp_judge;
+pub(crate) mod lab_afxdp_judge;
 mod net;
 mod policy;
 mod ports;

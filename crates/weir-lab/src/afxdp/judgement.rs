@@ -169,6 +169,31 @@ pub fn judge(results: &Results, options: &Options) -> Judgement {
     }
 }
 
+impl Judgement {
+    /// Two cells of each cluster, to be run again under load: the recommended one for latency where it is in there, else the one with the lowest median; and the one with the highest.
+    pub fn for_load(&self) -> Vec<String> {
+        let recommended = self.recommendation.choices.iter();
+        let recommended: Vec<&String> = recommended.map(|choice| &choice.cell).collect();
+        let mut all = Vec::new();
+        for cluster in &self.clustering.clusters {
+            let first = cluster.members.iter().find(|id| recommended.contains(id));
+            let first = first.or(cluster.members.first());
+            let last = cluster.members.last().filter(|id| Some(*id) != first);
+            all.extend(first.into_iter().chain(last).cloned());
+        }
+        all
+    }
+
+    /// The cells with the lowest and the highest median of those that count, to be run over rows of forwarders. One if there is but one.
+    pub fn for_chains(&self) -> Vec<String> {
+        let clusters = &self.clustering.clusters;
+        let best = clusters.first().and_then(|c| c.members.first());
+        let worst = clusters.last().and_then(|c| c.members.last());
+        let worst = worst.filter(|id| Some(*id) != best);
+        best.into_iter().chain(worst).cloned().collect()
+    }
+}
+
 /// Of each cluster, every cell with the same weight; up to p99.5, beyond which curves are flat.
 fn densities(
     results: &Results,

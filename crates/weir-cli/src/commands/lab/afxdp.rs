@@ -27,6 +27,9 @@ pub(crate) fn run(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
             .map_err(failure)?;
         return Ok(ExitCode::SUCCESS);
     }
+    if let Some(code) = args.judge.without_sweep(args.out.as_deref(), args.json)? {
+        return Ok(code);
+    }
     let (name, text) = document(args)?;
     if args.show {
         output::out(&text)?;
@@ -78,14 +81,15 @@ pub(crate) fn run(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where results are judged and shown. Joined with statistics, clusters, report and recommendation here.
+/// Shows results and what they mean, and writes the report beside them.
 fn judge(args: &AfxdpArgs, results: &Results) -> Result<(), Failure> {
     if args.json {
         output::json(results)?;
     } else {
-        output::out(&table(results))?;
+        output::out(&format!("{}\n", table(results)))?;
     }
-    Ok(())
+    let judgement = args.judge.judge(results);
+    args.judge.finish(&judgement, args.out.as_deref(), args.json)
 }
 
 /// Which cells are measured under load and over chains: of those that did what they were asked and lost nothing, the quickest and the slowest. Clusters choose better.
