@@ -123,31 +123,54 @@ pub fn kmeans(points: &[Vec<f64>], k: usize, seed: u64, starts: usize) -> Partit
     })
 }
 
-/// Centres by k-means++: each next one is a point, the likelier the farther (squared) it is from those there are.
+/// Centres by k-means++: each next one is a point, the likelier the farther (squared) it is from those there are. Of a few drawn so, the one is taken that leaves points the nearest to
+/// centres, as scikit-learn does it.
 fn spread_out(points: &[Vec<f64>], k: usize, random: &mut Random) -> Vec<Vec<f64>> {
-    let Some(first) = (!points.is_empty()).then(|| random.below(points.len())) else {
+    if points.is_empty() {
         return Vec::new();
-    };
+    }
+    let draws = 2 + (k as f64).ln() as usize;
+    let first = random.below(points.len());
     let mut centres = vec![points[first].clone()];
+    let mut weights: Vec<f64> = points.iter().map(|p| square(p, &centres[0])).collect();
     while centres.len() < k {
-        let weights: Vec<f64> = points.iter().map(|p| nearest(p, &centres).1).collect();
         let total: f64 = weights.iter().sum();
         if total <= 0.0 {
             break;
         }
-        // 53 bits are all that fits a fraction.
-        let mut left = (random.next() >> 11) as f64 / (1u64 << 53) as f64 * total;
-        let chosen = weights.iter().position(|weight| {
-            left -= weight;
-            left < 0.0
-        });
-        let farthest = || (0..points.len()).max_by(|a, b| weights[*a].total_cmp(&weights[*b]));
-        let Some(chosen) = chosen.or_else(farthest) else {
-            break;
-        };
+        let mut best: Option<(f64, usize, Vec<f64>)> = None;
+        for _ in 0..draws {
+            let chosen = draw(&weights, total, random);
+            let left: Vec<f64> = points
+                .iter()
+                .zip(&weights)
+                .map(|(p, w)| w.min(square(p, &points[chosen])))
+                .collect();
+            let sum = left.iter().sum();
+            if best.as_ref().is_none_or(|b| sum < b.0) {
+                best = Some((sum, chosen, left));
+            }
+        }
+        let Some((_, chosen, left)) = best else { break };
         centres.push(points[chosen].clone());
+        weights = left;
     }
     centres
+}
+
+/// A place, by weight. One with weight 0 is never drawn.
+fn draw(weights: &[f64], total: f64, random: &mut Random) -> usize {
+    // 53 bits are all that fits a fraction.
+    let mut left = (random.next() >> 11) as f64 / (1u64 << 53) as f64 * total;
+    let mut last = 0;
+    for (n, weight) in weights.iter().enumerate().filter(|(_, w)| **w > 0.0) {
+        last = n;
+        left -= weight;
+        if left < 0.0 {
+            break;
+        }
+    }
+    last
 }
 
 /// Lloyd's algorithm to its end. A centre without points stays where it was.

@@ -1,7 +1,7 @@
 //! Which configuration to use: for latency, for throughput, for little CPU time; each with what speaks for it.
 //!
 //! Only cells that count: never an undesirable one, and only such with the usual traffic, as others were not asked the same question. For latency, cells of the best cluster. Cells that
-//! come within 5 % of the best one are as good as it: of these the one with the fewest settings that are not as usual is taken, then the one with the lower p99. Throughput is the
+//! come within 5 % of the best one are as good as it: of these, those no run of which went wrong, and of them the one with the fewest settings that are not as usual is taken, then the one with the lower p99. Throughput is the
 //! highest load without loss, known of cells that were run under load only; without such runs there is no recommendation for it, and that is said.
 
 use std::collections::BTreeMap;
@@ -141,9 +141,9 @@ impl Scene<'_> {
             .collect();
         let p99 = |cell: &Judged| cell.settled().map_or(f64::INFINITY, |s| s.p99);
         good.sort_by(|(a_score, a), (b_score, b)| {
-            unusual(a)
-                .len()
-                .cmp(&unusual(b).len())
+            (a.remarks.len().min(1))
+                .cmp(&b.remarks.len().min(1))
+                .then(unusual(a).len().cmp(&unusual(b).len()))
                 .then(p99(a).total_cmp(&p99(b)))
                 .then(a_score.total_cmp(b_score))
                 .then(a.id.cmp(&b.id))
@@ -199,6 +199,9 @@ impl Scene<'_> {
             "lost",
             format!("{} of {sent}", sent.saturating_sub(received)),
         );
+        if !cell.remarks.is_empty() {
+            say("remarks", cell.remarks.join("; "));
+        }
         if let Some(cpu) = cell.cpu_per_packet {
             say("cpu", format!("{} for each round trip", us(cpu)));
         }

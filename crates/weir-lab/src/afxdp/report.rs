@@ -62,7 +62,7 @@ pub fn csv(judgement: &Judgement) -> String {
         "min",
         "max",
     ];
-    let mut head: Vec<String> = ["cell", "control", "cluster", "undesirable"]
+    let mut head: Vec<String> = ["cell", "control", "cluster", "undesirable", "remarks"]
         .map(str::to_owned)
         .to_vec();
     head.extend(knobs.iter().map(|knob| format!("knob.{knob}")));
@@ -76,6 +76,7 @@ pub fn csv(judgement: &Judgement) -> String {
             cell.control.clone().unwrap_or_default(),
             number_of(judgement, cell).map_or_else(String::new, |n| n.to_string()),
             cell.undesirable.join("; "),
+            cell.remarks.join("; "),
         ];
         row.extend(
             knobs
@@ -149,6 +150,14 @@ pub fn summary(judgement: &Judgement) -> String {
     );
     for (kind, count) in &judgement.undesirable {
         let _ = writeln!(text, "undesirable {count:>4}  {}", kind.name());
+    }
+    let remarked = judgement.cells.iter().filter(|c| !c.remarks.is_empty());
+    let remarked = remarked.filter(|c| c.undesirable.is_empty()).count();
+    if remarked > 0 {
+        let _ = writeln!(
+            text,
+            "remarked    {remarked:>4}  with a single run that went wrong"
+        );
     }
     for trap in &judgement.traps {
         let _ = writeln!(text, "beware      {trap}");
@@ -815,6 +824,20 @@ fn undesirable(page: &mut Page, judgement: &Judgement) {
             })
             .collect();
         page.table(&["cell", "median us", "why"], &rows);
+    }
+    let remarked: Vec<Vec<String>> = judgement
+        .cells
+        .iter()
+        .filter(|c| !c.remarks.is_empty() && (c.counts() || c.control.is_some()))
+        .map(|c| vec![c.id.clone(), c.remarks.join("; ")])
+        .collect();
+    if !remarked.is_empty() {
+        page.line("h3", "Single runs that went wrong");
+        page.line(
+            "p",
+            "Once in several blocks: put down to the machine, and left out of the figures.",
+        );
+        page.table(&["cell", "what"], &remarked);
     }
     if !judgement.pruned.is_empty() {
         page.line("h3", "Combinations that cannot be");

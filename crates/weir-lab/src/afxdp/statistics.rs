@@ -11,6 +11,10 @@
 //! the system's `ping`; it keeps them in mind for its conclusions. Here five things make a configuration undesirable, each said in a sentence: lost packets, runs that failed, stalls
 //! (a median of at least half the interval), settings that did not take effect, and being slower than blocking UDP sockets in every block. `ping` answers in the kernel and its
 //! clock is not ours, so the UDP control, which is in every block, stands for it; "in every block" keeps those that are as fast but for noise.
+//!
+//! A run that failed, lost packets or was not what was asked for makes its configuration undesirable if that happened in two blocks at least (in any, of one or two blocks). Once in
+//! many blocks is what a machine with other work does to any configuration, controls included: such a run is left out of the figures and remarked on, and the recommendation
+//! prefers configurations without remarks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -177,6 +181,8 @@ pub struct Judged {
     pub energy_per_packet: Option<f64>,
     /// Whether its packets are sent as those of most cells, and can be compared with them.
     pub usual_traffic: bool,
+    /// What happened in a single run, which was left out for it.
+    pub remarks: Vec<String>,
     /// Why it is undesirable; nothing: it is not.
     pub undesirable: Vec<String>,
     /// The kinds of reasons, for counting.
@@ -243,9 +249,7 @@ pub fn judge_cells(results: &Results) -> (Vec<Judged>, BTreeMap<u32, f64>) {
         .cells
         .iter()
         .map(|cell| {
-            cell.runs
-                .iter()
-                .filter(|run| run.failure.is_none())
+            figured(cell)
                 .filter_map(|run| Some((run.block, Statistics::of(&run.samples)?)))
                 .collect()
         })
@@ -295,10 +299,7 @@ fn judged(cell: &Cell, raw: &BTreeMap<u32, Statistics>, drift: &BTreeMap<u32, f6
     let sum = |of: fn(&Run) -> u64| cell.runs.iter().map(of).sum::<u64>();
     let counts = [sum(|r| r.sent), sum(|r| r.received)];
     let over_blocks = |of: fn(&Run) -> Option<f64>| {
-        let values: Vec<f64> = cell
-            .runs
-            .iter()
-            .filter(|run| run.failure.is_none())
+        let values: Vec<f64> = figured(cell)
             .filter_map(of)
             .filter(|value| value.is_finite() && *value > 0.0)
             .collect();
@@ -314,6 +315,7 @@ fn judged(cell: &Cell, raw: &BTreeMap<u32, Statistics>, drift: &BTreeMap<u32, f6
         cpu_per_packet: over_blocks(|run| Some(run.cpu_per_packet + run.kernel_cpu_per_packet)),
         energy_per_packet: over_blocks(|run| Some(1e9 * run.joules? / run.received as f64)),
         usual_traffic: true,
+        remarks: Vec::new(),
         undesirable: Vec::new(),
         kinds: BTreeSet::new(),
     };
@@ -321,61 +323,93 @@ fn judged(cell: &Cell, raw: &BTreeMap<u32, Statistics>, drift: &BTreeMap<u32, f6
     judged
 }
 
+/// Runs with something wrong that make a cell of so many undesirable.
+fn too_many(runs: usize) -> usize {
+    if runs < 3 { 1 } else { 2 }
+}
+
+fn lost(run: &Run) -> bool {
+    run.sent > 0 && run.sent.saturating_sub(run.received) as f64 / run.sent as f64 > LOSS
+}
+
+fn unmet(run: &Run) -> bool {
+    !run.effective.unmet.is_empty()
+}
+
+/// Runs that figures come from: not those that failed, nor a single one that was not as asked for.
+fn figured(cell: &Cell) -> impl Iterator<Item = &Run> {
+    let single = cell.runs.iter().filter(|run| unmet(run)).count() < too_many(cell.runs.len());
+    cell.runs
+        .iter()
+        .filter(move |run| run.failure.is_none() && !(single && unmet(run)))
+}
+
 /// What can be told from the cell alone.
 fn find_faults(cell: &Cell, judged: &mut Judged) {
     let runs = cell.runs.len();
-    let mut say = |kind: Kind, text: String| {
-        judged.kinds.insert(kind);
-        judged.undesirable.push(text);
-    };
+    let many =
+        |of: fn(&Run) -> bool| cell.runs.iter().filter(|run| of(run)).count() >= too_many(runs);
+    let mut found: Vec<(Kind, bool, String)> = Vec::new();
+
     let mut failures: BTreeMap<&str, usize> = BTreeMap::new();
     for failure in cell.runs.iter().filter_map(|run| run.failure.as_deref()) {
         *failures.entry(failure).or_default() += 1;
     }
+    let failed = many(|run| run.failure.is_some());
     for (failure, times) in failures {
-        say(
-            Kind::Failed,
-            format!("{times} of {runs} runs failed: {failure}"),
-        );
+        let text = format!("{times} of {runs} runs failed: {failure}");
+        found.push((Kind::Failed, failed, text));
     }
+
     let [sent, received] = judged.counts;
-    let lost = sent.saturating_sub(received);
-    if sent > 0 && lost as f64 / sent as f64 > LOSS {
-        say(
-            Kind::Loss,
-            format!(
-                "lost {lost} of {sent} packets ({:.2} %)",
-                100.0 * lost as f64 / sent as f64
-            ),
-        );
-    } else if judged.figures.is_none() && cell.runs.iter().all(|r| r.failure.is_none()) {
-        say(Kind::Failed, "nothing was measured".to_owned());
+    let missing = sent.saturating_sub(received);
+    if missing > 0 && cell.runs.iter().any(lost) {
+        let share = 100.0 * missing as f64 / sent as f64;
+        let text = format!("lost {missing} of {sent} packets ({share:.2} %)");
+        let severe = many(lost) && missing as f64 > LOSS * sent as f64;
+        found.push((Kind::Loss, severe, text));
     }
+    if judged.figures.is_none() && found.iter().all(|(_, severe, _)| !severe) {
+        found.push((Kind::Failed, true, "nothing was measured".to_owned()));
+    }
+
     let interval = cell.knobs.get(INTERVAL).and_then(|text| nanoseconds(text));
     if let (Some(figures), Some(interval)) = (&judged.figures, interval)
         && interval > 0.0
         && figures.median >= interval / 2.0
     {
-        say(
-            Kind::Stall,
-            format!(
-                "stalls: the median round trip of {:.1} us is at least half the {:.1} us between packets, as if each waited for the next one",
-                figures.median / 1e3,
-                interval / 1e3
-            ),
+        let text = format!(
+            "stalls: the median round trip of {:.1} us is at least half the {:.1} us between packets, as if each waited for the next one",
+            figures.median / 1e3,
+            interval / 1e3
         );
+        found.push((Kind::Stall, true, text));
     }
-    let mut unmet: BTreeMap<&str, usize> = BTreeMap::new();
+
+    let mut sentences: BTreeMap<&str, usize> = BTreeMap::new();
     for sentence in cell.runs.iter().flat_map(|run| &run.effective.unmet) {
-        *unmet.entry(sentence).or_default() += 1;
+        *sentences.entry(sentence).or_default() += 1;
     }
-    for (sentence, times) in unmet {
-        let blocks = if times < runs {
-            format!(" (in {times} of {runs} runs)")
-        } else {
-            String::new()
+    let ineffective = many(unmet);
+    for (sentence, times) in sentences {
+        let blocks = match times < runs {
+            true => format!(" (in {times} of {runs} runs)"),
+            false => String::new(),
         };
-        say(Kind::Ineffective, format!("{sentence}{blocks}"));
+        found.push((
+            Kind::Ineffective,
+            ineffective,
+            format!("{sentence}{blocks}"),
+        ));
+    }
+
+    for (kind, severe, text) in found {
+        if severe {
+            judged.kinds.insert(kind);
+            judged.undesirable.push(text);
+        } else {
+            judged.remarks.push(text);
+        }
     }
 }
 
