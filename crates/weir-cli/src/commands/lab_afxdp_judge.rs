@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use weir_lab::afxdp::Beside;
 use weir_lab::afxdp::cluster::{Features, compare};
 use weir_lab::afxdp::density::Bandwidth;
 use weir_lab::afxdp::judgement::{Judgement, Options, ResultsError, judge, read_results};
@@ -104,6 +105,15 @@ impl JudgeArgs {
     /// Judges results as these arguments say.
     pub(crate) fn judge(&self, results: &Results) -> Judgement {
         judge(results, &self.options())
+    }
+
+    /// Which cells are measured under load (two of each cluster) and over rows of forwarders (the best and the worst of those that count).
+    pub(crate) fn beside(&self, results: &Results) -> Beside {
+        let judgement = self.judge(results);
+        Beside {
+            load: judgement.for_load(),
+            chains: judgement.for_chains(),
+        }
     }
 
     /// Shows a judgement unless it is quiet, and writes what is wanted.

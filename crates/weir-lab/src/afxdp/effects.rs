@@ -291,7 +291,7 @@ fn interval(matches: &[Vec<f64>], seed: u64) -> Option<Ratio> {
 
 /// Cells under load, in the order of their names.
 pub fn under_load(results: &Results) -> Vec<UnderLoad> {
-    by_cell(results, "load")
+    by_cell(results, &["load", "maximum"])
         .into_iter()
         .map(|(cell, points)| {
             let free = || {
@@ -314,7 +314,7 @@ pub fn under_load(results: &Results) -> Vec<UnderLoad> {
 
 /// Cells over rows of forwarders.
 pub fn chains(results: &Results) -> Vec<Chain> {
-    by_cell(results, "chain")
+    by_cell(results, &["chain"])
         .into_iter()
         .map(|(cell, points)| {
             let of = |figure: fn(&Statistics) -> f64| {
@@ -334,9 +334,13 @@ pub fn chains(results: &Results) -> Vec<Chain> {
         .collect()
 }
 
-fn by_cell(results: &Results, kind: &str) -> BTreeMap<String, Vec<LoadPoint>> {
+fn by_cell(results: &Results, kinds: &[&str]) -> BTreeMap<String, Vec<LoadPoint>> {
     let mut cells: BTreeMap<String, Vec<LoadPoint>> = BTreeMap::new();
-    for extra in results.extras.iter().filter(|extra| extra.kind == kind) {
+    for extra in results
+        .extras
+        .iter()
+        .filter(|extra| kinds.contains(&extra.kind.as_str()))
+    {
         cells
             .entry(extra.cell.clone())
             .or_default()

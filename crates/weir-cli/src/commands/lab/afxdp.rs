@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use weir_lab::afxdp::results::{self, Pruned, Results};
-use weir_lab::afxdp::{self, AfxdpError, Bed, Beside, Ends, Options, PRESETS, Plan, Sweep, Told};
+use weir_lab::afxdp::{self, AfxdpError, Bed, Ends, Options, PRESETS, Plan, Sweep, Told};
 
 use crate::args::lab::AfxdpArgs;
 use crate::commands::stop_on_signals;
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
         owned: args.i_own_this_network,
         stop: &stop,
         tell: &tell,
-        beside: &beside,
+        beside: &|results| args.judge.beside(results),
     };
     let results = afxdp::run(&options);
     progress.end();
@@ -90,32 +90,6 @@ fn judge(args: &AfxdpArgs, results: &Results) -> Result<(), Failure> {
     }
     let judgement = args.judge.judge(results);
     args.judge.finish(&judgement, args.out.as_deref(), args.json)
-}
-
-/// Which cells are measured under load and over chains: of those that did what they were asked and lost nothing, the quickest and the slowest. Clusters choose better.
-fn beside(results: &Results) -> Beside {
-    let mut sound: Vec<(f64, &str)> = results
-        .cells
-        .iter()
-        .filter(|cell| cell.control.is_none())
-        .filter(|cell| {
-            cell.runs.iter().all(|run| {
-                run.failure.is_none() && run.effective.unmet.is_empty() && run.sent == run.received
-            })
-        })
-        .map(|cell| (row(cell).0, cell.id.as_str()))
-        .collect();
-    sound.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let ends: Vec<String> = sound
-        .first()
-        .into_iter()
-        .chain(sound.last())
-        .map(|(_, id)| (*id).to_owned())
-        .collect();
-    Beside {
-        load: ends.clone(),
-        chains: ends,
-    }
 }
 
 fn restore(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
