@@ -405,6 +405,7 @@ fn planted_clusters_and_their_parameters_are_found() {
     assert!(clusters.windows(2).all(|w| w[0].median < w[1].median));
     assert!((clusters[0].median / 4000.0).ln().abs() < 0.3);
     assert_eq!(judgement.clustering.disorder, 0.0);
+    assert!(judgement.clustering.firm);
     assert!(judgement.densities.iter().all(|curve| curve.len() == 300));
 }
 
@@ -930,7 +931,7 @@ fn well_formed(text: &str) -> Result<(), String> {
         let end = rest[start..].find('>').ok_or("an open tag")? + start;
         let tag = &rest[start + 1..end];
         rest = &rest[end + 1..];
-        if tag.matches('"').count() % 2 != 0 || tag.contains('<') {
+        if !tag.matches('"').count().is_multiple_of(2) || tag.contains('<') {
             return Err(format!("quotes in <{tag}>"));
         }
         let name = tag

@@ -293,6 +293,8 @@ pub struct Clustering {
     pub tried: Vec<Tried>,
     /// Why this number, in a sentence.
     pub why: String,
+    /// Whether clusters are significant and stable, as far as blocks can tell.
+    pub firm: bool,
     /// From the lowest median to the highest.
     pub clusters: Vec<Cluster>,
     /// Of all pairs of cells in different clusters, the share whose medians are ordered against the clusters' order: 0 where clusters tell good from bad.
@@ -405,6 +407,7 @@ pub fn cluster(cells: &[Judged], features: Features, seed: u64, k: Option<usize>
         partitions.push(labels);
     }
     let (chosen, why) = choose(&tried, k);
+    let firm = chosen.is_none_or(|n| tried[n].passes());
     let labels = match chosen {
         Some(n) => partitions.swap_remove(n),
         None => vec![0; cells.len()],
@@ -414,6 +417,7 @@ pub fn cluster(cells: &[Judged], features: Features, seed: u64, k: Option<usize>
         features,
         tried,
         why,
+        firm,
         disorder: disorder(&labels, &medians),
         clusters,
     }
@@ -499,7 +503,7 @@ fn halves(blocks: &[u32], seed: u64) -> Vec<BTreeSet<u32>> {
     if blocks.len() < 2 {
         return Vec::new();
     }
-    let mut random = Random(seed ^ 0x68_616c_7665_73);
+    let mut random = Random(seed ^ 0x6861_6c76_6573);
     (0..SPLITS)
         .map(|_| {
             let mut left = blocks.to_vec();

@@ -415,7 +415,7 @@ fn busy_poll(text: &str) -> Option<Option<BusyPoll>> {
     let (time, budget) = text.split_once('/')?;
     let micros = nanoseconds(time)? / 1e3;
     Some(Some(BusyPoll {
-        micros: (micros >= 1.0 && micros <= 1e6).then_some(micros as u32)?,
+        micros: (1.0..=1e6).contains(&micros).then_some(micros as u32)?,
         budget: budget.parse().ok()?,
         prefer: true,
     }))

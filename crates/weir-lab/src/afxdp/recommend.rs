@@ -231,6 +231,12 @@ impl Scene<'_> {
             }
             None => say("load", "not run under load".to_owned()),
         }
+        if !self.clustering.firm {
+            say(
+                "reservation",
+                "clusters are not stable on these blocks: the machine was too busy, or the blocks too few".to_owned(),
+            );
+        }
         if behind > 1.0 {
             say(
                 "chosen",

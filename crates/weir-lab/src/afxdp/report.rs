@@ -201,17 +201,13 @@ pub fn summary(judgement: &Judgement) -> String {
 /// Two sweeps, for a terminal.
 pub fn comparison(found: &Comparison, names: [&str; 2]) -> String {
     let mut text = String::new();
-    for n in 0..2 {
-        let relevant: Vec<&str> = found.relevant[n].iter().map(String::as_str).collect();
+    for ((name, relevant), size) in names.iter().zip(&found.relevant).zip(found.sizes) {
+        let relevant: Vec<&str> = relevant.iter().map(String::as_str).collect();
         let relevant = match relevant.is_empty() {
             true => "nothing in particular".to_owned(),
             false => relevant.join(", "),
         };
-        let _ = writeln!(
-            text,
-            "{}: best cluster of {}, relevant: {relevant}",
-            names[n], found.sizes[n]
-        );
+        let _ = writeln!(text, "{name}: best cluster of {size}, relevant: {relevant}");
     }
     let _ = writeln!(
         text,

@@ -448,7 +448,8 @@ fn compare_with_control(cell: &mut Judged, controls: &[Judged], usual: &[Option<
         return;
     };
     let ratios = cell.ratios(control, |s| s.median);
-    if !ratios.is_empty() && ratios.iter().all(|ratio| *ratio > 1.0) {
+    // One block of several says little.
+    if ratios.len() >= too_many(cell.blocks.len()) && ratios.iter().all(|ratio| *ratio > 1.0) {
         let ratio = median(ratios);
         cell.kinds.insert(Kind::Slow);
         cell.undesirable.push(format!(
