@@ -89,7 +89,8 @@ fn judge(args: &AfxdpArgs, results: &Results) -> Result<(), Failure> {
         output::out(&format!("{}\n", table(results)))?;
     }
     let judgement = args.judge.judge(results);
-    args.judge.finish(&judgement, args.out.as_deref(), args.json)
+    args.judge
+        .finish(&judgement, args.out.as_deref(), args.json)
 }
 
 fn restore(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
