@@ -130,7 +130,7 @@ pub(super) enum Far {
     /// On this host.
     Local(Box<Side>),
     /// On another.
-    Remote(Remote),
+    Remote(Box<Remote>),
 }
 
 /// Its forwarder at work.

@@ -208,7 +208,10 @@ impl Bed {
                 let (near, far) = own_bed(&journal)?;
                 (near, Far::Local(Box::new(far)))
             }
-            Ends::Remote(near, address) => (side(near)?, Far::Remote(Remote::connect(address)?)),
+            Ends::Remote(near, address) => (
+                side(near)?,
+                Far::Remote(Box::new(Remote::connect(address)?)),
+            ),
             Ends::Interfaces(near, far) => {
                 if near == far {
                     return Err(XskRunError::Usage(format!(
