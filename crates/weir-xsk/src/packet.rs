@@ -39,6 +39,8 @@ pub struct PacketConfig {
     pub longest: u32,
     /// Do not pass the queueing discipline (`PACKET_QDISC_BYPASS`), as AF_XDP does not.
     pub bypass: bool,
+    /// Receive what the host itself sends by the interface as well.
+    pub outgoing: bool,
 }
 
 impl Default for PacketConfig {
@@ -51,6 +53,7 @@ impl Default for PacketConfig {
             slots: 2048,
             longest: 1514,
             bypass: true,
+            outgoing: false,
         }
     }
 }
@@ -127,6 +130,19 @@ impl Map {
     }
 }
 
+/// A received packet, lent, with what the kernel knows of it beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen<'a> {
+    /// Its bytes, as many as the ring kept.
+    pub bytes: &'a [u8],
+    /// Bytes it had.
+    pub len: usize,
+    /// When the kernel received it: nanoseconds since 1970, by the system's clock.
+    pub time: u64,
+    /// The VLAN tag that the device took out of it: tag protocol and tag control information.
+    pub tag: Option<(u16, u16)>,
+}
+
 /// Offsets in `struct tpacket_block_desc`: version and private offset, then `struct tpacket_hdr_v1`.
 const BLOCK_STATUS: usize = 8;
 const BLOCK_PACKETS: usize = 12;
@@ -137,6 +153,14 @@ const PACKET_SNAPLEN: usize = mem::offset_of!(libc::tpacket3_hdr, tp_snaplen);
 const PACKET_LEN: usize = mem::offset_of!(libc::tpacket3_hdr, tp_len);
 const PACKET_STATUS: usize = mem::offset_of!(libc::tpacket3_hdr, tp_status);
 const PACKET_MAC: usize = mem::offset_of!(libc::tpacket3_hdr, tp_mac);
+const PACKET_SECONDS: usize = mem::offset_of!(libc::tpacket3_hdr, tp_sec);
+const PACKET_NANOSECONDS: usize = mem::offset_of!(libc::tpacket3_hdr, tp_nsec);
+/// `struct tpacket_hdr_variant1` in it: hash, tag control information, tag protocol.
+const PACKET_TCI: usize = mem::offset_of!(libc::tpacket3_hdr, hv1) + 4;
+const PACKET_TPID: usize = PACKET_TCI + 4;
+/// Whether the two before are set; `libc` has no name for the second.
+const TAG_VALID: u32 = 1 << 4;
+const TPID_VALID: u32 = 1 << 6;
 
 impl PacketPort {
     /// Opens one on an interface of the current namespace, that receives what is addressed to anybody.
@@ -171,7 +195,9 @@ impl PacketPort {
             libc::tpacket_versions::TPACKET_V3 as c_int,
             "use rings of version 3",
         )?;
-        option(libc::PACKET_IGNORE_OUTGOING, 1, "ignore sent packets")?;
+        if !config.outgoing {
+            option(libc::PACKET_IGNORE_OUTGOING, 1, "ignore sent packets")?;
+        }
         if config.bypass && config.slots > 0 {
             option(libc::PACKET_QDISC_BYPASS, 1, "bypass queueing disciplines")?;
         }
@@ -247,12 +273,53 @@ impl PacketPort {
         Ok(room)
     }
 
+    /// Lends up to `most` received packets as [`Port::receive`] does, with their times and tags.
+    pub fn receive_seen(&mut self, most: usize, mut take: impl FnMut(Seen<'_>)) -> usize {
+        let mut count = 0;
+        while count < most {
+            let more = self.next_packet_at(|port, header, at, snap, len| {
+                let map = &mut port.map;
+                let seconds = u64::from(map.number(header + PACKET_SECONDS));
+                let time =
+                    seconds * 1_000_000_000 + u64::from(map.number(header + PACKET_NANOSECONDS));
+                let status = map.number(header + PACKET_STATUS);
+                let tag = (status & TAG_VALID != 0).then(|| {
+                    let word = map.number(header + PACKET_TPID).to_ne_bytes();
+                    let tpid = match status & TPID_VALID {
+                        0 => 0x8100,
+                        _ => u16::from_ne_bytes([word[0], word[1]]),
+                    };
+                    (tpid, map.number(header + PACKET_TCI) as u16)
+                });
+                take(Seen {
+                    bytes: map.bytes(at, snap),
+                    len,
+                    time,
+                    tag,
+                });
+            });
+            if !more {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
     fn block_at(&self) -> usize {
         self.block as usize * self.config.block_size as usize
     }
 
-    /// Lends the next packet, if there is one.
+    /// Lends the next packet, if there is one: where it lies, bytes kept, bytes in all.
     fn next_packet(&mut self, take: impl FnOnce(&mut PacketPort, usize, usize, usize)) -> bool {
+        self.next_packet_at(|port, _, at, snap, len| take(port, at, snap, len))
+    }
+
+    /// The same, with the place of its header before.
+    fn next_packet_at(
+        &mut self,
+        take: impl FnOnce(&mut PacketPort, usize, usize, usize, usize),
+    ) -> bool {
         if self.config.blocks == 0 {
             return false;
         }
@@ -276,7 +343,7 @@ impl PacketPort {
         let word = self.map.number(at + PACKET_MAC).to_ne_bytes();
         let mac = usize::from(u16::from_ne_bytes([word[0], word[1]]));
         let next = self.map.number(at + PACKET_NEXT) as usize;
-        take(self, at + mac, snap, len);
+        take(self, at, at + mac, snap, len);
         self.left -= 1;
         self.at = at + next;
         if self.left == 0 {

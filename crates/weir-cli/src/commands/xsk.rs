@@ -19,7 +19,8 @@ use weir_xsk::{BusyPoll, Match, Mode, SocketConfig, UmemConfig, Wait};
 use super::lab_afxdp_judge::{failure as profile_failure, named_profile};
 use super::stop_on_signals;
 use crate::args::xsk::{
-    ForwardArgs, GoalName, PingArgs, ReceiveArgs, SendArgs, SocketArgs, SteerArgs, XskArgs, XskCommand,
+    ForwardArgs, GoalName, PingArgs, ReceiveArgs, SendArgs, SocketArgs, SteerArgs, XskArgs,
+    XskCommand,
 };
 use crate::failure::Failure;
 use crate::output;
