@@ -380,6 +380,10 @@ fn planted_clusters_and_their_parameters_are_found() {
         "{}",
         judgement.clustering.why
     );
+    let found = relevant(&judgement.clustering, 0);
+    for word in ["forwarder_wait=not poll", "prober_wait=not poll"] {
+        assert!(found.contains(word), "{found:?}");
+    }
     // The slowest ones poll at one end at least, whether these are one cluster or several.
     let last = &clusters[clusters.len() - 1];
     let told = format!("{:?} {:?}", last.relevant, last.either);

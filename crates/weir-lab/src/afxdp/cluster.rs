@@ -14,7 +14,8 @@
 //! Below a silhouette of 0.25 there is no structure worth a name: one cluster.
 //!
 //! **What is relevant** in a cluster: a value that at least 90 % of its members have, and that is over-represented: by chance (hypergeometric, times the number of values looked at) it would
-//! be there with a probability of less than 5 %. Values that all members have without that are told apart as `shared`: few members share much by chance.
+//! be there with a probability of less than 5 %. Of knobs with three values or more, that members have *not* a value counts alike: what is common to those that spin in one way or another is
+//! that they do not sleep. Values that all members have without that are told apart as `shared`: few members share much by chance.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -642,7 +643,7 @@ fn describe(cells: &[&Judged], labels: &[usize]) -> Vec<Cluster> {
             };
             let mean = |values: Vec<f64>| values.iter().sum::<f64>() / values.len().max(1) as f64;
             let medians = figures(|s| s.median);
-            let (relevant, shared) = common(cells, &members, &values);
+            let (relevant, shared) = common(cells, &members, &with_absent(&values));
             Cluster {
                 number,
                 mean: mean(figures(|s| s.mean)),
@@ -679,8 +680,25 @@ fn varied(cells: &[&Judged]) -> Vec<(String, String)> {
         .collect()
 }
 
+/// Said before a value that is not there.
+const NOT: &str = "not ";
+
+/// The values, and the absence of each that a knob with more than two has.
+fn with_absent(values: &[(String, String)]) -> Vec<(String, String)> {
+    let several = |knob: &str| values.iter().filter(|(k, _)| k == knob).count() > 2;
+    let absent = values
+        .iter()
+        .filter(|(knob, _)| several(knob))
+        .map(|(knob, value)| (knob.clone(), format!("{NOT}{value}")));
+    values.iter().cloned().chain(absent).collect()
+}
+
 fn has(cell: &Judged, (knob, value): &(String, String)) -> bool {
-    cell.knobs.get(knob) == Some(value)
+    let own = cell.knobs.get(knob);
+    match value.strip_prefix(NOT) {
+        Some(value) => own.is_some_and(|own| own != value),
+        None => own == Some(value),
+    }
 }
 
 /// Relevant values, and those that are shared but may be by chance.
@@ -712,6 +730,19 @@ fn common(
             shared.push(found);
         }
     }
+    // Who has one value has none of the others: that is not said again.
+    let present = |knob: &str| {
+        let mut all = relevant.iter().chain(&shared);
+        all.any(|one: &Shared| one.knob == knob && !one.value.starts_with(NOT))
+    };
+    let said: BTreeSet<String> = values
+        .iter()
+        .filter(|(knob, _)| present(knob))
+        .map(|(knob, _)| knob.clone())
+        .collect();
+    let again = |one: &Shared| one.value.starts_with(NOT) && said.contains(&one.knob);
+    relevant.retain(|one| !again(one));
+    shared.retain(|one| !one.value.starts_with(NOT));
     (relevant, shared)
 }
 
