@@ -55,6 +55,16 @@ macro_rules! buffers {
                 None
             }
 
+            /// The names it has as a sticky buffer, and as a modifier.
+            pub fn words(self) -> (Vec<&'static str>, &'static [&'static str]) {
+                match self { $(Buffer::$variant => (vec![$name $(, $alias)*], &[$($modifier),*]),)* }
+            }
+
+            /// What it holds.
+            pub fn what(self) -> &'static str {
+                match self { $(Buffer::$variant => $what,)* }
+            }
+
             /// The protocol whose transactions have it; `None`: of packets and streams, or of several protocols.
             pub fn app(self) -> Option<App> {
                 match self { $(Buffer::$variant => $app,)* }
@@ -121,9 +131,13 @@ buffers! {
     HttpStatusMessage: "http.stat_msg" [] ("http_stat_msg") HTTP, Response, false, "Reason phrase.";
     HttpRequestHeader: "http.request_header" [] () HTTP, Request, true, "One header of a request: `name: value`.";
     HttpResponseHeader: "http.response_header" [] () HTTP, Response, true, "One header of a response: `name: value`.";
-    DnsQuery: "dns.query" ["dns_query", "dns.query.name"] () DNS, Both, true, "Name of a question.";
-    DnsAnswerName: "dns.answer.name" [] () DNS, Both, true, "Name of an answer.";
+    DnsQuery: "dns.query" ["dns_query"] () DNS, Request, true, "Name of a question of a query.";
+    DnsQueryName: "dns.queries.rrname" ["dns.query.name"] () DNS, Both, true, "Name of a question, of a query or an answer.";
+    DnsAnswerName: "dns.answers.rrname" ["dns.answer.name"] () DNS, Both, true, "Name of an answer record.";
+    DnsAuthorityName: "dns.authorities.rrname" [] () DNS, Both, true, "Name of an authority record.";
+    DnsAdditionalName: "dns.additionals.rrname" [] () DNS, Both, true, "Name of an additional record.";
     TlsSni: "tls.sni" ["tls_sni"] () TLS, Request, false, "Server name asked for.";
+    TlsAlpn: "tls.alpn" [] () TLS, Both, true, "A protocol offered or chosen.";
     TlsCerts: "tls.certs" [] () TLS, Response, true, "A certificate, as sent (DER).";
     TlsCertSubject: "tls.cert_subject" ["tls_cert_subject"] () TLS, Response, false, "Subject of the first certificate.";
     TlsCertIssuer: "tls.cert_issuer" ["tls_cert_issuer"] () TLS, Response, false, "Issuer of the first certificate.";
@@ -134,16 +148,32 @@ buffers! {
     Ja3String: "ja3.string" ["ja3_string"] () TLS, Request, false, "What JA3 hashes.";
     Ja3sHash: "ja3s.hash" [] () TLS, Response, false, "JA3S.";
     Ja3sString: "ja3s.string" [] () TLS, Response, false, "What JA3S hashes.";
+    Ja4Hash: "ja4.hash" [] () None, Request, false, "JA4, of TLS and QUIC.";
     SshProto: "ssh.proto" ["ssh_proto"] () SSH, Both, false, "Protocol version.";
     SshSoftware: "ssh.software" ["ssh_software"] () SSH, Both, false, "Software version.";
     SshHassh: "ssh.hassh" [] () SSH, Request, false, "HASSH.";
+    SshHasshString: "ssh.hassh.string" [] () SSH, Request, false, "What HASSH hashes.";
+    SshHasshServer: "ssh.hassh.server" [] () SSH, Response, false, "HASSH of the server.";
+    SshHasshServerString: "ssh.hassh.server.string" [] () SSH, Response, false, "What HASSH of the server hashes.";
     SmbNamedPipe: "smb.named_pipe" ["smb_named_pipe"] () SMB, Both, false, "Named pipe.";
     SmbShare: "smb.share" ["smb_share"] () SMB, Both, false, "Share.";
+    SmbNtlmUser: "smb.ntlmssp_user" [] () SMB, Request, false, "User of NTLMSSP.";
+    SmbNtlmDomain: "smb.ntlmssp_domain" [] () SMB, Request, false, "Domain of NTLMSSP.";
     SmtpHelo: "smtp.helo" [] () SMTP, Request, false, "HELO or EHLO.";
     SmtpMailFrom: "smtp.mail_from" [] () SMTP, Request, false, "MAIL FROM.";
     SmtpRcptTo: "smtp.rcpt_to" [] () SMTP, Request, true, "RCPT TO.";
     FtpCommand: "ftp.command" [] () FTP, Request, false, "Command.";
     FtpCommandData: "ftp.command_data" [] () FTP, Request, false, "What follows a command.";
+    FtpReply: "ftp.reply" [] () FTP, Response, true, "Text of a reply.";
+    FtpCompletionCode: "ftp.completion_code" [] () FTP, Response, true, "Code of a reply.";
+    EmailFrom: "email.from" [] () SMTP, Request, false, "From of a message.";
+    EmailTo: "email.to" [] () SMTP, Request, false, "To of a message.";
+    EmailCc: "email.cc" [] () SMTP, Request, false, "Cc of a message.";
+    EmailSubject: "email.subject" [] () SMTP, Request, false, "Subject of a message.";
+    EmailDate: "email.date" [] () SMTP, Request, false, "Date of a message.";
+    EmailMessageId: "email.message_id" [] () SMTP, Request, false, "Message-Id of a message.";
+    EmailXMailer: "email.x_mailer" [] () SMTP, Request, false, "X-Mailer of a message.";
+    SnmpCommunity: "snmp.community" [] () Some(App::Snmp), Both, false, "Community of SNMP 1 and 2c.";
     QuicSni: "quic.sni" [] () QUIC, Request, false, "Server name asked for.";
     QuicUserAgent: "quic.ua" [] () QUIC, Request, false, "User agent.";
     QuicVersion: "quic.version" [] () QUIC, Request, false, "Version.";

@@ -8,5 +8,19 @@
 
 pub mod app;
 pub mod buffer;
+pub mod config;
+pub mod decode;
+pub mod defragment;
+pub mod detect;
+pub mod event;
+pub mod flow;
+pub mod load;
+pub mod matcher;
+pub mod output;
 pub mod packet;
 pub mod rules;
+pub mod run;
+pub mod settings;
+pub mod source;
+pub mod stream;
+pub mod worker;

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
+use crate::event::Events;
+
 /// Which way a packet, a byte of a stream or half a transaction goes. The client is who opened the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
@@ -50,9 +52,90 @@ pub struct Packet<'a> {
     pub transport: Transport,
     /// What follows the last header known: offsets into `data`.
     pub payload: Range<usize>,
+    /// Of an ICMP error, the packet it is about.
+    pub quoted: Option<Quoted>,
+    /// A packet that this one carries: `Decoder::inner` decodes it.
+    pub inner: Option<(Carried, Range<usize>)>,
+    /// Whether a checksum was looked at and is wrong: no host takes such a packet, so streams leave it out.
+    pub bad_checksum: bool,
+    /// What is odd about it.
+    pub events: Events,
+    /// The same for both directions of all flows between two hosts, computed from the outermost addresses: what spreads packets over workers.
+    pub spread: u64,
 }
 
-impl Packet<'_> {
+/// How a carried packet begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carried {
+    /// With an Ethernet header.
+    Ethernet,
+    /// With an IP header of whichever version.
+    Ip,
+    /// With the protocol number of PPP.
+    Ppp,
+}
+
+/// What an ICMP error quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Quoted {
+    /// Its sender.
+    pub source: IpAddr,
+    /// Its receiver.
+    pub destination: IpAddr,
+    /// Its upper protocol.
+    pub protocol: u8,
+    /// Its ports, or type and identifier of an echo; 0 where there are none.
+    pub ports: (u16, u16),
+}
+
+impl<'a> Packet<'a> {
+    /// A packet in which nothing is decoded yet.
+    pub fn new(time: u64, number: u64, data: &'a [u8]) -> Packet<'a> {
+        Packet {
+            time,
+            number,
+            data,
+            vlan: [0; 3],
+            vlans: 0,
+            depth: 0,
+            reassembled: false,
+            ip: None,
+            transport: Transport::None,
+            payload: 0..0,
+            quoted: None,
+            inner: None,
+            bad_checksum: false,
+            events: Events::default(),
+            spread: 0,
+        }
+    }
+
+    /// Its TCP header.
+    pub fn tcp(&self) -> Option<&Tcp> {
+        match &self.transport {
+            Transport::Tcp(tcp) => Some(tcp),
+            _ => None,
+        }
+    }
+
+    /// Source and destination port of TCP, UDP and SCTP; 0 for others.
+    pub fn ports(&self) -> (u16, u16) {
+        match &self.transport {
+            Transport::Tcp(tcp) => (tcp.source, tcp.destination),
+            Transport::Udp {
+                source,
+                destination,
+                ..
+            }
+            | Transport::Sctp {
+                source,
+                destination,
+                ..
+            } => (*source, *destination),
+            Transport::Icmp { .. } | Transport::None => (0, 0),
+        }
+    }
+
     /// The bytes after the last known header.
     pub fn payload(&self) -> &[u8] {
         self.data.get(self.payload.clone()).unwrap_or_default()
@@ -124,6 +207,22 @@ pub enum Transport {
     None,
 }
 
+/// Flags of a TCP header.
+pub mod flag {
+    /// No more data.
+    pub const FIN: u8 = 1;
+    /// Sequence numbers begin.
+    pub const SYN: u8 = 2;
+    /// Give up.
+    pub const RST: u8 = 4;
+    /// Push.
+    pub const PSH: u8 = 8;
+    /// The acknowledgement number counts.
+    pub const ACK: u8 = 16;
+    /// The urgent pointer counts.
+    pub const URG: u8 = 32;
+}
+
 /// A TCP header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tcp {
@@ -149,4 +248,6 @@ pub struct Tcp {
     pub window_scale: Option<u8>,
     /// The maximum segment size option.
     pub mss: Option<u16>,
+    /// Whether selective acknowledgements are offered.
+    pub sack_permitted: bool,
 }

@@ -1,8 +1,25 @@
 //! Application protocols: who speaks what, and what is in it. Parsers turn streams and datagrams into transactions, whose buffers rules inspect.
 
+mod conversation;
+mod dns;
+mod ftp;
+mod http;
+mod mail;
+mod mime;
+mod quic;
+mod recognize;
+mod smb;
+mod smtp;
+mod snmp;
+mod ssh;
+mod text;
+mod tftp;
+mod tls;
 mod transaction;
 
-pub use transaction::{Transaction, Transactions};
+pub use conversation::Conversation;
+pub use recognize::{Ports, Recognized, Recognizer};
+pub use transaction::{Change, Expected, File, MOST_LIVE, Transaction, Transactions};
 
 use crate::buffer::BufferSet;
 use crate::packet::Direction;
@@ -68,7 +85,7 @@ apps! {
 }
 
 /// What parsers need to know of the rules and the configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Wanted {
     /// Buffers that rules inspect; others may be left out.
     pub buffers: BufferSet,
@@ -96,3 +113,26 @@ pub trait Parser: Send {
     /// Memory it holds, bytes, for the cap of all parsers.
     fn memory(&self) -> usize;
 }
+
+/// A parser of one flow of a protocol, of a stream or of datagrams; `None`: the protocol is recognized, and rules inspect its stream.
+pub fn parser(app: App, stream: bool, wanted: &Wanted) -> Option<Box<dyn Parser>> {
+    Some(match app {
+        App::Http1 => Box::new(http::Http1::new(wanted)),
+        App::Dns if stream => Box::new(dns::Dns::of_stream(wanted)),
+        App::Dns => Box::new(dns::Dns::new(wanted)),
+        App::Tls => Box::new(tls::Tls::new(wanted)),
+        App::Smtp => Box::new(smtp::Smtp::new(wanted)),
+        App::Ftp => Box::new(ftp::Ftp::new(wanted)),
+        App::FtpData => Box::new(ftp::FtpData::new(wanted, None)),
+        App::Ssh => Box::new(ssh::Ssh::new(wanted)),
+        App::Smb => Box::new(smb::Smb::new(wanted)),
+        App::Quic => Box::new(quic::Quic::new(wanted)),
+        App::Tftp => Box::new(tftp::Tftp::new(wanted)),
+        App::Imap | App::Pop3 => Box::new(mail::Mail::default()),
+        App::Snmp => Box::new(snmp::Snmp::new(wanted)),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

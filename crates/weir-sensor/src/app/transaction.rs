@@ -1,6 +1,7 @@
 //! A transaction (a request and its response, a message): buffers in one allocation, bodies that grow apart, and a record for the event log.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 
 use crate::app::App;
 use crate::buffer::Buffer;
@@ -15,12 +16,25 @@ pub struct Transaction {
     pub app: App,
     /// Time of its first byte.
     pub time: u64,
-    /// Whether each direction is complete: nothing will be added to its buffers.
+    /// Whether each direction is complete: nothing will be added to its buffers. A body that has reached its limit completes its direction before the message ends.
     pub complete: [bool; 2],
+    /// Whether rules have been decided on each direction; detection's own mark.
+    pub inspected: [bool; 2],
+    /// The parser has finished with it: its record is whole, and once detection has seen it, it is logged and dropped.
+    pub done: bool,
     /// What was wrong with it, as `app-layer-event` names it without the protocol.
     pub events: Vec<&'static str>,
+    /// Numbers that keywords without a buffer test, under the keyword's name; several of one name are alternatives. `tls.version`, `ssl_version`: version of the wire;
+    /// `ssl_state`: bits (client_hello 1, server_hello 2, client_keyx 4, server_keyx 8); `dns.opcode`, `dns.rcode`, `dns.rrtype`; `ftpbounce`: 1.
+    pub facts: Vec<(&'static str, u64)>,
     /// Fields for the event log, under the protocol's name.
     pub record: serde_json::Map<String, serde_json::Value>,
+    /// Objects of the event log beside that record: `email`.
+    pub beside: serde_json::Map<String, serde_json::Value>,
+    /// Files it carries, in order; of SMTP, HTTP, FTP and SMB.
+    pub files: Vec<File>,
+    /// Directions that the parser has finished with.
+    ended: [bool; 2],
     arena: Vec<u8>,
     entries: Vec<Entry>,
     bodies: Vec<Body>,
@@ -37,8 +51,23 @@ struct Entry {
 #[derive(Clone, Debug)]
 struct Body {
     buffer: Buffer,
+    /// A second name for the same bytes.
+    also: Option<Buffer>,
     direction: Direction,
     bytes: Vec<u8>,
+}
+
+/// A file that was transferred.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    /// Its name, as sent.
+    pub name: Vec<u8>,
+    /// Which way.
+    pub direction: Direction,
+    /// Bytes seen of it, those beyond limits too.
+    pub size: u64,
+    /// Its end was seen and nothing of it was lost.
+    pub whole: bool,
 }
 
 impl Transaction {
@@ -46,6 +75,18 @@ impl Transaction {
     pub fn push(&mut self, buffer: Buffer, direction: Direction, bytes: &[u8]) {
         let start = self.arena.len() as u32;
         self.arena.extend_from_slice(bytes);
+        self.entries.push(Entry {
+            buffer,
+            direction,
+            start,
+            end: self.arena.len() as u32,
+        });
+    }
+
+    /// Adds a buffer that `fill` writes: for those that are put together of parts.
+    pub fn build(&mut self, buffer: Buffer, direction: Direction, fill: impl FnOnce(&mut Vec<u8>)) {
+        let start = self.arena.len() as u32;
+        fill(&mut self.arena);
         self.entries.push(Entry {
             buffer,
             direction,
@@ -65,19 +106,71 @@ impl Transaction {
         let at = self
             .bodies
             .iter()
-            .position(|b| b.buffer == buffer && b.direction == direction)
-            .unwrap_or_else(|| {
-                self.bodies.push(Body {
-                    buffer,
-                    direction,
-                    bytes: Vec::new(),
-                });
-                self.bodies.len() - 1
-            });
-        let body = &mut self.bodies[at].bytes;
-        let taken = bytes.len().min(limit.saturating_sub(body.len()));
-        body.extend_from_slice(&bytes[..taken]);
+            .rposition(|b| b.buffer == buffer && b.direction == direction)
+            .unwrap_or_else(|| self.begin_body(buffer, None, direction));
+        self.append_to(at, bytes, limit)
+    }
+
+    /// Begins a body of its own, beside others of the same name (the files of a message), and returns what [`Transaction::append_to`] wants.
+    /// `also` is a second buffer that shows the same bytes.
+    pub fn begin_body(
+        &mut self,
+        buffer: Buffer,
+        also: Option<Buffer>,
+        direction: Direction,
+    ) -> usize {
+        self.bodies.push(Body {
+            buffer,
+            also,
+            direction,
+            bytes: Vec::new(),
+        });
+        self.bodies.len() - 1
+    }
+
+    /// Makes room in a body for so many bytes that are about to come.
+    pub(crate) fn reserve(&mut self, body: usize, bytes: usize) {
+        if let Some(body) = self.bodies.get_mut(body) {
+            body.bytes.reserve_exact(bytes);
+        }
+    }
+
+    /// Adds to one body, up to `limit` bytes in all; returns whether all of it found room.
+    pub fn append_to(&mut self, body: usize, bytes: &[u8], limit: usize) -> bool {
+        let Some(body) = self.bodies.get_mut(body) else {
+            return false;
+        };
+        let taken = bytes.len().min(limit.saturating_sub(body.bytes.len()));
+        body.bytes.extend_from_slice(&bytes[..taken]);
         taken == bytes.len()
+    }
+
+    /// Notes an event, once.
+    pub fn event(&mut self, name: &'static str) {
+        if !self.events.contains(&name) {
+            self.events.push(name);
+        }
+    }
+
+    /// The values of one fact.
+    pub fn facts<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u64> + 'a {
+        self.facts
+            .iter()
+            .filter(move |(n, _)| *n == name)
+            .map(|(_, v)| *v)
+    }
+
+    /// Nothing more will come in one direction.
+    pub fn finish_side(&mut self, direction: Direction) {
+        self.complete[direction.index()] = true;
+        self.ended[direction.index()] = true;
+        self.done |= self.ended == [true; 2];
+    }
+
+    /// Nothing more will come.
+    pub fn finish(&mut self) {
+        self.complete = [true; 2];
+        self.done = true;
     }
 
     /// The buffers of one name and direction, in the order they were added.
@@ -93,10 +186,10 @@ impl Transaction {
             let bytes = &self.arena[e.start as usize..e.end as usize];
             (e.buffer, e.direction, bytes)
         });
-        let bodies = self
-            .bodies
-            .iter()
-            .map(|b| (b.buffer, b.direction, b.bytes.as_slice()));
+        let bodies = self.bodies.iter().flat_map(|b| {
+            let names = std::iter::once(b.buffer).chain(b.also);
+            names.map(move |n| (n, b.direction, b.bytes.as_slice()))
+        });
         entries.chain(bodies)
     }
 
@@ -106,20 +199,67 @@ impl Transaction {
     }
 }
 
-/// The live transactions of a flow, oldest first. Detection looks at those that changed, and drops those that are complete in both directions once it has.
+/// The most transactions of one flow that wait for their other half; beyond it the oldest is given up as it is.
+pub const MOST_LIVE: usize = 512;
+
+/// The live transactions of a flow, oldest first. Detection looks at those that changed, and drops those that are done once it has.
 #[derive(Debug, Default)]
 pub struct Transactions {
-    /// Live ones.
+    /// Live ones, by rising `id`.
     pub live: VecDeque<Transaction>,
     /// How many there have been.
     pub count: u64,
     /// Set by a parser that does not understand its stream any more: the flow goes on without it.
     pub failed: bool,
+    /// Nothing more of this flow can be understood, as the rest is encrypted: nobody needs to look at it.
+    pub encrypted: bool,
+    /// The stream speaks something else from here on.
+    pub change: Option<Change>,
+    /// Flows that this one announced, to be taken by the flow table.
+    pub expected: Vec<Expected>,
+    /// What was wrong with the flow rather than one transaction, as `app-layer-event` names it.
+    pub events: Vec<&'static str>,
+    /// Transactions given up because too many waited.
+    pub overflowed: u64,
+}
+
+/// A change of protocol in a stream: STARTTLS, CONNECT, an upgrade.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// To what; `None`: it is to be recognized anew.
+    pub to: Option<App>,
+    /// Bytes of each direction that the old parser was given and that belong to the new.
+    pub rest: [Vec<u8>; 2],
+}
+
+/// A flow that another one announced. A later one of the same address and port replaces it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// What it will carry.
+    pub app: App,
+    /// Which end waits for it: `ToServer` if the client will connect to the server.
+    pub direction: Direction,
+    /// The address that waits; `None`: that end of this flow.
+    pub address: Option<IpAddr>,
+    /// The port that waits.
+    pub port: u16,
+    /// The file it will carry, if known.
+    pub file: Vec<u8>,
+    /// The command that asked for it, if known.
+    pub command: &'static str,
 }
 
 impl Transactions {
     /// Begins one.
     pub fn begin(&mut self, app: App, time: u64) -> &mut Transaction {
+        // A peer that never answers must not make the list grow: what has waited longest is decided as it is.
+        if self.live.len() >= MOST_LIVE
+            && let Some(oldest) = self.live.iter_mut().find(|t| !t.done)
+        {
+            oldest.event("too_many_transactions");
+            oldest.finish();
+            self.overflowed += 1;
+        }
         self.live.push_back(Transaction {
             id: self.count,
             app,
@@ -128,5 +268,18 @@ impl Transactions {
         });
         self.count += 1;
         self.live.back_mut().expect("one was pushed")
+    }
+
+    /// The live one of that number.
+    pub fn find(&mut self, id: u64) -> Option<&mut Transaction> {
+        let at = self.live.binary_search_by_key(&id, |t| t.id).ok()?;
+        self.live.get_mut(at)
+    }
+
+    /// Notes an event of the flow, once.
+    pub fn event(&mut self, name: &'static str) {
+        if !self.events.contains(&name) {
+            self.events.push(name);
+        }
     }
 }

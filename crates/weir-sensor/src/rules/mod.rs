@@ -1,5 +1,33 @@
 //! Rules of signature sensors: the language that rule sets are published in, in two dialects, to a model that says what they mean.
+//!
+//! file -> `scan` (lines, options, places) -> `parse` (one option after another into a draft) -> `check` (what options mean together) -> `model`. A rule is loaded whole or refused with its
+//! place and the reason; what is accepted but decides nothing is noted. `files` reads the tables beside the rules: classes, thresholds, reputation. Nothing here looks at packets.
 
+mod addresses;
+mod bytes;
+mod check;
+mod content;
+mod expression;
+mod files;
+mod header;
+pub mod keywords;
+mod load;
 mod model;
+mod options;
+mod parse;
+mod problem;
+mod scan;
+mod text;
+mod values;
+mod variables;
 
+pub use addresses::parse_addresses;
+pub use expression::{Expression, ExpressionError, Expressions, MATCH_LIMIT, NotFound};
+pub use files::{
+    Class, Classes, Filter, FilterKind, Reputation, ReputationError, read_classes, read_filters,
+    read_references,
+};
+pub use load::{Dialect, LoadError, Loaded, Loader, Note, Settings, load, rule_files};
 pub use model::*;
+pub use problem::{Kind, Refused};
+pub use variables::Variables;

@@ -7,7 +7,7 @@ use crate::app::App;
 use crate::buffer::Buffer;
 
 /// A rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// What it does when it matches.
     pub action: Action,
@@ -35,6 +35,8 @@ pub struct Rule {
     pub target: Option<Target>,
     /// Protocols of applications that it is about: of the header or of `app-layer-protocol`; empty: any. `true`: not these.
     pub apps: Vec<(App, bool)>,
+    /// `service` of Snort 3: where the flow's protocol is known it must be one of these, and ports do not matter; where it is not (yet), ports decide. `None`: no such option.
+    pub services: Option<Vec<App>>,
     /// `flow`.
     pub flow: FlowCondition,
     /// Conditions on headers and other numbers, all of which hold.
@@ -87,7 +89,7 @@ pub enum Target {
 }
 
 /// Protocol, addresses and ports.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
     /// What the header's first word says.
     pub protocol: HeaderProtocol,
@@ -193,13 +195,13 @@ pub struct FlowCondition {
 }
 
 /// Conditions on one buffer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     /// Which.
     pub buffer: Buffer,
     /// What is done to it first, in order.
     pub transforms: Vec<Transform>,
-    /// In the order written: contents relative to what came before depend on it.
+    /// In the order written: contents relative to what came before depend on it. None (Snort 3): the buffer is there.
     pub conditions: Vec<Condition>,
 }
 
@@ -238,6 +240,8 @@ pub enum Transform {
     Tld,
     /// `from_base64`, options as written.
     Base64(Base64),
+    /// `http_header: field NAME` of Snort 3: the value of that line, without the name and the blanks around it; no buffer where there is no such line.
+    Field(String),
 }
 
 /// A number written in the rule, or the name of one extracted before.
@@ -250,7 +254,7 @@ pub enum Number {
 }
 
 /// A condition on a buffer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// `content`.
     Content(Content),
@@ -286,7 +290,7 @@ pub enum Condition {
 }
 
 /// A set of strings, from a file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dataset {
     /// Its name.
     pub name: String,
@@ -297,7 +301,7 @@ pub struct Dataset {
 }
 
 /// `content`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     /// Its bytes.
     pub bytes: Vec<u8>,
@@ -324,7 +328,7 @@ pub struct Content {
 }
 
 /// `pcre`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pcre {
     /// The expression without slashes.
     pub pattern: String,
@@ -351,9 +355,9 @@ pub struct Pcre {
 }
 
 /// How a number is read out of bytes.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Read {
-    /// How many bytes (digits of a string).
+    /// How many bytes. Of a string: how many may be digits; 0: all up to the buffer's end.
     pub bytes: Number,
     /// Where.
     pub offset: Number,
@@ -370,7 +374,7 @@ pub struct Read {
 }
 
 /// `byte_test`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByteTest {
     /// How to read.
     pub read: Read,
@@ -402,7 +406,7 @@ pub enum TestOperator {
 }
 
 /// `byte_jump`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByteJump {
     /// How to read.
     pub read: Read,
@@ -419,7 +423,7 @@ pub struct ByteJump {
 }
 
 /// `byte_extract`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByteExtract {
     /// How to read.
     pub read: Read,
@@ -427,12 +431,12 @@ pub struct ByteExtract {
     pub multiplier: u32,
     /// `align` to 2 or 4; 0: not.
     pub align: u8,
-    /// What it is called.
+    /// What it is called. A name extracted again takes the later value.
     pub name: String,
 }
 
 /// `byte_math`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ByteMath {
     /// How to read.
     pub read: Read,
@@ -486,7 +490,7 @@ pub struct Range {
 }
 
 /// A condition on the packet, its flow, or its transaction's numbers.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PacketCondition {
     /// `dsize`.
     PayloadSize(Range),
@@ -551,9 +555,10 @@ pub enum PacketCondition {
     FlowBytes(u8, Range),
     /// `app-layer-event`: protocol (empty: any) and name.
     AppEvent(String, String),
-    /// `decode-event`, `stream-event`: name as written.
+    /// `decode-event`, `stream-event`: the name as anomaly records write it, with `decoder.` or `stream.` before it.
     Event(String),
-    /// `tls.version`, `ssl_version`, `ssl_state`, `dns.opcode`, `dns.rcode`, `ftpbounce`, `rpc`, ...: keyword and value of a transaction's record, not negated unless `true`.
+    /// `tls.version`, `ssl_version`, `ssl_state`, `dns.opcode`, `dns.rcode`, `dns.rrtype`, `ftpbounce`: keyword and value of a transaction's record (alternatives are joined by `|`, in lower case; empty:
+    /// none is written), not negated unless `true`.
     Record(String, String, bool),
     /// `iprep`: which side, category, operator and value.
     Reputation {
@@ -597,7 +602,7 @@ pub enum BitsMode {
 }
 
 /// Flow bits, counters and bits of hosts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bit {
     /// `flowbits`.
     Flow {

@@ -1,0 +1,251 @@
+//! The application's side of one flow: its protocol is recognized, its parser fed, and followed when the stream changes to another protocol.
+//! What flows own one of; everything else of this module is behind it.
+
+use crate::app::ftp::FtpData;
+use crate::app::{
+    App, Expected, Parser, Ports, Recognized, Recognizer, Transactions, Wanted, parser,
+};
+use crate::packet::Direction;
+
+/// Changes of protocol that one flow may make: SMTP to TLS is one, a chain of proxies a few.
+const MOST_CHANGES: u8 = 4;
+
+/// Datagrams of a flow that recognition looks at.
+const MOST_DATAGRAMS: u8 = 4;
+
+/// What is known of the application of a flow.
+pub struct Conversation {
+    app: App,
+    /// As recognized from the bytes of each direction alone.
+    sides: [App; 2],
+    /// Protocol before a change.
+    before: Option<App>,
+    recognizer: Option<Box<Recognizer>>,
+    parser: Option<Box<dyn Parser>>,
+    ports: Ports,
+    datagrams: bool,
+    changes: u8,
+    /// Datagrams that were not recognized.
+    tries: u8,
+    /// Transactions and what else parsers say.
+    pub transactions: Transactions,
+}
+
+impl Conversation {
+    /// Of a stream (TCP).
+    pub fn stream(ports: Ports) -> Conversation {
+        Conversation::new(ports, false)
+    }
+
+    /// Of datagrams (UDP).
+    pub fn datagrams(ports: Ports) -> Conversation {
+        Conversation::new(ports, true)
+    }
+
+    /// Of a stream whose protocol another flow announced.
+    pub fn expected(expected: &Expected, ports: Ports, wanted: &Wanted) -> Conversation {
+        let mut c = Conversation::new(ports, false);
+        c.take(expected.app, wanted);
+        if expected.app == App::FtpData {
+            c.parser = Some(Box::new(FtpData::new(wanted, Some(expected))));
+        }
+        c.sides = [expected.app; 2];
+        c
+    }
+
+    fn new(ports: Ports, datagrams: bool) -> Conversation {
+        Conversation {
+            app: App::Unknown,
+            sides: [App::Unknown; 2],
+            before: None,
+            recognizer: None,
+            parser: None,
+            ports,
+            datagrams,
+            changes: 0,
+            tries: 0,
+            transactions: Transactions::default(),
+        }
+    }
+
+    /// Its protocol, `Unknown` until it is recognized, `Failed` if it is not.
+    pub fn app(&self) -> App {
+        self.app
+    }
+
+    /// What the bytes of one direction alone look like (`app_proto_ts`, `app_proto_tc`).
+    pub fn side(&self, direction: Direction) -> App {
+        self.sides[direction.index()]
+    }
+
+    /// The protocol it had before it changed (`app_proto_orig`).
+    pub fn before(&self) -> Option<App> {
+        self.before
+    }
+
+    /// Whether a parser looks at it (or may yet): otherwise bytes need not be given to it.
+    pub fn is_parsed(&self) -> bool {
+        self.parser.is_some() || self.app == App::Unknown
+    }
+
+    /// Whether nothing more of the flow can be understood by anyone.
+    pub fn is_encrypted(&self) -> bool {
+        self.transactions.encrypted
+    }
+
+    /// The next bytes of a stream in one direction, or one datagram.
+    pub fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, wanted: &Wanted) {
+        if self.parser.is_some() {
+            if self.sides[direction.index()] == App::Unknown {
+                self.check_side(direction, bytes);
+            }
+            self.feed(direction, bytes, time, wanted);
+            return;
+        }
+        if self.app != App::Unknown || bytes.is_empty() {
+            return;
+        }
+        if self.datagrams {
+            let found = Recognizer::datagram(direction, bytes, self.ports);
+            if let Recognized::App(app) = found {
+                self.sides[direction.index()] = app;
+                self.take(app, wanted);
+                self.feed(direction, bytes, time, wanted);
+            } else {
+                self.tries += 1;
+                if self.tries >= MOST_DATAGRAMS {
+                    self.app = App::Failed;
+                }
+            }
+            return;
+        }
+        let recognizer = self
+            .recognizer
+            .get_or_insert_with(|| Box::new(Recognizer::new(self.ports)));
+        match recognizer.stream(direction, bytes, time) {
+            Recognized::More => {}
+            Recognized::App(app) => {
+                let recognizer = self.recognizer.take().expect("one is there");
+                self.sides = recognizer.sides();
+                self.take(app, wanted);
+                for (direction, bytes, time) in recognizer.seen() {
+                    self.feed(direction, bytes, time, wanted);
+                }
+            }
+            Recognized::Failed => self.fail(),
+        }
+    }
+
+    /// So many bytes of a stream were lost.
+    pub fn gap(&mut self, direction: Direction, length: u64) {
+        if let Some(parser) = &mut self.parser {
+            parser.gap(direction, length, &mut self.transactions);
+            if self.transactions.failed {
+                self.parser = None;
+            }
+        } else if self.app == App::Unknown {
+            // What comes after the gap is no beginning that could be recognized.
+            let all = match &mut self.recognizer {
+                Some(r) => r.gap(direction),
+                None => {
+                    let mut r = Box::new(Recognizer::new(self.ports));
+                    let all = r.gap(direction);
+                    self.recognizer = Some(r);
+                    all
+                }
+            };
+            if all {
+                self.fail();
+            }
+        }
+    }
+
+    /// The stream has ended in one direction.
+    pub fn end(&mut self, direction: Direction) {
+        if let Some(parser) = &mut self.parser {
+            parser.end(direction, &mut self.transactions);
+        } else if self.recognizer.as_mut().is_some_and(|r| r.gap(direction)) {
+            self.fail();
+        }
+    }
+
+    /// The flow is over: every transaction is as complete as it will be.
+    pub fn close(&mut self) {
+        self.end(Direction::ToServer);
+        self.end(Direction::ToClient);
+        for t in &mut self.transactions.live {
+            t.finish();
+        }
+    }
+
+    /// Memory it holds beyond its transactions' buffers.
+    pub fn memory(&self) -> usize {
+        self.parser.as_ref().map_or(0, |p| p.memory())
+            + self.recognizer.as_ref().map_or(0, |r| r.memory())
+    }
+
+    fn fail(&mut self) {
+        self.app = App::Failed;
+        if let Some(r) = self.recognizer.take() {
+            self.sides = r.sides();
+        }
+    }
+
+    fn take(&mut self, app: App, wanted: &Wanted) {
+        self.app = app;
+        self.parser = parser(app, !self.datagrams, wanted);
+        if app == App::Failed {
+            self.parser = None;
+        }
+    }
+
+    /// The other direction's first bytes may look like something else: the protocol stays, the difference is noted.
+    fn check_side(&mut self, direction: Direction, bytes: &[u8]) {
+        let mut r = Recognizer::new(self.ports);
+        let at = direction.index();
+        match r.stream(direction, bytes, 0) {
+            Recognized::App(app) if app != self.app && !self.datagrams => {
+                self.sides[at] = app;
+                self.transactions
+                    .event("applayer_mismatch_protocol_both_directions");
+            }
+            Recognized::App(app) => self.sides[at] = app,
+            // One look is all: most answers have no pattern of their own.
+            _ => self.sides[at] = App::Failed,
+        }
+    }
+
+    fn feed(&mut self, direction: Direction, bytes: &[u8], time: u64, wanted: &Wanted) {
+        let Some(parser) = &mut self.parser else {
+            return;
+        };
+        parser.data(direction, bytes, time, &mut self.transactions);
+        if self.transactions.failed || self.transactions.encrypted {
+            self.parser = None;
+            return;
+        }
+        let Some(change) = self.transactions.change.take() else {
+            return;
+        };
+        self.parser = None;
+        self.changes += 1;
+        self.before = Some(self.app);
+        for t in &mut self.transactions.live {
+            t.finish();
+        }
+        if self.changes > MOST_CHANGES {
+            self.app = App::Failed;
+            return;
+        }
+        self.sides = [App::Unknown; 2];
+        self.app = App::Unknown;
+        if let Some(app) = change.to {
+            self.take(app, wanted);
+        }
+        for d in [Direction::ToServer, Direction::ToClient] {
+            if !change.rest[d.index()].is_empty() {
+                self.data(d, &change.rest[d.index()], time, wanted);
+            }
+        }
+    }
+}

@@ -1,0 +1,519 @@
+//! FTP: commands with their replies, the data connections they announce, the change to TLS; and those data connections.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+
+use super::smtp::Line;
+use super::text::text;
+use super::transaction::{Expected, File};
+use super::{App, Change, Parser, Transaction, Transactions, Wanted};
+use crate::buffer::Buffer;
+use crate::packet::Direction;
+use crate::packet::Direction::{ToClient, ToServer};
+
+/// The longest line of a command or a reply; what exceeds it is left out.
+const MOST_LINE: usize = 4096;
+/// Commands that may wait for a reply.
+const MOST_PENDING: usize = 256;
+/// Reply lines of one command that are kept.
+const MOST_REPLIES: usize = 64;
+
+pub(super) struct Ftp {
+    wanted: Wanted,
+    lines: [Line; 2],
+    /// Commands without their last reply.
+    pending: VecDeque<(u64, Command)>,
+    /// Transaction of replies that no command asked for.
+    unasked: Option<u64>,
+    /// The data connection that the next transfer uses.
+    announced: Option<Expected>,
+    /// Code that ends the reply in progress.
+    open: Option<[u8; 3]>,
+    /// Lines of the reply in progress.
+    replies: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    Auth,
+    Passive,
+    Transfer,
+    Other,
+}
+
+impl Ftp {
+    pub(super) fn new(wanted: &Wanted) -> Ftp {
+        Ftp {
+            wanted: *wanted,
+            lines: [Line::default(), Line::default()],
+            pending: VecDeque::new(),
+            unasked: None,
+            announced: None,
+            open: None,
+            replies: 0,
+        }
+    }
+
+    fn command(&mut self, line: &[u8], time: u64, out: &mut Transactions) {
+        let w = self.wanted;
+        let line = line.trim_ascii_start();
+        if line.is_empty() {
+            return;
+        }
+        let end = line
+            .iter()
+            .position(|b| *b == b' ' || *b == b'\t')
+            .unwrap_or(line.len());
+        let (word, data) = line.split_at(end);
+        let data = data.trim_ascii();
+        // The greeting is over when a command comes.
+        if let Some(t) = self.unasked.take().and_then(|id| out.find(id)) {
+            t.finish();
+        }
+        let t = out.begin(App::Ftp, time);
+        let id = t.id;
+        if w.buffers.has(Buffer::FtpCommand) {
+            t.push(Buffer::FtpCommand, ToServer, word);
+        }
+        if w.buffers.has(Buffer::FtpCommandData) && !data.is_empty() {
+            t.push(Buffer::FtpCommandData, ToServer, data);
+        }
+        if w.records {
+            t.record.insert("command".into(), text(word));
+            if !data.is_empty() {
+                t.record.insert("command_data".into(), text(data));
+            }
+        }
+        let upper = word.to_ascii_uppercase();
+        let mut command = Command::Other;
+        let mut expected = None;
+        match upper.as_slice() {
+            b"AUTH" => command = Command::Auth,
+            b"PASV" | b"EPSV" => command = Command::Passive,
+            b"PORT" => {
+                if let Some((address, port)) = numbers(data) {
+                    t.facts
+                        .push(("ftpbounce.address", u64::from(u32::from(address))));
+                    active(t, port, &w);
+                    expected = Some((ToClient, Some(IpAddr::V4(address)), port));
+                }
+            }
+            b"EPRT" => {
+                if let Some((address, port)) = extended(data) {
+                    active(t, port, &w);
+                    expected = Some((ToClient, address, port));
+                }
+            }
+            b"RETR" | b"STOR" | b"STOU" | b"APPE" | b"LIST" | b"NLST" | b"MLSD" => {
+                command = Command::Transfer;
+                let name = match upper.as_slice() {
+                    b"RETR" => "RETR",
+                    b"STOR" => "STOR",
+                    b"STOU" => "STOU",
+                    b"APPE" => "APPE",
+                    b"NLST" => "NLST",
+                    b"MLSD" => "MLSD",
+                    _ => "LIST",
+                };
+                if let Some(mut e) = self.announced.take() {
+                    e.command = name;
+                    e.file = data.to_vec();
+                    if w.records {
+                        t.record.insert("dynamic_port".into(), e.port.into());
+                    }
+                    out.expected.push(e);
+                }
+            }
+            _ => {}
+        }
+        if let Some(t) = out.find(id) {
+            t.finish_side(ToServer);
+        }
+        if let Some((direction, address, port)) = expected {
+            self.announce(direction, address, port, out);
+        }
+        if self.pending.len() >= MOST_PENDING
+            && let Some((old, _)) = self.pending.pop_front()
+            && let Some(t) = out.find(old)
+        {
+            t.finish();
+        }
+        self.pending.push_back((id, command));
+    }
+
+    fn announce(
+        &mut self,
+        direction: Direction,
+        address: Option<IpAddr>,
+        port: u16,
+        out: &mut Transactions,
+    ) {
+        let e = Expected {
+            app: App::FtpData,
+            direction,
+            address,
+            port,
+            file: Vec::new(),
+            command: "",
+        };
+        self.announced = Some(e.clone());
+        out.expected.push(e);
+    }
+
+    fn reply(&mut self, line: &[u8], time: u64, out: &mut Transactions) {
+        let w = self.wanted;
+        let code = line
+            .get(..3)
+            .filter(|c| c.iter().all(u8::is_ascii_digit))
+            .map(|c| [c[0], c[1], c[2]]);
+        let after = line.get(3).copied();
+        let last = match (self.open, code) {
+            (Some(open), Some(code)) => code == open && after != Some(b'-'),
+            (Some(_), None) => false,
+            (None, Some(code)) => {
+                if after == Some(b'-') {
+                    self.open = Some(code);
+                }
+                after != Some(b'-')
+            }
+            (None, None) => true,
+        };
+        let (id, command) = match self.pending.front() {
+            Some(p) => *p,
+            None => {
+                let id = match self.unasked {
+                    Some(id) if out.find(id).is_some() => id,
+                    _ => {
+                        let t = out.begin(App::Ftp, time);
+                        t.finish_side(ToServer);
+                        t.id
+                    }
+                };
+                self.unasked = Some(id);
+                (id, Command::Other)
+            }
+        };
+        let content = match code {
+            Some(_) => line.get(4..).unwrap_or_default(),
+            None => line,
+        };
+        self.replies += 1;
+        if let Some(t) = out.find(id)
+            && self.replies <= MOST_REPLIES
+        {
+            if w.buffers.has(Buffer::FtpReply) {
+                t.push(Buffer::FtpReply, ToClient, content);
+            }
+            if let Some(code) = code
+                && w.buffers.has(Buffer::FtpCompletionCode)
+            {
+                t.push(Buffer::FtpCompletionCode, ToClient, &code);
+            }
+            if w.records {
+                let mut add = |key: &str, value: &[u8]| {
+                    let list = t
+                        .record
+                        .entry(key)
+                        .or_insert_with(|| Vec::<serde_json::Value>::new().into());
+                    if let serde_json::Value::Array(list) = list {
+                        list.push(text(value));
+                    }
+                };
+                add("reply", content);
+                if let Some(code) = code {
+                    add("completion_code", &code);
+                }
+                t.record.insert("reply_received".into(), "yes".into());
+            }
+        }
+        if !last {
+            return;
+        }
+        self.open = None;
+        self.replies = 0;
+        // 150 and its like announce the real reply.
+        if code.is_some_and(|c| c[0] == b'1') && command == Command::Transfer {
+            return;
+        }
+        let end = match (command, code.as_ref().map(|c| &c[..])) {
+            (Command::Passive, Some(b"227")) => {
+                let open = memchr::memchr(b'(', content).map_or(0, |p| p + 1);
+                let digits = content[open..]
+                    .iter()
+                    .position(u8::is_ascii_digit)
+                    .unwrap_or(0);
+                numbers(&content[open + digits..]).map(|(a, p)| (Some(IpAddr::V4(a)), p))
+            }
+            (Command::Passive, Some(b"229")) => memchr::memchr(b'(', content)
+                .and_then(|open| extended(&content[open + 1..]))
+                .map(|(_, port)| (None, port)),
+            _ => None,
+        };
+        if let Some((address, port)) = end {
+            if let Some(t) = out.find(id).filter(|_| w.records) {
+                t.record.insert("dynamic_port".into(), port.into());
+                t.record.insert("mode".into(), "passive".into());
+            }
+            self.announce(ToServer, address, port, out);
+        }
+        let was_asked = self.pending.pop_front().is_some();
+        if was_asked && let Some(t) = out.find(id) {
+            t.finish_side(ToClient);
+        }
+        if command == Command::Auth && code.is_some_and(|c| &c == b"234") {
+            out.change = Some(Change {
+                to: Some(App::Tls),
+                ..Change::default()
+            });
+        }
+    }
+}
+
+fn active(t: &mut Transaction, port: u16, w: &Wanted) {
+    if w.records {
+        t.record.insert("dynamic_port".into(), port.into());
+        t.record.insert("mode".into(), "active".into());
+    }
+}
+
+/// Address and port of `h1,h2,h3,h4,p1,p2`.
+fn numbers(data: &[u8]) -> Option<(Ipv4Addr, u16)> {
+    let mut n = [0u8; 6];
+    let mut words = data.split(|b| *b == b',');
+    for slot in &mut n {
+        let word = words.next()?.trim_ascii();
+        let digits = word.iter().take_while(|b| b.is_ascii_digit()).count();
+        *slot = std::str::from_utf8(&word[..digits]).ok()?.parse().ok()?;
+    }
+    let port = u16::from_be_bytes([n[4], n[5]]);
+    Some((Ipv4Addr::new(n[0], n[1], n[2], n[3]), port))
+}
+
+/// Address and port of `|1|address|port|`, whatever its delimiter.
+fn extended(data: &[u8]) -> Option<(Option<IpAddr>, u16)> {
+    let delimiter = *data.first()?;
+    let mut words = data[1..].split(|b| *b == delimiter);
+    words.next()?;
+    let address = std::str::from_utf8(words.next()?).ok()?;
+    let port = std::str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    Some((address.parse().ok(), port))
+}
+
+impl Parser for Ftp {
+    fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
+        let mut rest = bytes;
+        while !rest.is_empty() && out.change.is_none() {
+            let (line, left) = self.lines[d.index()].next(rest, MOST_LINE);
+            rest = left;
+            let long = self.lines[d.index()].was_too_long();
+            let Some(line) = line else {
+                if long {
+                    out.event("ftp_line_too_long");
+                }
+                continue;
+            };
+            if d == ToServer {
+                self.command(&line, time, out);
+            } else {
+                self.reply(&line, time, out);
+            }
+        }
+        if let Some(change) = &mut out.change {
+            change.rest[d.index()].extend_from_slice(rest);
+        }
+    }
+
+    fn gap(&mut self, d: Direction, _: u64, out: &mut Transactions) {
+        self.lines[d.index()] = Line::default();
+        if d == ToClient {
+            self.open = None;
+            for (id, _) in std::mem::take(&mut self.pending) {
+                if let Some(t) = out.find(id) {
+                    t.finish();
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, d: Direction, out: &mut Transactions) {
+        if d == ToClient {
+            let ids = std::mem::take(&mut self.pending);
+            for id in ids.into_iter().map(|p| p.0).chain(self.unasked.take()) {
+                if let Some(t) = out.find(id) {
+                    t.finish();
+                }
+            }
+        }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Ftp>()
+            + self.lines.iter().map(Line::memory).sum::<usize>()
+            + self.pending.capacity() * 16
+    }
+}
+
+/// A data connection: one file.
+pub(super) struct FtpData {
+    wanted: Wanted,
+    file: Vec<u8>,
+    command: &'static str,
+    id: Option<u64>,
+}
+
+impl FtpData {
+    pub(super) fn new(wanted: &Wanted, expected: Option<&Expected>) -> FtpData {
+        FtpData {
+            wanted: *wanted,
+            file: expected.map(|e| e.file.clone()).unwrap_or_default(),
+            command: expected.map_or("", |e| e.command),
+            id: None,
+        }
+    }
+}
+
+impl Parser for FtpData {
+    fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
+        let w = self.wanted;
+        let t = match self.id.and_then(|id| out.find(id).map(|t| t.id)) {
+            Some(id) => out.find(id),
+            None if self.id.is_some() => return,
+            None => {
+                let t = out.begin(App::FtpData, time);
+                self.id = Some(t.id);
+                if w.buffers.has(Buffer::FileName) && !self.file.is_empty() {
+                    t.push(Buffer::FileName, d, &self.file);
+                }
+                t.files.push(File {
+                    name: self.file.clone(),
+                    direction: d,
+                    size: 0,
+                    whole: false,
+                });
+                if w.records {
+                    if !self.file.is_empty() {
+                        t.record.insert("filename".into(), text(&self.file));
+                    }
+                    if !self.command.is_empty() {
+                        t.record.insert("command".into(), self.command.into());
+                    }
+                }
+                let id = t.id;
+                out.find(id)
+            }
+        };
+        let Some(t) = t else {
+            return;
+        };
+        if let Some(f) = t.files.first_mut() {
+            f.size += bytes.len() as u64;
+        }
+        let limit = match d {
+            ToServer => w.request_body,
+            ToClient => w.response_body,
+        };
+        if w.buffers.has(Buffer::FileData) && !t.append(Buffer::FileData, d, bytes, limit) {
+            t.complete[d.index()] = true;
+        }
+    }
+
+    fn gap(&mut self, _: Direction, length: u64, out: &mut Transactions) {
+        if let Some(t) = self.id.and_then(|id| out.find(id)) {
+            t.event("body_gap");
+            if let Some(f) = t.files.first_mut() {
+                f.size += length;
+            }
+        }
+    }
+
+    fn end(&mut self, d: Direction, out: &mut Transactions) {
+        if let Some(t) = self.id.and_then(|id| out.find(id)) {
+            let lost = t.events.contains(&"body_gap");
+            if let Some(f) = t.files.first_mut().filter(|f| f.direction == d) {
+                f.whole = !lost;
+                t.finish();
+            }
+        }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<FtpData>() + self.file.capacity()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::tests::{converse_all, wanted};
+    use crate::app::{Conversation, Ports};
+
+    #[test]
+    fn commands_replies_and_what_they_announce() {
+        let c = converse_all(
+            &[
+                (ToClient, b"220-Welcome\r\n220 FTP ready\r\n"),
+                (ToServer, b"USER anonymous\r\n"),
+                (ToClient, b"331 password?\r\n"),
+                (ToServer, b"PASV\r\n"),
+                (ToClient, b"227 Entering Passive Mode (10,0,0,1,4,1).\r\n"),
+                (ToServer, b"RETR dir/x.bin\r\n"),
+                (ToClient, b"150 opening\r\n226 done\r\n"),
+                (ToServer, b"EPSV\r\n"),
+                (ToClient, b"229 Extended (|||2000|)\r\n"),
+                (ToServer, b"PORT 10,0,0,2,0,21\r\n"),
+                (ToClient, b"200 ok\r\n"),
+                (ToServer, b"STOR up\r\n"),
+            ],
+            Ports::default(),
+        );
+        assert_eq!(c.app(), App::Ftp);
+        let t = &c.transactions.live;
+        assert_eq!(t.len(), 7);
+        assert!(t.iter().all(|t| t.done));
+        assert_eq!(t[0].record["completion_code"][0], "220");
+        assert_eq!(t[1].record["command"], "USER");
+        assert_eq!(t[1].record["reply"][0], "password?");
+        assert_eq!(t[2].record["dynamic_port"], 1025);
+        let reply: Vec<_> = t[3].get(Buffer::FtpCompletionCode, ToClient).collect();
+        assert_eq!(reply, [b"150", b"226"]);
+        assert_eq!(t[5].facts("ftpbounce.address").next(), Some(0x0a00_0002));
+        let e = &c.transactions.expected;
+        assert_eq!(e.len(), 5);
+        let first: IpAddr = "10.0.0.1".parse().unwrap();
+        assert_eq!((e[0].address, e[0].port), (Some(first), 1025));
+        assert_eq!(
+            (e[1].file.as_slice(), e[1].command),
+            (&b"dir/x.bin"[..], "RETR")
+        );
+        assert_eq!((e[2].port, e[2].direction), (2000, ToServer));
+        assert_eq!(
+            (e[4].port, e[4].direction, e[4].command),
+            (21, ToClient, "STOR")
+        );
+
+        let w = wanted();
+        let mut data = Conversation::expected(&e[1], Ports::default(), &w);
+        data.data(ToClient, b"MZ", 1, &w);
+        data.data(ToClient, b"rest", 1, &w);
+        data.close();
+        let t = &data.transactions.live[0];
+        assert_eq!(data.app(), App::FtpData);
+        assert_eq!(t.get(Buffer::FileData, ToClient).next().unwrap(), b"MZrest");
+        assert_eq!(t.record["filename"], "dir/x.bin");
+        assert!(t.files[0].whole && t.files[0].size == 6);
+    }
+
+    #[test]
+    fn auth_tls_goes_on_with_tls() {
+        let c = converse_all(
+            &[
+                (ToClient, b"220 FTP\r\n"),
+                (ToServer, b"AUTH TLS\r\n"),
+                (ToClient, b"234 go\r\n"),
+                (ToServer, b"\x16\x03\x01\x00\x01\x01"),
+            ],
+            Ports::default(),
+        );
+        assert_eq!((c.app(), c.before()), (App::Tls, Some(App::Ftp)));
+    }
+}

@@ -1,0 +1,110 @@
+//! IMAP and POP3 only as far as the change to TLS: STARTTLS and STLS, and the answer that grants it. Rules inspect the stream.
+
+use super::smtp::Line;
+use super::{App, Change, Parser, Transactions};
+use crate::packet::Direction;
+use crate::packet::Direction::ToServer;
+
+/// Bytes of a line that are kept; no command or answer looked for is longer.
+const MOST_LINE: usize = 256;
+
+#[derive(Default)]
+pub(super) struct Mail {
+    lines: [Line; 2],
+    /// Beginning of the answer that grants the change.
+    awaited: Option<Vec<u8>>,
+}
+
+impl Parser for Mail {
+    fn data(&mut self, d: Direction, bytes: &[u8], _: u64, out: &mut Transactions) {
+        let mut rest = bytes;
+        while !rest.is_empty() && out.change.is_none() {
+            let (line, left) = self.lines[d.index()].next(rest, MOST_LINE);
+            rest = left;
+            let Some(line) = line else {
+                break;
+            };
+            if d == ToServer {
+                let mut words = line
+                    .split(u8::is_ascii_whitespace)
+                    .filter(|w| !w.is_empty());
+                let (first, second) = (words.next().unwrap_or_default(), words.next());
+                if second.is_some_and(|w| w.eq_ignore_ascii_case(b"STARTTLS")) {
+                    self.awaited = Some([first, b" OK"].concat());
+                } else if second.is_none() && first.eq_ignore_ascii_case(b"STLS") {
+                    self.awaited = Some(b"+OK".to_vec());
+                }
+            } else if let Some(awaited) = &self.awaited
+                && line
+                    .get(..awaited.len())
+                    .is_some_and(|l| l.eq_ignore_ascii_case(awaited))
+            {
+                out.change = Some(Change {
+                    to: Some(App::Tls),
+                    ..Change::default()
+                });
+            } else if !line.starts_with(b"*") {
+                // Refused.
+                self.awaited = None;
+            }
+        }
+        if let Some(change) = &mut out.change {
+            change.rest[d.index()].extend_from_slice(rest);
+        }
+    }
+
+    fn gap(&mut self, d: Direction, _: u64, _: &mut Transactions) {
+        self.lines[d.index()] = Line::default();
+    }
+
+    fn end(&mut self, _: Direction, _: &mut Transactions) {}
+
+    fn memory(&self) -> usize {
+        size_of::<Mail>() + self.lines.iter().map(Line::memory).sum::<usize>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Ports;
+    use crate::app::tests::converse_all;
+    use crate::packet::Direction::ToClient;
+
+    #[test]
+    fn both_go_on_with_tls_when_it_is_granted() {
+        let hello = b"\x16\x03\x01\x00\x01\x01";
+        for (app, parts) in [
+            (
+                App::Imap,
+                [
+                    (ToClient, &b"* OK IMAP4\r\n"[..]),
+                    (ToServer, b"a1 starttls\r\n"),
+                    (ToClient, b"* note\r\na1 OK go\r\n"),
+                    (ToServer, hello),
+                ],
+            ),
+            (
+                App::Pop3,
+                [
+                    (ToClient, b"+OK\r\n"),
+                    (ToServer, b"CAPA\r\nSTLS\r\n"),
+                    (ToClient, b"+OK go\r\n"),
+                    (ToServer, hello),
+                ],
+            ),
+        ] {
+            let c = converse_all(&parts, Ports::default());
+            assert_eq!((c.app(), c.before()), (App::Tls, Some(app)));
+        }
+        let refused = converse_all(
+            &[
+                (ToClient, b"* OK IMAP4\r\n"),
+                (ToServer, b"a1 STARTTLS\r\n"),
+                (ToClient, b"a1 BAD no\r\na1 OK late\r\n"),
+            ],
+            Ports::default(),
+        );
+        assert_eq!(refused.app(), App::Imap);
+    }
+}

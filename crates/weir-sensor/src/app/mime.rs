@@ -1,0 +1,398 @@
+//! MIME messages line by line: headers, and the parts that are files, decoded.
+
+use super::http::multipart::parameter;
+use super::text::text;
+use super::transaction::File;
+use super::{Transaction, Wanted};
+use crate::buffer::Buffer;
+use crate::packet::Direction;
+
+/// Parts in parts beyond it are not opened.
+const MOST_DEPTH: usize = 16;
+/// Files of one message beyond it are not looked at.
+const MOST_FILES: usize = 128;
+/// The longest header with its continuation lines.
+const MOST_HEADER: usize = 8 * 1024;
+/// The longest line; longer ones are taken in pieces.
+const MOST_LINE: usize = 8 * 1024;
+
+/// A message in progress.
+#[derive(Default)]
+pub(super) struct Mime {
+    /// The beginning of a line.
+    line: Vec<u8>,
+    /// A header whose continuation may follow.
+    header: Vec<u8>,
+    state: State,
+    boundaries: Vec<Vec<u8>>,
+    part: Part,
+    /// Whether the headers of the message itself are read.
+    inner: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Headers,
+    Body,
+}
+
+/// A part whose headers are known.
+#[derive(Default)]
+struct Part {
+    encoding: Encoding,
+    kind: Vec<u8>,
+    boundary: Option<Vec<u8>>,
+    name: Option<Vec<u8>>,
+    attachment: bool,
+    /// Number of its file, and the body it fills.
+    file: Option<(usize, Option<usize>)>,
+    /// A line end that belongs to the part unless a boundary follows.
+    newline: bool,
+    /// Base64 digits that do not make a byte yet.
+    bits: u32,
+    digits: u8,
+    ended: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Encoding {
+    #[default]
+    Plain,
+    Base64,
+    Quoted,
+}
+
+impl Mime {
+    /// The next bytes of the message, cut anywhere.
+    pub(super) fn data(&mut self, mut bytes: &[u8], t: &mut Transaction, w: &Wanted) {
+        while !bytes.is_empty() {
+            let newline = memchr::memchr(b'\n', bytes);
+            let room = MOST_LINE - self.line.len();
+            let end = newline.map_or(bytes.len(), |n| n + 1).min(room);
+            self.line.extend_from_slice(&bytes[..end]);
+            bytes = &bytes[end..];
+            let whole = self.line.last() == Some(&b'\n');
+            if whole || self.line.len() >= MOST_LINE {
+                if !whole {
+                    t.event("mime_long_line");
+                }
+                let line = std::mem::take(&mut self.line);
+                self.take_line(&line, t, w);
+                self.line = line;
+                self.line.clear();
+            }
+        }
+    }
+
+    /// The message is over.
+    pub(super) fn end(&mut self, t: &mut Transaction, w: &Wanted) {
+        if !self.line.is_empty() {
+            let line = std::mem::take(&mut self.line);
+            self.take_line(&line, t, w);
+        }
+        if self.state == State::Headers {
+            self.header_done(t, w);
+        }
+        self.close(t, true);
+        if w.records {
+            let status = if t.events.iter().any(|e| e.starts_with("mime_")) {
+                "PARSE_ERROR"
+            } else {
+                "PARSE_DONE"
+            };
+            email(t).insert("status".into(), status.into());
+        }
+    }
+
+    fn take_line(&mut self, line: &[u8], t: &mut Transaction, w: &Wanted) {
+        let ended = line.last() == Some(&b'\n');
+        let content = match line {
+            [c @ .., b'\r', b'\n'] | [c @ .., b'\n'] => c,
+            c => c,
+        };
+        if content.starts_with(b"--") && self.boundary(content, t) {
+            return;
+        }
+        match self.state {
+            State::Headers => {
+                if content.is_empty() {
+                    self.header_done(t, w);
+                    self.open(t, w);
+                } else if matches!(content[0], b' ' | b'\t') && !self.header.is_empty() {
+                    if self.header.len() + content.len() > MOST_HEADER {
+                        t.event("mime_long_header_value");
+                    } else {
+                        self.header.push(b' ');
+                        self.header.extend_from_slice(content.trim_ascii_start());
+                    }
+                } else {
+                    self.header_done(t, w);
+                    self.header.extend_from_slice(content);
+                }
+            }
+            State::Body => self.body(content, ended, t, w),
+        }
+    }
+
+    /// A delimiter of one of the open parts: what is inside of it is over.
+    fn boundary(&mut self, line: &[u8], t: &mut Transaction) -> bool {
+        let rest = &line[2..];
+        let found = self
+            .boundaries
+            .iter()
+            .rposition(|b| rest.starts_with(b) && rest[b.len()..].trim_ascii_end().len() <= 2);
+        let Some(at) = found else {
+            return false;
+        };
+        let last = rest[self.boundaries[at].len()..].starts_with(b"--");
+        self.close(t, true);
+        self.boundaries.truncate(if last { at } else { at + 1 });
+        self.part = Part::default();
+        self.header.clear();
+        self.inner = true;
+        self.state = if last { State::Body } else { State::Headers };
+        true
+    }
+
+    fn header_done(&mut self, t: &mut Transaction, w: &Wanted) {
+        let header = std::mem::take(&mut self.header);
+        let Some(colon) = memchr::memchr(b':', &header) else {
+            return;
+        };
+        let name = header[..colon].trim_ascii().to_ascii_lowercase();
+        let value = header[colon + 1..].trim_ascii();
+        match name.as_slice() {
+            b"content-type" => {
+                let end = memchr::memchr(b';', value).unwrap_or(value.len());
+                self.part.kind = value[..end].trim_ascii().to_ascii_lowercase();
+                self.part.boundary = parameter(value, b"boundary").filter(|b| b.len() <= 256);
+                if let Some(name) = parameter(value, b"name") {
+                    self.part.name.get_or_insert(name);
+                }
+            }
+            b"content-disposition" => {
+                let lower = value.to_ascii_lowercase();
+                self.part.attachment = lower.starts_with(b"attachment");
+                if let Some(name) = parameter(value, b"filename") {
+                    self.part.name = Some(name);
+                }
+            }
+            b"content-transfer-encoding" => {
+                self.part.encoding = match value.to_ascii_lowercase().as_slice() {
+                    v if v.starts_with(b"base64") => Encoding::Base64,
+                    v if v.starts_with(b"quoted-printable") => Encoding::Quoted,
+                    _ => Encoding::Plain,
+                };
+            }
+            _ => {}
+        }
+        if self.inner {
+            return;
+        }
+        let buffer = match name.as_slice() {
+            b"from" => Buffer::EmailFrom,
+            b"to" => Buffer::EmailTo,
+            b"cc" => Buffer::EmailCc,
+            b"subject" => Buffer::EmailSubject,
+            b"date" => Buffer::EmailDate,
+            b"message-id" => Buffer::EmailMessageId,
+            b"x-mailer" => Buffer::EmailXMailer,
+            _ => return,
+        };
+        if w.buffers.has(buffer) && t.get(buffer, Direction::ToServer).next().is_none() {
+            t.push(buffer, Direction::ToServer, value);
+        }
+        if w.records {
+            let people = || -> serde_json::Value {
+                let all: Vec<_> = value
+                    .split(|b| *b == b',')
+                    .map(|p| text(p.trim_ascii()))
+                    .collect();
+                all.into()
+            };
+            match buffer {
+                Buffer::EmailFrom => email(t).insert("from".into(), text(value)),
+                Buffer::EmailTo => email(t).insert("to".into(), people()),
+                Buffer::EmailCc => email(t).insert("cc".into(), people()),
+                _ => None,
+            };
+        }
+    }
+
+    /// The headers of a part are over.
+    fn open(&mut self, t: &mut Transaction, w: &Wanted) {
+        self.state = State::Body;
+        self.inner = true;
+        let part = &mut self.part;
+        if part.kind.starts_with(b"multipart/") {
+            match part.boundary.take() {
+                Some(b) if self.boundaries.len() < MOST_DEPTH && !b.is_empty() => {
+                    self.boundaries.push(b);
+                }
+                Some(_) => t.event("mime_long_boundary"),
+                None => {}
+            }
+            return;
+        }
+        if part.kind == b"message/rfc822" && part.encoding == Encoding::Plain {
+            // A message in a message has headers of its own.
+            self.part = Part::default();
+            self.state = State::Headers;
+            return;
+        }
+        let textual = part.kind.is_empty() || part.kind.starts_with(b"text/");
+        if part.name.is_none() && !part.attachment && textual {
+            return;
+        }
+        if t.files.len() >= MOST_FILES {
+            t.event("mime_too_many_files");
+            return;
+        }
+        let name = part.name.clone().unwrap_or_default();
+        let d = Direction::ToServer;
+        if w.buffers.has(Buffer::FileName) && !name.is_empty() {
+            t.push(Buffer::FileName, d, &name);
+        }
+        let body = w
+            .buffers
+            .has(Buffer::FileData)
+            .then(|| t.begin_body(Buffer::FileData, None, d));
+        if w.records {
+            let list = email(t)
+                .entry("attachment")
+                .or_insert_with(|| Vec::<serde_json::Value>::new().into());
+            if let serde_json::Value::Array(list) = list {
+                list.push(text(&name));
+            }
+        }
+        t.files.push(File {
+            name,
+            direction: d,
+            size: 0,
+            whole: false,
+        });
+        part.file = Some((t.files.len() - 1, body));
+    }
+
+    fn body(&mut self, line: &[u8], ended: bool, t: &mut Transaction, w: &Wanted) {
+        let part = &mut self.part;
+        let Some((file, body)) = part.file else {
+            return;
+        };
+        let mut out = Vec::with_capacity(line.len() + 2);
+        match part.encoding {
+            Encoding::Plain => {
+                if part.newline {
+                    out.extend_from_slice(b"\r\n");
+                }
+                out.extend_from_slice(line);
+                part.newline = ended;
+            }
+            Encoding::Quoted => {
+                if part.newline {
+                    out.extend_from_slice(b"\r\n");
+                }
+                let trimmed = line.trim_ascii_end();
+                let soft = trimmed.last() == Some(&b'=');
+                let content = if soft {
+                    &trimmed[..trimmed.len() - 1]
+                } else {
+                    line
+                };
+                quoted(content, &mut out);
+                part.newline = ended && !soft;
+            }
+            Encoding::Base64 => {
+                for &b in line {
+                    if part.ended {
+                        break;
+                    }
+                    let value = match b {
+                        b'A'..=b'Z' => b - b'A',
+                        b'a'..=b'z' => b - b'a' + 26,
+                        b'0'..=b'9' => b - b'0' + 52,
+                        b'+' => 62,
+                        b'/' => 63,
+                        b'=' => {
+                            part.flush(&mut out);
+                            continue;
+                        }
+                        b' ' | b'\t' | b'\r' => continue,
+                        _ => {
+                            t.event("mime_invalid_base64");
+                            continue;
+                        }
+                    };
+                    part.bits = part.bits << 6 | u32::from(value);
+                    part.digits += 1;
+                    if part.digits == 4 {
+                        out.extend_from_slice(&part.bits.to_be_bytes()[1..]);
+                        (part.bits, part.digits) = (0, 0);
+                    }
+                }
+            }
+        }
+        t.files[file].size += out.len() as u64;
+        if let Some(body) = body {
+            t.append_to(body, &out, w.request_body);
+        }
+    }
+
+    /// The part is over.
+    fn close(&mut self, t: &mut Transaction, whole: bool) {
+        let mut out = Vec::new();
+        self.part.flush(&mut out);
+        if let Some((file, body)) = self.part.file.take() {
+            t.files[file].size += out.len() as u64;
+            t.files[file].whole = whole;
+            if let Some(body) = body {
+                t.append_to(body, &out, usize::MAX);
+            }
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let names = self.boundaries.iter().map(Vec::capacity).sum::<usize>();
+        self.line.capacity() + self.header.capacity() + names
+    }
+}
+
+impl Part {
+    /// Digits that are left over make one or two bytes.
+    fn flush(&mut self, out: &mut Vec<u8>) {
+        match self.digits {
+            2 => out.push((self.bits >> 4) as u8),
+            3 => out.extend_from_slice(&((self.bits >> 2) as u16).to_be_bytes()),
+            _ => {}
+        }
+        (self.bits, self.digits) = (0, 0);
+    }
+}
+
+fn quoted(line: &[u8], out: &mut Vec<u8>) {
+    let digit = |b: Option<&u8>| b.and_then(|b| (*b as char).to_digit(16));
+    let mut at = 0;
+    while at < line.len() {
+        if line[at] == b'='
+            && let (Some(a), Some(b)) = (digit(line.get(at + 1)), digit(line.get(at + 2)))
+        {
+            out.push((a << 4 | b) as u8);
+            at += 3;
+        } else {
+            out.push(line[at]);
+            at += 1;
+        }
+    }
+}
+
+fn email(t: &mut Transaction) -> &mut serde_json::Map<String, serde_json::Value> {
+    let entry = t
+        .beside
+        .entry("email")
+        .or_insert_with(|| serde_json::Map::new().into());
+    match entry {
+        serde_json::Value::Object(map) => map,
+        _ => unreachable!("only objects are put there"),
+    }
+}

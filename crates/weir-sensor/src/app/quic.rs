@@ -1,0 +1,541 @@
+//! QUIC: the ClientHello in initial packets of versions 1, 2 and late drafts, which are encrypted with keys that anyone can derive.
+//!
+//! The tag of a packet is not checked: what does not decrypt to frames and a hello is not used, and a forged packet that does is what the server would see refused at worst.
+
+use aes::Aes128;
+use aes::cipher::{Block, BlockCipherEncrypt, KeyInit};
+use sha2::{Digest, Sha256};
+
+use super::text::text;
+use super::tls::client_record;
+use super::tls::hello::{Hello, Reader, md5_hex};
+use super::{App, Parser, Transactions, Wanted};
+use crate::buffer::Buffer;
+use crate::packet::Direction;
+
+/// The longest ClientHello that is put together.
+const MOST_CRYPTO: usize = 64 * 1024;
+/// Pieces of it that may lie apart.
+const MOST_PIECES: usize = 64;
+/// Initial packets that are tried before the flow is given up.
+const MOST_PACKETS: u32 = 64;
+
+const V2: u32 = 0x6b33_43cf;
+
+/// Salt of a version's initial keys.
+fn salt(version: u32) -> Option<[u8; 20]> {
+    Some(match version {
+        1 | 0xff00_0021 | 0xff00_0022 => [
+            0x38, 0x76, 0x2c, 0xf7, 0xf5, 0x59, 0x34, 0xb3, 0x4d, 0x17, 0x9a, 0xe6, 0xa4, 0xc8,
+            0x0c, 0xad, 0xcc, 0xbb, 0x7f, 0x0a,
+        ],
+        V2 => [
+            0x0d, 0xed, 0xe3, 0xde, 0xf7, 0x00, 0xa6, 0xdb, 0x81, 0x93, 0x81, 0xbe, 0x6e, 0x26,
+            0x9d, 0xcb, 0xf9, 0xbd, 0x2e, 0xd9,
+        ],
+        0xff00_001d..=0xff00_0020 => [
+            0xaf, 0xbf, 0xec, 0x28, 0x99, 0x93, 0xd2, 0x4c, 0x9e, 0x97, 0x86, 0xf1, 0x9c, 0x61,
+            0x11, 0xe0, 0x43, 0x90, 0xa8, 0x99,
+        ],
+        0xff00_0017..=0xff00_001c => [
+            0xc3, 0xee, 0xf7, 0x12, 0xc7, 0x2e, 0xbb, 0x5a, 0x11, 0xa7, 0xd2, 0x43, 0x2b, 0xb4,
+            0x63, 0x65, 0xbe, 0xf9, 0xf5, 0x02,
+        ],
+        _ => return None,
+    })
+}
+
+fn is_google(version: u32) -> bool {
+    version.to_be_bytes()[0] == b'Q' && version.to_be_bytes()[1..].iter().all(u8::is_ascii_digit)
+}
+
+fn version_name(version: u32) -> String {
+    match version {
+        1 => "1".to_string(),
+        V2 => "v2".to_string(),
+        v if is_google(v) => v.to_be_bytes().iter().map(|b| *b as char).collect(),
+        v if v >> 8 == 0x00ff_0000 => format!("draft-{}", v & 0xff),
+        v => format!("0x{v:08x}"),
+    }
+}
+
+/// Whether a datagram begins with a long header of a version that is known.
+pub(super) fn looks_like(b: &[u8]) -> bool {
+    let Some(h) = Header::parse(b) else {
+        return false;
+    };
+    b[0] & 0x40 != 0 && (salt(h.version).is_some() || is_google(h.version)) && h.to.len() <= 20
+}
+
+/// A long header up to its connection identifiers.
+struct Header<'a> {
+    version: u32,
+    to: &'a [u8],
+    rest: Reader<'a>,
+}
+
+impl Header<'_> {
+    fn parse(b: &[u8]) -> Option<Header<'_>> {
+        let mut r = Reader(b);
+        if r.u8()? & 0x80 == 0 {
+            return None;
+        }
+        let version = r.number(4)? as u32;
+        let to = r.list(1)?;
+        r.list(1)?;
+        Some(Header {
+            version,
+            to,
+            rest: r,
+        })
+    }
+}
+
+/// A number of QUIC's variable length.
+fn varint(r: &mut Reader<'_>) -> Option<u64> {
+    let length = 1usize << (r.0.first()? >> 6);
+    let n = r.number(length)?;
+    Some(n & (u64::MAX >> (64 - (8 * length as u32 - 2))))
+}
+
+fn hmac(key: &[u8], parts: &[&[u8]]) -> [u8; 32] {
+    // Keys here are never longer than a block.
+    let mut inner = [0x36u8; 64];
+    let mut outer = [0x5cu8; 64];
+    for (i, k) in key.iter().take(64).enumerate() {
+        inner[i] ^= k;
+        outer[i] ^= k;
+    }
+    let mut h = Sha256::new();
+    h.update(inner);
+    for p in parts {
+        h.update(p);
+    }
+    let first = h.finalize();
+    let mut h = Sha256::new();
+    h.update(outer);
+    h.update(first);
+    h.finalize().into()
+}
+
+/// HKDF-Expand-Label with an empty context, of at most 32 bytes.
+fn expand(secret: &[u8], label: &str, length: u8) -> [u8; 32] {
+    let label = format!("tls13 {label}");
+    let head = [0, length, label.len() as u8];
+    hmac(secret, &[&head, label.as_bytes(), &[0, 1]])
+}
+
+/// Keys of a client's initial packets.
+#[derive(Clone)]
+struct Keys {
+    key: Aes128,
+    protection: Aes128,
+    iv: [u8; 12],
+}
+
+fn aes(key: &[u8; 32]) -> Aes128 {
+    let mut k = [0; 16];
+    k.copy_from_slice(&key[..16]);
+    Aes128::new(&k.into())
+}
+
+fn encrypt(aes: &Aes128, block: [u8; 16]) -> [u8; 16] {
+    let mut b: Block<Aes128> = block.into();
+    aes.encrypt_block(&mut b);
+    b.into()
+}
+
+impl Keys {
+    fn new(version: u32, connection: &[u8]) -> Option<Keys> {
+        let initial = hmac(&salt(version)?, &[connection]);
+        let secret = expand(&initial, "client in", 32);
+        let prefix = if version == V2 { "quicv2" } else { "quic" };
+        let part = |what: &str, n| expand(&secret, &format!("{prefix} {what}"), n);
+        let mut iv = [0; 12];
+        iv.copy_from_slice(&part("iv", 12)[..12]);
+        Some(Keys {
+            key: aes(&part("key", 16)),
+            protection: aes(&part("hp", 16)),
+            iv,
+        })
+    }
+
+    /// The payload of a packet, whose number is at `number_at`.
+    fn open(&self, packet: &[u8], number_at: usize) -> Option<Vec<u8>> {
+        let mut sample = [0; 16];
+        sample.copy_from_slice(packet.get(number_at + 4..number_at + 20)?);
+        let mask = encrypt(&self.protection, sample);
+        let first = packet[0] ^ (mask[0] & 0x0f);
+        let length = usize::from(first & 3) + 1;
+        let mut nonce = self.iv;
+        for i in 0..length {
+            nonce[12 - length + i] ^= packet[number_at + i] ^ mask[1 + i];
+        }
+        let from = number_at + length;
+        let mut out = packet.get(from..packet.len().checked_sub(16)?)?.to_vec();
+        for (i, chunk) in out.chunks_mut(16).enumerate() {
+            let mut block = [0; 16];
+            block[..12].copy_from_slice(&nonce);
+            block[12..].copy_from_slice(&(i as u32 + 2).to_be_bytes());
+            let stream = encrypt(&self.key, block);
+            for (b, s) in chunk.iter_mut().zip(stream) {
+                *b ^= s;
+            }
+        }
+        Some(out)
+    }
+}
+
+pub(super) struct Quic {
+    wanted: Wanted,
+    keys: Option<Keys>,
+    crypto: Vec<u8>,
+    /// Ranges of it that are there, sorted and apart.
+    pieces: Vec<(usize, usize)>,
+    id: Option<u64>,
+    over: bool,
+    packets: u32,
+}
+
+impl Quic {
+    pub(super) fn new(wanted: &Wanted) -> Quic {
+        Quic {
+            wanted: *wanted,
+            keys: None,
+            crypto: Vec::new(),
+            pieces: Vec::new(),
+            id: None,
+            over: false,
+            packets: 0,
+        }
+    }
+
+    /// One packet with a long header; returns how long it was.
+    fn packet(&mut self, b: &[u8], out: &mut Transactions) -> Option<usize> {
+        let Header { version, to, rest } = Header::parse(b)?;
+        let mut r = rest;
+        let kind = b[0] >> 4 & 3;
+        let initial = if version == V2 { kind == 1 } else { kind == 0 };
+        salt(version)?;
+        if initial {
+            let token = varint(&mut r)?;
+            r.take(usize::try_from(token).ok()?)?;
+        }
+        let length = usize::try_from(varint(&mut r)?).ok()?;
+        let number_at = b.len() - r.0.len();
+        let end = number_at.checked_add(length).filter(|e| *e <= b.len())?;
+        if initial && !self.over {
+            self.initial(version, to, &b[..end], number_at, out);
+        }
+        Some(end)
+    }
+
+    fn initial(
+        &mut self,
+        version: u32,
+        to: &[u8],
+        packet: &[u8],
+        number_at: usize,
+        out: &mut Transactions,
+    ) {
+        // The keys stay those of the first packet, unless a retry made new ones.
+        let kept = self.keys.clone();
+        let done = kept.is_some_and(|k| {
+            k.open(packet, number_at)
+                .is_some_and(|p| self.frames(&p).is_some())
+        });
+        if !done
+            && let Some(keys) = Keys::new(version, to)
+            && let Some(payload) = keys.open(packet, number_at)
+            && self.frames(&payload).is_some()
+        {
+            self.keys = Some(keys);
+        }
+        let Some(&(0, end)) = self.pieces.first() else {
+            return;
+        };
+        let have = &self.crypto[..end];
+        if have.len() < 4 {
+            return;
+        }
+        let length = usize::from(have[1]) << 16 | usize::from(have[2]) << 8 | usize::from(have[3]);
+        let Some(body) = have.get(4..4 + length) else {
+            return;
+        };
+        self.over = true;
+        if have[0] != 1 {
+            return;
+        }
+        if let Some(hello) = Hello::client(body) {
+            self.hello(&hello, out);
+        }
+    }
+
+    /// Takes the frames of a payload; `None` if they make no sense.
+    fn frames(&mut self, payload: &[u8]) -> Option<()> {
+        let mut r = Reader(payload);
+        let mut found = Vec::new();
+        while !r.0.is_empty() {
+            match varint(&mut r)? {
+                0 | 1 => {}
+                kind @ (2 | 3) => {
+                    varint(&mut r)?;
+                    varint(&mut r)?;
+                    let ranges = varint(&mut r)?;
+                    varint(&mut r)?;
+                    for _ in 0..ranges {
+                        varint(&mut r)?;
+                        varint(&mut r)?;
+                    }
+                    if kind == 3 {
+                        for _ in 0..3 {
+                            varint(&mut r)?;
+                        }
+                    }
+                }
+                6 => {
+                    let offset = usize::try_from(varint(&mut r)?).ok()?;
+                    let length = usize::try_from(varint(&mut r)?).ok()?;
+                    found.push((offset, r.take(length)?));
+                }
+                0x1c => {
+                    varint(&mut r)?;
+                    varint(&mut r)?;
+                    let reason = usize::try_from(varint(&mut r)?).ok()?;
+                    r.take(reason)?;
+                }
+                _ => return None,
+            }
+        }
+        for (offset, data) in found {
+            self.piece(offset, data);
+        }
+        Some(())
+    }
+
+    /// Pieces come in any order; what was there first stays.
+    fn piece(&mut self, offset: usize, data: &[u8]) {
+        let Some(end) = offset.checked_add(data.len()) else {
+            return;
+        };
+        if end > MOST_CRYPTO || self.pieces.len() >= MOST_PIECES || data.is_empty() {
+            return;
+        }
+        if self.crypto.len() < end {
+            self.crypto.resize(end, 0);
+        }
+        for (i, b) in data.iter().enumerate() {
+            let at = offset + i;
+            if !self.pieces.iter().any(|p| (p.0..p.1).contains(&at)) {
+                self.crypto[at] = *b;
+            }
+        }
+        self.pieces.push((offset, end));
+        self.pieces.sort_unstable();
+        let mut merged: Vec<(usize, usize)> = Vec::with_capacity(self.pieces.len());
+        for p in &self.pieces {
+            match merged.last_mut() {
+                Some(last) if p.0 <= last.1 => last.1 = last.1.max(p.1),
+                _ => merged.push(*p),
+            }
+        }
+        self.pieces = merged;
+    }
+
+    fn hello(&mut self, hello: &Hello, out: &mut Transactions) {
+        let w = self.wanted;
+        let Some(t) = self.id.and_then(|id| out.find(id)) else {
+            return;
+        };
+        let d = Direction::ToServer;
+        if let Some(sni) = &hello.sni
+            && w.buffers.has(Buffer::QuicSni)
+        {
+            t.push(Buffer::QuicSni, d, sni);
+        }
+        if w.buffers.has(Buffer::Ja3Hash) || w.buffers.has(Buffer::Ja3String) {
+            let string = hello.ja3();
+            if w.buffers.has(Buffer::Ja3String) {
+                t.push(Buffer::Ja3String, d, string.as_bytes());
+            }
+            if w.buffers.has(Buffer::Ja3Hash) {
+                t.push(Buffer::Ja3Hash, d, md5_hex(&string).as_bytes());
+            }
+        }
+        if w.buffers.has(Buffer::Ja4Hash) {
+            t.push(Buffer::Ja4Hash, d, hello.ja4(true).as_bytes());
+        }
+        if w.records {
+            client_record(t, hello, true);
+            if !hello.alpn.is_empty() {
+                let names: Vec<_> = hello.alpn.iter().map(|a| text(a)).collect();
+                t.record.insert("alpn".into(), names.into());
+            }
+        }
+        t.finish();
+    }
+}
+
+impl Parser for Quic {
+    fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
+        let long = bytes.first().is_some_and(|b| b & 0x80 != 0);
+        if self.id.is_none() && long {
+            let t = out.begin(App::Quic, time);
+            self.id = Some(t.id);
+            if let Some(h) = Header::parse(bytes) {
+                let name = version_name(h.version);
+                t.facts.push(("quic.version", u64::from(h.version)));
+                if self.wanted.buffers.has(Buffer::QuicVersion) {
+                    t.push(Buffer::QuicVersion, Direction::ToServer, name.as_bytes());
+                }
+                if self.wanted.records {
+                    t.record.insert("version".into(), name.into());
+                }
+            }
+        }
+        self.packets += 1;
+        if d == Direction::ToServer && long {
+            // Several packets may share a datagram.
+            let mut rest = bytes;
+            while let Some(n) = self.packet(rest, out) {
+                rest = &rest[n..];
+            }
+        }
+        // A short header, or too many tries: the rest is encrypted for good.
+        if (!long && (self.over || d == Direction::ToClient)) || self.packets > MOST_PACKETS {
+            self.end(d, out);
+            out.encrypted = true;
+        }
+    }
+
+    fn gap(&mut self, _: Direction, _: u64, _: &mut Transactions) {}
+
+    fn end(&mut self, _: Direction, out: &mut Transactions) {
+        if let Some(t) = self.id.and_then(|id| out.find(id)) {
+            t.finish();
+        }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Quic>() + self.crypto.capacity() + self.pieces.capacity() * 16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::tests::wanted;
+    use crate::app::text::hex;
+
+    /// Keys of RFC 9001, appendix A.1.
+    #[test]
+    fn keys_are_those_of_the_standard() {
+        let dcid = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
+        let initial = hmac(&salt(1).unwrap(), &[&dcid]);
+        let secret = expand(&initial, "client in", 32);
+        assert_eq!(
+            hex(&secret),
+            "c00cf151ca5be075ed0ebfb5c80323c42d6b7db67881289af4008f1f6c357aea"
+        );
+        assert_eq!(
+            hex(&expand(&secret, "quic key", 16)[..16]),
+            "1f369613dd76d5467730efcbe3b1a22d"
+        );
+        assert_eq!(
+            hex(&expand(&secret, "quic iv", 12)[..12]),
+            "fa044b2f42a3fd3b46fb255c"
+        );
+        let sample = [
+            0xd1, 0xb1, 0xc9, 0x8d, 0xd7, 0x68, 0x9f, 0xb8, 0xec, 0x11, 0xd2, 0x42, 0xb1, 0x23,
+            0xdc, 0x9b,
+        ];
+        let hp = aes(&expand(&secret, "quic hp", 16));
+        assert_eq!(hex(&encrypt(&hp, sample)[..5]), "437b9aec36");
+    }
+
+    /// Seals frames as a client would, tag left open.
+    fn seal(version: u32, dcid: &[u8], number: u32, frames: &[u8]) -> Vec<u8> {
+        let keys = Keys::new(version, dcid).unwrap();
+        let kind = if version == V2 { 1 } else { 0 };
+        let mut p = vec![0xc3 | kind << 4];
+        p.extend_from_slice(&version.to_be_bytes());
+        p.push(dcid.len() as u8);
+        p.extend_from_slice(dcid);
+        p.extend_from_slice(&[0, 0]);
+        let length = 4 + frames.len() + 16;
+        p.extend_from_slice(&(0x4000 | length as u16).to_be_bytes());
+        let at = p.len();
+        p.extend_from_slice(&number.to_be_bytes());
+        p.extend_from_slice(frames);
+        p.extend_from_slice(&[0; 16]);
+        // The stream cipher is its own inverse: with protection off, opening seals.
+        let mut nonce = keys.iv;
+        for i in 0..4 {
+            nonce[8 + i] ^= number.to_be_bytes()[i];
+        }
+        for (i, chunk) in p[at + 4..at + 4 + frames.len()].chunks_mut(16).enumerate() {
+            let mut block = [0; 16];
+            block[..12].copy_from_slice(&nonce);
+            block[12..].copy_from_slice(&(i as u32 + 2).to_be_bytes());
+            for (b, s) in chunk.iter_mut().zip(encrypt(&keys.key, block)) {
+                *b ^= s;
+            }
+        }
+        let mut sample = [0; 16];
+        sample.copy_from_slice(&p[at + 4..at + 20]);
+        let mask = encrypt(&keys.protection, sample);
+        p[0] ^= mask[0] & 0x0f;
+        for i in 0..4 {
+            p[at + i] ^= mask[1 + i];
+        }
+        p
+    }
+
+    fn crypto(offset: u16, data: &[u8]) -> Vec<u8> {
+        [
+            &[6][..],
+            &(0x4000 | offset).to_be_bytes(),
+            &(0x4000 | data.len() as u16).to_be_bytes(),
+            data,
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn a_hello_in_pieces_is_read() {
+        let sni = b"\0\0\0\x0e\0\x0c\0\0\x09q.example";
+        let body = [
+            &[3, 3][..],
+            &[5; 32],
+            &[0, 0, 2, 0x13, 1, 1, 0],
+            &[0, sni.len() as u8],
+            sni,
+        ]
+        .concat();
+        let hello = [&[1, 0, 0, body.len() as u8][..], &body].concat();
+        let (a, b) = hello.split_at(30);
+        for version in [1, V2, 0xff00_001d] {
+            let first = [crypto(30, b), vec![0; 400]].concat();
+            let second = [vec![1], crypto(0, a), crypto(0, &a[..3]), vec![0; 300]].concat();
+            let mut p = Quic::new(&wanted());
+            let mut out = Transactions::default();
+            let one = seal(version, b"12345678", 0, &first);
+            assert!(looks_like(&one));
+            p.data(Direction::ToServer, &one, 1, &mut out);
+            assert!(!out.live[0].done);
+            p.data(
+                Direction::ToServer,
+                &seal(version, b"12345678", 1, &second),
+                2,
+                &mut out,
+            );
+            let t = &out.live[0];
+            let sni: Vec<_> = t.get(Buffer::QuicSni, Direction::ToServer).collect();
+            assert_eq!(sni, [b"q.example"], "{version:x}");
+            assert!(t.done);
+            assert_eq!(t.record["sni"], "q.example");
+            p.data(Direction::ToServer, &[0x40; 50], 3, &mut out);
+            assert!(out.encrypted);
+        }
+    }
+}

@@ -1,0 +1,585 @@
+//! SMTP: commands and replies, pipelined or not, the messages with their files, BDAT, and the change to TLS. One transaction a message.
+
+use std::collections::VecDeque;
+
+use super::mime::Mime;
+use super::text::text;
+use super::{App, Change, Parser, Transaction, Transactions, Wanted};
+use crate::buffer::Buffer;
+use crate::packet::Direction;
+use crate::packet::Direction::{ToClient, ToServer};
+
+/// The longest line of a command or a reply; what exceeds it is left out.
+const MOST_LINE: usize = 4096;
+/// Commands that may wait for a reply.
+const MOST_PENDING: usize = 256;
+/// Recipients of one message that are kept.
+const MOST_RECIPIENTS: usize = 256;
+
+pub(super) struct Smtp {
+    wanted: Wanted,
+    lines: [Line; 2],
+    mode: Mode,
+    /// Commands without a reply, with the transaction that a reply ends.
+    pending: VecDeque<(Command, Option<u64>)>,
+    id: Option<u64>,
+    helo: Vec<u8>,
+    recipients: usize,
+    mime: Option<Box<Mime>>,
+    time: u64,
+    greeted: bool,
+}
+
+/// Puts lines together.
+#[derive(Default)]
+pub(super) struct Line {
+    carry: Vec<u8>,
+    too_long: bool,
+}
+
+impl Line {
+    /// Takes bytes up to the next line end; returns the line without it when it is whole, and what is left.
+    pub(super) fn next<'a>(&mut self, bytes: &'a [u8], most: usize) -> (Option<Vec<u8>>, &'a [u8]) {
+        let newline = memchr::memchr(b'\n', bytes);
+        let end = newline.unwrap_or(bytes.len());
+        let room = most.saturating_sub(self.carry.len());
+        self.too_long |= end > room;
+        self.carry.extend_from_slice(&bytes[..end.min(room)]);
+        match newline {
+            Some(end) => {
+                let mut line = std::mem::take(&mut self.carry);
+                while line.last() == Some(&b'\r') {
+                    line.pop();
+                }
+                (Some(line), &bytes[end + 1..])
+            }
+            None => (None, &[]),
+        }
+    }
+
+    /// Whether the last line was cut; asked once.
+    pub(super) fn was_too_long(&mut self) -> bool {
+        std::mem::take(&mut self.too_long)
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.carry.capacity()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Command {
+    Data,
+    Bdat,
+    StartTls,
+    Quit,
+    Other,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Command,
+    /// A message until the line with a dot; how much of that line was seen.
+    Data {
+        seen: bool,
+        dot: Place,
+    },
+    /// So many bytes of a message more, and whether they are the last.
+    Bdat(u64, bool),
+}
+
+/// Where in "CRLF . CRLF" the message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Start,
+    Inside,
+    AfterDot,
+    AfterDotCr,
+}
+
+impl Smtp {
+    pub(super) fn new(wanted: &Wanted) -> Smtp {
+        Smtp {
+            wanted: *wanted,
+            lines: [Line::default(), Line::default()],
+            mode: Mode::Command,
+            pending: VecDeque::new(),
+            id: None,
+            helo: Vec::new(),
+            recipients: 0,
+            mime: None,
+            time: 0,
+            greeted: false,
+        }
+    }
+
+    /// The transaction of the message in progress, begun if there is none.
+    fn transaction<'a>(&mut self, out: &'a mut Transactions) -> Option<&'a mut Transaction> {
+        if self.id.is_none_or(|id| out.find(id).is_none_or(|t| t.done)) {
+            let t = out.begin(App::Smtp, self.time);
+            self.id = Some(t.id);
+            self.recipients = 0;
+            if !self.helo.is_empty() {
+                helo(t, &self.helo, &self.wanted);
+            }
+        }
+        out.find(self.id?)
+    }
+
+    fn command(&mut self, line: &[u8], out: &mut Transactions) {
+        let w = self.wanted;
+        let end = line
+            .iter()
+            .position(|b| *b == b' ' || *b == b'\t')
+            .unwrap_or(line.len());
+        let (word, rest) = line.split_at(end);
+        let rest = rest.trim_ascii();
+        let word = word.to_ascii_uppercase();
+        let mut command = Command::Other;
+        match word.as_slice() {
+            b"HELO" | b"EHLO" | b"LHLO" => {
+                self.helo = rest.to_vec();
+                if let Some(t) = self.transaction(out) {
+                    helo(t, rest, &w);
+                }
+            }
+            b"MAIL" => {
+                let Some(address) = after(rest, b"FROM") else {
+                    return;
+                };
+                // A second message of the connection is a transaction of its own.
+                let second = self.id.and_then(|id| out.find(id)).is_some_and(|t| {
+                    t.complete[0] || t.get(Buffer::SmtpMailFrom, ToServer).next().is_some()
+                });
+                if second {
+                    self.finish(out);
+                    self.id = None;
+                }
+                if let Some(t) = self.transaction(out) {
+                    if w.buffers.has(Buffer::SmtpMailFrom) {
+                        t.push(Buffer::SmtpMailFrom, ToServer, address);
+                    }
+                    if w.records {
+                        t.record.insert("mail_from".into(), text(address));
+                    }
+                }
+            }
+            b"RCPT" => {
+                let Some(address) = after(rest, b"TO") else {
+                    return;
+                };
+                self.recipients += 1;
+                let many = self.recipients > MOST_RECIPIENTS;
+                if let Some(t) = self.transaction(out) {
+                    if many {
+                        t.event("too_many_recipients");
+                    } else {
+                        if w.buffers.has(Buffer::SmtpRcptTo) {
+                            t.push(Buffer::SmtpRcptTo, ToServer, address);
+                        }
+                        if w.records {
+                            let list = t
+                                .record
+                                .entry("rcpt_to")
+                                .or_insert_with(|| Vec::<serde_json::Value>::new().into());
+                            if let serde_json::Value::Array(list) = list {
+                                list.push(text(address));
+                            }
+                        }
+                    }
+                }
+            }
+            b"DATA" => {
+                command = Command::Data;
+                self.transaction(out);
+                self.mime.get_or_insert_default();
+                self.mode = Mode::Data {
+                    seen: false,
+                    dot: Place::Start,
+                };
+            }
+            b"BDAT" => {
+                command = Command::Bdat;
+                self.transaction(out);
+                self.mime.get_or_insert_default();
+                let mut words = rest.split(|b| *b == b' ').filter(|w| !w.is_empty());
+                let length = words
+                    .next()
+                    .and_then(|w| std::str::from_utf8(w).ok()?.parse().ok())
+                    .unwrap_or(0);
+                let last = words
+                    .next()
+                    .is_some_and(|w| w.eq_ignore_ascii_case(b"LAST"));
+                self.mode = Mode::Bdat(length, last);
+                if length == 0 {
+                    self.mode = Mode::Command;
+                    if last {
+                        self.end_message(out);
+                    }
+                }
+            }
+            b"STARTTLS" => command = Command::StartTls,
+            b"RSET" => self.finish(out),
+            b"QUIT" => command = Command::Quit,
+            _ => {}
+        }
+        if self.pending.len() < MOST_PENDING {
+            self.pending.push_back((command, self.id));
+        }
+    }
+
+    /// The client has sent the whole message.
+    fn end_message(&mut self, out: &mut Transactions) {
+        self.mode = Mode::Command;
+        let mime = self.mime.take();
+        let w = self.wanted;
+        if let Some(t) = self.id.and_then(|id| out.find(id)) {
+            if let Some(mut mime) = mime {
+                mime.end(t, &w);
+            }
+            t.finish_side(ToServer);
+        }
+        // The reply to the message itself.
+        if self.pending.len() < MOST_PENDING {
+            self.pending.push_back((Command::Other, self.id));
+        }
+    }
+
+    fn finish(&mut self, out: &mut Transactions) {
+        if let Some(t) = self.id.take().and_then(|id| out.find(id)) {
+            t.finish();
+        }
+    }
+
+    fn message(&mut self, bytes: &[u8], out: &mut Transactions) {
+        let w = self.wanted;
+        if let (Some(mime), Some(t)) = (&mut self.mime, self.id.and_then(|id| out.find(id))) {
+            mime.data(bytes, t, &w);
+        }
+    }
+
+    /// Bytes of a message until its dot; returns what follows.
+    fn data_mode<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        mut dot: Place,
+        out: &mut Transactions,
+    ) -> &'a [u8] {
+        let mut at = 0;
+        // Where bytes that belong to the message begin.
+        let mut from = 0;
+        while at < bytes.len() {
+            match dot {
+                Place::Inside => match memchr::memchr(b'\n', &bytes[at..]) {
+                    Some(n) => {
+                        at += n + 1;
+                        dot = Place::Start;
+                    }
+                    None => at = bytes.len(),
+                },
+                Place::Start => {
+                    if bytes[at] == b'.' {
+                        self.message(&bytes[from..at], out);
+                        at += 1;
+                        // The dot itself never belongs to the message.
+                        from = at;
+                        dot = Place::AfterDot;
+                    } else {
+                        dot = Place::Inside;
+                    }
+                }
+                Place::AfterDot => match bytes[at] {
+                    b'\n' => {
+                        self.end_message(out);
+                        return &bytes[at + 1..];
+                    }
+                    b'\r' => {
+                        at += 1;
+                        from = at;
+                        dot = Place::AfterDotCr;
+                    }
+                    _ => dot = Place::Inside,
+                },
+                Place::AfterDotCr => {
+                    if bytes[at] == b'\n' {
+                        self.end_message(out);
+                        return &bytes[at + 1..];
+                    }
+                    // It was no end after all: the CR is of the message.
+                    self.message(b"\r", out);
+                    dot = Place::Inside;
+                }
+            }
+        }
+        self.message(&bytes[from..], out);
+        self.mode = Mode::Data { seen: true, dot };
+        &[]
+    }
+
+    fn reply(&mut self, line: &[u8], out: &mut Transactions) {
+        let code = line
+            .get(..3)
+            .and_then(|c| std::str::from_utf8(c).ok()?.parse::<u16>().ok());
+        let Some(code) = code else {
+            if let Some(t) = self.id.and_then(|id| out.find(id)) {
+                t.event("invalid_reply");
+            }
+            return;
+        };
+        if line.get(3) == Some(&b'-') {
+            return;
+        }
+        // The greeting answers nothing, and the challenges of AUTH answer a line that was counted.
+        if !self.greeted
+            && code == 220
+            && self
+                .pending
+                .front()
+                .is_none_or(|p| p.0 != Command::StartTls)
+        {
+            self.greeted = true;
+            return;
+        }
+        self.greeted = true;
+        let Some((command, id)) = self.pending.pop_front() else {
+            return;
+        };
+        match command {
+            Command::StartTls if code == 220 => {
+                self.finish(out);
+                out.change = Some(Change {
+                    to: Some(App::Tls),
+                    ..Change::default()
+                });
+            }
+            Command::Data if code >= 400 => {
+                if let Some(t) = id.and_then(|id| out.find(id)) {
+                    t.event("data_command_rejected");
+                }
+                if let Mode::Data { seen: false, .. } = self.mode {
+                    self.mode = Mode::Command;
+                    self.mime = None;
+                }
+            }
+            Command::Quit => self.finish(out),
+            _ => {
+                // The reply after the message ends its transaction.
+                if let Some(t) = id.and_then(|id| out.find(id))
+                    && t.complete[0]
+                {
+                    t.finish_side(ToClient);
+                }
+            }
+        }
+    }
+}
+
+fn helo(t: &mut Transaction, name: &[u8], w: &Wanted) {
+    if w.buffers.has(Buffer::SmtpHelo) && t.get(Buffer::SmtpHelo, ToServer).next().is_none() {
+        t.push(Buffer::SmtpHelo, ToServer, name);
+    }
+    if w.records {
+        t.record.insert("helo".into(), text(name));
+    }
+}
+
+/// The address of `FROM:<a@b> SIZE=1`: with its brackets, without what follows.
+fn after<'a>(rest: &'a [u8], word: &[u8]) -> Option<&'a [u8]> {
+    let head = rest.get(..word.len())?;
+    if !head.eq_ignore_ascii_case(word) {
+        return None;
+    }
+    let rest = rest[word.len()..].trim_ascii_start();
+    let rest = rest.strip_prefix(b":")?.trim_ascii_start();
+    let end = if rest.first() == Some(&b'<') {
+        memchr::memchr(b'>', rest).map_or(rest.len(), |e| e + 1)
+    } else {
+        rest.iter().position(|b| *b == b' ').unwrap_or(rest.len())
+    };
+    Some(&rest[..end])
+}
+
+impl Parser for Smtp {
+    fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
+        self.time = time;
+        let mut rest = bytes;
+        while !rest.is_empty() && out.change.is_none() {
+            if d == ToServer {
+                match self.mode {
+                    Mode::Data { dot, .. } => {
+                        rest = self.data_mode(rest, dot, out);
+                        continue;
+                    }
+                    Mode::Bdat(left, last) => {
+                        let taken = (rest.len() as u64).min(left) as usize;
+                        self.message(&rest[..taken], out);
+                        rest = &rest[taken..];
+                        self.mode = Mode::Bdat(left - taken as u64, last);
+                        if left == taken as u64 {
+                            self.mode = Mode::Command;
+                            if last {
+                                self.end_message(out);
+                                // BDAT has one reply, not two.
+                                self.pending.pop_back();
+                            }
+                        }
+                        continue;
+                    }
+                    Mode::Command => {}
+                }
+            }
+            let (line, left) = self.lines[d.index()].next(rest, MOST_LINE);
+            rest = left;
+            if self.lines[d.index()].was_too_long()
+                && let Some(t) = self.transaction(out)
+            {
+                t.event(if d == ToServer {
+                    "max_command_line_len_exceeded"
+                } else {
+                    "max_reply_line_len_exceeded"
+                });
+            }
+            if let Some(line) = line {
+                if d == ToServer {
+                    self.command(&line, out);
+                } else {
+                    self.reply(&line, out);
+                }
+            }
+        }
+        if let Some(change) = &mut out.change {
+            change.rest[d.index()].extend_from_slice(rest);
+        }
+    }
+
+    fn gap(&mut self, d: Direction, length: u64, out: &mut Transactions) {
+        if d == ToClient {
+            // Replies were lost: which command the next one answers is not known.
+            self.pending.clear();
+            self.lines[1] = Line::default();
+            return;
+        }
+        self.lines[0] = Line::default();
+        match &mut self.mode {
+            Mode::Bdat(left, _) => *left = left.saturating_sub(length),
+            Mode::Data { dot, .. } => *dot = Place::Inside,
+            Mode::Command => {}
+        }
+        if let Some(t) = self.id.and_then(|id| out.find(id)) {
+            t.event("body_gap");
+        }
+    }
+
+    fn end(&mut self, d: Direction, out: &mut Transactions) {
+        if d == ToServer && self.mode != Mode::Command {
+            self.end_message(out);
+        }
+        if let Some(t) = self.id.and_then(|id| out.find(id)) {
+            t.finish_side(d);
+        }
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Smtp>()
+            + self.lines.iter().map(Line::memory).sum::<usize>()
+            + self.pending.capacity() * 32
+            + self.helo.capacity()
+            + self.mime.as_ref().map_or(0, |m| m.memory())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Ports;
+    use crate::app::tests::converse_all;
+
+    const GREETING: &[u8] = b"220 mail ESMTP\r\n";
+
+    #[test]
+    fn a_message_with_files() {
+        let client = b"EHLO me.example\r\nMAIL FROM:<a@b.c> SIZE=100\r\nRCPT TO:<d@e.f>\r\nrcpt to: <g@h.i>\r\nDATA\r\n";
+        let message = b"From: A <a@b.c>\r\nTo: d@e.f,\r\n g@h.i\r\nSubject: hi\r\nContent-Type: multipart/mixed; boundary=\"B1\"\r\n\r\npreamble\r\n--B1\r\nContent-Type: text/plain\r\n\r\nbody text\r\n..dot\r\n--B1\r\nContent-Type: application/octet-stream; name=x.exe\r\nContent-Transfer-Encoding: base64\r\nContent-Disposition: attachment;\r\n filename=\"evil.exe\"\r\n\r\nTVqQ\r\nAAM=\r\n--B1\r\nContent-Disposition: attachment; filename=q.txt\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\na=3Db=\r\nc\r\nd\r\n--B1--\r\n.\r\n";
+        let c = converse_all(
+            &[
+                (ToClient, GREETING),
+                (ToServer, client),
+                (
+                    ToClient,
+                    b"250-hi\r\n250 x\r\n250 ok\r\n250 ok\r\n250 ok\r\n354 go\r\n",
+                ),
+                (ToServer, message),
+                (ToClient, b"250 queued\r\n"),
+                (ToServer, b"MAIL FROM:<second@x>\r\n"),
+                (ToClient, b"250 ok\r\n"),
+            ],
+            Ports::default(),
+        );
+        assert_eq!(c.app(), App::Smtp);
+        let t = &c.transactions.live[0];
+        let all = |b| -> Vec<String> {
+            t.get(b, ToServer)
+                .map(|x| String::from_utf8_lossy(x).into_owned())
+                .collect()
+        };
+        assert_eq!(all(Buffer::SmtpHelo), ["me.example"]);
+        assert_eq!(all(Buffer::SmtpMailFrom), ["<a@b.c>"]);
+        assert_eq!(all(Buffer::SmtpRcptTo), ["<d@e.f>", "<g@h.i>"]);
+        assert_eq!(all(Buffer::FileName), ["evil.exe", "q.txt"]);
+        let files: Vec<&[u8]> = t.get(Buffer::FileData, ToServer).collect();
+        assert_eq!(files, [&b"MZ\x90\0\x03"[..], b"a=bc\r\nd"]);
+        assert_eq!(all(Buffer::EmailSubject), ["hi"]);
+        assert_eq!(t.beside["email"]["attachment"][0], "evil.exe");
+        assert_eq!(t.beside["email"]["to"][1], "g@h.i");
+        assert_eq!(t.beside["email"]["status"], "PARSE_DONE");
+        assert!(t.done && t.files.iter().all(|f| f.whole));
+        let second = &c.transactions.live[1];
+        assert_eq!(second.record["mail_from"], "<second@x>");
+    }
+
+    #[test]
+    fn bdat_and_pipelining_and_refusal() {
+        let c = converse_all(
+            &[
+                (ToClient, GREETING),
+                (
+                    ToServer,
+                    b"EHLO x\r\nMAIL FROM:<a>\r\nRCPT TO:<b>\r\nDATA\r\n",
+                ),
+                (ToClient, b"250 a\r\n250 b\r\n550 c\r\n554 no\r\n"),
+                (
+                    ToServer,
+                    b"MAIL FROM:<c>\r\nBDAT 10\r\nFrom: x\r\n.BDAT 4 LAST\r\n\n\r\n.QUIT\r\n",
+                ),
+                (ToClient, b"250 a\r\n250 b\r\n250 c\r\n221 bye\r\n"),
+            ],
+            Ports::default(),
+        );
+        let t = &c.transactions.live;
+        assert!(t[0].events.contains(&"data_command_rejected"));
+        assert_eq!(t[1].record["mail_from"], "<c>");
+        assert_eq!(t[1].beside["email"]["from"], "x");
+    }
+
+    #[test]
+    fn starttls_goes_on_with_tls() {
+        let c = converse_all(
+            &[
+                (ToClient, GREETING),
+                (ToServer, b"EHLO x\r\nSTARTTLS\r\n"),
+                (ToClient, b"250 ok\r\n220 go\r\n"),
+                (ToServer, b"\x16\x03\x01\x00\x2f\x01\x00\x00\x2b\x03\x03aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\x00\x00\x04\xc0\x2f\x13\x01\x01\x00"),
+            ],
+            Ports::default(),
+        );
+        assert_eq!(c.app(), App::Tls);
+        assert_eq!(c.before(), Some(App::Smtp));
+        let t = c.transactions.live.back().unwrap();
+        assert!(
+            t.get(Buffer::Ja3String, ToServer)
+                .next()
+                .unwrap()
+                .starts_with(b"771,")
+        );
+    }
+}

@@ -1,0 +1,288 @@
+//! SSH: the banners and the key exchange offers of both ends, with their HASSH. One transaction a flow.
+
+use super::smtp::Line;
+use super::text::text;
+use super::tls::hello::{Reader, md5_hex};
+use super::{App, Parser, Transactions, Wanted};
+use crate::buffer::Buffer;
+use crate::packet::Direction;
+use crate::packet::Direction::{ToClient, ToServer};
+
+/// The longest banner line.
+const MOST_BANNER: usize = 1024;
+/// Lines that a server may send before its banner.
+const MOST_LINES: usize = 64;
+/// The longest packet before encryption.
+const MOST_PACKET: usize = 64 * 1024;
+
+pub(super) struct Ssh {
+    wanted: Wanted,
+    halves: [Half; 2],
+    id: Option<u64>,
+}
+
+#[derive(Default)]
+struct Half {
+    line: Line,
+    lines: usize,
+    banner: bool,
+    carry: Vec<u8>,
+    encrypted: bool,
+}
+
+impl Ssh {
+    pub(super) fn new(wanted: &Wanted) -> Ssh {
+        Ssh {
+            wanted: *wanted,
+            halves: [Half::default(), Half::default()],
+            id: None,
+        }
+    }
+
+    fn banner(&mut self, d: Direction, line: &[u8], out: &mut Transactions) -> bool {
+        let Some(rest) = line.strip_prefix(b"SSH-") else {
+            return false;
+        };
+        let dash = memchr::memchr(b'-', rest).unwrap_or(rest.len());
+        let proto = &rest[..dash];
+        let software = rest.get(dash + 1..).unwrap_or_default();
+        let end = software
+            .iter()
+            .position(|b| *b == b' ')
+            .unwrap_or(software.len());
+        let software = &software[..end];
+        let w = self.wanted;
+        if let Some(t) = self.id.and_then(|id| out.find(id)) {
+            if w.buffers.has(Buffer::SshProto) {
+                t.push(Buffer::SshProto, d, proto);
+            }
+            if w.buffers.has(Buffer::SshSoftware) {
+                t.push(Buffer::SshSoftware, d, software);
+            }
+            if w.records {
+                let end = side(&mut t.record, d);
+                end.insert("proto_version".into(), text(proto));
+                end.insert("software_version".into(), text(software));
+            }
+        }
+        true
+    }
+
+    fn packet(&mut self, d: Direction, payload: &[u8], out: &mut Transactions) {
+        match payload.first() {
+            Some(20) => {
+                if self.offer(d, &payload[1..], out).is_none()
+                    && let Some(t) = self.id.and_then(|id| out.find(id))
+                {
+                    t.event("invalid_record");
+                }
+            }
+            Some(21) => {
+                self.halves[d.index()].encrypted = true;
+                if let Some(t) = self.id.and_then(|id| out.find(id)) {
+                    t.complete[d.index()] = true;
+                }
+                if self.halves.iter().all(|h| h.encrypted) {
+                    if let Some(t) = self.id.and_then(|id| out.find(id)) {
+                        t.finish();
+                    }
+                    out.encrypted = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn offer(&mut self, d: Direction, content: &[u8], out: &mut Transactions) -> Option<()> {
+        let w = self.wanted;
+        let mut r = Reader(content);
+        r.take(16)?;
+        let mut lists = [&b""[..]; 8];
+        for list in &mut lists {
+            *list = r.list(4)?;
+        }
+        // Key exchange, then cipher, MAC and compression of the sender's own direction.
+        let own = match d {
+            ToServer => [0, 2, 4, 6],
+            ToClient => [0, 3, 5, 7],
+        };
+        let words: Vec<_> = own
+            .iter()
+            .map(|i| String::from_utf8_lossy(lists[*i]).into_owned())
+            .collect();
+        let string = words.join(";");
+        let hash = md5_hex(&string);
+        let t = out.find(self.id?)?;
+        let (a, b) = match d {
+            ToServer => (Buffer::SshHassh, Buffer::SshHasshString),
+            ToClient => (Buffer::SshHasshServer, Buffer::SshHasshServerString),
+        };
+        if w.buffers.has(a) {
+            t.push(a, d, hash.as_bytes());
+        }
+        if w.buffers.has(b) {
+            t.push(b, d, string.as_bytes());
+        }
+        if w.records {
+            let mut hassh = serde_json::Map::new();
+            hassh.insert("hash".into(), hash.into());
+            hassh.insert("string".into(), string.into());
+            side(&mut t.record, d).insert("hassh".into(), hassh.into());
+        }
+        Some(())
+    }
+}
+
+type Map = serde_json::Map<String, serde_json::Value>;
+
+fn side(record: &mut Map, d: Direction) -> &mut Map {
+    let key = match d {
+        ToServer => "client",
+        ToClient => "server",
+    };
+    match record.entry(key).or_insert_with(|| Map::new().into()) {
+        serde_json::Value::Object(map) => map,
+        _ => unreachable!("only objects are put there"),
+    }
+}
+
+impl Parser for Ssh {
+    fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
+        if self.id.is_none() {
+            self.id = Some(out.begin(App::Ssh, time).id);
+        }
+        let mut rest = bytes;
+        while !self.halves[d.index()].banner {
+            let half = &mut self.halves[d.index()];
+            let (line, left) = half.line.next(rest, MOST_BANNER);
+            rest = left;
+            let Some(line) = line else {
+                return;
+            };
+            half.lines += 1;
+            let many = half.lines > MOST_LINES;
+            self.halves[d.index()].banner = self.banner(d, &line, out);
+            if !self.halves[d.index()].banner && many {
+                if let Some(t) = self.id.and_then(|id| out.find(id)) {
+                    t.event("invalid_banner");
+                    t.finish();
+                }
+                out.failed = true;
+                return;
+            }
+        }
+        if self.halves[d.index()].encrypted {
+            return;
+        }
+        let mut carry = std::mem::take(&mut self.halves[d.index()].carry);
+        carry.extend_from_slice(rest);
+        let mut at = 0;
+        while let Some(head) = carry.get(at..at + 5) {
+            let length = u32::from_be_bytes([head[0], head[1], head[2], head[3]]) as usize;
+            let padding = usize::from(head[4]);
+            if length > MOST_PACKET || length < padding + 1 {
+                if let Some(t) = self.id.and_then(|id| out.find(id)) {
+                    t.event("long_kex_record");
+                    t.finish();
+                }
+                out.failed = true;
+                return;
+            }
+            let Some(packet) = carry.get(at + 5..at + 4 + length) else {
+                break;
+            };
+            self.packet(d, &packet[..packet.len() - padding], out);
+            at += 4 + length;
+            if self.halves[d.index()].encrypted {
+                return;
+            }
+        }
+        carry.drain(..at.min(carry.len()));
+        self.halves[d.index()].carry = carry;
+    }
+
+    fn gap(&mut self, _: Direction, _: u64, out: &mut Transactions) {
+        if let Some(t) = self.id.and_then(|id| out.find(id)) {
+            t.finish();
+        }
+        out.failed = true;
+    }
+
+    fn end(&mut self, d: Direction, out: &mut Transactions) {
+        if let Some(t) = self.id.and_then(|id| out.find(id)) {
+            t.finish_side(d);
+        }
+    }
+
+    fn memory(&self) -> usize {
+        let half = |h: &Half| h.carry.capacity() + h.line.memory();
+        size_of::<Ssh>() + half(&self.halves[0]) + half(&self.halves[1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Ports;
+    use crate::app::tests::converse_all;
+
+    fn packet(payload: &[u8]) -> Vec<u8> {
+        let padding = 4;
+        let length = (payload.len() + 1 + padding) as u32;
+        [
+            &length.to_be_bytes()[..],
+            &[padding as u8],
+            payload,
+            &[0; 4],
+        ]
+        .concat()
+    }
+
+    fn offer(tag: &str) -> Vec<u8> {
+        let mut p = vec![20];
+        p.extend_from_slice(&[1; 16]);
+        for i in 0..10 {
+            let list = format!("{tag}{i},x");
+            p.extend_from_slice(&(list.len() as u32).to_be_bytes());
+            p.extend_from_slice(list.as_bytes());
+        }
+        p.extend_from_slice(&[0; 5]);
+        packet(&p)
+    }
+
+    #[test]
+    fn banners_and_offers() {
+        let client = [
+            &b"SSH-2.0-OpenSSH_9.6 Debian\r\n"[..],
+            &offer("c"),
+            &packet(&[21]),
+            &[0xee; 50],
+        ]
+        .concat();
+        let server = [
+            &b"hello\r\nSSH-2.0-dropbear_2020\r\n"[..],
+            &offer("s"),
+            &packet(&[21]),
+        ]
+        .concat();
+        let c = converse_all(
+            &[(ToServer, &client), (ToClient, &server)],
+            Ports::default(),
+        );
+        assert_eq!(c.app(), App::Ssh);
+        assert!(c.is_encrypted());
+        let t = &c.transactions.live[0];
+        let one = |b, d| String::from_utf8_lossy(t.get(b, d).next().unwrap()).into_owned();
+        assert_eq!(one(Buffer::SshProto, ToServer), "2.0");
+        assert_eq!(one(Buffer::SshSoftware, ToServer), "OpenSSH_9.6");
+        assert_eq!(one(Buffer::SshSoftware, ToClient), "dropbear_2020");
+        assert_eq!(one(Buffer::SshHasshString, ToServer), "c0,x;c2,x;c4,x;c6,x");
+        assert_eq!(
+            one(Buffer::SshHasshServerString, ToClient),
+            "s0,x;s3,x;s5,x;s7,x"
+        );
+        assert_eq!(t.record["client"]["software_version"], "OpenSSH_9.6");
+        assert_eq!(one(Buffer::SshHassh, ToServer).len(), 32);
+        assert!(t.done);
+    }
+}

@@ -1,0 +1,56 @@
+//! TFTP: the request that opens a transfer.
+
+use super::text::text;
+use super::{App, Parser, Transactions, Wanted};
+use crate::buffer::Buffer;
+use crate::packet::Direction;
+
+pub(super) struct Tftp {
+    wanted: Wanted,
+    asked: bool,
+}
+
+impl Tftp {
+    pub(super) fn new(wanted: &Wanted) -> Tftp {
+        Tftp {
+            wanted: *wanted,
+            asked: false,
+        }
+    }
+}
+
+impl Parser for Tftp {
+    fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
+        if self.asked {
+            return;
+        }
+        self.asked = true;
+        let t = out.begin(App::Tftp, time);
+        let mut words = bytes.get(2..).unwrap_or_default().split(|b| *b == 0);
+        let (name, mode) = (words.next().unwrap_or_default(), words.next());
+        if self.wanted.buffers.has(Buffer::FileName) {
+            t.push(Buffer::FileName, d, name);
+        }
+        if self.wanted.records {
+            let packet = match bytes {
+                [0, 1, ..] => "read",
+                [0, 2, ..] => "write",
+                _ => "unknown",
+            };
+            t.record.insert("packet".into(), packet.into());
+            t.record.insert("file".into(), text(name));
+            if let Some(mode) = mode {
+                t.record.insert("mode".into(), text(mode));
+            }
+        }
+        t.finish();
+    }
+
+    fn gap(&mut self, _: Direction, _: u64, _: &mut Transactions) {}
+
+    fn end(&mut self, _: Direction, _: &mut Transactions) {}
+
+    fn memory(&self) -> usize {
+        size_of::<Tftp>()
+    }
+}

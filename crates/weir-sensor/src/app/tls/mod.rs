@@ -1,0 +1,715 @@
+//! TLS and SSL up to where encryption begins: hellos, certificates, fingerprints. One transaction a flow. Records are put together from segments, handshake messages from records.
+
+pub(crate) mod certificate;
+pub(crate) mod hello;
+
+use sha1::{Digest, Sha1};
+
+use self::certificate::{Certificate, date};
+use self::hello::{Hello, Reader, md5_hex};
+use super::text::{colons, text};
+use super::{App, Parser, Transaction, Transactions, Wanted};
+use crate::buffer::Buffer;
+use crate::packet::Direction;
+use crate::packet::Direction::{ToClient, ToServer};
+
+/// A longer handshake message is passed over.
+const MOST_MESSAGE: usize = 256 * 1024;
+/// The longest record, with the room that ends grant beyond the standard.
+const MOST_RECORD: usize = 0x4800;
+/// Certificates of a chain that are looked at.
+const MOST_CERTIFICATES: usize = 16;
+
+const CLIENT_HELLO: u64 = 1;
+const SERVER_HELLO: u64 = 2;
+const CLIENT_KEYX: u64 = 4;
+const SERVER_KEYX: u64 = 8;
+
+pub(super) struct Tls {
+    wanted: Wanted,
+    halves: [Half; 2],
+    id: Option<u64>,
+    /// As agreed, or offered as long as nothing is.
+    version: u16,
+    client_session: Vec<u8>,
+    certificate: bool,
+}
+
+#[derive(Default)]
+struct Half {
+    /// The beginning of a record.
+    carry: Vec<u8>,
+    /// The beginning of a handshake message.
+    message: Vec<u8>,
+    /// Bytes of a message that is passed over.
+    skip: usize,
+    /// What follows cannot be read.
+    encrypted: bool,
+    started: bool,
+}
+
+impl Tls {
+    pub(super) fn new(wanted: &Wanted) -> Tls {
+        Tls {
+            wanted: *wanted,
+            halves: [Half::default(), Half::default()],
+            id: None,
+            version: 0,
+            client_session: Vec::new(),
+            certificate: false,
+        }
+    }
+
+    fn transaction<'a>(&mut self, out: &'a mut Transactions) -> Option<&'a mut Transaction> {
+        out.find(self.id?)
+    }
+
+    /// Ends the transaction: everything that can be read has been.
+    fn finish(&mut self, out: &mut Transactions) {
+        let Tls {
+            version, wanted, ..
+        } = *self;
+        let resumed = !self.certificate;
+        if let Some(t) = self.transaction(out) {
+            if wanted.records && !t.record.contains_key("version") {
+                t.record
+                    .insert("version".into(), version_name(version).into());
+            }
+            // Without a certificate, an agreed session was taken up again; TLS 1.3 hides which it is.
+            if wanted.records
+                && resumed
+                && version < 0x0304
+                && t.facts("ssl_state").any(|s| s & SERVER_HELLO != 0)
+            {
+                t.record.insert("session_resumed".into(), true.into());
+            }
+            t.finish();
+        }
+    }
+
+    fn fail(&mut self, event: &'static str, out: &mut Transactions) {
+        if let Some(t) = self.transaction(out) {
+            t.event(event);
+        }
+        self.finish(out);
+        out.failed = true;
+    }
+
+    fn state(&mut self, bit: u64, out: &mut Transactions) {
+        if let Some(t) = self.transaction(out) {
+            match t.facts.iter_mut().find(|f| f.0 == "ssl_state") {
+                Some(f) => f.1 |= bit,
+                None => t.facts.push(("ssl_state", bit)),
+            }
+        }
+    }
+
+    fn versions(&mut self, version: u16, out: &mut Transactions) {
+        self.version = version;
+        if let Some(t) = self.transaction(out) {
+            for name in ["tls.version", "ssl_version"] {
+                match t.facts.iter_mut().find(|f| f.0 == name) {
+                    Some(f) => f.1 = u64::from(version),
+                    None => t.facts.push((name, u64::from(version))),
+                }
+            }
+        }
+    }
+
+    /// One record.
+    fn record(&mut self, d: Direction, kind: u8, body: &[u8], out: &mut Transactions) {
+        let half = &mut self.halves[d.index()];
+        match kind {
+            // Change of cipher: in TLS 1.3 it means nothing, and encryption has begun anyway.
+            20 | 23 => {
+                half.encrypted = true;
+                half.message = Vec::new();
+                self.side_done(d, out);
+                if self.halves.iter().all(|h| h.encrypted) {
+                    self.finish(out);
+                    out.encrypted = true;
+                }
+            }
+            22 if !half.encrypted => self.handshake(d, body, out),
+            21 | 22 | 24 => {}
+            _ => self.fail("invalid_record_type", out),
+        }
+    }
+
+    fn side_done(&mut self, d: Direction, out: &mut Transactions) {
+        if let Some(t) = self.transaction(out) {
+            t.complete[d.index()] = true;
+        }
+    }
+
+    fn handshake(&mut self, d: Direction, body: &[u8], out: &mut Transactions) {
+        let mut message = std::mem::take(&mut self.halves[d.index()].message);
+        let skip = self.halves[d.index()].skip.min(body.len());
+        self.halves[d.index()].skip -= skip;
+        message.extend_from_slice(&body[skip..]);
+        let mut rest = message.as_slice();
+        while rest.len() >= 4 {
+            let length =
+                usize::from(rest[1]) << 16 | usize::from(rest[2]) << 8 | usize::from(rest[3]);
+            let Some(content) = rest.get(4..4 + length) else {
+                if length > MOST_MESSAGE {
+                    if let Some(t) = self.transaction(out) {
+                        t.event("handshake_invalid_length");
+                    }
+                    self.halves[d.index()].skip = 4 + length - rest.len();
+                    rest = &[];
+                }
+                break;
+            };
+            self.message(d, rest[0], content, out);
+            if out.failed {
+                return;
+            }
+            rest = &rest[4 + length..];
+        }
+        // What is left stays where it is: a message in records of one byte must not be copied for each.
+        let used = message.len() - rest.len();
+        message.drain(..used);
+        let half = &mut self.halves[d.index()];
+        if !half.encrypted {
+            half.message = message;
+        }
+    }
+
+    fn message(&mut self, d: Direction, kind: u8, content: &[u8], out: &mut Transactions) {
+        match (kind, d) {
+            (1, ToServer) => match Hello::client(content) {
+                Some(hello) => self.client_hello(&hello, out),
+                None => self.fail("invalid_handshake_message", out),
+            },
+            (2, ToClient) => match Hello::server(content) {
+                Some(hello) => self.server_hello(&hello, out),
+                None => self.fail("invalid_handshake_message", out),
+            },
+            (11, ToClient) => {
+                self.certificates(content, out);
+                self.side_done(ToClient, out);
+            }
+            (12, ToClient) => self.state(SERVER_KEYX, out),
+            (14, ToClient) => self.side_done(ToClient, out),
+            (16, ToServer) => self.state(CLIENT_KEYX, out),
+            _ => {}
+        }
+    }
+
+    fn client_hello(&mut self, hello: &Hello, out: &mut Transactions) {
+        let w = self.wanted;
+        self.client_session.clone_from(&hello.session);
+        self.versions(hello.version(), out);
+        self.state(CLIENT_HELLO, out);
+        let Some(t) = self.transaction(out) else {
+            return;
+        };
+        client_buffers(t, hello, &w);
+        if w.records {
+            client_record(t, hello, false);
+        }
+        // A second hello, after a retry, adds nothing that rules wait for.
+        t.complete[0] = true;
+    }
+
+    fn server_hello(&mut self, hello: &Hello, out: &mut Transactions) {
+        let w = self.wanted;
+        let version = hello.version();
+        self.versions(version, out);
+        self.state(SERVER_HELLO, out);
+        let Some(t) = self.transaction(out) else {
+            return;
+        };
+        let b = w.buffers;
+        if w.records || b.has(Buffer::Ja3sHash) || b.has(Buffer::Ja3sString) {
+            let string = hello.ja3s();
+            let hash = md5_hex(&string);
+            push(
+                t,
+                b.has(Buffer::Ja3sString),
+                Buffer::Ja3sString,
+                ToClient,
+                string.as_bytes(),
+            );
+            push(
+                t,
+                b.has(Buffer::Ja3sHash),
+                Buffer::Ja3sHash,
+                ToClient,
+                hash.as_bytes(),
+            );
+            if w.records {
+                t.record.insert("ja3s".into(), fingerprint(hash, string));
+            }
+        }
+        for name in &hello.alpn {
+            push(t, b.has(Buffer::TlsAlpn), Buffer::TlsAlpn, ToClient, name);
+        }
+        if w.records {
+            t.record
+                .insert("version".into(), version_name(version).into());
+            if !hello.alpn.is_empty() {
+                let names: Vec<_> = hello.alpn.iter().map(|a| text(a)).collect();
+                t.record.insert("server_alpns".into(), names.into());
+            }
+        }
+        for event in &hello.events {
+            t.event(event);
+        }
+        // From here on TLS 1.3 is encrypted, in both directions.
+        if version >= 0x0304 || version >> 8 == 0x7f {
+            t.complete = [true; 2];
+        }
+    }
+
+    fn certificates(&mut self, content: &[u8], out: &mut Transactions) {
+        let w = self.wanted;
+        self.certificate = true;
+        let Some(t) = self.transaction(out) else {
+            return;
+        };
+        let Some(list) = Reader(content).list(3) else {
+            t.event("invalid_certificate");
+            return;
+        };
+        let mut r = Reader(list);
+        let mut count = 0;
+        while !r.0.is_empty() {
+            let Some(der) = r.list(3) else {
+                t.event("invalid_certificate");
+                break;
+            };
+            count += 1;
+            if count > MOST_CERTIFICATES {
+                continue;
+            }
+            push(
+                t,
+                w.buffers.has(Buffer::TlsCerts),
+                Buffer::TlsCerts,
+                ToClient,
+                der,
+            );
+            if count == 1 {
+                first_certificate(t, der, &w);
+            }
+        }
+        t.facts.push(("tls.cert_chain_len", count as u64));
+    }
+
+    /// An SSLv2 hello of a client; returns its length when it is whole.
+    fn old_hello(&mut self, bytes: &[u8], out: &mut Transactions) -> Option<usize> {
+        let length = usize::from(u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?]) & 0x7fff);
+        let body = bytes.get(2..2 + length)?;
+        let version = match body.get(1..3) {
+            Some([0, 2] | [2, 0]) => 2,
+            Some([a, b]) => u16::from_be_bytes([*a, *b]),
+            _ => {
+                self.fail("invalid_sslv2_header", out);
+                return Some(bytes.len());
+            }
+        };
+        self.versions(version, out);
+        self.state(CLIENT_HELLO, out);
+        self.side_done(ToServer, out);
+        Some(2 + length)
+    }
+}
+
+fn push(t: &mut Transaction, wanted: bool, buffer: Buffer, d: Direction, bytes: &[u8]) {
+    if wanted {
+        t.push(buffer, d, bytes);
+    }
+}
+
+fn fingerprint(hash: String, string: String) -> serde_json::Value {
+    let mut f = serde_json::Map::new();
+    f.insert("hash".into(), hash.into());
+    f.insert("string".into(), string.into());
+    f.into()
+}
+
+/// What rules inspect of a ClientHello, over TCP.
+fn client_buffers(t: &mut Transaction, hello: &Hello, w: &Wanted) {
+    let b = w.buffers;
+    let d = ToServer;
+    if let Some(sni) = &hello.sni {
+        push(t, b.has(Buffer::TlsSni), Buffer::TlsSni, d, sni);
+    }
+    for name in &hello.alpn {
+        push(t, b.has(Buffer::TlsAlpn), Buffer::TlsAlpn, d, name);
+    }
+    if b.has(Buffer::Ja3Hash) || b.has(Buffer::Ja3String) {
+        let string = hello.ja3();
+        push(
+            t,
+            b.has(Buffer::Ja3String),
+            Buffer::Ja3String,
+            d,
+            string.as_bytes(),
+        );
+        push(
+            t,
+            b.has(Buffer::Ja3Hash),
+            Buffer::Ja3Hash,
+            d,
+            md5_hex(&string).as_bytes(),
+        );
+    }
+    if b.has(Buffer::Ja4Hash) {
+        t.push(Buffer::Ja4Hash, d, hello.ja4(false).as_bytes());
+    }
+    for event in &hello.events {
+        t.event(event);
+    }
+}
+
+/// What the log says of a ClientHello.
+pub(super) fn client_record(t: &mut Transaction, hello: &Hello, quic: bool) {
+    let r = &mut t.record;
+    if let Some(sni) = &hello.sni {
+        r.insert("sni".into(), text(sni));
+    }
+    let string = hello.ja3();
+    r.insert("ja3".into(), fingerprint(md5_hex(&string), string));
+    r.insert("ja4".into(), hello.ja4(quic).into());
+    if !hello.alpn.is_empty() && !quic {
+        let names: Vec<_> = hello.alpn.iter().map(|a| text(a)).collect();
+        r.insert("client_alpns".into(), names.into());
+    }
+}
+
+fn first_certificate(t: &mut Transaction, der: &[u8], w: &Wanted) {
+    let b = w.buffers;
+    let d = ToClient;
+    if w.records || b.has(Buffer::TlsCertFingerprint) {
+        let print = colons(&Sha1::digest(der), false);
+        push(
+            t,
+            b.has(Buffer::TlsCertFingerprint),
+            Buffer::TlsCertFingerprint,
+            d,
+            print.as_bytes(),
+        );
+        if w.records {
+            t.record.insert("fingerprint".into(), print.into());
+        }
+    }
+    let Some(c) = Certificate::parse(der) else {
+        t.event("invalid_certificate");
+        return;
+    };
+    push(
+        t,
+        b.has(Buffer::TlsCertSubject),
+        Buffer::TlsCertSubject,
+        d,
+        c.subject.as_bytes(),
+    );
+    push(
+        t,
+        b.has(Buffer::TlsCertIssuer),
+        Buffer::TlsCertIssuer,
+        d,
+        c.issuer.as_bytes(),
+    );
+    push(
+        t,
+        b.has(Buffer::TlsCertSerial),
+        Buffer::TlsCertSerial,
+        d,
+        c.serial.as_bytes(),
+    );
+    for name in &c.names {
+        push(
+            t,
+            b.has(Buffer::TlsSubjectAltName),
+            Buffer::TlsSubjectAltName,
+            d,
+            name,
+        );
+    }
+    t.facts
+        .push(("tls.cert_notbefore", c.not_before.max(0) as u64));
+    t.facts
+        .push(("tls.cert_notafter", c.not_after.max(0) as u64));
+    if w.records {
+        let r = &mut t.record;
+        r.insert("subject".into(), c.subject.into());
+        r.insert("issuerdn".into(), c.issuer.into());
+        r.insert("serial".into(), c.serial.into());
+        r.insert("notbefore".into(), date(c.not_before).into());
+        r.insert("notafter".into(), date(c.not_after).into());
+        if !c.names.is_empty() {
+            let names: Vec<_> = c.names.iter().map(|n| text(n)).collect();
+            r.insert("subjectaltname".into(), names.into());
+        }
+    }
+}
+
+fn version_name(version: u16) -> String {
+    match version {
+        0x0002 => "SSLv2",
+        0x0300 => "SSLv3",
+        0x0301 => "TLSv1",
+        0x0302 => "TLS 1.1",
+        0x0303 => "TLS 1.2",
+        0x0304 => "TLS 1.3",
+        0x7f00..=0x7fff => return format!("TLS 1.3 draft-{}", version & 0xff),
+        0 => "UNDETERMINED",
+        other => return format!("0x{other:04x}"),
+    }
+    .to_string()
+}
+
+impl Parser for Tls {
+    fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
+        if self.id.is_none() {
+            self.id = Some(out.begin(App::Tls, time).id);
+        }
+        let mut carry = std::mem::take(&mut self.halves[d.index()].carry);
+        let held = !carry.is_empty();
+        let mut rest: &[u8] = if carry.is_empty() {
+            bytes
+        } else {
+            carry.extend_from_slice(bytes);
+            &carry
+        };
+        if !self.halves[d.index()].started && rest.first().is_some_and(|b| b & 0x80 != 0) {
+            match self.old_hello(rest, out) {
+                Some(used) => {
+                    self.halves[d.index()].started = true;
+                    rest = &rest[used..];
+                }
+                None => {
+                    let all = if held { carry } else { rest.to_vec() };
+                    self.halves[d.index()].carry = all;
+                    return;
+                }
+            }
+        }
+        while rest.len() >= 5 && !out.failed && !out.encrypted {
+            self.halves[d.index()].started = true;
+            let (kind, major) = (rest[0], rest[1]);
+            let length = usize::from(u16::from_be_bytes([rest[3], rest[4]]));
+            if major != 3 || length > MOST_RECORD {
+                // After an SSLv2 hello a server may go on with SSLv2, which nobody parses.
+                let event = if major == 3 {
+                    "invalid_record_length"
+                } else {
+                    "invalid_record_version"
+                };
+                return self.fail(event, out);
+            }
+            // The body of encrypted records need not be put together.
+            let Some(body) = rest.get(5..5 + length) else {
+                break;
+            };
+            self.record(d, kind, body, out);
+            rest = &rest[5 + length..];
+        }
+        if !out.failed && !out.encrypted {
+            let left = rest.len();
+            self.halves[d.index()].carry = if held {
+                carry.drain(..carry.len() - left);
+                carry
+            } else {
+                rest.to_vec()
+            };
+        }
+    }
+
+    fn gap(&mut self, _: Direction, _: u64, out: &mut Transactions) {
+        self.finish(out);
+        out.failed = true;
+    }
+
+    fn end(&mut self, d: Direction, out: &mut Transactions) {
+        self.side_done(d, out);
+        self.halves[d.index()].encrypted = true;
+        if self.halves.iter().all(|h| h.encrypted) {
+            self.finish(out);
+        }
+    }
+
+    fn memory(&self) -> usize {
+        let half = |h: &Half| h.carry.capacity() + h.message.capacity();
+        size_of::<Tls>() + half(&self.halves[0]) + half(&self.halves[1])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::Ports;
+    use crate::app::tests::{converse, converse_all};
+
+    fn list(bytes: usize, content: &[u8]) -> Vec<u8> {
+        let n = (content.len() as u32).to_be_bytes();
+        [&n[4 - bytes..], content].concat()
+    }
+
+    fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
+        [&kind.to_be_bytes()[..], &list(2, content)].concat()
+    }
+
+    fn client_hello() -> Vec<u8> {
+        let extensions = [
+            extension(0x0a0a, &[]),
+            extension(
+                0,
+                &list(2, &[&[0][..], &list(2, b"www.Example.com")].concat()),
+            ),
+            extension(10, &list(2, &[0, 29, 0, 23])),
+            extension(11, &list(1, &[0])),
+            extension(
+                16,
+                &list(2, &[list(1, b"h2"), list(1, b"http/1.1")].concat()),
+            ),
+        ]
+        .concat();
+        let body = [
+            &[3, 3][..],
+            &[7; 32],
+            &list(1, &[]),
+            &list(2, &[0x1a, 0x1a, 0x13, 1, 0xc0, 0x2f]),
+            &list(1, &[0]),
+            &list(2, &extensions),
+        ]
+        .concat();
+        [&[1][..], &list(3, &body)].concat()
+    }
+
+    fn server_hello() -> Vec<u8> {
+        let body = [
+            &[3, 3][..],
+            &[8; 32],
+            &list(1, &[]),
+            &[0xc0, 0x2f, 0],
+            &list(2, &extension(65281, &[0])),
+        ]
+        .concat();
+        [&[2][..], &list(3, &body)].concat()
+    }
+
+    fn der(tag: u8, content: &[u8]) -> Vec<u8> {
+        if content.len() < 128 {
+            [&[tag, content.len() as u8][..], content].concat()
+        } else {
+            [&[tag, 0x82][..], &list(2, content)].concat()
+        }
+    }
+
+    pub(super) fn certificate() -> Vec<u8> {
+        let name = |cn: &[u8]| {
+            let c = der(0x30, &[der(6, &[0x55, 4, 6]), der(0x13, b"US")].concat());
+            let n = der(0x30, &[der(6, &[0x55, 4, 3]), der(0x0c, cn)].concat());
+            der(0x30, &[der(0x31, &c), der(0x31, &n)].concat())
+        };
+        let san = der(
+            0x30,
+            &[der(0x82, b"a.example"), der(0x87, &[1, 2, 3, 4])].concat(),
+        );
+        let ext = der(0x30, &[der(6, &[0x55, 0x1d, 0x11]), der(4, &san)].concat());
+        let tbs = [
+            der(0xa0, &der(2, &[2])),
+            der(2, &[0, 0xab, 1]),
+            der(0x30, &[]),
+            name(b"Root"),
+            der(
+                0x30,
+                &[der(0x17, b"240101000000Z"), der(0x17, b"250101000000Z")].concat(),
+            ),
+            name(b"a.example"),
+            der(0x30, &[]),
+            der(0xa3, &der(0x30, &ext)),
+        ]
+        .concat();
+        der(
+            0x30,
+            &[der(0x30, &tbs), der(0x30, &[]), der(3, &[0])].concat(),
+        )
+    }
+
+    fn record(kind: u8, body: &[u8]) -> Vec<u8> {
+        [&[kind, 3, 1][..], &list(2, body)].concat()
+    }
+
+    fn server_flight() -> Vec<u8> {
+        let chain = list(3, &list(3, &certificate()));
+        let messages = [
+            server_hello(),
+            [&[11][..], &list(3, &chain)].concat(),
+            vec![14, 0, 0, 0],
+        ]
+        .concat();
+        // Messages over records of a few bytes, which no message boundary heeds.
+        messages.chunks(50).flat_map(|c| record(22, c)).collect()
+    }
+
+    #[test]
+    fn hellos_and_certificates_are_read_in_any_pieces() {
+        let client = record(22, &client_hello());
+        let server = server_flight();
+        let after = [record(20, &[1]), record(22, &[9; 40])].concat();
+        let c = converse_all(
+            &[
+                (ToServer, &client),
+                (ToClient, &server),
+                (ToServer, &after),
+                (ToClient, &after),
+            ],
+            Ports::default(),
+        );
+        assert_eq!(c.app(), App::Tls);
+        assert!(c.is_encrypted());
+        let t = &c.transactions.live[0];
+        assert!(t.done && t.events.is_empty(), "{:?}", t.events);
+        let one = |b, d| String::from_utf8_lossy(t.get(b, d).next().unwrap()).into_owned();
+        assert_eq!(one(Buffer::TlsSni, ToServer), "www.Example.com");
+        assert_eq!(
+            one(Buffer::Ja3String, ToServer),
+            "771,4865-49199,0-10-11-16,29-23,0"
+        );
+        assert_eq!(one(Buffer::Ja3sString, ToClient), "771,49199,65281");
+        assert_eq!(one(Buffer::TlsCertSubject, ToClient), "C=US, CN=a.example");
+        assert_eq!(one(Buffer::TlsCertIssuer, ToClient), "C=US, CN=Root");
+        assert_eq!(one(Buffer::TlsCertSerial, ToClient), "00:AB:01");
+        assert_eq!(one(Buffer::TlsCertFingerprint, ToClient).len(), 59);
+        assert_eq!(t.get(Buffer::TlsSubjectAltName, ToClient).count(), 2);
+        assert_eq!(t.get(Buffer::TlsAlpn, ToServer).count(), 2);
+        assert!(one(Buffer::Ja4Hash, ToServer).starts_with("t12d0204h2_"));
+        assert_eq!(t.record["version"], "TLS 1.2");
+        assert_eq!(t.record["notafter"], "2025-01-01T00:00:00");
+        assert_eq!(t.record["subjectaltname"][1], "1.2.3.4");
+        assert_eq!(t.record["sni"], "www.Example.com");
+        assert_eq!(
+            t.facts("ssl_state").next(),
+            Some(CLIENT_HELLO | SERVER_HELLO)
+        );
+    }
+
+    #[test]
+    fn an_old_hello_and_lies() {
+        let old = b"\x80\x0b\x01\x00\x02\x00\x03\x00\x00\x00\x00\x07\x00\xc0";
+        let c = converse(&[(ToServer, old)], 3, Ports::default());
+        assert_eq!(c.app(), App::Tls);
+        assert_eq!(c.transactions.live[0].facts("ssl_version").next(), Some(2));
+        // Every cut of a flight ends, and none panics.
+        let all = [record(22, &client_hello()), server_flight()].concat();
+        for n in 0..all.len() {
+            let mut bad = all[..n].to_vec();
+            bad.extend_from_slice(&[0xff; 30]);
+            converse(&[(ToServer, &bad)], 100, Ports::default());
+            let mut flipped = all.clone();
+            flipped[n] ^= 0x55;
+            let cut = client_hello().len() + 5;
+            converse(
+                &[(ToServer, &flipped[..cut]), (ToClient, &flipped[cut..])],
+                usize::MAX,
+                Ports::default(),
+            );
+        }
+    }
+}

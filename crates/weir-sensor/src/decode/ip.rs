@@ -1,0 +1,406 @@
+//! IPv4 with options, IPv6 with extension headers.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{Decoder, sum, u16_at, u32_at};
+use crate::event::{Event, Events};
+use crate::packet::{Ip, Packet};
+
+/// Extension headers that are followed; hosts send at most six.
+const MAX_HEADERS: usize = 16;
+
+/// What the transport headers need of the IP header.
+#[derive(Clone, Copy)]
+pub(super) struct Upper {
+    /// Upper protocol.
+    pub(super) protocol: u8,
+    /// Where it begins.
+    pub(super) start: usize,
+    /// Where the packet ends.
+    pub(super) end: usize,
+    /// Folded sum of both addresses.
+    pub(super) addresses: u32,
+    /// Whether checksums are verified: not where a routing header changes the destination.
+    pub(super) verify: bool,
+    pub(super) v6: bool,
+    pub(super) ttl: u8,
+}
+
+impl Decoder {
+    pub(super) fn ipv4(&mut self, packet: &mut Packet<'_>, at: usize) {
+        let data = packet.data.get(at..).unwrap_or_default();
+        let Some(fixed) = data.first_chunk::<20>() else {
+            packet.events.insert(Event::Ipv4TooSmall);
+            return;
+        };
+        if fixed[0] >> 4 != 4 {
+            packet.events.insert(Event::Ipv4WrongVersion);
+            return;
+        }
+        let header = usize::from(fixed[0] & 15) * 4;
+        let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+        let problem = if header < 20 {
+            Some(Event::Ipv4HeaderTooSmall)
+        } else if total < header {
+            Some(Event::Ipv4LengthTooSmall)
+        } else if total > data.len() {
+            Some(Event::Ipv4Truncated)
+        } else {
+            None
+        };
+        if let Some(event) = problem {
+            packet.events.insert(event);
+            return;
+        }
+        self.counts.ipv4 += 1;
+        if header > 20 {
+            options(&data[20..header], &mut packet.events);
+        }
+        let verify = self.config.checksums;
+        if verify && !sum::is_right([sum::sum(&data[..header]), 0, 0]) {
+            packet.events.insert(Event::Ipv4Checksum);
+            packet.bad_checksum = true;
+        }
+        let bits = u16::from_be_bytes([fixed[6], fixed[7]]);
+        let ip = Ip {
+            source: IpAddr::V4(Ipv4Addr::new(fixed[12], fixed[13], fixed[14], fixed[15])),
+            destination: IpAddr::V4(Ipv4Addr::new(fixed[16], fixed[17], fixed[18], fixed[19])),
+            header: at..at + header,
+            protocol: fixed[9],
+            ttl: fixed[8],
+            tos: fixed[1],
+            id: u32::from(u16::from_be_bytes([fixed[4], fixed[5]])),
+            flags: (bits >> 13) as u8,
+            fragment_offset: (bits & 0x1fff) * 8,
+            fragment: bits & 0x3fff != 0,
+        };
+        let fragment = ip.fragment;
+        let upper = Upper {
+            protocol: ip.protocol,
+            start: at + header,
+            end: at + total,
+            addresses: if verify { sum::sum(&fixed[12..20]) } else { 0 },
+            verify,
+            v6: false,
+            ttl: ip.ttl,
+        };
+        packet.payload = upper.start..upper.end;
+        Self::found(packet, ip);
+        if fragment {
+            self.counts.fragments += 1;
+        } else {
+            self.upper(packet, upper);
+        }
+    }
+
+    pub(super) fn ipv6(&mut self, packet: &mut Packet<'_>, at: usize) {
+        let data = packet.data.get(at..).unwrap_or_default();
+        let Some(fixed) = data.first_chunk::<40>() else {
+            packet.events.insert(Event::Ipv6TooSmall);
+            return;
+        };
+        if fixed[0] >> 4 != 6 {
+            packet.events.insert(Event::Ipv6WrongVersion);
+            return;
+        }
+        let length = 40 + usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+        if length > data.len() {
+            packet.events.insert(Event::Ipv6Truncated);
+            return;
+        }
+        self.counts.ipv6 += 1;
+        let address = |from: usize| {
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&fixed[from..from + 16]);
+            IpAddr::V6(Ipv6Addr::from(bytes))
+        };
+        let mut ip = Ip {
+            source: address(8),
+            destination: address(24),
+            header: at..at + 40,
+            protocol: fixed[6],
+            ttl: fixed[7],
+            tos: fixed[0] << 4 | fixed[1] >> 4,
+            id: 0,
+            flags: 0,
+            fragment_offset: 0,
+            fragment: false,
+        };
+        let walked = extensions(&data[..length], fixed[6], &mut ip, &mut packet.events);
+        ip.header.end = at + walked.end;
+        ip.protocol = walked.protocol;
+        let fragment = ip.fragment;
+        let verify = self.config.checksums && !walked.routed;
+        let upper = Upper {
+            protocol: walked.protocol,
+            start: at + walked.end,
+            end: at + length,
+            addresses: if verify { sum::sum(&fixed[8..40]) } else { 0 },
+            verify,
+            v6: true,
+            ttl: ip.ttl,
+        };
+        packet.payload = upper.start..upper.end;
+        Self::found(packet, ip);
+        if fragment {
+            self.counts.fragments += 1;
+        } else if walked.whole {
+            self.upper(packet, upper);
+        }
+    }
+}
+
+struct Walked {
+    /// First byte after the headers.
+    end: usize,
+    protocol: u8,
+    /// Whether they end in an upper protocol.
+    whole: bool,
+    /// Whether a routing header has segments left.
+    routed: bool,
+}
+
+/// Follows extension headers to the upper protocol, or to a fragment header of a fragment.
+fn extensions(data: &[u8], mut next: u8, ip: &mut Ip, events: &mut Events) -> Walked {
+    let mut at = 40;
+    let mut seen = [0_u8; 5];
+    let mut routed = false;
+    let stop = |at, protocol, whole, routed| Walked {
+        end: at,
+        protocol,
+        whole,
+        routed,
+    };
+    for _ in 0..MAX_HEADERS {
+        // Hop-by-hop, routing, fragment, authentication, destination options.
+        let slot = match next {
+            0 => 0,
+            43 => 1,
+            44 => 2,
+            51 => 3,
+            60 => 4,
+            59 => {
+                if at < data.len() {
+                    events.insert(Event::Ipv6DataAfterNone);
+                }
+                return stop(at, next, false, routed);
+            }
+            _ => return stop(at, next, true, routed),
+        };
+        seen[slot] += 1;
+        match (slot, seen[slot]) {
+            (0, 2) => events.insert(Event::Ipv6DuplicateHopByHop),
+            (1, 2) => events.insert(Event::Ipv6DuplicateRouting),
+            (2, 2) => events.insert(Event::Ipv6DuplicateFragment),
+            (3, 2) => events.insert(Event::Ipv6DuplicateAuthentication),
+            (4, 3) => events.insert(Event::Ipv6DuplicateDestination),
+            _ => {}
+        }
+        let Some(&[following, length, third, fourth, ..]) =
+            data.get(at..).and_then(|d| d.first_chunk::<8>())
+        else {
+            events.insert(Event::Ipv6HeaderTruncated);
+            return stop(at, next, false, routed);
+        };
+        let size = match slot {
+            2 => 8,
+            3 => (usize::from(length) + 2) * 4,
+            _ => (usize::from(length) + 1) * 8,
+        };
+        let Some(header) = data.get(at..at + size) else {
+            events.insert(Event::Ipv6HeaderTruncated);
+            return stop(at, next, false, routed);
+        };
+        match slot {
+            0 => ipv6_options(
+                &header[2..],
+                events,
+                [Event::Ipv6HopByHopUnknown, Event::Ipv6HopByHopPadding],
+            ),
+            4 => ipv6_options(
+                &header[2..],
+                events,
+                [Event::Ipv6DestinationUnknown, Event::Ipv6DestinationPadding],
+            ),
+            1 => {
+                if third == 0 {
+                    events.insert(Event::Ipv6RoutingType0);
+                }
+                routed |= fourth > 0;
+            }
+            3 if third != 0 || fourth != 0 => events.insert(Event::Ipv6AuthenticationReserved),
+            3 => {}
+            _ => {
+                let word = u16::from_be_bytes([third, fourth]);
+                if length != 0 || word & 6 != 0 {
+                    events.insert(Event::Ipv6FragmentReserved);
+                }
+                ip.id = u32_at(header, 4).unwrap_or(0);
+                ip.fragment_offset = word & !7;
+                ip.flags = (word & 1) as u8;
+                at += size;
+                if word & !6 == 0 {
+                    // An atomic fragment (RFC 6946) is whole by itself.
+                    events.insert(Event::Ipv6UselessFragment);
+                    next = following;
+                    continue;
+                }
+                ip.fragment = true;
+                return stop(at, following, false, routed);
+            }
+        }
+        at += size;
+        next = following;
+    }
+    events.insert(Event::Ipv6TooManyHeaders);
+    stop(at, next, false, routed)
+}
+
+/// Looks at the options of a hop-by-hop or destination options header. `kinds`: what is raised if all are unknown, or all are padding.
+fn ipv6_options(mut options: &[u8], events: &mut Events, kinds: [Event; 2]) {
+    let (mut known, mut unknown, mut padding) = (false, false, false);
+    while let Some((&kind, rest)) = options.split_first() {
+        if kind == 0 {
+            padding = true;
+            options = rest;
+            continue;
+        }
+        let Some((value, after)) = rest
+            .split_first()
+            .and_then(|(&n, r)| r.split_at_checked(usize::from(n)))
+        else {
+            events.insert(Event::Ipv6OptionLength);
+            return;
+        };
+        match kind {
+            1 => {
+                padding = true;
+                if value.is_empty() {
+                    events.insert(Event::Ipv6ZeroPad);
+                }
+            }
+            // Router alert, tunnel limit, jumbo, home address, quick start, CALIPSO, RPL (two values), ILNP nonce, SMF, MPL, PDM, alternate marking.
+            0x05 | 0x04 | 0xc2 | 0xc9 | 0x26 | 0x07 | 0x63 | 0x23 | 0x8b | 0x08 | 0x6d | 0x0f
+            | 0x12 => known = true,
+            _ => unknown = true,
+        }
+        options = after;
+    }
+    if unknown && !known {
+        events.insert(kinds[0]);
+    } else if padding && !known {
+        events.insert(kinds[1]);
+    }
+}
+
+/// Looks at IPv4 options; none of them changes how the packet is decoded.
+fn options(mut options: &[u8], events: &mut Events) {
+    let mut seen = [false; 256];
+    while let Some((&kind, rest)) = options.split_first() {
+        match kind {
+            0 => return,
+            1 => {
+                options = rest;
+                continue;
+            }
+            _ => {}
+        }
+        let Some(&length) = rest.first() else {
+            events.insert(Event::Ipv4OptionLength);
+            return;
+        };
+        let length = usize::from(length);
+        if length < 2 || length > options.len() {
+            events.insert(Event::Ipv4OptionLength);
+            return;
+        }
+        let option = &options[..length];
+        if std::mem::replace(&mut seen[usize::from(kind)], true) {
+            events.insert(Event::Ipv4OptionDuplicate);
+        }
+        match kind {
+            // Record route, loose and strict source route: a pointer from 4 in steps of 4.
+            7 | 131 | 137 => match option.get(2) {
+                Some(&pointer)
+                    if length % 4 == 3
+                        && (pointer < 4
+                            || pointer % 4 != 0
+                            || usize::from(pointer) > length + 1) =>
+                {
+                    events.insert(Event::Ipv4OptionMalformed);
+                }
+                Some(_) if length % 4 == 3 => {}
+                _ => events.insert(Event::Ipv4OptionInvalid),
+            },
+            // Timestamp: a pointer from 5.
+            68 => match option.get(2) {
+                Some(&pointer)
+                    if length >= 4 && (pointer < 5 || usize::from(pointer) > length + 1) =>
+                {
+                    events.insert(Event::Ipv4OptionMalformed)
+                }
+                Some(_) if length >= 4 => {}
+                _ => events.insert(Event::Ipv4OptionInvalid),
+            },
+            // Stream identifier, router alert: four bytes.
+            136 | 148 if length != 4 => events.insert(Event::Ipv4OptionInvalid),
+            // Security, extended security, CIPSO, stream identifier, router alert, quick start.
+            130 | 133 | 134 | 136 | 148 | 25 => {}
+            _ => events.insert(Event::Ipv4OptionUnknown),
+        }
+        options = &options[length..];
+    }
+}
+
+/// The addresses, protocol, start of the upper header and first ports of a packet quoted by ICMP, of which only the beginning may be there.
+pub(super) struct Quote {
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) protocol: u8,
+    pub(super) upper: usize,
+    pub(super) fragment: bool,
+}
+
+pub(super) fn quoted(data: &[u8], v6: bool) -> Option<Quote> {
+    if v6 {
+        let fixed = data.first_chunk::<40>()?;
+        let address = |from: usize| {
+            let mut bytes = [0; 16];
+            bytes.copy_from_slice(&fixed[from..from + 16]);
+            IpAddr::V6(Ipv6Addr::from(bytes))
+        };
+        let mut ip = Ip {
+            source: address(8),
+            destination: address(24),
+            header: 0..40,
+            protocol: fixed[6],
+            ttl: 0,
+            tos: 0,
+            id: 0,
+            flags: 0,
+            fragment_offset: 0,
+            fragment: false,
+        };
+        // What is odd about a quoted packet was an event when it was seen itself.
+        let walked = extensions(data, fixed[6], &mut ip, &mut Events::default());
+        return Some(Quote {
+            source: ip.source,
+            destination: ip.destination,
+            protocol: walked.protocol,
+            upper: walked.end,
+            fragment: ip.fragment_offset != 0,
+        });
+    }
+    let fixed = data.first_chunk::<20>()?;
+    let header = usize::from(fixed[0] & 15) * 4;
+    if header < 20 {
+        return None;
+    }
+    Some(Quote {
+        source: IpAddr::V4(Ipv4Addr::new(fixed[12], fixed[13], fixed[14], fixed[15])),
+        destination: IpAddr::V4(Ipv4Addr::new(fixed[16], fixed[17], fixed[18], fixed[19])),
+        protocol: fixed[9],
+        upper: header,
+        fragment: u16_at(data, 6)? & 0x1fff != 0,
+    })
+}

@@ -1,0 +1,301 @@
+//! Decoding: captured bytes to a [`Packet`] of offsets. Nothing is copied, nothing allocated, nothing panics.
+//!
+//! A packet that carries another one says so in `Packet::inner`; the caller asks for it with [`Decoder::inner`], so that it decides what happens between the layers (a fragment
+//! is put together before what it carries is decoded) and no callback is needed. What is wrong is an [`Event`] of the packet, counted by name.
+
+mod ip;
+mod link;
+mod sum;
+mod transport;
+mod tunnel;
+
+use std::net::IpAddr;
+
+use weir_packet::pcap::LinkType;
+
+use crate::event::{Event, EventCounts};
+use crate::packet::{Carried, Ip, Packet};
+
+/// How packets are decoded.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Whether checksums of IPv4, TCP, UDP and ICMP are verified (`-k all`, or not: `-k none`).
+    pub checksums: bool,
+    /// How many tunnels in each other are followed.
+    pub depth: u8,
+    /// Ports of VXLAN; none: not decoded.
+    pub vxlan: Vec<u16>,
+    /// Ports of Geneve.
+    pub geneve: Vec<u16>,
+    /// Ports of Teredo.
+    pub teredo: Vec<u16>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            checksums: true,
+            depth: 8,
+            vxlan: vec![4789],
+            geneve: vec![6081],
+            teredo: vec![3544],
+        }
+    }
+}
+
+/// What was decoded. `ip + not_ip + invalid == packets`, of frames, carried packets and reassembled datagrams together.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// Captured frames.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Frames, carried packets and reassembled datagrams.
+    pub packets: u64,
+    /// Those with a whole IP header.
+    pub ip: u64,
+    /// Those of other protocols.
+    pub not_ip: u64,
+    /// Those whose headers before IP, or whose IP header, are broken.
+    pub invalid: u64,
+    /// IPv4.
+    pub ipv4: u64,
+    /// IPv6.
+    pub ipv6: u64,
+    /// TCP headers.
+    pub tcp: u64,
+    /// UDP headers.
+    pub udp: u64,
+    /// SCTP headers.
+    pub sctp: u64,
+    /// ICMP headers.
+    pub icmpv4: u64,
+    /// ICMPv6 headers.
+    pub icmpv6: u64,
+    /// Fragments.
+    pub fragments: u64,
+    /// Ethernet headers.
+    pub ethernet: u64,
+    /// Packets with VLAN tags.
+    pub vlan: u64,
+    /// Packets with more than one.
+    pub vlan_qinq: u64,
+    /// Packets with MPLS labels.
+    pub mpls: u64,
+    /// PPPoE sessions.
+    pub pppoe: u64,
+    /// PPP headers.
+    pub ppp: u64,
+    /// Linux cooked headers of both versions.
+    pub sll: u64,
+    /// Loopback headers.
+    pub null: u64,
+    /// Raw IP.
+    pub raw: u64,
+    /// ARP.
+    pub arp: u64,
+    /// GRE headers.
+    pub gre: u64,
+    /// ERSPAN headers.
+    pub erspan: u64,
+    /// IP in IP, of any versions.
+    pub ip_in_ip: u64,
+    /// VXLAN headers.
+    pub vxlan: u64,
+    /// Geneve headers.
+    pub geneve: u64,
+    /// Teredo packets.
+    pub teredo: u64,
+    /// ESP packets.
+    pub esp: u64,
+    /// The deepest packet seen.
+    pub max_depth: u8,
+}
+
+/// Decodes packets.
+#[derive(Clone, Debug, Default)]
+pub struct Decoder {
+    config: Config,
+    counts: Counts,
+    events: EventCounts,
+}
+
+impl Decoder {
+    /// One of a worker.
+    pub fn new(config: Config) -> Decoder {
+        Decoder {
+            config,
+            ..Decoder::default()
+        }
+    }
+
+    /// What was decoded until now.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// How often each event happened.
+    pub fn events(&self) -> &EventCounts {
+        &self.events
+    }
+
+    /// Decodes a captured frame. `number`: its number in the run, from 1.
+    pub fn frame<'a>(
+        &mut self,
+        link: LinkType,
+        time: u64,
+        number: u64,
+        frame: &'a [u8],
+    ) -> Packet<'a> {
+        let mut packet = Packet::new(time, number, frame);
+        packet.payload = 0..frame.len();
+        self.counts.frames += 1;
+        self.counts.bytes += frame.len() as u64;
+        self.link(&mut packet, link);
+        self.finish(&mut packet);
+        packet
+    }
+
+    /// Decodes the packet that another one carries, if it does.
+    pub fn inner<'a>(&mut self, outer: &Packet<'a>) -> Option<Packet<'a>> {
+        let (kind, range) = outer.inner.clone()?;
+        let mut packet = Packet::new(outer.time, outer.number, outer.data.get(range)?);
+        packet.payload = 0..packet.data.len();
+        packet.vlan = outer.vlan;
+        packet.vlans = outer.vlans;
+        packet.depth = outer.depth + 1;
+        packet.spread = outer.spread;
+        packet.reassembled = outer.reassembled;
+        self.counts.max_depth = self.counts.max_depth.max(packet.depth);
+        match kind {
+            Carried::Ethernet => self.ethernet(&mut packet, 0),
+            Carried::Ip => self.ip(&mut packet, 0),
+            Carried::Ppp => self.ppp(&mut packet, 0),
+        }
+        self.finish(&mut packet);
+        Some(packet)
+    }
+
+    /// Decodes a datagram that was put together; `last` is the fragment that made it whole.
+    pub fn datagram<'a>(&mut self, last: &Packet<'_>, datagram: &'a [u8]) -> Packet<'a> {
+        let mut packet = Packet::new(last.time, last.number, datagram);
+        packet.payload = 0..datagram.len();
+        packet.vlan = last.vlan;
+        packet.vlans = last.vlans;
+        packet.depth = last.depth;
+        packet.spread = last.spread;
+        packet.reassembled = true;
+        self.ip(&mut packet, 0);
+        self.finish(&mut packet);
+        packet
+    }
+
+    /// Counts events that a later stage found in decoded packets: those of fragments.
+    pub fn count(&mut self, events: crate::event::Events) {
+        self.events.add(events);
+    }
+
+    fn finish(&mut self, packet: &mut Packet<'_>) {
+        self.counts.packets += 1;
+        if packet.ip.is_some() {
+            self.counts.ip += 1;
+        } else if packet.events.is_empty() {
+            self.counts.not_ip += 1;
+        } else {
+            self.counts.invalid += 1;
+        }
+        if packet.vlans > 0 && packet.depth == 0 && !packet.reassembled {
+            self.counts.vlan += 1;
+            self.counts.vlan_qinq += u64::from(packet.vlans > 1);
+        }
+        self.events.add(packet.events);
+    }
+
+    /// Says that a packet carries another one, unless it is too deep.
+    fn carries(&self, packet: &mut Packet<'_>, kind: Carried, start: usize, end: usize) {
+        if start >= end {
+            return;
+        }
+        if packet.depth >= self.config.depth {
+            packet.events.insert(Event::TooManyLayers);
+        } else {
+            packet.inner = Some((kind, start..end));
+        }
+    }
+
+    /// An IP header was found; what spreads packets over workers is computed from the outermost addresses, of an ICMP error from those it quotes.
+    fn found(packet: &mut Packet<'_>, ip: Ip) {
+        if packet.depth == 0 && !packet.reassembled {
+            packet.spread = spread_pair(ip.source, ip.destination);
+        }
+        packet.ip = Some(ip);
+    }
+}
+
+/// Computes the value of [`Packet::spread`] from addresses alone: for who hands frames to workers and decodes nothing else.
+#[derive(Clone, Debug)]
+pub struct Spreader(Decoder);
+
+impl Default for Spreader {
+    fn default() -> Self {
+        // Checksums and tunnels cost most of decoding; neither is looked at here.
+        Spreader(Decoder::new(Config {
+            checksums: false,
+            depth: 0,
+            vxlan: Vec::new(),
+            geneve: Vec::new(),
+            teredo: Vec::new(),
+        }))
+    }
+}
+
+impl Spreader {
+    /// The value of a frame.
+    pub fn of(&mut self, link: LinkType, frame: &[u8]) -> u64 {
+        self.0.frame(link, 0, 0, frame).spread
+    }
+}
+
+/// As [`Spreader::of`], for a single frame.
+pub fn spread(link: LinkType, frame: &[u8]) -> u64 {
+    Spreader::default().of(link, frame)
+}
+
+/// A hash of the unordered pair of two addresses. Always the same: what it decides must not change between runs.
+pub fn spread_pair(one: IpAddr, other: IpAddr) -> u64 {
+    let (a, b) = (bits(one), bits(other));
+    let (low, high) = (a.min(b), a.max(b));
+    let mut hash = 0x9e37_79b9_7f4a_7c15;
+    if high > u128::from(u32::MAX) {
+        hash = mix(hash, (low >> 64) as u64);
+        hash = mix(hash, (high >> 64) as u64);
+    }
+    mix(mix(hash, low as u64), high as u64)
+}
+
+/// An address as a number; IPv4 below 2^32.
+pub(crate) fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(a) => u128::from(a.to_bits()),
+        IpAddr::V6(a) => a.to_bits(),
+    }
+}
+
+/// A multiplication of which both halves are kept.
+pub(crate) fn mix(hash: u64, word: u64) -> u64 {
+    let product =
+        u128::from(hash ^ word.wrapping_add(0xa076_1d64_78bd_642f)) * 0xe703_7ed1_a0b4_28db;
+    (product as u64) ^ (product >> 64) as u64
+}
+
+fn u16_at(data: &[u8], at: usize) -> Option<u16> {
+    data.get(at..)?
+        .first_chunk()
+        .map(|b| u16::from_be_bytes(*b))
+}
+
+fn u32_at(data: &[u8], at: usize) -> Option<u32> {
+    data.get(at..)?
+        .first_chunk()
+        .map(|b| u32::from_be_bytes(*b))
+}

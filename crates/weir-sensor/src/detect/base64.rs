@@ -1,0 +1,71 @@
+//! Base64 as rules decode it: by RFC 4648 up to the first character that does not belong, or by RFC 2045, which passes over such characters.
+
+fn digit(byte: u8) -> Option<u32> {
+    Some(u32::from(match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    }))
+}
+
+/// Decodes to `out` as far as the alphabet goes; an incomplete last group yields the bytes it has.
+pub(super) fn decode_until_invalid(encoded: &[u8], out: &mut Vec<u8>) {
+    decode(encoded.iter().map_while(|b| digit(*b)), out);
+}
+
+/// Decodes to `out`, passing over what is not of the alphabet, up to the padding.
+pub(super) fn decode_lenient(encoded: &[u8], out: &mut Vec<u8>) {
+    let data = encoded.iter().take_while(|b| **b != b'=');
+    decode(data.filter_map(|b| digit(*b)), out);
+}
+
+/// Decodes to `out`, all or nothing.
+pub(super) fn decode_strict(encoded: &[u8], out: &mut Vec<u8>) {
+    let data = encoded.len()
+        - encoded
+            .iter()
+            .rev()
+            .take(2)
+            .take_while(|b| **b == b'=')
+            .count();
+    if encoded.len().is_multiple_of(4) && encoded[..data].iter().all(|b| digit(*b).is_some()) {
+        decode_until_invalid(encoded, out);
+    }
+}
+
+fn decode(digits: impl Iterator<Item = u32>, out: &mut Vec<u8>) {
+    out.clear();
+    let (mut bits, mut have) = (0_u32, 0);
+    for d in digits {
+        bits = bits << 6 | d;
+        have += 6;
+        if have >= 8 {
+            have -= 8;
+            out.push((bits >> have) as u8);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_mode_has_its_way_with_foreign_characters() {
+        let mut out = Vec::new();
+        decode_until_invalid(b"aGVs bG8=", &mut out);
+        assert_eq!(out, b"hel");
+        decode_until_invalid(b"aGVsbG8=", &mut out);
+        assert_eq!(out, b"hello");
+        decode_lenient(b"aG-Vs\r\nbG8=junk", &mut out);
+        assert_eq!(out, b"hello");
+        out.clear();
+        decode_strict(b"aG-VsbG8", &mut out);
+        assert!(out.is_empty());
+        decode_strict(b"aGVsbG8=", &mut out);
+        assert_eq!(out, b"hello");
+    }
+}

@@ -1,0 +1,443 @@
+//! Conditions on headers, flows and the numbers of transactions.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::app::Transaction;
+use crate::event::{Event, Events};
+use crate::packet::{Direction, Packet, Tcp, Transport};
+use crate::rules::{BitsMode, PacketCondition, Range, Reputation, StreamSide};
+
+use super::{FlowView, in_range};
+
+/// What a check may look at.
+#[derive(Clone, Copy)]
+pub(super) struct Scene<'a> {
+    pub(super) packet: Option<&'a Packet<'a>>,
+    pub(super) time: u64,
+    pub(super) events: Events,
+    pub(super) flow: Option<&'a FlowView>,
+    /// Which way what is inspected goes.
+    pub(super) direction: Option<Direction>,
+    pub(super) transaction: Option<&'a Transaction>,
+}
+
+/// Whose score is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sides {
+    Source,
+    Destination,
+    Any,
+    Both,
+}
+
+/// A check, ready to run.
+#[derive(Debug)]
+pub(super) enum Check {
+    /// As the model has it.
+    Plain(PacketCondition),
+    /// Type of an option in the IPv4 header, or several.
+    IpOption(Vec<u8>),
+    AnyIpOption,
+    Event(Event),
+    /// Name of a transaction's event, and its protocol unless any.
+    AppEvent(Option<String>, String),
+    /// A number of a transaction is one of these ranges; `true`: it is there and none of them.
+    Fact(String, Vec<Range>, bool),
+    /// The score of an address in a category; an address without one has none.
+    Reputation(Sides, u8, Range, Arc<Reputation>),
+    /// Some of these bits are set in a number of a transaction; `true`: none.
+    FactBits(String, u64, bool),
+}
+
+impl Check {
+    pub(super) fn new(
+        condition: &PacketCondition,
+        reputation: &Arc<Reputation>,
+    ) -> Result<Check, String> {
+        Ok(match condition {
+            PacketCondition::IpOption(name) => match name.as_str() {
+                "any" => Check::AnyIpOption,
+                "eol" => Check::IpOption(vec![0]),
+                "nop" => Check::IpOption(vec![1]),
+                "rr" => Check::IpOption(vec![7]),
+                "ts" => Check::IpOption(vec![68]),
+                "sec" => Check::IpOption(vec![130]),
+                "lsrr" => Check::IpOption(vec![131]),
+                "lsrre" => Check::IpOption(vec![131]),
+                "esec" => Check::IpOption(vec![133]),
+                "cipso" => Check::IpOption(vec![134]),
+                "satid" => Check::IpOption(vec![136]),
+                "ssrr" => Check::IpOption(vec![137]),
+                other => return Err(format!("ipopts has no option `{other}`")),
+            },
+            PacketCondition::Event(name) => {
+                let event = if let Some(name) = name.strip_prefix("stream.") {
+                    Event::stream(name)
+                } else {
+                    let name = name.strip_prefix("decoder.").unwrap_or(name);
+                    Event::decode(name).or_else(|| Event::stream(name))
+                };
+                Check::Event(event.ok_or_else(|| format!("no event is called `{name}`"))?)
+            }
+            PacketCondition::AppEvent(app, name) => {
+                Check::AppEvent((!app.is_empty()).then(|| app.clone()), name.clone())
+            }
+            PacketCondition::Record(keyword, value, negated) => fact(keyword, value, *negated)?,
+            PacketCondition::Reputation {
+                side,
+                category,
+                value,
+            } => {
+                let sides = match side.as_str() {
+                    "src" => Sides::Source,
+                    "dst" => Sides::Destination,
+                    "any" => Sides::Any,
+                    "both" => Sides::Both,
+                    other => return Err(format!("iprep has no side `{other}`")),
+                };
+                Check::Reputation(sides, *category, *value, reputation.clone())
+            }
+            other => Check::Plain(other.clone()),
+        })
+    }
+
+    /// Whether it needs a packet, rather than a flow or a transaction.
+    pub(super) fn needs_packet(&self) -> bool {
+        match self {
+            Check::Plain(condition) => !matches!(
+                condition,
+                PacketCondition::StreamSize { .. }
+                    | PacketCondition::FlowAge(_)
+                    | PacketCondition::FlowPackets(..)
+                    | PacketCondition::FlowBytes(..)
+            ),
+            Check::IpOption(_) | Check::AnyIpOption | Check::Event(_) => true,
+            Check::AppEvent(..) | Check::Fact(..) | Check::FactBits(..) | Check::Reputation(..) => {
+                false
+            }
+        }
+    }
+
+    /// Whether it is about a transaction.
+    pub(super) fn needs_transaction(&self) -> bool {
+        matches!(
+            self,
+            Check::AppEvent(..) | Check::Fact(..) | Check::FactBits(..)
+        )
+    }
+
+    /// Whether it can only hold of a packet with the SYN flag.
+    pub(super) fn needs_syn(&self) -> bool {
+        matches!(
+            self,
+            Check::Plain(PacketCondition::Flags { bits, mode: BitsMode::Exact | BitsMode::All, .. })
+                if bits & 2 != 0
+        )
+    }
+
+    /// Whether it holds.
+    pub(super) fn holds(&self, scene: &Scene<'_>) -> bool {
+        self.decide(scene).unwrap_or(false)
+    }
+
+    /// `None`: what it is about is not there.
+    fn decide(&self, scene: &Scene<'_>) -> Option<bool> {
+        let condition = match self {
+            Check::Plain(condition) => condition,
+            Check::IpOption(kinds) => {
+                return Some(options(scene.packet?)?.any(|o| kinds.contains(&o)));
+            }
+            Check::AnyIpOption => return Some(options(scene.packet?)?.next().is_some()),
+            Check::Event(event) => return Some(scene.events.has(*event)),
+            Check::Reputation(sides, category, range, scores) => {
+                let score = |address| {
+                    let score = scores.score(address, *category);
+                    score.is_some_and(|s| in_range(range, u64::from(s)))
+                };
+                let (source, destination) = match (scene.packet, scene.flow, scene.direction) {
+                    (Some(packet), ..) => {
+                        let ip = packet.ip.as_ref()?;
+                        (ip.source, ip.destination)
+                    }
+                    (None, Some(flow), Some(direction)) => {
+                        let (source, destination) = flow.ends(direction);
+                        (source.0, destination.0)
+                    }
+                    _ => return None,
+                };
+                return Some(match sides {
+                    Sides::Source => score(source),
+                    Sides::Destination => score(destination),
+                    Sides::Any => score(source) || score(destination),
+                    Sides::Both => score(source) && score(destination),
+                });
+            }
+            Check::AppEvent(app, name) => {
+                let transaction = scene.transaction?;
+                let right = app.as_ref().is_none_or(|a| a == transaction.app.name());
+                return Some(right && transaction.events.iter().any(|e| e == name));
+            }
+            Check::Fact(name, ranges, negated) => {
+                let mut there = false;
+                for value in scene.transaction?.facts(name) {
+                    there = true;
+                    if ranges.iter().any(|r| in_range(r, value)) {
+                        return Some(!negated);
+                    }
+                }
+                return Some(there && *negated);
+            }
+            Check::FactBits(name, bits, negated) => {
+                let mut there = false;
+                let mut set = 0;
+                for value in scene.transaction?.facts(name) {
+                    there = true;
+                    set |= value;
+                }
+                return Some(there && (set & bits != 0) != *negated);
+            }
+        };
+        let number = |range: &Range, n: u64| Some(in_range(range, n));
+        match condition {
+            PacketCondition::PayloadSize(r) => {
+                let packet = scene.packet?;
+                number(r, packet.payload.len() as u64)
+            }
+            PacketCondition::Ttl(r) => number(r, u64::from(scene.packet?.ip.as_ref()?.ttl)),
+            PacketCondition::Tos(r) => number(r, u64::from(scene.packet?.ip.as_ref()?.tos)),
+            PacketCondition::Id(r) => number(r, u64::from(scene.packet?.ip.as_ref()?.id)),
+            PacketCondition::Protocol(r) => {
+                number(r, u64::from(scene.packet?.ip.as_ref()?.protocol))
+            }
+            PacketCondition::FragmentBits { bits, mode } => {
+                Some(compare(scene.packet?.ip.as_ref()?.flags, *bits, *mode))
+            }
+            PacketCondition::FragmentOffset(r) => {
+                // The keyword counts as the header does, in units of eight bytes.
+                number(r, u64::from(scene.packet?.ip.as_ref()?.fragment_offset / 8))
+            }
+            PacketCondition::Flags {
+                bits,
+                ignored,
+                mode,
+            } => Some(compare(
+                tcp(scene)?.flags & !ignored,
+                bits & !ignored,
+                *mode,
+            )),
+            PacketCondition::Sequence(n) => Some(tcp(scene)?.sequence == *n),
+            PacketCondition::Acknowledgement(n) => Some(tcp(scene)?.acknowledgement == *n),
+            PacketCondition::Window(r) => number(r, u64::from(tcp(scene)?.window)),
+            PacketCondition::Mss(r) => number(r, u64::from(tcp(scene)?.mss?)),
+            PacketCondition::IcmpType(r) => number(r, u64::from(icmp(scene)?.0)),
+            PacketCondition::IcmpCode(r) => number(r, u64::from(icmp(scene)?.1)),
+            PacketCondition::IcmpId(n) => Some(icmp(scene)?.2?.0 == *n),
+            PacketCondition::IcmpSequence(n) => Some(icmp(scene)?.2?.1 == *n),
+            PacketCondition::SameAddress => {
+                let ip = scene.packet?.ip.as_ref()?;
+                Some(ip.source == ip.destination)
+            }
+            PacketCondition::StreamSize { side, size } => {
+                let bytes = scene.flow?.stream;
+                let client = in_range(size, bytes[Direction::ToServer.index()]);
+                let server = in_range(size, bytes[Direction::ToClient.index()]);
+                Some(match side {
+                    StreamSide::Client => client,
+                    StreamSide::Server => server,
+                    StreamSide::Both => client && server,
+                    StreamSide::Either => client || server,
+                })
+            }
+            PacketCondition::FlowAge(r) => {
+                let age = scene.time.saturating_sub(scene.flow?.start);
+                number(r, age / 1_000_000_000)
+            }
+            PacketCondition::FlowPackets(side, r) => Some(of_sides(*side, r, scene.flow?.packets)),
+            PacketCondition::FlowBytes(side, r) => Some(of_sides(*side, r, scene.flow?.bytes)),
+            PacketCondition::Vlan(layer, r) => {
+                let packet = scene.packet?;
+                let tags = packet.vlan.get(..usize::from(packet.vlans))?;
+                Some(match layer {
+                    Some(layer) => in_range(r, u64::from(*tags.get(usize::from(*layer))?)),
+                    None => tags.iter().any(|t| in_range(r, u64::from(*t))),
+                })
+            }
+            PacketCondition::Rpc(program, version, procedure) => {
+                let packet = scene.packet?;
+                let call = match packet.transport {
+                    // A record mark of four bytes comes first.
+                    Transport::Tcp(_) => packet.payload().get(4..)?,
+                    _ => packet.payload(),
+                };
+                let word = |i: usize| {
+                    let b = call.get(i * 4..i * 4 + 4)?;
+                    Some(u32::from_be_bytes([b[0], b[1], b[2], b[3]]))
+                };
+                Some(
+                    word(1)? == 0
+                        && word(2)? == 2
+                        && word(3)? == *program
+                        && version.is_none_or(|v| word(4) == Some(v))
+                        && procedure.is_none_or(|p| word(5) == Some(p)),
+                )
+            }
+            // Compiled to checks of their own.
+            PacketCondition::IpOption(_)
+            | PacketCondition::AppEvent(..)
+            | PacketCondition::Event(_)
+            | PacketCondition::Record(..)
+            | PacketCondition::Reputation { .. } => None,
+        }
+    }
+}
+
+fn tcp<'a>(scene: &Scene<'a>) -> Option<&'a Tcp> {
+    match &scene.packet?.transport {
+        Transport::Tcp(tcp) => Some(tcp),
+        _ => None,
+    }
+}
+
+type Icmp = (u8, u8, Option<(u16, u16)>);
+
+fn icmp(scene: &Scene<'_>) -> Option<Icmp> {
+    match &scene.packet?.transport {
+        Transport::Icmp {
+            kind, code, echo, ..
+        } => Some((*kind, *code, *echo)),
+        _ => None,
+    }
+}
+
+fn compare(there: u8, bits: u8, mode: BitsMode) -> bool {
+    match mode {
+        BitsMode::Exact => there == bits,
+        BitsMode::All => there & bits == bits,
+        BitsMode::Any => there & bits != 0,
+        BitsMode::None => there & bits == 0,
+    }
+}
+
+fn of_sides(side: u8, range: &Range, [to_server, to_client]: [u64; 2]) -> bool {
+    match side {
+        0 => in_range(range, to_server),
+        1 => in_range(range, to_client),
+        2 => in_range(range, to_server + to_client),
+        _ => in_range(range, to_server) || in_range(range, to_client),
+    }
+}
+
+/// Types of the options in an IPv4 header, up to the first that is broken.
+fn options(packet: &Packet<'_>) -> Option<impl Iterator<Item = u8>> {
+    let ip = packet.ip.as_ref()?;
+    let IpAddr::V4(_) = ip.source else {
+        return None;
+    };
+    let header = packet.data.get(ip.header.clone())?;
+    let length = usize::from(header.first()? & 15) * 4;
+    let mut rest = header.get(20..length).unwrap_or_default();
+    let mut over = false;
+    Some(std::iter::from_fn(move || {
+        let kind = *rest.first()?;
+        if over {
+            return None;
+        }
+        let size = match kind {
+            0 => {
+                over = true;
+                1
+            }
+            1 => 1,
+            _ => usize::from(*rest.get(1)?),
+        };
+        rest = rest.get(size.max(1)..).unwrap_or_default();
+        Some(kind)
+    }))
+}
+
+/// The numbers that a keyword's words stand for.
+fn fact(keyword: &str, value: &str, negated: bool) -> Result<Check, String> {
+    let one = |n: u64| Range {
+        low: n,
+        high: n,
+        negated: false,
+    };
+    let lower = value.to_ascii_lowercase();
+    let words: Vec<&str> = lower
+        .split(['|', ','])
+        .map(str::trim)
+        .filter(|w| !w.is_empty())
+        .collect();
+    let number = |w: &str| match w.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => w.parse().ok(),
+    };
+    let wrong = |w: &str| format!("{keyword} has no value `{w}`");
+    if keyword == "ssl_state" {
+        let mut bits = 0;
+        for word in &words {
+            bits |= match *word {
+                "client_hello" => 1,
+                "server_hello" => 2,
+                "client_keyx" => 4,
+                "server_keyx" => 8,
+                other => return Err(wrong(other)),
+            };
+        }
+        return Ok(Check::FactBits(keyword.to_owned(), bits, negated));
+    }
+    if words.is_empty() {
+        return Ok(Check::Fact(
+            keyword.to_owned(),
+            vec![Range {
+                low: 1,
+                high: u64::MAX,
+                negated: false,
+            }],
+            negated,
+        ));
+    }
+    let mut ranges = Vec::new();
+    for word in words {
+        let range = match keyword {
+            "tls.version" | "ssl_version" => {
+                match word.trim_start_matches("tls").trim_start_matches('v') {
+                    "1.0" => one(0x301),
+                    "1.1" => one(0x302),
+                    "1.2" => one(0x303),
+                    "1.3" => one(0x304),
+                    "sslv2" => one(2),
+                    "sslv3" => one(0x300),
+                    other => one(number(other).ok_or_else(|| wrong(word))?),
+                }
+            }
+            _ => match word.split_once('-') {
+                Some((low, high)) => Range {
+                    low: number(low.trim()).ok_or_else(|| wrong(word))?,
+                    high: number(high.trim()).ok_or_else(|| wrong(word))?,
+                    negated: false,
+                },
+                None => match (word.strip_prefix('>'), word.strip_prefix('<')) {
+                    (Some(n), _) => Range {
+                        low: number(n.trim())
+                            .ok_or_else(|| wrong(word))?
+                            .saturating_add(1),
+                        high: u64::MAX,
+                        negated: false,
+                    },
+                    (_, Some(n)) => Range {
+                        low: 0,
+                        high: number(n.trim())
+                            .and_then(|n| n.checked_sub(1))
+                            .ok_or_else(|| wrong(word))?,
+                        negated: false,
+                    },
+                    _ => one(number(word).ok_or_else(|| wrong(word))?),
+                },
+            },
+        };
+        ranges.push(range);
+    }
+    Ok(Check::Fact(keyword.to_owned(), ranges, negated))
+}

@@ -1,0 +1,967 @@
+//! One worker's detection: from packets, pieces and transactions to matches. It owns scratch memory only; what is remembered of flows is in their `FlowState`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::app::{App, Transaction};
+use crate::buffer::Buffer;
+use crate::event::Events;
+use crate::matcher::Hits;
+use crate::packet::{Direction, Packet, Transport};
+use crate::rules::Header;
+
+use super::check::Scene;
+use super::compile::{
+    Arithmetic, BitAction, BitTest, ByAddress, Class, Compare, Compiled, CompiledGroup, Gate, Kind,
+    Operand, Ruleset, Scan, TOGETHER, When, is_of_packets,
+};
+use super::program::{Scratch, Subject};
+use super::transform::Change;
+use super::{EvaluationCounts, FlowState, FlowView, LOOKBACK, Match, Moment, PacketFlow, Piece};
+
+/// Most stream rules of one direction of a flow that wait for the rest of what they want.
+const MOST_PENDING: usize = 64;
+/// Most rules of a flow whose stream part waits for a transaction.
+const MOST_HELD: usize = 64;
+
+/// What a detector counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DetectCounts {
+    /// Packets inspected.
+    pub packets: u64,
+    /// Pieces of streams inspected.
+    pub pieces: u64,
+    /// Directions of transactions inspected.
+    pub transactions: u64,
+    /// Packets, pieces and transactions that were not, as a `pass` rule took them out.
+    pub passed: u64,
+    /// Rules that a pattern or a list led to.
+    pub candidates: u64,
+    /// Rules that were evaluated: cheap conditions held.
+    pub evaluations: u64,
+    /// Rules that held.
+    pub matches: u64,
+    /// Stream rules of a flow that waited, or had alerted on a packet, and were forgotten for newer ones.
+    pub pending_dropped: u64,
+    /// Waiting parts of transaction rules given up for newer ones.
+    pub held_dropped: u64,
+    /// What evaluation counts.
+    pub evaluation: EvaluationCounts,
+}
+
+/// Detection of one worker.
+#[derive(Debug)]
+pub struct Detector {
+    rules: Arc<Ruleset>,
+    work: Work,
+}
+
+#[derive(Debug, Default)]
+struct Work {
+    hits: Hits,
+    scratch: Scratch,
+    candidates: Vec<u32>,
+    /// The round that last made a rule a candidate.
+    stamps: Vec<u32>,
+    round: u32,
+    changed: [Vec<u8>; 2],
+    matches: Vec<Match>,
+    /// Of the current packet: its number, and where its matches begin.
+    packet: u64,
+    first: usize,
+    order: u32,
+    /// Rank of the `pass` rule that held for the current packet.
+    packet_passed: Option<u32>,
+    counts: DetectCounts,
+}
+
+/// Who sends what is inspected to whom, and what is known of the flow.
+#[derive(Clone, Copy)]
+struct Ends {
+    source: (IpAddr, u16),
+    destination: (IpAddr, u16),
+    protocol: u8,
+    class: Class,
+    version: u8,
+    syn: bool,
+    reassembled: bool,
+    established: Option<bool>,
+    app: App,
+}
+
+impl Detector {
+    /// With scratch memory for these rules.
+    pub fn new(rules: Arc<Ruleset>) -> Detector {
+        let work = Work {
+            hits: Hits::new(rules.most_patterns()),
+            stamps: vec![0; rules.len()],
+            ..Work::default()
+        };
+        Detector { rules, work }
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &Arc<Ruleset> {
+        &self.rules
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> DetectCounts {
+        DetectCounts {
+            evaluation: self.work.scratch.counts,
+            ..self.work.counts
+        }
+    }
+
+    /// Matches since the last `clear`, in the order of packets, and of rank in each inspection.
+    pub fn matches(&self) -> &[Match] {
+        &self.work.matches
+    }
+
+    /// Forgets the matches, when the caller has taken them; not between the calls for one packet.
+    pub fn clear(&mut self) {
+        self.work.matches.clear();
+        self.work.first = 0;
+    }
+
+    /// Inspects a packet: its headers and its payload. `events` are those of decoding and of the stream. To be called before the stream and the transactions that the packet
+    /// completes.
+    pub fn packet(
+        &mut self,
+        packet: &Packet<'_>,
+        events: Events,
+        mut flow: Option<PacketFlow<'_>>,
+    ) {
+        let rules = &*self.rules;
+        let work = &mut self.work;
+        work.begin(packet.number);
+        if flow.as_ref().is_some_and(|f| f.state.passed) {
+            work.counts.passed += 1;
+            return;
+        }
+        work.counts.packets += 1;
+        let mut ends = ends_of(packet);
+        if let Some(flow) = &flow {
+            ends.established = Some(flow.view.established);
+            ends.app = flow.view.app;
+        }
+        let direction = flow.as_ref().map(|f| f.direction);
+        let view = flow.as_ref().map(|f| f.view);
+        let scene = Scene {
+            packet: Some(packet),
+            time: packet.time,
+            events,
+            flow: view,
+            direction,
+            transaction: None,
+        };
+        work.round();
+        let ports = (ends.source.1, ends.destination.1);
+        let gate = |rule: u32| {
+            rules.quick[rule as usize].may(ends.class, direction, ends.established, ports)
+                && open(
+                    &rules.compiled[rule as usize].gate,
+                    &rules.rule(rule).header,
+                    &ends,
+                    direction,
+                )
+        };
+        match &mut flow {
+            Some(flow) => {
+                let d = flow.direction.index();
+                if !std::mem::replace(&mut flow.state.addresses_done[d], true) {
+                    work.by_address(&rules.addresses, &ends, gate);
+                }
+                if flow.view.app != App::Unknown
+                    && !std::mem::replace(&mut flow.state.app_done[d], true)
+                {
+                    work.consider(&rules.apps, gate);
+                }
+                if flow.view.protocol != 6 {
+                    // Parts of transactions are about this packet.
+                    flow.state.held.clear();
+                }
+            }
+            None => work.by_address(&rules.addresses, &ends, gate),
+        }
+        work.by_address(&rules.packets[ends.class as usize], &ends, gate);
+        if ends.syn {
+            work.by_address(&rules.syn, &ends, gate);
+        }
+        let payload = packet.payload();
+        let in_stream = flow.as_ref().and_then(|f| f.offset);
+        if !payload.is_empty() {
+            let d = direction.map_or(0, Direction::index);
+            if let Some(scan) = rules.payloads[ends.class as usize][d] {
+                work.scan(&rules.scans[scan as usize], payload, gate);
+            }
+            if ends.class == Class::Tcp && in_stream.is_none() {
+                if let Some(scan) = rules.streams[d] {
+                    work.scan(&rules.scans[scan as usize], payload, gate);
+                }
+                work.consider(&rules.bare_streams[d], gate);
+            }
+        }
+        let candidates = work.take();
+        for index in candidates.iter().copied() {
+            let rule = &rules.compiled[index as usize];
+            if rule.payload.is_some() && payload.is_empty() {
+                continue;
+            }
+            let end = in_stream.map(|o| o + payload.len() as u64);
+            if let (Kind::PayloadAndStream, Some(end), Some(flow)) = (rule.kind, end, &flow)
+                && end <= flow.state.inspected[flow.direction.index()]
+            {
+                // Sent again: the stream was decided on.
+                continue;
+            }
+            let waits = matches!(rule.kind, Kind::Transaction(_));
+            let asked = waits
+                || tests(rule, flow.as_ref().map(|f| &*f.state))
+                    && rule.checks.iter().all(|c| c.holds(&scene));
+            if !asked {
+                continue;
+            }
+            work.counts.evaluations += 1;
+            if let Some(program) = &rule.payload {
+                let subject = Subject::whole(payload);
+                if !program.holds(&subject, &mut work.scratch) {
+                    continue;
+                }
+            }
+            if waits {
+                if let Some(flow) = &mut flow {
+                    work.hold(flow.state, index, flow.direction);
+                }
+                continue;
+            }
+            let held = rule
+                .groups
+                .iter()
+                .all(|g| work.group(g, &mut header_buffer(packet, g.buffer).into_iter()));
+            if !held {
+                continue;
+            }
+            if let (Kind::PayloadAndStream, Some(end), Some(flow)) = (rule.kind, end, &mut flow) {
+                work.fired(flow.state, index, flow.direction, end);
+            }
+            let whole_flow = matches!(rule.kind, Kind::Addresses | Kind::App)
+                || rule.kind == Kind::Packet && !rule.gate.apps.is_empty();
+            let found = Found {
+                time: packet.time,
+                transaction: None,
+                stream: false,
+                whole_flow,
+                direction,
+            };
+            work.matched(
+                rules,
+                index,
+                found,
+                &ends,
+                view,
+                flow.as_mut().map(|f| &mut *f.state),
+            );
+        }
+        work.give_back(candidates);
+    }
+
+    /// Inspects a piece of a stream.
+    pub fn stream(
+        &mut self,
+        at: &Moment<'_>,
+        view: &FlowView,
+        state: &mut FlowState,
+        piece: &Piece<'_>,
+    ) {
+        let rules = &*self.rules;
+        let work = &mut self.work;
+        work.begin(at.number);
+        if state.passed {
+            work.counts.passed += 1;
+            return;
+        }
+        work.counts.pieces += 1;
+        let d = piece.direction.index();
+        let ends = ends_in(view, piece.direction);
+        let scene = Scene {
+            packet: at.packet,
+            time: at.time,
+            events: Events::default(),
+            flow: Some(view),
+            direction: Some(piece.direction),
+            transaction: None,
+        };
+        let direction = Some(piece.direction);
+        let ports = (ends.source.1, ends.destination.1);
+        let gate = |rule: u32| {
+            rules.quick[rule as usize].may(ends.class, direction, ends.established, ports)
+                && open(
+                    &rules.compiled[rule as usize].gate,
+                    &rules.rule(rule).header,
+                    &ends,
+                    direction,
+                )
+        };
+        let fresh = piece.fresh.min(piece.window.len());
+        let end = piece.base + piece.window.len() as u64;
+        work.round();
+        if let Some(scan) = rules.streams[d] {
+            let scan = &rules.scans[scan as usize];
+            // A pattern may have begun in the bytes before.
+            let from = fresh.saturating_sub(scan.longest.saturating_sub(1));
+            work.scan(scan, &piece.window[from..], gate);
+        }
+        work.consider(&rules.bare_streams[d], gate);
+        // A rule that waits may go on waiting until its pattern has left the window.
+        let mut pending = std::mem::take(&mut state.pending[d]);
+        pending.retain(|(_, seen)| *seen > piece.base);
+        for (rule, _) in &pending {
+            work.consider(&[*rule], gate);
+        }
+        let candidates = work.take();
+        for index in candidates.iter().copied() {
+            let rule = &rules.compiled[index as usize];
+            let waits = matches!(rule.kind, Kind::Transaction(_));
+            let asked =
+                waits || tests(rule, Some(state)) && rule.checks.iter().all(|c| c.holds(&scene));
+            if !asked {
+                continue;
+            }
+            let Some(program) = &rule.payload else {
+                continue;
+            };
+            work.counts.evaluations += 1;
+            let floor = state
+                .fired
+                .iter()
+                .filter(|(r, w, _)| *r == index && *w == piece.direction)
+                .map(|(_, _, end)| end.saturating_sub(piece.base) as usize)
+                .max()
+                .unwrap_or(0);
+            let subject = Subject {
+                bytes: piece.window,
+                base: piece.base,
+                fresh: fresh.max(floor),
+            };
+            let waiting = pending.iter().position(|(r, _)| *r == index);
+            if !program.holds(&subject, &mut work.scratch) {
+                if waiting.is_none() && !piece.last {
+                    if pending.len() == MOST_PENDING {
+                        pending.remove(0);
+                        work.counts.pending_dropped += 1;
+                    }
+                    pending.push((index, end));
+                }
+                continue;
+            }
+            if let Some(at) = waiting {
+                pending.remove(at);
+            }
+            if waits {
+                work.hold(state, index, piece.direction);
+                continue;
+            }
+            let found = Found {
+                time: at.time,
+                transaction: None,
+                stream: true,
+                whole_flow: true,
+                direction,
+            };
+            work.matched(rules, index, found, &ends, Some(view), Some(state));
+        }
+        work.give_back(candidates);
+        state.pending[d] = pending;
+        state.inspected[d] = state.inspected[d].max(end);
+        if !state.fired.is_empty() {
+            state
+                .fired
+                .retain(|(_, w, reached)| *w != piece.direction || *reached > end);
+        }
+    }
+
+    /// Inspects the directions of a transaction that became complete since it was given last. `ended`: nothing will follow, so what is not complete is inspected as it is.
+    /// For rules that also look at the stream, the pieces up to the end of a complete direction are to be given before.
+    pub fn transaction(
+        &mut self,
+        at: &Moment<'_>,
+        view: &FlowView,
+        state: &mut FlowState,
+        transaction: &mut Transaction,
+        ended: bool,
+    ) {
+        self.work.begin(at.number);
+        let before = transaction.inspected;
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            let d = direction.index();
+            if transaction.inspected[d] || !(transaction.complete[d] || ended) {
+                continue;
+            }
+            transaction.inspected[d] = true;
+            if state.passed {
+                self.work.counts.passed += 1;
+                continue;
+            }
+            self.work.counts.transactions += 1;
+            self.side(at, view, state, transaction, Some(direction));
+        }
+        if before != [true; 2] && transaction.inspected == [true; 2] && !state.passed {
+            self.side(at, view, state, transaction, None);
+        }
+    }
+
+    /// Decides the rules of one direction of a transaction, or (`None`) those that look at both.
+    fn side(
+        &mut self,
+        at: &Moment<'_>,
+        view: &FlowView,
+        state: &mut FlowState,
+        transaction: &Transaction,
+        side: Option<Direction>,
+    ) {
+        let rules = &*self.rules;
+        let work = &mut self.work;
+        work.round();
+        let directions: &[Direction] = match side {
+            Some(Direction::ToServer) => &[Direction::ToServer],
+            Some(Direction::ToClient) => &[Direction::ToClient],
+            None => &[Direction::ToServer, Direction::ToClient],
+        };
+        for direction in directions.iter().copied() {
+            let list = match side {
+                Some(d) => d.index(),
+                None => TOGETHER + direction.index(),
+            };
+            let leads = &rules.leads[list];
+            let gate = |rule: u32| {
+                // Rules of both directions are about the one their flow condition names, else the request.
+                let gate = &rules.compiled[rule as usize].gate;
+                let direction = match side {
+                    Some(d) => d,
+                    None if gate.to_server == Some(false) => Direction::ToClient,
+                    None => Direction::ToServer,
+                };
+                let ends = ends_in(view, direction);
+                open(
+                    gate,
+                    &rules.rule(rule).header,
+                    &Ends {
+                        app: transaction.app,
+                        ..ends
+                    },
+                    Some(direction),
+                )
+            };
+            work.consider(&leads.always, gate);
+            for (buffer, way, bytes) in transaction.all() {
+                if way != direction {
+                    continue;
+                }
+                if let Some(bare) = leads.bare.get(buffer as usize) {
+                    work.consider(bare, gate);
+                }
+                let Some(scans) = leads.scans.get(buffer as usize) else {
+                    continue;
+                };
+                for scan in scans {
+                    let scan = &rules.scans[*scan as usize];
+                    if scan.changes.is_empty() {
+                        work.scan(scan, bytes, gate);
+                        continue;
+                    }
+                    let mut changed = std::mem::take(&mut work.changed);
+                    if let Some(bytes) = change(&scan.changes, bytes, &mut changed) {
+                        work.scan(scan, bytes, gate);
+                    }
+                    work.changed = changed;
+                }
+            }
+        }
+        let candidates = work.take();
+        for index in candidates.iter().copied() {
+            let rule = &rules.compiled[index as usize];
+            let direction = match (side, rule.gate.to_server) {
+                (Some(d), _) => d,
+                (None, Some(false)) => Direction::ToClient,
+                (None, _) => Direction::ToServer,
+            };
+            let scene = Scene {
+                packet: at.packet,
+                time: at.time,
+                events: Events::default(),
+                flow: Some(view),
+                direction: Some(direction),
+                transaction: Some(transaction),
+            };
+            if !tests(rule, Some(state)) || !rule.checks.iter().all(|c| c.holds(&scene)) {
+                continue;
+            }
+            if rule.payload.is_some() {
+                let right = |w: Direction| match rule.kind {
+                    Kind::Transaction(When::One(d)) => d == w,
+                    _ => true,
+                };
+                if !state.held.iter().any(|(r, w)| *r == index && right(*w)) {
+                    continue;
+                }
+            }
+            work.counts.evaluations += 1;
+            let held = rule.groups.iter().all(|group| {
+                if is_of_packets(group.buffer) {
+                    let bytes = at.packet.and_then(|p| header_buffer(p, group.buffer));
+                    return work.group(group, &mut bytes.into_iter());
+                }
+                // Of a rule of one direction every buffer is of that direction.
+                let way = match side {
+                    Some(d) => d,
+                    None => match group.buffer.sides() {
+                        crate::buffer::Sides::Request => Direction::ToServer,
+                        crate::buffer::Sides::Response => Direction::ToClient,
+                        crate::buffer::Sides::Both => direction,
+                    },
+                };
+                work.group(group, &mut transaction.get(group.buffer, way))
+            });
+            if !held {
+                continue;
+            }
+            let found = Found {
+                time: at.time,
+                transaction: Some(transaction.id),
+                stream: false,
+                whole_flow: true,
+                direction: Some(direction),
+            };
+            let ends = Ends {
+                app: transaction.app,
+                ..ends_in(view, direction)
+            };
+            work.matched(rules, index, found, &ends, Some(view), Some(state));
+        }
+        work.give_back(candidates);
+    }
+}
+
+/// Circumstances of a match.
+struct Found {
+    time: u64,
+    transaction: Option<u64>,
+    stream: bool,
+    whole_flow: bool,
+    direction: Option<Direction>,
+}
+
+impl Work {
+    fn begin(&mut self, number: u64) {
+        if self.packet != number {
+            self.packet = number;
+            self.first = self.matches.len();
+            self.order = 0;
+            self.packet_passed = None;
+        }
+    }
+
+    /// A new list of candidates.
+    fn round(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        if self.round == 0 {
+            self.stamps.fill(0);
+            self.round = 1;
+        }
+        self.candidates.clear();
+    }
+
+    fn consider(&mut self, rules: &[u32], gate: impl Fn(u32) -> bool) {
+        for rule in rules {
+            let Some(stamp) = self.stamps.get_mut(*rule as usize) else {
+                continue;
+            };
+            if *stamp == self.round {
+                continue;
+            }
+            *stamp = self.round;
+            self.counts.candidates += 1;
+            if gate(*rule) {
+                self.candidates.push(*rule);
+            }
+        }
+    }
+
+    fn by_address(&mut self, rules: &ByAddress, ends: &Ends, gate: impl Fn(u32) -> bool) {
+        if rules.is_empty() {
+            return;
+        }
+        self.consider(&rules.rest, &gate);
+        self.consider(rules.source.get(ends.source.0), &gate);
+        self.consider(rules.destination.get(ends.destination.0), &gate);
+    }
+
+    fn scan(&mut self, scan: &Scan, bytes: &[u8], gate: impl Fn(u32) -> bool) {
+        let mut hits = std::mem::take(&mut self.hits);
+        hits.clear();
+        scan.matcher.scan(bytes, &mut hits);
+        for pattern in hits.ids() {
+            self.consider(scan.rules(*pattern), &gate);
+        }
+        self.hits = hits;
+    }
+
+    /// The candidates by rank.
+    fn take(&mut self) -> Vec<u32> {
+        let mut candidates = std::mem::take(&mut self.candidates);
+        candidates.sort_unstable();
+        candidates
+    }
+
+    fn give_back(&mut self, mut candidates: Vec<u32>) {
+        candidates.clear();
+        self.candidates = candidates;
+    }
+
+    fn hold(&mut self, state: &mut FlowState, rule: u32, direction: Direction) {
+        if state.held.contains(&(rule, direction)) {
+            return;
+        }
+        if state.held.len() == MOST_HELD {
+            state.held.remove(0);
+            self.counts.held_dropped += 1;
+        }
+        state.held.push((rule, direction));
+    }
+
+    /// Notes that a rule alerted on a packet, up to this offset of its stream.
+    fn fired(&mut self, state: &mut FlowState, rule: u32, direction: Direction, end: u64) {
+        let same = |(r, w, _): &&mut (u32, Direction, u64)| *r == rule && *w == direction;
+        if let Some(known) = state.fired.iter_mut().find(same) {
+            known.2 = known.2.max(end);
+            return;
+        }
+        if state.fired.len() == MOST_PENDING {
+            state.fired.remove(0);
+            self.counts.pending_dropped += 1;
+        }
+        state.fired.push((rule, direction, end));
+    }
+
+    /// Whether one of the instances of a buffer fulfils a group, or its absence does.
+    fn group(&mut self, group: &CompiledGroup, instances: &mut dyn Iterator<Item = &[u8]>) -> bool {
+        let mut there = false;
+        for bytes in instances {
+            let mut changed = std::mem::take(&mut self.changed);
+            let bytes = if group.changes.is_empty() {
+                Some(bytes)
+            } else {
+                change(&group.changes, bytes, &mut changed)
+            };
+            let held = bytes.is_some_and(|bytes| {
+                there = true;
+                group.absent != Some(false)
+                    && group
+                        .program
+                        .holds(&Subject::whole(bytes), &mut self.scratch)
+            });
+            self.changed = changed;
+            if held {
+                return true;
+            }
+        }
+        !there && group.absent.is_some()
+    }
+
+    fn matched(
+        &mut self,
+        rules: &Ruleset,
+        index: u32,
+        found: Found,
+        ends: &Ends,
+        view: Option<&FlowView>,
+        state: Option<&mut FlowState>,
+    ) {
+        let rule = &rules.compiled[index as usize];
+        self.counts.matches += 1;
+        if let Some(state) = state {
+            for action in &rule.actions {
+                act(action, state, rules.flow_bits);
+            }
+            if rule.pass && found.whole_flow {
+                state.passed = true;
+            }
+        }
+        if rule.pass {
+            // Rules that rank before it have been decided; those after it are void for this packet.
+            let first = self.first.min(self.matches.len());
+            let mut kept = first;
+            for i in first..self.matches.len() {
+                if self.matches[i].rule < index {
+                    self.matches.swap(kept, i);
+                    kept += 1;
+                }
+            }
+            self.matches.truncate(kept);
+            self.packet_passed = Some(self.packet_passed.map_or(index, |p| p.min(index)));
+            return;
+        }
+        if self.packet_passed.is_some_and(|p| p < index) || rule.silent && !rule.reaches_over_flows
+        {
+            return;
+        }
+        self.matches.push(Match {
+            rule: index,
+            packet: self.packet,
+            order: self.order,
+            time: found.time,
+            flow: view.map(|v| v.id),
+            direction: found.direction,
+            source: ends.source,
+            destination: ends.destination,
+            protocol: ends.protocol,
+            app: ends.app,
+            transaction: found.transaction,
+            stream: found.stream,
+            whole_flow: found.whole_flow,
+        });
+        self.order += 1;
+    }
+}
+
+fn ends_of(packet: &Packet<'_>) -> Ends {
+    let (ports, syn) = match &packet.transport {
+        Transport::Tcp(t) => ((t.source, t.destination), t.flags & 2 != 0),
+        Transport::Udp {
+            source,
+            destination,
+            ..
+        }
+        | Transport::Sctp {
+            source,
+            destination,
+            ..
+        } => ((*source, *destination), false),
+        Transport::Icmp { .. } | Transport::None => ((0, 0), false),
+    };
+    let nowhere = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+    let (source, destination, protocol, version) = match &packet.ip {
+        Some(ip) => {
+            let version = if ip.source.is_ipv4() { 4 } else { 6 };
+            (ip.source, ip.destination, ip.protocol, version)
+        }
+        None => (nowhere, nowhere, 0, 0),
+    };
+    Ends {
+        source: (source, ports.0),
+        destination: (destination, ports.1),
+        protocol,
+        class: Class::of(&packet.transport),
+        version,
+        syn,
+        reassembled: packet.reassembled,
+        established: None,
+        app: App::Unknown,
+    }
+}
+
+fn ends_in(view: &FlowView, direction: Direction) -> Ends {
+    let (source, destination) = view.ends(direction);
+    Ends {
+        source,
+        destination,
+        protocol: view.protocol,
+        class: match view.protocol {
+            6 => Class::Tcp,
+            17 => Class::Udp,
+            1 => Class::Icmpv4,
+            58 => Class::Icmpv6,
+            132 => Class::Sctp,
+            _ => Class::Other,
+        },
+        version: if source.0.is_ipv4() { 4 } else { 6 },
+        syn: false,
+        reassembled: false,
+        established: Some(view.established),
+        app: view.app,
+    }
+}
+
+/// Whether the cheap conditions of a rule hold.
+fn open(gate: &Gate, header: &Header, ends: &Ends, direction: Option<Direction>) -> bool {
+    if gate.classes >> (ends.class as u8) & 1 == 0 {
+        return false;
+    }
+    if gate.version != ends.version && gate.version != 0 {
+        return false;
+    }
+    if ends.version == 0 && !gate.broken {
+        return false;
+    }
+    if let Some(to_server) = gate.to_server
+        && direction
+            != Some(if to_server {
+                Direction::ToServer
+            } else {
+                Direction::ToClient
+            })
+    {
+        return false;
+    }
+    if let Some(established) = gate.established
+        && ends.established != Some(established)
+    {
+        return false;
+    }
+    if gate.only_fragment.is_some_and(|f| f != ends.reassembled) {
+        return false;
+    }
+    if !gate.apps.is_empty() && !speaks(&gate.apps, ends.app) {
+        return false;
+    }
+    let mut ports = true;
+    if let Some(services) = &gate.services
+        && !matches!(ends.app, App::Unknown | App::Failed)
+    {
+        if !services.contains(&ends.app) {
+            return false;
+        }
+        ports = false;
+    }
+    let fits = |(source, source_port): (IpAddr, u16),
+                (destination, destination_port): (IpAddr, u16)| {
+        (!ports || gate.any_source_port || header.source_ports.has(source_port))
+            && (!ports
+                || gate.any_destination_port
+                || header.destination_ports.has(destination_port))
+            && (gate.any_source || header.source.has(source))
+            && (gate.any_destination || header.destination.has(destination))
+    };
+    fits(ends.source, ends.destination) || header.both_ways && fits(ends.destination, ends.source)
+}
+
+/// Whether a flow's application is one that a rule is about.
+fn speaks(apps: &[(App, bool)], app: App) -> bool {
+    let mut positive = false;
+    let mut named = false;
+    for (wanted, negated) in apps {
+        if *negated {
+            if app == *wanted || app == App::Unknown {
+                return false;
+            }
+        } else {
+            positive = true;
+            named |= app == *wanted;
+        }
+    }
+    named || !positive
+}
+
+/// Whether bits and counters of the flow are as a rule wants them. Without a flow no bit is set.
+fn tests(rule: &Compiled, state: Option<&FlowState>) -> bool {
+    let value = |operand: &Operand| match operand {
+        Operand::Number(n) => Some(*n),
+        Operand::Counter(c) => counter(state, *c),
+    };
+    rule.tests.iter().all(|test| match test {
+        BitTest::Set(bits, wanted) => bits.iter().any(|b| is_set(state, *b)) == *wanted,
+        BitTest::Exists(name, wanted) => counter(state, *name).is_some() == *wanted,
+        BitTest::Compare(name, how, with) => match (counter(state, *name), value(with)) {
+            (Some(a), Some(b)) => match how {
+                Compare::Less => a < b,
+                Compare::LessEqual => a <= b,
+                Compare::Greater => a > b,
+                Compare::GreaterEqual => a >= b,
+                Compare::Equal => a == b,
+                Compare::NotEqual => a != b,
+            },
+            _ => false,
+        },
+    })
+}
+
+fn is_set(state: Option<&FlowState>, bit: u32) -> bool {
+    let word = state.and_then(|s| s.bits.get(bit as usize / 64)).copied();
+    word.unwrap_or(0) >> (bit % 64) & 1 != 0
+}
+
+fn counter(state: Option<&FlowState>, name: u16) -> Option<u32> {
+    let counters = &state?.counters;
+    counters.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
+}
+
+fn act(action: &BitAction, state: &mut FlowState, bits: usize) {
+    let mut change = |bit: u32, how: fn(&mut u64, u64)| {
+        state.bits.resize(bits.div_ceil(64), 0);
+        if let Some(word) = state.bits.get_mut(bit as usize / 64) {
+            how(word, 1 << (bit % 64));
+        }
+    };
+    match action {
+        BitAction::Set(bit) => change(*bit, |w, b| *w |= b),
+        BitAction::Unset(bit) => change(*bit, |w, b| *w &= !b),
+        BitAction::Toggle(bit) => change(*bit, |w, b| *w ^= b),
+        BitAction::Counter(name, how, by) => {
+            let by = match by {
+                Operand::Number(n) => *n,
+                Operand::Counter(c) => counter(Some(state), *c).unwrap_or(0),
+            };
+            let at = state.counters.iter().position(|(n, _)| n == name);
+            let at = at.unwrap_or_else(|| {
+                state.counters.push((*name, 0));
+                state.counters.len() - 1
+            });
+            let value = &mut state.counters[at].1;
+            *value = match how {
+                Arithmetic::Set => by,
+                Arithmetic::Add => value.saturating_add(by),
+                Arithmetic::Subtract => value.saturating_sub(by),
+            };
+        }
+    }
+}
+
+/// Runs a chain of transforms; the result is in one of the two buffers. `None`: there is no buffer after them.
+fn change<'a>(changes: &[Change], bytes: &[u8], [a, b]: &'a mut [Vec<u8>; 2]) -> Option<&'a [u8]> {
+    let (mut now, mut next) = (a, b);
+    now.clear();
+    let mut first = true;
+    for change in changes {
+        let there = if first {
+            change.apply(bytes, now)
+        } else {
+            let there = change.apply(now, next);
+            std::mem::swap(&mut now, &mut next);
+            there
+        };
+        if !there {
+            return None;
+        }
+        first = false;
+    }
+    Some(now)
+}
+
+/// The bytes of a packet that a buffer shows.
+fn header_buffer<'a>(packet: &'a Packet<'_>, buffer: Buffer) -> Option<&'a [u8]> {
+    let ip = packet.ip.as_ref();
+    let range = match (buffer, &packet.transport) {
+        (Buffer::Payload, _) => packet.payload.clone(),
+        (Buffer::Ipv4Header, _) => ip.filter(|i| i.source.is_ipv4())?.header.clone(),
+        (Buffer::Ipv6Header, _) => ip.filter(|i| i.source.is_ipv6())?.header.clone(),
+        (Buffer::TcpHeader, Transport::Tcp(t)) => t.header.clone(),
+        (Buffer::UdpHeader, Transport::Udp { header, .. }) => *header..*header + 8,
+        (
+            Buffer::Icmpv4Header,
+            Transport::Icmp {
+                v6: false, header, ..
+            },
+        )
+        | (
+            Buffer::Icmpv6Header,
+            Transport::Icmp {
+                v6: true, header, ..
+            },
+        ) => *header..packet.payload.start.max(*header),
+        _ => return None,
+    };
+    packet.data.get(range)
+}
+
+const _: () = assert!(LOOKBACK >= 255, "patterns reach back so far");

@@ -1,0 +1,86 @@
+//! What detection needs to know of a flow, and what it remembers of one. The flow table owns both; detection only ever sees them through these two types.
+
+use std::net::IpAddr;
+
+use crate::app::App;
+use crate::packet::Direction;
+
+/// A flow as it stands at one packet, that packet included.
+#[derive(Clone, Debug)]
+pub struct FlowView {
+    /// Its identity in logs: a function of its packets, unique among the flows of a run.
+    pub id: u64,
+    /// Who opened it.
+    pub client: IpAddr,
+    /// Port of the client; 0 where there are none.
+    pub client_port: u16,
+    /// The other end.
+    pub server: IpAddr,
+    /// Port of the server.
+    pub server_port: u16,
+    /// IANA number of the transport.
+    pub protocol: u8,
+    /// TCP: the handshake is over and no reset came. Others: both ends have sent.
+    pub established: bool,
+    /// Protocol of the application, `Unknown` until it is recognized.
+    pub app: App,
+    /// Packets by direction.
+    pub packets: [u64; 2],
+    /// Bytes of those packets, from their IP headers on.
+    pub bytes: [u64; 2],
+    /// Bytes of TCP payload that were sequenced, by direction.
+    pub stream: [u64; 2],
+    /// Time of the first packet, nanoseconds.
+    pub start: u64,
+}
+
+impl FlowView {
+    /// Sender and receiver of a direction.
+    pub fn ends(&self, direction: Direction) -> ((IpAddr, u16), (IpAddr, u16)) {
+        let client = (self.client, self.client_port);
+        let server = (self.server, self.server_port);
+        match direction {
+            Direction::ToServer => (client, server),
+            Direction::ToClient => (server, client),
+        }
+    }
+}
+
+/// What detection remembers of a flow. Empty (no allocation) until a rule gives it something to remember.
+#[derive(Clone, Debug, Default)]
+pub struct FlowState {
+    /// A `pass` rule took the flow out of inspection.
+    pub(crate) passed: bool,
+    /// Whether rules that are only about addresses were decided, by direction.
+    pub(crate) addresses_done: [bool; 2],
+    /// Whether rules that are only about the application's protocol were decided, by direction.
+    pub(crate) app_done: [bool; 2],
+    /// `flowbits` that are set, a bit for each name.
+    pub(crate) bits: Vec<u64>,
+    /// `flowint` counters that exist.
+    pub(crate) counters: Vec<(u16, u32)>,
+    /// Rules whose stream (or payload) part held while they wait for a transaction.
+    pub(crate) held: Vec<(u32, Direction)>,
+    /// Stream rules whose prefilter pattern was seen at this offset of a direction while the rest of the rule did not hold yet.
+    pub(crate) pending: [Vec<(u32, u64)>; 2],
+    /// How far each direction's stream was inspected.
+    pub(crate) inspected: [u64; 2],
+    /// Rules that alerted on a packet of a stream not yet inspected, and the offset up to which they did.
+    pub(crate) fired: Vec<(u32, Direction, u64)>,
+}
+
+impl FlowState {
+    /// Whether a `pass` rule took the flow out of inspection: nothing of it need be given to detection any more.
+    pub fn is_passed(&self) -> bool {
+        self.passed
+    }
+
+    /// Bytes it holds outside of itself.
+    pub fn memory(&self) -> usize {
+        self.bits.capacity() * 8
+            + self.counters.capacity() * 8
+            + self.held.capacity() * 8
+            + (self.pending[0].capacity() + self.pending[1].capacity()) * 16
+            + self.fired.capacity() * 16
+    }
+}

@@ -1,0 +1,239 @@
+//! Changes of a buffer before it is inspected.
+
+use std::sync::Arc;
+
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+
+use crate::rules::{Base64, Expression, Expressions, Pcre, Transform};
+
+use super::base64;
+
+/// A transform, ready to run.
+#[derive(Debug)]
+pub(super) enum Change {
+    DotPrefix,
+    Lowercase,
+    Uppercase,
+    StripWhitespace,
+    CompressWhitespace,
+    UrlDecode,
+    Md5,
+    Sha1,
+    Sha256,
+    Xor(Vec<u8>),
+    Pcre(Arc<Expression>),
+    HeaderLowercase,
+    StripPseudoHeaders,
+    Base64(Base64),
+    Field(Vec<u8>),
+}
+
+impl Change {
+    pub(super) fn new(
+        transform: &Transform,
+        expressions: &mut Expressions,
+    ) -> Result<Change, String> {
+        Ok(match transform {
+            Transform::DotPrefix => Change::DotPrefix,
+            Transform::Lowercase => Change::Lowercase,
+            Transform::Uppercase => Change::Uppercase,
+            Transform::StripWhitespace => Change::StripWhitespace,
+            Transform::CompressWhitespace => Change::CompressWhitespace,
+            Transform::UrlDecode => Change::UrlDecode,
+            Transform::Md5 => Change::Md5,
+            Transform::Sha1 => Change::Sha1,
+            Transform::Sha256 => Change::Sha256,
+            Transform::Xor(key) if key.is_empty() => return Err("xor without a key".into()),
+            Transform::Xor(key) => Change::Xor(key.clone()),
+            Transform::Pcre(pattern) => Change::Pcre(expression(pattern, expressions)?),
+            Transform::HeaderLowercase => Change::HeaderLowercase,
+            Transform::StripPseudoHeaders => Change::StripPseudoHeaders,
+            Transform::Domain | Transform::Tld => {
+                return Err(
+                    "domain and tld need a list of public suffixes, which is not here".into(),
+                );
+            }
+            Transform::Field(name) => Change::Field(name.to_ascii_lowercase().into_bytes()),
+            Transform::Base64(how) => match how.mode.as_deref() {
+                None | Some("RFC2045" | "RFC4648" | "strict") => Change::Base64(how.clone()),
+                Some(other) => return Err(format!("from_base64 has no mode `{other}`")),
+            },
+        })
+    }
+
+    /// Writes the changed bytes to `out`; returns whether there is a buffer then.
+    pub(super) fn apply(&self, bytes: &[u8], out: &mut Vec<u8>) -> bool {
+        out.clear();
+        let blank = |b: u8| matches!(b, b' ' | 9..=13);
+        match self {
+            Change::DotPrefix => {
+                out.push(b'.');
+                out.extend_from_slice(bytes);
+            }
+            Change::Lowercase => out.extend(bytes.iter().map(u8::to_ascii_lowercase)),
+            Change::Uppercase => out.extend(bytes.iter().map(u8::to_ascii_uppercase)),
+            Change::StripWhitespace => out.extend(bytes.iter().filter(|b| !blank(**b))),
+            Change::CompressWhitespace => {
+                let mut before = false;
+                for b in bytes {
+                    if !(before && blank(*b)) {
+                        out.push(*b);
+                    }
+                    before = blank(*b);
+                }
+            }
+            Change::UrlDecode => url_decode(bytes, out),
+            Change::Md5 => out.extend_from_slice(&Md5::digest(bytes)),
+            Change::Sha1 => out.extend_from_slice(&Sha1::digest(bytes)),
+            Change::Sha256 => out.extend_from_slice(&Sha256::digest(bytes)),
+            Change::Xor(key) => {
+                out.extend(bytes.iter().zip(key.iter().cycle()).map(|(b, k)| b ^ k))
+            }
+            Change::Pcre(expression) => {
+                // Without a match the buffer stays as it is.
+                let mut found = expression.locations();
+                let group = expression
+                    .captures(bytes, &mut found)
+                    .ok()
+                    .and(found.get(1));
+                let (from, to) = group.unwrap_or((0, bytes.len()));
+                out.extend_from_slice(bytes.get(from..to).unwrap_or_default());
+            }
+            Change::Field(name) => {
+                let value = bytes.split(|b| *b == b'\n').find_map(|line| {
+                    let colon = line.iter().position(|b| *b == b':')?;
+                    line[..colon]
+                        .trim_ascii()
+                        .eq_ignore_ascii_case(name)
+                        .then(|| line[colon + 1..].trim_ascii())
+                });
+                out.extend_from_slice(value.unwrap_or_default());
+                return value.is_some();
+            }
+            Change::HeaderLowercase => {
+                let mut name = true;
+                for b in bytes {
+                    match b {
+                        b':' => name = false,
+                        b'\n' => name = true,
+                        _ => {}
+                    }
+                    out.push(if name { b.to_ascii_lowercase() } else { *b });
+                }
+            }
+            Change::StripPseudoHeaders => {
+                for line in bytes.split_inclusive(|b| *b == b'\n') {
+                    if line.first() != Some(&b':') {
+                        out.extend_from_slice(line);
+                    }
+                }
+            }
+            Change::Base64(how) => {
+                let mut encoded = bytes.get(how.offset as usize..).unwrap_or_default();
+                if let Some(most) = how.bytes {
+                    encoded = encoded.get(..most as usize).unwrap_or(encoded);
+                }
+                match how.mode.as_deref() {
+                    Some("RFC2045") => base64::decode_lenient(encoded, out),
+                    Some("strict") => base64::decode_strict(encoded, out),
+                    _ => base64::decode_until_invalid(encoded, out),
+                }
+            }
+        }
+        true
+    }
+}
+
+/// The expression of a transform, which has no flags.
+fn expression(pattern: &str, expressions: &mut Expressions) -> Result<Arc<Expression>, String> {
+    let pcre = Pcre {
+        pattern: pattern.to_owned(),
+        negated: false,
+        caseless: false,
+        multiline: false,
+        dotall: false,
+        extended: false,
+        anchored: false,
+        dollar_end_only: false,
+        ungreedy: false,
+        relative: false,
+        captures: Vec::new(),
+    };
+    expressions.of(&pcre).map_err(|e| e.to_string())
+}
+
+/// `%xx` and `+`; what is no escape stays.
+fn url_decode(bytes: &[u8], out: &mut Vec<u8>) {
+    let digit = |b: Option<&u8>| b.and_then(|b| char::from(*b).to_digit(16));
+    let mut at = 0;
+    while let Some(b) = bytes.get(at) {
+        let escape = (*b == b'%')
+            .then(|| Some((digit(bytes.get(at + 1))?, digit(bytes.get(at + 2))?)))
+            .flatten();
+        match (b, escape) {
+            (_, Some((high, low))) => {
+                out.push((high << 4 | low) as u8);
+                at += 3;
+                continue;
+            }
+            (b'+', _) => out.push(b' '),
+            _ => out.push(*b),
+        }
+        at += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn changed(transform: Transform, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        Change::new(&transform, &mut Expressions::default())
+            .expect("is supported")
+            .apply(bytes, &mut out);
+        out
+    }
+
+    #[test]
+    fn each_transform_yields_what_its_keyword_says() {
+        assert_eq!(changed(Transform::DotPrefix, b"a.b"), b".a.b");
+        assert_eq!(changed(Transform::StripWhitespace, b" a\tb\r\n c"), b"abc");
+        assert_eq!(
+            changed(Transform::CompressWhitespace, b"a  \t b  "),
+            b"a b "
+        );
+        assert_eq!(changed(Transform::UrlDecode, b"%41+%4%zz%"), b"A %4%zz%");
+        assert_eq!(
+            changed(Transform::Xor(vec![1, 2]), b"\x00\x00\x00"),
+            [1, 2, 1]
+        );
+        assert_eq!(changed(Transform::Pcre("a(.)c".into()), b"xxabc"), b"b");
+        assert_eq!(changed(Transform::Pcre("a(.)c".into()), b"xyz"), b"xyz");
+        assert_eq!(
+            changed(Transform::Field("Host".into()), b"A: b\r\nhost:  x y \r\n"),
+            b"x y"
+        );
+        assert_eq!(
+            changed(Transform::HeaderLowercase, b"Host: ABC\r\nX-Y: Z\r\n"),
+            b"host: ABC\r\nx-y: Z\r\n"
+        );
+        assert_eq!(
+            changed(Transform::StripPseudoHeaders, b":path: /\na: b\n"),
+            b"a: b\n"
+        );
+        let hex = |b: Vec<u8>| b.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        assert_eq!(
+            hex(changed(Transform::Md5, b"")),
+            "d41d8cd98f00b204e9800998ecf8427e"
+        );
+        assert_eq!(
+            hex(changed(Transform::Sha1, b"abc")),
+            "a9993e364706816aba3e25717850c26c9cd0d89d"
+        );
+        assert!(hex(changed(Transform::Sha256, b"abc")).starts_with("ba7816bf8f01cfea"));
+        assert!(Change::new(&Transform::Tld, &mut Expressions::default()).is_err());
+    }
+}

@@ -1,0 +1,610 @@
+//! Flows: which packets belong together, in which direction each goes, when a flow is over; and its TCP session.
+//!
+//! [`Tracker`] is the one entry: it finds or makes the flow of a packet, lets the reassembler work on its segments, and ends flows by timeout, by order of age at the caps, and
+//! at the end of the capture. The capture's clock is the only one. What later stages keep of a flow is its `extra`.
+
+mod community;
+mod key;
+mod table;
+
+use std::net::IpAddr;
+
+pub use community::id as community_id;
+pub use table::FlowRef;
+
+use crate::decode::mix;
+use crate::event::Events;
+use crate::packet::{Direction, Packet, Transport, flag};
+use crate::stream::{self, End, Reassembler, Session};
+use table::Table;
+
+/// A second of the capture's clock.
+const SECOND: u64 = 1_000_000_000;
+
+/// How far a flow has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum State {
+    /// One side was heard.
+    #[default]
+    New,
+    /// Both sides were heard; of TCP, the handshake is done.
+    Established,
+    /// A TCP session that is over.
+    Closed,
+}
+
+impl State {
+    /// As event logs name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::New => "new",
+            State::Established => "established",
+            State::Closed => "closed",
+        }
+    }
+}
+
+/// Why a flow ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Nothing was heard of it for as long as its state allows.
+    Timeout,
+    /// It was the oldest when there was no room for another.
+    Forced,
+    /// The capture ended.
+    Shutdown,
+    /// Another session began between the same ports.
+    Reuse,
+}
+
+impl Reason {
+    /// As event logs name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Reason::Timeout => "timeout",
+            Reason::Forced => "forced",
+            Reason::Shutdown => "shutdown",
+            Reason::Reuse => "tcp_reuse",
+        }
+    }
+}
+
+/// What is known of a flow without its streams.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// The same for the same packets in every run; 53 bits, so that JSON readers keep it whole.
+    pub id: u64,
+    /// Who opened it.
+    pub client: IpAddr,
+    /// The other end.
+    pub server: IpAddr,
+    /// 0 if the protocol has no ports.
+    pub client_port: u16,
+    /// 0 if the protocol has no ports.
+    pub server_port: u16,
+    /// IANA number.
+    pub protocol: u8,
+    /// Kind and code of the first packet, if ICMP.
+    pub icmp: Option<(u8, u8)>,
+    /// VLAN identifiers; `vlans` of them count.
+    pub vlan: [u16; 3],
+    /// How many.
+    pub vlans: u8,
+    /// How many tunnels deep.
+    pub depth: u8,
+    /// Time of its first packet.
+    pub start: u64,
+    /// Time of its last packet.
+    pub last: u64,
+    /// Number of its first packet.
+    pub number: u64,
+    /// Packets of each direction, by `Direction::index`.
+    pub packets: [u64; 2],
+    /// Their bytes, link headers included.
+    pub bytes: [u64; 2],
+    /// How far it has come.
+    pub state: State,
+    /// Events of its streams until now.
+    pub events: Events,
+}
+
+impl Info {
+    fn new() -> Info {
+        Info {
+            id: 0,
+            client: IpAddr::from([0; 4]),
+            server: IpAddr::from([0; 4]),
+            client_port: 0,
+            server_port: 0,
+            protocol: 0,
+            icmp: None,
+            vlan: [0; 3],
+            vlans: 0,
+            depth: 0,
+            start: 0,
+            last: 0,
+            number: 0,
+            packets: [0; 2],
+            bytes: [0; 2],
+            state: State::New,
+            events: Events::default(),
+        }
+    }
+}
+
+/// A flow.
+#[derive(Debug)]
+pub struct Flow<X> {
+    /// Who, when, how much.
+    pub info: Info,
+    /// Its TCP session.
+    pub tcp: Option<Session>,
+    /// What later stages keep of it.
+    pub extra: X,
+}
+
+/// Who takes what flows say. `flow` is as it was when the packet came, counted in already.
+pub trait Sink<X> {
+    /// The next bytes of a stream.
+    fn data(&mut self, flow: &Info, extra: &mut X, direction: Direction, bytes: &[u8]);
+
+    /// So many bytes of a stream were lost.
+    fn gap(&mut self, flow: &Info, extra: &mut X, direction: Direction, length: u64);
+
+    /// A stream has ended in one direction; called once for each of a TCP session.
+    fn end(&mut self, flow: &Info, extra: &mut X, direction: Direction, end: End);
+
+    /// The flow is over; all it held was handed on before. Its counters are final.
+    fn finished(&mut self, flow: &mut Flow<X>, reason: Reason);
+}
+
+/// The stream's view of a flow's sink.
+struct Bound<'a, X, S> {
+    info: &'a Info,
+    extra: &'a mut X,
+    sink: &'a mut S,
+}
+
+impl<X, S: Sink<X>> stream::Sink for Bound<'_, X, S> {
+    fn data(&mut self, direction: Direction, bytes: &[u8]) {
+        self.sink.data(self.info, self.extra, direction, bytes);
+    }
+
+    fn gap(&mut self, direction: Direction, length: u64) {
+        self.sink.gap(self.info, self.extra, direction, length);
+    }
+
+    fn end(&mut self, direction: Direction, end: End) {
+        self.sink.end(self.info, self.extra, direction, end);
+    }
+}
+
+/// Seconds without a packet after which a flow is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// One side heard.
+    pub new: u32,
+    /// Both.
+    pub established: u32,
+    /// Closed.
+    pub closed: u32,
+}
+
+/// How flows are tracked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Timeouts of TCP.
+    pub tcp: Timeouts,
+    /// Of UDP.
+    pub udp: Timeouts,
+    /// Of ICMP.
+    pub icmp: Timeouts,
+    /// Of all others.
+    pub other: Timeouts,
+    /// Flows at most.
+    pub flows: usize,
+    /// Bytes that flows may occupy, `extra` (its own size, not what it points to) included; held segments have a cap of their own.
+    pub memory: usize,
+    /// Whether flows of different VLANs are different.
+    pub vlans: bool,
+    /// Part of flows' identifiers and of the table's hash. The same seed gives the same identifiers; nothing else depends on it.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            tcp: Timeouts {
+                new: 60,
+                established: 600,
+                closed: 60,
+            },
+            udp: Timeouts {
+                new: 30,
+                established: 300,
+                closed: 0,
+            },
+            icmp: Timeouts {
+                new: 30,
+                established: 300,
+                closed: 0,
+            },
+            other: Timeouts {
+                new: 30,
+                established: 300,
+                closed: 0,
+            },
+            flows: 1 << 20,
+            memory: 512 << 20,
+            vlans: true,
+            seed: 0,
+        }
+    }
+}
+
+/// What became of flows: `made == active + timeout + forced + shutdown + reuse`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Flows begun.
+    pub made: u64,
+    /// Those of TCP.
+    pub tcp: u64,
+    /// Of UDP.
+    pub udp: u64,
+    /// Of ICMP and ICMPv6.
+    pub icmp: u64,
+    /// Flows now.
+    pub active: u64,
+    /// The most there were.
+    pub peak: u64,
+    /// Ended by timeout.
+    pub timeout: u64,
+    /// Ended at a cap.
+    pub forced: u64,
+    /// Ended with the capture.
+    pub shutdown: u64,
+    /// Ended by another session between the same ports.
+    pub reuse: u64,
+    /// Packets of flows.
+    pub packets: u64,
+    /// Packets that belong to no flow: fragments, no or a broken header, ICMP errors about a flow that is not known.
+    pub no_flow: u64,
+    /// Times that a session's segments were given up because it was the oldest and there was no room.
+    pub relieved: u64,
+}
+
+/// What the tracker says of a packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Tracked {
+    /// Its flow; good until the next call of the tracker.
+    pub flow: FlowRef,
+    /// The packet's direction.
+    pub direction: Direction,
+    /// Whether the flow begins with it.
+    pub is_new: bool,
+    /// Whether the flow was established when it came, or is by it (`flow:established`).
+    pub established: bool,
+    /// Stream events of this packet.
+    pub events: Events,
+}
+
+/// Tracks the flows of a worker.
+#[derive(Debug)]
+pub struct Tracker<X> {
+    config: Config,
+    table: Table<X>,
+    streams: Reassembler,
+    counts: Counts,
+    /// The capture's clock: the latest time seen.
+    now: u64,
+    /// The second in which flows were swept last.
+    swept: u64,
+}
+
+impl<X: Default> Tracker<X> {
+    /// One of a worker.
+    pub fn new(config: Config, streams: stream::Config) -> Tracker<X> {
+        Tracker {
+            table: Table::new(config.seed),
+            config,
+            streams: Reassembler::new(streams),
+            counts: Counts::default(),
+            now: 0,
+            swept: 0,
+        }
+    }
+
+    /// What became of flows.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            active: self.table.len() as u64,
+            ..self.counts
+        }
+    }
+
+    /// The reassembler, for its ledger and events.
+    pub fn streams(&self) -> &Reassembler {
+        &self.streams
+    }
+
+    /// Bytes that flows occupy, without held segments.
+    pub fn memory(&self) -> usize {
+        self.table.memory()
+    }
+
+    /// A flow that the last call named.
+    pub fn flow(&self, at: FlowRef) -> &Flow<X> {
+        self.table.flow(at)
+    }
+
+    /// A flow that the last call named.
+    pub fn flow_mut(&mut self, at: FlowRef) -> &mut Flow<X> {
+        self.table.flow_mut(at)
+    }
+
+    /// Finds or makes the flow of a packet, and lets its stream take it. `None`: the packet belongs to no flow.
+    pub fn packet(&mut self, packet: &Packet<'_>, sink: &mut impl Sink<X>) -> Option<Tracked> {
+        self.advance(packet.time, sink);
+        let found = self.find(packet, sink);
+        let Some((at, direction, is_new)) = found else {
+            self.counts.no_flow += 1;
+            return None;
+        };
+        self.counts.packets += 1;
+        let time = packet.time;
+        let flow = self.table.flow_mut(at);
+        let info = &mut flow.info;
+        info.last = info.last.max(time);
+        info.packets[direction.index()] += 1;
+        info.bytes[direction.index()] += packet.data.len() as u64;
+        let before = info.state;
+        let mut events = Events::default();
+        match (packet.tcp(), &mut flow.tcp) {
+            (Some(tcp), Some(_)) if packet.quoted.is_none() => {
+                if self.streams.is_short_of(packet.payload().len()) {
+                    self.relieve(at, packet.payload().len(), sink);
+                }
+                let flow = self.table.flow_mut(at);
+                let Flow {
+                    info,
+                    tcp: Some(session),
+                    extra,
+                } = flow
+                else {
+                    return None;
+                };
+                events = self.streams.segment(
+                    session,
+                    packet,
+                    tcp,
+                    direction,
+                    &mut Bound { info, extra, sink },
+                );
+                info.events.extend(events);
+                let state = session.state();
+                if state.is_over() {
+                    info.state = State::Closed;
+                } else if state.is_established() {
+                    info.state = State::Established;
+                }
+                let holds = session.memory() > 0;
+                self.table.set_holding(at, holds);
+            }
+            _ => {
+                if packet.quoted.is_none() && info.packets[0] > 0 && info.packets[1] > 0 {
+                    info.state = State::Established;
+                }
+            }
+        }
+        let state = self.table.flow(at).info.state;
+        let timeout = self.timeout(at);
+        self.table.touch(at, self.now, timeout);
+        Some(Tracked {
+            flow: at,
+            direction,
+            is_new,
+            established: before != State::New || state != State::New,
+            events,
+        })
+    }
+
+    /// Moves the clock and ends the flows whose time is over.
+    pub fn advance(&mut self, time: u64, sink: &mut impl Sink<X>) {
+        self.now = self.now.max(time);
+        let second = self.now / SECOND;
+        if second != self.swept {
+            self.swept = second;
+            while let Some(at) = self.table.expired(self.now) {
+                self.end(at, Reason::Timeout, sink);
+            }
+        }
+    }
+
+    /// Ends the flow that has been quiet for longest, for memory that only the caller knows of; whether there was one.
+    pub fn evict(&mut self, sink: &mut impl Sink<X>) -> bool {
+        let oldest = self.table.oldest();
+        if let Some(at) = oldest {
+            self.end(at, Reason::Forced, sink);
+        }
+        oldest.is_some()
+    }
+
+    /// Ends all flows, the oldest first.
+    pub fn shutdown(&mut self, sink: &mut impl Sink<X>) {
+        while let Some(at) = self.table.oldest() {
+            self.end(at, Reason::Shutdown, sink);
+        }
+    }
+
+    fn find(
+        &mut self,
+        packet: &Packet<'_>,
+        sink: &mut impl Sink<X>,
+    ) -> Option<(FlowRef, Direction, bool)> {
+        let ip = packet.ip.as_ref()?;
+        if ip.fragment {
+            return None;
+        }
+        if let Some(quoted) = &packet.quoted {
+            // An error belongs to the flow that it is about, and makes none.
+            let (key, swapped) = key::of_quoted(packet, quoted, self.config.vlans);
+            let (at, client_swapped) = self.table.find(&key)?;
+            if self.is_over(at, packet.time) {
+                self.end(at, Reason::Timeout, sink);
+                return None;
+            }
+            return Some((at, direction(swapped, client_swapped), false));
+        }
+        let (key, swapped) = key::of(packet, self.config.vlans)?;
+        let reason = match self.table.find(&key) {
+            None => None,
+            Some((at, client_swapped)) => {
+                let reuses = match (packet.tcp(), &self.table.flow(at).tcp) {
+                    (Some(tcp), Some(session)) => session.is_reused_by(tcp),
+                    _ => false,
+                };
+                let reason = if self.is_over(at, packet.time) {
+                    Reason::Timeout
+                } else if reuses {
+                    Reason::Reuse
+                } else {
+                    return Some((at, direction(swapped, client_swapped), false));
+                };
+                Some((at, reason))
+            }
+        };
+        if let Some((at, reason)) = reason {
+            self.end(at, reason, sink);
+        }
+        while self.table.len() >= self.config.flows.max(1)
+            || self.table.memory() + Table::<X>::FLOW > self.config.memory.max(2 * Table::<X>::FLOW)
+        {
+            let oldest = self.table.oldest()?;
+            self.end(oldest, Reason::Forced, sink);
+        }
+        // The client is who sends first, unless that is the answer to a SYN.
+        let answers = packet
+            .tcp()
+            .is_some_and(|t| t.flags & (flag::SYN | flag::ACK) == flag::SYN | flag::ACK);
+        let client_swapped = swapped != answers;
+        let (source_port, destination_port) = packet.ports();
+        let mut info = Info {
+            protocol: ip.protocol,
+            vlan: packet.vlan,
+            vlans: packet.vlans,
+            depth: packet.depth,
+            ..Info::new()
+        };
+        (info.client, info.server) = (ip.source, ip.destination);
+        (info.client_port, info.server_port) = (source_port, destination_port);
+        if answers {
+            (info.client, info.server) = (ip.destination, ip.source);
+            (info.client_port, info.server_port) = (destination_port, source_port);
+        }
+        if let Transport::Icmp { kind, code, .. } = packet.transport {
+            info.icmp = Some((kind, code));
+        }
+        info.start = packet.time;
+        info.last = packet.time;
+        info.number = packet.number;
+        info.id = mix(mix(key.hash(self.config.seed), packet.time), packet.number) >> 11;
+        let tcp = packet
+            .tcp()
+            .map(|_| self.streams.open(info.client, info.server));
+        self.counts.made += 1;
+        match ip.protocol {
+            6 => self.counts.tcp += 1,
+            17 => self.counts.udp += 1,
+            1 | 58 => self.counts.icmp += 1,
+            _ => {}
+        }
+        let at = self.table.insert(
+            key,
+            client_swapped,
+            Flow {
+                info,
+                tcp,
+                extra: X::default(),
+            },
+        );
+        self.counts.peak = self.counts.peak.max(self.table.len() as u64);
+        Some((at, direction(swapped, client_swapped), true))
+    }
+
+    /// Nanoseconds that a flow lives without a packet.
+    fn timeout(&self, at: FlowRef) -> u64 {
+        let info = &self.table.flow(at).info;
+        let timeouts = match info.protocol {
+            6 => self.config.tcp,
+            17 => self.config.udp,
+            1 | 58 => self.config.icmp,
+            _ => self.config.other,
+        };
+        let seconds = match info.state {
+            State::New => timeouts.new,
+            State::Established => timeouts.established,
+            State::Closed => timeouts.closed,
+        };
+        u64::from(seconds) * SECOND
+    }
+
+    /// Whether a flow's time was over when a packet came: the same answer whatever other packets moved the clock. A packet from long before is of another capture.
+    fn is_over(&self, at: FlowRef, time: u64) -> bool {
+        time.abs_diff(self.table.flow(at).info.last) > self.timeout(at)
+    }
+
+    fn end(&mut self, at: FlowRef, reason: Reason, sink: &mut impl Sink<X>) {
+        let mut flow = self.table.remove(at);
+        let Flow { info, tcp, extra } = &mut *flow;
+        if let Some(session) = tcp {
+            let events = self
+                .streams
+                .flush(session, &mut Bound { info, extra, sink });
+            info.events.extend(events);
+        }
+        match reason {
+            Reason::Timeout => self.counts.timeout += 1,
+            Reason::Forced => self.counts.forced += 1,
+            Reason::Shutdown => self.counts.shutdown += 1,
+            Reason::Reuse => self.counts.reuse += 1,
+        }
+        sink.finished(&mut flow, reason);
+    }
+
+    /// Makes room for a segment: sessions that hold segments give them up, the one that began to hold first is first.
+    fn relieve(&mut self, for_flow: FlowRef, bytes: usize, sink: &mut impl Sink<X>) {
+        while self.streams.is_short_of(bytes) {
+            let Some(at) = self.table.oldest_holder() else {
+                return;
+            };
+            let flow = self.table.flow_mut(at);
+            if let Flow {
+                info,
+                tcp: Some(session),
+                extra,
+            } = flow
+            {
+                let events = self
+                    .streams
+                    .relieve(session, &mut Bound { info, extra, sink });
+                info.events.extend(events);
+            }
+            self.table.set_holding(at, false);
+            self.counts.relieved += 1;
+            if at == for_flow
+                && self.streams.is_short_of(bytes)
+                && self.table.oldest_holder().is_none()
+            {
+                return;
+            }
+        }
+    }
+}
+
+fn direction(swapped: bool, client_swapped: bool) -> Direction {
+    if swapped == client_swapped {
+        Direction::ToServer
+    } else {
+        Direction::ToClient
+    }
+}

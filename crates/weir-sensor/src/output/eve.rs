@@ -1,0 +1,639 @@
+//! EVE records: one JSON object a line, with the field names and types that readers of such logs know. What is said here is listed in `schema.json` beside the tests.
+//!
+//! Records are appended to a buffer; who calls decides where the buffer goes. Everything that a rule says of itself is written once, when it is loaded.
+
+use std::io::Write;
+use std::net::IpAddr;
+
+use serde_json::{Map, Value};
+
+use super::json::{self, Object};
+use super::{community, time};
+use crate::rules::{Action, Rule, Target};
+
+/// Who sent what to whom: the part that all records of packets and flows have.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// When, ns since 1970.
+    pub time: u64,
+    /// Number of the flow; 0: none.
+    pub flow: u64,
+    /// Number of the frame; 0: none.
+    pub number: u64,
+    /// VLAN identifiers, outermost first.
+    pub vlan: &'a [u16],
+    /// Sender and receiver; none of a packet without an IP header.
+    pub addresses: Option<(IpAddr, IpAddr)>,
+    /// Ports, of protocols that have some.
+    pub ports: Option<(u16, u16)>,
+    /// Type and code of ICMP.
+    pub icmp: Option<(u8, u8)>,
+    /// IANA number.
+    pub protocol: u8,
+}
+
+/// A flow as records show it.
+#[derive(Clone, Copy, Debug)]
+pub struct FlowFacts {
+    /// Who opened it.
+    pub client: (IpAddr, u16),
+    /// The other end.
+    pub server: (IpAddr, u16),
+    /// Packets to server and to client.
+    pub packets: [u64; 2],
+    /// Bytes to server and to client, of whole frames.
+    pub bytes: [u64; 2],
+    /// Time of the first packet, ns.
+    pub start: u64,
+    /// Time of the last one.
+    pub end: u64,
+    /// `new`, `established`, `closed`.
+    pub state: &'static str,
+    /// Whether a rule alerted in it.
+    pub alerted: bool,
+}
+
+/// Of a TCP flow.
+#[derive(Clone, Copy, Debug)]
+pub struct TcpFacts {
+    /// Flags of all packets to server, and to client.
+    pub flags: [u8; 2],
+    /// State, as `established`.
+    pub state: &'static str,
+}
+
+/// What a flow's application is called in records.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AppNames {
+    /// `app_proto`; none if not known.
+    pub name: Option<&'static str>,
+    /// By the bytes to server alone, if different.
+    pub to_server: Option<&'static str>,
+    /// By the bytes to client alone, if different.
+    pub to_client: Option<&'static str>,
+    /// Before it changed.
+    pub before: Option<&'static str>,
+}
+
+/// What is said in every record, or not, by configuration.
+#[derive(Clone, Debug, Default)]
+pub struct EveOptions {
+    /// `community_id`, with its seed.
+    pub community: Option<u16>,
+    /// `payload` in base64.
+    pub payload: bool,
+    /// `payload_printable`.
+    pub printable: bool,
+    /// `packet`: the frame in base64.
+    pub packet: bool,
+    /// Bytes of a payload that are written at most.
+    pub payload_limit: usize,
+    /// The application's fields in alerts.
+    pub app_fields: bool,
+    /// Rules' metadata in alerts.
+    pub metadata: bool,
+    /// `in_iface`.
+    pub interface: Option<String>,
+}
+
+impl EveOptions {
+    /// What is written where nothing is configured.
+    pub fn usual() -> EveOptions {
+        EveOptions {
+            payload_limit: 4096,
+            app_fields: true,
+            metadata: true,
+            ..EveOptions::default()
+        }
+    }
+}
+
+/// What a rule says of itself, ready to be written.
+#[derive(Clone, Debug)]
+pub struct RuleText {
+    /// The inside of `alert`, without braces.
+    pub eve: Vec<u8>,
+    /// Of fast.log, from the action to the priority.
+    pub fast: Vec<u8>,
+    target: Option<Target>,
+}
+
+impl RuleText {
+    /// Of a rule.
+    pub fn new(rule: &Rule, options: &EveOptions) -> RuleText {
+        let mut eve = Vec::new();
+        let mut o = Object::new(&mut eve);
+        // A sensor beside the traffic stops nothing; a reset would have been sent.
+        o.string(
+            "action",
+            if rule.action == Action::Reject {
+                "blocked"
+            } else {
+                "allowed"
+            },
+        );
+        o.number("gid", u64::from(rule.gid));
+        o.number("signature_id", u64::from(rule.sid));
+        o.number("rev", u64::from(rule.rev));
+        o.string("signature", &rule.message);
+        o.string("category", &rule.category);
+        o.number("severity", u64::from(rule.priority));
+        if options.metadata && !rule.metadata.is_empty() {
+            metadata(o.key("metadata"), &rule.metadata);
+        }
+        o.end();
+        let mut fast = Vec::new();
+        if rule.action == Action::Drop {
+            fast.extend_from_slice(b"[wDrop] ");
+        }
+        let class = if rule.category.is_empty() {
+            "(null)"
+        } else {
+            &rule.category
+        };
+        // Writing to memory does not fail.
+        let _ = write!(
+            fast,
+            "[**] [{}:{}:{}] {} [**] [Classification: {class}] [Priority: {}] ",
+            rule.gid, rule.sid, rule.rev, rule.message, rule.priority
+        );
+        let inside = eve[1..eve.len() - 1].to_vec();
+        RuleText {
+            eve: inside,
+            fast,
+            target: rule.target,
+        }
+    }
+}
+
+/// Values of one key stand in one list, keys in the order they first appear.
+fn metadata(out: &mut Vec<u8>, pairs: &[(String, String)]) {
+    let mut keys: Vec<&str> = Vec::new();
+    for (key, _) in pairs {
+        if !keys.contains(&key.as_str()) {
+            keys.push(key);
+        }
+    }
+    out.push(b'{');
+    for (n, key) in keys.iter().enumerate() {
+        if n > 0 {
+            out.push(b',');
+        }
+        json::string(out, key);
+        out.extend_from_slice(b":[");
+        for (n, (_, value)) in pairs.iter().filter(|(k, _)| k == key).enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            json::string(out, value);
+        }
+        out.push(b']');
+    }
+    out.push(b'}');
+}
+
+/// What an alert record says beside its head and its rule.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AlertFacts<'a> {
+    /// The transaction it is about.
+    pub transaction: Option<u64>,
+    /// `to_server` (true) or `to_client`, of packets that belong to a flow.
+    pub to_server: Option<bool>,
+    /// Names of the application.
+    pub app: AppNames,
+    /// The transaction's fields, under the application's name.
+    pub record: Option<(&'static str, &'a Map<String, Value>)>,
+    /// The flow so far.
+    pub flow: Option<&'a FlowFacts>,
+    /// The payload that was inspected.
+    pub payload: &'a [u8],
+    /// The frame.
+    pub packet: &'a [u8],
+    /// Whether the payload is of the stream rather than of the packet.
+    pub stream: bool,
+}
+
+/// Writes addresses as the established logs do: of IPv6, all eight groups with all their digits.
+pub fn address(out: &mut Vec<u8>, address: IpAddr) {
+    match address {
+        IpAddr::V4(a) => {
+            for (n, octet) in a.octets().into_iter().enumerate() {
+                if n > 0 {
+                    out.push(b'.');
+                }
+                json::number(out, u64::from(octet));
+            }
+        }
+        IpAddr::V6(a) => {
+            for (n, group) in a.segments().into_iter().enumerate() {
+                let _ = write!(out, "{}{group:04x}", if n > 0 { ":" } else { "" });
+            }
+        }
+    }
+}
+
+/// The name of an IP protocol in records; `None`: its number is written.
+pub fn protocol_name(number: u8) -> Option<&'static str> {
+    Some(match number {
+        1 => "ICMP",
+        2 => "IGMP",
+        4 => "IP-ENCAP",
+        6 => "TCP",
+        17 => "UDP",
+        33 => "DCCP",
+        41 => "IPv6",
+        46 => "RSVP",
+        47 => "GRE",
+        50 => "ESP",
+        51 => "AH",
+        58 => "IPv6-ICMP",
+        88 => "EIGRP",
+        89 => "OSPFIGP",
+        103 => "PIM",
+        112 => "VRRP",
+        115 => "L2TP",
+        132 => "SCTP",
+        136 => "UDPLite",
+        _ => return None,
+    })
+}
+
+fn protocol(out: &mut Vec<u8>, number: u8) {
+    match protocol_name(number) {
+        Some(name) => out.extend_from_slice(name.as_bytes()),
+        None => {
+            let _ = write!(out, "{number:03}");
+        }
+    }
+}
+
+/// Begins a record.
+fn begin<'a>(
+    out: &'a mut Vec<u8>,
+    kind: &str,
+    head: &Head<'_>,
+    options: &EveOptions,
+) -> Object<'a> {
+    let mut o = Object::new(out);
+    o.time("timestamp", head.time);
+    if head.flow != 0 {
+        o.number("flow_id", head.flow);
+    }
+    if let Some(interface) = &options.interface {
+        o.string("in_iface", interface);
+    }
+    if head.number != 0 {
+        o.number("pcap_cnt", head.number);
+    }
+    o.string("event_type", kind);
+    if !head.vlan.is_empty() {
+        let out = o.key("vlan");
+        out.push(b'[');
+        for (n, id) in head.vlan.iter().enumerate() {
+            if n > 0 {
+                out.push(b',');
+            }
+            json::number(out, u64::from(*id));
+        }
+        out.push(b']');
+    }
+    if let Some((source, destination)) = head.addresses {
+        quoted(o.key("src_ip"), |out| address(out, source));
+        if let Some((port, _)) = head.ports {
+            o.number("src_port", u64::from(port));
+        }
+        quoted(o.key("dest_ip"), |out| address(out, destination));
+        if let Some((_, port)) = head.ports {
+            o.number("dest_port", u64::from(port));
+        }
+        quoted(o.key("proto"), |out| protocol(out, head.protocol));
+        o.number("ip_v", if source.is_ipv4() { 4 } else { 6 });
+        if let Some((kind, code)) = head.icmp {
+            o.number("icmp_type", u64::from(kind));
+            o.number("icmp_code", u64::from(code));
+        }
+        if let Some(seed) = options.community
+            && let Some(id) = community::id(seed, head)
+        {
+            o.string("community_id", &id);
+        }
+    }
+    o
+}
+
+fn quoted(out: &mut Vec<u8>, f: impl FnOnce(&mut Vec<u8>)) {
+    out.push(b'"');
+    f(out);
+    out.push(b'"');
+}
+
+fn app_names(o: &mut Object<'_>, app: &AppNames) {
+    for (key, name) in [
+        ("app_proto", app.name),
+        ("app_proto_ts", app.to_server),
+        ("app_proto_tc", app.to_client),
+        ("app_proto_orig", app.before),
+    ] {
+        if let Some(name) = name {
+            o.string(key, name);
+        }
+    }
+}
+
+fn value(out: &mut Vec<u8>, value: &impl serde::Serialize) {
+    let before = out.len();
+    if serde_json::to_writer(&mut *out, value).is_err() {
+        out.truncate(before);
+        out.extend_from_slice(b"null");
+    }
+}
+
+/// An alert, with its newline.
+pub fn alert(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    rule: &RuleText,
+    facts: &AlertFacts<'_>,
+    options: &EveOptions,
+) {
+    let mut o = begin(out, "alert", head, options);
+    if let Some(id) = facts.transaction {
+        o.number("tx_id", id);
+    }
+    let inner = o.key("alert");
+    inner.push(b'{');
+    inner.extend_from_slice(&rule.eve);
+    if let (Some(target), Some((source, destination))) = (rule.target, head.addresses) {
+        let ports = head.ports.unwrap_or_default();
+        let (from, to) = ((source, ports.0), (destination, ports.1));
+        let (attacker, victim) = match target {
+            Target::Source => (to, from),
+            Target::Destination => (from, to),
+        };
+        for (key, (ip, port)) in [("source", attacker), ("target", victim)] {
+            let _ = write!(inner, ",\"{key}\":");
+            let mut end = Object::new(inner);
+            quoted(end.key("ip"), |out| address(out, ip));
+            if head.ports.is_some() {
+                end.number("port", u64::from(port));
+            }
+            end.end();
+        }
+    }
+    inner.push(b'}');
+    if options.app_fields
+        && let Some((name, record)) = facts.record
+        && !record.is_empty()
+    {
+        value(o.key(name), record);
+    }
+    app_names(&mut o, &facts.app);
+    if let Some(to_server) = facts.to_server {
+        o.string(
+            "direction",
+            if to_server { "to_server" } else { "to_client" },
+        );
+    }
+    if let Some(flow) = facts.flow {
+        let mut f = o.object("flow");
+        counts(&mut f, flow);
+        f.time("start", flow.start);
+        quoted(f.key("src_ip"), |out| address(out, flow.client.0));
+        quoted(f.key("dest_ip"), |out| address(out, flow.server.0));
+        if head.ports.is_some() {
+            f.number("src_port", u64::from(flow.client.1));
+            f.number("dest_port", u64::from(flow.server.1));
+        }
+        f.end();
+    }
+    let payload = &facts.payload[..facts.payload.len().min(options.payload_limit)];
+    if options.payload {
+        json::base64(o.key("payload"), payload);
+    }
+    if options.printable {
+        json::printable(o.key("payload_printable"), payload);
+    }
+    if options.payload || options.printable {
+        o.number("stream", u64::from(facts.stream));
+    }
+    if options.packet {
+        json::base64(o.key("packet"), facts.packet);
+        o.object("packet_info").end();
+    }
+    o.end();
+    out.push(b'\n');
+}
+
+fn counts(o: &mut Object<'_>, flow: &FlowFacts) {
+    o.number("pkts_toserver", flow.packets[0]);
+    o.number("pkts_toclient", flow.packets[1]);
+    o.number("bytes_toserver", flow.bytes[0]);
+    o.number("bytes_toclient", flow.bytes[1]);
+}
+
+/// The end of a flow. `reason`: `timeout`, `forced`, `shutdown`, `tcp_reuse`.
+pub fn flow(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    facts: &FlowFacts,
+    tcp: Option<&TcpFacts>,
+    app: &AppNames,
+    reason: &str,
+    options: &EveOptions,
+) {
+    let mut o = begin(out, "flow", head, options);
+    app_names(&mut o, app);
+    let mut f = o.object("flow");
+    counts(&mut f, facts);
+    f.time("start", facts.start);
+    f.time("end", facts.end);
+    f.number(
+        "age",
+        (facts.end / 1_000_000_000).saturating_sub(facts.start / 1_000_000_000),
+    );
+    f.string("state", facts.state);
+    f.string("reason", reason);
+    f.boolean("alerted", facts.alerted);
+    f.end();
+    if let Some(tcp) = tcp {
+        let mut t = o.object("tcp");
+        let all = tcp.flags[0] | tcp.flags[1];
+        t.plain("tcp_flags", format_args!("{all:02x}"));
+        t.plain("tcp_flags_ts", format_args!("{:02x}", tcp.flags[0]));
+        t.plain("tcp_flags_tc", format_args!("{:02x}", tcp.flags[1]));
+        for (bit, name) in [
+            (2, "syn"),
+            (1, "fin"),
+            (4, "rst"),
+            (8, "psh"),
+            (16, "ack"),
+            (32, "urg"),
+            (64, "ecn"),
+            (128, "cwr"),
+        ] {
+            if all & bit != 0 {
+                t.boolean(name, true);
+            }
+        }
+        t.string("state", tcp.state);
+        t.end();
+    }
+    o.end();
+    out.push(b'\n');
+}
+
+/// A transaction of an application.
+pub fn transaction(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    kind: &str,
+    id: Option<u64>,
+    record: &Map<String, Value>,
+    options: &EveOptions,
+) {
+    let mut o = begin(out, kind, head, options);
+    if let Some(id) = id {
+        o.number("tx_id", id);
+    }
+    value(o.key(kind), record);
+    o.end();
+    out.push(b'\n');
+}
+
+/// A transferred file.
+#[derive(Clone, Copy, Debug)]
+pub struct FileFacts<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Bytes.
+    pub size: u64,
+    /// Whether it came whole.
+    pub whole: bool,
+    /// The transaction.
+    pub transaction: u64,
+}
+
+/// A file that was transferred, with the transaction it was in.
+pub fn file(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    app: &'static str,
+    record: &Map<String, Value>,
+    file: &FileFacts<'_>,
+    options: &EveOptions,
+) {
+    let mut o = begin(out, "fileinfo", head, options);
+    if !record.is_empty() {
+        value(o.key(app), record);
+    }
+    o.string("app_proto", app);
+    let mut f = o.object("fileinfo");
+    f.string("filename", &String::from_utf8_lossy(file.name));
+    f.boolean("gaps", !file.whole);
+    f.string("state", if file.whole { "CLOSED" } else { "TRUNCATED" });
+    f.boolean("stored", false);
+    f.number("size", file.size);
+    f.number("tx_id", file.transaction);
+    f.end();
+    o.end();
+    out.push(b'\n');
+}
+
+/// Something that is not as protocols want it.
+#[derive(Clone, Copy, Debug)]
+pub struct Anomaly<'a> {
+    /// `decode`, `stream`, `applayer`.
+    pub kind: &'a str,
+    /// Its name.
+    pub event: &'a str,
+    /// The application.
+    pub app: Option<&'a str>,
+    /// `proto_parser`, `proto_detect`.
+    pub layer: Option<&'a str>,
+    /// The transaction.
+    pub transaction: Option<u64>,
+}
+
+/// An anomaly, with its newline.
+pub fn anomaly(out: &mut Vec<u8>, head: &Head<'_>, what: &Anomaly<'_>, options: &EveOptions) {
+    let mut o = begin(out, "anomaly", head, options);
+    if let Some(id) = what.transaction {
+        o.number("tx_id", id);
+    }
+    let mut a = o.object("anomaly");
+    if let Some(app) = what.app {
+        a.string("app_proto", app);
+    }
+    a.string("type", what.kind);
+    a.string("event", what.event);
+    if let Some(layer) = what.layer {
+        a.string("layer", layer);
+    }
+    a.end();
+    o.end();
+    out.push(b'\n');
+}
+
+/// Counters, whose dotted names become objects. They are written by name, so each object stands once.
+pub fn stats(
+    out: &mut Vec<u8>,
+    now: u64,
+    uptime: u64,
+    counters: &std::collections::BTreeMap<String, u64>,
+) {
+    let mut tree = Map::new();
+    tree.insert("uptime".to_owned(), Value::from(uptime));
+    for (name, count) in counters {
+        let mut at = &mut tree;
+        let mut parts = name.split('.').peekable();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                at.insert(part.to_owned(), Value::from(*count));
+                break;
+            }
+            let next = at.entry(part).or_insert_with(|| Value::Object(Map::new()));
+            if !next.is_object() {
+                *next = Value::Object(Map::new());
+            }
+            let Value::Object(map) = next else { break };
+            at = map;
+        }
+    }
+    let mut o = Object::new(out);
+    o.time("timestamp", now);
+    o.string("event_type", "stats");
+    value(o.key("stats"), &tree);
+    o.end();
+    out.push(b'\n');
+}
+
+/// A line of fast.log, with its newline.
+pub fn fast(out: &mut Vec<u8>, head: &Head<'_>, rule: &RuleText) {
+    time::fast(out, head.time);
+    out.extend_from_slice(b"  ");
+    out.extend_from_slice(&rule.fast);
+    match head.addresses {
+        Some((source, destination)) => {
+            out.push(b'{');
+            match protocol_name(head.protocol) {
+                Some(name) => out.extend_from_slice(name.as_bytes()),
+                None => {
+                    let _ = write!(out, "PROTO:{:03}", head.protocol);
+                }
+            }
+            out.extend_from_slice(b"} ");
+            // Of ICMP, type and code stand where ports would.
+            let icmp = head
+                .icmp
+                .map(|(kind, code)| (u16::from(kind), u16::from(code)));
+            let ports = head.ports.or(icmp).unwrap_or_default();
+            address(out, source);
+            let _ = write!(out, ":{} -> ", ports.0);
+            address(out, destination);
+            let _ = writeln!(out, ":{}", ports.1);
+        }
+        None => {
+            let _ = writeln!(out, "[pcap file packet: {}]", head.number);
+        }
+    }
+}

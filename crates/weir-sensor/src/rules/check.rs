@@ -1,0 +1,379 @@
+//! What the options of a rule mean for each other: which applications it is about, which directions, what contradicts what. The last step before a rule is loaded.
+
+use crate::app::App;
+use crate::buffer::{Buffer, Sides};
+
+use super::load::{Dialect, Settings};
+use super::model::{Condition, Content, FastPattern, Group, HeaderProtocol, Number, Range, Rule};
+use super::parse::{Draft, Part};
+use super::problem::{Kind, Parsed, Problem};
+use super::text::Text;
+
+/// Completes a rule.
+pub(super) fn finish(
+    mut draft: Draft<'_>,
+    text: Text<'_>,
+    settings: &Settings,
+) -> Parsed<(Rule, Vec<String>)> {
+    draft.leave()?;
+    // Contents that old modifiers moved away leave nothing behind; a buffer of Snort without conditions must be there.
+    let snort = draft.dialect == Dialect::Snort;
+    draft
+        .parts
+        .retain(|p| !p.items.is_empty() || snort && p.at.is_some() && p.buffer != Buffer::Payload);
+    if draft.rule.sid == 0 {
+        let at = text.part(text.len().saturating_sub(1)..text.len());
+        let mut problem = at.fail(Kind::Syntax, "the rule has no sid");
+        problem.keyword = Some("sid".to_owned());
+        return Err(problem);
+    }
+    class(&mut draft, settings);
+    letters(&mut draft);
+    applications(&mut draft)?;
+    transport(&draft)?;
+    directions(&draft)?;
+    packets(&draft)?;
+    sizes(&draft)?;
+    fast_pattern(&mut draft)?;
+    let mut rule = draft.rule;
+    rule.groups = draft.parts.into_iter().map(group).collect();
+    rule.groups.shrink_to_fit();
+    Ok((rule, draft.notes))
+}
+
+fn group(part: Part<'_>) -> Group {
+    Group {
+        buffer: part.buffer,
+        transforms: part.transforms,
+        conditions: part.items.into_iter().map(|i| i.condition).collect(),
+    }
+}
+
+fn class(draft: &mut Draft<'_>, settings: &Settings) {
+    let Some(name) = &draft.rule.class else {
+        return;
+    };
+    match settings.classes.get(name) {
+        Some(class) => {
+            draft.rule.category.clone_from(&class.description);
+            if !draft.priority_set {
+                draft.rule.priority = class.priority;
+            }
+        }
+        // Without a table no class is known, which is said once by who loads it and not for each rule.
+        None if settings.classes.is_empty() => {}
+        None => draft
+            .notes
+            .push(format!("the class `{name}` is not defined: priority 3")),
+    }
+}
+
+/// Contents of buffers that have only one case: what is written in the other is meant in this one. A host is as it is: its case is noted.
+fn letters(draft: &mut Draft<'_>) {
+    for part in draft.parts.iter_mut().filter(|p| p.transforms.is_empty()) {
+        for item in &mut part.items {
+            let Condition::Content(content) = &mut item.condition else {
+                continue;
+            };
+            match part.buffer {
+                Buffer::Ja3Hash | Buffer::Ja3sHash | Buffer::TlsCertFingerprint => {
+                    content.bytes.make_ascii_lowercase();
+                }
+                Buffer::TlsCertSerial => content.bytes.make_ascii_uppercase(),
+                Buffer::HttpHost => {
+                    let upper = content.bytes.iter().any(u8::is_ascii_uppercase);
+                    if upper && !content.nocase {
+                        let what = "the content has capital letters, which http.host never has";
+                        draft.notes.push(what.to_owned());
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Applications whose transactions have a buffer; empty: it is not of transactions, or of many.
+fn carriers(buffer: Buffer) -> Vec<App> {
+    match (buffer, buffer.app()) {
+        // Fingerprints of TLS are QUIC's as well.
+        _ if buffer.name().starts_with("ja") => vec![App::Tls, App::Quic],
+        (_, Some(App::Http1)) => vec![App::Http1, App::Http2],
+        (_, Some(app)) => vec![app],
+        (_, None) => Vec::new(),
+    }
+}
+
+/// Whether files are taken out of an application's transactions.
+fn has_files(app: App) -> bool {
+    matches!(
+        app,
+        App::Http1
+            | App::Http2
+            | App::Smtp
+            | App::Ftp
+            | App::FtpData
+            | App::Smb
+            | App::Nfs
+            | App::Imap
+            | App::Pop3
+    )
+}
+
+/// What a problem about a group points at.
+fn at_part<'a>(part: &Part<'a>) -> Option<Text<'a>> {
+    part.at.or_else(|| part.items.first().map(|i| i.at))
+}
+
+fn fail_part(part: &Part<'_>, kind: Kind, reason: String) -> Problem {
+    let at = at_part(part).unwrap_or(Text::new(b""));
+    let mut problem = at.fail(kind, reason);
+    problem.keyword = Some(part.buffer.name().to_owned());
+    problem
+}
+
+/// The applications of the rule, from header, options and buffers.
+fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
+    let mut apps: Vec<App> = draft.header_apps.clone();
+    let named: Vec<(App, bool)> = std::mem::take(&mut draft.rule.apps);
+    let asked: Vec<App> = named.iter().filter(|n| !n.1).map(|n| n.0).collect();
+    if !asked.is_empty() {
+        match apps.is_empty() {
+            true => apps = asked,
+            false => apps.retain(|a| asked.contains(a)),
+        }
+        if apps.is_empty() {
+            let reason = "app-layer-protocol names another protocol than the header";
+            let mut problem = draft.protocol_at.fail(Kind::Conflict, reason);
+            problem.keyword = Some("app-layer-protocol".to_owned());
+            return Err(problem);
+        }
+    }
+    let mut from = draft.protocol_at.lossy();
+    for part in &draft.parts {
+        let carriers = carriers(part.buffer);
+        let fits = match (carriers.is_empty(), part.buffer) {
+            (true, Buffer::FileData | Buffer::FileName) => {
+                apps.is_empty() || apps.iter().any(|a| has_files(*a))
+            }
+            (true, _) => true,
+            (false, _) => apps.is_empty() || apps.iter().any(|a| carriers.contains(a)),
+        };
+        if !fits {
+            let what = part.buffer.name();
+            let reason = format!("{what} is not a buffer of {from}");
+            return Err(fail_part(part, Kind::Conflict, reason));
+        }
+        if carriers.is_empty() {
+            continue;
+        }
+        match apps.is_empty() {
+            true => {
+                apps = carriers;
+                from = format!("{}, which {} is of", apps[0].name(), part.buffer.name());
+            }
+            false => apps.retain(|a| carriers.contains(a)),
+        }
+    }
+    let refused = |a: App| named.iter().any(|(n, negated)| *negated && *n == a);
+    if apps.iter().any(|a| refused(*a)) {
+        let reason = "app-layer-protocol excludes the protocol that the rule is about";
+        let mut problem = draft.protocol_at.fail(Kind::Conflict, reason);
+        problem.keyword = Some("app-layer-protocol".to_owned());
+        return Err(problem);
+    }
+    draft.rule.apps = apps.into_iter().map(|a| (a, false)).collect();
+    let negated = named.into_iter().filter(|n| n.1);
+    draft.rule.apps.extend(negated);
+    Ok(())
+}
+
+/// Applications are carried by what the header says.
+fn transport(draft: &Draft<'_>) -> Parsed<()> {
+    let protocol = draft.rule.header.protocol;
+    for part in &draft.parts {
+        let (tcp, udp) = match carriers(part.buffer).first() {
+            Some(App::Dns) => (true, true),
+            Some(App::Quic) => (false, true),
+            Some(App::Tls) if carriers(part.buffer).len() > 1 => (true, true),
+            Some(_) => (true, false),
+            None if matches!(part.buffer, Buffer::FileData | Buffer::FileName) => (true, false),
+            None => continue,
+        };
+        let fits = match protocol {
+            HeaderProtocol::Tcp | HeaderProtocol::TcpStream => tcp,
+            HeaderProtocol::Udp => udp,
+            HeaderProtocol::Ip
+            | HeaderProtocol::Ipv4
+            | HeaderProtocol::Ipv6
+            | HeaderProtocol::App => true,
+            HeaderProtocol::TcpPacket
+            | HeaderProtocol::Icmp
+            | HeaderProtocol::Icmpv4
+            | HeaderProtocol::Icmpv6
+            | HeaderProtocol::Sctp
+            | HeaderProtocol::PacketHeader => false,
+        };
+        if !fits {
+            let word = draft.protocol_at.lossy();
+            let reason = format!("{} is not a buffer of `{word}`", part.buffer.name());
+            return Err(fail_part(part, Kind::Conflict, reason));
+        }
+    }
+    Ok(())
+}
+
+/// Buffers are of one direction, and it is the flow's.
+fn directions(draft: &Draft<'_>) -> Parsed<()> {
+    // Snort's inspector keeps a request's buffers for its response.
+    if draft.dialect == Dialect::Snort {
+        return Ok(());
+    }
+    let mut first: Option<(Sides, &Part<'_>)> = None;
+    for part in &draft.parts {
+        let sides = part.buffer.sides();
+        if sides == Sides::Both {
+            continue;
+        }
+        let name = part.buffer.name();
+        if let Some((before, other)) = first
+            && before != sides
+        {
+            let reason = format!(
+                "{name} and {} are of different directions: a rule is about one",
+                other.buffer.name()
+            );
+            return Err(fail_part(part, Kind::Conflict, reason));
+        }
+        first.get_or_insert((sides, part));
+        let wrong = match (sides, draft.rule.flow.to_server) {
+            (Sides::Request, Some(false)) => Some("to_client"),
+            (Sides::Response, Some(true)) => Some("to_server"),
+            _ => None,
+        };
+        if let Some(flow) = wrong {
+            let reason = format!("{name} never is in the direction {flow} that `flow` asks for");
+            return Err(fail_part(part, Kind::Conflict, reason));
+        }
+    }
+    Ok(())
+}
+
+/// What only packets have cannot be asked together with what only transactions have.
+fn packets(draft: &Draft<'_>) -> Parsed<()> {
+    let Some(at) = draft.packet_only else {
+        return Ok(());
+    };
+    if draft.dialect == Dialect::Snort {
+        return Ok(());
+    }
+    let of_transaction = |p: &&Part<'_>| {
+        !carriers(p.buffer).is_empty() || matches!(p.buffer, Buffer::FileData | Buffer::FileName)
+    };
+    match draft.parts.iter().find(of_transaction) {
+        Some(part) => {
+            let reason = format!(
+                "a condition on packets together with {}, which is a transaction's",
+                part.buffer.name()
+            );
+            Err(at.fail(Kind::Conflict, reason))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Contents that their buffer's length cannot hold.
+fn sizes(draft: &Draft<'_>) -> Parsed<()> {
+    for part in &draft.parts {
+        let top = part.items.iter().filter_map(|i| match i.condition {
+            Condition::Size(Range {
+                high,
+                negated: false,
+                ..
+            }) => Some(high),
+            _ => None,
+        });
+        let Some(top) = top.min() else { continue };
+        for item in part
+            .items
+            .iter()
+            .take_while(|i| !matches!(i.condition, Condition::Base64Data))
+        {
+            let Condition::Content(content) = &item.condition else {
+                continue;
+            };
+            let length = content.bytes.len() as u64;
+            let offset = match content.offset {
+                Some(Number::Is(n)) => n.max(0) as u64,
+                _ => 0,
+            };
+            if !content.negated && length + offset > top {
+                let reason =
+                    format!("a buffer of at most {top} bytes cannot hold this content of {length}");
+                let mut problem = item.at.fail(Kind::Conflict, reason);
+                problem.keyword = Some("content".to_owned());
+                return Err(problem);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the content marked `fast_pattern` is, and whether it may be it.
+fn fast_pattern(draft: &mut Draft<'_>) -> Parsed<()> {
+    let mut found = None;
+    for (group, part) in draft.parts.iter_mut().enumerate() {
+        for (condition, item) in part.items.iter_mut().enumerate() {
+            let Some(chosen) = item.fast else { continue };
+            let Condition::Content(content) = &mut item.condition else {
+                continue;
+            };
+            let fail = |reason: String| {
+                let mut problem = item.at.fail(Kind::Conflict, reason);
+                problem.keyword = Some("fast_pattern".to_owned());
+                problem
+            };
+            if content.negated {
+                if placed(content) || content.only {
+                    return Err(fail(
+                        "a negated content with a place cannot be the fast_pattern".to_owned(),
+                    ));
+                }
+                let what = "`fast_pattern` of a negated content has no effect";
+                draft.notes.push(what.to_owned());
+                continue;
+            }
+            if content.only && (placed(content) || content.starts || content.ends) {
+                return Err(fail(
+                    "fast_pattern:only excludes places: the content may be anywhere".to_owned(),
+                ));
+            }
+            let length = content.bytes.len();
+            // Snort lets the length be given without the offset and the other way round.
+            let chosen = chosen.map(|(o, l)| match l {
+                0 => (o, length.saturating_sub(o.into()) as u16),
+                l => (o, l),
+            });
+            if let Some((o, l)) = chosen
+                && (l == 0 || usize::from(o) + usize::from(l) > length)
+            {
+                let reason = format!("the part {o},{l} is not within the content's {length} bytes");
+                return Err(fail(reason));
+            }
+            found = Some(FastPattern {
+                group,
+                condition,
+                part: chosen,
+            });
+        }
+    }
+    draft.rule.fast_pattern = found;
+    Ok(())
+}
+
+fn placed(content: &Content) -> bool {
+    content.offset.is_some()
+        || content.depth.is_some()
+        || content.distance.is_some()
+        || content.within.is_some()
+}

@@ -1,0 +1,208 @@
+//! Regular expressions: compiled once for all rules that share one, by the loader to find broken ones and by detection to use them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use pcre2::bytes::{CaptureLocations, Regex, RegexBuilder};
+
+use super::model::Pcre;
+
+/// How far one match may go before it is given up; from the configuration.
+pub const MATCH_LIMIT: u32 = 3500;
+
+/// A compiled expression. Clones share the code and have their own scratch memory: give every worker a clone.
+#[derive(Clone, Debug)]
+pub struct Expression {
+    regex: Regex,
+}
+
+/// Why there is no match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotFound {
+    /// There is none.
+    None,
+    /// It was given up at a limit: to be counted.
+    GivenUp,
+}
+
+/// An expression that does not compile.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the expression does not compile: {reason}")]
+pub struct ExpressionError {
+    /// Byte of the pattern at which it was noticed.
+    pub offset: Option<usize>,
+    /// What the library says.
+    pub reason: String,
+}
+
+impl Expression {
+    /// Compiles one. `limit` bounds the steps of a match.
+    pub fn new(pcre: &Pcre, limit: u32) -> Result<Expression, ExpressionError> {
+        let (head, body, tail) = assemble(pcre, limit);
+        let pattern = format!("{head}{body}{tail}");
+        let built = RegexBuilder::new()
+            .caseless(pcre.caseless)
+            .multi_line(pcre.multiline)
+            .dotall(pcre.dotall)
+            .extended(pcre.extended)
+            .jit_if_available(true)
+            .build(&pattern);
+        match built {
+            Ok(regex) => Ok(Expression { regex }),
+            Err(e) => {
+                let offset = e.offset().map(|o| o.saturating_sub(head.len()));
+                Err(ExpressionError {
+                    offset: offset.map(|o| o.min(pcre.pattern.len())),
+                    reason: e.to_string(),
+                })
+            }
+        }
+    }
+
+    /// The first match in `bytes`: its start and end.
+    pub fn find(&self, bytes: &[u8]) -> Result<(usize, usize), NotFound> {
+        match self.regex.find(bytes) {
+            Ok(Some(found)) => Ok((found.start(), found.end())),
+            Ok(None) => Err(NotFound::None),
+            Err(_) => Err(NotFound::GivenUp),
+        }
+    }
+
+    /// The first match that begins at `start` or after it; what is before `start` can still be looked back at.
+    pub fn find_at(&self, bytes: &[u8], start: usize) -> Result<(usize, usize), NotFound> {
+        match self.regex.find_at(bytes, start) {
+            Ok(Some(found)) => Ok((found.start(), found.end())),
+            Ok(None) => Err(NotFound::None),
+            Err(_) => Err(NotFound::GivenUp),
+        }
+    }
+
+    /// As `find`, with captures.
+    pub fn captures(
+        &self,
+        bytes: &[u8],
+        locations: &mut CaptureLocations,
+    ) -> Result<(usize, usize), NotFound> {
+        match self.regex.captures_read(locations, bytes) {
+            Ok(Some(found)) => Ok((found.start(), found.end())),
+            Ok(None) => Err(NotFound::None),
+            Err(_) => Err(NotFound::GivenUp),
+        }
+    }
+
+    /// Room for captures.
+    pub fn locations(&self) -> CaptureLocations {
+        self.regex.capture_locations()
+    }
+
+    /// How many captures it has, without the whole match.
+    pub fn groups(&self) -> usize {
+        self.regex.captures_len() - 1
+    }
+}
+
+/// The library takes some flags only inside the pattern: limits before it, then `A` as `\G`, `G` as `(?U)`, `E` as `\z` for each `$`.
+fn assemble(pcre: &Pcre, limit: u32) -> (String, String, &'static str) {
+    let mut head = format!("(*LIMIT_MATCH={limit})");
+    if pcre.ungreedy {
+        head.push_str("(?U)");
+    }
+    let body = match pcre.dollar_end_only && !pcre.multiline {
+        true => end_only(&pcre.pattern),
+        false => pcre.pattern.clone(),
+    };
+    let tail = match pcre.anchored {
+        true => {
+            head.push_str("\\G(?:");
+            // A comment of `x` would swallow the parenthesis.
+            if pcre.extended { "\n)" } else { ")" }
+        }
+        false => "",
+    };
+    (head, body, tail)
+}
+
+/// `$` outside classes becomes `\z`.
+fn end_only(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len() + 8);
+    let mut characters = pattern.chars();
+    let mut class = false;
+    while let Some(c) = characters.next() {
+        match c {
+            '\\' => {
+                out.push(c);
+                out.extend(characters.next());
+                continue;
+            }
+            '[' => class = true,
+            ']' => class = false,
+            '$' if !class => {
+                out.push_str("\\z");
+                continue;
+            }
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Expressions by what they say: rules that share one share its code.
+#[derive(Clone, Debug)]
+pub struct Expressions {
+    limit: u32,
+    known: HashMap<Key, Result<Arc<Expression>, ExpressionError>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    pattern: String,
+    flags: [bool; 7],
+}
+
+impl Default for Expressions {
+    fn default() -> Self {
+        Expressions::new(MATCH_LIMIT)
+    }
+}
+
+impl Expressions {
+    /// None yet.
+    pub fn new(limit: u32) -> Expressions {
+        Expressions {
+            limit,
+            known: HashMap::new(),
+        }
+    }
+
+    /// The expression of a condition, compiled now if it was not before.
+    pub fn of(&mut self, pcre: &Pcre) -> Result<Arc<Expression>, ExpressionError> {
+        let key = Key {
+            pattern: pcre.pattern.clone(),
+            flags: [
+                pcre.caseless,
+                pcre.multiline,
+                pcre.dotall,
+                pcre.extended,
+                pcre.anchored,
+                pcre.dollar_end_only,
+                pcre.ungreedy,
+            ],
+        };
+        let limit = self.limit;
+        self.known
+            .entry(key)
+            .or_insert_with(|| Expression::new(pcre, limit).map(Arc::new))
+            .clone()
+    }
+
+    /// How many different ones there are.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}

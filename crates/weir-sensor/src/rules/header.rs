@@ -1,0 +1,223 @@
+//! Headers of rules: action, protocol, addresses, ports, direction.
+
+use crate::app::App;
+
+use super::addresses::{Groups, any_address, any_port};
+use super::load::{Dialect, Settings};
+use super::model::{Action, Header, HeaderProtocol};
+use super::problem::{Kind, Parsed};
+use super::scan::ACTIONS;
+use super::text::Text;
+
+/// A header with the protocols of applications that its first word names.
+pub(super) struct Head {
+    pub(super) action: Action,
+    pub(super) header: Header,
+    pub(super) apps: Vec<App>,
+    pub(super) notes: Vec<String>,
+}
+
+/// Protocols that the language has and no parser here knows.
+const FOREIGN: &[&str] = &[
+    "arp",
+    "bittorrent-dht",
+    "dnp3",
+    "doh2",
+    "enip",
+    "ether",
+    "ldap",
+    "mdns",
+    "modbus",
+    "msn",
+    "pgsql",
+    "sdp",
+    "template",
+    "websocket",
+    "cip",
+    "gtp",
+    "mms",
+    "s7commplus",
+    "mysql",
+    "irc",
+    "sunrpc",
+];
+
+/// Parses a header.
+pub(super) fn head(text: Text<'_>, settings: &Settings, groups: &mut Groups) -> Parsed<Head> {
+    let words = words(text);
+    let mut words = words.into_iter();
+    let Some(first) = words.next() else {
+        return Err(text.fail(Kind::Syntax, "the rule has no header"));
+    };
+    let mut notes = Vec::new();
+    let action = action(first, settings.dialect, &mut notes)?;
+    let Some(word) = words.next() else {
+        return Err(first.fail(Kind::Syntax, "a protocol is missing after the action"));
+    };
+    let (protocol, apps) = protocol(word, settings.dialect)?;
+    let rest: Vec<Text<'_>> = words.collect();
+    let header = match rest[..] {
+        [] if settings.dialect == Dialect::Snort && protocol == HeaderProtocol::App => Header {
+            protocol,
+            source: any_address(),
+            source_ports: any_port(),
+            destination: any_address(),
+            destination_ports: any_port(),
+            both_ways: false,
+        },
+        [from, from_ports, arrow, to, to_ports] => Header {
+            protocol,
+            source: groups.addresses(from, &settings.variables)?,
+            source_ports: groups.ports(from_ports, &settings.variables)?,
+            both_ways: direction(arrow)?,
+            destination: groups.addresses(to, &settings.variables)?,
+            destination_ports: groups.ports(to_ports, &settings.variables)?,
+        },
+        _ => {
+            let reason = format!(
+                "a header is ACTION PROTOCOL ADDRESS PORT -> ADDRESS PORT; this one has {} words",
+                rest.len() + 2
+            );
+            return Err(text.fail(Kind::Syntax, reason));
+        }
+    };
+    Ok(Head {
+        action,
+        header,
+        apps,
+        notes,
+    })
+}
+
+/// Words between blanks outside brackets.
+fn words(text: Text<'_>) -> Vec<Text<'_>> {
+    let mut words = Vec::new();
+    let mut from = None;
+    let mut depth = 0u32;
+    for (i, b) in text.bytes.iter().enumerate() {
+        match b {
+            b'[' => depth += 1,
+            b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        let blank = b.is_ascii_whitespace() && depth == 0;
+        match (blank, from) {
+            (false, None) => from = Some(i),
+            (true, Some(start)) => {
+                words.push(text.part(start..i));
+                from = None;
+            }
+            _ => {}
+        }
+    }
+    if let Some(start) = from {
+        words.push(text.from(start));
+    }
+    words
+}
+
+fn action(word: Text<'_>, dialect: Dialect, notes: &mut Vec<String>) -> Parsed<Action> {
+    let name = word.str()?;
+    Ok(match name {
+        "alert" => Action::Alert,
+        "pass" => Action::Pass,
+        "drop" | "sdrop" => Action::Drop,
+        "reject" | "rejectsrc" => Action::Reject,
+        "rejectdst" | "rejectboth" => {
+            notes.push(format!("`{name}` is treated as `reject`"));
+            Action::Reject
+        }
+        "block" if dialect == Dialect::Snort => Action::Drop,
+        "react" if dialect == Dialect::Snort => {
+            notes.push("`react` is treated as `reject`: no page is sent".to_owned());
+            Action::Reject
+        }
+        _ if ACTIONS.contains(&name) => {
+            let reason = format!("rules with the action `{name}` are not supported");
+            return Err(word.fail(Kind::Unsupported, reason));
+        }
+        _ => {
+            let reason = format!("`{name}` is not an action (alert, pass, drop, reject, ...)");
+            return Err(word.fail(Kind::Syntax, reason));
+        }
+    })
+}
+
+fn protocol(word: Text<'_>, dialect: Dialect) -> Parsed<(HeaderProtocol, Vec<App>)> {
+    let name = word.str()?;
+    let plain = match name {
+        "ip" => Some(HeaderProtocol::Ip),
+        "any" if dialect == Dialect::Suricata => Some(HeaderProtocol::Ip),
+        "ip4" | "ipv4" => Some(HeaderProtocol::Ipv4),
+        "ip6" | "ipv6" => Some(HeaderProtocol::Ipv6),
+        "tcp" => Some(HeaderProtocol::Tcp),
+        "tcp-pkt" => Some(HeaderProtocol::TcpPacket),
+        "tcp-stream" => Some(HeaderProtocol::TcpStream),
+        "udp" => Some(HeaderProtocol::Udp),
+        "icmp" => Some(HeaderProtocol::Icmp),
+        "icmpv4" => Some(HeaderProtocol::Icmpv4),
+        "icmpv6" => Some(HeaderProtocol::Icmpv6),
+        "sctp" => Some(HeaderProtocol::Sctp),
+        "pkthdr" => Some(HeaderProtocol::PacketHeader),
+        _ => None,
+    };
+    if let Some(plain) = plain {
+        return Ok((plain, Vec::new()));
+    }
+    if name == "file" && dialect == Dialect::Snort {
+        return Ok((HeaderProtocol::App, Vec::new()));
+    }
+    let apps = match dialect {
+        Dialect::Suricata => apps(name),
+        Dialect::Snort => apps(name).or_else(|| service(name)),
+    };
+    match apps {
+        Some(apps) => Ok((HeaderProtocol::App, apps)),
+        None if FOREIGN.contains(&name) => {
+            let reason = format!("the protocol `{name}` is not known to any parser here");
+            Err(word.fail(Kind::Unsupported, reason))
+        }
+        None => Err(word.fail(Kind::Value, format!("`{name}` is not a protocol"))),
+    }
+}
+
+/// The applications that a name stands for: `http` is either version.
+pub(super) fn apps(name: &str) -> Option<Vec<App>> {
+    Some(match name {
+        "http" => vec![App::Http1, App::Http2],
+        "http1" => vec![App::Http1],
+        "ssl" => vec![App::Tls],
+        "dcerpc" => vec![App::Dcerpc],
+        "ikev2" => vec![App::Ike],
+        "unknown" | "failed" => return None,
+        _ => vec![App::named(name)?],
+    })
+}
+
+/// The applications of a service of Snort; `None`: it is none of those that are told here.
+pub(super) fn service(name: &str) -> Option<Vec<App>> {
+    Some(match name {
+        "https" => vec![App::Tls],
+        "http3" => vec![App::Quic],
+        "netbios-ssn" | "cifs" => vec![App::Smb],
+        "kerberos" => vec![App::Krb5],
+        "vnc" => vec![App::Rfb],
+        _ => return apps(name),
+    })
+}
+
+fn direction(arrow: Text<'_>) -> Parsed<bool> {
+    match arrow.bytes {
+        b"->" => Ok(false),
+        b"<>" => Ok(true),
+        b"=>" => {
+            let reason = "rules on whole transactions (`=>`) are not supported";
+            Err(arrow.fail(Kind::Unsupported, reason))
+        }
+        b"<-" => {
+            let reason = "`<-` is not a direction: write the receiver at the right";
+            Err(arrow.fail(Kind::Syntax, reason))
+        }
+        _ => Err(arrow.fail(Kind::Syntax, "a direction is `->` or `<>`")),
+    }
+}

@@ -1,0 +1,370 @@
+//! The one list of keywords: the parser dispatches by it, refusals and notes take their reasons from it, and docs/sensor-rules.md is generated from it.
+
+use crate::buffer::Buffer;
+
+use super::load::Dialect;
+
+/// `Variant: "name" ["other names"] dialects, "what";`
+macro_rules! words {
+    ($($variant:ident: $name:literal [$($alias:literal),*] $dialect:ident, $what:literal;)*) => {
+        /// A keyword with a meaning of its own; buffers are in `Buffer`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Word {
+            $(#[doc = $what] $variant,)*
+        }
+
+        /// All of them, with their other names, dialects and what they are.
+        pub const WORDS: &[(Word, &str, &[&str], Dialects, &str)] = &[
+            $((Word::$variant, $name, &[$($alias),*], Dialects::$dialect, $what),)*
+        ];
+
+        impl Word {
+            /// The keyword of a name in a dialect.
+            pub fn named(name: &str, dialect: Dialect) -> Option<Word> {
+                Some(match name {
+                    $($name $(| $alias)* if Dialects::$dialect.has(dialect) => Word::$variant,)*
+                    _ => return None,
+                })
+            }
+        }
+    };
+}
+
+/// Which dialects have a keyword.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialects {
+    /// Both.
+    Both,
+    /// Suricata's.
+    Suricata,
+    /// Snort 3's.
+    Snort,
+}
+
+impl Dialects {
+    /// Whether a dialect is one of them.
+    pub fn has(self, dialect: Dialect) -> bool {
+        match self {
+            Dialects::Both => true,
+            Dialects::Suricata => dialect == Dialect::Suricata,
+            Dialects::Snort => dialect == Dialect::Snort,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Dialects::Both => "both",
+            Dialects::Suricata => "Suricata",
+            Dialects::Snort => "Snort 3",
+        }
+    }
+}
+
+words! {
+    Message: "msg" [] Both, "text of the alert";
+    Sid: "sid" [] Both, "number of the rule; required";
+    Gid: "gid" [] Both, "generator, 1 unless given";
+    Rev: "rev" [] Both, "revision";
+    Class: "classtype" [] Both, "class, from classification.config";
+    Priority: "priority" [] Both, "1 to 255, instead of the class's";
+    Reference: "reference" [] Both, "kind and value";
+    Metadata: "metadata" [] Both, "keys and values";
+    Remark: "rem" [] Snort, "a remark";
+    Target: "target" [] Suricata, "`src_ip` or `dest_ip`";
+    Service: "service" [] Snort, "protocols of applications; ports decide only while the protocol is not known";
+    Flow: "flow" [] Both, "direction, establishment, stream or packet, fragments";
+    Flowbits: "flowbits" [] Both, "`set unset toggle isset isnotset noalert`, alternatives with a bar, several with `&` in Snort 3";
+    Xbits: "xbits" [] Suricata, "bits of addresses and pairs, with `expire` (30 s unless given)";
+    Hostbits: "hostbits" [] Suricata, "bits of addresses (300 s)";
+    Flowint: "flowint" [] Suricata, "counters of flows";
+    NoAlert: "noalert" [] Suricata, "no alert when it matches";
+    Threshold: "threshold" [] Suricata, "`limit`, `threshold`, `both`";
+    DetectionFilter: "detection_filter" [] Both, "alerts after a count in a period";
+    StreamSize: "stream_size" [] Both, "bytes of a stream";
+    FlowAge: "flow.age" [] Suricata, "seconds since the flow's first packet";
+    FlowPackets: "flow.pkts" [] Suricata, "packets of a flow: `toserver`, `toclient`, `both`, `either`";
+    FlowPacketsToServer: "flow.pkts_toserver" [] Suricata, "packets of a flow to the server";
+    FlowPacketsToClient: "flow.pkts_toclient" [] Suricata, "packets of a flow to the client";
+    FlowBytes: "flow.bytes" [] Suricata, "bytes of a flow";
+    FlowBytesToServer: "flow.bytes_toserver" [] Suricata, "bytes of a flow to the server";
+    FlowBytesToClient: "flow.bytes_toclient" [] Suricata, "bytes of a flow to the client";
+    AppLayerProtocol: "app-layer-protocol" [] Suricata, "protocol of the application, or not that";
+    AppLayerEvent: "app-layer-event" [] Suricata, "an anomaly of a transaction";
+    DecodeEvent: "decode-event" ["engine-event"] Suricata, "an anomaly of a packet";
+    StreamEvent: "stream-event" [] Suricata, "an anomaly of a stream";
+    IpReputation: "iprep" [] Suricata, "score of an address in a category of the reputation lists";
+    Content: "content" [] Both, "bytes; in Snort 3 with its modifiers behind commas";
+    UriContent: "uricontent" [] Suricata, "old: content of http.uri";
+    Nocase: "nocase" [] Suricata, "the content before in either case";
+    Offset: "offset" [] Suricata, "first place of the content before, a number or a name";
+    Depth: "depth" [] Suricata, "how many bytes from there may hold it";
+    Distance: "distance" [] Suricata, "first place after the match before";
+    Within: "within" [] Suricata, "how many bytes from there may hold it";
+    StartsWith: "startswith" [] Suricata, "at the buffer's start";
+    EndsWith: "endswith" [] Suricata, "at the buffer's end";
+    Rawbytes: "rawbytes" [] Both, "accepted, without a meaning in either dialect";
+    FastPattern: "fast_pattern" [] Suricata, "the content for the prefilter; `only`, or offset and length";
+    Pcre: "pcre" [] Both, "Perl regular expression (PCRE2); in Suricata's dialect flags may name a buffer, and captures `flow:` and `pkt:` variables";
+    Regex: "regex" [] Snort, "a regular expression; compiled as pcre is";
+    IsDataAt: "isdataat" [] Both, "there are bytes at a place";
+    ByteTest: "byte_test" [] Both, "a number in the bytes compared";
+    ByteJump: "byte_jump" [] Both, "the place moved by a number in the bytes";
+    ByteExtract: "byte_extract" [] Both, "a number in the bytes named";
+    ByteMath: "byte_math" [] Both, "a number in the bytes computed with and named";
+    Base64Decode: "base64_decode" [] Both, "the bytes from here decoded";
+    Base64Data: "base64_data" [] Both, "what follows is about the decoded bytes";
+    Size: "bsize" [] Suricata, "length of the buffer";
+    BufferLength: "bufferlen" [] Snort, "length of the buffer";
+    UriLength: "urilen" [] Suricata, "length of http.uri (`norm`, the default) or http.uri.raw (`raw`)";
+    Absent: "absent" [] Suricata, "the buffer is not there; `or_else`";
+    Dataset: "dataset" [] Suricata, "`isset` and `isnotset` in a file of strings (base64), md5, sha256 or ipv4";
+    DotPrefix: "dotprefix" [] Suricata, "transform: a dot before the buffer";
+    Lowercase: "to_lowercase" [] Suricata, "transform";
+    Uppercase: "to_uppercase" [] Suricata, "transform";
+    StripWhitespace: "strip_whitespace" [] Suricata, "transform";
+    CompressWhitespace: "compress_whitespace" [] Suricata, "transform";
+    UrlDecode: "url_decode" [] Suricata, "transform";
+    ToMd5: "to_md5" [] Suricata, "transform";
+    ToSha1: "to_sha1" [] Suricata, "transform";
+    ToSha256: "to_sha256" [] Suricata, "transform";
+    Xor: "xor" [] Suricata, "transform: with a key of hexadecimal digits";
+    PcreXform: "pcrexform" [] Suricata, "transform: the first capture";
+    HeaderLowercase: "header_lowercase" [] Suricata, "transform";
+    StripPseudoHeaders: "strip_pseudo_headers" [] Suricata, "transform";
+    Domain: "domain" [] Suricata, "transform";
+    Tld: "tld" [] Suricata, "transform";
+    FromBase64: "from_base64" [] Suricata, "transform: `bytes`, `offset`, `mode`";
+    PayloadSize: "dsize" [] Both, "size of the packet's payload";
+    Ttl: "ttl" [] Both, "time to live, hop limit";
+    Tos: "tos" [] Both, "type of service";
+    Id: "id" [] Both, "identification of IPv4";
+    IpProtocol: "ip_proto" [] Both, "protocol of IP, number or name";
+    FragmentBits: "fragbits" [] Both, "`M`, `D`, `R` with `+ * !`";
+    FragmentOffset: "fragoffset" [] Both, "offset of a fragment";
+    IpOptions: "ipopts" [] Both, "an option of IPv4";
+    Flags: "flags" ["tcp.flags"] Both, "flags of TCP with `+ * !`, and those ignored";
+    Sequence: "seq" ["tcp.seq"] Both, "sequence number, exactly";
+    Acknowledgement: "ack" ["tcp.ack"] Both, "acknowledgement number, exactly";
+    Window: "window" ["tcp.window"] Both, "window of TCP";
+    Mss: "tcp.mss" [] Suricata, "maximum segment size";
+    IcmpType: "itype" [] Both, "type of ICMP";
+    IcmpCode: "icode" [] Both, "code of ICMP";
+    IcmpId: "icmp_id" [] Both, "identifier of ICMP";
+    IcmpSequence: "icmp_seq" [] Both, "sequence number of ICMP";
+    SameAddress: "sameip" [] Both, "both addresses are one";
+    Vlan: "vlan.id" [] Suricata, "number of a VLAN, and its layer";
+    Rpc: "rpc" [] Both, "program, version, procedure of a call of SunRPC";
+    TlsVersion: "tls.version" [] Suricata, "version of TLS";
+    SslVersion: "ssl_version" [] Both, "versions, alternatives with commas";
+    SslState: "ssl_state" [] Both, "state of the handshake, alternatives with a bar or commas";
+    DnsOpcode: "dns.opcode" ["dns_opcode"] Suricata, "operation of DNS";
+    DnsRcode: "dns.rcode" [] Suricata, "result of DNS";
+    DnsRrtype: "dns.rrtype" [] Suricata, "type of a record of DNS";
+    FtpBounce: "ftpbounce" [] Suricata, "a PORT command names another host";
+    TlsSubject: "tls.subject" [] Suricata, "old: content of tls.cert_subject";
+    TlsIssuer: "tls.issuerdn" [] Suricata, "old: content of tls.cert_issuer";
+    TlsFingerprint: "tls.fingerprint" [] Suricata, "old: content of tls.cert_fingerprint";
+    SshProtoVersion: "ssh.protoversion" [] Suricata, "old: content of ssh.proto";
+    SshSoftwareVersion: "ssh.softwareversion" [] Suricata, "old: content of ssh.software";
+    FileExtension: "fileext" [] Suricata, "old: end of file.name";
+}
+
+/// Sticky buffers of Snort 3; the arguments each takes are in `parse`.
+pub const SNORT_BUFFERS: &[(&str, Buffer)] = &[
+    ("pkt_data", Buffer::Payload),
+    ("raw_data", Buffer::Payload),
+    ("file_data", Buffer::FileData),
+    ("http_uri", Buffer::HttpUri),
+    ("http_raw_uri", Buffer::HttpUriRaw),
+    ("http_header", Buffer::HttpHeader),
+    ("http_raw_header", Buffer::HttpHeaderRaw),
+    ("http_cookie", Buffer::HttpCookie),
+    ("http_raw_cookie", Buffer::HttpCookie),
+    ("http_client_body", Buffer::HttpRequestBody),
+    ("http_method", Buffer::HttpMethod),
+    ("http_version", Buffer::HttpProtocol),
+    ("http_stat_code", Buffer::HttpStatusCode),
+    ("http_stat_msg", Buffer::HttpStatusMessage),
+    ("http_raw_request", Buffer::HttpRequestLine),
+    ("http_raw_status", Buffer::HttpResponseLine),
+];
+
+/// Keywords that decide nothing about a match here: the rule is loaded, and a note says what is not done.
+pub const NOTED: &[(&str, &str)] = &[
+    ("tag", "packets after the alert are not logged"),
+    ("filestore", "files are not stored"),
+    ("tls.store", "certificates are not stored"),
+    ("tls_store", "certificates are not stored"),
+    ("logto", "alerts go to the configured outputs"),
+    ("bypass", "flows are not bypassed"),
+    ("prefilter", "the prefilter is chosen by the sensor"),
+];
+
+/// Keywords of the languages that this sensor does not have: rules with them are refused.
+pub const REFUSED: &[(&str, &str)] = &[
+    ("lua", "scripts are not run"),
+    ("luajit", "scripts are not run"),
+    ("luaxform", "scripts are not run"),
+    ("asn1", "ASN.1 is not decoded"),
+    ("ber_data", "ASN.1 is not decoded"),
+    ("ber_skip", "ASN.1 is not decoded"),
+    ("replace", "packets are not changed"),
+    ("geoip", "there is no database of places"),
+    ("datarep", "reputation of strings is not kept"),
+    ("filemagic", "kinds of files are not told by their content"),
+    ("file.magic", "kinds of files are not told by their content"),
+    ("file_type", "kinds of files are not told by their content"),
+    ("file_meta", "kinds of files are not told by their content"),
+    ("filemd5", "hashes of files are not computed"),
+    ("filesha1", "hashes of files are not computed"),
+    ("filesha256", "hashes of files are not computed"),
+    ("md5", "hashes of buffers are not compared"),
+    ("sha256", "hashes of buffers are not compared"),
+    ("sha512", "hashes of buffers are not compared"),
+    (
+        "filesize",
+        "sizes of files are not known where a body is cut",
+    ),
+    ("entropy", "entropy is not computed"),
+    ("gunzip", "no transform decompresses"),
+    ("zlib_deflate", "no transform decompresses"),
+    ("requires", "there are no versions or features to require"),
+    ("activated_by", "rules do not activate each other"),
+    ("activates", "rules do not activate each other"),
+    ("count", "rules do not activate each other"),
+    ("session", "sessions are not logged"),
+    ("react", "no answers are sent"),
+    ("resp", "no answers are sent"),
+    ("stream_reassemble", "rules do not change reassembly"),
+    ("dce_iface", "calls of DCE/RPC are not parsed"),
+    ("dce_opnum", "calls of DCE/RPC are not parsed"),
+    ("dce_stub_data", "calls of DCE/RPC are not parsed"),
+    ("dcerpc.iface", "calls of DCE/RPC are not parsed"),
+    ("dcerpc.opnum", "calls of DCE/RPC are not parsed"),
+    ("dcerpc.stub_data", "calls of DCE/RPC are not parsed"),
+    ("sip_method", "SIP is not parsed"),
+    ("sip_header", "SIP is not parsed"),
+    ("sip_body", "SIP is not parsed"),
+    ("sip_stat_code", "SIP is not parsed"),
+    ("http_param", "parameters are not taken apart"),
+    ("http_num_headers", "headers are not counted"),
+    ("http_num_cookies", "cookies are not counted"),
+    ("http_num_trailers", "trailers are not counted"),
+    ("http_header_test", "headers are not compared as numbers"),
+    ("http_trailer_test", "trailers are not compared as numbers"),
+    ("http_version_match", "versions are not compared as a set"),
+    ("http_max_header_line", "lines of headers are not measured"),
+    (
+        "http_max_trailer_line",
+        "lines of trailers are not measured",
+    ),
+    ("http_raw_trailer", "trailers are not kept"),
+    ("http_trailer", "trailers are not kept"),
+    ("http_true_ip", "proxies' headers are not followed"),
+    ("http_raw_body", "bodies are kept decoded only"),
+    ("http_encode", "encodings are not kept"),
+    ("js_data", "scripts are not normalized"),
+    ("script_data", "scripts are not normalized"),
+    ("vba_data", "macros are not extracted"),
+    ("sd_pattern", "kinds of personal data are not told"),
+    ("appids", "applications are told by protocol only"),
+    ("cvs", "CVS is not parsed"),
+    ("modbus", "Modbus is not parsed"),
+    ("modbus_data", "Modbus is not parsed"),
+    ("modbus_func", "Modbus is not parsed"),
+    ("modbus_unit", "Modbus is not parsed"),
+    ("dnp3_data", "DNP3 is not parsed"),
+    ("dnp3_func", "DNP3 is not parsed"),
+    ("dnp3_ind", "DNP3 is not parsed"),
+    ("dnp3_obj", "DNP3 is not parsed"),
+    ("enip_command", "ENIP is not parsed"),
+    ("cip_service", "CIP is not parsed"),
+    ("gtp_info", "GTP is not parsed"),
+    ("gtp_type", "GTP is not parsed"),
+    ("gtp_version", "GTP is not parsed"),
+    (
+        "tls_cert_notbefore",
+        "dates of certificates are not compared",
+    ),
+    (
+        "tls_cert_notafter",
+        "dates of certificates are not compared",
+    ),
+    ("tls_cert_expired", "dates of certificates are not compared"),
+    ("tls_cert_valid", "dates of certificates are not compared"),
+    ("tls.cert_chain_len", "certificates are not counted"),
+    ("nfs_procedure", "NFS is not parsed"),
+    ("nfs_version", "NFS is not parsed"),
+    ("krb5_msg_type", "Kerberos is not parsed"),
+    ("krb5_err_code", "Kerberos is not parsed"),
+    ("krb5.sname", "Kerberos is not parsed"),
+    ("krb5.cname", "Kerberos is not parsed"),
+    ("snmp.version", "SNMP is not parsed"),
+    ("snmp.community", "SNMP is not parsed"),
+    ("snmp.pdu_type", "SNMP is not parsed"),
+    ("snmp.usm", "SNMP is not parsed"),
+    ("ip.src", "addresses are in the header"),
+    ("ip.dst", "addresses are in the header"),
+    ("ja4.hash", "JA4 is not computed"),
+    ("quic.cyu.hash", "CYU is not computed"),
+    ("quic.cyu.string", "CYU is not computed"),
+    ("frame", "frames of protocols are not kept"),
+];
+
+/// The reason for refusing a keyword that the language has.
+pub fn refusal(name: &str) -> Option<&'static str> {
+    REFUSED
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, why)| *why)
+}
+
+/// What is not done about a keyword that decides nothing.
+pub fn note(name: &str) -> Option<&'static str> {
+    NOTED
+        .iter()
+        .find(|(n, _)| *n == name)
+        .map(|(_, what)| *what)
+}
+
+/// The tables of docs/sensor-rules.md.
+pub fn tables() -> String {
+    let mut out = String::new();
+    out += "### Keywords\n\n| keyword | other names | dialect | what it is |\n|---|---|---|---|\n";
+    let code = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+        names.join(", ")
+    };
+    for (_, name, aliases, dialects, what) in WORDS {
+        out += &format!(
+            "| `{name}` | {} | {} | {what} |\n",
+            code(aliases),
+            dialects.name()
+        );
+    }
+    out += "\n### Buffers\n\nIn Suricata's dialect a sticky name is about the contents after it, an old name about the content before it. In Snort 3's every name is sticky.\n\n";
+    out += "| sticky | old modifier | Snort 3 | what it holds |\n|---|---|---|---|\n";
+    for buffer in Buffer::ALL {
+        let (sticky, modifiers) = buffer.words();
+        let of = |(name, b): &(&'static str, Buffer)| (b == buffer).then_some(*name);
+        let snort: Vec<&str> = SNORT_BUFFERS.iter().filter_map(of).collect();
+        out += &format!(
+            "| {} | {} | {} | {} |\n",
+            code(&sticky),
+            code(modifiers),
+            code(&snort),
+            buffer.what()
+        );
+    }
+    out += "\n### Accepted with a note\n\nThe rule is loaded; a note says what is not done.\n\n| keyword | not done |\n|---|---|\n";
+    for (name, what) in NOTED {
+        out += &format!("| `{name}` | {what} |\n");
+    }
+    out += "\n### Refused\n\nA rule with one of these is not loaded, and listed with the reason.\n\n| keyword | reason |\n|---|---|\n";
+    for (name, why) in REFUSED {
+        if Buffer::sticky(name).is_none() {
+            out += &format!("| `{name}` | {why} |\n");
+        }
+    }
+    out
+}

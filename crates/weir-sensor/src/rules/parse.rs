@@ -1,0 +1,682 @@
+//! A rule's options, one after another, into a draft: which buffer is current, which content was last. What options mean for each other is `check`'s.
+
+use std::path::Path;
+
+use crate::app::App;
+use crate::buffer::Buffer;
+
+use super::addresses::Groups;
+use super::check;
+use super::content;
+use super::expression::Expressions;
+use super::header;
+use super::keywords::{self, SNORT_BUFFERS, Word};
+use super::load::{Dialect, Settings};
+use super::model::{
+    Condition, Content, FlowCondition, Header, Number, PacketCondition, Place, Rule, Transform,
+};
+use super::options;
+use super::problem::{Kind, Parsed, Problem};
+use super::scan::{Opt, commas, divide};
+use super::text::Text;
+use super::values::{number, quoted};
+
+/// The farthest place that a content may name.
+pub(super) const FAR: i64 = 1 << 20;
+
+/// The most conditions in one rule.
+const CONDITIONS: usize = 512;
+
+/// What a rule is parsed with.
+pub(super) struct Context<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) groups: &'a mut Groups,
+    pub(super) expressions: &'a mut Expressions,
+    pub(super) datasets: Option<&'a Path>,
+}
+
+/// A condition with where it was written.
+#[derive(Debug)]
+pub(super) struct Item<'a> {
+    pub(super) condition: Condition,
+    pub(super) at: Text<'a>,
+    /// `fast_pattern`, with its part.
+    pub(super) fast: Option<Option<(u16, u16)>>,
+}
+
+/// A group of conditions while it is written.
+#[derive(Debug)]
+pub(super) struct Part<'a> {
+    pub(super) buffer: Buffer,
+    pub(super) transforms: Vec<Transform>,
+    pub(super) items: Vec<Item<'a>>,
+    /// The sticky keyword, if there was one.
+    pub(super) at: Option<Text<'a>>,
+    /// Whether `base64_data` is in it: nothing about the buffer itself can be added.
+    pub(super) decoded: bool,
+}
+
+/// A rule while it is written.
+pub(super) struct Draft<'a> {
+    pub(super) dialect: Dialect,
+    pub(super) rule: Rule,
+    pub(super) parts: Vec<Part<'a>>,
+    /// The sticky buffer in force.
+    pub(super) current: Option<usize>,
+    /// Where its keyword is.
+    pub(super) sticky_at: usize,
+    /// The content that modifiers are about.
+    pub(super) last: Option<(usize, usize)>,
+    /// The part of the last condition that moved the place of matching.
+    pub(super) mover: Option<usize>,
+    /// Names extracted so far.
+    pub(super) names: Vec<String>,
+    pub(super) notes: Vec<String>,
+    /// Where options were written that only packets have.
+    pub(super) packet_only: Option<Text<'a>>,
+    pub(super) class_at: Option<Text<'a>>,
+    pub(super) flow_at: Option<Text<'a>>,
+    pub(super) protocol_at: Text<'a>,
+    /// The applications of the header; `apps` of the rule comes from them, buffers and options.
+    pub(super) header_apps: Vec<App>,
+    pub(super) priority_set: bool,
+    pub(super) fast_at: Option<Text<'a>>,
+    seen: Vec<Word>,
+}
+
+/// Parses a rule; gives it with notes about it.
+pub(super) fn rule(
+    text: Text<'_>,
+    place: Place,
+    context: &mut Context<'_>,
+) -> Parsed<(Rule, Vec<String>)> {
+    let dialect = context.settings.dialect;
+    let (head_text, opts) = divide(text, dialect)?;
+    let head = header::head(head_text, context.settings, context.groups)?;
+    let mut rule = blank(head.header, place);
+    rule.action = head.action;
+    let mut draft = Draft {
+        dialect,
+        rule,
+        parts: Vec::new(),
+        current: None,
+        sticky_at: 0,
+        last: None,
+        mover: None,
+        names: Vec::new(),
+        notes: head.notes,
+        packet_only: None,
+        class_at: None,
+        flow_at: None,
+        protocol_at: head_text.words().get(1).copied().unwrap_or(head_text),
+        header_apps: head.apps,
+        priority_set: false,
+        fast_at: None,
+        seen: Vec::new(),
+    };
+    for opt in &opts {
+        draft.option(*opt, context).map_err(|mut problem| {
+            if problem.keyword.is_none() {
+                problem.keyword = Some(opt.name.lossy());
+            }
+            problem
+        })?;
+    }
+    check::finish(draft, text, context.settings)
+}
+
+fn blank(header: Header, place: Place) -> Rule {
+    Rule {
+        action: super::model::Action::Alert,
+        header,
+        gid: 1,
+        sid: 0,
+        rev: 0,
+        message: String::new(),
+        class: None,
+        category: String::new(),
+        priority: 3,
+        metadata: Vec::new(),
+        references: Vec::new(),
+        target: None,
+        apps: Vec::new(),
+        services: None,
+        flow: FlowCondition::default(),
+        packet: Vec::new(),
+        groups: Vec::new(),
+        fast_pattern: None,
+        bits: Vec::new(),
+        threshold: None,
+        detection_filter: None,
+        silent: false,
+        place,
+    }
+}
+
+/// The number of a rule that may be broken.
+pub(super) fn sid_of(text: Text<'_>, dialect: Dialect) -> Option<u32> {
+    if let Ok((_, options)) = divide(text, dialect) {
+        let sid = options.iter().find(|o| o.name.is("sid"))?;
+        return sid.value?.number(0, u32::MAX.into()).ok().map(|n| n as u32);
+    }
+    let at = text.bytes.windows(4).rposition(|w| w == b"sid:")?;
+    let rest = text.from(at + 4).trim();
+    let digits = rest.bytes.iter().take_while(|b| b.is_ascii_digit()).count();
+    let number = rest.part(0..digits).number(0, u32::MAX.into());
+    number.ok().map(|n| n as u32)
+}
+
+impl<'a> Opt<'a> {
+    /// The value, which must be there.
+    pub(super) fn need(self) -> Parsed<Text<'a>> {
+        match self.value {
+            Some(value) if !value.is_empty() => Ok(value),
+            _ => Err(self.whole.fail(
+                Kind::Syntax,
+                format!("`{}` needs a value", self.name.lossy()),
+            )),
+        }
+    }
+
+    /// That there is no value.
+    pub(super) fn bare(self) -> Parsed<()> {
+        match self.value {
+            None => Ok(()),
+            Some(value) => Err(value.fail(
+                Kind::Syntax,
+                format!("`{}` has no value", self.name.lossy()),
+            )),
+        }
+    }
+}
+
+impl<'a> Draft<'a> {
+    fn option(&mut self, opt: Opt<'a>, context: &mut Context<'_>) -> Parsed<()> {
+        let name = opt.name.str()?;
+        if let Some(word) = Word::named(name, self.dialect) {
+            let once = matches!(
+                word,
+                Word::Message
+                    | Word::Sid
+                    | Word::Gid
+                    | Word::Rev
+                    | Word::Class
+                    | Word::Priority
+                    | Word::Target
+                    | Word::Threshold
+                    | Word::DetectionFilter
+            );
+            if once && self.seen.contains(&word) {
+                return Err(opt
+                    .whole
+                    .fail(Kind::Conflict, format!("`{name}` is given twice")));
+            }
+            if once {
+                self.seen.push(word);
+            }
+            return self.word(word, opt, context);
+        }
+        let sticky = match self.dialect {
+            Dialect::Suricata => Buffer::sticky(name),
+            Dialect::Snort => {
+                let known = SNORT_BUFFERS.iter().find(|(n, _)| *n == name);
+                known.map(|(_, b)| *b)
+            }
+        };
+        if let Some(buffer) = sticky {
+            return match self.dialect {
+                Dialect::Suricata => self.sticky(buffer, opt),
+                Dialect::Snort => self.snort_buffer(buffer, opt),
+            };
+        }
+        if self.dialect == Dialect::Suricata
+            && let Some(buffer) = Buffer::modifier(name)
+        {
+            return self.modifier(buffer, opt);
+        }
+        if let Some(what) = keywords::note(name) {
+            self.notes.push(format!("`{name}`: {what}"));
+            return Ok(());
+        }
+        if let Some(why) = keywords::refusal(name) {
+            let reason = format!("`{name}` is not supported: {why}");
+            return Err(opt.name.fail(Kind::Unsupported, reason));
+        }
+        let other = match self.dialect {
+            Dialect::Suricata => Dialect::Snort,
+            Dialect::Snort => Dialect::Suricata,
+        };
+        let foreign = Word::named(name, other).is_some()
+            || match other {
+                Dialect::Suricata => {
+                    Buffer::sticky(name).is_some() || Buffer::modifier(name).is_some()
+                }
+                Dialect::Snort => SNORT_BUFFERS.iter().any(|(n, _)| *n == name),
+            };
+        let reason = match foreign {
+            true => format!("`{name}` is a keyword of the dialect {} only", other.name()),
+            false => format!("`{name}` is not a keyword"),
+        };
+        Err(opt.name.fail(Kind::Unknown, reason))
+    }
+
+    /// A sticky buffer of Suricata: for what comes after it.
+    fn sticky(&mut self, buffer: Buffer, opt: Opt<'a>) -> Parsed<()> {
+        if let Some(value) = opt.value {
+            // `filename:"..."` is an old content; the others have no value.
+            if !opt.name.is("filename") {
+                opt.bare()?;
+            }
+            return self.old_content(Buffer::FileName, value, true);
+        }
+        self.leave()?;
+        self.last = None;
+        self.sticky_at = opt.whole.start;
+        if buffer == Buffer::Payload {
+            self.current = None;
+            return Ok(());
+        }
+        // Several of one transaction: each keyword begins a search of its own. Otherwise the same buffer goes on.
+        let again = self.parts.iter().position(|p| {
+            p.buffer == buffer && p.transforms.is_empty() && !p.decoded && !buffer.is_multiple()
+        });
+        self.current = Some(match again {
+            Some(at) => at,
+            None => self.begin(buffer, Some(opt.whole)),
+        });
+        Ok(())
+    }
+
+    /// A sticky buffer of Snort 3: each begins at the start of its buffer anew.
+    fn snort_buffer(&mut self, buffer: Buffer, opt: Opt<'a>) -> Parsed<()> {
+        self.last = None;
+        let mut transforms = Vec::new();
+        for part in opt.value.map(commas).unwrap_or_default() {
+            match part.words()[..] {
+                [word, field] if word.is("field") && buffer == Buffer::HttpHeader => {
+                    let field = field.unquoted()?.str()?.to_ascii_lowercase();
+                    transforms.push(Transform::Field(field));
+                }
+                // In which part of a response something is known decides nothing here: transactions are inspected whole.
+                [word]
+                    if word.is("with_header")
+                        || word.is("with_body")
+                        || word.is("with_trailer") => {}
+                _ => {
+                    let reason = format!("`{}` is not supported with this buffer", part.lossy());
+                    return Err(part.fail(Kind::Unsupported, reason));
+                }
+            }
+        }
+        let at = self.begin(buffer, Some(opt.whole));
+        self.parts[at].transforms = transforms;
+        self.current = Some(at);
+        Ok(())
+    }
+
+    pub(super) fn begin(&mut self, buffer: Buffer, at: Option<Text<'a>>) -> usize {
+        self.parts.push(Part {
+            buffer,
+            transforms: Vec::new(),
+            items: Vec::new(),
+            at,
+            decoded: false,
+        });
+        self.parts.len() - 1
+    }
+
+    /// Another buffer begins, or the rule ends: the one in force must have been used.
+    pub(super) fn leave(&mut self) -> Parsed<()> {
+        if self.dialect == Dialect::Snort {
+            return Ok(());
+        }
+        let Some(part) = self.current.map(|c| &self.parts[c]) else {
+            return Ok(());
+        };
+        match (part.items.is_empty(), part.at) {
+            (true, Some(at)) => {
+                let reason = "no condition follows this buffer";
+                let mut problem = at.fail(Kind::Conflict, reason);
+                problem.keyword = Some(at.lossy());
+                Err(problem)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The part of a buffer without transforms, made if it is not there.
+    pub(super) fn part_of(&mut self, buffer: Buffer) -> usize {
+        let found = self
+            .parts
+            .iter()
+            .position(|p| p.buffer == buffer && p.transforms.is_empty() && !p.decoded);
+        found.unwrap_or_else(|| self.begin(buffer, None))
+    }
+
+    /// Where a condition goes: the sticky buffer, or what was moved in last if it is relative, or the payload.
+    pub(super) fn place(&mut self, relative: bool) -> usize {
+        match (
+            self.current,
+            self.mover,
+            relative && self.dialect == Dialect::Suricata,
+        ) {
+            (Some(at), _, _) => at,
+            (None, Some(at), true) => at,
+            _ => match self.dialect {
+                Dialect::Suricata => {
+                    // After `base64_data` the payload goes on with the decoded bytes until `pkt_data`.
+                    self.part_of(Buffer::Payload)
+                }
+                Dialect::Snort => {
+                    let at = self.begin(Buffer::Payload, None);
+                    self.current = Some(at);
+                    at
+                }
+            },
+        }
+    }
+
+    /// Adds a condition; returns its place.
+    pub(super) fn add(&mut self, part: usize, condition: Condition, at: Text<'a>) -> Parsed<usize> {
+        if self.parts.iter().map(|p| p.items.len()).sum::<usize>() >= CONDITIONS {
+            let reason = format!("more than {CONDITIONS} conditions in a rule");
+            return Err(at.fail(Kind::Value, reason));
+        }
+        self.parts[part].items.push(Item {
+            condition,
+            at,
+            fast: None,
+        });
+        Ok(self.parts[part].items.len() - 1)
+    }
+
+    /// An old modifier: the content before it is about this buffer.
+    fn modifier(&mut self, buffer: Buffer, opt: Opt<'a>) -> Parsed<()> {
+        opt.bare()?;
+        if self.current.is_some() {
+            let reason = "an old modifier cannot be used while a sticky buffer is in force: write `pkt_data` before the content, or the sticky name";
+            return Err(opt.whole.fail(Kind::Conflict, reason));
+        }
+        let Some((part, item)) = self.last else {
+            return Err(opt
+                .whole
+                .fail(Kind::Syntax, "there is no content before this"));
+        };
+        let before = &self.parts[part];
+        if before.buffer != Buffer::Payload {
+            let reason = format!("the content is already about {}", before.buffer.name());
+            return Err(opt.whole.fail(Kind::Conflict, reason));
+        }
+        if let Condition::Content(Content { raw: true, .. }) = before.items[item].condition {
+            let reason = "rawbytes and a buffer exclude each other";
+            return Err(opt.whole.fail(Kind::Conflict, reason));
+        }
+        let item = self.parts[part].items.remove(item);
+        let to = self.part_of(buffer);
+        self.parts[to].items.push(item);
+        self.last = Some((to, self.parts[to].items.len() - 1));
+        self.mover = Some(to);
+        Ok(())
+    }
+
+    /// `tls.subject:"..."` and the like: a content of a buffer.
+    pub(super) fn old_content(
+        &mut self,
+        buffer: Buffer,
+        text: Text<'a>,
+        nocase: bool,
+    ) -> Parsed<()> {
+        let (negated, bytes) = content::content(text)?;
+        let part = self.part_of(buffer);
+        let content = Content {
+            nocase,
+            ..plain(bytes, negated)
+        };
+        self.add(part, Condition::Content(content), text)?;
+        Ok(())
+    }
+
+    /// `content`, and `uricontent`.
+    pub(super) fn content(&mut self, opt: Opt<'a>, buffer: Option<Buffer>) -> Parsed<()> {
+        let value = opt.need()?;
+        let (pattern, rest) = match self.dialect {
+            Dialect::Suricata => (value, Vec::new()),
+            Dialect::Snort => {
+                let mut parts = commas(value).into_iter();
+                (parts.next().unwrap_or(value), parts.collect())
+            }
+        };
+        if !pattern.negation().0.bytes.starts_with(b"\"") {
+            let reason = "a content is in quotation marks";
+            return Err(pattern.fail(Kind::Syntax, reason));
+        }
+        let (negated, bytes) = content::content(pattern)?;
+        let part = match buffer {
+            Some(_) if self.current.is_some() => {
+                let reason = "uricontent cannot be used while a sticky buffer is in force";
+                return Err(opt.whole.fail(Kind::Conflict, reason));
+            }
+            Some(buffer) => self.part_of(buffer),
+            None => self.place(false),
+        };
+        let item = self.add(part, Condition::Content(plain(bytes, negated)), pattern)?;
+        self.last = Some((part, item));
+        self.mover = Some(part);
+        for modifier in rest {
+            self.snort_modifier(modifier)?;
+        }
+        Ok(())
+    }
+
+    /// `nocase`, `depth 5`, ... behind a content of Snort 3.
+    fn snort_modifier(&mut self, text: Text<'a>) -> Parsed<()> {
+        let words = text.words();
+        let (Some(word), value) = (words.first().copied(), words.get(1).copied()) else {
+            return Err(text.fail(Kind::Syntax, "something is missing between commas"));
+        };
+        if let Some(extra) = words.get(2) {
+            return Err(extra.fail(Kind::Syntax, "one value is expected"));
+        }
+        let need = || value.ok_or_else(|| text.fail(Kind::Syntax, "a value is missing"));
+        let (part, item) = self.last_content(text)?;
+        let entry = &mut self.parts[part].items[item];
+        match word.bytes {
+            b"nocase" if value.is_none() => self.set_nocase(text),
+            b"rawbytes" if value.is_none() => Ok(()),
+            b"offset" | b"depth" | b"distance" | b"within" => self.set_place(word, need()?),
+            b"fast_pattern" if value.is_none() => self.set_fast(text, None),
+            b"fast_pattern_offset" => {
+                let offset = need()?.number(0, i64::from(u16::MAX))? as u16;
+                let length = entry.fast.flatten().map_or(0, |p| p.1);
+                entry.fast = Some(Some((offset, length)));
+                self.fast_at.get_or_insert(text);
+                Ok(())
+            }
+            b"fast_pattern_length" => {
+                let length = need()?.number(1, i64::from(u16::MAX))? as u16;
+                let offset = entry.fast.flatten().map_or(0, |p| p.0);
+                entry.fast = Some(Some((offset, length)));
+                self.fast_at.get_or_insert(text);
+                Ok(())
+            }
+            _ => {
+                let reason = format!("`{}` is no modifier of a content", text.lossy());
+                Err(text.fail(Kind::Syntax, reason))
+            }
+        }
+    }
+
+    fn last_content(&self, at: Text<'a>) -> Parsed<(usize, usize)> {
+        let reason = "there is no content before this";
+        self.last.ok_or_else(|| at.fail(Kind::Syntax, reason))
+    }
+
+    /// The content that modifiers are about.
+    pub(super) fn last_mut(&mut self, at: Text<'a>) -> Parsed<&mut Content> {
+        let (part, item) = self.last_content(at)?;
+        match &mut self.parts[part].items[item].condition {
+            Condition::Content(content) => Ok(content),
+            _ => Err(at.fail(Kind::Syntax, "there is no content before this")),
+        }
+    }
+
+    pub(super) fn set_nocase(&mut self, at: Text<'a>) -> Parsed<()> {
+        let content = self.last_mut(at)?;
+        match std::mem::replace(&mut content.nocase, true) {
+            true => Err(at.fail(Kind::Conflict, "`nocase` is given twice for this content")),
+            false => Ok(()),
+        }
+    }
+
+    /// `offset`, `depth`, `distance`, `within`.
+    pub(super) fn set_place(&mut self, word: Text<'a>, value: Text<'a>) -> Parsed<()> {
+        let value_at = value;
+        let least = if word.is("distance") || word.is("within") || self.dialect == Dialect::Snort {
+            -FAR
+        } else {
+            0
+        };
+        let value = number(value, least, FAR)?;
+        if let Number::Variable(name) = &value
+            && !self.names.contains(name)
+        {
+            return Err(unknown_name(value_at, name));
+        }
+        let content = self.last_mut(word)?;
+        let length = content.bytes.len() as i64;
+        if let (b"depth" | b"within", Number::Is(n)) = (word.bytes, &value)
+            && *n < length
+        {
+            let name = word.lossy();
+            let reason = format!("{name} {n} is less than the content's {length} bytes");
+            return Err(value_at.fail(Kind::Conflict, reason));
+        }
+        if content.starts {
+            let reason = "startswith and a place exclude each other";
+            return Err(word.fail(Kind::Conflict, reason));
+        }
+        let absolute = content.offset.is_some() || content.depth.is_some();
+        let relative = content.distance.is_some() || content.within.is_some();
+        let (slot, excluded) = match word.bytes {
+            b"offset" => (&mut content.offset, relative),
+            b"depth" => (&mut content.depth, relative),
+            b"distance" => (&mut content.distance, absolute),
+            _ => (&mut content.within, absolute),
+        };
+        if excluded {
+            let reason = "offset and depth exclude distance and within: places are from the buffer's start or from the match before";
+            return Err(word.fail(Kind::Conflict, reason));
+        }
+        match slot.replace(value) {
+            Some(_) => {
+                let reason = format!("`{}` is given twice for this content", word.lossy());
+                Err(word.fail(Kind::Conflict, reason))
+            }
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn set_fast(&mut self, at: Text<'a>, value: Option<Text<'a>>) -> Parsed<()> {
+        let (part, item) = self.last_content(at)?;
+        if let Some(before) = self.fast_at {
+            let same = self.parts[part].items[item].fast.is_some();
+            if !(same && self.dialect == Dialect::Snort) {
+                let _ = before;
+                return Err(at.fail(Kind::Conflict, "a rule has one fast_pattern"));
+            }
+        }
+        self.fast_at = Some(at);
+        let mut chosen = None;
+        if let Some(value) = value {
+            if value.is("only") {
+                self.last_mut(at)?.only = true;
+            } else {
+                let [offset, length] = commas(value)[..] else {
+                    let reason = "the forms are `fast_pattern`, `fast_pattern:only` and `fast_pattern:OFFSET,LENGTH`";
+                    return Err(value.fail(Kind::Syntax, reason));
+                };
+                let top = i64::from(u16::MAX);
+                let (o, l) = (offset.number(0, top)?, length.number(1, top)?);
+                chosen = Some((o as u16, l as u16));
+            }
+        }
+        let entry = &mut self.parts[part].items[item];
+        entry.fast = Some(chosen.or(entry.fast.flatten()));
+        Ok(())
+    }
+
+    /// Notes that a condition is about packets, not streams or transactions.
+    pub(super) fn packet(&mut self, condition: PacketCondition, at: Text<'a>) -> Parsed<()> {
+        self.packet_only.get_or_insert(at);
+        self.rule.packet.push(condition);
+        Ok(())
+    }
+
+    fn word(&mut self, word: Word, opt: Opt<'a>, context: &mut Context<'_>) -> Parsed<()> {
+        match word {
+            Word::Content => self.content(opt, None),
+            Word::UriContent => self.content(opt, Some(Buffer::HttpUri)),
+            Word::Nocase => {
+                opt.bare()?;
+                self.set_nocase(opt.whole)
+            }
+            Word::Offset | Word::Depth | Word::Distance | Word::Within => {
+                self.set_place(opt.name, opt.need()?)
+            }
+            Word::StartsWith => {
+                opt.bare()?;
+                let content = self.last_mut(opt.whole)?;
+                let placed = content.offset.is_some()
+                    || content.depth.is_some()
+                    || content.distance.is_some()
+                    || content.within.is_some();
+                if placed || std::mem::replace(&mut content.starts, true) {
+                    let reason = "startswith and a place exclude each other";
+                    return Err(opt.whole.fail(Kind::Conflict, reason));
+                }
+                Ok(())
+            }
+            Word::EndsWith => {
+                opt.bare()?;
+                let content = self.last_mut(opt.whole)?;
+                match std::mem::replace(&mut content.ends, true) {
+                    true => Err(opt.whole.fail(Kind::Conflict, "`endswith` is given twice")),
+                    false => Ok(()),
+                }
+            }
+            Word::Rawbytes => {
+                opt.bare()?;
+                self.last_mut(opt.whole)?.raw = true;
+                Ok(())
+            }
+            Word::FastPattern => self.set_fast(opt.whole, opt.value),
+            Word::Message => {
+                self.rule.message = quoted(opt.need()?)?;
+                Ok(())
+            }
+            _ => options::option(self, word, opt, context),
+        }
+    }
+}
+
+pub(super) fn unknown_name(at: Text<'_>, name: &str) -> Problem {
+    let reason =
+        format!("`{name}` is neither a number nor extracted before by byte_extract or byte_math");
+    at.fail(Kind::Variable, reason)
+}
+
+pub(super) fn plain(bytes: Vec<u8>, negated: bool) -> Content {
+    Content {
+        bytes,
+        negated,
+        nocase: false,
+        offset: None,
+        depth: None,
+        distance: None,
+        within: None,
+        starts: false,
+        ends: false,
+        raw: false,
+        only: false,
+    }
+}

@@ -1,0 +1,963 @@
+//! A TCP session: its handshake and its end, which segments the receiver takes, and the acknowledgements that release bytes.
+//!
+//! A handshake is decided by what the ends confirm: of several SYNs the one that the SYN/ACK acknowledges counts, of several SYN/ACKs the one that the client's ACK does. Packets
+//! that no receiver takes (window, acknowledgement, timestamp, RFC 9293 and RFC 7323) change nothing; they are events.
+
+use super::side::{Side, Tools};
+use super::{End, Reassembler, Sink};
+use crate::event::{Event, Events};
+use crate::packet::{Direction, Packet, Tcp, flag};
+
+/// SYNs and SYN/ACKs that are remembered until one is confirmed.
+const CANDIDATES: usize = 4;
+/// A timestamp is not compared with one so long ago (RFC 7323, section 5.5), in nanoseconds: 24 days.
+const STAMP_AGE: u64 = 24 * 86_400 * 1_000_000_000;
+/// What a session taken up in the middle may scale its windows by: nobody knows.
+const UNKNOWN_SCALE: u8 = 14;
+
+/// The state of a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Nothing of it was understood: its beginning was not seen.
+    #[default]
+    None,
+    /// The client asked.
+    SynSent,
+    /// The server answered.
+    SynReceived,
+    /// Both ends have agreed.
+    Established,
+    /// The server closed its direction.
+    FinWait1,
+    /// And the client acknowledged.
+    FinWait2,
+    /// The client closed its direction.
+    CloseWait,
+    /// Both closed at once.
+    Closing,
+    /// Both closed, the client first.
+    LastAck,
+    /// Both closed, the server first.
+    TimeWait,
+    /// Over.
+    Closed,
+}
+
+impl State {
+    /// The name in event logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::None => "none",
+            State::SynSent => "syn_sent",
+            State::SynReceived => "syn_recv",
+            State::Established => "established",
+            State::FinWait1 => "fin_wait1",
+            State::FinWait2 => "fin_wait2",
+            State::CloseWait => "close_wait",
+            State::Closing => "closing",
+            State::LastAck => "last_ack",
+            State::TimeWait => "time_wait",
+            State::Closed => "closed",
+        }
+    }
+
+    /// Whether the handshake is done, or the session was taken up later.
+    pub fn is_established(self) -> bool {
+        !matches!(self, State::None | State::SynSent | State::SynReceived)
+    }
+
+    /// Whether both ends are done with it.
+    pub fn is_over(self) -> bool {
+        matches!(self, State::LastAck | State::TimeWait | State::Closed)
+    }
+}
+
+/// A SYN/ACK not confirmed yet.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    sequence: u32,
+    acknowledgement: u32,
+    scale: Option<u8>,
+    window: u16,
+    stamp: Option<u32>,
+    time: u64,
+}
+
+/// What is only needed until a session is established.
+#[derive(Debug, Default)]
+struct Handshake {
+    /// Sequence numbers of SYNs of the client.
+    asked: [u32; CANDIDATES],
+    asked_count: u8,
+    /// That of the server's own SYN, if both opened at once.
+    crossed: Option<u32>,
+    answers: Vec<Answer>,
+    /// The client's window scale and timestamp.
+    scale: Option<u8>,
+    stamp: Option<u32>,
+    time: u64,
+    /// The window that the client announced; of a SYN that was not seen: `None`.
+    window: Option<u16>,
+    /// The sequence number of the SYN whose data is held.
+    data_of: Option<u32>,
+    /// That of the SYN/ACK whose data is held.
+    answered_data_of: Option<u32>,
+}
+
+impl Handshake {
+    fn asked(&self) -> &[u32] {
+        &self.asked[..usize::from(self.asked_count)]
+    }
+
+    fn ask(&mut self, sequence: u32) {
+        if self.asked().contains(&sequence) {
+            return;
+        }
+        let at = usize::from(self.asked_count).min(CANDIDATES - 1);
+        self.asked[at] = sequence;
+        self.asked_count = (at + 1) as u8;
+    }
+}
+
+/// A session.
+#[derive(Debug)]
+pub struct Session {
+    state: State,
+    sides: [Side; 2],
+    /// Flags seen of each direction.
+    flags: [u8; 2],
+    handshake: Option<Box<Handshake>>,
+    /// The acknowledgement of the SYN/ACK that counts, and its sequence: what repetitions are compared with.
+    answer: Option<(u32, u32)>,
+    /// Both ends send timestamps.
+    stamps: bool,
+    reset: bool,
+    midstream: bool,
+    /// The direction that closed first.
+    first_fin: Option<Direction>,
+}
+
+impl Reassembler {
+    /// A new session between a client and a server, by the policies that their addresses have.
+    pub fn open(&self, client: std::net::IpAddr, server: std::net::IpAddr) -> Session {
+        let side = |receiver, depth: u64| {
+            let depth = if depth == 0 {
+                i64::MAX
+            } else {
+                i64::try_from(depth).unwrap_or(i64::MAX)
+            };
+            Side::new(self.policy(receiver), depth)
+        };
+        let depth = self.config().depth;
+        Session {
+            state: State::None,
+            sides: [side(server, depth[0]), side(client, depth[1])],
+            flags: [0; 2],
+            handshake: None,
+            answer: None,
+            stamps: false,
+            reset: false,
+            midstream: false,
+            first_fin: None,
+        }
+    }
+
+    /// Takes a segment that belongs to the session. What it releases goes to the sink: first the other direction's bytes that it acknowledges, then its own if they may.
+    pub fn segment(
+        &mut self,
+        session: &mut Session,
+        packet: &Packet<'_>,
+        tcp: &Tcp,
+        direction: Direction,
+        sink: &mut impl Sink,
+    ) -> Events {
+        let (midstream, one_sided) = (self.config().midstream, self.config().one_sided);
+        self.with(session, sink, |session, tools, sink| {
+            let payload = packet.payload();
+            tools.ledger.segments += 1;
+            tools.ledger.payload += payload.len() as u64;
+            if packet.bad_checksum {
+                tools.ledger.bad_checksum += payload.len() as u64;
+                return;
+            }
+            session.flags[direction.index()] |= tcp.flags;
+            let segment = Segment {
+                tcp,
+                payload,
+                direction,
+                time: packet.time,
+                midstream,
+                one_sided,
+            };
+            session.take(&segment, tools, sink);
+        })
+    }
+}
+
+struct Segment<'a> {
+    tcp: &'a Tcp,
+    payload: &'a [u8],
+    direction: Direction,
+    time: u64,
+    midstream: bool,
+    one_sided: bool,
+}
+
+impl Segment<'_> {
+    fn has(&self, flags: u8) -> bool {
+        self.tcp.flags & flags == flags
+    }
+
+    fn stamp(&self) -> Option<u32> {
+        self.tcp.timestamps.map(|(value, _)| value)
+    }
+}
+
+/// How the ledger counts a segment's payload that is not reassembled.
+fn refuse(segment: &Segment<'_>, tools: &mut Tools<'_>, event: Option<Event>) {
+    tools.ledger.out_of_window += segment.payload.len() as u64;
+    if let Some(event) = event {
+        tools.events.insert(event);
+    }
+}
+
+impl Session {
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Flags seen of each direction, by `Direction::index`.
+    pub fn flags(&self) -> [u8; 2] {
+        self.flags
+    }
+
+    /// Whether a RST ended it.
+    pub fn is_reset(&self) -> bool {
+        self.reset
+    }
+
+    /// Whether its beginning was not seen.
+    pub fn is_midstream(&self) -> bool {
+        self.midstream
+    }
+
+    /// Where a segment's payload begins in the stream of its direction; `None` if it is no part of what is handed on.
+    pub fn offset(&self, tcp: &Tcp, direction: Direction) -> Option<u64> {
+        let side = &self.sides[direction.index()];
+        let sequence = tcp
+            .sequence
+            .wrapping_add(u32::from(tcp.flags & flag::SYN != 0));
+        let at = side.offset(sequence);
+        (side.known && (0..side.depth).contains(&at)).then_some(at as u64)
+    }
+
+    /// Bytes of the stream that a direction's sender sent until now, holes included (`stream_size`).
+    pub fn seen(&self, direction: Direction) -> u64 {
+        self.sides[direction.index()].next.max(0) as u64
+    }
+
+    /// Bytes of a direction that were handed on or declared lost.
+    pub fn handed_on(&self, direction: Direction) -> u64 {
+        self.sides[direction.index()].base as u64
+    }
+
+    /// Bytes held.
+    pub fn held(&self) -> u64 {
+        self.sides[0].held() + self.sides[1].held()
+    }
+
+    /// What held segments occupy, in bytes.
+    pub fn memory(&self) -> usize {
+        self.sides[0].memory() + self.sides[1].memory()
+    }
+
+    /// Whether a SYN begins another session with the same ports.
+    pub fn is_reused_by(&self, tcp: &Tcp) -> bool {
+        tcp.flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN && self.state.is_over()
+    }
+
+    /// Hands on what is held and ends both directions.
+    pub(super) fn flush<S: Sink>(&mut self, end: End, tools: &mut Tools<'_>, sink: &mut S) {
+        if self.state == State::SynSent {
+            // Data of a SYN that nobody answered: no application read it.
+            self.sides[0].refuse(tools);
+        }
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            let side = &mut self.sides[direction.index()];
+            side.deliver(true, direction, tools, sink);
+            if !side.ended {
+                side.ended = true;
+                sink.end(direction, end);
+            }
+        }
+        self.handshake = None;
+    }
+
+    pub(super) fn relieve<S: Sink>(&mut self, tools: &mut Tools<'_>, sink: &mut S) {
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            self.sides[direction.index()].relieve(direction, tools, sink);
+        }
+    }
+
+    fn take<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
+        if segment.has(flag::SYN | flag::FIN) {
+            tools.events.insert(Event::FinSyn);
+        }
+        if !segment.has(flag::ACK) && segment.tcp.acknowledgement != 0 && !segment.has(flag::RST) {
+            tools.events.insert(Event::BrokenAck);
+        }
+        match self.state {
+            State::None => self.begin(segment, tools, sink),
+            State::SynSent => self.syn_sent(segment, tools, sink),
+            State::SynReceived => self.syn_received(segment, tools, sink),
+            _ if self.reset => {
+                tools.ledger.closed += segment.payload.len() as u64;
+                if !segment.has(flag::RST)
+                    && (segment.has(flag::FIN) || !segment.payload.is_empty())
+                {
+                    tools.events.insert(Event::SuspectedRstInjection);
+                }
+            }
+            _ => self.established(segment, tools, sink),
+        }
+    }
+
+    fn begin<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
+        let tcp = segment.tcp;
+        let lost = |tools: &mut Tools<'_>| tools.ledger.untracked += segment.payload.len() as u64;
+        if segment.has(flag::RST) {
+            tools.events.insert(Event::RstNoSession);
+            lost(tools);
+        } else if segment.has(flag::SYN | flag::ACK) {
+            // The flow's direction was chosen by it: its sender is the server.
+            if segment.direction == Direction::ToServer {
+                lost(tools);
+                return;
+            }
+            let follow = segment.midstream || segment.one_sided;
+            let mut handshake = Handshake::default();
+            handshake.ask(tcp.acknowledgement.wrapping_sub(1));
+            // What the client offered was not seen.
+            handshake.scale = tcp.window_scale.map(|_| UNKNOWN_SCALE);
+            self.handshake = Some(Box::new(handshake));
+            self.answered(segment, tools, sink);
+            if follow {
+                self.midstream = true;
+                tools.ledger.midstream += 1;
+            } else {
+                // It counts if its SYN comes after it: the capture may have changed their order.
+                self.state = State::None;
+            }
+        } else if segment.has(flag::SYN) {
+            tools.ledger.sessions += 1;
+            self.state = State::SynSent;
+            let early = self
+                .handshake
+                .take()
+                .filter(|h| h.asked() == [tcp.sequence]);
+            if early.is_some() {
+                self.state = State::SynReceived;
+            }
+            self.handshake = Some(early.unwrap_or_default());
+            self.asked(segment, tools, sink);
+        } else if segment.midstream && segment.has(flag::ACK) {
+            self.midstream = true;
+            tools.ledger.midstream += 1;
+            self.state = State::Established;
+            self.sides[0].scale = UNKNOWN_SCALE;
+            self.sides[1].scale = UNKNOWN_SCALE;
+            self.learn(segment);
+            self.established(segment, tools, sink);
+        } else {
+            if segment.has(flag::FIN) {
+                tools.events.insert(Event::FinNoSession);
+            }
+            lost(tools);
+        }
+    }
+
+    /// Takes sequence numbers from a segment of a session taken up in the middle.
+    fn learn(&mut self, segment: &Segment<'_>) {
+        let sender = &mut self.sides[segment.direction.index()];
+        if !sender.known {
+            sender.known = true;
+            sender.zero = segment.tcp.sequence;
+        }
+        let receiver = &mut self.sides[segment.direction.reversed().index()];
+        if !receiver.known && segment.has(flag::ACK) {
+            receiver.known = true;
+            receiver.zero = segment.tcp.acknowledgement;
+        }
+    }
+
+    /// A SYN of the client.
+    fn asked<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
+        let tcp = segment.tcp;
+        let Some(handshake) = &mut self.handshake else {
+            return;
+        };
+        handshake.ask(tcp.sequence);
+        handshake.scale = tcp.window_scale;
+        handshake.stamp = segment.stamp();
+        handshake.time = segment.time;
+        handshake.window = Some(tcp.window);
+        if segment.payload.is_empty() {
+            return;
+        }
+        // Data of a SYN (RFC 7413) counts if the SYN/ACK acknowledges it; of several SYNs the last one's is kept.
+        let side = &mut self.sides[0];
+        if handshake.data_of != Some(tcp.sequence) {
+            side.refuse(tools);
+            side.zero = tcp.sequence.wrapping_add(1);
+            side.next = 0;
+        }
+        handshake.data_of = Some(tcp.sequence);
+        let inline = std::mem::replace(&mut tools.inline, false);
+        side.insert(0, segment.payload, false, Direction::ToServer, tools, sink);
+        tools.inline = inline;
+    }
+
+    fn syn_sent<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
+        let tcp = segment.tcp;
+        let to_server = segment.direction == Direction::ToServer;
+        if segment.has(flag::RST) {
+            let asked = self.handshake.as_ref().map_or(&[][..], |h| h.asked());
+            let fits = if to_server {
+                asked
+                    .iter()
+                    .any(|s| tcp.sequence == *s || tcp.sequence == s.wrapping_add(1))
+            } else {
+                segment.has(flag::ACK)
+                    && asked
+                        .iter()
+                        .any(|s| self.acknowledges(*s, tcp.acknowledgement))
+            };
+            self.reset_if(fits, segment, tools, sink);
+        } else if segment.has(flag::SYN | flag::ACK) {
+            if to_server {
+                let crossed = self.handshake.as_ref().and_then(|h| h.crossed);
+                match crossed {
+                    Some(server) if tcp.acknowledgement != server.wrapping_add(1) => {
+                        refuse(segment, tools, Some(Event::FourWayWrongAck))
+                    }
+                    Some(_)
+                        if !self
+                            .handshake
+                            .as_ref()
+                            .is_some_and(|h| h.asked().contains(&tcp.sequence)) =>
+                    {
+                        refuse(segment, tools, Some(Event::FourWayWrongSyn));
+                    }
+                    Some(_) => tools.ledger.overlapped += segment.payload.len() as u64,
+                    None => refuse(segment, tools, Some(Event::SynAckInWrongDirection)),
+                }
+            } else {
+                self.answered(segment, tools, sink);
+            }
+        } else if segment.has(flag::SYN) {
+            if to_server {
+                self.asked(segment, tools, sink);
+            } else {
+                if let Some(handshake) = &mut self.handshake {
+                    handshake.crossed = Some(tcp.sequence);
+                }
+                refuse(segment, tools, None);
+            }
+        } else if (segment.one_sided || segment.midstream) && to_server && segment.has(flag::ACK) {
+            // The server's half is not seen, or its SYN/ACK was lost.
+            let isn = tcp.sequence.wrapping_sub(1);
+            if self
+                .handshake
+                .as_ref()
+                .is_some_and(|h| h.asked().contains(&isn))
+            {
+                let side = &mut self.sides[0];
+                side.known = true;
+                side.zero = tcp.sequence;
+                self.handshake = None;
+                self.sides[0].scale = UNKNOWN_SCALE;
+                self.sides[1].scale = UNKNOWN_SCALE;
+                self.state = State::Established;
+                self.learn(segment);
+                self.established(segment, tools, sink);
+            } else {
+                refuse(segment, tools, Some(Event::AckWithWrongSequence));
+            }
+        } else {
+            refuse(segment, tools, None);
+        }
+    }
+
+    /// Whether an acknowledgement is of a SYN with that sequence number, perhaps with its data.
+    fn acknowledges(&self, sequence: u32, acknowledgement: u32) -> bool {
+        let beyond = acknowledgement.wrapping_sub(sequence.wrapping_add(1));
+        let data = match &self.handshake {
+            Some(h) if h.data_of == Some(sequence) => self.sides[0].next.max(0) as u32,
+            _ => 0,
+        };
+        beyond <= data
+    }
+
+    /// A SYN/ACK of the server.
+    fn answered<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
+        let tcp = segment.tcp;
+        let asked = self.handshake.as_ref().and_then(|h| {
+            h.asked()
+                .iter()
+                .copied()
+                .find(|s| self.acknowledges(*s, tcp.acknowledgement))
+        });
+        let Some(isn) = asked else {
+            refuse(segment, tools, Some(Event::SynAckWrongAck));
+            return;
+        };
+        let Some(handshake) = &mut self.handshake else {
+            return;
+        };
+        if let Some(first) = handshake.answers.first() {
+            if first.sequence != tcp.sequence {
+                tools.events.insert(Event::SynAckDifferentSequence);
+            } else if first.acknowledgement != tcp.acknowledgement {
+                tools.events.insert(Event::SynAckDifferentAck);
+            }
+        }
+        let known = handshake
+            .answers
+            .iter()
+            .any(|a| (a.sequence, a.acknowledgement) == (tcp.sequence, tcp.acknowledgement));
+        if !known {
+            if handshake.answers.len() >= CANDIDATES {
+                refuse(segment, tools, Some(Event::SynAckFlood));
+                return;
+            }
+            handshake.answers.push(Answer {
+                sequence: tcp.sequence,
+                acknowledgement: tcp.acknowledgement,
+                scale: tcp.window_scale,
+                window: tcp.window,
+                stamp: segment.stamp(),
+                time: segment.time,
+            });
+        }
+        if handshake.data_of == Some(isn) && tcp.acknowledgement == isn.wrapping_add(1) {
+            // The server did not take the data of the SYN; the client sends it again.
+            tools.events.insert(Event::SynAckIgnoredData);
+            handshake.data_of = None;
+            self.sides[0].refuse(tools);
+            self.sides[0].next = 0;
+        }
+        self.state = State::SynReceived;
+        if segment.payload.is_empty() {
+            return;
+        }
+        // Data of a SYN/ACK counts if the client confirms that answer; the first answer's is kept.
+        if *handshake.answered_data_of.get_or_insert(tcp.sequence) == tcp.sequence {
+            let inline = std::mem::replace(&mut tools.inline, false);
+            self.sides[1].insert(0, segment.payload, false, Direction::ToClient, tools, sink);
+            tools.inline = inline;
+        } else {
+            refuse(segment, tools, None);
+        }
+    }
+
+    fn syn_received<S: Sink>(
+        &mut self,
+        segment: &Segment<'_>,
+        tools: &mut Tools<'_>,
+        sink: &mut S,
+    ) {
+        let tcp = segment.tcp;
+        let to_server = segment.direction == Direction::ToServer;
+        if segment.has(flag::RST) {
+            let Some(handshake) = &self.handshake else {
+                return;
+            };
+            let fits = if to_server {
+                handshake
+                    .answers
+                    .iter()
+                    .any(|a| tcp.sequence == a.acknowledgement)
+            } else {
+                handshake
+                    .answers
+                    .iter()
+                    .any(|a| tcp.sequence == a.sequence.wrapping_add(1))
+                    || segment.has(flag::ACK)
+                        && handshake
+                            .answers
+                            .iter()
+                            .any(|a| tcp.acknowledgement == a.acknowledgement)
+            };
+            self.reset_if(fits, segment, tools, sink);
+            return;
+        }
+        if segment.has(flag::SYN | flag::ACK) {
+            if to_server {
+                let expected = self.handshake.as_ref().is_some_and(|h| h.crossed.is_some());
+                refuse(
+                    segment,
+                    tools,
+                    (!expected).then_some(Event::SynAckToServerOnSynReceived),
+                );
+            } else {
+                self.answered(segment, tools, sink);
+            }
+            return;
+        }
+        if segment.has(flag::SYN) {
+            if !to_server {
+                refuse(segment, tools, Some(Event::SynToClientOnSynReceived));
+                return;
+            }
+            if self
+                .handshake
+                .as_ref()
+                .is_some_and(|h| !h.asked().contains(&tcp.sequence))
+            {
+                tools.events.insert(Event::SynDifferentSequence);
+                if let Some(handshake) = &mut self.handshake {
+                    handshake.ask(tcp.sequence);
+                }
+            }
+            refuse(segment, tools, None);
+            return;
+        }
+        if !segment.has(flag::ACK) {
+            refuse(segment, tools, None);
+            return;
+        }
+        let answers = self
+            .handshake
+            .as_ref()
+            .map_or(&[][..], |h| h.answers.as_slice());
+        // Data or later acknowledgements may come before the ACK: near is enough, exact is better.
+        let near = |one: u32, other: u32| one.wrapping_sub(other) <= 1 << 30;
+        let (own, other) = if to_server {
+            (tcp.sequence, tcp.acknowledgement)
+        } else {
+            (tcp.acknowledgement, tcp.sequence)
+        };
+        let fits =
+            |a: &&Answer| near(own, a.acknowledgement) && near(other, a.sequence.wrapping_add(1));
+        let exact = |a: &&Answer| own == a.acknowledgement && other == a.sequence.wrapping_add(1);
+        let answer = answers
+            .iter()
+            .find(exact)
+            .or_else(|| answers.iter().find(fits))
+            .copied();
+        match answer {
+            None if to_server && answers.iter().any(|a| own == a.acknowledgement) => {
+                refuse(segment, tools, Some(Event::AckRightSequenceWrongAck))
+            }
+            None => refuse(segment, tools, Some(Event::AckWithWrongSequence)),
+            // The server's data proves that it got an ACK which was not seen; a bare ACK proves nothing.
+            Some(_) if !to_server && segment.payload.is_empty() && !segment.has(flag::FIN) => {
+                refuse(segment, tools, Some(Event::WrongAckDirection))
+            }
+            Some(answer) => {
+                self.establish(&answer, tools);
+                // Data of the SYN that the answer acknowledged.
+                self.sides[0].deliver(false, Direction::ToServer, tools, sink);
+                self.established(segment, tools, sink);
+            }
+        }
+    }
+
+    /// The handshake is done with that answer of the server.
+    fn establish(&mut self, answer: &Answer, tools: &mut Tools<'_>) {
+        let Some(handshake) = self.handshake.take() else {
+            return;
+        };
+        self.state = State::Established;
+        self.answer = Some((answer.sequence, answer.acknowledgement));
+        let accepted = match handshake.data_of {
+            Some(isn) => answer.acknowledgement.wrapping_sub(isn.wrapping_add(1)),
+            None => 0,
+        };
+        let [client, server] = &mut self.sides;
+        client.known = true;
+        client.zero = answer.acknowledgement.wrapping_sub(accepted);
+        client.acked = i64::from(accepted);
+        client.window_end = Some(i64::from(accepted) + i64::from(answer.window));
+        server.known = true;
+        server.zero = answer.sequence.wrapping_add(1);
+        // Windows of SYNs are never scaled (RFC 7323, section 2.2).
+        server.window_end = handshake.window.map(i64::from);
+        // Data of another answer than the one confirmed was never read.
+        let forged = handshake
+            .answered_data_of
+            .is_some_and(|s| s != answer.sequence);
+        if let (Some(client_scale), Some(server_scale)) = (handshake.scale, answer.scale) {
+            client.scale = client_scale;
+            server.scale = server_scale;
+        }
+        if let (Some(client_stamp), Some(server_stamp)) = (handshake.stamp, answer.stamp) {
+            self.stamps = true;
+            client.stamp = Some((client_stamp, handshake.time));
+            server.stamp = Some((server_stamp, answer.time));
+        }
+        if forged {
+            server.refuse(tools);
+            server.next = 0;
+        }
+    }
+
+    /// Whether the sender's timestamp is older than the last one in order: the receiver drops such a segment (RFC 7323, section 5.3).
+    fn is_stale(&self, segment: &Segment<'_>) -> bool {
+        let (Some(value), Some((last, time))) =
+            (segment.stamp(), self.sides[segment.direction.index()].stamp)
+        else {
+            return false;
+        };
+        self.stamps
+            && (value.wrapping_sub(last) as i32) < 0
+            && segment.time.saturating_sub(time) < STAMP_AGE
+    }
+
+    fn established<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
+        let (tcp, direction) = (segment.tcp, segment.direction);
+        let (own, other) = (direction.index(), direction.reversed().index());
+        if segment.has(flag::SYN) {
+            self.late_syn(segment, tools);
+            return;
+        }
+        self.learn(segment);
+        if segment.has(flag::RST) {
+            let side = &self.sides[own];
+            let at = side.offset(tcp.sequence);
+            let fits = at >= side.acked.min(side.next)
+                && at <= side.window_end.unwrap_or(side.next).max(side.next) + 1;
+            self.reset_if(fits, segment, tools, sink);
+            return;
+        }
+        if !segment.has(flag::ACK) {
+            refuse(segment, tools, None);
+            return;
+        }
+        if segment.one_sided && self.flags[other] == 0 {
+            // Nobody acknowledges.
+            tools.inline = true;
+        }
+        if self.is_stale(segment) {
+            refuse(segment, tools, Some(Event::InvalidTimestamp));
+            return;
+        }
+        // The acknowledgement, of the other direction's bytes.
+        let receiver = &mut self.sides[other];
+        let acknowledged = receiver.offset(tcp.acknowledgement);
+        let fin = i64::from(receiver.fin.is_some());
+        let limit = receiver
+            .window_end
+            .map_or(i64::MAX, |end| end.max(receiver.next) + fin + 1);
+        // An acknowledgement of bytes that were refused as out of the window: both ends know of them, the sensor lost what was before.
+        let found = receiver
+            .stray
+            .as_ref()
+            .is_some_and(|stray| stray.contains(&acknowledged) || stray.end == acknowledged);
+        if found {
+            receiver.stray = None;
+        } else if acknowledged > limit || acknowledged < receiver.acked - (1 << 30) {
+            let event = if segment.has(flag::FIN) {
+                Event::FinInvalidAck
+            } else {
+                self.invalid_ack()
+            };
+            tools.events.insert(Event::InvalidAck);
+            refuse(segment, tools, Some(event));
+            return;
+        }
+        let advanced = acknowledged > receiver.acked;
+        receiver.acked = receiver.acked.max(acknowledged);
+        let scale = self.sides[own].scale;
+        let receiver = &mut self.sides[other];
+        if acknowledged >= receiver.acked {
+            let end = acknowledged + (i64::from(tcp.window) << scale);
+            receiver.window_end = Some(receiver.window_end.map_or(end, |old| old.max(end)));
+        }
+        if advanced {
+            receiver.deliver(false, direction.reversed(), tools, sink);
+        }
+        self.data(segment, tools, sink);
+        self.advance();
+        if let Some(value) = segment.stamp() {
+            let side = &mut self.sides[own];
+            let start = side.offset(tcp.sequence);
+            if start <= side.acked
+                && side
+                    .stamp
+                    .is_none_or(|(last, _)| value.wrapping_sub(last) as i32 >= 0)
+            {
+                side.stamp = Some((value, segment.time));
+            }
+        }
+    }
+
+    /// The payload and the FIN of a segment that is otherwise in order.
+    fn data<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
+        let direction = segment.direction;
+        let state = self.state;
+        let side = &mut self.sides[direction.index()];
+        let mut payload = segment.payload;
+        let start = side.offset(segment.tcp.sequence);
+        let end = start + payload.len() as i64;
+        let fin = segment.has(flag::FIN);
+        if payload.is_empty() && !fin {
+            return;
+        }
+        let room = side.window_end.map_or(i64::MAX, |w| w.max(side.acked));
+        if start > room {
+            side.stray = Some(
+                side.stray
+                    .take()
+                    .filter(|s| s.contains(&start) || s.end == start)
+                    .map_or(start, |s| s.start)..end,
+            );
+        }
+        if start < -1 || start > room {
+            let event = out_of_window(state, fin);
+            tools.ledger.out_of_window += payload.len() as u64;
+            tools.events.insert(event);
+            return;
+        }
+        if !payload.is_empty() {
+            if let Some(fin) = side.fin
+                && side.ended
+                && end > fin
+            {
+                let late = (end - start.max(fin)) as usize;
+                tools.ledger.closed += late as u64;
+                payload = &payload[..payload.len() - late];
+            }
+            // A probe is one byte at the edge of a closed window; a keep-alive repeats the last byte.
+            let probe = start == room && payload.len() == 1;
+            let keep_alive = payload.len() <= 1 && start + 1 == side.next && start < side.acked;
+            if !probe && end > room {
+                let beyond = (end - start.max(room)).min(payload.len() as i64) as usize;
+                tools.ledger.out_of_window += beyond as u64;
+                tools.events.insert(out_of_window(state, fin));
+                payload = &payload[..payload.len() - beyond];
+            }
+            if !keep_alive && !payload.is_empty() {
+                if end <= side.acked && end <= side.base {
+                    tools.events.insert(if state == State::CloseWait {
+                        Event::CloseWaitBeforeLastAck
+                    } else {
+                        Event::EstablishedBeforeLastAck
+                    });
+                } else if end <= side.base {
+                    tools.events.insert(Event::BeforeBase);
+                } else if end <= side.next {
+                    tools.events.insert(Event::Retransmission);
+                }
+            }
+            side.insert(start, payload, probe, direction, tools, sink);
+        }
+        if fin {
+            if end > room {
+                tools.events.insert(out_of_window(state, true));
+            } else if side.fin.is_none() && end >= side.base {
+                side.fin = Some(end);
+                if self.first_fin.is_none() {
+                    self.first_fin = Some(direction);
+                }
+            }
+        }
+        self.sides[direction.index()].deliver(false, direction, tools, sink);
+    }
+
+    /// The state after the FINs and acknowledgements seen.
+    fn advance(&mut self) {
+        let fin = |side: &Side| side.fin.map(|at| side.acked > at);
+        let [client, server] = [fin(&self.sides[0]), fin(&self.sides[1])];
+        self.state = match (client, server) {
+            (None, None) => State::Established,
+            (Some(_), None) => State::CloseWait,
+            (None, Some(false)) => State::FinWait1,
+            (None, Some(true)) => State::FinWait2,
+            (Some(true), Some(true)) if self.first_fin == Some(Direction::ToServer) => {
+                State::Closed
+            }
+            (Some(true), Some(true)) => State::TimeWait,
+            (Some(_), Some(_)) if self.first_fin == Some(Direction::ToServer) => State::LastAck,
+            (Some(_), Some(true)) => State::TimeWait,
+            (Some(_), Some(false)) => State::Closing,
+        };
+    }
+
+    fn invalid_ack(&self) -> Event {
+        match self.state {
+            State::CloseWait => Event::CloseWaitInvalidAck,
+            State::FinWait1 => Event::FinWait1InvalidAck,
+            State::FinWait2 => Event::FinWait2InvalidAck,
+            State::Closing => Event::ClosingInvalidAck,
+            State::LastAck => Event::LastAckInvalidAck,
+            State::TimeWait | State::Closed => Event::TimeWaitInvalidAck,
+            State::None | State::SynSent | State::SynReceived | State::Established => {
+                Event::EstablishedInvalidAck
+            }
+        }
+    }
+
+    /// SYN and SYN/ACK of a session that has begun.
+    fn late_syn(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>) {
+        let tcp = segment.tcp;
+        let to_server = segment.direction == Direction::ToServer;
+        let event = if segment.has(flag::ACK) {
+            match self.answer {
+                _ if to_server => Event::EstablishedSynAckToServer,
+                Some((sequence, _)) if sequence != tcp.sequence => {
+                    Event::EstablishedSynAckDifferentSequence
+                }
+                Some((_, acknowledgement)) if acknowledgement != tcp.acknowledgement => {
+                    Event::EstablishedSynAckDifferentAck
+                }
+                _ => Event::EstablishedSynAckResend,
+            }
+        } else if self.state != State::Established {
+            Event::ShutdownSynResend
+        } else if !to_server {
+            Event::EstablishedSynToClient
+        } else if self.sides[0].zero == tcp.sequence.wrapping_add(1) {
+            Event::EstablishedSynResend
+        } else {
+            Event::EstablishedSynDifferentSequence
+        };
+        refuse(segment, tools, Some(event));
+    }
+
+    fn reset_if<S: Sink>(
+        &mut self,
+        fits: bool,
+        segment: &Segment<'_>,
+        tools: &mut Tools<'_>,
+        sink: &mut S,
+    ) {
+        // A RST may say why in its payload (RFC 9293, section 3.5.3): it is no part of the stream.
+        tools.ledger.closed += segment.payload.len() as u64;
+        if !fits {
+            tools.events.insert(Event::RstInvalidAck);
+            return;
+        }
+        tools.ledger.resets += 1;
+        self.flush(End::Reset, tools, sink);
+        self.reset = true;
+        self.state = State::Closed;
+    }
+}
+
+fn out_of_window(state: State, fin: bool) -> Event {
+    match (state, fin) {
+        (State::CloseWait, false) => Event::CloseWaitOutOfWindow,
+        (State::CloseWait, true) => Event::CloseWaitFinOutOfWindow,
+        (State::FinWait1, false) => Event::FinWait1OutOfWindow,
+        (State::FinWait1, true) => Event::FinWait1FinOutOfWindow,
+        (State::FinWait2, false) => Event::FinWait2OutOfWindow,
+        (State::FinWait2, true) => Event::FinWait2FinOutOfWindow,
+        (State::Closing, _) => Event::ClosingOutOfWindow,
+        (State::LastAck, _) => Event::LastAckOutOfWindow,
+        (State::TimeWait | State::Closed, _) => Event::TimeWaitOutOfWindow,
+        (_, true) => Event::FinOutOfWindow,
+        (_, false) => Event::EstablishedOutOfWindow,
+    }
+}

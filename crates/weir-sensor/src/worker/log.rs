@@ -1,0 +1,367 @@
+//! The lines of a worker's report: matches, transactions, flows, anomalies, as they will stand in the logs.
+
+use super::{Extra, Hands, Line};
+use crate::app::{App, Conversation, Transaction};
+use crate::detect::Match;
+use crate::event::Events;
+use crate::flow::{Info, Reason};
+use crate::output::eve::{
+    self, AlertFacts, Anomaly, AppNames, FileFacts, FlowFacts, Head, TcpFacts,
+};
+use crate::packet::{Direction, Packet, Transport};
+use crate::stream::Session;
+
+/// The name under which records of an application stand.
+fn record_name(app: App) -> &'static str {
+    match app {
+        App::FtpData => "ftp_data",
+        other => other.name(),
+    }
+}
+
+fn names(talk: Option<&Conversation>) -> AppNames {
+    let Some(talk) = talk else {
+        return AppNames::default();
+    };
+    let known = |app: App| (app != App::Unknown).then(|| app.name());
+    let app = talk.app();
+    let side = |direction| known(talk.side(direction)).filter(|_| talk.side(direction) != app);
+    AppNames {
+        name: known(app),
+        to_server: side(Direction::ToServer),
+        to_client: side(Direction::ToClient),
+        before: talk.before().and_then(known),
+    }
+}
+
+fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, 6 | 17 | 132)
+}
+
+fn facts(info: &Info, alerted: bool) -> FlowFacts {
+    FlowFacts {
+        client: (info.client, info.client_port),
+        server: (info.server, info.server_port),
+        packets: info.packets,
+        bytes: info.bytes,
+        start: info.start,
+        end: info.last,
+        state: info.state.name(),
+        alerted,
+    }
+}
+
+/// The head of a record about a flow, from one of its ends.
+fn flow_head<'a>(info: &'a Info, direction: Direction, time: u64, number: u64) -> Head<'a> {
+    let (client, server) = (
+        (info.client, info.client_port),
+        (info.server, info.server_port),
+    );
+    let (from, to) = match direction {
+        Direction::ToServer => (client, server),
+        Direction::ToClient => (server, client),
+    };
+    Head {
+        time,
+        flow: info.id,
+        number,
+        vlan: &info.vlan[..usize::from(info.vlans.min(3))],
+        addresses: Some((from.0, to.0)),
+        ports: has_ports(info.protocol).then_some((from.1, to.1)),
+        icmp: info.icmp,
+        protocol: info.protocol,
+    }
+}
+
+fn packet_head<'a>(packet: &'a Packet<'_>, flow: u64) -> Head<'a> {
+    let icmp = match packet.transport {
+        Transport::Icmp { kind, code, .. } => Some((kind, code)),
+        _ => None,
+    };
+    let has_transport = matches!(
+        packet.transport,
+        Transport::Tcp(_) | Transport::Udp { .. } | Transport::Sctp { .. }
+    );
+    Head {
+        time: packet.time,
+        flow,
+        number: packet.number,
+        vlan: &packet.vlan[..usize::from(packet.vlans.min(3))],
+        addresses: packet.ip.as_ref().map(|ip| (ip.source, ip.destination)),
+        ports: has_transport.then(|| packet.ports()),
+        icmp,
+        protocol: packet.ip.as_ref().map_or(0, |ip| ip.protocol),
+    }
+}
+
+impl Hands {
+    fn line(
+        &mut self,
+        flow: u64,
+        matched: Option<Match>,
+        eve: std::ops::Range<usize>,
+        fast: std::ops::Range<usize>,
+    ) {
+        let flow = if self.phase == 1 { 0 } else { flow };
+        self.lines.push(Line {
+            number: self.number,
+            phase: self.phase,
+            flow,
+            time: self.time,
+            matched,
+            eve,
+            fast,
+        });
+    }
+
+    /// Takes the matches of what was inspected, with their lines.
+    pub(super) fn alerts(&mut self, packet: Option<&Packet<'_>>, of: Option<(&Info, &mut Extra)>) {
+        if self.detector.matches().is_empty() {
+            return;
+        }
+        let matches = self.detector.matches().to_vec();
+        self.detector.clear();
+        let (info, mut extra) = of.unzip();
+        for one in matches {
+            let rule = self.engine.ruleset.rule(one.rule);
+            let silent = rule.silent || matches!(rule.action, crate::rules::Action::Pass);
+            if !silent && let Some(extra) = &mut extra {
+                extra.alerted = true;
+            }
+            let (start, mut middle) = (self.bytes.len(), self.bytes.len());
+            if !silent {
+                let text = &self.engine.texts[one.rule as usize];
+                let head = match (packet, info) {
+                    // Who sent what matched, which need not be who sent the packet that completed it.
+                    (_, Some(info)) => {
+                        let mut head = flow_head(
+                            info,
+                            one.direction.unwrap_or(Direction::ToServer),
+                            one.time,
+                            one.packet,
+                        );
+                        head.addresses = Some((one.source.0, one.destination.0));
+                        head.ports = head.ports.map(|_| (one.source.1, one.destination.1));
+                        if let Some(Transport::Icmp { kind, code, .. }) =
+                            packet.map(|p| &p.transport)
+                        {
+                            head.icmp = Some((*kind, *code));
+                            head.ports = None;
+                            head.protocol = one.protocol;
+                        }
+                        head
+                    }
+                    (Some(packet), None) => packet_head(packet, 0),
+                    (None, None) => continue,
+                };
+                if self.logs.kinds.alert && self.logs.eve.is_some() {
+                    let flow = info.map(|info| facts(info, true));
+                    let talk = extra.as_ref().and_then(|e| e.talk.as_ref());
+                    let record = one
+                        .transaction
+                        .and_then(|id| talk?.transactions.live.iter().find(|t| t.id == id))
+                        .map(|t| (record_name(t.app), &t.record));
+                    let facts = AlertFacts {
+                        transaction: one.transaction,
+                        to_server: info.and(one.direction).map(|d| d == Direction::ToServer),
+                        app: names(talk),
+                        record,
+                        flow: flow.as_ref(),
+                        payload: packet.map_or(&[][..], |p| p.payload()),
+                        packet: packet.map_or(&[][..], |p| p.data),
+                        stream: one.stream,
+                    };
+                    eve::alert(&mut self.bytes, &head, text, &facts, &self.logs.options);
+                }
+                middle = self.bytes.len();
+                if self.logs.fast.is_some() {
+                    eve::fast(&mut self.bytes, &head, text);
+                }
+            }
+            let end = self.bytes.len();
+            self.line(
+                info.map_or(0, |i| i.number),
+                Some(one),
+                start..middle,
+                middle..end,
+            );
+        }
+    }
+
+    /// Records of transactions that are done; they are dropped.
+    pub(super) fn log_transactions(&mut self, info: &Info, extra: &mut Extra) {
+        let Some(talk) = &mut extra.talk else { return };
+        let app = talk.app().name();
+        let events = &talk.transactions.events;
+        if extra.logged_events < events.len() {
+            if self.logs.kinds.anomaly_app && self.logs.eve.is_some() {
+                for event in &events[extra.logged_events..] {
+                    let start = self.bytes.len();
+                    let head = flow_head(info, Direction::ToServer, self.time, self.number);
+                    eve::anomaly(
+                        &mut self.bytes,
+                        &head,
+                        &Anomaly {
+                            kind: "applayer",
+                            event,
+                            app: Some(app),
+                            layer: Some("proto_detect"),
+                            transaction: None,
+                        },
+                        &self.logs.options,
+                    );
+                    let end = self.bytes.len();
+                    self.lines.push(self.plain(info.number, start, end));
+                }
+            }
+            extra.logged_events = events.len();
+        }
+        while talk.transactions.live.front().is_some_and(|t| t.done) {
+            let Some(done) = talk.transactions.live.pop_front() else {
+                break;
+            };
+            *self
+                .counts
+                .transactions
+                .entry(record_name(done.app))
+                .or_default() += 1;
+            if self.logs.eve.is_some() {
+                self.log_transaction(info, &done);
+            }
+        }
+        self.counts.overflowed += std::mem::take(&mut talk.transactions.overflowed);
+    }
+
+    fn plain(&self, flow: u64, start: usize, end: usize) -> Line {
+        let flow = if self.phase == 1 { 0 } else { flow };
+        Line {
+            number: self.number,
+            phase: self.phase,
+            flow,
+            time: self.time,
+            matched: None,
+            eve: start..end,
+            fast: 0..0,
+        }
+    }
+
+    fn log_transaction(&mut self, info: &Info, done: &Transaction) {
+        let kinds = &self.logs.kinds;
+        let name = record_name(done.app);
+        let head = flow_head(info, Direction::ToServer, self.time, self.number);
+        let start = self.bytes.len();
+        if kinds.has_app(name) && !done.record.is_empty() {
+            eve::transaction(
+                &mut self.bytes,
+                &head,
+                name,
+                Some(done.id),
+                &done.record,
+                &self.logs.options,
+            );
+        }
+        let mut ends = vec![self.bytes.len()];
+        if kinds.files {
+            for file in &done.files {
+                let head = flow_head(info, file.direction, self.time, self.number);
+                let facts = FileFacts {
+                    name: &file.name,
+                    size: file.size,
+                    whole: file.whole,
+                    transaction: done.id,
+                };
+                eve::file(
+                    &mut self.bytes,
+                    &head,
+                    name,
+                    &done.record,
+                    &facts,
+                    &self.logs.options,
+                );
+                ends.push(self.bytes.len());
+            }
+        }
+        if kinds.anomaly_app {
+            for event in &done.events {
+                eve::anomaly(
+                    &mut self.bytes,
+                    &head,
+                    &Anomaly {
+                        kind: "applayer",
+                        event,
+                        app: Some(name),
+                        layer: Some("proto_parser"),
+                        transaction: Some(done.id),
+                    },
+                    &self.logs.options,
+                );
+                ends.push(self.bytes.len());
+            }
+        }
+        let mut from = start;
+        for end in ends {
+            if end > from {
+                self.line(info.number, None, from..end, 0..0);
+                from = end;
+            }
+        }
+    }
+
+    /// Events of decoding or of a stream.
+    pub(super) fn log_events(&mut self, packet: &Packet<'_>, events: Events, flow: Option<&Info>) {
+        if self.logs.eve.is_none() {
+            return;
+        }
+        for event in events.iter() {
+            let start = self.bytes.len();
+            let (kind, prefix) = if event.is_stream() {
+                ("stream", "stream.")
+            } else {
+                ("decode", "decoder.")
+            };
+            let head = packet_head(packet, flow.map_or(0, |f| f.id));
+            let name = format!("{prefix}{}", event.name());
+            let what = Anomaly {
+                kind,
+                event: &name,
+                app: None,
+                layer: None,
+                transaction: None,
+            };
+            eve::anomaly(&mut self.bytes, &head, &what, &self.logs.options);
+            let end = self.bytes.len();
+            self.line(flow.map_or(0, |f| f.number), None, start..end, 0..0);
+        }
+    }
+
+    /// The record of a flow that is over.
+    pub(super) fn log_flow(
+        &mut self,
+        info: &Info,
+        extra: &Extra,
+        session: Option<&Session>,
+        reason: Reason,
+    ) {
+        if self.logs.eve.is_none() {
+            return;
+        }
+        let start = self.bytes.len();
+        // Not of one packet: it has no number.
+        let head = flow_head(info, Direction::ToServer, self.time, 0);
+        let tcp = session.map(|s| TcpFacts {
+            flags: s.flags(),
+            state: s.state().name(),
+        });
+        eve::flow(
+            &mut self.bytes,
+            &head,
+            &facts(info, extra.alerted),
+            tcp.as_ref(),
+            &names(extra.talk.as_ref()),
+            reason.name(),
+            &self.logs.options,
+        );
+        let end = self.bytes.len();
+        self.line(info.number, None, start..end, 0..0);
+    }
+}

@@ -1,0 +1,610 @@
+//! A worker: every stage from a frame to matches and records, for the frames that are its own.
+//!
+//! Nothing here knows of other workers. What reaches over flows is decided where the reports of all workers meet (`run`); a report says of each line which packet it belongs to, so
+//! that the order of lines is that of packets however many workers there are.
+
+mod counters;
+mod log;
+mod window;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use weir_packet::pcap::LinkType;
+
+use crate::app::{App, Conversation, Ports, Wanted};
+use crate::config::Config;
+use crate::decode::Decoder;
+use crate::defragment::Defragmenter;
+use crate::detect::{Detector, FlowState, FlowView, Match, Moment, PacketFlow, Ruleset};
+use crate::event::Events;
+use crate::flow::{self, Flow, Info, Reason, Tracked, Tracker};
+use crate::load::Book;
+use crate::matcher;
+use crate::output::eve::RuleText;
+use crate::packet::{Direction, Packet, Transport};
+use crate::rules::{Expressions, Place};
+use crate::run::{Ledger, Work};
+use crate::stream::End;
+use window::Window;
+
+/// Rules, ready to be used by any number of workers.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) ruleset: Arc<Ruleset>,
+    pub(crate) texts: Vec<RuleText>,
+    pub(crate) wanted: Wanted,
+    pub(crate) filters: Vec<crate::rules::Filter>,
+    /// Which directions have rules about streams.
+    streams: [bool; 2],
+}
+
+/// A rule that was read and that detection cannot decide.
+#[derive(Clone, Debug)]
+pub struct Uncompiled {
+    /// Where it was written.
+    pub place: Place,
+    /// Its number.
+    pub sid: u32,
+    /// Why.
+    pub reason: String,
+}
+
+impl Engine {
+    /// Compiles the rules of a book, which has none then; those that cannot be decided are returned.
+    pub fn new(
+        config: &Config,
+        book: &mut Book,
+        matcher: matcher::Engine,
+    ) -> (Engine, Vec<Uncompiled>) {
+        let rules = std::mem::take(&mut book.loaded.rules);
+        let none = Expressions::new(book.settings.match_limit);
+        let expressions = std::mem::replace(&mut book.loaded.expressions, none);
+        let (ruleset, unsupported) = Ruleset::build(
+            rules,
+            expressions,
+            Arc::clone(&book.settings.reputation),
+            matcher,
+        );
+        let limit = |bytes: u64| match bytes {
+            0 => usize::MAX,
+            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
+        };
+        let kinds = &config.logs.kinds;
+        let records = config.logs.eve.is_some()
+            && (kinds.files
+                || config.logs.options.app_fields
+                || kinds.apps.as_ref().is_none_or(|list| !list.is_empty()));
+        let engine = Engine {
+            texts: ruleset
+                .rules()
+                .iter()
+                .map(|rule| RuleText::new(rule, &config.logs.options))
+                .collect(),
+            wanted: Wanted {
+                buffers: ruleset.buffers(),
+                request_body: limit(config.app.request_body),
+                response_body: limit(config.app.response_body),
+                decompressed: limit(config.app.decompressed),
+                records,
+            },
+            filters: book.filters.clone(),
+            streams: [Direction::ToServer, Direction::ToClient]
+                .map(|d| ruleset.inspects_streams(d)),
+            ruleset: Arc::new(ruleset),
+        };
+        let uncompiled = unsupported
+            .into_iter()
+            .map(|u| Uncompiled {
+                place: u.place,
+                sid: u.sid,
+                reason: u.reason,
+            })
+            .collect();
+        (engine, uncompiled)
+    }
+
+    /// How many rules there are.
+    pub fn rules(&self) -> usize {
+        self.ruleset.len()
+    }
+}
+
+/// One line of a log, or a match that has none.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// Number of the packet it belongs to.
+    number: u64,
+    /// 0: of flows that were over before the packet; 1: of the packet; 2: after the last one.
+    phase: u8,
+    /// Of flows that are over: the number of their first packet.
+    flow: u64,
+    pub(crate) time: u64,
+    pub(crate) matched: Option<Match>,
+    pub(crate) eve: Range<usize>,
+    pub(crate) fast: Range<usize>,
+}
+
+impl Line {
+    pub(crate) fn key(&self) -> (u64, u8, u64) {
+        (self.number, self.phase, self.flow)
+    }
+}
+
+/// What a worker found in a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) lines: Vec<Line>,
+    /// Counters so far, if they were asked for.
+    totals: Option<Box<(BTreeMap<String, u64>, Ledger)>>,
+}
+
+impl Report {
+    /// Adds its counters; those that are a highest value, as such.
+    pub(crate) fn add_to(&self, counters: &mut BTreeMap<String, u64>, ledger: &mut Ledger) {
+        let Some(totals) = &self.totals else { return };
+        for (name, count) in &totals.0 {
+            let sum = counters.entry(name.clone()).or_default();
+            *sum = if name.ends_with(".max_depth") {
+                (*sum).max(*count)
+            } else {
+                *sum + count
+            };
+        }
+        ledger.not_ip += totals.1.not_ip;
+        ledger.invalid += totals.1.invalid;
+        ledger.fragments += totals.1.fragments;
+        ledger.inspected += totals.1.inspected;
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.lines.clear();
+        self.totals = None;
+    }
+}
+
+/// What is kept of a flow beside its counters and its session.
+#[derive(Default)]
+struct Extra {
+    talk: Option<Conversation>,
+    state: FlowState,
+    windows: [Window; 2],
+    /// Rules that `state` speaks of.
+    rules: usize,
+    alerted: bool,
+    /// The conversation was given something since it was looked at last.
+    changed: bool,
+    /// Bytes of memory, when it was last counted.
+    memory: usize,
+    /// Events of the conversation that were logged.
+    logged_events: usize,
+}
+
+/// What the flow tracker hands everything to; it keeps what belongs to no single flow.
+struct Hands {
+    id: u16,
+    engine: Arc<Engine>,
+    detector: Detector,
+    logs: crate::config::Logs,
+    /// Where and when it is: of the packet that is looked at.
+    time: u64,
+    number: u64,
+    phase: u8,
+    /// Memory of all flows' conversations, windows and states.
+    memory: usize,
+    counts: AppCounts,
+    bytes: Vec<u8>,
+    lines: Vec<Line>,
+}
+
+/// What applications did.
+#[derive(Debug, Default)]
+struct AppCounts {
+    flows: BTreeMap<&'static str, u64>,
+    transactions: BTreeMap<&'static str, u64>,
+    overflowed: u64,
+    gaps: u64,
+}
+
+/// A worker.
+pub(crate) struct Worker {
+    decoder: Decoder,
+    defragmenter: Defragmenter,
+    tracker: Tracker<Extra>,
+    hands: Hands,
+    ledger: Ledger,
+    memory_cap: usize,
+    evicted: u64,
+    clock: u64,
+}
+
+impl Worker {
+    pub(crate) fn new(config: &Config, engine: &Arc<Engine>, id: u16) -> Worker {
+        Worker {
+            decoder: Decoder::new(config.decoder()),
+            defragmenter: Defragmenter::new(config.defragmenter()),
+            tracker: Tracker::new(config.tracker(), config.reassembler()),
+            hands: Hands {
+                id,
+                engine: Arc::clone(engine),
+                detector: Detector::new(Arc::clone(&engine.ruleset)),
+                logs: config.logs.clone(),
+                time: 0,
+                number: 0,
+                phase: 0,
+                memory: 0,
+                counts: AppCounts::default(),
+                bytes: Vec::new(),
+                lines: Vec::new(),
+            },
+            ledger: Ledger::default(),
+            memory_cap: usize::try_from(config.app.memory).unwrap_or(usize::MAX),
+            evicted: 0,
+            clock: 0,
+        }
+    }
+
+    /// Works on its frames of a batch. All frames move the clock, so that flows end at the same packet for any number of workers.
+    pub(crate) fn work(&mut self, work: &Work, report: &mut Report) {
+        self.begin(report);
+        self.take_engine(&work.engine);
+        for (at, frame) in work.batch.frames.iter().enumerate() {
+            let number = work.batch.first + at as u64;
+            if frame.time / 1_000_000_000 > self.clock {
+                self.clock = frame.time / 1_000_000_000;
+                self.hands.at(frame.time, number, 0);
+                self.tracker.advance(frame.time, &mut self.hands);
+            }
+            if frame.worker != self.hands.id {
+                continue;
+            }
+            self.hands.at(frame.time, number, 1);
+            self.frame(
+                LinkType(frame.link),
+                frame.time,
+                number,
+                work.batch.bytes(frame),
+            );
+        }
+        if work.batch.frames.is_empty() && work.now / 1_000_000_000 > self.clock {
+            self.clock = work.now / 1_000_000_000;
+            self.hands.at(work.now, work.last, 2);
+            self.tracker.advance(work.now, &mut self.hands);
+        }
+        if work.stats {
+            report.totals = Some(Box::new((self.counters(), self.ledger)));
+        }
+        self.end(report);
+    }
+
+    /// Ends all flows.
+    pub(crate) fn finish(&mut self, now: u64, last: u64, report: &mut Report) {
+        self.begin(report);
+        self.hands.at(now, last, 2);
+        self.tracker.shutdown(&mut self.hands);
+        report.totals = Some(Box::new((self.counters(), self.ledger)));
+        self.end(report);
+    }
+
+    fn begin(&mut self, report: &mut Report) {
+        std::mem::swap(&mut self.hands.bytes, &mut report.bytes);
+        std::mem::swap(&mut self.hands.lines, &mut report.lines);
+    }
+
+    fn end(&mut self, report: &mut Report) {
+        std::mem::swap(&mut self.hands.bytes, &mut report.bytes);
+        std::mem::swap(&mut self.hands.lines, &mut report.lines);
+    }
+
+    /// From here on, these rules. What flows remember of the old ones is forgotten when they are looked at next.
+    fn take_engine(&mut self, engine: &Arc<Engine>) {
+        if !Arc::ptr_eq(engine, &self.hands.engine) {
+            self.hands.engine = Arc::clone(engine);
+            self.hands.detector = Detector::new(Arc::clone(&engine.ruleset));
+        }
+    }
+
+    fn frame(&mut self, link: LinkType, time: u64, number: u64, bytes: &[u8]) {
+        let packet = self.decoder.frame(link, time, number, bytes);
+        let end = match &packet.ip {
+            None if packet.events.is_empty() => &mut self.ledger.not_ip,
+            None => &mut self.ledger.invalid,
+            Some(ip) if ip.fragment => &mut self.ledger.fragments,
+            Some(_) => &mut self.ledger.inspected,
+        };
+        *end += 1;
+        self.layers(packet, 0);
+    }
+
+    /// A packet and those that it carries, put together from fragments where needed.
+    fn layers(&mut self, mut packet: Packet<'_>, depth: u8) {
+        loop {
+            self.packet(&packet);
+            if packet.ip.as_ref().is_some_and(|ip| ip.fragment) {
+                let mut events = Events::default();
+                // Copied out: what it carries may be fragments again.
+                let datagram = self
+                    .defragmenter
+                    .fragment(&packet, &mut events)
+                    .map(<[u8]>::to_vec);
+                self.decoder.count(events);
+                // A datagram may carry fragments in its turn, but not for ever.
+                if let Some(datagram) = datagram
+                    && depth < 8
+                {
+                    let whole = self.decoder.datagram(&packet, &datagram);
+                    self.layers(whole, depth + 1);
+                }
+                return;
+            }
+            match self.decoder.inner(&packet) {
+                Some(inner) => packet = inner,
+                None => return,
+            }
+        }
+    }
+
+    fn packet(&mut self, packet: &Packet<'_>) {
+        let hands = &mut self.hands;
+        let tracked = self.tracker.packet(packet, hands);
+        let events = tracked.map_or(Events::default(), |t| t.events);
+        if hands.logs.kinds.anomaly_decode && !packet.events.is_empty() {
+            hands.log_events(packet, packet.events, None);
+        }
+        let Some(tracked) = tracked else {
+            let mut all = packet.events;
+            all.extend(events);
+            hands.detector.packet(packet, all, None);
+            hands.alerts(Some(packet), None);
+            return;
+        };
+        let flow = self.tracker.flow_mut(tracked.flow);
+        hands.inspect(packet, &tracked, flow);
+        let held = hands.recount(&mut flow.extra);
+        if held > self.memory_cap {
+            self.relieve();
+        }
+    }
+
+    /// The flows that have been quiet for longest go first.
+    fn relieve(&mut self) {
+        while self.hands.memory > self.memory_cap && self.tracker.evict(&mut self.hands) {
+            self.evicted += 1;
+        }
+    }
+}
+
+impl Hands {
+    fn at(&mut self, time: u64, number: u64, phase: u8) {
+        (self.time, self.number, self.phase) = (time, number, phase);
+    }
+
+    /// A packet of a flow, after its stream has taken it.
+    fn inspect(&mut self, packet: &Packet<'_>, tracked: &Tracked, flow: &mut Flow<Extra>) {
+        let direction = tracked.direction;
+        if self.logs.kinds.anomaly_stream && !tracked.events.is_empty() {
+            self.log_events(packet, tracked.events, Some(&flow.info));
+        }
+        let payload = packet.payload();
+        // Errors about a flow are no part of its conversation.
+        if let Transport::Udp { .. } = packet.transport
+            && !payload.is_empty()
+            && packet.quoted.is_none()
+        {
+            self.talk(&flow.info, &mut flow.extra, direction, payload);
+        }
+        let offset = stream_offset(packet, flow, direction);
+        self.renew(&mut flow.extra);
+        let view = view(flow, tracked.established);
+        let Flow { info, extra, .. } = flow;
+        let mut events = packet.events;
+        events.extend(tracked.events);
+        let in_flow = PacketFlow {
+            view: &view,
+            state: &mut extra.state,
+            direction,
+            offset,
+        };
+        self.detector.packet(packet, events, Some(in_flow));
+        let moment = Moment {
+            time: packet.time,
+            number: packet.number,
+            packet: Some(packet),
+        };
+        // What this packet acknowledged was said before what it says.
+        for side in [direction.reversed(), direction] {
+            // The other end has answered when there is something new from it.
+            let answered = extra.windows[side.reversed().index()].is_due(true);
+            self.pieces(&moment, &view, extra, side, side != direction && answered);
+        }
+        self.transactions(&moment, &view, extra, false);
+        self.alerts(Some(packet), Some((info, extra)));
+        self.log_transactions(info, extra);
+    }
+
+    /// Forgets what a flow remembers of rules that are no more.
+    fn renew(&self, extra: &mut Extra) {
+        let rules = Arc::as_ptr(&self.engine.ruleset) as usize;
+        if extra.rules != rules {
+            if extra.rules != 0 {
+                extra.state = FlowState::default();
+            }
+            extra.rules = rules;
+        }
+    }
+
+    fn pieces(
+        &mut self,
+        moment: &Moment<'_>,
+        view: &FlowView,
+        extra: &mut Extra,
+        side: Direction,
+        all: bool,
+    ) {
+        let Extra { windows, state, .. } = extra;
+        let window = &mut windows[side.index()];
+        if window.is_due(all) {
+            let detector = &mut self.detector;
+            window.take(side, all, |piece| {
+                detector.stream(moment, view, state, piece)
+            });
+        }
+    }
+
+    fn transactions(
+        &mut self,
+        moment: &Moment<'_>,
+        view: &FlowView,
+        extra: &mut Extra,
+        ended: bool,
+    ) {
+        if !extra.changed && !ended {
+            return;
+        }
+        extra.changed = false;
+        if let Some(talk) = &mut extra.talk {
+            for transaction in &mut talk.transactions.live {
+                self.detector
+                    .transaction(moment, view, &mut extra.state, transaction, ended);
+            }
+        }
+    }
+
+    /// Bytes of a stream, or a datagram, for the parser.
+    fn talk(&mut self, info: &Info, extra: &mut Extra, direction: Direction, bytes: &[u8]) {
+        let talk = extra.talk.get_or_insert_with(|| {
+            let ports = Ports {
+                client: info.client_port,
+                server: info.server_port,
+            };
+            if info.protocol == 6 {
+                Conversation::stream(ports)
+            } else {
+                Conversation::datagrams(ports)
+            }
+        });
+        if talk.is_parsed() {
+            let before = talk.app();
+            talk.data(direction, bytes, self.time, &self.engine.wanted);
+            extra.changed = true;
+            if talk.app() != before {
+                *self.counts.flows.entry(talk.app().name()).or_default() += 1;
+            }
+        }
+    }
+
+    /// Counts a flow's memory anew; returns that of all.
+    fn recount(&mut self, extra: &mut Extra) -> usize {
+        let talk = extra.talk.as_ref().map_or(0, |t| {
+            t.memory()
+                + t.transactions
+                    .live
+                    .iter()
+                    .map(crate::app::Transaction::memory)
+                    .sum::<usize>()
+        });
+        let now =
+            talk + extra.windows[0].memory() + extra.windows[1].memory() + extra.state.memory();
+        self.memory = (self.memory + now).saturating_sub(extra.memory);
+        extra.memory = now;
+        self.memory
+    }
+}
+
+impl flow::Sink<Extra> for Hands {
+    fn data(&mut self, info: &Info, extra: &mut Extra, direction: Direction, bytes: &[u8]) {
+        if self.engine.streams[direction.index()] {
+            extra.windows[direction.index()].push(bytes);
+        }
+        self.talk(info, extra, direction, bytes);
+    }
+
+    fn gap(&mut self, _: &Info, extra: &mut Extra, direction: Direction, length: u64) {
+        extra.windows[direction.index()].gap(length);
+        self.counts.gaps += 1;
+        if let Some(talk) = &mut extra.talk {
+            talk.gap(direction, length);
+            extra.changed = true;
+        }
+    }
+
+    fn end(&mut self, _: &Info, extra: &mut Extra, direction: Direction, end: End) {
+        // At its depth a stream goes on, unseen; that is no end for those who wait for one.
+        extra.windows[direction.index()].end();
+        if let Some(talk) = &mut extra.talk
+            && end != End::Depth
+        {
+            talk.end(direction);
+            extra.changed = true;
+        }
+    }
+
+    fn finished(&mut self, flow: &mut Flow<Extra>, reason: Reason) {
+        self.renew(&mut flow.extra);
+        let established = flow.info.state != flow::State::New;
+        let before = flow.extra.talk.as_ref().map(Conversation::app);
+        if let Some(talk) = &mut flow.extra.talk {
+            talk.close();
+            if Some(talk.app()) != before {
+                *self.counts.flows.entry(talk.app().name()).or_default() += 1;
+            }
+        }
+        let view = view(flow, established);
+        let moment = Moment {
+            time: self.time,
+            number: self.number,
+            packet: None,
+        };
+        let Flow { info, extra, tcp } = flow;
+        for side in [Direction::ToServer, Direction::ToClient] {
+            self.pieces(&moment, &view, extra, side, true);
+        }
+        self.transactions(&moment, &view, extra, true);
+        self.alerts(None, Some((info, extra)));
+        self.log_transactions(info, extra);
+        if self.logs.kinds.flow {
+            self.log_flow(info, extra, tcp.as_ref(), reason);
+        }
+        self.memory = self.memory.saturating_sub(extra.memory);
+        extra.memory = 0;
+    }
+}
+
+/// Where a packet's payload begins in its stream, if it is part of it.
+fn stream_offset(packet: &Packet<'_>, flow: &Flow<Extra>, direction: Direction) -> Option<u64> {
+    let (Some(tcp), Some(session)) = (packet.tcp(), &flow.tcp) else {
+        return None;
+    };
+    if packet.quoted.is_some() || packet.payload().is_empty() {
+        return None;
+    }
+    session.offset(tcp, direction)
+}
+
+fn view(flow: &Flow<Extra>, established: bool) -> FlowView {
+    let info = &flow.info;
+    let stream = flow.tcp.as_ref().map_or([0; 2], |s| {
+        [s.seen(Direction::ToServer), s.seen(Direction::ToClient)]
+    });
+    FlowView {
+        id: info.id,
+        client: info.client,
+        client_port: info.client_port,
+        server: info.server,
+        server_port: info.server_port,
+        protocol: info.protocol,
+        established,
+        app: flow
+            .extra
+            .talk
+            .as_ref()
+            .map_or(App::Unknown, Conversation::app),
+        packets: info.packets,
+        bytes: info.bytes,
+        stream,
+        start: info.start,
+    }
+}

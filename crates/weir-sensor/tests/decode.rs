@@ -1,0 +1,415 @@
+//! Decoding of single packets: each layer, each tunnel, and what is odd.
+
+mod common;
+
+use std::net::IpAddr;
+
+use common::{CLIENT, RAW, SERVER, Segment, ipv4, udp};
+use weir_packet::pcap::LinkType;
+use weir_sensor::decode::{Config, Decoder};
+use weir_sensor::event::Event;
+use weir_sensor::packet::flag::{ACK, SYN};
+use weir_sensor::packet::{Packet, Transport};
+
+fn inside() -> Vec<u8> {
+    ipv4(
+        CLIENT,
+        SERVER,
+        17,
+        1,
+        0,
+        &udp(CLIENT, SERVER, (1234, 9), b"inside"),
+    )
+}
+
+fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
+    [&[2; 12][..], &kind.to_be_bytes(), payload].concat()
+}
+
+/// The innermost packet of a frame.
+fn innermost<'a>(decoder: &mut Decoder, link: u16, frame: &'a [u8]) -> Packet<'a> {
+    let mut packet = decoder.frame(LinkType(link), 0, 1, frame);
+    while let Some(inner) = decoder.inner(&packet) {
+        packet = inner;
+    }
+    packet
+}
+
+fn finds_inside(link: u16, frame: &[u8]) -> Packet<'_> {
+    let mut decoder = Decoder::default();
+    let packet = innermost(&mut decoder, link, frame);
+    assert_eq!(packet.payload(), b"inside", "{packet:?}");
+    assert_eq!(
+        packet.ip.as_ref().map(|ip| ip.source),
+        Some(IpAddr::from(CLIENT))
+    );
+    assert!(
+        packet.events.is_empty(),
+        "{:?}",
+        packet.events.iter().collect::<Vec<_>>()
+    );
+    packet
+}
+
+#[test]
+fn link_layers() {
+    let ip = inside();
+    finds_inside(1, &ethernet(0x0800, &ip));
+    // Padding after the packet is not payload.
+    finds_inside(1, &[ethernet(0x0800, &ip), vec![0; 20]].concat());
+    finds_inside(
+        1,
+        &ethernet(
+            (ip.len() + 8) as u16,
+            &[&[0xaa, 0xaa, 3, 0, 0, 0, 8, 0][..], &ip].concat(),
+        ),
+    );
+    let tagged = ethernet(
+        0x88a8,
+        &[&[0, 10, 0x81, 0, 0x20, 20, 0x91, 0, 0, 30, 8, 0][..], &ip].concat(),
+    );
+    let packet = finds_inside(1, &tagged);
+    assert_eq!((packet.vlan, packet.vlans), ([10, 20, 30], 3));
+    finds_inside(
+        1,
+        &ethernet(0x8847, &[&[0, 1, 0, 0, 0, 2, 1, 64][..], &ip].concat()),
+    );
+    finds_inside(
+        1,
+        &ethernet(
+            0x8847,
+            &[&[0, 1, 1, 64, 0, 0, 0, 0][..], &ethernet(0x0800, &ip)].concat(),
+        ),
+    );
+    finds_inside(
+        1,
+        &ethernet(
+            0x8864,
+            &[&[0x11, 0, 0, 1, 0, (ip.len() + 2) as u8, 0, 0x21][..], &ip].concat(),
+        ),
+    );
+    finds_inside(9, &[&[0xff, 3, 0, 0x21][..], &ip].concat());
+    finds_inside(9, &[&[0x21][..], &ip].concat());
+    finds_inside(113, &[&[0; 14][..], &[8, 0], &ip].concat());
+    finds_inside(276, &[&[8, 0][..], &[0; 18], &ip].concat());
+    finds_inside(0, &[&[2, 0, 0, 0][..], &ip].concat());
+    finds_inside(108, &[&[0, 0, 0, 2][..], &ip].concat());
+    finds_inside(101, &ip);
+    finds_inside(228, &ip);
+    finds_inside(104, &[&[0x0f, 0, 8, 0][..], &ip].concat());
+}
+
+fn ipv6(next: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend_from_slice(&(payload.len() as u16).to_be_bytes());
+    packet.extend_from_slice(&[next, 64]);
+    packet.extend_from_slice(&[1; 16]);
+    packet.extend_from_slice(&[2; 16]);
+    packet.extend_from_slice(payload);
+    packet
+}
+
+#[test]
+fn tunnels() {
+    let ip = inside();
+    let frame = ethernet(0x0800, &ip);
+    let outer = |protocol: u8, payload: &[u8]| {
+        ipv4([192, 0, 2, 1], [192, 0, 2, 2], protocol, 1, 0, payload)
+    };
+    let over_udp = |port: u16, payload: &[u8]| {
+        outer(
+            17,
+            &udp([192, 0, 2, 1], [192, 0, 2, 2], (7777, port), payload),
+        )
+    };
+    for packet in [
+        outer(4, &ip),
+        ipv6(4, &ip),
+        outer(47, &[&[0, 0, 8, 0][..], &ip].concat()),
+        outer(47, &[&[0xb0, 0, 8, 0][..], &[0; 12], &ip].concat()),
+        outer(47, &[&[0, 0, 0x65, 0x58][..], &frame].concat()),
+        // PPTP: key, sequence.
+        outer(
+            47,
+            &[
+                &[
+                    0x30, 1, 0x88, 0x0b, 0, 9, 0, 9, 0, 0, 0, 1, 0xff, 3, 0, 0x21,
+                ][..],
+                &ip,
+            ]
+            .concat(),
+        ),
+        // ERSPAN of types I, II and III.
+        outer(47, &[&[0, 0, 0x88, 0xbe][..], &frame].concat()),
+        outer(
+            47,
+            &[
+                &[0x10, 0, 0x88, 0xbe, 0, 0, 0, 1, 0x10, 0, 0, 0, 0, 0, 0, 0][..],
+                &frame,
+            ]
+            .concat(),
+        ),
+        outer(
+            47,
+            &[
+                &[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20][..],
+                &[0; 11],
+                &frame,
+            ]
+            .concat(),
+        ),
+        over_udp(4789, &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &frame].concat()),
+        over_udp(
+            6081,
+            &[&[1, 0, 0x65, 0x58, 0, 0, 7, 0, 0, 0, 0, 0][..], &frame].concat(),
+        ),
+        // Teredo with an origin indication around IPv6 around IPv4.
+        over_udp(
+            3544,
+            &[&[0, 0, 1, 2, 3, 4, 5, 6][..], &ipv6(4, &ip)].concat(),
+        ),
+        outer(51, &[&[4, 4][..], &[0; 22], &ip].concat()),
+    ] {
+        let found = finds_inside(101, &packet);
+        assert!(found.depth > 0);
+    }
+    let mut decoder = Decoder::new(Config {
+        vxlan: vec![],
+        ..Config::default()
+    });
+    let packet = over_udp(4789, &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &frame].concat());
+    assert_eq!(
+        innermost(&mut decoder, 101, &packet).depth,
+        0,
+        "ports are a setting"
+    );
+}
+
+#[test]
+fn tunnels_in_tunnels_are_bounded() {
+    let mut packet = inside();
+    for _ in 0..40 {
+        packet = ipv4(CLIENT, SERVER, 4, 1, 0, &packet);
+    }
+    let mut decoder = Decoder::default();
+    let last = innermost(&mut decoder, 101, &packet);
+    assert_eq!(last.depth, 8);
+    assert!(last.events.has(Event::TooManyLayers));
+    // IPv6 headers as well.
+    let mut headers = Vec::new();
+    for _ in 0..30 {
+        headers.extend_from_slice(&[60, 0, 1, 4, 0, 0, 0, 0]);
+    }
+    let packet = ipv6(60, &headers);
+    assert!(
+        decoder
+            .frame(RAW, 0, 1, &packet)
+            .events
+            .has(Event::Ipv6TooManyHeaders)
+    );
+}
+
+#[test]
+fn a_tcp_header_with_its_options() {
+    let mut syn = Segment::new(true, 7, 0, SYN, b"");
+    syn.options = vec![
+        2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 9, 0, 0, 0, 8, 1, 3, 3, 20,
+    ];
+    let bytes = syn.packet(4000);
+    let packet = Decoder::default().frame(RAW, 0, 1, &bytes);
+    let tcp = packet.tcp().expect("TCP");
+    assert_eq!(
+        (tcp.source, tcp.destination, tcp.sequence, tcp.flags),
+        (4000, 80, 7, SYN)
+    );
+    assert_eq!(
+        (
+            tcp.mss,
+            tcp.window_scale,
+            tcp.timestamps,
+            tcp.sack_permitted
+        ),
+        (Some(1460), Some(14), Some((9, 8)), true)
+    );
+    assert!(packet.events.is_empty());
+    syn.options = vec![2, 4, 5, 0xb4, 2, 4, 5, 0xb4, 3, 9];
+    assert!(
+        Decoder::default()
+            .frame(RAW, 0, 1, &syn.packet(1))
+            .events
+            .has(Event::TcpOptionDuplicate)
+    );
+    assert!(
+        Decoder::default()
+            .frame(RAW, 0, 1, &syn.packet(1))
+            .events
+            .has(Event::TcpOptionLength)
+    );
+}
+
+/// One change to a good packet, one event.
+#[test]
+fn what_is_odd() {
+    let good = Segment::new(true, 7, 0, ACK, b"x").packet(4000);
+    let with = |at: usize, value: u8| {
+        let mut bytes = good.clone();
+        bytes[at] = value;
+        bytes
+    };
+    let small = |protocol: u8, n: usize| ipv4(CLIENT, SERVER, protocol, 1, 0, &vec![0; n]);
+    for (link, bytes, event) in [
+        (101, with(0, 0x44), Event::Ipv4HeaderTooSmall),
+        (228, with(0, 0x55), Event::Ipv4WrongVersion),
+        (229, with(0, 0x55), Event::Ipv6WrongVersion),
+        (229, good[..39].to_vec(), Event::Ipv6TooSmall),
+        (101, with(0, 0x15), Event::RawInvalidVersion),
+        (101, with(3, 19), Event::Ipv4LengthTooSmall),
+        (101, with(3, 200), Event::Ipv4Truncated),
+        (101, good[..19].to_vec(), Event::Ipv4TooSmall),
+        (101, with(8, 1), Event::Ipv4Checksum),
+        (101, with(32, 0x40), Event::TcpHeaderTooSmall),
+        (101, with(32, 0xf0), Event::TcpOptionsTruncated),
+        (101, with(36, 1), Event::TcpChecksum),
+        (101, small(6, 19), Event::TcpTooSmall),
+        (101, small(17, 7), Event::UdpTooSmall),
+        (101, small(17, 8), Event::UdpLength),
+        (101, small(132, 11), Event::SctpTooSmall),
+        (101, small(1, 7), Event::Icmpv4TooSmall),
+        (101, small(47, 3), Event::GreTooSmall),
+        (101, small(50, 3), Event::EspTooSmall),
+        (101, small(58, 8), Event::Ipv4Icmpv6),
+        (
+            101,
+            ipv4(CLIENT, SERVER, 47, 1, 0, &[0, 7, 8, 0]),
+            Event::GreWrongVersion,
+        ),
+        (
+            101,
+            ipv4(CLIENT, SERVER, 1, 1, 0, &[250, 0, 5, 0xff, 0, 0, 0, 0]),
+            Event::Icmpv4UnknownType,
+        ),
+        (
+            101,
+            ipv4(CLIENT, SERVER, 1, 1, 0, &[3, 99, 0xfc, 0x9c, 0, 0, 0, 0]),
+            Event::Icmpv4UnknownCode,
+        ),
+        (
+            101,
+            ipv6(0, &[59, 1, 0, 0, 0, 0, 0, 0]),
+            Event::Ipv6HeaderTruncated,
+        ),
+        (101, ipv6(59, &[1]), Event::Ipv6DataAfterNone),
+        (101, ipv6(1, &[8; 8]), Event::Ipv6Icmpv4),
+        (
+            101,
+            ipv6(43, &[59, 0, 0, 0, 0, 0, 0, 0]),
+            Event::Ipv6RoutingType0,
+        ),
+        (
+            101,
+            ipv6(0, &[59, 0, 1, 4, 0, 0, 0, 0]),
+            Event::Ipv6HopByHopPadding,
+        ),
+        (
+            101,
+            ipv6(60, &[59, 0, 0x33, 4, 0, 0, 0, 0]),
+            Event::Ipv6DestinationUnknown,
+        ),
+        (
+            101,
+            ipv6(60, &[59, 0, 0x33, 9, 0, 0, 0, 0]),
+            Event::Ipv6OptionLength,
+        ),
+        (
+            101,
+            ipv6(44, &[59, 0, 0, 0, 0, 0, 0, 1]),
+            Event::Ipv6UselessFragment,
+        ),
+        (1, vec![0; 13], Event::EthernetTooSmall),
+        (1, ethernet(0xfeed, &[]), Event::EthernetUnknownType),
+        (1, ethernet(0x8100, &[0, 1]), Event::VlanTooSmall),
+        (
+            1,
+            ethernet(0x8100, &[0, 1, 0xfe, 0xed]),
+            Event::VlanUnknownType,
+        ),
+        (
+            1,
+            ethernet(0x8100, &[0, 1, 0x81, 0].repeat(4)),
+            Event::VlanTooMany,
+        ),
+        (
+            1,
+            ethernet(0x8847, &[0, 0, 0x31, 1]),
+            Event::MplsImplicitNull,
+        ),
+        (
+            1,
+            ethernet(0x8847, &[0, 0x10, 1, 1, 0xf0]),
+            Event::MplsUnknownPayload,
+        ),
+        (
+            1,
+            ethernet(0x8864, &[0x11, 9, 0, 1, 0, 2, 0, 0x21]),
+            Event::PppoeWrongCode,
+        ),
+        (9, vec![0xff, 3, 0, 0x21, 0x45], Event::PppIp4TooSmall),
+        (9, vec![0xff, 3, 0xc0, 0x21, 0x45], Event::PppUnsupported),
+        (113, vec![0; 15], Event::SllTooSmall),
+        (276, vec![0; 19], Event::Sll2TooSmall),
+        (0, vec![0; 3], Event::NullTooSmall),
+        (0, vec![99, 0, 0, 0, 1], Event::NullUnsupported),
+        (147, vec![0; 60], Event::LinkUnsupported),
+    ] {
+        let mut decoder = Decoder::default();
+        let packet = decoder.frame(LinkType(link), 0, 1, &bytes);
+        let found: Vec<_> = packet.events.iter().collect();
+        assert!(
+            packet.events.has(event),
+            "{event:?} expected, {found:?} found"
+        );
+        assert_eq!(decoder.events().get(event), 1);
+        let counts = decoder.counts();
+        assert_eq!(counts.ip + counts.not_ip + counts.invalid, 1);
+    }
+}
+
+#[test]
+fn checksums_are_a_setting() {
+    let mut bytes = Segment::new(true, 7, 0, ACK, b"x").packet(4000);
+    bytes[36] ^= 1;
+    assert!(Decoder::default().frame(RAW, 0, 1, &bytes).bad_checksum);
+    let packet = Decoder::new(Config {
+        checksums: false,
+        ..Config::default()
+    });
+    assert!(!{ packet }.frame(RAW, 0, 1, &bytes).bad_checksum);
+}
+
+#[test]
+fn an_echo_has_its_numbers() {
+    let bytes = ipv4(
+        CLIENT,
+        SERVER,
+        1,
+        1,
+        0,
+        &[8, 0, 0xe5, 0xf3, 0x12, 0x03, 0, 9],
+    );
+    let packet = Decoder::new(Config {
+        checksums: false,
+        ..Config::default()
+    })
+    .frame(RAW, 0, 1, &bytes)
+    .transport;
+    assert_eq!(
+        packet,
+        Transport::Icmp {
+            v6: false,
+            kind: 8,
+            code: 0,
+            echo: Some((0x1203, 9)),
+            header: 20
+        }
+    );
+}

@@ -1,0 +1,174 @@
+//! What stands in the logs, to the letter.
+
+use weir_packet::build::Frame;
+
+use super::bed::{ANSWER, CLIENT, How, SERVER, Tape, sense_tape, web};
+
+const RULE: &str = "alert tcp $HOME_NET any -> $EXTERNAL_NET any (msg:\"TEST \\\"evil\\\" word\"; flow:established,to_server; content:\"evil\"; classtype:misc-attack; metadata:tag one, tag two, where here; sid:7; rev:3;)\n";
+
+fn tape() -> Tape {
+    let mut tape = Tape::default();
+    web(
+        &mut tape,
+        40_000,
+        "GET /evil.html HTTP/1.1\r\nHost: www.example.org\r\nUser-Agent: me\r\n\r\n",
+        ANSWER,
+    );
+    tape
+}
+
+#[test]
+fn an_alert_in_both_logs() {
+    let left = sense_tape(&tape(), &How::rules(RULE));
+    assert_eq!(left.sids(), [7]);
+    let line = left.fast.lines().next().expect("one");
+    assert_eq!(left.fast.lines().count(), 1);
+    let after = line.strip_prefix("01/01/2024-00:00:00.00").expect(line);
+    assert_eq!(
+        &after[4..],
+        "  [**] [1:7:3] TEST \"evil\" word [**] [Classification: (null)] [Priority: 3] {TCP} 192.168.1.10:40000 -> 198.51.100.80:80"
+    );
+    let alert = left.of("alert")[0];
+    assert!(
+        alert["timestamp"]
+            .as_str()
+            .expect("text")
+            .starts_with("2024-01-01T00:00:00.00")
+    );
+    assert!(
+        alert["timestamp"]
+            .as_str()
+            .expect("text")
+            .ends_with("+0000")
+    );
+    for (key, value) in [
+        ("src_ip", "192.168.1.10"),
+        ("dest_ip", "198.51.100.80"),
+        ("proto", "TCP"),
+        ("app_proto", "http"),
+        ("direction", "to_server"),
+    ] {
+        assert_eq!(alert[key], value, "{key} of {alert}");
+    }
+    assert_eq!(
+        (alert["src_port"].as_u64(), alert["dest_port"].as_u64()),
+        (Some(40_000), Some(80))
+    );
+    let inner = &alert["alert"];
+    assert_eq!(inner["action"], "allowed");
+    assert_eq!(
+        (
+            inner["gid"].as_u64(),
+            inner["signature_id"].as_u64(),
+            inner["rev"].as_u64(),
+            inner["severity"].as_u64()
+        ),
+        (Some(1), Some(7), Some(3), Some(3))
+    );
+    assert_eq!(inner["signature"], "TEST \"evil\" word");
+    assert_eq!(
+        inner["metadata"],
+        serde_json::json!({"tag": ["one", "two"], "where": ["here"]})
+    );
+    assert!(
+        alert["flow"]["pkts_toserver"]
+            .as_u64()
+            .is_some_and(|n| n >= 3)
+    );
+}
+
+#[test]
+fn flows_transactions_and_counters_are_recorded() {
+    let left = sense_tape(&tape(), &How::rules(RULE));
+    let flow = left.of("flow");
+    assert_eq!(flow.len(), 1);
+    let flow = flow[0];
+    assert_eq!(flow["app_proto"], "http");
+    assert_eq!(flow["flow"]["alerted"], true);
+    assert_eq!(
+        (
+            flow["flow"]["pkts_toserver"].as_u64(),
+            flow["flow"]["pkts_toclient"].as_u64()
+        ),
+        (Some(6), Some(4)),
+        "{flow}"
+    );
+    assert_eq!(flow["flow"]["state"], "closed");
+    assert_eq!(flow["flow"]["reason"], "shutdown");
+    assert_eq!(flow["tcp"]["tcp_flags"], "1b");
+    let http = left.of("http");
+    assert_eq!(http.len(), 1, "{}", left.text);
+    let record = &http[0]["http"];
+    assert_eq!(
+        (
+            record["hostname"].as_str(),
+            record["url"].as_str(),
+            record["http_method"].as_str()
+        ),
+        (Some("www.example.org"), Some("/evil.html"), Some("GET"))
+    );
+    assert_eq!(record["status"].as_u64(), Some(200));
+    assert_eq!(http[0]["flow_id"], flow["flow_id"]);
+    let stats = left.of("stats");
+    assert_eq!(stats.len(), 1);
+    assert_eq!(stats[0]["stats"]["decoder"]["pkts"].as_u64(), Some(10));
+    assert_eq!(stats[0]["stats"]["detect"]["alert"].as_u64(), Some(1));
+    assert_eq!(left.summary.counters["flow.tcp"], 1);
+}
+
+#[test]
+fn options_of_eve() {
+    let how = How::rules(RULE)
+        .set("outputs.0.eve-log.enabled=yes")
+        .set("outputs.0.eve-log.community-id=yes")
+        .set("outputs.0.eve-log.types.alert.payload=yes")
+        .set("outputs.0.eve-log.types.alert.payload-printable=yes")
+        .set("outputs.1.fast.enabled=yes");
+    let left = sense_tape(&tape(), &how);
+    let alert = left.of("alert")[0];
+    assert!(
+        alert["community_id"]
+            .as_str()
+            .is_some_and(|id| id.starts_with("1:") && id.len() == 30)
+    );
+    assert!(alert["payload_printable"].is_string() && alert["payload"].is_string());
+    assert!(
+        left.of("flow").is_empty() && left.of("http").is_empty() && left.of("stats").is_empty()
+    );
+}
+
+#[test]
+fn names_and_icmp() {
+    let mut tape = Tape::default();
+    let query = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x03www\x07example\x03com\x00\x00\x01\x00\x01";
+    tape.push(
+        &Frame::new()
+            .ip4(CLIENT, SERVER)
+            .udp(40_053, 53)
+            .payload(query),
+    );
+    tape.push(
+        &Frame::new()
+            .ip4(CLIENT, SERVER)
+            .icmp(8, 0)
+            .echo(1, 1)
+            .payload(&[0; 32]),
+    );
+    let rules = "alert dns any any -> any any (msg:\"name\"; dns.query; content:\"example\"; sid:1;)\nalert icmp any any -> any any (msg:\"echo\"; itype:8; sid:2;)\n";
+    let left = sense_tape(&tape, &How::rules(rules));
+    assert_eq!(left.sids(), [1, 2], "{}", left.text);
+    assert!(
+        left.fast
+            .contains("{ICMP} 192.168.1.10:8 -> 198.51.100.80:0"),
+        "{}",
+        left.fast
+    );
+    let alert = left.of("alert")[1];
+    assert_eq!(
+        (alert["icmp_type"].as_u64(), alert["icmp_code"].as_u64()),
+        (Some(8), Some(0))
+    );
+    assert!(alert.get("src_port").is_none());
+    let dns = left.of("dns");
+    assert!(!dns.is_empty(), "{}", left.text);
+}

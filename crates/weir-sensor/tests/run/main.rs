@@ -1,0 +1,8 @@
+//! Whole runs: captures made here, rules written here, and what the logs say of them.
+
+mod bed;
+mod hostile;
+mod logs;
+mod numbers;
+mod schema;
+mod spread;

@@ -1,0 +1,752 @@
+//! TCP reassembly: any cutting, order and repetition gives the same bytes; overlaps as a naive reference decides them; handshakes, windows, resets; caps under floods.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{CLIENT, Heard, Line, SECOND, SERVER, Segment};
+use proptest::prelude::*;
+use weir_sensor::decode::Decoder;
+use weir_sensor::event::{Event, Events};
+use weir_sensor::flow::{self, Reason, State, Tracked, Tracker};
+use weir_sensor::packet::flag::{ACK, FIN, PSH, RST, SYN};
+use weir_sensor::stream::{self, Policy};
+
+const PORT: u16 = 40_000;
+const CLIENT_ISN: u32 = 0xffff_ff00;
+const SERVER_ISN: u32 = 77;
+
+fn line_with(flows: flow::Config, streams: stream::Config) -> Line {
+    Line::new(Decoder::default(), Tracker::new(flows, streams))
+}
+
+fn line(streams: stream::Config) -> Line {
+    line_with(flow::Config::default(), streams)
+}
+
+/// A connection whose segments are given in offsets.
+struct Talk {
+    line: Line,
+    /// The acknowledgement that each side's segments carry, as an offset of the other side.
+    acked: [u32; 2],
+}
+
+impl Talk {
+    fn new(streams: stream::Config) -> Talk {
+        let mut talk = Talk {
+            line: line(streams),
+            acked: [0; 2],
+        };
+        talk.open();
+        talk
+    }
+
+    fn open(&mut self) {
+        self.line
+            .ip(&Segment::new(true, CLIENT_ISN, 0, SYN, b"").packet(PORT));
+        self.line.ip(&Segment::new(
+            false,
+            SERVER_ISN,
+            CLIENT_ISN.wrapping_add(1),
+            SYN | ACK,
+            b"",
+        )
+        .packet(PORT));
+        let (tracked, events) = self.send(true, 0, ACK, b"");
+        assert!(events.is_empty() && tracked.expect("a flow").established);
+    }
+
+    fn segment(&self, to_server: bool, offset: i64, flags: u8, payload: &[u8]) -> Segment {
+        let [own, other] = if to_server {
+            [CLIENT_ISN, SERVER_ISN]
+        } else {
+            [SERVER_ISN, CLIENT_ISN]
+        };
+        let sequence = own.wrapping_add(1).wrapping_add(offset as u32);
+        let acknowledgement = other
+            .wrapping_add(1)
+            .wrapping_add(self.acked[usize::from(to_server)]);
+        Segment::new(to_server, sequence, acknowledgement, flags, payload)
+    }
+
+    fn send(
+        &mut self,
+        to_server: bool,
+        offset: i64,
+        flags: u8,
+        payload: &[u8],
+    ) -> (Option<Tracked>, Events) {
+        let packet = self.segment(to_server, offset, flags, payload).packet(PORT);
+        self.line.ip(&packet)
+    }
+
+    /// Data to the server.
+    fn data(&mut self, offset: i64, payload: &[u8]) -> Events {
+        self.send(true, offset, PSH | ACK, payload).1
+    }
+
+    /// The server acknowledges up to an offset.
+    fn ack(&mut self, offset: u32) -> Events {
+        self.acked[0] = offset;
+        self.send(false, 0, ACK, b"").1
+    }
+
+    fn heard(&self) -> [Heard; 2] {
+        self.line
+            .notes
+            .streams
+            .values()
+            .next()
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    fn close(mut self) -> ([Heard; 2], stream::Ledger) {
+        self.line.tracker.shutdown(&mut self.line.notes);
+        let ledger = *self.line.tracker.streams().ledger();
+        assert_eq!(ledger.settled(), ledger.payload, "{ledger:?}");
+        assert_eq!(self.line.tracker.streams().memory().0, 0);
+        (self.heard(), ledger)
+    }
+}
+
+#[test]
+fn bytes_wait_for_their_acknowledgement() {
+    let mut talk = Talk::new(stream::Config::default());
+    talk.data(0, b"GET / ");
+    assert_eq!(talk.heard()[0].bytes, b"");
+    talk.ack(3);
+    assert_eq!(talk.heard()[0].bytes, b"GET");
+    talk.data(6, b"HTTP");
+    talk.ack(10);
+    assert_eq!(talk.heard()[0].bytes, b"GET / HTTP");
+    talk.data(10, b"/1.0");
+    let (heard, ledger) = talk.close();
+    assert_eq!(heard[0].bytes, b"GET / HTTP/1.0", "what is held is flushed");
+    assert_eq!(heard[0].end.as_deref(), Some("Flow"));
+    assert_eq!((ledger.delivered, ledger.payload), (14, 14));
+}
+
+#[test]
+fn inline_does_not_wait() {
+    let mut talk = Talk::new(stream::Config {
+        inline: true,
+        ..stream::Config::default()
+    });
+    talk.data(3, b"def");
+    assert_eq!(talk.heard()[0].bytes, b"");
+    talk.data(0, b"abc");
+    assert_eq!(talk.heard()[0].bytes, b"abcdef");
+    talk.data(0, b"xyz");
+    assert_eq!(talk.close().0[0].bytes, b"abcdef");
+}
+
+#[test]
+fn a_gap_is_what_was_acknowledged_and_never_seen() {
+    let mut talk = Talk::new(stream::Config::default());
+    talk.data(0, b"abc");
+    talk.data(6, b"ghi");
+    assert!(talk.ack(3).is_empty());
+    assert!(talk.ack(9).has(Event::Gap));
+    let heard = talk.heard();
+    assert_eq!(
+        (heard[0].bytes.as_slice(), heard[0].gaps.as_slice()),
+        (b"abcghi".as_slice(), [(3, 3)].as_slice())
+    );
+    assert!(
+        talk.data(3, b"def").has(Event::EstablishedBeforeLastAck),
+        "too late"
+    );
+    assert_eq!(talk.close().1.gap_bytes, 3);
+}
+
+#[test]
+fn a_late_segment_fills_a_hole_that_nothing_is_behind() {
+    let mut talk = Talk::new(stream::Config::default());
+    talk.data(0, b"abc");
+    talk.ack(6);
+    talk.data(3, b"def");
+    let (heard, ledger) = talk.close();
+    assert_eq!(
+        (heard[0].bytes.as_slice(), ledger.gaps),
+        (b"abcdef".as_slice(), 0)
+    );
+}
+
+#[test]
+fn the_end_of_a_connection() {
+    let mut talk = Talk::new(stream::Config::default());
+    talk.data(0, b"bye");
+    talk.send(true, 3, FIN | ACK, b"");
+    talk.ack(4);
+    assert_eq!(talk.heard()[0].end.as_deref(), Some("Fin"));
+    talk.send(false, 0, FIN | ACK, b"oh");
+    talk.acked[1] = 3;
+    let (tracked, _) = talk.send(true, 4, ACK, b"");
+    let flow = tracked.expect("a flow").flow;
+    assert_eq!(talk.line.tracker.flow(flow).info.state, State::Closed);
+    assert_eq!(
+        talk.heard()[1],
+        Heard {
+            bytes: b"oh".to_vec(),
+            gaps: vec![],
+            end: Some("Fin".into())
+        }
+    );
+    // The same ports again: another flow.
+    talk.open();
+    assert_eq!(talk.line.notes.finished.len(), 1);
+    assert_eq!(talk.line.notes.finished[0].1, Reason::Reuse);
+}
+
+#[test]
+fn a_reset_counts_only_where_the_receiver_takes_it() {
+    let mut talk = Talk::new(stream::Config::default());
+    talk.data(0, b"abc");
+    assert!(
+        talk.send(true, 500_000, RST | ACK, b"")
+            .1
+            .has(Event::RstInvalidAck)
+    );
+    assert!(
+        talk.send(true, -200_000, RST, b"")
+            .1
+            .has(Event::RstInvalidAck)
+    );
+    talk.data(3, b"def");
+    talk.send(true, 6, RST | ACK, b"");
+    assert_eq!(talk.heard()[0].bytes, b"abcdef");
+    assert_eq!(talk.heard()[0].end.as_deref(), Some("Reset"));
+    assert!(talk.data(6, b"more").has(Event::SuspectedRstInjection));
+    assert_eq!(talk.close().1.closed, 4);
+}
+
+/// What a receiver refuses is not in the stream: window, acknowledgement, timestamp, no ACK flag, wrong checksum.
+#[test]
+fn what_the_receiver_refuses() {
+    let mut talk = Talk::new(stream::Config::default());
+    assert!(talk.data(70_000, b"far").has(Event::EstablishedOutOfWindow));
+    talk.acked[1] = 900_000;
+    assert!(talk.data(0, b"XXX").has(Event::EstablishedInvalidAck));
+    talk.acked[1] = 0;
+    let mut bad = talk.segment(true, 0, PSH | ACK, b"YYY").packet(PORT);
+    let last = bad.len() - 1;
+    bad[last] ^= 1;
+    assert!(talk.line.ip(&bad).1.has(Event::TcpChecksum));
+    let mut no_ack = talk.segment(true, 0, PSH, b"ZZZ");
+    assert!(talk.line.ip(&no_ack.packet(PORT)).1.has(Event::BrokenAck));
+    no_ack.acknowledgement = 0;
+    assert!(talk.line.ip(&no_ack.packet(PORT)).1.is_empty());
+    talk.data(0, b"abc");
+    let (heard, ledger) = talk.close();
+    assert_eq!(heard[0].bytes, b"abc");
+    assert_eq!((ledger.out_of_window, ledger.bad_checksum), (12, 3));
+}
+
+#[test]
+fn an_old_timestamp_is_refused() {
+    let stamp = |value: u32| [&[8, 10][..], &value.to_be_bytes(), &[0; 4]].concat();
+    let mut talk = Talk {
+        line: line(stream::Config::default()),
+        acked: [0; 2],
+    };
+    let mut send = |mut segment: Segment, value: u32| {
+        segment.options = stamp(value);
+        talk.line.ip(&segment.packet(PORT)).1
+    };
+    send(Segment::new(true, 9, 0, SYN, b""), 1000);
+    send(Segment::new(false, 49, 10, SYN | ACK, b""), 5000);
+    send(Segment::new(true, 10, 50, ACK, b""), 1001);
+    assert!(send(Segment::new(true, 10, 50, ACK | PSH, b"evil"), 900).has(Event::InvalidTimestamp));
+    assert!(send(Segment::new(true, 10, 50, ACK | PSH, b"good"), 1002).is_empty());
+    assert_eq!(talk.close().0[0].bytes, b"good");
+}
+
+#[test]
+fn a_forged_handshake_that_nobody_confirms_changes_nothing() {
+    let mut talk = Talk {
+        line: line(stream::Config::default()),
+        acked: [0; 2],
+    };
+    talk.line
+        .ip(&Segment::new(true, 5000, 0, SYN, b"").packet(PORT));
+    talk.line
+        .ip(&Segment::new(true, CLIENT_ISN, 0, SYN, b"").packet(PORT));
+    talk.line
+        .ip(&Segment::new(true, 6000, 0, SYN, b"").packet(PORT));
+    let ack = CLIENT_ISN.wrapping_add(1);
+    assert!(
+        talk.line
+            .ip(&Segment::new(false, 1, 999, SYN | ACK, b"").packet(PORT))
+            .1
+            .has(Event::SynAckWrongAck)
+    );
+    talk.line
+        .ip(&Segment::new(false, 12345, ack, SYN | ACK, b"").packet(PORT));
+    assert!(
+        talk.line
+            .ip(&Segment::new(false, SERVER_ISN, ack, SYN | ACK, b"").packet(PORT))
+            .1
+            .has(Event::SynAckDifferentSequence)
+    );
+    assert!(
+        talk.line
+            .ip(&Segment::new(true, ack, 0x7000_0000, ACK, b"").packet(PORT))
+            .1
+            .has(Event::AckRightSequenceWrongAck)
+    );
+    assert!(talk.send(true, 0, ACK, b"").0.expect("a flow").established);
+    talk.data(0, b"hello");
+    talk.ack(5);
+    assert_eq!(talk.heard()[0].bytes, b"hello");
+}
+
+#[test]
+fn data_of_a_syn_counts_if_it_is_acknowledged() {
+    for (accepted, expected) in [(3, b"abcdef".as_slice()), (0, b"xyzdef")] {
+        let mut talk = Talk {
+            line: line(stream::Config::default()),
+            acked: [0; 2],
+        };
+        talk.line
+            .ip(&Segment::new(true, CLIENT_ISN, 0, SYN, b"abc").packet(PORT));
+        let answer = Segment::new(
+            false,
+            SERVER_ISN,
+            CLIENT_ISN.wrapping_add(1 + accepted),
+            SYN | ACK,
+            b"",
+        );
+        let events = talk.line.ip(&answer.packet(PORT)).1;
+        assert_eq!(events.has(Event::SynAckIgnoredData), accepted == 0);
+        talk.send(true, i64::from(accepted), ACK, b"");
+        if accepted == 0 {
+            talk.data(0, b"xyz");
+        }
+        talk.data(3, b"def");
+        talk.ack(6);
+        assert_eq!(talk.heard()[0].bytes, expected);
+        talk.close();
+    }
+}
+
+#[test]
+fn a_syn_ack_before_its_syn() {
+    let mut talk = Talk {
+        line: line(stream::Config::default()),
+        acked: [0; 2],
+    };
+    talk.line.ip(&Segment::new(
+        false,
+        SERVER_ISN,
+        CLIENT_ISN.wrapping_add(1),
+        SYN | ACK,
+        b"",
+    )
+    .packet(PORT));
+    talk.line
+        .ip(&Segment::new(true, CLIENT_ISN, 0, SYN, b"").packet(PORT));
+    talk.send(true, 0, ACK, b"");
+    talk.data(0, b"hi");
+    talk.ack(2);
+    assert_eq!(talk.heard()[0].bytes, b"hi", "and the directions are right");
+}
+
+#[test]
+fn midstream_is_a_choice() {
+    for midstream in [false, true] {
+        let mut talk = Talk {
+            line: line(stream::Config {
+                midstream,
+                ..stream::Config::default()
+            }),
+            acked: [0; 2],
+        };
+        talk.data(1000, b"abc");
+        talk.ack(1003);
+        talk.send(false, 0, ACK | PSH, b"answer");
+        talk.acked[1] = 6;
+        let (tracked, _) = talk.send(true, 1003, ACK, b"");
+        assert_eq!(tracked.expect("a flow").established, midstream);
+        let (heard, ledger) = talk.close();
+        if midstream {
+            assert_eq!(
+                (heard[0].bytes.as_slice(), heard[1].bytes.as_slice()),
+                (b"abc".as_slice(), b"answer".as_slice())
+            );
+        } else {
+            assert_eq!(ledger.untracked, 9);
+        }
+    }
+}
+
+#[test]
+fn one_direction_alone_is_a_choice() {
+    let mut talk = Talk {
+        line: line(stream::Config {
+            one_sided: true,
+            ..stream::Config::default()
+        }),
+        acked: [0; 2],
+    };
+    talk.line
+        .ip(&Segment::new(true, CLIENT_ISN, 0, SYN, b"").packet(PORT));
+    talk.send(true, 0, ACK, b"");
+    talk.data(0, b"abc");
+    assert_eq!(talk.heard()[0].bytes, b"abc");
+}
+
+#[test]
+fn both_ends_know_of_bytes_after_a_loss_beyond_the_window() {
+    let mut talk = Talk::new(stream::Config::default());
+    talk.data(0, b"abc");
+    talk.ack(3);
+    assert!(
+        talk.data(1_000_000, b"def")
+            .has(Event::EstablishedOutOfWindow)
+    );
+    assert!(talk.ack(1_000_003).is_empty());
+    talk.data(1_000_003, b"ghi");
+    talk.data(1_000_006, b"jkl");
+    talk.ack(1_000_009);
+    let heard = talk.heard();
+    assert_eq!(
+        (heard[0].bytes.as_slice(), heard[0].gaps.as_slice()),
+        (b"abcghijkl".as_slice(), [(3, 1_000_000)].as_slice())
+    );
+}
+
+/// A byte beyond a closed window may be refused: the real one replaces it.
+#[test]
+fn a_probe_of_a_closed_window_does_not_stay() {
+    let mut talk = Talk::new(stream::Config {
+        policy: Policy::First,
+        ..stream::Config::default()
+    });
+    let closed = |talk: &mut Talk, window: u16, ack: u32| {
+        talk.acked[0] = ack;
+        let mut segment = talk.segment(false, 0, ACK, b"");
+        segment.window = window;
+        talk.line.ip(&segment.packet(PORT));
+    };
+    talk.data(0, &[b'a'; 65_000]);
+    talk.data(65_000, &[b'a'; 535]);
+    closed(&mut talk, 0, 65_535);
+    talk.data(65_535, b"X");
+    closed(&mut talk, 1000, 65_535);
+    talk.data(65_535, b"real");
+    closed(&mut talk, 1000, 65_539);
+    assert_eq!(&talk.heard()[0].bytes[65_535..], b"real");
+}
+
+#[test]
+fn the_depth_ends_a_direction() {
+    let mut talk = Talk::new(stream::Config {
+        depth: [5, 0],
+        ..stream::Config::default()
+    });
+    talk.data(0, b"abc");
+    talk.data(3, b"defg");
+    talk.ack(7);
+    assert_eq!(talk.heard()[0].bytes, b"abcde");
+    assert_eq!(talk.heard()[0].end.as_deref(), Some("Depth"));
+    talk.data(7, b"hij");
+    let (_, ledger) = talk.close();
+    assert_eq!((ledger.delivered, ledger.beyond_depth), (5, 5));
+}
+
+#[test]
+fn an_icmp_error_belongs_to_the_flow_it_quotes() {
+    let mut talk = Talk::new(stream::Config::default());
+    let quoted = talk.segment(true, 0, ACK, b"").packet(PORT);
+    let mut icmp = vec![3, 1, 0, 0, 0, 0, 0, 0];
+    icmp.extend_from_slice(&quoted[..28]);
+    let sum = weir_packet::checksum::checksum(&icmp);
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    let router = [192, 0, 2, 1];
+    let (tracked, events) = talk.line.ip(&common::ipv4(router, CLIENT, 1, 1, 0, &icmp));
+    let tracked = tracked.expect("the flow quoted");
+    assert!(events.is_empty() && !tracked.is_new);
+    assert_eq!(tracked.direction, weir_sensor::packet::Direction::ToClient);
+    assert_eq!(talk.line.tracker.counts().made, 1);
+    let spread = |bytes: &[u8]| weir_sensor::decode::spread(common::RAW, bytes);
+    assert_eq!(
+        spread(&common::ipv4(router, CLIENT, 1, 1, 0, &icmp)),
+        spread(&quoted)
+    );
+}
+
+#[test]
+fn flows_end_by_the_captures_clock() {
+    let mut line = line(stream::Config::default());
+    let question = common::udp(CLIENT, SERVER, (5000, 53), b"?");
+    let answer = common::udp(SERVER, CLIENT, (53, 5000), b"!");
+    let [question, answer] = [
+        common::ipv4(CLIENT, SERVER, 17, 1, 0, &question),
+        common::ipv4(SERVER, CLIENT, 17, 1, 0, &answer),
+    ];
+    let mut at = |second: u64, packet: &[u8]| {
+        line.frame(common::RAW, second * SECOND, packet)
+            .0
+            .expect("a flow")
+    };
+    assert!(at(0, &question).is_new);
+    assert!(!at(30, &question).is_new);
+    // New flows live 30 s, established ones 300 s.
+    assert!(at(61, &question).is_new);
+    assert!(at(62, &answer).established);
+    assert!(!at(362, &question).is_new);
+    assert!(at(663, &question).is_new);
+    assert_eq!(line.tracker.counts().timeout, 2);
+    assert_eq!(line.tracker.counts().active, 1);
+}
+
+/// What is given out by a byte map in which each byte knows the segment it is of.
+struct Reference {
+    policy: Policy,
+    bytes: BTreeMap<i64, (u8, usize)>,
+    base: i64,
+}
+
+impl Reference {
+    fn piece(&self, at: i64) -> std::ops::Range<i64> {
+        let id = self.bytes[&at].1;
+        let same = |o: &i64| self.bytes.get(o).is_some_and(|(_, i)| *i == id);
+        let (mut start, mut end) = (at, at + 1);
+        while same(&(start - 1)) {
+            start -= 1;
+        }
+        while same(&end) {
+            end += 1;
+        }
+        start..end
+    }
+
+    fn insert(&mut self, id: usize, start: i64, bytes: &[u8]) {
+        let start_kept = start.max(self.base);
+        let new = start_kept..start + bytes.len() as i64;
+        // Decided by what was there before, byte by byte.
+        let mut winners = Vec::new();
+        for at in new.clone() {
+            if !self.bytes.contains_key(&at) || self.policy.takes_new(&self.piece(at), &new) {
+                winners.push(at);
+            }
+        }
+        for at in winners {
+            self.bytes.insert(at, (bytes[(at - start) as usize], id));
+        }
+    }
+
+    fn release(&mut self, upto: i64, out: &mut Vec<u8>) {
+        while self.base < upto
+            && let Some((byte, _)) = self.bytes.remove(&self.base)
+        {
+            out.push(byte);
+            self.base += 1;
+        }
+    }
+}
+
+fn long() -> u32 {
+    if std::env::var_os("WEIR_LONG").is_some() {
+        5000
+    } else {
+        200
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: long(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However a stream is cut, ordered and repeated, it is the same stream.
+    #[test]
+    fn cutting_order_and_repetition_change_nothing(
+        stream in prop::collection::vec(any::<u8>(), 1..3000),
+        cuts in prop::collection::vec((any::<prop::sample::Index>(), 1_usize..700), 0..40),
+        order in prop::collection::vec(any::<u64>(), 80),
+        acks in prop::collection::vec(any::<bool>(), 80),
+        policy in prop::sample::select(Policy::ALL),
+        inline in any::<bool>(),
+    ) {
+        let mut talk = Talk::new(stream::Config { policy, inline, ..stream::Config::default() });
+        let mut segments: Vec<(usize, usize)> = cuts.iter().map(|(at, n)| { let at = at.index(stream.len()); (at, (at + n).min(stream.len())) }).collect();
+        let mut at = 0;
+        let mut sizes = cuts.iter().map(|(_, n)| *n).chain(std::iter::repeat(400));
+        while at < stream.len() {
+            let end = (at + sizes.next().unwrap_or(400)).min(stream.len());
+            segments.push((at, end));
+            at = end;
+        }
+        let mut keyed: Vec<_> = segments.iter().enumerate().map(|(i, s)| (order[i % order.len()], i, *s)).collect();
+        keyed.sort_unstable();
+        // The receiver acknowledges what it has in order, sometimes.
+        let mut has = vec![false; stream.len()];
+        for (i, (_, _, (from, to))) in keyed.iter().enumerate() {
+            let events = talk.data(*from as i64, &stream[*from..*to]);
+            prop_assert!(!events.has(Event::OverlapDifferentData));
+            has[*from..*to].fill(true);
+            if acks[i % acks.len()] {
+                talk.ack(has.iter().take_while(|b| **b).count() as u32);
+            }
+        }
+        let payload = talk.line.tracker.streams().ledger().payload;
+        let (heard, ledger) = talk.close();
+        prop_assert_eq!(&heard[0].bytes, &stream);
+        prop_assert_eq!(&heard[0].gaps, &vec![]);
+        prop_assert_eq!(ledger.delivered, stream.len() as u64);
+        prop_assert_eq!(ledger.overlapped, payload - stream.len() as u64);
+    }
+
+    /// Segments that contradict each other: the fast reassembler and the byte map agree, for each policy, wherever acknowledgements fall.
+    #[test]
+    fn overlaps_are_decided_as_by_the_byte_map(
+        segments in prop::collection::vec((0_i64..60, 1_usize..30, prop::option::weighted(0.2, 0_i64..90)), 1..25),
+        policy in prop::sample::select(Policy::ALL),
+    ) {
+        let mut talk = Talk::new(stream::Config { policy, ..stream::Config::default() });
+        let mut reference = Reference { policy, bytes: BTreeMap::new(), base: 0 };
+        let mut expected = Vec::new();
+        let mut acked = 0;
+        for (id, (start, length, ack)) in segments.iter().enumerate() {
+            let bytes = vec![b'A' + id as u8; *length];
+            talk.data(*start, &bytes);
+            reference.insert(id, *start, &bytes);
+            reference.release(acked, &mut expected);
+            if let Some(ack) = ack {
+                // Only what the receiver can have: in order.
+                let mut end = reference.base;
+                while reference.bytes.contains_key(&end) && end < *ack {
+                    end += 1;
+                }
+                acked = acked.max(end);
+                talk.ack(acked as u32);
+                reference.release(acked, &mut expected);
+            }
+        }
+        prop_assert_eq!(&talk.heard()[0].bytes, &expected);
+        let ledger = *talk.line.tracker.streams().ledger();
+        let held = reference.bytes.len() as u64;
+        prop_assert_eq!(ledger.payload, ledger.settled() + held);
+        let (heard, _) = talk.close();
+        // The flush hands on the rest, holes as gaps.
+        expected.extend(reference.bytes.values().map(|(b, _)| *b));
+        prop_assert_eq!(&heard[0].bytes, &expected);
+    }
+
+    /// Any segments at all: the ledger stays exact, and nothing panics.
+    #[test]
+    fn the_ledger_is_exact_for_any_segments(
+        segments in prop::collection::vec((any::<bool>(), prop_oneof![-70_000_i64..70_000, 0_i64..50], prop_oneof![0_u32..60, any::<u32>()], any::<u8>(), any::<u16>(), 0_usize..40), 1..60),
+        begins in any::<bool>(),
+        midstream in any::<bool>(),
+        one_sided in any::<bool>(),
+        inline in any::<bool>(),
+        depth in prop::sample::select(vec![0_u64, 7, 1000]),
+        memory in prop::sample::select(vec![5000_usize, 1 << 20]),
+        max_pieces in prop::sample::select(vec![2_usize, 100]),
+    ) {
+        let config = stream::Config { midstream, one_sided, inline, depth: [depth; 2], memory, max_pieces, policy: Policy::Last, ..stream::Config::default() };
+        let mut talk = Talk { line: line(config), acked: [0; 2] };
+        if begins {
+            talk.open();
+        }
+        for (to_server, offset, ack, flags, window, length) in &segments {
+            let mut segment = talk.segment(*to_server, *offset, *flags, &vec![b'x'; *length]);
+            segment.window = *window;
+            segment.acknowledgement = segment.acknowledgement.wrapping_add(*ack);
+            talk.line.ip(&segment.packet(PORT));
+            let (held, peak) = talk.line.tracker.streams().memory();
+            prop_assert!(held <= memory && peak <= memory);
+        }
+        talk.close();
+    }
+}
+
+#[test]
+fn a_flood_of_flows_stays_within_its_cap() {
+    let mut line = line_with(
+        flow::Config {
+            flows: 1000,
+            ..flow::Config::default()
+        },
+        stream::Config::default(),
+    );
+    let mut most = 0;
+    for i in 0..20_000_u32 {
+        let from = [10, 1, (i >> 8) as u8, i as u8];
+        line.ip(&Segment::new(true, i, 0, SYN, b"").between(from, SERVER, (PORT, 80)));
+        most = most.max(line.tracker.memory());
+    }
+    let counts = line.tracker.counts();
+    assert_eq!(
+        (counts.made, counts.active, counts.peak, counts.forced),
+        (20_000, 1000, 1000, 19_000)
+    );
+    assert!(
+        line.notes
+            .finished
+            .iter()
+            .all(|(_, reason)| *reason == Reason::Forced)
+    );
+    // By memory as well.
+    let per_flow = most / 1000;
+    let mut line = line_with(
+        flow::Config {
+            memory: 100 * per_flow,
+            ..flow::Config::default()
+        },
+        stream::Config::default(),
+    );
+    for i in 0..5000_u32 {
+        let from = [10, 1, (i >> 8) as u8, i as u8];
+        line.ip(&Segment::new(true, i, 0, SYN, b"").between(from, SERVER, (PORT, 80)));
+        assert!(line.tracker.memory() <= 100 * per_flow);
+    }
+    assert_eq!(line.tracker.counts().active, 100);
+}
+
+/// Segments out of order in many sessions: the cap holds, the oldest give way, and a session that comes last is still read.
+#[test]
+fn a_flood_of_segments_out_of_order_stays_within_its_cap() {
+    let memory = 200_000;
+    let mut line = line(stream::Config {
+        memory,
+        ..stream::Config::default()
+    });
+    let open = |line: &mut Line, from: [u8; 4]| {
+        line.ip(&Segment::new(true, 99, 0, SYN, b"").between(from, SERVER, (PORT, 80)));
+        line.ip(&Segment::new(false, 499, 100, SYN | ACK, b"").between(SERVER, from, (80, PORT)));
+        line.ip(&Segment::new(true, 100, 500, ACK, b"").between(from, SERVER, (PORT, 80)));
+    };
+    for i in 0..300_u16 {
+        let from = [10, 2, (i >> 8) as u8, i as u8];
+        open(&mut line, from);
+        for k in 1..10 {
+            line.ip(
+                &Segment::new(true, 100 + k * 1000, 500, ACK, &[7; 900]).between(
+                    from,
+                    SERVER,
+                    (PORT, 80),
+                ),
+            );
+            let (held, peak) = line.tracker.streams().memory();
+            assert!(held <= memory && peak <= memory, "{held} {peak}");
+        }
+    }
+    assert!(line.tracker.counts().relieved > 200);
+    let from = [10, 3, 0, 1];
+    open(&mut line, from);
+    line.ip(&Segment::new(true, 100, 500, ACK, b"still read").between(from, SERVER, (PORT, 80)));
+    line.ip(&Segment::new(false, 500, 110, ACK, b"").between(SERVER, from, (80, PORT)));
+    assert!(
+        line.notes
+            .streams
+            .values()
+            .any(|s| s[0].bytes == b"still read")
+    );
+    line.tracker.shutdown(&mut line.notes);
+    let ledger = line.tracker.streams().ledger();
+    assert_eq!(ledger.settled(), ledger.payload);
+    assert_eq!(ledger.payload, 300 * 9 * 900 + 10);
+    assert!(ledger.over_cap > 0 && ledger.delivered > 10);
+}
