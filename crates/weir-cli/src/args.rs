@@ -6,6 +6,7 @@ pub(crate) mod net;
 pub(crate) mod ports;
 pub(crate) mod prog;
 pub(crate) mod route;
+pub(crate) mod sensor;
 pub(crate) mod service;
 pub(crate) mod watch;
 pub(crate) mod xsk;
@@ -71,6 +72,8 @@ pub(crate) enum Command {
     Prog(prog::ProgArgs),
     /// Send made-up packets out of an interface, and count what arrives at another
     Generate(generate::GenerateArgs),
+    /// Signature intrusion detection over captures or an interface: rules in, alerts out
+    Sensor(Box<sensor::SensorArgs>),
     /// AF_XDP sockets: send, receive, forward and measure round trips, with every knob a flag
     Xsk(xsk::XskArgs),
     /// Probe what this kernel can do and name the fallback for what it cannot

@@ -21,6 +21,7 @@ mod route;
 mod rule;
 mod run;
 mod run_user;
+mod sensor;
 mod service;
 mod table;
 mod tables;
@@ -53,6 +54,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Status(args) => edge::status::run(&args),
         Command::Down(args) => down::run(&args),
         Command::Generate(args) => generate::run(&args),
+        Command::Sensor(args) => sensor::run(&args),
         Command::Xsk(args) => xsk::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Prog(args) => prog::run(&args),

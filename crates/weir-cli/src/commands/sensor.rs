@@ -1,0 +1,246 @@
+//! `weir sensor`: frames to alerts. Here: from arguments to a setup, signals, progress, and what is said at the end.
+
+mod report;
+mod rules;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use weir_sensor::config::Config;
+use weir_sensor::load::{Book, BookError, book, named};
+use weir_sensor::matcher;
+use weir_sensor::rules::Dialect;
+use weir_sensor::run::{Controls, Reload, RunError, Say, Setup, run as run_sensor};
+use weir_sensor::settings::Settings;
+use weir_sensor::source::filter::Filter;
+use weir_sensor::source::{FileOptions, Files, Live, LiveOptions, Source, SourceError};
+use weir_sensor::worker::Engine;
+
+use crate::args::sensor::{
+    ChecksumsName, DialectName, MatcherName, RulesCommand, SensorArgs, SensorCommand,
+    SensorRunArgs, SettingsArgs,
+};
+use crate::failure::Failure;
+use crate::output;
+
+pub(crate) fn run(args: &SensorArgs) -> Result<ExitCode, Failure> {
+    match &args.command {
+        Some(SensorCommand::Rules(rules)) => match &rules.command {
+            RulesCommand::Check(args) => rules::check(args),
+        },
+        None => sense(&args.run),
+    }
+}
+
+/// The configuration, with what the command line changes of it.
+fn config(args: &SettingsArgs) -> Result<Config, Failure> {
+    let mut settings = Settings::read(&args.configs).map_err(Failure::usage)?;
+    for set in &args.sets {
+        settings.set(set).map_err(Failure::usage)?;
+    }
+    Config::from_settings(&settings).map_err(Failure::usage)
+}
+
+fn dialect(args: &SettingsArgs) -> Dialect {
+    match args.dialect {
+        DialectName::Suricata => Dialect::Suricata,
+        DialectName::Snort3 => Dialect::Snort,
+    }
+}
+
+/// Rule files of the command line and the configuration, patterns resolved.
+fn files(args: &SensorRunArgs, config: &Config) -> Result<Vec<PathBuf>, BookError> {
+    let of_config: &[PathBuf] = if args.only_rules.is_empty() {
+        &config.rule_files
+    } else {
+        &[]
+    };
+    let mut found = Vec::new();
+    for path in args.only_rules.iter().chain(of_config).chain(&args.rules) {
+        found.extend(named(path)?);
+    }
+    Ok(found)
+}
+
+fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
+    let mut config = config(&args.settings)?;
+    if let Some(which) = args.checksums {
+        config.checksums = which == ChecksumsName::All;
+    }
+    config.logs.options.interface.clone_from(&args.interface);
+    let filter = args
+        .filter
+        .as_deref()
+        .map(Filter::parse)
+        .transpose()
+        .map_err(Failure::usage)?;
+    let idle = args.idle.map(|s| super::seconds("--idle", s)).transpose()?;
+    let matcher = match args.engine {
+        MatcherName::Prefilter => matcher::Engine::Prefilter,
+        MatcherName::AhoCorasick => matcher::Engine::AhoCorasick,
+    };
+    // What is slow or needs rights comes after what can be wrong at once.
+    let mut source = source(args)?;
+    writable(&args.log)?;
+    let started = std::time::Instant::now();
+    let mut rules = files(args, &config)
+        .and_then(|files| book(&config, dialect(&args.settings), &files))
+        .map_err(Failure::usage)?;
+    let (engine, refused) = Engine::new(&config, &mut rules, matcher);
+    let loaded = report::Loaded::new(&rules, &refused, &engine, started.elapsed());
+    report::tell_rules(&rules, &refused, args.verbose);
+    if args.verbose > 0 {
+        report::tell_unknown(&config.unknown);
+    } else if !config.unknown.is_empty() {
+        output::complain(&format!(
+            "{} keys of the configuration change nothing here; -v lists them",
+            config.unknown.len()
+        ));
+    }
+    if args.strict && loaded.refused > 0 {
+        return Err(Failure::Usage(format!(
+            "{} rules are refused (--strict)",
+            loaded.refused
+        )));
+    }
+    drop(rules);
+
+    let controls = Arc::new(Controls::default());
+    signals(&controls)?;
+    let reload = reloader(args, &config, matcher);
+    let terminal = output::stderr_is_terminal();
+    let say = |what: Say<'_>| match what {
+        Say::Progress(done, total, frames) if terminal => {
+            let percent = (done * 100).checked_div(total).unwrap_or(0);
+            output::tell(&format!(
+                "\r{percent:3} % of {}, {frames} frames ",
+                report::bytes(total)
+            ));
+        }
+        Say::Progress(..) => {}
+        Say::Reloaded(rules, took) => output::complain(&format!(
+            "{rules} rules loaded anew in {:.2} s",
+            took.as_secs_f64()
+        )),
+        Say::NotReloaded(why) => output::complain(&format!(
+            "the rules could not be loaded anew, the old ones go on: {why}"
+        )),
+    };
+    let setup = Setup {
+        config: &config,
+        engine: Arc::new(engine),
+        workers: usize::from(args.workers),
+        filter,
+        logs: args.log.clone(),
+        idle,
+        reload: Some(reload),
+        say: &say,
+    };
+    let result = run_sensor(&setup, &mut *source, &controls);
+    if terminal {
+        // The line of progress goes.
+        output::tell("\r\x1b[K");
+    }
+    let summary = result.map_err(|e| match e {
+        RunError::Sink(_) | RunError::Source(_) | RunError::Worker(_) => Failure::failed(e),
+    })?;
+    for (path, problem) in &summary.problems {
+        output::complain(&format!("{}: {problem}", path.display()));
+    }
+    if args.json {
+        output::json(&report::json(&loaded, &summary))?;
+    } else {
+        output::out(&report::text(&loaded, &summary, args.verbose))?;
+    }
+    Ok(match summary.problems.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::from(1),
+    })
+}
+
+fn source(args: &SensorRunArgs) -> Result<Box<dyn Source>, Failure> {
+    if let Some(interface) = &args.interface {
+        let live = Live::open(interface, LiveOptions::default()).map_err(|e| match e {
+            SourceError::Interface { .. } => Failure::failed(e),
+            SourceError::Open { .. } | SourceError::NoFiles { .. } => Failure::usage(e),
+        })?;
+        return Ok(Box::new(live));
+    }
+    let options = FileOptions {
+        recursive: args.recursive,
+        follow: args.follow,
+    };
+    Ok(Box::new(
+        Files::open(&args.read, options).map_err(Failure::usage)?,
+    ))
+}
+
+/// Refuses a directory that no log can be written to, before any work is done.
+fn writable(folder: &Path) -> Result<(), Failure> {
+    let wrong = |why: &dyn std::fmt::Display| {
+        Failure::Usage(format!("cannot write logs to {}: {why}", folder.display()))
+    };
+    let about = std::fs::metadata(folder).map_err(|e| wrong(&e))?;
+    if !about.is_dir() {
+        return Err(wrong(&"it is not a directory"));
+    }
+    rustix::fs::access(
+        folder,
+        rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK,
+    )
+    .map_err(|e| wrong(&e))
+}
+
+/// SIGINT and SIGTERM end the run, SIGHUP begins log files anew, SIGUSR2 loads the rules anew.
+fn signals(controls: &Arc<Controls>) -> Result<(), Failure> {
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR2])
+        .map_err(Failure::failed)?;
+    let controls = Arc::clone(controls);
+    std::thread::Builder::new()
+        .name("sensor-signals".to_owned())
+        .spawn(move || {
+            use std::sync::atomic::Ordering::Relaxed;
+            for signal in signals.forever() {
+                match signal {
+                    SIGHUP => controls.reopen.store(true, Relaxed),
+                    SIGUSR2 => controls.reload.store(true, Relaxed),
+                    // The second one does not wait.
+                    _ if controls.stop.swap(true, Relaxed) => {
+                        let _ = std::io::stderr().flush();
+                        std::process::exit(130);
+                    }
+                    _ => {}
+                }
+            }
+        })
+        .map_err(Failure::failed)?;
+    Ok(())
+}
+
+/// What loads the rules anew: the same files, read again, with the configuration as it was.
+fn reloader(args: &SensorRunArgs, config: &Config, matcher: matcher::Engine) -> Arc<Reload> {
+    let (config, dialect) = (config.clone(), dialect(&args.settings));
+    let (only, beside) = (args.only_rules.clone(), args.rules.clone());
+    Arc::new(move || {
+        let of_config: &[PathBuf] = if only.is_empty() {
+            &config.rule_files
+        } else {
+            &[]
+        };
+        let mut files = Vec::new();
+        for path in only.iter().chain(of_config).chain(&beside) {
+            files.extend(named(path).map_err(|e| e.to_string())?);
+        }
+        let mut book: Book = book(&config, dialect, &files).map_err(|e| e.to_string())?;
+        Ok(Engine::new(&config, &mut book, matcher).0)
+    })
+}
+
+/// Wall time as people read it.
+pub(super) fn seconds(duration: Duration) -> String {
+    format!("{:.3} s", duration.as_secs_f64())
+}

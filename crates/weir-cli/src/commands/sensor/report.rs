@@ -1,0 +1,226 @@
+//! What `weir sensor` says: of rules before, of frames, flows, alerts and losses after.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use weir_sensor::load::Book;
+use weir_sensor::run::Summary;
+use weir_sensor::worker::{Engine, Uncompiled};
+
+use super::seconds;
+use crate::output;
+
+/// Refused rules that are shown without `-v`.
+const SHOWN: usize = 5;
+
+/// What became of the rules.
+pub(super) struct Loaded {
+    pub(super) rules: usize,
+    pub(super) refused: usize,
+    files: usize,
+    took: Duration,
+}
+
+impl Loaded {
+    pub(super) fn new(
+        book: &Book,
+        uncompiled: &[Uncompiled],
+        engine: &Engine,
+        took: Duration,
+    ) -> Loaded {
+        Loaded {
+            rules: engine.rules(),
+            refused: book.loaded.refused.len() + book.refused.len() + uncompiled.len(),
+            files: book.loaded.files,
+            took,
+        }
+    }
+}
+
+/// Refused rules, to standard error.
+pub(super) fn tell_rules(book: &Book, uncompiled: &[Uncompiled], verbose: u8) {
+    let all = book.refused.len() + book.loaded.refused.len() + uncompiled.len();
+    let most = if verbose > 0 { usize::MAX } else { SHOWN };
+    let mut text = String::new();
+    for one in book.refused.iter().chain(&book.loaded.refused).take(most) {
+        let _ = writeln!(text, "weir: {}", one.explain());
+    }
+    let left = most.saturating_sub(book.refused.len() + book.loaded.refused.len());
+    for one in uncompiled.iter().take(left) {
+        let _ = writeln!(
+            text,
+            "weir: {}:{}: sid {}: {}",
+            one.place.file, one.place.line, one.sid, one.reason
+        );
+    }
+    if all > most {
+        let _ = writeln!(
+            text,
+            "weir: ... and {} more refused rules; -v or `weir sensor rules check` shows them",
+            all - most
+        );
+    }
+    if verbose > 0 {
+        for note in &book.loaded.notes {
+            let _ = writeln!(
+                text,
+                "weir: {}:{}: sid {}: note: {}",
+                note.place.file, note.place.line, note.sid, note.text
+            );
+        }
+        if let Some(path) = &book.classes {
+            let _ = writeln!(text, "weir: classes are those of {}", path.display());
+        }
+    }
+    output::tell(&text);
+}
+
+/// Keys that change nothing, to standard error.
+pub(super) fn tell_unknown(keys: &[String]) {
+    for key in keys {
+        output::complain(&format!("{key} changes nothing here"));
+    }
+}
+
+/// A size as people read it.
+pub(super) fn bytes(count: u64) -> String {
+    match count {
+        0..10_000 => format!("{count} B"),
+        10_000..10_000_000 => format!("{:.1} kB", count as f64 / 1e3),
+        10_000_000..10_000_000_000 => format!("{:.1} MB", count as f64 / 1e6),
+        _ => format!("{:.1} GB", count as f64 / 1e9),
+    }
+}
+
+/// The most frequent rules that are shown.
+const RULES: usize = 10;
+
+pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
+    let mut text = String::new();
+    let (ledger, source) = (&summary.ledger, &summary.source);
+    let count = |name: &str| summary.counters.get(name).copied().unwrap_or(0);
+    let _ = writeln!(
+        text,
+        "rules     {} loaded, {} refused, of {} files in {}",
+        loaded.rules,
+        loaded.refused,
+        loaded.files,
+        seconds(loaded.took)
+    );
+    let rate = source.frames as f64 / summary.elapsed.as_secs_f64().max(1e-9);
+    let _ = writeln!(
+        text,
+        "frames    {} ({}) in {}, {rate:.0} a second{}",
+        source.frames,
+        bytes(source.wire_bytes),
+        seconds(summary.elapsed),
+        if source.files > 1 {
+            format!(", of {} files", source.files)
+        } else {
+            String::new()
+        }
+    );
+    let _ = writeln!(
+        text,
+        "inspected {}, fragments {}, not IP {}, broken {}, filtered {}",
+        ledger.inspected, ledger.fragments, ledger.not_ip, ledger.invalid, ledger.filtered
+    );
+    let _ = writeln!(
+        text,
+        "flows     {} (tcp {}, udp {}, icmp {})",
+        count("flow.total"),
+        count("flow.tcp"),
+        count("flow.udp"),
+        count("flow.icmp")
+    );
+    let _ = writeln!(text, "alerts    {}", summary.alerts);
+    let mut rules: Vec<_> = summary.rules.iter().collect();
+    rules.sort_by_key(|((gid, sid), n)| (std::cmp::Reverse(**n), *gid, *sid));
+    let most = if verbose > 0 { usize::MAX } else { RULES };
+    for ((gid, sid), n) in rules.iter().take(most) {
+        let _ = writeln!(text, "  {n:8}  {gid}:{sid}");
+    }
+    if rules.len() > most {
+        let _ = writeln!(text, "            and of {} rules more", rules.len() - most);
+    }
+    let lost: Vec<String> = losses(summary)
+        .into_iter()
+        .map(|(name, n)| format!("{n} {name}"))
+        .collect();
+    let _ = writeln!(
+        text,
+        "lost      {}",
+        if lost.is_empty() {
+            "nothing".to_owned()
+        } else {
+            lost.join(", ")
+        }
+    );
+    if ledger.unaccounted() != 0 {
+        let _ = writeln!(
+            text,
+            "frames that are in no counter: {}",
+            ledger.unaccounted()
+        );
+    }
+    if verbose > 0 {
+        for (name, n) in &summary.counters {
+            let _ = writeln!(text, "{name} {n}");
+        }
+    }
+    text
+}
+
+/// What was given up, by stage.
+fn losses(summary: &Summary) -> Vec<(&'static str, u64)> {
+    let count = |name: &str| summary.counters.get(name).copied().unwrap_or(0);
+    [
+        ("frames by the kernel", summary.source.kernel_drops),
+        ("frames cut by the capture", summary.source.cut),
+        ("files not read to their end", summary.source.broken_files),
+        ("fragments over the cap", count("defrag.over_cap")),
+        ("flows over the cap", count("flow.end.forced")),
+        ("stream bytes over the cap", count("tcp.bytes.over_cap")),
+        ("gaps in streams", count("tcp.reassembly_gap")),
+        ("lines of EVE", count("output.eve_lost")),
+        ("lines of fast.log", count("output.fast_lost")),
+    ]
+    .into_iter()
+    .filter(|(_, n)| *n > 0)
+    .collect()
+}
+
+pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
+    let rules: Vec<Value> = summary
+        .rules
+        .iter()
+        .map(|((gid, sid), n)| json!({"gid": gid, "sid": sid, "alerts": n}))
+        .collect();
+    let problems: Vec<Value> = summary
+        .problems
+        .iter()
+        .map(|(path, what)| json!({"file": path.display().to_string(), "problem": what}))
+        .collect();
+    let ledger = &summary.ledger;
+    json!({
+        "rules": {"loaded": loaded.rules, "refused": loaded.refused, "files": loaded.files, "seconds": loaded.took.as_secs_f64()},
+        "frames": summary.source.frames,
+        "bytes": summary.source.wire_bytes,
+        "seconds": summary.elapsed.as_secs_f64(),
+        "ledger": {
+            "read": ledger.read,
+            "filtered": ledger.filtered,
+            "not_ip": ledger.not_ip,
+            "invalid": ledger.invalid,
+            "fragments": ledger.fragments,
+            "inspected": ledger.inspected,
+            "unaccounted": ledger.unaccounted() as i64,
+        },
+        "alerts": summary.alerts,
+        "by_rule": rules,
+        "lost": losses(summary).into_iter().map(|(name, n)| json!({"what": name, "count": n})).collect::<Vec<_>>(),
+        "counters": summary.counters,
+        "problems": problems,
+    })
+}

@@ -1,0 +1,354 @@
+//! `weir sensor` as a command: what it writes, what it says, and with which status it ends.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use weir_kernel::NetNs;
+use weir_kernel::bed::{self, End};
+use weir_packet::build::Frame;
+use weir_packet::pcap::Writer;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path =
+            std::env::temp_dir().join(format!("weir-sensor-cli-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).expect("written");
+        path.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn weir(args: &[&str]) -> (i32, String, String) {
+    let Output {
+        status,
+        stdout,
+        stderr,
+    } = Command::new(env!("CARGO_BIN_EXE_weir"))
+        .args(args)
+        .output()
+        .expect("it runs");
+    (
+        status.code().expect("a status"),
+        String::from_utf8_lossy(&stdout).into_owned(),
+        String::from_utf8_lossy(&stderr).into_owned(),
+    )
+}
+
+fn capture() -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new()).expect("memory");
+    for n in 0..3_u64 {
+        let frame = Frame::new()
+            .ip4([10, 0, 0, 1], [10, 0, 0, 2])
+            .udp(4000, 4001)
+            .payload(b"find the needle here")
+            .build();
+        writer
+            .write(1_704_067_200_000_000_000 + n, &frame, frame.len() as u32)
+            .expect("memory");
+    }
+    writer.finish().expect("memory")
+}
+
+const RULES: &str = "alert udp any any -> any any (msg:\"needle\"; content:\"needle\"; sid:1;)\n";
+
+fn lines(path: &Path) -> usize {
+    fs::read_to_string(path).expect("there").lines().count()
+}
+
+#[test]
+fn a_capture_and_a_rule() {
+    let f = Folder::new("run");
+    let (pcap, rules) = (f.file("x.pcap", capture()), f.file("one.rules", RULES));
+    let log = f.0.display().to_string();
+    let (status, out, err) = weir(&[
+        "sensor", "-r", &pcap, "-S", &rules, "-l", &log, "-k", "none",
+    ]);
+    assert_eq!(status, 0, "{err}");
+    assert!(
+        out.contains("alerts    3\n") && out.contains("rules     1 loaded, 0 refused"),
+        "{out}"
+    );
+    assert_eq!(lines(&f.0.join("fast.log")), 3);
+    // Three alerts, one flow, one record of counters.
+    assert_eq!(lines(&f.0.join("eve.json")), 5);
+    let (status, out, err) = weir(&[
+        "sensor",
+        "-r",
+        &pcap,
+        "-S",
+        &f.0.join("*.rules").display().to_string(),
+        "-l",
+        &log,
+        "--workers",
+        "2",
+        "--json",
+        "--engine",
+        "aho-corasick",
+    ]);
+    assert_eq!(status, 0, "{err}");
+    let summary: serde_json::Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(
+        (
+            summary["alerts"].as_u64(),
+            summary["frames"].as_u64(),
+            summary["ledger"]["unaccounted"].as_i64()
+        ),
+        (Some(3), Some(3), Some(0))
+    );
+    // Appended to, as users of such logs expect.
+    assert_eq!(lines(&f.0.join("fast.log")), 6);
+}
+
+#[test]
+fn broken_rules_are_shown_and_the_rest_holds() {
+    let f = Folder::new("broken");
+    let (pcap, rules) = (
+        f.file("x.pcap", capture()),
+        f.file(
+            "two.rules",
+            format!("alert udp any any -> any any (msg:\"bad\"; contentt:\"x\"; sid:2;)\n{RULES}"),
+        ),
+    );
+    let log = f.0.display().to_string();
+    let (status, out, err) = weir(&["sensor", "-r", &pcap, "-S", &rules, "-l", &log]);
+    assert_eq!(status, 0, "{err}");
+    assert!(
+        out.contains("1 loaded, 1 refused") && out.contains("alerts    3\n"),
+        "{out}"
+    );
+    assert!(
+        err.contains("two.rules:1") && err.contains("contentt") && err.contains('^'),
+        "{err}"
+    );
+    assert_eq!(
+        weir(&["sensor", "-r", &pcap, "-S", &rules, "-l", &log, "--strict"]).0,
+        2
+    );
+    let (status, out, _) = weir(&["sensor", "rules", "check", &rules]);
+    assert_eq!(status, 1);
+    assert!(
+        out.contains("1 rules of 1 files loaded (50.0 %), 1 refused"),
+        "{out}"
+    );
+    assert_eq!(
+        weir(&["sensor", "rules", "check", &f.file("good.rules", RULES)]).0,
+        0
+    );
+}
+
+#[test]
+fn what_cannot_be_read_or_written_is_said() {
+    let f = Folder::new("bad");
+    let (pcap, rules) = (f.file("x.pcap", capture()), f.file("one.rules", RULES));
+    let log = f.0.display().to_string();
+    let bytes = capture();
+    let cut = f.file("cut.pcap", &bytes[..bytes.len() - 5]);
+    let no = f.0.join("none").display().to_string();
+    for (args, expected, said) in [
+        (
+            vec!["-r", &*no, "-S", &*rules, "-l", &*log],
+            2,
+            "No such file",
+        ),
+        (
+            vec!["-r", &*pcap, "-S", &*no, "-l", &*log],
+            2,
+            "No such file",
+        ),
+        (
+            vec!["-r", &*pcap, "-S", &*rules, "-l", &*no],
+            2,
+            "cannot write logs to",
+        ),
+        (
+            vec!["-r", &*pcap, "-S", &*rules, "-l", &*rules],
+            2,
+            "not a directory",
+        ),
+        (
+            vec![
+                "-r",
+                &*pcap,
+                "-S",
+                &*rules,
+                "-l",
+                &*log,
+                "-f",
+                "port nowhere",
+            ],
+            2,
+            "a port is expected",
+        ),
+        (
+            vec![
+                "-r",
+                &*pcap,
+                "-S",
+                &*rules,
+                "-l",
+                &*log,
+                "--set",
+                "stream.memcap",
+            ],
+            2,
+            "KEY=VALUE",
+        ),
+        (
+            vec!["-r", &*pcap, "-S", &*rules, "-l", &*log, "-c", &*no],
+            2,
+            "No such file",
+        ),
+        (vec!["-r", &*cut, "-S", &*rules, "-l", &*log], 1, "cut off"),
+        (
+            vec!["-r", &*rules, "-S", &*rules, "-l", &*log],
+            1,
+            "not a capture file",
+        ),
+    ] {
+        let (status, _, err) = weir(&[&["sensor"], &args[..]].concat());
+        assert_eq!(status, expected, "{args:?}: {err}");
+        assert!(err.contains(said), "{args:?}: {err}");
+    }
+}
+
+/// `near` and `far` joined in one namespace; `None` without privileges.
+fn pair() -> Option<NetNs> {
+    if !rustix::process::geteuid().is_root() {
+        assert!(
+            std::env::var("CI").as_deref() != Ok("true"),
+            "this test needs root, and in CI it may not skip"
+        );
+        println!("skipped, it needs root");
+        return None;
+    }
+    let ns = NetNs::create("weir-cli-sensor").expect("namespace");
+    for which in ["all", "default"] {
+        ns.sysctl(&format!("net.ipv6.conf.{which}.disable_ipv6"), "1")
+            .expect("IPv6 off");
+    }
+    let end = |name| End {
+        ns: &ns,
+        name,
+        addresses: &[],
+    };
+    bed::veth(end("near"), end("far")).expect("veth");
+    // Without it the far end takes no frames that a program sends.
+    ns.output("ethtool", &["-K", "far", "gro", "on"])
+        .expect("ethtool");
+    Some(ns)
+}
+
+/// A sensor that goes with the value, also after a panic.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// An interface, and rules that change while packets come.
+#[test]
+fn an_interface_and_rules_loaded_anew() {
+    let Some(ns) = pair() else { return };
+    let f = Folder::new("live");
+    let rule = |sid| format!("alert udp any any -> any any (msg:\"any\"; dsize:>0; sid:{sid};)\n");
+    let rules = f.file("live.rules", rule(1));
+    let log = f.0.display().to_string();
+    let mut sensor = Running(
+        ns.command(env!("CARGO_BIN_EXE_weir"))
+            .expect("namespace")
+            .args([
+                "sensor", "-i", "far", "-S", &rules, "-l", &log, "-k", "none", "--json", "-f",
+                "udp",
+            ])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it runs"),
+    );
+    let mut said = BufReader::new(sensor.0.stderr.take().expect("piped")).lines();
+    // It listens before it opens its logs.
+    let patience = Instant::now();
+    while !f.0.join("eve.json").exists() {
+        assert!(
+            patience.elapsed() < Duration::from_secs(60),
+            "it does not begin"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let generate = || {
+        let out = ns
+            .command(env!("CARGO_BIN_EXE_weir"))
+            .expect("namespace")
+            .args(["generate", "-i", "near", "--frames", "300", "--size", "100"])
+            .output()
+            .expect("it runs");
+        assert!(
+            out.status.success(),
+            "{}",
+            String::from_utf8_lossy(&out.stderr)
+        );
+        // Until the sensor has seen them: its ring is handed over by time.
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    let pid = rustix::process::Pid::from_child(&sensor.0);
+    let signal = |signal| rustix::process::kill_process(pid, signal).expect("it is there");
+    generate();
+    fs::write(f.0.join("live.rules"), rule(2)).expect("written");
+    signal(rustix::process::Signal::USR2);
+    let line = said.next().expect("it says something").expect("text");
+    assert!(line.contains("1 rules loaded anew"), "{line}");
+    generate();
+    signal(rustix::process::Signal::INT);
+    let mut told = String::new();
+    sensor
+        .0
+        .stdout
+        .take()
+        .expect("piped")
+        .read_to_string(&mut told)
+        .expect("text");
+    assert!(sensor.0.wait().expect("it ends").success());
+    let summary: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    let lost = summary["counters"]["capture.kernel_drops"]
+        .as_u64()
+        .expect("a number");
+    assert_eq!(
+        summary["ledger"]["inspected"].as_u64().map(|n| n + lost),
+        Some(600),
+        "{summary}"
+    );
+    assert_eq!(summary["ledger"]["unaccounted"].as_i64(), Some(0));
+    if lost == 0 {
+        let by_rule: Vec<_> = summary["by_rule"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|r| (r["sid"].as_u64(), r["alerts"].as_u64()))
+            .collect();
+        assert_eq!(by_rule, [(Some(1), Some(300)), (Some(2), Some(300))]);
+    }
+    let first = fs::read_to_string(f.0.join("eve.json")).expect("there");
+    let first: serde_json::Value =
+        serde_json::from_str(first.lines().next().expect("one")).expect("JSON");
+    assert_eq!(first["in_iface"], "far");
+}
