@@ -6,6 +6,9 @@
 //! A panic is a finding, whatever the input was.
 
 pub mod graph;
+pub mod sensor;
+pub mod sensor_rules;
+pub mod sensor_stages;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,6 +35,19 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("pcap_reader", pcap_reader),
     ("policy_parser", policy_parser),
     ("routes", graph::routes),
+    ("sensor_decode", sensor_stages::decode),
+    ("sensor_defragment", sensor_stages::defragment),
+    ("sensor_dns", sensor::dns),
+    ("sensor_ftp", sensor::ftp),
+    ("sensor_http", sensor::http),
+    ("sensor_quic", sensor::quic),
+    ("sensor_recognize", sensor::recognize),
+    ("sensor_rules", sensor_rules::sensor_rules),
+    ("sensor_smb", sensor::smb),
+    ("sensor_smtp", sensor::smtp),
+    ("sensor_ssh", sensor::ssh),
+    ("sensor_stream", sensor_stages::stream),
+    ("sensor_tls", sensor::tls),
     ("verifier", verifier),
 ];
 

@@ -1,0 +1,5 @@
+//! `weir_fuzz::sensor_stages::stream` under libFuzzer.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::sensor_stages::stream(data));

@@ -1,0 +1,161 @@
+//! The sensor's parsers of application protocols, each as a conversation of two ends. An input is a list of steps: a byte (bit 0 the direction, bit 1 a gap, bit 2 the end of
+//! the direction), a length of two bytes, and that many bytes. Streams are given twice, as they are and one byte at a time: both must come to the same transactions.
+
+use weir_sensor::app::{App, Conversation, Parser, Ports, Transactions, Wanted, parser};
+use weir_sensor::buffer::BufferSet;
+use weir_sensor::packet::Direction;
+
+fn wanted() -> Wanted {
+    Wanted {
+        buffers: BufferSet::all(),
+        request_body: 20_000,
+        response_body: 20_000,
+        decompressed: 100_000,
+        records: true,
+    }
+}
+
+enum Step<'a> {
+    Data(Direction, &'a [u8]),
+    Gap(Direction, u64),
+    End(Direction),
+}
+
+fn steps(mut data: &[u8]) -> Vec<Step<'_>> {
+    let mut out = Vec::new();
+    while let [kind, a, b, rest @ ..] = data {
+        let direction = if kind & 1 == 0 {
+            Direction::ToServer
+        } else {
+            Direction::ToClient
+        };
+        let length = usize::from(u16::from_le_bytes([*a, *b]));
+        if kind & 2 != 0 {
+            out.push(Step::Gap(direction, length as u64));
+            data = rest;
+            continue;
+        }
+        let length = length.min(rest.len());
+        out.push(Step::Data(direction, &rest[..length]));
+        if kind & 4 != 0 {
+            out.push(Step::End(direction));
+        }
+        data = &rest[length..];
+    }
+    out
+}
+
+fn run(mut p: Box<dyn Parser>, steps: &[Step<'_>], piece: usize) -> Transactions {
+    let mut out = Transactions::default();
+    let mut over = [false; 2];
+    for step in steps {
+        if out.failed || out.encrypted || out.change.is_some() {
+            break;
+        }
+        match step {
+            Step::Data(d, bytes) if !over[d.index()] => {
+                for part in bytes.chunks(piece) {
+                    if !out.failed && !out.encrypted && out.change.is_none() {
+                        p.data(*d, part, 1, &mut out);
+                    }
+                }
+            }
+            Step::Gap(d, n) if !over[d.index()] => p.gap(*d, *n, &mut out),
+            Step::End(d) if !over[d.index()] => {
+                over[d.index()] = true;
+                p.end(*d, &mut out);
+            }
+            _ => {}
+        }
+        assert!(p.memory() < 4 << 20, "{} bytes held", p.memory());
+    }
+    out
+}
+
+fn dump(out: &Transactions) -> Vec<String> {
+    out.live
+        .iter()
+        .map(|t| {
+            let buffers: Vec<_> = t.all().collect();
+            format!(
+                "{} {:?} {:?} {:?} {:?} {buffers:?} {:?}",
+                t.id, t.app, t.events, t.facts, t.files, t.record
+            )
+        })
+        .collect()
+}
+
+fn both(app: App, stream: bool, data: &[u8]) {
+    let w = wanted();
+    let steps = steps(data);
+    let make = || parser(app, stream, &w).expect("it has a parser");
+    let whole = run(make(), &steps, usize::MAX);
+    if stream {
+        let cut = run(make(), &steps, 1);
+        assert_eq!(dump(&cut), dump(&whole));
+    }
+}
+
+/// HTTP/1.
+pub fn http(data: &[u8]) {
+    both(App::Http1, true, data);
+}
+
+/// DNS, as datagrams and as a stream.
+pub fn dns(data: &[u8]) {
+    both(App::Dns, false, data);
+    both(App::Dns, true, data);
+}
+
+/// TLS.
+pub fn tls(data: &[u8]) {
+    both(App::Tls, true, data);
+}
+
+/// SMTP and MIME.
+pub fn smtp(data: &[u8]) {
+    both(App::Smtp, true, data);
+}
+
+/// FTP.
+pub fn ftp(data: &[u8]) {
+    both(App::Ftp, true, data);
+}
+
+/// SSH.
+pub fn ssh(data: &[u8]) {
+    both(App::Ssh, true, data);
+}
+
+/// SMB.
+pub fn smb(data: &[u8]) {
+    both(App::Smb, true, data);
+}
+
+/// QUIC, SNMP and TFTP: what comes in datagrams.
+pub fn quic(data: &[u8]) {
+    both(App::Quic, false, data);
+    both(App::Snmp, false, data);
+    both(App::Tftp, false, data);
+}
+
+/// Recognition, and whatever it leads to, over a stream and over datagrams.
+pub fn recognize(data: &[u8]) {
+    let w = wanted();
+    let ports = Ports {
+        client: 40_000,
+        server: data.first().copied().map_or(80, u16::from),
+    };
+    for mut c in [Conversation::stream(ports), Conversation::datagrams(ports)] {
+        for step in steps(data) {
+            match step {
+                Step::Data(d, bytes) => c.data(d, bytes, 1, &w),
+                Step::Gap(d, n) => c.gap(d, n),
+                Step::End(d) => c.end(d),
+            }
+            assert!(c.memory() < 4 << 20, "{} bytes held", c.memory());
+        }
+        c.close();
+        assert!(c.transactions.live.iter().all(|t| t.done));
+    }
+}
