@@ -1,5 +1,7 @@
 //! `weir sensor` as a command: what it writes, what it says, and with which status it ends.
 
+#![allow(clippy::print_stderr, reason = "a skip is said where the test runs")]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -235,7 +237,7 @@ fn pair() -> Option<NetNs> {
             std::env::var("CI").as_deref() != Ok("true"),
             "this test needs root, and in CI it may not skip"
         );
-        println!("skipped, it needs root");
+        eprintln!("an interface: skipped, it needs root");
         return None;
     }
     let ns = NetNs::create("weir-cli-sensor").expect("namespace");
