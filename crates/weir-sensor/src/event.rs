@@ -282,6 +282,13 @@ impl EventCounts {
         }
     }
 
+    /// Adds all that another one counted.
+    pub fn merge(&mut self, other: &EventCounts) {
+        for (mine, others) in self.0.iter_mut().zip(&other.0) {
+            *mine += others;
+        }
+    }
+
     /// How often one happened.
     pub fn get(&self, event: Event) -> u64 {
         self.0[event as usize]

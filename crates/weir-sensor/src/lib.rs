@@ -10,6 +10,7 @@ pub mod app;
 mod base64;
 pub mod buffer;
 pub mod config;
+mod crew;
 pub mod decode;
 pub mod defragment;
 pub mod detect;

@@ -1,27 +1,30 @@
 //! A run: a source, workers, and one place where their results come together in the order of packets.
 //!
-//! With one worker everything happens in one thread. With more, a reader hands each batch to all workers, who take the frames that are theirs; results of a batch are merged when
-//! all of them have theirs. So what is written is the same for any number of workers, and memory is bounded by the batches under way.
+//! With one worker everything happens in one thread. With more, a reader says of each batch which frames are about which slice of state, workers take turns at slices (`crew`), and
+//! what a batch yields is written when all slices are done with it. So what is written is the same for any number of workers, and memory is bounded by the batches under way.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_packet::pcap::{CaptureError, LinkType};
 
 use crate::config::{Config, Log};
+use crate::crew::{Crew, Done};
 use crate::decode::Spreader;
 use crate::detect::{Decision, Sequencer};
 use crate::output::{Sink, SinkError, Target, eve};
 use crate::source::filter::Filter;
 use crate::source::{Batch, Filled, Source, SourceCounts, SourceError};
-use crate::worker::{Engine, Report, Worker};
+use crate::worker::{Engine, Pipeline, Report};
 
-/// Batches that may wait for one worker: 16 MB. Captures made one after the other have few flows at a time, all of one worker; with less to go on with the others would be idle.
-const WAITING: usize = 64;
+/// Batches that may be under way: 16 MB. Captures made one after the other have few flows at a time, all of one slice; with less to go on with all workers but one would be idle.
+const UNDER_WAY: usize = 64;
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 /// How long nothing is read after a file that is followed had nothing new.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -79,7 +82,7 @@ pub enum RunError {
     /// A log cannot be written.
     #[error(transparent)]
     Sink(#[from] SinkError),
-    /// A worker would own no slice.
+    /// A worker would never have anything to do.
     #[error(
         "{workers} workers need as many slices of state, of which there are {slices} (threading.slices)"
     )]
@@ -151,15 +154,90 @@ pub struct Summary {
 pub(crate) struct Work {
     pub(crate) sequence: u64,
     pub(crate) batch: Batch,
+    /// Which frames are about which slice; empty if there is one worker.
+    spread: Spread,
     pub(crate) engine: Arc<Engine>,
-    /// The capture's time after its last frame: flows that are over by then are ended.
+    /// The capture's time before its first frame.
+    pub(crate) before: u64,
+    /// And after its last one: flows that are over by then are ended.
     pub(crate) now: u64,
     /// Number of its last frame.
     pub(crate) last: u64,
-    /// A record of counters is due after it.
+    /// Counters are due after it.
     pub(crate) stats: bool,
-    /// Counters of the source, if it is due.
-    pub(crate) source: SourceCounts,
+    /// It is the last one, and all flows end.
+    pub(crate) ends: bool,
+    /// Counters of the source, if they are due.
+    source: SourceCounts,
+    /// What slices found in it.
+    pub(crate) found: Mutex<Report>,
+}
+
+/// Frames of a batch by the slices that they are about.
+#[derive(Debug, Default)]
+struct Spread {
+    /// Places of frames in the batch, those of one slice together.
+    order: Vec<u32>,
+    shares: Vec<Share>,
+    ticks: Vec<Tick>,
+}
+
+/// What a batch has for one slice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) slice: u16,
+    /// In the order of frames by slices.
+    from: u32,
+    to: u32,
+}
+
+/// A new second of the capture's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tick {
+    /// The frame of the batch that began it.
+    pub(crate) at: u32,
+    pub(crate) time: u64,
+}
+
+impl Work {
+    /// Those slices that have something to do.
+    pub(crate) fn shares(&self) -> &[Share] {
+        &self.spread.shares
+    }
+
+    /// Seconds that begin in it.
+    pub(crate) fn ticks(&self) -> &[Tick] {
+        &self.spread.ticks
+    }
+
+    /// Places of the frames of a share, rising.
+    pub(crate) fn of(&self, share: &Share) -> &[u32] {
+        self.spread
+            .order
+            .get(share.from as usize..share.to as usize)
+            .unwrap_or_default()
+    }
+}
+
+/// Memory of a batch that was written, to be used again.
+#[derive(Default)]
+struct Room {
+    batch: Batch,
+    spread: Spread,
+    found: Report,
+}
+
+impl From<Work> for Room {
+    fn from(work: Work) -> Room {
+        Room {
+            batch: work.batch,
+            spread: work.spread,
+            found: work
+                .found
+                .into_inner()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        }
+    }
 }
 
 /// Runs until the source ends or somebody says stop.
@@ -167,7 +245,7 @@ pub(crate) struct Work {
 /// # Errors
 /// The source or a log fails; what was decided until then is written.
 pub fn run(
-    setup: &Setup<'_>,
+    setup: Setup<'_>,
     source: &mut dyn Source,
     controls: &Controls,
 ) -> Result<Summary, RunError> {
@@ -178,7 +256,7 @@ pub fn run(
             slices: setup.config.slices,
         });
     }
-    let mut writer = Writer::open(setup)?;
+    let mut writer = Writer::open(&setup)?;
     writer.live = source.is_live();
     let result = if setup.workers <= 1 {
         alone(setup, source, controls, &mut writer)
@@ -203,92 +281,74 @@ pub fn run(
 }
 
 fn alone(
-    setup: &Setup<'_>,
+    setup: Setup<'_>,
     source: &mut dyn Source,
     controls: &Controls,
     writer: &mut Writer,
 ) -> Result<(), RunError> {
-    let mut worker = Worker::new(setup.config, &setup.engine, 0, 1);
+    let mut pipeline = Pipeline::of_all(setup.config, &setup.engine);
     let mut reader = Reader::new(setup, source, controls);
-    let mut reports = [Report::default()];
-    let mut batch = Batch::default();
-    let mut engine = Arc::clone(&setup.engine);
-    while let Some(work) = reader.next(batch)? {
-        engine = Arc::clone(&work.engine);
-        worker.work(&work, &mut reports[0]);
-        writer.write(&mut reports, Some(&work), &engine, controls)?;
-        batch = work.batch;
+    let mut report = Report::default();
+    let mut room = Room::default();
+    loop {
+        let (work, result) = reader.next(room);
+        pipeline.work(&work, &mut report);
+        writer.write(&mut report, &work, controls)?;
+        if work.ends {
+            return result;
+        }
+        room = work.into();
     }
-    let (now, last) = (reader.now, reader.number);
-    worker.finish(now, last, &mut reports[0]);
-    writer.write(&mut reports, None, &engine, controls)
 }
 
-/// What a worker sends back: its number, the work, and its results.
-type Done = (usize, Option<Arc<Work>>, Report);
-
 fn spread(
-    setup: &Setup<'_>,
+    setup: Setup<'_>,
     source: &mut dyn Source,
     controls: &Controls,
     writer: &mut Writer,
 ) -> Result<(), RunError> {
+    let crew = Crew::new(setup.config, &setup.engine);
     let workers = setup.workers;
-    // Set where nothing more can be written: the reader then stops.
-    let failed = AtomicBool::new(false);
-    let ends = Mutex::new((0_u64, 0_u64));
     std::thread::scope(|scope| {
         let (done_to, done) = mpsc::channel::<Done>();
-        let (free_to, free) = mpsc::channel::<Batch>();
-        let mut queues: Vec<SyncSender<Arc<Work>>> = Vec::new();
+        let (free_to, free) = mpsc::channel::<Room>();
+        for _ in 0..UNDER_WAY {
+            let _ = free_to.send(Room::default());
+        }
+        let crew = &crew;
         let mut threads = Vec::new();
         for id in 0..workers {
-            let (to, from) = mpsc::sync_channel::<Arc<Work>>(WAITING);
-            queues.push(to);
-            let (done_to, ends) = (done_to.clone(), &ends);
+            let done_to = done_to.clone();
             let spawned = std::thread::Builder::new()
                 .name(format!("sensor-{id}"))
-                .spawn_scoped(scope, move || {
-                    let mut worker = Worker::new(setup.config, &setup.engine, id, workers);
-                    for work in from {
-                        let mut report = Report::default();
-                        worker.work(&work, &mut report);
-                        if done_to.send((id, Some(work), report)).is_err() {
-                            return;
-                        }
-                    }
-                    let (now, last) = *ends
-                        .lock()
-                        .unwrap_or_else(std::sync::PoisonError::into_inner);
-                    let mut report = Report::default();
-                    worker.finish(now, last, &mut report);
-                    // Nobody listens only if the run has failed already.
-                    let _ = done_to.send((id, None, report));
-                });
-            threads.push(spawned.map_err(|e| RunError::Worker(e.to_string()))?);
+                .spawn_scoped(scope, move || crew.work(&done_to));
+            match spawned {
+                Ok(thread) => threads.push(thread),
+                Err(e) => {
+                    crew.close();
+                    return Err(RunError::Worker(e.to_string()));
+                }
+            }
         }
-        drop(done_to);
-        let (ends, failed) = (&ends, &failed);
         let reader = std::thread::Builder::new()
             .name("sensor-read".to_owned())
             .spawn_scoped(scope, move || {
                 let mut reader = Reader::new(setup, source, controls);
-                let result = feed(&mut reader, &queues, &free, failed);
-                *ends
-                    .lock()
-                    .unwrap_or_else(std::sync::PoisonError::into_inner) =
-                    (reader.now, reader.number);
-                // Workers end when their queues do.
-                drop(queues);
+                let result = feed(&mut reader, crew, &free, &done_to);
+                crew.close();
                 result
-            })
-            .map_err(|e| RunError::Worker(e.to_string()))?;
-        let written = collect(&done, &free_to, workers, setup, writer, controls);
-        if written.is_err() {
-            failed.store(true, Ordering::Relaxed);
-        }
-        drop(done);
+            });
+        let reader = match reader {
+            Ok(reader) => reader,
+            Err(e) => {
+                crew.close();
+                return Err(RunError::Worker(e.to_string()));
+            }
+        };
+        let written = collect(&done, &free_to, writer, controls);
+        // The reader stops where no memory comes back.
         drop(free_to);
+        drop(done);
         let mut panicked = None;
         for thread in threads {
             if let Err(panic) = thread.join() {
@@ -315,88 +375,77 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "it panicked".to_owned())
 }
 
-/// The reader's loop: the next batch to all workers.
+/// The reader's loop: the next batch to those who take it, as soon as there is memory for it.
 fn feed(
     reader: &mut Reader<'_>,
-    queues: &[SyncSender<Arc<Work>>],
-    free: &Receiver<Batch>,
-    failed: &AtomicBool,
+    crew: &Crew,
+    free: &Receiver<Room>,
+    done: &Sender<Done>,
 ) -> Result<(), RunError> {
-    while !failed.load(Ordering::Relaxed) {
-        let batch = free.try_recv().unwrap_or_default();
-        let Some(work) = reader.next(batch)? else {
-            break;
-        };
-        let work = Arc::new(work);
-        for queue in queues {
-            if queue.send(Arc::clone(&work)).is_err() {
-                return Ok(());
-            }
+    while let Ok(room) = free.recv() {
+        let (work, result) = reader.next(room);
+        let ends = work.ends;
+        if !crew.hand_out(work, done) || ends {
+            return result;
         }
     }
     Ok(())
 }
 
-/// Merges results, batch by batch.
+/// Writes what batches yielded, one after the other.
 fn collect(
     done: &Receiver<Done>,
-    free: &mpsc::Sender<Batch>,
-    workers: usize,
-    setup: &Setup<'_>,
+    free: &Sender<Room>,
     writer: &mut Writer,
     controls: &Controls,
 ) -> Result<(), RunError> {
-    type Slot = (Vec<Option<Report>>, Vec<Arc<Work>>);
-    let empty = || -> Slot { ((0..workers).map(|_| None).collect(), Vec::new()) };
     let mut first = 0_u64;
-    let mut pending: VecDeque<Slot> = VecDeque::new();
-    let mut last: Vec<Report> = (0..workers).map(|_| Report::default()).collect();
-    let mut engine = Arc::clone(&setup.engine);
-    for (id, work, report) in done {
-        let Some(work) = work else {
-            last[id] = report;
-            continue;
-        };
+    let mut pending: VecDeque<Option<Work>> = VecDeque::new();
+    for work in done {
+        // Who panicked says more when its thread is joined.
+        let Ok(work) = work else { return Ok(()) };
         let at = (work.sequence - first) as usize;
-        while pending.len() <= at {
-            pending.push_back(empty());
+        if pending.len() <= at {
+            pending.resize_with(at + 1, || None);
         }
-        pending[at].0[id] = Some(report);
-        pending[at].1.push(work);
-        while pending
-            .front()
-            .is_some_and(|(_, works)| works.len() == workers)
-        {
-            let Some((reports, mut works)) = pending.pop_front() else {
+        pending[at] = Some(work);
+        while pending.front().is_some_and(Option::is_some) {
+            let Some(mut work) = pending.pop_front().flatten() else {
                 break;
             };
             first += 1;
-            let mut reports: Vec<Report> = reports.into_iter().flatten().collect();
-            engine = Arc::clone(&works[0].engine);
-            writer.write(&mut reports, Some(&works[0]), &engine, controls)?;
-            // The last one to let go of it has the memory.
-            let work = works.pop();
-            drop(works);
-            if let Some(work) = work.and_then(Arc::into_inner) {
-                let _ = free.send(work.batch);
+            let mut found = std::mem::take(&mut work.found)
+                .into_inner()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            writer.write(&mut found, &work, controls)?;
+            if work.ends {
+                return Ok(());
             }
+            let mut room = Room::from(work);
+            room.found = found;
+            let _ = free.send(room);
         }
     }
-    writer.write(&mut last, None, &engine, controls)
+    Ok(())
 }
 
 /// Reads batches, filters and numbers frames, and says which slice each is about.
 struct Reader<'a> {
-    setup: &'a Setup<'a>,
+    /// Its engine is the one of the next batch: nobody else keeps the first one when there are new rules.
+    setup: Setup<'a>,
     source: &'a mut dyn Source,
     controls: &'a Controls,
-    engine: Arc<Engine>,
     sequence: u64,
     number: u64,
-    /// Tells which worker a frame is for.
+    /// Tells which slice a frame is about.
     spreader: Spreader,
+    /// Of each slice: whether it has ever had a frame, and how many frames of the batch are its.
+    used: Vec<bool>,
+    counts: Vec<u32>,
     filtered: u64,
     now: u64,
+    /// When the capture's clock last began a new second.
+    ticked: u64,
     next_stats: u64,
     told: Instant,
     loading: Option<Receiver<Result<(Engine, Duration), String>>>,
@@ -405,17 +454,20 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(setup: &'a Setup<'a>, source: &'a mut dyn Source, controls: &'a Controls) -> Reader<'a> {
+    fn new(setup: Setup<'a>, source: &'a mut dyn Source, controls: &'a Controls) -> Reader<'a> {
+        let slices = usize::from(setup.config.slices);
         Reader {
             setup,
             source,
             controls,
-            engine: Arc::clone(&setup.engine),
             sequence: 0,
             number: 0,
             spreader: Spreader::default(),
+            used: vec![false; slices],
+            counts: vec![0; slices],
             filtered: 0,
             now: 0,
+            ticked: 0,
             next_stats: 0,
             told: Instant::now(),
             loading: None,
@@ -423,28 +475,44 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next batch with frames, or an empty one if time has passed without; `None` at the end.
-    fn next(&mut self, mut batch: Batch) -> Result<Option<Work>, RunError> {
+    /// The next batch with frames, or an empty one if time has passed without. At the end one in which all flows end, with the reason if there is one.
+    fn next(&mut self, room: Room) -> (Work, Result<(), RunError>) {
+        let Room {
+            mut batch,
+            spread,
+            found,
+        } = room;
+        let result = self.fill(&mut batch);
+        let ends = !matches!(result, Ok(true));
+        if ends {
+            batch.clear();
+        }
+        let work = self.number_frames(batch, spread, found, ends);
+        (work, result.map(|_| ()))
+    }
+
+    /// Fills a batch; whether there is anything to do with it, though it may be empty.
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, RunError> {
         let live = self.source.is_live();
         let mut waited: Option<Instant> = None;
         loop {
             if self.controls.stop.load(Ordering::Relaxed) {
-                return Ok(None);
+                return Ok(false);
             }
             self.reload();
             batch.clear();
-            match self.source.fill(&mut batch)? {
+            match self.source.fill(batch)? {
                 Filled::Frames => {
                     self.quiet = None;
-                    break;
+                    return Ok(true);
                 }
-                Filled::End => return Ok(None),
+                Filled::End => return Ok(false),
                 Filled::Idle => {
                     let since = *waited.get_or_insert_with(Instant::now);
                     // An empty batch that was handed out is no end of the quiet.
                     let quiet = *self.quiet.get_or_insert(since);
                     if self.setup.idle.is_some_and(|most| quiet.elapsed() >= most) {
-                        return Ok(None);
+                        return Ok(false);
                     }
                     if self.source.progress().is_some() {
                         std::thread::sleep(PAUSE);
@@ -459,38 +527,41 @@ impl<'a> Reader<'a> {
                                 .unwrap_or_default();
                             self.now = self.now.max(now.as_nanos() as u64);
                         }
-                        break;
+                        return Ok(true);
                     }
                 }
             }
         }
-        let slices = u64::from(self.setup.config.slices);
-        let before = batch.frames.len();
+    }
+
+    /// Filters and numbers the frames of a batch, and says who has to do what.
+    fn number_frames(
+        &mut self,
+        mut batch: Batch,
+        mut spread: Spread,
+        found: Report,
+        ends: bool,
+    ) -> Work {
+        let read = batch.frames.len();
         if let Some(filter) = &self.setup.filter {
             let mut frames = std::mem::take(&mut batch.frames);
             frames.retain(|f| filter.takes(f.link, batch.bytes(f), f.wire));
             batch.frames = frames;
         }
-        self.filtered += (before - batch.frames.len()) as u64;
+        self.filtered += (read - batch.frames.len()) as u64;
         batch.first = self.number + 1;
         self.number += batch.frames.len() as u64;
-        // A worker that is alone finds it when it decodes them.
-        if self.setup.workers > 1 {
-            let mut frames = std::mem::take(&mut batch.frames);
-            for frame in &mut frames {
-                let pair = self.spreader.of(LinkType(frame.link), batch.bytes(frame));
-                frame.slice = (pair % slices) as u16;
-            }
-            batch.frames = frames;
-        }
         for frame in &batch.frames {
             self.now = self.now.max(frame.time);
         }
+        let before = self.ticked;
         batch.filtered = self.filtered;
-        let mut stats = false;
+        // What the last batch leaves is counted in any case.
+        let mut stats = ends;
         if self.setup.config.logs.kinds.stats
             && self.setup.config.logs.stats_interval > 0
             && self.now > 0
+            && !ends
         {
             if self.next_stats == 0 {
                 self.next_stats = self.now + self.setup.config.logs.stats_interval * 1_000_000_000;
@@ -513,15 +584,67 @@ impl<'a> Reader<'a> {
         } else {
             SourceCounts::default()
         };
-        Ok(Some(Work {
+        // A worker that is alone finds slices when it decodes frames.
+        if self.setup.workers > 1 {
+            self.spread(&mut batch, &mut spread, stats);
+        }
+        Work {
             sequence,
             batch,
-            engine: Arc::clone(&self.engine),
+            spread,
+            engine: Arc::clone(&self.setup.engine),
+            before,
             now: self.now,
             last: self.number,
             stats,
+            ends,
             source,
-        }))
+            found: Mutex::new(found),
+        }
+    }
+
+    /// Finds the slice of each frame, and what each slice has to do. `all`: all of them have something to do.
+    fn spread(&mut self, batch: &mut Batch, spread: &mut Spread, all: bool) {
+        let slices = self.used.len().max(1) as u64;
+        spread.ticks.clear();
+        let mut tick = |at: usize, time: u64| {
+            if time / SECOND > self.ticked / SECOND {
+                self.ticked = time;
+                let at = at as u32;
+                spread.ticks.push(Tick { at, time });
+            }
+        };
+        self.counts.fill(0);
+        let mut frames = std::mem::take(&mut batch.frames);
+        for (at, frame) in frames.iter_mut().enumerate() {
+            tick(at, frame.time);
+            let pair = self.spreader.of(LinkType(frame.link), batch.bytes(frame));
+            frame.slice = (pair % slices) as u16;
+            self.counts[usize::from(frame.slice)] += 1;
+        }
+        if frames.is_empty() {
+            tick(0, self.now);
+        }
+        spread.shares.clear();
+        let mut from = 0;
+        for (slice, (count, used)) in self.counts.iter_mut().zip(&mut self.used).enumerate() {
+            *used |= *count > 0;
+            if *count > 0 || all || *used && !spread.ticks.is_empty() {
+                let to = from + *count;
+                let slice = slice as u16;
+                spread.shares.push(Share { slice, from, to });
+            }
+            // From here on, where its next frame stands in the order.
+            from += std::mem::replace(count, from);
+        }
+        spread.order.clear();
+        spread.order.resize(frames.len(), 0);
+        for (at, frame) in frames.iter().enumerate() {
+            let next = &mut self.counts[usize::from(frame.slice)];
+            spread.order[*next as usize] = at as u32;
+            *next += 1;
+        }
+        batch.frames = frames;
     }
 
     /// Begins to load rules if somebody asked for it, and takes them when they are there: from this batch on.
@@ -530,7 +653,7 @@ impl<'a> Reader<'a> {
             match loading.try_recv() {
                 Ok(Ok((engine, took))) => {
                     (self.setup.say)(Say::Reloaded(engine.rules(), took));
-                    self.engine = Arc::new(engine);
+                    self.setup.engine = Arc::new(engine);
                     self.loading = None;
                 }
                 Ok(Err(why)) => {
@@ -569,7 +692,7 @@ struct Writer {
     fast: Option<Sink>,
     sequencer: Sequencer,
     engine: Arc<Engine>,
-    order: Vec<(u32, u32)>,
+    order: Vec<u32>,
     live: bool,
     stats: bool,
     start: Option<u64>,
@@ -618,41 +741,34 @@ impl Writer {
         })
     }
 
-    /// Merges the reports of one batch by the numbers of their packets, and empties them.
+    /// Writes what one batch yielded in the order of packets, and empties it.
     fn write(
         &mut self,
-        reports: &mut [Report],
-        work: Option<&Work>,
-        engine: &Arc<Engine>,
+        report: &mut Report,
+        work: &Work,
         controls: &Controls,
     ) -> Result<(), RunError> {
-        if let Some(work) = work {
-            self.filtered = work.batch.filtered;
-            self.now = self.now.max(work.now);
-            if self.start.is_none() {
-                self.start = work.batch.frames.first().map(|f| f.time);
-            }
+        self.filtered = work.batch.filtered;
+        self.now = self.now.max(work.now);
+        if self.start.is_none() {
+            self.start = work.batch.frames.first().map(|f| f.time);
         }
         if controls.reopen.swap(false, Ordering::Relaxed) {
             for sink in [&mut self.eve, &mut self.fast].into_iter().flatten() {
                 sink.reopen()?;
             }
         }
-        if !Arc::ptr_eq(engine, &self.engine) {
+        if !Arc::ptr_eq(&work.engine, &self.engine) {
             // Counts of thresholds begin anew with new rules: numbers of rules have changed.
             self.keep_counts();
-            self.sequencer = sequencer(engine);
-            self.engine = Arc::clone(engine);
+            self.sequencer = sequencer(&work.engine);
+            self.engine = Arc::clone(&work.engine);
         }
         self.order.clear();
-        for (r, report) in reports.iter().enumerate() {
-            self.order
-                .extend((0..report.lines.len()).map(|l| (r as u32, l as u32)));
-        }
-        self.order
-            .sort_by_key(|(r, l)| reports[*r as usize].lines[*l as usize].key());
-        for (r, l) in &self.order {
-            let report = &reports[*r as usize];
+        self.order.extend(0..report.lines.len() as u32);
+        // Of one packet, they are in the order in which they were found.
+        self.order.sort_by_key(|l| report.lines[*l as usize].key());
+        for l in &self.order {
             let line = &report.lines[*l as usize];
             if let Some(matched) = &line.matched {
                 match self.sequencer.decide(matched) {
@@ -666,7 +782,7 @@ impl Writer {
                 if line.eve.is_empty() && line.fast.is_empty() {
                     continue;
                 }
-                let rule = engine.ruleset.rule(matched.rule);
+                let rule = self.engine.ruleset.rule(matched.rule);
                 self.summary.alerts += 1;
                 *self.summary.rules.entry((rule.gid, rule.sid)).or_default() += 1;
             }
@@ -681,25 +797,20 @@ impl Writer {
                 sink.line(&report.bytes[line.fast.clone()], line.time)?;
             }
         }
-        if work.is_none_or(|w| w.stats) {
-            let mut counters = BTreeMap::new();
-            let mut ledger = Ledger {
+        if work.stats {
+            let totals = report.totals.take().unwrap_or_default();
+            self.summary.counters = totals.named();
+            self.summary.ledger = Ledger {
                 filtered: self.filtered,
-                ..Ledger::default()
+                ..totals.ledger()
             };
-            for report in reports.iter() {
-                report.add_to(&mut counters, &mut ledger);
-            }
-            self.summary.counters = counters;
-            self.summary.ledger = ledger;
-            if let Some(work) = work {
+            // At the end the record is written when the source is done, too.
+            if !work.ends {
                 self.record(&work.source)?;
             }
         }
-        for report in reports.iter_mut() {
-            report.clear();
-        }
-        if self.live || work.is_some_and(|w| w.batch.frames.is_empty()) {
+        report.clear();
+        if self.live || work.batch.frames.is_empty() {
             self.flush()?;
         }
         Ok(())

@@ -143,7 +143,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         reload: Some(reload),
         say: &say,
     };
-    let result = run_sensor(&setup, &mut *source, &controls);
+    let result = run_sensor(setup, &mut *source, &controls);
     if terminal {
         // The line of progress goes.
         output::tell("\r\x1b[K");

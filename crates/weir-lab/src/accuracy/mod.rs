@@ -403,7 +403,7 @@ fn sense(
         say: &|_| {},
     };
     let summary =
-        run_sensor(&setup, &mut source, &Controls::default()).map_err(|e| broken(what, e))?;
+        run_sensor(setup, &mut source, &Controls::default()).map_err(|e| broken(what, e))?;
     match (summary.problems.first(), summary.ledger.unaccounted()) {
         (Some((path, problem)), _) => Err(broken(&path.display().to_string(), problem)),
         (None, 0) => Ok(summary),

@@ -121,10 +121,21 @@ impl Detector {
         &self.work.matches
     }
 
+    /// Goes on counting from these.
+    pub(crate) fn count_from(&mut self, counts: DetectCounts) {
+        self.work.counts = counts;
+        self.work.scratch.counts = counts.evaluation;
+    }
+
     /// Forgets the matches, when the caller has taken them; not between the calls for one packet.
     pub fn clear(&mut self) {
         self.work.matches.clear();
         self.work.first = 0;
+    }
+
+    /// What comes next is not about the packet that was last inspected, even if it has the same number: it is about a flow that ends there.
+    pub(crate) fn turn(&mut self) {
+        self.work.packet = u64::MAX;
     }
 
     /// Inspects a packet: its headers and its payload. `events` are those of decoding and of the stream. To be called before the stream and the transactions that the packet

@@ -1,19 +1,95 @@
-//! A worker's counters by the dotted names of the stats record; those that users know, where there are such. What slices have is summed: also their peaks, so that a sum of
+//! A pipeline's counters by the dotted names of the stats record; those that users know, where there are such. What slices have is summed: also their peaks, so that a sum of
 //! peaks is at least the peak of sums, and the same for any number of workers.
 
 use std::collections::BTreeMap;
 
-use super::Worker;
+use super::{AppCounts, Pipeline};
 use crate::app::App;
-use crate::event::Event;
+use crate::event::{Event, EventCounts};
+use crate::run::Ledger;
 
-impl Worker {
+/// The counters of some pipelines, which are numbers until a record needs their names.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Totals {
+    /// Always the same names in the same order.
+    numbers: Vec<(&'static str, u64)>,
+    decoding: EventCounts,
+    streams: EventCounts,
+    apps: AppCounts,
+    ledger: Ledger,
+}
+
+impl Totals {
+    /// Adds others; of the one that is a highest value, the higher one counts.
+    pub(crate) fn add(&mut self, other: &Totals) {
+        for ((name, mine), (_, others)) in self.numbers.iter_mut().zip(&other.numbers) {
+            *mine = match *name {
+                "decoder.max_depth" => (*mine).max(*others),
+                _ => *mine + others,
+            };
+        }
+        self.decoding.merge(&other.decoding);
+        self.streams.merge(&other.streams);
+        for (all, others) in [
+            (&mut self.apps.flows, &other.apps.flows),
+            (&mut self.apps.transactions, &other.apps.transactions),
+        ] {
+            for (key, count) in others {
+                *all.entry(*key).or_default() += count;
+            }
+        }
+        self.ledger.not_ip += other.ledger.not_ip;
+        self.ledger.invalid += other.ledger.invalid;
+        self.ledger.fragments += other.ledger.fragments;
+        self.ledger.inspected += other.ledger.inspected;
+    }
+
+    /// Where frames ended.
+    pub(crate) fn ledger(&self) -> Ledger {
+        self.ledger
+    }
+
+    /// All of them by name.
+    pub(crate) fn named(&self) -> BTreeMap<String, u64> {
+        let mut all: BTreeMap<String, u64> = (self.numbers.iter())
+            .map(|(name, count)| ((*name).to_owned(), *count))
+            .collect();
+        for (event, count) in self.streams.iter() {
+            all.insert(format!("stream.{}", event.name()), count);
+        }
+        for ((app, tcp), count) in &self.apps.flows {
+            all.insert(format!("app_layer.flow.{}", counted(*app, *tcp)), *count);
+        }
+        for ((app, tcp), count) in &self.apps.transactions {
+            all.insert(format!("app_layer.tx.{}", counted(*app, *tcp)), *count);
+        }
+        for (event, count) in self.decoding.iter() {
+            all.insert(format!("decoder.event.{}", event.name()), count);
+        }
+        // Some of them have names of their own.
+        for (name, event) in [
+            ("decoder.too_many_layers", Event::TooManyLayers),
+            ("decoder.unknown_ethertype", Event::EthernetUnknownType),
+        ] {
+            all.insert(name.to_owned(), self.decoding.get(event));
+        }
+        for (name, event) in [
+            ("tcp.invalid_checksum", Event::TcpChecksum),
+            ("tcp.overlap_diff_data", Event::OverlapDifferentData),
+        ] {
+            let count = self.decoding.get(event) + self.streams.get(event);
+            all.insert(name.to_owned(), count);
+        }
+        all
+    }
+}
+
+impl Pipeline {
     /// All of them.
-    pub(super) fn counters(&self) -> BTreeMap<String, u64> {
-        let mut all = BTreeMap::new();
+    pub(super) fn totals(&self) -> Totals {
         let d = self.decoder.counts();
         let x = self.hands.detector.counts();
-        for (name, count) in [
+        let mut numbers = vec![
             ("decoder.pkts", d.frames),
             ("decoder.bytes", d.bytes),
             ("decoder.packets", d.packets),
@@ -55,15 +131,15 @@ impl Worker {
             ("detect.pcre.calls", x.evaluation.pcre_calls),
             ("detect.pcre.limited", x.evaluation.pcre_limited),
             ("detect.steps_limited", x.evaluation.steps_limited),
-        ] {
-            all.insert(name.to_owned(), count);
-        }
+        ];
+        let of_pipeline = numbers.len();
+        let mut events = EventCounts::default();
         for (number, slice) in self.slices.iter().enumerate() {
             let g = slice.defragmenter.counts();
             let f = slice.tracker.counts();
             let streams = slice.tracker.streams();
             let s = streams.ledger();
-            for (name, count) in [
+            let of_slice = [
                 ("defrag.fragments", g.fragments),
                 ("defrag.used", g.used),
                 ("defrag.timeout", g.timeout),
@@ -111,41 +187,24 @@ impl Worker {
                 ("defrag.memuse_peak", g.peak),
                 ("app_layer.memuse", self.hands.memory[number] as u64),
                 ("app_layer.memuse_peak", slice.memory_peak as u64),
-            ] {
-                *all.entry(name.to_owned()).or_default() += count;
+            ];
+            events.merge(streams.events());
+            match number {
+                0 => numbers.extend(of_slice),
+                _ => {
+                    for ((_, all), (_, count)) in numbers[of_pipeline..].iter_mut().zip(of_slice) {
+                        *all += count;
+                    }
+                }
             }
-            for (event, count) in streams.events().iter() {
-                *all.entry(format!("stream.{}", event.name())).or_default() += count;
-            }
         }
-        for ((app, tcp), count) in &self.hands.counts.flows {
-            all.insert(format!("app_layer.flow.{}", counted(*app, *tcp)), *count);
+        Totals {
+            numbers,
+            decoding: self.decoder.events().clone(),
+            streams: events,
+            apps: self.hands.counts.clone(),
+            ledger: self.ledger,
         }
-        for ((app, tcp), count) in &self.hands.counts.transactions {
-            all.insert(format!("app_layer.tx.{}", counted(*app, *tcp)), *count);
-        }
-        for (event, count) in self.decoder.events().iter() {
-            all.insert(format!("decoder.event.{}", event.name()), count);
-        }
-        // Some of them have names of their own.
-        for (name, event) in [
-            ("decoder.too_many_layers", Event::TooManyLayers),
-            ("decoder.unknown_ethertype", Event::EthernetUnknownType),
-        ] {
-            all.insert(name.to_owned(), self.decoder.events().get(event));
-        }
-        for (name, event) in [
-            ("tcp.invalid_checksum", Event::TcpChecksum),
-            ("tcp.overlap_diff_data", Event::OverlapDifferentData),
-        ] {
-            let streams = self
-                .slices
-                .iter()
-                .map(|s| s.tracker.streams().events().get(event));
-            let count = self.decoder.events().get(event) + streams.sum::<u64>();
-            all.insert(name.to_owned(), count);
-        }
-        all
     }
 }
 

@@ -1,10 +1,11 @@
-//! A worker: every stage from a frame to matches and records, for the frames that are its own.
+//! A pipeline: every stage from a frame to matches and records, for all frames, or for those of one slice.
 //!
-//! Nothing here knows of other workers. What reaches over flows is decided where the reports of all workers meet (`run`); a report says of each line which packet it belongs to, so
+//! Nothing here knows of other pipelines. What reaches over flows is decided where the reports of all meet (`run`); a report says of each line which packet it belongs to, so
 //! that the order of lines is that of packets however many workers there are.
 //!
-//! Memory is bounded in slices: pairs of addresses are spread over a fixed number of them, each has its share of every cap, and a worker owns some. What a cap takes is therefore
-//! the same for any number of workers, and a flood between two hosts takes nothing of the flows of most others.
+//! Memory is bounded in slices: pairs of addresses are spread over a fixed number of them, each has its share of every cap. A worker that is alone has one pipeline with all of
+//! them; several take turns at pipelines of one slice each (`crew`). What a cap takes is therefore the same for any number of workers, and a flood between two hosts takes nothing
+//! of the flows of most others.
 
 mod counters;
 mod log;
@@ -14,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_packet::pcap::LinkType;
 
@@ -30,8 +32,9 @@ use crate::matcher;
 use crate::output::eve::{Origin, RuleText, Tunnel};
 use crate::packet::{Direction, Packet, Transport};
 use crate::rules::{Expressions, Place, Rule};
-use crate::run::{Ledger, Work};
+use crate::run::{Ledger, Tick, Work};
 use crate::stream::End;
+pub(crate) use counters::Totals;
 use window::Window;
 
 /// Rules, ready to be used by any number of workers.
@@ -45,6 +48,8 @@ pub struct Engine {
     streams: [bool; 2],
     /// Applications whose encrypted part is not inspected.
     opaque: [Option<App>; 2],
+    /// No other engine of this process has it, and it is not 0: an address in memory may be given out again.
+    number: u64,
 }
 
 /// A rule that was read and that detection cannot decide.
@@ -88,7 +93,9 @@ impl Engine {
             && (kinds.files
                 || config.logs.options.app_fields
                 || kinds.apps.as_ref().is_none_or(|list| !list.is_empty()));
+        static NEXT: AtomicU64 = AtomicU64::new(1);
         let engine = Engine {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             texts: ruleset
                 .rules()
                 .iter()
@@ -156,37 +163,27 @@ impl Line {
     }
 }
 
-/// What a worker found in a batch.
+/// What was found in a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     pub(crate) bytes: Vec<u8>,
     pub(crate) lines: Vec<Line>,
     /// Counters so far, if they were asked for.
-    totals: Option<Box<(BTreeMap<String, u64>, Ledger)>>,
+    pub(crate) totals: Option<Box<Totals>>,
 }
 
 impl Report {
-    /// Adds its counters; those that are a highest value, as such.
-    pub(crate) fn add_to(&self, counters: &mut BTreeMap<String, u64>, ledger: &mut Ledger) {
-        let Some(totals) = &self.totals else { return };
-        for (name, count) in &totals.0 {
-            let sum = counters.entry(name.clone()).or_default();
-            *sum = if name.ends_with(".max_depth") {
-                (*sum).max(*count)
-            } else {
-                *sum + count
-            };
-        }
-        ledger.not_ip += totals.1.not_ip;
-        ledger.invalid += totals.1.invalid;
-        ledger.fragments += totals.1.fragments;
-        ledger.inspected += totals.1.inspected;
-    }
-
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.lines.clear();
         self.totals = None;
+    }
+
+    fn add_totals(&mut self, totals: Totals) {
+        match &mut self.totals {
+            Some(all) => all.add(&totals),
+            None => self.totals = Some(Box::new(totals)),
+        }
     }
 }
 
@@ -198,8 +195,8 @@ struct Extra {
     windows: [Window; 2],
     /// Whether the other end has said something since: what is in the window is then decided, before the answer is.
     answered: [bool; 2],
-    /// Rules that `state` speaks of.
-    rules: usize,
+    /// The engine whose rules `state` speaks of; 0: of none.
+    rules: u64,
     alerted: bool,
     /// The conversation was given something since it was looked at last.
     changed: bool,
@@ -214,8 +211,9 @@ struct Extra {
 /// What the flow tracker hands everything to; it keeps what belongs to no single flow.
 struct Hands {
     engine: Arc<Engine>,
-    detector: Detector,
-    logs: crate::config::Logs,
+    /// In a box: a pipeline of one slice has one only while a worker lends it its own.
+    detector: Box<Detector>,
+    logs: Arc<crate::config::Logs>,
     /// Where and when it is: of the packet that is looked at.
     time: u64,
     number: u64,
@@ -236,7 +234,7 @@ struct Hands {
     lines: Vec<Line>,
 }
 
-/// A flow that another one announced. Both are between the same two hosts, so that they are the same worker's; an announcement that names another host is not believed.
+/// A flow that another one announced. Both are between the same two hosts, so that they are of the same slice; an announcement that names another host is not believed.
 struct Announced {
     /// Who waits.
     listener: IpAddr,
@@ -249,11 +247,13 @@ struct Announced {
 
 /// Announcements that a slice remembers; the oldest goes.
 const MOST_ANNOUNCED: usize = 256;
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
 /// For so long, nanoseconds.
 const ANNOUNCED_FOR: u64 = 60_000_000_000;
 
 /// What applications did.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct AppCounts {
     /// By application, and whether it was on TCP.
     flows: BTreeMap<(App, bool), u64>,
@@ -274,25 +274,53 @@ struct Slice {
     evicted: u64,
 }
 
-/// A worker.
-pub(crate) struct Worker {
-    id: usize,
-    workers: usize,
-    /// Slices of all workers together.
-    all: u64,
+/// All stages from a frame to matches and records, with the state of some slices.
+pub(crate) struct Pipeline {
     decoder: Decoder,
-    /// Those with numbers `id`, `id + workers`, `id + 2 * workers`, ...
     slices: Vec<Slice>,
     hands: Hands,
     ledger: Ledger,
     clock: u64,
 }
 
-impl Worker {
-    /// Number `id` of so many.
-    pub(crate) fn new(config: &Config, engine: &Arc<Engine>, id: usize, workers: usize) -> Worker {
-        let slices: Vec<Slice> = (id..usize::from(config.slices))
-            .step_by(workers.max(1))
+impl Pipeline {
+    /// One with all slices, for a worker that is alone.
+    pub(crate) fn of_all(config: &Config, engine: &Arc<Engine>) -> Pipeline {
+        let logs = Arc::new(config.logs.clone());
+        let detector = Box::new(Detector::new(Arc::clone(&engine.ruleset)));
+        Pipeline::new(
+            config,
+            engine,
+            &logs,
+            0..usize::from(config.slices),
+            detector,
+        )
+    }
+
+    /// One for each slice. They have no scratch memory for detection; who works on one lends it his.
+    pub(crate) fn of_each(config: &Config, engine: &Arc<Engine>) -> Vec<Box<Pipeline>> {
+        let logs = Arc::new(config.logs.clone());
+        let none = Expressions::new(0);
+        let (none, _) =
+            Ruleset::build(Vec::new(), none, Arc::default(), matcher::Engine::default());
+        let none = Arc::new(none);
+        (0..usize::from(config.slices))
+            .map(|number| {
+                let detector = Box::new(Detector::new(Arc::clone(&none)));
+                let slices = number..number + 1;
+                Box::new(Pipeline::new(config, engine, &logs, slices, detector))
+            })
+            .collect()
+    }
+
+    fn new(
+        config: &Config,
+        engine: &Arc<Engine>,
+        logs: &Arc<crate::config::Logs>,
+        slices: Range<usize>,
+        detector: Box<Detector>,
+    ) -> Pipeline {
+        let slices: Vec<Slice> = slices
             .map(|number| Slice {
                 defragmenter: Defragmenter::new(config.defragmenter(number)),
                 tracker: Tracker::new(config.tracker(number), config.reassembler(number)),
@@ -301,15 +329,12 @@ impl Worker {
                 evicted: 0,
             })
             .collect();
-        Worker {
-            id,
-            workers: workers.max(1),
-            all: u64::from(config.slices.max(1)),
+        Pipeline {
             decoder: Decoder::new(config.decoder()),
             hands: Hands {
                 engine: Arc::clone(engine),
-                detector: Detector::new(Arc::clone(&engine.ruleset)),
-                logs: config.logs.clone(),
+                detector,
+                logs: Arc::clone(logs),
                 time: 0,
                 number: 0,
                 phase: 0,
@@ -332,51 +357,117 @@ impl Worker {
         }
     }
 
-    /// Works on its frames of a batch. All frames move the clock, so that flows end at the same packet for any number of workers.
+    /// Works on all frames of a batch, with the engine of the batch.
     pub(crate) fn work(&mut self, work: &Work, report: &mut Report) {
+        if !Arc::ptr_eq(&work.engine, &self.hands.engine) {
+            self.take_engine(&work.engine);
+            self.hands.detector = Box::new(Detector::new(Arc::clone(&work.engine.ruleset)));
+        }
         self.begin(report);
-        self.take_engine(&work.engine);
         for (at, frame) in work.batch.frames.iter().enumerate() {
             let number = work.batch.first + at as u64;
-            if frame.time / 1_000_000_000 > self.clock {
-                self.clock = frame.time / 1_000_000_000;
+            if frame.time / SECOND > self.clock {
+                self.clock = frame.time / SECOND;
                 self.hands.at(frame.time, number, 0);
                 self.advance(frame.time);
             }
-            let slice = usize::from(frame.slice);
-            if slice % self.workers != self.id {
-                continue;
-            }
-            self.hands.slice = slice / self.workers;
             self.hands.at(frame.time, number, 1);
-            self.frame(
-                LinkType(frame.link),
-                frame.time,
-                number,
-                work.batch.bytes(frame),
-            );
+            let bytes = work.batch.bytes(frame);
+            self.frame(LinkType(frame.link), frame.time, number, bytes);
         }
-        if work.batch.frames.is_empty() && work.now / 1_000_000_000 > self.clock {
-            self.clock = work.now / 1_000_000_000;
+        if work.batch.frames.is_empty() && work.now / SECOND > self.clock {
+            self.clock = work.now / SECOND;
             self.hands.at(work.now, work.last, 2);
             self.advance(work.now);
         }
+        if work.ends {
+            self.end_flows(work);
+        }
         if work.stats {
-            report.totals = Some(Box::new((self.counters(), self.ledger)));
+            report.add_totals(self.totals());
         }
         self.end(report);
     }
 
-    /// Ends all flows.
-    pub(crate) fn finish(&mut self, now: u64, last: u64, report: &mut Report) {
-        self.begin(report);
-        self.hands.at(now, last, 2);
+    /// Works on the frames of a batch that are about this slice, and ends its flows at all ticks of the batch.
+    pub(crate) fn share(&mut self, work: &Work, share: usize, detector: &mut Box<Detector>) {
+        self.swap_detector(detector);
+        // A slice that had no frame until now was told no time.
+        self.hands.at(work.before, work.batch.first, 0);
+        self.advance(work.before);
+        let mut ticks = work.ticks().iter();
+        let mut next = ticks.next();
+        for at in work.shares().get(share).map_or(&[][..], |s| work.of(s)) {
+            while let Some(tick) = next.filter(|tick| tick.at <= *at) {
+                self.tick(work, tick);
+                next = ticks.next();
+            }
+            let Some(frame) = work.batch.frames.get(*at as usize) else {
+                continue;
+            };
+            let number = work.batch.first + u64::from(*at);
+            self.hands.at(frame.time, number, 1);
+            let bytes = work.batch.bytes(frame);
+            self.frame(LinkType(frame.link), frame.time, number, bytes);
+        }
+        for tick in next.into_iter().chain(ticks) {
+            self.tick(work, tick);
+        }
+        if work.ends {
+            self.end_flows(work);
+        }
+        self.swap_detector(detector);
+        self.hand_over(work);
+    }
+
+    fn tick(&mut self, work: &Work, tick: &Tick) {
+        match work.batch.frames.is_empty() {
+            true => self.hands.at(tick.time, work.last, 2),
+            false => {
+                let number = work.batch.first + u64::from(tick.at);
+                self.hands.at(tick.time, number, 0);
+            }
+        }
+        self.advance(tick.time);
+    }
+
+    /// Adds what was found to what others found in the batch.
+    fn hand_over(&mut self, work: &Work) {
+        let totals = work.stats.then(|| self.totals());
+        if self.hands.lines.is_empty() && totals.is_none() {
+            return;
+        }
+        let mut found = work
+            .found
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let base = found.bytes.len();
+        found.bytes.append(&mut self.hands.bytes);
+        let lines = self.hands.lines.drain(..).map(|line| Line {
+            eve: line.eve.start + base..line.eve.end + base,
+            fast: line.fast.start + base..line.fast.end + base,
+            ..line
+        });
+        found.lines.extend(lines);
+        if let Some(totals) = totals {
+            found.add_totals(totals);
+        }
+    }
+
+    /// Takes a worker's detector, with the counts of this pipeline; or gives it back.
+    fn swap_detector(&mut self, detector: &mut Box<Detector>) {
+        let mine = self.hands.detector.counts();
+        self.hands.detector.count_from(detector.counts());
+        detector.count_from(mine);
+        std::mem::swap(&mut self.hands.detector, detector);
+    }
+
+    fn end_flows(&mut self, work: &Work) {
+        self.hands.at(work.now, work.last, 2);
         for (number, slice) in self.slices.iter_mut().enumerate() {
             self.hands.slice = number;
             slice.tracker.shutdown(&mut self.hands);
         }
-        report.totals = Some(Box::new((self.counters(), self.ledger)));
-        self.end(report);
     }
 
     /// Ends the flows whose time is over.
@@ -398,21 +489,19 @@ impl Worker {
     }
 
     /// From here on, these rules. What flows remember of the old ones is forgotten when they are looked at next.
-    fn take_engine(&mut self, engine: &Arc<Engine>) {
-        if !Arc::ptr_eq(engine, &self.hands.engine) {
-            self.hands.engine = Arc::clone(engine);
-            self.hands.detector = Detector::new(Arc::clone(&engine.ruleset));
-        }
+    pub(crate) fn take_engine(&mut self, engine: &Arc<Engine>) {
+        self.hands.engine = Arc::clone(engine);
     }
 
     fn frame(&mut self, link: LinkType, time: u64, number: u64, bytes: &[u8]) {
         self.hands.link = link.0;
         self.hands.outer = None;
         let packet = self.decoder.frame(link, time, number, bytes);
-        if self.workers == 1 {
-            // Of several, the reader has found it already, in the same way.
-            self.hands.slice = (packet.spread % self.all) as usize;
-        }
+        // If there is one slice only, the reader has found that the frame is about it, in the same way.
+        self.hands.slice = match self.slices.len() {
+            0 | 1 => 0,
+            all => (packet.spread % all as u64) as usize,
+        };
         let end = match &packet.ip {
             None if packet.events.is_empty() => &mut self.ledger.not_ip,
             None => &mut self.ledger.invalid,
@@ -590,7 +679,7 @@ impl Hands {
 
     /// Forgets what a flow remembers of rules that are no more.
     fn renew(&self, extra: &mut Extra) {
-        let rules = Arc::as_ptr(&self.engine.ruleset) as usize;
+        let rules = self.engine.number;
         if extra.rules != rules {
             if extra.rules != 0 {
                 extra.state = FlowState::default();
@@ -764,6 +853,8 @@ impl flow::Sink<Extra> for Hands {
     }
 
     fn finished(&mut self, flow: &mut Flow<Extra>, reason: Reason) {
+        // Flows that are over at the same packet have nothing to do with each other, nor with it.
+        self.detector.turn();
         self.renew(&mut flow.extra);
         (self.way, self.origin) = (Direction::ToServer, Origin::FlowEnd);
         let established = flow.info.state != flow::State::New;
@@ -787,6 +878,7 @@ impl flow::Sink<Extra> for Hands {
         }
         self.transactions(&moment, &view, extra, true);
         self.alerts(None, Some((info, extra)));
+        self.detector.turn();
         self.log_transactions(info, extra);
         if self.logs.kinds.flow {
             self.log_flow(info, extra, tcp.as_ref(), reason);

@@ -240,7 +240,7 @@ pub(crate) fn over(
         reload: None,
         say: &|_| {},
     };
-    let summary = run(&setup, &mut source, &Controls::default()).expect("a run");
+    let summary = run(setup, &mut source, &Controls::default()).expect("a run");
     let text = fs::read_to_string(folder.0.join("eve.json")).expect("UTF-8");
     let eve = text
         .lines()

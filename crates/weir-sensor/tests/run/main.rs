@@ -10,6 +10,7 @@ mod hostile;
 mod logs;
 mod numbers;
 mod records;
+mod reload;
 mod schema;
 mod spread;
 mod web;

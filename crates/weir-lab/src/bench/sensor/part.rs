@@ -374,7 +374,7 @@ impl Bed {
             say: &|_: Say<'_>| {},
         };
         let (cpu, wall) = (cpu_s(), Instant::now());
-        let summary = run(&setup, &mut source, &Controls::default()).map_err(|e| e.to_string())?;
+        let summary = run(setup, &mut source, &Controls::default()).map_err(|e| e.to_string())?;
         let (cpu_s, wall_s) = (cpu_s() - cpu, wall.elapsed().as_secs_f64());
         if let Some((path, problem)) = summary.problems.first() {
             return Err(format!("{}: {problem}", path.display()));

@@ -1,5 +1,7 @@
 //! What is asked of HTTP: how targets are normalized, how far bodies are decoded, what records say.
 
+use std::sync::{Mutex, PoisonError};
+
 use crate::settings::{Settings, SettingsError};
 
 /// What is asked of HTTP beyond the limits of bodies.
@@ -101,7 +103,7 @@ const MOST_LAYERS: u64 = 8;
 const FIELDS: &[(&str, &str)] = &[("x-forwarded-for", "xff")];
 
 impl HttpWanted {
-    /// What settings ask. It is kept for as long as the process runs: every flow refers to it.
+    /// What settings ask. It is kept for as long as the process runs, as every flow refers to it; the same settings are kept once, however often they are read.
     pub(crate) fn read(s: &Settings) -> Result<&'static HttpWanted, SettingsError> {
         let at = |key: &str| format!("app-layer.protocols.http.libhtp.default-config.{key}");
         let truth = |key: &str, usual: bool| Ok(s.truth(&at(key))?.unwrap_or(usual));
@@ -165,11 +167,21 @@ impl HttpWanted {
                 }
             }
         }
-        Ok(if w == HttpWanted::USUAL {
-            &USUAL
-        } else {
-            Box::leak(Box::new(w))
-        })
+        Ok(w.kept())
+    }
+
+    fn kept(self) -> &'static HttpWanted {
+        static KEPT: Mutex<Vec<&HttpWanted>> = Mutex::new(Vec::new());
+        if self == HttpWanted::USUAL {
+            return &USUAL;
+        }
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(same) = kept.iter().find(|w| ***w == self) {
+            return same;
+        }
+        let new: &'static HttpWanted = Box::leak(Box::new(self));
+        kept.push(new);
+        new
     }
 
     /// What the log's settings for records of HTTP ask.
@@ -265,6 +277,8 @@ mod tests {
                 custom("x-forwarded-for", "xff")
             ]
         );
+        let again = HttpWanted::read(&Settings::parse(text, false).unwrap()).unwrap();
+        assert!(std::ptr::eq(w, again));
         assert_eq!(
             HttpWanted::read(&Settings::default()).unwrap(),
             &HttpWanted::USUAL
