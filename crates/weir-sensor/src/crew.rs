@@ -97,7 +97,7 @@ impl Crew {
         let seats = Pipeline::of_each(config, engine)
             .into_iter()
             .map(|pipeline| Seat {
-                pipeline: Some(pipeline),
+                pipeline: Some(Box::new(pipeline)),
                 shares: VecDeque::new(),
             });
         Crew {
@@ -138,7 +138,7 @@ impl Crew {
                 let new = Arc::clone(&state.engine);
                 // Nobody waits while the old rules go.
                 drop(state);
-                detector = Box::new(Detector::new(Arc::clone(&new.ruleset)));
+                *detector = Detector::new(Arc::clone(&new.ruleset));
                 engine = new;
                 continue;
             }

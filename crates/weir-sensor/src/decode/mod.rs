@@ -250,10 +250,10 @@ impl Decoder {
     }
 }
 
-/// Computes the value of [`Packet::spread`], by which frames are about slices of state, and handed to the workers that own those: of the unordered pair of addresses, and nothing else, so that fragments, both directions, and
+/// Computes the value of [`Packet::spread`], by which frames are about slices of state: of the unordered pair of addresses, and nothing else, so that fragments, both directions, and
 /// what a tunnel carries stay together. An ICMP error goes where the packet that it quotes goes; frames without addresses all have 0.
 ///
-/// It is the decoder itself that finds the addresses: keys of tunnelled flows and fragments hold this value, so whoever hands out frames must see in each of them what its worker will,
+/// It is the decoder itself that finds the addresses: keys of tunnelled flows and fragments hold this value, so whoever hands out frames must see in each of them what its pipeline will,
 /// behind every header and in every broken packet. A second, smaller parser for it would part flows where the two differ.
 #[derive(Clone, Debug)]
 pub struct Spreader(Decoder);

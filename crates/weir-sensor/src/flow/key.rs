@@ -14,7 +14,7 @@ pub(super) struct Key {
     ends: u64,
     /// VLAN identifiers, 16 bits each, and their number.
     tags: u64,
-    /// Of a tunnelled flow, the hosts between which its tunnel runs: what decides which worker sees it must be in its key, or the number of workers would join or part flows.
+    /// Of a tunnelled flow, the hosts between which its tunnel runs: what decides which slice it is of must be in its key, or the number of slices would join or part flows.
     outer: u64,
 }
 

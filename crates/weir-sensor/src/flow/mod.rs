@@ -293,7 +293,7 @@ pub struct Tracked {
     pub events: Events,
 }
 
-/// Tracks the flows of a worker.
+/// Tracks the flows of a slice.
 #[derive(Debug)]
 pub struct Tracker<X> {
     config: Config,
@@ -307,7 +307,7 @@ pub struct Tracker<X> {
 }
 
 impl<X: Default> Tracker<X> {
-    /// One of a worker.
+    /// One of a slice.
     pub fn new(config: Config, streams: stream::Config) -> Tracker<X> {
         Tracker {
             table: Table::new(config.seed),

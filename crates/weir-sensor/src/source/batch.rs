@@ -16,7 +16,7 @@ pub struct Frame {
     pub wire: u32,
     /// What its first byte is: a link type of the registry at tcpdump.org.
     pub link: u16,
-    /// The slice of the state that it is about; a worker owns some of them. A run with one worker does not set it.
+    /// The slice of the state that it is about. A run with one worker does not set it.
     pub slice: u16,
 }
 
@@ -82,7 +82,10 @@ impl Batch {
     /// Makes room for `more` bytes behind those used.
     pub(crate) fn room(&mut self, more: usize) {
         let need = self.used + more;
-        if self.bytes.len() < need {
+        if self.bytes.is_empty() {
+            // Fresh memory of the system need not be cleared once more.
+            self.bytes = vec![0; need.next_multiple_of(CHUNK)];
+        } else if self.bytes.len() < need {
             self.bytes.resize(need.next_multiple_of(CHUNK), 0);
         }
     }

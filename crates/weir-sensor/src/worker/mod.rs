@@ -298,7 +298,7 @@ impl Pipeline {
     }
 
     /// One for each slice. They have no scratch memory for detection; who works on one lends it his.
-    pub(crate) fn of_each(config: &Config, engine: &Arc<Engine>) -> Vec<Box<Pipeline>> {
+    pub(crate) fn of_each(config: &Config, engine: &Arc<Engine>) -> Vec<Pipeline> {
         let logs = Arc::new(config.logs.clone());
         let none = Expressions::new(0);
         let (none, _) =
@@ -308,7 +308,7 @@ impl Pipeline {
             .map(|number| {
                 let detector = Box::new(Detector::new(Arc::clone(&none)));
                 let slices = number..number + 1;
-                Box::new(Pipeline::new(config, engine, &logs, slices, detector))
+                Pipeline::new(config, engine, &logs, slices, detector)
             })
             .collect()
     }
@@ -361,7 +361,7 @@ impl Pipeline {
     pub(crate) fn work(&mut self, work: &Work, report: &mut Report) {
         if !Arc::ptr_eq(&work.engine, &self.hands.engine) {
             self.take_engine(&work.engine);
-            self.hands.detector = Box::new(Detector::new(Arc::clone(&work.engine.ruleset)));
+            *self.hands.detector = Detector::new(Arc::clone(&work.engine.ruleset));
         }
         self.begin(report);
         for (at, frame) in work.batch.frames.iter().enumerate() {
