@@ -137,28 +137,40 @@ impl AddressMap {
     /// The rules whose set holds an address, by rising number.
     pub(super) fn get(&self, address: IpAddr) -> &[u32] {
         match address {
-            IpAddr::V4(a) => {
-                let a = u32::from(a);
-                let block = (a >> 16) as usize;
-                let (Some(from), Some(to)) = (self.blocks.get(block), self.blocks.get(block + 1))
-                else {
-                    return &[];
-                };
-                let starts = self
-                    .v4
-                    .starts
-                    .get(*from as usize..*to as usize)
-                    .unwrap_or_default();
-                let at = *from as usize + starts.partition_point(|s| *s <= a);
-                // An interval begins at or before every address, as the first begins at 0.
-                self.v4.list(at.wrapping_sub(1))
-            }
-            IpAddr::V6(a) => {
-                let a = u128::from(a);
-                let at = self.v6.starts.partition_point(|s| *s <= a);
-                self.v6.list(at.wrapping_sub(1))
-            }
+            IpAddr::V4(a) => self
+                .v4_interval(a.into())
+                .map_or(&[], |at| self.v4.list(at)),
+            IpAddr::V6(a) => self
+                .v6_interval(a.into())
+                .map_or(&[], |at| self.v6.list(at)),
         }
+    }
+
+    /// The number of the interval that an address is in; `None` if no set holds any of its version.
+    pub(super) fn interval(&self, address: IpAddr) -> Option<usize> {
+        match address {
+            IpAddr::V4(a) => self.v4_interval(a.into()),
+            IpAddr::V6(a) => Some(self.v4.starts.len() + self.v6_interval(a.into())?),
+        }
+    }
+
+    /// The rules of each interval, by its number.
+    pub(super) fn intervals(&self) -> impl Iterator<Item = &[u32]> {
+        let v4 = (0..self.v4.starts.len()).map(|at| self.v4.list(at));
+        v4.chain((0..self.v6.starts.len()).map(|at| self.v6.list(at)))
+    }
+
+    fn v4_interval(&self, address: u32) -> Option<usize> {
+        let block = (address >> 16) as usize;
+        let (from, to) = (self.blocks.get(block)?, self.blocks.get(block + 1)?);
+        let starts = self.v4.starts.get(*from as usize..*to as usize)?;
+        let at = *from as usize + starts.partition_point(|s| *s <= address);
+        // An interval begins at or before every address, as the first begins at 0.
+        at.checked_sub(1)
+    }
+
+    fn v6_interval(&self, address: u128) -> Option<usize> {
+        (self.v6.starts.partition_point(|s| *s <= address)).checked_sub(1)
     }
 
     pub(super) fn memory(&self) -> usize {

@@ -14,6 +14,7 @@ use super::bits::{BitAction, BitTest, Names};
 use super::check::Check;
 use super::gate::{Gate, Quick, gate};
 use super::lists::Lists;
+use super::plan::Plans;
 use super::precedence::order;
 use super::program::Program;
 use super::ruleset::{ByAddress, Leads, Ruleset, Unsupported};
@@ -131,6 +132,7 @@ impl Build {
             .zip(&compiled)
             .map(|(r, c)| Quick::new(r, &c.gate))
             .collect();
+        let plans = Plans::new(&rules, &compiled);
         let mut ruleset = Ruleset {
             rules,
             compiled,
@@ -138,11 +140,11 @@ impl Build {
             scans: Vec::new(),
             addresses: ByAddress::default(),
             apps: Vec::new(),
-            packets: std::array::from_fn(|_| ByAddress::default()),
+            packets: Default::default(),
             syn: ByAddress::default(),
             payloads: Default::default(),
             streams: Default::default(),
-            ports: None,
+            plans,
             bare_streams: [Vec::new(), Vec::new()],
             leads: std::array::from_fn(|_| Leads::default()),
             buffers,

@@ -1,6 +1,5 @@
 //! One worker's detection: from packets, pieces and transactions to matches. It owns scratch memory only; what is remembered of flows is in their `FlowState`.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::app::{App, Transaction};
@@ -8,14 +7,14 @@ use crate::buffer::Buffer;
 use crate::event::Events;
 use crate::matcher::Hits;
 use crate::packet::{Direction, Packet, Transport};
-use crate::rules::Header;
 
 use super::bits::{Arithmetic, BitAction, BitTest, Compare, Operand};
 use super::check::Scene;
 use super::compile::{Compiled, CompiledGroup, Kind, When, is_of_packets};
-use super::gate::{Class, Gate, speaks};
+use super::ends::{Ends, is_cut};
+use super::gate::{Class, open};
 use super::lists::TOGETHER;
-use super::narrow::{Narrow, Of, Traffic};
+use super::plan::{self, Met, Plan, Table};
 use super::program::{Scratch, Subject};
 use super::ruleset::{ByAddress, Ruleset, Scan};
 use super::transform::Change;
@@ -63,7 +62,7 @@ struct Work {
     hits: Hits,
     scratch: Scratch,
     candidates: Vec<u32>,
-    narrow: Narrow,
+    met: Met,
     /// The round that last made a rule a candidate.
     stamps: Vec<u32>,
     round: u32,
@@ -76,20 +75,6 @@ struct Work {
     /// Rank of the `pass` rule that held for the current packet.
     packet_passed: Option<u32>,
     counts: DetectCounts,
-}
-
-/// Who sends what is inspected to whom, and what is known of the flow.
-#[derive(Clone, Copy)]
-struct Ends {
-    source: (IpAddr, u16),
-    destination: (IpAddr, u16),
-    protocol: u8,
-    class: Class,
-    version: u8,
-    syn: bool,
-    reassembled: bool,
-    established: Option<bool>,
-    app: App,
 }
 
 impl Detector {
@@ -154,7 +139,7 @@ impl Detector {
             return;
         }
         work.counts.packets += 1;
-        let mut ends = ends_of(packet);
+        let mut ends = Ends::of_packet(packet);
         if let Some(flow) = &flow {
             ends.established = Some(flow.view.established);
             ends.app = flow.view.app;
@@ -180,42 +165,34 @@ impl Detector {
                     direction,
                 )
         };
+        let plan = {
+            let held = flow
+                .as_mut()
+                .and_then(|f| f.state.plans[f.direction.index()].take());
+            work.met.plan(held, rules, &ends, direction)
+        };
         match &mut flow {
             Some(flow) => {
                 let d = flow.direction.index();
                 if !std::mem::replace(&mut flow.state.addresses_done[d], true) {
                     work.by_address(&rules.addresses, &ends, gate);
-                    work.consider(&rules.addresses.rest, gate);
                 }
                 if flow.view.app != App::Unknown
                     && !std::mem::replace(&mut flow.state.app_done[d], true)
                 {
-                    work.consider(&rules.apps, gate);
+                    work.consider(&rules.apps, |rule| plan.has(rule));
                 }
                 if flow.view.protocol != 6 {
                     // Parts of transactions are about this packet.
                     flow.state.held.clear();
                 }
             }
-            None => {
-                work.by_address(&rules.addresses, &ends, gate);
-                work.consider(&rules.addresses.rest, gate);
-            }
+            None => work.by_address(&rules.addresses, &ends, gate),
         }
-        let traffic = |of| Traffic {
-            of,
-            class: ends.class,
-            direction,
-            established: ends.established,
-            app: ends.app,
-        };
-        let of_packets = &rules.packets[ends.class as usize];
-        work.by_address(of_packets, &ends, gate);
-        work.bare(rules, traffic(Of::Packets), &of_packets.rest, ports, gate);
         if ends.syn {
             work.by_address(&rules.syn, &ends, gate);
-            work.bare(rules, traffic(Of::Syn), &rules.syn.rest, ports, gate);
         }
+        work.consider(&plan.packets, |_| true);
         // What follows a header that could not be read is nobody's payload. What is encrypted counts as none: headers, sizes and numbers are asked as ever.
         let opaque = flow.as_ref().is_some_and(|f| f.view.opaque);
         let payload = if opaque || is_cut(packet) {
@@ -225,35 +202,14 @@ impl Detector {
         };
         let in_stream = flow.as_ref().and_then(|f| f.offset);
         if !payload.is_empty() {
-            let d = direction.map_or(0, Direction::index);
-            for scan in &rules.payloads[ends.class as usize][d] {
-                work.scan_part(
-                    rules,
-                    *scan,
-                    traffic(Of::Packets),
-                    ports,
-                    (payload, 0, 0),
-                    gate,
-                );
+            for table in plan.payload_tables(rules, payload.len()) {
+                work.scan_part(rules, table, &plan, (payload, 0, 0));
             }
             if ends.class == Class::Tcp && in_stream.is_none() {
-                for scan in &rules.streams[d] {
-                    work.scan_part(
-                        rules,
-                        *scan,
-                        traffic(Of::Packets),
-                        ports,
-                        (payload, 0, 0),
-                        gate,
-                    );
+                for table in plan.stream_tables(rules) {
+                    work.scan_part(rules, table, &plan, (payload, 0, 0));
                 }
-                work.bare(
-                    rules,
-                    traffic(Of::Streams),
-                    &rules.bare_streams[d],
-                    ports,
-                    gate,
-                );
+                work.consider(&plan.streams, |_| true);
             }
         }
         let candidates = work.take();
@@ -318,6 +274,9 @@ impl Detector {
             );
         }
         work.give_back(candidates);
+        if let Some(flow) = flow {
+            flow.state.plans[flow.direction.index()] = plan::hold(plan);
+        }
     }
 
     /// Inspects a piece of a stream.
@@ -337,7 +296,7 @@ impl Detector {
         }
         work.counts.pieces += 1;
         let d = piece.direction.index();
-        let ends = ends_in(view, piece.direction);
+        let ends = Ends::of_flow(view, piece.direction);
         let scene = Scene {
             packet: at.packet,
             time: at.time,
@@ -347,36 +306,20 @@ impl Detector {
             transaction: None,
         };
         let direction = Some(piece.direction);
-        let ports = (ends.source.1, ends.destination.1);
-        let gate = |rule: u32| {
-            rules.quick[rule as usize].may(ends.class, direction, ends.established, ends.app, ports)
-                && open(
-                    &rules.compiled[rule as usize].gate,
-                    &rules.rule(rule).header,
-                    &ends,
-                    direction,
-                )
-        };
+        let plan = (work.met).plan(state.plans[d].take(), rules, &ends, direction);
         let fresh = piece.fresh.min(piece.window.len());
         let end = piece.base + piece.window.len() as u64;
         work.round();
-        let traffic = Traffic {
-            of: Of::Streams,
-            class: ends.class,
-            direction,
-            established: ends.established,
-            app: ends.app,
-        };
-        for scan in &rules.streams[d] {
+        for table in plan.stream_tables(rules) {
             let bytes = (piece.window, fresh, piece.base);
-            work.scan_part(rules, *scan, traffic, ports, bytes, gate);
+            work.scan_part(rules, table, &plan, bytes);
         }
-        work.bare(rules, traffic, &rules.bare_streams[d], ports, gate);
+        work.consider(&plan.streams, |_| true);
         // A rule that waits may go on waiting until its pattern has left the window.
         let mut pending = std::mem::take(&mut state.pending[d]);
         pending.retain(|(_, seen)| *seen > piece.base);
         for (rule, _) in &pending {
-            work.consider(&[*rule], gate);
+            work.consider(&[*rule], |rule| plan.has(rule));
         }
         let candidates = work.take();
         for index in candidates.iter().copied() {
@@ -431,6 +374,7 @@ impl Detector {
             work.matched(rules, index, found, &ends, Some(view), Some(state));
         }
         work.give_back(candidates);
+        state.plans[d] = plan::hold(plan);
         state.pending[d] = pending;
         state.inspected[d] = state.inspected[d].max(end);
         if !state.fired.is_empty() {
@@ -490,6 +434,14 @@ impl Detector {
             Some(Direction::ToClient) => &[Direction::ToClient],
             None => &[Direction::ToServer, Direction::ToClient],
         };
+        let plans = [Direction::ToServer, Direction::ToClient].map(|direction| {
+            let ends = Ends {
+                app: transaction.app,
+                ..Ends::of_flow(view, direction)
+            };
+            let held = state.plans[direction.index()].take();
+            (work.met).plan(held, rules, &ends, Some(direction))
+        });
         for direction in directions.iter().copied() {
             let list = match side {
                 Some(d) => d.index(),
@@ -497,19 +449,8 @@ impl Detector {
             };
             let leads = &rules.leads[list];
             let gate = |rule: u32| {
-                let compiled = &rules.compiled[rule as usize];
-                let gate = &compiled.gate;
-                let direction = way(side, compiled);
-                let ends = ends_in(view, direction);
-                open(
-                    gate,
-                    &rules.rule(rule).header,
-                    &Ends {
-                        app: transaction.app,
-                        ..ends
-                    },
-                    Some(direction),
-                )
+                let asked = rules.compiled.get(rule as usize);
+                asked.is_some_and(|c| plans[way(side, c).index()].has(rule))
             };
             work.consider(&leads.always, gate);
             for (buffer, way, bytes) in transaction.all() {
@@ -595,12 +536,13 @@ impl Detector {
             };
             let ends = Ends {
                 app: transaction.app,
-                ..ends_in(view, direction)
+                ..Ends::of_flow(view, direction)
             };
             matched.push((index, side));
             work.matched(rules, index, found, &ends, Some(view), Some(state));
         }
         work.give_back(candidates);
+        state.plans = plans.map(plan::hold);
         matched
     }
 }
@@ -662,37 +604,11 @@ impl Work {
         }
     }
 
-    /// Rules of `all` that may hold of this kind of traffic.
-    fn bare(
-        &mut self,
-        rules: &Ruleset,
-        traffic: Traffic,
-        all: &[u32],
-        ports: (u16, u16),
-        gate: impl Fn(u32) -> bool,
-    ) {
-        for entry in self.narrow.list(traffic, all, &rules.quick) {
-            if !entry.may(ports) {
-                continue;
-            }
-            let Some(stamp) = self.stamps.get_mut(entry.rule as usize) else {
-                continue;
-            };
-            if *stamp == self.round {
-                continue;
-            }
-            *stamp = self.round;
-            self.counts.candidates += 1;
-            if gate(entry.rule) {
-                self.candidates.push(entry.rule);
-            }
-        }
-    }
-
-    /// Rules that name an end's address.
+    /// Rules that name an end's address, and those that name none.
     fn by_address(&mut self, rules: &ByAddress, ends: &Ends, gate: impl Fn(u32) -> bool) {
         self.consider(rules.source.get(ends.source.0), &gate);
         self.consider(rules.destination.get(ends.destination.0), &gate);
+        self.consider(&rules.rest, &gate);
     }
 
     fn scan(&mut self, scan: &Scan, bytes: &[u8], gate: impl Fn(u32) -> bool) {
@@ -709,13 +625,13 @@ impl Work {
     fn scan_part(
         &mut self,
         rules: &Ruleset,
-        number: u32,
-        traffic: Traffic,
-        ports: (u16, u16),
+        table: &Table,
+        plan: &Plan,
         (bytes, fresh, base): (&[u8], usize, u64),
-        gate: impl Fn(u32) -> bool,
     ) {
-        let scan = &rules.scans[number as usize];
+        let Some(scan) = rules.scans.get(table.scan as usize) else {
+            return;
+        };
         let reach = (scan.reach as u64).saturating_sub(base);
         let end = usize::try_from(reach).map_or(bytes.len(), |r| r.min(bytes.len()));
         // A pattern may have begun in the bytes before.
@@ -724,15 +640,14 @@ impl Work {
             return;
         }
         let bytes = &bytes[from..end];
-        let part = self.narrow.table(rules, number, traffic, ports);
         let mut hits = std::mem::take(&mut self.hits);
         hits.clear();
-        match part {
+        match &table.part {
             Some(part) => scan.matcher.scan_part(part, bytes, &mut hits),
             None => scan.matcher.scan(bytes, &mut hits),
         }
         for pattern in hits.ids() {
-            self.consider(scan.rules(*pattern), &gate);
+            self.consider(scan.rules(*pattern), |rule| plan.has(rule));
         }
         self.hits = hits;
     }
@@ -853,149 +768,6 @@ impl Work {
         });
         self.order += 1;
     }
-}
-
-/// Whether the header of TCP, UDP or ICMP is there and could not be read, which an event says.
-fn is_cut(packet: &Packet<'_>) -> bool {
-    packet.transport == Transport::None
-        && !packet.events.is_empty()
-        && (packet.ip.as_ref())
-            .is_some_and(|ip| !ip.fragment && matches!(ip.protocol, 1 | 6 | 17 | 58))
-}
-
-/// What a packet is for rules: a cut header is one of its protocol still.
-fn class_of(packet: &Packet<'_>) -> Class {
-    match &packet.ip {
-        Some(ip) if is_cut(packet) => class_of_protocol(ip.protocol),
-        _ => Class::of(&packet.transport),
-    }
-}
-
-fn class_of_protocol(protocol: u8) -> Class {
-    match protocol {
-        6 => Class::Tcp,
-        17 => Class::Udp,
-        1 => Class::Icmpv4,
-        58 => Class::Icmpv6,
-        132 => Class::Sctp,
-        _ => Class::Other,
-    }
-}
-
-/// Ports of TCP or UDP whose header is wrong further on: a rule that names port 0 is not about it.
-fn first_ports(packet: &Packet<'_>) -> (u16, u16) {
-    match (&packet.ip, packet.payload().first_chunk::<4>()) {
-        (Some(ip), Some(b)) if matches!(ip.protocol, 6 | 17) => (
-            u16::from_be_bytes([b[0], b[1]]),
-            u16::from_be_bytes([b[2], b[3]]),
-        ),
-        _ => (0, 0),
-    }
-}
-
-fn ends_of(packet: &Packet<'_>) -> Ends {
-    let (ports, syn) = match &packet.transport {
-        Transport::Tcp(t) => ((t.source, t.destination), t.flags & 2 != 0),
-        Transport::Udp {
-            source,
-            destination,
-            ..
-        }
-        | Transport::Sctp {
-            source,
-            destination,
-            ..
-        } => ((*source, *destination), false),
-        Transport::None if is_cut(packet) => (first_ports(packet), false),
-        Transport::Icmp { .. } | Transport::None => ((0, 0), false),
-    };
-    let nowhere = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
-    let (source, destination, protocol, version) = match &packet.ip {
-        Some(ip) => {
-            let version = if ip.source.is_ipv4() { 4 } else { 6 };
-            (ip.source, ip.destination, ip.protocol, version)
-        }
-        None => (nowhere, nowhere, 0, 0),
-    };
-    Ends {
-        source: (source, ports.0),
-        destination: (destination, ports.1),
-        protocol,
-        class: class_of(packet),
-        version,
-        syn,
-        reassembled: packet.reassembled,
-        established: None,
-        app: App::Unknown,
-    }
-}
-
-fn ends_in(view: &FlowView, direction: Direction) -> Ends {
-    let (source, destination) = view.ends(direction);
-    Ends {
-        source,
-        destination,
-        protocol: view.protocol,
-        class: class_of_protocol(view.protocol),
-        version: if source.0.is_ipv4() { 4 } else { 6 },
-        syn: false,
-        reassembled: false,
-        established: Some(view.established),
-        app: view.app,
-    }
-}
-
-/// Whether the cheap conditions of a rule hold.
-fn open(gate: &Gate, header: &Header, ends: &Ends, direction: Option<Direction>) -> bool {
-    if gate.classes >> (ends.class as u8) & 1 == 0 {
-        return false;
-    }
-    if gate.version != ends.version && gate.version != 0 {
-        return false;
-    }
-    if ends.version == 0 && !gate.broken {
-        return false;
-    }
-    if let Some(to_server) = gate.to_server
-        && direction
-            != Some(if to_server {
-                Direction::ToServer
-            } else {
-                Direction::ToClient
-            })
-    {
-        return false;
-    }
-    if let Some(established) = gate.established
-        && ends.established != Some(established)
-    {
-        return false;
-    }
-    if gate.only_fragment.is_some_and(|f| f != ends.reassembled) {
-        return false;
-    }
-    if !gate.apps.is_empty() && !speaks(&gate.apps, ends.app) {
-        return false;
-    }
-    let mut ports = true;
-    if let Some(services) = &gate.services
-        && !matches!(ends.app, App::Unknown | App::Failed)
-    {
-        if !services.contains(&ends.app) {
-            return false;
-        }
-        ports = false;
-    }
-    let fits = |(source, source_port): (IpAddr, u16),
-                (destination, destination_port): (IpAddr, u16)| {
-        (!ports || gate.any_source_port || header.source_ports.has(source_port))
-            && (!ports
-                || gate.any_destination_port
-                || header.destination_ports.has(destination_port))
-            && (gate.any_source || header.source.has(source))
-            && (gate.any_destination || header.destination.has(destination))
-    };
-    fits(ends.source, ends.destination) || header.both_ways && fits(ends.destination, ends.source)
 }
 
 /// Whether bits and counters of the flow are as a rule wants them. Without a flow no bit is set.

@@ -1,9 +1,12 @@
 //! What detection needs to know of a flow, and what it remembers of one. The flow table owns both; detection only ever sees them through these two types.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use crate::app::App;
 use crate::packet::Direction;
+
+use super::plan::Plan;
 
 /// A flow as it stands at one packet, that packet included.
 #[derive(Clone, Debug)]
@@ -69,6 +72,8 @@ pub struct FlowState {
     pub(crate) inspected: [u64; 2],
     /// Rules that alerted on a packet of a stream not yet inspected, and the offset up to which they did.
     pub(crate) fired: Vec<(u32, Direction, u64)>,
+    /// What is worth asking of its packets, by direction, as they were last.
+    pub(crate) plans: [Option<Arc<Plan>>; 2],
 }
 
 impl FlowState {

@@ -1,13 +1,16 @@
 //! The cheap conditions of a rule, asked before anything is evaluated.
 
+use std::net::IpAddr;
+
 use crate::app::App;
 use crate::packet::{Direction, Transport};
-use crate::rules::{HeaderProtocol, PortSet, Rule};
+use crate::rules::{Header, HeaderProtocol, PortSet, Rule};
 
 use super::check::Check;
+use super::ends::Ends;
 
 /// What a packet's transport is, for lists of rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Class {
     Tcp = 0,
     Udp = 1,
@@ -180,4 +183,62 @@ pub(super) fn speaks(apps: &[(App, bool)], app: App) -> bool {
         }
     }
     named || !positive
+}
+
+/// Whether the cheap conditions of a rule hold.
+pub(super) fn open(
+    gate: &Gate,
+    header: &Header,
+    ends: &Ends,
+    direction: Option<Direction>,
+) -> bool {
+    if gate.classes >> (ends.class as u8) & 1 == 0 {
+        return false;
+    }
+    if gate.version != ends.version && gate.version != 0 {
+        return false;
+    }
+    if ends.version == 0 && !gate.broken {
+        return false;
+    }
+    if let Some(to_server) = gate.to_server
+        && direction
+            != Some(if to_server {
+                Direction::ToServer
+            } else {
+                Direction::ToClient
+            })
+    {
+        return false;
+    }
+    if let Some(established) = gate.established
+        && ends.established != Some(established)
+    {
+        return false;
+    }
+    if gate.only_fragment.is_some_and(|f| f != ends.reassembled) {
+        return false;
+    }
+    if !gate.apps.is_empty() && !speaks(&gate.apps, ends.app) {
+        return false;
+    }
+    let mut ports = true;
+    if let Some(services) = &gate.services
+        && !matches!(ends.app, App::Unknown | App::Failed)
+    {
+        if !services.contains(&ends.app) {
+            return false;
+        }
+        ports = false;
+    }
+    let fits = |(source, source_port): (IpAddr, u16),
+                (destination, destination_port): (IpAddr, u16)| {
+        (!ports || gate.any_source_port || header.source_ports.has(source_port))
+            && (!ports
+                || gate.any_destination_port
+                || header.destination_ports.has(destination_port))
+            && (gate.any_source || header.source.has(source))
+            && (gate.any_destination || header.destination.has(destination))
+    };
+    fits(ends.source, ends.destination) || header.both_ways && fits(ends.destination, ends.source)
 }

@@ -9,7 +9,6 @@ use crate::rules::{Condition, Content, Expressions, Group, Number, Rule, Transfo
 use super::address::{AddressMap, share};
 use super::compile::{Compiled, Kind, When, changes, is_of_packets};
 use super::gate::{CLASSES, Class};
-use super::narrow::PortGroups;
 use super::ruleset::{ByAddress, Ruleset, Scan};
 
 /// Patterns that are being collected for a scan.
@@ -404,17 +403,10 @@ impl Lists {
         ruleset.scans = scans;
         ruleset.most_patterns = most;
         ruleset.others = others;
-        let of_payloads = ruleset.payloads.iter().flatten().chain(&ruleset.streams);
-        let numbers = of_payloads
-            .flatten()
-            .filter_map(|scan| ruleset.scans.get(*scan as usize))
-            .flat_map(|scan| scan.rules.iter().copied())
-            .collect();
-        ruleset.ports = PortGroups::new(&ruleset.rules, &numbers);
         let by_address = |list: &[u32]| by_address(list, &ruleset.rules);
         ruleset.addresses = by_address(&self.addresses);
         ruleset.syn = by_address(&self.syn);
-        ruleset.packets = self.packets.each_ref().map(|list| by_address(list));
+        ruleset.packets = self.packets;
     }
 }
 

@@ -11,7 +11,7 @@ use super::address::AddressMap;
 use super::compile::{Build, Compiled};
 use super::flow::FlowState;
 use super::gate::{CLASSES, Quick};
-use super::narrow::PortGroups;
+use super::plan::Plans;
 use super::transform::Change;
 
 /// A rule that detection cannot decide, with the reason; it is in no list and never matches.
@@ -93,16 +93,16 @@ pub struct Ruleset {
     pub(super) scans: Vec<Scan>,
     pub(super) addresses: ByAddress,
     pub(super) apps: Vec<u32>,
-    /// Rules decided on every packet, by class.
-    pub(super) packets: [ByAddress; CLASSES],
+    /// Rules without a pattern that are decided on every packet, by class.
+    pub(super) packets: [Vec<u32>; CLASSES],
     /// Those of TCP that ask for SYN.
     pub(super) syn: ByAddress,
     /// Scans of packets' payloads, by class and direction.
     pub(super) payloads: [[Vec<u32>; 2]; CLASSES],
     /// Scans of streams by direction.
     pub(super) streams: [Vec<u32>; 2],
-    /// Of the ports that the rules of those scans name, unless they are too many.
-    pub(super) ports: Option<PortGroups>,
+    /// What of all this is worth asking, by kinds of traffic.
+    pub(super) plans: Plans,
     /// Rules of streams without a usable pattern.
     pub(super) bare_streams: [Vec<u32>; 2],
     /// Of transactions: by direction, and the third for those that look at both.
@@ -193,7 +193,7 @@ impl Ruleset {
         self.scans.iter().map(Scan::memory).sum::<usize>()
             + self.addresses.memory()
             + self.syn.memory()
-            + self.packets.iter().map(ByAddress::memory).sum::<usize>()
-            + self.ports.as_ref().map_or(0, PortGroups::memory)
+            + self.packets.iter().map(|p| p.len() * 4).sum::<usize>()
+            + self.plans.memory()
     }
 }
