@@ -423,3 +423,202 @@ impl Met {
         plan
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::detect::gate::open;
+    use crate::matcher::Engine;
+    use crate::rules::{Dialect, Loader, Settings};
+
+    /// Numbers that look random and are the same each time.
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {
+            self.0 = self
+                .0
+                .wrapping_mul(6364136223846793005)
+                .wrapping_add(1442695040888963407);
+            &list[(self.0 >> 33) as usize % list.len()]
+        }
+    }
+
+    const ADDRESSES: [&str; 8] = [
+        "any",
+        "10.0.0.0/8",
+        "!10.0.0.0/8",
+        "[192.0.2.1,10.1.0.0/16]",
+        "[10.0.0.0/8,!10.1.0.0/16]",
+        "2001:db8::/32",
+        "!2001:db8::/32",
+        "[0.0.0.0/0,2001:db8::1]",
+    ];
+    const PORTS: [&str; 6] = ["any", "80", "!80", "[80,443]", "1024:", "[1:100,!50]"];
+    const FLOWS: [&str; 7] = [
+        "",
+        "flow:established,to_server; ",
+        "flow:to_client; ",
+        "flow:not_established; ",
+        "flow:stateless; ",
+        "flow:to_server,only_frag; ",
+        "flow:no_frag; ",
+    ];
+
+    fn ruleset(dialect: Dialect, numbers: &mut Numbers) -> Ruleset {
+        let (protocols, options): (&[&str], &[&str]) = match dialect {
+            Dialect::Suricata => (
+                &[
+                    "tcp",
+                    "udp",
+                    "ip",
+                    "icmp",
+                    "http",
+                    "tls",
+                    "tcp-pkt",
+                    "tcp-stream",
+                    "pkthdr",
+                    "ip4",
+                    "ip6",
+                    "dns",
+                    "sctp",
+                ],
+                &[
+                    "content:\"abcd\"; ",
+                    "ttl:64; ",
+                    "content:\"x\"; ",
+                    "flags:S; ",
+                    "",
+                ],
+            ),
+            Dialect::Snort => (
+                &["tcp", "udp", "ip", "http", "file"],
+                &[
+                    "content:\"abcd\"; service:http; ",
+                    "content:\"abcd\"; service:dns,ssl; ",
+                    "content:\"x\"; ",
+                ],
+            ),
+        };
+        let settings = Settings {
+            dialect,
+            ..Settings::default()
+        };
+        let mut loader = Loader::new(&settings);
+        let mut text = String::new();
+        for sid in 1..=400 {
+            text += &format!(
+                "alert {} {} {} {} {} {} (msg:\"m\"; {}{}sid:{sid};)\n",
+                numbers.of(protocols),
+                numbers.of(&ADDRESSES),
+                numbers.of(&PORTS),
+                numbers.of(&["->", "->", "<>"]),
+                numbers.of(&ADDRESSES),
+                numbers.of(&PORTS),
+                numbers.of(&FLOWS),
+                numbers.of(options),
+            );
+        }
+        loader.text("test", text.as_bytes());
+        let loaded = loader.finish();
+        assert!(loaded.rules.len() > 200, "{:?}", loaded.reasons());
+        let (rules, _) = Ruleset::build(
+            loaded.rules,
+            loaded.expressions,
+            Arc::default(),
+            Engine::Prefilter,
+        );
+        rules
+    }
+
+    #[test]
+    fn a_plan_takes_the_rules_whose_header_takes_its_traffic() {
+        let addresses = [
+            "10.0.0.1",
+            "10.1.2.3",
+            "192.0.2.1",
+            "192.0.2.2",
+            "0.0.0.0",
+            "255.255.255.255",
+            "11.0.0.0",
+            "9.255.255.255",
+            "2001:db8::1",
+            "2001:db9::",
+            "::",
+        ];
+        let addresses = addresses.map(|a| a.parse::<IpAddr>().expect("an address"));
+        let ports = [0, 1, 50, 79, 80, 81, 100, 101, 443, 1023, 1024, 65535];
+        let classes = [
+            Class::Tcp,
+            Class::Udp,
+            Class::Icmpv4,
+            Class::Icmpv6,
+            Class::Sctp,
+            Class::Other,
+        ];
+        let mut numbers = Numbers(1);
+        for dialect in [Dialect::Suricata, Dialect::Snort] {
+            let rules = ruleset(dialect, &mut numbers);
+            let mut met = Met::default();
+            let (mut taken, mut refused) = (0, 0);
+            for _ in 0..3000 {
+                let source = *numbers.of(&addresses);
+                let other = *numbers.of(&addresses);
+                let version = if source.is_ipv4() { 4 } else { 6 };
+                let same = source.is_ipv4() == other.is_ipv4();
+                let ends = Ends {
+                    source: (source, *numbers.of(&ports)),
+                    destination: (if same { other } else { source }, *numbers.of(&ports)),
+                    protocol: 6,
+                    class: *numbers.of(&classes),
+                    version: *numbers.of(&[version, version, version, version, 0]),
+                    syn: false,
+                    reassembled: *numbers.of(&[false, true]),
+                    established: *numbers.of(&[None, Some(false), Some(true)]),
+                    app: *numbers.of(&[App::Unknown, App::Failed, App::Http1, App::Tls, App::Dns]),
+                };
+                let directions = [None, Some(Direction::ToServer), Some(Direction::ToClient)];
+                let direction = *numbers.of(&directions);
+                let plan = met.plan(None, &rules, &ends, direction);
+                for (number, rule) in (0..).zip(&rules.rules) {
+                    let compiled = &rules.compiled[number as usize];
+                    if compiled.kind == Kind::Addresses || compiled.gate.needs_syn {
+                        continue;
+                    }
+                    let takes = open(&compiled.gate, &rule.header, &ends, direction);
+                    assert_eq!(plan.has(number), takes, "{:?} {direction:?}", rule.header);
+                    *(if takes { &mut taken } else { &mut refused }) += 1;
+                }
+            }
+            assert!(taken > 5_000 && refused > 100_000, "{taken} {refused}");
+        }
+    }
+
+    #[test]
+    fn plans_that_nobody_holds_are_forgotten_and_too_many_are_not_kept() {
+        let rules = ruleset(Dialect::Suricata, &mut Numbers(1));
+        let ends = Ends {
+            source: (IpAddr::from([10, 0, 0, 1]), 1024),
+            destination: (IpAddr::from([192, 0, 2, 1]), 80),
+            protocol: 6,
+            class: Class::Tcp,
+            version: 4,
+            syn: false,
+            reassembled: false,
+            established: Some(true),
+            app: App::Http1,
+        };
+        let traffic = ends.traffic(None);
+        let make = |key: u128| rules.plans.find(key, &rules, traffic, &ends, None);
+        let held: Vec<Arc<Plan>> = (0..3 * MOST_PLANS as u128)
+            .filter_map(|key| hold(make(key)))
+            .collect();
+        assert_eq!(held.len(), 2 * MOST_PLANS);
+        assert!(rules.plans.shared().plans.len() <= MOST_PLANS);
+        assert!(hold(make(u128::MAX)).is_none());
+        drop(held);
+        assert!(hold(make(u128::MAX)).is_some());
+    }
+}
