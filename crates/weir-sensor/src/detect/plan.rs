@@ -146,6 +146,9 @@ enum Asked {
     Address(End, u32),
 }
 
+/// A scan, and the patterns of it that are wanted.
+type Wanted = (u32, Box<[u32]>);
+
 /// All plans of a rule set, and what they are made from.
 #[derive(Debug)]
 pub(super) struct Plans {
@@ -161,7 +164,7 @@ struct Shared {
     plans: HashMap<u128, Arc<Plan>>,
     masks: HashMap<Asked, Arc<Mask>>,
     /// Tables by the patterns of a scan they are of: different traffic often has the same.
-    parts: HashMap<(u32, Box<[u32]>), Option<Arc<Part>>>,
+    parts: HashMap<Wanted, Option<Arc<Part>>>,
     memory: usize,
     /// Plans that somebody holds.
     alive: Arc<AtomicUsize>,
