@@ -17,10 +17,25 @@ pub(crate) fn decode_until_invalid(encoded: &[u8], out: &mut Vec<u8>) {
     decode(encoded.iter().map_while(|b| digit(*b)), out);
 }
 
-/// Decodes to `out`, passing over what is not of the alphabet, up to the padding.
+/// The same, but nothing if the last group has one character only: that is no byte, and what is decoded then was never encoded.
+pub(crate) fn decode_whole_bytes(encoded: &[u8], out: &mut Vec<u8>) {
+    let digits = encoded.iter().take_while(|b| digit(**b).is_some()).count();
+    match digits % 4 {
+        1 => out.clear(),
+        _ => decode_until_invalid(encoded, out),
+    }
+}
+
+/// Decodes whole groups to `out`, passing over what is not of the alphabet; padding ends the last one.
 pub(crate) fn decode_lenient(encoded: &[u8], out: &mut Vec<u8>) {
     let data = encoded.iter().take_while(|b| **b != b'=');
     decode(data.filter_map(|b| digit(*b)), out);
+    let ours = |b: &&u8| **b == b'=' || digit(**b).is_some();
+    let characters = encoded.iter().filter(ours).count();
+    if encoded.contains(&b'=') && characters.is_multiple_of(4) {
+        return;
+    }
+    out.truncate(out.len() / 3 * 3);
 }
 
 /// Decodes to `out`, all or nothing.
@@ -61,8 +76,14 @@ mod tests {
         assert_eq!(out, b"hel");
         decode_until_invalid(b"aGVsbG8=", &mut out);
         assert_eq!(out, b"hello");
-        decode_lenient(b"aG-Vs\r\nbG8=junk", &mut out);
+        decode_lenient(b"aG-Vs\r\nbG8=", &mut out);
         assert_eq!(out, b"hello");
+        decode_lenient(b"aG-VsbG8", &mut out);
+        assert_eq!(out, b"hel");
+        decode_whole_bytes(b"aGVsbG8.com", &mut out);
+        assert_eq!(out, b"hello");
+        decode_whole_bytes(b"aGVsb.com", &mut out);
+        assert!(out.is_empty());
         out.clear();
         decode_strict(b"aG-VsbG8", &mut out);
         assert!(out.is_empty());

@@ -248,9 +248,7 @@ fn parse(b: &[u8], d: Direction, w: &Wanted, t: &mut Transaction) -> Option<()> 
     let opcode = flags >> 11 & 15;
     let rcode = flags & 15;
     t.facts.push(("dns.opcode", u64::from(opcode)));
-    if response {
-        t.facts.push(("dns.rcode", u64::from(rcode)));
-    }
+    t.facts.push(("dns.rcode", u64::from(rcode)));
     if response != (d == Direction::ToClient) {
         t.event(if response {
             "not_request"

@@ -94,6 +94,7 @@ impl Ftp {
             t.record.insert("reply_truncated".into(), false.into());
             t.record.insert("reply_received".into(), "no".into());
         }
+        t.facts.push(("ftp.reply_received", 1));
         let upper = word.to_ascii_uppercase();
         let mut command = Command::Other;
         let mut expected = None;
@@ -242,6 +243,9 @@ impl Ftp {
                     add("completion_code", &code);
                 }
                 t.record.insert("reply_received".into(), "yes".into());
+            }
+            if let Some(fact) = t.facts.iter_mut().find(|f| f.0 == "ftp.reply_received") {
+                fact.1 = 2;
             }
         }
         if !last {
@@ -503,6 +507,8 @@ mod tests {
         assert_eq!(t[0].record["completion_code"][0], "220");
         assert_eq!(t[1].record["command"], "USER");
         assert_eq!(t[1].record["reply"][0], "password?");
+        let replied = |i: usize| t[i].facts("ftp.reply_received").next();
+        assert_eq!([0, 1, 6].map(replied), [None, Some(2), Some(1)]);
         assert_eq!(t[2].record["dynamic_port"], 1025);
         let reply: Vec<_> = t[3].get(Buffer::FtpCompletionCode, ToClient).collect();
         assert_eq!(reply, [b"150", b"226"]);

@@ -196,6 +196,7 @@ mod tests {
 
     fn set(v4: &[(u32, u32)], v6: &[(u128, u128)]) -> AddressSet {
         AddressSet {
+            negated: false,
             any: false,
             v4: Arc::from(v4),
             v6: Arc::from(v6),

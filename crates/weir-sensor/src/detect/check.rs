@@ -245,6 +245,20 @@ impl Check {
             PacketCondition::Protocol(r) => {
                 number(r, u64::from(scene.packet?.ip.as_ref()?.protocol))
             }
+            PacketCondition::Version(six) => {
+                Some(scene.packet?.ip.as_ref()?.source.is_ipv6() == *six)
+            }
+            PacketCondition::Checksum { event, six, right } => {
+                let packet = scene.packet?;
+                let there = match event {
+                    Event::TcpChecksum => matches!(packet.transport, Transport::Tcp(_)),
+                    Event::UdpChecksum => matches!(packet.transport, Transport::Udp { .. }),
+                    Event::Ipv4Checksum => true,
+                    _ => matches!(packet.transport, Transport::Icmp { .. }),
+                };
+                let version = packet.ip.as_ref()?.source.is_ipv6() == *six;
+                Some(there && version && scene.events.has(*event) != *right)
+            }
             PacketCondition::FragmentBits { bits, mode } => {
                 Some(compare(scene.packet?.ip.as_ref()?.flags, *bits, *mode))
             }
@@ -386,7 +400,8 @@ fn compare(there: u8, bits: u8, mode: BitsMode) -> bool {
         BitsMode::Exact => there == bits,
         BitsMode::All => there & bits == bits,
         BitsMode::Any => there & bits != 0,
-        BitsMode::None => there & bits == 0,
+        // Not all of them.
+        BitsMode::None => there & bits != bits,
     }
 }
 

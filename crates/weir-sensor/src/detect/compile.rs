@@ -6,8 +6,8 @@ use crate::buffer::{Buffer, BufferSet, Sides};
 use crate::matcher::Engine;
 use crate::packet::Direction;
 use crate::rules::{
-    Action, Bit, BitOperation, Condition, Content, Expressions, HeaderProtocol, Reputation, Rule,
-    Transform,
+    Action, Bit, BitOperation, Condition, Content, Expressions, HeaderProtocol, PacketCondition,
+    Reputation, Rule, Transform,
 };
 
 use super::bits::{BitAction, BitTest, Names};
@@ -185,9 +185,6 @@ impl Build {
             });
         }
         let has_payload = !payload.is_empty();
-        if rule.flow.stream == Some(true) && !has_payload && rule.groups.is_empty() {
-            return Err("only_stream without a content: nothing says what of the stream".into());
-        }
         let program = Program::new(&payload, &mut self.expressions)?;
         let (tests, actions) = self.names.bits(rule)?;
         let reads_hosts = rule.bits.iter().any(|b| {
@@ -279,37 +276,35 @@ fn kind(
             Kind::Stream
         };
     }
-    let per_packet =
-        on_packets || !checks.is_empty() || !tests.is_empty() || rule.flow.established.is_some();
-    let fixed = rule.flow.fragment.is_some() || rule.flow.stream.is_some();
+    // What holds of all packets of one direction of a flow alike is asked of its first.
+    let alike = |c: &Check| {
+        matches!(
+            c,
+            Check::Plain(PacketCondition::Protocol(_) | PacketCondition::Version(_))
+                | Check::Reputation(..)
+        )
+    };
+    let counts = rule.bits.iter().any(|b| matches!(b, Bit::Counter { .. }));
+    let per_packet = !groups.is_empty()
+        || !checks.iter().all(alike)
+        || !tests.is_empty()
+        || counts
+        || rule.flow.established.is_some()
+        || rule.flow.fragment.is_some();
     if !rule.apps.is_empty() {
-        return if protocol == HeaderProtocol::App || per_packet || fixed {
+        let placed = on_packets || rule.flow.stream.is_some();
+        return if protocol == HeaderProtocol::App || per_packet || placed {
             Kind::Packet
         } else {
             Kind::App
         };
     }
-    let ports = !(rule.header.source_ports.any && rule.header.destination_ports.any);
-    let asks_hosts = rule.bits.iter().any(|b| {
-        matches!(
-            b,
-            Bit::Host {
-                operation: BitOperation::IsSet | BitOperation::IsNotSet,
-                ..
-            }
-        )
-    });
     let flow = rule.flow.to_server.is_some() || rule.flow.stateless;
-    if per_packet
-        || fixed
-        || ports
-        || flow
-        || asks_hosts
-        || protocol == HeaderProtocol::PacketHeader
-    {
-        Kind::Packet
-    } else {
-        Kind::Addresses
+    // An address that a header excludes is asked of every packet, as users of the language count on.
+    let excludes = rule.header.source.negated || rule.header.destination.negated;
+    match per_packet || flow || excludes {
+        true => Kind::Packet,
+        false => Kind::Addresses,
     }
 }
 

@@ -56,7 +56,7 @@ impl Change {
             }
             Transform::Field(name) => Change::Field(name.to_ascii_lowercase().into_bytes()),
             Transform::Base64(how) => match how.mode.as_deref() {
-                None | Some("RFC2045" | "RFC4648" | "strict") => Change::Base64(how.clone()),
+                None | Some("rfc2045" | "rfc4648" | "strict") => Change::Base64(how.clone()),
                 Some(other) => return Err(format!("from_base64 has no mode `{other}`")),
             },
         })
@@ -131,13 +131,17 @@ impl Change {
             }
             Change::Base64(how) => {
                 let mut encoded = bytes.get(how.offset as usize..).unwrap_or_default();
-                if let Some(most) = how.bytes {
-                    encoded = encoded.get(..most as usize).unwrap_or(encoded);
+                if let Some(count) = how.bytes {
+                    encoded = encoded.get(..count as usize).unwrap_or_default();
                 }
                 match how.mode.as_deref() {
-                    Some("RFC2045") => base64::decode_lenient(encoded, out),
+                    Some("rfc2045") => base64::decode_lenient(encoded, out),
                     Some("strict") => base64::decode_strict(encoded, out),
-                    _ => base64::decode_until_invalid(encoded, out),
+                    _ => base64::decode_whole_bytes(encoded, out),
+                }
+                // What is no Base64, or has fewer bytes than asked for, stays as it is.
+                if out.is_empty() {
+                    out.extend_from_slice(bytes);
                 }
             }
         }
@@ -211,6 +215,29 @@ mod tests {
             changed(Transform::StripPseudoHeaders, b":path: /\na: b\n"),
             b"a: b\n"
         );
+        let base64 = |mode: Option<&str>, bytes, text: &[u8]| {
+            let how = Base64 {
+                bytes,
+                offset: 0,
+                relative: false,
+                mode: mode.map(str::to_owned),
+            };
+            changed(Transform::Base64(how), text)
+        };
+        assert_eq!(base64(None, None, b"aGVsbG8.x"), b"hello");
+        assert_eq!(base64(None, Some(4), b"aGVsbG8="), b"hel");
+        // What cannot be decoded so stays as it is.
+        for (mode, bytes, text) in [
+            (None, None, &b"!!!!"[..]),
+            (None, None, b"aGVsb.x"),
+            (None, Some(12), b"aGVsbG8="),
+            (Some("strict"), None, b"aGVsbG8"),
+            (Some("rfc2045"), None, b"a.b"),
+        ] {
+            assert_eq!(base64(mode, bytes, text), text);
+        }
+        assert_eq!(base64(Some("strict"), None, b"aGVsbG8="), b"hello");
+        assert_eq!(base64(Some("rfc2045"), None, b"aG VsbG8"), b"hel");
         let hex = |b: Vec<u8>| b.iter().map(|b| format!("{b:02x}")).collect::<String>();
         assert_eq!(
             hex(changed(Transform::Md5, b"")),

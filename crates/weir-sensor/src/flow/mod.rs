@@ -289,6 +289,8 @@ pub struct Tracked {
     pub is_new: bool,
     /// Whether the flow was established when it came, or is by it (`flow:established`).
     pub established: bool,
+    /// And it is by it.
+    pub completes: bool,
     /// Stream events of this packet.
     pub events: Events,
 }
@@ -419,6 +421,7 @@ impl<X: Default> Tracker<X> {
             direction,
             is_new,
             established: before != State::New || state != State::New,
+            completes: before == State::New && state != State::New,
             events,
         })
     }
@@ -505,12 +508,19 @@ impl<X: Default> Tracker<X> {
                 self.counts.sessions_over_cap += 1;
             }
         }
-        // The client is who sends first, unless that is the answer to a SYN.
-        let answers = packet
-            .tcp()
-            .is_some_and(|t| t.flags & (flag::SYN | flag::ACK) == flag::SYN | flag::ACK);
-        let client_swapped = swapped != answers;
         let (source_port, destination_port) = packet.ports();
+        // The client is who sends first, unless that is the answer to a SYN, or from a name server to a question that was not seen.
+        let answers = match packet.tcp() {
+            Some(tcp) => tcp.flags & (flag::SYN | flag::ACK) == flag::SYN | flag::ACK,
+            None => {
+                let payload = packet.payload();
+                ip.protocol == 17
+                    && source_port == 53
+                    && payload.len() >= 12
+                    && payload[2] & 0x80 != 0
+            }
+        };
+        let client_swapped = swapped != answers;
         let mut info = Info {
             protocol: ip.protocol,
             vlan: packet.vlan,

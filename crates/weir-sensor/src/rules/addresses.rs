@@ -384,7 +384,7 @@ impl Groups {
         if let Some(known) = self.addresses.get(text.bytes) {
             return Ok(known.clone());
         }
-        let set = address_set(evaluate(text, vars, 0)?);
+        let set = address_set(evaluate(text, vars, 0)?, negates(text, vars, 0));
         let same = self.same_addresses.entry(set.clone()).or_insert(set);
         let key = text.bytes.into();
         self.addresses.insert(key, same.clone());
@@ -408,11 +408,26 @@ impl Groups {
     }
 }
 
-fn address_set(addresses: Addresses) -> AddressSet {
+/// Whether a group or a variable in it is written with a `!`.
+fn negates(text: Text<'_>, variables: &Variables, depth: u32) -> bool {
+    let name = |b: &u8| b.is_ascii_alphanumeric() || *b == b'_';
+    text.bytes.contains(&b'!')
+        || depth < DEPTH
+            && text.bytes.split(|b| *b == b'$').skip(1).any(|rest| {
+                let end = rest.iter().position(|b| !name(b)).unwrap_or(rest.len());
+                std::str::from_utf8(&rest[..end])
+                    .ok()
+                    .and_then(|n| Addresses::variable(variables, n))
+                    .is_some_and(|v| negates(Text::new(v.as_bytes()), variables, depth + 1))
+            })
+}
+
+fn address_set(addresses: Addresses, negated: bool) -> AddressSet {
     match addresses.is_all() {
         true => any_address(),
         false => AddressSet {
             any: false,
+            negated,
             v4: addresses.v4.0.into(),
             v6: addresses.v6.0.into(),
         },
@@ -422,6 +437,7 @@ fn address_set(addresses: Addresses) -> AddressSet {
 pub(super) fn any_address() -> AddressSet {
     AddressSet {
         any: true,
+        negated: false,
         v4: Arc::new([]),
         v6: Arc::new([]),
     }
@@ -437,5 +453,7 @@ pub(super) fn any_port() -> PortSet {
 /// Addresses as rules write them, from elsewhere: a configuration's home network, a threshold's `ip`.
 pub fn parse_addresses(text: &str, variables: &Variables) -> Result<AddressSet, String> {
     let parsed = evaluate(Text::new(text.as_bytes()), variables, 0);
-    parsed.map(address_set).map_err(|e| e.reason)
+    parsed
+        .map(|set| address_set(set, text.contains('!')))
+        .map_err(|e| e.reason)
 }

@@ -4,7 +4,9 @@ use crate::app::App;
 use crate::buffer::{Buffer, Sides};
 
 use super::load::{Dialect, Settings};
-use super::model::{Condition, Content, FastPattern, Group, HeaderProtocol, Number, Range, Rule};
+use super::model::{
+    Condition, Content, FastPattern, Group, HeaderProtocol, Number, PacketCondition, Range, Rule,
+};
 use super::parse::{Draft, Part};
 use super::problem::{Kind, Parsed, Problem};
 use super::text::Text;
@@ -150,6 +152,11 @@ fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
         }
     }
     let mut from = draft.protocol_at.lossy();
+    let mut of_files = draft
+        .rule
+        .packet
+        .iter()
+        .any(|c| matches!(c, PacketCondition::FileSize(_)));
     for part in &draft.parts {
         let carriers = carriers(part.buffer);
         let fits = match (carriers.is_empty(), part.buffer) {
@@ -165,6 +172,7 @@ fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
             return Err(fail_part(part, Kind::Conflict, reason));
         }
         if carriers.is_empty() {
+            of_files |= matches!(part.buffer, Buffer::FileData | Buffer::FileName);
             continue;
         }
         match apps.is_empty() {
@@ -174,6 +182,14 @@ fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
             }
             false => apps.retain(|a| carriers.contains(a)),
         }
+    }
+    if draft.dialect == Dialect::Suricata
+        && of_files
+        && apps.is_empty()
+        && draft.rule.header.protocol != HeaderProtocol::Udp
+    {
+        apps.extend(App::ALL.iter().copied().filter(|a| has_files(*a)));
+        apps.retain(|a| !named.iter().any(|(n, negated)| *negated && n == a));
     }
     let refused = |a: App| named.iter().any(|(n, negated)| *negated && *n == a);
     if apps.iter().any(|a| refused(*a)) {

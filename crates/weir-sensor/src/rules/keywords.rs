@@ -139,6 +139,8 @@ words! {
     Tos: "tos" [] Both, "type of service";
     Id: "id" [] Both, "identification of IPv4";
     IpProtocol: "ip_proto" [] Both, "protocol of IP, number or name";
+    Version: "l3_proto" [] Suricata, "`ipv4` or `ipv6`";
+    Checksum: "ipv4-csum" ["tcpv4-csum", "tcpv6-csum", "udpv4-csum", "udpv6-csum", "icmpv4-csum", "icmpv6-csum"] Suricata, "`valid` or `invalid`; with `-k none` all are valid";
     FragmentBits: "fragbits" [] Both, "`M`, `D`, `R` with `+ * !`";
     FragmentOffset: "fragoffset" [] Both, "offset of a fragment";
     IpOptions: "ipopts" [] Both, "an option of IPv4";

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::buffer::Buffer;
+use crate::event::Event;
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,6 +173,8 @@ pub enum HeaderProtocol {
 pub struct AddressSet {
     /// Every address.
     pub any: bool,
+    /// It was written with a `!`.
+    pub negated: bool,
     /// IPv4, both ends included.
     pub v4: Arc<[(u32, u32)]>,
     /// IPv6, both ends included.
@@ -571,6 +574,17 @@ pub enum PacketCondition {
     Id(Range),
     /// `ip_proto`.
     Protocol(Range),
+    /// `l3_proto`: IPv6 (true) or IPv4.
+    Version(bool),
+    /// `ipv4-csum`, `tcpv6-csum` and the like.
+    Checksum {
+        /// The event of a wrong one.
+        event: Event,
+        /// Of IPv6.
+        six: bool,
+        /// It is right (`valid`).
+        right: bool,
+    },
     /// `fragbits`: the bits, and how they are compared.
     FragmentBits {
         /// As in the header: 4 reserved, 2 don't fragment, 1 more fragments.

@@ -216,6 +216,15 @@ impl<'a> Draft<'a> {
             return self.modifier(buffer, opt);
         }
         if let Some(what) = keywords::note(name) {
+            if name == "filestore" {
+                // Nothing is stored, but the rule is about files.
+                let any = Range {
+                    low: 0,
+                    high: u64::MAX,
+                    negated: false,
+                };
+                self.rule.packet.push(PacketCondition::FileSize(any));
+            }
             self.notes.push(format!("`{name}`: {what}"));
             return Ok(());
         }

@@ -597,7 +597,9 @@ impl Hands {
         }
         let offset = stream_offset(packet, flow, direction);
         self.renew(&mut flow.extra);
-        let view = self.view(flow, tracked.established);
+        // The bare acknowledgement that ends a handshake still belongs to it, for rules.
+        let bare = tracked.completes && packet.tcp().is_some() && packet.payload().is_empty();
+        let mut view = self.view(flow, tracked.established && !bare);
         let Flow { info, extra, .. } = flow;
         let mut events = packet.events;
         events.extend(tracked.events);
@@ -617,6 +619,7 @@ impl Hands {
             offset,
         };
         self.detector.packet(packet, events, Some(in_flow));
+        view.established = info.state != flow::State::New;
         let moment = Moment {
             time: packet.time,
             number: packet.number,

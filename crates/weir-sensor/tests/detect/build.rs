@@ -25,6 +25,7 @@ pub const SECOND: u64 = 1_000_000_000;
 
 pub fn any_address() -> AddressSet {
     AddressSet {
+        negated: false,
         any: true,
         v4: Arc::from([]),
         v6: Arc::from([]),
@@ -33,6 +34,7 @@ pub fn any_address() -> AddressSet {
 
 pub fn address(a: Ipv4Addr) -> AddressSet {
     AddressSet {
+        negated: false,
         any: false,
         v4: Arc::from([(u32::from(a), u32::from(a))]),
         v6: Arc::from([]),

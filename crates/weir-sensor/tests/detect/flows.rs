@@ -146,6 +146,35 @@ fn rules_about_addresses_are_decided_once_in_each_direction() {
 }
 
 #[test]
+fn what_is_alike_in_all_packets_is_asked_of_the_first() {
+    let mut ports = rule(1, HeaderProtocol::Udp);
+    ports.header.destination_ports = PortSet {
+        any: false,
+        ranges: Arc::from([(80, 80)]),
+    };
+    let mut number = rule(2, HeaderProtocol::Ip);
+    number.packet = vec![PacketCondition::Protocol(Range {
+        low: 17,
+        high: 17,
+        negated: false,
+    })];
+    let mut no_stream = rule(3, HeaderProtocol::Udp);
+    no_stream.flow.stream = Some(false);
+    let headers = rule(4, HeaderProtocol::PacketHeader);
+    let mut excluded = rule(5, HeaderProtocol::Ip);
+    excluded.header.source = address(Ipv4Addr::new(10, 0, 0, 1));
+    excluded.header.source.negated = true;
+    let mut fragments = rule(6, HeaderProtocol::Ip);
+    fragments.flow.fragment = Some(false);
+    let rules = vec![ports, number, no_stream, headers, excluded, fragments];
+    let mut bed = Bed::new(rules, Engine::Prefilter, 17, App::Unknown);
+    assert_eq!(bed.packet(ToServer, b"x"), [1, 2, 3, 4, 5, 6]);
+    assert_eq!(bed.packet(ToServer, b"x"), [5, 6]);
+    assert_eq!(bed.packet(ToClient, b"x"), [2, 3, 4, 6]);
+    assert_eq!(bed.packet(ToClient, b"x"), [6]);
+}
+
+#[test]
 fn headers_and_packet_conditions_are_checked() {
     let mut port = on(
         1,

@@ -83,6 +83,19 @@ fn a_message_of_names_is_of_one_direction() {
 }
 
 #[test]
+fn an_answer_without_its_question_is_the_servers() {
+    let mut tape = names();
+    tape.frames.remove(0);
+    let rules = "\
+        alert dns any 53 -> any any (msg:\"m\"; flow:to_client; dns.response.rrname; content:\"x.example.com\"; sid:1;)\n\
+        alert dns any any -> any any (msg:\"m\"; flow:to_server; sid:2;)\n\
+        alert dns any any -> any any (msg:\"m\"; app-layer-event:dns.not_request; sid:3;)\n";
+    let left = sense_tape(&tape, &How::rules(rules));
+    assert_eq!(counts(&left.of("alert")), [(1, 1)], "{}", left.text);
+    assert_eq!(left.of("flow")[0]["dest_port"], 53);
+}
+
+#[test]
 fn which_records_of_names_are_written() {
     let types = "outputs.0.eve-log.types.0.dns";
     let run = |settings: &[&str]| {
@@ -422,6 +435,34 @@ fn a_request_and_its_response_together() {
         alert http any any => any 80 (msg:\"m\"; http.uri; content:\"/evil\"; http.stat_code; content:\"404\"; sid:2;)\n";
     let left = sense_tape(&tape, &How::rules(rules));
     assert_eq!(left.sids(), [1], "{}", left.text);
+}
+
+#[test]
+fn the_acknowledgement_that_ends_a_handshake_belongs_to_it() {
+    let mut tape = Tape::default();
+    super::bed::web(
+        &mut tape,
+        44_001,
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        super::bed::ANSWER,
+    );
+    let rules = "\
+        alert tcp any any -> any any (msg:\"m\"; flow:not_established; sid:2;)\n\
+        alert tcp any any -> any any (msg:\"m\"; flow:established; sid:3;)\n\
+        alert tcp any any -> any any (msg:\"m\"; flags:!SA; sid:4;)\n\
+        alert tcp any any -> any any (msg:\"m\"; flow:only_stream; sid:5;)\n\
+        alert tcp any any -> any any (msg:\"m\"; tcpv4-csum:valid; l3_proto:ipv4; flags:S; sid:6;)\n\
+        alert tcp any any -> any any (msg:\"m\"; tcpv4-csum:invalid; sid:7;)\n\
+        alert tcp any any -> any any (msg:\"m\"; tcpv6-csum:valid; sid:8;)\n";
+    let left = sense_tape(&tape, &How::rules(rules));
+    let frames = tape.frames.len();
+    assert_eq!(
+        counts(&left.of("alert")),
+        // All but the SYN/ACK lack one of SYN and ACK.
+        [(2, 3), (3, frames - 3), (4, frames - 1), (5, 2), (6, 1)],
+        "{}",
+        left.text
+    );
 }
 
 #[test]

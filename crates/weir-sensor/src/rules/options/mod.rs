@@ -201,6 +201,8 @@ pub(super) fn option<'a>(
             let protocol = ip_protocol(opt.need()?.unquoted()?, dialect)?;
             draft.rule.packet.push(PacketCondition::Protocol(protocol));
         }
+        Word::Version => packet::version(draft, opt)?,
+        Word::Checksum => packet::checksum(draft, opt)?,
         Word::FragmentBits => {
             let letters = &[(b'M', 1), (b'D', 2), (b'R', 4)];
             let (bits, mode) = bits(opt.need()?, letters)?;
@@ -314,6 +316,8 @@ pub(super) fn option<'a>(
         Word::FtpReplied => {
             let known = &[("no", 1), ("yes", 2), ("false", 1), ("true", 2)];
             word_record(draft, "ftp.reply_received", opt, known)?;
+            // Whether there is a reply is known when the server's turn is over.
+            draft.rule.flow.to_server.get_or_insert(false);
         }
         Word::FtpDataCommand => {
             word_record(draft, "ftpdata_command", opt, &[("retr", 1), ("stor", 2)])?;

@@ -1,5 +1,6 @@
 //! Options about headers of packets: flags, options, protocols.
 
+use crate::event::Event;
 use crate::rules::load::Dialect;
 use crate::rules::model::{BitsMode, PacketCondition, Range};
 use crate::rules::parse::Draft;
@@ -95,6 +96,40 @@ pub(super) fn flags<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
         ignored,
         mode,
     };
+    draft.packet(condition, opt.whole)?;
+    Ok(())
+}
+
+/// The version of IP.
+pub(super) fn version<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
+    let value = opt.need()?;
+    let six = match value.str()?.to_ascii_lowercase().as_str() {
+        "ipv4" | "ip4" => false,
+        "ipv6" | "ip6" => true,
+        _ => return Err(value.fail(Kind::Value, "`ipv4` or `ipv6` is possible")),
+    };
+    draft.rule.packet.push(PacketCondition::Version(six));
+    Ok(())
+}
+
+/// Whether a checksum is right.
+pub(super) fn checksum<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
+    let (event, six) = match opt.name.str()? {
+        "ipv4-csum" => (Event::Ipv4Checksum, false),
+        "tcpv4-csum" => (Event::TcpChecksum, false),
+        "tcpv6-csum" => (Event::TcpChecksum, true),
+        "udpv4-csum" => (Event::UdpChecksum, false),
+        "udpv6-csum" => (Event::UdpChecksum, true),
+        "icmpv4-csum" => (Event::Icmpv4Checksum, false),
+        _ => (Event::Icmpv6Checksum, true),
+    };
+    let value = opt.need()?;
+    let right = match value.str()? {
+        "valid" => true,
+        "invalid" => false,
+        _ => return Err(value.fail(Kind::Value, "`valid` or `invalid` is possible")),
+    };
+    let condition = PacketCondition::Checksum { event, six, right };
     draft.packet(condition, opt.whole)?;
     Ok(())
 }
