@@ -2,7 +2,7 @@
 //! the direction), a length of two bytes, and that many bytes. Streams are given twice, as they are and one byte at a time: both must come to the same transactions.
 
 use weir_sensor::app::{
-    App, Conversation, Parser, Ports, Sums, Transactions, USUAL_HTTP, Wanted, parser,
+    App, Conversation, Parser, Ports, Said, Sums, Transactions, USUAL_HTTP, Wanted, parser,
 };
 use weir_sensor::buffer::BufferSet;
 use weir_sensor::packet::Direction;
@@ -20,6 +20,7 @@ fn wanted() -> Wanted {
             sha256: true,
         },
         http: &USUAL_HTTP,
+        said: Said::ALL,
     }
 }
 

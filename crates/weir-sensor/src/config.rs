@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::app::{HttpWanted, Sums};
+use crate::app::{HttpWanted, Said, Sums};
 use crate::output::eve::EveOptions;
 use crate::output::{Rotation, Target};
 use crate::settings::{Settings, SettingsError};
@@ -144,6 +144,12 @@ pub struct App {
     pub decompressed: u64,
     /// What is asked of HTTP beside that.
     pub http: &'static HttpWanted,
+    /// Whether records have JA3 of TLS; not said: if rules ask for it.
+    pub ja3: Option<bool>,
+    /// The same of JA4, of which records have it if not said.
+    pub ja4: Option<bool>,
+    /// The same of HASSH of SSH, as JA3.
+    pub hassh: Option<bool>,
     /// Whether contents are looked for in what TLS and SSH encrypted: `encryption-handling: full`.
     pub encrypted_tls: bool,
     /// The same of SSH.
@@ -197,6 +203,12 @@ pub struct Kinds {
     pub apps: Option<Vec<String>>,
     /// Which of DNS.
     pub dns: DnsKinds,
+    /// Fields that records of TLS have; `None`: the usual ones.
+    pub tls: Option<Vec<String>>,
+    /// Fields that `email` has beside the usual ones.
+    pub mail: Vec<String>,
+    /// What parsers are to read for records only.
+    pub said: Said,
 }
 
 /// Which records of DNS are written, and what answers they show.
@@ -212,6 +224,8 @@ pub struct DnsKinds {
     pub detailed: bool,
     /// `grouped`: answers by type.
     pub grouped: bool,
+    /// As version 2 of the records had it.
+    pub older: bool,
 }
 
 impl Default for DnsKinds {
@@ -222,6 +236,7 @@ impl Default for DnsKinds {
             types: Vec::new(),
             detailed: true,
             grouped: true,
+            older: false,
         }
     }
 }
@@ -245,6 +260,9 @@ impl Kinds {
             files: false,
             apps: Some(Vec::new()),
             dns: DnsKinds::default(),
+            tls: None,
+            mail: Vec::new(),
+            said: Said::default(),
         }
     }
 
@@ -259,6 +277,9 @@ impl Kinds {
             files: true,
             apps: None,
             dns: DnsKinds::default(),
+            tls: None,
+            mail: Vec::new(),
+            said: Said::default(),
         }
     }
 }
@@ -579,10 +600,22 @@ fn app(s: &Settings) -> Result<App, SettingsError> {
             .bytes(&format!("{http}.compression-bomb-limit"))?
             .unwrap_or(1 << 20),
         http: HttpWanted::read(s)?,
+        ja3: automatic(s, "tls.ja3-fingerprints")?,
+        ja4: automatic(s, "tls.ja4-fingerprints")?,
+        hassh: automatic(s, "ssh.hassh")?,
         encrypted_tls: encrypted(s, "tls")?,
         encrypted_ssh: encrypted(s, "ssh")?,
         memory: s.bytes("app-layer.memcap")?.unwrap_or(512 << 20),
     })
+}
+
+/// Yes, no, or as rules need it (`auto`).
+fn automatic(s: &Settings, key: &str) -> Result<Option<bool>, SettingsError> {
+    let key = format!("app-layer.protocols.{key}");
+    match s.text(&key).as_deref() {
+        None | Some("auto") => Ok(None),
+        Some(_) => s.truth(&key),
+    }
 }
 
 /// Whether what a protocol encrypts is inspected. `bypass` needs a capture that can leave flows out; here it does what `track-only` does.
@@ -731,6 +764,8 @@ fn eve(s: &Settings, at: &str, logs: &mut Logs) -> Result<(), SettingsError> {
                     o.payload = truth("payload", false)?;
                     o.printable = truth("payload-printable", false)?;
                     o.packet = truth("packet", false)?;
+                    o.length = truth("payload-length", false)?;
+                    o.verdict = truth("verdict", false)?;
                     o.http_body = truth("http-body", false)?;
                     o.http_printable = truth("http-body-printable", false)?;
                     o.payload_limit = s
@@ -770,18 +805,26 @@ fn eve(s: &Settings, at: &str, logs: &mut Logs) -> Result<(), SettingsError> {
                 }
                 "dns" => {
                     let list = |key: &str| {
-                        let words = s.list(&format!("{at}.{key}")).unwrap_or_default();
-                        let words = words.iter().flat_map(|w| w.split(','));
-                        words
-                            .map(|w| w.trim_matches(['[', ']', ' ', '"']).to_ascii_uppercase())
-                            .filter(|w| !w.is_empty())
-                            .collect::<Vec<String>>()
+                        let words = words(s, &format!("{at}.{key}"));
+                        let words = words.iter().map(|w| w.to_ascii_uppercase());
+                        words.collect::<Vec<String>>()
                     };
                     // The older names are those of queries and answers.
                     let dns = &mut kinds.dns;
                     dns.requests = truth("requests", truth("query", true)?)?;
                     dns.responses = truth("responses", truth("answer", true)?)?;
                     dns.types = list("types");
+                    dns.older = match s.text(&format!("{at}.version")).as_deref() {
+                        None | Some("3") => false,
+                        Some("2") => true,
+                        Some(other) => {
+                            return Err(SettingsError::Value {
+                                key: format!("{at}.version"),
+                                value: other.to_owned(),
+                                expected: "2 or 3",
+                            });
+                        }
+                    };
                     let formats = list("formats");
                     let shown =
                         |name: &str| formats.is_empty() || formats.iter().any(|f| f == name);
@@ -791,7 +834,53 @@ fn eve(s: &Settings, at: &str, logs: &mut Logs) -> Result<(), SettingsError> {
                         .get_or_insert_with(Vec::new)
                         .push("dns".to_owned());
                 }
+                "tls" => {
+                    let custom = words(s, &format!("{at}.custom"));
+                    if !custom.is_empty() {
+                        let has = |names: &[&str]| custom.iter().any(|w| names.contains(&&**w));
+                        kinds.said.certificates =
+                            has(&["certificate", "chain", "client_certificate", "client_chain"]);
+                        kinds.said.handshakes = has(&["client_handshake", "server_handshake"]);
+                        kinds.tls = Some(custom.iter().map(|w| tls_field(w).to_owned()).collect());
+                    } else if truth("extended", true)? {
+                        kinds.tls = None;
+                    } else {
+                        let usual = ["subject", "issuerdn", "subjectaltname", "session_resumed"];
+                        kinds.tls = Some(usual.map(str::to_owned).to_vec());
+                    }
+                    kinds
+                        .apps
+                        .get_or_insert_with(Vec::new)
+                        .push("tls".to_owned());
+                }
+                "smtp" => {
+                    let mut fields = words(s, &format!("{at}.custom"));
+                    if truth("extended", false)? {
+                        fields.extend(EXTENDED_MAIL.map(str::to_owned));
+                    }
+                    if words(s, &format!("{at}.md5"))
+                        .iter()
+                        .any(|w| w == "subject")
+                    {
+                        fields.push("subject_md5".to_owned());
+                    }
+                    let urls = "app-layer.protocols.smtp.mime.extract-urls";
+                    kinds.said.urls = s.truth(urls)?.unwrap_or(true);
+                    kinds.said.mail = !fields.is_empty();
+                    kinds.mail = fields.iter().map(|f| f.replace('-', "_")).collect();
+                    kinds
+                        .apps
+                        .get_or_insert_with(Vec::new)
+                        .push("smtp".to_owned());
+                }
                 other => {
+                    // What is transferred belongs to the conversation about it.
+                    if other == "ftp" {
+                        kinds
+                            .apps
+                            .get_or_insert_with(Vec::new)
+                            .push("ftp_data".to_owned());
+                    }
                     if let Some((_, app)) = TYPES.iter().find(|(name, _)| *name == other) {
                         kinds
                             .apps
@@ -803,6 +892,29 @@ fn eve(s: &Settings, at: &str, logs: &mut Logs) -> Result<(), SettingsError> {
         }
     }
     Ok(())
+}
+
+/// Fields of `email` that `extended` adds.
+const EXTENDED_MAIL: [&str; 5] = ["bcc", "message-id", "subject", "x-mailer", "user-agent"];
+
+/// The field of a record of TLS that `custom` names.
+fn tls_field(word: &str) -> &str {
+    match word {
+        "issuer" => "issuerdn",
+        "not_before" => "notbefore",
+        "not_after" => "notafter",
+        other => other,
+    }
+}
+
+/// The words of a list, in small letters.
+fn words(s: &Settings, key: &str) -> Vec<String> {
+    let words = s.list(key).unwrap_or_default();
+    let words = words.iter().flat_map(|w| w.split(','));
+    words
+        .map(|w| w.trim_matches(['[', ']', ' ', '"']).to_ascii_lowercase())
+        .filter(|w| !w.is_empty())
+        .collect()
 }
 
 #[cfg(test)]

@@ -28,6 +28,8 @@ pub struct Conversation {
     changes: u8,
     /// Datagrams that were not recognized.
     tries: u8,
+    /// It ended before a direction had said enough to be recognized by.
+    short: bool,
     /// Transactions and what else parsers say.
     pub transactions: Transactions,
 }
@@ -65,6 +67,7 @@ impl Conversation {
             datagrams,
             changes: 0,
             tries: 0,
+            short: false,
             transactions: Transactions::default(),
         }
     }
@@ -77,6 +80,16 @@ impl Conversation {
     /// What the bytes of one direction alone look like (`app_proto_ts`, `app_proto_tc`).
     pub fn side(&self, direction: Direction) -> App {
         self.sides[direction.index()]
+    }
+
+    /// What records call its protocol; `None`: too little was said to name one, or to say that it has none.
+    pub fn named(&self) -> Option<App> {
+        match self.app {
+            // Each datagram is whole: what was not recognized at once is of no known protocol.
+            App::Unknown => (self.datagrams && self.tries > 0).then_some(App::Failed),
+            App::Failed => (!self.short).then_some(App::Failed),
+            app => Some(app),
+        }
     }
 
     /// The protocol it had before it changed (`app_proto_orig`).
@@ -189,6 +202,7 @@ impl Conversation {
         self.app = App::Failed;
         if let Some(r) = self.recognizer.take() {
             self.sides = r.sides();
+            self.short = r.is_short();
         }
     }
 
@@ -217,8 +231,13 @@ impl Conversation {
                     .event("applayer_mismatch_protocol_both_directions");
             }
             Recognized::App(app) => self.sides[at] = app,
-            // One look is all: most answers have no pattern of their own.
-            _ => self.sides[at] = App::Failed,
+            // One look is all: most answers have no pattern of their own. Those of HTTP have.
+            Recognized::Failed if self.app == App::Http1 => {
+                self.sides[at] = App::Failed;
+                self.transactions
+                    .event("applayer_detect_protocol_only_one_direction");
+            }
+            _ => self.sides[at] = self.app,
         }
     }
 

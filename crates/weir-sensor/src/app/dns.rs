@@ -283,9 +283,7 @@ fn parse(b: &[u8], d: Direction, w: &Wanted, t: &mut Transaction) -> Option<()> 
             }
         }
         r.insert("opcode".into(), opcode.into());
-        if response {
-            r.insert("rcode".into(), rcode_name(rcode).into());
-        }
+        r.insert("rcode".into(), rcode_name(rcode).into());
     }
     let mut at = 12;
     let mut questions = Vec::new();
@@ -306,10 +304,6 @@ fn parse(b: &[u8], d: Direction, w: &Wanted, t: &mut Transaction) -> Option<()> 
         if w.records && questions.len() < MOST_LOGGED {
             let name = named(b, at, t);
             let cut = name.len() == MOST_NAME && t.events.contains(&TOO_LONG);
-            if questions.is_empty() {
-                put_name(&mut t.record, &name, cut);
-                t.record.insert("rrtype".into(), type_name(kind).into());
-            }
             let mut q = Map::new();
             put_name(&mut q, &name, cut);
             q.insert("rrtype".into(), type_name(kind).into());
@@ -351,7 +345,10 @@ fn put(t: &mut Transaction, key: &str, logged: Vec<Value>) {
     if key == "answers" {
         let mut grouped: Map<String, Value> = Map::new();
         for a in &logged {
-            let (Some(kind), Some(data)) = (a["rrtype"].as_str(), a.get("rdata")) else {
+            let said = ["rdata", "soa", "srv", "sshfp"]
+                .iter()
+                .find_map(|k| a.get(k));
+            let (Some(kind), Some(data)) = (a["rrtype"].as_str(), said) else {
                 continue;
             };
             if let Value::Array(list) = grouped
@@ -407,8 +404,26 @@ fn record(
         put_name(&mut r, &name, cut);
         r.insert("rrtype".into(), type_name(kind).into());
         r.insert("ttl".into(), ttl.into());
-        if let Some((key, value)) = rdata(b, start, data, kind, t) {
-            r.insert(key.into(), value);
+        if kind == 16 {
+            // Each of its strings stands for itself.
+            let mut rest = data;
+            while let Some((&n, tail)) = rest.split_first()
+                && logged.len() < MOST_LOGGED
+            {
+                let n = usize::from(n).min(tail.len());
+                r.insert("rdata".into(), string(&tail[..n]).into());
+                logged.push(r.clone().into());
+                rest = &tail[n..];
+            }
+            return Some(start + length);
+        }
+        match rdata(b, start, data, kind, t) {
+            Some((key, value)) => {
+                r.insert(key.into(), value);
+            }
+            // Options of EDNS without one are none.
+            None if kind == 41 => return Some(start + length),
+            None => {}
         }
         logged.push(r.into());
     }
@@ -463,16 +478,6 @@ fn rdata(
             srv.insert("name".into(), text(start + 6));
             ("srv", srv.into())
         }
-        16 => {
-            let mut all = Vec::new();
-            let mut rest = data;
-            while let Some((&n, tail)) = rest.split_first() {
-                let n = usize::from(n).min(tail.len());
-                all.extend_from_slice(&tail[..n]);
-                rest = &tail[n..];
-            }
-            ("rdata", string(&all).into())
-        }
         44 => {
             let mut sshfp = Map::new();
             sshfp.insert("algo".into(), (*data.first()?).into());
@@ -495,12 +500,63 @@ fn rdata(
                 options.push(option.into());
                 rest = &rest[4 + said.len()..];
             }
+            if options.is_empty() {
+                return None;
+            }
             ("opt", options.into())
         }
         10 => ("rdata", string(data).into()),
-        _ if data.is_empty() => return None,
-        _ => ("rdata", hex(&data[..data.len().min(256)]).into()),
+        // What is no text is left out.
+        _ => return None,
     })
+}
+
+/// A record as version 2 of the log has it: one for each question of a query; one for an answer, about its first question.
+pub(crate) fn older(record: &Map<String, Value>) -> Vec<Map<String, Value>> {
+    let is_answer = record.get("type").is_some_and(|t| t == "response");
+    let mut common = Map::new();
+    common.insert("version".into(), 2.into());
+    let kind = if is_answer { "answer" } else { "query" };
+    common.insert("type".into(), kind.into());
+    let kept: &[&str] = if is_answer {
+        &[
+            "id",
+            "flags",
+            "qr",
+            "aa",
+            "tc",
+            "rd",
+            "ra",
+            "z",
+            "opcode",
+            "rcode",
+            "answers",
+            "grouped",
+            "authorities",
+            "additionals",
+        ]
+    } else {
+        &["id", "tx_id", "opcode"]
+    };
+    for key in kept {
+        if let Some(value) = record.get(*key) {
+            common.insert((*key).into(), value.clone());
+        }
+    }
+    let questions = record.get("queries").and_then(Value::as_array);
+    let mut all: Vec<Map<String, Value>> = (questions.into_iter().flatten())
+        .take(if is_answer { 1 } else { MOST_LOGGED })
+        .filter_map(Value::as_object)
+        .map(|question| {
+            let mut one = common.clone();
+            one.extend(question.clone());
+            one
+        })
+        .collect();
+    if all.is_empty() && is_answer {
+        all.push(common);
+    }
+    all
 }
 
 fn rcode_name(code: u16) -> String {
@@ -533,32 +589,67 @@ fn type_name(kind: u16) -> String {
         16 => "TXT",
         17 => "RP",
         18 => "AFSDB",
+        19 => "X25",
+        20 => "ISDN",
+        21 => "RT",
+        22 => "NSAP",
+        23 => "NSAPPTR",
         24 => "SIG",
         25 => "KEY",
+        26 => "PX",
+        27 => "GPOS",
         28 => "AAAA",
         29 => "LOC",
+        30 => "NXT",
         33 => "SRV",
+        34 => "ATMA",
         35 => "NAPTR",
+        36 => "KX",
         37 => "CERT",
+        38 => "A6",
         39 => "DNAME",
+        40 => "SINK",
         41 => "OPT",
+        42 => "APL",
         43 => "DS",
         44 => "SSHFP",
+        45 => "IPSECKEY",
         46 => "RRSIG",
         47 => "NSEC",
         48 => "DNSKEY",
+        49 => "DHCID",
         50 => "NSEC3",
         51 => "NSEC3PARAM",
         52 => "TLSA",
+        53 => "SMIMEA",
+        55 => "HIP",
+        56 => "NINFO",
+        57 => "RKEY",
+        58 => "TALINK",
         59 => "CDS",
         60 => "CDNSKEY",
+        61 => "OPENPGPKEY",
+        62 => "CSYNC",
+        63 => "ZONEMD",
         64 => "SVCB",
         65 => "HTTPS",
         99 => "SPF",
+        100 => "UINFO",
+        101 => "UID",
+        102 => "GID",
+        103 => "UNSPEC",
+        104 => "NID",
+        105 => "L32",
+        106 => "L64",
+        107 => "LP",
+        108 => "EUI48",
+        109 => "EUI64",
         249 => "TKEY",
         250 => "TSIG",
         251 => "IXFR",
         252 => "AXFR",
+        253 => "MAILB",
+        254 => "MAILA",
         255 => "ANY",
         256 => "URI",
         257 => "CAA",

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::smtp::Line;
 use super::text::text;
-use super::transaction::{Expected, File};
+use super::transaction::Expected;
 use super::{App, Change, Parser, Transaction, Transactions, Wanted};
 use crate::buffer::Buffer;
 use crate::packet::Direction;
@@ -89,8 +89,8 @@ impl Ftp {
             t.record.insert("command".into(), name);
             if !data.is_empty() {
                 t.record.insert("command_data".into(), text(data));
+                t.record.insert("command_truncated".into(), cut.into());
             }
-            t.record.insert("command_truncated".into(), cut.into());
             t.record.insert("reply_truncated".into(), false.into());
             t.record.insert("reply_received".into(), "no".into());
         }
@@ -129,9 +129,6 @@ impl Ftp {
                 if let Some(mut e) = self.announced.take() {
                     e.command = name;
                     e.file = data.to_vec();
-                    if w.records {
-                        t.record.insert("dynamic_port".into(), e.port.into());
-                    }
                     out.expected.push(e);
                 }
             }
@@ -236,13 +233,17 @@ impl Ftp {
                         list.push(text(value));
                     }
                 };
-                if !content.is_empty() {
-                    add("reply", content);
+                // Lines before the last keep their code, as they are of one answer.
+                let shown = if after == Some(b'-') { line } else { content };
+                let shown = shown.trim_ascii_end();
+                if !shown.is_empty() {
+                    add("reply", shown);
                 }
-                if let Some(code) = code {
+                if let Some(code) = code.filter(|_| after != Some(b'-')) {
                     add("completion_code", &code);
                 }
                 t.record.insert("reply_received".into(), "yes".into());
+                t.record.entry("reply_truncated").or_insert(false.into());
             }
             if let Some(fact) = t.facts.iter_mut().find(|f| f.0 == "ftp.reply_received") {
                 fact.1 = 2;
@@ -411,14 +412,7 @@ impl Parser for FtpData {
                 if w.buffers.has(Buffer::FileName) && !self.file.is_empty() {
                     t.push(Buffer::FileName, d, &self.file);
                 }
-                t.files.push(File {
-                    name: self.file.clone(),
-                    direction: d,
-                    size: 0,
-                    whole: false,
-                    gaps: false,
-                    sums: Vec::new(),
-                });
+                t.begin_file(self.file.clone(), d, w.sums);
                 if w.records {
                     if !self.file.is_empty() {
                         t.record.insert("filename".into(), text(&self.file));
@@ -439,9 +433,7 @@ impl Parser for FtpData {
         let Some(t) = t else {
             return;
         };
-        if let Some(f) = t.files.first_mut() {
-            f.size += bytes.len() as u64;
-        }
+        t.file_data(0, bytes);
         let limit = match d {
             ToServer => w.request_body,
             ToClient => w.response_body,
@@ -456,6 +448,7 @@ impl Parser for FtpData {
             t.event("body_gap");
             if let Some(f) = t.files.first_mut() {
                 f.size += length;
+                f.gaps = true;
             }
         }
     }
@@ -463,8 +456,8 @@ impl Parser for FtpData {
     fn end(&mut self, d: Direction, out: &mut Transactions) {
         if let Some(t) = self.id.and_then(|id| out.find(id)) {
             let lost = t.events.contains(&"body_gap");
-            if let Some(f) = t.files.first_mut().filter(|f| f.direction == d) {
-                f.whole = !lost;
+            if t.files.first().is_some_and(|f| f.direction == d) {
+                t.end_file(0, !lost);
                 t.finish();
             }
         }

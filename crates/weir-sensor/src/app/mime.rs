@@ -2,11 +2,11 @@
 
 use super::http::multipart::parameter;
 use super::text::text;
-use super::transaction::File;
 use super::{Transaction, Wanted};
 use crate::base64;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
+use md5::{Digest, Md5};
 
 /// Parts in parts beyond it are not opened.
 const MOST_DEPTH: usize = 16;
@@ -48,6 +48,8 @@ struct Part {
     attachment: bool,
     /// Number of its file, and the body it fills.
     file: Option<(usize, Option<usize>)>,
+    /// A text that is looked through for addresses of pages.
+    readable: bool,
     /// A line end that belongs to the part unless a boundary follows.
     newline: bool,
     /// Base64 digits that do not make a byte yet.
@@ -191,6 +193,9 @@ impl Mime {
         if self.inner {
             return;
         }
+        if w.records && w.said.mail {
+            said(t, &name, value);
+        }
         let buffer = match name.as_slice() {
             b"from" => Buffer::EmailFrom,
             b"to" => Buffer::EmailTo,
@@ -244,6 +249,7 @@ impl Mime {
         }
         let textual = part.kind.is_empty() || part.kind.starts_with(b"text/");
         if part.name.is_none() && !part.attachment && textual {
+            part.readable = w.records && w.said.urls && part.encoding != Encoding::Base64;
             return;
         }
         if t.files.len() >= MOST_FILES {
@@ -267,20 +273,15 @@ impl Mime {
                 list.push(text(&name));
             }
         }
-        t.files.push(File {
-            name,
-            direction: d,
-            size: 0,
-            whole: false,
-            gaps: false,
-            sums: Vec::new(),
-        });
-        part.file = Some((t.files.len() - 1, body));
+        part.file = Some((t.begin_file(name, d, w.sums), body));
     }
 
     fn body(&mut self, line: &[u8], ended: bool, t: &mut Transaction, w: &Wanted) {
         let part = &mut self.part;
         let Some((file, body)) = part.file else {
+            if part.readable {
+                pages(line, part.encoding, t);
+            }
             return;
         };
         let mut out = Vec::with_capacity(line.len() + 2);
@@ -328,7 +329,7 @@ impl Mime {
                 }
             }
         }
-        t.files[file].size += out.len() as u64;
+        t.file_data(file, &out);
         if let Some(body) = body {
             t.append_to(body, &out, w.request_body);
         }
@@ -339,8 +340,8 @@ impl Mime {
         let mut out = Vec::new();
         self.part.flush(&mut out);
         if let Some((file, body)) = self.part.file.take() {
-            t.files[file].size += out.len() as u64;
-            t.files[file].whole = whole;
+            t.file_data(file, &out);
+            t.end_file(file, whole);
             if let Some(body) = body {
                 t.append_to(body, &out, usize::MAX);
             }
@@ -377,6 +378,93 @@ fn quoted(line: &[u8], out: &mut Vec<u8>) {
         } else {
             out.push(line[at]);
             at += 1;
+        }
+    }
+}
+
+/// Addresses of pages that records have of one mail.
+const MOST_PAGES: usize = 256;
+
+/// Header lines of records, with the names of their fields; those of which there may be several are lists.
+const LINES: [(&[u8], &str, bool); 15] = [
+    (b"reply-to", "reply_to", false),
+    (b"bcc", "bcc", true),
+    (b"message-id", "message_id", false),
+    (b"subject", "subject", false),
+    (b"x-mailer", "x_mailer", false),
+    (b"user-agent", "user_agent", false),
+    (b"received", "received", true),
+    (b"x-originating-ip", "x_originating_ip", false),
+    (b"in-reply-to", "in_reply_to", false),
+    (b"references", "references", false),
+    (b"importance", "importance", false),
+    (b"priority", "priority", false),
+    (b"sensitivity", "sensitivity", false),
+    (b"organization", "organization", false),
+    (b"content-md5", "content_md5", false),
+];
+
+/// What records can have of a header line beyond the usual.
+fn said(t: &mut Transaction, name: &[u8], value: &[u8]) {
+    let known = LINES.iter().find(|(n, ..)| *n == name);
+    let (field, several) = match known {
+        Some((_, field, several)) => (*field, *several),
+        None if name == b"date" => ("date", false),
+        None => return,
+    };
+    if field == "subject" {
+        let sum = super::text::hex(&Md5::digest(value));
+        email(t).insert("subject_md5".into(), sum.into());
+    }
+    let email = email(t);
+    if !several {
+        email.insert(field.into(), text(value));
+        return;
+    }
+    let list = email
+        .entry(field)
+        .or_insert_with(|| Vec::<serde_json::Value>::new().into());
+    if let serde_json::Value::Array(list) = list
+        && list.len() < MOST_PAGES
+    {
+        // Receivers stand in one line.
+        let parts = value.split(|b| *b == b',' && field == "bcc");
+        list.extend(parts.map(|p| text(p.trim_ascii())));
+    }
+}
+
+/// Notes the addresses of pages in a line of text, without the scheme.
+fn pages(line: &[u8], encoding: Encoding, t: &mut Transaction) {
+    const SCHEME: &[u8] = b"http://";
+    if memchr::memmem::find(line, b"://").is_none() {
+        return;
+    }
+    let mut decoded = Vec::new();
+    let line = if encoding == Encoding::Quoted {
+        quoted(line, &mut decoded);
+        decoded.as_slice()
+    } else {
+        line
+    };
+    let mut at = 0;
+    while let Some(found) = memchr::memmem::find(&line[at..], b"://") {
+        let start = at + found + 3;
+        let scheme = line.get(start.saturating_sub(SCHEME.len())..start);
+        at = start;
+        if !scheme.is_some_and(|s| s.eq_ignore_ascii_case(SCHEME)) {
+            continue;
+        }
+        let ends = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'"' | b'\'' | b'<' | b'>');
+        let end = line[start..].iter().position(ends);
+        let page = &line[start..end.map_or(line.len(), |n| start + n)];
+        let list = email(t)
+            .entry("url")
+            .or_insert_with(|| Vec::<serde_json::Value>::new().into());
+        if let serde_json::Value::Array(list) = list
+            && !page.is_empty()
+            && list.len() < MOST_PAGES
+        {
+            list.push(text(&page.to_ascii_lowercase()));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod conversation;
 mod digest;
-mod dns;
+pub(crate) mod dns;
 mod ftp;
 mod http;
 mod mail;
@@ -107,6 +107,40 @@ pub struct Wanted {
     pub sums: Sums,
     /// What is asked of HTTP beside that.
     pub http: &'static HttpWanted,
+    /// What records of other protocols are asked for.
+    pub said: Said,
+}
+
+/// What records are asked for beyond the usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// JA3 and JA3S of TLS.
+    pub ja3: bool,
+    /// JA4 of TLS.
+    pub ja4: bool,
+    /// HASSH of SSH.
+    pub hassh: bool,
+    /// Certificates of TLS, as they are.
+    pub certificates: bool,
+    /// What hellos of TLS offer and choose.
+    pub handshakes: bool,
+    /// All header lines of mails that records can have, and sums of subjects.
+    pub mail: bool,
+    /// Addresses of pages in the texts of mails.
+    pub urls: bool,
+}
+
+impl Said {
+    /// Everything.
+    pub const ALL: Said = Said {
+        ja3: true,
+        ja4: true,
+        hassh: true,
+        certificates: true,
+        handshakes: true,
+        mail: true,
+        urls: true,
+    };
 }
 
 /// A parser of one flow. Nothing it is given may panic it; what it cannot understand it counts as an event of the transaction.

@@ -366,7 +366,7 @@ impl Quic {
             t.push(Buffer::Ja4Hash, d, hello.ja4(true).as_bytes());
         }
         if w.records {
-            client_record(t, hello, true);
+            client_record(t, hello, self.wanted.said, true);
             if !hello.alpn.is_empty() {
                 let names: Vec<_> = hello.alpn.iter().map(|a| text(a)).collect();
                 t.record.insert("alpn".into(), names.into());

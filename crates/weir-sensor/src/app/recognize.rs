@@ -7,6 +7,8 @@ use crate::packet::Direction;
 
 /// Bytes kept of each direction while nothing is recognized.
 const MOST_KEPT: usize = 16 * 1024;
+/// Bytes of a direction from which on it is said to be of no known protocol, rather than too short.
+const ENOUGH: usize = 16;
 /// Segments kept while nothing is recognized.
 const MOST_SEGMENTS: usize = 1024;
 /// A first line that is longer belongs to no protocol known here.
@@ -98,6 +100,11 @@ impl Recognizer {
         [0, 1]
             .iter()
             .all(|&i| self.over[i] || self.sides[i] == App::Failed)
+    }
+
+    /// Whether a direction said less than recognition may need.
+    pub fn is_short(&self) -> bool {
+        self.first.iter().any(|bytes| bytes.len() < ENOUGH)
     }
 
     /// What each direction looks like.

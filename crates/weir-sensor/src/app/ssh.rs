@@ -123,7 +123,7 @@ impl Ssh {
         if w.buffers.has(b) {
             t.push(b, d, string.as_bytes());
         }
-        if w.records {
+        if w.records && w.said.hassh {
             let mut hassh = serde_json::Map::new();
             hassh.insert("hash".into(), hash.into());
             hassh.insert("string".into(), string.into());

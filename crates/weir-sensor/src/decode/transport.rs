@@ -23,6 +23,8 @@ impl Decoder {
                 self.counts.esp += 1;
                 if upper.end - upper.start < 8 {
                     packet.events.insert(Event::EspTooSmall);
+                } else {
+                    packet.payload.start = upper.start + 8;
                 }
             }
             // IPv6 has read it already.

@@ -1,4 +1,4 @@
-//! What tells flows apart: the unordered pair of ends, protocol, VLAN, tunnel. ICMP echoes are told apart by kind and identifier.
+//! What tells flows apart: the unordered pair of ends, protocol, VLAN, tunnel. ICMP is told apart by kind; questions and their answers are one flow, whatever their identifiers.
 
 use std::net::IpAddr;
 
@@ -34,12 +34,21 @@ impl Key {
 /// Of ICMP kinds that ask and answer: the one that asks, and whether this one does.
 fn pair(v6: bool, kind: u8) -> Option<(u8, bool)> {
     Some(match (v6, kind) {
-        (false, 8 | 13 | 15 | 17) | (true, 128) => (kind, true),
+        // Echo, solicitation of routers, time, information, mask.
+        (false, 8 | 10 | 13 | 15 | 17) => (kind, true),
         (false, 0) => (8, false),
+        (false, 9) => (10, false),
         (false, 14 | 16 | 18) => (kind - 1, false),
-        (true, 129) => (128, false),
+        // Echo, routers, neighbours, node information, home agents.
+        (true, 128 | 133 | 135 | 139 | 144) => (kind, true),
+        (true, 129 | 134 | 136 | 140 | 145) => (kind - 1, false),
         _ => return None,
     })
+}
+
+/// Protocols whose packets make flows: those with ends of their own, and IP in IP. Packets of others are looked at one by one.
+fn makes_flows(protocol: u8) -> bool {
+    matches!(protocol, 1 | 4 | 6 | 17 | 41 | 50 | 58 | 132)
 }
 
 /// A packet's key, and whether the packet goes from `high` to `low`.
@@ -49,19 +58,14 @@ pub(super) fn of(packet: &Packet<'_>, vlans: bool) -> Option<(Key, bool)> {
     let mut answers = false;
     match &packet.transport {
         Transport::None if matches!(ip.protocol, 1 | 6 | 17 | 58 | 132) => return None,
-        Transport::Icmp {
-            v6,
-            kind,
-            code,
-            echo,
-            ..
-        } => {
-            (source, destination) = match (pair(*v6, *kind), echo) {
-                (Some((asks, is_question)), Some((identifier, _))) => {
+        Transport::None if !makes_flows(ip.protocol) => return None,
+        Transport::Icmp { v6, kind, .. } => {
+            (source, destination) = match pair(*v6, *kind) {
+                Some((asks, is_question)) => {
                     answers = !is_question;
-                    (u16::from(asks), *identifier)
+                    (u16::from(asks), 0)
                 }
-                _ => (u16::from(*kind) << 8 | u16::from(*code), 0),
+                None => (u16::from(*kind), 0),
             };
             return Some(make(
                 packet,
@@ -94,6 +98,7 @@ pub(super) fn of_quoted(packet: &Packet<'_>, quoted: &Quoted, vlans: bool) -> (K
     let has_ports = !matches!(quoted.protocol, 1 | 58);
     if !has_ports {
         let kind = quoted.ports.0 as u8;
+        ports = (u16::from(kind), 0);
         if let Some((asks, is_question)) = pair(quoted.protocol == 58, kind) {
             ports.0 = u16::from(asks);
             answers = !is_question;

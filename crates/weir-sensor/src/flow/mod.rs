@@ -86,6 +86,10 @@ pub struct Info {
     pub protocol: u8,
     /// Kind and code of the first packet, if ICMP.
     pub icmp: Option<(u8, u8)>,
+    /// Kind and code of the first answer.
+    pub answer: Option<(u8, u8)>,
+    /// Security parameters index of the first packet, if ESP.
+    pub spi: Option<u32>,
     /// VLAN identifiers; `vlans` of them count.
     pub vlan: [u16; 3],
     /// How many.
@@ -118,6 +122,8 @@ impl Info {
             server_port: 0,
             protocol: 0,
             icmp: None,
+            answer: None,
+            spi: None,
             vlan: [0; 3],
             vlans: 0,
             depth: 0,
@@ -410,6 +416,11 @@ impl<X: Default> Tracker<X> {
             _ => {
                 if packet.quoted.is_none() && info.packets[0] > 0 && info.packets[1] > 0 {
                     info.state = State::Established;
+                    if let (Transport::Icmp { kind, code, .. }, None, Direction::ToClient) =
+                        (&packet.transport, info.answer, direction)
+                    {
+                        info.answer = Some((*kind, *code));
+                    }
                 }
             }
         }
@@ -536,6 +547,11 @@ impl<X: Default> Tracker<X> {
         }
         if let Transport::Icmp { kind, code, .. } = packet.transport {
             info.icmp = Some((kind, code));
+        }
+        if ip.protocol == 50 {
+            let header = packet.data.get(ip.header.end..);
+            let spi = header.and_then(|h| h.first_chunk());
+            info.spi = spi.map(|b| u32::from_be_bytes(*b));
         }
         info.start = packet.time;
         info.last = packet.time;

@@ -20,6 +20,8 @@ pub struct Head<'a> {
     pub time: u64,
     /// Number of the flow; 0: none.
     pub flow: u64,
+    /// Number of the flow that announced it; 0: none.
+    pub parent: u64,
     /// Number of the frame; 0: none.
     pub number: u64,
     /// VLAN identifiers, outermost first.
@@ -30,6 +32,10 @@ pub struct Head<'a> {
     pub ports: Option<(u16, u16)>,
     /// Type and code of ICMP.
     pub icmp: Option<(u8, u8)>,
+    /// Those of the first answer, of flows.
+    pub answer: Option<(u8, u8)>,
+    /// What names an ESP flow beside its addresses.
+    pub spi: Option<u32>,
     /// IANA number.
     pub protocol: u8,
     /// Where the packet comes from (`pkt_src`); none of records that are about no packet.
@@ -108,6 +114,8 @@ pub struct FlowFacts {
     pub state: &'static str,
     /// Whether a rule alerted in it.
     pub alerted: bool,
+    /// Transactions of its application, if a parser reads it.
+    pub transactions: Option<u64>,
 }
 
 /// Of a TCP flow.
@@ -115,8 +123,10 @@ pub struct FlowFacts {
 pub struct TcpFacts {
     /// Flags of all packets to server, and to client.
     pub flags: [u8; 2],
-    /// State, as `established`.
-    pub state: &'static str,
+    /// State, as `established`; none where no session was seen to begin.
+    pub state: Option<&'static str>,
+    /// Whether bytes were lost to server, and to client.
+    pub gaps: [bool; 2],
 }
 
 /// What a flow's application is called in records.
@@ -141,8 +151,12 @@ pub struct EveOptions {
     pub payload: bool,
     /// `payload_printable`.
     pub printable: bool,
+    /// `payload_length`.
+    pub length: bool,
     /// `packet`: the frame in base64.
     pub packet: bool,
+    /// `verdict`: what became of the packet.
+    pub verdict: bool,
     /// Bytes of a payload that are written at most.
     pub payload_limit: usize,
     /// The application's fields in alerts.
@@ -162,6 +176,11 @@ pub struct EveOptions {
 }
 
 impl EveOptions {
+    /// Whether alerts show what was inspected.
+    pub fn shows_payload(&self) -> bool {
+        self.payload || self.printable || self.length
+    }
+
     /// What is written where nothing is configured.
     pub fn usual() -> EveOptions {
         EveOptions {
@@ -181,6 +200,8 @@ pub struct RuleText {
     pub eve: Vec<u8>,
     /// Of fast.log, from the action to the priority.
     pub fast: Vec<u8>,
+    /// What a sensor beside the traffic does of what the rule asks, as JSON.
+    verdict: &'static str,
     target: Option<Target>,
 }
 
@@ -227,12 +248,16 @@ impl RuleText {
         RuleText {
             eve: inside,
             fast,
+            verdict: match rule.action {
+                Action::Pass => r#"{"action":"pass"}"#,
+                _ => r#"{"action":"alert"}"#,
+            },
             target: rule.target,
         }
     }
 }
 
-/// Values of one key stand in one list, keys in the order they first appear.
+/// Values of one key stand in one list, the last one first, as readers of such logs have them; keys in the order they first appear.
 fn metadata(out: &mut Vec<u8>, pairs: &[(String, String)]) {
     let mut keys: Vec<&str> = Vec::new();
     for (key, _) in pairs {
@@ -247,7 +272,7 @@ fn metadata(out: &mut Vec<u8>, pairs: &[(String, String)]) {
         }
         json::string(out, key);
         out.extend_from_slice(b":[");
-        for (n, (_, value)) in pairs.iter().filter(|(k, _)| k == key).enumerate() {
+        for (n, (_, value)) in pairs.iter().rev().filter(|(k, _)| k == key).enumerate() {
             if n > 0 {
                 out.push(b',');
             }
@@ -279,8 +304,10 @@ pub struct AlertFacts<'a> {
     pub files: &'a [File],
     /// The flow so far.
     pub flow: Option<&'a FlowFacts>,
-    /// The payload that was inspected.
+    /// The payload that was inspected, or as much of it as is kept.
     pub payload: &'a [u8],
+    /// How long it was.
+    pub length: usize,
     /// The frame.
     pub packet: &'a [u8],
     /// Whether the payload is of the stream rather than of the packet.
@@ -306,28 +333,177 @@ pub fn address(out: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
+/// Names of IP protocols by their IANA numbers, as records have them; those for any host's own use share a name.
+const PROTOCOLS: [&str; 144] = [
+    "HOPOPT",
+    "ICMP",
+    "IGMP",
+    "GGP",
+    "IP-in-IP",
+    "ST",
+    "TCP",
+    "CBT",
+    "EGP",
+    "IGP",
+    "BBN-RCC-MON",
+    "NVP-II",
+    "PUP",
+    "ARGUS",
+    "EMCON",
+    "XNET",
+    "CHAOS",
+    "UDP",
+    "MUX",
+    "DCN-MEAS",
+    "HMP",
+    "PRM",
+    "XNS-IDP",
+    "TRUNK-1",
+    "TRUNK-2",
+    "LEAF-1",
+    "LEAF-2",
+    "RDP",
+    "IRTP",
+    "ISO-TP4",
+    "NETBLT",
+    "MFE-NSP",
+    "MERIT-INP",
+    "DCCP",
+    "3PC",
+    "IDPR",
+    "XTP",
+    "DDP",
+    "IDPR-CMTP",
+    "TP++",
+    "IL",
+    "IPv6",
+    "SDRP",
+    "IPv6-Route",
+    "IPv6-Frag",
+    "IDRP",
+    "RSVP",
+    "GRE",
+    "DSR",
+    "BNA",
+    "ESP",
+    "AH",
+    "I-NLSP",
+    "SwIPe",
+    "NARP",
+    "MOBILE",
+    "TLSP",
+    "SKIP",
+    "IPv6-ICMP",
+    "IPv6-NoNxt",
+    "IPv6-Opts",
+    "Any",
+    "CFTP",
+    "Any",
+    "SAT-EXPAK",
+    "KRYPTOLAN",
+    "RVD",
+    "IPPC",
+    "Any",
+    "SAT-MON",
+    "VISA",
+    "IPCU",
+    "CPNX",
+    "CPHB",
+    "WSN",
+    "PVP",
+    "BR-SAT-MON",
+    "SUN-ND",
+    "WB-MON",
+    "WB-EXPAK",
+    "ISO-IP",
+    "VMTP",
+    "SECURE-VMTP",
+    "VINES",
+    "TTP",
+    "NSFNET-IGP",
+    "DGP",
+    "TCF",
+    "EIGRP",
+    "OSPF",
+    "Sprite-RPC",
+    "LARP",
+    "MTP",
+    "AX.25",
+    "OS",
+    "MICP",
+    "SCC-SP",
+    "ETHERIP",
+    "ENCAP",
+    "Any",
+    "GMTP",
+    "IFMP",
+    "PNNI",
+    "PIM",
+    "ARIS",
+    "SCPS",
+    "QNX",
+    "A/N",
+    "IPComp",
+    "SNP",
+    "Compaq-Peer",
+    "IPX-in-IP",
+    "VRRP",
+    "PGM",
+    "Any",
+    "L2TP",
+    "DDX",
+    "IATP",
+    "STP",
+    "SRP",
+    "UTI",
+    "SMP",
+    "SM",
+    "PTP",
+    "IS-IS",
+    "FIRE",
+    "CRTP",
+    "CRUDP",
+    "SSCOPMCE",
+    "IPLT",
+    "SPS",
+    "PIPE",
+    "SCTP",
+    "FC",
+    "RSVP-E2E-IGNORE",
+    "Mobility",
+    "UDPLite",
+    "MPLS-in-IP",
+    "manet",
+    "HIP",
+    "Shim6",
+    "WESP",
+    "ROHC",
+    "Ethernet",
+];
+
 /// The name of an IP protocol in records; `None`: its number is written.
 pub fn protocol_name(number: u8) -> Option<&'static str> {
-    Some(match number {
-        1 => "ICMP",
-        2 => "IGMP",
-        4 => "IP-ENCAP",
-        6 => "TCP",
-        17 => "UDP",
-        33 => "DCCP",
-        41 => "IPv6",
-        46 => "RSVP",
-        47 => "GRE",
-        50 => "ESP",
-        51 => "AH",
-        58 => "IPv6-ICMP",
-        88 => "EIGRP",
-        89 => "OSPFIGP",
-        103 => "PIM",
-        112 => "VRRP",
-        115 => "L2TP",
-        132 => "SCTP",
-        136 => "UDPLite",
+    PROTOCOLS.get(usize::from(number)).copied()
+}
+
+/// The name of a link type, as tools that read captures know it; raw IP has several numbers.
+fn link_name(link: u16) -> Option<&'static str> {
+    Some(match link {
+        0 => "NULL",
+        1 => "EN10MB",
+        9 => "PPP",
+        12 | 14 | 101 => "RAW",
+        50 => "PPP_SERIAL",
+        51 => "PPP_ETHER",
+        104 => "C_HDLC",
+        105 => "IEEE802_11",
+        107 => "FRELAY",
+        108 => "LOOP",
+        113 => "LINUX_SLL",
+        127 => "IEEE802_11_RADIO",
+        228 => "IPV4",
+        229 => "IPV6",
+        276 => "LINUX_SLL2",
         _ => return None,
     })
 }
@@ -352,6 +528,9 @@ fn begin<'a>(
     o.time("timestamp", head.time);
     if head.flow != 0 {
         o.number("flow_id", head.flow);
+    }
+    if head.parent != 0 {
+        o.number("parent_id", head.parent);
     }
     if let Some(interface) = &options.interface {
         o.string("in_iface", interface);
@@ -385,6 +564,13 @@ fn begin<'a>(
         if let Some((kind, code)) = head.icmp {
             o.number("icmp_type", u64::from(kind));
             o.number("icmp_code", u64::from(code));
+        }
+        if let Some((kind, code)) = head.answer {
+            o.number("response_icmp_type", u64::from(kind));
+            o.number("response_icmp_code", u64::from(code));
+        }
+        if let Some(spi) = head.spi {
+            o.number("spi", u64::from(spi));
         }
         if let Some(seed) = options.community
             && let Some(id) = community::id(seed, head)
@@ -496,10 +682,10 @@ pub fn alert(
         let mut inner = o.object("tunnel");
         quoted(inner.key("src_ip"), |out| address(out, t.addresses.0));
         quoted(inner.key("dest_ip"), |out| address(out, t.addresses.1));
-        if let Some((from, to)) = t.ports {
-            inner.number("src_port", u64::from(from));
-            inner.number("dest_port", u64::from(to));
-        }
+        // 0 where the protocol has none.
+        let (from, to) = t.ports.unwrap_or_default();
+        inner.number("src_port", u64::from(from));
+        inner.number("dest_port", u64::from(to));
         quoted(inner.key("proto"), |out| protocol(out, t.protocol));
         inner.number("depth", u64::from(t.depth));
         inner.number("pcap_cnt", t.number);
@@ -559,20 +745,31 @@ pub fn alert(
         f.end();
     }
     let payload = &facts.payload[..facts.payload.len().min(options.payload_limit)];
-    if options.payload {
+    if options.payload && !payload.is_empty() {
         json::base64(o.key("payload"), payload);
     }
-    if options.printable {
+    if options.length {
+        o.number("payload_length", facts.length as u64);
+    }
+    if options.printable && !payload.is_empty() {
         json::printable(o.key("payload_printable"), payload);
     }
-    if options.payload || options.printable {
+    if options.shows_payload() {
         o.number("stream", u64::from(facts.stream));
     }
     if options.packet {
         json::base64(o.key("packet"), facts.packet);
         let mut info = o.object("packet_info");
-        info.number("linktype", u64::from(facts.link));
+        // Raw IP has the number that programs give it, not the one of files.
+        let link = if facts.link == 101 { 12 } else { facts.link };
+        info.number("linktype", u64::from(link));
+        if let Some(name) = link_name(link) {
+            info.string("linktype_name", name);
+        }
         info.end();
+    }
+    if options.verdict {
+        o.key("verdict").extend_from_slice(rule.verdict.as_bytes());
     }
     o.end();
     out.push(b'\n');
@@ -608,13 +805,22 @@ pub fn flow(
     f.string("state", facts.state);
     f.string("reason", reason);
     f.boolean("alerted", facts.alerted);
+    if let Some(count) = facts.transactions {
+        f.number("tx_cnt", count);
+    }
     f.end();
     if let Some(tcp) = tcp {
         let mut t = o.object("tcp");
-        let all = tcp.flags[0] | tcp.flags[1];
+        // What no session was seen of says nothing but that.
+        let flags = if tcp.state.is_some() {
+            tcp.flags
+        } else {
+            [0; 2]
+        };
+        let all = flags[0] | flags[1];
         t.plain("tcp_flags", format_args!("{all:02x}"));
-        t.plain("tcp_flags_ts", format_args!("{:02x}", tcp.flags[0]));
-        t.plain("tcp_flags_tc", format_args!("{:02x}", tcp.flags[1]));
+        t.plain("tcp_flags_ts", format_args!("{:02x}", flags[0]));
+        t.plain("tcp_flags_tc", format_args!("{:02x}", flags[1]));
         for (bit, name) in [
             (2, "syn"),
             (1, "fin"),
@@ -629,7 +835,14 @@ pub fn flow(
                 t.boolean(name, true);
             }
         }
-        t.string("state", tcp.state);
+        if let Some(state) = tcp.state {
+            t.string("state", state);
+        }
+        for (gap, name) in [(tcp.gaps[0], "ts_gap"), (tcp.gaps[1], "tc_gap")] {
+            if gap {
+                t.boolean(name, true);
+            }
+        }
         t.end();
     }
     o.end();

@@ -68,7 +68,7 @@ pub fn printable(out: &mut Vec<u8>, bytes: &[u8]) {
     let mut text = String::with_capacity(bytes.len());
     for &byte in bytes {
         text.push(match byte {
-            b'\r' | b'\n' | b'\t' | 0x20..0x7f => char::from(byte),
+            b'\r' | b'\n' | 0x20..0x7f => char::from(byte),
             _ => '.',
         });
     }

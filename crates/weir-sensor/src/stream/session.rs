@@ -878,10 +878,8 @@ impl Session {
             (Some(_), None) => State::CloseWait,
             (None, Some(false)) => State::FinWait1,
             (None, Some(true)) => State::FinWait2,
-            (Some(true), Some(true)) if self.first_fin == Some(Direction::ToServer) => {
-                State::Closed
-            }
-            (Some(true), Some(true)) => State::TimeWait,
+            // Its last acknowledgement was seen.
+            (Some(true), Some(true)) => State::Closed,
             (Some(_), Some(_)) if self.first_fin == Some(Direction::ToServer) => State::LastAck,
             (Some(_), Some(true)) => State::TimeWait,
             (Some(_), Some(false)) => State::Closing,

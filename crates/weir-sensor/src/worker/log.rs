@@ -17,7 +17,7 @@ use crate::output::eve::{
 };
 use crate::output::json;
 use crate::packet::{Direction, Packet, Transport};
-use crate::stream::Session;
+use crate::stream::{Session, State};
 
 /// The name under which records of an application stand.
 fn record_name(app: App) -> &'static str {
@@ -33,21 +33,26 @@ fn names(talk: Option<&Conversation>) -> AppNames {
     };
     let known = |app: App| (app != App::Unknown).then(|| app.name());
     let app = talk.app();
-    // That one direction alone shows nothing is no news.
+    // That one direction alone shows nothing is no news, but of HTTP.
     let side = |direction| {
         let side = talk.side(direction);
-        known(side).filter(|_| side != app && side != App::Failed)
+        known(side).filter(|_| side != app && (side != App::Failed || app == App::Http1))
     };
     AppNames {
-        name: known(app),
+        name: talk.named().map(App::name),
         to_server: side(Direction::ToServer),
         to_client: side(Direction::ToClient),
         before: talk.before().and_then(known),
     }
 }
 
-/// The record of a transaction of HTTP with its bodies, if they are wanted.
-fn bodies(t: &Transaction, options: &EveOptions) -> Option<Map<String, Value>> {
+/// The record of a transaction as alerts show it, if that is not the whole: of DNS without the answers by type, of HTTP with its bodies if they are wanted.
+fn for_alert(t: &Transaction, options: &EveOptions) -> Option<Map<String, Value>> {
+    if t.app == App::Dns && t.record.contains_key("grouped") {
+        let mut record = t.record.clone();
+        record.remove("grouped");
+        return Some(record);
+    }
     if t.app != App::Http1 || !(options.http_body || options.http_printable) {
         return None;
     }
@@ -88,8 +93,9 @@ fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132)
 }
 
-fn facts(info: &Info, alerted: bool) -> FlowFacts {
+fn facts(info: &Info, alerted: bool, talk: Option<&Conversation>) -> FlowFacts {
     FlowFacts {
+        transactions: talk.map(|t| t.transactions.count).filter(|n| *n > 0),
         client: (info.client, info.client_port),
         server: (info.server, info.server_port),
         packets: info.packets,
@@ -119,6 +125,9 @@ fn flow_head<'a>(info: &'a Info, direction: Direction, time: u64, number: u64) -
         addresses: Some((from.0, to.0)),
         ports: has_ports(info.protocol).then_some((from.1, to.1)),
         icmp: info.icmp,
+        answer: None,
+        spi: None,
+        parent: 0,
         protocol: info.protocol,
         origin: None,
         marks: None,
@@ -143,7 +152,28 @@ fn is_wanted(kinds: &DnsKinds, record: &Map<String, Value>) -> bool {
         "response" => kinds.responses,
         _ => kinds.requests,
     };
-    way && (kinds.types.is_empty() || kinds.types.iter().any(|t| t == text("rrtype")))
+    let questions = record.get("queries").and_then(Value::as_array);
+    let asks = |wanted: &str| {
+        let mut types = questions.into_iter().flatten().map(|q| &q["rrtype"]);
+        types.any(|t| t == wanted)
+    };
+    way && (kinds.types.is_empty() || kinds.types.iter().any(|t| asks(t)))
+}
+
+/// Leaves the fields that are asked for in a record of TLS; those of the client's certificate stand in an object of their own.
+fn only(record: &mut Map<String, Value>, fields: &[String]) {
+    let has = |name: &str| fields.iter().any(|f| f == name);
+    if let Some(Value::Object(client)) = record.get_mut("client") {
+        client.retain(|name, _| match name.as_str() {
+            "certificate" => has("client_certificate"),
+            "chain" => has("client_chain"),
+            _ => has("client"),
+        });
+        if client.is_empty() {
+            record.remove("client");
+        }
+    }
+    record.retain(|name, _| name == "client" || has(name));
 }
 
 /// Which way a record about a transaction goes.
@@ -193,6 +223,13 @@ fn packet_link(packet: &Packet<'_>, frame: u16) -> u16 {
     }
 }
 
+/// The payload that alerts show: of protocols whose header is not known there is none.
+fn shown<'a>(packet: &'a Packet<'_>) -> &'a [u8] {
+    let known = !matches!(packet.transport, Transport::None)
+        || packet.ip.as_ref().is_some_and(|ip| ip.protocol == 50);
+    if known { packet.payload() } else { &[] }
+}
+
 fn packet_head<'a>(packet: &'a Packet<'_>, flow: u64) -> Head<'a> {
     let icmp = match packet.transport {
         Transport::Icmp { kind, code, .. } => Some((kind, code)),
@@ -210,6 +247,9 @@ fn packet_head<'a>(packet: &'a Packet<'_>, flow: u64) -> Head<'a> {
         addresses: packet.ip.as_ref().map(|ip| (ip.source, ip.destination)),
         ports: has_transport.then(|| packet.ports()),
         icmp,
+        answer: None,
+        spi: None,
+        parent: 0,
         protocol: packet.ip.as_ref().map_or(0, |ip| ip.protocol),
         origin: Some(packet_origin(packet)),
         marks: None,
@@ -259,6 +299,7 @@ impl Hands {
             .map(|e| e.state.clone())
             .filter(FlowState::is_marked);
         let marks = state.as_ref().and_then(|s| self.marks(&ruleset, s));
+        let parent = extra.as_ref().map_or(0, |e| e.parent);
         for one in matches {
             let rule = self.engine.ruleset.rule(one.rule);
             let silent = rule.silent || matches!(rule.action, crate::rules::Action::Pass);
@@ -275,10 +316,15 @@ impl Hands {
                             info,
                             one.direction.unwrap_or(Direction::ToServer),
                             one.time,
-                            if packet.is_some() { one.packet } else { 0 },
+                            if packet.is_some_and(|p| packet_origin(p) != Origin::Fragments) {
+                                one.packet
+                            } else {
+                                0
+                            },
                         );
                         head.origin = Some(packet.map_or(Origin::FlowEnd, packet_origin));
                         head.marks = marks.as_ref();
+                        head.parent = parent;
                         head.addresses = Some((one.source.0, one.destination.0));
                         head.ports = head.ports.map(|_| (one.source.1, one.destination.1));
                         if let Some(Transport::Icmp { kind, code, .. }) =
@@ -294,12 +340,31 @@ impl Hands {
                     (None, None) => continue,
                 };
                 if self.logs.kinds.alert && self.logs.eve.is_some() {
-                    let flow = info.map(|info| facts(info, true));
                     let talk = extra.as_ref().and_then(|e| e.talk.as_ref());
-                    let found = one
+                    let flow = info.map(|info| facts(info, true, talk));
+                    let tcp = one.protocol == 6;
+                    let mut found = one
                         .transaction
                         .and_then(|id| talk?.transactions.live.iter().find(|t| t.id == id));
-                    let with_bodies = found.and_then(|t| bodies(t, &self.logs.options));
+                    // A datagram of the rule's own protocol is a message of it, whether or not the rule looks into messages.
+                    if found.is_none() && one.transaction.is_none() && !tcp && !rule.apps.is_empty()
+                    {
+                        found = talk.and_then(|t| t.transactions.live.iter().find(|t| !t.logged));
+                    }
+                    // What a stream said is not what this packet says.
+                    let streamed = tcp && (one.stream || one.transaction.is_some());
+                    let said = extra.as_ref().zip(one.direction).filter(|_| streamed);
+                    let (payload, length) = match said {
+                        Some((e, d)) => {
+                            let (bytes, length) = &e.said[d.index()];
+                            (bytes.as_slice(), *length)
+                        }
+                        None => {
+                            let bytes = packet.map_or(&[][..], shown);
+                            (bytes, bytes.len())
+                        }
+                    };
+                    let with_bodies = found.and_then(|t| for_alert(t, &self.logs.options));
                     let record = found.map(|t| {
                         (
                             record_name(t.app),
@@ -322,9 +387,10 @@ impl Hands {
                         }),
                         link: packet.map_or(0, |p| packet_link(p, self.link)),
                         flow: flow.as_ref(),
-                        payload: packet.map_or(&[][..], |p| p.payload()),
+                        payload,
+                        length,
                         packet: packet.map_or(&[][..], |p| p.data),
-                        stream: one.stream,
+                        stream: streamed,
                     };
                     eve::alert(&mut self.bytes, &head, text, &facts, &self.logs.options);
                 }
@@ -358,6 +424,7 @@ impl Hands {
                     let mut head = flow_head(info, self.way, self.time, self.counted());
                     head.origin = Some(self.origin);
                     head.marks = marks.as_ref();
+                    head.parent = extra.parent;
                     let mut room = String::new();
                     eve::anomaly(
                         &mut self.bytes,
@@ -387,7 +454,7 @@ impl Hands {
                     .entry((done.app, info.protocol == 6))
                     .or_default() += 1;
                 if self.logs.eve.is_some() {
-                    self.log_transaction(info, done, marks.as_ref());
+                    self.log_transaction(info, done, marks.as_ref(), extra.parent);
                 }
             }
             if done.kept == [false; 2] {
@@ -401,7 +468,7 @@ impl Hands {
 
     /// Number of the frame that records are about, 0 if it is none.
     fn counted(&self) -> u64 {
-        if self.origin == Origin::FlowEnd {
+        if matches!(self.origin, Origin::FlowEnd | Origin::Fragments) {
             0
         } else {
             self.number
@@ -421,7 +488,13 @@ impl Hands {
         }
     }
 
-    fn log_transaction(&mut self, info: &Info, done: &mut Transaction, marks: Option<&Marks<'_>>) {
+    fn log_transaction(
+        &mut self,
+        info: &Info,
+        done: &mut Transaction,
+        marks: Option<&Marks<'_>>,
+        parent: u64,
+    ) {
         let kinds = &self.logs.kinds;
         let name = record_name(done.app);
         let number = self.counted();
@@ -429,6 +502,7 @@ impl Hands {
             let mut head = flow_head(info, way, self.time, number);
             head.origin = Some(self.origin);
             head.marks = marks;
+            head.parent = parent;
             head
         };
         let start = self.bytes.len();
@@ -445,18 +519,47 @@ impl Hands {
                 }
             }
         }
-        if kinds.has_app(name) && wanted && !done.record.is_empty() {
-            eve::transaction(
-                &mut self.bytes,
-                &head(way_of(done, self.way)),
-                name,
-                Some(done.number),
-                (&done.record, &done.beside),
-                &self.logs.options,
-            );
+        if let (App::Tls, Some(fields)) = (done.app, &kinds.tls) {
+            only(&mut done.record, fields);
         }
-        let mut ends = vec![self.bytes.len()];
+        if done.app == App::Smtp
+            && kinds.said.mail
+            && let Some(Value::Object(email)) = done.beside.get_mut("email")
+        {
+            email.retain(|name, _| {
+                let usual = ["status", "from", "to", "cc", "attachment", "url"];
+                usual.contains(&name.as_str()) || kinds.mail.iter().any(|f| f == name)
+            });
+        }
+        let mut ends = Vec::new();
+        if kinds.has_app(name) && wanted && !done.record.is_empty() {
+            let head = head(way_of(done, self.way));
+            // Records of DNS and of some others say which transaction it was in their own part, or not at all.
+            let number = (!matches!(
+                done.app,
+                App::Dns | App::Quic | App::Ftp | App::FtpData | App::Tls | App::Ssh | App::Snmp
+            ))
+            .then_some(done.number);
+            let older = match done.app {
+                App::Dns if kinds.dns.older => crate::app::dns::older(&done.record),
+                _ => Vec::new(),
+            };
+            let mut write = |record: &Map<String, Value>| {
+                let inside = (record, &done.beside);
+                let options = &self.logs.options;
+                eve::transaction(&mut self.bytes, &head, name, number, inside, options);
+                ends.push(self.bytes.len());
+            };
+            if done.app == App::Dns && kinds.dns.older {
+                older.iter().for_each(&mut write);
+            } else {
+                write(&done.record);
+            }
+        }
         if kinds.files {
+            // Lists of all header lines are for the record of the transaction.
+            done.record.remove("request_headers");
+            done.record.remove("response_headers");
             for file in &done.files {
                 eve::file(
                     &mut self.bytes,
@@ -540,14 +643,17 @@ impl Hands {
         let ruleset = Arc::clone(&self.engine.ruleset);
         let marks = self.marks(&ruleset, &extra.state);
         head.marks = marks.as_ref();
+        head.parent = extra.parent;
+        (head.answer, head.spi) = (info.answer, info.spi);
         let tcp = session.map(|s| TcpFacts {
             flags: s.flags(),
-            state: s.state().name(),
+            state: (s.state() != State::None).then(|| s.state().name()),
+            gaps: extra.gaps,
         });
         eve::flow(
             &mut self.bytes,
             &head,
-            &facts(info, extra.alerted),
+            &facts(info, extra.alerted, extra.talk.as_ref()),
             tcp.as_ref(),
             &names(extra.talk.as_ref()),
             reason.name(),

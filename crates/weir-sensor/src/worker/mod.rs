@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_packet::pcap::LinkType;
 
-use crate::app::{App, Conversation, Expected, Ports, Wanted};
+use crate::app::{App, Conversation, Expected, Ports, Said, Wanted};
 use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::decode::Decoder;
@@ -89,6 +89,32 @@ impl Engine {
             buffers.insert(Buffer::HttpResponseBody);
         }
         let kinds = &config.logs.kinds;
+        // What costs something is read for records where rules ask for it, or where it is configured.
+        let fingerprints = |asked: Option<bool>, of: &[Buffer]| {
+            asked.unwrap_or_else(|| of.iter().any(|b| buffers.has(*b)))
+        };
+        let said = Said {
+            ja3: fingerprints(
+                config.app.ja3,
+                &[
+                    Buffer::Ja3Hash,
+                    Buffer::Ja3String,
+                    Buffer::Ja3sHash,
+                    Buffer::Ja3sString,
+                ],
+            ),
+            ja4: config.app.ja4.unwrap_or(true),
+            hassh: fingerprints(
+                config.app.hassh,
+                &[
+                    Buffer::SshHassh,
+                    Buffer::SshHasshString,
+                    Buffer::SshHasshServer,
+                    Buffer::SshHasshServerString,
+                ],
+            ),
+            ..kinds.said
+        };
         let records = config.logs.eve.is_some()
             && (kinds.files
                 || config.logs.options.app_fields
@@ -109,6 +135,7 @@ impl Engine {
                 records,
                 sums: config.logs.options.sums,
                 http: config.app.http,
+                said,
             },
             filters: book.filters.clone(),
             streams: [Direction::ToServer, Direction::ToClient]
@@ -202,6 +229,14 @@ struct Extra {
     changed: bool,
     /// Bytes of memory, when it was last counted.
     memory: usize,
+    /// Number of the flow that announced this one.
+    parent: u64,
+    /// Directions in which bytes were lost.
+    gaps: [bool; 2],
+    /// What each side said since the other did last, if alerts are to show it: the beginning, and the length of all.
+    said: [(Vec<u8>, usize); 2],
+    /// Who spoke last, as far as that is needed for it.
+    speaker: Option<Direction>,
     /// Events of the conversation that were logged.
     logged_events: usize,
     /// And those that rules were asked about.
@@ -242,6 +277,8 @@ struct Announced {
     other: IpAddr,
     /// What it will carry.
     what: Expected,
+    /// Number of the flow that says so.
+    parent: u64,
     time: u64,
 }
 
@@ -530,6 +567,9 @@ impl Pipeline {
                 if let Some(datagram) = datagram
                     && depth < 8
                 {
+                    if self.hands.outer.is_none() {
+                        self.hands.outer = log::outermost(&packet);
+                    }
                     let whole = self.decoder.datagram(&packet, &datagram);
                     self.layers(whole, depth + 1);
                 }
@@ -738,7 +778,8 @@ impl Hands {
             };
             let expected = if tcp { self.expected(info) } else { None };
             extra.talk = Some(match expected {
-                Some(what) => {
+                Some((what, parent)) => {
+                    extra.parent = parent;
                     *self.counts.flows.entry((what.app, tcp)).or_default() += 1;
                     Conversation::expected(&what, ports, &self.engine.wanted)
                 }
@@ -788,13 +829,14 @@ impl Hands {
                 listener,
                 other,
                 what,
+                parent: info.id,
                 time: self.time,
             });
         }
     }
 
-    /// Takes what a new flow was announced as.
-    fn expected(&mut self, info: &Info) -> Option<Expected> {
+    /// Takes what a new flow was announced as, and by which flow.
+    fn expected(&mut self, info: &Info) -> Option<(Expected, u64)> {
         let announced = self.announced.get_mut(self.slice)?;
         if announced.is_empty() {
             return None;
@@ -804,7 +846,7 @@ impl Hands {
                 && (info.server, info.client, info.server_port)
                     == (a.listener, a.other, a.what.port)
         })?;
-        announced.remove(at).map(|a| a.what)
+        announced.remove(at).map(|a| (a.what, a.parent))
     }
 
     /// Counts a flow's memory anew.
@@ -819,6 +861,7 @@ impl Hands {
         });
         let now =
             talk + extra.windows[0].memory() + extra.windows[1].memory() + extra.state.memory();
+        let now = now + extra.said[0].0.capacity() + extra.said[1].0.capacity();
         let all = &mut self.memory[self.slice];
         *all = (*all + now).saturating_sub(extra.memory);
         extra.memory = now;
@@ -832,12 +875,26 @@ impl flow::Sink<Extra> for Hands {
         if self.engine.streams[direction.index()] && !self.is_opaque(extra) {
             extra.windows[direction.index()].push(bytes);
         }
+        if self.logs.options.shows_payload() {
+            let limit = self.logs.options.payload_limit;
+            // What it said before the other end did is over.
+            if extra.speaker.replace(direction) != Some(direction) {
+                let (said, length) = &mut extra.said[direction.index()];
+                said.clear();
+                *length = 0;
+            }
+            let (said, length) = &mut extra.said[direction.index()];
+            let room = limit.saturating_sub(said.len()).min(bytes.len());
+            said.extend_from_slice(&bytes[..room]);
+            *length += bytes.len();
+        }
         self.talk(info, extra, direction, bytes);
     }
 
     fn gap(&mut self, _: &Info, extra: &mut Extra, direction: Direction, length: u64) {
         extra.windows[direction.index()].gap(length);
         self.counts.gaps += 1;
+        extra.gaps[direction.index()] = true;
         if let Some(talk) = &mut extra.talk {
             talk.gap(direction, length);
             extra.changed = true;

@@ -68,7 +68,7 @@ fn an_alert_in_both_logs() {
     assert_eq!(inner["signature"], "TEST \"evil\" word");
     assert_eq!(
         inner["metadata"],
-        serde_json::json!({"tag": ["one", "two"], "where": ["here"]})
+        serde_json::json!({"tag": ["two", "one"], "where": ["here"]})
     );
     assert!(
         alert["flow"]["pkts_toserver"]

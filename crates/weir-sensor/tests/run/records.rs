@@ -121,6 +121,209 @@ fn which_records_of_names_are_written() {
     );
 }
 
+#[test]
+fn records_of_names_as_version_2_had_them() {
+    let how = How::rules(
+        "alert dns any any -> any any (msg:\"m\"; dns.query; content:\"www\"; sid:1;)\n",
+    )
+    .set("outputs.1.fast.enabled=yes")
+    .set("outputs.0.eve-log.types.alert.enabled=yes")
+    .set("outputs.0.eve-log.types.dns.version=2");
+    let left = sense_tape(&names(), &how);
+    let records = left.of("dns");
+    assert_eq!(records.len(), 2, "{}", left.text);
+    let (query, answer) = (&records[0]["dns"], &records[1]["dns"]);
+    assert_eq!(
+        (&query["type"], &query["version"]),
+        (&Value::from("query"), &Value::from(2))
+    );
+    assert_eq!(
+        (&query["rrname"], &query["tx_id"]),
+        (&Value::from("www.example.com"), &Value::from(0))
+    );
+    assert!(query.get("queries").is_none() && query.get("rcode").is_none());
+    assert_eq!(
+        (&answer["type"], &answer["rrtype"]),
+        (&Value::from("answer"), &Value::from("A"))
+    );
+    assert!(answer["answers"][0]["rrname"].is_string() && answer.get("tx_id").is_none());
+    assert!(answer["grouped"].is_object());
+    // Alerts have the newer form, and answers once.
+    let shown = &left.of("alert")[0]["dns"];
+    assert_eq!(
+        (&shown["version"], &shown["rcode"]),
+        (&Value::from(3), &Value::from("NOERROR"))
+    );
+    assert_eq!(shown["queries"][0]["rrname"], "www.example.com");
+    let wrong = weir_sensor::settings::Settings::parse(
+        "outputs:\n  - eve-log:\n      types:\n        - dns:\n            version: 4\n",
+        false,
+    );
+    assert!(weir_sensor::config::Config::from_settings(&wrong.expect("YAML")).is_err());
+}
+
+#[test]
+fn what_was_inspected_is_shown() {
+    let mut tape = Tape::default();
+    let get = b"GET /one HTTP/1.1\r\nHost: a\r\n\r\n";
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+    let second = b"GET /two\tx HTTP/1.1\r\nHost: a\r\n\r\n";
+    tape.session(
+        (CLIENT, 41_001),
+        (SERVER, 80),
+        &[get, answer, second, answer],
+    );
+    tape.push(
+        &Frame::new()
+            .ip4(CLIENT, SERVER)
+            .udp(40_053, 53)
+            .payload(b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01"),
+    );
+    let rules = "alert http any any -> any any (msg:\"m\"; http.uri; content:\"/one\"; sid:1;)\n\
+        alert http any any -> any any (msg:\"m\"; http.uri; content:\"/two\"; sid:2;)\n\
+        alert dns any any -> any any (msg:\"m\"; sid:3;)\n";
+    let alert = "outputs.0.eve-log.types.alert";
+    let mut how = How::rules(rules).set("outputs.1.fast.enabled=yes");
+    for one in [
+        "payload=yes",
+        "payload-printable=yes",
+        "payload-length=yes",
+        "packet=yes",
+        "verdict=yes",
+    ] {
+        how = how.set(&format!("{alert}.{one}"));
+    }
+    let left = sense_tape(&tape, &how);
+    let of = |sid: u64| {
+        let all = left.of("alert");
+        let found = all.into_iter().find(|a| a["alert"]["signature_id"] == sid);
+        found
+            .unwrap_or_else(|| panic!("{sid}: {}", left.text))
+            .clone()
+    };
+    let (one, two, name) = (of(1), of(2), of(3));
+    assert_eq!(
+        one["payload_printable"],
+        std::str::from_utf8(get).expect("text")
+    );
+    assert_eq!(
+        (&one["payload_length"], &one["stream"]),
+        (&Value::from(get.len()), &Value::from(1))
+    );
+    assert_eq!(
+        two["payload_printable"],
+        "GET /two.x HTTP/1.1\r\nHost: a\r\n\r\n"
+    );
+    assert_eq!(one["packet_info"]["linktype_name"], "EN10MB");
+    assert_eq!(one["verdict"]["action"], "alert");
+    // A rule that looks into no message says which one it was all the same.
+    assert_eq!(
+        (&name["tx_id"], &name["stream"]),
+        (&Value::from(0), &Value::from(0))
+    );
+    assert_eq!(name["dns"]["queries"][0]["rrname"], "a");
+}
+
+#[test]
+fn which_packets_make_flows_and_what_these_say() {
+    let mut tape = Tape::default();
+    let frame = |from: [u8; 4], to: [u8; 4]| Frame::new().ip4(from, to);
+    // Two pings with two identifiers, one of them answered; ESP; what has no flows.
+    for number in [1, 2] {
+        tape.push(
+            &frame(CLIENT, SERVER)
+                .icmp(8, 0)
+                .echo(number, 1)
+                .payload(b"ping"),
+        );
+    }
+    tape.push(&frame(SERVER, CLIENT).icmp(0, 0).echo(1, 1).payload(b"ping"));
+    tape.push(
+        &frame(CLIENT, SERVER)
+            .protocol(50)
+            .payload(b"\x00\x00\x12\x34\x00\x00\x00\x01secret"),
+    );
+    tape.push(&frame(CLIENT, SERVER).protocol(88).payload(&[0; 40]));
+    // Unknown datagrams, and a session whose beginning was not seen.
+    tape.push(
+        &frame(CLIENT, SERVER)
+            .udp(4000, 4001)
+            .payload(b"nobody knows"),
+    );
+    tape.push(
+        &frame(CLIENT, SERVER)
+            .tcp(4002, 4003)
+            .flags(Frame::ACK | Frame::PSH)
+            .numbers(7, 9)
+            .payload(b"late"),
+    );
+    let left = sense_tape(
+        &tape,
+        &How::rules("alert ip any any -> any any (msg:\"m\"; ip_proto:88; sid:1;)\n"),
+    );
+    let flows = left.of("flow");
+    let of = |name: &str| {
+        let mut found = flows.iter().filter(|f| f["proto"] == name);
+        let one = found
+            .next()
+            .unwrap_or_else(|| panic!("{name}: {}", left.text));
+        assert!(found.next().is_none(), "{}", left.text);
+        *one
+    };
+    let ping = of("ICMP");
+    assert_eq!(
+        (&ping["icmp_type"], &ping["response_icmp_type"]),
+        (&Value::from(8), &Value::from(0))
+    );
+    assert_eq!(ping["flow"]["pkts_toserver"], 2);
+    assert_eq!(of("ESP")["spi"], 0x1234);
+    assert_eq!(of("UDP")["app_proto"], "failed");
+    let late = of("TCP");
+    assert_eq!(late["tcp"]["tcp_flags"], "00");
+    assert!(late["tcp"].get("state").is_none() && late["tcp"].get("ack").is_none());
+    assert_eq!(flows.len(), 4, "{}", left.text);
+    let alert = left.of("alert")[0];
+    assert!(alert["proto"] == "EIGRP" && alert.get("flow").is_none());
+}
+
+#[test]
+fn mails_say_what_is_asked_for() {
+    let mut tape = Tape::default();
+    let mail = b"DATA\r\n";
+    tape.session((CLIENT, 41_002), (SERVER, 25), &[
+        b"\r\n", b"220 x ESMTP\r\n", b"EHLO a\r\n", b"250 x\r\n",
+        b"MAIL FROM:<a@example.net>\r\n", b"250 ok\r\n", b"RCPT TO:<b@example.org>\r\n", b"250 ok\r\n",
+        mail, b"354 go\r\n",
+        b"From: a@example.net\r\nTo: b@example.org\r\nBcc: c@d, e@f\r\nSubject: papers\r\nX-Mailer: pen\r\nDate: today\r\n\r\nSee http://www.Example.com/a?b=c, soon\r\n.\r\n",
+        b"250 queued\r\n",
+    ]);
+    let smtp = "outputs.0.eve-log.types.smtp";
+    let run = |settings: &[&str]| {
+        let mut how = How::rules("").set("outputs.1.fast.enabled=yes");
+        for one in settings {
+            how = how.set(&format!("{smtp}.{one}"));
+        }
+        let left = sense_tape(&tape, &how);
+        let all = left.of("smtp");
+        let email = all.iter().find_map(|r| r.get("email")).cloned();
+        email.unwrap_or_else(|| panic!("{}", left.text))
+    };
+    let usual = run(&["enabled=yes"]);
+    assert_eq!(usual["url"], serde_json::json!(["www.example.com/a?b=c,"]));
+    assert!(usual.get("subject").is_none(), "{usual}");
+    let more = run(&["extended=yes", "md5=[subject]", "custom=[date]"]);
+    assert_eq!(
+        (&more["subject"], &more["x_mailer"], &more["date"]),
+        (
+            &Value::from("papers"),
+            &Value::from("pen"),
+            &Value::from("today")
+        )
+    );
+    assert_eq!(more["bcc"], serde_json::json!(["c@d", "e@f"]));
+    assert_eq!(more["subject_md5"], "a566b2bebc62611dff4cdaceac1a7bbd");
+}
+
 /// A control connection and, after it has said so, the data connection; in time order, as a capture has them.
 fn transfer(said: &[&[u8]], opener: [u8; 4], listener: ([u8; 4], u16), data: &[&[u8]]) -> Tape {
     let mut tape = Tape::default();
@@ -365,7 +568,10 @@ fn where_packets_come_from() {
     assert_eq!(tunnel["pkt_src"], "wire/pcap");
     assert_eq!(alerts[1]["pkt_src"], "defrag");
     assert_eq!(alerts[1]["packet_info"]["linktype"], 228);
-    assert!(alerts[1].get("tunnel").is_none());
+    // What was put together has no frame of its own; the last of its pieces is said beside it.
+    assert!(alerts[1].get("pcap_cnt").is_none());
+    assert_eq!(alerts[1]["tunnel"]["pcap_cnt"], 3);
+    assert_eq!(alerts[1]["tunnel"]["depth"], 0);
 }
 
 #[test]

@@ -165,7 +165,6 @@ impl Http1 {
             self.data(direction, &begun, time, out);
             return &input[kept..];
         }
-        half.body.framing += line.len() as u64;
         if newline.is_some() {
             let empty = half.carry.iter().all(|b| matches!(b, b'\r' | b'\n'));
             half.carry.clear();

@@ -142,11 +142,23 @@ fn log(t: &mut Transaction, head: &Head, d: Direction, w: &Wanted) {
             t.record.insert(field.clone(), text(head.value(f)));
         }
     }
-    if w.http.lines[d.index()] {
-        let lines = head.lines.iter().map(|(name, value)| {
+    if w.http.lines[d.index()] && !head.lines.is_empty() {
+        // Lines of one name are one.
+        let mut lines: Vec<(&[u8], Vec<u8>)> = Vec::new();
+        for (name, value) in &head.lines {
+            let (name, value) = (head.bytes(*name), head.bytes(*value));
+            match lines.iter_mut().find(|(n, _)| n.eq_ignore_ascii_case(name)) {
+                Some((_, all)) => {
+                    all.extend_from_slice(b", ");
+                    all.extend_from_slice(value);
+                }
+                None => lines.push((name, value.to_vec())),
+            }
+        }
+        let lines = lines.iter().map(|(name, value)| {
             let mut line = serde_json::Map::new();
-            line.insert("name".into(), text(head.bytes(*name)));
-            line.insert("value".into(), text(head.bytes(*value)));
+            line.insert("name".into(), text(name));
+            line.insert("value".into(), text(value));
             line.into()
         });
         let field = if d == ToServer {

@@ -90,6 +90,7 @@ impl Http1 {
                 }
                 if !line.method.is_empty() {
                     r.insert("http_method".into(), text(line.method));
+                    r.insert("length".into(), 0.into());
                 }
                 if !old {
                     r.insert("protocol".into(), text(line.protocol));

@@ -8,7 +8,7 @@ use sha1::{Digest, Sha1};
 use self::certificate::{Certificate, date};
 use self::hello::{Hello, Reader, md5_hex};
 use super::text::{colons, text};
-use super::{App, Parser, Transaction, Transactions, Wanted};
+use super::{App, Parser, Said, Transaction, Transactions, Wanted};
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
@@ -186,6 +186,7 @@ impl Tls {
                 Some(hello) => self.server_hello(&hello, out),
                 None => self.fail("invalid_handshake_message", out),
             },
+            (11, ToServer) => self.client_certificates(content, out),
             (11, ToClient) => {
                 self.certificates(content, out);
                 self.side_done(ToClient, out);
@@ -208,7 +209,7 @@ impl Tls {
         client_buffers(t, hello, &w);
         random_buffers(t, hello, ToServer, &w);
         if w.records {
-            client_record(t, hello, false);
+            client_record(t, hello, w.said, false);
         }
         // A second hello, after a retry, adds nothing that rules wait for.
         t.complete[0] = true;
@@ -223,7 +224,7 @@ impl Tls {
             return;
         };
         let b = w.buffers;
-        if w.records || b.has(Buffer::Ja3sHash) || b.has(Buffer::Ja3sString) {
+        if w.records && w.said.ja3 || b.has(Buffer::Ja3sHash) || b.has(Buffer::Ja3sString) {
             let string = hello.ja3s();
             let hash = md5_hex(&string);
             push(
@@ -240,7 +241,7 @@ impl Tls {
                 ToClient,
                 hash.as_bytes(),
             );
-            if w.records {
+            if w.records && w.said.ja3 {
                 t.record.insert("ja3s".into(), fingerprint(hash, string));
             }
         }
@@ -258,6 +259,17 @@ impl Tls {
             if !hello.alpn.is_empty() {
                 let names: Vec<_> = hello.alpn.iter().map(|a| text(a)).collect();
                 t.record.insert("server_alpns".into(), names.into());
+            }
+            if w.said.handshakes {
+                let mut said = serde_json::Map::new();
+                said.insert("version".into(), version_name(hello.legacy_version).into());
+                if let Some(cipher) = hello.ciphers.first() {
+                    said.insert("cipher".into(), (*cipher).into());
+                }
+                if !hello.extensions.is_empty() {
+                    said.insert("exts".into(), hello.extensions.clone().into());
+                }
+                t.record.insert("server_handshake".into(), said.into());
             }
         }
         for event in &hello.events {
@@ -281,6 +293,7 @@ impl Tls {
         };
         let mut r = Reader(list);
         let mut count = 0;
+        let mut chain: Vec<serde_json::Value> = Vec::new();
         while !r.0.is_empty() {
             let Some(der) = r.list(3) else {
                 t.event("invalid_certificate");
@@ -289,6 +302,9 @@ impl Tls {
             count += 1;
             if count > MOST_CERTIFICATES {
                 continue;
+            }
+            if w.records && w.said.certificates {
+                chain.push(base64(der).into());
             }
             push(
                 t,
@@ -302,6 +318,44 @@ impl Tls {
             }
         }
         t.facts.push(("tls.cert_chain_len", count as u64));
+        if let Some(first) = chain.first() {
+            t.record.insert("certificate".into(), first.clone());
+            t.record.insert("chain".into(), chain.into());
+        }
+    }
+
+    /// The client's own certificate, if it was asked for one: for records.
+    fn client_certificates(&mut self, content: &[u8], out: &mut Transactions) {
+        let w = self.wanted;
+        let Some(t) = self.transaction(out).filter(|_| w.records) else {
+            return;
+        };
+        let mut r = Reader(Reader(content).list(3).unwrap_or_default());
+        let mut said = serde_json::Map::new();
+        let mut chain: Vec<serde_json::Value> = Vec::new();
+        while !r.0.is_empty()
+            && chain.len() < MOST_CERTIFICATES
+            && let Some(der) = r.list(3)
+        {
+            if said.is_empty() {
+                let print = colons(&Sha1::digest(der), false);
+                said.insert("fingerprint".into(), print.into());
+                if let Some(c) = Certificate::parse(der) {
+                    about(&mut said, &c);
+                }
+            }
+            if !w.said.certificates {
+                break;
+            }
+            chain.push(base64(der).into());
+        }
+        if let Some(first) = chain.first() {
+            said.insert("certificate".into(), first.clone());
+            said.insert("chain".into(), chain.into());
+        }
+        if !said.is_empty() {
+            t.record.insert("client".into(), said.into());
+        }
     }
 
     /// An SSLv2 hello of a client; returns its length when it is whole.
@@ -384,14 +438,32 @@ fn client_buffers(t: &mut Transaction, hello: &Hello, w: &Wanted) {
 }
 
 /// What the log says of a ClientHello.
-pub(super) fn client_record(t: &mut Transaction, hello: &Hello, quic: bool) {
+pub(super) fn client_record(t: &mut Transaction, hello: &Hello, said: Said, quic: bool) {
     let r = &mut t.record;
+    if said.handshakes && !quic {
+        let mut h = serde_json::Map::new();
+        h.insert("version".into(), version_name(hello.version()).into());
+        for (key, list) in [
+            ("ciphers", &hello.ciphers),
+            ("exts", &hello.extensions),
+            ("sig_algs", &hello.signatures),
+        ] {
+            if !list.is_empty() {
+                h.insert(key.into(), list.clone().into());
+            }
+        }
+        r.insert("client_handshake".into(), h.into());
+    }
     if let Some(sni) = &hello.sni {
         r.insert("sni".into(), text(sni));
     }
-    let string = hello.ja3();
-    r.insert("ja3".into(), fingerprint(md5_hex(&string), string));
-    r.insert("ja4".into(), hello.ja4(quic).into());
+    if said.ja3 || quic {
+        let string = hello.ja3();
+        r.insert("ja3".into(), fingerprint(md5_hex(&string), string));
+    }
+    if said.ja4 || quic {
+        r.insert("ja4".into(), hello.ja4(quic).into());
+    }
     if !hello.alpn.is_empty() && !quic {
         let names: Vec<_> = hello.alpn.iter().map(|a| text(a)).collect();
         r.insert("client_alpns".into(), names.into());
@@ -453,17 +525,28 @@ fn first_certificate(t: &mut Transaction, der: &[u8], w: &Wanted) {
     t.facts
         .push(("tls.cert_notafter", c.not_after.max(0) as u64));
     if w.records {
+        about(&mut t.record, &c);
         let r = &mut t.record;
-        r.insert("subject".into(), c.subject.into());
-        r.insert("issuerdn".into(), c.issuer.into());
-        r.insert("serial".into(), c.serial.into());
-        r.insert("notbefore".into(), date(c.not_before).into());
-        r.insert("notafter".into(), date(c.not_after).into());
         if !c.names.is_empty() {
             let names: Vec<_> = c.names.iter().map(|n| text(n)).collect();
             r.insert("subjectaltname".into(), names.into());
         }
     }
+}
+
+/// What records say of a certificate of either end.
+fn about(r: &mut serde_json::Map<String, serde_json::Value>, c: &Certificate) {
+    r.insert("subject".into(), c.subject.clone().into());
+    r.insert("issuerdn".into(), c.issuer.clone().into());
+    r.insert("serial".into(), c.serial.clone().into());
+    r.insert("notbefore".into(), date(c.not_before).into());
+    r.insert("notafter".into(), date(c.not_after).into());
+}
+
+fn base64(bytes: &[u8]) -> String {
+    let mut out = Vec::new();
+    crate::output::json::base64(&mut out, bytes);
+    String::from_utf8_lossy(&out[1..out.len() - 1]).into_owned()
 }
 
 /// What logs call early drafts of TLS 1.3.
