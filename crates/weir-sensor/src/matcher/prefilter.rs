@@ -5,6 +5,8 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aho_corasick::Span;
 use aho_corasick::packed::{Config, Searcher};
@@ -100,7 +102,12 @@ impl Bits {
 #[derive(Debug)]
 pub(super) struct Part {
     bits: Bits,
-    few: Box<[Few]>,
+    /// Which, as they are stored.
+    patterns: Box<[u32]>,
+    /// Made when so much was searched that it pays.
+    few: OnceLock<Box<[Few]>>,
+    /// Bytes that were searched without.
+    searched: AtomicUsize,
 }
 
 /// Four bytes, and the patterns that have them so many bytes behind their beginning.
@@ -125,6 +132,8 @@ const SEARCHES: usize = 3;
 const LONG: usize = 64;
 /// After so many finds in a buffer the table goes on.
 const MANY: usize = 8;
+/// Vector searches for a part are made when so many bytes were searched without. Making them takes as long as the table takes for about as many.
+const PAYS: usize = 1 << 16;
 
 impl Few {
     /// Searches for patterns as they are stored, with their numbers; none if they are not few.
@@ -183,19 +192,13 @@ impl Few {
         made.unwrap_or_default().into()
     }
 
-    fn memory(&self) -> usize {
-        self.searcher.memory_usage()
-            + self
-                .patterns
-                .iter()
-                .map(|p| 16 + p.len() * 8)
-                .sum::<usize>()
-    }
+    /// About what one needs; it is made after memory was counted.
+    const MOST_MEMORY: usize = 8 << 10;
 }
 
 impl Part {
     pub(super) fn memory(&self) -> usize {
-        self.bits.memory() + self.few.iter().map(Few::memory).sum::<usize>()
+        self.bits.memory() + self.patterns.len() * 4 + SEARCHES * Few::MOST_MEMORY
     }
 }
 
@@ -300,11 +303,12 @@ impl Prefilter {
 
     /// Searches for some of the patterns; others may be found as well.
     pub(super) fn scan_part(&self, part: &Part, haystack: &[u8], hits: &mut Hits) {
-        if part.few.is_empty() || haystack.len() < LONG || self.short.is_some() {
+        let few = self.searches(part, haystack);
+        if few.is_empty() {
             self.scan_bits(&part.bits, haystack, hits);
             return;
         }
-        for few in &part.few {
+        for few in few {
             if let Some(from) = self.few(few, haystack, hits) {
                 // The table has other windows of the patterns: what was not compared may have begun a pattern's length before. It has those of the other searches as well.
                 self.scan_from(
@@ -315,6 +319,27 @@ impl Prefilter {
                 );
             }
         }
+    }
+
+    /// The vector searches of a part, if they pay.
+    #[inline]
+    fn searches<'a>(&self, part: &'a Part, haystack: &[u8]) -> &'a [Few] {
+        if haystack.len() < LONG || self.short.is_some() {
+            return &[];
+        }
+        if let Some(few) = part.few.get() {
+            return few;
+        }
+        let before = part.searched.fetch_add(haystack.len(), Ordering::Relaxed);
+        if before + haystack.len() < PAYS {
+            return &[];
+        }
+        part.few.get_or_init(|| {
+            Few::new(part.patterns.iter().map(|number| {
+                let pattern = self.patterns[*number as usize];
+                (*number, self.stored(pattern), pattern.nocase)
+            }))
+        })
     }
 
     /// One vector search; returns up to where it went if there are too many finds.
@@ -342,12 +367,10 @@ impl Prefilter {
         let mut windows: Vec<u32> = entries().map(|e| e.value as u32).collect();
         // Entries of one window follow each other.
         windows.dedup();
-        let stored = entries().map(|e| {
-            let pattern = self.patterns[e.pattern as usize];
-            (e.pattern, self.stored(pattern), pattern.nocase)
-        });
         Part {
-            few: Few::new(stored),
+            patterns: entries().map(|e| e.pattern).collect(),
+            few: OnceLock::new(),
+            searched: AtomicUsize::new(0),
             bits: Bits::new(windows.len(), windows.iter().copied()),
         }
     }
@@ -657,13 +680,17 @@ mod tests {
             let all = Prefilter::new(&set);
             let wanted = |id: u32| id as usize % 4 < 1 + round % 4;
             let part = all.part(wanted);
-            searched += usize::from(!part.few.is_empty());
+            // As if so much had been searched already; every other time.
+            let pays = round % 2 == 0;
+            part.searched
+                .store(if pays { PAYS } else { 0 }, Ordering::Relaxed);
             for buffer in &buffers {
                 let (mut of_all, mut of_part) = (Hits::new(set.len()), Hits::new(set.len()));
                 of_all.clear();
                 of_part.clear();
                 all.scan(buffer, &mut of_all);
                 all.scan_part(&part, buffer, &mut of_part);
+                searched += usize::from(part.few.get().is_some_and(|few| !few.is_empty()));
                 for id in of_all.ids().iter().filter(|id| wanted(**id)) {
                     found += 1;
                     assert!(
