@@ -25,6 +25,8 @@ use crate::worker::{Engine, Pipeline, Report};
 const UNDER_WAY: usize = 64;
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;
+/// How long a thread that freed much stays.
+const LINGER: Duration = Duration::from_millis(1500);
 /// How long nothing is read after a file that is followed had nothing new.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -653,7 +655,7 @@ impl<'a> Reader<'a> {
             match loading.try_recv() {
                 Ok(Ok((engine, took))) => {
                     (self.setup.say)(Say::Reloaded(engine.rules(), took));
-                    self.setup.engine = Arc::new(engine);
+                    tidy(std::mem::replace(&mut self.setup.engine, Arc::new(engine)));
                     self.loading = None;
                 }
                 Ok(Err(why)) => {
@@ -684,6 +686,21 @@ impl<'a> Reader<'a> {
             }
         }
     }
+}
+
+/// Lets go of rules when nobody else refers to them any more: whoever works on packets does not stop for it.
+fn tidy(old: Arc<Engine>) {
+    // If there can be no thread, the closure goes, and the rules with whoever refers to them last.
+    let _ = std::thread::Builder::new()
+        .name("sensor-tidy".to_owned())
+        .spawn(move || {
+            while Arc::strong_count(&old) > 1 {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            drop(old);
+            // Allocators give free memory back to the system when somebody allocates or a thread ends, some time after it became free (mimalloc: a second). A quiet sensor does neither.
+            std::thread::sleep(LINGER);
+        });
 }
 
 /// Writes results in the order of packets.

@@ -128,6 +128,15 @@ impl Ruleset {
         Build::new(expressions, reputation).ruleset(rules, engine)
     }
 
+    /// Forgets what rules were compiled from, which is most of them: their conditions, and what only records say.
+    pub(crate) fn forget_sources(&mut self) {
+        for rule in &mut self.rules {
+            rule.groups = Vec::new();
+            rule.metadata = Vec::new();
+            rule.references = Vec::new();
+        }
+    }
+
     /// How many rules it holds.
     pub fn len(&self) -> usize {
         self.rules.len()

@@ -244,6 +244,7 @@ impl RuleText {
             "[**] [{}:{}:{}] {} [**] [Classification: {class}] [Priority: {}] ",
             rule.gid, rule.sid, rule.rev, rule.message, rule.priority
         );
+        fast.shrink_to_fit();
         let inside = eve[1..eve.len() - 1].to_vec();
         RuleText {
             eve: inside,

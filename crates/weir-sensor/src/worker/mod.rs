@@ -73,7 +73,7 @@ impl Engine {
         let rules = std::mem::take(&mut book.loaded.rules);
         let none = Expressions::new(book.settings.match_limit);
         let expressions = std::mem::replace(&mut book.loaded.expressions, none);
-        let (ruleset, unsupported) = Ruleset::build(
+        let (mut ruleset, unsupported) = Ruleset::build(
             rules,
             expressions,
             Arc::clone(&book.settings.reputation),
@@ -120,13 +120,13 @@ impl Engine {
                 || config.logs.options.app_fields
                 || kinds.apps.as_ref().is_none_or(|list| !list.is_empty()));
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let texts = (ruleset.rules().iter())
+            .map(|rule| RuleText::new(rule, &config.logs.options))
+            .collect();
+        ruleset.forget_sources();
         let engine = Engine {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
-            texts: ruleset
-                .rules()
-                .iter()
-                .map(|rule| RuleText::new(rule, &config.logs.options))
-                .collect(),
+            texts,
             wanted: Wanted {
                 buffers,
                 request_body: limit(config.app.request_body),
@@ -162,7 +162,7 @@ impl Engine {
         self.ruleset.len()
     }
 
-    /// All rules, with the part of detection that decides each.
+    /// All rules, without their conditions, with the part of detection that decides each.
     pub fn parts(&self) -> impl Iterator<Item = (&Rule, Option<Part>)> {
         let rules = self.ruleset.rules().iter().enumerate();
         rules.map(|(index, rule)| (rule, self.ruleset.part(index)))

@@ -33,6 +33,8 @@ struct Frames<'a> {
     given: u64,
     /// Batches since the rules became others.
     since: usize,
+    /// Others were asked for.
+    asked: bool,
     seen: usize,
     reloads: usize,
     controls: &'a Controls,
@@ -42,30 +44,8 @@ struct Frames<'a> {
     resident: &'a Mutex<Vec<u64>>,
 }
 
-impl Source for Frames<'_> {
-    fn fill(&mut self, batch: &mut Batch) -> Result<Filled, SourceError> {
-        // The machine is left to others while rules are loaded.
-        std::thread::sleep(Duration::from_millis(1));
-        let now = self.reloaded.load(Ordering::Relaxed);
-        if now != self.seen {
-            (self.seen, self.since) = (now, 0);
-        }
-        self.since += 1;
-        // Batches that were under way are done with, and a batch was about few slices only.
-        if self.since == 100 {
-            if self.seen > 0 {
-                assert_eq!(
-                    self.first.strong_count(),
-                    0,
-                    "the first rules are still there"
-                );
-            }
-            self.resident.lock().unwrap().push(resident());
-            if self.seen == self.reloads {
-                return Ok(Filled::End);
-            }
-            self.controls.reload.store(true, Ordering::Relaxed);
-        }
+impl Frames<'_> {
+    fn give(&mut self, batch: &mut Batch) -> Result<Filled, SourceError> {
         for _ in 0..20 {
             let (time, frame) = &self.tape.frames[self.next % self.tape.frames.len()];
             batch.push(*time, &[frame], frame.len() as u32, LinkType::ETHERNET.0);
@@ -73,6 +53,33 @@ impl Source for Frames<'_> {
             self.given += 1;
         }
         Ok(Filled::Frames)
+    }
+}
+
+impl Source for Frames<'_> {
+    fn fill(&mut self, batch: &mut Batch) -> Result<Filled, SourceError> {
+        // The machine is left to others while rules are loaded.
+        std::thread::sleep(Duration::from_millis(1));
+        let now = self.reloaded.load(Ordering::Relaxed);
+        if now != self.seen {
+            (self.seen, self.since, self.asked) = (now, 0, false);
+        }
+        self.since += 1;
+        // Batches that were under way are done with, and a batch was about few slices only.
+        if self.since >= 100 && !self.asked {
+            if self.seen > 0 && self.first.strong_count() > 0 {
+                // Who lets go of them has to be woken.
+                assert!(self.since < 20_000, "the first rules are still there");
+                return self.give(batch);
+            }
+            self.asked = true;
+            self.resident.lock().unwrap().push(resident());
+            if self.seen == self.reloads {
+                return Ok(Filled::End);
+            }
+            self.controls.reload.store(true, Ordering::Relaxed);
+        }
+        self.give(batch)
     }
 
     fn counts(&mut self) -> SourceCounts {
@@ -139,6 +146,7 @@ fn nobody_keeps_old_rules() {
             next: 0,
             given: 0,
             since: 0,
+            asked: false,
             seen: 0,
             reloads: 3,
             controls: &controls,
