@@ -260,6 +260,9 @@ pub fn run(
     }
     let mut writer = Writer::open(&setup)?;
     writer.live = source.is_live();
+    if writer.live {
+        tidy(None);
+    }
     let result = if setup.workers <= 1 {
         alone(setup, source, controls, &mut writer)
     } else {
@@ -655,7 +658,8 @@ impl<'a> Reader<'a> {
             match loading.try_recv() {
                 Ok(Ok((engine, took))) => {
                     (self.setup.say)(Say::Reloaded(engine.rules(), took));
-                    tidy(std::mem::replace(&mut self.setup.engine, Arc::new(engine)));
+                    let new = Arc::new(engine);
+                    tidy(Some(std::mem::replace(&mut self.setup.engine, new)));
                     self.loading = None;
                 }
                 Ok(Err(why)) => {
@@ -688,13 +692,13 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Lets go of rules when nobody else refers to them any more: whoever works on packets does not stop for it.
-fn tidy(old: Arc<Engine>) {
+/// Lets go of rules when nobody else refers to them any more: whoever works on packets does not stop for it. Without any: has the memory given back that loading them took.
+fn tidy(old: Option<Arc<Engine>>) {
     // If there can be no thread, the closure goes, and the rules with whoever refers to them last.
     let _ = std::thread::Builder::new()
         .name("sensor-tidy".to_owned())
         .spawn(move || {
-            while Arc::strong_count(&old) > 1 {
+            while old.as_ref().is_some_and(|old| Arc::strong_count(old) > 1) {
                 std::thread::sleep(Duration::from_millis(10));
             }
             drop(old);
