@@ -139,6 +139,27 @@ impl<'a> Packet<'a> {
         }
     }
 
+    /// Whether it carries another packet, as far as that can be told from its first bytes: something else on a tunnel's port is payload.
+    pub fn is_carrier(&self) -> bool {
+        let Some((kind, range)) = &self.inner else {
+            return false;
+        };
+        let carried = self.data.get(range.clone()).unwrap_or_default();
+        match kind {
+            Carried::Ip => matches!(carried.first().map(|b| b >> 4), Some(4 | 6)),
+            Carried::Ethernet => matches!(
+                carried.get(12..14),
+                Some(
+                    [0x08, 0x00 | 0x06]
+                        | [0x86, 0xdd]
+                        | [0x81, 0x00]
+                        | [0x88, 0xa8 | 0x47 | 0x48 | 0x64]
+                )
+            ),
+            Carried::Ppp => true,
+        }
+    }
+
     /// The bytes after the last known header.
     pub fn payload(&self) -> &[u8] {
         self.data.get(self.payload.clone()).unwrap_or_default()

@@ -237,7 +237,11 @@ impl Check {
         match condition {
             PacketCondition::PayloadSize(r) => {
                 let packet = scene.packet?;
-                number(r, packet.payload.len() as u64)
+                let size = match packet.is_carrier() {
+                    true => 0,
+                    false => packet.payload.len(),
+                };
+                number(r, size as u64)
             }
             PacketCondition::Ttl(r) => number(r, u64::from(scene.packet?.ip.as_ref()?.ttl)),
             PacketCondition::Tos(r) => number(r, u64::from(scene.packet?.ip.as_ref()?.tos)),

@@ -195,7 +195,8 @@ impl Detector {
         work.consider(&plan.packets, |_| true);
         // What follows a header that could not be read is nobody's payload. What is encrypted counts as none: headers, sizes and numbers are asked as ever.
         let opaque = flow.as_ref().is_some_and(|f| f.view.opaque);
-        let payload = if opaque || is_cut(packet) {
+        // What is carried is inspected by itself.
+        let payload = if opaque || is_cut(packet) || packet.is_carrier() {
             &[][..]
         } else {
             packet.payload()
@@ -384,7 +385,7 @@ impl Detector {
         }
     }
 
-    /// Inspects the directions of a transaction that became complete since it was given last. `ended`: nothing will follow, so what is not complete is inspected as it is.
+    /// Inspects those of the named directions of a transaction that became complete since it was given last. `ended`: nothing will follow, so what is not complete is inspected as it is.
     /// For rules that also look at the stream, the pieces up to the end of a complete direction are to be given before.
     pub fn transaction(
         &mut self,
@@ -392,11 +393,12 @@ impl Detector {
         view: &FlowView,
         state: &mut FlowState,
         transaction: &mut Transaction,
+        sides: &[Direction],
         ended: bool,
     ) {
         self.work.begin(at.number);
         let before = transaction.inspected;
-        for direction in [Direction::ToServer, Direction::ToClient] {
+        for direction in sides.iter().copied() {
             let d = direction.index();
             if transaction.inspected[d] || !(transaction.complete[d] || ended) {
                 continue;

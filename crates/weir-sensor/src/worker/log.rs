@@ -457,7 +457,8 @@ impl Hands {
                     self.log_transaction(info, done, marks.as_ref(), extra.parent);
                 }
             }
-            if done.kept == [false; 2] {
+            let waits = (0..2).any(|d| done.complete[d] && !done.inspected[d]);
+            if done.kept == [false; 2] && !waits {
                 live.remove(at);
             } else {
                 at += 1;

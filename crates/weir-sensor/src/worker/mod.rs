@@ -225,8 +225,8 @@ struct Extra {
     /// The engine whose rules `state` speaks of; 0: of none.
     rules: u64,
     alerted: bool,
-    /// The conversation was given something since it was looked at last.
-    changed: bool,
+    /// The conversation was given something since each direction of it was looked at last.
+    changed: [bool; 2],
     /// Bytes of memory, when it was last counted.
     memory: usize,
     /// Number of the flow that announced this one.
@@ -640,7 +640,11 @@ impl Hands {
         // The bare acknowledgement that ends a handshake still belongs to it, for rules.
         let bare = tracked.completes && packet.tcp().is_some() && packet.payload().is_empty();
         let mut view = self.view(flow, tracked.established && !bare);
-        let Flow { info, extra, .. } = flow;
+        let Flow {
+            info,
+            extra,
+            tcp: session,
+        } = flow;
         let mut events = packet.events;
         events.extend(tracked.events);
         if let Some(talk) = &extra.talk {
@@ -665,23 +669,26 @@ impl Hands {
             number: packet.number,
             packet: Some(packet),
         };
-        // A packet releases what it acknowledges, and what it says only later: what its sender said before, and is answered by that, comes first.
-        let first = match extra.answered[direction.index()] {
-            true => direction,
-            false => direction.reversed(),
+        // What an end of a session has said is inspected with its next packet after it was acknowledged: then alerts name a packet of the right direction.
+        let waits = session
+            .as_ref()
+            .is_some_and(|s| s.state() != crate::stream::State::Closed);
+        let sides = match waits {
+            true => &[direction][..],
+            false => &[Direction::ToServer, Direction::ToClient],
         };
-        for side in [first, first.reversed()] {
+        for side in sides.iter().copied() {
             // A message that is whole is inspected together with the stream that it is in.
-            let whole = extra.changed
+            let d = side.index();
+            let whole = extra.changed[d]
                 && extra.talk.as_ref().is_some_and(|talk| {
-                    let d = side.index();
                     let live = &talk.transactions.live;
                     live.iter().any(|t| t.complete[d] && !t.inspected[d])
                 });
-            let answered = std::mem::take(&mut extra.answered[side.index()]);
+            let answered = std::mem::take(&mut extra.answered[d]);
             self.pieces(&moment, &view, extra, side, whole || answered);
         }
-        self.transactions(&moment, &view, extra, false);
+        self.transactions(&moment, &view, extra, sides, false);
         self.alerts(Some(packet), Some((info, extra)));
         self.log_transactions(info, extra);
     }
@@ -754,16 +761,25 @@ impl Hands {
         moment: &Moment<'_>,
         view: &FlowView,
         extra: &mut Extra,
+        sides: &[Direction],
         ended: bool,
     ) {
-        if !extra.changed && !ended {
+        if !ended && sides.iter().all(|s| !extra.changed[s.index()]) {
             return;
         }
-        extra.changed = false;
+        for side in sides {
+            extra.changed[side.index()] = false;
+        }
         if let Some(talk) = &mut extra.talk {
             for transaction in &mut talk.transactions.live {
-                self.detector
-                    .transaction(moment, view, &mut extra.state, transaction, ended);
+                self.detector.transaction(
+                    moment,
+                    view,
+                    &mut extra.state,
+                    transaction,
+                    sides,
+                    ended,
+                );
             }
         }
     }
@@ -791,7 +807,7 @@ impl Hands {
         if talk.is_parsed() {
             let before = talk.app();
             talk.data(direction, bytes, self.time, &self.engine.wanted);
-            extra.changed = true;
+            extra.changed = [true; 2];
             if talk.app() != before {
                 *self.counts.flows.entry((talk.app(), tcp)).or_default() += 1;
             }
@@ -897,7 +913,7 @@ impl flow::Sink<Extra> for Hands {
         extra.gaps[direction.index()] = true;
         if let Some(talk) = &mut extra.talk {
             talk.gap(direction, length);
-            extra.changed = true;
+            extra.changed = [true; 2];
         }
     }
 
@@ -908,7 +924,7 @@ impl flow::Sink<Extra> for Hands {
             && end != End::Depth
         {
             talk.end(direction);
-            extra.changed = true;
+            extra.changed = [true; 2];
         }
     }
 
@@ -936,7 +952,8 @@ impl flow::Sink<Extra> for Hands {
         for side in [Direction::ToServer, Direction::ToClient] {
             self.pieces(&moment, &view, extra, side, true);
         }
-        self.transactions(&moment, &view, extra, true);
+        let sides = [Direction::ToServer, Direction::ToClient];
+        self.transactions(&moment, &view, extra, &sides, true);
         self.alerts(None, Some((info, extra)));
         self.detector.turn();
         self.log_transactions(info, extra);

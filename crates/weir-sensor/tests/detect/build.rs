@@ -275,8 +275,14 @@ impl Bed {
             number: self.number,
             packet: None,
         };
-        self.detector
-            .transaction(&moment, &self.view, &mut self.state, transaction, ended);
+        self.detector.transaction(
+            &moment,
+            &self.view,
+            &mut self.state,
+            transaction,
+            &[Direction::ToServer, Direction::ToClient],
+            ended,
+        );
         self.sids()
     }
 }

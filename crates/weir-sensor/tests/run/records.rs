@@ -553,7 +553,12 @@ fn where_packets_come_from() {
     };
     tape.push(&piece(0, 16, true));
     tape.push(&piece(16, 28, false));
-    let how = How::rules("alert udp any any -> any any (msg:\"m\"; content:\"evil\"; sid:1;)\n")
+    // What a packet carries is no payload of its own.
+    let rules = "\
+        alert udp any any -> any any (msg:\"m\"; content:\"evil\"; sid:1;)\n\
+        alert ip any any -> any any (msg:\"m\"; ip_proto:4; content:\"evil\"; sid:2;)\n\
+        alert ip any any -> any any (msg:\"m\"; ip_proto:4; dsize:>0; sid:3;)\n";
+    let how = How::rules(rules)
         .set("outputs.0.eve-log.types.alert.packet=yes")
         .set("outputs.1.fast.enabled=yes");
     let left = sense_tape(&tape, &how);
@@ -669,6 +674,30 @@ fn the_acknowledgement_that_ends_a_handshake_belongs_to_it() {
         "{}",
         left.text
     );
+}
+
+#[test]
+fn an_alert_names_a_packet_of_its_sender() {
+    let mut tape = Tape::default();
+    super::bed::web(
+        &mut tape,
+        44_002,
+        "GET /evil HTTP/1.1\r\nHost: a\r\n\r\n",
+        super::bed::ANSWER,
+    );
+    let rules = "\
+        alert http any any -> any any (msg:\"m\"; http.uri; content:\"/evil\"; sid:1;)\n\
+        alert http any any -> any any (msg:\"m\"; file.data; content:\"hello\"; sid:2;)\n\
+        alert tcp any any -> any any (msg:\"m\"; content:\"/evil\"; sid:3;)\n";
+    let left = sense_tape(&tape, &How::rules(rules));
+    let found: Vec<_> = left
+        .of("alert")
+        .iter()
+        .map(|a| (a["alert"]["signature_id"].clone(), a["pcap_cnt"].clone()))
+        .collect();
+    // 4 asks, 5 acknowledges it, 6 answers, 7 acknowledges that, 8 and 9 close.
+    let wanted = [(3, 7), (1, 7), (2, 9)].map(|(sid, n): (u64, u64)| (sid.into(), n.into()));
+    assert_eq!(found, wanted, "{}", left.text);
 }
 
 #[test]
