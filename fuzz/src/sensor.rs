@@ -20,6 +20,7 @@ fn wanted() -> Wanted {
             sha256: true,
         },
         http: &USUAL_HTTP,
+        whole_files: false,
         said: Said::ALL,
     }
 }

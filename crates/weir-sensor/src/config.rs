@@ -47,6 +47,8 @@ pub struct Config {
     pub hosts: Vec<Host>,
     /// Limits of applications.
     pub app: App,
+    /// Alerts that one packet may give; the rest of them is counted. Not said: all.
+    pub alerts: Option<usize>,
     /// How many steps one match of a regular expression may take, if said.
     pub regex_steps: Option<u64>,
     /// Logs.
@@ -385,6 +387,9 @@ impl Config {
             overlaps,
             hosts,
             app: app(s)?,
+            alerts: s
+                .number("packet-alert-max")?
+                .map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
             regex_steps: s.number("pcre.match-limit")?,
             logs: logs(s)?,
             unknown: Vec::new(),

@@ -113,6 +113,8 @@ impl Default for Config {
 pub struct Counts {
     /// Fragments given.
     pub fragments: u64,
+    /// Those of IPv6.
+    pub fragments6: u64,
     /// Those of datagrams that became whole.
     pub used: u64,
     /// Those of datagrams that took too long.
@@ -257,6 +259,7 @@ impl Defragmenter {
     pub fn fragment(&mut self, packet: &Packet<'_>, events: &mut Events) -> Option<&[u8]> {
         let ip = packet.ip.as_ref().filter(|ip| ip.fragment)?;
         self.counts.fragments += 1;
+        self.counts.fragments6 += u64::from(ip.source.is_ipv6());
         self.now = self.now.max(packet.time);
         self.expire();
         let v6 = ip.source.is_ipv6();

@@ -63,7 +63,17 @@ fn files(args: &SensorRunArgs, config: &Config) -> Result<Vec<PathBuf>, BookErro
         &[]
     };
     let mut found = Vec::new();
-    for path in args.only_rules.iter().chain(of_config).chain(&args.rules) {
+    for path in &args.only_rules {
+        found.extend(named(path)?);
+    }
+    // A configuration may be for more than is there; what the command line names must be.
+    for path in of_config {
+        match named(path) {
+            Ok(files) => found.extend(files),
+            Err(e) => output::complain(&format!("{e}; the other rules are loaded")),
+        }
+    }
+    for path in &args.rules {
         found.extend(named(path)?);
     }
     Ok(found)
@@ -250,9 +260,15 @@ fn reloader(args: &SensorRunArgs, config: &Config, matcher: matcher::Engine) -> 
             &[]
         };
         let mut files = Vec::new();
-        for path in only.iter().chain(of_config).chain(&beside) {
+        for path in only.iter().chain(&beside) {
             files.extend(named(path).map_err(|e| e.to_string())?);
         }
+        files.extend(
+            of_config
+                .iter()
+                .filter_map(|path| named(path).ok())
+                .flatten(),
+        );
         let mut book: Book = book(&config, dialect, &files).map_err(|e| e.to_string())?;
         Ok(Engine::new(&config, &mut book, matcher).0)
     })

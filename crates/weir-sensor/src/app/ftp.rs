@@ -438,7 +438,10 @@ impl Parser for FtpData {
             ToServer => w.request_body,
             ToClient => w.response_body,
         };
-        if w.buffers.has(Buffer::FileData) && !t.append(Buffer::FileData, d, bytes, limit) {
+        if w.buffers.has(Buffer::FileData)
+            && !t.append(Buffer::FileData, d, bytes, limit)
+            && !w.whole_files
+        {
             t.complete[d.index()] = true;
         }
     }

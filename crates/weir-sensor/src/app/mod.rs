@@ -88,6 +88,9 @@ apps! {
     Ike: "ike";
     Mqtt: "mqtt";
     Telnet: "telnet";
+    Ldap: "ldap";
+    Mdns: "mdns";
+    Websocket: "websocket";
 }
 
 /// What parsers need to know of the rules and the configuration.
@@ -105,6 +108,8 @@ pub struct Wanted {
     pub records: bool,
     /// Sums of files.
     pub sums: Sums,
+    /// Rules ask for sums: they are decided when files are whole, not when no more of them is inspected.
+    pub whole_files: bool,
     /// What is asked of HTTP beside that.
     pub http: &'static HttpWanted,
     /// What records of other protocols are asked for.

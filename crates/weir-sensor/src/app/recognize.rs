@@ -372,14 +372,22 @@ fn text(server: bool, bytes: &[u8], other: &[u8], ports: Ports) -> Recognized {
         return Failed;
     }
     if server {
-        for (prefix, app) in [
-            (&b"+OK"[..], App::Pop3),
-            (b"-ERR", App::Pop3),
-            (b"* OK", App::Imap),
-            (b"* PREAUTH", App::Imap),
-            (b"SIP/2.0 ", App::Sip),
-            (b"RFB 003.", App::Rfb),
-        ] {
+        // A server of POP3 speaks first; others answer with these words, too.
+        let first = b"USER PASS APOP CAPA AUTH STLS QUIT NOOP STAT";
+        let asked = other.get(..4).is_some_and(|word| {
+            let word = word.to_ascii_uppercase();
+            !first.split(|b| *b == b' ').any(|w| w == word)
+        });
+        for (prefix, app) in [(&b"+OK"[..], App::Pop3), (b"-ERR", App::Pop3)]
+            .into_iter()
+            .filter(|_| !asked)
+            .chain([
+                (&b"* OK"[..], App::Imap),
+                (b"* PREAUTH", App::Imap),
+                (b"SIP/2.0 ", App::Sip),
+                (b"RFB 003.", App::Rfb),
+            ])
+        {
             match prefixed(bytes, prefix, app) {
                 Failed => {}
                 r => return r,
@@ -523,6 +531,31 @@ fn binary(server: bool, bytes: &[u8], ports: Ports) -> Recognized {
             None => More,
         };
     }
+    // LDAP: a sequence, the number of the message, what is asked or answered.
+    if bytes[0] == 0x30 {
+        let at = match bytes.get(1) {
+            Some(n @ 0x81..=0x84) => 2 + usize::from(n - 0x80),
+            Some(n) if *n < 0x80 => 2,
+            Some(_) => return Failed,
+            None => return More,
+        };
+        let length = match bytes.get(at..at + 2) {
+            Some([2, n @ 1..=4]) => usize::from(*n),
+            Some(_) => return Failed,
+            None => return More,
+        };
+        let known: &[u8] = match server {
+            true => &[
+                0x61, 0x64, 0x65, 0x67, 0x69, 0x6b, 0x6d, 0x6f, 0x73, 0x78, 0x79,
+            ],
+            false => &[0x42, 0x60, 0x63, 0x66, 0x68, 0x4a, 0x6c, 0x6e, 0x50, 0x77],
+        };
+        return match bytes.get(at + 2 + length) {
+            Some(what) if known.contains(what) => Recognized::App(App::Ldap),
+            Some(_) => Failed,
+            None => More,
+        };
+    }
     // MQTT: CONNECT with its name, or CONNACK.
     if bytes[0] == 0x10 && !server {
         let name = bytes.iter().skip(1).take(4).position(|b| b & 0x80 == 0);
@@ -590,6 +623,9 @@ fn datagram(direction: Direction, b: &[u8], ports: Ports) -> Option<App> {
         if super::dns::looks_like(b, b.len(), response, either(53)) == Some(true) {
             return Some(App::Dns);
         }
+    }
+    if either(5353) && super::dns::looks_like(b, b.len(), b[2] & 0x80 != 0, true) == Some(true) {
+        return Some(App::Mdns);
     }
     if b[0] & 0x80 != 0 && super::quic::looks_like(b) {
         return Some(App::Quic);
@@ -694,6 +730,13 @@ mod tests {
             (ToServer, b"\0\0\0\x20\xffSMBr", 9, App::Smb),
             (ToServer, b"\0\0\0\x20\xfeSMB@", 9, App::Smb),
             (ToServer, b"\xff\xfb\x18", 9, App::Telnet),
+            (ToServer, b"\x30\x0c\x02\x01\x01\x60\x07", 9, App::Ldap),
+            (
+                ToClient,
+                b"\x30\x84\0\0\0\x10\x02\x01\x01\x61",
+                9,
+                App::Ldap,
+            ),
             (ToServer, b"\x03\x00\x00\x13\x0e\xe0", 9, App::Rdp),
             (ToServer, b"\x10\x0c\x00\x04MQTT\x04", 9, App::Mqtt),
         ] {

@@ -26,6 +26,8 @@ pub(super) struct Smb {
     /// Trees that are pipes, and their shares.
     trees: VecDeque<(u32, Vec<u8>)>,
     dialect: String,
+    /// Interfaces of DCE/RPC that the client asked for last, for the log.
+    interfaces: Vec<serde_json::Value>,
 }
 
 #[derive(Default)]
@@ -74,6 +76,7 @@ impl Smb {
             pending: VecDeque::new(),
             trees: VecDeque::new(),
             dialect: String::new(),
+            interfaces: Vec::new(),
         }
     }
 
@@ -124,15 +127,28 @@ impl Smb {
         if w.records {
             let r = &mut t.record;
             r.insert("id".into(), (id + 1).into());
-            if !self.dialect.is_empty() {
-                r.insert("dialect".into(), self.dialect.clone().into());
-            }
+            let dialect = match self.dialect.as_str() {
+                "" => "unknown",
+                known => known,
+            };
+            r.insert("dialect".into(), dialect.into());
             r.insert("command".into(), command_name(m).into());
-            r.insert("session_id".into(), m.session.into());
-            r.insert("tree_id".into(), m.tree.into());
+            // Nothing is agreed yet.
+            let new = m.version == 1 && m.command == 0x72;
+            r.insert("session_id".into(), if new { 0 } else { m.session }.into());
+            r.insert("tree_id".into(), if new { 0 } else { m.tree }.into());
         }
         let mut share = Vec::new();
         match (m.version, m.command) {
+            (2, 0) | (1, 0x72) if w.records => {
+                let list: Vec<_> = dialects(m).iter().map(|d| text(d)).collect();
+                if !list.is_empty() {
+                    t.record.insert("client_dialects".into(), list.into());
+                }
+                if let Some(id) = m.body.get(12..28).filter(|_| m.version == 2) {
+                    t.record.insert("client_guid".into(), identifier(id).into());
+                }
+            }
             (2, 1) | (1, 0x73) => {
                 if let Some(n) = Ntlm::find(m.all) {
                     ntlm(t, &n, &w);
@@ -160,16 +176,25 @@ impl Smb {
                     t.push(Buffer::FileName, ToServer, &name);
                 }
                 if w.records {
-                    t.record.insert("filename".into(), text(&name));
-                    if let Some((_, share)) = self.trees.iter().find(|s| s.0 == m.tree) {
-                        t.record.insert("share".into(), text(share));
+                    let shown = match name.as_slice() {
+                        b"" => b"<share_root>",
+                        name => name,
+                    };
+                    t.record.insert("filename".into(), text(shown));
+                    if m.version == 2 {
+                        let how = le32(m.body, 36).unwrap_or_default() as usize;
+                        let how = DISPOSITIONS.get(how).copied().unwrap_or("UNKNOWN");
+                        t.record.insert("disposition".into(), how.into());
+                        let goes = le32(m.body, 40).is_some_and(|o| o & 0x1000 != 0);
+                        let access = if goes { "delete on close" } else { "normal" };
+                        t.record.insert("access".into(), access.into());
                     }
                 }
             }
             _ => {}
         }
         if let Some(rpc) = rpc {
-            rpc.note(t, &w);
+            rpc.note(t, &w, &mut self.interfaces);
         }
         t.finish_side(ToServer);
         if self.pending.len() >= MOST_PENDING
@@ -184,19 +209,13 @@ impl Smb {
     fn answer(&mut self, d: Direction, m: &Message<'_>, out: &mut Transactions) {
         let w = self.wanted;
         let negotiated = match (m.version, m.command) {
-            (2, 0) => m.body.get(4..6).map(|v| match v {
-                [0x02, 0x02] => "2.02".to_string(),
-                [0x10, 0x02] => "2.10".to_string(),
-                [0x00, 0x03] => "3.00".to_string(),
-                [0x02, 0x03] => "3.02".to_string(),
-                [0x11, 0x03] => "3.11".to_string(),
-                [0xff, 0x02] => "2.??".to_string(),
-                v => hex(v),
-            }),
+            (2, 0) => m.body.get(4..6).map(|v| dialect([v[0], v[1]])),
             (1, 0x72) => Some("NT LM 0.12".to_string()),
             _ => None,
         };
-        let at = self.pending.iter().position(|p| p.0 == m.number);
+        // A server may answer the old question in the new way.
+        let at = (self.pending.iter().position(|p| p.0 == m.number))
+            .or((m.version == 2 && m.command == 0 && !self.pending.is_empty()).then_some(0));
         let Some((_, id, share)) = at.and_then(|at| self.pending.remove(at)) else {
             return;
         };
@@ -228,9 +247,158 @@ impl Smb {
             if m.tree != 0 {
                 r.insert("tree_id".into(), m.tree.into());
             }
+            if m.version == 2 {
+                answered(r, m);
+            }
         }
         // More processing required: the same exchange goes on in requests of their own.
         t.finish_side(d);
+    }
+}
+
+/// How a file is to be opened.
+const DISPOSITIONS: [&str; 6] = [
+    "FILE_SUPERSEDE",
+    "FILE_OPEN",
+    "FILE_CREATE",
+    "FILE_OPEN_IF",
+    "FILE_OVERWRITE",
+    "FILE_OVERWRITE_IF",
+];
+
+type Record = serde_json::Map<String, serde_json::Value>;
+
+/// What answers of version 2 tell the log.
+fn answered(r: &mut Record, m: &Message<'_>) {
+    let b = m.body;
+    let good = m.status == 0;
+    match m.command {
+        0 if good => {
+            if let Some(id) = b.get(8..24) {
+                r.insert("server_guid".into(), identifier(id).into());
+            }
+            for (key, at) in [("max_read_size", 32), ("max_write_size", 36)] {
+                if let Some(n) = le32(b, at) {
+                    r.insert(key.into(), n.into());
+                }
+            }
+        }
+        3 if good => {
+            let kind = match b.get(2) {
+                Some(1) => "FILE",
+                Some(2) => "PIPE",
+                Some(3) => "PRINT",
+                _ => "UNKNOWN",
+            };
+            r.insert("share_type".into(), kind.into());
+        }
+        5 => {
+            let times = [
+                ("created", 8),
+                ("accessed", 16),
+                ("modified", 24),
+                ("changed", 32),
+            ];
+            for (key, at) in times {
+                let time = le64(b, at).filter(|_| good).unwrap_or(0);
+                r.insert(key.into(), seconds(time).into());
+            }
+            let size = le64(b, 48).filter(|_| good).unwrap_or(0);
+            r.insert("size".into(), size.into());
+            let id = b.get(64..80).filter(|_| good).map(identifier);
+            r.insert("fuid".into(), id.unwrap_or_default().into());
+        }
+        11 if good => {
+            // The answer of a pipe is that of its DCE/RPC.
+            let data = le32(b, 32).and_then(|at| m.all.get(at as usize..));
+            let (Some(data), Some(rpc)) = (data, r.get_mut("dcerpc")) else {
+                return;
+            };
+            let Some(rpc) = rpc.as_object_mut().filter(|_| data.first() == Some(&5)) else {
+                return;
+            };
+            let name = match data.get(2) {
+                Some(2) => "RESPONSE",
+                Some(3) => "FAULT",
+                Some(12) => "BINDACK",
+                Some(13) => "BINDNAK",
+                Some(15) => "ALTER_CONTEXT_RESP",
+                _ => return,
+            };
+            rpc.insert("response".into(), name.into());
+            if name == "RESPONSE" {
+                rpc.insert("res".into(), stub(data).into());
+            }
+        }
+        _ => {}
+    }
+}
+
+/// What the log says of the arguments of a DCE/RPC message: one fragment, as each message is looked at by itself.
+fn stub(data: &[u8]) -> Record {
+    let length = le16(data, 8).unwrap_or_default();
+    let mut r = Record::new();
+    r.insert("frag_cnt".into(), 1.into());
+    r.insert("stub_data_size".into(), length.saturating_sub(24).into());
+    r
+}
+
+/// Seconds since 1970 of a time of Windows; 0 for none.
+fn seconds(time: u64) -> u64 {
+    (time / 10_000_000).saturating_sub(11_644_473_600)
+}
+
+/// An identifier of a server or of an open file, as the log has it.
+fn identifier(b: &[u8]) -> String {
+    let swapped = |r: std::ops::Range<usize>| {
+        let mut part = b[r].to_vec();
+        part.reverse();
+        hex(&part)
+    };
+    format!(
+        "{}-{}-{}-{}-{}{}",
+        swapped(0..4),
+        swapped(4..6),
+        swapped(6..8),
+        swapped(8..10),
+        swapped(10..12),
+        swapped(12..16)
+    )
+}
+
+/// The dialects that a client offers, by name.
+fn dialects(m: &Message<'_>) -> Vec<Vec<u8>> {
+    if m.version == 2 {
+        let count = le16(m.body, 2).unwrap_or_default().min(16);
+        let numbers = m.body.get(36..).unwrap_or_default().chunks_exact(2);
+        return numbers
+            .take(count)
+            .map(|v| dialect([v[0], v[1]]).into_bytes())
+            .collect();
+    }
+    let Some((_, bytes, _)) = words(m) else {
+        return Vec::new();
+    };
+    let names = bytes.split(|b| *b == 0).take(32);
+    names
+        .filter_map(|n| n.strip_prefix(b"\x02"))
+        .map(<[u8]>::to_vec)
+        .collect()
+}
+
+/// A dialect of version 2 or 3 by its number.
+fn dialect(number: [u8; 2]) -> String {
+    match number {
+        [0x02, 0x02] => "2.02".to_owned(),
+        [0x10, 0x02] => "2.10".to_owned(),
+        [0x22, 0x02] => "2.22".to_owned(),
+        [0x24, 0x02] => "2.24".to_owned(),
+        [0x00, 0x03] => "3.00".to_owned(),
+        [0x02, 0x03] => "3.02".to_owned(),
+        [0x10, 0x03] => "3.10".to_owned(),
+        [0x11, 0x03] => "3.11".to_owned(),
+        [0xff, 0x02] => "2.??".to_owned(),
+        other => hex(&other),
     }
 }
 
@@ -320,6 +488,8 @@ struct Ntlm {
     domain: Vec<u8>,
     user: Vec<u8>,
     host: Vec<u8>,
+    /// Of the system.
+    version: Option<String>,
 }
 
 impl Ntlm {
@@ -334,7 +504,13 @@ impl Ntlm {
             let (length, offset) = (le16(b, at)?, le32(b, at + 4)? as usize);
             Some(narrow(b.get(offset..offset.checked_add(length)?)?, unicode))
         };
+        let flags = le32(b, 60).unwrap_or_default();
+        let version = b.get(64..72).filter(|_| flags & 0x0200_0000 != 0).map(|v| {
+            let build = u16::from_le_bytes([v[2], v[3]]);
+            format!("{}.{} build {build} rev {}", v[0], v[1], v[7])
+        });
         Some(Ntlm {
+            version,
             domain: field(28)?,
             user: field(36)?,
             host: field(44)?,
@@ -356,6 +532,9 @@ fn ntlm(t: &mut Transaction, n: &Ntlm, w: &Wanted) {
         r.insert("domain".into(), text(&n.domain));
         r.insert("user".into(), text(&n.user));
         r.insert("host".into(), text(&n.host));
+        if let Some(version) = &n.version {
+            r.insert("version".into(), version.as_str().into());
+        }
         t.record.insert("ntlmssp".into(), r.into());
     }
 }
@@ -379,7 +558,7 @@ fn dcerpc_of<'a>(m: &Message<'a>) -> Option<Dcerpc<'a>> {
 }
 
 impl Dcerpc<'_> {
-    fn note(&self, t: &mut Transaction, w: &Wanted) {
+    fn note(&self, t: &mut Transaction, w: &Wanted, known: &mut Vec<serde_json::Value>) {
         let b = self.0;
         let mut r = serde_json::Map::new();
         if b[2] == 0 {
@@ -387,6 +566,10 @@ impl Dcerpc<'_> {
             t.facts.push(("dcerpc.opnum", opnum as u64));
             r.insert("request".into(), "REQUEST".into());
             r.insert("opnum".into(), opnum.into());
+            r.insert("req".into(), stub(b).into());
+            if !known.is_empty() {
+                r.insert("interfaces".into(), known.clone().into());
+            }
         } else {
             let mut interfaces = Vec::new();
             let mut at = 28;
@@ -399,11 +582,14 @@ impl Dcerpc<'_> {
                 let mut i = serde_json::Map::new();
                 i.insert("uuid".into(), uuid(id).into());
                 i.insert("version".into(), format!("{major}.{minor}").into());
-                interfaces.push(i);
+                interfaces.push(serde_json::Value::from(i));
                 at += 24 + 20 * usize::from(b.get(at + 2).copied().unwrap_or_default());
             }
             let name = if b[2] == 11 { "BIND" } else { "ALTER_CONTEXT" };
             r.insert("request".into(), name.into());
+            if w.records {
+                known.clone_from(&interfaces);
+            }
             r.insert("interfaces".into(), interfaces.into());
         }
         r.insert("call_id".into(), le32(b, 12).unwrap_or_default().into());
@@ -499,6 +685,41 @@ fn status_name(status: u32) -> String {
         0xc000_00bb => "STATUS_NOT_SUPPORTED",
         0xc000_00cc => "STATUS_BAD_NETWORK_NAME",
         0xc000_0225 => "STATUS_NOT_FOUND",
+        0x0000_0102 => "STATUS_TIMEOUT",
+        0x0000_010b => "STATUS_NOTIFY_CLEANUP",
+        0x0000_010c => "STATUS_NOTIFY_ENUM_DIR",
+        0x8000_0002 => "STATUS_DATATYPE_MISALIGNMENT",
+        0x8000_001a => "STATUS_NO_MORE_ENTRIES",
+        0xc000_0001 => "STATUS_UNSUCCESSFUL",
+        0xc000_0002 => "STATUS_NOT_IMPLEMENTED",
+        0xc000_0003 => "STATUS_INVALID_INFO_CLASS",
+        0xc000_0008 => "STATUS_INVALID_HANDLE",
+        0xc000_0010 => "STATUS_INVALID_DEVICE_REQUEST",
+        0xc000_0023 => "STATUS_BUFFER_TOO_SMALL",
+        0xc000_0033 => "STATUS_OBJECT_NAME_INVALID",
+        0xc000_0035 => "STATUS_OBJECT_NAME_COLLISION",
+        0xc000_0043 => "STATUS_SHARING_VIOLATION",
+        0xc000_0056 => "STATUS_DELETE_PENDING",
+        0xc000_0064 => "STATUS_NO_SUCH_USER",
+        0xc000_006a => "STATUS_WRONG_PASSWORD",
+        0xc000_006e => "STATUS_ACCOUNT_RESTRICTION",
+        0xc000_0072 => "STATUS_ACCOUNT_DISABLED",
+        0xc000_009a => "STATUS_INSUFFICIENT_RESOURCES",
+        0xc000_00ac => "STATUS_PIPE_NOT_AVAILABLE",
+        0xc000_00ba => "STATUS_FILE_IS_A_DIRECTORY",
+        0xc000_00c9 => "STATUS_NETWORK_NAME_DELETED",
+        0xc000_00d0 => "STATUS_REQUEST_NOT_ACCEPTED",
+        0xc000_0101 => "STATUS_DIRECTORY_NOT_EMPTY",
+        0xc000_0103 => "STATUS_NOT_A_DIRECTORY",
+        0xc000_0120 => "STATUS_CANCELLED",
+        0xc000_0121 => "STATUS_CANNOT_DELETE",
+        0xc000_0128 => "STATUS_FILE_CLOSED",
+        0xc000_014b => "STATUS_PIPE_BROKEN",
+        0xc000_0203 => "STATUS_USER_SESSION_DELETED",
+        0xc000_0205 => "STATUS_INSUFF_SERVER_RESOURCES",
+        0xc000_0234 => "STATUS_ACCOUNT_LOCKED_OUT",
+        0xc000_0257 => "STATUS_PATH_NOT_COVERED",
+        0xc000_035c => "STATUS_NETWORK_SESSION_EXPIRED",
         other => return format!("0x{other:08x}"),
     }
     .to_string()

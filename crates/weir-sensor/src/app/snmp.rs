@@ -238,6 +238,7 @@ mod tests {
             records: true,
             sums: crate::app::Sums::default(),
             http: &crate::app::USUAL_HTTP,
+            whole_files: false,
             said: crate::app::Said::ALL,
         };
         Snmp::new(&wanted).data(Direction::ToServer, get, 1, &mut out);

@@ -13,6 +13,7 @@ pub(super) fn wanted() -> Wanted {
         decompressed: 1 << 20,
         records: true,
         sums: crate::app::Sums::default(),
+        whole_files: false,
         said: crate::app::Said::ALL,
         http: &USUAL_HTTP,
     }

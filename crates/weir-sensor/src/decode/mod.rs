@@ -108,6 +108,14 @@ pub struct Counts {
     pub teredo: u64,
     /// ESP packets.
     pub esp: u64,
+    /// TCP packets with SYN and no ACK.
+    pub syn: u64,
+    /// With both.
+    pub synack: u64,
+    /// With RST.
+    pub rst: u64,
+    /// The longest frame seen.
+    pub max_size: u64,
     /// The deepest packet seen.
     pub max_depth: u8,
 }
@@ -151,6 +159,7 @@ impl Decoder {
         packet.payload = 0..frame.len();
         self.counts.frames += 1;
         self.counts.bytes += frame.len() as u64;
+        self.counts.max_size = self.counts.max_size.max(frame.len() as u64);
         self.link(&mut packet, link);
         self.finish(&mut packet);
         packet

@@ -3,7 +3,7 @@
 use super::ip::{Upper, quoted};
 use super::{Decoder, spread_pair, sum, u16_at, u32_at};
 use crate::event::{Event, Events};
-use crate::packet::{Packet, Quoted, Tcp, Transport};
+use crate::packet::{Packet, Quoted, Tcp, Transport, flag};
 
 impl Decoder {
     /// Decodes what an IP packet carries.
@@ -84,6 +84,13 @@ impl Decoder {
             return;
         }
         self.counts.tcp += 1;
+        // Few packets of a session have one of these.
+        if fixed[13] & (flag::SYN | flag::RST) != 0 {
+            let (syn, ack) = (fixed[13] & flag::SYN != 0, fixed[13] & flag::ACK != 0);
+            self.counts.syn += u64::from(syn && !ack);
+            self.counts.synack += u64::from(syn && ack);
+            self.counts.rst += u64::from(fixed[13] & flag::RST != 0);
+        }
         let mut tcp = Tcp {
             source: u16::from_be_bytes([fixed[0], fixed[1]]),
             destination: u16::from_be_bytes([fixed[2], fixed[3]]),

@@ -129,6 +129,7 @@ impl Check {
                     | PacketCondition::FlowBytes(..)
                     | PacketCondition::CertificateValid(_)
                     | PacketCondition::FileSize(_)
+                    | PacketCondition::FileSum(..)
             ),
             Check::IpOption(_) | Check::AnyIpOption | Check::Event(_) => true,
             Check::AppEvent(..) | Check::Fact(..) | Check::FactBits(..) | Check::Reputation(..) => {
@@ -144,7 +145,11 @@ impl Check {
             Check::AppEvent(..)
                 | Check::Fact(..)
                 | Check::FactBits(..)
-                | Check::Plain(PacketCondition::CertificateValid(_) | PacketCondition::FileSize(_))
+                | Check::Plain(
+                    PacketCondition::CertificateValid(_)
+                        | PacketCondition::FileSize(_)
+                        | PacketCondition::FileSum(..)
+                )
         )
     }
 
@@ -345,6 +350,14 @@ impl Check {
                 let mut found =
                     files.filter(|f| Some(f.direction) == scene.direction && (f.whole || open));
                 Some(found.any(|f| in_range(r, f.size)))
+            }
+            PacketCondition::FileSum(sum, list, negated) => {
+                let files = scene.transaction?.files.iter();
+                let sums = files
+                    .filter(|f| Some(f.direction) == scene.direction)
+                    .flat_map(|f| &f.sums);
+                let mut of_kind = sums.filter(|(name, _)| name == sum);
+                Some(of_kind.any(|(_, s)| list.contains(s) != *negated))
             }
             PacketCondition::CertificateValid(valid) => {
                 let transaction = scene.transaction?;

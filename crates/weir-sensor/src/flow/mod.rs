@@ -262,6 +262,8 @@ pub struct Counts {
     pub udp: u64,
     /// Of ICMP and ICMPv6.
     pub icmp: u64,
+    /// Of ICMPv6.
+    pub icmp6: u64,
     /// Flows now.
     pub active: u64,
     /// The most there were.
@@ -564,7 +566,11 @@ impl<X: Default> Tracker<X> {
         match ip.protocol {
             6 => self.counts.tcp += 1,
             17 => self.counts.udp += 1,
-            1 | 58 => self.counts.icmp += 1,
+            1 => self.counts.icmp += 1,
+            58 => {
+                self.counts.icmp += 1;
+                self.counts.icmp6 += 1;
+            }
             _ => {}
         }
         let at = self.table.insert(

@@ -152,11 +152,12 @@ fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
         }
     }
     let mut from = draft.protocol_at.lossy();
-    let mut of_files = draft
-        .rule
-        .packet
-        .iter()
-        .any(|c| matches!(c, PacketCondition::FileSize(_)));
+    let mut of_files = draft.rule.packet.iter().any(|c| {
+        matches!(
+            c,
+            PacketCondition::FileSize(_) | PacketCondition::FileSum(..)
+        )
+    });
     for part in &draft.parts {
         let carriers = carriers(part.buffer);
         let fits = match (carriers.is_empty(), part.buffer) {

@@ -186,6 +186,9 @@ words! {
     SshProtoVersion: "ssh.protoversion" [] Suricata, "old: content of ssh.proto";
     SshSoftwareVersion: "ssh.softwareversion" [] Suricata, "old: content of ssh.software";
     FileSize: "filesize" [] Suricata, "size of a file; of one that did not come whole, only whether it is larger";
+    FileMd5: "filemd5" [] Suricata, "MD5 of a whole file, in a list beside the rules (`!`: not in it)";
+    FileSha1: "filesha1" [] Suricata, "SHA-1 of a whole file, in a list";
+    FileSha256: "filesha256" [] Suricata, "SHA-256 of a whole file, in a list";
     FileExtension: "fileext" [] Suricata, "old: end of file.name";
 }
 
@@ -235,9 +238,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("file.magic", "kinds of files are not told by their content"),
     ("file_type", "kinds of files are not told by their content"),
     ("file_meta", "kinds of files are not told by their content"),
-    ("filemd5", "hashes of files are not computed"),
-    ("filesha1", "hashes of files are not computed"),
-    ("filesha256", "hashes of files are not computed"),
     ("md5", "hashes of buffers are not compared"),
     ("sha256", "hashes of buffers are not compared"),
     ("sha512", "hashes of buffers are not compared"),

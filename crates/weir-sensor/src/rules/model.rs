@@ -658,6 +658,12 @@ pub enum PacketCondition {
     Vlan(Option<i8>, Range),
     /// `filesize`.
     FileSize(Range),
+    /// `filemd5`, `filesha1`, `filesha256`: which sum, the list, and whether the sum must not be in it.
+    FileSum(
+        &'static str,
+        std::sync::Arc<std::collections::HashSet<Vec<u8>>>,
+        bool,
+    ),
     /// `vlan.layers`.
     VlanLayers(Range),
     /// `tcp.wscale`.

@@ -6,7 +6,29 @@ use std::collections::BTreeMap;
 use super::{AppCounts, Pipeline};
 use crate::app::App;
 use crate::event::{Event, EventCounts};
+use crate::flow;
 use crate::run::Ledger;
+use crate::stream::State;
+
+/// States of flows, and of TCP sessions, in the order of their numbers.
+const FLOW_ENDS: [flow::State; 3] = [
+    flow::State::New,
+    flow::State::Established,
+    flow::State::Closed,
+];
+const TCP_ENDS: [State; 11] = [
+    State::None,
+    State::SynSent,
+    State::SynReceived,
+    State::Established,
+    State::FinWait1,
+    State::FinWait2,
+    State::CloseWait,
+    State::Closing,
+    State::LastAck,
+    State::TimeWait,
+    State::Closed,
+];
 
 /// The counters of some pipelines, which are numbers until a record needs their names.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +46,7 @@ impl Totals {
     pub(crate) fn add(&mut self, other: &Totals) {
         for ((name, mine), (_, others)) in self.numbers.iter_mut().zip(&other.numbers) {
             *mine = match *name {
-                "decoder.max_depth" => (*mine).max(*others),
+                "decoder.max_depth" | "decoder.max_pkt_size" => (*mine).max(*others),
                 _ => *mine + others,
             };
         }
@@ -37,6 +59,15 @@ impl Totals {
             for (key, count) in others {
                 *all.entry(*key).or_default() += count;
             }
+        }
+        for (key, count) in &other.apps.errors {
+            *self.apps.errors.entry(*key).or_default() += count;
+        }
+        for (all, others) in self.apps.ends.iter_mut().zip(other.apps.ends) {
+            *all += others;
+        }
+        for (all, others) in self.apps.tcp_ends.iter_mut().zip(other.apps.tcp_ends) {
+            *all += others;
         }
         self.ledger.not_ip += other.ledger.not_ip;
         self.ledger.invalid += other.ledger.invalid;
@@ -63,9 +94,26 @@ impl Totals {
         for ((app, tcp), count) in &self.apps.transactions {
             all.insert(format!("app_layer.tx.{}", counted(*app, *tcp)), *count);
         }
-        for (event, count) in self.decoding.iter() {
+        // Those of decoding are always there, so that who draws them finds all.
+        for event in Event::ALL.iter().filter(|e| !e.is_stream()) {
+            let count = self.decoding.get(*event);
             all.insert(format!("decoder.event.{}", event.name()), count);
         }
+        for ((app, tcp, gap), count) in &self.apps.errors {
+            let what = if *gap { "gap" } else { "parser" };
+            let name = format!("app_layer.error.{}.{what}", counted(*app, *tcp));
+            all.insert(name, *count);
+        }
+        for (state, count) in FLOW_ENDS.iter().zip(self.apps.ends) {
+            all.insert(format!("flow.end.state.{}", state.name()), count);
+        }
+        // Sessions whose beginning was not seen are none.
+        for (state, count) in TCP_ENDS.iter().zip(self.apps.tcp_ends).skip(1) {
+            all.insert(format!("flow.end.tcp_state.{}", state.name()), count);
+        }
+        let of = |name: &str| all.get(name).copied().unwrap_or_default();
+        let average = of("decoder.bytes").checked_div(of("decoder.pkts"));
+        all.insert("decoder.avg_pkt_size".to_owned(), average.unwrap_or(0));
         // Some of them have names of their own.
         for (name, event) in [
             ("decoder.too_many_layers", Event::TooManyLayers),
@@ -92,6 +140,10 @@ impl Pipeline {
         let mut numbers = vec![
             ("decoder.pkts", d.frames),
             ("decoder.bytes", d.bytes),
+            ("decoder.max_pkt_size", d.max_size),
+            ("tcp.syn", d.syn),
+            ("tcp.synack", d.synack),
+            ("tcp.rst", d.rst),
             ("decoder.packets", d.packets),
             ("decoder.invalid", d.invalid),
             ("decoder.not_ip", d.not_ip),
@@ -122,6 +174,7 @@ impl Pipeline {
             ("decoder.teredo", d.teredo),
             ("decoder.max_depth", u64::from(d.max_depth)),
             ("app_layer.overflowed", self.hands.counts.overflowed),
+            ("detect.alert_queue_overflow", self.hands.counts.beyond),
             ("detect.packets", x.packets),
             ("detect.stream_pieces", x.pieces),
             ("detect.transactions", x.transactions),
@@ -141,6 +194,8 @@ impl Pipeline {
             let s = streams.ledger();
             let of_slice = [
                 ("defrag.fragments", g.fragments),
+                ("defrag.ipv4.fragments", g.fragments - g.fragments6),
+                ("defrag.ipv6.fragments", g.fragments6),
                 ("defrag.used", g.used),
                 ("defrag.timeout", g.timeout),
                 ("defrag.over_cap", g.evicted + g.dropped),
@@ -154,6 +209,9 @@ impl Pipeline {
                 ("flow.tcp", f.tcp),
                 ("flow.udp", f.udp),
                 ("flow.icmp", f.icmp),
+                ("flow.icmpv4", f.icmp - f.icmp6),
+                ("flow.icmpv6", f.icmp6),
+                ("flow.tcp_reuse", f.reuse),
                 ("flow.packets", f.packets),
                 ("flow.no_flow_packets", f.no_flow),
                 ("flow.end.timeout", f.timeout),
@@ -164,7 +222,7 @@ impl Pipeline {
                 ("flow.evicted_for_memory", slice.evicted),
                 ("tcp.sessions", s.sessions),
                 ("tcp.midstream_pickups", s.midstream),
-                ("tcp.rst", s.resets),
+                ("tcp.sessions_reset", s.resets),
                 ("tcp.segments", s.segments),
                 ("tcp.reassembly_gap", s.gaps),
                 ("tcp.gap_bytes", s.gap_bytes),

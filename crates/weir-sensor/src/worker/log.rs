@@ -290,7 +290,20 @@ impl Hands {
         if self.detector.matches().is_empty() {
             return;
         }
-        let matches = self.detector.matches().to_vec();
+        let mut matches = self.detector.matches().to_vec();
+        if let Some(most) = self.alerts {
+            // Of more than that the last ones go.
+            let mut left = most;
+            let before = matches.len();
+            matches.retain(|one| {
+                let rule = self.engine.ruleset.rule(one.rule);
+                let counts = !rule.silent && !matches!(rule.action, crate::rules::Action::Pass);
+                let fits = !counts || left > 0;
+                left -= usize::from(counts && fits);
+                fits
+            });
+            self.counts.beyond += (before - matches.len()) as u64;
+        }
         self.detector.clear();
         let (info, mut extra) = of.unzip();
         let ruleset = Arc::clone(&self.engine.ruleset);

@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_packet::pcap::LinkType;
 
-use crate::app::{App, Conversation, Expected, Ports, Said, Wanted};
+use crate::app::{App, Conversation, Expected, Ports, Said, Sums, Wanted};
 use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::decode::Decoder;
@@ -31,7 +31,7 @@ use crate::load::Book;
 use crate::matcher;
 use crate::output::eve::{Origin, RuleText, Tunnel};
 use crate::packet::{Direction, Packet, Transport};
-use crate::rules::{Expressions, Place, Rule};
+use crate::rules::{Expressions, PacketCondition, Place, Rule};
 use crate::run::{Ledger, Tick, Work};
 use crate::stream::End;
 pub(crate) use counters::Totals;
@@ -88,6 +88,23 @@ impl Engine {
             buffers.insert(Buffer::HttpRequestBody);
             buffers.insert(Buffer::HttpResponseBody);
         }
+        // Sums that rules ask for, and those that records are to have.
+        let mut asked = Sums::default();
+        for rule in ruleset.rules() {
+            for condition in &rule.packet {
+                if let PacketCondition::FileSum(name, ..) = condition {
+                    asked.md5 |= *name == "md5";
+                    asked.sha1 |= *name == "sha1";
+                    asked.sha256 |= *name == "sha256";
+                }
+            }
+        }
+        let logged = config.logs.options.sums;
+        let sums = Sums {
+            md5: asked.md5 || logged.md5,
+            sha1: asked.sha1 || logged.sha1,
+            sha256: asked.sha256 || logged.sha256,
+        };
         let kinds = &config.logs.kinds;
         // What costs something is read for records where rules ask for it, or where it is configured.
         let fingerprints = |asked: Option<bool>, of: &[Buffer]| {
@@ -133,7 +150,8 @@ impl Engine {
                 response_body: limit(config.app.response_body),
                 decompressed: limit(config.app.decompressed),
                 records,
-                sums: config.logs.options.sums,
+                sums,
+                whole_files: asked.any(),
                 http: config.app.http,
                 said,
             },
@@ -265,6 +283,8 @@ struct Hands {
     /// Flows that others announced, oldest first, of each slice.
     announced: Vec<VecDeque<Announced>>,
     counts: AppCounts,
+    /// Alerts that one packet may give.
+    alerts: Option<usize>,
     bytes: Vec<u8>,
     lines: Vec<Line>,
 }
@@ -297,6 +317,14 @@ struct AppCounts {
     transactions: BTreeMap<(App, bool), u64>,
     overflowed: u64,
     gaps: u64,
+    /// Alerts beyond those that one packet may give.
+    beyond: u64,
+    /// Flows that are over, by their last state.
+    ends: [u64; 3],
+    /// Those with a TCP session, by its last state.
+    tcp_ends: [u64; 11],
+    /// Parsers that gave up: at lost bytes (`true`), or at what they did not understand.
+    errors: BTreeMap<(App, bool, bool), u64>,
 }
 
 /// What has caps, of the pairs of addresses that share them.
@@ -385,6 +413,7 @@ impl Pipeline {
                     .take(slices.len())
                     .collect(),
                 counts: AppCounts::default(),
+                alerts: config.alerts,
                 bytes: Vec::new(),
                 lines: Vec::new(),
             },
@@ -808,6 +837,10 @@ impl Hands {
             let before = talk.app();
             talk.data(direction, bytes, self.time, &self.engine.wanted);
             extra.changed = [true; 2];
+            if talk.transactions.failed {
+                let what = (talk.app(), tcp, false);
+                *self.counts.errors.entry(what).or_default() += 1;
+            }
             if talk.app() != before {
                 *self.counts.flows.entry((talk.app(), tcp)).or_default() += 1;
             }
@@ -912,8 +945,13 @@ impl flow::Sink<Extra> for Hands {
         self.counts.gaps += 1;
         extra.gaps[direction.index()] = true;
         if let Some(talk) = &mut extra.talk {
+            let known = talk.is_parsed() && talk.app() != App::Unknown;
             talk.gap(direction, length);
             extra.changed = [true; 2];
+            if known && talk.transactions.failed {
+                let what = (talk.app(), true, true);
+                *self.counts.errors.entry(what).or_default() += 1;
+            }
         }
     }
 
@@ -931,14 +969,22 @@ impl flow::Sink<Extra> for Hands {
     fn finished(&mut self, flow: &mut Flow<Extra>, reason: Reason) {
         // Flows that are over at the same packet have nothing to do with each other, nor with it.
         self.detector.turn();
+        self.counts.ends[flow.info.state as usize] += 1;
+        if let Some(session) = &flow.tcp {
+            self.counts.tcp_ends[session.state() as usize] += 1;
+        }
         self.renew(&mut flow.extra);
         (self.way, self.origin) = (Direction::ToServer, Origin::FlowEnd);
         let established = flow.info.state != flow::State::New;
         let before = flow.extra.talk.as_ref().map(Conversation::app);
         if let Some(talk) = &mut flow.extra.talk {
             talk.close();
-            if Some(talk.app()) != before {
-                let tcp = flow.info.protocol == 6;
+            // What was too short to be recognized is nothing; a datagram is not.
+            let failed = talk.named() == Some(App::Failed) && before == Some(App::Unknown);
+            let tcp = flow.info.protocol == 6;
+            if failed {
+                *self.counts.flows.entry((App::Failed, tcp)).or_default() += 1;
+            } else if Some(talk.app()) != before && talk.app() != App::Failed {
                 *self.counts.flows.entry((talk.app(), tcp)).or_default() += 1;
             }
         }

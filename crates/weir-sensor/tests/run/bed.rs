@@ -134,6 +134,8 @@ pub(crate) struct How {
     pub(crate) filter: Option<&'static str>,
     /// A configuration that settings are added to.
     pub(crate) config: Option<PathBuf>,
+    /// Files beside the rules.
+    pub(crate) beside: Vec<(&'static str, &'static str)>,
 }
 
 impl How {
@@ -145,6 +147,7 @@ impl How {
             matcher: matcher::Engine::Prefilter,
             filter: None,
             config: None,
+            beside: Vec::new(),
         }
     }
 
@@ -190,6 +193,9 @@ pub(crate) fn sense(captures: &[PathBuf], how: &How) -> Left {
     let folder = Folder::new();
     let rules = folder.0.join("test.rules");
     fs::write(&rules, &how.rules).expect("written");
+    for (name, text) in &how.beside {
+        fs::write(folder.0.join(name), text).expect("written");
+    }
     let mut settings = match &how.config {
         Some(path) => Settings::read(std::slice::from_ref(path)).expect("a configuration"),
         None => Settings::default(),

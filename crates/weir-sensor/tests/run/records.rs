@@ -324,6 +324,75 @@ fn mails_say_what_is_asked_for() {
     assert_eq!(more["subject_md5"], "a566b2bebc62611dff4cdaceac1a7bbd");
 }
 
+#[test]
+fn files_are_known_by_their_sums() {
+    let rules = "alert http any any -> any any (msg:\"m\"; filemd5:md5; sid:1;)\n\
+        alert http any any -> any any (msg:\"m\"; filesha1:sha1; sid:2;)\n\
+        alert http any any -> any any (msg:\"m\"; filesha256:\"sha256\"; sid:3;)\n\
+        alert http any any -> any any (msg:\"m\"; filemd5:!other; sid:4;)\n\
+        alert http any any -> any any (msg:\"m\"; filemd5:other; sid:5;)\n\
+        alert http any any -> any any (msg:\"m\"; filesha1:!sha1; sid:6;)\n";
+    let how = || How {
+        beside: vec![
+            ("md5", "5d41402abc4b2a76b9719d911017c592  hello.txt\n"),
+            ("sha1", "# sums\naaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d\n"),
+            (
+                "sha256",
+                "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824\n",
+            ),
+            ("other", "00000000000000000000000000000000\n"),
+        ],
+        ..How::rules(rules)
+    };
+    let mut tape = Tape::default();
+    let get = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    tape.session((CLIENT, 41_003), (SERVER, 80), &[get, answer]);
+    // Not less is known of a file whose body is longer than what is inspected.
+    let limit = "app-layer.protocols.http.libhtp.default-config.response-body-limit=2";
+    for how in [how(), how().set(limit)] {
+        let left = sense_tape(&tape, &how);
+        assert_eq!(left.sids(), [1, 2, 3, 4], "{}", left.text);
+    }
+}
+
+#[test]
+fn one_packet_gives_no_more_alerts_than_is_said() {
+    let mut tape = Tape::default();
+    tape.push(
+        &Frame::new()
+            .ip4(CLIENT, SERVER)
+            .udp(4000, 4001)
+            .payload(b"evil"),
+    );
+    let rules: String = (1..=5)
+        .map(|n| format!("alert udp any any -> any any (msg:\"m\"; content:\"evil\"; sid:{n};)\n"))
+        .collect();
+    assert_eq!(
+        sense_tape(&tape, &How::rules(&rules)).sids(),
+        [1, 2, 3, 4, 5]
+    );
+    let left = sense_tape(&tape, &How::rules(&rules).set("packet-alert-max=3"));
+    assert_eq!(left.sids(), [1, 2, 3]);
+    let stats = left.of("stats");
+    let last = &stats.last().expect("one")["stats"];
+    assert_eq!(last["detect"]["alert_queue_overflow"], 2);
+    assert_eq!(
+        (
+            &last["decoder"]["max_pkt_size"],
+            &last["flow"]["end"]["state"]["new"]
+        ),
+        (&Value::from(46), &Value::from(1))
+    );
+    assert_eq!(
+        (
+            &last["app_layer"]["flow"]["failed_udp"],
+            &last["decoder"]["event"]["udp"]["pkt_too_small"]
+        ),
+        (&Value::from(1), &Value::from(0))
+    );
+}
+
 /// A control connection and, after it has said so, the data connection; in time order, as a capture has them.
 fn transfer(said: &[&[u8]], opener: [u8; 4], listener: ([u8; 4], u16), data: &[&[u8]]) -> Tape {
     let mut tape = Tape::default();

@@ -41,6 +41,7 @@ fn wanted() -> Wanted {
         records: true,
         sums: weir_sensor::app::Sums::default(),
         http: &weir_sensor::app::USUAL_HTTP,
+        whole_files: false,
         said: weir_sensor::app::Said::ALL,
     }
 }

@@ -339,7 +339,7 @@ impl Body {
         if decided && self.multipart.is_none() {
             // Nothing more will be added: rules may decide.
             self.sinking = self.file.is_some() && !full;
-            t.complete[d.index()] = true;
+            t.complete[d.index()] |= !(w.whole_files && self.sinking);
         }
     }
 

@@ -131,8 +131,13 @@ impl Http1 {
             t.finish();
             half.id = None;
             let h2 = upgrade.is_some_and(|u| u.to_ascii_lowercase().starts_with(b"h2c"));
+            let socket = upgrade.is_some_and(|u| u.eq_ignore_ascii_case(b"websocket"));
             let mut change = Change {
-                to: (switch && h2).then_some(App::Http2),
+                to: match switch {
+                    true if h2 => Some(App::Http2),
+                    true if socket => Some(App::Websocket),
+                    _ => None,
+                },
                 ..Change::default()
             };
             // What the client sent meanwhile belongs to the tunnel.

@@ -7,7 +7,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use crate::base64;
-use crate::rules::model::{Condition, Dataset};
+use crate::rules::model::{Condition, Dataset, PacketCondition};
 use crate::rules::parse::{Context, Draft};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -97,6 +97,35 @@ pub(super) fn dataset<'a>(
     };
     let condition = Condition::Dataset(Arc::new(dataset));
     draft.add(part, condition, opt.whole)?;
+    Ok(())
+}
+
+/// `filemd5` and its like: a list of sums in a file beside the rules, one a line; what follows a sum is a comment, as in the output of the programs that compute them.
+pub(super) fn file_sums<'a>(
+    draft: &mut Draft<'a>,
+    opt: Opt<'a>,
+    context: &Context<'_>,
+    (sum, length): (&'static str, usize),
+) -> Parsed<()> {
+    let value = opt.need()?;
+    let (file, negated) = value.negation();
+    let file = file.unquoted()?;
+    let text = dataset_file(file, context.datasets)?;
+    let mut sums = HashSet::new();
+    for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
+        let line = line.trim_ascii();
+        if line.is_empty() || line[0] == b'#' {
+            continue;
+        }
+        let word = line.split(u8::is_ascii_whitespace).next();
+        let Some(one) = word.and_then(|w| decode_hex(w, length)) else {
+            let reason = format!("line {number} of the file begins with no {sum}");
+            return Err(file.fail(Kind::File, reason));
+        };
+        sums.insert(one);
+    }
+    let condition = PacketCondition::FileSum(sum, Arc::new(sums), negated);
+    draft.rule.packet.push(condition);
     Ok(())
 }
 
