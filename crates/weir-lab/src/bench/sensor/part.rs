@@ -276,7 +276,7 @@ pub(super) fn config(logs: Logs) -> Result<Config, String> {
                 anomaly_app: false,
                 files: false,
                 apps: Some(Vec::new()),
-                dns: config.logs.kinds.dns.clone(),
+                ..config.logs.kinds.clone()
             };
         }
     }
