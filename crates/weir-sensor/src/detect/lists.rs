@@ -85,7 +85,10 @@ fn reach(conditions: &[Condition], content: usize) -> Option<usize> {
             Condition::Content(c) if c.negated || c.only => {}
             Condition::Content(c) => cursor = end(c, cursor),
             Condition::Pcre(p) if p.negated => {}
-            Condition::IsDataAt { .. } | Condition::ByteTest(_) | Condition::Size(_) => {}
+            Condition::IsDataAt { .. }
+            | Condition::ByteTest(_)
+            | Condition::Size(_)
+            | Condition::Entropy(_) => {}
             _ => cursor = None,
         }
     }

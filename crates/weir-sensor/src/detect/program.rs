@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::base64;
 use crate::matcher::byte_cost;
 use crate::rules::{
-    Base64, ByteExtract, ByteJump, ByteMath, ByteTest, Condition, Content, Dataset, Expression,
-    Expressions, MathOperator, NotFound, Number, Range, Read, TestOperator,
+    Base64, ByteExtract, ByteJump, ByteMath, ByteTest, Condition, Content, Dataset, Entropy,
+    Expression, Expressions, MathOperator, NotFound, Number, Range, Read, TestOperator,
 };
 
 /// Most occurrences that are tried for one rule in one buffer.
@@ -88,6 +88,23 @@ enum Step {
     Size(Range),
     Base64(Base64, Program),
     Dataset(Arc<Dataset>),
+    Entropy(Entropy),
+}
+
+/// The entropy of bytes by how often each is there, in millionths of a bit for each byte.
+fn bits_a_byte(bytes: &[u8]) -> u64 {
+    let mut counts = [0_u32; 256];
+    for b in bytes {
+        counts[usize::from(*b)] += 1;
+    }
+    let all = bytes.len() as f64;
+    let sum: f64 = counts
+        .iter()
+        .filter(|c| **c > 0)
+        .map(|c| f64::from(*c) / all)
+        .map(|share| -share * share.log2())
+        .sum();
+    (sum * 1e6).round() as u64
 }
 
 /// A content and where it may stand.
@@ -298,6 +315,7 @@ impl Builder<'_> {
                 })),
                 Condition::Size(range) => Step::Size(*range),
                 Condition::Dataset(set) => Step::Dataset(set.clone()),
+                Condition::Entropy(entropy) => Step::Entropy(*entropy),
                 // The buffer's absence is decided before there is anything to evaluate.
                 Condition::Absent(_) => continue,
                 Condition::Base64Decode(how) => {
@@ -341,7 +359,7 @@ impl Step {
             Step::Pcre(s) => s.negated && !s.relative,
             Step::IsDataAt { relative, .. } => !relative,
             Step::Test(t) => !t.get.relative,
-            Step::Size(_) | Step::Dataset(_) => true,
+            Step::Size(_) | Step::Dataset(_) | Step::Entropy(_) => true,
             Step::Base64(how, _) => !how.relative,
             _ => false,
         }
@@ -380,6 +398,7 @@ impl Step {
             Step::Content(f) if f.starts || f.ends || f.depth.is_some() => 2,
             Step::Content(_) => 4,
             Step::Dataset(_) => 8,
+            Step::Entropy(_) => 50,
             Step::Base64(..) => 50,
             Step::Pcre(_) => 100,
         }
@@ -600,6 +619,18 @@ impl Run<'_, '_> {
             Step::Size(range) => {
                 let size = self.subject.bytes.len() as u64;
                 if !super::in_range(range, size) {
+                    return None;
+                }
+                self.chain(rest, cursor, reached, next)
+            }
+            Step::Entropy(entropy) => {
+                let from = entropy.offset as usize;
+                let bytes = self.subject.bytes.get(from..)?;
+                let bytes = match entropy.bytes {
+                    Some(count) => bytes.get(..count as usize)?,
+                    None => bytes,
+                };
+                if !super::in_range(&entropy.value, bits_a_byte(bytes)) {
                     return None;
                 }
                 self.chain(rest, cursor, reached, next)

@@ -1,7 +1,9 @@
 //! Changes of a buffer before it is inspected.
 
+use std::io::Read as _;
 use std::sync::Arc;
 
+use flate2::read::{GzDecoder, ZlibDecoder};
 use md5::Md5;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
@@ -26,6 +28,7 @@ pub(super) enum Change {
     HeaderLowercase,
     StripPseudoHeaders,
     Base64(Base64),
+    Inflate(bool, u32),
     Field(Vec<u8>),
 }
 
@@ -55,6 +58,7 @@ impl Change {
                 );
             }
             Transform::Field(name) => Change::Field(name.to_ascii_lowercase().into_bytes()),
+            Transform::Inflate { gzip, most } => Change::Inflate(*gzip, *most),
             Transform::Base64(how) => match how.mode.as_deref() {
                 None | Some("rfc2045" | "rfc4648" | "strict") => Change::Base64(how.clone()),
                 Some(other) => return Err(format!("from_base64 has no mode `{other}`")),
@@ -128,6 +132,14 @@ impl Change {
                         out.extend_from_slice(line);
                     }
                 }
+            }
+            Change::Inflate(gzip, most) => {
+                // What breaks off is inspected as far as it goes.
+                let most = u64::from(*most);
+                let _ = match gzip {
+                    true => GzDecoder::new(bytes).take(most).read_to_end(out),
+                    false => ZlibDecoder::new(bytes).take(most).read_to_end(out),
+                };
             }
             Change::Base64(how) => {
                 let mut encoded = bytes.get(how.offset as usize..).unwrap_or_default();
@@ -238,6 +250,13 @@ mod tests {
         }
         assert_eq!(base64(Some("strict"), None, b"aGVsbG8="), b"hello");
         assert_eq!(base64(Some("rfc2045"), None, b"aG VsbG8"), b"hel");
+        let mut zipped = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        std::io::Write::write_all(&mut zipped, b"hello").expect("memory");
+        let zipped = zipped.finish().expect("memory");
+        let inflate = |gzip, most| changed(Transform::Inflate { gzip, most }, &zipped);
+        assert_eq!(inflate(true, 1024), b"hello");
+        assert_eq!(inflate(true, 3), b"hel");
+        assert_eq!(inflate(false, 1024), b"");
         let hex = |b: Vec<u8>| b.iter().map(|b| format!("{b:02x}")).collect::<String>();
         assert_eq!(
             hex(changed(Transform::Md5, b"")),

@@ -118,6 +118,7 @@ words! {
     UriLength: "urilen" [] Suricata, "length of http.uri (`norm`, the default) or http.uri.raw (`raw`)";
     Absent: "absent" [] Suricata, "the buffer is not there; `or_else`";
     Dataset: "dataset" [] Suricata, "`isset` and `isnotset` in a file of strings (base64), md5, sha256 or ipv4";
+    Entropy: "entropy" [] Suricata, "bits that each byte of the buffer tells: `value`, `bytes`, `offset`";
     DotPrefix: "dotprefix" [] Suricata, "transform: a dot before the buffer";
     Lowercase: "to_lowercase" [] Suricata, "transform";
     Uppercase: "to_uppercase" [] Suricata, "transform";
@@ -131,6 +132,8 @@ words! {
     PcreXform: "pcrexform" [] Suricata, "transform: the first capture";
     HeaderLowercase: "header_lowercase" [] Suricata, "transform";
     StripPseudoHeaders: "strip_pseudo_headers" [] Suricata, "transform";
+    Gunzip: "gunzip" [] Suricata, "transform: `max-size` (1024)";
+    Inflate: "zlib_deflate" [] Suricata, "transform: `max-size` (1024)";
     Domain: "domain" [] Suricata, "transform";
     Tld: "tld" [] Suricata, "transform";
     FromBase64: "from_base64" [] Suricata, "transform: `bytes`, `offset`, `mode`";
@@ -241,9 +244,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("md5", "hashes of buffers are not compared"),
     ("sha256", "hashes of buffers are not compared"),
     ("sha512", "hashes of buffers are not compared"),
-    ("entropy", "entropy is not computed"),
-    ("gunzip", "no transform decompresses"),
-    ("zlib_deflate", "no transform decompresses"),
     ("activated_by", "rules do not activate each other"),
     ("activates", "rules do not activate each other"),
     ("count", "rules do not activate each other"),

@@ -274,8 +274,26 @@ pub enum Transform {
     Tld,
     /// `from_base64`, options as written.
     Base64(Base64),
+    /// `gunzip`, `zlib_deflate`: at most so many bytes.
+    Inflate {
+        /// As gzip writes it, else as zlib does.
+        gzip: bool,
+        /// `max-size`.
+        most: u32,
+    },
     /// `http_header: field NAME` of Snort 3: the value of that line, without the name and the blanks around it; no buffer where there is no such line.
     Field(String),
+}
+
+/// Of which bytes of a buffer the entropy is asked, and what it must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entropy {
+    /// How many; `None`: all. A buffer that has fewer does not hold.
+    pub bytes: Option<u32>,
+    /// From where.
+    pub offset: u32,
+    /// In millionths of a bit for each byte.
+    pub value: Range,
 }
 
 /// A number written in the rule, or the name of one extracted before.
@@ -321,6 +339,8 @@ pub enum Condition {
     Absent(bool),
     /// `dataset:isset,...` on strings given in a file.
     Dataset(Arc<Dataset>),
+    /// `entropy`.
+    Entropy(Entropy),
 }
 
 /// A set of strings, from a file.

@@ -770,6 +770,29 @@ fn an_alert_names_a_packet_of_its_sender() {
 }
 
 #[test]
+fn how_much_a_buffer_tells() {
+    let mut tape = Tape::default();
+    super::bed::web(
+        &mut tape,
+        44_003,
+        "GET /abcdabcd HTTP/1.1\r\nHost: aaaa\r\n\r\n",
+        super::bed::ANSWER,
+    );
+    // `/abcdabcd`: four letters of two bits each behind the slash.
+    let rules = "\
+        alert http any any -> any any (msg:\"m\"; http.uri; entropy:value = 2, offset 1; sid:1;)\n\
+        alert http any any -> any any (msg:\"m\"; http.uri; entropy:value > 2; sid:2;)\n\
+        alert http any any -> any any (msg:\"m\"; http.uri; entropy:bytes 2, offset 1, value <=1; sid:3;)\n\
+        alert http any any -> any any (msg:\"m\"; http.uri; entropy:value >= 0, bytes 10; sid:4;)\n\
+        alert http any any -> any any (msg:\"m\"; http.host; entropy:value != 0; sid:5;)\n\
+        alert http any any -> any any (msg:\"m\"; http.host; entropy:value 0; sid:6;)\n\
+        alert tcp any any -> any any (msg:\"m\"; flags:S; flowint:count,isnotset,1; sid:7;)\n";
+    let left = sense_tape(&tape, &How::rules(rules));
+    let wanted = [(1, 1), (2, 1), (3, 1), (6, 1), (7, 1)];
+    assert_eq!(counts(&left.of("alert")), wanted, "{}", left.text);
+}
+
+#[test]
 fn what_rules_have_set_in_a_flow() {
     let mut tape = Tape::default();
     super::bed::web(

@@ -159,7 +159,8 @@ pub(super) fn flowint(draft: &mut Draft<'_>, value: Text<'_>) -> Parsed<()> {
     let asks = ["isset", "isnotset", "notset"].contains(&operator_text.as_str());
     let computes = ["+", "-", "=", "<", ">", "<=", ">=", "==", "!="];
     let with = match (asks, rest) {
-        (true, []) => None,
+        // A value says nothing then, and some write one.
+        (true, [] | [_]) => None,
         (false, [with]) if computes.contains(&operator_text.as_str()) => {
             let number = with.bytes.first().is_some_and(u8::is_ascii_digit);
             Some(match number {

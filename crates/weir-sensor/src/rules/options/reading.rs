@@ -1,7 +1,7 @@
 //! Conditions that read bytes, the names they extract, and those about a buffer as a whole.
 
 use crate::buffer::Buffer;
-use crate::rules::model::{Condition, Number};
+use crate::rules::model::{Condition, Entropy, Number, Range, Transform};
 use crate::rules::parse::{Draft, unknown_name};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -121,5 +121,79 @@ pub(super) fn absent<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
         return Err(opt.whole.fail(Kind::Conflict, reason));
     }
     draft.add(part, Condition::Absent(or_else), opt.whole)?;
+    Ok(())
+}
+
+/// A transform that decompresses.
+pub(super) fn inflate(opt: Opt<'_>, gzip: bool) -> Parsed<Transform> {
+    let mut most = 1024;
+    if let Some(text) = opt.value {
+        match text.words()[..] {
+            [key, value] if key.is("max-size") => {
+                most = value.number(1, i64::from(MOST_INFLATED))? as u32;
+            }
+            _ => return Err(text.fail(Kind::Syntax, "`max-size N` is possible")),
+        }
+    }
+    Ok(Transform::Inflate { gzip, most })
+}
+
+/// More is not decompressed for one rule.
+const MOST_INFLATED: u32 = 1 << 20;
+
+/// The entropy of the buffer in force.
+pub(super) fn entropy<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
+    let (mut bytes, mut offset, mut value) = (None, 0, None);
+    for part in commas(opt.need()?) {
+        let text = part.lossy();
+        let (key, rest) = text.split_at(
+            text.find(|c: char| !c.is_ascii_alphabetic())
+                .unwrap_or(text.len()),
+        );
+        let rest = rest.trim();
+        let wrong = || {
+            part.fail(
+                Kind::Syntax,
+                "`value OPERATOR NUMBER`, `bytes N` and `offset N` are possible",
+            )
+        };
+        match key {
+            "bytes" => bytes = Some(rest.parse().map_err(|_| wrong())?),
+            "offset" => offset = rest.parse().map_err(|_| wrong())?,
+            "value" => {
+                let (operator, number) = rest.split_at(
+                    rest.find(|c: char| !"<>=!".contains(c))
+                        .unwrap_or(rest.len()),
+                );
+                let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+                if !(0.0..=8.0).contains(&number) {
+                    return Err(part.fail(Kind::Value, "a byte tells 0 to 8 bits"));
+                }
+                let n = (number * 1e6).round() as u64;
+                let (low, high, negated) = match operator {
+                    "" | "=" | "==" => (n, n, false),
+                    "!=" => (n, n, true),
+                    "<" if n == 0 => return Err(part.fail(Kind::Value, "nothing is below 0")),
+                    "<" => (0, n - 1, false),
+                    "<=" => (0, n, false),
+                    ">" => (n + 1, u64::MAX, false),
+                    ">=" => (n, u64::MAX, false),
+                    _ => return Err(wrong()),
+                };
+                value = Some(Range { low, high, negated });
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    let Some(value) = value else {
+        return Err(opt.whole.fail(Kind::Value, "a `value` is missing"));
+    };
+    let entropy = Entropy {
+        bytes,
+        offset,
+        value,
+    };
+    let part = draft.place(false);
+    draft.add(part, Condition::Entropy(entropy), opt.whole)?;
     Ok(())
 }
