@@ -191,6 +191,8 @@ pub struct Kinds {
     pub alert: bool,
     /// Ends of flows.
     pub flow: bool,
+    /// The same, each direction for itself.
+    pub netflow: bool,
     /// Counters.
     pub stats: bool,
     /// Events of decoding.
@@ -255,6 +257,7 @@ impl Kinds {
         Kinds {
             alert: false,
             flow: false,
+            netflow: false,
             stats: false,
             anomaly_decode: false,
             anomaly_stream: false,
@@ -272,6 +275,7 @@ impl Kinds {
         Kinds {
             alert: true,
             flow: true,
+            netflow: false,
             stats: true,
             anomaly_decode: false,
             anomaly_stream: false,
@@ -786,6 +790,7 @@ fn eve(s: &Settings, at: &str, logs: &mut Logs) -> Result<(), SettingsError> {
                     o.metadata = truth("metadata.rule.metadata", true)?;
                 }
                 "flow" => kinds.flow = true,
+                "netflow" => kinds.netflow = true,
                 "stats" => kinds.stats = true,
                 "anomaly" => {
                     let any = s.has(&format!("{at}.types"));

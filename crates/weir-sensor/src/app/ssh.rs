@@ -26,6 +26,8 @@ struct Half {
     line: Line,
     lines: usize,
     banner: bool,
+    /// What it offers for the exchange of keys was seen.
+    offered: bool,
     carry: Vec<u8>,
     encrypted: bool,
 }
@@ -112,6 +114,7 @@ impl Ssh {
             .collect();
         let string = words.join(";");
         let hash = md5_hex(&string);
+        self.halves[d.index()].offered = true;
         let t = out.find(self.id?)?;
         let (a, b) = match d {
             ToServer => (Buffer::SshHassh, Buffer::SshHasshString),
@@ -129,7 +132,18 @@ impl Ssh {
             hassh.insert("string".into(), string.into());
             side(&mut t.record, d).insert("hassh".into(), hassh.into());
         }
+        self.check_ready(out);
         Some(())
+    }
+
+    /// The record is whole when both ends have said who they are, and what they offer if that is wanted.
+    fn check_ready(&self, out: &mut Transactions) {
+        let said = |h: &Half| h.banner && (h.offered || !self.wanted.said.hassh);
+        if self.halves.iter().all(said)
+            && let Some(t) = self.id.and_then(|id| out.find(id))
+        {
+            t.ready = true;
+        }
     }
 }
 
@@ -169,6 +183,9 @@ impl Parser for Ssh {
                 }
                 out.failed = true;
                 return;
+            }
+            if self.halves[d.index()].banner {
+                self.check_ready(out);
             }
         }
         if self.halves[d.index()].encrypted {

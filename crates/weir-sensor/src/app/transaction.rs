@@ -38,8 +38,12 @@ pub struct Transaction {
     pub files: Vec<File>,
     /// Directions that the parser has finished with, and in which more may come all the same: it stays among the live ones.
     pub kept: [bool; 2],
+    /// Its record says all that it will say of interest: it is logged now, though the parser has not finished with it.
+    pub ready: bool,
     /// It is in the log.
     pub logged: bool,
+    /// So many of its files are in the log.
+    pub logged_files: usize,
     /// Rules that matched: when it is decided anew, they do not match again. Detection's own.
     pub matched: Vec<(u32, Option<Direction>)>,
     /// Directions that the parser has finished with.

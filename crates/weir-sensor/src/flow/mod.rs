@@ -106,6 +106,10 @@ pub struct Info {
     pub packets: [u64; 2],
     /// Their bytes, link headers included.
     pub bytes: [u64; 2],
+    /// Least and greatest TTL or hop limit of each direction.
+    pub ttl: [(u8, u8); 2],
+    /// Whether it is a TCP session whose beginning was not seen.
+    pub midstream: bool,
     /// How far it has come.
     pub state: State,
     /// Events of its streams until now.
@@ -132,6 +136,8 @@ impl Info {
             number: 0,
             packets: [0; 2],
             bytes: [0; 2],
+            ttl: [(u8::MAX, 0); 2],
+            midstream: false,
             state: State::New,
             events: Events::default(),
         }
@@ -382,6 +388,10 @@ impl<X: Default> Tracker<X> {
         info.last = info.last.max(time);
         info.packets[direction.index()] += 1;
         info.bytes[direction.index()] += packet.data.len() as u64;
+        if let Some(ip) = &packet.ip {
+            let (least, most) = &mut info.ttl[direction.index()];
+            (*least, *most) = ((*least).min(ip.ttl), (*most).max(ip.ttl));
+        }
         let before = info.state;
         let mut events = Events::default();
         match (packet.tcp(), &mut flow.tcp) {
@@ -411,6 +421,9 @@ impl<X: Default> Tracker<X> {
                     info.state = State::Closed;
                 } else if state.is_established() {
                     info.state = State::Established;
+                }
+                if before == State::New {
+                    info.midstream = session.is_midstream();
                 }
                 let holds = session.memory() > 0;
                 self.table.set_holding(at, holds);

@@ -116,6 +116,8 @@ pub struct FlowFacts {
     pub alerted: bool,
     /// Transactions of its application, if a parser reads it.
     pub transactions: Option<u64>,
+    /// Whether it is a TCP session whose beginning was not seen.
+    pub midstream: bool,
 }
 
 /// Of a TCP flow.
@@ -127,6 +129,14 @@ pub struct TcpFacts {
     pub state: Option<&'static str>,
     /// Whether bytes were lost to server, and to client.
     pub gaps: [bool; 2],
+}
+
+impl TcpFacts {
+    /// Whether there were packets of a session that was not seen to begin; a RST alone is none.
+    fn is_passed_by(&self) -> bool {
+        let talks = |flags: u8| flags != 0 && (flags & 4 == 0 || flags & 9 != 0);
+        self.state.is_none() && self.flags.into_iter().any(talks)
+    }
 }
 
 /// What a flow's application is called in records.
@@ -561,7 +571,9 @@ fn begin<'a>(
             o.number("dest_port", u64::from(port));
         }
         quoted(o.key("proto"), |out| protocol(out, head.protocol));
-        o.number("ip_v", if source.is_ipv4() { 4 } else { 6 });
+        if kind != "netflow" {
+            o.number("ip_v", if source.is_ipv4() { 4 } else { 6 });
+        }
         if let Some((kind, code)) = head.icmp {
             o.number("icmp_type", u64::from(kind));
             o.number("icmp_code", u64::from(code));
@@ -743,6 +755,9 @@ pub fn alert(
             f.number("src_port", u64::from(flow.client.1));
             f.number("dest_port", u64::from(flow.server.1));
         }
+        if flow.midstream {
+            f.boolean("midstream", true);
+        }
         f.end();
     }
     let payload = &facts.payload[..facts.payload.len().min(options.payload_limit)];
@@ -783,6 +798,62 @@ fn counts(o: &mut Object<'_>, flow: &FlowFacts) {
     o.number("bytes_toclient", flow.bytes[1]);
 }
 
+fn flag_names(o: &mut Object<'_>, flags: u8) {
+    for (bit, name) in [
+        (2, "syn"),
+        (1, "fin"),
+        (4, "rst"),
+        (8, "psh"),
+        (16, "ack"),
+        (32, "urg"),
+        (64, "ecn"),
+        (128, "cwr"),
+    ] {
+        if flags & bit != 0 {
+            o.boolean(name, true);
+        }
+    }
+}
+
+/// What one direction of a flow sent, by its end: the head names that direction, which is `direction` (0: to server). `ttl` is the least and the greatest, `flags` those of TCP.
+pub fn netflow(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    (facts, ttl): (&FlowFacts, (u8, u8)),
+    flags: u8,
+    app: &AppNames,
+    direction: usize,
+    options: &EveOptions,
+) {
+    let mut o = begin(out, "netflow", head, options);
+    o.string("app_proto", app.name.unwrap_or("unknown"));
+    let mut f = o.object("netflow");
+    f.number("pkts", facts.packets[direction]);
+    f.number("bytes", facts.bytes[direction]);
+    f.time("start", facts.start);
+    f.time("end", facts.end);
+    f.number("age", age(facts));
+    f.number("min_ttl", u64::from(ttl.0));
+    f.number("max_ttl", u64::from(ttl.1));
+    if let Some(count) = facts.transactions {
+        f.number("tx_cnt", count);
+    }
+    f.end();
+    if head.protocol == 6 {
+        let mut t = o.object("tcp");
+        t.plain("tcp_flags", format_args!("{flags:02x}"));
+        flag_names(&mut t, flags);
+        t.end();
+    }
+    o.end();
+    out.push(b'\n');
+}
+
+/// Whole seconds between the first and the last packet's.
+fn age(facts: &FlowFacts) -> u64 {
+    (facts.end / 1_000_000_000).saturating_sub(facts.start / 1_000_000_000)
+}
+
 /// The end of a flow. `reason`: `timeout`, `forced`, `shutdown`, `tcp_reuse`.
 pub fn flow(
     out: &mut Vec<u8>,
@@ -799,15 +870,20 @@ pub fn flow(
     counts(&mut f, facts);
     f.time("start", facts.start);
     f.time("end", facts.end);
-    f.number(
-        "age",
-        (facts.end / 1_000_000_000).saturating_sub(facts.start / 1_000_000_000),
-    );
+    f.number("age", age(facts));
     f.string("state", facts.state);
     f.string("reason", reason);
     f.boolean("alerted", facts.alerted);
     if let Some(count) = facts.transactions {
         f.number("tx_cnt", count);
+    }
+    if facts.midstream {
+        f.boolean("midstream", true);
+    }
+    if tcp.is_some_and(TcpFacts::is_passed_by) {
+        // Packets of a session that was not seen to begin: why nothing of it was put together.
+        f.key("exception_policy")
+            .extend_from_slice(br#"[{"target":"stream_midstream","policy":"ignore"}]"#);
     }
     f.end();
     if let Some(tcp) = tcp {
@@ -822,20 +898,7 @@ pub fn flow(
         t.plain("tcp_flags", format_args!("{all:02x}"));
         t.plain("tcp_flags_ts", format_args!("{:02x}", flags[0]));
         t.plain("tcp_flags_tc", format_args!("{:02x}", flags[1]));
-        for (bit, name) in [
-            (2, "syn"),
-            (1, "fin"),
-            (4, "rst"),
-            (8, "psh"),
-            (16, "ack"),
-            (32, "urg"),
-            (64, "ecn"),
-            (128, "cwr"),
-        ] {
-            if all & bit != 0 {
-                t.boolean(name, true);
-            }
-        }
+        flag_names(&mut t, all);
         if let Some(state) = tcp.state {
             t.string("state", state);
         }

@@ -89,6 +89,9 @@ fn for_alert(t: &Transaction, options: &EveOptions) -> Option<Map<String, Value>
     Some(record)
 }
 
+/// Fields that `email` always has.
+const MAIL: [&str; 6] = ["status", "from", "to", "cc", "attachment", "url"];
+
 fn has_ports(protocol: u8) -> bool {
     matches!(protocol, 6 | 17 | 132)
 }
@@ -104,6 +107,7 @@ fn facts(info: &Info, alerted: bool, talk: Option<&Conversation>) -> FlowFacts {
         end: info.last,
         state: info.state.name(),
         alerted,
+        midstream: info.midstream,
     }
 }
 
@@ -459,7 +463,7 @@ impl Hands {
         }
         let live = &mut talk.transactions.live;
         let mut at = 0;
-        while let Some(done) = live.get_mut(at).filter(|t| t.done) {
+        while let Some(done) = live.get_mut(at).filter(|t| t.done || t.ready) {
             if !std::mem::replace(&mut done.logged, true) {
                 *self
                     .counts
@@ -469,6 +473,13 @@ impl Hands {
                 if self.logs.eve.is_some() {
                     self.log_transaction(info, done, marks.as_ref(), extra.parent);
                 }
+            }
+            if !done.done {
+                at += 1;
+                continue;
+            }
+            if self.logs.kinds.files && self.logs.eve.is_some() {
+                self.log_files(info, done, marks.as_ref(), extra.parent);
             }
             let waits = (0..2).any(|d| done.complete[d] && !done.inspected[d]);
             if done.kept == [false; 2] && !waits {
@@ -533,20 +544,27 @@ impl Hands {
                 }
             }
         }
-        if let (App::Tls, Some(fields)) = (done.app, &kinds.tls) {
-            only(&mut done.record, fields);
-        }
+        // More may come for alerts: what is left out is left out of a copy.
+        let chosen = kinds
+            .tls
+            .as_ref()
+            .filter(|_| done.app == App::Tls)
+            .map(|fields| {
+                let mut record = done.record.clone();
+                only(&mut record, fields);
+                record
+            });
+        let record = chosen.as_ref().unwrap_or(&done.record);
         if done.app == App::Smtp
             && kinds.said.mail
             && let Some(Value::Object(email)) = done.beside.get_mut("email")
         {
             email.retain(|name, _| {
-                let usual = ["status", "from", "to", "cc", "attachment", "url"];
-                usual.contains(&name.as_str()) || kinds.mail.iter().any(|f| f == name)
+                MAIL.contains(&name.as_str()) || kinds.mail.iter().any(|f| f == name)
             });
         }
         let mut ends = Vec::new();
-        if kinds.has_app(name) && wanted && !done.record.is_empty() {
+        if kinds.has_app(name) && wanted && !record.is_empty() {
             let head = head(way_of(done, self.way));
             // Records of DNS and of some others say which transaction it was in their own part, or not at all.
             let number = (!matches!(
@@ -567,23 +585,7 @@ impl Hands {
             if done.app == App::Dns && kinds.dns.older {
                 older.iter().for_each(&mut write);
             } else {
-                write(&done.record);
-            }
-        }
-        if kinds.files {
-            // Lists of all header lines are for the record of the transaction.
-            done.record.remove("request_headers");
-            done.record.remove("response_headers");
-            for file in &done.files {
-                eve::file(
-                    &mut self.bytes,
-                    &head(file.direction),
-                    (done.app.name(), name),
-                    (&done.record, &done.beside),
-                    (file, done.number),
-                    &self.logs.options,
-                );
-                ends.push(self.bytes.len());
+                write(record);
             }
         }
         if kinds.anomaly_app {
@@ -610,6 +612,44 @@ impl Hands {
                 self.line(info.number, None, from..end, 0..0);
                 from = end;
             }
+        }
+    }
+
+    /// Records of a transaction's files: as alerts on them, they come with a packet of their sender.
+    fn log_files(
+        &mut self,
+        info: &Info,
+        done: &mut Transaction,
+        marks: Option<&Marks<'_>>,
+        parent: u64,
+    ) {
+        let over = self.origin == Origin::FlowEnd;
+        while let Some(file) = done.files.get(done.logged_files) {
+            if !over && !done.inspected[file.direction.index()] {
+                return;
+            }
+            done.logged_files += 1;
+            // Lists of all header lines are for the record of the transaction, as are most fields of mail.
+            done.record.remove("request_headers");
+            done.record.remove("response_headers");
+            if let Some(Value::Object(email)) = done.beside.get_mut("email") {
+                email.retain(|name, _| MAIL.contains(&name.as_str()));
+            }
+            let mut head = flow_head(info, file.direction, self.time, self.counted());
+            head.origin = Some(self.origin);
+            head.marks = marks;
+            head.parent = parent;
+            let start = self.bytes.len();
+            eve::file(
+                &mut self.bytes,
+                &head,
+                (done.app.name(), record_name(done.app)),
+                (&done.record, &done.beside),
+                (file, done.number),
+                &self.logs.options,
+            );
+            let end = self.bytes.len();
+            self.line(info.number, None, start..end, 0..0);
         }
     }
 
@@ -651,7 +691,6 @@ impl Hands {
         if self.logs.eve.is_none() {
             return;
         }
-        let start = self.bytes.len();
         // Not of one packet: it has no number.
         let mut head = flow_head(info, Direction::ToServer, self.time, 0);
         let ruleset = Arc::clone(&self.engine.ruleset);
@@ -664,16 +703,48 @@ impl Hands {
             state: (s.state() != State::None).then(|| s.state().name()),
             gaps: extra.gaps,
         });
-        eve::flow(
-            &mut self.bytes,
-            &head,
-            &facts(info, extra.alerted, extra.talk.as_ref()),
-            tcp.as_ref(),
-            &names(extra.talk.as_ref()),
-            reason.name(),
-            &self.logs.options,
-        );
-        let end = self.bytes.len();
-        self.line(info.number, None, start..end, 0..0);
+        let facts = facts(info, extra.alerted, extra.talk.as_ref());
+        let app = names(extra.talk.as_ref());
+        if self.logs.kinds.netflow {
+            for direction in [Direction::ToServer, Direction::ToClient] {
+                let d = direction.index();
+                if info.packets[d] == 0 {
+                    continue;
+                }
+                let start = self.bytes.len();
+                let mut one = flow_head(info, direction, self.time, 0);
+                (one.marks, one.parent, one.spi) = (head.marks, head.parent, info.spi);
+                if direction == Direction::ToClient {
+                    one.icmp = info.answer;
+                }
+                eve::netflow(
+                    &mut self.bytes,
+                    &one,
+                    (&facts, info.ttl[d]),
+                    tcp.as_ref()
+                        .filter(|t| t.state.is_some())
+                        .map_or(0, |t| t.flags[d]),
+                    &app,
+                    d,
+                    &self.logs.options,
+                );
+                let end = self.bytes.len();
+                self.line(info.number, None, start..end, 0..0);
+            }
+        }
+        if self.logs.kinds.flow {
+            let start = self.bytes.len();
+            eve::flow(
+                &mut self.bytes,
+                &head,
+                &facts,
+                tcp.as_ref(),
+                &app,
+                reason.name(),
+                &self.logs.options,
+            );
+            let end = self.bytes.len();
+            self.line(info.number, None, start..end, 0..0);
+        }
     }
 }

@@ -1003,7 +1003,7 @@ impl flow::Sink<Extra> for Hands {
         self.alerts(None, Some((info, extra)));
         self.detector.turn();
         self.log_transactions(info, extra);
-        if self.logs.kinds.flow {
+        if self.logs.kinds.flow || self.logs.kinds.netflow {
             self.log_flow(info, extra, tcp.as_ref(), reason);
         }
         let all = &mut self.memory[self.slice];

@@ -33,6 +33,8 @@ pub(super) struct Tls {
     version: u16,
     client_session: Vec<u8>,
     certificate: bool,
+    /// The server wants one of the client.
+    certificate_asked: bool,
 }
 
 #[derive(Default)]
@@ -57,6 +59,7 @@ impl Tls {
             version: 0,
             client_session: Vec::new(),
             certificate: false,
+            certificate_asked: false,
         }
     }
 
@@ -66,6 +69,14 @@ impl Tls {
 
     /// Ends the transaction: everything that can be read has been.
     fn finish(&mut self, out: &mut Transactions) {
+        self.sum_up(out);
+        if let Some(t) = self.transaction(out) {
+            t.finish();
+        }
+    }
+
+    /// The record is whole: both ends have said what is in the clear.
+    fn sum_up(&mut self, out: &mut Transactions) {
         let Tls {
             version, wanted, ..
         } = *self;
@@ -83,7 +94,7 @@ impl Tls {
             {
                 t.record.insert("session_resumed".into(), true.into());
             }
-            t.finish();
+            t.ready = true;
         }
     }
 
@@ -131,6 +142,8 @@ impl Tls {
                 }
             }
             22 if !half.encrypted => self.handshake(d, body, out),
+            // A fatal alert, instead of the rest of the handshake.
+            21 if !half.encrypted && d == ToClient && body.first() == Some(&2) => self.sum_up(out),
             21 | 22 | 24 => {}
             _ => self.fail("invalid_record_type", out),
         }
@@ -186,13 +199,22 @@ impl Tls {
                 Some(hello) => self.server_hello(&hello, out),
                 None => self.fail("invalid_handshake_message", out),
             },
-            (11, ToServer) => self.client_certificates(content, out),
+            (11, ToServer) => {
+                self.client_certificates(content, out);
+                self.sum_up(out);
+            }
             (11, ToClient) => {
                 self.certificates(content, out);
                 self.side_done(ToClient, out);
             }
             (12, ToClient) => self.state(SERVER_KEYX, out),
-            (14, ToClient) => self.side_done(ToClient, out),
+            (13, ToClient) => self.certificate_asked = true,
+            (14, ToClient) => {
+                self.side_done(ToClient, out);
+                if !self.certificate_asked {
+                    self.sum_up(out);
+                }
+            }
             (16, ToServer) => self.state(CLIENT_KEYX, out),
             _ => {}
         }
