@@ -728,6 +728,9 @@ fn logs(s: &Settings) -> Result<Logs, SettingsError> {
             }
         }
     }
+    logs.options.host = s.text("sensor-name").filter(|name| !name.is_empty());
+    let line = s.bytes("app-layer.protocols.ftp.max-line-length")?;
+    logs.kinds.said.ftp_line = line.unwrap_or(0).min(1 << 20) as u32;
     Ok(logs)
 }
 

@@ -211,6 +211,7 @@ events! {
         InvalidAck: "pkt_invalid_ack", "Acknowledgement of what cannot have been sent.";
         BrokenAck: "pkt_broken_ack", "Acknowledgement number without the ACK flag.";
         Retransmission: "pkt_retransmission", "Data seen before.";
+        SpuriousRetransmission: "pkt_spurious_retransmission", "Data that its receiver acknowledged already.";
         BeforeBase: "reassembly_segment_before_base_seq", "Segment that lies wholly before what was handed on.";
         Gap: "reassembly_seq_gap", "Bytes that the receiver acknowledged and the sensor never saw.";
         OverlapDifferentData: "reassembly_overlap_different_data", "Overlapping segments with different bytes.";

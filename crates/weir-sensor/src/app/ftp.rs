@@ -11,7 +11,7 @@ use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
 
-/// The longest line of a command or a reply; what exceeds it is left out.
+/// The longest line of a command or a reply if nothing else is set; what exceeds it is left out.
 const MOST_LINE: usize = 4096;
 /// Commands that may wait for a reply.
 const MOST_PENDING: usize = 256;
@@ -69,7 +69,7 @@ impl Ftp {
             .unwrap_or(line.len());
         let (word, data) = line.split_at(end);
         let data = data.trim_ascii();
-        // The greeting is over when a command comes.
+        // A greeting without its last line is over when a command comes.
         if let Some(t) = self.unasked.take().and_then(|id| out.find(id)) {
             t.finish();
         }
@@ -283,8 +283,9 @@ impl Ftp {
             }
             self.announce(ToServer, address, port, out);
         }
-        let was_asked = self.pending.pop_front().is_some();
-        if was_asked && let Some(t) = out.find(id) {
+        self.pending.pop_front();
+        self.unasked = None;
+        if let Some(t) = out.find(id) {
             t.finish_side(ToClient);
         }
         if command == Command::Auth && code.is_some_and(|c| &c == b"234") {
@@ -331,8 +332,12 @@ fn extended(data: &[u8]) -> Option<(Option<IpAddr>, u16)> {
 impl Parser for Ftp {
     fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
         let mut rest = bytes;
+        let most = match self.wanted.said.ftp_line {
+            0 => MOST_LINE,
+            set => set as usize,
+        };
         while !rest.is_empty() && out.change.is_none() {
-            let (line, left) = self.lines[d.index()].next(rest, MOST_LINE);
+            let (line, left) = self.lines[d.index()].next(rest, most);
             rest = left;
             self.cut[d.index()] |= self.lines[d.index()].was_too_long();
             let Some(line) = line else {

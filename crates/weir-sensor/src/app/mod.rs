@@ -133,6 +133,8 @@ pub struct Said {
     pub mail: bool,
     /// Addresses of pages in the texts of mails.
     pub urls: bool,
+    /// The longest line of FTP, bytes; 0: the usual.
+    pub ftp_line: u32,
 }
 
 impl Said {
@@ -145,6 +147,7 @@ impl Said {
         handshakes: true,
         mail: true,
         urls: true,
+        ftp_line: 0,
     };
 }
 

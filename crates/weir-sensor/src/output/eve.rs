@@ -183,6 +183,8 @@ pub struct EveOptions {
     pub sums: Sums,
     /// `in_iface`.
     pub interface: Option<String>,
+    /// `host`: the sensor's name.
+    pub host: Option<String>,
 }
 
 impl EveOptions {
@@ -545,6 +547,9 @@ fn begin<'a>(
     }
     if let Some(interface) = &options.interface {
         o.string("in_iface", interface);
+    }
+    if let Some(host) = &options.host {
+        o.string("host", host);
     }
     if head.number != 0 {
         o.number("pcap_cnt", head.number);

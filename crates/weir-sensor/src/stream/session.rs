@@ -842,6 +842,9 @@ impl Session {
                 payload = &payload[..payload.len() - beyond];
             }
             if !keep_alive && !payload.is_empty() {
+                if end <= side.acked {
+                    tools.events.insert(Event::SpuriousRetransmission);
+                }
                 if end <= side.acked && end <= side.base {
                     tools.events.insert(if state == State::CloseWait {
                         Event::CloseWaitBeforeLastAck

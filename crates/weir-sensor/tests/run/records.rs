@@ -958,3 +958,137 @@ fn a_name_that_is_too_long_is_cut() {
     assert_eq!(question["rrname"].as_str().map(str::len), Some(1025));
     assert_eq!(question["rrname_truncated"], true);
 }
+
+/// Numbers of the frames that records of a type name.
+fn frames(left: &super::bed::Left, kind: &str) -> Vec<Option<u64>> {
+    left.of(kind)
+        .iter()
+        .map(|r| r["pcap_cnt"].as_u64())
+        .collect()
+}
+
+#[test]
+fn each_direction_of_a_flow_for_itself() {
+    let mut tape = Tape::default();
+    super::bed::web(
+        &mut tape,
+        4000,
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        super::bed::ANSWER,
+    );
+    let frame = Frame::new().ip4(CLIENT, SERVER).udp(4001, 4002);
+    tape.push(&frame.payload(b"alone"));
+    let how = How::rules("")
+        .set("outputs.0.eve-log.types.netflow=yes")
+        .set("outputs.1.fast.enabled=yes")
+        .set("sensor-name=gate");
+    let left = sense_tape(&tape, &how);
+    let flows = left.of("netflow");
+    assert!(
+        left.of("flow").is_empty() && flows.len() == 3,
+        "{}",
+        left.text
+    );
+    assert!(
+        flows
+            .iter()
+            .all(|f| f["host"] == "gate" && f.get("ip_v").is_none())
+    );
+    let of = |port: u64| *flows.iter().find(|f| f["src_port"] == port).expect("there");
+    let (asks, answers, alone) = (of(4000), of(80), of(4001));
+    assert_eq!(
+        (&asks["netflow"]["pkts"], &answers["netflow"]["pkts"]),
+        (&6.into(), &4.into())
+    );
+    assert_eq!(
+        (&asks["app_proto"], &answers["netflow"]["tx_cnt"]),
+        (&"http".into(), &1.into())
+    );
+    assert_eq!(asks["netflow"]["min_ttl"], asks["netflow"]["max_ttl"]);
+    assert_eq!(
+        (&asks["tcp"]["tcp_flags"], &asks["tcp"]["fin"]),
+        (&"1b".into(), &true.into())
+    );
+    assert!(alone.get("tcp").is_none() && alone["netflow"]["pkts"] == 1);
+}
+
+/// A file is logged with its sender's next packet after it was taken, as alerts on it are; the transaction with the packet that took its end.
+#[test]
+fn which_packet_a_file_is_logged_with() {
+    let mut tape = Tape::default();
+    super::bed::web(
+        &mut tape,
+        4000,
+        "GET /f HTTP/1.1\r\nHost: a\r\n\r\n",
+        super::bed::ANSWER,
+    );
+    let left = sense_tape(&tape, &How::rules(""));
+    assert_eq!(frames(&left, "http"), [Some(7)], "{}", left.text);
+    assert_eq!(frames(&left, "fileinfo"), [Some(9)], "{}", left.text);
+}
+
+/// What both ends say before they encrypt is logged as soon as it was said.
+#[test]
+fn when_secure_sessions_are_logged() {
+    let said: &[&[u8]] = &[b"", b"SSH-2.0-x_1\r\n", b"SSH-2.0-y_2\r\n"];
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 4000), (SERVER, 22), said);
+    let left = sense_tape(&tape, &How::rules(""));
+    // The handshake, the empty turn's acknowledgement, two banners with theirs.
+    assert_eq!(frames(&left, "ssh"), [Some(8)], "{}", left.text);
+    assert_eq!(
+        left.of("ssh")[0]["ssh"]["client"]["software_version"],
+        "y_2"
+    );
+}
+
+#[test]
+fn a_session_seen_from_its_middle() {
+    let mut tape = Tape::default();
+    for (n, payload) in [&b"GET / HTTP/1.1\r\n"[..], b"Host: a\r\n\r\n"]
+        .iter()
+        .enumerate()
+    {
+        let frame = Frame::new().ip4(CLIENT, SERVER).tcp(4000, 80);
+        let sequence = 1000 + 16 * n as u32;
+        tape.push(
+            &frame
+                .flags(Frame::ACK | Frame::PSH)
+                .numbers(sequence, 5000)
+                .payload(payload),
+        );
+        let answer = Frame::new().ip4(SERVER, CLIENT).tcp(80, 4000);
+        let taken = sequence + payload.len() as u32;
+        tape.push(&answer.flags(Frame::ACK).numbers(5000, taken).payload(b""));
+    }
+    let left = sense_tape(&tape, &How::rules(""));
+    let flow = &left.of("flow")[0]["flow"];
+    assert_eq!(flow["exception_policy"][0]["target"], "stream_midstream");
+    assert!(flow.get("midstream").is_none());
+    let left = sense_tape(&tape, &How::rules("").set("stream.midstream=yes"));
+    let flow = &left.of("flow")[0]["flow"];
+    assert_eq!(flow["midstream"], true, "{}", left.text);
+    assert!(flow.get("exception_policy").is_none());
+}
+
+#[test]
+fn lines_of_ftp_as_long_as_is_set() {
+    let said: &[&[u8]] = &[
+        b"",
+        b"220 here\r\n",
+        b"RETR aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n",
+        b"550 no\r\n",
+    ];
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 41_000), (SERVER, 21), said);
+    let how = How::rules("").set("app-layer.protocols.ftp.max-line-length=20");
+    let left = sense_tape(&tape, &how);
+    let (greeting, retr) = (left.of("ftp")[0], left.of("ftp")[1]);
+    // The greeting is logged with the packet that takes it, not with the first command.
+    assert_eq!(
+        (&greeting["pcap_cnt"], &greeting["ftp"]["reply"][0]),
+        (&6.into(), &"here".into())
+    );
+    assert_eq!(retr["ftp"]["command_truncated"], true);
+    assert_eq!(retr["ftp"]["command_data"], "aaaaaaaaaaaaaaa");
+}

@@ -172,8 +172,8 @@ fn records_of_real_captures() {
     captures.sort();
     // Every record type on, and a rule that alerts on everything that has a payload.
     let types = [
-        "alert", "flow", "stats", "files", "http", "dns", "tls", "smtp", "ftp", "ftp_data", "ssh",
-        "smb", "quic",
+        "alert", "flow", "netflow", "stats", "files", "http", "dns", "tls", "smtp", "ftp",
+        "ftp_data", "ssh", "smb", "quic",
     ];
     let mut how = How::rules(
         "alert ip any any -> any any (msg:\"any\"; content:\"a\"; threshold:type limit, track by_src, count 1, seconds 60; sid:1;)\n",
