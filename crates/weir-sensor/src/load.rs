@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::rules::{
-    Classes, Dialect, Filter, LoadError, Loaded, Loader, Refused, Reputation, Settings, Variables,
-    read_classes, read_filters, rule_files,
+    Classes, Dialect, Expressions, Filter, Keep, LoadError, Loaded, Loader, Refused, Reputation,
+    Settings, Variables, read_classes, read_filters, rule_files,
 };
 
 /// Rules with what belongs to them.
@@ -134,6 +134,39 @@ fn is_like(name: &[u8], pattern: &[u8]) -> bool {
 /// # Errors
 /// A file cannot be read. Broken lines are listed, and the rest is loaded.
 pub fn book(config: &Config, dialect: Dialect, files: &[PathBuf]) -> Result<Book, BookError> {
+    let empty = empty_book(config, dialect, files)?;
+    let mut loader = Loader::new(&empty.settings);
+    for file in files {
+        loader.file(file)?;
+    }
+    let loaded = loader.finish();
+    Ok(Book { loaded, ..empty })
+}
+
+/// The same for somebody who keeps what is read of each rule: the book without rules, and which of them a later revision replaced.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn kept_book<K: Keep>(
+    empty: Book,
+    files: &[PathBuf],
+    keep: K,
+    expressions: Expressions,
+) -> Result<(Book, K, Vec<bool>), BookError> {
+    let mut loader = Loader::with(&empty.settings, keep, expressions);
+    for file in files {
+        loader.file(file)?;
+    }
+    let (loaded, keep, replaced) = loader.finish_kept();
+    Ok((Book { loaded, ..empty }, keep, replaced))
+}
+
+/// Everything beside the rules of these files.
+pub(crate) fn empty_book(
+    config: &Config,
+    dialect: Dialect,
+    files: &[PathBuf],
+) -> Result<Book, BookError> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| BookError::Read {
             path: path.to_path_buf(),
@@ -190,13 +223,8 @@ pub fn book(config: &Config, dialect: Dialect, files: &[PathBuf]) -> Result<Book
         match_limit: steps.unwrap_or(usual.match_limit),
         ..usual
     };
-    let mut loader = Loader::new(&settings);
-    for file in files {
-        loader.file(file)?;
-    }
-    let loaded = loader.finish();
     Ok(Book {
-        loaded,
+        loaded: Loader::new(&settings).finish(),
         filters,
         settings,
         refused,

@@ -41,8 +41,8 @@ pub struct Controls {
     pub reload: AtomicBool,
 }
 
-/// Loads rules while others run.
-pub type Reload = dyn Fn() -> Result<Engine, String> + Send + Sync;
+/// Loads rules while those run that it is given.
+pub type Reload = dyn Fn(&Engine) -> Result<Engine, String> + Send + Sync;
 
 /// What to run.
 pub struct Setup<'a> {
@@ -676,13 +676,15 @@ impl<'a> Reader<'a> {
             && let Some(load) = &self.setup.reload
         {
             let (to, from) = mpsc::channel();
-            let load = Arc::clone(load);
+            let (load, before) = (Arc::clone(load), Arc::clone(&self.setup.engine));
             let started = Instant::now();
             let spawned = std::thread::Builder::new()
                 .name("sensor-load".to_owned())
                 .spawn(move || {
+                    let loaded = load(&before);
+                    drop(before);
                     // Nobody waits for it any more if the run is over.
-                    let _ = to.send(load().map(|engine| (engine, started.elapsed())));
+                    let _ = to.send(loaded.map(|engine| (engine, started.elapsed())));
                 });
             match spawned {
                 Ok(_) => self.loading = Some(from),

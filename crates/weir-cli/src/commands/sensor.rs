@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 use weir_sensor::config::Config;
-use weir_sensor::load::{Book, BookError, book, named};
+use weir_sensor::load::{BookError, named};
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
 use weir_sensor::run::{Controls, Reload, RunError, Say, Setup, run as run_sensor};
@@ -100,10 +100,9 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     let mut source = source(args)?;
     writable(&args.log)?;
     let started = std::time::Instant::now();
-    let mut rules = files(args, &config)
-        .and_then(|files| book(&config, dialect(&args.settings), &files))
+    let (engine, rules, refused) = files(args, &config)
+        .and_then(|files| Engine::load(&config, dialect(&args.settings), &files, matcher, None))
         .map_err(Failure::usage)?;
-    let (engine, refused) = Engine::new(&config, &mut rules, matcher);
     let loaded = report::Loaded::new(&rules, &refused, &engine, started.elapsed());
     report::tell_rules(&rules, &refused, args.verbose);
     if args.verbose > 0 {
@@ -253,7 +252,7 @@ fn signals(controls: &Arc<Controls>) -> Result<(), Failure> {
 fn reloader(args: &SensorRunArgs, config: &Config, matcher: matcher::Engine) -> Arc<Reload> {
     let (config, dialect) = (config.clone(), dialect(&args.settings));
     let (only, beside) = (args.only_rules.clone(), args.rules.clone());
-    Arc::new(move || {
+    Arc::new(move |before: &Engine| {
         let of_config: &[PathBuf] = if only.is_empty() {
             &config.rule_files
         } else {
@@ -269,8 +268,9 @@ fn reloader(args: &SensorRunArgs, config: &Config, matcher: matcher::Engine) -> 
                 .filter_map(|path| named(path).ok())
                 .flatten(),
         );
-        let mut book: Book = book(&config, dialect, &files).map_err(|e| e.to_string())?;
-        Ok(Engine::new(&config, &mut book, matcher).0)
+        Engine::load(&config, dialect, &files, matcher, Some(before))
+            .map(|(engine, ..)| engine)
+            .map_err(|e| e.to_string())
     })
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Scene<'a> {
 }
 
 /// Whose score is asked for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sides {
     Source,
     Destination,
@@ -37,7 +37,7 @@ pub(super) enum Sides {
 }
 
 /// A check, ready to run.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// As the model has it.
     Plain(PacketCondition),

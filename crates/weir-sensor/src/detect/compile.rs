@@ -6,14 +6,14 @@ use crate::buffer::{Buffer, BufferSet, Sides};
 use crate::matcher::Engine;
 use crate::packet::Direction;
 use crate::rules::{
-    Action, Bit, BitOperation, Condition, Content, Expressions, HeaderProtocol, PacketCondition,
-    Reputation, Rule, Transform,
+    Action, Bit, BitOperation, Condition, Content, Expression, Expressions, HeaderProtocol,
+    PacketCondition, Place, Reputation, Rule, Transform,
 };
 
 use super::bits::{BitAction, BitTest, Names};
 use super::check::Check;
 use super::gate::{Gate, Quick, gate};
-use super::lists::Lists;
+use super::lists::{Lists, Start};
 use super::plan::Plans;
 use super::precedence::order;
 use super::program::Program;
@@ -55,11 +55,11 @@ pub(super) enum When {
 pub(super) struct Compiled {
     pub(super) kind: Kind,
     pub(super) gate: Gate,
-    pub(super) checks: Box<[Check]>,
+    pub(super) checks: Arc<[Check]>,
     /// Conditions on the payload of packets or streams.
     pub(super) payload: Option<Program>,
     /// Conditions on other buffers.
-    pub(super) groups: Box<[CompiledGroup]>,
+    pub(super) groups: Arc<[CompiledGroup]>,
     pub(super) tests: Box<[BitTest]>,
     pub(super) actions: Box<[BitAction]>,
     pub(super) silent: bool,
@@ -70,8 +70,38 @@ pub(super) struct Compiled {
     pub(super) reaches_over_flows: bool,
 }
 
+impl Compiled {
+    /// Takes what is the same from a rule that was compiled before: two rule sets that follow each other have it once.
+    fn share(&mut self, before: &Compiled) {
+        if self.checks == before.checks {
+            self.checks = Arc::clone(&before.checks);
+        }
+        if self.groups == before.groups {
+            self.groups = Arc::clone(&before.groups);
+        }
+        if let (Some(program), Some(before)) = (&mut self.payload, &before.payload) {
+            program.share(before);
+        }
+    }
+
+    /// Its regular expressions.
+    pub(super) fn expressions(&self, each: &mut impl FnMut(&Arc<Expression>)) {
+        if let Some(program) = &self.payload {
+            program.expressions(each);
+        }
+        for group in self.groups.iter() {
+            group.program.expressions(each);
+            for change in &group.changes {
+                if let Change::Pcre(expression) = change {
+                    each(expression);
+                }
+            }
+        }
+    }
+}
+
 /// Conditions on a buffer of a transaction or a packet.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct CompiledGroup {
     pub(super) buffer: Buffer,
     pub(super) changes: Box<[Change]>,
@@ -80,55 +110,124 @@ pub(super) struct CompiledGroup {
     pub(super) absent: Option<bool>,
 }
 
-/// What is known of names and expressions while rules are compiled.
-pub(super) struct Build {
-    expressions: Expressions,
+/// A rule set while rules are added to it. What a rule was compiled from need not be kept, only what it says of itself.
+pub(crate) struct Build {
     reputation: Arc<Reputation>,
-    names: Names,
+    rules: Vec<Arc<Rule>>,
+    places: Vec<Place>,
+    compiled: Vec<Result<Compiled, String>>,
+    /// What leads to each rule.
+    starts: Vec<Start>,
+}
+
+/// What rules were compiled to.
+pub(crate) struct Built {
+    pub(crate) ruleset: Ruleset,
+    pub(crate) refused: Vec<Unsupported>,
+    /// Of each rule of the set, the how manieth that was added it is.
+    pub(crate) order: Vec<usize>,
 }
 
 impl Build {
-    pub(super) fn new(expressions: Expressions, reputation: Arc<Reputation>) -> Build {
+    /// With the scores that `iprep` asks for, and room for so many rules.
+    pub(crate) fn new(reputation: Arc<Reputation>, rules: usize) -> Build {
         Build {
-            expressions,
             reputation,
-            names: Names::default(),
+            rules: Vec::with_capacity(rules),
+            places: Vec::with_capacity(rules),
+            compiled: Vec::with_capacity(rules),
+            starts: Vec::with_capacity(rules),
         }
     }
 
-    pub(super) fn ruleset(
-        mut self,
-        rules: Vec<Rule>,
+    /// Adds a rule. `keep` says what is kept of it. What is the same in a rule of a set that was built before is shared with that.
+    pub(crate) fn add(
+        &mut self,
+        mut rule: Rule,
+        expressions: &mut Expressions,
+        before: Option<(&Ruleset, usize)>,
+        keep: impl FnOnce(&mut Rule),
+    ) {
+        let place = rule.place.clone();
+        let mut compiled = compile(&rule, &self.reputation, expressions);
+        let before =
+            before.and_then(|(rules, at)| Some((rules.rules.get(at)?, rules.compiled.get(at)?)));
+        if let (Ok(compiled), Some((_, before))) = (&mut compiled, before) {
+            compiled.share(before);
+        }
+        let mut start = Start::default();
+        if let Ok(compiled) = &compiled {
+            start = Start::new(&rule, compiled);
+        }
+        keep(&mut rule);
+        self.rules.push(match before {
+            Some((before, _)) if **before == rule => Arc::clone(before),
+            _ => Arc::new(rule),
+        });
+        self.places.push(place);
+        self.compiled.push(compiled);
+        self.starts.push(start);
+    }
+
+    /// The rule that was added so many before it, and where it was written.
+    pub(crate) fn added(&self, at: usize) -> Option<(&Place, &Rule)> {
+        Some((self.places.get(at)?, self.rules.get(at)?))
+    }
+
+    /// All rules that were added, but those left out.
+    pub(crate) fn finish(
+        self,
+        left_out: impl Fn(usize) -> bool,
+        mut expressions: Expressions,
         engine: Engine,
-    ) -> (Ruleset, Vec<Unsupported>) {
+    ) -> Built {
+        let mut names = Names::default();
         let mut refused = Vec::new();
-        let mut kept = Vec::new();
-        for i in order(&rules) {
-            match self.rule(&rules[i]) {
-                Ok(compiled) => kept.push((i, compiled)),
-                Err(reason) => refused.push(Unsupported {
-                    gid: rules[i].gid,
-                    sid: rules[i].sid,
-                    place: rules[i].place.clone(),
-                    reason,
-                }),
+        let kept: Vec<usize> = (0..self.rules.len()).filter(|at| !left_out(*at)).collect();
+        let rules: Vec<Arc<Rule>> = kept.iter().map(|at| Arc::clone(&self.rules[*at])).collect();
+        let mut order: Vec<usize> = order(&rules).into_iter().map(|at| kept[at]).collect();
+        drop((rules, kept));
+        let mut all = self.compiled;
+        let mut compiled = Vec::with_capacity(order.len());
+        order.retain(|at| {
+            let rule = &self.rules[*at];
+            let taken = std::mem::replace(&mut all[*at], Err(String::new()));
+            match taken.and_then(|compiled| with_bits(compiled, rule, &mut names)) {
+                Ok(one) => {
+                    compiled.push(one);
+                    true
+                }
+                Err(reason) => {
+                    refused.push(Unsupported {
+                        gid: rule.gid,
+                        sid: rule.sid,
+                        place: self.places[*at].clone(),
+                        reason,
+                    });
+                    false
+                }
+            }
+        });
+        drop((all, self.places));
+        compiled.shrink_to_fit();
+        let rules: Vec<Arc<Rule>> = order
+            .iter()
+            .map(|at| Arc::clone(&self.rules[*at]))
+            .collect();
+        drop(self.rules);
+        let mut lists = Lists::new(engine);
+        let mut buffers = BufferSet::default();
+        for (index, (rule, compiled)) in rules.iter().zip(&compiled).enumerate() {
+            lists.add(index as u32, rule, compiled, &self.starts[order[index]]);
+            if compiled.payload.is_some() {
+                buffers.insert(Buffer::Payload);
+            }
+            for group in compiled.groups.iter() {
+                buffers.insert(group.buffer);
             }
         }
-        let mut rules: Vec<Option<Rule>> = rules.into_iter().map(Some).collect();
-        let (rules, compiled): (Vec<Rule>, Vec<Compiled>) = kept
-            .into_iter()
-            .filter_map(|(i, c)| Some((rules[i].take()?, c)))
-            .unzip();
-        let mut lists = Lists::new(engine);
-        for (index, (rule, compiled)) in rules.iter().zip(&compiled).enumerate() {
-            lists.add(index as u32, rule, compiled);
-        }
-        let mut buffers = BufferSet::default();
-        for group in rules.iter().flat_map(|r| &r.groups) {
-            buffers.insert(group.buffer);
-        }
-        let quick = rules
-            .iter()
+        drop(self.starts);
+        let quick = (rules.iter())
             .zip(&compiled)
             .map(|(r, c)| Quick::new(r, &c.gate))
             .collect();
@@ -136,6 +235,7 @@ impl Build {
         let mut ruleset = Ruleset {
             rules,
             compiled,
+            reputation: self.reputation,
             quick,
             scans: Vec::new(),
             addresses: ByAddress::default(),
@@ -148,74 +248,89 @@ impl Build {
             bare_streams: [Vec::new(), Vec::new()],
             leads: std::array::from_fn(|_| Leads::default()),
             buffers,
-            flow_bits: self.names.flow_bits(),
+            flow_bits: names.flow_bits(),
             bit_names: Vec::new(),
             counter_names: Vec::new(),
             most_patterns: 0,
             others: 0,
             expressions: 0,
         };
-        lists.finish(&mut ruleset, &mut self.expressions);
-        ruleset.expressions = self.expressions.len();
-        (ruleset.bit_names, ruleset.counter_names) = self.names.lists();
-        (ruleset, refused)
+        lists.finish(&mut ruleset, &mut expressions);
+        ruleset.expressions = expressions.len();
+        (ruleset.bit_names, ruleset.counter_names) = names.lists();
+        Built {
+            ruleset,
+            refused,
+            order,
+        }
     }
+}
 
-    fn rule(&mut self, rule: &Rule) -> Result<Compiled, String> {
-        let checks: Vec<Check> = rule
-            .packet
-            .iter()
-            .map(|c| Check::new(c, &self.reputation))
-            .collect::<Result<_, _>>()?;
-        let mut payload: Vec<Condition> = Vec::new();
-        let mut groups = Vec::new();
-        for group in &rule.groups {
-            if group.buffer == Buffer::Payload && group.transforms.is_empty() {
-                payload.extend(group.conditions.iter().cloned());
-                continue;
-            }
-            groups.push(CompiledGroup {
-                buffer: group.buffer,
-                changes: changes(&group.transforms, &mut self.expressions)?,
-                program: Program::new(&group.conditions, &mut self.expressions)?,
-                absent: group.conditions.iter().find_map(|c| match c {
-                    Condition::Absent(or_else) => Some(*or_else),
-                    _ => None,
-                }),
-            });
+/// Everything of a rule but what it asks and changes in its flow: names have numbers when the order of rules is known.
+fn compile(
+    rule: &Rule,
+    reputation: &Arc<Reputation>,
+    expressions: &mut Expressions,
+) -> Result<Compiled, String> {
+    let checks: Vec<Check> = rule
+        .packet
+        .iter()
+        .map(|c| Check::new(c, reputation))
+        .collect::<Result<_, _>>()?;
+    let mut payload: Vec<Condition> = Vec::new();
+    let mut groups = Vec::new();
+    for group in &rule.groups {
+        if group.buffer == Buffer::Payload && group.transforms.is_empty() {
+            payload.extend(group.conditions.iter().cloned());
+            continue;
         }
-        let has_payload = !payload.is_empty();
-        let program = Program::new(&payload, &mut self.expressions)?;
-        let (tests, actions) = self.names.bits(rule)?;
-        let reads_hosts = rule.bits.iter().any(|b| {
-            matches!(
-                b,
-                Bit::Host {
-                    operation: BitOperation::IsSet | BitOperation::IsNotSet,
-                    ..
-                }
-            )
+        groups.push(CompiledGroup {
+            buffer: group.buffer,
+            changes: changes(&group.transforms, expressions)?,
+            program: Program::new(&group.conditions, expressions)?,
+            absent: group.conditions.iter().find_map(|c| match c {
+                Condition::Absent(or_else) => Some(*or_else),
+                _ => None,
+            }),
         });
-        if reads_hosts && (!actions.is_empty() || rule.action == Action::Pass) {
-            return Err(
-                "a rule that asks for a bit of a host cannot change its flow: the first is decided over all flows, after the second"
-                    .into(),
-            );
-        }
-        Ok(Compiled {
-            kind: kind(rule, &checks, &groups, has_payload, &tests),
-            of_events: groups.is_empty() && checks.iter().any(Check::is_app_event),
-            gate: gate(rule, &checks),
-            checks: checks.into(),
-            payload: has_payload.then_some(program),
-            groups: groups.into(),
-            tests: tests.into(),
-            actions: actions.into(),
-            silent: rule.silent,
-            pass: rule.action == Action::Pass,
-            reaches_over_flows: rule.bits.iter().any(|b| matches!(b, Bit::Host { .. })),
-        })
     }
+    let has_payload = !payload.is_empty();
+    let program = Program::new(&payload, expressions)?;
+    Ok(Compiled {
+        kind: kind(rule, &checks, &groups, has_payload),
+        of_events: groups.is_empty() && checks.iter().any(Check::is_app_event),
+        gate: gate(rule, &checks),
+        checks: checks.into(),
+        payload: has_payload.then_some(program),
+        groups: groups.into(),
+        tests: Box::default(),
+        actions: Box::default(),
+        silent: rule.silent,
+        pass: rule.action == Action::Pass,
+        reaches_over_flows: rule.bits.iter().any(|b| matches!(b, Bit::Host { .. })),
+    })
+}
+
+/// With what the rule asks and changes in its flow.
+fn with_bits(mut compiled: Compiled, rule: &Rule, names: &mut Names) -> Result<Compiled, String> {
+    let (tests, actions) = names.bits(rule)?;
+    let reads_hosts = rule.bits.iter().any(|b| {
+        matches!(
+            b,
+            Bit::Host {
+                operation: BitOperation::IsSet | BitOperation::IsNotSet,
+                ..
+            }
+        )
+    });
+    if reads_hosts && (!actions.is_empty() || rule.action == Action::Pass) {
+        return Err(
+            "a rule that asks for a bit of a host cannot change its flow: the first is decided over all flows, after the second"
+                .into(),
+        );
+    }
+    (compiled.tests, compiled.actions) = (tests.into(), actions.into());
+    Ok(compiled)
 }
 
 pub(super) fn changes(
@@ -244,13 +359,7 @@ pub(super) fn is_of_packets(buffer: Buffer) -> bool {
     )
 }
 
-fn kind(
-    rule: &Rule,
-    checks: &[Check],
-    groups: &[CompiledGroup],
-    has_payload: bool,
-    tests: &[BitTest],
-) -> Kind {
+fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bool) -> Kind {
     let of_transactions = groups.iter().any(|g| !is_of_packets(g.buffer))
         || checks.iter().any(Check::needs_transaction);
     if of_transactions {
@@ -284,11 +393,16 @@ fn kind(
                 | Check::Reputation(..)
         )
     };
-    let counts = rule.bits.iter().any(|b| matches!(b, Bit::Counter { .. }));
+    let asks = |b: &Bit| match b {
+        Bit::Flow { operation, .. } => {
+            matches!(operation, BitOperation::IsSet | BitOperation::IsNotSet)
+        }
+        Bit::Counter { .. } => true,
+        Bit::Host { .. } => false,
+    };
     let per_packet = !groups.is_empty()
         || !checks.iter().all(alike)
-        || !tests.is_empty()
-        || counts
+        || rule.bits.iter().any(asks)
         || rule.flow.established.is_some()
         || rule.flow.fragment.is_some();
     if !rule.apps.is_empty() {

@@ -1,5 +1,7 @@
 //! By which pattern, address or protocol each rule is found: the lists of a `Ruleset` while rules are added to them.
 
+use std::sync::Arc;
+
 use foldhash::HashMap;
 
 use crate::buffer::{Buffer, Sides};
@@ -14,25 +16,22 @@ use super::ruleset::{ByAddress, Ruleset, Scan};
 /// Patterns that are being collected for a scan.
 #[derive(Default)]
 struct Collected {
-    known: HashMap<(Vec<u8>, bool), usize>,
-    patterns: Vec<(Vec<u8>, bool, Vec<u32>)>,
+    known: HashMap<(Arc<[u8]>, bool), usize>,
+    patterns: Vec<(Arc<[u8]>, bool, Vec<u32>)>,
 }
 
 impl Collected {
-    pub(super) fn add(&mut self, bytes: &[u8], nocase: bool, rule: u32) {
-        let bytes = if nocase {
-            bytes.to_ascii_lowercase()
-        } else {
-            bytes.to_vec()
-        };
-        let at = *self
-            .known
-            .entry((bytes, nocase))
-            .or_insert_with_key(|(b, n)| {
-                self.patterns.push((b.clone(), *n, Vec::new()));
-                self.patterns.len() - 1
-            });
-        self.patterns[at].2.push(rule);
+    fn add(&mut self, lead: &Lead, rule: u32) {
+        let key = (Arc::clone(&lead.bytes), lead.nocase);
+        let at = *self.known.entry(key).or_insert_with(|| {
+            let bytes = Arc::clone(&lead.bytes);
+            self.patterns.push((bytes, lead.nocase, Vec::new()));
+            self.patterns.len() - 1
+        });
+        let rules = &mut self.patterns[at].2;
+        // Most patterns lead to one rule.
+        rules.reserve_exact(1);
+        rules.push(rule);
     }
 }
 
@@ -40,10 +39,75 @@ impl Collected {
 struct Lead {
     /// Index in `Rule::groups`.
     group: usize,
-    bytes: Vec<u8>,
+    /// In lower case if `nocase`.
+    bytes: Arc<[u8]>,
     nocase: bool,
     /// It is not behind this byte of its buffer.
     reach: Option<usize>,
+}
+
+impl Lead {
+    fn new(group: usize, bytes: &[u8], nocase: bool, reach: Option<usize>) -> Lead {
+        Lead {
+            group,
+            bytes: match nocase {
+                true => bytes.to_ascii_lowercase().into(),
+                false => bytes.into(),
+            },
+            nocase,
+            reach,
+        }
+    }
+}
+
+/// What leads to a rule, found while its conditions are there.
+#[derive(Default)]
+pub(super) struct Start {
+    /// In payloads of packets and in streams; `None`: no pattern.
+    payload: Option<Lead>,
+    /// In transactions.
+    transaction: Option<Box<OfTransaction>>,
+}
+
+/// What leads from transactions to a rule.
+enum OfTransaction {
+    Pattern(Buffer, Vec<Transform>, Lead),
+    /// The buffer is there.
+    Bare(Buffer),
+}
+
+impl Start {
+    /// Of a rule that is whole.
+    pub(super) fn new(rule: &Rule, compiled: &Compiled) -> Start {
+        let of_payload = |g: &Group| g.buffer == Buffer::Payload && g.transforms.is_empty();
+        let usable = |g: &Group| !is_of_packets(g.buffer);
+        let absent = |g: &Group| {
+            g.conditions
+                .iter()
+                .any(|c| matches!(c, Condition::Absent(_)))
+        };
+        let mut start = Start::default();
+        match compiled.kind {
+            Kind::Addresses | Kind::App | Kind::Packet => return start,
+            Kind::Payload | Kind::PayloadAndStream | Kind::Stream => {}
+            Kind::Transaction(_) => {
+                let found = if let Some(lead) = lead(rule, usable) {
+                    let group = &rule.groups[lead.group];
+                    let transforms = group.transforms.clone();
+                    Some(OfTransaction::Pattern(group.buffer, transforms, lead))
+                } else {
+                    let group = rule.groups.iter().find(|g| usable(g) && !absent(g));
+                    group.map(|g| OfTransaction::Bare(g.buffer))
+                };
+                start.transaction = found.map(Box::new);
+                if compiled.payload.is_none() {
+                    return start;
+                }
+            }
+        }
+        start.payload = lead(rule, of_payload);
+        start
+    }
 }
 
 /// A shorter pattern leads nowhere: it is in too many buffers, and searching for it would slow down the search for all. Its rule is asked wherever its cheap conditions hold.
@@ -110,12 +174,8 @@ fn lead(rule: &Rule, usable: impl Fn(&Group) -> bool) -> Option<Lead> {
             None => &content.bytes,
         };
         if bytes.len() >= SHORTEST_LEAD {
-            return Some(Lead {
-                group: named.group,
-                bytes: bytes.to_vec(),
-                nocase: content.nocase,
-                reach: reach(&group.conditions, named.condition),
-            });
+            let reach = reach(&group.conditions, named.condition);
+            return Some(Lead::new(named.group, bytes, content.nocase, reach));
         }
     }
     let mut best: Option<(i32, Lead)> = None;
@@ -130,15 +190,8 @@ fn lead(rule: &Rule, usable: impl Fn(&Group) -> bool) -> Option<Lead> {
                     let of_packets = is_of_packets(group.buffer);
                     let worth = worth(&c.bytes) - if of_packets { 100 } else { 0 };
                     if best.as_ref().is_none_or(|(w, _)| worth > *w) {
-                        best = Some((
-                            worth,
-                            Lead {
-                                group: at,
-                                bytes: c.bytes.clone(),
-                                nocase: c.nocase,
-                                reach: reach(&group.conditions, index),
-                            },
-                        ));
+                        let reach = reach(&group.conditions, index);
+                        best = Some((worth, Lead::new(at, &c.bytes, c.nocase, reach)));
                     }
                 }
                 _ => {}
@@ -189,7 +242,7 @@ impl CollectedPayload {
             Some(reach) if reach <= NEAR => &mut self.near,
             _ => &mut self.far,
         };
-        to.add(&lead.bytes, lead.nocase, rule);
+        to.add(lead, rule);
     }
 }
 
@@ -211,8 +264,8 @@ impl Lists {
         }
     }
 
-    pub(super) fn add(&mut self, index: u32, rule: &Rule, compiled: &Compiled) {
-        let of_payload = |g: &Group| g.buffer == Buffer::Payload && g.transforms.is_empty();
+    /// Adds a rule, of which the conditions need not be there any more.
+    pub(super) fn add(&mut self, index: u32, rule: &Rule, compiled: &Compiled, start: &Start) {
         let directions: &[usize] = match compiled.gate.to_server {
             Some(true) => &[0],
             Some(false) => &[1],
@@ -225,11 +278,11 @@ impl Lists {
             Kind::App => self.apps.push(index),
             Kind::Packet => self.on_packets(index, compiled),
             Kind::Payload | Kind::PayloadAndStream | Kind::Stream => {
-                let lead = lead(rule, of_payload);
+                let lead = &start.payload;
                 // TCP packets lead to rules of streams only where they are part of none; those are asked separately.
                 let in_packets =
                     |class: usize| class != Class::Tcp as usize || compiled.kind != Kind::Stream;
-                match &lead {
+                match lead {
                     Some(lead) => {
                         for class in (0..CLASSES).filter(|c| has(*c) && in_packets(*c)) {
                             for d in directions {
@@ -241,7 +294,7 @@ impl Lists {
                 }
                 if compiled.kind != Kind::Payload && has(Class::Tcp as usize) {
                     for d in directions {
-                        match &lead {
+                        match lead {
                             Some(lead) => self.streams[*d].add(lead, index),
                             None => self.bare_streams[*d].push(index),
                         }
@@ -256,14 +309,14 @@ impl Lists {
                     When::Each => &[0, 1],
                     When::Together => &[TOGETHER, TOGETHER + 1],
                 };
-                self.of_transactions(index, rule, lists, when);
+                self.of_transactions(index, rule, lists, when, start.transaction.as_deref());
                 if compiled.payload.is_some() {
                     // Its part in the payload or the stream is noted when it is seen.
-                    match lead(rule, of_payload) {
+                    match &start.payload {
                         Some(lead) => {
                             for d in directions {
-                                self.streams[*d].add(&lead, index);
-                                self.payloads[Class::Udp as usize][*d].add(&lead, index);
+                                self.streams[*d].add(lead, index);
+                                self.payloads[Class::Udp as usize][*d].add(lead, index);
                             }
                         }
                         None => {
@@ -292,20 +345,20 @@ impl Lists {
         }
     }
 
-    fn of_transactions(&mut self, index: u32, rule: &Rule, lists: &[usize], when: When) {
-        let usable = |g: &Group| !is_of_packets(g.buffer);
-        let absent = |g: &Group| {
-            g.conditions
-                .iter()
-                .any(|c| matches!(c, Condition::Absent(_)))
-        };
-        let lead = lead(rule, usable);
+    fn of_transactions(
+        &mut self,
+        index: u32,
+        rule: &Rule,
+        lists: &[usize],
+        when: When,
+        start: Option<&OfTransaction>,
+    ) {
         // A rule of both directions is led to from the one that its buffer is in; of a buffer that is in both, from its flow's.
-        let of = |group: &Group| -> Vec<usize> {
+        let of = |buffer: Buffer| -> Vec<usize> {
             if when != When::Together {
                 return lists.to_vec();
             }
-            match (group.buffer.sides(), rule.flow.to_server) {
+            match (buffer.sides(), rule.flow.to_server) {
                 (Sides::Request, _) => vec![TOGETHER],
                 (Sides::Response, _) => vec![TOGETHER + 1],
                 (Sides::Both, Some(true)) => vec![TOGETHER],
@@ -313,20 +366,21 @@ impl Lists {
                 (Sides::Both, None) => lists.to_vec(),
             }
         };
-        if let Some(lead) = lead {
-            let group = &rule.groups[lead.group];
-            for list in of(group) {
-                self.leads[list]
-                    .scan(group)
-                    .add(&lead.bytes, lead.nocase, index);
+        match start {
+            Some(OfTransaction::Pattern(buffer, transforms, lead)) => {
+                for list in of(*buffer) {
+                    self.leads[list].scan(*buffer, transforms).add(lead, index);
+                }
             }
-        } else if let Some(group) = rule.groups.iter().find(|g| usable(g) && !absent(g)) {
-            for list in of(group) {
-                self.leads[list].bare.push((group.buffer, index));
+            Some(OfTransaction::Bare(buffer)) => {
+                for list in of(*buffer) {
+                    self.leads[list].bare.push((*buffer, index));
+                }
             }
-        } else {
-            for list in lists {
-                self.leads[*list].always.push(index);
+            None => {
+                for list in lists {
+                    self.leads[*list].always.push(index);
+                }
             }
         }
     }
@@ -414,13 +468,13 @@ impl Lists {
 }
 
 impl CollectedLeads {
-    fn scan(&mut self, group: &Group) -> &mut Collected {
+    fn scan(&mut self, buffer: Buffer, transforms: &[Transform]) -> &mut Collected {
         let known = self
             .scans
             .iter()
-            .position(|(b, t, _)| *b == group.buffer && *t == group.transforms);
+            .position(|(b, t, _)| *b == buffer && *t == transforms);
         let at = known.unwrap_or_else(|| {
-            let new = (group.buffer, group.transforms.clone(), Collected::default());
+            let new = (buffer, transforms.to_vec(), Collected::default());
             self.scans.push(new);
             self.scans.len() - 1
         });
@@ -428,7 +482,7 @@ impl CollectedLeads {
     }
 }
 
-fn by_address(list: &[u32], rules: &[Rule]) -> ByAddress {
+fn by_address(list: &[u32], rules: &[Arc<Rule>]) -> ByAddress {
     /// A set of more of the address space than this does not help to find its rule.
     const LARGE: f64 = 1.0 / 64.0;
     let mut source = Vec::new();

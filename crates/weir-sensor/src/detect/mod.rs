@@ -22,6 +22,7 @@ mod ruleset;
 mod sequence;
 mod transform;
 
+pub(crate) use compile::{Build, Built};
 pub use detector::{DetectCounts, Detector};
 pub use flow::{FlowState, FlowView};
 pub use part::Part;

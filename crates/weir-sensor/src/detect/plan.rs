@@ -171,7 +171,7 @@ struct Shared {
 }
 
 impl Plans {
-    pub(super) fn new(rules: &[Rule], compiled: &[Compiled]) -> Plans {
+    pub(super) fn new(rules: &[Arc<Rule>], compiled: &[Compiled]) -> Plans {
         // Lists of thousands of addresses would be as many groups; rules about SYN and addresses have a map of their own.
         let left_out = |c: &Compiled| c.kind == Kind::Addresses || c.gate.needs_syn;
         let headers = || {

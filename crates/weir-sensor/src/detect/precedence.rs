@@ -1,11 +1,13 @@
 //! In which order rules are decided.
 
+use std::sync::Arc;
+
 use foldhash::{HashMap, HashMapExt};
 
 use crate::rules::{Action, Bit, BitOperation, Rule};
 
 /// The order in which rules are decided: `pass` first, then `drop`, `reject` and `alert`; rules that set a bit before those that ask for it; then by priority, then as loaded.
-pub(super) fn order(rules: &[Rule]) -> Vec<usize> {
+pub(super) fn order(rules: &[Arc<Rule>]) -> Vec<usize> {
     let mut setters: HashMap<(u8, &str), Vec<usize>> = HashMap::new();
     for (i, rule) in rules.iter().enumerate() {
         for key in touched(rule, true) {

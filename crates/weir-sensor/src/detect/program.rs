@@ -58,21 +58,21 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Compiled conditions.
-#[derive(Debug)]
+/// Compiled conditions. Rule sets that follow each other share the chains of rules that stayed.
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    chains: Box<[Box<[Step]>]>,
+    chains: Arc<[Box<[Step]>]>,
     /// Whether there is a condition that says where it was found: without one, `fresh` asks nothing.
     found_somewhere: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     Is(i64),
     Variable(u8),
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 enum Step {
     Content(Box<Find>),
     Pcre(Box<Search>),
@@ -108,7 +108,7 @@ fn bits_a_byte(bytes: &[u8]) -> u64 {
 }
 
 /// A content and where it may stand.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Find {
     needle: Needle,
     negated: bool,
@@ -128,7 +128,7 @@ impl Find {
     }
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Search {
     expression: Arc<Expression>,
     anchored: bool,
@@ -136,7 +136,7 @@ struct Search {
     negated: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Get {
     bytes: Value,
     offset: Value,
@@ -146,7 +146,7 @@ struct Get {
     bitmask: Option<u32>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Test {
     get: Get,
     negated: bool,
@@ -154,7 +154,7 @@ struct Test {
     value: Value,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Jump {
     get: Get,
     multiplier: u32,
@@ -164,7 +164,7 @@ struct Jump {
     post_offset: Value,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Extract {
     get: Get,
     multiplier: u32,
@@ -172,7 +172,7 @@ struct Extract {
     variable: u8,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Math {
     get: Get,
     operator: MathOperator,
@@ -455,6 +455,24 @@ impl Program {
         })
     }
 
+    /// Takes the chains of a program that says the same.
+    pub(super) fn share(&mut self, before: &Program) {
+        if self.chains == before.chains {
+            self.chains = Arc::clone(&before.chains);
+        }
+    }
+
+    /// Its expressions.
+    pub(super) fn expressions(&self, each: &mut impl FnMut(&Arc<Expression>)) {
+        for step in self.chains.iter().flatten() {
+            match step {
+                Step::Pcre(search) => each(&search.expression),
+                Step::Base64(_, inner) => inner.expressions(each),
+                _ => {}
+            }
+        }
+    }
+
     /// Whether the conditions hold.
     pub(super) fn holds(&self, subject: &Subject<'_>, scratch: &mut Scratch) -> bool {
         self.holds_at(subject, scratch, 0)
@@ -470,7 +488,7 @@ impl Program {
             depth,
         };
         let mut reached = 0;
-        for chain in &self.chains {
+        for chain in self.chains.iter() {
             match run.chain(chain, 0, 0, 0) {
                 Some(end) => reached = reached.max(end),
                 None => return run.failed(),
@@ -842,7 +860,7 @@ fn number(text: &[u8], base: u32) -> Option<i64> {
 }
 
 /// A content as it is searched for: by its rarest byte.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 struct Needle {
     /// In lower case if `nocase`.
     bytes: Box<[u8]>,

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::buffer::BufferSet;
 use crate::matcher::{Engine, Matcher};
 use crate::packet::Direction;
+#[cfg(test)]
+use crate::rules::Expression;
 use crate::rules::{Expressions, Place, Reputation, Rule};
 
 use super::address::AddressMap;
@@ -87,8 +89,10 @@ pub(super) struct Leads {
 /// Rules, ready to be decided; immutable, shared by all workers.
 #[derive(Debug)]
 pub struct Ruleset {
-    pub(super) rules: Vec<Rule>,
+    /// Shared with the set that comes after this one, where they stay the same.
+    pub(super) rules: Vec<Arc<Rule>>,
     pub(super) compiled: Vec<Compiled>,
+    pub(super) reputation: Arc<Reputation>,
     pub(super) quick: Vec<Quick>,
     pub(super) scans: Vec<Scan>,
     pub(super) addresses: ByAddress,
@@ -121,20 +125,34 @@ impl Ruleset {
     /// Compiles rules, with the expressions that their loader compiled and the scores that `iprep` asks for. Those that cannot be decided are returned with their reasons.
     pub fn build(
         rules: Vec<Rule>,
-        expressions: Expressions,
+        mut expressions: Expressions,
         reputation: Arc<Reputation>,
         engine: Engine,
     ) -> (Ruleset, Vec<Unsupported>) {
-        Build::new(expressions, reputation).ruleset(rules, engine)
+        let mut build = Build::new(reputation, rules.len());
+        for rule in rules {
+            build.add(rule, &mut expressions, None, |_| {});
+        }
+        let built = build.finish(|_| false, expressions, engine);
+        (built.ruleset, built.refused)
     }
 
-    /// Forgets what rules were compiled from, which is most of them: their conditions, and what only records say.
-    pub(crate) fn forget_sources(&mut self) {
-        for rule in &mut self.rules {
-            rule.groups = Vec::new();
-            rule.metadata = Vec::new();
-            rule.references = Vec::new();
+    /// The scores that `iprep` asks for.
+    pub(crate) fn reputation(&self) -> &Arc<Reputation> {
+        &self.reputation
+    }
+
+    /// Has the compiled expressions of all rules at hand in `expressions`.
+    pub(crate) fn remember(&self, expressions: &mut Expressions) {
+        for compiled in &self.compiled {
+            compiled.expressions(&mut |expression| expressions.remember(expression));
         }
+    }
+
+    /// The compiled expressions of one rule.
+    #[cfg(test)]
+    pub(crate) fn expressions_of(&self, rule: usize, each: &mut impl FnMut(&Arc<Expression>)) {
+        self.compiled[rule].expressions(each);
     }
 
     /// How many rules it holds.
@@ -153,7 +171,7 @@ impl Ruleset {
     }
 
     /// All of them, in the order they are decided.
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[Arc<Rule>] {
         &self.rules
     }
 

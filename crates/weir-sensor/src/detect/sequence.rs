@@ -142,7 +142,7 @@ impl Sequencer {
         // What is said of one rule comes after what is said of all, and so before it in the end.
         let mut filters: Vec<&Filter> = filters.iter().collect();
         filters.sort_by_key(|f| (f.sid != 0, f.gid != 0));
-        let of_rule = |rule: &Rule| {
+        let of_rule = |rule: &Arc<Rule>| {
             let about = filters.iter().filter(|f| f.is_about(rule.gid, rule.sid));
             about.map(|f| f.kind.clone()).collect()
         };

@@ -12,7 +12,7 @@ use crate::base64;
 use crate::rules::{Base64, Expression, Expressions, Pcre, Transform};
 
 /// A transform, ready to run.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
     DotPrefix,
     Lowercase,

@@ -206,7 +206,7 @@ impl EveOptions {
 }
 
 /// What a rule says of itself, ready to be written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleText {
     /// The inside of `alert`, without braces.
     pub eve: Vec<u8>,

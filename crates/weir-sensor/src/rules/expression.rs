@@ -10,11 +10,23 @@ use super::model::Pcre;
 /// How far one match may go before it is given up; from the configuration.
 pub const MATCH_LIMIT: u32 = 3500;
 
-/// A compiled expression. Clones share the code and have their own scratch memory: give every worker a clone.
+/// A compiled expression. Clones share the code and have their own scratch memory: give every worker a clone. Equal are those that say the same.
 #[derive(Clone, Debug)]
 pub struct Expression {
     regex: Regex,
+    flags: Flags,
 }
+
+/// The flags that are not written into the pattern: `i`, `m`, `s`, `x`.
+type Flags = [bool; 4];
+
+impl PartialEq for Expression {
+    fn eq(&self, other: &Expression) -> bool {
+        self.flags == other.flags && self.regex.as_str() == other.regex.as_str()
+    }
+}
+
+impl Eq for Expression {}
 
 /// Why there is no match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,15 +52,17 @@ impl Expression {
     pub fn new(pcre: &Pcre, limit: u32) -> Result<Expression, ExpressionError> {
         let (head, body, tail) = assemble(pcre, limit);
         let pattern = format!("{head}{body}{tail}");
+        let flags = flags(pcre);
+        let [caseless, multiline, dotall, extended] = flags;
         let built = RegexBuilder::new()
-            .caseless(pcre.caseless)
-            .multi_line(pcre.multiline)
-            .dotall(pcre.dotall)
-            .extended(pcre.extended)
+            .caseless(caseless)
+            .multi_line(multiline)
+            .dotall(dotall)
+            .extended(extended)
             .jit_if_available(true)
             .build(&pattern);
         match built {
-            Ok(regex) => Ok(Expression { regex }),
+            Ok(regex) => Ok(Expression { regex, flags }),
             Err(e) => {
                 let offset = e.offset().map(|o| o.saturating_sub(head.len()));
                 Err(ExpressionError {
@@ -101,6 +115,10 @@ impl Expression {
     }
 }
 
+fn flags(pcre: &Pcre) -> Flags {
+    [pcre.caseless, pcre.multiline, pcre.dotall, pcre.extended]
+}
+
 /// The library takes some flags only inside the pattern: limits before it, then `A` as `\G`, `G` as `(?U)`, `E` as `\z` for each `$`.
 fn assemble(pcre: &Pcre, limit: u32) -> (String, String, &'static str) {
     let mut head = format!("(*LIMIT_MATCH={limit})");
@@ -151,14 +169,14 @@ fn end_only(pattern: &str) -> String {
 #[derive(Clone, Debug)]
 pub struct Expressions {
     limit: u32,
-    known: HashMap<Key, Result<Arc<Expression>, ExpressionError>>,
+    /// With whether a rule asked for it; others are those of rules that were loaded before.
+    known: HashMap<Key, (Result<Arc<Expression>, ExpressionError>, bool)>,
+    asked: usize,
 }
 
+/// The pattern as the library is given it, and the other flags.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    pattern: String,
-    flags: [bool; 7],
-}
+struct Key(Box<str>, Flags);
 
 impl Default for Expressions {
     fn default() -> Self {
@@ -172,37 +190,38 @@ impl Expressions {
         Expressions {
             limit,
             known: HashMap::new(),
+            asked: 0,
         }
+    }
+
+    /// Has one at hand that rules loaded before were compiled with, so that it need not be compiled anew. It counts when a rule asks for it.
+    pub(crate) fn remember(&mut self, expression: &Arc<Expression>) {
+        let key = Key(expression.regex.as_str().into(), expression.flags);
+        self.known
+            .entry(key)
+            .or_insert_with(|| (Ok(Arc::clone(expression)), false));
     }
 
     /// The expression of a condition, compiled now if it was not before.
     pub fn of(&mut self, pcre: &Pcre) -> Result<Arc<Expression>, ExpressionError> {
-        let key = Key {
-            pattern: pcre.pattern.clone(),
-            flags: [
-                pcre.caseless,
-                pcre.multiline,
-                pcre.dotall,
-                pcre.extended,
-                pcre.anchored,
-                pcre.dollar_end_only,
-                pcre.ungreedy,
-            ],
-        };
         let limit = self.limit;
-        self.known
+        let (head, body, tail) = assemble(pcre, limit);
+        let key = Key(format!("{head}{body}{tail}").into(), flags(pcre));
+        let (known, asked) = self
+            .known
             .entry(key)
-            .or_insert_with(|| Expression::new(pcre, limit).map(Arc::new))
-            .clone()
+            .or_insert_with(|| (Expression::new(pcre, limit).map(Arc::new), false));
+        self.asked += usize::from(!std::mem::replace(asked, true));
+        known.clone()
     }
 
-    /// How many different ones there are.
+    /// How many different ones rules asked for.
     pub fn len(&self) -> usize {
-        self.known.len()
+        self.asked
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.known.is_empty()
+        self.asked == 0
     }
 }

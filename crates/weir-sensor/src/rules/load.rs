@@ -1,8 +1,8 @@
-//! Loading: files to rules, one after another, with what was refused and noted on the way.
+//! Loading: files to rules, one after another, with what was refused and noted on the way. Neither a file nor what was read of it need be in memory as a whole.
 
 use std::collections::HashMap;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::files::{Classes, Reputation};
 use super::model::{Place, Rule};
 use super::parse::{self, Context};
 use super::problem::{Kind, Problem, Refused};
-use super::scan::{Statement, Statements};
+use super::scan::{Statement, Statements, whole};
 use super::text::Text;
 use super::variables::Variables;
 
@@ -172,12 +172,36 @@ pub fn load(files: &[PathBuf], settings: &Settings) -> Result<Loaded, LoadError>
     Ok(loader.finish())
 }
 
-/// Loads one file after another; only one is in memory at a time.
-pub struct Loader<'a> {
+/// Who takes rules when they are read: a list, or somebody who makes something else of each at once.
+pub trait Keep {
+    /// Takes the next rule. `expressions` has the regular expressions of all so far.
+    fn keep(&mut self, rule: Rule, expressions: &mut Expressions);
+
+    /// The rule that was taken after so many others, and where it was written. Its conditions need not be there.
+    fn kept(&self, at: usize) -> Option<(&Place, &Rule)>;
+}
+
+impl Keep for Vec<Rule> {
+    fn keep(&mut self, rule: Rule, _: &mut Expressions) {
+        self.push(rule);
+    }
+
+    fn kept(&self, at: usize) -> Option<(&Place, &Rule)> {
+        self.get(at).map(|rule| (&rule.place, rule))
+    }
+}
+
+/// Bytes of a file that are read at once, unless a rule is longer.
+const PIECE: usize = 1 << 16;
+
+/// Loads one file after another, of which a piece is in memory at a time.
+pub struct Loader<'a, K = Vec<Rule>> {
     settings: &'a Settings,
     groups: Groups,
+    /// Without rules until the end.
     loaded: Loaded,
-    /// Generator and number to the place in `rules`.
+    kept: K,
+    /// Generator and number to the place in `kept`.
     numbers: HashMap<(u32, u32), usize>,
     /// Rules that a later revision replaced; taken out at the end.
     replaced: Vec<bool>,
@@ -186,6 +210,25 @@ pub struct Loader<'a> {
 impl<'a> Loader<'a> {
     /// Begins.
     pub fn new(settings: &'a Settings) -> Self {
+        Loader::with(settings, Vec::new(), Expressions::new(settings.match_limit))
+    }
+
+    /// What was loaded.
+    pub fn finish(self) -> Loaded {
+        let (mut loaded, rules, replaced) = self.finish_kept();
+        let mut replaced = replaced.iter();
+        loaded.rules = rules;
+        loaded
+            .rules
+            .retain(|_| !replaced.next().copied().unwrap_or(false));
+        loaded.rules.shrink_to_fit();
+        loaded
+    }
+}
+
+impl<'a, K: Keep> Loader<'a, K> {
+    /// Begins, for somebody who keeps rules, with regular expressions that are at hand.
+    pub fn with(settings: &'a Settings, kept: K, expressions: Expressions) -> Self {
         Loader {
             settings,
             groups: Groups::default(),
@@ -194,39 +237,66 @@ impl<'a> Loader<'a> {
                 refused: Vec::new(),
                 notes: Vec::new(),
                 disabled: 0,
-                expressions: Expressions::new(settings.match_limit),
+                expressions,
                 files: 0,
             },
+            kept,
             numbers: HashMap::new(),
             replaced: Vec::new(),
         }
     }
 
+    /// What was loaded, without rules; who kept those; and which of them a later revision replaced.
+    pub fn finish_kept(self) -> (Loaded, K, Vec<bool>) {
+        (self.loaded, self.kept, self.replaced)
+    }
+
     /// Loads a file.
     pub fn file(&mut self, path: &Path) -> Result<(), LoadError> {
-        let bytes = fs::read(path).map_err(|source| LoadError::Read {
+        let failed = |source| LoadError::Read {
             path: path.to_owned(),
             source,
-        })?;
+        };
+        let mut file = fs::File::open(path).map_err(failed)?;
         let folder = path.parent().map(Path::to_owned);
-        self.read(&path.display().to_string(), folder, &bytes);
-        Ok(())
+        let name: Arc<str> = path.display().to_string().into();
+        let (mut piece, mut line) = (Vec::new(), 0);
+        loop {
+            // Twice as much where nothing is whole yet.
+            let most = piece.len().max(PIECE);
+            let more = (&mut file)
+                .take(most as u64)
+                .read_to_end(&mut piece)
+                .map_err(failed)?;
+            let end = match more {
+                0 => piece.len(),
+                _ => whole(&piece, self.settings.dialect),
+            };
+            line = self.read(&name, folder.as_deref(), &piece[..end], line);
+            piece.drain(..end);
+            if more == 0 {
+                self.loaded.files += 1;
+                return Ok(());
+            }
+        }
     }
 
     /// Loads a text, called `name` in messages; rules in it cannot name files unless the settings say where those are.
     pub fn text(&mut self, name: &str, bytes: &[u8]) {
-        self.read(name, None, bytes);
+        self.read(&name.into(), None, bytes, 0);
+        self.loaded.files += 1;
     }
 
-    fn read(&mut self, name: &str, folder: Option<PathBuf>, bytes: &[u8]) {
-        let file: Arc<str> = name.into();
-        let datasets = self.settings.datasets.clone().or(folder);
-        let mut statements = Statements::new(bytes, self.settings.dialect);
+    /// Reads whole statements, behind so many lines of their file; returns how many lines there are with them.
+    fn read(&mut self, file: &Arc<str>, folder: Option<&Path>, bytes: &[u8], line: u32) -> u32 {
+        let datasets = self.settings.datasets.clone();
+        let datasets = datasets.as_deref().or(folder);
+        let mut statements = Statements::new(bytes, line, self.settings.dialect);
         for statement in statements.by_ref() {
-            self.statement(&file, datasets.as_deref(), &statement);
+            self.statement(file, datasets, &statement);
         }
         self.loaded.disabled += statements.disabled;
-        self.loaded.files += 1;
+        statements.line
     }
 
     fn statement(&mut self, file: &Arc<str>, datasets: Option<&Path>, statement: &Statement) {
@@ -250,9 +320,10 @@ impl<'a> Loader<'a> {
             }
         };
         let sid = rule.sid;
-        if let Some(at) = self.numbers.get(&(rule.gid, sid)).copied() {
-            let other = &self.loaded.rules[at];
-            let Place { file: f, line } = other.place.clone();
+        if let Some(at) = self.numbers.get(&(rule.gid, sid)).copied()
+            && let Some((other_place, other)) = self.kept.kept(at)
+        {
+            let Place { file: f, line } = other_place;
             if rule.rev <= other.rev {
                 let what = match rule.rev == other.rev {
                     true => "the same revision of it",
@@ -264,7 +335,7 @@ impl<'a> Loader<'a> {
             }
             let reason = format!("{file}:{} has a later revision of it", place.line);
             self.loaded.refused.push(Refused {
-                place: other.place.clone(),
+                place: other_place.clone(),
                 column: 1,
                 width: 1,
                 sid: Some(sid),
@@ -275,9 +346,8 @@ impl<'a> Loader<'a> {
             });
             self.replaced[at] = true;
         }
-        let at = self.loaded.rules.len();
-        self.numbers.insert((rule.gid, sid), at);
-        self.loaded.rules.push(rule);
+        self.numbers.insert((rule.gid, sid), self.replaced.len());
+        self.kept.keep(rule, &mut self.loaded.expressions);
         self.replaced.push(false);
         self.loaded.notes.extend(notes.into_iter().map(|text| Note {
             place: place.clone(),
@@ -301,16 +371,6 @@ impl<'a> Loader<'a> {
             reason: problem.reason,
             text,
         });
-    }
-
-    /// What was loaded.
-    pub fn finish(mut self) -> Loaded {
-        let mut replaced = self.replaced.iter();
-        self.loaded
-            .rules
-            .retain(|_| !replaced.next().copied().unwrap_or(false));
-        self.loaded.rules.shrink_to_fit();
-        self.loaded
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use memchr::memrchr;
+
 use super::load::Dialect;
 use super::problem::{Kind, Parsed};
 use super::text::Text;
@@ -60,17 +62,22 @@ impl Statement {
 /// The statements of a file, and how many rules in it are commented out.
 pub(super) struct Statements<'a> {
     rest: &'a [u8],
-    line: u32,
+    /// Lines so far.
+    pub(super) line: u32,
     dialect: Dialect,
     pub(super) disabled: usize,
 }
 
 impl<'a> Statements<'a> {
-    pub(super) fn new(file: &'a [u8], dialect: Dialect) -> Self {
-        let rest = file.strip_prefix(b"\xef\xbb\xbf").unwrap_or(file);
+    /// Of a file, or of whole statements behind so many lines of one.
+    pub(super) fn new(piece: &'a [u8], line: u32, dialect: Dialect) -> Self {
+        let rest = match line {
+            0 => piece.strip_prefix(b"\xef\xbb\xbf").unwrap_or(piece),
+            _ => piece,
+        };
         Statements {
             rest,
-            line: 0,
+            line,
             dialect,
             disabled: 0,
         }
@@ -106,6 +113,28 @@ impl<'a> Statements<'a> {
                 false => is_rule(bytes) && next.starts_with(b"("),
             }
     }
+}
+
+/// How much of a file's beginning consists of whole statements, whatever comes behind it: up to a line that does not go on with the one before.
+pub(super) fn whole(bytes: &[u8], dialect: Dialect) -> usize {
+    let mut end = bytes.len();
+    let mut next: Option<&[u8]> = None;
+    // The last line may go on behind the piece.
+    while let Some(at) = memrchr(b'\n', &bytes[..end]) {
+        let begin = memrchr(b'\n', &bytes[..at]).map_or(0, |at| at + 1);
+        let continued = bytes[begin..at].trim_ascii().ends_with(b"\\");
+        // Without a backslash the one dialect ends a rule with its line; the other where a rule begins, at the latest.
+        let ends = match dialect {
+            Dialect::Suricata => true,
+            Dialect::Snort => next.is_some_and(is_rule),
+        };
+        if ends && !continued {
+            return at + 1;
+        }
+        next = Some(bytes[begin..at].trim_ascii());
+        end = at;
+    }
+    0
 }
 
 /// Whether a text begins as a rule does.

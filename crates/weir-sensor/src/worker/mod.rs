@@ -8,6 +8,7 @@
 //! of the flows of most others.
 
 mod counters;
+mod engine;
 mod log;
 mod window;
 
@@ -15,177 +16,25 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use weir_packet::pcap::LinkType;
 
-use crate::app::{App, Conversation, Expected, Ports, Said, Sums, Wanted};
-use crate::buffer::Buffer;
+use crate::app::{App, Conversation, Expected, Ports};
 use crate::config::Config;
 use crate::decode::Decoder;
 use crate::defragment::Defragmenter;
-use crate::detect::{Detector, FlowState, FlowView, Match, Moment, PacketFlow, Part, Ruleset};
+use crate::detect::{Detector, FlowState, FlowView, Match, Moment, PacketFlow, Ruleset};
 use crate::event::{Event, Events};
 use crate::flow::{self, Flow, Info, Reason, Tracked, Tracker};
-use crate::load::Book;
 use crate::matcher;
-use crate::output::eve::{Origin, RuleText, Tunnel};
+use crate::output::eve::{Origin, Tunnel};
 use crate::packet::{Direction, Packet, Transport};
-use crate::rules::{Expressions, PacketCondition, Place, Rule};
+use crate::rules::Expressions;
 use crate::run::{Ledger, Tick, Work};
 use crate::stream::End;
 pub(crate) use counters::Totals;
+pub use engine::{Engine, Uncompiled};
 use window::Window;
-
-/// Rules, ready to be used by any number of workers.
-#[derive(Debug)]
-pub struct Engine {
-    pub(crate) ruleset: Arc<Ruleset>,
-    pub(crate) texts: Vec<RuleText>,
-    pub(crate) wanted: Wanted,
-    pub(crate) filters: Vec<crate::rules::Filter>,
-    /// Which directions have rules about streams.
-    streams: [bool; 2],
-    /// Applications whose encrypted part is not inspected.
-    opaque: [Option<App>; 2],
-    /// No other engine of this process has it, and it is not 0: an address in memory may be given out again.
-    number: u64,
-}
-
-/// A rule that was read and that detection cannot decide.
-#[derive(Clone, Debug)]
-pub struct Uncompiled {
-    /// Where it was written.
-    pub place: Place,
-    /// Its number.
-    pub sid: u32,
-    /// Why.
-    pub reason: String,
-}
-
-impl Engine {
-    /// Compiles the rules of a book, which has none then; those that cannot be decided are returned.
-    pub fn new(
-        config: &Config,
-        book: &mut Book,
-        matcher: matcher::Engine,
-    ) -> (Engine, Vec<Uncompiled>) {
-        let rules = std::mem::take(&mut book.loaded.rules);
-        let none = Expressions::new(book.settings.match_limit);
-        let expressions = std::mem::replace(&mut book.loaded.expressions, none);
-        let (mut ruleset, unsupported) = Ruleset::build(
-            rules,
-            expressions,
-            Arc::clone(&book.settings.reputation),
-            matcher,
-        );
-        let limit = |bytes: u64| match bytes {
-            0 => usize::MAX,
-            bytes => usize::try_from(bytes).unwrap_or(usize::MAX),
-        };
-        let mut buffers = ruleset.buffers();
-        if config.logs.options.http_body || config.logs.options.http_printable {
-            buffers.insert(Buffer::HttpRequestBody);
-            buffers.insert(Buffer::HttpResponseBody);
-        }
-        // Sums that rules ask for, and those that records are to have.
-        let mut asked = Sums::default();
-        for rule in ruleset.rules() {
-            for condition in &rule.packet {
-                if let PacketCondition::FileSum(name, ..) = condition {
-                    asked.md5 |= *name == "md5";
-                    asked.sha1 |= *name == "sha1";
-                    asked.sha256 |= *name == "sha256";
-                }
-            }
-        }
-        let logged = config.logs.options.sums;
-        let sums = Sums {
-            md5: asked.md5 || logged.md5,
-            sha1: asked.sha1 || logged.sha1,
-            sha256: asked.sha256 || logged.sha256,
-        };
-        let kinds = &config.logs.kinds;
-        // What costs something is read for records where rules ask for it, or where it is configured.
-        let fingerprints = |asked: Option<bool>, of: &[Buffer]| {
-            asked.unwrap_or_else(|| of.iter().any(|b| buffers.has(*b)))
-        };
-        let said = Said {
-            ja3: fingerprints(
-                config.app.ja3,
-                &[
-                    Buffer::Ja3Hash,
-                    Buffer::Ja3String,
-                    Buffer::Ja3sHash,
-                    Buffer::Ja3sString,
-                ],
-            ),
-            ja4: config.app.ja4.unwrap_or(true),
-            hassh: fingerprints(
-                config.app.hassh,
-                &[
-                    Buffer::SshHassh,
-                    Buffer::SshHasshString,
-                    Buffer::SshHasshServer,
-                    Buffer::SshHasshServerString,
-                ],
-            ),
-            ..kinds.said
-        };
-        let records = config.logs.eve.is_some()
-            && (kinds.files
-                || config.logs.options.app_fields
-                || kinds.apps.as_ref().is_none_or(|list| !list.is_empty()));
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let texts = (ruleset.rules().iter())
-            .map(|rule| RuleText::new(rule, &config.logs.options))
-            .collect();
-        ruleset.forget_sources();
-        let engine = Engine {
-            number: NEXT.fetch_add(1, Ordering::Relaxed),
-            texts,
-            wanted: Wanted {
-                buffers,
-                request_body: limit(config.app.request_body),
-                response_body: limit(config.app.response_body),
-                decompressed: limit(config.app.decompressed),
-                records,
-                sums,
-                whole_files: asked.any(),
-                http: config.app.http,
-                said,
-            },
-            filters: book.filters.clone(),
-            streams: [Direction::ToServer, Direction::ToClient]
-                .map(|d| ruleset.inspects_streams(d)),
-            opaque: [
-                (!config.app.encrypted_tls).then_some(App::Tls),
-                (!config.app.encrypted_ssh).then_some(App::Ssh),
-            ],
-            ruleset: Arc::new(ruleset),
-        };
-        let uncompiled = unsupported
-            .into_iter()
-            .map(|u| Uncompiled {
-                place: u.place,
-                sid: u.sid,
-                reason: u.reason,
-            })
-            .collect();
-        (engine, uncompiled)
-    }
-
-    /// How many rules there are.
-    pub fn rules(&self) -> usize {
-        self.ruleset.len()
-    }
-
-    /// All rules, without their conditions, with the part of detection that decides each.
-    pub fn parts(&self) -> impl Iterator<Item = (&Rule, Option<Part>)> {
-        let rules = self.ruleset.rules().iter().enumerate();
-        rules.map(|(index, rule)| (rule, self.ruleset.part(index)))
-    }
-}
 
 /// One line of a log, or a match that has none.
 #[derive(Clone, Debug)]

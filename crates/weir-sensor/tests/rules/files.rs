@@ -146,3 +146,63 @@ fn files_that_are_not_there() {
         "cannot read rules from /nonexistent/a.rules"
     );
 }
+
+/// A file is read in pieces: wherever they end, its rules, their lines and what is refused are those of the whole.
+#[test]
+fn long_files_are_read_as_short_ones() {
+    for dialect in [Dialect::Suricata, Dialect::Snort] {
+        let settings = Settings {
+            dialect,
+            ..Settings::default()
+        };
+        let mut text = String::from("\u{feff}# rules\n");
+        for n in 1..3_000 {
+            text += &match (n % 7, dialect) {
+                (0, _) => format!(
+                    "alert tcp any any -> any any \\\r\n  (msg:\"{n}\"; \\\n content:\"abc {n}\"; sid:{n};)\n"
+                ),
+                (1, _) => format!(
+                    "# a comment of line {n} \\\n#alert tcp any any -> any any (sid:{n};)\n\n"
+                ),
+                (2, Dialect::Snort) => format!(
+                    "alert tcp any any -> any any\n(\n  msg:\"{n}\";\n # why\n  content:\"abc {n}\";\n\n  sid:{n};\n)\n"
+                ),
+                (3, _) => {
+                    format!("alert tcp any any -> any any (msg:\"{n}\"; nonsense; sid:{n};)\n")
+                }
+                _ => format!(
+                    "alert tcp any any -> any any (msg:\"{n}\"; content:\"{}\"; sid:{n};)\n",
+                    "x".repeat(n % 90)
+                ),
+            };
+        }
+        // One that is longer than a piece, and a last line without an end.
+        let long = "y".repeat(8_000);
+        for n in 3_000..3_020 {
+            text += &format!("alert tcp any any -> any any (msg:\"{n}\"; \\\n");
+            text += &format!("content:\"{long}\"; \\\n").repeat(if n == 3_010 { 20 } else { 1 });
+            text += &format!("sid:{n};)\n");
+        }
+        text += "alert tcp any any -> any any (msg:\"last\"; content:\"last\"; sid:9999;)";
+        let path = std::env::temp_dir().join(format!("weir-pieces-{}.rules", std::process::id()));
+        std::fs::write(&path, &text).expect("written");
+        let mut whole = Loader::new(&settings);
+        whole.text(&path.display().to_string(), text.as_bytes());
+        let whole = whole.finish();
+        let pieces = load(std::slice::from_ref(&path), &settings);
+        std::fs::remove_file(&path).expect("there");
+        let pieces = pieces.expect("a file");
+        assert!(
+            whole.rules.len() > 1_500 && whole.refused.len() > 400,
+            "{:?}",
+            whole.reasons()
+        );
+        assert!(whole.rules.last().is_some_and(|r| r.sid == 9999));
+        assert!(pieces.rules == whole.rules, "{dialect:?}");
+        let refused = |l: &Loaded| -> Vec<String> {
+            l.refused.iter().map(|r| r.explain().to_string()).collect()
+        };
+        assert_eq!(refused(&pieces), refused(&whole));
+        assert_eq!((pieces.disabled, pieces.files), (whole.disabled, 1));
+    }
+}

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use weir_packet::pcap::{CaptureError, LinkType};
 use weir_sensor::config::Config;
-use weir_sensor::load::book;
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
 use weir_sensor::run::{Controls, Say, Setup, run};
@@ -132,13 +131,19 @@ fn nobody_keeps_old_rules() {
         let config = Config::from_settings(&Settings::default()).expect("a configuration");
         let engine = {
             let (config, files) = (config.clone(), files.clone());
-            move || {
-                let mut book =
-                    book(&config, Dialect::Suricata, &files).map_err(|e| e.to_string())?;
-                Ok::<_, String>(Engine::new(&config, &mut book, matcher::Engine::Prefilter).0)
+            move |before: Option<&Engine>| {
+                Engine::load(
+                    &config,
+                    Dialect::Suricata,
+                    &files,
+                    matcher::Engine::Prefilter,
+                    before,
+                )
+                .map(|(engine, ..)| engine)
+                .map_err(|e| e.to_string())
             }
         };
-        let first = Arc::new(engine().expect("rules"));
+        let first = Arc::new(engine(None).expect("rules"));
         let controls = Controls::default();
         let (reloaded, resident) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let mut source = Frames {
@@ -169,7 +174,7 @@ fn nobody_keeps_old_rules() {
             filter: None,
             logs: folder.0.clone(),
             idle: None,
-            reload: Some(Arc::new(engine)),
+            reload: Some(Arc::new(move |before: &Engine| engine(Some(before)))),
             say: &say,
         };
         let summary = run(setup, &mut source, &controls).expect("a run");
