@@ -1,4 +1,5 @@
-//! QUIC: the ClientHello in initial packets of versions 1, 2 and late drafts, which are encrypted with keys that anyone can derive.
+//! QUIC: the hellos in initial packets of versions 1, 2 and late drafts, which are encrypted with keys that anyone can derive. Each datagram with a long header is a
+//! transaction, until its end's hello was seen.
 //!
 //! The tag of a packet is not checked: what does not decrypt to frames and a hello is not used, and a forged packet that does is what the server would see refused at worst.
 
@@ -7,9 +8,9 @@ use aes::cipher::{Block, BlockCipherEncrypt, KeyInit};
 use sha2::{Digest, Sha256};
 
 use super::text::text;
-use super::tls::client_record;
-use super::tls::hello::{Hello, Reader, md5_hex};
-use super::{App, Parser, Transactions, Wanted};
+use super::tls::hello::{Hello, Reader, is_grease, md5_hex};
+use super::tls::{client_record, fingerprint};
+use super::{App, Parser, Transaction, Transactions, Wanted};
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 
@@ -55,7 +56,7 @@ fn version_name(version: u32) -> String {
         V2 => "v2".to_string(),
         v if is_google(v) => v.to_be_bytes().iter().map(|b| *b as char).collect(),
         v if v >> 8 == 0x00ff_0000 => format!("draft-{}", v & 0xff),
-        v => format!("0x{v:08x}"),
+        v => format!("{v:08x}"),
     }
 }
 
@@ -125,7 +126,7 @@ fn expand(secret: &[u8], label: &str, length: u8) -> [u8; 32] {
     hmac(secret, &[&head, label.as_bytes(), &[0, 1]])
 }
 
-/// Keys of a client's initial packets.
+/// Keys of one side's initial packets.
 #[derive(Clone)]
 struct Keys {
     key: Aes128,
@@ -146,9 +147,13 @@ fn encrypt(aes: &Aes128, block: [u8; 16]) -> [u8; 16] {
 }
 
 impl Keys {
-    fn new(version: u32, connection: &[u8]) -> Option<Keys> {
+    fn new(version: u32, connection: &[u8], d: Direction) -> Option<Keys> {
         let initial = hmac(&salt(version)?, &[connection]);
-        let secret = expand(&initial, "client in", 32);
+        let label = match d {
+            Direction::ToServer => "client in",
+            Direction::ToClient => "server in",
+        };
+        let secret = expand(&initial, label, 32);
         let prefix = if version == V2 { "quicv2" } else { "quic" };
         let part = |what: &str, n| expand(&secret, &format!("{prefix} {what}"), n);
         let mut iv = [0; 12];
@@ -188,35 +193,39 @@ impl Keys {
 
 pub(super) struct Quic {
     wanted: Wanted,
+    /// By [`Direction::index`].
+    sides: [Side; 2],
+    /// What the client called the connection, which all keys come from.
+    connection: Vec<u8>,
+    packets: u32,
+}
+
+/// One end's hello, and what it is in.
+#[derive(Default)]
+struct Side {
     keys: Option<Keys>,
     crypto: Vec<u8>,
     /// Ranges of it that are there, sorted and apart.
     pieces: Vec<(usize, usize)>,
-    id: Option<u64>,
     over: bool,
-    packets: u32,
 }
 
 impl Quic {
     pub(super) fn new(wanted: &Wanted) -> Quic {
         Quic {
             wanted: *wanted,
-            keys: None,
-            crypto: Vec::new(),
-            pieces: Vec::new(),
-            id: None,
-            over: false,
+            sides: [Side::default(), Side::default()],
+            connection: Vec::new(),
             packets: 0,
         }
     }
 
-    /// One packet with a long header; returns how long it was.
-    fn packet(&mut self, b: &[u8], out: &mut Transactions) -> Option<usize> {
+    /// One packet with a long header: how long it was, and a hello if it completes one.
+    fn packet(&mut self, d: Direction, b: &[u8]) -> Option<(usize, Option<Hello>)> {
         let Header { version, to, rest } = Header::parse(b)?;
         let mut r = rest;
-        let kind = b[0] >> 4 & 3;
-        let initial = if version == V2 { kind == 1 } else { kind == 0 };
         salt(version)?;
+        let initial = kind(version, b[0]) == Kind::Initial;
         if initial {
             let token = varint(&mut r)?;
             r.take(usize::try_from(token).ok()?)?;
@@ -224,53 +233,189 @@ impl Quic {
         let length = usize::try_from(varint(&mut r)?).ok()?;
         let number_at = b.len() - r.0.len();
         let end = number_at.checked_add(length).filter(|e| *e <= b.len())?;
-        if initial && !self.over {
-            self.initial(version, to, &b[..end], number_at, out);
-        }
-        Some(end)
+        let hello = if initial && !self.sides[d.index()].over {
+            self.initial(d, version, to, &b[..end], number_at)
+        } else {
+            None
+        };
+        Some((end, hello))
     }
 
     fn initial(
         &mut self,
+        d: Direction,
         version: u32,
         to: &[u8],
         packet: &[u8],
         number_at: usize,
-        out: &mut Transactions,
-    ) {
+    ) -> Option<Hello> {
+        let connection = match d {
+            Direction::ToServer => to,
+            Direction::ToClient => &self.connection,
+        };
+        let side = &mut self.sides[d.index()];
         // The keys stay those of the first packet, unless a retry made new ones.
-        let kept = self.keys.clone();
-        let done = kept.is_some_and(|k| {
+        let done = side.keys.clone().is_some_and(|k| {
             k.open(packet, number_at)
-                .is_some_and(|p| self.frames(&p).is_some())
+                .is_some_and(|p| side.frames(&p).is_some())
         });
         if !done
-            && let Some(keys) = Keys::new(version, to)
+            && let Some(keys) = Keys::new(version, connection, d)
             && let Some(payload) = keys.open(packet, number_at)
-            && self.frames(&payload).is_some()
+            && side.frames(&payload).is_some()
         {
-            self.keys = Some(keys);
+            side.keys = Some(keys);
+            if d == Direction::ToServer {
+                self.connection = to.to_vec();
+            }
         }
-        let Some(&(0, end)) = self.pieces.first() else {
-            return;
+        let side = &mut self.sides[d.index()];
+        let Some(&(0, end)) = side.pieces.first() else {
+            return None;
         };
-        let have = &self.crypto[..end];
-        if have.len() < 4 {
-            return;
-        }
-        let length = usize::from(have[1]) << 16 | usize::from(have[2]) << 8 | usize::from(have[3]);
-        let Some(body) = have.get(4..4 + length) else {
-            return;
-        };
-        self.over = true;
-        if have[0] != 1 {
-            return;
-        }
-        if let Some(hello) = Hello::client(body) {
-            self.hello(&hello, out);
+        let have = side.crypto[..end].to_vec();
+        let length = usize::from(*have.get(1)?) << 16
+            | usize::from(*have.get(2)?) << 8
+            | usize::from(*have.get(3)?);
+        let body = have.get(4..4 + length)?;
+        side.over = true;
+        match (have[0], d) {
+            (1, Direction::ToServer) => Hello::client(body),
+            (2, Direction::ToClient) => Hello::server(body),
+            _ => None,
         }
     }
 
+    fn hello(&self, d: Direction, hello: &Hello, t: &mut Transaction) {
+        let b = self.wanted.buffers;
+        let (hash, string) = match d {
+            Direction::ToServer => (Buffer::Ja3Hash, Buffer::Ja3String),
+            Direction::ToClient => (Buffer::Ja3sHash, Buffer::Ja3sString),
+        };
+        if let Some(sni) = &hello.sni
+            && b.has(Buffer::QuicSni)
+        {
+            t.push(Buffer::QuicSni, d, sni);
+        }
+        if b.has(hash) || b.has(string) || self.wanted.records {
+            let text = match d {
+                Direction::ToServer => hello.ja3(),
+                Direction::ToClient => hello.ja3s(),
+            };
+            if b.has(string) {
+                t.push(string, d, text.as_bytes());
+            }
+            if b.has(hash) {
+                t.push(hash, d, md5_hex(&text).as_bytes());
+            }
+            if self.wanted.records && d == Direction::ToClient {
+                t.record
+                    .insert("ja3s".into(), fingerprint(md5_hex(&text), text));
+            }
+        }
+        if d == Direction::ToServer && b.has(Buffer::Ja4Hash) {
+            t.push(Buffer::Ja4Hash, d, hello.ja4(true).as_bytes());
+        }
+        if !self.wanted.records {
+            return;
+        }
+        if d == Direction::ToServer {
+            client_record(t, hello, self.wanted.said, true);
+            if !hello.alpn.is_empty() {
+                let names: Vec<_> = hello.alpn.iter().map(|a| text(a)).collect();
+                t.record.insert("alpn".into(), names.into());
+            }
+        }
+        let extensions: Vec<_> = (hello.extensions.iter())
+            .map(|kind| extension(*kind, hello))
+            .collect();
+        if !extensions.is_empty() {
+            t.record.insert("extensions".into(), extensions.into());
+        }
+    }
+}
+
+/// What a packet with a long header is for, as far as that matters here.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Initial,
+    Retry,
+    Other,
+}
+
+fn kind(version: u32, first: u8) -> Kind {
+    // Version 2 counts them on by one.
+    let number = (first >> 4).wrapping_sub(u8::from(version == V2)) & 3;
+    match number {
+        0 => Kind::Initial,
+        3 => Kind::Retry,
+        _ => Kind::Other,
+    }
+}
+
+/// An extension of a hello as the log has it: its number, its name if it has one, and what is in those that tell something.
+fn extension(kind: u16, hello: &Hello) -> serde_json::Value {
+    let name = match kind {
+        0 => Some("server_name"),
+        1 => Some("max_fragment_length"),
+        5 => Some("status_request"),
+        10 => Some("supported_groups"),
+        11 => Some("ec_point_formats"),
+        13 => Some("signature_algorithms"),
+        16 => Some("alpn"),
+        18 => Some("signed_certificate_timestamp"),
+        21 => Some("padding"),
+        22 => Some("encrypt_then_mac"),
+        23 => Some("extended_master_secret"),
+        27 => Some("compress_certificate"),
+        28 => Some("record_size_limit"),
+        34 => Some("delegated_credentials"),
+        35 => Some("session_ticket"),
+        41 => Some("pre_shared_key"),
+        42 => Some("early_data"),
+        43 => Some("supported_versions"),
+        44 => Some("cookie"),
+        45 => Some("psk_key_exchange_modes"),
+        47 => Some("certificate_authorities"),
+        48 => Some("oid_filters"),
+        49 => Some("post_handshake_auth"),
+        50 => Some("signature_algorithms_cert"),
+        51 => Some("key_share"),
+        57 => Some("quic_transport_parameters"),
+        0xff01 => Some("renegotiation_info"),
+        _ => None,
+    };
+    let values: Vec<serde_json::Value> = match kind {
+        0 => hello.sni.iter().map(|n| text(n)).collect(),
+        13 => (hello.signatures.iter())
+            .map(|n| n.to_string().into())
+            .collect(),
+        16 => hello.alpn.iter().map(|a| text(a)).collect(),
+        43 => (hello.versions.iter())
+            .map(|v| match v {
+                0x0304 => "Tls13".into(),
+                0x0303 => "Tls12".into(),
+                0x0302 => "Tls11".into(),
+                0x0301 => "Tls10".into(),
+                other => format!("TlsVersion({other} / 0x{other:x})").into(),
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    let mut e = serde_json::Map::new();
+    if let Some(name) = name {
+        e.insert("name".into(), name.into());
+    }
+    // Reserved numbers are chosen anew each time and mean nothing: one stands for all.
+    let number = if is_grease(kind) { 0xfafa } else { kind };
+    e.insert("type".into(), number.into());
+    if !values.is_empty() {
+        e.insert("values".into(), values.into());
+    }
+    e.into()
+}
+
+impl Side {
     /// Takes the frames of a payload; `None` if they make no sense.
     fn frames(&mut self, payload: &[u8]) -> Option<()> {
         let mut r = Reader(payload);
@@ -341,83 +486,62 @@ impl Quic {
         }
         self.pieces = merged;
     }
-
-    fn hello(&mut self, hello: &Hello, out: &mut Transactions) {
-        let w = self.wanted;
-        let Some(t) = self.id.and_then(|id| out.find(id)) else {
-            return;
-        };
-        let d = Direction::ToServer;
-        if let Some(sni) = &hello.sni
-            && w.buffers.has(Buffer::QuicSni)
-        {
-            t.push(Buffer::QuicSni, d, sni);
-        }
-        if w.buffers.has(Buffer::Ja3Hash) || w.buffers.has(Buffer::Ja3String) {
-            let string = hello.ja3();
-            if w.buffers.has(Buffer::Ja3String) {
-                t.push(Buffer::Ja3String, d, string.as_bytes());
-            }
-            if w.buffers.has(Buffer::Ja3Hash) {
-                t.push(Buffer::Ja3Hash, d, md5_hex(&string).as_bytes());
-            }
-        }
-        if w.buffers.has(Buffer::Ja4Hash) {
-            t.push(Buffer::Ja4Hash, d, hello.ja4(true).as_bytes());
-        }
-        if w.records {
-            client_record(t, hello, self.wanted.said, true);
-            if !hello.alpn.is_empty() {
-                let names: Vec<_> = hello.alpn.iter().map(|a| text(a)).collect();
-                t.record.insert("alpn".into(), names.into());
-            }
-        }
-        t.finish();
-    }
 }
 
 impl Parser for Quic {
     fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
-        let long = bytes.first().is_some_and(|b| b & 0x80 != 0);
-        if self.id.is_none() && long {
-            let t = out.begin(App::Quic, time);
-            self.id = Some(t.id);
-            if let Some(h) = Header::parse(bytes) {
-                let name = version_name(h.version);
-                t.facts.push(("quic.version", u64::from(h.version)));
-                if self.wanted.buffers.has(Buffer::QuicVersion) {
-                    t.push(Buffer::QuicVersion, Direction::ToServer, name.as_bytes());
-                }
-                if self.wanted.records {
-                    t.record.insert("version".into(), name.into());
-                }
-            }
-        }
         self.packets += 1;
-        if d == Direction::ToServer && long {
+        let header = Header::parse(bytes);
+        let tells = header.as_ref().is_some_and(|h| {
+            // Google's own versions have headers of their own.
+            match kind(h.version, bytes[0]) {
+                _ if is_google(h.version) => out.count == 0,
+                Kind::Retry => d == Direction::ToClient,
+                _ => !self.sides[d.index()].over,
+            }
+        });
+        if let Some(h) = header.filter(|_| tells) {
+            if d == Direction::ToClient && kind(h.version, bytes[0]) == Kind::Retry {
+                // The client says all of it again, under another name.
+                self.sides = [Side::default(), Side::default()];
+            }
+            let mut hellos = Vec::new();
             // Several packets may share a datagram.
             let mut rest = bytes;
-            while let Some(n) = self.packet(rest, out) {
-                rest = &rest[n..];
+            while let Some((length, hello)) = self.packet(d, rest) {
+                hellos.extend(hello);
+                rest = &rest[length..];
             }
+            let name = version_name(h.version);
+            let t = out.begin(App::Quic, time);
+            t.facts.push(("quic.version", u64::from(h.version)));
+            if self.wanted.buffers.has(Buffer::QuicVersion) {
+                t.push(Buffer::QuicVersion, d, name.as_bytes());
+            }
+            if self.wanted.records {
+                t.record.insert("version".into(), name.into());
+            }
+            for hello in &hellos {
+                self.hello(d, hello, t);
+            }
+            t.only(d);
+            t.finish();
         }
+        let long = bytes.first().is_some_and(|b| b & 0x80 != 0);
+        let client = self.sides[Direction::ToServer.index()].over;
         // A short header, or too many tries: the rest is encrypted for good.
-        if (!long && (self.over || d == Direction::ToClient)) || self.packets > MOST_PACKETS {
-            self.end(d, out);
+        if (!long && (client || d == Direction::ToClient)) || self.packets > MOST_PACKETS {
             out.encrypted = true;
         }
     }
 
     fn gap(&mut self, _: Direction, _: u64, _: &mut Transactions) {}
 
-    fn end(&mut self, _: Direction, out: &mut Transactions) {
-        if let Some(t) = self.id.and_then(|id| out.find(id)) {
-            t.finish();
-        }
-    }
+    fn end(&mut self, _: Direction, _: &mut Transactions) {}
 
     fn memory(&self) -> usize {
-        size_of::<Quic>() + self.crypto.capacity() + self.pieces.capacity() * 16
+        let side = |s: &Side| s.crypto.capacity() + s.pieces.capacity() * 16;
+        size_of::<Quic>() + side(&self.sides[0]) + side(&self.sides[1])
     }
 }
 
@@ -453,9 +577,9 @@ mod tests {
         assert_eq!(hex(&encrypt(&hp, sample)[..5]), "437b9aec36");
     }
 
-    /// Seals frames as a client would, tag left open.
-    fn seal(version: u32, dcid: &[u8], number: u32, frames: &[u8]) -> Vec<u8> {
-        let keys = Keys::new(version, dcid).unwrap();
+    /// Seals frames as one end would, tag left open.
+    fn seal(version: u32, dcid: &[u8], d: Direction, number: u32, frames: &[u8]) -> Vec<u8> {
+        let keys = Keys::new(version, dcid, d).unwrap();
         let kind = if version == V2 { 1 } else { 0 };
         let mut p = vec![0xc3 | kind << 4];
         p.extend_from_slice(&version.to_be_bytes());
@@ -519,21 +643,40 @@ mod tests {
             let second = [vec![1], crypto(0, a), crypto(0, &a[..3]), vec![0; 300]].concat();
             let mut p = Quic::new(&wanted());
             let mut out = Transactions::default();
-            let one = seal(version, b"12345678", 0, &first);
+            let one = seal(version, b"12345678", Direction::ToServer, 0, &first);
             assert!(looks_like(&one));
             p.data(Direction::ToServer, &one, 1, &mut out);
-            assert!(!out.live[0].done);
+            assert!(out.live[0].done && !out.live[0].record.contains_key("sni"));
             p.data(
                 Direction::ToServer,
-                &seal(version, b"12345678", 1, &second),
+                &seal(version, b"12345678", Direction::ToServer, 1, &second),
                 2,
                 &mut out,
             );
-            let t = &out.live[0];
+            let t = &out.live[1];
             let sni: Vec<_> = t.get(Buffer::QuicSni, Direction::ToServer).collect();
             assert_eq!(sni, [b"q.example"], "{version:x}");
             assert!(t.done);
             assert_eq!(t.record["sni"], "q.example");
+            let name =
+                serde_json::json!({"name": "server_name", "type": 0, "values": ["q.example"]});
+            assert_eq!(t.record["extensions"], serde_json::json!([name]));
+            // What the server says is under keys of the client's name for the connection.
+            let chosen = [
+                &[3, 3][..],
+                &[6; 32],
+                &[0, 0x13, 1, 0, 0, 6, 0, 43, 0, 2, 3, 4],
+            ]
+            .concat();
+            let said = [&[2, 0, 0, chosen.len() as u8][..], &chosen].concat();
+            let said = [crypto(0, &said), vec![0; 300]].concat();
+            let mut reply = seal(version, b"12345678", Direction::ToClient, 0, &said);
+            // Not sealed here, and of another name: the client's.
+            reply[6..14].copy_from_slice(b"abcdefgh");
+            p.data(Direction::ToClient, &reply, 3, &mut out);
+            let t = &out.live[2];
+            assert_eq!(t.record["ja3s"]["string"], "771,4865,43", "{version:x}");
+            assert_eq!(t.record["extensions"][0]["values"][0], "Tls13");
             p.data(Direction::ToServer, &[0x40; 50], 3, &mut out);
             assert!(out.encrypted);
         }

@@ -66,7 +66,7 @@ fn pairs(bytes: &[u8]) -> Vec<u16> {
         .collect()
 }
 
-fn is_grease(value: u16) -> bool {
+pub(crate) fn is_grease(value: u16) -> bool {
     value & 0x0f0f == 0x0a0a && value >> 8 == value & 0xff
 }
 

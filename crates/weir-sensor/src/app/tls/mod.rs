@@ -417,7 +417,7 @@ fn random_buffers(t: &mut Transaction, hello: &Hello, d: Direction, w: &Wanted) 
     }
 }
 
-fn fingerprint(hash: String, string: String) -> serde_json::Value {
+pub(super) fn fingerprint(hash: String, string: String) -> serde_json::Value {
     let mut f = serde_json::Map::new();
     f.insert("hash".into(), hash.into());
     f.insert("string".into(), string.into());
