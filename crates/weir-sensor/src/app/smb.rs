@@ -112,9 +112,11 @@ impl Smb {
             return self.answer(d, m, out);
         }
         let rpc = dcerpc_of(m);
-        // Reads and writes of files would be transactions by the thousand that no rule looks at.
+        // Reads and writes of files, and questions about them, would be transactions by the thousand that no rule looks at. Of what is set of a file, new names and its end count.
         let bulk = if m.version == 2 {
-            matches!(m.command, 8 | 9 | 12 | 13)
+            let told = m.body.get(2..4);
+            matches!(m.command, 8 | 9 | 12 | 13 | 16)
+                || m.command == 17 && !matches!(told, Some([1, 10 | 13]))
         } else {
             matches!(m.command, 0x2e | 0x2f | 0x2b)
         };
@@ -195,6 +197,11 @@ impl Smb {
         }
         if let Some(rpc) = rpc {
             rpc.note(t, &w, &mut self.interfaces);
+        } else if w.records
+            && (m.version, m.command) == (2, 11)
+            && let Some(name) = le32(m.body, 4).and_then(control_name)
+        {
+            t.record.insert("function".into(), name.into());
         }
         t.finish_side(ToServer);
         if self.pending.len() >= MOST_PENDING
@@ -213,6 +220,10 @@ impl Smb {
             (1, 0x72) => Some("NT LM 0.12".to_string()),
             _ => None,
         };
+        // The answer proper comes later.
+        if m.version == 2 && m.status == 0x0000_0103 {
+            return;
+        }
         // A server may answer the old question in the new way.
         let at = (self.pending.iter().position(|p| p.0 == m.number))
             .or((m.version == 2 && m.command == 0 && !self.pending.is_empty()).then_some(0));
@@ -326,12 +337,58 @@ fn answered(r: &mut Record, m: &Message<'_>) {
                 _ => return,
             };
             rpc.insert("response".into(), name.into());
+            if name == "BINDACK"
+                && let Some(serde_json::Value::Array(list)) = rpc.get_mut("interfaces")
+            {
+                accepted(list, data);
+            }
             if name == "RESPONSE" {
                 rpc.insert("res".into(), stub(data).into());
             }
         }
         _ => {}
     }
+}
+
+/// What came of each interface that a bind asked for: result and reason.
+fn accepted(interfaces: &mut [serde_json::Value], data: &[u8]) {
+    // The second address has a length of its own, and what follows it is aligned to four bytes.
+    let Some(list) = le16(data, 24).and_then(|n| data.get((26 + n).next_multiple_of(4)..)) else {
+        return;
+    };
+    let count = usize::from(list.first().copied().unwrap_or_default());
+    for (n, interface) in interfaces.iter_mut().enumerate().take(count) {
+        if let (Some(result), Some(reason), Some(i)) = (
+            le16(list, 4 + 24 * n),
+            le16(list, 6 + 24 * n),
+            interface.as_object_mut(),
+        ) {
+            i.insert("ack_result".into(), result.into());
+            i.insert("ack_reason".into(), reason.into());
+        }
+    }
+}
+
+/// What an ioctl asks for, by its number ([MS-SMB2], 2.2.31).
+fn control_name(number: u32) -> Option<&'static str> {
+    Some(match number {
+        0x0006_0194 => "FSCTL_DFS_GET_REFERRALS",
+        0x0006_01b0 => "FSCTL_DFS_GET_REFERRALS_EX",
+        0x0009_00a4 => "FSCTL_SET_REPARSE_POINT",
+        0x0009_8208 => "FSCTL_FILE_LEVEL_TRIM",
+        0x0011_0018 => "FSCTL_PIPE_WAIT",
+        0x0011_400c => "FSCTL_PIPE_PEEK",
+        0x0011_c017 => "FSCTL_PIPE_TRANSCEIVE",
+        0x0014_0078 => "FSCTL_SRV_REQUEST_RESUME_KEY",
+        0x0014_01d4 => "FSCTL_LMR_REQUEST_RESILIENCY",
+        0x0014_01fc => "FSCTL_QUERY_NETWORK_INTERFACE_INFO",
+        0x0014_0204 => "FSCTL_VALIDATE_NEGOTIATE_INFO",
+        0x0014_4064 => "FSCTL_SRV_ENUMERATE_SNAPSHOTS",
+        0x0014_40f2 => "FSCTL_SRV_COPYCHUNK",
+        0x0014_41bb => "FSCTL_SRV_READ_HASH",
+        0x0014_80f2 => "FSCTL_SRV_COPYCHUNK_WRITE",
+        _ => return None,
+    })
 }
 
 /// What the log says of the arguments of a DCE/RPC message: one fragment, as each message is looked at by itself.
@@ -553,7 +610,7 @@ fn dcerpc_of<'a>(m: &Message<'a>) -> Option<Dcerpc<'a>> {
         _ => return None,
     };
     let little = data.get(4)? & 0x10 != 0;
-    (data[..2] == [5, 0] && matches!(data[2], 0 | 11 | 14) && little && data.len() >= 24)
+    (data[..2] == [5, 0] && matches!(data[2], 0 | 11 | 14 | 16) && little && data.len() >= 24)
         .then_some(Dcerpc(data))
 }
 
@@ -570,6 +627,10 @@ impl Dcerpc<'_> {
             if !known.is_empty() {
                 r.insert("interfaces".into(), known.clone().into());
             }
+        } else if b[2] == 16 {
+            // The third leg of authentication, which has no answer.
+            r.insert("request".into(), "AUTH3".into());
+            r.insert("response".into(), "UNREPLIED".into());
         } else {
             let mut interfaces = Vec::new();
             let mut at = 28;
@@ -894,6 +955,66 @@ mod tests {
         assert_eq!(t[2].record["dcerpc"]["request"], "REQUEST");
         assert_eq!(one(&t[3], Buffer::FileName).unwrap(), b"srvsvc");
         assert!(t.iter().all(|t| t.done));
+    }
+
+    #[test]
+    fn binds_controls_and_what_comes_later() {
+        // An ioctl with data behind its fixed part.
+        let control = |number, response, code: u32, data: &[u8]| {
+            let mut body = vec![if response { 49 } else { 57 }, 0, 0, 0];
+            body.extend_from_slice(&code.to_le_bytes());
+            body.resize(24, 0);
+            body.extend_from_slice(&120u32.to_le_bytes());
+            body.resize(32, 0);
+            body.extend_from_slice(&120u32.to_le_bytes());
+            body.resize(56, 0);
+            body.extend_from_slice(data);
+            second(11, response, number, 5, &body)
+        };
+        let interface = [&[0, 0, 1, 0][..], &[7; 16], &[3, 0, 0, 0], &[8; 20]].concat();
+        let head = |kind| [5, 0, kind, 3, 0x10, 0, 0, 0, 72, 0, 0, 0, 1, 0, 0, 0];
+        let bind = [&head(11)[..], &[0; 8], &[1, 0, 0, 0], &interface].concat();
+        let taken = [
+            &head(12)[..],
+            &[0; 8],
+            &[3, 0, b'p', b'i', 0],
+            &[0; 3],
+            &[1, 0, 0, 0, 2, 0, 1, 0],
+            &[8; 20],
+        ]
+        .concat();
+        let mut later = second(15, true, 3, 5, &[0; 8]);
+        // Its length, in front, and its identifier are before the status.
+        later[4 + 8..4 + 12].copy_from_slice(&0x103u32.to_le_bytes());
+        let client = [
+            control(1, false, 0x0011_c017, &bind),
+            control(2, false, 0x0011_0018, b""),
+            second(15, false, 3, 5, &[0; 32]),
+            second(16, false, 4, 5, &[0; 40]),
+        ]
+        .concat();
+        let server = [
+            control(1, true, 0x0011_c017, &taken),
+            control(2, true, 0x0011_0018, b""),
+            later,
+        ]
+        .concat();
+        let c = converse_all(
+            &[(ToServer, &client), (ToClient, &server)],
+            Ports::default(),
+        );
+        let t = &c.transactions.live;
+        let rpc = &t[0].record["dcerpc"];
+        assert_eq!(rpc["response"], "BINDACK");
+        assert_eq!(
+            (
+                &rpc["interfaces"][0]["ack_result"],
+                &rpc["interfaces"][0]["ack_reason"]
+            ),
+            (&2.into(), &1.into())
+        );
+        assert_eq!(t[1].record["function"], "FSCTL_PIPE_WAIT");
+        assert_eq!((t.len(), t[2].record.get("status")), (3, None));
     }
 
     #[test]

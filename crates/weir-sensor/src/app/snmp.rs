@@ -93,6 +93,10 @@ fn variables(pdu: &[u8]) -> Option<Vec<String>> {
     for _ in 0..3 {
         rest = tlv(rest)?.2;
     }
+    listed(rest)
+}
+
+fn listed(rest: &[u8]) -> Option<Vec<String>> {
     let (0x30, mut list, _) = tlv(rest)? else {
         return None;
     };
@@ -105,6 +109,41 @@ fn variables(pdu: &[u8]) -> Option<Vec<String>> {
         list = after;
     }
     Some(names)
+}
+
+/// A trap of version 1: who it is about, the address of its agent, what happened.
+struct Trap<'a> {
+    enterprise: String,
+    address: Option<std::net::Ipv4Addr>,
+    happened: &'static str,
+    /// The list of variables.
+    rest: &'a [u8],
+}
+
+fn trap(pdu: &[u8]) -> Option<Trap<'_>> {
+    let (6, oid, rest) = tlv(pdu)? else {
+        return None;
+    };
+    let (_, address, rest) = tlv(rest)?;
+    let (2, number, rest) = tlv(rest)? else {
+        return None;
+    };
+    // A number of its own, and the time.
+    let rest = tlv(tlv(rest)?.2)?.2;
+    Some(Trap {
+        enterprise: dotted(oid),
+        address: <[u8; 4]>::try_from(address).ok().map(Into::into),
+        happened: match number {
+            [0] => "coldStart",
+            [1] => "warmStart",
+            [2] => "linkDown",
+            [3] => "linkUp",
+            [4] => "authenticationFailure",
+            [5] => "egpNeighborLoss",
+            _ => "enterpriseSpecific",
+        },
+        rest,
+    })
 }
 
 fn dotted(oid: &[u8]) -> String {
@@ -194,7 +233,20 @@ impl Parser for Snmp {
                     if let Some(kind) = m.kind {
                         t.record.insert("pdu_type".into(), kind_name(kind).into());
                     }
-                    if let Some(names) = variables(m.pdu).filter(|n| !n.is_empty()) {
+                    let trap = trap(m.pdu).filter(|_| m.kind == Some(4));
+                    let names = match &trap {
+                        Some(trap) => listed(trap.rest),
+                        None => variables(m.pdu),
+                    };
+                    if let Some(trap) = trap {
+                        t.record.insert("trap_type".into(), trap.happened.into());
+                        t.record.insert("trap_oid".into(), trap.enterprise.into());
+                        if let Some(address) = trap.address {
+                            t.record
+                                .insert("trap_address".into(), address.to_string().into());
+                        }
+                    }
+                    if let Some(names) = names.filter(|n| !n.is_empty()) {
                         t.record.insert("vars".into(), names.into());
                     }
                     if let Some(community) = m.community {
@@ -249,6 +301,23 @@ mod tests {
         assert_eq!(t.record["pdu_type"], "get_request");
         assert_eq!(t.record["vars"][0], "1.3.6.1.2.1");
         assert!(t.done);
+    }
+
+    #[test]
+    fn a_trap_of_version_1() {
+        let trap = b"\x30\x35\x02\x01\x00\x04\x06public\xa4\x28\x06\x05\x2b\x06\x01\x04\x01\x40\x04\x0a\x00\x00\x01\x02\x01\x02\x02\x01\x00\x43\x01\x07\x30\x10\x30\x0e\x06\x09\x2b\x06\x01\x02\x01\x02\x02\x01\x01\x02\x01\x01";
+        let wanted = crate::app::tests::wanted();
+        let mut out = Transactions::default();
+        Snmp::new(&wanted).data(Direction::ToServer, trap, 1, &mut out);
+        let r = &out.live[0].record;
+        assert_eq!(
+            (&r["trap_type"], &r["trap_address"]),
+            (&"linkDown".into(), &"10.0.0.1".into())
+        );
+        assert_eq!(
+            (&r["trap_oid"], &r["vars"][0]),
+            (&"1.3.6.1.4.1".into(), &"1.3.6.1.2.1.2.2.1.1".into())
+        );
     }
 
     #[test]
