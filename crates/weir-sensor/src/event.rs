@@ -216,6 +216,7 @@ events! {
         Gap: "reassembly_seq_gap", "Bytes that the receiver acknowledged and the sensor never saw.";
         OverlapDifferentData: "reassembly_overlap_different_data", "Overlapping segments with different bytes.";
         MismatchedApplications: "applayer_mismatch_protocol_both_directions", "The two directions look like different applications; asked for by `app-layer-event`.";
+        OneDirectionApplication: "applayer_detect_protocol_only_one_direction", "Only one direction looks like the application; asked for by `app-layer-event`.";
         SuspectedRstInjection: "suspected_rst_inject", "Packets after a RST that should have ended the session.";
     }
 }

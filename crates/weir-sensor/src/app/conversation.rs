@@ -2,10 +2,11 @@
 //! What flows own one of; everything else of this module is behind it.
 
 use crate::app::ftp::FtpData;
-use crate::app::http::Http1;
+use crate::app::recognize::begins_like_http;
 use crate::app::{
     App, Expected, Parser, Ports, Recognized, Recognizer, Transactions, Wanted, parser,
 };
+use crate::event::Event;
 use crate::packet::Direction;
 
 /// Changes of protocol that one flow may make: SMTP to TLS is one, a chain of proxies a few.
@@ -142,6 +143,11 @@ impl Conversation {
                 let recognizer = self.recognizer.take().expect("one is there");
                 self.sides = recognizer.sides();
                 self.take(app, wanted);
+                let odd = |d: Direction| !begins_like_http(d, recognizer.first(d));
+                if app == App::Http1 && (odd(Direction::ToServer) || odd(Direction::ToClient)) {
+                    self.transactions
+                        .event(Event::OneDirectionApplication.name());
+                }
                 for (direction, bytes, time) in recognizer.seen() {
                     self.feed(direction, bytes, time, wanted);
                 }
@@ -208,13 +214,7 @@ impl Conversation {
 
     fn take(&mut self, app: App, wanted: &Wanted) {
         self.app = app;
-        self.parser = match app {
-            // It compares the port with what requests say.
-            App::Http1 if !self.datagrams => {
-                Some(Box::new(Http1::on_port(wanted, self.ports.server)))
-            }
-            _ => parser(app, !self.datagrams, wanted),
-        };
+        self.parser = parser(app, !self.datagrams, wanted);
         if app == App::Failed {
             self.parser = None;
         }
@@ -228,16 +228,20 @@ impl Conversation {
             Recognized::App(app) if app != self.app && !self.datagrams => {
                 self.sides[at] = app;
                 self.transactions
-                    .event("applayer_mismatch_protocol_both_directions");
+                    .event(Event::MismatchedApplications.name());
             }
-            Recognized::App(app) => self.sides[at] = app,
-            // One look is all: most answers have no pattern of their own. Those of HTTP have.
-            Recognized::Failed if self.app == App::Http1 => {
-                self.sides[at] = App::Failed;
-                self.transactions
-                    .event("applayer_detect_protocol_only_one_direction");
+            // One look is all, and most answers have no pattern of their own. Those of HTTP have.
+            found => {
+                if self.app == App::Http1 && !begins_like_http(direction, bytes) {
+                    self.transactions
+                        .event(Event::OneDirectionApplication.name());
+                }
+                self.sides[at] = match found {
+                    Recognized::App(app) => app,
+                    Recognized::Failed if self.app == App::Http1 => App::Failed,
+                    _ => self.app,
+                };
             }
-            _ => self.sides[at] = self.app,
         }
     }
 

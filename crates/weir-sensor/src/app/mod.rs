@@ -3,6 +3,7 @@
 mod conversation;
 mod digest;
 pub(crate) mod dns;
+pub(crate) mod events;
 mod ftp;
 mod http;
 mod mail;
@@ -169,7 +170,7 @@ pub trait Parser: Send {
 /// A parser of one flow of a protocol, of a stream or of datagrams; `None`: the protocol is recognized, and rules inspect its stream.
 pub fn parser(app: App, stream: bool, wanted: &Wanted) -> Option<Box<dyn Parser>> {
     Some(match app {
-        App::Http1 => Box::new(http::Http1::on_port(wanted, 0)),
+        App::Http1 => Box::new(http::Http1::new(wanted)),
         App::Dns if stream => Box::new(dns::Dns::of_stream(wanted)),
         App::Dns => Box::new(dns::Dns::new(wanted)),
         App::Tls => Box::new(tls::Tls::new(wanted)),

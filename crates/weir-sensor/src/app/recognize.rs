@@ -123,6 +123,11 @@ impl Recognizer {
         })
     }
 
+    /// The first bytes of a direction.
+    pub fn first(&self, direction: Direction) -> &[u8] {
+        &self.first[direction.index()]
+    }
+
     /// Memory it holds.
     pub fn memory(&self) -> usize {
         self.first[0].capacity() + self.first[1].capacity() + self.order.capacity() * 32
@@ -226,6 +231,45 @@ const METHODS: &[&[u8]] = &[
 /// Whether a word is a method that requests begin with.
 pub(super) fn is_method(word: &[u8]) -> bool {
     METHODS.contains(&word)
+}
+
+/// Methods that are no sign of HTTP by themselves: other protocols have them, or few servers do.
+const RARE: &[&[u8]] = &[
+    b"SEARCH",
+    b"NOTIFY",
+    b"M-SEARCH",
+    b"SUBSCRIBE",
+    b"UNSUBSCRIBE",
+    b"BITS_POST",
+    b"CCM_POST",
+    b"SSTP_DUPLEX_POST",
+    b"RPC_CONNECT",
+    b"RPC_IN_DATA",
+    b"RPC_OUT_DATA",
+    b"POLL",
+    b"BPROPFIND",
+    b"BPROPPATCH",
+    b"BMOVE",
+    b"BDELETE",
+    b"BCOPY",
+];
+
+/// Whether the first bytes of a direction are, as far as they go, how HTTP/1 begins without doubt. What is no such beginning may be HTTP for all that.
+pub(super) fn begins_like_http(direction: Direction, bytes: &[u8]) -> bool {
+    let starts = |word: &[u8]| {
+        let n = bytes.len().min(word.len());
+        bytes[..n].eq_ignore_ascii_case(&word[..n])
+    };
+    match direction {
+        Direction::ToClient => [&b"HTTP/0.9"[..], b"HTTP/1.0", b"HTTP/1.1"]
+            .into_iter()
+            .any(starts),
+        Direction::ToServer => METHODS.iter().any(|method| {
+            !RARE.contains(method)
+                && starts(method)
+                && matches!(bytes.get(method.len()), None | Some(b' ' | b'\t'))
+        }),
+    }
 }
 
 fn http(server: bool, bytes: &[u8]) -> Recognized {

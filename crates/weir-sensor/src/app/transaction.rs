@@ -205,8 +205,13 @@ impl Transaction {
         }
     }
 
-    /// Notes an event, once.
+    /// Notes an event, once: one of those that `events` lists.
     pub fn event(&mut self, name: &'static str) {
+        debug_assert!(
+            super::events::named(self.app.name(), name).is_some(),
+            "rules do not know {}.{name}",
+            self.app.name()
+        );
         if !self.events.contains(&name) {
             self.events.push(name);
         }

@@ -46,7 +46,7 @@ pub(super) enum Check {
     AnyIpOption,
     Event(Event),
     /// Name of a transaction's event, and its protocol unless any.
-    AppEvent(Option<String>, String),
+    AppEvent(String, String),
     /// A number of a transaction is one of these ranges; `true`: it is there and none of them.
     Fact(String, Vec<Range>, bool),
     /// The score of an address in a category; an address without one has none, which `None` asks for.
@@ -85,18 +85,7 @@ impl Check {
                 };
                 Check::Event(event.ok_or_else(|| format!("no event is called `{name}`"))?)
             }
-            // Of a flow rather than of a transaction.
-            PacketCondition::AppEvent(app, name)
-                if (app.is_empty() || app == "applayer") && Event::stream(name).is_some() =>
-            {
-                Check::new(
-                    &PacketCondition::Event(format!("stream.{name}")),
-                    reputation,
-                )?
-            }
-            PacketCondition::AppEvent(app, name) => {
-                Check::AppEvent((!app.is_empty()).then(|| app.clone()), name.clone())
-            }
+            PacketCondition::AppEvent(app, name) => Check::AppEvent(app.clone(), name.clone()),
             PacketCondition::Record(keyword, value, negated) => fact(keyword, value, *negated)?,
             PacketCondition::Reputation {
                 side,
@@ -209,7 +198,7 @@ impl Check {
             }
             Check::AppEvent(app, name) => {
                 let transaction = scene.transaction?;
-                let right = app.as_ref().is_none_or(|a| a == transaction.app.name());
+                let right = app == transaction.app.name();
                 return Some(right && transaction.events.iter().any(|e| e == name));
             }
             Check::Fact(name, ranges, negated) => {

@@ -656,7 +656,7 @@ pub enum PacketCondition {
     FlowPackets(u8, Range),
     /// Bytes of a flow.
     FlowBytes(u8, Range),
-    /// `app-layer-event`: protocol (empty: any) and name.
+    /// `app-layer-event` of a transaction: protocol and name.
     AppEvent(String, String),
     /// `decode-event`, `stream-event`: the name as anomaly records write it, with `decoder.` or `stream.` before it.
     Event(String),

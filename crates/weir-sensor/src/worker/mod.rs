@@ -527,10 +527,9 @@ impl Hands {
         events.extend(tracked.events);
         if let Some(talk) = &extra.talk {
             let all = &talk.transactions.events;
-            let mismatch = Event::MismatchedApplications;
             let new = all.get(extra.told_events..).unwrap_or_default();
-            if new.contains(&mismatch.name()) {
-                events.insert(mismatch);
+            for event in new.iter().filter_map(|name| Event::stream(name)) {
+                events.insert(event);
             }
             extra.told_events = all.len();
         }

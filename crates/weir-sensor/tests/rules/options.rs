@@ -147,7 +147,7 @@ fn conditions_on_packets() {
     let rule = rule_of(
         Dialect::Suricata,
         "alert tls any any -> any any",
-        "ssl_version:!sslv2,!SSLv3; ssl_state:client_hello|unknown; tls.version:1.2; app-layer-event:tls.invalid_record; stream-event:pkt_broken_ack; decode-event:ipv4.trunc_pkt;",
+        "ssl_version:!sslv2,!SSLv3; ssl_state:client_hello|unknown; tls.version:1.2; app-layer-event:tls.invalid_record_type; stream-event:pkt_broken_ack; decode-event:ipv4.trunc_pkt;",
     );
     let record = |k: &str, v: &str, n| PacketCondition::Record(k.to_owned(), v.to_owned(), n);
     assert_eq!(rule.packet[0], record("ssl_version", "sslv2|sslv3", true));
@@ -157,7 +157,7 @@ fn conditions_on_packets() {
     );
     assert_eq!(
         rule.packet[3],
-        PacketCondition::AppEvent("tls".to_owned(), "invalid_record".to_owned())
+        PacketCondition::AppEvent("tls".to_owned(), "invalid_record_type".to_owned())
     );
     assert_eq!(
         rule.packet[4],

@@ -27,6 +27,18 @@ fn refusals_point_at_what_they_are_about() {
             Kind::Conflict,
         ),
         (TCP, "nocase;", "nocase", Kind::Syntax),
+        (
+            TCP,
+            "app-layer-event:http.no_such_event;",
+            "app-layer-event:http.no_such_event",
+            Kind::Value,
+        ),
+        (
+            TCP,
+            "app-layer-event:pkt_broken;",
+            "app-layer-event:pkt_broken",
+            Kind::Value,
+        ),
         (TCP, r#"content:"a|0|";"#, "|0|", Kind::Value),
         (TCP, r#"content:"a|0g|";"#, "g", Kind::Value),
         (TCP, r#"content:"a\x";"#, "\\x", Kind::Value),

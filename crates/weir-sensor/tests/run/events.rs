@@ -74,7 +74,14 @@ fn every_event_is_raised_somewhere() {
         }
     }
     let mut text = String::new();
-    for part in ["decode", "defragment.rs", "flow", "stream", "worker"] {
+    for part in [
+        "app/conversation.rs",
+        "decode",
+        "defragment.rs",
+        "flow",
+        "stream",
+        "worker",
+    ] {
         let path = root().join("crates/weir-sensor/src").join(part);
         if path.is_dir() {
             read(&path, &mut text);

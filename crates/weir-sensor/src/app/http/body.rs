@@ -46,7 +46,20 @@ pub(super) fn framing(
     let transfer = head.known(Known::TransferEncoding);
     let chunked = transfer.is_some_and(says_chunked);
     let plain = match head.known(Known::ContentLength).map(content_length) {
-        Some(Some(n)) => State::Fixed(n),
+        Some(Some(n)) => {
+            let value = head
+                .known(Known::ContentLength)
+                .unwrap_or_default()
+                .trim_ascii();
+            let before = value.iter().take_while(|b| !b.is_ascii_digit()).count();
+            if before > 0 {
+                t.event("content_length_extra_data_start");
+            }
+            if value[before..].iter().any(|b| !b.is_ascii_digit()) {
+                t.event("content_length_extra_data_end");
+            }
+            State::Fixed(n)
+        }
         length => {
             if length.is_some() {
                 t.event(if request {
@@ -71,8 +84,12 @@ pub(super) fn framing(
             t.event("response_abnormal_transfer_encoding");
         }
     }
-    if chunked && old && !request {
-        t.event("response_chunked_old_proto");
+    if chunked && old {
+        t.event(if request {
+            "invalid_transfer_encoding_value_in_request"
+        } else {
+            "response_chunked_old_proto"
+        });
     }
     let identity = transfer.is_none_or(|v| v.eq_ignore_ascii_case(b"identity"));
     let hidden = || {
@@ -227,7 +244,7 @@ impl Body {
             Buffer::HttpResponseBody
         };
         // The parts of a form are files; any other body is one.
-        let file = b.has(Buffer::FileData) && self.multipart.is_none();
+        let file = b.has(Buffer::FileData) && self.is_file && self.multipart.is_none();
         self.target = match (b.has(whole), file) {
             (true, true) => Some(t.begin_body(whole, Some(Buffer::FileData), d)),
             (true, false) => Some(t.begin_body(whole, None, d)),

@@ -26,7 +26,7 @@ pub(super) fn encodings(value: &[u8], lzma: bool) -> (Vec<Encoding>, bool) {
         .filter(|b| **b != 0)
         .map(u8::to_ascii_lowercase)
         .collect();
-    odd |= clean.len() < value.len();
+    odd |= clean.len() < value.len() || memchr::memchr(b';', value).is_some();
     for word in clean.split(|b| matches!(b, b',' | b';' | b' ' | b'\t'..=b'\r' | 0xa0)) {
         let has = |name: &[u8]| memchr::memmem::find(word, name).is_some();
         match word {
@@ -192,10 +192,7 @@ impl Decoder {
                         _ => {
                             self.state = State::Plain;
                             let held = std::mem::take(&mut self.held);
-                            return match push(&held, out, most) {
-                                Outcome::Ok => Outcome::Failed,
-                                o => o,
-                            };
+                            return push(&held, out, most);
                         }
                     }
                 }

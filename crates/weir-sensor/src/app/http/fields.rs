@@ -102,9 +102,14 @@ pub(super) fn fields(t: &mut Transaction, head: &Head, raw: &[u8], d: Direction,
         "invalid_response_field_folding",
     );
     note(
-        o.invalid,
+        o.no_token,
         "request_header_invalid",
-        "response_header_invalid",
+        "response_header_name_not_token",
+    );
+    note(
+        o.blank_after_name,
+        "request_invalid_lws_after_name",
+        "response_invalid_lws_after_name",
     );
     note(
         o.repeated,

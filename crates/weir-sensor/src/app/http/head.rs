@@ -114,9 +114,12 @@ pub(super) struct Head {
 pub(super) struct Oddities {
     /// A continuation of nothing.
     pub(super) folding: bool,
+    /// No colon, or nothing before it.
     pub(super) no_colon: bool,
-    /// A name that is empty, no token, or followed by white space.
-    pub(super) invalid: bool,
+    /// A name that is no token.
+    pub(super) no_token: bool,
+    /// White space between a name and its colon.
+    pub(super) blank_after_name: bool,
     pub(super) repeated: bool,
     /// Content-Length twice, with different values.
     pub(super) lengths: bool,
@@ -130,7 +133,7 @@ pub(super) struct Oddities {
 impl Oddities {
     /// Whether ends may read these lines in more than one way.
     pub(super) fn hide(&self) -> bool {
-        self.no_colon || self.invalid || self.folding || self.lone_cr
+        self.no_colon || self.no_token || self.blank_after_name || self.folding || self.lone_cr
     }
 }
 
@@ -182,7 +185,9 @@ impl Head {
             self.oddities.too_long |= line.len() > LONG_LINE;
             let indented = matches!(line[0], b' ' | b'\t');
             if indented && self.fields.is_empty() {
-                self.oddities.folding = true;
+                let blank = trim(line).is_empty();
+                self.oddities.no_colon |= blank;
+                self.oddities.folding |= !blank;
             }
             let folds = indented && !self.fields.is_empty();
             if folds && !(response && looks_like_field(line)) {
@@ -193,8 +198,8 @@ impl Head {
         }
         for field in &self.fields {
             let name = &self.arena[field.name.0 as usize..field.name.1 as usize];
-            self.oddities.no_colon |= field.bare;
-            self.oddities.invalid |= !field.bare && (name.is_empty() || !name.iter().all(is_token));
+            self.oddities.no_colon |= field.bare || name.is_empty();
+            self.oddities.no_token |= !name.iter().all(is_token);
         }
         if self.keep_lines {
             self.lines
@@ -211,7 +216,7 @@ impl Head {
         }
         let (name, value, bare) = match memchr::memchr(b':', line) {
             Some(at) => {
-                self.oddities.invalid |= at > 0 && matches!(line[at - 1], b' ' | b'\t');
+                self.oddities.blank_after_name |= at > 0 && matches!(line[at - 1], b' ' | b'\t');
                 (trim_name(&line[..at]), trim(&line[at + 1..]), false)
             }
             None => (&b""[..], trim(line), true),

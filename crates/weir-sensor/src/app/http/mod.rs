@@ -55,8 +55,6 @@ pub(super) struct Http1 {
     scratch: [Vec<u8>; 2],
     /// The request that was told to continue.
     continued: Option<u64>,
-    /// The server's port; 0: not known.
-    server_port: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,16 +115,9 @@ enum State {
 }
 
 impl Http1 {
-    #[cfg(test)]
     pub(super) fn new(wanted: &Wanted) -> Http1 {
-        Http1::on_port(wanted, 0)
-    }
-
-    /// Of a connection to a server's port.
-    pub(super) fn on_port(wanted: &Wanted, server_port: u16) -> Http1 {
         Http1 {
             continued: None,
-            server_port,
             wanted: *wanted,
             halves: [Half::default(), Half::default()],
             pending: VecDeque::new(),
@@ -331,6 +322,13 @@ impl Http1 {
             }
         }
         let before = half.carry.len();
+        if response
+            && before == 0
+            && half.messages == 0
+            && let Some(junk) = line_before_head(input)
+        {
+            return &input[junk..];
+        }
         if before > 0 {
             half.carry.extend_from_slice(input);
         }
@@ -492,12 +490,11 @@ impl Http1 {
         if let Some(t) = half.id.and_then(|id| out.find(id)) {
             t.reopen(direction);
         }
-        self.oddity(
-            direction,
-            "request_body_unexpected",
-            "response_body_unexpected",
-            out,
-        );
+        if direction == ToServer
+            && let Some(t) = half.id.and_then(|id| out.find(id))
+        {
+            t.event("request_body_unexpected");
+        }
     }
 
     /// Nothing more of the message before will come.
@@ -650,6 +647,16 @@ fn is_short(direction: Direction, bytes: &[u8]) -> Option<bool> {
         .iter()
         .all(|h| word.next().is_none_or(|b| b.eq_ignore_ascii_case(h)));
     Some(!head)
+}
+
+/// The length of a line that stands before the first answer and is no part of it: clients pass it over.
+fn line_before_head(bytes: &[u8]) -> Option<usize> {
+    let is_head = |b: &[u8]| b.get(..5).is_some_and(|b| b.eq_ignore_ascii_case(b"HTTP/"));
+    if is_head(bytes) {
+        return None;
+    }
+    let end = memchr::memchr(b'\n', bytes)? + 1;
+    is_head(&bytes[end..]).then_some(end)
 }
 
 /// Whether what follows a message is another one, rather than more of its body; `None`: that is not to be seen yet.

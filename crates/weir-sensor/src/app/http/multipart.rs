@@ -96,6 +96,11 @@ impl Multipart {
                         }
                         break;
                     };
+                    if rest[..end].split(|b| *b == b'\n').any(|line| {
+                        !line.trim_ascii().is_empty() && memchr::memchr(b':', line).is_none()
+                    }) {
+                        t.event("multipart_invalid_header");
+                    }
                     let name = file_name(&rest[..end]);
                     at += next;
                     self.state = State::Part(name.map(|name| {
@@ -123,7 +128,7 @@ impl Multipart {
                         let data = &rest[..end];
                         t.file_data(*file, data);
                         if found.is_some() {
-                            if t.files[*file].size == 0 {
+                            if found == Some(0) && t.files[*file].size == 0 {
                                 t.event("multipart_no_filedata");
                             }
                             t.end_file(*file, true);
@@ -146,10 +151,6 @@ impl Multipart {
 
     /// The body has ended: what was held back for a delimiter belongs to the part.
     pub(super) fn end(&mut self, t: &mut Transaction, limit: usize) {
-        if matches!(self.state, State::Part(_)) {
-            // The last delimiter is missing.
-            t.event("multipart_generic_error");
-        }
         if let State::Part(Some((body, file))) = self.state {
             t.file_data(file, &self.carry);
             t.end_file(file, false);

@@ -67,7 +67,7 @@ impl Http1 {
             }
         }
         let old = line.protocol.is_empty();
-        self::note(t, &line, head, &target, host, self.server_port);
+        self::note(t, &line, head, &target, host);
         fields(t, head, raw, d, &w);
         if w.records {
             let r = &mut t.record;
@@ -83,6 +83,9 @@ impl Http1 {
             r.insert("url".into(), text(line.target));
             if let Some(v) = head.known(Known::UserAgent) {
                 r.insert("http_user_agent".into(), text(v));
+            }
+            if let Some(v) = head.known(Known::XForwardedFor) {
+                r.insert("xff".into(), text(v));
             }
             if w.http.extended {
                 if let Some(v) = head.known(Known::Referer) {
@@ -100,7 +103,7 @@ impl Http1 {
         let how = if connect || old && head.fields.is_empty() {
             Framing::NONE
         } else {
-            framing(head, raw, ToServer, old, t)
+            framing(head, raw, ToServer, line.protocol == b"HTTP/1.0", t)
         };
         // What an upload without a form is called: the path it goes to.
         let uploads = line.method == b"POST" || line.method == b"PUT";
@@ -141,7 +144,6 @@ fn note(
     head: &Head,
     target: &uri::Target<'_>,
     host: Option<&[u8]>,
-    server_port: u16,
 ) {
     if line.indented {
         t.event("request_line_leading_whitespace");
@@ -172,7 +174,7 @@ fn note(
             t.event("host_header_ambiguous");
         }
     }
-    if target.host.is_some_and(|h| !is_host(h)) {
+    if target.host.is_some_and(|h| !is_host(h)) || target.odd_port {
         t.event("request_uri_host_invalid");
     }
     if let Some(raw) = host {
@@ -180,11 +182,6 @@ fn note(
         if name.is_none_or(|h| !is_host(h)) || port.is_none() && uri::has_port(raw) {
             t.event("request_header_host_invalid");
         }
-    }
-    let port = target.port.or(header.and_then(|h| h.1));
-    let connect = line.method.eq_ignore_ascii_case(b"CONNECT");
-    if !connect && port.is_some_and(|p| p != server_port && server_port != 0) {
-        t.event("request_server_port_tcp_port_mismatch");
     }
     if head
         .known(Known::Authorization)
@@ -224,20 +221,13 @@ fn is_host(name: &[u8]) -> bool {
         })
 }
 
-/// Whether credentials are not as their scheme wants them.
+/// Whether credentials are of no scheme that is known.
 fn is_odd_authorization(value: &[u8]) -> bool {
     let end = value.iter().position(u8::is_ascii_whitespace);
-    let (scheme, rest) = value.split_at(end.unwrap_or(value.len()));
-    let rest = rest.trim_ascii();
-    let base64 =
-        |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'/' | b'=' | b'-' | b'_');
-    if scheme.eq_ignore_ascii_case(b"basic") {
-        return rest.is_empty() || !rest.iter().all(base64);
-    }
-    if scheme.eq_ignore_ascii_case(b"digest") {
-        return memchr::memmem::find(rest, b"username=\"").is_none();
-    }
-    false
+    let scheme = &value[..end.unwrap_or(value.len())];
+    ![&b"basic"[..], b"digest", b"bearer"]
+        .iter()
+        .any(|s| scheme.eq_ignore_ascii_case(s))
 }
 
 pub(super) struct RequestLine<'a> {
@@ -286,8 +276,15 @@ impl RequestLine<'_> {
     }
 }
 
+/// `HTTP/` and anything, or another word with a version.
 fn is_protocol(word: &[u8]) -> bool {
-    word.len() >= 5 && word[..5].eq_ignore_ascii_case(b"HTTP/")
+    if word.len() >= 5 && word[..5].eq_ignore_ascii_case(b"HTTP/") {
+        return true;
+    }
+    let Some((name, [b'/', major, b'.', minor])) = word.split_last_chunk() else {
+        return false;
+    };
+    major.is_ascii_digit() && minor.is_ascii_digit() && name.iter().all(u8::is_ascii_uppercase)
 }
 
 /// In lower case, without port and final dots.

@@ -106,23 +106,29 @@ impl Http1 {
                 if let Some(v) = head.known(Known::Location) {
                     r.insert("redirect".into(), text(v));
                 }
-                if !r.contains_key("protocol") {
-                    r.insert("protocol".into(), text(line.protocol));
-                }
                 r.insert("length".into(), 0.into());
             }
         }
-        if !matches!(line.protocol, b"HTTP/0.9" | b"HTTP/1.0" | b"HTTP/1.1") {
-            t.event("response_invalid_protocol");
+        let version = |name: &&[u8]| line.protocol.eq_ignore_ascii_case(name);
+        if ![&b"HTTP/0.9"[..], b"HTTP/1.0", b"HTTP/1.1"]
+            .iter()
+            .any(version)
+        {
+            t.event("response_line_invalid_protocol");
         }
         if status.is_none() {
-            t.event("response_invalid_status");
+            t.event("response_line_invalid_response_status");
         }
-        if head
-            .known(Known::ContentRange)
-            .is_some_and(|v| numbers(v).is_none())
+        if let Some(range) = head.known(Known::ContentRange)
+            && !matches!(numbers(range), Some([first, last, _]) if first <= last)
         {
             t.event("range_invalid");
+        }
+        if switches && promised {
+            t.event("switching_proto_with_content_length");
+        }
+        if promised && matches!(status, Some(101 | 204 | 304)) {
+            t.event("response_body_unexpected");
         }
         let upgrade = head.known(Known::Upgrade);
         let switch = switches && (upgrade.is_some() || !promised);
@@ -145,7 +151,7 @@ impl Http1 {
             out.change = Some(change);
             return;
         }
-        let old = line.protocol != b"HTTP/1.1";
+        let old = !line.protocol.eq_ignore_ascii_case(b"HTTP/1.1");
         let how = framing(head, raw, ToClient, old, t);
         let none = method == Method::Head
             || matches!(status, Some(204 | 304)) && how.state != State::ChunkLine;
@@ -178,10 +184,12 @@ impl Http1 {
 /// What records call the target of a request that was not seen.
 const UNSEEN: &str = "/libhtp::request_uri_not_seen";
 
-/// First, last and whole of `bytes FIRST-LAST/WHOLE`; a star is no number.
+/// First, last and whole of `bytes FIRST-LAST/WHOLE`; a star is no number, and any word may stand for the unit.
 fn numbers(value: &[u8]) -> Option<[Option<u64>; 3]> {
     let text = std::str::from_utf8(value).ok()?.trim();
-    let rest = text.strip_prefix("bytes")?.trim_start();
+    let rest = text
+        .trim_start_matches(|c: char| c.is_ascii_alphabetic())
+        .trim_start();
     let (range, size) = rest.split_once('/')?;
     let number = |s: &str| match s.trim() {
         "*" => Some(None),

@@ -12,6 +12,8 @@ pub(super) struct Target<'a> {
     pub(super) host: Option<&'a [u8]>,
     /// Its port, if it is a number.
     pub(super) port: Option<u16>,
+    /// What stands for its port is none.
+    pub(super) odd_port: bool,
     pub(super) path: &'a [u8],
     pub(super) query: Option<&'a [u8]>,
     pub(super) fragment: Option<&'a [u8]>,
@@ -25,6 +27,7 @@ pub(super) fn split(raw: &[u8], connect: bool) -> Target<'_> {
     let mut rest = raw;
     if connect {
         (target.host, target.port) = authority(raw);
+        target.odd_port = target.port.is_none() && has_port(raw);
         target.path = raw;
         return target;
     }
@@ -35,6 +38,7 @@ pub(super) fn split(raw: &[u8], connect: bool) -> Target<'_> {
             .position(|b| matches!(b, b'/' | b'?' | b'#' | b'\\'))
             .unwrap_or(rest.len());
         (target.host, target.port) = authority(&rest[..end]);
+        target.odd_port = target.port.is_none() && has_port(&rest[..end]);
         rest = &rest[end..];
         target.front = &raw[..raw.len() - rest.len()];
     }
@@ -83,7 +87,7 @@ pub(super) fn authority(raw: &[u8]) -> (Option<&[u8]>, Option<u16>) {
 
 /// Whether something that should be a port stands behind the host.
 pub(super) fn has_port(raw: &[u8]) -> bool {
-    let raw = raw.trim_ascii();
+    let raw = memchr::memrchr(b'@', raw).map_or(raw, |at| &raw[at + 1..]);
     let behind = memchr::memrchr(b']', raw).map_or(raw, |at| &raw[at..]);
     memchr::memchr(b':', behind).is_some()
 }

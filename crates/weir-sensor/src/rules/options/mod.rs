@@ -10,7 +10,9 @@ mod record;
 mod requires;
 mod transform;
 
+use crate::app::events;
 use crate::buffer::Buffer;
+use crate::event::Event;
 use crate::rules::keywords::Word;
 use crate::rules::model::{Condition, Content, PacketCondition, Target, ThresholdKind, Transform};
 use crate::rules::parse::{Context, Draft};
@@ -115,9 +117,20 @@ pub(super) fn option<'a>(
         Word::AppLayerProtocol => app_protocol(draft, opt)?,
         Word::AppLayerEvent => {
             let value = opt.need()?.str()?;
-            let (app, event) = value.split_once('.').unwrap_or(("", value));
-            let event = PacketCondition::AppEvent(app.to_owned(), event.to_owned());
-            draft.rule.packet.push(event);
+            let condition = match value.split_once('.') {
+                Some((app, event)) => events::named(app, event).map(|(app, event)| {
+                    PacketCondition::AppEvent(app.to_owned(), event.to_owned())
+                }),
+                // Of a flow rather than of a transaction.
+                None => {
+                    Event::stream(value).map(|_| PacketCondition::Event(format!("stream.{value}")))
+                }
+            };
+            let unknown = || {
+                opt.whole
+                    .fail(Kind::Value, format!("no parser reports `{value}`"))
+            };
+            draft.rule.packet.push(condition.ok_or_else(unknown)?);
         }
         Word::DecodeEvent => {
             let event = format!("decoder.{}", name(opt.need()?)?);
