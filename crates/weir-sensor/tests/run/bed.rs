@@ -9,7 +9,6 @@ use serde_json::Value;
 use weir_packet::build::Frame;
 use weir_packet::pcap::Writer;
 use weir_sensor::config::Config;
-use weir_sensor::load::book;
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
 use weir_sensor::run::{Controls, Setup, Summary, run};
@@ -204,7 +203,8 @@ pub(crate) fn sense(captures: &[PathBuf], how: &How) -> Left {
         settings.set(one).expect(one);
     }
     let config = Config::from_settings(&settings).expect("a configuration");
-    let mut book = book(&config, Dialect::Suricata, &[rules]).expect("rules");
+    let (engine, book, uncompiled) =
+        Engine::load(&config, Dialect::Suricata, &[rules], how.matcher, None).expect("rules");
     let refused: Vec<String> = book
         .loaded
         .refused
@@ -219,7 +219,6 @@ pub(crate) fn sense(captures: &[PathBuf], how: &How) -> Left {
 "
         )
     );
-    let (engine, uncompiled) = Engine::new(&config, &mut book, how.matcher);
     assert!(uncompiled.is_empty(), "{uncompiled:?}");
     over(captures, &config, Arc::new(engine), how, &folder)
 }

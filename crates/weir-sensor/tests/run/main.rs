@@ -9,6 +9,7 @@ mod fuzzed;
 mod hostile;
 mod logs;
 mod numbers;
+mod pass;
 mod records;
 mod reload;
 mod schema;
