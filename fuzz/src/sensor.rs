@@ -2,13 +2,13 @@
 //! the direction), a length of two bytes, and that many bytes. Streams are given twice, as they are and one byte at a time: both must come to the same transactions.
 
 use weir_sensor::app::{
-    App, Conversation, Parser, Ports, Said, Sums, Transactions, USUAL_HTTP, Wanted, parser,
+    App, Asked, Conversation, Parser, Ports, Said, Sums, Transactions, Wanted, parser,
 };
 use weir_sensor::buffer::BufferSet;
 use weir_sensor::packet::Direction;
 
-fn wanted() -> Wanted {
-    Wanted {
+fn wanted() -> Asked {
+    Asked::from(Wanted {
         buffers: BufferSet::all(),
         request_body: 20_000,
         response_body: 20_000,
@@ -19,10 +19,9 @@ fn wanted() -> Wanted {
             sha1: true,
             sha256: true,
         },
-        http: &USUAL_HTTP,
         whole_files: false,
         said: Said::ALL,
-    }
+    })
 }
 
 enum Step<'a> {

@@ -4,6 +4,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::app::{HttpWanted, Said, Sums};
 use crate::output::eve::EveOptions;
@@ -136,7 +137,7 @@ pub struct Stream {
 }
 
 /// Limits of applications.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct App {
     /// Bytes of a request's body that are inspected; 0: all.
     pub request_body: u64,
@@ -145,7 +146,7 @@ pub struct App {
     /// Bytes that a compressed body may become.
     pub decompressed: u64,
     /// What is asked of HTTP beside that.
-    pub http: &'static HttpWanted,
+    pub http: Arc<HttpWanted>,
     /// Whether records have JA3 of TLS; not said: if rules ask for it.
     pub ja3: Option<bool>,
     /// The same of JA4, of which records have it if not said.
@@ -608,7 +609,7 @@ fn app(s: &Settings) -> Result<App, SettingsError> {
         decompressed: s
             .bytes(&format!("{http}.compression-bomb-limit"))?
             .unwrap_or(1 << 20),
-        http: HttpWanted::read(s)?,
+        http: Arc::new(HttpWanted::read(s)?),
         ja3: automatic(s, "tls.ja3-fingerprints")?,
         ja4: automatic(s, "tls.ja4-fingerprints")?,
         hassh: automatic(s, "ssh.hassh")?,

@@ -5,7 +5,7 @@
 
 use weir_packet::pcap::LinkType;
 
-use crate::app::{Conversation, Ports, Wanted};
+use crate::app::{Asked, Conversation, Ports};
 use crate::config::Config;
 use crate::decode::{Decoder, Spreader};
 use crate::defragment::Defragmenter;
@@ -68,7 +68,7 @@ pub fn pass(
             })
             .collect(),
         hands: Hands {
-            wanted: (upto >= Upto::Apps).then_some(engine.wanted),
+            wanted: (upto >= Upto::Apps).then(|| engine.wanted.clone()),
             time: 0,
             streamed: 0,
             transactions: 0,
@@ -188,7 +188,7 @@ impl Line {
 
 struct Hands {
     /// What parsers fill, if there are parsers.
-    wanted: Option<Wanted>,
+    wanted: Option<Asked>,
     time: u64,
     streamed: u64,
     transactions: u64,

@@ -4,7 +4,7 @@
 use crate::app::ftp::FtpData;
 use crate::app::recognize::begins_like_http;
 use crate::app::{
-    App, Expected, Parser, Ports, Recognized, Recognizer, Transactions, Wanted, parser,
+    App, Asked, Expected, Parser, Ports, Recognized, Recognizer, Transactions, parser,
 };
 use crate::event::Event;
 use crate::packet::Direction;
@@ -47,7 +47,7 @@ impl Conversation {
     }
 
     /// Of a stream whose protocol another flow announced.
-    pub fn expected(expected: &Expected, ports: Ports, wanted: &Wanted) -> Conversation {
+    pub fn expected(expected: &Expected, ports: Ports, wanted: &Asked) -> Conversation {
         let mut c = Conversation::new(ports, false);
         c.take(expected.app, wanted);
         if expected.app == App::FtpData {
@@ -109,7 +109,7 @@ impl Conversation {
     }
 
     /// The next bytes of a stream in one direction, or one datagram.
-    pub fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, wanted: &Wanted) {
+    pub fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, wanted: &Asked) {
         if self.parser.is_some() {
             if self.sides[direction.index()] == App::Unknown {
                 self.check_side(direction, bytes);
@@ -212,7 +212,7 @@ impl Conversation {
         }
     }
 
-    fn take(&mut self, app: App, wanted: &Wanted) {
+    fn take(&mut self, app: App, wanted: &Asked) {
         self.app = app;
         self.parser = parser(app, !self.datagrams, wanted);
         if app == App::Failed {
@@ -245,7 +245,7 @@ impl Conversation {
         }
     }
 
-    fn feed(&mut self, direction: Direction, bytes: &[u8], time: u64, wanted: &Wanted) {
+    fn feed(&mut self, direction: Direction, bytes: &[u8], time: u64, wanted: &Asked) {
         let Some(parser) = &mut self.parser else {
             return;
         };

@@ -21,9 +21,12 @@ mod transaction;
 
 pub use conversation::Conversation;
 pub use digest::Sums;
-pub use http::{HttpWanted, Invalid, PathRules, USUAL as USUAL_HTTP};
+pub use http::{HttpWanted, Invalid, PathRules};
 pub use recognize::{Ports, Recognized, Recognizer};
 pub use transaction::{Change, Expected, File, MOST_LIVE, Transaction, Transactions};
+
+use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::buffer::BufferSet;
 use crate::packet::Direction;
@@ -111,10 +114,35 @@ pub struct Wanted {
     pub sums: Sums,
     /// Rules ask for sums: they are decided when files are whole, not when no more of them is inspected.
     pub whole_files: bool,
-    /// What is asked of HTTP beside that.
-    pub http: &'static HttpWanted,
     /// What records of other protocols are asked for.
     pub said: Said,
+}
+
+/// What parsers need to know, with what only one of them needs: a flow of another protocol keeps a copy of the rest.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Of all parsers.
+    pub wanted: Wanted,
+    /// Of HTTP.
+    pub http: Arc<HttpWanted>,
+}
+
+impl Deref for Asked {
+    type Target = Wanted;
+
+    fn deref(&self) -> &Wanted {
+        &self.wanted
+    }
+}
+
+impl From<Wanted> for Asked {
+    /// With what is asked of HTTP where nothing is configured.
+    fn from(wanted: Wanted) -> Asked {
+        Asked {
+            wanted,
+            http: Arc::new(HttpWanted::USUAL),
+        }
+    }
 }
 
 /// What records are asked for beyond the usual.
@@ -168,7 +196,7 @@ pub trait Parser: Send {
 }
 
 /// A parser of one flow of a protocol, of a stream or of datagrams; `None`: the protocol is recognized, and rules inspect its stream.
-pub fn parser(app: App, stream: bool, wanted: &Wanted) -> Option<Box<dyn Parser>> {
+pub fn parser(app: App, stream: bool, wanted: &Asked) -> Option<Box<dyn Parser>> {
     Some(match app {
         App::Http1 => Box::new(http::Http1::new(wanted)),
         App::Dns if stream => Box::new(dns::Dns::of_stream(wanted)),

@@ -289,7 +289,6 @@ mod tests {
             decompressed: 1,
             records: true,
             sums: crate::app::Sums::default(),
-            http: &crate::app::USUAL_HTTP,
             whole_files: false,
             said: crate::app::Said::ALL,
         };

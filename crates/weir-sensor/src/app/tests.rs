@@ -5,8 +5,8 @@ use crate::buffer::BufferSet;
 use crate::packet::Direction;
 
 /// Everything, with limits that no small test meets.
-pub(super) fn wanted() -> Wanted {
-    Wanted {
+pub(super) fn wanted() -> Asked {
+    Asked::from(Wanted {
         buffers: BufferSet::all(),
         request_body: 100_000,
         response_body: 100_000,
@@ -15,8 +15,7 @@ pub(super) fn wanted() -> Wanted {
         sums: crate::app::Sums::default(),
         whole_files: false,
         said: crate::app::Said::ALL,
-        http: &USUAL_HTTP,
-    }
+    })
 }
 
 /// Everything that transactions say, to be compared.

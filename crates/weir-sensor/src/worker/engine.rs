@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::app::{App, Said, Sums, Wanted};
+use crate::app::{App, Asked, Said, Sums, Wanted};
 use crate::buffer::Buffer;
 use crate::config::Config;
 use crate::detect::{Build, Built, Part, Ruleset};
@@ -19,7 +19,7 @@ use crate::rules::{Dialect, Expressions, Keep, PacketCondition, Place, Rule, Set
 pub struct Engine {
     pub(crate) ruleset: Arc<Ruleset>,
     pub(crate) texts: Vec<Arc<RuleText>>,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: Asked,
     pub(crate) filters: Vec<crate::rules::Filter>,
     /// Which directions have rules about streams.
     pub(super) streams: [bool; 2],
@@ -242,16 +242,18 @@ impl Engine {
         let engine = Engine {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             texts,
-            wanted: Wanted {
-                buffers,
-                request_body: limit(config.app.request_body),
-                response_body: limit(config.app.response_body),
-                decompressed: limit(config.app.decompressed),
-                records,
-                sums,
-                whole_files: asked.any(),
-                http: config.app.http,
-                said,
+            wanted: Asked {
+                wanted: Wanted {
+                    buffers,
+                    request_body: limit(config.app.request_body),
+                    response_body: limit(config.app.response_body),
+                    decompressed: limit(config.app.decompressed),
+                    records,
+                    sums,
+                    whole_files: asked.any(),
+                    said,
+                },
+                http: Arc::clone(&config.app.http),
             },
             filters: book.filters.clone(),
             streams: [Direction::ToServer, Direction::ToClient]

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use weir_packet::parse::{Fragment, Protocol, Version, parse};
 use weir_packet::pcap::{Capture, LinkType};
-use weir_sensor::app::{App, Conversation, Ports, Transactions, Wanted};
+use weir_sensor::app::{App, Asked, Conversation, Ports, Transactions, Wanted};
 use weir_sensor::buffer::{Buffer, BufferSet};
 use weir_sensor::packet::Direction;
 
@@ -32,18 +32,17 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     found.sort();
 }
 
-fn wanted() -> Wanted {
-    Wanted {
+fn wanted() -> Asked {
+    Asked::from(Wanted {
         buffers: BufferSet::all(),
         request_body: 100_000,
         response_body: 100_000,
         decompressed: 1 << 20,
         records: true,
         sums: weir_sensor::app::Sums::default(),
-        http: &weir_sensor::app::USUAL_HTTP,
         whole_files: false,
         said: weir_sensor::app::Said::ALL,
-    }
+    })
 }
 
 /// What happened in one flow, to be replayed in other pieces.
@@ -284,8 +283,8 @@ fn captures_are_parsed_whatever_their_segments() {
 #[test]
 fn speed_is_printed() {
     let mut few = wanted();
-    few.records = false;
-    few.buffers = BufferSet::default();
+    few.wanted.records = false;
+    few.wanted.buffers = BufferSet::default();
     for name in [
         "http.uri",
         "http.host",
@@ -294,7 +293,7 @@ fn speed_is_printed() {
         "http.header",
         "file.data",
     ] {
-        few.buffers.insert(Buffer::sticky(name).unwrap());
+        few.wanted.buffers.insert(Buffer::sticky(name).unwrap());
     }
     let request = b"GET /index.html?q=some%20query&x=1 HTTP/1.1\r\nHost: www.example.com\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:109.0) Gecko/20100101 Firefox/115.0\r\nAccept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\nAccept-Language: en-US,en;q=0.5\r\nAccept-Encoding: gzip, deflate\r\nConnection: keep-alive\r\nReferer: http://www.example.com/start\r\nCookie: session=0123456789abcdef\r\n\r\n";
     let mut response = b"HTTP/1.1 200 OK\r\nServer: nginx\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: 8000\r\nConnection: keep-alive\r\n\r\n".to_vec();

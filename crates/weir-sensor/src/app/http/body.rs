@@ -1,6 +1,6 @@
 //! Bodies: how a message says where its ends, and where the bytes go: decoders, buffers, files, the parts of a form.
 
-use crate::app::{Transaction, Transactions, Wanted};
+use crate::app::{Asked, Transaction, Transactions};
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
@@ -190,7 +190,7 @@ impl Body {
     }
 
     /// Sets up what its Content-Encoding says, or its Transfer-Encoding. `raw`: the header lines as sent, in which the encoding may be hidden.
-    pub(super) fn layers(&mut self, head: &Head, raw: &[u8], w: &Wanted, t: &mut Transaction) {
+    pub(super) fn layers(&mut self, head: &Head, raw: &[u8], w: &Asked, t: &mut Transaction) {
         let mut found: Vec<Encoding> = Vec::new();
         if let Some(value) = head.known(Known::ContentEncoding) {
             let odd;
@@ -235,7 +235,7 @@ impl Body {
     }
 
     /// The first bytes have come.
-    fn begin(&mut self, d: Direction, t: &mut Transaction, w: &Wanted) {
+    fn begin(&mut self, d: Direction, t: &mut Transaction, w: &Asked) {
         self.begun = true;
         let b = w.buffers;
         let whole = if d == ToServer {
@@ -279,7 +279,7 @@ impl Body {
         d: Direction,
         bytes: &[u8],
         t: &mut Transaction,
-        w: &Wanted,
+        w: &Asked,
         scratch: &mut [Vec<u8>; 2],
     ) {
         if bytes.is_empty() {
@@ -332,7 +332,7 @@ impl Body {
         }
     }
 
-    fn sink(&mut self, d: Direction, bytes: &[u8], t: &mut Transaction, w: &Wanted) {
+    fn sink(&mut self, d: Direction, bytes: &[u8], t: &mut Transaction, w: &Asked) {
         let limit = limit(d, w);
         if let Some(m) = &mut self.multipart {
             m.data(bytes, t, w, limit);
@@ -361,7 +361,7 @@ impl Body {
     }
 
     /// Line ends behind the last byte, which belong to the file for many an end.
-    pub(super) fn pad(&mut self, d: Direction, bytes: &[u8], t: &mut Transaction, w: &Wanted) {
+    pub(super) fn pad(&mut self, d: Direction, bytes: &[u8], t: &mut Transaction, w: &Asked) {
         if self.begun && self.sinking && self.layers.is_empty() && self.multipart.is_none() {
             self.message += bytes.len() as u64;
             self.sink(d, bytes, t, w);
@@ -376,7 +376,7 @@ impl Body {
         length: u64,
         out: &mut Transactions,
         id: Option<u64>,
-        w: &Wanted,
+        w: &Asked,
     ) {
         let Some(t) = id.and_then(|id| out.find(id)) else {
             return;
@@ -396,7 +396,7 @@ impl Body {
         }
     }
 
-    pub(super) fn end(&mut self, d: Direction, whole: bool, t: &mut Transaction, w: &Wanted) {
+    pub(super) fn end(&mut self, d: Direction, whole: bool, t: &mut Transaction, w: &Asked) {
         if let Some(m) = &mut self.multipart {
             m.end(t, limit(d, w));
         }
@@ -406,7 +406,7 @@ impl Body {
         self.record_length(d, t, w);
     }
 
-    fn record_length(&self, d: Direction, t: &mut Transaction, w: &Wanted) {
+    fn record_length(&self, d: Direction, t: &mut Transaction, w: &Asked) {
         if d == ToClient && w.records {
             t.record
                 .insert("length".into(), (self.message + self.framing).into());
@@ -426,7 +426,7 @@ impl Body {
 }
 
 /// Bytes of a body that are inspected.
-fn limit(d: Direction, w: &Wanted) -> usize {
+fn limit(d: Direction, w: &Asked) -> usize {
     if d == ToServer {
         w.request_body
     } else {

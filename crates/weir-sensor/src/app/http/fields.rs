@@ -1,7 +1,7 @@
 //! Buffers of header lines, of either direction.
 
 use crate::app::text::text;
-use crate::app::{Transaction, Wanted};
+use crate::app::{Asked, Transaction};
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::ToServer;
@@ -9,7 +9,7 @@ use crate::packet::Direction::ToServer;
 use super::head::{Field, Head, Known};
 
 /// Buffers of header lines, of either direction.
-pub(super) fn fields(t: &mut Transaction, head: &Head, raw: &[u8], d: Direction, w: &Wanted) {
+pub(super) fn fields(t: &mut Transaction, head: &Head, raw: &[u8], d: Direction, w: &Asked) {
     let b = w.buffers;
     let cookie = if d == ToServer {
         Known::Cookie
@@ -137,7 +137,7 @@ pub(super) fn fields(t: &mut Transaction, head: &Head, raw: &[u8], d: Direction,
 }
 
 /// What records have of header lines if they are asked for.
-fn log(t: &mut Transaction, head: &Head, d: Direction, w: &Wanted) {
+fn log(t: &mut Transaction, head: &Head, d: Direction, w: &Asked) {
     for (name, field) in &w.http.custom {
         let found = head
             .fields

@@ -15,7 +15,7 @@ mod response;
 mod uri;
 mod wanted;
 
-pub use wanted::{HttpWanted, Invalid, PathRules, USUAL};
+pub use wanted::{HttpWanted, Invalid, PathRules};
 
 use std::collections::VecDeque;
 
@@ -25,7 +25,7 @@ use crate::packet::Direction::{ToClient, ToServer};
 use self::body::{Body, Framing};
 use self::head::{Head, Search};
 use self::request::RequestLine;
-use super::{Parser, Transactions, Wanted};
+use super::{Asked, Parser, Transactions};
 
 /// The longest head that is parsed whole, bytes. Of a longer one the beginning is inspected, and the rest of that direction is not understood.
 const MOST_HEAD: usize = 64 * 1024;
@@ -47,7 +47,7 @@ const MOST_DOUBT: usize = 8 * 1024;
 
 /// A parser of one connection.
 pub(super) struct Http1 {
-    wanted: Wanted,
+    wanted: Asked,
     halves: [Half; 2],
     /// Requests without their response yet.
     pending: VecDeque<Pending>,
@@ -115,10 +115,10 @@ enum State {
 }
 
 impl Http1 {
-    pub(super) fn new(wanted: &Wanted) -> Http1 {
+    pub(super) fn new(wanted: &Asked) -> Http1 {
         Http1 {
             continued: None,
-            wanted: *wanted,
+            wanted: wanted.clone(),
             halves: [Half::default(), Half::default()],
             pending: VecDeque::new(),
             head: Head::default(),

@@ -2,7 +2,7 @@
 
 use memchr::memmem;
 
-use crate::app::{Transaction, Wanted};
+use crate::app::{Asked, Transaction};
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 
@@ -43,7 +43,7 @@ impl Multipart {
         })
     }
 
-    pub(super) fn data(&mut self, bytes: &[u8], t: &mut Transaction, w: &Wanted, limit: usize) {
+    pub(super) fn data(&mut self, bytes: &[u8], t: &mut Transaction, w: &Asked, limit: usize) {
         let wanted = w.buffers;
         self.carry.extend_from_slice(bytes);
         let mut carry = std::mem::take(&mut self.carry);

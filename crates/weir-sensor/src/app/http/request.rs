@@ -13,7 +13,7 @@ use super::{Http1, MOST_PENDING, Method, Pending, State, uri};
 
 impl Http1 {
     pub(super) fn request(&mut self, head: &Head, raw: &[u8], out: &mut Transactions) {
-        let w = self.wanted;
+        let w = &self.wanted;
         let line = RequestLine::of(head.line());
         let connect = line.method.eq_ignore_ascii_case(b"CONNECT");
         let method = if connect {
@@ -36,7 +36,7 @@ impl Http1 {
         let mut path = 0..0;
         if named || b.has(Buffer::HttpUri) {
             let twice;
-            (path, twice) = uri::normalize(&target, w.http, &mut uri);
+            (path, twice) = uri::normalize(&target, &w.http, &mut uri);
             if twice {
                 t.event("double_encoded_uri");
             }
@@ -68,7 +68,7 @@ impl Http1 {
         }
         let old = line.protocol.is_empty();
         self::note(t, &line, head, &target, host);
-        fields(t, head, raw, d, &w);
+        fields(t, head, raw, d, w);
         if w.records {
             let r = &mut t.record;
             if let Some(h) = raw_host {

@@ -44,7 +44,6 @@ impl Http1 {
     }
 
     pub(super) fn response(&mut self, head: &Head, raw: &[u8], out: &mut Transactions) {
-        let w = self.wanted;
         let line = StatusLine::of(head.line());
         let status = line.status();
         let interim = matches!(status, Some(100..=199));
@@ -73,6 +72,7 @@ impl Http1 {
         let Some(t) = half.id.and_then(|id| out.find(id)) else {
             return;
         };
+        let w = &self.wanted;
         let b = w.buffers;
         let d = ToClient;
         if b.has(Buffer::HttpResponseLine) {
@@ -87,7 +87,7 @@ impl Http1 {
         if b.has(Buffer::HttpStatusMessage) {
             t.push(Buffer::HttpStatusMessage, d, line.message);
         }
-        fields(t, head, raw, d, &w);
+        fields(t, head, raw, d, w);
         if w.records {
             let r = &mut t.record;
             if let Some(v) = head.known(Known::ContentType) {

@@ -7,7 +7,7 @@ use crate::app::tests::{dump, wanted};
 use crate::app::{App, Change, Transaction};
 use crate::buffer::Buffer;
 
-pub(super) fn run(w: &Wanted, parts: &[(Direction, &[u8])], step: usize) -> Transactions {
+pub(super) fn run(w: &Asked, parts: &[(Direction, &[u8])], step: usize) -> Transactions {
     let mut p = Http1::new(w);
     let mut out = Transactions::default();
     for (d, bytes) in parts {
@@ -271,12 +271,12 @@ fn bombs_are_bounded() {
     let mut all = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip, gzip\r\n\r\n".to_vec();
     all.extend_from_slice(&bomb);
     let mut w = wanted();
-    w.decompressed = 1 << 20;
-    w.response_body = 100 << 20;
+    w.wanted.decompressed = 1 << 20;
+    w.wanted.response_body = 100 << 20;
     let out = run(&w, &[(ToClient, &all)], 1000);
     assert!(out.live[0].events.contains(&"compression_bomb"));
     assert!(out.live[0].memory() <= 3 << 20);
-    w.response_body = 1000;
+    w.wanted.response_body = 1000;
     let out = run(&w, &[(ToClient, &all)], 1000);
     assert!(out.live[0].memory() < 10_000);
 }
@@ -454,7 +454,7 @@ fn uploads_are_files() {
 #[test]
 fn limits_hold() {
     let mut w = wanted();
-    w.response_body = 10;
+    w.wanted.response_body = 10;
     let mut p = Http1::new(&w);
     let mut out = Transactions::default();
     p.data(ToClient, b"HTTP/1.1 200 OK\r\n\r\n", 0, &mut out);

@@ -1,7 +1,5 @@
 //! What is asked of HTTP: how targets are normalized, how far bodies are decoded, what records say.
 
-use std::sync::{Mutex, PoisonError};
-
 use crate::settings::{Settings, SettingsError};
 
 /// What is asked of HTTP beyond the limits of bodies.
@@ -93,9 +91,6 @@ impl HttpWanted {
     };
 }
 
-/// [`HttpWanted::USUAL`], to be referred to.
-pub static USUAL: HttpWanted = HttpWanted::USUAL;
-
 /// More layers than this are never undone, whatever is configured.
 const MOST_LAYERS: u64 = 8;
 
@@ -103,8 +98,8 @@ const MOST_LAYERS: u64 = 8;
 const FIELDS: &[(&str, &str)] = &[("x-forwarded-for", "xff")];
 
 impl HttpWanted {
-    /// What settings ask. It is kept for as long as the process runs, as every flow refers to it; the same settings are kept once, however often they are read.
-    pub(crate) fn read(s: &Settings) -> Result<&'static HttpWanted, SettingsError> {
+    /// What settings ask.
+    pub(crate) fn read(s: &Settings) -> Result<HttpWanted, SettingsError> {
         let at = |key: &str| format!("app-layer.protocols.http.libhtp.default-config.{key}");
         let truth = |key: &str, usual: bool| Ok(s.truth(&at(key))?.unwrap_or(usual));
         let mut w = HttpWanted::USUAL;
@@ -167,21 +162,7 @@ impl HttpWanted {
                 }
             }
         }
-        Ok(w.kept())
-    }
-
-    fn kept(self) -> &'static HttpWanted {
-        static KEPT: Mutex<Vec<&HttpWanted>> = Mutex::new(Vec::new());
-        if self == HttpWanted::USUAL {
-            return &USUAL;
-        }
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(same) = kept.iter().find(|w| ***w == self) {
-            return same;
-        }
-        let new: &'static HttpWanted = Box::leak(Box::new(self));
-        kept.push(new);
-        new
+        Ok(w)
     }
 
     /// What the log's settings for records of HTTP ask.
@@ -277,11 +258,9 @@ mod tests {
                 custom("x-forwarded-for", "xff")
             ]
         );
-        let again = HttpWanted::read(&Settings::parse(text, false).unwrap()).unwrap();
-        assert!(std::ptr::eq(w, again));
         assert_eq!(
             HttpWanted::read(&Settings::default()).unwrap(),
-            &HttpWanted::USUAL
+            HttpWanted::USUAL
         );
         let wrong = "app-layer:\n  protocols:\n    http:\n      libhtp:\n        default-config:\n          personality: what\n";
         assert!(HttpWanted::read(&Settings::parse(wrong, false).unwrap()).is_err());
