@@ -1,0 +1,283 @@
+//! The reader: fills batches, filters and numbers their frames, says which slice each is about, and takes new rules when they are loaded.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use weir_packet::pcap::LinkType;
+
+use super::work::{Room, Share, Spread, Tick, Work};
+use super::{Controls, RunError, Say, Setup, tidy};
+use crate::decode::Spreader;
+use crate::source::{Batch, Filled, Source, SourceCounts};
+use crate::worker::{Engine, Report};
+
+/// Nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+/// How long nothing is read after a file that is followed had nothing new.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Reads batches, filters and numbers frames, and says which slice each is about.
+pub(super) struct Reader<'a> {
+    /// Its engine is the one of the next batch: nobody else keeps the first one when there are new rules.
+    setup: Setup<'a>,
+    source: &'a mut dyn Source,
+    controls: &'a Controls,
+    sequence: u64,
+    number: u64,
+    /// Tells which slice a frame is about.
+    spreader: Spreader,
+    /// Of each slice: whether it has ever had a frame, and how many frames of the batch are its.
+    used: Vec<bool>,
+    counts: Vec<u32>,
+    filtered: u64,
+    now: u64,
+    /// When the capture's clock last began a new second.
+    ticked: u64,
+    next_stats: u64,
+    told: Instant,
+    loading: Option<Receiver<Result<(Engine, Duration), String>>>,
+    /// Since when no frame came.
+    quiet: Option<Instant>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(
+        setup: Setup<'a>,
+        source: &'a mut dyn Source,
+        controls: &'a Controls,
+    ) -> Reader<'a> {
+        let slices = usize::from(setup.config.slices);
+        Reader {
+            setup,
+            source,
+            controls,
+            sequence: 0,
+            number: 0,
+            spreader: Spreader::default(),
+            used: vec![false; slices],
+            counts: vec![0; slices],
+            filtered: 0,
+            now: 0,
+            ticked: 0,
+            next_stats: 0,
+            told: Instant::now(),
+            loading: None,
+            quiet: None,
+        }
+    }
+
+    /// The next batch with frames, or an empty one if time has passed without. At the end one in which all flows end, with the reason if there is one.
+    pub(super) fn next(&mut self, room: Room) -> (Work, Result<(), RunError>) {
+        let Room {
+            mut batch,
+            spread,
+            found,
+        } = room;
+        let result = self.fill(&mut batch);
+        let ends = !matches!(result, Ok(true));
+        if ends {
+            batch.clear();
+        }
+        let work = self.number_frames(batch, spread, found, ends);
+        (work, result.map(|_| ()))
+    }
+
+    /// Fills a batch; whether there is anything to do with it, though it may be empty.
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, RunError> {
+        let live = self.source.is_live();
+        let mut waited: Option<Instant> = None;
+        loop {
+            if self.controls.stop.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            self.reload();
+            batch.clear();
+            match self.source.fill(batch)? {
+                Filled::Frames => {
+                    self.quiet = None;
+                    return Ok(true);
+                }
+                Filled::End => return Ok(false),
+                Filled::Idle => {
+                    let since = *waited.get_or_insert_with(Instant::now);
+                    // An empty batch that was handed out is no end of the quiet.
+                    let quiet = *self.quiet.get_or_insert(since);
+                    if self.setup.idle.is_some_and(|most| quiet.elapsed() >= most) {
+                        return Ok(false);
+                    }
+                    if self.source.progress().is_some() {
+                        std::thread::sleep(PAUSE);
+                    }
+                    // Flows end although nothing comes: of an interface by the system's clock, which its frames have, too. A file has no time but that of its frames.
+                    if live && since.elapsed() >= Duration::from_secs(1)
+                        || self.controls.reopen.load(Ordering::Relaxed)
+                    {
+                        if self.source.progress().is_none() {
+                            let now = SystemTime::now()
+                                .duration_since(UNIX_EPOCH)
+                                .unwrap_or_default();
+                            self.now = self.now.max(now.as_nanos() as u64);
+                        }
+                        return Ok(true);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Filters and numbers the frames of a batch, and says who has to do what.
+    fn number_frames(
+        &mut self,
+        mut batch: Batch,
+        mut spread: Spread,
+        found: Report,
+        ends: bool,
+    ) -> Work {
+        let read = batch.frames.len();
+        if let Some(filter) = &self.setup.filter {
+            let mut frames = std::mem::take(&mut batch.frames);
+            frames.retain(|f| filter.takes(f.link, batch.bytes(f), f.wire));
+            batch.frames = frames;
+        }
+        self.filtered += (read - batch.frames.len()) as u64;
+        batch.first = self.number + 1;
+        self.number += batch.frames.len() as u64;
+        for frame in &batch.frames {
+            self.now = self.now.max(frame.time);
+        }
+        let before = self.ticked;
+        batch.filtered = self.filtered;
+        // What the last batch leaves is counted in any case.
+        let mut stats = ends;
+        if self.setup.config.logs.kinds.stats
+            && self.setup.config.logs.stats_interval > 0
+            && self.now > 0
+            && !ends
+        {
+            if self.next_stats == 0 {
+                self.next_stats = self.now + self.setup.config.logs.stats_interval * 1_000_000_000;
+            }
+            if self.now >= self.next_stats {
+                stats = true;
+                self.next_stats = self.now + self.setup.config.logs.stats_interval * 1_000_000_000;
+            }
+        }
+        if self.told.elapsed() >= Duration::from_millis(500)
+            && let Some((done, total)) = self.source.progress()
+        {
+            self.told = Instant::now();
+            (self.setup.say)(Say::Progress(done, total, self.number));
+        }
+        let sequence = self.sequence;
+        self.sequence += 1;
+        let source = if stats {
+            self.source.counts()
+        } else {
+            SourceCounts::default()
+        };
+        // A worker that is alone finds slices when it decodes frames.
+        if self.setup.workers > 1 {
+            self.spread(&mut batch, &mut spread, stats);
+        }
+        Work {
+            sequence,
+            batch,
+            spread,
+            engine: Arc::clone(&self.setup.engine),
+            before,
+            now: self.now,
+            last: self.number,
+            stats,
+            ends,
+            source,
+            found: Mutex::new(found),
+        }
+    }
+
+    /// Finds the slice of each frame, and what each slice has to do. `all`: all of them have something to do.
+    fn spread(&mut self, batch: &mut Batch, spread: &mut Spread, all: bool) {
+        let slices = self.used.len().max(1) as u64;
+        spread.ticks.clear();
+        let mut tick = |at: usize, time: u64| {
+            if time / SECOND > self.ticked / SECOND {
+                self.ticked = time;
+                let at = at as u32;
+                spread.ticks.push(Tick { at, time });
+            }
+        };
+        self.counts.fill(0);
+        let mut frames = std::mem::take(&mut batch.frames);
+        for (at, frame) in frames.iter_mut().enumerate() {
+            tick(at, frame.time);
+            let pair = self.spreader.of(LinkType(frame.link), batch.bytes(frame));
+            frame.slice = (pair % slices) as u16;
+            self.counts[usize::from(frame.slice)] += 1;
+        }
+        if frames.is_empty() {
+            tick(0, self.now);
+        }
+        spread.shares.clear();
+        let mut from = 0;
+        for (slice, (count, used)) in self.counts.iter_mut().zip(&mut self.used).enumerate() {
+            *used |= *count > 0;
+            if *count > 0 || all || *used && !spread.ticks.is_empty() {
+                let to = from + *count;
+                let slice = slice as u16;
+                spread.shares.push(Share { slice, from, to });
+            }
+            // From here on, where its next frame stands in the order.
+            from += std::mem::replace(count, from);
+        }
+        spread.order.clear();
+        spread.order.resize(frames.len(), 0);
+        for (at, frame) in frames.iter().enumerate() {
+            let next = &mut self.counts[usize::from(frame.slice)];
+            spread.order[*next as usize] = at as u32;
+            *next += 1;
+        }
+        batch.frames = frames;
+    }
+
+    /// Begins to load rules if somebody asked for it, and takes them when they are there: from this batch on.
+    fn reload(&mut self) {
+        if let Some(loading) = &self.loading {
+            match loading.try_recv() {
+                Ok(Ok((engine, took))) => {
+                    (self.setup.say)(Say::Reloaded(engine.rules(), took));
+                    let new = Arc::new(engine);
+                    tidy(Some(std::mem::replace(&mut self.setup.engine, new)));
+                    self.loading = None;
+                }
+                Ok(Err(why)) => {
+                    (self.setup.say)(Say::NotReloaded(&why));
+                    self.loading = None;
+                }
+                Err(mpsc::TryRecvError::Empty) => {}
+                Err(mpsc::TryRecvError::Disconnected) => {
+                    (self.setup.say)(Say::NotReloaded("loading ended early"));
+                    self.loading = None;
+                }
+            }
+        } else if self.controls.reload.swap(false, Ordering::Relaxed)
+            && let Some(load) = &self.setup.reload
+        {
+            let (to, from) = mpsc::channel();
+            let (load, before) = (Arc::clone(load), Arc::clone(&self.setup.engine));
+            let started = Instant::now();
+            let spawned = std::thread::Builder::new()
+                .name("sensor-load".to_owned())
+                .spawn(move || {
+                    let loaded = load(&before);
+                    drop(before);
+                    // Nobody waits for it any more if the run is over.
+                    let _ = to.send(loaded.map(|engine| (engine, started.elapsed())));
+                });
+            match spawned {
+                Ok(_) => self.loading = Some(from),
+                Err(e) => (self.setup.say)(Say::NotReloaded(&e.to_string())),
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What the reader hands out: a batch of frames with what workers need to know of it, and the frames of each slice in it.
+
+use std::sync::{Arc, Mutex};
+
+use crate::source::{Batch, SourceCounts};
+use crate::worker::{Engine, Report};
+
+/// A batch with what workers need to know of it.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub(crate) sequence: u64,
+    pub(crate) batch: Batch,
+    /// Which frames are about which slice; empty if there is one worker.
+    pub(super) spread: Spread,
+    pub(crate) engine: Arc<Engine>,
+    /// The capture's time before its first frame.
+    pub(crate) before: u64,
+    /// And after its last one: flows that are over by then are ended.
+    pub(crate) now: u64,
+    /// Number of its last frame.
+    pub(crate) last: u64,
+    /// Counters are due after it.
+    pub(crate) stats: bool,
+    /// It is the last one, and all flows end.
+    pub(crate) ends: bool,
+    /// Counters of the source, if they are due.
+    pub(super) source: SourceCounts,
+    /// What slices found in it.
+    pub(crate) found: Mutex<Report>,
+}
+
+/// Frames of a batch by the slices that they are about.
+#[derive(Debug, Default)]
+pub(super) struct Spread {
+    /// Places of frames in the batch, those of one slice together.
+    pub(super) order: Vec<u32>,
+    pub(super) shares: Vec<Share>,
+    pub(super) ticks: Vec<Tick>,
+}
+
+/// What a batch has for one slice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) slice: u16,
+    /// In the order of frames by slices.
+    pub(super) from: u32,
+    pub(super) to: u32,
+}
+
+/// A new second of the capture's clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tick {
+    /// The frame of the batch that began it.
+    pub(crate) at: u32,
+    pub(crate) time: u64,
+}
+
+impl Work {
+    /// Those slices that have something to do.
+    pub(crate) fn shares(&self) -> &[Share] {
+        &self.spread.shares
+    }
+
+    /// Seconds that begin in it.
+    pub(crate) fn ticks(&self) -> &[Tick] {
+        &self.spread.ticks
+    }
+
+    /// Places of the frames of a share, rising.
+    pub(crate) fn of(&self, share: &Share) -> &[u32] {
+        self.spread
+            .order
+            .get(share.from as usize..share.to as usize)
+            .unwrap_or_default()
+    }
+}
+
+/// Memory of a batch that was written, to be used again.
+#[derive(Default)]
+pub(super) struct Room {
+    pub(super) batch: Batch,
+    pub(super) spread: Spread,
+    pub(super) found: Report,
+}
+
+impl From<Work> for Room {
+    fn from(work: Work) -> Room {
+        Room {
+            batch: work.batch,
+            spread: work.spread,
+            found: work
+                .found
+                .into_inner()
+                .unwrap_or_else(std::sync::PoisonError::into_inner),
+        }
+    }
+}
