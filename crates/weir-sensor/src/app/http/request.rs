@@ -114,7 +114,7 @@ impl Http1 {
         if how.state != State::Fixed(0) {
             let form = head.known(Known::ContentType).and_then(Multipart::new);
             body.form(form.filter(|_| uploads));
-            body.layers(head, raw, &w, t);
+            body.layers(head, raw, w, t);
         }
         let half = &mut self.halves[0];
         half.id = Some(id);

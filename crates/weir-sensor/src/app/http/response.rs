@@ -164,7 +164,7 @@ impl Http1 {
             Vec::new()
         };
         let mut body = Body::new(how, true, name);
-        body.layers(head, raw, &w, t);
+        body.layers(head, raw, w, t);
         half.state = how.state;
         half.body = body;
         if half.state == State::Fixed(0) {
