@@ -204,6 +204,13 @@ impl Mime {
             b"date" => Buffer::EmailDate,
             b"message-id" => Buffer::EmailMessageId,
             b"x-mailer" => Buffer::EmailXMailer,
+            b"received" => {
+                let few = || t.get(Buffer::EmailReceived, Direction::ToServer).count() < MOST_PAGES;
+                if w.buffers.has(Buffer::EmailReceived) && few() {
+                    t.push(Buffer::EmailReceived, Direction::ToServer, value);
+                }
+                return;
+            }
             _ => return,
         };
         if w.buffers.has(buffer) && t.get(buffer, Direction::ToServer).next().is_none() {
@@ -249,7 +256,8 @@ impl Mime {
         }
         let textual = part.kind.is_empty() || part.kind.starts_with(b"text/");
         if part.name.is_none() && !part.attachment && textual {
-            part.readable = w.records && w.said.urls && part.encoding != Encoding::Base64;
+            let asked = w.records && w.said.urls || w.buffers.has(Buffer::EmailUrl);
+            part.readable = asked && part.encoding != Encoding::Base64;
             return;
         }
         if t.files.len() >= MOST_FILES {
@@ -280,7 +288,7 @@ impl Mime {
         let part = &mut self.part;
         let Some((file, body)) = part.file else {
             if part.readable {
-                pages(line, part.encoding, t);
+                pages(line, part.encoding, t, w);
             }
             return;
         };
@@ -434,7 +442,7 @@ fn said(t: &mut Transaction, name: &[u8], value: &[u8]) {
 }
 
 /// Notes the addresses of pages in a line of text, without the scheme.
-fn pages(line: &[u8], encoding: Encoding, t: &mut Transaction) {
+fn pages(line: &[u8], encoding: Encoding, t: &mut Transaction, w: &Wanted) {
     const SCHEME: &[u8] = b"http://";
     if memchr::memmem::find(line, b"://").is_none() {
         return;
@@ -457,14 +465,24 @@ fn pages(line: &[u8], encoding: Encoding, t: &mut Transaction) {
         let ends = |b: &u8| !b.is_ascii_graphic() || matches!(b, b'"' | b'\'' | b'<' | b'>');
         let end = line[start..].iter().position(ends);
         let page = &line[start..end.map_or(line.len(), |n| start + n)];
+        if page.is_empty() {
+            continue;
+        }
+        let page = page.to_ascii_lowercase();
+        let few = || t.get(Buffer::EmailUrl, Direction::ToServer).count() < MOST_PAGES;
+        if w.buffers.has(Buffer::EmailUrl) && few() {
+            t.push(Buffer::EmailUrl, Direction::ToServer, &page);
+        }
+        if !(w.records && w.said.urls) {
+            continue;
+        }
         let list = email(t)
             .entry("url")
             .or_insert_with(|| Vec::<serde_json::Value>::new().into());
         if let serde_json::Value::Array(list) = list
-            && !page.is_empty()
             && list.len() < MOST_PAGES
         {
-            list.push(text(&page.to_ascii_lowercase()));
+            list.push(text(&page));
         }
     }
 }

@@ -87,6 +87,19 @@ fn user(rest: &[u8]) -> Option<&[u8]> {
     }
 }
 
+/// What a trap of version 1 says happened.
+fn trap(message: &Message<'_>) -> Option<u64> {
+    if message.kind != Some(4) {
+        return None;
+    }
+    let address = tlv(message.pdu)?.2;
+    let (2, kind, _) = tlv(tlv(address)?.2)? else {
+        return None;
+    };
+    kind.iter()
+        .try_fold(0u64, |n, b| Some(n.checked_mul(256)? | u64::from(*b)))
+}
+
 /// Names of the variables of a PDU: identifiers with dots.
 fn variables(pdu: &[u8]) -> Option<Vec<String>> {
     let mut rest = pdu;
@@ -217,6 +230,9 @@ impl Parser for Snmp {
                 t.facts.push(("snmp.version", u64::from(m.version)));
                 if let Some(kind) = m.kind {
                     t.facts.push(("snmp.pdu_type", u64::from(kind)));
+                }
+                if let Some(kind) = trap(&m) {
+                    t.facts.push(("snmp.trap_type", kind));
                 }
                 for (buffer, bytes) in [
                     (Buffer::SnmpCommunity, m.community),

@@ -46,6 +46,8 @@ pub struct Transaction {
     pub logged_files: usize,
     /// Rules that matched: when it is decided anew, they do not match again. Detection's own.
     pub matched: Vec<(u32, Option<Direction>)>,
+    /// Directions that ended before their message was whole.
+    pub(crate) cut: [bool; 2],
     /// Directions that the parser has finished with.
     ended: [bool; 2],
     arena: Vec<u8>,
@@ -230,6 +232,31 @@ impl Transaction {
         self.complete[direction.index()] = true;
         self.ended[direction.index()] = true;
         self.done |= self.ended == [true; 2];
+    }
+
+    /// Whether something was said in a direction.
+    pub fn has_begun(&self, direction: Direction) -> bool {
+        // A connection of TLS and messages of datagrams begin with the client's; who answers is told by the messages.
+        let shaken = || self.facts("ssl_state").any(|s| s & 10 != 0);
+        self.is_over(direction)
+            || self.all().any(|(_, d, _)| d == direction)
+            || match (self.app, direction) {
+                (App::Tls, Direction::ToClient) => shaken(),
+                (App::Dns | App::Snmp | App::Tftp, _) => self.complete[direction.index()],
+                (_, Direction::ToServer) => true,
+                (_, Direction::ToClient) => false,
+            }
+    }
+
+    /// Whether a direction is over, and not only given up with its flow.
+    pub fn is_over(&self, direction: Direction) -> bool {
+        match self.app {
+            // Parsers of these know of no end but that of the message.
+            App::Dns | App::Snmp | App::Tftp | App::Quic | App::FtpData => {
+                self.complete[direction.index()]
+            }
+            _ => self.ended[direction.index()] && !self.cut[direction.index()],
+        }
     }
 
     /// It is a message of one direction: rules are decided on no other.

@@ -21,6 +21,8 @@ pub(super) enum BitAction {
     Set(u32),
     Unset(u32),
     Toggle(u32),
+    /// The transaction is not written to the log.
+    Unlog,
     /// A counter becomes, grows by, or shrinks by a value.
     Counter(u16, Arithmetic, Operand),
 }
@@ -105,6 +107,7 @@ impl Names {
                     }
                 }
                 Bit::Host { .. } => {}
+                Bit::Unlog => actions.push(BitAction::Unlog),
                 Bit::Counter {
                     name,
                     operator,

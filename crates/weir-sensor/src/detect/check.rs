@@ -3,10 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::app::Transaction;
+use crate::app::{App, Transaction};
+use crate::buffer::Buffer;
 use crate::event::{Event, Events};
 use crate::packet::{Direction, Packet, Tcp, Transport};
-use crate::rules::{BitsMode, PacketCondition, Range, Reputation, StreamSide};
+use crate::rules::{
+    BitsMode, Hook, PacketCondition, Range, Reputation, Spoken, Stage, StreamSide, VlanLayer,
+};
 
 use super::{FlowView, in_range};
 
@@ -71,6 +74,7 @@ impl Check {
                 "lsrr" => Check::IpOption(vec![131]),
                 "lsrre" => Check::IpOption(vec![131]),
                 "esec" => Check::IpOption(vec![133]),
+                "qs" => Check::IpOption(vec![25]),
                 "cipso" => Check::IpOption(vec![134]),
                 "satid" => Check::IpOption(vec![136]),
                 "ssrr" => Check::IpOption(vec![137]),
@@ -119,6 +123,8 @@ impl Check {
                     | PacketCondition::CertificateValid(_)
                     | PacketCondition::FileSize(_)
                     | PacketCondition::FileSum(..)
+                    | PacketCondition::Application(..)
+                    | PacketCondition::Hook(Hook::All | Hook::Reached(..))
             ),
             Check::IpOption(_) | Check::AnyIpOption | Check::Event(_) => true,
             Check::AppEvent(..) | Check::Fact(..) | Check::FactBits(..) | Check::Reputation(..) => {
@@ -138,8 +144,29 @@ impl Check {
                     PacketCondition::CertificateValid(_)
                         | PacketCondition::FileSize(_)
                         | PacketCondition::FileSum(..)
+                        | PacketCondition::Hook(Hook::Reached(..))
                 )
         )
+    }
+
+    /// Whether it is about a protocol that is told, and about nothing else.
+    pub(super) fn is_of_application(&self) -> bool {
+        matches!(self, Check::Plain(PacketCondition::Application(_, apps, _)) if !apps.contains(&App::Unknown))
+    }
+
+    /// Whether it always holds: it says only when a rule is decided.
+    pub(super) fn is_free(&self) -> bool {
+        matches!(self, Check::Plain(PacketCondition::Hook(Hook::All)))
+    }
+
+    /// The buffer that a hook waits for.
+    pub(super) fn waits_for(&self) -> Option<Buffer> {
+        match self {
+            Check::Plain(PacketCondition::Hook(Hook::Reached(_, Stage::Has(buffer)))) => {
+                Some(*buffer)
+            }
+            _ => None,
+        }
     }
 
     /// Whether it is about an event of a transaction.
@@ -306,14 +333,17 @@ impl Check {
                 let packet = scene.packet?;
                 let tags = packet.vlan.get(..usize::from(packet.vlans))?;
                 Some(match layer {
-                    Some(layer) => {
+                    VlanLayer::At(layer) => {
                         let at = match usize::try_from(*layer) {
                             Ok(at) => at,
                             Err(_) => tags.len().checked_sub(usize::from(layer.unsigned_abs()))?,
                         };
                         in_range(r, u64::from(*tags.get(at)?))
                     }
-                    None => tags.iter().any(|t| in_range(r, u64::from(*t))),
+                    VlanLayer::Any => tags.iter().any(|t| in_range(r, u64::from(*t))),
+                    VlanLayer::All => {
+                        !tags.is_empty() && tags.iter().all(|t| in_range(r, u64::from(*t)))
+                    }
                 })
             }
             PacketCondition::VlanLayers(r) => number(r, u64::from(scene.packet?.vlans)),
@@ -334,7 +364,7 @@ impl Check {
             }
             PacketCondition::FileSize(r) => {
                 // Of what was cut the rest is not known: it is at least so large.
-                let open = !r.negated && r.high == u64::MAX;
+                let open = !r.negated && r.high == u64::MAX && r.mask == u64::MAX;
                 let files = scene.transaction?.files.iter();
                 let mut found =
                     files.filter(|f| Some(f.direction) == scene.direction && (f.whole || open));
@@ -372,6 +402,38 @@ impl Check {
                         && version.is_none_or(|v| word(4) == Some(v))
                         && procedure.is_none_or(|p| word(5) == Some(p)),
                 )
+            }
+            PacketCondition::Application(spoken, apps, negated) => {
+                let flow = scene.flow?;
+                let side = |d: Direction| flow.sides[d.index()];
+                let either = [Direction::ToServer, Direction::ToClient].map(side);
+                let told = match spoken {
+                    Spoken::Final => &[flow.app][..],
+                    Spoken::Direction => &[side(scene.direction?)],
+                    Spoken::ToServer => &either[..1],
+                    Spoken::ToClient => &either[1..],
+                    Spoken::Either => &either,
+                    Spoken::Original => &[flow.before.unwrap_or(App::Unknown)],
+                };
+                let named = told.iter().any(|app| apps.contains(app));
+                // Of what is not told yet nobody knows that it is something else.
+                let known = told.iter().any(|app| *app != App::Unknown);
+                Some(if *negated { known && !named } else { named })
+            }
+            PacketCondition::Hook(Hook::All | Hook::Packet) => Some(true),
+            PacketCondition::Hook(Hook::FlowStart) => {
+                Some(scene.flow?.packets[scene.direction?.index()] == 1)
+            }
+            PacketCondition::Hook(Hook::Reached(direction, stage)) => {
+                let transaction = scene.transaction?;
+                Some(match stage {
+                    Stage::Begun => transaction.has_begun(*direction),
+                    Stage::Has(buffer) => transaction.get(*buffer, *direction).next().is_some(),
+                    Stage::Shaken(bits) => {
+                        transaction.facts("ssl_state").any(|s| s & bits == *bits)
+                    }
+                    Stage::Over => transaction.is_over(*direction),
+                })
             }
             // Compiled to checks of their own.
             PacketCondition::IpOption(_)
@@ -450,11 +512,7 @@ fn options(packet: &Packet<'_>) -> Option<impl Iterator<Item = u8>> {
 
 /// The numbers that a keyword's words stand for.
 fn fact(keyword: &str, value: &str, negated: bool) -> Result<Check, String> {
-    let one = |n: u64| Range {
-        low: n,
-        high: n,
-        negated: false,
-    };
+    let one = |n: u64| Range::new(n, n, false);
     let lower = value.to_ascii_lowercase();
     let words: Vec<&str> = lower
         .split(['|', ','])
@@ -482,11 +540,7 @@ fn fact(keyword: &str, value: &str, negated: bool) -> Result<Check, String> {
     if words.is_empty() {
         return Ok(Check::Fact(
             keyword.to_owned(),
-            vec![Range {
-                low: 1,
-                high: u64::MAX,
-                negated: false,
-            }],
+            vec![Range::new(1, u64::MAX, false)],
             negated,
         ));
     }
@@ -504,27 +558,35 @@ fn fact(keyword: &str, value: &str, negated: bool) -> Result<Check, String> {
                     other => one(number(other).ok_or_else(|| wrong(word))?),
                 }
             }
+            _ if word.starts_with('&') => {
+                let (mask, n) = word[1..].split_once('=').ok_or_else(|| wrong(word))?;
+                let n = number(n).ok_or_else(|| wrong(word))?;
+                Range {
+                    mask: number(mask).ok_or_else(|| wrong(word))?,
+                    ..one(n)
+                }
+            }
             _ => match word.split_once('-') {
-                Some((low, high)) => Range {
-                    low: number(low.trim()).ok_or_else(|| wrong(word))?,
-                    high: number(high.trim()).ok_or_else(|| wrong(word))?,
-                    negated: false,
-                },
+                Some((low, high)) => Range::new(
+                    number(low.trim()).ok_or_else(|| wrong(word))?,
+                    number(high.trim()).ok_or_else(|| wrong(word))?,
+                    false,
+                ),
                 None => match (word.strip_prefix('>'), word.strip_prefix('<')) {
-                    (Some(n), _) => Range {
-                        low: number(n.trim())
+                    (Some(n), _) => Range::new(
+                        number(n.trim())
                             .ok_or_else(|| wrong(word))?
                             .saturating_add(1),
-                        high: u64::MAX,
-                        negated: false,
-                    },
-                    (_, Some(n)) => Range {
-                        low: 0,
-                        high: number(n.trim())
+                        u64::MAX,
+                        false,
+                    ),
+                    (_, Some(n)) => Range::new(
+                        0,
+                        number(n.trim())
                             .and_then(|n| n.checked_sub(1))
                             .ok_or_else(|| wrong(word))?,
-                        negated: false,
-                    },
+                        false,
+                    ),
                     _ => one(number(word).ok_or_else(|| wrong(word))?),
                 },
             },

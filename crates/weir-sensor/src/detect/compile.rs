@@ -66,6 +66,8 @@ pub(super) struct Compiled {
     pub(super) pass: bool,
     /// It is about events of a transaction and no buffer of it.
     pub(super) of_events: bool,
+    /// Its expressions capture what is to be kept.
+    pub(super) captures: bool,
     /// The sequencer has something to do for it even if it is silent.
     pub(super) reaches_over_flows: bool,
 }
@@ -225,6 +227,9 @@ impl Build {
             for group in compiled.groups.iter() {
                 buffers.insert(group.buffer);
             }
+            for buffer in compiled.checks.iter().filter_map(Check::waits_for) {
+                buffers.insert(buffer);
+            }
         }
         drop(self.starts);
         let quick = (rules.iter())
@@ -296,8 +301,17 @@ fn compile(
     }
     let has_payload = !payload.is_empty();
     let program = Program::new(&payload, expressions)?;
+    let kind = kind(rule, &checks, &groups, has_payload);
+    let unlogs = rule.bits.iter().any(|b| matches!(b, Bit::Unlog));
+    if unlogs && !matches!(kind, Kind::Transaction(_)) {
+        return Err("`config` is about a transaction, and the rule is about packets".into());
+    }
+    let mut conditions = rule.groups.iter().flat_map(|g| &g.conditions);
+    let captures =
+        conditions.any(|c| matches!(c, Condition::Pcre(p) if !p.negated && !p.captures.is_empty()));
     Ok(Compiled {
-        kind: kind(rule, &checks, &groups, has_payload),
+        kind,
+        captures,
         of_events: groups.is_empty() && checks.iter().any(Check::is_app_event),
         gate: gate(rule, &checks),
         checks: checks.into(),
@@ -379,7 +393,7 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
             matches!(c, Condition::Content(Content { offset, depth, starts, .. })
                 if offset.is_some() || depth.is_some() || *starts)
         });
-        return if placed || !checks.is_empty() {
+        return if placed || !checks.iter().all(Check::is_free) {
             Kind::PayloadAndStream
         } else {
             Kind::Stream
@@ -391,7 +405,7 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
             c,
             Check::Plain(PacketCondition::Protocol(_) | PacketCondition::Version(_))
                 | Check::Reputation(..)
-        )
+        ) || c.is_of_application()
     };
     let asks = |b: &Bit| match b {
         Bit::Flow { operation, .. } => {
@@ -405,7 +419,7 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
         || rule.bits.iter().any(asks)
         || rule.flow.established.is_some()
         || rule.flow.fragment.is_some();
-    if !rule.apps.is_empty() {
+    if !rule.apps.is_empty() || checks.iter().any(Check::is_of_application) {
         let placed = on_packets || rule.flow.stream.is_some();
         return if protocol == HeaderProtocol::App || per_packet || placed {
             Kind::Packet

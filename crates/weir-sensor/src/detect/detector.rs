@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::app::{App, Transaction};
+use crate::app::{App, MOST_LIVE, Transaction};
 use crate::buffer::Buffer;
 use crate::event::Events;
 use crate::matcher::Hits;
@@ -234,6 +234,9 @@ impl Detector {
                 continue;
             }
             work.counts.evaluations += 1;
+            if rule.captures {
+                work.scratch.captured.clear();
+            }
             if let Some(program) = &rule.payload {
                 let subject = Subject::whole(payload);
                 if !program.holds(&subject, &mut work.scratch) {
@@ -335,6 +338,9 @@ impl Detector {
                 continue;
             };
             work.counts.evaluations += 1;
+            if rule.captures {
+                work.scratch.captured.clear();
+            }
             let floor = state
                 .fired
                 .iter()
@@ -510,6 +516,9 @@ impl Detector {
                 }
             }
             work.counts.evaluations += 1;
+            if rule.captures {
+                work.scratch.captured.clear();
+            }
             let held = rule.groups.iter().all(|group| {
                 if is_of_packets(group.buffer) {
                     let bytes = at.packet.and_then(|p| header_buffer(p, group.buffer));
@@ -729,7 +738,12 @@ impl Work {
         self.counts.matches += 1;
         if let Some(state) = state {
             for action in &rule.actions {
-                act(action, state, rules.flow_bits);
+                act(action, state, rules.flow_bits, found.transaction);
+            }
+            if rule.captures && !self.scratch.captured.is_empty() {
+                let captured = std::mem::take(&mut self.scratch.captured);
+                let said = state.said.get_or_insert_default();
+                said.keep(captured, index, self.packet);
             }
             if rule.pass && found.whole_flow {
                 state.passed = true;
@@ -805,7 +819,7 @@ fn counter(state: Option<&FlowState>, name: u16) -> Option<u32> {
     counters.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
 }
 
-fn act(action: &BitAction, state: &mut FlowState, bits: usize) {
+fn act(action: &BitAction, state: &mut FlowState, bits: usize, transaction: Option<u64>) {
     let mut change = |bit: u32, how: fn(&mut u64, u64)| {
         state.bits.resize(bits.div_ceil(64), 0);
         if let Some(word) = state.bits.get_mut(bit as usize / 64) {
@@ -816,6 +830,16 @@ fn act(action: &BitAction, state: &mut FlowState, bits: usize) {
         BitAction::Set(bit) => change(*bit, |w, b| *w |= b),
         BitAction::Unset(bit) => change(*bit, |w, b| *w &= !b),
         BitAction::Toggle(bit) => change(*bit, |w, b| *w ^= b),
+        BitAction::Unlog => {
+            let list = &mut state.said.get_or_insert_default().unlogged;
+            if let Some(id) = transaction.filter(|id| !list.contains(id)) {
+                if list.len() == MOST_LIVE {
+                    // No more are live: it is over.
+                    list.remove(0);
+                }
+                list.push(id);
+            }
+        }
         BitAction::Counter(name, how, by) => {
             let by = match by {
                 Operand::Number(n) => *n,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::packet::Direction;
+use crate::rules::{Capture, Keep};
 
 use super::plan::Plan;
 
@@ -27,6 +28,10 @@ pub struct FlowView {
     pub established: bool,
     /// Protocol of the application, `Unknown` until it is recognized.
     pub app: App,
+    /// What the bytes of each direction alone look like.
+    pub sides: [App; 2],
+    /// Its protocol before a change.
+    pub before: Option<App>,
     /// Its payload is encrypted and not inspected.
     pub opaque: bool,
     /// Packets by direction.
@@ -51,6 +56,62 @@ impl FlowView {
     }
 }
 
+/// What rules have captured in a flow, by name, and what they keep out of the log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    /// For the flow.
+    pub(crate) flow: Vec<(Arc<str>, Vec<u8>)>,
+    /// For the records of one packet, with its number.
+    pub(crate) packet: (u64, Vec<(Arc<str>, Vec<u8>)>),
+    /// For alerts of a packet: the rule's number, name and value.
+    pub(crate) alerts: (u64, Vec<(u32, Arc<str>, Vec<u8>)>),
+    /// Transactions.
+    pub(crate) unlogged: Vec<u64>,
+}
+
+impl Said {
+    /// Takes over what a rule has captured when it held for a packet.
+    pub(super) fn keep(&mut self, captured: Vec<(Capture, Vec<u8>)>, rule: u32, packet: u64) {
+        fn put(list: &mut Vec<(Arc<str>, Vec<u8>)>, name: Arc<str>, value: Vec<u8>) {
+            match list.iter_mut().find(|(n, _)| *n == name) {
+                Some(known) => known.1 = value,
+                None => list.push((name, value)),
+            }
+        }
+        for (capture, value) in captured {
+            match capture.keep {
+                Keep::Flow => put(&mut self.flow, capture.name, value),
+                Keep::Packet => {
+                    if self.packet.0 != packet {
+                        self.packet = (packet, Vec::new());
+                    }
+                    put(&mut self.packet.1, capture.name, value);
+                }
+                Keep::Alert => {
+                    if self.alerts.0 != packet {
+                        self.alerts = (packet, Vec::new());
+                    }
+                    let list = &mut self.alerts.1;
+                    list.retain(|(r, name, _)| *r != rule || *name != capture.name);
+                    list.push((rule, capture.name, value));
+                }
+            }
+        }
+    }
+
+    fn memory(&self) -> usize {
+        let values = |list: &[(Arc<str>, Vec<u8>)]| -> usize {
+            list.iter().map(|(_, v)| v.capacity() + 40).sum()
+        };
+        let alerts: usize = self.alerts.1.iter().map(|a| a.2.capacity() + 48).sum();
+        size_of::<Said>()
+            + values(&self.flow)
+            + values(&self.packet.1)
+            + alerts
+            + self.unlogged.capacity() * 8
+    }
+}
+
 /// What detection remembers of a flow. Empty (no allocation) until a rule gives it something to remember.
 #[derive(Clone, Debug, Default)]
 pub struct FlowState {
@@ -72,6 +133,8 @@ pub struct FlowState {
     pub(crate) inspected: [u64; 2],
     /// Rules that alerted on a packet of a stream not yet inspected, and the offset up to which they did.
     pub(crate) fired: Vec<(u32, Direction, u64)>,
+    /// What rules have captured, and which transactions are not to be logged.
+    pub(crate) said: Option<Box<Said>>,
     /// What is worth asking of its packets, by direction, as they were last.
     pub(crate) plans: [Option<Arc<Plan>>; 2],
 }
@@ -79,7 +142,7 @@ pub struct FlowState {
 impl FlowState {
     /// Whether a rule has set a bit or a counter in it.
     pub(crate) fn is_marked(&self) -> bool {
-        !self.bits.is_empty() || !self.counters.is_empty()
+        !self.bits.is_empty() || !self.counters.is_empty() || self.said.is_some()
     }
 
     /// Whether a `pass` rule took the flow out of inspection: nothing of it need be given to detection any more.
@@ -94,5 +157,6 @@ impl FlowState {
             + self.held.capacity() * 8
             + (self.pending[0].capacity() + self.pending[1].capacity()) * 16
             + self.fired.capacity() * 16
+            + self.said.as_ref().map_or(0, |s| s.memory())
     }
 }

@@ -115,5 +115,5 @@ pub struct Match {
 
 /// Whether a number is in a range as rules mean it.
 fn in_range(range: &Range, number: u64) -> bool {
-    (range.low..=range.high).contains(&number) != range.negated
+    range.has(number)
 }

@@ -97,7 +97,9 @@ impl Plan {
                 waits(number)
                     || conditions.all(|condition| match condition {
                         PacketCondition::PayloadSize(range) => {
-                            range.negated || range.low <= most && range.high >= least
+                            range.negated
+                                || range.mask != u64::MAX
+                                || range.low <= most && range.high >= least
                         }
                         _ => true,
                     })

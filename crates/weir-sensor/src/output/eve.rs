@@ -51,6 +51,10 @@ pub struct Marks<'a> {
     pub bits: Vec<&'a str>,
     /// Counters with their values.
     pub counters: Vec<(&'a str, u32)>,
+    /// What was captured in the flow.
+    pub captured: Vec<(&'a str, &'a [u8])>,
+    /// What was captured in the packet that the record is about.
+    pub packet: Vec<(&'a str, &'a [u8])>,
 }
 
 /// Where a packet comes from: the wire, or what another one carried.
@@ -297,7 +301,7 @@ fn metadata(out: &mut Vec<u8>, pairs: &[(String, String)]) {
 }
 
 /// What an alert record says beside its head and its rule.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct AlertFacts<'a> {
     /// The transaction it is about.
     pub transaction: Option<u64>,
@@ -307,6 +311,8 @@ pub struct AlertFacts<'a> {
     pub app: AppNames,
     /// The transaction's fields, under the application's name.
     pub record: Option<(&'static str, &'a Map<String, Value>)>,
+    /// What the rule has captured for its alert, by name.
+    pub context: Vec<(&'a str, &'a [u8])>,
     /// What stands beside them (`email`).
     pub beside: Option<&'a Map<String, Value>>,
     /// What carries the packet.
@@ -634,7 +640,8 @@ fn write_marks(o: &mut Object<'_>, marks: &Marks<'_>) {
         }
         traffic.end();
     }
-    if !others.is_empty() || !marks.counters.is_empty() {
+    let captured = !marks.captured.is_empty() || !marks.packet.is_empty();
+    if !others.is_empty() || !marks.counters.is_empty() || captured {
         let mut metadata = o.object("metadata");
         if !others.is_empty() {
             list(metadata.key("flowbits"), &others);
@@ -645,6 +652,19 @@ fn write_marks(o: &mut Object<'_>, marks: &Marks<'_>) {
                 counters.number(name, u64::from(*value));
             }
             counters.end();
+        }
+        for (key, values) in [("flowvars", &marks.captured), ("pktvars", &marks.packet)] {
+            if values.is_empty() {
+                continue;
+            }
+            let out = metadata.key(key);
+            for (n, (name, value)) in values.iter().enumerate() {
+                out.push(if n == 0 { b'[' } else { b',' });
+                let mut one = Object::new(out);
+                json::printable(one.key(name), value);
+                one.end();
+            }
+            out.push(b']');
         }
         metadata.end();
     }
@@ -729,6 +749,14 @@ pub fn alert(
             }
             end.end();
         }
+    }
+    if !facts.context.is_empty() {
+        inner.extend_from_slice(b",\"context\":");
+        let mut context = Object::new(inner);
+        for (name, value) in &facts.context {
+            json::printable(context.key(name), value);
+        }
+        context.end();
     }
     inner.push(b'}');
     if options.app_fields

@@ -2,10 +2,12 @@
 
 use crate::app::App;
 use crate::buffer::{Buffer, Sides};
+use crate::packet::Direction;
 
 use super::load::{Dialect, Settings};
 use super::model::{
-    Condition, Content, FastPattern, Group, HeaderProtocol, Number, PacketCondition, Range, Rule,
+    Condition, Content, FastPattern, Group, HeaderProtocol, Hook, Number, PacketCondition, Range,
+    Rule,
 };
 use super::parse::{Draft, Part};
 use super::problem::{Kind, Parsed, Problem};
@@ -33,6 +35,7 @@ pub(super) fn finish(
     letters(&mut draft);
     applications(&mut draft)?;
     transport(&draft)?;
+    hooked(&mut draft)?;
     directions(&draft)?;
     packets(&draft)?;
     sizes(&draft)?;
@@ -240,6 +243,28 @@ fn transport(draft: &Draft<'_>) -> Parsed<()> {
     Ok(())
 }
 
+/// The direction of transactions whose state a hook in the header waits for.
+fn hook(draft: &Draft<'_>) -> Option<bool> {
+    draft.rule.packet.iter().find_map(|c| match c {
+        PacketCondition::Hook(Hook::Reached(d, _)) => Some(*d == Direction::ToServer),
+        _ => None,
+    })
+}
+
+/// A hook is of one direction, and it is the flow's.
+fn hooked(draft: &mut Draft<'_>) -> Parsed<()> {
+    let Some(to_server) = hook(draft) else {
+        return Ok(());
+    };
+    let flow = &mut draft.rule.flow.to_server;
+    if draft.whole || flow.is_some_and(|f| f != to_server) {
+        let reason = "the hook is of the other direction";
+        return Err(draft.protocol_at.fail(Kind::Conflict, reason));
+    }
+    *flow = Some(to_server);
+    Ok(())
+}
+
 /// Buffers are of one direction, and it is the flow's.
 fn directions(draft: &Draft<'_>) -> Parsed<()> {
     // Snort's inspector keeps a request's buffers for its response.
@@ -290,6 +315,10 @@ fn packets(draft: &Draft<'_>) -> Parsed<()> {
     let Some(at) = draft.packet_only else {
         return Ok(());
     };
+    if hook(draft).is_some() {
+        let reason = "a condition on packets together with a hook of transactions";
+        return Err(at.fail(Kind::Conflict, reason));
+    }
     if draft.dialect == Dialect::Snort {
         return Ok(());
     }
@@ -315,6 +344,7 @@ fn sizes(draft: &Draft<'_>) -> Parsed<()> {
             Condition::Size(Range {
                 high,
                 negated: false,
+                mask: u64::MAX,
                 ..
             }) => Some(high),
             _ => None,

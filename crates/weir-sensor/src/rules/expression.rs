@@ -109,6 +109,32 @@ impl Expression {
         self.regex.capture_locations()
     }
 
+    /// The parts of the first match that begins at `start` or after it.
+    pub fn parts_at<'a>(
+        &self,
+        bytes: &'a [u8],
+        start: usize,
+        groups: impl Iterator<Item = usize>,
+    ) -> Vec<Option<&'a [u8]>> {
+        let mut locations = self.locations();
+        match self.regex.captures_read_at(&mut locations, bytes, start) {
+            Ok(Some(_)) => groups
+                .map(|group| {
+                    locations
+                        .get(group)
+                        .and_then(|(from, to)| bytes.get(from..to))
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Numbers and names of the captures that have one.
+    pub fn names(&self) -> impl Iterator<Item = (usize, &str)> {
+        let names = self.regex.capture_names().iter().enumerate();
+        names.filter_map(|(at, name)| Some((at, name.as_deref()?)))
+    }
+
     /// How many captures it has, without the whole match.
     pub fn groups(&self) -> usize {
         self.regex.captures_len() - 1

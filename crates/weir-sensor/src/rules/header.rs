@@ -1,10 +1,12 @@
 //! Headers of rules: action, protocol, addresses, ports, direction.
 
 use crate::app::App;
+use crate::buffer::Buffer;
+use crate::packet::Direction;
 
 use super::addresses::{Groups, any_address, any_port};
 use super::load::{Dialect, Settings};
-use super::model::{Action, Header, HeaderProtocol};
+use super::model::{Action, Header, HeaderProtocol, Hook, Stage};
 use super::problem::{Kind, Parsed};
 use super::scan::ACTIONS;
 use super::text::Text;
@@ -16,6 +18,10 @@ pub(super) struct Head {
     pub(super) apps: Vec<App>,
     /// The number that a protocol of IP has, of those that have no class of their own.
     pub(super) number: Option<u8>,
+    /// `PROTOCOL:HOOK`: when the rule is decided.
+    pub(super) hook: Option<Hook>,
+    /// The action is `config`: no alert.
+    pub(super) silent: bool,
     /// `=>`: about a request and its response together.
     pub(super) whole: bool,
     pub(super) notes: Vec<String>,
@@ -51,9 +57,17 @@ pub(super) fn head(text: Text<'_>, settings: &Settings, groups: &mut Groups) -> 
         return Err(text.fail(Kind::Syntax, "the rule has no header"));
     };
     let mut notes = Vec::new();
-    let action = action(first, settings.dialect, &mut notes)?;
+    let silent = first.is("config") && settings.dialect == Dialect::Suricata;
+    let action = match silent {
+        true => Action::Alert,
+        false => action(first, settings.dialect, &mut notes)?,
+    };
     let Some(word) = words.next() else {
         return Err(first.fail(Kind::Syntax, "a protocol is missing after the action"));
+    };
+    let (word, hook_at) = match word.cut(b':') {
+        Some((word, at)) if settings.dialect == Dialect::Suricata => (word, Some(at)),
+        _ => (word, None),
     };
     let number = match word.bytes {
         b"igmp" => Some(2),
@@ -65,6 +79,7 @@ pub(super) fn head(text: Text<'_>, settings: &Settings, groups: &mut Groups) -> 
         Some(_) => (HeaderProtocol::Ip, Vec::new()),
         None => protocol(word, settings.dialect)?,
     };
+    let hook = hook_at.map(|at| hook(word, &apps, at)).transpose()?;
     let mut whole = false;
     let rest: Vec<Text<'_>> = words.collect();
     let header = match rest[..] {
@@ -104,6 +119,8 @@ pub(super) fn head(text: Text<'_>, settings: &Settings, groups: &mut Groups) -> 
         header,
         apps,
         number,
+        hook,
+        silent,
         whole,
         notes,
     })
@@ -199,6 +216,90 @@ fn protocol(word: Text<'_>, dialect: Dialect) -> Parsed<(HeaderProtocol, Vec<App
         }
         None => Err(word.fail(Kind::Value, format!("`{name}` is not a protocol"))),
     }
+}
+
+/// When a rule is decided, by the name behind its protocol.
+fn hook(protocol: Text<'_>, apps: &[App], at: Text<'_>) -> Parsed<Hook> {
+    let name = at.str()?;
+    let unknown = || {
+        let reason = format!("`{}` has no hook `{name}`", protocol.lossy());
+        Err(at.fail(Kind::Value, reason))
+    };
+    let Some(app) = apps.first() else {
+        return match name {
+            "all" => Ok(Hook::All),
+            "pre_flow" | "pre_stream" => Ok(Hook::Packet),
+            "flow_start" => Ok(Hook::FlowStart),
+            _ => unknown(),
+        };
+    };
+    let parsed = [
+        App::Http1,
+        App::Dns,
+        App::Tls,
+        App::Smtp,
+        App::Ftp,
+        App::FtpData,
+        App::Ssh,
+        App::Smb,
+        App::Quic,
+        App::Tftp,
+        App::Snmp,
+    ];
+    if !parsed.contains(app) {
+        let reason = format!("transactions of {} are not told apart here", app.name());
+        return Err(at.fail(Kind::Unsupported, reason));
+    }
+    let (request, response) = (Direction::ToServer, Direction::ToClient);
+    let (direction, stage) = match (app, name) {
+        (App::Http1, "request_started") => (request, Stage::Has(Buffer::HttpRequestLine)),
+        (App::Http1, "response_started") => (response, Stage::Has(Buffer::HttpResponseLine)),
+        (_, "request_started") => (request, Stage::Begun),
+        (_, "response_started") => (response, Stage::Begun),
+        (App::Tls, "client_in_progress") => (request, Stage::Begun),
+        (App::Tls, "client_hello_done") => (request, Stage::Shaken(1)),
+        (App::Tls, "server_in_progress") => (response, Stage::Begun),
+        // Certificates come with the hello, or hidden behind it.
+        (App::Tls, "server_hello" | "server_cert_done" | "server_hello_done") => {
+            (response, Stage::Shaken(2))
+        }
+        (
+            App::Tls,
+            "client_cert_done"
+            | "client_handshake_done"
+            | "client_finished"
+            | "server_handshake_done"
+            | "server_finished"
+            | "request_complete"
+            | "response_complete",
+        ) => {
+            let reason = "what follows the hellos of a handshake is not told apart here";
+            return Err(at.fail(Kind::Unsupported, reason));
+        }
+        (_, "request_complete") => (request, Stage::Over),
+        (_, "response_complete") => (response, Stage::Over),
+        (App::Ssh, "request_in_progress") => (request, Stage::Begun),
+        (App::Ssh, "response_in_progress") => (response, Stage::Begun),
+        (App::Ssh, "request_banner_wait_eol" | "request_banner_done") => {
+            (request, Stage::Has(Buffer::SshProto))
+        }
+        (App::Ssh, "response_banner_wait_eol" | "response_banner_done") => {
+            (response, Stage::Has(Buffer::SshProto))
+        }
+        (App::Ssh, "request_finished") => (request, Stage::Over),
+        (App::Ssh, "response_finished") => (response, Stage::Over),
+        (App::Http1, _) if apps.len() > 1 => return unknown(),
+        (App::Http1, "request_line" | "request_headers") => {
+            (request, Stage::Has(Buffer::HttpRequestLine))
+        }
+        (App::Http1, "request_body" | "request_trailer") => (request, Stage::Over),
+        (App::Http1, "response_line" | "response_headers") => {
+            (response, Stage::Has(Buffer::HttpResponseLine))
+        }
+        (App::Http1, "response_body" | "response_trailer") => (response, Stage::Over),
+        _ => return unknown(),
+    };
+    Ok(Hook::Reached(direction, stage))
 }
 
 /// The applications that a name stands for: `http` is either version.

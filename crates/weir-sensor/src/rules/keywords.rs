@@ -88,7 +88,7 @@ words! {
     FlowBytes: "flow.bytes" [] Suricata, "bytes of a flow";
     FlowBytesToServer: "flow.bytes_toserver" [] Suricata, "bytes of a flow to the server";
     FlowBytesToClient: "flow.bytes_toclient" [] Suricata, "bytes of a flow to the client";
-    AppLayerProtocol: "app-layer-protocol" [] Suricata, "protocol of the application, or not that";
+    AppLayerProtocol: "app-layer-protocol" [] Suricata, "protocol of the application, or not that; of a side (`direction`, `to_server`, `to_client`, `either`), before a change (`original`), or at the end (`final`, as without a mode)";
     AppLayerEvent: "app-layer-event" [] Suricata, "an anomaly of a transaction";
     DecodeEvent: "decode-event" ["engine-event"] Suricata, "an anomaly of a packet";
     StreamEvent: "stream-event" [] Suricata, "an anomaly of a stream";
@@ -104,7 +104,7 @@ words! {
     EndsWith: "endswith" [] Suricata, "at the buffer's end";
     Rawbytes: "rawbytes" [] Both, "accepted, without a meaning in either dialect";
     FastPattern: "fast_pattern" [] Suricata, "the content for the prefilter; `only`, or offset and length";
-    Pcre: "pcre" [] Both, "Perl regular expression (PCRE2); in Suricata's dialect flags may name a buffer, and captures `flow:` and `pkt:` variables";
+    Pcre: "pcre" [] Both, "Perl regular expression (PCRE2); in Suricata's dialect flags may name a buffer, and captures are kept as `flow:`, `pkt:` and `alert:` variables";
     Regex: "regex" [] Snort, "a regular expression; compiled as pcre is";
     IsDataAt: "isdataat" [] Both, "there are bytes at a place";
     ByteTest: "byte_test" [] Both, "a number in the bytes compared";
@@ -167,6 +167,7 @@ words! {
     DnsRrtype: "dns.rrtype" [] Suricata, "type of a record of DNS";
     Requires: "requires" [] Suricata, "versions of the language (this is 8.0), keywords, features (none has a name); a rule that requires others is refused";
     Alert: "alert" [] Suricata, "an alert when it matches, as is usual";
+    Config: "config" [] Suricata, "`logging disable, type tx, scope tx`: the transaction that the rule holds of is not written to the log; as an action, no alert";
     WindowScale: "tcp.wscale" [] Suricata, "window scale option of TCP";
     Mtu: "icmpv6.mtu" [] Suricata, "size that a packet-too-big message names";
     VlanLayers: "vlan.layers" [] Suricata, "how many VLAN tags";
@@ -181,6 +182,7 @@ words! {
     FtpDataCommand: "ftpdata_command" ["ftpdata.command"] Suricata, "`stor` or `retr`: what asked for the data connection";
     SnmpVersion: "snmp.version" [] Suricata, "version of SNMP";
     SnmpType: "snmp.pdu_type" [] Suricata, "type of a PDU of SNMP";
+    SnmpTrap: "snmp.trap_type" [] Suricata, "what a trap of SNMP 1 says happened";
     SmbVersion: "smb.version" [] Suricata, "version of SMB";
     FtpBounce: "ftpbounce" [] Suricata, "a PORT command names another host";
     TlsSubject: "tls.subject" [] Suricata, "old: content of tls.cert_subject";
@@ -248,6 +250,10 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("activates", "rules do not activate each other"),
     ("count", "rules do not activate each other"),
     ("session", "sessions are not logged"),
+    (
+        "nfq_set_mark",
+        "captures have no queue whose packets could be marked",
+    ),
     ("react", "no answers are sent"),
     ("resp", "no answers are sent"),
     ("stream_reassemble", "rules do not change reassembly"),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::app::App;
 use crate::buffer::Buffer;
 use crate::event::Event;
+use crate::packet::Direction;
 
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -423,8 +424,30 @@ pub struct Pcre {
     pub ungreedy: bool,
     /// `R`: begins at the end of the match before.
     pub relative: bool,
-    /// Captures stored, as `flow:name` or `pkt:name`.
-    pub captures: Vec<String>,
+    /// Captures that are kept.
+    pub captures: Vec<Capture>,
+}
+
+/// A capture that is kept when the rule holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capture {
+    /// Its number in the expression, from 1.
+    pub group: usize,
+    /// Where it stands in the log.
+    pub keep: Keep,
+    /// Under which name.
+    pub name: Arc<str>,
+}
+
+/// For how long a capture is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// `flow:`: with its flow.
+    Flow,
+    /// `pkt:`: for the records of its packet.
+    Packet,
+    /// `alert:`: for the alert.
+    Alert,
 }
 
 impl Pcre {
@@ -579,6 +602,26 @@ pub struct Range {
     pub high: u64,
     /// Not in it.
     pub negated: bool,
+    /// Bits of the number that are looked at; all of them unless the rule names some (`&0xf0=0x10`).
+    pub mask: u64,
+}
+
+impl Range {
+    /// From one number to another.
+    pub const fn new(low: u64, high: u64, negated: bool) -> Range {
+        Range {
+            low,
+            high,
+            negated,
+            mask: u64::MAX,
+        }
+    }
+
+    /// Whether a number is in it.
+    pub const fn has(&self, number: u64) -> bool {
+        let number = number & self.mask;
+        (self.low <= number && number <= self.high) != self.negated
+    }
 }
 
 /// A condition on the packet, its flow, or its transaction's numbers.
@@ -674,8 +717,8 @@ pub enum PacketCondition {
         /// `isnotset`: there is no score.
         absent: bool,
     },
-    /// `vlan.id`: layer (`None`: any; below 0 from the innermost) and range.
-    Vlan(Option<i8>, Range),
+    /// `vlan.id`: layer and range.
+    Vlan(VlanLayer, Range),
     /// `filesize`.
     FileSize(Range),
     /// `filemd5`, `filesha1`, `filesha256`: which sum, the list, and whether the sum must not be in it.
@@ -694,6 +737,64 @@ pub enum PacketCondition {
     CertificateValid(bool),
     /// `rpc`: program, version, procedure.
     Rpc(u32, Option<u32>, Option<u32>),
+    /// `app-layer-protocol` of a side, or before a change: which, the protocols, and whether it must be another.
+    Application(Spoken, Vec<App>, bool),
+    /// `PROTOCOL:HOOK` in the header.
+    Hook(Hook),
+}
+
+/// Which tags `vlan.id` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VlanLayer {
+    /// One of them.
+    Any,
+    /// Each, and there is one.
+    All,
+    /// This one; below 0 from the innermost.
+    At(i8),
+}
+
+/// Which of the protocols that a flow is told to be `app-layer-protocol` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoken {
+    /// The flow's own.
+    Final,
+    /// What the bytes of the direction inspected look like.
+    Direction,
+    /// What the client's bytes look like.
+    ToServer,
+    /// What the server's bytes look like.
+    ToClient,
+    /// Either of these two.
+    Either,
+    /// That before the flow changed to another.
+    Original,
+}
+
+/// When a rule is decided, if its header says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// `all`: each packet; contents are looked for in streams as ever.
+    All,
+    /// `pre_flow`, `pre_stream`: each packet by itself.
+    Packet,
+    /// The first packet of each direction of a flow.
+    FlowStart,
+    /// A transaction has got so far in a direction.
+    Reached(Direction, Stage),
+}
+
+/// How far a direction of a transaction has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Something of it was said.
+    Begun,
+    /// This buffer is there.
+    Has(Buffer),
+    /// These messages of a handshake of TLS were seen, in bits of `ssl_state`.
+    Shaken(u64),
+    /// It is over.
+    Over,
 }
 
 /// Which side's bytes `stream_size` is about.
@@ -743,6 +844,8 @@ pub enum Bit {
         /// Seconds it stays.
         expire: u32,
     },
+    /// `config:logging disable, type tx, scope tx`: the transaction is not written to the log.
+    Unlog,
     /// `flowint`.
     Counter {
         /// Its name.

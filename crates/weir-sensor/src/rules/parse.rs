@@ -97,11 +97,12 @@ pub(super) fn rule(
     rule.action = head.action;
     if let Some(number) = head.number {
         let number = u64::from(number);
-        rule.packet.push(PacketCondition::Protocol(Range {
-            low: number,
-            high: number,
-            negated: false,
-        }));
+        rule.packet
+            .push(PacketCondition::Protocol(Range::new(number, number, false)));
+    }
+    rule.silent = head.silent;
+    if let Some(hook) = head.hook {
+        rule.packet.push(PacketCondition::Hook(hook));
     }
     let mut draft = Draft {
         dialect,
@@ -218,11 +219,7 @@ impl<'a> Draft<'a> {
         if let Some(what) = keywords::note(name) {
             if name == "filestore" {
                 // Nothing is stored, but the rule is about files.
-                let any = Range {
-                    low: 0,
-                    high: u64::MAX,
-                    negated: false,
-                };
+                let any = Range::new(0, u64::MAX, false);
                 self.rule.packet.push(PacketCondition::FileSize(any));
             }
             self.notes.push(format!("`{name}`: {what}"));

@@ -5,16 +5,40 @@ use super::model::{BitsMode, Number, Range};
 use super::problem::{Kind, Parsed};
 use super::text::Text;
 
-/// `n`, `!n`, `<n`, `>n`, `<=n`, `>=n`, `a<>b` (both ends left out), `!a<>b`; `a-b` as `a<>b` in Suricata's dialect, `a<=>b` (ends included) in Snort's.
+/// `n`, `!n`, `<n`, `>n`, `<=n`, `>=n`, `a<>b` (both ends left out), `!a<>b`; `a-b` as `a<>b` in Suricata's dialect, `a<=>b` (ends included) in Snort's. In Suricata's also bits, `&mask=n` and
+/// `&mask!=n`, and numbers with a unit, as `1KiB`.
 pub(super) fn range(text: Text<'_>, top: u64, dialect: Dialect) -> Parsed<Range> {
+    let high = i64::try_from(top).unwrap_or(i64::MAX);
+    let number = |t: Text<'_>| match dialect {
+        Dialect::Suricata => united(t, high),
+        Dialect::Snort => t.number(0, high).map(|n| n as u64),
+    };
+    if let Some(rest) = text.strip("&").filter(|_| dialect == Dialect::Suricata) {
+        let Some((mask, wanted)) = rest.cut(b'=') else {
+            let reason = "bits are asked for as `&mask=number` or `&mask!=number`";
+            return Err(text.fail(Kind::Syntax, reason));
+        };
+        let mask = mask.trim();
+        let (mask, negated) = match mask.bytes.strip_suffix(b"!") {
+            Some(before) => (mask.part(0..before.len()), true),
+            None => (mask, false),
+        };
+        let (mask, n) = (number(mask.trim())?, number(wanted.trim())?);
+        if n & !mask != 0 {
+            let reason = "the number has bits that the mask takes out: it is never there";
+            return Err(wanted.trim().fail(Kind::Value, reason));
+        }
+        return Ok(Range {
+            mask,
+            ..Range::new(n, n, negated)
+        });
+    }
     let (text, negated) = text.negation();
     let text = match text.strip("=") {
         Some(rest) => rest.trim(),
         None => text,
     };
-    let high = i64::try_from(top).unwrap_or(i64::MAX);
-    let number = |t: Text<'_>| t.number(0, high).map(|n| n as u64);
-    let done = |low, high| Range { low, high, negated };
+    let done = |low, high| Range::new(low, high, negated);
     let nothing = || text.fail(Kind::Value, "no number is in this range");
     if let Some(rest) = text.strip("<=") {
         return Ok(done(0, number(rest.trim())?));
@@ -56,6 +80,27 @@ pub(super) fn range(text: Text<'_>, top: u64, dialect: Dialect) -> Parsed<Range>
     }
     let exactly = number(text)?;
     Ok(done(exactly, exactly))
+}
+
+/// A number up to `top` with or without a unit, in either case: 1024, its square or its cube.
+fn united(text: Text<'_>, top: i64) -> Parsed<u64> {
+    const UNITS: [(&str, u32); 6] = [
+        ("kib", 10),
+        ("mib", 20),
+        ("gib", 30),
+        ("kb", 10),
+        ("mb", 20),
+        ("gb", 30),
+    ];
+    // Digits of hexadecimal numbers look like the end of a unit.
+    let hexadecimal = text.strip("0x").is_some() || text.strip("0X").is_some();
+    let lower = text.bytes.to_ascii_lowercase();
+    let unit = UNITS.iter().find(|(u, _)| lower.ends_with(u.as_bytes()));
+    let Some((unit, shift)) = unit.filter(|_| !hexadecimal) else {
+        return text.number(0, top).map(|n| n as u64);
+    };
+    let number = text.part(0..text.len() - unit.len()).trim();
+    Ok((number.number(0, top >> shift)? as u64) << shift)
 }
 
 /// A number, or the name of a variable.

@@ -260,13 +260,43 @@ fn packet_head<'a>(packet: &'a Packet<'_>, flow: u64) -> Head<'a> {
     }
 }
 
+/// Names and values that rules have captured.
+fn named(list: &[(Arc<str>, Vec<u8>)]) -> Vec<(&str, &[u8])> {
+    list.iter()
+        .map(|(name, value)| (&**name, value.as_slice()))
+        .collect()
+}
+
+/// What the rule of a match has captured for its alert.
+fn context<'a>(state: &'a FlowState, one: &Match) -> Vec<(&'a str, &'a [u8])> {
+    let Some(said) = &state.said else {
+        return Vec::new();
+    };
+    let (packet, values) = &said.alerts;
+    let own = values
+        .iter()
+        .filter(|(rule, ..)| *packet == one.packet && *rule == one.rule);
+    own.map(|(_, name, value)| (&**name, value.as_slice()))
+        .collect()
+}
+
 impl Hands {
     /// What rules have set in a flow, if records say so.
     fn marks<'a>(&self, ruleset: &'a Ruleset, state: &'a FlowState) -> Option<Marks<'a>> {
         let said = self.logs.options.marks && self.logs.eve.is_some() && state.is_marked();
         said.then(|| {
             let (bits, counters) = ruleset.marks(state);
-            Marks { bits, counters }
+            let (captured, packet) = state.said.as_ref().map_or((&[][..], &[][..]), |said| {
+                let (number, values) = &said.packet;
+                let now = *number == self.number;
+                (&said.flow, if now { values } else { &[] })
+            });
+            Marks {
+                bits,
+                counters,
+                captured: named(captured),
+                packet: named(packet),
+            }
         })
     }
 
@@ -393,6 +423,7 @@ impl Hands {
                         to_server: info.and(one.direction).map(|d| d == Direction::ToServer),
                         app: names(talk),
                         record,
+                        context: state.as_ref().map_or(Vec::new(), |s| context(s, &one)),
                         beside: found.map(|t| &t.beside),
                         files: found.map_or(&[], |t| &t.files),
                         tunnel: packet.and_then(|p| {
@@ -470,7 +501,11 @@ impl Hands {
                     .transactions
                     .entry((done.app, info.protocol == 6))
                     .or_default() += 1;
-                if self.logs.eve.is_some() {
+                let unlogged = state
+                    .said
+                    .as_ref()
+                    .is_some_and(|s| s.unlogged.contains(&done.id));
+                if self.logs.eve.is_some() && !unlogged {
                     self.log_transaction(info, done, marks.as_ref(), extra.parent);
                 }
             }
@@ -694,7 +729,10 @@ impl Hands {
         // Not of one packet: it has no number.
         let mut head = flow_head(info, Direction::ToServer, self.time, 0);
         let ruleset = Arc::clone(&self.engine.ruleset);
-        let marks = self.marks(&ruleset, &extra.state);
+        let mut marks = self.marks(&ruleset, &extra.state);
+        if let Some(marks) = &mut marks {
+            marks.packet.clear();
+        }
         head.marks = marks.as_ref();
         head.parent = extra.parent;
         (head.answer, head.spi) = (info.answer, info.spi);

@@ -575,6 +575,7 @@ impl Hands {
         let stream = flow.tcp.as_ref().map_or([0; 2], |s| {
             [s.seen(Direction::ToServer), s.seen(Direction::ToClient)]
         });
+        let talk = flow.extra.talk.as_ref();
         FlowView {
             id: info.id,
             client: info.client,
@@ -583,11 +584,11 @@ impl Hands {
             server_port: info.server_port,
             protocol: info.protocol,
             established,
-            app: flow
-                .extra
-                .talk
-                .as_ref()
-                .map_or(App::Unknown, Conversation::app),
+            app: talk.map_or(App::Unknown, Conversation::app),
+            sides: talk.map_or([App::Unknown; 2], |t| {
+                [Direction::ToServer, Direction::ToClient].map(|d| t.side(d))
+            }),
+            before: talk.and_then(Conversation::before),
             opaque: self.is_opaque(&flow.extra),
             packets: info.packets,
             bytes: info.bytes,

@@ -120,6 +120,8 @@ pub fn pcre(pattern: &str, change: impl FnOnce(&mut Pcre)) -> Condition {
 
 pub fn view(protocol: u8, app: App) -> FlowView {
     FlowView {
+        sides: [app; 2],
+        before: None,
         opaque: false,
         id: 7,
         client: CLIENT,

@@ -143,7 +143,7 @@ fn data_and_sizes_are_counted_to_the_byte() {
     holds(&[plain(b"c"), at(1, true, true)], b"abc", true);
     holds(&[plain(b"b"), at(1, true, true)], b"abc", false);
     holds(&[plain(b"b"), at(1, true, true)], b"abcb", true);
-    let size = |low, high, negated| Condition::Size(Range { low, high, negated });
+    let size = |low, high, negated| Condition::Size(Range::new(low, high, negated));
     holds(&[plain(b"a"), size(3, 3, false)], b"abc", true);
     holds(&[plain(b"a"), size(3, 3, true)], b"abc", false);
     holds(&[plain(b"a"), size(4, u64::MAX, false)], b"abc", false);

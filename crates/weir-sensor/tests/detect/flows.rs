@@ -153,11 +153,7 @@ fn what_is_alike_in_all_packets_is_asked_of_the_first() {
         ranges: Arc::from([(80, 80)]),
     };
     let mut number = rule(2, HeaderProtocol::Ip);
-    number.packet = vec![PacketCondition::Protocol(Range {
-        low: 17,
-        high: 17,
-        negated: false,
-    })];
+    number.packet = vec![PacketCondition::Protocol(Range::new(17, 17, false))];
     let mut no_stream = rule(3, HeaderProtocol::Udp);
     no_stream.flow.stream = Some(false);
     let headers = rule(4, HeaderProtocol::PacketHeader);
@@ -192,17 +188,9 @@ fn headers_and_packet_conditions_are_checked() {
         Buffer::Payload,
         vec![plain(b"data")],
     );
-    size.packet = vec![PacketCondition::PayloadSize(Range {
-        low: 4,
-        high: 4,
-        negated: false,
-    })];
+    size.packet = vec![PacketCondition::PayloadSize(Range::new(4, 4, false))];
     let mut ttl = rule(3, HeaderProtocol::Ip);
-    ttl.packet = vec![PacketCondition::Ttl(Range {
-        low: 65,
-        high: 255,
-        negated: true,
-    })];
+    ttl.packet = vec![PacketCondition::Ttl(Range::new(65, 255, true))];
     let mut app = on(
         4,
         HeaderProtocol::Udp,

@@ -84,11 +84,7 @@ fn reputation_decides_by_the_smallest_network() {
         [PacketCondition::Reputation {
             side: "any".to_owned(),
             category: 2,
-            value: Range {
-                low: 5,
-                high: 127,
-                negated: false
-            },
+            value: Range::new(5, 127, false),
             absent: false,
         }]
     );

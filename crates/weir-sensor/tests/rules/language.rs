@@ -224,11 +224,7 @@ fn the_same_words_mean_other_things_to_snort() {
         depth: Some(Number::Is(9)),
         ..content(b"p")
     };
-    let size = Range {
-        low: 4,
-        high: 10,
-        negated: false,
-    };
+    let size = Range::new(4, 10, false);
     assert_eq!(
         rule.groups,
         [

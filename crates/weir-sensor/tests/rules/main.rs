@@ -91,11 +91,7 @@ fn group(buffer: Buffer, conditions: Vec<Condition>) -> Group {
 }
 
 fn exactly(n: u64) -> Range {
-    Range {
-        low: n,
-        high: n,
-        negated: false,
-    }
+    Range::new(n, n, false)
 }
 
 fn read(bytes: i64, offset: i64) -> Read {

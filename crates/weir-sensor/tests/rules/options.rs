@@ -105,11 +105,7 @@ fn conditions_on_packets() {
         negated: true,
         ..exactly(n)
     };
-    let between = |low, high| Range {
-        low,
-        high,
-        negated: false,
-    };
+    let between = |low, high| Range::new(low, high, false);
     let expected = [
         PacketCondition::PayloadSize(between(11, 19)),
         PacketCondition::Ttl(between(0, 4)),
@@ -213,7 +209,12 @@ fn expressions_keep_their_flags_and_find() {
         panic!()
     };
     assert!(two.anchored && two.dollar_end_only && two.ungreedy);
-    assert_eq!(two.captures, ["pkt:w"]);
+    let kept = Capture {
+        group: 1,
+        keep: Keep::Packet,
+        name: "w".into(),
+    };
+    assert_eq!(two.captures, [kept]);
     let known = loaded.expressions.len();
     let compiled = loaded.expressions.of(&two).expect("it was compiled");
     assert_eq!(loaded.expressions.len(), known, "and is not compiled again");
@@ -322,4 +323,40 @@ fn what_a_rule_requires() {
             "{requires}"
         );
     }
+}
+
+#[test]
+fn bits_units_and_layers_of_numbers() {
+    let masked = |mask, n, negated| Range {
+        mask,
+        ..Range::new(n, n, negated)
+    };
+    let rule = suricata(
+        "tcp.mss:&0xF=4; ttl:&0xc0!=0x40; dsize:>1KiB; vlan.id:&0xf=1,all; vlan.id:!1,-1; ipopts:qs;",
+    );
+    let expected = [
+        PacketCondition::Mss(masked(15, 4, false)),
+        PacketCondition::Ttl(masked(0xc0, 0x40, true)),
+        PacketCondition::PayloadSize(Range::new(1025, 65535, false)),
+        PacketCondition::Vlan(VlanLayer::All, masked(15, 1, false)),
+        PacketCondition::Vlan(VlanLayer::At(-1), Range::new(1, 1, true)),
+        PacketCondition::IpOption("qs".into()),
+    ];
+    assert_eq!(rule.packet, expected);
+    let rule = http("filesize:2MB<>1gb; http.uri; bsize:&1=1; content:\"abcd\";");
+    let size = Range::new((2 << 20) + 1, (1 << 30) - 1, false);
+    assert_eq!(rule.packet, [PacketCondition::FileSize(size)]);
+    assert_eq!(
+        rule.groups[0].conditions[0],
+        Condition::Size(masked(1, 1, false)),
+        "a content longer than the number is no contradiction"
+    );
+    let mask = Range {
+        mask: 0xc0,
+        ..Range::new(0x40, 0x40, false)
+    };
+    assert_eq!(
+        [0x40, 0x7f, 0x80, 0].map(|n| mask.has(n)),
+        [true, true, false, false]
+    );
 }

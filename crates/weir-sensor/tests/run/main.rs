@@ -7,6 +7,7 @@ mod encrypted;
 mod events;
 mod fuzzed;
 mod hostile;
+mod language;
 mod logs;
 mod numbers;
 mod pass;

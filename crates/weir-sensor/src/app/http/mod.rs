@@ -211,9 +211,12 @@ impl Parser for Http1 {
             _ => {}
         }
         let half = &self.halves[direction.index()];
-        if half.id.is_some() {
+        if let Some(id) = half.id {
             let whole = last_chunk || matches!(half.state, State::Close | State::Extra);
             self.finish_body(direction, whole, out);
+            if let Some(t) = out.find(id) {
+                t.cut[direction.index()] = !whole;
+            }
             self.complete(direction, out);
         }
         self.release(direction, out);
@@ -222,6 +225,7 @@ impl Parser for Http1 {
             // No answers will come.
             for p in std::mem::take(&mut self.pending) {
                 if let Some(t) = out.find(p.id) {
+                    t.cut[ToClient.index()] = true;
                     t.finish_side(ToClient);
                 }
             }

@@ -10,8 +10,8 @@ mod run;
 use std::sync::Arc;
 
 use crate::rules::{
-    Base64, ByteExtract, ByteJump, ByteMath, ByteTest, Condition, Content, Dataset, Entropy,
-    Expression, Expressions, MathOperator, Number, Range, Read, TestOperator,
+    Base64, ByteExtract, ByteJump, ByteMath, ByteTest, Capture, Condition, Content, Dataset,
+    Entropy, Expression, Expressions, MathOperator, Number, Range, Read, TestOperator,
 };
 use needle::Needle;
 use run::Run;
@@ -39,6 +39,8 @@ pub struct EvaluationCounts {
 pub(super) struct Scratch {
     pub(super) counts: EvaluationCounts,
     decoded: Vec<Vec<u8>>,
+    /// What expressions of the rule at hand have captured, to be kept if the rule holds.
+    pub(super) captured: Vec<(Capture, Vec<u8>)>,
 }
 
 /// A buffer to inspect.
@@ -121,6 +123,7 @@ struct Search {
     anchored: bool,
     relative: bool,
     negated: bool,
+    captures: Box<[Capture]>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -242,6 +245,7 @@ impl Builder<'_> {
                     anchored: p.anchored,
                     relative: p.relative,
                     negated: p.negated,
+                    captures: p.captures.as_slice().into(),
                 })),
                 Condition::IsDataAt {
                     offset,

@@ -6,6 +6,9 @@ use crate::rules::{MathOperator, NotFound, TestOperator};
 use super::super::in_range;
 use super::{Find, Get, Jump, STEPS, Scratch, Search, Step, Subject, VARIABLES, Value};
 
+/// Bytes of a capture that are kept.
+const MOST_CAPTURED: usize = 4096;
+
 pub(super) struct Run<'a, 'b> {
     pub(super) subject: &'a Subject<'a>,
     pub(super) scratch: &'b mut Scratch,
@@ -260,8 +263,12 @@ impl Run<'_, '_> {
                 return None;
             }
             let end = from + found_end;
+            let place = self.scratch.captured.len();
             let held = self.chain(rest, end, reached.max(end), next);
             if held.is_some() {
+                if !search.captures.is_empty() {
+                    self.capture(search, subject, start, place);
+                }
                 return held;
             }
             // Another match only helps what is relative to this one, or must lie in new bytes.
@@ -271,6 +278,19 @@ impl Run<'_, '_> {
             }
             start = found + 1;
         }
+    }
+
+    /// Keeps what was captured by the match from `start` on, before what later conditions have captured.
+    fn capture(&mut self, search: &Search, subject: &[u8], start: usize, place: usize) {
+        let groups = search.captures.iter().map(|c| c.group);
+        let parts = search.expression.parts_at(subject, start, groups);
+        let kept = search.captures.iter().zip(parts).filter_map(|(c, part)| {
+            let part = part?;
+            let part = part.get(..MOST_CAPTURED).unwrap_or(part);
+            Some((c.clone(), part.to_vec()))
+        });
+        let place = place.min(self.scratch.captured.len());
+        self.scratch.captured.splice(place..place, kept);
     }
 
     /// Reads a number; returns it and where it ended.

@@ -66,6 +66,23 @@ pub(super) fn flowbits(draft: &mut Draft<'_>, value: Text<'_>) -> Parsed<()> {
     Ok(())
 }
 
+/// What is not logged.
+pub(super) fn config(draft: &mut Draft<'_>, value: Text<'_>) -> Parsed<()> {
+    let parts = commas(value);
+    let words: Vec<Vec<Text<'_>>> = parts.iter().map(|p| p.words()).collect();
+    let is = |at: usize, wanted: [&str; 2]| {
+        let words = words.get(at).map_or(&[][..], Vec::as_slice);
+        matches!(words, [a, b] if a.is(wanted[0]) && b.is(wanted[1]))
+    };
+    let known = parts.len() == 3 && is(0, ["logging", "disable"]);
+    if known && is(1, ["type", "tx"]) && is(2, ["scope", "tx"]) {
+        draft.rule.bits.push(Bit::Unlog);
+        return Ok(());
+    }
+    let reason = "only `logging disable, type tx, scope tx` is possible";
+    Err(value.fail(Kind::Unsupported, reason))
+}
+
 pub(super) fn xbits(draft: &mut Draft<'_>, value: Text<'_>) -> Parsed<()> {
     let parts = commas(value);
     if parts[0].is("noalert") && parts.len() == 1 {

@@ -3,7 +3,7 @@
 use crate::app::App;
 use crate::rules::header;
 use crate::rules::load::Dialect;
-use crate::rules::model::{PacketCondition, Range, StreamSide};
+use crate::rules::model::{PacketCondition, Range, Spoken, StreamSide};
 use crate::rules::parse::{Context, Draft};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -78,7 +78,7 @@ pub(super) fn stream_size<'a>(draft: &mut Draft<'a>, value: Text<'a>) -> Parsed<
                     return Err(operator.fail(Kind::Value, reason));
                 }
             };
-            (side, Range { low, high, negated })
+            (side, Range::new(low, high, negated))
         }
         (Dialect::Snort, [size]) => (StreamSide::Either, range(*size, u32::MAX.into(), dialect)?),
         (Dialect::Snort, [size, at]) => (side(*at)?, range(*size, u32::MAX.into(), dialect)?),
@@ -125,11 +125,7 @@ pub(super) fn iprep(draft: &mut Draft<'_>, value: Text<'_>, context: &Context<'_
         draft.rule.packet.push(PacketCondition::Reputation {
             side: side.lossy(),
             category: *number,
-            value: Range {
-                low: 0,
-                high: 127,
-                negated: false,
-            },
+            value: Range::new(0, 127, false),
             absent: parts[2].is("isnotset"),
         });
         return Ok(());
@@ -148,11 +144,7 @@ pub(super) fn iprep(draft: &mut Draft<'_>, value: Text<'_>, context: &Context<'_
     draft.rule.packet.push(PacketCondition::Reputation {
         side: side.lossy(),
         category: *number,
-        value: Range {
-            low,
-            high,
-            negated: false,
-        },
+        value: Range::new(low, high, false),
         absent: false,
     });
     Ok(())
@@ -184,22 +176,49 @@ pub(super) fn app_protocol<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()
     let (value, negated) = opt.need()?.negation();
     let parts = commas(value);
     let value = parts[0];
+    let mut spoken = None;
     for part in &parts[1..] {
-        // The protocol at the end, and no kin of it: what is asked here in any case.
-        if !part.is("exact") && !part.is("final") {
-            let reason = format!("`{}` of a protocol is not told apart here", part.lossy());
-            return Err(part.fail(Kind::Unsupported, reason));
+        let which = match part.bytes {
+            // And no kin of it: what is asked here in any case.
+            b"exact" => continue,
+            b"final" => Spoken::Final,
+            b"direction" => Spoken::Direction,
+            b"to_server" => Spoken::ToServer,
+            b"to_client" => Spoken::ToClient,
+            b"either" => Spoken::Either,
+            b"original" => Spoken::Original,
+            _ => {
+                let reason = "a mode is direction, to_server, to_client, either, final or original";
+                return Err(part.fail(Kind::Value, reason));
+            }
+        };
+        if spoken.replace(which).is_some() {
+            return Err(part.fail(Kind::Conflict, "a second mode"));
         }
     }
     let apps = match value.bytes {
         // Of no protocol that is told.
         b"failed" => Some(vec![App::Failed]),
+        b"unknown" if negated => {
+            let reason = "that a protocol is known is asked with `!failed`";
+            return Err(value.fail(Kind::Value, reason));
+        }
+        b"unknown" => {
+            spoken.get_or_insert(Spoken::Final);
+            Some(vec![App::Unknown])
+        }
         _ => header::apps(value.str()?),
     };
     let Some(apps) = apps else {
         let reason = format!("`{}` is no protocol that is told here", value.lossy());
         return Err(value.fail(Kind::Unsupported, reason));
     };
+    // The flow's own is asked before anything else of the rule.
+    if let Some(spoken) = spoken.filter(|s| *s != Spoken::Final || apps == [App::Unknown]) {
+        let condition = PacketCondition::Application(spoken, apps, negated);
+        draft.rule.packet.push(condition);
+        return Ok(());
+    }
     let apps = apps.into_iter().map(|app| (app, negated));
     draft.rule.apps.extend(apps);
     Ok(())

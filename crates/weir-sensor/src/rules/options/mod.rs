@@ -22,7 +22,7 @@ use crate::rules::text::Text;
 use crate::rules::values::{bits, name, quoted, range};
 use crate::rules::{bytes, content, files, header};
 
-use self::bits::{flowbits, flowint, hostbits, xbits};
+use self::bits::{config, flowbits, flowint, hostbits, xbits};
 use self::dataset::{dataset, file_sums};
 use self::flow::{app_protocol, flow, flow_count, flow_counts, iprep, stream_size};
 use self::packet::ip_protocol;
@@ -87,6 +87,7 @@ pub(super) fn option<'a>(
         Word::Xbits => xbits(draft, opt.need()?)?,
         Word::Hostbits => hostbits(draft, opt.need()?)?,
         Word::Flowint => flowint(draft, opt.need()?)?,
+        Word::Config => config(draft, opt.need()?)?,
         Word::NoAlert => {
             opt.bare()?;
             draft.rule.silent = true;
@@ -342,6 +343,7 @@ pub(super) fn option<'a>(
             word_record(draft, "ftpdata_command", opt, &[("retr", 1), ("stor", 2)])?;
         }
         Word::SnmpVersion => number_record(draft, "snmp.version", opt, &[])?,
+        Word::SnmpTrap => number_record(draft, "snmp.trap_type", opt, record::TRAPS)?,
         Word::SnmpType => number_record(draft, "snmp.pdu_type", opt, record::PDU_TYPES)?,
         Word::SmbVersion => number_record(draft, "smb.version", opt, &[])?,
         Word::FtpBounce => {

@@ -2,7 +2,7 @@
 
 use crate::event::Event;
 use crate::rules::load::Dialect;
-use crate::rules::model::{BitsMode, PacketCondition, Range};
+use crate::rules::model::{BitsMode, PacketCondition, Range, VlanLayer};
 use crate::rules::parse::Draft;
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -24,7 +24,7 @@ const TCP_FLAGS: &[(u8, u8)] = &[
 ];
 
 const IP_OPTIONS: &[&str] = &[
-    "rr", "lsrr", "lsrre", "eol", "nop", "ts", "sec", "ssrr", "satid", "esec", "cipso", "any",
+    "rr", "lsrr", "lsrre", "eol", "nop", "ts", "sec", "ssrr", "satid", "esec", "cipso", "qs", "any",
 ];
 
 const IP_PROTOCOLS: &[(&str, u8)] = &[
@@ -69,11 +69,7 @@ pub(super) fn ip_protocol(text: Text<'_>, dialect: Dialect) -> Parsed<Range> {
     };
     let (value, negated) = text.negation();
     match named(value) {
-        Some(n) => Ok(Range {
-            low: n,
-            high: n,
-            negated,
-        }),
+        Some(n) => Ok(Range::new(n, n, negated)),
         None => range(text, 255, dialect),
     }
 }
@@ -156,11 +152,7 @@ pub(super) fn tos<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
             .map_err(|_| value.fail(Kind::Value, "not a hexadecimal number"))?,
         None => value.number(0, 255)? as u8,
     };
-    let tos = Range {
-        low: n.into(),
-        high: n.into(),
-        negated,
-    };
+    let tos = Range::new(n.into(), n.into(), negated);
     draft.packet(PacketCondition::Tos(tos), opt.whole)?;
     Ok(())
 }
@@ -171,9 +163,10 @@ pub(super) fn vlan<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
     let value = opt.need()?;
     let parts = commas(value);
     let layer = match parts.get(1) {
-        None => None,
-        Some(p) if p.is("any") => None,
-        Some(p) => Some(p.number(-3, 2)? as i8),
+        None => VlanLayer::Any,
+        Some(p) if p.is("any") => VlanLayer::Any,
+        Some(p) if p.is("all") => VlanLayer::All,
+        Some(p) => VlanLayer::At(p.number(-3, 2)? as i8),
     };
     let id = range(parts[0], 4095, dialect)?;
     draft.rule.packet.push(PacketCondition::Vlan(layer, id));

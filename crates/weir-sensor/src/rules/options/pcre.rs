@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::rules::load::Dialect;
-use crate::rules::model::{Condition, Pcre};
+use crate::rules::model::{Capture, Condition, Keep, Pcre};
 use crate::rules::parse::{Context, Draft};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -35,7 +35,8 @@ pub(super) fn pcre<'a>(
     let first = if hyperscan { parts.remove(0) } else { value };
     let inner = first.unquoted()?;
     let inner = match inner.strip("m") {
-        Some(rest) if draft.dialect == Dialect::Snort && !inner.bytes.starts_with(b"/") => rest,
+        // Behind it any delimiter may stand in Snort's dialect, and a slash in either.
+        Some(rest) if draft.dialect == Dialect::Snort || rest.bytes.starts_with(b"/") => rest,
         _ => inner,
     };
     let Some(delimiter) = inner
@@ -59,7 +60,7 @@ pub(super) fn pcre<'a>(
     pcre.negated = negated;
     let letters = flags.next().unwrap_or(inner.from(inner.len()));
     let buffer = pcre_flags(draft, &mut pcre, letters)?;
-    pcre.captures = captures(draft, flags)?;
+    let kept = captures(draft, flags)?;
     if hyperscan {
         for part in &parts {
             match part.bytes {
@@ -89,9 +90,28 @@ pub(super) fn pcre<'a>(
         };
         at.fail(Kind::Expression, e.reason.clone())
     })?;
-    if pcre.captures.len() > compiled.groups() {
+    if kept.len() > compiled.groups() {
         let reason = "more variables than captures";
         return Err(first.fail(Kind::Value, reason));
+    }
+    pcre.captures = kept;
+    if draft.dialect == Dialect::Suricata {
+        let named = compiled.names().filter_map(|(group, name)| {
+            let (keep, name) = [
+                ("flow_", Keep::Flow),
+                ("pkt_", Keep::Packet),
+                ("alert_", Keep::Alert),
+            ]
+            .iter()
+            .find_map(|(prefix, keep)| Some((*keep, name.strip_prefix(prefix)?)))?;
+            let name = name.into();
+            Some(Capture { group, keep, name })
+        });
+        pcre.captures.extend(named);
+    }
+    if !pcre.captures.is_empty() && pcre.negated {
+        let what = "what an expression that must not match captures is not kept";
+        draft.notes.push(what.to_owned());
     }
     let part = match (buffer, draft.current) {
         (Some((buffer, at)), Some(current)) if draft.parts[current].buffer != buffer => {
@@ -191,18 +211,25 @@ fn pcre_flags<'a>(
     Ok(buffer)
 }
 
-/// `flow:name`, `pkt:name` behind the flags.
-fn captures<'a>(draft: &Draft<'a>, parts: impl Iterator<Item = Text<'a>>) -> Parsed<Vec<String>> {
+/// `flow:name`, `pkt:name`, `alert:name` behind the flags, of the captures in their order.
+fn captures<'a>(draft: &Draft<'a>, parts: impl Iterator<Item = Text<'a>>) -> Parsed<Vec<Capture>> {
     let mut captures = Vec::new();
-    for part in parts {
-        let good = part.strip("flow:").or_else(|| part.strip("pkt:"));
-        match good {
-            Some(rest) if draft.dialect == Dialect::Suricata => {
-                name(rest)?;
-                captures.push(part.lossy());
+    for (part, group) in parts.zip(1..) {
+        let part = part.trim();
+        let found = [
+            ("flow:", Keep::Flow),
+            ("pkt:", Keep::Packet),
+            ("alert:", Keep::Alert),
+        ]
+        .iter()
+        .find_map(|(prefix, keep)| Some((*keep, part.strip(prefix)?)));
+        match found {
+            Some((keep, rest)) if draft.dialect == Dialect::Suricata => {
+                let name = name(rest)?.into();
+                captures.push(Capture { group, keep, name });
             }
             _ => {
-                let reason = "a variable is `flow:NAME` or `pkt:NAME`";
+                let reason = "a variable is `flow:NAME`, `pkt:NAME` or `alert:NAME`";
                 return Err(part.fail(Kind::Syntax, reason));
             }
         }

@@ -180,7 +180,7 @@ pub(super) fn entropy<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()> {
                     ">=" => (n, u64::MAX, false),
                     _ => return Err(wrong()),
                 };
-                value = Some(Range { low, high, negated });
+                value = Some(Range::new(low, high, negated));
             }
             _ => return Err(wrong()),
         }

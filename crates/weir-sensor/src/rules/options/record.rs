@@ -130,6 +130,17 @@ pub(super) const PDU_TYPES: &[(&str, u64)] = &[
     ("report", 8),
 ];
 
+/// What traps of SNMP 1 are about.
+pub(super) const TRAPS: &[(&str, u64)] = &[
+    ("coldStart", 0),
+    ("warmStart", 1),
+    ("linkDown", 2),
+    ("linkUp", 3),
+    ("authenticationFailure", 4),
+    ("egpNeighborLoss", 5),
+    ("enterpriseSpecific", 6),
+];
+
 /// A number of a transaction's record: exact, a range, or one of the names.
 pub(super) fn number_record<'a>(
     draft: &mut Draft<'a>,
@@ -146,12 +157,11 @@ pub(super) fn number_record<'a>(
         return Ok(());
     }
     let span = range(value, u64::from(u32::MAX), draft.dialect)?;
-    record(
-        draft,
-        keyword,
-        format!("{}-{}", span.low, span.high),
-        span.negated,
-    );
+    let written = match span.mask {
+        u64::MAX => format!("{}-{}", span.low, span.high),
+        mask => format!("&{mask}={}", span.low),
+    };
+    record(draft, keyword, written, span.negated);
     Ok(())
 }
 

@@ -1,0 +1,231 @@
+//! Words of the rule language that say when a rule is decided, what it keeps and what it keeps out of the log: each with what must alert, and what must not.
+
+use weir_packet::build::Frame;
+
+use super::bed::{ANSWER, CLIENT, How, Left, SERVER, Tape, sense_tape, web};
+
+fn sids(left: &Left) -> Vec<u64> {
+    let mut sids = left.sids();
+    sids.sort_unstable();
+    sids
+}
+
+/// Rules of headers and options, numbered from 1.
+fn rules(list: &[(&str, &str)]) -> String {
+    let numbered = list.iter().zip(1..);
+    numbered
+        .map(|((head, options), sid)| {
+            format!("{head} any any -> any any (msg:\"r\"; {options} sid:{sid};)\n")
+        })
+        .collect()
+}
+
+const GET: &str = "GET /one HTTP/1.1\r\nHost: www.example\r\nUser-Agent: agent/7 beta\r\n\r\n";
+
+#[test]
+fn hooks_of_transactions() {
+    let list = [
+        ("alert http1:request_line", "http.method; content:\"GET\";"),
+        ("alert http1:request_complete", ""),
+        ("alert http1:response_started", ""),
+        ("alert http1:response_complete", ""),
+        ("alert http:request_complete", "http.uri; content:\"/one\";"),
+        (
+            "alert http1:request_headers",
+            "http.host; content:\"elsewhere\";",
+        ),
+        ("alert dns:request_complete", ""),
+        ("alert tls:client_hello_done", ""),
+    ];
+    let mut tape = Tape::default();
+    web(&mut tape, 40_000, GET, ANSWER);
+    assert_eq!(
+        sids(&sense_tape(&tape, &How::rules(&rules(&list)))),
+        [1, 2, 3, 4, 5]
+    );
+    // The answer never comes, and the request never ends.
+    let mut tape = Tape::default();
+    let begun = b"POST /one HTTP/1.1\r\nHost: www.example\r\nContent-Length: 100\r\n\r\nten bytes!";
+    tape.session((CLIENT, 40_001), (SERVER, 80), &[begun]);
+    tape.frames.truncate(5);
+    let list = [
+        ("alert http1:request_started", ""),
+        ("alert http1:request_complete", ""),
+        ("alert http1:response_started", ""),
+        ("alert http1:response_complete", ""),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [1], "{}", left.text);
+}
+
+#[test]
+fn hooks_of_packets() {
+    let mut tape = Tape::default();
+    web(&mut tape, 40_000, GET, ANSWER);
+    let datagram = Frame::new().ip4(CLIENT, SERVER).udp(40_000, 9);
+    tape.push(&datagram.payload(b"one"));
+    let list = [
+        ("alert tcp:all", "flags:S;"),
+        ("alert tcp:flow_start", ""),
+        ("alert udp:flow_start", ""),
+        ("alert ip:all", "content:\"one\";"),
+        ("alert tcp:pre_flow", "flags:SA;"),
+        ("alert icmp:all", ""),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    // The first packet of each direction; the content in the stream and in the datagram.
+    assert_eq!(sids(&left), [1, 2, 2, 3, 4, 4, 5], "{}", left.text);
+}
+
+#[test]
+fn what_a_flow_spoke_before_and_each_side_speaks() {
+    let mut tape = Tape::default();
+    tape.session(
+        (CLIENT, 40_000),
+        (SERVER, 80),
+        &[GET.as_bytes(), b"SSH-2.0-server\r\n"],
+    );
+    let list = [
+        ("alert tcp", "app-layer-protocol:http,to_server;"),
+        ("alert tcp", "app-layer-protocol:http,to_client;"),
+        ("alert tcp", "app-layer-protocol:ssh,to_client;"),
+        ("alert tcp", "app-layer-protocol:ssh,either;"),
+        ("alert tcp", "app-layer-protocol:smtp,either;"),
+        ("alert tcp", "app-layer-protocol:http,original;"),
+        ("alert tcp", "app-layer-protocol:!http,to_client;"),
+        (
+            "alert tcp",
+            "app-layer-protocol:!ssh,to_server; flow:to_server;",
+        ),
+        ("alert tcp", "app-layer-protocol:ssh,final;"),
+        ("alert tcp", "app-layer-protocol:unknown; flags:S;"),
+        ("alert tcp", "app-layer-protocol:unknown; content:\"SSH\";"),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    let mut found = sids(&left);
+    found.dedup();
+    assert_eq!(found, [1, 3, 4, 7, 8, 10], "{}", left.text);
+}
+
+#[test]
+fn captures_are_kept() {
+    let mut tape = Tape::default();
+    web(&mut tape, 40_000, GET, ANSWER);
+    let list = [
+        (
+            "alert http",
+            "http.user_agent; pcre:\"/^(\\w+).(.*)$/, flow:agent, pkt:rest\";",
+        ),
+        (
+            "alert http",
+            "http.user_agent; pcre:\"/(?P<alert_name>[a-z]+)\\/(?P<flow_number>\\d+)/\";",
+        ),
+        // What does not hold keeps nothing.
+        (
+            "alert http",
+            "http.user_agent; pcre:\"/(agent)/, flow:never\"; content:\"gamma\";",
+        ),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [1, 2]);
+    for alert in left.of("alert") {
+        let kept = &alert["metadata"];
+        assert_eq!(kept["pktvars"][0]["rest"], "7 beta", "{alert}");
+        assert_eq!(kept["flowvars"][0]["agent"], "agent", "{alert}");
+        assert_eq!(kept["flowvars"][1]["number"], "7", "{alert}");
+        let named = alert["alert"]["signature_id"] == 2;
+        let context = &alert["alert"]["context"];
+        assert_eq!(context["name"] == "agent", named, "{alert}");
+    }
+    let flow = &left.of("flow")[0]["metadata"];
+    assert_eq!(flow["flowvars"].as_array().map(Vec::len), Some(2), "{flow}");
+    assert!(flow.get("pktvars").is_none(), "{flow}");
+}
+
+#[test]
+fn transactions_kept_out_of_the_log() {
+    let mut tape = Tape::default();
+    let two = format!("{GET}GET /two HTTP/1.1\r\nHost: www.example\r\n\r\n");
+    web(&mut tape, 40_000, &two, &ANSWER.repeat(2));
+    let list = [
+        (
+            "config http",
+            "http.uri; content:\"/two\"; config:logging disable, type tx, scope tx;",
+        ),
+        ("alert http", "http.stat_code; content:\"200\";"),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    // Alerts there are all the same, and none of the first rule.
+    assert_eq!(sids(&left), [2, 2], "{}", left.text);
+    let records = left.of("http");
+    assert_eq!(records.len(), 1, "{}", left.text);
+    assert_eq!(records[0]["http"]["url"], "/one");
+}
+
+#[test]
+fn bits_and_units_of_numbers() {
+    let mut tape = Tape::default();
+    for ttl in [0x41, 0x52] {
+        let datagram = Frame::new().ip4(CLIENT, SERVER).udp(40_000 + ttl, 9);
+        let mut frame = datagram.payload(&[b'x'; 1025]).build();
+        frame[22] = ttl as u8;
+        tape.frames.push((super::bed::START, frame));
+    }
+    let list = [
+        ("alert udp", "ttl:&0xf0=0x40;"),
+        ("alert udp", "ttl:&0xf0!=0x40;"),
+        ("alert udp", "ttl:&0x80=0x80;"),
+        ("alert udp", "dsize:>1KiB;"),
+        ("alert udp", "dsize:>2kb;"),
+        ("alert udp", "dsize:&1=1;"),
+        ("alert udp", "dsize:&1=0;"),
+    ];
+    let left = sense_tape(
+        &tape,
+        &How::rules(&rules(&list)).set("stream.checksum-validation=no"),
+    );
+    assert_eq!(sids(&left), [1, 2, 4, 4, 6, 6], "{}", left.text);
+}
+
+#[test]
+fn pages_and_stations_of_mail() {
+    let message = b"Received: from one (helo=CLUB) by two\r\nReceived: from zero by one\r\nFrom: A <a@example.org>\r\nContent-Type: text/plain\r\n\r\nsee http://Site.example/Blah and\r\nhttp://other.example/\r\n.\r\n";
+    let mut tape = Tape::default();
+    tape.session(
+        (CLIENT, 43_000),
+        (SERVER, 25),
+        &[
+            b"EHLO me\r\n",
+            b"220 hi\r\n250 ok\r\n",
+            b"MAIL FROM:<a@example.org>\r\n",
+            b"250 ok\r\n",
+            b"RCPT TO:<b@example.org>\r\n",
+            b"250 ok\r\n",
+            b"DATA\r\n",
+            b"354 go\r\n",
+            message,
+            b"250 ok\r\n",
+            b"QUIT\r\n",
+            b"221 bye\r\n",
+        ],
+    );
+    let list = [
+        (
+            "alert smtp",
+            "email.url; content:\"site.example/blah\"; bsize:17;",
+        ),
+        (
+            "alert smtp",
+            "email.url; content:\"other.example/\"; startswith;",
+        ),
+        ("alert smtp", "email.url; content:\"third.example\";"),
+        ("alert smtp", "email.received; content:\"helo=CLUB\";"),
+        (
+            "alert smtp",
+            "email.received; content:\"from zero\"; startswith;",
+        ),
+        ("alert smtp", "email.received; content:\"from two\";"),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [1, 2, 4, 5], "{}", left.text);
+}
