@@ -180,7 +180,7 @@ buffers! {
     EmailMessageId: "email.message_id" [] () SMTP, Request, false, "Message-Id of a message.";
     EmailXMailer: "email.x_mailer" [] () SMTP, Request, false, "X-Mailer of a message.";
     EmailReceived: "email.received" [] () SMTP, Request, true, "A Received line of a message.";
-    EmailUrl: "email.url" [] () SMTP, Request, true, "Address of a page in the text of a message, in lower case, without `http://`.";
+    EmailUrl: "email.url" [] () SMTP, Request, true, "Address of a page in the text of a message, without `http://`.";
     SnmpCommunity: "snmp.community" [] () Some(App::Snmp), Both, false, "Community of SNMP 1 and 2c.";
     SnmpUser: "snmp.usm" [] () Some(App::Snmp), Both, false, "User of SNMP 3.";
     QuicSni: "quic.sni" [] () QUIC, Request, false, "Server name asked for.";

@@ -468,10 +468,9 @@ fn pages(line: &[u8], encoding: Encoding, t: &mut Transaction, w: &Wanted) {
         if page.is_empty() {
             continue;
         }
-        let page = page.to_ascii_lowercase();
         let few = || t.get(Buffer::EmailUrl, Direction::ToServer).count() < MOST_PAGES;
         if w.buffers.has(Buffer::EmailUrl) && few() {
-            t.push(Buffer::EmailUrl, Direction::ToServer, &page);
+            t.push(Buffer::EmailUrl, Direction::ToServer, page);
         }
         if !(w.records && w.said.urls) {
             continue;
@@ -482,7 +481,7 @@ fn pages(line: &[u8], encoding: Encoding, t: &mut Transaction, w: &Wanted) {
         if let serde_json::Value::Array(list) = list
             && list.len() < MOST_PAGES
         {
-            list.push(text(&page));
+            list.push(text(page));
         }
     }
 }

@@ -64,6 +64,8 @@ pub(super) struct Compiled {
     pub(super) actions: Box<[BitAction]>,
     pub(super) silent: bool,
     pub(super) pass: bool,
+    /// Nothing is said of its matches.
+    pub(super) untold: bool,
     /// It is about events of a transaction and no buffer of it.
     pub(super) of_events: bool,
     /// Its expressions capture what is to be kept.
@@ -321,6 +323,7 @@ fn compile(
         actions: Box::default(),
         silent: rule.silent,
         pass: rule.action == Action::Pass,
+        untold: !rule.is_told(),
         reaches_over_flows: rule.bits.iter().any(|b| matches!(b, Bit::Host { .. })),
     })
 }
@@ -411,6 +414,7 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
         Bit::Flow { operation, .. } => {
             matches!(operation, BitOperation::IsSet | BitOperation::IsNotSet)
         }
+        Bit::Unlog => false,
         Bit::Counter { .. } => true,
         Bit::Host { .. } => false,
     };

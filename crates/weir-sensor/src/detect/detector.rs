@@ -761,7 +761,9 @@ impl Work {
             }
             self.matches.truncate(kept);
             self.packet_passed = Some(self.packet_passed.map_or(index, |p| p.min(index)));
-            return;
+            if rule.untold {
+                return;
+            }
         }
         if self.packet_passed.is_some_and(|p| p < index) || rule.silent && !rule.reaches_over_flows
         {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::app::App;
 use crate::packet::Direction;
-use crate::rules::{Capture, Keep};
+use crate::rules::{Capture, Kept};
 
 use super::plan::Plan;
 
@@ -56,15 +56,18 @@ impl FlowView {
     }
 }
 
+/// A name and what was captured under it.
+pub(crate) type Captured = (Arc<str>, Vec<u8>);
+
 /// What rules have captured in a flow, by name, and what they keep out of the log.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
     /// For the flow.
-    pub(crate) flow: Vec<(Arc<str>, Vec<u8>)>,
+    pub(crate) flow: Vec<Captured>,
     /// For the records of one packet, with its number.
-    pub(crate) packet: (u64, Vec<(Arc<str>, Vec<u8>)>),
-    /// For alerts of a packet: the rule's number, name and value.
-    pub(crate) alerts: (u64, Vec<(u32, Arc<str>, Vec<u8>)>),
+    pub(crate) packet: (u64, Vec<Captured>),
+    /// For alerts of a packet, by the rule's number.
+    pub(crate) alerts: (u64, Vec<(u32, Captured)>),
     /// Transactions.
     pub(crate) unlogged: Vec<u64>,
 }
@@ -72,7 +75,7 @@ pub(crate) struct Said {
 impl Said {
     /// Takes over what a rule has captured when it held for a packet.
     pub(super) fn keep(&mut self, captured: Vec<(Capture, Vec<u8>)>, rule: u32, packet: u64) {
-        fn put(list: &mut Vec<(Arc<str>, Vec<u8>)>, name: Arc<str>, value: Vec<u8>) {
+        fn put(list: &mut Vec<Captured>, name: Arc<str>, value: Vec<u8>) {
             match list.iter_mut().find(|(n, _)| *n == name) {
                 Some(known) => known.1 = value,
                 None => list.push((name, value)),
@@ -80,30 +83,29 @@ impl Said {
         }
         for (capture, value) in captured {
             match capture.keep {
-                Keep::Flow => put(&mut self.flow, capture.name, value),
-                Keep::Packet => {
+                Kept::Flow => put(&mut self.flow, capture.name, value),
+                Kept::Packet => {
                     if self.packet.0 != packet {
                         self.packet = (packet, Vec::new());
                     }
                     put(&mut self.packet.1, capture.name, value);
                 }
-                Keep::Alert => {
+                Kept::Alert => {
                     if self.alerts.0 != packet {
                         self.alerts = (packet, Vec::new());
                     }
                     let list = &mut self.alerts.1;
-                    list.retain(|(r, name, _)| *r != rule || *name != capture.name);
-                    list.push((rule, capture.name, value));
+                    list.retain(|(r, (name, _))| *r != rule || *name != capture.name);
+                    list.push((rule, (capture.name, value)));
                 }
             }
         }
     }
 
     fn memory(&self) -> usize {
-        let values = |list: &[(Arc<str>, Vec<u8>)]| -> usize {
-            list.iter().map(|(_, v)| v.capacity() + 40).sum()
-        };
-        let alerts: usize = self.alerts.1.iter().map(|a| a.2.capacity() + 48).sum();
+        let values =
+            |list: &[Captured]| -> usize { list.iter().map(|(_, v)| v.capacity() + 40).sum() };
+        let alerts: usize = self.alerts.1.iter().map(|a| a.1.1.capacity() + 48).sum();
         size_of::<Said>()
             + values(&self.flow)
             + values(&self.packet.1)

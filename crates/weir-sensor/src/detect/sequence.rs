@@ -254,7 +254,7 @@ impl Sequencer {
                 action = *other;
             }
         }
-        if action == Action::Pass {
+        if action == Action::Pass && rule.action != Action::Pass {
             // A rate filter that passes from its count on.
             return Decision::Limited;
         }

@@ -166,7 +166,7 @@ words! {
     DnsRcode: "dns.rcode" [] Suricata, "result of DNS";
     DnsRrtype: "dns.rrtype" [] Suricata, "type of a record of DNS";
     Requires: "requires" [] Suricata, "versions of the language (this is 8.0), keywords, features (none has a name); a rule that requires others is refused";
-    Alert: "alert" [] Suricata, "an alert when it matches, as is usual";
+    Alert: "alert" [] Suricata, "an alert when it matches, also of a rule with the action `pass`";
     Config: "config" [] Suricata, "`logging disable, type tx, scope tx`: the transaction that the rule holds of is not written to the log; as an action, no alert";
     WindowScale: "tcp.wscale" [] Suricata, "window scale option of TCP";
     Mtu: "icmpv6.mtu" [] Suricata, "size that a packet-too-big message names";

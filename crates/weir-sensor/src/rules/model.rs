@@ -55,6 +55,8 @@ pub struct Rule {
     pub detection_filter: Option<Threshold>,
     /// `noalert` or `flowbits:noalert`.
     pub silent: bool,
+    /// `alert`: of a rule that passes, an alert all the same.
+    pub alerts: bool,
     /// Where it was written.
     pub place: Place,
 }
@@ -85,8 +87,14 @@ impl Rule {
             threshold: None,
             detection_filter: None,
             silent: false,
+            alerts: false,
             place,
         }
+    }
+
+    /// Whether its matches stand in the log as alerts.
+    pub fn is_told(&self) -> bool {
+        !self.silent && (self.action != Action::Pass || self.alerts)
     }
 }
 
@@ -434,14 +442,14 @@ pub struct Capture {
     /// Its number in the expression, from 1.
     pub group: usize,
     /// Where it stands in the log.
-    pub keep: Keep,
+    pub keep: Kept,
     /// Under which name.
     pub name: Arc<str>,
 }
 
 /// For how long a capture is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum Kept {
     /// `flow:`: with its flow.
     Flow,
     /// `pkt:`: for the records of its packet.

@@ -275,8 +275,8 @@ fn context<'a>(state: &'a FlowState, one: &Match) -> Vec<(&'a str, &'a [u8])> {
     let (packet, values) = &said.alerts;
     let own = values
         .iter()
-        .filter(|(rule, ..)| *packet == one.packet && *rule == one.rule);
-    own.map(|(_, name, value)| (&**name, value.as_slice()))
+        .filter(|(rule, _)| *packet == one.packet && *rule == one.rule);
+    own.map(|(_, (name, value))| (&**name, value.as_slice()))
         .collect()
 }
 
@@ -331,7 +331,7 @@ impl Hands {
             let before = matches.len();
             matches.retain(|one| {
                 let rule = self.engine.ruleset.rule(one.rule);
-                let counts = !rule.silent && !matches!(rule.action, crate::rules::Action::Pass);
+                let counts = rule.is_told();
                 let fits = !counts || left > 0;
                 left -= usize::from(counts && fits);
                 fits
@@ -349,7 +349,7 @@ impl Hands {
         let parent = extra.as_ref().map_or(0, |e| e.parent);
         for one in matches {
             let rule = self.engine.ruleset.rule(one.rule);
-            let silent = rule.silent || matches!(rule.action, crate::rules::Action::Pass);
+            let silent = !rule.is_told();
             if !silent && let Some(extra) = &mut extra {
                 extra.alerted = true;
             }

@@ -211,7 +211,7 @@ fn expressions_keep_their_flags_and_find() {
     assert!(two.anchored && two.dollar_end_only && two.ungreedy);
     let kept = Capture {
         group: 1,
-        keep: Keep::Packet,
+        keep: Kept::Packet,
         name: "w".into(),
     };
     assert_eq!(two.captures, [kept]);

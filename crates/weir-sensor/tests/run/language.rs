@@ -212,7 +212,7 @@ fn pages_and_stations_of_mail() {
     let list = [
         (
             "alert smtp",
-            "email.url; content:\"site.example/blah\"; bsize:17;",
+            "email.url; content:\"Site.example/Blah\"; bsize:17;",
         ),
         (
             "alert smtp",
@@ -228,4 +228,19 @@ fn pages_and_stations_of_mail() {
     ];
     let left = sense_tape(&tape, &How::rules(&rules(&list)));
     assert_eq!(sids(&left), [1, 2, 4, 5], "{}", left.text);
+}
+
+#[test]
+fn what_passes_may_be_told() {
+    let mut tape = Tape::default();
+    web(&mut tape, 40_000, GET, ANSWER);
+    let list = [
+        ("pass http", "http.uri; content:\"/one\"; alert;"),
+        ("drop http", "http.method; content:\"GET\";"),
+        ("alert http", "http.stat_code; content:\"200\";"),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [1], "{}", left.text);
+    let quiet = rules(&list).replace(" alert;", "");
+    assert!(sense_tape(&tape, &How::rules(&quiet)).sids().is_empty());
 }

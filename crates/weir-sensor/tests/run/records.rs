@@ -309,7 +309,7 @@ fn mails_say_what_is_asked_for() {
         email.unwrap_or_else(|| panic!("{}", left.text))
     };
     let usual = run(&["enabled=yes"]);
-    assert_eq!(usual["url"], serde_json::json!(["www.example.com/a?b=c,"]));
+    assert_eq!(usual["url"], serde_json::json!(["www.Example.com/a?b=c,"]));
     assert!(usual.get("subject").is_none(), "{usual}");
     let more = run(&["extended=yes", "md5=[subject]", "custom=[date]"]);
     assert_eq!(

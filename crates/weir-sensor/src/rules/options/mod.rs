@@ -302,7 +302,10 @@ pub(super) fn option<'a>(
         Word::DnsOpcode => number_record(draft, "dns.opcode", opt, record::OPCODES)?,
         Word::DnsRcode => number_record(draft, "dns.rcode", opt, record::RCODES)?,
         Word::DnsRrtype => number_record(draft, "dns.rrtype", opt, record::RRTYPES)?,
-        Word::Alert => opt.bare()?,
+        Word::Alert => {
+            opt.bare()?;
+            draft.rule.alerts = true;
+        }
         Word::Requires => requires(opt.need()?, dialect)?,
         Word::WindowScale => {
             let scale = span(255)?;

@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::rules::load::Dialect;
-use crate::rules::model::{Capture, Condition, Keep, Pcre};
+use crate::rules::model::{Capture, Condition, Kept, Pcre};
 use crate::rules::parse::{Context, Draft};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -98,9 +98,9 @@ pub(super) fn pcre<'a>(
     if draft.dialect == Dialect::Suricata {
         let named = compiled.names().filter_map(|(group, name)| {
             let (keep, name) = [
-                ("flow_", Keep::Flow),
-                ("pkt_", Keep::Packet),
-                ("alert_", Keep::Alert),
+                ("flow_", Kept::Flow),
+                ("pkt_", Kept::Packet),
+                ("alert_", Kept::Alert),
             ]
             .iter()
             .find_map(|(prefix, keep)| Some((*keep, name.strip_prefix(prefix)?)))?;
@@ -217,9 +217,9 @@ fn captures<'a>(draft: &Draft<'a>, parts: impl Iterator<Item = Text<'a>>) -> Par
     for (part, group) in parts.zip(1..) {
         let part = part.trim();
         let found = [
-            ("flow:", Keep::Flow),
-            ("pkt:", Keep::Packet),
-            ("alert:", Keep::Alert),
+            ("flow:", Kept::Flow),
+            ("pkt:", Kept::Packet),
+            ("alert:", Kept::Alert),
         ]
         .iter()
         .find_map(|(prefix, keep)| Some((*keep, part.strip(prefix)?)));
