@@ -88,7 +88,7 @@ fn user(rest: &[u8]) -> Option<&[u8]> {
 }
 
 /// What a trap of version 1 says happened.
-fn trap(message: &Message<'_>) -> Option<u64> {
+fn trap_kind(message: &Message<'_>) -> Option<u64> {
     if message.kind != Some(4) {
         return None;
     }
@@ -231,7 +231,7 @@ impl Parser for Snmp {
                 if let Some(kind) = m.kind {
                     t.facts.push(("snmp.pdu_type", u64::from(kind)));
                 }
-                if let Some(kind) = trap(&m) {
+                if let Some(kind) = trap_kind(&m) {
                     t.facts.push(("snmp.trap_type", kind));
                 }
                 for (buffer, bytes) in [
