@@ -230,6 +230,48 @@ fn what_cannot_be_read_or_written_is_said() {
     }
 }
 
+/// A configuration may be for more than is there: a rule file that it names and that is not there is said, and the others hold. One that the command line names must be there.
+#[test]
+fn a_rule_file_of_the_configuration_that_is_not_there() {
+    let f = Folder::new("gone");
+    let pcap = f.file("x.pcap", capture());
+    f.file("one.rules", RULES);
+    let log = f.0.display().to_string();
+    let config = f.file(
+        "weir.yaml",
+        format!("%YAML 1.1\n---\ndefault-rule-path: {log}\nrule-files:\n  - gone.rules\n  - one.rules\n  - none-*.rules\n"),
+    );
+    let run = [
+        "sensor", "-c", &config, "-r", &pcap, "-l", &log, "-k", "none",
+    ];
+    let (status, out, err) = weir(&run);
+    assert_eq!(status, 0, "{err}");
+    assert!(
+        out.contains("rules     1 loaded, 0 refused, of 1 files") && out.contains("alerts    3\n"),
+        "{out}"
+    );
+    let said: Vec<&str> = (err.lines())
+        .filter(|l| l.ends_with("; the other rules are loaded"))
+        .collect();
+    assert_eq!(said.len(), 2, "{err}");
+    assert!(
+        said[0].contains("gone.rules") && said[0].contains("No such file"),
+        "{err}"
+    );
+    assert!(said[1].contains("none-*.rules"), "{err}");
+    // Rules of the command line alone: the configuration's are not looked for.
+    let one = f.0.join("one.rules").display().to_string();
+    let (status, _, err) = weir(&[&run[..], &["-S", &one]].concat());
+    assert_eq!(status, 0, "{err}");
+    assert!(!err.contains("gone.rules"), "{err}");
+    let gone = f.0.join("gone.rules").display().to_string();
+    for option in ["-S", "-s"] {
+        let (status, _, err) = weir(&[&run[..], &[option, &gone]].concat());
+        assert_eq!(status, 2, "{option}: {err}");
+        assert!(err.contains("gone.rules"), "{option}: {err}");
+    }
+}
+
 /// `near` and `far` joined in one namespace; `None` without privileges.
 fn pair() -> Option<NetNs> {
     if !rustix::process::geteuid().is_root() {

@@ -55,15 +55,14 @@ fn dialect(args: &SettingsArgs) -> Dialect {
     }
 }
 
-/// Rule files of the command line and the configuration, patterns resolved.
-fn files(args: &SensorRunArgs, config: &Config) -> Result<Vec<PathBuf>, BookError> {
-    let of_config: &[PathBuf] = if args.only_rules.is_empty() {
-        &config.rule_files
-    } else {
-        &[]
+/// Rule files of the command line (`-S`, `-s`) and the configuration, patterns resolved.
+fn files(only: &[PathBuf], beside: &[PathBuf], config: &Config) -> Result<Vec<PathBuf>, BookError> {
+    let of_config: &[PathBuf] = match only {
+        [] => &config.rule_files,
+        _ => &[],
     };
     let mut found = Vec::new();
-    for path in &args.only_rules {
+    for path in only {
         found.extend(named(path)?);
     }
     // A configuration may be for more than is there; what the command line names must be.
@@ -73,7 +72,7 @@ fn files(args: &SensorRunArgs, config: &Config) -> Result<Vec<PathBuf>, BookErro
             Err(e) => output::complain(&format!("{e}; the other rules are loaded")),
         }
     }
-    for path in &args.rules {
+    for path in beside {
         found.extend(named(path)?);
     }
     Ok(found)
@@ -100,7 +99,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     let mut source = source(args)?;
     writable(&args.log)?;
     let started = std::time::Instant::now();
-    let (engine, rules, refused) = files(args, &config)
+    let (engine, rules, refused) = files(&args.only_rules, &args.rules, &config)
         .and_then(|files| Engine::load(&config, dialect(&args.settings), &files, matcher, None))
         .map_err(Failure::usage)?;
     let loaded = report::Loaded::new(&rules, &refused, &engine, started.elapsed());
@@ -253,21 +252,7 @@ fn reloader(args: &SensorRunArgs, config: &Config, matcher: matcher::Engine) -> 
     let (config, dialect) = (config.clone(), dialect(&args.settings));
     let (only, beside) = (args.only_rules.clone(), args.rules.clone());
     Arc::new(move |before: &Engine| {
-        let of_config: &[PathBuf] = if only.is_empty() {
-            &config.rule_files
-        } else {
-            &[]
-        };
-        let mut files = Vec::new();
-        for path in only.iter().chain(&beside) {
-            files.extend(named(path).map_err(|e| e.to_string())?);
-        }
-        files.extend(
-            of_config
-                .iter()
-                .filter_map(|path| named(path).ok())
-                .flatten(),
-        );
+        let files = files(&only, &beside, &config).map_err(|e| e.to_string())?;
         Engine::load(&config, dialect, &files, matcher, Some(before))
             .map(|(engine, ..)| engine)
             .map_err(|e| e.to_string())
