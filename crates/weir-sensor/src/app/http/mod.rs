@@ -215,7 +215,7 @@ impl Parser for Http1 {
             let whole = last_chunk || matches!(half.state, State::Close | State::Extra);
             self.finish_body(direction, whole, out);
             if let Some(t) = out.find(id) {
-                t.cut[direction.index()] = !whole;
+                t.cut[direction.index()] |= !whole;
             }
             self.complete(direction, out);
         }
@@ -326,18 +326,28 @@ impl Http1 {
             }
         }
         let before = half.carry.len();
-        if response
-            && before == 0
-            && half.messages == 0
-            && let Some(junk) = line_before_head(input)
-        {
-            return &input[junk..];
-        }
         if before > 0 {
             half.carry.extend_from_slice(input);
         }
         // Most heads come whole in one segment, and are parsed where they are.
         let all: &[u8] = if before == 0 { input } else { &half.carry };
+        if response && half.messages == 0 {
+            match line_before_head(all) {
+                Some(0) => {}
+                Some(line) if before == 0 => return &input[line..],
+                Some(line) => {
+                    let all = std::mem::take(&mut half.carry);
+                    half.search = Search::default();
+                    return self.rest(direction, all, line, before, input, out);
+                }
+                None => {
+                    if before == 0 {
+                        half.carry.extend_from_slice(input);
+                    }
+                    return &[];
+                }
+            }
+        }
         if half.last.is_some() {
             match begins(direction, all) {
                 Some(true) => {}
@@ -462,6 +472,10 @@ impl Http1 {
             self.extend(direction, out);
             self.body(direction, all, out);
             return;
+        }
+        if direction == ToClient && is_short(direction, all) == Some(true) {
+            self.short(direction, all, out);
+            return self.body(direction, all, out);
         }
         // What did not end it while more could come may do so now.
         let end = Search::default().end(all, direction == ToClient, true);
@@ -653,14 +667,27 @@ fn is_short(direction: Direction, bytes: &[u8]) -> Option<bool> {
     Some(!head)
 }
 
-/// The length of a line that stands before the first answer and is no part of it: clients pass it over.
+/// The longest line before an answer that is passed over.
+const MOST_BEFORE: usize = 256;
+
+/// The length of a line that stands before the first answer and is no part of it, which clients pass over; `None`: that is not to be seen yet.
 fn line_before_head(bytes: &[u8]) -> Option<usize> {
-    let is_head = |b: &[u8]| b.get(..5).is_some_and(|b| b.eq_ignore_ascii_case(b"HTTP/"));
-    if is_head(bytes) {
-        return None;
+    let begins = |b: &[u8]| {
+        let n = b.len().min(5);
+        b[..n].eq_ignore_ascii_case(&b"HTTP/"[..n])
+    };
+    if begins(bytes) {
+        return Some(0);
     }
-    let end = memchr::memchr(b'\n', bytes)? + 1;
-    is_head(&bytes[end..]).then_some(end)
+    let Some(end) = memchr::memchr(b'\n', &bytes[..bytes.len().min(MOST_BEFORE)]) else {
+        return (bytes.len() >= MOST_BEFORE).then_some(0);
+    };
+    let next = &bytes[end + 1..];
+    match begins(next) {
+        true if next.len() < 5 => None,
+        true => Some(end + 1),
+        false => Some(0),
+    }
 }
 
 /// Whether what follows a message is another one, rather than more of its body; `None`: that is not to be seen yet.
