@@ -128,6 +128,8 @@ pub struct Stream {
     pub memory: u64,
     /// Bytes of a stream that are reassembled; 0: all.
     pub depth: u64,
+    /// The same of SMB (`app-layer.protocols.smb.stream-depth`), which carries many files in one session.
+    pub smb_depth: u64,
     /// Take up sessions whose beginning was not seen.
     pub midstream: bool,
     /// Believe one side where the other one is not seen.
@@ -381,6 +383,9 @@ impl Config {
             stream: Stream {
                 memory: s.bytes("stream.reassembly.memcap")?.unwrap_or(256 << 20),
                 depth: s.bytes("stream.reassembly.depth")?.unwrap_or(1 << 20),
+                smb_depth: s
+                    .bytes("app-layer.protocols.smb.stream-depth")?
+                    .unwrap_or(0),
                 midstream: s.truth("stream.midstream")?.unwrap_or(false),
                 one_sided: s.truth("stream.async-oneside")?.unwrap_or(false),
                 // `auto` is what a sensor beside the traffic does: it waits.

@@ -254,10 +254,10 @@ impl flow::Sink<Option<Conversation>> for Hands {
     }
 
     fn end(&mut self, _: &Info, talk: &mut Option<Conversation>, direction: Direction, end: End) {
-        if let Some(talk) = talk
-            && end != End::Depth
-        {
-            talk.end(direction);
+        match talk {
+            Some(talk) if end == End::Depth => talk.cut(direction),
+            Some(talk) => talk.end(direction),
+            None => {}
         }
     }
 

@@ -180,6 +180,11 @@ impl Conversation {
         }
     }
 
+    /// The stream goes on in one direction, but nobody looks at it any more.
+    pub fn cut(&mut self, direction: Direction) {
+        self.transactions.cut(direction);
+    }
+
     /// The stream has ended in one direction.
     pub fn end(&mut self, direction: Direction) {
         if let Some(parser) = &mut self.parser {

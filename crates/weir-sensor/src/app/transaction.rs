@@ -198,6 +198,7 @@ impl Transaction {
         let Some(f) = self.files.get_mut(file) else {
             return;
         };
+        let whole = whole && !self.cut[f.direction.index()];
         f.whole = whole;
         if let Some(at) = self.digests.iter().position(|(n, _)| *n == file) {
             let (_, digests) = self.digests.swap_remove(at);
@@ -379,6 +380,13 @@ impl Transactions {
         });
         self.count += 1;
         self.live.back_mut().expect("one was pushed")
+    }
+
+    /// What is under way in this direction will not be seen to its end.
+    pub(crate) fn cut(&mut self, direction: Direction) {
+        for t in self.live.iter_mut().filter(|t| !t.done) {
+            t.cut[direction.index()] |= !t.ended[direction.index()];
+        }
     }
 
     /// The live one of that number.

@@ -143,18 +143,11 @@ pub struct Session {
 impl Reassembler {
     /// A new session between a client and a server, by the policies that their addresses have.
     pub fn open(&self, client: std::net::IpAddr, server: std::net::IpAddr) -> Session {
-        let side = |receiver, depth: u64| {
-            let depth = if depth == 0 {
-                i64::MAX
-            } else {
-                i64::try_from(depth).unwrap_or(i64::MAX)
-            };
-            Side::new(self.policy(receiver), depth)
-        };
-        let depth = self.config().depth;
+        let side = |receiver, bytes| Side::new(self.policy(receiver), depth(bytes));
+        let depths = self.config().depth;
         Session {
             state: State::None,
-            sides: [side(server, depth[0]), side(client, depth[1])],
+            sides: [side(server, depths[0]), side(client, depths[1])],
             flags: [0; 2],
             handshake: None,
             answer: None,
@@ -224,7 +217,22 @@ fn refuse(segment: &Segment<'_>, tools: &mut Tools<'_>, event: Option<Event>) {
     }
 }
 
+/// How far a stream is followed; 0: all of it.
+fn depth(bytes: u64) -> i64 {
+    match bytes {
+        0 => i64::MAX,
+        _ => i64::try_from(bytes).unwrap_or(i64::MAX),
+    }
+}
+
 impl Session {
+    /// Follows its streams so far, or farther if they are already; 0: all of them.
+    pub(crate) fn follow(&mut self, bytes: u64) {
+        for side in &mut self.sides {
+            side.depth = side.depth.max(depth(bytes));
+        }
+    }
+
     /// Its state.
     pub fn state(&self) -> State {
         self.state

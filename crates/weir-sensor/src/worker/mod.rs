@@ -134,6 +134,8 @@ struct Hands {
     counts: AppCounts,
     /// Alerts that one packet may give.
     alerts: Option<usize>,
+    /// How far streams of SMB are followed; 0: all of them.
+    smb_depth: u64,
     bytes: Vec<u8>,
     lines: Vec<Line>,
 }
@@ -263,6 +265,7 @@ impl Pipeline {
                     .collect(),
                 counts: AppCounts::default(),
                 alerts: config.alerts,
+                smb_depth: config.stream.smb_depth,
                 bytes: Vec::new(),
                 lines: Vec::new(),
             },
@@ -526,6 +529,11 @@ impl Hands {
         let mut events = packet.events;
         events.extend(tracked.events);
         if let Some(talk) = &extra.talk {
+            if talk.app() == App::Smb
+                && let Some(session) = session
+            {
+                session.follow(self.smb_depth);
+            }
             let all = &talk.transactions.events;
             let new = all.get(extra.told_events..).unwrap_or_default();
             for event in new.iter().filter_map(|name| Event::stream(name)) {
@@ -807,11 +815,13 @@ impl flow::Sink<Extra> for Hands {
     fn end(&mut self, _: &Info, extra: &mut Extra, direction: Direction, end: End) {
         // At its depth a stream goes on, unseen; that is no end for those who wait for one.
         extra.windows[direction.index()].end();
-        if let Some(talk) = &mut extra.talk
-            && end != End::Depth
-        {
-            talk.end(direction);
-            extra.changed = [true; 2];
+        match &mut extra.talk {
+            Some(talk) if end == End::Depth => talk.cut(direction),
+            Some(talk) => {
+                talk.end(direction);
+                extra.changed = [true; 2];
+            }
+            None => {}
         }
     }
 

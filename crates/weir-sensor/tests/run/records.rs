@@ -1092,3 +1092,66 @@ fn lines_of_ftp_as_long_as_is_set() {
     assert_eq!(retr["ftp"]["command_truncated"], true);
     assert_eq!(retr["ftp"]["command_data"], "aaaaaaaaaaaaaaa");
 }
+
+/// The state that the only file ends in, by the log.
+fn state_of_file(tape: &Tape, depth: &str) -> (String, u64) {
+    let how = How::rules("").set(&format!("stream.reassembly.depth={depth}"));
+    let left = sense_tape(tape, &how);
+    let files = left.of("fileinfo");
+    assert_eq!(files.len(), 1, "{}", left.text);
+    let file = &files[0]["fileinfo"];
+    let state = file["state"].as_str().expect("a state").to_owned();
+    (state, file["size"].as_u64().expect("a size"))
+}
+
+#[test]
+fn a_file_beyond_the_depth_of_its_stream_is_truncated() {
+    let said: &[&[u8]] = &[
+        b"\r\n",
+        b"220 here\r\n",
+        b"PASV\r\n",
+        b"227 go (198,51,100,80,7,208)\r\n",
+        b"RETR all\r\n",
+        b"150 opening\r\n226 done\r\n",
+    ];
+    let data = [b'x'; 1000];
+    let turns: Vec<&[u8]> = [&b""[..], &data].repeat(8);
+    let tape = transfer(said, CLIENT, (SERVER, 2000), &turns);
+    assert_eq!(state_of_file(&tape, "1mb"), ("CLOSED".into(), 8000));
+    assert_eq!(state_of_file(&tape, "4000"), ("TRUNCATED".into(), 4000));
+}
+
+#[test]
+fn streams_of_smb_are_followed_farther_than_others() {
+    let tree = |number: u64, response: bool| {
+        let path: Vec<u8> = "\\\\a\\b"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        let mut message = b"\xfeSMB\x40\0\0\0\0\0\0\0\x03\0\x01\0".to_vec();
+        message.extend_from_slice(&u32::from(response).to_le_bytes());
+        message.extend_from_slice(&[0; 4]);
+        message.extend_from_slice(&number.to_le_bytes());
+        message.resize(64, 0);
+        if response {
+            message.extend_from_slice(&[16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        } else {
+            message.extend_from_slice(&[9, 0, 0, 0, 72, 0]);
+            message.extend_from_slice(&(path.len() as u16).to_le_bytes());
+            message.extend_from_slice(&path);
+        }
+        [&(message.len() as u32).to_be_bytes()[..], &message].concat()
+    };
+    let turns: Vec<Vec<u8>> = (0..60).map(|n| tree(n / 2, n % 2 == 1)).collect();
+    let turns: Vec<&[u8]> = turns.iter().map(Vec::as_slice).collect();
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 41_000), (SERVER, 445), &turns);
+    let records = |settings: &[&str]| {
+        let how = settings.iter().fold(How::rules(""), |how, s| how.set(s));
+        sense_tape(&tape, &how).of("smb").len()
+    };
+    let short = "stream.reassembly.depth=1000";
+    assert_eq!(records(&[short]), 30);
+    let limited = records(&[short, "app-layer.protocols.smb.stream-depth=2000"]);
+    assert!((15..30).contains(&limited), "{limited}");
+}
