@@ -1,6 +1,6 @@
 //! MIME messages line by line: headers, and the parts that are files, decoded.
 
-use super::http::multipart::parameter;
+use super::http::multipart::{parameter, parameter_until};
 use super::text::text;
 use super::{Transaction, Wanted};
 use crate::base64;
@@ -16,6 +16,14 @@ const MOST_FILES: usize = 128;
 const MOST_HEADER: usize = 8 * 1024;
 /// The longest line; longer ones are taken in pieces.
 const MOST_LINE: usize = 8 * 1024;
+/// Senders keep lines (RFC 5322, section 2.1.1), lines of encoded parts (RFC 2045, section 6.7) and boundaries (RFC 2046, section 5.1.1) to these lengths; a longer one has an event.
+const LONG_LINE: usize = 998;
+const LONG_ENCODED_LINE: usize = 76;
+const LONG_BOUNDARY: usize = 254;
+/// The same of headers' names and values and of names of files, by the custom of mail filters.
+const LONG_HEADER_NAME: usize = 75;
+const LONG_HEADER_VALUE: usize = 2000;
+const LONG_FILE_NAME: usize = 255;
 
 /// A message in progress.
 #[derive(Default)]
@@ -55,7 +63,8 @@ struct Part {
     /// Base64 digits that do not make a byte yet.
     bits: u32,
     digits: u8,
-    ended: bool,
+    /// Base64 was padded: nothing should follow.
+    padded: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,7 +86,7 @@ impl Mime {
             bytes = &bytes[end..];
             let whole = self.line.last() == Some(&b'\n');
             if whole || self.line.len() >= MOST_LINE {
-                if !whole {
+                if self.line.trim_ascii_end().len() > LONG_LINE {
                     t.event("mime_long_line");
                 }
                 let line = std::mem::take(&mut self.line);
@@ -99,12 +108,7 @@ impl Mime {
         }
         self.close(t, true);
         if w.records {
-            let status = if t.events.iter().any(|e| e.starts_with("mime_")) {
-                "PARSE_ERROR"
-            } else {
-                "PARSE_DONE"
-            };
-            email(t).insert("status".into(), status.into());
+            email(t).insert("status".into(), "PARSE_DONE".into());
         }
     }
 
@@ -165,19 +169,25 @@ impl Mime {
         };
         let name = header[..colon].trim_ascii().to_ascii_lowercase();
         let value = header[colon + 1..].trim_ascii();
+        if name.len() > LONG_HEADER_NAME {
+            t.event("mime_long_header_name");
+        }
+        if value.len() > LONG_HEADER_VALUE {
+            t.event("mime_long_header_value");
+        }
         match name.as_slice() {
             b"content-type" => {
                 let end = memchr::memchr(b';', value).unwrap_or(value.len());
                 self.part.kind = value[..end].trim_ascii().to_ascii_lowercase();
-                self.part.boundary = parameter(value, b"boundary").filter(|b| b.len() <= 256);
-                if let Some(name) = parameter(value, b"name") {
+                self.part.boundary = parameter(value, b"boundary");
+                if let Some(name) = file_name(value, b"name") {
                     self.part.name.get_or_insert(name);
                 }
             }
             b"content-disposition" => {
                 let lower = value.to_ascii_lowercase();
                 self.part.attachment = lower.starts_with(b"attachment");
-                if let Some(name) = parameter(value, b"filename") {
+                if let Some(name) = file_name(value, b"filename") {
                     self.part.name = Some(name);
                 }
             }
@@ -218,10 +228,12 @@ impl Mime {
         }
         if w.records {
             let people = || -> serde_json::Value {
-                let all: Vec<_> = value
-                    .split(|b| *b == b',')
-                    .map(|p| text(p.trim_ascii()))
-                    .collect();
+                let mut quoted = false;
+                let all = value.split(|b| {
+                    quoted ^= *b == b'"';
+                    *b == b',' && !quoted
+                });
+                let all: Vec<_> = all.map(|p| text(p.trim_ascii())).collect();
                 all.into()
             };
             match buffer {
@@ -239,12 +251,13 @@ impl Mime {
         self.inner = true;
         let part = &mut self.part;
         if part.kind.starts_with(b"multipart/") {
-            match part.boundary.take() {
-                Some(b) if self.boundaries.len() < MOST_DEPTH && !b.is_empty() => {
+            if let Some(b) = part.boundary.take() {
+                if b.len() > LONG_BOUNDARY {
+                    t.event("mime_long_boundary");
+                }
+                if self.boundaries.len() < MOST_DEPTH && !b.is_empty() {
                     self.boundaries.push(b);
                 }
-                Some(_) => t.event("mime_long_boundary"),
-                None => {}
             }
             return;
         }
@@ -264,7 +277,11 @@ impl Mime {
             t.event("mime_too_many_files");
             return;
         }
-        let name = part.name.clone().unwrap_or_default();
+        let mut name = part.name.clone().unwrap_or_default();
+        if name.len() > LONG_FILE_NAME {
+            t.event("mime_long_filename");
+            name.truncate(LONG_FILE_NAME);
+        }
         let d = Direction::ToServer;
         if w.buffers.has(Buffer::FileName) && !name.is_empty() {
             t.push(Buffer::FileName, d, &name);
@@ -293,6 +310,9 @@ impl Mime {
             return;
         };
         let mut out = Vec::with_capacity(line.len() + 2);
+        if part.encoding != Encoding::Plain && line.len() > LONG_ENCODED_LINE {
+            t.event("mime_long_enc_line");
+        }
         match part.encoding {
             Encoding::Plain => {
                 if part.newline {
@@ -312,22 +332,25 @@ impl Mime {
                 } else {
                     line
                 };
-                quoted(content, &mut out);
+                let odd = quoted(content, &mut out);
+                if odd || soft && trimmed.len() < line.len() {
+                    t.event("mime_invalid_qp");
+                }
                 part.newline = ended && !soft;
             }
             Encoding::Base64 => {
                 for &b in line {
-                    if part.ended {
-                        break;
-                    }
+                    // What is no digit is passed over (RFC 2045, section 6.8).
                     let Some(value) = base64::digit(b) else {
-                        match b {
-                            b'=' => part.flush(&mut out),
-                            b' ' | b'\t' | b'\r' => {}
-                            _ => t.event("mime_invalid_base64"),
+                        if b == b'=' {
+                            part.flush(&mut out);
+                            part.padded = true;
                         }
                         continue;
                     };
+                    if part.padded {
+                        t.event("mime_invalid_base64");
+                    }
                     part.bits = part.bits << 6 | value;
                     part.digits += 1;
                     if part.digits == 4 {
@@ -374,20 +397,67 @@ impl Part {
     }
 }
 
-fn quoted(line: &[u8], out: &mut Vec<u8>) {
+/// Undoes quoted-printable. Returns whether something in it was not written as it should be: no two digits, or small ones.
+fn quoted(line: &[u8], out: &mut Vec<u8>) -> bool {
+    escaped(line, b'=', out)
+}
+
+fn escaped(line: &[u8], sign: u8, out: &mut Vec<u8>) -> bool {
     let digit = |b: Option<&u8>| b.and_then(|b| (*b as char).to_digit(16));
-    let mut at = 0;
+    let (mut at, mut odd) = (0, false);
     while at < line.len() {
-        if line[at] == b'='
+        if line[at] == sign
             && let (Some(a), Some(b)) = (digit(line.get(at + 1)), digit(line.get(at + 2)))
         {
             out.push((a << 4 | b) as u8);
+            odd |= line[at + 1..at + 3].iter().any(u8::is_ascii_lowercase);
             at += 3;
         } else {
+            odd |= line[at] == sign;
             out.push(line[at]);
             at += 1;
         }
     }
+    odd
+}
+
+/// The name of a file: `name`, in parts (`name*0`, `name*1`; RFC 2231, section 3), or with its character set (`name*`; section 4). Without quotes it goes up to the semicolon, spaces and all.
+fn file_name(value: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    let numbered = |n: usize, star: &[u8]| {
+        let part = [name, b"*", n.to_string().as_bytes(), star].concat();
+        parameter(value, &part)
+    };
+    let whole = parameter_until(value, name, |b| b == b';');
+    if whole.is_some() {
+        return whole;
+    }
+    let mut joined = Vec::new();
+    for n in 0..MOST_NAME_PARTS {
+        match (numbered(n, b""), numbered(n, b"*")) {
+            (Some(part), _) => joined.extend(part),
+            (None, Some(part)) => joined.extend(unescaped(&part, n == 0)),
+            (None, None) => break,
+        }
+    }
+    if !joined.is_empty() {
+        return Some(joined);
+    }
+    parameter(value, &[name, b"*"].concat()).map(|v| unescaped(&v, true))
+}
+
+/// Parts of one name beyond it are left out.
+const MOST_NAME_PARTS: usize = 16;
+
+/// `CHARSET'LANGUAGE'TEXT` with escaped bytes; only the first part of a name has the front.
+fn unescaped(value: &[u8], front: bool) -> Vec<u8> {
+    let mut parts = value.splitn(3, |b| *b == b'\'');
+    let text = match (front, parts.nth(2)) {
+        (true, Some(text)) => text,
+        _ => value,
+    };
+    let mut out = Vec::new();
+    escaped(text, b'%', &mut out);
+    out
 }
 
 /// Addresses of pages that records have of one mail.

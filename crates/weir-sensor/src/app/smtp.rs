@@ -205,8 +205,13 @@ impl Smtp {
                 let mut words = rest.split(|b| *b == b' ').filter(|w| !w.is_empty());
                 let length = words
                     .next()
-                    .and_then(|w| std::str::from_utf8(w).ok()?.parse().ok())
-                    .unwrap_or(0);
+                    .and_then(|w| std::str::from_utf8(w).ok()?.parse().ok());
+                if length.is_none()
+                    && let Some(t) = self.id.and_then(|id| out.find(id))
+                {
+                    t.event("invalid_bdat");
+                }
+                let length = length.unwrap_or(0);
                 let last = words
                     .next()
                     .is_some_and(|w| w.eq_ignore_ascii_case(b"LAST"));
@@ -352,6 +357,11 @@ impl Smtp {
                     ..Change::default()
                 });
             }
+            Command::StartTls => {
+                if let Some(t) = id.and_then(|id| out.find(id)) {
+                    t.event("tls_rejected");
+                }
+            }
             Command::Data if code >= 400 => {
                 if let Some(t) = id.and_then(|id| out.find(id)) {
                     t.event("data_command_rejected");
@@ -472,6 +482,7 @@ impl Parser for Smtp {
 
     fn end(&mut self, d: Direction, out: &mut Transactions) {
         if d == ToServer && self.mode != Mode::Command {
+            out.cut(d);
             self.end_message(out);
         }
         if let Some(t) = self.id.and_then(|id| out.find(id)) {

@@ -9,6 +9,7 @@ mod fuzzed;
 mod hostile;
 mod language;
 mod logs;
+mod mail;
 mod numbers;
 mod pass;
 mod records;

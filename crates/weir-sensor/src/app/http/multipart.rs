@@ -185,6 +185,17 @@ fn file_name(headers: &[u8]) -> Option<Vec<u8>> {
 
 /// A parameter of a header value: `; name=value` or `; name="value"`.
 pub(crate) fn parameter(value: &[u8], name: &[u8]) -> Option<Vec<u8>> {
+    parameter_until(value, name, |b| {
+        matches!(b, b';' | b' ' | b'\t' | b',' | b'\r')
+    })
+}
+
+/// The same; `ends`: what ends a value without quotes, beside white space at its end.
+pub(crate) fn parameter_until(
+    value: &[u8],
+    name: &[u8],
+    ends: impl Fn(u8) -> bool,
+) -> Option<Vec<u8>> {
     let mut rest = value;
     loop {
         let semicolon = memchr::memchr(b';', rest)?;
@@ -218,11 +229,8 @@ pub(crate) fn parameter(value: &[u8], name: &[u8]) -> Option<Vec<u8>> {
                 out
             }
             _ => {
-                let end = v
-                    .iter()
-                    .position(|b| matches!(b, b';' | b' ' | b'\t' | b',' | b'\r'))
-                    .unwrap_or(v.len());
-                v[..end].to_vec()
+                let end = v.iter().position(|b| ends(*b)).unwrap_or(v.len());
+                v[..end].trim_ascii_end().to_vec()
             }
         });
     }
