@@ -180,6 +180,7 @@ fn prefixed(bytes: &[u8], prefix: &[u8], app: App) -> Recognized {
     }
 }
 
+/// Methods of HTTP that requests begin with.
 const METHODS: &[&[u8]] = &[
     b"GET",
     b"POST",
@@ -201,23 +202,6 @@ const METHODS: &[&[u8]] = &[
     b"MKACTIVITY",
     b"CHECKOUT",
     b"MERGE",
-    b"SEARCH",
-    b"NOTIFY",
-    b"M-SEARCH",
-    b"SUBSCRIBE",
-    b"UNSUBSCRIBE",
-    b"BITS_POST",
-    b"CCM_POST",
-    b"SSTP_DUPLEX_POST",
-    b"RPC_CONNECT",
-    b"RPC_IN_DATA",
-    b"RPC_OUT_DATA",
-    b"POLL",
-    b"BPROPFIND",
-    b"BPROPPATCH",
-    b"BMOVE",
-    b"BDELETE",
-    b"BCOPY",
     b"VERSION-CONTROL",
     b"UNCHECKOUT",
     b"CHECKIN",
@@ -230,7 +214,7 @@ const METHODS: &[&[u8]] = &[
 
 /// Whether a word is a method that requests begin with.
 pub(super) fn is_method(word: &[u8]) -> bool {
-    METHODS.contains(&word)
+    METHODS.contains(&word) || RARE.contains(&word)
 }
 
 /// Methods that are no sign of HTTP by themselves: other protocols have them, or few servers do.
@@ -265,9 +249,7 @@ pub(super) fn begins_like_http(direction: Direction, bytes: &[u8]) -> bool {
             .into_iter()
             .any(starts),
         Direction::ToServer => METHODS.iter().any(|method| {
-            !RARE.contains(method)
-                && starts(method)
-                && matches!(bytes.get(method.len()), None | Some(b' ' | b'\t'))
+            starts(method) && matches!(bytes.get(method.len()), None | Some(b' ' | b'\t'))
         }),
     }
 }
@@ -290,6 +272,7 @@ fn http(server: bool, bytes: &[u8]) -> Recognized {
     if let Some(end) = word {
         if METHODS
             .iter()
+            .chain(RARE)
             .any(|m| m.eq_ignore_ascii_case(&bytes[..end]))
         {
             // "GET\n" alone is no request.
