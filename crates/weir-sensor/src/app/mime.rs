@@ -86,9 +86,6 @@ impl Mime {
             bytes = &bytes[end..];
             let whole = self.line.last() == Some(&b'\n');
             if whole || self.line.len() >= MOST_LINE {
-                if self.line.trim_ascii_end().len() > LONG_LINE {
-                    t.event("mime_long_line");
-                }
                 let line = std::mem::take(&mut self.line);
                 self.take_line(&line, t, w);
                 self.line = line;
@@ -118,6 +115,9 @@ impl Mime {
             [c @ .., b'\r', b'\n'] | [c @ .., b'\n'] => c,
             c => c,
         };
+        if content.len() > LONG_LINE {
+            t.event("mime_long_line");
+        }
         if content.starts_with(b"--") && self.boundary(content, t) {
             return;
         }

@@ -133,6 +133,11 @@ fn what_is_too_long_is_told() {
         (part(&name(255), "x"), None),
         (part(&name(256), "x"), Some("MIME_LONG_FILENAME")),
         (part("", &"x".repeat(998)), None),
+        // The last line ends where the message does.
+        (
+            format!("\r\n{}\r\n.\r\n", "x".repeat(999)).into_bytes(),
+            Some("MIME_LONG_LINE"),
+        ),
         (part("", &"x".repeat(999)), Some("MIME_LONG_LINE")),
         (
             part(&format!("{}: x\r\n", "N".repeat(76)), "x"),
