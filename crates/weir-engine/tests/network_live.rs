@@ -519,7 +519,7 @@ fn a_stateful_function_sees_both_directions_at_its_home() {
         let refused = |bed: &Bed| bed.drops("e0").get("rule_drop").copied().unwrap_or(0);
         let before = refused(&bed);
         for (from, to) in [("n/out0", "10.1.0.11"), ("n/out1", "10.1.0.10")] {
-            assert_eq!(bed.who(from, ip(to)), None, "{from} -> {to}");
+            assert_eq!(bed.who_at_once(from, ip(to)), None, "{from} -> {to}");
         }
         assert!(refused(&bed) >= before + 2, "{:?}", bed.drops("e0"));
         // Another apply changes nothing of it: connections and their translations go on.
@@ -746,7 +746,7 @@ port = "7000-7001"
         bed.drops("e1")
     );
     // Answers from port 7001 meet the rule of the second function, which they come to first.
-    assert_eq!(bed.who("shop/a", ip("10.2.0.2")), None);
+    assert_eq!(bed.who_at_once("shop/a", ip("10.2.0.2")), None);
     // What is not selected, and what does not pass the link, meets neither.
     assert!(bed.ping("shop/a", &["10.2.0.2"]).contains(" 2 received"));
     assert_eq!(bed.who("shop/a", ip("10.1.0.8")).as_deref(), Some("shop/b"));

@@ -405,7 +405,7 @@ fn first_packets_go_to_a_controller_and_the_rest_stays_in_the_kernel() {
     bed.apply(DOCUMENT);
     let helped = Helped::start(&bed, true);
     // Nobody listens to the function; what it does not select goes on.
-    assert!(!bed.reaches("shop/a", ip("10.2.0.2")));
+    assert!(!bed.reaches_at_once("shop/a", ip("10.2.0.2")));
     assert!(drops(&bed)["punt_unheard"] > 0);
     assert!(bed.ping("shop/a", &["10.2.0.2"]).contains(" 2 received"));
     let controller = reactive::Controller {
@@ -645,7 +645,7 @@ fn a_controller_that_asks_what_is_wrong_is_told_so() {
         Err(NetworkError::HelperRuns { .. })
     ));
     // Whole as a controller gets them: the sender left the checksum to its device.
-    bed.reaches("shop/a", ip("10.2.0.2"));
+    bed.reaches_at_once("shop/a", ip("10.2.0.2"));
     let packet = north.packet();
     assert_eq!(
         (&packet["interface"], &packet["tenant"]),

@@ -74,6 +74,10 @@ fn checked_with(text: &str, files: &dyn Files) -> weir_network::Networks {
 /// Port of the listeners that send back what they get, and of those that say who they are.
 const PORT: u16 = 7000;
 const WHO: u16 = 7001;
+/// An answer that is expected: the first packets may be lost while addresses are asked for, and are sent again after one second and after three.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// An answer that must not come.
+const MOMENT: Duration = Duration::from_millis(700);
 
 static BEDS: AtomicU32 = AtomicU32::new(0);
 
@@ -336,8 +340,16 @@ impl Bed {
 
     /// Whether a workload gets an answer over TCP from an address.
     pub(crate) fn reaches(&self, from: &str, to: IpAddr) -> bool {
+        self.reaches_within(PATIENCE, from, to)
+    }
+
+    /// The same for what is not to be reached.
+    pub(crate) fn reaches_at_once(&self, from: &str, to: IpAddr) -> bool {
+        self.reaches_within(MOMENT, from, to)
+    }
+
+    fn reaches_within(&self, wait: Duration, from: &str, to: IpAddr) -> bool {
         let talk = || {
-            let wait = Duration::from_millis(700);
             let mut stream = TcpStream::connect_timeout(&SocketAddr::new(to, PORT), wait).ok()?;
             stream.set_read_timeout(Some(wait)).ok()?;
             stream.write_all(b"hello").ok()?;
@@ -351,8 +363,16 @@ impl Bed {
 
     /// Who answers a workload at an address: the name of a workload.
     pub(crate) fn who(&self, from: &str, at: IpAddr) -> Option<String> {
+        self.who_within(PATIENCE, from, at)
+    }
+
+    /// The same where nobody is to answer.
+    pub(crate) fn who_at_once(&self, from: &str, at: IpAddr) -> Option<String> {
+        self.who_within(MOMENT, from, at)
+    }
+
+    fn who_within(&self, wait: Duration, from: &str, at: IpAddr) -> Option<String> {
         let ask = || {
-            let wait = Duration::from_millis(700);
             let mut stream = TcpStream::connect_timeout(&SocketAddr::new(at, WHO), wait).ok()?;
             stream.set_read_timeout(Some(wait)).ok()?;
             let mut name = String::new();
