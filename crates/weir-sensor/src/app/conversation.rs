@@ -235,15 +235,22 @@ impl Conversation {
                 self.transactions
                     .event(Event::MismatchedApplications.name());
             }
-            // One look is all, and most answers have no pattern of their own. Those of HTTP have.
+            // One look is all, and most answers have no pattern of their own. Those of HTTP, TLS and SSH have.
             found => {
-                if self.app == App::Http1 && !begins_like_http(direction, bytes) {
+                let odd = match self.app {
+                    App::Http1 => !begins_like_http(direction, bytes),
+                    // Both ends of these say who they are.
+                    App::Tls | App::Ssh => found == Recognized::Failed,
+                    _ => false,
+                };
+                if odd {
                     self.transactions
                         .event(Event::OneDirectionApplication.name());
                 }
+                let speaks = matches!(self.app, App::Http1 | App::Tls | App::Ssh);
                 self.sides[at] = match found {
                     Recognized::App(app) => app,
-                    Recognized::Failed if self.app == App::Http1 => App::Failed,
+                    Recognized::Failed if speaks => App::Failed,
                     _ => self.app,
                 };
             }
@@ -266,6 +273,7 @@ impl Conversation {
         self.changes += 1;
         self.before = Some(self.app);
         self.transactions.before = self.transactions.count;
+        self.transactions.from = self.before;
         for t in &mut self.transactions.live {
             t.finish();
         }

@@ -12,14 +12,14 @@ use crate::packet::Direction::ToClient;
 
 /// The longest name that is written out.
 const MOST_NAME: usize = 1025;
-/// The event of a longer one.
-const TOO_LONG: &str = "name_too_long";
-/// Compression pointers followed in one name.
-const MOST_JUMPS: usize = 32;
-/// Records of one message that are looked at.
-const MOST_RECORDS: usize = 512;
-/// Records of one message that are logged.
-const MOST_LOGGED: usize = 128;
+/// Labels and compression pointers followed in one name.
+const MOST_STEPS: usize = 255;
+/// Compression pointers of a name from which on it is a loop, if it has no end within its steps.
+const LOOP: usize = 32;
+/// Records of one message that are looked at: more than any message has room for with names of their own.
+const MOST_RECORDS: usize = 8192;
+/// Records of one section that are logged.
+const MOST_LOGGED: usize = 1024;
 
 /// Whether bytes begin like a message of `total` bytes; `None`: more are needed. On DNS's own port a message only needs a plausible header.
 pub(super) fn looks_like(b: &[u8], total: usize, response: bool, own_port: bool) -> Option<bool> {
@@ -33,13 +33,15 @@ pub(super) fn looks_like(b: &[u8], total: usize, response: bool, own_port: bool)
     let count = |at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
     let (questions, answers) = (count(4), count(6));
     let opcode = flags >> 11 & 15;
-    if (flags & 0x8000 != 0) != response || flags & 0x40 != 0 && !own_port || opcode > 6 {
+    if (flags & 0x8000 != 0) != response || (flags & 0x40 != 0 || opcode > 6) && !own_port {
         return Some(false);
     }
     if own_port {
-        return Some(questions + u16::from(response) > 0 && questions < 64);
-    }
-    if questions != 1 || (!response && answers != 0 && opcode == 0) || count(10) > 256 {
+        // What is odd about a message there must at least have a name to ask for.
+        if opcode <= 6 && questions < 64 || questions == 0 {
+            return Some(opcode <= 6 && (questions > 0 || response));
+        }
+    } else if questions != 1 || (!response && answers != 0 && opcode == 0) || count(10) > 256 {
         return Some(false);
     }
     let mut at = 12;
@@ -72,7 +74,7 @@ pub(super) fn looks_like(b: &[u8], total: usize, response: bool, own_port: bool)
         && (end[0] <= 1 || end[0] == 0x80)
         && (labels > 0 || end[1] == 2 || end[1] == 6)
         // Without records the question is all there is.
-        && (rest != 0 || at + 4 == total);
+        && (rest != 0 || questions > 1 || at + 4 == total);
     Some(good)
 }
 
@@ -81,6 +83,8 @@ pub(super) struct Dns {
     carry: [Vec<u8>; 2],
     /// Set by the first call that gives less than a whole message: this is a stream. Datagrams come whole.
     stream: Option<bool>,
+    /// Bytes of a stream were lost: where the next message begins is looked for.
+    lost: [bool; 2],
 }
 
 impl Dns {
@@ -89,6 +93,7 @@ impl Dns {
             wanted: *wanted,
             carry: [Vec::new(), Vec::new()],
             stream: None,
+            lost: [false; 2],
         }
     }
 
@@ -104,6 +109,8 @@ impl Dns {
         let t = out.begin(App::Dns, time);
         t.only(direction);
         if parse(b, direction, &self.wanted, t).is_none() {
+            // Ends throw such a message away: nothing that it seems to say is told to rules or to the log.
+            t.clear();
             t.event("malformed_data");
         }
         t.finish();
@@ -124,12 +131,25 @@ impl Parser for Dns {
             carry.extend_from_slice(bytes);
             &carry
         };
+        if std::mem::take(&mut self.lost[direction.index()]) {
+            // Segments often begin with messages; what does not look like one is passed over.
+            let length = be16(rest, 0).map_or(0, usize::from);
+            let response = direction == ToClient;
+            let next = rest.get(2..).unwrap_or_default();
+            if looks_like(next, length, response, false) != Some(true) {
+                self.lost[direction.index()] = true;
+                return;
+            }
+        }
         while rest.len() >= 2 {
             let length = usize::from(u16::from_be_bytes([rest[0], rest[1]]));
             let Some(message) = rest.get(2..2 + length) else {
                 break;
             };
-            self.message(direction, message, time, out);
+            // Nothing in front of a message is no message.
+            if length > 0 {
+                self.message(direction, message, time, out);
+            }
             rest = &rest[2 + length..];
         }
         let left = rest.len();
@@ -141,9 +161,9 @@ impl Parser for Dns {
         };
     }
 
-    fn gap(&mut self, _: Direction, _: u64, out: &mut Transactions) {
-        // Where the next message begins is not known.
-        out.failed = true;
+    fn gap(&mut self, direction: Direction, _: u64, _: &mut Transactions) {
+        self.carry[direction.index()] = Vec::new();
+        self.lost[direction.index()] = true;
     }
 
     fn end(&mut self, direction: Direction, _: &mut Transactions) {
@@ -176,70 +196,68 @@ fn skip_name(b: &[u8], mut at: usize) -> Option<usize> {
     }
 }
 
-/// Appends a name as labels with dots between them. What is wrong with it is an event, and the beginning stays.
-fn name(b: &[u8], mut at: usize, out: &mut Vec<u8>) -> Result<(), &'static str> {
+/// What is wrong with a name that can be read all the same.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Odd {
+    /// It was cut.
+    cut: bool,
+    /// It has more labels and pointers than names have.
+    endless: bool,
+    looped: bool,
+}
+
+impl Odd {
+    fn tell(self, t: &mut Transaction) {
+        if self.looped {
+            t.event("infinite_loop");
+        }
+        if self.endless {
+            t.event("too_many_labels");
+        }
+        if self.cut {
+            t.event("name_too_long");
+        }
+    }
+}
+
+/// Appends a name as labels with dots between them; `None` if it leads out of the message or has a label of no known kind.
+fn name(b: &[u8], mut at: usize, out: &mut Vec<u8>) -> Option<Odd> {
     let from = out.len();
     let mut jumps = 0;
-    loop {
-        let Some(&length) = b.get(at) else {
-            return Err("malformed_data");
-        };
+    for _ in 0..MOST_STEPS {
+        let length = *b.get(at)?;
         match length {
-            0 => return Ok(()),
+            0 => return Some(Odd::default()),
             0xc0.. => {
-                let Some(target) = be16(b, at) else {
-                    return Err("malformed_data");
-                };
                 jumps += 1;
-                if jumps > MOST_JUMPS {
-                    return Err("infinite_loop");
-                }
-                at = usize::from(target & 0x3fff);
+                at = usize::from(be16(b, at)? & 0x3fff);
             }
             1..=63 => {
-                let Some(label) = b.get(at + 1..at + 1 + usize::from(length)) else {
-                    return Err("malformed_data");
-                };
+                let label = b.get(at + 1..at + 1 + usize::from(length))?;
                 if out.len() > from {
                     out.push(b'.');
                 }
                 out.extend_from_slice(label);
                 if out.len() - from > MOST_NAME {
                     out.truncate(from + MOST_NAME);
-                    return Err(TOO_LONG);
+                    return Some(Odd {
+                        cut: true,
+                        ..Odd::default()
+                    });
                 }
                 at += 1 + label.len();
             }
-            _ => return Err("malformed_data"),
+            _ => return None,
         }
     }
+    Some(Odd {
+        cut: true,
+        endless: true,
+        looped: jumps > LOOP,
+    })
 }
 
-fn named(b: &[u8], at: usize, t: &mut Transaction) -> Vec<u8> {
-    let mut out = Vec::new();
-    if let Err(event) = name(b, at, &mut out) {
-        t.event(event);
-    }
-    out
-}
-
-/// A name as a field of a record, and, if it was cut, that it was.
-fn put_name(r: &mut Map<String, Value>, name: &[u8], cut: bool) {
-    r.insert("rrname".into(), string(name).into());
-    if cut {
-        r.insert("rrname_truncated".into(), true.into());
-    }
-}
-
-fn buffer(b: &[u8], at: usize, buffer: Buffer, d: Direction, t: &mut Transaction) {
-    let mut result = Ok(());
-    t.build(buffer, d, |o| result = name(b, at, o));
-    if let Err(event) = result {
-        t.event(event);
-    }
-}
-
-/// Fills a transaction; `None` if the message breaks off.
+/// Fills a transaction; `None` if the message breaks off, or a name in it cannot be read.
 fn parse(b: &[u8], d: Direction, w: &Wanted, t: &mut Transaction) -> Option<()> {
     let id = be16(b, 0)?;
     let flags = be16(b, 2)?;
@@ -287,57 +305,117 @@ fn parse(b: &[u8], d: Direction, w: &Wanted, t: &mut Transaction) -> Option<()> 
     }
     let mut at = 12;
     let mut questions = Vec::new();
-    for _ in 0..counts[0].min(MOST_RECORDS as u16) {
+    let mut text = Vec::new();
+    for _ in 0..usize::from(counts[0]).min(MOST_RECORDS) {
         let end = skip_name(b, at)?;
         let kind = be16(b, end)?;
         be16(b, end + 2)?;
-        t.facts.push(("dns.rrtype", u64::from(kind)));
+        text.clear();
+        let odd = name(b, at, &mut text)?;
+        odd.tell(t);
+        // Of an answer, the types of what it answers count.
+        if !response {
+            t.facts.push(("dns.rrtype", u64::from(kind)));
+        }
         if w.buffers.has(Buffer::DnsQuery) && d == Direction::ToServer {
-            buffer(b, at, Buffer::DnsQuery, d, t);
+            t.push(Buffer::DnsQuery, d, &text);
         }
         if w.buffers.has(Buffer::DnsQueryName) {
-            buffer(b, at, Buffer::DnsQueryName, d, t);
+            t.push(Buffer::DnsQueryName, d, &text);
         }
         if response && w.buffers.has(Buffer::DnsResponseName) {
-            buffer(b, at, Buffer::DnsResponseName, ToClient, t);
+            t.push(Buffer::DnsResponseName, ToClient, &text);
         }
         if w.records && questions.len() < MOST_LOGGED {
-            let name = named(b, at, t);
-            let cut = name.len() == MOST_NAME && t.events.contains(&TOO_LONG);
             let mut q = Map::new();
-            put_name(&mut q, &name, cut);
+            put_name(&mut q, ["rrname", "rrname_truncated"], &text, odd);
             q.insert("rrtype".into(), type_name(kind).into());
             questions.push(Value::Object(q));
-            t.record
-                .insert("queries".into(), Value::Array(questions.clone()));
         }
         at = end + 4;
     }
-    let mut left = MOST_RECORDS;
+    if !questions.is_empty() {
+        t.record.insert("queries".into(), Value::Array(questions));
+    }
+    let mut message = Message {
+        b,
+        d,
+        response,
+        w,
+        text,
+        left: MOST_RECORDS,
+    };
     for (section, count) in counts[1..].iter().enumerate() {
-        let (what, key) = [
-            (Buffer::DnsAnswerName, "answers"),
-            (Buffer::DnsAuthorityName, "authorities"),
-            (Buffer::DnsAdditionalName, "additionals"),
-        ][section];
-        let mut logged = Vec::new();
-        for _ in 0..*count {
-            if left == 0 {
+        match message.section(SECTIONS[section], at, *count, t) {
+            Ok(next) => at = next,
+            Err(Broken::TooMany) => {
                 t.event("too_many_records");
                 return Some(());
             }
-            left -= 1;
-            let Some(next) = record(b, at, d, w, t, what, &mut logged) else {
-                put(t, key, logged);
-                return None;
-            };
-            at = next;
+            // An end that asks takes the answers and does without the rest.
+            Err(Broken::Malformed) => {
+                t.event(SECTIONS[section].broken?);
+                return Some(());
+            }
         }
-        put(t, key, logged);
     }
     Some(())
 }
 
+/// A part of a message that has records.
+#[derive(Clone, Copy)]
+struct Section {
+    names: Buffer,
+    key: &'static str,
+    /// The event of a part that cannot be read, if that is not the end of all of it.
+    broken: Option<&'static str>,
+}
+
+const SECTIONS: [Section; 3] = [
+    Section {
+        names: Buffer::DnsAnswerName,
+        key: "answers",
+        broken: None,
+    },
+    Section {
+        names: Buffer::DnsAuthorityName,
+        key: "authorities",
+        broken: Some("invalid_authorities"),
+    },
+    Section {
+        names: Buffer::DnsAdditionalName,
+        key: "additionals",
+        broken: Some("invalid_additionals"),
+    },
+];
+
+/// Why records cannot be read on.
+enum Broken {
+    Malformed,
+    TooMany,
+}
+
+/// A message whose records are read.
+struct Message<'a> {
+    b: &'a [u8],
+    d: Direction,
+    response: bool,
+    w: &'a Wanted,
+    /// Room for a name.
+    text: Vec<u8>,
+    /// Records that may still be looked at.
+    left: usize,
+}
+
+/// A name as a field of a record, and, if it was cut, that it was.
+fn put_name(r: &mut Map<String, Value>, [key, cut]: [&str; 2], name: &[u8], odd: Odd) {
+    r.insert(key.into(), string(name).into());
+    if odd.cut {
+        r.insert(cut.into(), true.into());
+    }
+}
+
+/// A part of a message as the log has it.
 fn put(t: &mut Transaction, key: &str, logged: Vec<Value>) {
     if logged.is_empty() {
         return;
@@ -358,157 +436,227 @@ fn put(t: &mut Transaction, key: &str, logged: Vec<Value>) {
                 list.push(data.clone());
             }
         }
-        if !grouped.is_empty() {
-            t.record.insert("grouped".into(), grouped.into());
-        }
+        t.record.insert("grouped".into(), grouped.into());
     }
     t.record.insert(key.into(), Value::Array(logged));
 }
 
-/// One resource record; returns where the next begins.
-fn record(
-    b: &[u8],
-    at: usize,
-    d: Direction,
-    w: &Wanted,
-    t: &mut Transaction,
-    what: Buffer,
-    logged: &mut Vec<Value>,
-) -> Option<usize> {
-    let end = skip_name(b, at)?;
-    let kind = be16(b, end)?;
-    let ttl = be32(b, end + 4)?;
-    let length = usize::from(be16(b, end + 8)?);
-    let start = end + 10;
-    let data = b.get(start..start + length)?;
-    // Options of EDNS are no record with a name.
-    if kind != 41 && w.buffers.has(what) {
-        buffer(b, at, what, d, t);
-    }
-    if kind != 41 && d == ToClient && w.buffers.has(Buffer::DnsResponseName) {
-        buffer(b, at, Buffer::DnsResponseName, d, t);
-        // Of records that say a name, that one too.
-        let said = match kind {
-            2 | 5 | 12 | 39 => Some(start),
-            15 => Some(start + 2),
-            _ => None,
-        };
-        if let Some(said) = said.filter(|_| !data.is_empty()) {
-            buffer(b, said, Buffer::DnsResponseName, d, t);
+impl Message<'_> {
+    /// The records of one section; returns where the next begins.
+    fn section(
+        &mut self,
+        section: Section,
+        mut at: usize,
+        count: u16,
+        t: &mut Transaction,
+    ) -> Result<usize, Broken> {
+        let mut logged = Vec::new();
+        let mut end = Ok(());
+        for _ in 0..count {
+            if self.left == 0 {
+                end = Err(Broken::TooMany);
+                break;
+            }
+            self.left -= 1;
+            let Some(next) = self.record(at, section, t, &mut logged) else {
+                end = Err(Broken::Malformed);
+                break;
+            };
+            at = next;
         }
+        put(t, section.key, logged);
+        end.map(|()| at)
     }
-    if w.records && logged.len() < MOST_LOGGED {
+
+    /// Reads a name into the room for it.
+    fn name(&mut self, at: usize, t: &mut Transaction) -> Option<Odd> {
+        self.text.clear();
+        let odd = name(self.b, at, &mut self.text)?;
+        odd.tell(t);
+        Some(odd)
+    }
+
+    /// One resource record; returns where the next begins.
+    fn record(
+        &mut self,
+        at: usize,
+        section: Section,
+        t: &mut Transaction,
+        logged: &mut Vec<Value>,
+    ) -> Option<usize> {
+        let (b, d, w) = (self.b, self.d, self.w);
+        let end = skip_name(b, at)?;
+        let kind = be16(b, end)?;
+        let ttl = be32(b, end + 4)?;
+        let length = usize::from(be16(b, end + 8)?);
+        let start = end + 10;
+        let data = b.get(start..start + length)?;
+        let odd = self.name(at, t)?;
+        let is_answer = section.names == Buffer::DnsAnswerName;
+        if self.response && is_answer {
+            t.facts.push(("dns.rrtype", u64::from(kind)));
+        }
+        // Options of EDNS are no record with a name.
+        if kind != 41 {
+            if w.buffers.has(section.names) {
+                t.push(section.names, d, &self.text);
+            }
+            if d == ToClient && w.buffers.has(Buffer::DnsResponseName) {
+                t.push(Buffer::DnsResponseName, d, &self.text);
+            }
+        }
+        let is_logged = w.records && logged.len() < MOST_LOGGED;
         let mut r = Map::new();
-        let name = named(b, at, t);
-        let cut = name.len() == MOST_NAME && t.events.contains(&TOO_LONG);
-        put_name(&mut r, &name, cut);
-        r.insert("rrtype".into(), type_name(kind).into());
-        r.insert("ttl".into(), ttl.into());
+        if is_logged {
+            put_name(&mut r, ["rrname", "rrname_truncated"], &self.text, odd);
+            r.insert("rrtype".into(), type_name(kind).into());
+            r.insert("ttl".into(), ttl.into());
+        }
         if kind == 16 {
             // Each of its strings stands for itself.
             let mut rest = data;
-            while let Some((&n, tail)) = rest.split_first()
-                && logged.len() < MOST_LOGGED
-            {
-                let n = usize::from(n).min(tail.len());
-                r.insert("rdata".into(), string(&tail[..n]).into());
-                logged.push(r.clone().into());
-                rest = &tail[n..];
+            while let Some((&n, tail)) = rest.split_first() {
+                let (text, tail) = tail.split_at_checked(usize::from(n))?;
+                if is_logged && logged.len() < MOST_LOGGED {
+                    r.insert("rdata".into(), string(text).into());
+                    logged.push(r.clone().into());
+                }
+                rest = tail;
             }
             return Some(start + length);
         }
-        match rdata(b, start, data, kind, t) {
-            Some((key, value)) => {
-                r.insert(key.into(), value);
-            }
-            // Options of EDNS without one are none.
-            None if kind == 41 => return Some(start + length),
-            None => {}
+        let told = self.rdata(start, data, kind, t, is_logged.then_some(&mut r))?;
+        // Options of EDNS without one are none.
+        if is_logged && (told || kind != 41) {
+            logged.push(r.into());
         }
-        logged.push(r.into());
+        Some(start + length)
     }
-    Some(start + length)
-}
 
-/// What a record says, and under which field.
-fn rdata(
-    b: &[u8],
-    start: usize,
-    data: &[u8],
-    kind: u16,
-    t: &mut Transaction,
-) -> Option<(&'static str, Value)> {
-    let mut text = |at: usize| Value::from(string(&named(b, at, t)));
-    Some(match kind {
-        1 => {
-            let a: [u8; 4] = data.try_into().ok()?;
-            ("rdata", Ipv4Addr::from(a).to_string().into())
-        }
-        28 => {
-            let a: [u8; 16] = data.try_into().ok()?;
-            // The log writes addresses of version 6 in full.
-            let full: Vec<String> = Ipv6Addr::from(a)
-                .segments()
-                .iter()
-                .map(|s| format!("{s:04x}"))
-                .collect();
-            ("rdata", full.join(":").into())
-        }
-        2 | 5 | 12 | 39 => ("rdata", text(start)),
-        15 => ("rdata", text(start + 2)),
-        6 => {
-            let rname = skip_name(b, start)?;
-            let numbers = skip_name(b, rname)?;
-            let mut soa = Map::new();
-            soa.insert("mname".into(), text(start));
-            soa.insert("rname".into(), text(rname));
-            for (i, key) in ["serial", "refresh", "retry", "expire", "minimum"]
-                .iter()
-                .enumerate()
-            {
-                soa.insert((*key).into(), be32(b, numbers + 4 * i)?.into());
+    /// What a record says, into `r` if it is logged; returns whether it says something, or `None` if it is not what its type has. Nothing at all is no fault: updates
+    /// name records that way.
+    fn rdata(
+        &mut self,
+        start: usize,
+        data: &[u8],
+        kind: u16,
+        t: &mut Transaction,
+        mut r: Option<&mut Map<String, Value>>,
+    ) -> Option<bool> {
+        let b = self.b;
+        let is_logged = r.is_some();
+        let mut put = |key: &str, value: &mut dyn FnMut() -> Value| {
+            if let Some(r) = &mut r {
+                r.insert(key.into(), value());
             }
-            ("soa", soa.into())
-        }
-        33 => {
-            let mut srv = Map::new();
-            for (i, key) in ["priority", "weight", "port"].iter().enumerate() {
-                srv.insert((*key).into(), be16(data, 2 * i)?.into());
+        };
+        match kind {
+            // An address of another length is none.
+            1 => put("rdata", &mut || {
+                let a: Result<[u8; 4], _> = data.try_into();
+                a.map_or_else(|_| "".into(), |a| Ipv4Addr::from(a).to_string().into())
+            }),
+            28 => put("rdata", &mut || {
+                let a: Result<[u8; 16], _> = data.try_into();
+                // The log writes addresses of version 6 in full.
+                a.map_or_else(
+                    |_| "".into(),
+                    |a| {
+                        let full: Vec<String> = Ipv6Addr::from(a)
+                            .segments()
+                            .iter()
+                            .map(|s| format!("{s:04x}"))
+                            .collect();
+                        full.join(":").into()
+                    },
+                )
+            }),
+            2 | 5 | 12 | 15 | 39 => {
+                self.text.clear();
+                let mut cut = false;
+                if !data.is_empty() {
+                    let skipped = if kind == 15 { 2 } else { 0 };
+                    data.get(skipped..)?;
+                    cut = self.name(start + skipped, t)?.cut;
+                    // Of records that say a name, rules see that one too.
+                    let has = self.w.buffers.has(Buffer::DnsResponseName);
+                    if has && self.d == ToClient {
+                        t.push(Buffer::DnsResponseName, ToClient, &self.text);
+                    }
+                }
+                put("rdata", &mut || string(&self.text).into());
+                if cut {
+                    put("rdata_truncated", &mut || true.into());
+                }
             }
-            srv.insert("name".into(), text(start + 6));
-            ("srv", srv.into())
-        }
-        44 => {
-            let mut sshfp = Map::new();
-            sshfp.insert("algo".into(), (*data.first()?).into());
-            sshfp.insert("type".into(), (*data.get(1)?).into());
-            let print = super::text::colons(&data[2..], false);
-            sshfp.insert("fingerprint".into(), print.into());
-            ("sshfp", sshfp.into())
-        }
-        // Options of EDNS: their numbers and what they say.
-        41 => {
-            let mut options: Vec<Value> = Vec::new();
-            let mut rest = data;
-            while let (Some(code), Some(length)) = (be16(rest, 0), be16(rest, 2)) {
-                let Some(said) = rest.get(4..4 + usize::from(length)) else {
-                    break;
+            6 if !data.is_empty() => {
+                let rname = skip_name(b, start)?;
+                let numbers = skip_name(b, rname)?;
+                be32(b, numbers + 16)?;
+                let mut soa = Map::new();
+                for (key, cut, at) in [
+                    ("mname", "mname_truncated", start),
+                    ("rname", "rname_truncated", rname),
+                ] {
+                    let odd = self.name(at, t)?;
+                    put_name(&mut soa, [key, cut], &self.text, odd);
+                }
+                for (i, key) in ["serial", "refresh", "retry", "expire", "minimum"]
+                    .iter()
+                    .enumerate()
+                {
+                    soa.insert((*key).into(), be32(b, numbers + 4 * i)?.into());
+                }
+                put("soa", &mut || std::mem::take(&mut soa).into());
+            }
+            33 if !data.is_empty() => {
+                let mut srv = Map::new();
+                for (i, key) in ["priority", "weight", "port"].iter().enumerate() {
+                    srv.insert((*key).into(), be16(data, 2 * i)?.into());
+                }
+                let odd = self.name(start + 6, t)?;
+                put_name(&mut srv, ["name", "name_truncated"], &self.text, odd);
+                put("srv", &mut || std::mem::take(&mut srv).into());
+            }
+            44 if !data.is_empty() => {
+                let [algorithm, of, print @ ..] = data else {
+                    return None;
                 };
-                let mut option = Map::new();
-                option.insert("code".into(), code.into());
-                option.insert("data".into(), hex(said).into());
-                options.push(option.into());
-                rest = &rest[4 + said.len()..];
+                put("sshfp", &mut || {
+                    let mut sshfp = Map::new();
+                    sshfp.insert("algo".into(), (*algorithm).into());
+                    sshfp.insert("type".into(), (*of).into());
+                    let print = super::text::colons(print, false);
+                    sshfp.insert("fingerprint".into(), print.into());
+                    sshfp.into()
+                });
             }
-            if options.is_empty() {
-                return None;
+            // Options of EDNS: their numbers and what they say.
+            41 => {
+                let mut options: Vec<Value> = Vec::new();
+                let mut rest = data;
+                while !rest.is_empty() {
+                    let (code, length) = (be16(rest, 0)?, be16(rest, 2)?);
+                    let said = rest.get(4..4 + usize::from(length))?;
+                    if is_logged {
+                        let mut option = Map::new();
+                        option.insert("code".into(), code.into());
+                        option.insert("data".into(), hex(said).into());
+                        options.push(option.into());
+                    }
+                    rest = &rest[4 + said.len()..];
+                }
+                if options.is_empty() {
+                    return Some(false);
+                }
+                put("opt", &mut || std::mem::take(&mut options).into());
             }
-            ("opt", options.into())
+            10 => put("rdata", &mut || string(data).into()),
+            // What is no text is left out.
+            _ => return Some(false),
         }
-        10 => ("rdata", string(data).into()),
-        // What is no text is left out.
-        _ => return None,
-    })
+        Some(true)
+    }
 }
 
 /// A record as version 2 of the log has it: one for each question of a query; one for an answer, about its first question.
@@ -569,6 +717,7 @@ fn rcode_name(code: u16) -> String {
         .map_or_else(|| code.to_string(), |n| (*n).to_string())
 }
 
+/// Types as logs of such sensors name them; the others, newer ones among them, by number.
 fn type_name(kind: u16) -> String {
     let name = match kind {
         1 => "A",
@@ -608,7 +757,6 @@ fn type_name(kind: u16) -> String {
         37 => "CERT",
         38 => "A6",
         39 => "DNAME",
-        40 => "SINK",
         41 => "OPT",
         42 => "APL",
         43 => "DS",
@@ -621,38 +769,16 @@ fn type_name(kind: u16) -> String {
         50 => "NSEC3",
         51 => "NSEC3PARAM",
         52 => "TLSA",
-        53 => "SMIMEA",
         55 => "HIP",
-        56 => "NINFO",
-        57 => "RKEY",
-        58 => "TALINK",
         59 => "CDS",
         60 => "CDNSKEY",
-        61 => "OPENPGPKEY",
-        62 => "CSYNC",
-        63 => "ZONEMD",
-        64 => "SVCB",
         65 => "HTTPS",
         99 => "SPF",
-        100 => "UINFO",
-        101 => "UID",
-        102 => "GID",
-        103 => "UNSPEC",
-        104 => "NID",
-        105 => "L32",
-        106 => "L64",
-        107 => "LP",
-        108 => "EUI48",
-        109 => "EUI64",
         249 => "TKEY",
         250 => "TSIG",
-        251 => "IXFR",
-        252 => "AXFR",
-        253 => "MAILB",
         254 => "MAILA",
         255 => "ANY",
         256 => "URI",
-        257 => "CAA",
         other => return other.to_string(),
     };
     name.to_string()
@@ -726,12 +852,113 @@ mod tests {
         let mut p = Dns::new(&wanted());
         let mut out = Transactions::default();
         p.data(ToServer, &looped, 0, &mut out);
-        assert_eq!(out.live[0].events, ["infinite_loop"]);
+        let events = ["infinite_loop", "too_many_labels", "name_too_long"];
+        assert_eq!(out.live[0].events, events);
+        // A long way round is none.
+        let mut long = QUERY[..12].to_vec();
+        let mut at = 12 + 6;
+        for _ in 0..200 {
+            long.extend_from_slice(&(0xc000 | at as u16).to_be_bytes());
+            if long.len() == 14 {
+                long.extend_from_slice(&[0, 1, 0, 1]);
+            }
+            at += 2;
+        }
+        long.extend_from_slice(b"\x01z\x00");
+        p.data(ToServer, &long, 0, &mut out);
+        let t = out.live.back().unwrap();
+        assert!(t.events.is_empty(), "{:?}", t.events);
+        assert_eq!(t.record["queries"][0]["rrname"], "z");
         for n in 0..ANSWER.len() {
             p.data(ToClient, &ANSWER[..n], 0, &mut out);
             let t = out.live.back().unwrap();
             assert_eq!(t.events, ["malformed_data"], "{n}");
+            assert!(t.record.is_empty() && t.facts.is_empty(), "{n}");
         }
+    }
+
+    /// `ANSWER` with records of a question's own name behind it, in the sections that `counts` says.
+    fn with(counts: [u8; 3], records: &[(u8, &[u8])]) -> Transactions {
+        let mut b = ANSWER[..ANSWER.len() - 32].to_vec();
+        (b[7], b[9], b[11]) = (counts[0], counts[1], counts[2]);
+        for (kind, data) in records {
+            b.extend_from_slice(&[0xc0, 0x0c, 0, *kind, 0, 1, 0, 0, 0, 9, 0, data.len() as u8]);
+            b.extend_from_slice(data);
+        }
+        let mut out = Transactions::default();
+        Dns::new(&wanted()).data(ToClient, &b, 0, &mut out);
+        out
+    }
+
+    #[test]
+    fn answers_are_of_the_types_of_their_records() {
+        let out = with([1, 1, 0], &[(16, b"\x02hi\x01!"), (15, b"\0\x0a\xc0\x0c")]);
+        let t = &out.live[0];
+        assert_eq!(t.facts("dns.rrtype").collect::<Vec<_>>(), [16]);
+        assert_eq!(t.record["answers"][1]["rdata"], "!");
+        assert_eq!(t.record["authorities"][0]["rdata"], "www.Example.com");
+        // An address of a wrong length is none, and a type without text says nothing.
+        let out = with([2, 0, 0], &[(1, b"\x01"), (65, b"\0\x01\0")]);
+        let record = &out.live[0].record;
+        assert_eq!(record["answers"][0]["rdata"], "");
+        assert_eq!(record["answers"][1]["rrtype"], "HTTPS");
+        assert!(record["answers"][1].get("rdata").is_none());
+        let out = with([1, 0, 0], &[(64, b"\0\x01\0")]);
+        assert_eq!(out.live[0].record["grouped"], serde_json::json!({}));
+        assert_eq!(out.live[0].record["answers"][0]["rrtype"], "64");
+    }
+
+    #[test]
+    fn answers_that_cannot_be_read_are_no_message_and_the_rest_may_be_broken() {
+        for (kind, data) in [
+            (5, &b"\x3fabc"[..]),
+            (16, b"\x20short"),
+            (33, b"\0\x01\0"),
+            (44, b"\x01"),
+            (15, b"\0"),
+        ] {
+            let out = with([1, 0, 0], &[(kind, data)]);
+            assert_eq!(out.live[0].events, ["malformed_data"], "{kind}");
+            assert!(out.live[0].record.is_empty());
+            let out = with([0, 1, 0], &[(kind, data)]);
+            assert_eq!(out.live[0].events, ["invalid_authorities"], "{kind}");
+            let out = with([0, 0, 1], &[(kind, data)]);
+            assert_eq!(out.live[0].events, ["invalid_additionals"], "{kind}");
+            assert_eq!(out.live[0].record["queries"][0]["rrtype"], "A");
+        }
+        // Nothing at all is what an update says of what is to go.
+        assert!(with([1, 0, 0], &[(6, b"")]).live[0].events.is_empty());
+        let out = with([0, 0, 1], &[(41, b"\0\x0a\0\x09ab")]);
+        assert_eq!(out.live[0].events, ["invalid_additionals"]);
+    }
+
+    #[test]
+    fn a_stream_is_read_on_behind_a_loss() {
+        let framed = [&(QUERY.len() as u16).to_be_bytes()[..], QUERY].concat();
+        let mut p = Dns::of_stream(&wanted());
+        let mut out = Transactions::default();
+        p.data(ToServer, &framed[..10], 0, &mut out);
+        p.gap(ToServer, 12, &mut out);
+        p.data(ToServer, &framed[22..], 0, &mut out);
+        p.data(ToServer, b"\0\0", 0, &mut out);
+        p.data(ToServer, &[b"\0\0", &framed[..]].concat(), 0, &mut out);
+        assert!(out.live.is_empty() && !out.failed);
+        p.data(ToServer, &framed, 0, &mut out);
+        p.data(ToServer, &[b"\0\0", &framed[..]].concat(), 0, &mut out);
+        assert_eq!(out.live.len(), 2);
+        assert!(out.live.iter().all(|t| t.events.is_empty()));
+    }
+
+    #[test]
+    fn what_is_odd_on_the_own_port_needs_a_question() {
+        let mut odd = QUERY.to_vec();
+        odd[2] = 9 << 3;
+        assert_eq!(looks_like(&odd, odd.len(), false, true), Some(true));
+        assert_eq!(looks_like(&odd, odd.len(), false, false), Some(false));
+        assert_eq!(
+            looks_like(b"garbage!garbage!", 16, false, true),
+            Some(false)
+        );
     }
 
     #[test]

@@ -208,6 +208,15 @@ impl Transaction {
         }
     }
 
+    /// Forgets what it says: it turned out to be no message.
+    pub(crate) fn clear(&mut self) {
+        self.events.clear();
+        self.facts.clear();
+        self.record.clear();
+        self.arena.clear();
+        self.entries.clear();
+    }
+
     /// Notes an event, once: one of those that `events` lists.
     pub fn event(&mut self, name: &'static str) {
         debug_assert!(
@@ -320,6 +329,8 @@ pub struct Transactions {
     pub count: u64,
     /// How many there had been when the protocol changed.
     pub(crate) before: u64,
+    /// The protocol that the flow had before it changed to the one of this parser.
+    pub(crate) from: Option<App>,
     /// Set by a parser that does not understand its stream any more: the flow goes on without it.
     pub failed: bool,
     /// Nothing more of this flow can be understood, as the rest is encrypted: nobody needs to look at it.
