@@ -185,7 +185,7 @@ buffers! {
     SnmpUser: "snmp.usm" [] () Some(App::Snmp), Both, false, "User of SNMP 3.";
     QuicSni: "quic.sni" [] () QUIC, Request, false, "Server name asked for.";
     QuicUserAgent: "quic.ua" [] () QUIC, Request, false, "User agent.";
-    QuicVersion: "quic.version" [] () QUIC, Request, false, "Version.";
+    QuicVersion: "quic.version" [] () QUIC, Both, false, "Version, four bytes.";
 }
 
 /// A set of buffers: what the loaded rules need, so that parsers fill no others.

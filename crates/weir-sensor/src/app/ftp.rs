@@ -128,7 +128,10 @@ impl Ftp {
                 };
                 if let Some(mut e) = self.announced.take() {
                     e.command = name;
-                    e.file = data.to_vec();
+                    // What a list is of is no file.
+                    if matches!(name, "RETR" | "STOR" | "STOU" | "APPE") {
+                        e.file = data.to_vec();
+                    }
                     out.expected.push(e);
                 }
             }

@@ -16,7 +16,7 @@ mod snmp;
 mod ssh;
 mod text;
 mod tftp;
-mod tls;
+pub(crate) mod tls;
 mod transaction;
 
 pub use conversation::Conversation;

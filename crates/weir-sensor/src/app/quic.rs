@@ -55,7 +55,6 @@ fn version_name(version: u32) -> String {
         1 => "1".to_string(),
         V2 => "v2".to_string(),
         v if is_google(v) => v.to_be_bytes().iter().map(|b| *b as char).collect(),
-        v if v >> 8 == 0x00ff_0000 => format!("draft-{}", v & 0xff),
         v => format!("{v:08x}"),
     }
 }
@@ -516,7 +515,8 @@ impl Parser for Quic {
             let t = out.begin(App::Quic, time);
             t.facts.push(("quic.version", u64::from(h.version)));
             if self.wanted.buffers.has(Buffer::QuicVersion) {
-                t.push(Buffer::QuicVersion, d, name.as_bytes());
+                // As sent: Google's are text.
+                t.push(Buffer::QuicVersion, d, &h.version.to_be_bytes());
             }
             if self.wanted.records {
                 t.record.insert("version".into(), name.into());

@@ -276,10 +276,19 @@ fn http(server: bool, bytes: &[u8]) -> Recognized {
             .any(|m| m.eq_ignore_ascii_case(&bytes[..end]))
         {
             // "GET\n" alone is no request.
-            return match bytes.get(end) {
-                Some(b' ' | b'\t') => Recognized::App(App::Http1),
-                _ => Failed,
-            };
+            if !matches!(bytes.get(end), Some(b' ' | b'\t')) {
+                return Failed;
+            }
+            // SIP has some of these words, too.
+            let shared = [&b"OPTIONS"[..], b"NOTIFY", b"SUBSCRIBE"];
+            if shared.iter().any(|w| w.eq_ignore_ascii_case(&bytes[..end])) {
+                match begins(&bytes[end + 1..], b"sip") {
+                    Some(true) => return Failed,
+                    None => return More,
+                    Some(false) => {}
+                }
+            }
+            return Recognized::App(App::Http1);
         }
     } else if bytes.len() > 32 {
         return Failed;
@@ -456,6 +465,8 @@ fn text(server: bool, bytes: &[u8], other: &[u8], ports: Ports) -> Recognized {
         (b"INVITE sip", App::Sip),
         (b"REGISTER sip", App::Sip),
         (b"OPTIONS sip", App::Sip),
+        (b"NOTIFY sip", App::Sip),
+        (b"SUBSCRIBE sip", App::Sip),
         (b"MAIL FROM:", App::Smtp),
     ] {
         match prefixed(bytes, prefix, app) {
@@ -741,6 +752,8 @@ mod tests {
             (ToServer, b"\r\nPOST /x HTTP/1.0\r\n", 53, App::Http1),
             (ToServer, b"FROBNICATE /x HTTP/1.1\r\n", 1, App::Http1),
             (ToServer, b"PRI * HTTP/2.0\r\n\r\nSM", 1, App::Http2),
+            (ToServer, b"OPTIONS * HTTP/1.1\r\n", 5060, App::Http1),
+            (ToServer, b"OPTIONS sip:a@b SIP/2.0\r\n", 80, App::Sip),
             (ToClient, b"HTTP/1.1 200 OK\r\n", 25, App::Http1),
             (ToClient, b"SSH-2.0-x\r\n", 443, App::Ssh),
             (ToServer, b"\x16\x03\x01\x02\x00\x01\x00", 80, App::Tls),

@@ -136,11 +136,22 @@ impl Smtp {
         let rest = rest.trim_ascii();
         let word = word.to_ascii_uppercase();
         let mut command = Command::Other;
+        if !self.greeted
+            && self.pending.is_empty()
+            && let Some(t) = self.transaction(out)
+        {
+            t.event("no_server_welcome_message");
+        }
+        self.check_turn(out);
         match word.as_slice() {
             b"HELO" | b"EHLO" | b"LHLO" => {
+                let again = !self.helo.is_empty();
                 self.helo = rest.to_vec();
                 if let Some(t) = self.transaction(out) {
                     helo(t, rest, &w);
+                    if again {
+                        t.event("duplicate_fields");
+                    }
                 }
             }
             b"MAIL" => {
@@ -151,11 +162,17 @@ impl Smtp {
                 let second = self.id.and_then(|id| out.find(id)).is_some_and(|t| {
                     t.complete[0] || t.get(Buffer::SmtpMailFrom, ToServer).next().is_some()
                 });
+                // One that was never sent named another sender.
+                let again =
+                    second && (self.id.and_then(|id| out.find(id))).is_some_and(|t| !t.complete[0]);
                 if second {
                     self.finish(out);
                     self.id = None;
                 }
                 if let Some(t) = self.transaction(out) {
+                    if again {
+                        t.event("duplicate_fields");
+                    }
                     if w.buffers.has(Buffer::SmtpMailFrom) {
                         t.push(Buffer::SmtpMailFrom, ToServer, address);
                     }
@@ -230,6 +247,15 @@ impl Smtp {
         }
         if self.pending.len() < MOST_PENDING {
             self.pending.push_back((command, self.id));
+        }
+    }
+
+    /// Nothing may follow a command whose answer changes what comes next before that is there.
+    fn check_turn(&mut self, out: &mut Transactions) {
+        if let Some((Command::Data | Command::StartTls, id)) = self.pending.back()
+            && let Some(t) = id.and_then(|id| out.find(id))
+        {
+            t.event("invalid_pipelined_sequence");
         }
     }
 
@@ -416,7 +442,10 @@ impl Parser for Smtp {
         while !rest.is_empty() && out.change.is_none() {
             if d == ToServer {
                 match self.mode {
-                    Mode::Data { dot, .. } => {
+                    Mode::Data { dot, seen } => {
+                        if !seen {
+                            self.check_turn(out);
+                        }
                         rest = self.data_mode(rest, dot, out);
                         continue;
                     }
@@ -546,6 +575,33 @@ mod tests {
         assert!(t.done && t.files.iter().all(|f| f.whole));
         let second = &c.transactions.live[1];
         assert_eq!(second.record["mail_from"], "<second@x>");
+    }
+
+    #[test]
+    fn turns_and_names_that_are_out_of_order_are_told() {
+        let told = |all: &[(Direction, &[u8])]| {
+            let c = converse_all(all, Ports::default());
+            let live = c.transactions.live.iter();
+            live.flat_map(|t| t.events.clone()).collect::<Vec<_>>()
+        };
+        let hello: (Direction, &[u8]) = (ToServer, b"EHLO x\r\n");
+        let yes: (Direction, &[u8]) = (ToClient, b"250 ok\r\n");
+        assert_eq!(told(&[hello, yes]), ["no_server_welcome_message"]);
+        let start = [(ToClient, GREETING), hello, yes];
+        assert!(told(&start).is_empty());
+        assert_eq!(told(&[&start[..], &[hello]].concat()), ["duplicate_fields"]);
+        let more: &[u8] = b"STARTTLS\r\nMAIL FROM:<a@b>\r\n";
+        let pipelined = ["invalid_pipelined_sequence"];
+        assert_eq!(told(&[&start[..], &[(ToServer, more)]].concat()), pipelined);
+        // The letter comes before the server wants it; at its turn it may.
+        let data: &[u8] = b"MAIL FROM:<a@b>\r\nRCPT TO:<c@d>\r\nDATA\r\n";
+        let answer: &[u8] = b"250 ok\r\n250 ok\r\n354 go\r\n";
+        let letter: &[u8] = b"hello\r\n.\r\n";
+        let all = |turns: &[(Direction, &[u8])]| told(&[&start[..], turns].concat());
+        let early = [(ToServer, data), (ToServer, letter), (ToClient, answer)];
+        assert_eq!(all(&early), pipelined);
+        let right = [(ToServer, data), (ToClient, answer), (ToServer, letter)];
+        assert!(all(&right).is_empty());
     }
 
     #[test]

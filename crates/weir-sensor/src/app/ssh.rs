@@ -8,8 +8,10 @@ use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
 
-/// The longest banner line.
+/// The longest banner line that is read.
 const MOST_BANNER: usize = 1024;
+/// The longest that the protocol has, without its end.
+const LONG_BANNER: usize = 253;
 /// Lines that a server may send before its banner.
 const MOST_LINES: usize = 64;
 /// The longest packet before encryption.
@@ -55,16 +57,25 @@ impl Ssh {
         let software = &software[..end];
         let w = self.wanted;
         if let Some(t) = self.id.and_then(|id| out.find(id)) {
-            if w.buffers.has(Buffer::SshProto) {
+            if proto.is_empty() || dash == rest.len() {
+                t.event("invalid_banner");
+            }
+            if line.len() > LONG_BANNER {
+                t.event("long_banner");
+            }
+            if w.buffers.has(Buffer::SshProto) && !proto.is_empty() {
                 t.push(Buffer::SshProto, d, proto);
             }
-            if w.buffers.has(Buffer::SshSoftware) {
+            if w.buffers.has(Buffer::SshSoftware) && !software.is_empty() {
                 t.push(Buffer::SshSoftware, d, software);
             }
             if w.records {
                 let end = side(&mut t.record, d);
-                end.insert("proto_version".into(), text(proto));
-                end.insert("software_version".into(), text(software));
+                for (key, said) in [("proto_version", proto), ("software_version", software)] {
+                    if !said.is_empty() {
+                        end.insert(key.into(), text(said));
+                    }
+                }
             }
         }
         true
@@ -174,7 +185,8 @@ impl Parser for Ssh {
                 return;
             };
             half.lines += 1;
-            let many = half.lines > MOST_LINES;
+            // Only a server may say something before.
+            let many = half.lines > MOST_LINES || d == ToServer;
             self.halves[d.index()].banner = self.banner(d, &line, out);
             if !self.halves[d.index()].banner && many {
                 if let Some(t) = self.id.and_then(|id| out.find(id)) {
@@ -199,7 +211,11 @@ impl Parser for Ssh {
             let padding = usize::from(head[4]);
             if length > MOST_PACKET || length < padding + 1 {
                 if let Some(t) = self.id.and_then(|id| out.find(id)) {
-                    t.event("long_kex_record");
+                    t.event(if length > MOST_PACKET {
+                        "long_kex_record"
+                    } else {
+                        "invalid_record"
+                    });
                     t.finish();
                 }
                 out.failed = true;
@@ -265,6 +281,28 @@ mod tests {
         }
         p.extend_from_slice(&[0; 5]);
         packet(&p)
+    }
+
+    #[test]
+    fn odd_banners_are_told_of() {
+        let long = [&b"SSH-2.0-"[..], &[b'a'; 300], b"\r\n"].concat();
+        for (line, events, software) in [
+            (&b"SSH-2.0-\r\n"[..], &[][..], 0),
+            (b"SSH-2.0\r\n", &["invalid_banner"], 0),
+            (b"SSH--x\r\n", &["invalid_banner"], 1),
+            (b"GET / HTTP/1.1\r\n", &["invalid_banner"], 0),
+            (&long, &["long_banner"], 1),
+        ] {
+            let all = [(ToClient, &b"SSH-2.0-x\r\n"[..]), (ToServer, line)];
+            let c = converse_all(&all, Ports::default());
+            let t = &c.transactions.live[0];
+            let said = t.get(Buffer::SshSoftware, ToServer).count();
+            let line = String::from_utf8_lossy(line);
+            assert_eq!((&t.events[..], said), (events, software), "{line}");
+        }
+        let no_length = [&b"SSH-2.0-x\r\n"[..], &[0; 5]].concat();
+        let c = converse_all(&[(ToServer, &no_length)], Ports::default());
+        assert_eq!(c.transactions.live[0].events, ["invalid_record"]);
     }
 
     #[test]

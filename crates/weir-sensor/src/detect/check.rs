@@ -228,6 +228,12 @@ impl Check {
                 let right = app == transaction.app.name();
                 return Some(right && transaction.events.iter().any(|e| e == name));
             }
+            // The server's certificate is said in one direction only.
+            Check::Fact(name, ..)
+                if scene.direction == Some(Direction::ToServer) && name.starts_with("tls.cert") =>
+            {
+                return Some(false);
+            }
             Check::Fact(name, ranges, negated) => {
                 let mut there = false;
                 for value in scene.transaction?.facts(name) {
@@ -380,6 +386,9 @@ impl Check {
             }
             PacketCondition::CertificateValid(valid) => {
                 let transaction = scene.transaction?;
+                if scene.direction == Some(Direction::ToServer) {
+                    return Some(false);
+                }
                 let mut after = transaction.facts("tls.cert_notafter");
                 let until = after.next()?;
                 Some((scene.time / 1_000_000_000 <= until) == *valid)

@@ -566,7 +566,11 @@ impl Hands {
             head
         };
         let start = self.bytes.len();
-        let wanted = done.app != App::Dns || is_wanted(&kinds.dns, &done.record);
+        let wanted = match done.app {
+            App::Dns => is_wanted(&kinds.dns, &done.record),
+            App::Tls => crate::app::tls::is_told(done),
+            _ => true,
+        };
         if done.app == App::Dns && kinds.has_app(name) && wanted {
             for (key, shown) in [
                 ("answers", kinds.dns.detailed),
@@ -664,6 +668,10 @@ impl Hands {
                 return;
             }
             done.logged_files += 1;
+            // A list of names, say.
+            if done.app == App::FtpData && file.name.is_empty() {
+                continue;
+            }
             // Lists of all header lines are for the record of the transaction, as are most fields of mail.
             done.record.remove("request_headers");
             done.record.remove("response_headers");

@@ -75,3 +75,83 @@ fn what_only_looks_like_tls_is_searched() {
     let said: [&[u8]; 3] = [b"begins here", b"answer", SECRET];
     assert_eq!(seen(443, &said, &How::rules(RULES)), [1, 2, 3, 4]);
 }
+
+/// An element of DER of up to 255 bytes.
+fn der(tag: u8, content: &[&[u8]]) -> Vec<u8> {
+    let content = content.concat();
+    let mut all = vec![tag, 0x81, content.len() as u8];
+    all.extend_from_slice(&content);
+    all
+}
+
+/// A handshake message, in a record.
+fn message(kind: u8, body: &[u8]) -> Vec<u8> {
+    let length = (body.len() as u32).to_be_bytes();
+    record(22, &[&[kind], &length[1..], body].concat())
+}
+
+fn certificate() -> Vec<u8> {
+    let name = der(0x0c, &[b"a.example"]);
+    let name = der(0x30, &[&der(6, &[&[0x55, 4, 3]]), &name]);
+    let name = der(0x30, &[&der(0x31, &[&name])]);
+    let times = [b"200101000000Z", b"480101000000Z"].map(|t| der(0x17, &[t]));
+    let empty = der(0x30, &[]);
+    let times = der(0x30, &[&times[0], &times[1]]);
+    let all = [&der(2, &[&[7]])[..], &empty, &name, &times, &name, &empty];
+    let der = der(0x30, &[&der(0x30, &all)]);
+    let list = |body: &[u8]| [&(body.len() as u32).to_be_bytes()[1..], body].concat();
+    message(11, &list(&list(&der)))
+}
+
+/// What is said of a certificate is the server's, and is told once; so is a heartbeat that comes late; and a record says what was spoken before.
+#[test]
+fn certificates_and_heartbeats_are_told_once() {
+    let rules = r#"
+alert tls any any -> any any (msg:"valid"; tls_cert_valid; sid:1;)
+alert tls any any -> any any (msg:"one"; tls.cert_chain_len:1; sid:2;)
+alert tls any any -> any any (msg:"new"; tls_cert_notbefore:>2019; sid:3;)
+alert tls any any -> any any (msg:"of the client"; tls.cert_chain_len:1; flow:to_server; sid:4;)
+alert tls any any -> any any (msg:"bleeds"; app-layer-event:tls.overflow_heartbeat_message; sid:5;)
+"#;
+    let server = [hello(2), certificate(), message(14, &[])].concat();
+    let beat = record(24, &[1, 0x40, 0]);
+    let exchanged = [message(16, &[0; 8]), record(20, &[1])].concat();
+    let end = record(20, &[1]);
+    let said: &[&[u8]] = &[
+        b"EHLO me\r\n",
+        b"220 mx ESMTP\r\n250 you\r\n",
+        b"STARTTLS\r\n",
+        b"220 go\r\n",
+        &hello(1),
+        &server,
+        &beat,
+        b"",
+        &exchanged,
+        &end,
+        SECRET,
+    ];
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 40_000), (SERVER, 25), said);
+    let left = sense_tape(&tape, &How::rules(rules));
+    let mut sids = left.sids();
+    sids.sort_unstable();
+    assert_eq!(sids, [1, 2, 3, 5]);
+    let [record] = left.of("tls")[..] else {
+        panic!("one record, not {}", left.of("tls").len());
+    };
+    assert_eq!(record["tls"]["from_proto"], "smtp");
+    assert_eq!(record["tls"]["subject"], "CN=a.example");
+}
+
+/// A hello that nobody answered is no connection to tell of, though rules see it.
+#[test]
+fn a_handshake_that_came_to_nothing_is_no_record() {
+    let rules =
+        r#"alert tls any any -> any any (msg:"a hello"; tls.random; content:"begins"; sid:1;)"#;
+    let mut tape = Tape::default();
+    let refusal = record(21, &[2, 40]);
+    tape.session((CLIENT, 40_000), (SERVER, 443), &[&hello(1), &refusal]);
+    let left = sense_tape(&tape, &How::rules(rules));
+    assert_eq!(left.sids(), [1]);
+    assert!(left.of("tls").is_empty());
+}

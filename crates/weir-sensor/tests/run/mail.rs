@@ -26,10 +26,11 @@ fn part(headers: &str, body: &str) -> Vec<u8> {
     format!("MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n{headers}\r\n{body}\r\n--b--\r\n.\r\n").into_bytes()
 }
 
-/// Events of records, without those of other layers.
+/// Events of records, without those of other layers, and without that the client of these tapes speaks first.
 fn events(left: &Left) -> Vec<String> {
     let all = left.of("anomaly").into_iter();
     all.map(|a| a["anomaly"]["event"].as_str().expect("one").to_owned())
+        .filter(|event| event != "NO_SERVER_WELCOME_MESSAGE")
         .collect()
 }
 

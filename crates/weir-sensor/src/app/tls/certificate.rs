@@ -10,9 +10,9 @@ pub(crate) struct Certificate {
     pub(crate) issuer: String,
     /// Hexadecimal with colons.
     pub(crate) serial: String,
-    /// Seconds since 1970.
-    pub(crate) not_before: i64,
-    pub(crate) not_after: i64,
+    /// Seconds since 1970; `None`: not as times are written.
+    pub(crate) not_before: Option<i64>,
+    pub(crate) not_after: Option<i64>,
     pub(crate) names: Vec<Vec<u8>>,
 }
 
@@ -44,33 +44,41 @@ fn expect(bytes: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
 }
 
 impl Certificate {
-    pub(crate) fn parse(der: &[u8]) -> Option<Certificate> {
-        let (certificate, _) = expect(der, 0x30)?;
-        let (tbs, _) = expect(certificate, 0x30)?;
+    /// Reads a certificate; an event if there is none. Names are read as far as they go: what is wrong in one hides nothing else.
+    pub(crate) fn parse(der: &[u8]) -> Result<Certificate, &'static str> {
+        if der.is_empty() {
+            return Err("certificate_invalid_length");
+        }
+        if der[0] != 0x30 || der.get(1) == Some(&0x80) {
+            return Err("certificate_invalid_der");
+        }
+        let (certificate, _) = expect(der, 0x30).ok_or("invalid_certificate")?;
+        let (tbs, _) = expect(certificate, 0x30).ok_or("certificate_invalid_der")?;
         let mut rest = tbs;
         if let Some((0xa0, _, after)) = tlv(rest) {
             rest = after;
         }
-        let (serial, rest) = expect(rest, 2)?;
-        let (_, rest) = expect(rest, 0x30)?;
-        let (issuer, rest) = expect(rest, 0x30)?;
-        let (validity, rest) = expect(rest, 0x30)?;
-        let (subject, rest) = expect(rest, 0x30)?;
-        let (_, mut rest) = expect(rest, 0x30)?;
-        let (tag, from, after) = tlv(validity)?;
-        let not_before = time(tag, from)?;
-        let (tag, until, _) = tlv(after)?;
-        let not_after = time(tag, until)?;
+        let (serial, rest) = expect(rest, 2).ok_or("certificate_invalid_serial")?;
+        let (_, rest) = expect(rest, 0x30).ok_or("certificate_invalid_algorithmidentifier")?;
+        let (issuer, rest) = expect(rest, 0x30).ok_or("certificate_invalid_x509name")?;
+        let (validity, rest) = expect(rest, 0x30).ok_or("certificate_invalid_date")?;
+        let (subject, rest) = expect(rest, 0x30).ok_or("certificate_invalid_x509name")?;
+        let from = tlv(validity);
+        let not_before = from.and_then(|(tag, text, _)| time(tag, text));
+        let until = from.and_then(|(_, _, after)| tlv(after));
+        let not_after = until.and_then(|(tag, text, _)| time(tag, text));
         let mut names = Vec::new();
+        // The key, then what is optional.
+        let mut rest = expect(rest, 0x30).map_or(&[][..], |(_, after)| after);
         while let Some((tag, content, after)) = tlv(rest) {
             if tag == 0xa3 {
                 names = alternative_names(content).unwrap_or_default();
             }
             rest = after;
         }
-        Some(Certificate {
-            subject: name(subject)?,
-            issuer: name(issuer)?,
+        Ok(Certificate {
+            subject: name(subject),
+            issuer: name(issuer),
             serial: colons(serial, true),
             not_before,
             not_after,
@@ -79,9 +87,15 @@ impl Certificate {
     }
 }
 
-/// A distinguished name as text.
-fn name(mut rdns: &[u8]) -> Option<String> {
+/// A distinguished name as text, up to where it cannot be read.
+fn name(rdns: &[u8]) -> String {
     let mut out = String::new();
+    // What ends early has said what it says.
+    let _ = append_name(rdns, &mut out);
+    out
+}
+
+fn append_name(mut rdns: &[u8], out: &mut String) -> Option<()> {
     while !rdns.is_empty() {
         let (mut set, after) = expect(rdns, 0x31)?;
         let mut first = true;
@@ -109,7 +123,7 @@ fn name(mut rdns: &[u8]) -> Option<String> {
         }
         rdns = after;
     }
-    Some(out)
+    Some(())
 }
 
 fn attribute_name(oid: &[u8]) -> String {
@@ -131,13 +145,14 @@ fn attribute_name(oid: &[u8]) -> String {
             41 => "name",
             42 => "givenName",
             43 => "initials",
+            44 => "generationQualifier",
             46 => "dnQualifier",
             _ => "",
         },
         b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x01" => "Email",
         b"\x2a\x86\x48\x86\xf7\x0d\x01\x09\x02" => "unstructuredName",
         b"\x09\x92\x26\x89\x93\xf2\x2c\x64\x01\x19" => "DC",
-        b"\x09\x92\x26\x89\x93\xf2\x2c\x64\x01\x01" => "UID",
+        b"\x09\x92\x26\x89\x93\xf2\x2c\x64\x01\x01" => "uid",
         b"\x2b\x06\x01\x04\x01\x82\x37\x3c\x02\x01\x03" => "msJurisdictionCountry",
         b"\x2b\x06\x01\x04\x01\x82\x37\x3c\x02\x01\x02" => "msJurisdictionStateOrProvince",
         _ => "",
@@ -160,7 +175,7 @@ fn attribute_name(oid: &[u8]) -> String {
             value = 0;
         }
     }
-    words.join(".")
+    format!("OID({})", words.join("."))
 }
 
 /// UTCTime or GeneralizedTime as seconds since 1970.
@@ -277,7 +292,9 @@ mod tests {
     #[test]
     fn names_are_text() {
         let name_ = b"\x31\x0b\x30\x09\x06\x03\x55\x04\x06\x13\x02US\x31\x0d\x30\x0b\x06\x03\x55\x04\x03\x0c\x04a\xff.b\x31\x09\x30\x07\x06\x03\x2a\x03\x04\x0c\x00";
-        assert_eq!(name(name_).unwrap(), "C=US, CN=a\\xff.b, 1.2.3.4=");
-        assert_eq!(name(&name_[..10]), None);
+        assert_eq!(name(name_), "C=US, CN=a\\xff.b, OID(1.2.3.4)=");
+        // What cannot be read hides nothing before it.
+        assert_eq!(name(&name_[..name_.len() - 2]), "C=US, CN=a\\xff.b");
+        assert_eq!(name(&name_[..10]), "");
     }
 }

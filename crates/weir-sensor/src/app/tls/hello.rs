@@ -55,6 +55,8 @@ pub(crate) struct Hello {
     pub(crate) signatures: Vec<u16>,
     pub(crate) sni: Option<Vec<u8>>,
     pub(crate) alpn: Vec<Vec<u8>>,
+    /// The client has a ticket of an earlier session.
+    pub(crate) ticket: bool,
     /// What was odd about it.
     pub(crate) events: Vec<&'static str>,
 }
@@ -131,8 +133,15 @@ impl Hello {
 
     fn extension(&mut self, kind: u16, mut data: Reader<'_>, client: bool) -> Option<()> {
         match kind {
+            // Nothing in it asks for nothing, as servers answer.
+            0 if client && data.0.is_empty() => {}
             0 if client => {
-                let mut names = Reader(data.list(2)?);
+                let length = usize::from(data.u16()?);
+                let mut names = data;
+                // A name is a name whatever is said of the length of the list.
+                if length < 3 || length > names.0.len() {
+                    self.events.push("invalid_sni_length");
+                }
                 if self.sni.is_some() {
                     self.events.push("multiple_sni_extensions");
                     return Some(());
@@ -141,7 +150,14 @@ impl Hello {
                     self.events.push("invalid_sni_type");
                     return Some(());
                 }
-                self.sni = Some(names.list(2)?.to_vec());
+                let name = names.list(2)?;
+                // Names of hosts have up to 255 bytes.
+                if name.is_empty() || name.len() > 255 {
+                    self.events.push("invalid_sni_length");
+                }
+                if !name.is_empty() {
+                    self.sni = Some(name.to_vec());
+                }
             }
             10 if client => self.groups = pairs(data.list(2)?),
             11 if client => self.formats = data.list(1)?.to_vec(),
@@ -152,6 +168,7 @@ impl Hello {
                     self.alpn.push(names.list(1)?.to_vec());
                 }
             }
+            35 if client => self.ticket = !data.0.is_empty(),
             43 if client => self.versions = pairs(data.list(1)?),
             43 => self.versions = vec![data.u16()?],
             _ => {}
@@ -237,7 +254,11 @@ impl Hello {
         let head = format!(
             "{}{version}{}{:02}{:02}{alpn}",
             if quic { 'q' } else { 't' },
-            if self.sni.is_some() { 'd' } else { 'i' },
+            if self.extensions.contains(&0) {
+                'd'
+            } else {
+                'i'
+            },
             ciphers.len().min(99),
             extensions.len().min(99),
         );

@@ -17,6 +17,8 @@ use crate::packet::Direction::{ToClient, ToServer};
 const MOST_MESSAGE: usize = 256 * 1024;
 /// The longest record, with the room that ends grant beyond the standard.
 const MOST_RECORD: usize = 0x4800;
+/// The least padding of a heartbeat.
+const LEAST_PADDING: usize = 16;
 /// Certificates of a chain that are looked at.
 const MOST_CERTIFICATES: usize = 16;
 
@@ -32,6 +34,10 @@ pub(super) struct Tls {
     /// As agreed, or offered as long as nothing is.
     version: u16,
     client_session: Vec<u8>,
+    /// The client has something of an earlier session.
+    ticket: bool,
+    /// That session was taken up again.
+    resumed: bool,
     certificate: bool,
     /// The server wants one of the client.
     certificate_asked: bool,
@@ -47,6 +53,8 @@ struct Half {
     skip: usize,
     /// What follows cannot be read.
     encrypted: bool,
+    /// It made no sense from somewhere on. The other end's may.
+    broken: bool,
     started: bool,
 }
 
@@ -58,6 +66,8 @@ impl Tls {
             id: None,
             version: 0,
             client_session: Vec::new(),
+            ticket: false,
+            resumed: false,
             certificate: false,
             certificate_asked: false,
         }
@@ -80,30 +90,37 @@ impl Tls {
         let Tls {
             version, wanted, ..
         } = *self;
-        let resumed = !self.certificate;
+        let resumed = self.resumed && !self.certificate;
         if let Some(t) = self.transaction(out) {
             if wanted.records && !t.record.contains_key("version") {
                 t.record
                     .insert("version".into(), version_name(version).into());
             }
-            // Without a certificate, an agreed session was taken up again; TLS 1.3 hides which it is.
-            if wanted.records
-                && resumed
-                && version < 0x0304
-                && t.facts("ssl_state").any(|s| s & SERVER_HELLO != 0)
-            {
+            // TLS 1.3 hides whether there is a certificate.
+            if wanted.records && resumed && version < 0x0304 {
                 t.record.insert("session_resumed".into(), true.into());
             }
             t.ready = true;
         }
     }
 
-    fn fail(&mut self, event: &'static str, out: &mut Transactions) {
+    /// What one end says cannot be read on.
+    fn fail(&mut self, d: Direction, event: &'static str, out: &mut Transactions) {
         if let Some(t) = self.transaction(out) {
             t.event(event);
         }
-        self.finish(out);
-        out.failed = true;
+        self.side_done(d, out);
+        let half = &mut self.halves[d.index()];
+        *half = Half {
+            broken: true,
+            started: true,
+            encrypted: half.encrypted,
+            ..Half::default()
+        };
+        if self.halves.iter().all(|h| h.broken || h.encrypted) {
+            self.finish(out);
+            out.failed = true;
+        }
     }
 
     fn state(&mut self, bit: u64, out: &mut Transactions) {
@@ -144,8 +161,29 @@ impl Tls {
             22 if !half.encrypted => self.handshake(d, body, out),
             // A fatal alert, instead of the rest of the handshake.
             21 if !half.encrypted && d == ToClient && body.first() == Some(&2) => self.sum_up(out),
+            24 if !half.encrypted => self.heartbeat(body, out),
             21 | 22 | 24 => {}
-            _ => self.fail("invalid_record_type", out),
+            _ => self.fail(d, "invalid_record_type", out),
+        }
+    }
+
+    /// A heartbeat in the clear: asks for more of the other end's memory than it brings, or has no padding.
+    fn heartbeat(&mut self, body: &[u8], out: &mut Transactions) {
+        let event = match body {
+            [1 | 2, high, low, rest @ ..] => {
+                let said = usize::from(u16::from_be_bytes([*high, *low]));
+                if said > rest.len() {
+                    "overflow_heartbeat_message"
+                } else if rest.len() - said < LEAST_PADDING {
+                    "invalid_heartbeat_message"
+                } else {
+                    return;
+                }
+            }
+            _ => "invalid_heartbeat_message",
+        };
+        if let Some(t) = self.transaction(out) {
+            t.event(event);
         }
     }
 
@@ -175,7 +213,7 @@ impl Tls {
                 break;
             };
             self.message(d, rest[0], content, out);
-            if out.failed {
+            if self.halves[d.index()].broken {
                 return;
             }
             rest = &rest[4 + length..];
@@ -193,18 +231,20 @@ impl Tls {
         match (kind, d) {
             (1, ToServer) => match Hello::client(content) {
                 Some(hello) => self.client_hello(&hello, out),
-                None => self.fail("invalid_handshake_message", out),
+                None => self.fail(d, "invalid_handshake_message", out),
             },
             (2, ToClient) => match Hello::server(content) {
                 Some(hello) => self.server_hello(&hello, out),
-                None => self.fail("invalid_handshake_message", out),
+                None => self.fail(d, "invalid_handshake_message", out),
             },
             (11, ToServer) => {
                 self.client_certificates(content, out);
                 self.sum_up(out);
             }
             (11, ToClient) => {
-                self.certificates(content, out);
+                if !self.certificate {
+                    self.certificates(content, out);
+                }
                 self.side_done(ToClient, out);
             }
             (12, ToClient) => self.state(SERVER_KEYX, out),
@@ -223,6 +263,7 @@ impl Tls {
     fn client_hello(&mut self, hello: &Hello, out: &mut Transactions) {
         let w = self.wanted;
         self.client_session.clone_from(&hello.session);
+        self.ticket |= hello.ticket;
         self.versions(hello.version(), out);
         self.state(CLIENT_HELLO, out);
         let Some(t) = self.transaction(out) else {
@@ -240,6 +281,8 @@ impl Tls {
     fn server_hello(&mut self, hello: &Hello, out: &mut Transactions) {
         let w = self.wanted;
         let version = hello.version();
+        let same = !hello.session.is_empty() && hello.session == self.client_session;
+        self.resumed = self.ticket || same;
         self.versions(version, out);
         self.state(SERVER_HELLO, out);
         let Some(t) = self.transaction(out) else {
@@ -362,7 +405,7 @@ impl Tls {
             if said.is_empty() {
                 let print = colons(&Sha1::digest(der), false);
                 said.insert("fingerprint".into(), print.into());
-                if let Some(c) = Certificate::parse(der) {
+                if let Ok(c) = Certificate::parse(der) {
                     about(&mut said, &c);
                 }
             }
@@ -388,7 +431,7 @@ impl Tls {
             Some([0, 2] | [2, 0]) => 2,
             Some([a, b]) => u16::from_be_bytes([*a, *b]),
             _ => {
-                self.fail("invalid_sslv2_header", out);
+                self.fail(ToServer, "invalid_sslv2_header", out);
                 return Some(bytes.len());
             }
         };
@@ -508,9 +551,9 @@ fn first_certificate(t: &mut Transaction, der: &[u8], w: &Wanted) {
             t.record.insert("fingerprint".into(), print.into());
         }
     }
-    let Some(c) = Certificate::parse(der) else {
-        t.event("invalid_certificate");
-        return;
+    let c = match Certificate::parse(der) {
+        Ok(c) => c,
+        Err(event) => return t.event(event),
     };
     push(
         t,
@@ -542,10 +585,15 @@ fn first_certificate(t: &mut Transaction, der: &[u8], w: &Wanted) {
             name,
         );
     }
-    t.facts
-        .push(("tls.cert_notbefore", c.not_before.max(0) as u64));
-    t.facts
-        .push(("tls.cert_notafter", c.not_after.max(0) as u64));
+    for (name, time) in [
+        ("tls.cert_notbefore", c.not_before),
+        ("tls.cert_notafter", c.not_after),
+    ] {
+        match time {
+            Some(time) => t.facts.push((name, time.max(0) as u64)),
+            None => t.event("certificate_invalid_date"),
+        }
+    }
     if w.records {
         about(&mut t.record, &c);
         let r = &mut t.record;
@@ -561,8 +609,21 @@ fn about(r: &mut serde_json::Map<String, serde_json::Value>, c: &Certificate) {
     r.insert("subject".into(), c.subject.clone().into());
     r.insert("issuerdn".into(), c.issuer.clone().into());
     r.insert("serial".into(), c.serial.clone().into());
-    r.insert("notbefore".into(), date(c.not_before).into());
-    r.insert("notafter".into(), date(c.not_after).into());
+    for (key, time) in [("notbefore", c.not_before), ("notafter", c.not_after)] {
+        if let Some(time) = time {
+            r.insert(key.into(), date(time).into());
+        }
+    }
+}
+
+/// Whether a connection is worth a record: the server has shown a certificate, or taken up a session, or agreed on a version that hides both.
+pub(crate) fn is_told(t: &Transaction) -> bool {
+    let r = &t.record;
+    let version = r.get("version").and_then(|v| v.as_str());
+    r.contains_key("subject")
+        || r.contains_key("session_resumed")
+        || version.is_some_and(|v| v.starts_with("TLS 1.3"))
+            && t.facts("ssl_state").any(|s| s & SERVER_HELLO != 0)
 }
 
 fn base64(bytes: &[u8]) -> String {
@@ -593,7 +654,15 @@ fn version_name(version: u16) -> String {
 impl Parser for Tls {
     fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
         if self.id.is_none() {
-            self.id = Some(out.begin(App::Tls, time).id);
+            let from = out.from.filter(|_| self.wanted.records);
+            let t = out.begin(App::Tls, time);
+            self.id = Some(t.id);
+            if let Some(from) = from {
+                t.record.insert("from_proto".into(), from.name().into());
+            }
+        }
+        if self.halves[d.index()].broken {
+            return;
         }
         let mut carry = std::mem::take(&mut self.halves[d.index()].carry);
         let held = !carry.is_empty();
@@ -616,7 +685,7 @@ impl Parser for Tls {
                 }
             }
         }
-        while rest.len() >= 5 && !out.failed && !out.encrypted {
+        while rest.len() >= 5 && !self.halves[d.index()].broken && !out.encrypted {
             self.halves[d.index()].started = true;
             let (kind, major) = (rest[0], rest[1]);
             let length = usize::from(u16::from_be_bytes([rest[3], rest[4]]));
@@ -627,7 +696,7 @@ impl Parser for Tls {
                 } else {
                     "invalid_record_version"
                 };
-                return self.fail(event, out);
+                return self.fail(d, event, out);
             }
             // The body of encrypted records need not be put together.
             let Some(body) = rest.get(5..5 + length) else {
@@ -636,7 +705,7 @@ impl Parser for Tls {
             self.record(d, kind, body, out);
             rest = &rest[5 + length..];
         }
-        if !out.failed && !out.encrypted {
+        if !self.halves[d.index()].broken && !out.encrypted {
             let left = rest.len();
             self.halves[d.index()].carry = if held {
                 carry.drain(..carry.len() - left);
@@ -826,6 +895,106 @@ mod tests {
             t.facts("ssl_state").next(),
             Some(CLIENT_HELLO | SERVER_HELLO)
         );
+    }
+
+    #[test]
+    fn what_one_end_garbles_hides_nothing_of_the_other() {
+        let client = [&record(22, &client_hello())[..], &[0xff; 30]].concat();
+        let c = converse_all(
+            &[(ToServer, &client), (ToClient, &server_flight())],
+            Ports::default(),
+        );
+        let t = &c.transactions.live[0];
+        assert_eq!(t.events, ["invalid_record_version"]);
+        assert_eq!(t.get(Buffer::TlsCertSubject, ToClient).count(), 1);
+        assert!(is_told(t));
+        // Both: nobody reads on.
+        let server = [&server_flight()[..], &[0xff; 30]].concat();
+        let c = converse_all(
+            &[(ToServer, &client), (ToClient, &server)],
+            Ports::default(),
+        );
+        assert!(!c.is_parsed() && c.transactions.live[0].done);
+    }
+
+    #[test]
+    fn heartbeats_that_ask_for_more_than_they_bring() {
+        let hello = record(22, &client_hello());
+        let padded = |kind: u8, said: u16, payload: &[u8]| {
+            record(24, &[&[kind][..], &said.to_be_bytes(), payload].concat())
+        };
+        for (beat, events) in [
+            (padded(1, 5, &[0; 21]), &[][..]),
+            (padded(1, 0x4000, b""), &["overflow_heartbeat_message"]),
+            (padded(1, 5, b"hello"), &["invalid_heartbeat_message"]),
+            (padded(9, 0, &[0; 16]), &["invalid_heartbeat_message"]),
+        ] {
+            let c = converse_all(
+                &[(ToServer, &[hello.clone(), beat].concat())],
+                Ports::default(),
+            );
+            assert_eq!(c.transactions.live[0].events, events);
+        }
+    }
+
+    #[test]
+    fn a_handshake_without_a_certificate_is_a_record_only_if_a_session_goes_on() {
+        let told = |client: &[u8], server: &[u8]| {
+            let all = [(ToServer, client), (ToClient, server)];
+            let c = converse_all(&all, Ports::default());
+            let t = &c.transactions.live[0];
+            (is_told(t), t.record.contains_key("session_resumed"))
+        };
+        let end = [record(20, &[1]), record(22, &[9; 40])].concat();
+        let client = [record(22, &client_hello()), end.clone()].concat();
+        let server = [record(22, &server_hello()), end.clone()].concat();
+        assert_eq!(told(&client, &record(21, &[2, 40])), (false, false));
+        assert_eq!(told(&client, &server), (false, false));
+        // The same with a session that both name.
+        let with_session = |hello: Vec<u8>| {
+            let body = [&hello[4..38], &list(1, &[5; 32]), &hello[39..]].concat();
+            [&hello[..1], &list(3, &body)].concat()
+        };
+        let client = [record(22, &with_session(client_hello())), end.clone()].concat();
+        let server = [record(22, &with_session(server_hello())), end].concat();
+        assert_eq!(told(&client, &server), (true, true));
+    }
+
+    #[test]
+    fn certificates_are_read_as_far_as_they_go() {
+        let good = certificate();
+        let told = |der: &[u8]| {
+            let chain = list(3, &list(3, der));
+            let messages = [server_hello(), [&[11][..], &list(3, &chain)].concat()].concat();
+            let c = converse_all(
+                &[
+                    (ToServer, &record(22, &client_hello())),
+                    (ToClient, &record(22, &messages)),
+                ],
+                Ports::default(),
+            );
+            let t = &c.transactions.live[0];
+            let subject = t.record.get("subject").and_then(|s| s.as_str());
+            (t.events.clone(), subject.map(str::to_owned))
+        };
+        let find = |what: &[u8]| memchr::memmem::find(&good, what).unwrap();
+        let all = Some("C=US, CN=a.example".to_owned());
+        assert_eq!(told(&good), (vec![], all.clone()));
+        // A time that is none, and an issuer that is no name, hide no subject.
+        let mut odd = good.clone();
+        odd[find(b"250101")] = b'x';
+        assert_eq!(told(&odd), (vec!["certificate_invalid_date"], all.clone()));
+        let mut odd = good.clone();
+        odd[find(b"Root") - 1] = 0xff;
+        assert_eq!(told(&odd), (vec![], all));
+        for (bytes, event) in [
+            (&b""[..], "certificate_invalid_length"),
+            (b"\xde\xad\xbe\xef", "certificate_invalid_der"),
+            (b"\x30\x80\0\0", "certificate_invalid_der"),
+            (&good[..good.len() - 4], "invalid_certificate"),
+        ] {
+            assert_eq!(told(bytes), (vec![event], None));
+        }
     }
 
     #[test]
