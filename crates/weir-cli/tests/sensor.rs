@@ -312,8 +312,33 @@ impl Drop for Running {
 /// An interface, and rules that change while packets come.
 #[test]
 fn an_interface_and_rules_loaded_anew() {
+    listens("live", "far", &[]);
+}
+
+#[test]
+#[cfg(feature = "libpcap")]
+fn an_interface_by_libpcap() {
+    listens("libpcap", "far", &["--capture", "libpcap"]);
+}
+
+/// All interfaces at once, whose packets have headers of their own.
+#[test]
+#[cfg(feature = "libpcap")]
+fn all_interfaces_by_libpcap() {
+    listens("any", "any", &["--capture", "libpcap"]);
+}
+
+#[test]
+#[cfg(not(feature = "libpcap"))]
+fn a_program_without_libpcap_says_how_to_have_it() {
+    let (status, _, err) = weir(&["sensor", "-i", "far", "--capture", "libpcap"]);
+    assert_eq!(status, 1, "{err}");
+    assert!(err.contains("--features libpcap"), "{err}");
+}
+
+fn listens(name: &str, interface: &str, capture: &[&str]) {
     let Some(ns) = pair() else { return };
-    let f = Folder::new("live");
+    let f = Folder::new(name);
     let rule = |sid| format!("alert udp any any -> any any (msg:\"any\"; dsize:>0; sid:{sid};)\n");
     let rules = f.file("live.rules", rule(1));
     let log = f.0.display().to_string();
@@ -321,9 +346,10 @@ fn an_interface_and_rules_loaded_anew() {
         ns.command(env!("CARGO_BIN_EXE_weir"))
             .expect("namespace")
             .args([
-                "sensor", "-i", "far", "-S", &rules, "-l", &log, "-k", "none", "--json", "-f",
+                "sensor", "-i", interface, "-S", &rules, "-l", &log, "-k", "none", "--json", "-f",
                 "udp",
             ])
+            .args(capture)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -394,5 +420,5 @@ fn an_interface_and_rules_loaded_anew() {
     let first = fs::read_to_string(f.0.join("eve.json")).expect("there");
     let first: serde_json::Value =
         serde_json::from_str(first.lines().next().expect("one")).expect("JSON");
-    assert_eq!(first["in_iface"], "far");
+    assert_eq!(first["in_iface"], interface);
 }

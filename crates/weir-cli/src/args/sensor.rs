@@ -71,6 +71,15 @@ pub(crate) enum MatcherName {
     AhoCorasick,
 }
 
+/// Ways to listen to an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum CaptureName {
+    /// The kernel's packet socket with a mapped ring
+    AfPacket,
+    /// The system's libpcap, for `any` and for what only it can open; slower. Builds with the feature `libpcap` have it
+    Libpcap,
+}
+
 /// Checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChecksumsName {
@@ -113,6 +122,9 @@ pub(crate) struct SensorRunArgs {
         conflicts_with = "read"
     )]
     pub(crate) interface: Option<String>,
+    /// How an interface is listened to
+    #[arg(long, value_enum, default_value = "af-packet", conflicts_with = "read")]
+    pub(crate) capture: CaptureName,
     /// Also directories in directories
     #[arg(long)]
     pub(crate) recursive: bool,

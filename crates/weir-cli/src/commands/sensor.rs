@@ -16,12 +16,14 @@ use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
 use weir_sensor::run::{Controls, Reload, RunError, Say, Setup, run as run_sensor};
 use weir_sensor::settings::Settings;
+#[cfg(feature = "libpcap")]
+use weir_sensor::source::Libpcap;
 use weir_sensor::source::filter::Filter;
 use weir_sensor::source::{FileOptions, Files, Live, LiveOptions, Source, SourceError};
 use weir_sensor::worker::Engine;
 
 use crate::args::sensor::{
-    ChecksumsName, DialectName, MatcherName, RulesCommand, SensorArgs, SensorCommand,
+    CaptureName, ChecksumsName, DialectName, MatcherName, RulesCommand, SensorArgs, SensorCommand,
     SensorRunArgs, SettingsArgs,
 };
 use crate::failure::Failure;
@@ -190,11 +192,10 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
 
 fn source(args: &SensorRunArgs) -> Result<Box<dyn Source>, Failure> {
     if let Some(interface) = &args.interface {
-        let live = Live::open(interface, LiveOptions::default()).map_err(|e| match e {
+        return listen(interface, args.capture).map_err(|e| match e {
             SourceError::Interface { .. } => Failure::failed(e),
             SourceError::Open { .. } | SourceError::NoFiles { .. } => Failure::usage(e),
-        })?;
-        return Ok(Box::new(live));
+        });
     }
     let options = FileOptions {
         recursive: args.recursive,
@@ -203,6 +204,20 @@ fn source(args: &SensorRunArgs) -> Result<Box<dyn Source>, Failure> {
     Ok(Box::new(
         Files::open(&args.read, options).map_err(Failure::usage)?,
     ))
+}
+
+fn listen(interface: &str, capture: CaptureName) -> Result<Box<dyn Source>, SourceError> {
+    let options = LiveOptions::default();
+    match capture {
+        CaptureName::AfPacket => Ok(Box::new(Live::open(interface, options)?)),
+        #[cfg(feature = "libpcap")]
+        CaptureName::Libpcap => Ok(Box::new(Libpcap::open(interface, options)?)),
+        #[cfg(not(feature = "libpcap"))]
+        CaptureName::Libpcap => Err(SourceError::Interface {
+            interface: interface.to_owned(),
+            message: "this program was built without libpcap; `cargo build --release -p weir-cli --features libpcap` has it, and --capture af-packet needs none".to_owned(),
+        }),
+    }
 }
 
 /// Refuses a directory that no log can be written to, before any work is done.

@@ -4,6 +4,8 @@ mod batch;
 mod file;
 pub mod filter;
 mod framer;
+#[cfg(feature = "libpcap")]
+mod libpcap;
 mod link;
 #[cfg(feature = "live")]
 mod live;
@@ -13,6 +15,8 @@ use std::path::{Path, PathBuf};
 pub use batch::{Batch, CHUNK, Frame};
 pub use file::{FileOptions, Files};
 pub use framer::{Framer, Step};
+#[cfg(feature = "libpcap")]
+pub use libpcap::Libpcap;
 #[cfg(feature = "live")]
 pub use live::{Live, LiveOptions};
 use weir_packet::pcap::CaptureError;
