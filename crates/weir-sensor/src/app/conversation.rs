@@ -83,6 +83,23 @@ impl Conversation {
         self.sides[direction.index()]
     }
 
+    /// What a direction speaks, for rules: where nobody looks at the bytes any more, what the flow does.
+    pub fn spoken(&self, direction: Direction) -> App {
+        match self.side(direction) {
+            App::Unknown if !self.is_parsed() && (self.datagrams || self.app != App::Failed) => {
+                self.app
+            }
+            side => side,
+        }
+    }
+
+    /// Whether the last message of a direction is over and nothing of the next has come, as far as its parser can tell.
+    pub fn is_between(&self, direction: Direction) -> bool {
+        self.parser
+            .as_ref()
+            .is_some_and(|p| p.is_between(direction))
+    }
+
     /// What records call its protocol; `None`: too little was said to name one, or to say that it has none.
     pub fn named(&self) -> Option<App> {
         match self.app {

@@ -170,6 +170,10 @@ impl Parser for Dns {
         self.carry[direction.index()] = Vec::new();
     }
 
+    fn is_between(&self, direction: Direction) -> bool {
+        self.stream == Some(true) && self.carry[direction.index()].is_empty()
+    }
+
     fn memory(&self) -> usize {
         size_of::<Dns>() + self.carry[0].capacity() + self.carry[1].capacity()
     }

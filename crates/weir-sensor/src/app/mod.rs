@@ -193,6 +193,11 @@ pub trait Parser: Send {
 
     /// Memory it holds, bytes, for the cap of all parsers.
     fn memory(&self) -> usize;
+
+    /// Whether the last message of a direction is over and nothing of the next has come. `false` where messages are not told apart.
+    fn is_between(&self, _: Direction) -> bool {
+        false
+    }
 }
 
 /// A parser of one flow of a protocol, of a stream or of datagrams; `None`: the protocol is recognized, and rules inspect its stream.

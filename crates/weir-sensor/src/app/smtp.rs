@@ -519,6 +519,10 @@ impl Parser for Smtp {
         }
     }
 
+    fn is_between(&self, d: Direction) -> bool {
+        self.lines[d.index()].carry.is_empty() && (d == ToClient || self.mode == Mode::Command)
+    }
+
     fn memory(&self) -> usize {
         size_of::<Smtp>()
             + self.lines.iter().map(Line::memory).sum::<usize>()

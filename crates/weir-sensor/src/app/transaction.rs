@@ -44,6 +44,8 @@ pub struct Transaction {
     pub logged: bool,
     /// So many of its files are in the log.
     pub logged_files: usize,
+    /// An answer to it has begun; of HTTP/1.
+    pub(crate) answered: bool,
     /// Rules that matched: when it is decided anew, they do not match again. Detection's own.
     pub matched: Vec<(u32, Option<Direction>)>,
     /// Directions that ended before their message was whole.
@@ -256,6 +258,11 @@ impl Transaction {
                 (_, Direction::ToServer) => true,
                 (_, Direction::ToClient) => false,
             }
+    }
+
+    /// Whether a buffer that is not there is missing from a message, rather than the message from the transaction.
+    pub(crate) fn may_lack(&self, direction: Direction) -> bool {
+        self.app != App::Http1 || direction == Direction::ToServer || self.answered
     }
 
     /// Whether a direction is over, and not only given up with its flow.

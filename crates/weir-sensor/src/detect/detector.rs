@@ -177,7 +177,8 @@ impl Detector {
                 if !std::mem::replace(&mut flow.state.addresses_done[d], true) {
                     work.by_address(&rules.addresses, &ends, gate);
                 }
-                if flow.view.app != App::Unknown
+                // What a direction speaks is told when its sender has said enough.
+                if flow.view.sides[d] != App::Unknown
                     && !std::mem::replace(&mut flow.state.app_done[d], true)
                 {
                     work.consider(&rules.apps, |rule| plan.has(rule));
@@ -354,7 +355,9 @@ impl Detector {
                 fresh: fresh.max(floor),
             };
             let waiting = pending.iter().position(|(r, _)| *r == index);
-            if !program.holds(&subject, &mut work.scratch) {
+            // Without a new byte nothing is decided anew that asks for none.
+            let old = fresh == piece.window.len() && !program.finds();
+            if old || !program.holds(&subject, &mut work.scratch) {
                 if waiting.is_none() && !piece.last {
                     if pending.len() == MOST_PENDING {
                         pending.remove(0);
@@ -389,6 +392,21 @@ impl Detector {
                 .fired
                 .retain(|(_, w, reached)| *w != piece.direction || *reached > end);
         }
+    }
+
+    /// A message of a direction is over, and nothing of the next has come: what rules of transactions have found in its bytes is not about the next.
+    pub(crate) fn message_over(&self, state: &mut FlowState, direction: Direction, all: bool) {
+        if state.held.is_empty() {
+            return;
+        }
+        // Rules about both directions wait for the answer.
+        let together = |rule: u32| {
+            let rule = self.rules.compiled.get(rule as usize);
+            rule.is_some_and(|r| r.kind == Kind::Transaction(When::Together))
+        };
+        state
+            .held
+            .retain(|(rule, way)| !all && (*way != direction || together(*rule)));
     }
 
     /// Inspects those of the named directions of a transaction that became complete since it was given last. `ended`: nothing will follow, so what is not complete is inspected as it is.
@@ -507,10 +525,8 @@ impl Detector {
                 continue;
             }
             if rule.payload.is_some() {
-                let right = |w: Direction| match rule.kind {
-                    Kind::Transaction(When::One(d)) => d == w,
-                    _ => true,
-                };
+                // Of a rule about one direction at a time the bytes are of that one, too.
+                let right = |w: Direction| side.is_none_or(|d| d == w);
                 if !state.held.iter().any(|(r, w)| *r == index && right(*w)) {
                     continue;
                 }
@@ -533,6 +549,9 @@ impl Detector {
                         crate::buffer::Sides::Both => direction,
                     },
                 };
+                if group.absent.is_some() && !transaction.may_lack(way) {
+                    return false;
+                }
                 work.group(group, &mut transaction.get(group.buffer, way))
             });
             if !held {

@@ -312,9 +312,21 @@ fn directions(draft: &Draft<'_>) -> Parsed<()> {
 
 /// What only packets have cannot be asked together with what only transactions have.
 fn packets(draft: &Draft<'_>) -> Parsed<()> {
-    let Some(at) = draft.packet_only else {
+    let flow = &draft.rule.flow;
+    let protocol = draft.rule.header.protocol;
+    let streams = flow.stream == Some(true) || protocol == HeaderProtocol::TcpStream;
+    // What a packet is, rather than what is in it.
+    let of_flow = draft
+        .flow_at
+        .filter(|_| flow.stream == Some(false) || flow.fragment.is_some());
+    let Some(at) = draft.packet_only.or(of_flow) else {
         return Ok(());
     };
+    let suricata = draft.dialect == Dialect::Suricata;
+    if suricata && streams && (draft.packet_only.is_some() || flow.stream == Some(false)) {
+        let reason = "a condition on packets in a rule about streams only";
+        return Err(at.fail(Kind::Conflict, reason));
+    }
     if hook(draft).is_some() {
         let reason = "a condition on packets together with a hook of transactions";
         return Err(at.fail(Kind::Conflict, reason));
@@ -377,6 +389,22 @@ fn sizes(draft: &Draft<'_>) -> Parsed<()> {
 
 /// Where the content marked `fast_pattern` is, and whether it may be it.
 fn fast_pattern(draft: &mut Draft<'_>) -> Parsed<()> {
+    for part in &draft.parts {
+        // Of a content that may be anywhere nobody knows where it was found.
+        let mut only = false;
+        for item in &part.items {
+            let Condition::Content(content) = &item.condition else {
+                only = false;
+                continue;
+            };
+            if only && (content.distance.is_some() || content.within.is_some()) {
+                let reason =
+                    "the content before it is fast_pattern:only, and nothing is relative to that";
+                return Err(item.at.fail(Kind::Conflict, reason));
+            }
+            only = content.only && draft.dialect == Dialect::Suricata;
+        }
+    }
     let mut found = None;
     for (group, part) in draft.parts.iter_mut().enumerate() {
         for (condition, item) in part.items.iter_mut().enumerate() {

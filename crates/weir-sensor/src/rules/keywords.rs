@@ -88,7 +88,7 @@ words! {
     FlowBytes: "flow.bytes" [] Suricata, "bytes of a flow";
     FlowBytesToServer: "flow.bytes_toserver" [] Suricata, "bytes of a flow to the server";
     FlowBytesToClient: "flow.bytes_toclient" [] Suricata, "bytes of a flow to the client";
-    AppLayerProtocol: "app-layer-protocol" [] Suricata, "protocol of the application, or not that; of a side (`direction`, `to_server`, `to_client`, `either`), before a change (`original`), or at the end (`final`, as without a mode)";
+    AppLayerProtocol: "app-layer-protocol" [] Suricata, "protocol of the application, or not that; of a side (`direction`, `to_server`, `to_client`, `either`), before a change (`original`), or at the end (`final`); without a mode of the direction that is inspected. Alternatives with a bar";
     AppLayerEvent: "app-layer-event" [] Suricata, "an anomaly of a transaction";
     DecodeEvent: "decode-event" ["engine-event"] Suricata, "an anomaly of a packet";
     StreamEvent: "stream-event" [] Suricata, "an anomaly of a stream";

@@ -263,9 +263,10 @@ impl Session {
         (side.known && (0..side.depth).contains(&at)).then_some(at as u64)
     }
 
-    /// Bytes of the stream that a direction's sender sent until now, holes included (`stream_size`).
+    /// Sequence numbers that a direction's sender used until now, holes, SYN and FIN included (`stream_size`).
     pub fn seen(&self, direction: Direction) -> u64 {
-        self.sides[direction.index()].next.max(0) as u64
+        let side = &self.sides[direction.index()];
+        side.next.max(0) as u64 + u64::from(side.known) + u64::from(side.fin.is_some())
     }
 
     /// Bytes of a direction that were handed on or declared lost.

@@ -562,6 +562,7 @@ impl Hands {
             true => &[direction][..],
             false => &[Direction::ToServer, Direction::ToClient],
         };
+        let mut over = [false; 2];
         for side in sides.iter().copied() {
             // A message that is whole is inspected together with the stream that it is in.
             let d = side.index();
@@ -572,8 +573,19 @@ impl Hands {
                 });
             let answered = std::mem::take(&mut extra.answered[d]);
             self.pieces(&moment, &view, extra, side, whole || answered);
+            over[d] = (whole || answered)
+                && (extra.talk.as_ref()).is_some_and(|talk| talk.is_between(side));
+            if over[d] {
+                extra.windows[d].forget();
+            }
         }
         self.transactions(&moment, &view, extra, sides, false);
+        for side in sides.iter().copied().filter(|s| over[s.index()]) {
+            let open = |t: &crate::app::Transaction| t.inspected != [true; 2];
+            let talk = extra.talk.as_ref();
+            let all = !talk.is_some_and(|t| t.transactions.live.iter().any(open));
+            self.detector.message_over(&mut extra.state, side, all);
+        }
         self.alerts(Some(packet), Some((info, extra)));
         self.log_transactions(info, extra);
     }
@@ -594,7 +606,7 @@ impl Hands {
             established,
             app: talk.map_or(App::Unknown, Conversation::app),
             sides: talk.map_or([App::Unknown; 2], |t| {
-                [Direction::ToServer, Direction::ToClient].map(|d| t.side(d))
+                [Direction::ToServer, Direction::ToClient].map(|d| t.spoken(d))
             }),
             before: talk.and_then(Conversation::before),
             opaque: self.is_opaque(&flow.extra),

@@ -57,6 +57,15 @@ impl Window {
             || (self.base + self.fresh as u64) / PIECE as u64 != self.next() / PIECE as u64
     }
 
+    /// What was inspected has nothing to do with what comes: it is not shown again.
+    pub(super) fn forget(&mut self) {
+        if self.fresh == self.bytes.len() && !self.ended {
+            self.base += self.fresh as u64;
+            self.bytes.clear();
+            self.fresh = 0;
+        }
+    }
+
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
         self.bytes.capacity()
@@ -200,6 +209,35 @@ mod tests {
             assert!(*fresh == LOOKBACK || *base == 0);
         }
         assert_eq!(next, 40_000);
+    }
+
+    #[test]
+    fn what_is_forgotten_is_not_shown_again() {
+        let mut window = Window::default();
+        let mut seen = Vec::new();
+        let mut take = |w: &mut Window| {
+            w.take(Direction::ToServer, true, |p| {
+                seen.push((p.window.to_vec(), p.base, p.fresh, p.last))
+            });
+        };
+        window.push(b"first");
+        // Not inspected yet: kept.
+        window.forget();
+        take(&mut window);
+        window.forget();
+        assert!(!window.is_due(true) && window.next() == 5);
+        window.push(b"second");
+        take(&mut window);
+        window.end();
+        take(&mut window);
+        assert_eq!(
+            seen,
+            [
+                (b"first".to_vec(), 0, 0, false),
+                (b"second".to_vec(), 5, 0, false),
+                (b"second".to_vec(), 5, 6, true),
+            ]
+        );
     }
 
     #[test]

@@ -393,7 +393,7 @@ fn place(conditions: &[Condition], bytes: &[u8], cursor: i128, variables: &Varia
             } else {
                 end + by
             };
-            0 <= to && to < length && go(to)
+            to <= length && go(to.max(0))
         }
         Condition::ByteExtract(e) => {
             let Some((value, end)) = value(&e.read, bytes, cursor, variables) else {
@@ -422,10 +422,12 @@ fn value(read: &Read, bytes: &[u8], cursor: i128, variables: &Variables) -> Opti
         return None;
     }
     let mut digits = bytes[from as usize..end as usize].to_vec();
+    let mut end = end;
     let value = match read.string {
         Some(base) => {
             let text = String::from_utf8_lossy(&digits).into_owned();
             let count = text.chars().take_while(|c| c.is_digit(base)).count();
+            end = from + count as i128;
             i128::from_str_radix(&text[..count], base).ok()?
         }
         None => {

@@ -161,6 +161,31 @@ fn numbers_are_tested_jumped_by_and_extracted() {
         b"\x02xz",
         true,
     );
+    // To the end is inside, behind it is not; before the start is the start.
+    holds(&[jump(|_| {})], b"\x02xx", true);
+    holds(&[jump(|_| {})], b"\x03xx", false);
+    let first = with(b"\x01", |c| (c.distance, c.within) = (is(0), is(1)));
+    holds(
+        &[
+            jump(|j| (j.from_beginning, j.post_offset) = (true, Number::Is(-4))),
+            first,
+        ],
+        b"\x01xz",
+        true,
+    );
+    // What follows a number in digits stands behind the last digit that there is.
+    let digits = Condition::ByteExtract(ByteExtract {
+        read: Read {
+            string: Some(10),
+            ..read(4, 0)
+        },
+        multiplier: 1,
+        align: 0,
+        name: "n".into(),
+    });
+    let behind = with(b"z", |c| (c.distance, c.within) = (is(0), is(1)));
+    holds(&[digits.clone(), behind.clone()], b"12zx", true);
+    holds(&[digits, behind], b"12xxz", false);
     let extract = Condition::ByteExtract(ByteExtract {
         read: read(1, 0),
         multiplier: 1,

@@ -337,12 +337,22 @@ fn applications_come_from_header_options_and_buffers() {
         [(App::Http2, false)]
     );
     assert_eq!(
-        apps(TCP, "app-layer-protocol:!http;"),
+        apps(TCP, "app-layer-protocol:!http,final;"),
         [(App::Http1, true), (App::Http2, true)]
     );
     assert_eq!(
-        apps(TCP, "app-layer-protocol:failed;"),
-        [(App::Failed, false)]
+        apps(TCP, "app-layer-protocol:failed|ssh,final,exact;"),
+        [(App::Failed, false), (App::Ssh, false)]
+    );
+    // Without a mode it is about the direction that is inspected.
+    let rule = rule_of(Dialect::Suricata, TCP, "app-layer-protocol:!ssh|ftp;");
+    assert_eq!(
+        rule.packet,
+        [PacketCondition::Application(
+            Spoken::Direction,
+            vec![App::Ssh, App::Ftp],
+            true
+        )]
     );
     assert_eq!(
         apps("alert ip any any -> any any", r#"ja3.hash; content:"AB";"#),
@@ -363,4 +373,30 @@ fn applications_come_from_header_options_and_buffers() {
         rule.groups[0].conditions[0],
         Condition::Content(content(b"ab"))
     );
+}
+
+#[test]
+fn no_data_after_a_content_is_its_end() {
+    let conditions = |options: &str| {
+        let rule = rule_of(Dialect::Suricata, HTTP, options);
+        rule.groups[0].conditions.clone()
+    };
+    let ends = conditions(r#"http.host; content:!".com"; nocase; endswith;"#);
+    let written = conditions(r#"http.host; content:!".com"; nocase; isdataat:!1,relative;"#);
+    assert_eq!(written, ends);
+    let old = conditions(r#"content:!".com"; nocase; http_host; isdataat:!1,relative;"#);
+    assert_eq!(old, ends);
+    // After something else, or another number, it is what it says.
+    for options in [
+        r#"http.host; content:!".com"; isdataat:!2,relative;"#,
+        r#"http.host; content:!".com"; pcre:"/a/"; isdataat:!1,relative;"#,
+        r#"http.host; content:!".com"; isdataat:!1;"#,
+    ] {
+        assert!(
+            conditions(options)
+                .iter()
+                .any(|c| matches!(c, Condition::IsDataAt { .. })),
+            "{options}"
+        );
+    }
 }

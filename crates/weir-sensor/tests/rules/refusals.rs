@@ -101,6 +101,30 @@ fn refusals_point_at_what_they_are_about() {
         ),
         (
             TCP,
+            "flow:no_stream; http.uri; content:\"a\";",
+            "flow",
+            Kind::Conflict,
+        ),
+        (
+            TCP,
+            "flow:only_stream; content:\"a\"; flags:S;",
+            "flags",
+            Kind::Conflict,
+        ),
+        (
+            "alert tcp-stream any any -> any any",
+            "flow:no_stream; content:\"a\";",
+            "flow",
+            Kind::Conflict,
+        ),
+        (
+            TCP,
+            "content:\"abc\"; fast_pattern:only; content:\"def\"; distance:0;",
+            "content",
+            Kind::Conflict,
+        ),
+        (
+            TCP,
             "app-layer-protocol:http,sideways;",
             "sideways",
             Kind::Value,

@@ -244,3 +244,149 @@ fn what_passes_may_be_told() {
     let quiet = rules(&list).replace(" alert;", "");
     assert!(sense_tape(&tape, &How::rules(&quiet)).sids().is_empty());
 }
+
+const GET_TWO: &str = "GET /two HTTP/1.1\r\nHost: www.example\r\nReferer: one\r\n\r\n";
+const ANSWER_TWO: &str = "HTTP/1.1 404 Gone\r\nContent-Length: 5\r\n\r\nworld";
+
+#[test]
+fn raw_contents_are_about_one_message() {
+    let mut tape = Tape::default();
+    tape.session(
+        (CLIENT, 40_000),
+        (SERVER, 80),
+        &[
+            GET.as_bytes(),
+            ANSWER.as_bytes(),
+            GET_TWO.as_bytes(),
+            ANSWER_TWO.as_bytes(),
+        ],
+    );
+    let list = [
+        // Of two requests, or two answers.
+        ("alert tcp", "content:\"/one\"; content:\"/two\";"),
+        ("alert tcp", "content:\"hello\"; content:\"world\";"),
+        (
+            "alert http",
+            "content:\"/one\"; http.uri; content:\"/two\";",
+        ),
+        (
+            "alert http",
+            "content:\"hello\"; http.stat_code; content:\"404\";",
+        ),
+        // Of a request and its answer.
+        (
+            "alert http",
+            "content:\"agent\"; http.protocol; content:\"HTTP/1.1\"; flow:to_client;",
+        ),
+        // What the first has and the second has not.
+        ("alert tcp", "content:\"/two\"; content:!\"agent\";"),
+        (
+            "alert http",
+            "content:!\"hello\"; http.stat_code; content:\"404\";",
+        ),
+        (
+            "alert http",
+            "content:\"agent\"; http.uri; content:\"/one\";",
+        ),
+        // Once for each message, and not again at the end.
+        ("alert tcp", "flow:to_server; content:!\"nowhere\";"),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [6, 7, 8, 9, 9], "{}", left.text);
+    // A message in two segments is one; so are two in one segment.
+    for parts in [
+        [GET, GET_TWO],
+        ["GET /on", &GET[7..]],
+        [&GET[..30], &GET[30..]],
+    ] {
+        let whole = parts[0].len() + parts[1].len() == GET.len();
+        let mut tape = Tape::default();
+        let mut said: Vec<&[u8]> = vec![parts[0].as_bytes()];
+        let both = [GET, GET_TWO].concat();
+        if whole {
+            said.extend([&b""[..], parts[1].as_bytes()]);
+        } else {
+            said = vec![both.as_bytes()];
+        }
+        tape.session((CLIENT, 40_000), (SERVER, 80), &said);
+        let list = [
+            ("alert tcp", "content:\"GET /one\"; content:\"agent\";"),
+            ("alert tcp", "content:\"/one\"; content:\"/two\";"),
+        ];
+        let left = sense_tape(&tape, &How::rules(&rules(&list)));
+        let wanted = if whole { &[1][..] } else { &[1, 2] };
+        assert_eq!(sids(&left), wanted, "{parts:?} {}", left.text);
+    }
+}
+
+#[test]
+fn an_answer_that_never_came_lacks_nothing() {
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 40_000), (SERVER, 80), &[GET.as_bytes()]);
+    let list = [
+        ("alert http", "http.server; absent;"),
+        ("alert http", "http.cookie; absent; flow:to_client;"),
+        ("alert http", "http.cookie; absent; flow:to_server;"),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [3], "{}", left.text);
+    let mut tape = Tape::default();
+    web(&mut tape, 40_000, GET, ANSWER_TWO);
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [1, 2, 3], "{}", left.text);
+}
+
+#[test]
+fn sizes_of_streams_count_sequence_numbers() {
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 40_000), (SERVER, 9), &[b"12345", b"123"]);
+    let list = [
+        ("alert tcp", "flags:S; stream_size:client,=,1;"),
+        (
+            "alert tcp",
+            "flags:PA; flow:to_server; stream_size:client,=,6;",
+        ),
+        (
+            "alert tcp",
+            "flags:FA; flow:to_client; stream_size:server,=,5;",
+        ),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [1, 2, 3], "{}", left.text);
+}
+
+#[test]
+fn a_protocol_is_that_of_the_direction() {
+    let mut tape = Tape::default();
+    tape.session(
+        (CLIENT, 40_000),
+        (SERVER, 80),
+        &[GET.as_bytes(), b"SSH-2.0-server\r\n"],
+    );
+    // Nothing ever comes back.
+    tape.session((CLIENT, 40_001), (SERVER, 80), &[GET.as_bytes()]);
+    web(&mut tape, 40_002, GET, ANSWER);
+    let list = [
+        ("alert tcp", "flow:to_client; app-layer-protocol:http;"),
+        ("alert tcp", "flow:to_client; app-layer-protocol:!http;"),
+        ("alert tcp", "flow:to_server; app-layer-protocol:http|ftp;"),
+        ("alert tcp", "app-layer-protocol:ssh|http,direction,exact;"),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    let mut found = sids(&left);
+    found.dedup();
+    assert_eq!(found, [1, 2, 3, 4], "{}", left.text);
+    let ports = |sid: u64| {
+        let mut ports: Vec<u64> = (left.of("alert").iter())
+            .filter(|a| a["alert"]["signature_id"] == sid)
+            .map(|a| {
+                let port = |k: &str| a[k].as_u64().unwrap_or(0);
+                port("src_port").max(port("dest_port"))
+            })
+            .collect();
+        ports.dedup();
+        ports
+    };
+    assert_eq!(ports(1), [40_002]);
+    assert_eq!(ports(2), [40_000]);
+}

@@ -232,6 +232,11 @@ impl Parser for Http1 {
         }
     }
 
+    fn is_between(&self, direction: Direction) -> bool {
+        let half = &self.halves[direction.index()];
+        half.state == State::Head && half.carry.is_empty()
+    }
+
     fn memory(&self) -> usize {
         size_of::<Http1>()
             + self.head.memory()

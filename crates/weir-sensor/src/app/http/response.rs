@@ -28,7 +28,8 @@ impl Http1 {
         let time = self.halves[1].time;
         // Requests that detection dropped, or the list of transactions gave up, have no answer to fill.
         while let Some(p) = self.pending.pop_front() {
-            if out.find(p.id).is_some_and(|t| !t.done) {
+            if let Some(t) = out.find(p.id).filter(|t| !t.done) {
+                t.answered = true;
                 self.halves[1].id = Some(p.id);
                 return (p.method, p.path);
             }
@@ -36,6 +37,7 @@ impl Http1 {
         let t = out.begin(App::Http1, time);
         t.event("unable_to_match_response_to_request");
         t.finish_side(ToServer);
+        t.answered = true;
         if self.wanted.records {
             t.record.insert("url".into(), UNSEEN.into());
         }

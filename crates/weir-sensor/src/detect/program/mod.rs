@@ -464,6 +464,11 @@ impl Program {
         }
     }
 
+    /// Whether it says where something was found, so that it holds once for the same bytes.
+    pub(super) fn finds(&self) -> bool {
+        self.found_somewhere
+    }
+
     /// Whether the conditions hold.
     pub(super) fn holds(&self, subject: &Subject<'_>, scratch: &mut Scratch) -> bool {
         self.holds_at(subject, scratch, 0)

@@ -310,8 +310,14 @@ impl Run<'_, '_> {
             _ => from.checked_add(count)?,
         };
         let digits = bytes.get(from..end)?;
+        let mut read = digits.len();
         let value = match get.string {
-            Some(base) => i128::from(number(digits, base)?),
+            Some(base) => {
+                let (value, length) = number(digits, base)?;
+                // What is relative to a number in digits stands behind the last of them, however many were allowed.
+                read = length;
+                i128::from(value)
+            }
             None if count > 8 => return None,
             None => {
                 let fold = |n: u64, b: &u8| n << 8 | u64::from(*b);
@@ -327,10 +333,10 @@ impl Run<'_, '_> {
             Some(_) => 0,
             None => value,
         };
-        Some((value, end))
+        Some((value, from + read))
     }
 
-    /// Where a jump leads: inside of the buffer.
+    /// Where a jump leads: inside of the buffer or to its end. Before its start is its start.
     fn jump(&self, jump: &Jump, cursor: usize) -> Option<usize> {
         let length = self.subject.bytes.len() as i128;
         let (value, end) = self.get(&jump.get, cursor)?;
@@ -346,7 +352,13 @@ impl Run<'_, '_> {
         } else {
             end as i128 + distance
         };
-        (0..length).contains(&to).then_some(to as usize)
+        // What was before a window of a stream is not there any more.
+        let to = if self.subject.base == 0 {
+            to.max(0)
+        } else {
+            to
+        };
+        (0..=length).contains(&to).then_some(to as usize)
     }
 }
 
@@ -369,8 +381,9 @@ fn bits_a_byte(bytes: &[u8]) -> u64 {
 /// The longest number of 64 bits, in octal digits with a sign.
 const MOST_DIGITS: usize = 23;
 
-/// A number written in digits, as C's `strtoull` reads one: blanks, a sign, digits as far as they go; at least one digit.
-fn number(text: &[u8], base: u32) -> Option<i64> {
+/// A number written in digits, as C's `strtoull` reads one: blanks, a sign, digits as far as they go; at least one digit. With the length of all that was read.
+fn number(text: &[u8], base: u32) -> Option<(i64, usize)> {
+    let all = text.len();
     let blank = |b: &u8| b.is_ascii_whitespace() || *b == 0x0b;
     let mut text = &text[text.iter().take_while(|b| blank(b)).count()..];
     let mut negative = false;
@@ -387,10 +400,11 @@ fn number(text: &[u8], base: u32) -> Option<i64> {
         text = rest;
     }
     let mut value: Option<i64> = None;
-    for b in text {
+    while let Some((b, rest)) = text.split_first() {
         let Some(digit) = char::from(*b).to_digit(base.clamp(2, 36)) else {
             break;
         };
+        text = rest;
         let so_far = value.unwrap_or(0);
         value = Some(
             so_far
@@ -398,7 +412,7 @@ fn number(text: &[u8], base: u32) -> Option<i64> {
                 .checked_add(i64::from(digit))?,
         );
     }
-    value.map(|v| if negative { -v } else { v })
+    value.map(|v| (if negative { -v } else { v }, all - text.len()))
 }
 
 #[cfg(test)]
@@ -407,13 +421,13 @@ mod tests {
 
     #[test]
     fn numbers_are_read_as_c_reads_them() {
-        assert_eq!(number(b"12ab", 10), Some(12));
-        assert_eq!(number(b" -12", 10), Some(-12));
-        assert_eq!(number(b"0x1F ", 16), Some(31));
-        assert_eq!(number(b"0x", 16), Some(0));
+        assert_eq!(number(b"12ab", 10), Some((12, 2)));
+        assert_eq!(number(b" -12", 10), Some((-12, 4)));
+        assert_eq!(number(b"0x1F ", 16), Some((31, 4)));
+        assert_eq!(number(b"0x", 16), Some((0, 1)));
         assert_eq!(number(b"zz", 10), None);
         assert_eq!(number(b"", 10), None);
-        assert_eq!(number(b"777", 8), Some(511));
+        assert_eq!(number(b"777", 8), Some((511, 3)));
         assert_eq!(number(b"99999999999999999999", 10), None);
     }
 }

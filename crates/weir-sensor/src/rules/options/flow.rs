@@ -196,25 +196,34 @@ pub(super) fn app_protocol<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()
             return Err(part.fail(Kind::Conflict, "a second mode"));
         }
     }
-    let apps = match value.bytes {
-        // Of no protocol that is told.
-        b"failed" => Some(vec![App::Failed]),
-        b"unknown" if negated => {
-            let reason = "that a protocol is known is asked with `!failed`";
-            return Err(value.fail(Kind::Value, reason));
+    let mut apps = Vec::new();
+    for name in value.split(b'|').into_iter().map(Text::trim) {
+        match name.bytes {
+            // Of no protocol that is told.
+            b"failed" => apps.push(App::Failed),
+            b"unknown" if negated => {
+                let reason = "that a protocol is known is asked with `!failed`";
+                return Err(name.fail(Kind::Value, reason));
+            }
+            b"unknown" => apps.push(App::Unknown),
+            _ => {
+                let Some(named) = header::apps(name.str()?) else {
+                    let reason = format!("`{}` is no protocol that is told here", name.lossy());
+                    return Err(name.fail(Kind::Unsupported, reason));
+                };
+                apps.extend(named);
+            }
         }
-        b"unknown" => {
-            spoken.get_or_insert(Spoken::Final);
-            Some(vec![App::Unknown])
-        }
-        _ => header::apps(value.str()?),
-    };
-    let Some(apps) = apps else {
-        let reason = format!("`{}` is no protocol that is told here", value.lossy());
-        return Err(value.fail(Kind::Unsupported, reason));
-    };
-    // The flow's own is asked before anything else of the rule.
-    if let Some(spoken) = spoken.filter(|s| *s != Spoken::Final || apps == [App::Unknown]) {
+    }
+    // The flow's own is asked before anything else of the rule, and what a header names is the flow's own.
+    let unknown = apps.contains(&App::Unknown);
+    if spoken.is_none() && draft.header_apps.is_empty() && draft.dialect == Dialect::Suricata {
+        spoken = Some(match unknown {
+            true => Spoken::Final,
+            false => Spoken::Direction,
+        });
+    }
+    if let Some(spoken) = spoken.filter(|s| *s != Spoken::Final || unknown) {
         let condition = PacketCondition::Application(spoken, apps, negated);
         draft.rule.packet.push(condition);
         return Ok(());

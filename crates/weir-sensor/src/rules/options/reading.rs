@@ -1,6 +1,7 @@
 //! Conditions that read bytes, the names they extract, and those about a buffer as a whole.
 
 use crate::buffer::Buffer;
+use crate::rules::load::Dialect;
 use crate::rules::model::{Condition, Entropy, Number, Range, Transform};
 use crate::rules::parse::{Draft, unknown_name};
 use crate::rules::problem::{Kind, Parsed};
@@ -21,6 +22,34 @@ fn names_used(condition: &Condition) -> Vec<&Number> {
     }
 }
 
+/// `isdataat:!1,relative` after a content is another way to write `endswith`, also if the content is negated: it is not at the end then, rather than nowhere while the match before is.
+fn ends_content(draft: &mut Draft<'_>, condition: &Condition) -> bool {
+    let end = Condition::IsDataAt {
+        offset: Number::Is(1),
+        relative: true,
+        negated: true,
+    };
+    if draft.dialect != Dialect::Suricata || *condition != end {
+        return false;
+    }
+    let Some((part, item)) = draft.last else {
+        return false;
+    };
+    let Some(items) = draft.parts.get_mut(part).map(|p| &mut p.items) else {
+        return false;
+    };
+    if item + 1 != items.len() {
+        return false;
+    }
+    match items.last_mut().map(|i| &mut i.condition) {
+        Some(Condition::Content(content)) if content.negated => {
+            content.ends = true;
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Adds a condition that reads bytes.
 pub(super) fn reading<'a>(draft: &mut Draft<'a>, condition: Condition, opt: Opt<'a>) -> Parsed<()> {
     for number in names_used(&condition) {
@@ -29,6 +58,9 @@ pub(super) fn reading<'a>(draft: &mut Draft<'a>, condition: Condition, opt: Opt<
         {
             return Err(unknown_name(opt.whole, name));
         }
+    }
+    if ends_content(draft, &condition) {
+        return Ok(());
     }
     let relative = match &condition {
         Condition::IsDataAt { relative, .. } => *relative,
