@@ -86,9 +86,7 @@ impl Conversation {
     /// What a direction speaks, for rules: where nobody looks at the bytes any more, what the flow does.
     pub fn spoken(&self, direction: Direction) -> App {
         match self.side(direction) {
-            App::Unknown if !self.is_parsed() && (self.datagrams || self.app != App::Failed) => {
-                self.app
-            }
+            App::Unknown if !self.is_parsed() => self.app,
             side => side,
         }
     }

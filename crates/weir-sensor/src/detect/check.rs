@@ -294,8 +294,13 @@ impl Check {
                 Some(compare(scene.packet?.ip.as_ref()?.flags, *bits, *mode))
             }
             PacketCondition::FragmentOffset(r) => {
+                let ip = scene.packet?.ip.as_ref()?;
+                // In IPv6 only fragments have an offset.
+                if ip.source.is_ipv6() && !ip.fragment {
+                    return None;
+                }
                 // The keyword counts as the header does, in units of eight bytes.
-                number(r, u64::from(scene.packet?.ip.as_ref()?.fragment_offset / 8))
+                number(r, u64::from(ip.fragment_offset / 8))
             }
             PacketCondition::Flags {
                 bits,

@@ -867,6 +867,10 @@ fn act(action: &BitAction, state: &mut FlowState, bits: usize, transaction: Opti
                 Operand::Counter(c) => counter(Some(state), *c).unwrap_or(0),
             };
             let at = state.counters.iter().position(|(n, _)| n == name);
+            // Nothing is taken from a counter that is not there: it still is not.
+            if at.is_none() && matches!(how, Arithmetic::Subtract) {
+                return;
+            }
             let at = at.unwrap_or_else(|| {
                 state.counters.push((*name, 0));
                 state.counters.len() - 1

@@ -151,6 +151,11 @@ pub(super) fn gate(rule: &Rule, checks: &[Check]) -> Gate {
         HeaderProtocol::Ipv6 => (0xff, 6),
     };
     let header = &rule.header;
+    // What has no ports is at none, not at port 0, and not at another than those named either.
+    let classes = match header.source_ports.any && header.destination_ports.any {
+        true => classes,
+        false => classes & (bit(Class::Tcp) | bit(Class::Udp) | bit(Class::Sctp)),
+    };
     Gate {
         classes,
         version,

@@ -88,6 +88,26 @@ fn counters_count() {
         .map(|_| bed.packet(ToServer, b"fail").len())
         .collect();
     assert_eq!(got, [0, 0, 1, 1]);
+    // Nothing can be taken from what is not there.
+    let mut take = on(
+        1,
+        HeaderProtocol::Udp,
+        Buffer::Payload,
+        vec![plain(b"less")],
+    );
+    take.bits = vec![flowint("-", 1)];
+    take.silent = true;
+    let mut ask = on(
+        2,
+        HeaderProtocol::Udp,
+        Buffer::Payload,
+        vec![plain(b"there")],
+    );
+    ask.bits = vec![flowint("<", 9)];
+    let mut bed = Bed::new(vec![take, ask], Engine::Prefilter, 17, App::Unknown);
+    for text in [&b"less"[..], b"there"] {
+        assert_eq!(bed.packet(ToServer, text), [0_u32; 0]);
+    }
 }
 
 #[test]

@@ -341,7 +341,10 @@ fn sizes_of_streams_count_sequence_numbers() {
     let mut tape = Tape::default();
     tape.session((CLIENT, 40_000), (SERVER, 9), &[b"12345", b"123"]);
     let list = [
-        ("alert tcp", "flags:S; stream_size:client,=,1;"),
+        (
+            "alert tcp",
+            "flags:A; flow:to_server; stream_size:client,=,1;",
+        ),
         (
             "alert tcp",
             "flags:PA; flow:to_server; stream_size:client,=,6;",
@@ -389,4 +392,22 @@ fn a_protocol_is_that_of_the_direction() {
     };
     assert_eq!(ports(1), [40_002]);
     assert_eq!(ports(2), [40_000]);
+}
+
+#[test]
+fn what_has_no_ports_is_at_none() {
+    let mut tape = Tape::default();
+    tape.push(&Frame::new().ip4(CLIENT, SERVER).icmp(8, 0).echo(1, 1));
+    let (six, other) = ([0x20; 16], [0x21; 16]);
+    tape.push(&Frame::new().ip6(six, other).udp(40_000, 9).payload(b"six"));
+    let rules = "alert ip any any -> any :1000 (msg:\"r\"; itype:8; sid:1;)
+alert ip any any -> any !80 (msg:\"r\"; itype:8; sid:2;)
+alert icmp any 0 -> any any (msg:\"r\"; itype:8; sid:3;)
+alert icmp any any -> any any (msg:\"r\"; itype:8; sid:4;)
+alert ip any any -> any !80 (msg:\"r\"; content:\"six\"; sid:5;)
+alert ip any any -> any any (msg:\"r\"; content:\"six\"; fragoffset:<3; sid:6;)
+alert ip any any -> any any (msg:\"r\"; content:\"six\"; fragoffset:!3; sid:7;)
+alert ip any any -> any any (msg:\"r\"; itype:8; fragoffset:<3; sid:8;)\n";
+    let left = sense_tape(&tape, &How::rules(rules));
+    assert_eq!(sids(&left), [4, 5, 8], "{}", left.text);
 }
