@@ -102,25 +102,25 @@ fn refusals_point_at_what_they_are_about() {
         (
             TCP,
             "flow:no_stream; http.uri; content:\"a\";",
-            "flow",
+            "flow:no_stream",
             Kind::Conflict,
         ),
         (
             TCP,
             "flow:only_stream; content:\"a\"; flags:S;",
-            "flags",
+            "flags:S",
             Kind::Conflict,
         ),
         (
             "alert tcp-stream any any -> any any",
             "flow:no_stream; content:\"a\";",
-            "flow",
+            "flow:no_stream",
             Kind::Conflict,
         ),
         (
             TCP,
             "content:\"abc\"; fast_pattern:only; content:\"def\"; distance:0;",
-            "content",
+            "\"def\"",
             Kind::Conflict,
         ),
         (
