@@ -197,6 +197,8 @@ impl Ftp {
                     _ => {
                         let t = out.begin(App::Ftp, time);
                         t.finish_side(ToServer);
+                        // There is no command in which something could be missing.
+                        t.only(ToClient);
                         t.id
                     }
                 };

@@ -334,6 +334,18 @@ fn an_answer_that_never_came_lacks_nothing() {
     web(&mut tape, 40_000, GET, ANSWER_TWO);
     let left = sense_tape(&tape, &How::rules(&rules(&list)));
     assert_eq!(sids(&left), [1, 2, 3], "{}", left.text);
+    // Nor does a greeting lack a command.
+    for (said, wanted) in [(&b"USER a\r\n"[..], &[][..]), (b"PWD\r\n", &[1])] {
+        let mut tape = Tape::default();
+        tape.session(
+            (CLIENT, 40_000),
+            (SERVER, 21),
+            &[b"", b"220 hi\r\n", said, b"331 so\r\n"],
+        );
+        let list = [("alert ftp", "ftp.command_data; absent;")];
+        let left = sense_tape(&tape, &How::rules(&rules(&list)));
+        assert_eq!(sids(&left), wanted, "{}", left.text);
+    }
 }
 
 #[test]

@@ -45,7 +45,9 @@ fn a_message_of_names_is_of_one_direction() {
         alert dns any any -> any any (msg:\"m\"; dns.rcode:2-4; sid:6;)\n\
         alert dns any any -> any any (msg:\"m\"; dns.response.rrname; content:\"x.example.com\"; bsize:13; sid:7;)\n\
         alert dns any any -> any any (msg:\"m\"; dns.queries.rrname; content:\"www\"; startswith; sid:8;)\n\
-        alert udp any any -> any any (msg:\"m\"; ip.src; content:\"|c0 a8 01 0a|\"; bsize:4; sid:9;)\n";
+        alert udp any any -> any any (msg:\"m\"; ip.src; content:\"|c0 a8 01 0a|\"; bsize:4; sid:9;)\n\
+        alert dns any any -> any any (msg:\"m\"; dns.rrtype:CNAME; sid:10;)\n\
+        alert dns any any -> any any (msg:\"m\"; dns.rrtype:A; flow:to_client; sid:11;)\n";
     let left = sense_tape(&names(), &How::rules(rules));
     assert_eq!(
         counts(&left.of("alert")),
@@ -57,7 +59,9 @@ fn a_message_of_names_is_of_one_direction() {
             (6, 1),
             (7, 1),
             (8, 2),
-            (9, 1)
+            (9, 1),
+            // The type of the answer's record, not of the question that it repeats.
+            (10, 1)
         ],
         "{}",
         left.text
