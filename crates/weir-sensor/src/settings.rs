@@ -99,6 +99,10 @@ impl Settings {
         let mut at = &mut self.root;
         for part in key.trim().split('.') {
             let index = part.parse::<usize>().ok();
+            // The first part of a list that is not there, or empty, makes it one.
+            if at.is_null() && index == Some(0) {
+                *at = Value::Array(Vec::new());
+            }
             if let (Value::Array(list), Some(index)) = (&mut *at, index) {
                 // A list grows by one part only: a number that leaves a gap is a mistake.
                 if index > list.len() {
@@ -441,6 +445,10 @@ mod tests {
         let mut s = Settings::default();
         assert!(s.set("nothing").is_err());
         s.set("a.b=1").expect("set");
+        s.set("files.0=one").expect("set");
+        s.set("files.1=two").expect("set");
+        assert!(s.set("files.3=four").is_err());
+        assert_eq!(s.list("files"), Some(vec!["one".into(), "two".into()]));
         assert_eq!(s.number("a.b").expect("number"), Some(1));
     }
 }

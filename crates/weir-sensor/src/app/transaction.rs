@@ -262,7 +262,16 @@ impl Transaction {
 
     /// Whether a buffer that is not there is missing from a message, rather than the message from the transaction.
     pub(crate) fn may_lack(&self, direction: Direction) -> bool {
-        self.app != App::Http1 || direction == Direction::ToServer || self.answered
+        match (self.app, direction) {
+            (App::Http1, Direction::ToClient) => self.answered,
+            // What these say fills a buffer that is asked for.
+            (App::Ssh, _) | (App::Ftp, Direction::ToClient) => {
+                self.all().any(|(_, d, _)| d == direction)
+            }
+            // Replies have no buffers, and carry no files.
+            (App::Smtp, Direction::ToClient) => false,
+            _ => true,
+        }
     }
 
     /// Whether a direction is over, and not only given up with its flow.

@@ -346,6 +346,25 @@ fn an_answer_that_never_came_lacks_nothing() {
         let left = sense_tape(&tape, &How::rules(&rules(&list)));
         assert_eq!(sids(&left), wanted, "{}", left.text);
     }
+    // Who says nothing, and replies, which carry no files.
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 40_000), (SERVER, 22), &[b"SSH-2.0-me\r\n"]);
+    let mail: [&[u8]; 6] = [
+        b"",
+        b"220 hi\r\n",
+        b"EHLO me\r\n",
+        b"250 ok\r\n",
+        b"QUIT\r\n",
+        b"221 bye\r\n",
+    ];
+    tape.session((CLIENT, 40_001), (SERVER, 25), &mail);
+    let list = [
+        ("alert ssh", "ssh.software; absent;"),
+        ("alert smtp", "file.data; absent; flow:to_client;"),
+        ("alert smtp", "file.data; absent; flow:to_server;"),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [3], "{}", left.text);
 }
 
 #[test]
