@@ -17,12 +17,22 @@ pub(crate) fn decode_until_invalid(encoded: &[u8], out: &mut Vec<u8>) {
     decode(encoded.iter().map_while(|b| digit(*b)), out);
 }
 
-/// The same, but nothing if the last group has one character only: that is no byte, and what is decoded then was never encoded.
+/// The same, but padding ends its group only, and what follows is decoded, too; and nothing is if a group has less than two characters before its padding or end: that is no byte,
+/// and what is decoded then was never encoded.
 pub(crate) fn decode_whole_bytes(encoded: &[u8], out: &mut Vec<u8>) {
-    let digits = encoded.iter().take_while(|b| digit(**b).is_some()).count();
-    match digits % 4 {
-        1 => out.clear(),
-        _ => decode_until_invalid(encoded, out),
+    out.clear();
+    let ours = |b: &u8| *b == b'=' || digit(*b).is_some();
+    let end = encoded.iter().position(|b| !ours(b));
+    for group in encoded[..end.unwrap_or(encoded.len())].chunks(4) {
+        let mut digits = group.iter().map_while(|b| digit(*b));
+        let (Some(a), Some(b)) = (digits.next(), digits.next()) else {
+            out.clear();
+            return;
+        };
+        let (c, d) = (digits.next(), digits.next());
+        let bits = a << 18 | b << 12 | c.unwrap_or(0) << 6 | d.unwrap_or(0);
+        let bytes = 1 + usize::from(c.is_some()) + usize::from(d.is_some());
+        out.extend_from_slice(&bits.to_be_bytes()[1..][..bytes]);
     }
 }
 
@@ -84,7 +94,12 @@ mod tests {
         assert_eq!(out, b"hello");
         decode_whole_bytes(b"aGVsb.com", &mut out);
         assert!(out.is_empty());
-        out.clear();
+        decode_whole_bytes(b"YQ==YWJjZGU=YWI", &mut out);
+        assert_eq!(out, b"aabcdeab");
+        for bad in [&b"YWJj=="[..], b"YWJj=YWJ", b"Y===", b"=", b""] {
+            decode_whole_bytes(bad, &mut out);
+            assert!(out.is_empty(), "{bad:?}");
+        }
         decode_strict(b"aG-VsbG8", &mut out);
         assert!(out.is_empty());
         decode_strict(b"aGVsbG8=", &mut out);

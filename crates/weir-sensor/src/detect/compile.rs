@@ -285,10 +285,17 @@ fn compile(
         .map(|c| Check::new(c, reputation))
         .collect::<Result<_, _>>()?;
     let mut payload: Vec<Condition> = Vec::new();
+    let mut decoded: Vec<Condition> = Vec::new();
     let mut groups = Vec::new();
     for group in &rule.groups {
         if group.buffer == Buffer::Payload && group.transforms.is_empty() {
-            payload.extend(group.conditions.iter().cloned());
+            // All behind `base64_data` is about the decoded bytes: what is about the payload itself goes before it.
+            let decodes = |c: &Condition| matches!(c, Condition::Base64Data);
+            let list = match group.conditions.iter().any(decodes) {
+                true => &mut decoded,
+                false => &mut payload,
+            };
+            list.extend(group.conditions.iter().cloned());
             continue;
         }
         groups.push(CompiledGroup {
@@ -301,6 +308,7 @@ fn compile(
             }),
         });
     }
+    payload.append(&mut decoded);
     let has_payload = !payload.is_empty();
     let program = Program::new(&payload, expressions)?;
     let kind = kind(rule, &checks, &groups, has_payload);

@@ -218,4 +218,9 @@ fn base64_is_decoded_and_inspected() {
     holds(&conditions, b"data=aGVsbGw=", false);
     holds(&conditions, b"data=!!!!hello", false);
     holds(&conditions, b"data=zzzz data=aGVsbG8=", true);
+    // Padding ends a group; half a byte is none, and then nothing was encoded.
+    holds(&conditions, b"data=eA==aGVsbG8=", true);
+    holds(&conditions, b"data=aGVsbG8=&x", true);
+    holds(&conditions, b"data=aGVsbG8=x", false);
+    holds(&conditions, b"data=aGVsbG8==", false);
 }

@@ -442,3 +442,21 @@ alert ip any any -> any any (msg:\"r\"; itype:8; fragoffset:<3; sid:8;)\n";
     let left = sense_tape(&tape, &How::rules(rules));
     assert_eq!(sids(&left), [4, 5, 8], "{}", left.text);
 }
+
+#[test]
+fn after_decoded_bytes_the_payload_goes_on() {
+    let mut tape = Tape::default();
+    let datagram = Frame::new().ip4(CLIENT, SERVER).udp(40_000, 9);
+    tape.push(&datagram.payload(b"key: YWJj end"));
+    let decoded =
+        "content:\"key: \"; base64_decode:relative; base64_data; content:\"ab\"; startswith;";
+    let options = [
+        format!("{decoded} pkt_data; content:\"end\";"),
+        format!("{decoded} pkt_data; content:\"abc\";"),
+        format!("{decoded} content:\"abc\";"),
+        format!("{decoded} content:\"end\";"),
+    ];
+    let list: Vec<(&str, &str)> = options.iter().map(|o| ("alert udp", o.as_str())).collect();
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [1, 3], "{}", left.text);
+}

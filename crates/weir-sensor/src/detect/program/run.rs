@@ -176,7 +176,7 @@ impl Run<'_, '_> {
                     encoded = encoded.get(..most as usize).unwrap_or(encoded);
                 }
                 let mut decoded = self.scratch.decoded.pop().unwrap_or_default();
-                base64::decode_until_invalid(encoded, &mut decoded);
+                base64::decode_whole_bytes(encoded, &mut decoded);
                 let held = !decoded.is_empty()
                     && self.depth < 4
                     && inner.holds_at(&Subject::whole(&decoded), self.scratch, self.depth + 1);
