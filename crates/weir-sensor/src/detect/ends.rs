@@ -124,6 +124,11 @@ pub(super) fn is_cut(packet: &Packet<'_>) -> bool {
 fn class_of(packet: &Packet<'_>) -> Class {
     match &packet.ip {
         Some(ip) if is_cut(packet) => class_of_protocol(ip.protocol),
+        Some(ip) if ip.fragment && packet.transport == Transport::None => match ip.protocol {
+            6 => Class::TcpPart,
+            17 => Class::UdpPart,
+            _ => Class::Other,
+        },
         _ => Class::of(&packet.transport),
     }
 }

@@ -18,10 +18,13 @@ pub(super) enum Class {
     Icmpv6 = 3,
     Sctp = 4,
     Other = 5,
+    /// A fragment of one: it has no ports, and what it carries is looked at when the whole is put together.
+    TcpPart = 6,
+    UdpPart = 7,
 }
 
 /// How many there are.
-pub(super) const CLASSES: usize = 6;
+pub(super) const CLASSES: usize = 8;
 
 impl Class {
     pub(super) fn of(transport: &Transport) -> Class {
@@ -136,11 +139,15 @@ impl Quick {
 
 pub(super) fn gate(rule: &Rule, checks: &[Check]) -> Gate {
     let bit = |c: Class| 1_u8 << c as u8;
+    // What is asked of headers alone can be asked of fragments.
+    let with_part = |whole: Class, part: Class| match rule.groups.is_empty() {
+        true => bit(whole) | bit(part),
+        false => bit(whole),
+    };
     let (classes, version) = match rule.header.protocol {
-        HeaderProtocol::Tcp | HeaderProtocol::TcpPacket | HeaderProtocol::TcpStream => {
-            (bit(Class::Tcp), 0)
-        }
-        HeaderProtocol::Udp => (bit(Class::Udp), 0),
+        HeaderProtocol::TcpPacket | HeaderProtocol::TcpStream => (bit(Class::Tcp), 0),
+        HeaderProtocol::Tcp => (with_part(Class::Tcp, Class::TcpPart), 0),
+        HeaderProtocol::Udp => (with_part(Class::Udp, Class::UdpPart), 0),
         HeaderProtocol::Icmp => (bit(Class::Icmpv4) | bit(Class::Icmpv6), 0),
         HeaderProtocol::Icmpv4 => (bit(Class::Icmpv4), 0),
         HeaderProtocol::Icmpv6 => (bit(Class::Icmpv6), 0),

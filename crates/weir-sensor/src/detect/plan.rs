@@ -562,6 +562,8 @@ mod tests {
             Class::Icmpv6,
             Class::Sctp,
             Class::Other,
+            Class::TcpPart,
+            Class::UdpPart,
         ];
         let mut numbers = Numbers(1);
         for dialect in [Dialect::Suricata, Dialect::Snort] {

@@ -460,3 +460,31 @@ fn after_decoded_bytes_the_payload_goes_on() {
     let left = sense_tape(&tape, &How::rules(&rules(&list)));
     assert_eq!(sids(&left), [1, 3], "{}", left.text);
 }
+
+#[test]
+fn fragments_are_of_their_protocol() {
+    let mut tape = Tape::default();
+    let of = |protocol: u8, offset: u16, more: bool, bytes: &[u8]| {
+        let frame = Frame::new().ip4(CLIENT, SERVER).id(7);
+        frame
+            .fragment(offset, more)
+            .protocol(protocol)
+            .payload(bytes)
+    };
+    tape.push(&of(17, 0, true, b"\x9c\x40\0\x09\0\x18\0\0abcdefgh"));
+    tape.push(&of(17, 2, false, b"abcdefgh"));
+    let list = [
+        ("alert udp", "fragbits:M;"),
+        ("alert udp", "fragoffset:2;"),
+        ("alert tcp", "fragbits:M;"),
+        // Once, in the whole.
+        ("alert udp", "content:\"abcdefghabcdefgh\";"),
+        ("alert udp", "content:\"abcdefgh\"; fragbits:M;"),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [1, 2, 4], "{}", left.text);
+    let narrow = "alert udp any any -> any 9 (msg:\"r\"; fragbits:M; sid:1;)
+alert udp any any -> any !80 (msg:\"r\"; fragbits:M; sid:2;)\n";
+    let left = sense_tape(&tape, &How::rules(narrow));
+    assert!(left.sids().is_empty(), "{}", left.text);
+}
