@@ -117,7 +117,8 @@ words! {
     BufferLength: "bufferlen" [] Snort, "length of the buffer";
     UriLength: "urilen" [] Suricata, "length of http.uri (`norm`, the default) or http.uri.raw (`raw`)";
     Absent: "absent" [] Suricata, "the buffer is not there; `or_else`";
-    Dataset: "dataset" [] Suricata, "`isset` and `isnotset` in a file of strings (base64), md5, sha256 or ipv4";
+    Dataset: "dataset" [] Suricata, "`isset` and `isnotset` in a file of strings (base64), md5, sha256 or addresses; `match subdomain`";
+    Datarep: "datarep" [] Suricata, "the same with a number for each value, compared by `<`, `>` or `==`";
     Entropy: "entropy" [] Suricata, "bits that each byte of the buffer tells: `value`, `bytes`, `offset`";
     DotPrefix: "dotprefix" [] Suricata, "transform: a dot before the buffer";
     Lowercase: "to_lowercase" [] Suricata, "transform";
@@ -238,7 +239,6 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("ber_skip", "ASN.1 is not decoded"),
     ("replace", "packets are not changed"),
     ("geoip", "there is no database of places"),
-    ("datarep", "reputation of strings is not kept"),
     ("filemagic", "kinds of files are not told by their content"),
     ("file.magic", "kinds of files are not told by their content"),
     ("file_type", "kinds of files are not told by their content"),

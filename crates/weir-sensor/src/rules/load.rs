@@ -198,6 +198,7 @@ const PIECE: usize = 1 << 16;
 pub struct Loader<'a, K = Vec<Rule>> {
     settings: &'a Settings,
     groups: Groups,
+    sets: parse::Sets,
     /// Without rules until the end.
     loaded: Loaded,
     kept: K,
@@ -232,6 +233,7 @@ impl<'a, K: Keep> Loader<'a, K> {
         Loader {
             settings,
             groups: Groups::default(),
+            sets: parse::Sets::default(),
             loaded: Loaded {
                 rules: Vec::new(),
                 refused: Vec::new(),
@@ -309,6 +311,7 @@ impl<'a, K: Keep> Loader<'a, K> {
             groups: &mut self.groups,
             expressions: &mut self.loaded.expressions,
             datasets,
+            sets: &mut self.sets,
         };
         let text = Text::new(&statement.bytes);
         let (rule, notes) = match parse::rule(text, place.clone(), &mut context) {

@@ -346,21 +346,55 @@ pub enum Condition {
     Base64Data,
     /// `absent` (`or_else` if true): the buffer is not there.
     Absent(bool),
-    /// `dataset:isset,...` on strings given in a file.
+    /// `dataset:isset,...` and `datarep` on values given in a file.
     Dataset(Arc<Dataset>),
     /// `entropy`.
     Entropy(Entropy),
 }
 
-/// A set of strings, from a file.
+/// What is asked of a set of values that stands in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dataset {
     /// Its name.
     pub name: String,
-    /// `isnotset`.
-    pub negated: bool,
-    /// Its members.
-    pub members: std::collections::HashSet<Vec<u8>>,
+    /// `isset`, `isnotset`, or a comparison of `datarep`.
+    pub test: SetTest,
+    /// `match subdomain`: a member may also be the value from one of its dots on.
+    pub subdomains: bool,
+    /// The set.
+    pub members: Arc<Members>,
+}
+
+/// Members of a set, with their reputation; 0 in a set that has none.
+pub type Members = std::collections::HashMap<Vec<u8>, u16>;
+
+/// What is asked of a value's membership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTest {
+    /// It is a member.
+    In,
+    /// It is none.
+    NotIn,
+    /// It is a member whose reputation compares so with this.
+    Score(std::cmp::Ordering, u16),
+}
+
+impl Dataset {
+    /// Whether the answer for a value is yes.
+    pub fn holds(&self, value: &[u8]) -> bool {
+        let mut found = self.members.get(value);
+        if found.is_none() && self.subdomains {
+            let dots = value.iter().zip(0..).filter(|(b, _)| **b == b'.');
+            found = dots
+                .filter_map(|(_, at): (_, usize)| self.members.get(&value[at..]))
+                .next();
+        }
+        match self.test {
+            SetTest::In => found.is_some(),
+            SetTest::NotIn => found.is_none(),
+            SetTest::Score(order, than) => found.is_some_and(|s| s.cmp(&than) == order),
+        }
+    }
 }
 
 /// `content`.

@@ -1,6 +1,8 @@
 //! A rule's options, one after another, into a draft: which buffer is current, which content was last. What options mean for each other is `check`'s.
 
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use crate::app::App;
 use crate::buffer::Buffer;
@@ -12,7 +14,9 @@ use super::expression::Expressions;
 use super::header;
 use super::keywords::{self, SNORT_BUFFERS, Word};
 use super::load::{Dialect, Settings};
-use super::model::{Condition, Content, Number, PacketCondition, Place, Range, Rule, Transform};
+use super::model::{
+    Condition, Content, Members, Number, PacketCondition, Place, Range, Rule, Transform,
+};
 use super::options;
 use super::problem::{Kind, Parsed, Problem};
 use super::scan::{Opt, commas, divide};
@@ -31,7 +35,12 @@ pub(super) struct Context<'a> {
     pub(super) groups: &'a mut Groups,
     pub(super) expressions: &'a mut Expressions,
     pub(super) datasets: Option<&'a Path>,
+    /// Those that rules have loaded.
+    pub(super) sets: &'a mut Sets,
 }
+
+/// Sets of values by the name that rules give them: later rules may leave out where one comes from.
+pub(super) type Sets = HashMap<String, (String, Arc<Members>)>;
 
 /// A condition with where it was written.
 #[derive(Debug)]

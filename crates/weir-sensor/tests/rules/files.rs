@@ -96,6 +96,7 @@ fn datasets_are_read_below_their_folder() {
     std::fs::create_dir_all(&folder).expect("a temporary folder");
     std::fs::write(folder.join("names"), "ZXhhbXBsZS5jb20=\nYQ==\n").expect("written");
     std::fs::write(folder.join("hashes"), "00112233445566778899aabbccddeeff\n").expect("written");
+    std::fs::write(folder.join("scores"), "ZXhhbXBsZS5jb20=,7\nYQ==, 65535\n").expect("written");
     let settings = Settings {
         datasets: Some(folder.clone()),
         ..Settings::default()
@@ -110,7 +111,22 @@ fn datasets_are_read_below_their_folder() {
         + &rule(5, "isset,n,type string,load absent")
         + &rule(6, "isset,n,type md5,load names")
         + &rule(7, "set,n,type string,load names")
-        + &rule(8, "isset,n,type ja3,load names");
+        + &rule(8, "isset,n,type ja3,load names")
+        + &rule(9, "isnotset,n")
+        + &rule(10, "isset,n,type md5")
+        + &rule(11, "isset,unknown,type string")
+        + &rule(12, "isset,n,match subdomain")
+        + &rule(13, "isset,h,match subdomain")
+        + &rule(14, "isset,s,type string,load scores");
+    let rep = |n: u32, what: &str| {
+        format!("alert dns any any -> any any (dns.query; datarep:{what}; sid:{n};)\n")
+    };
+    let text = text
+        + &rep(21, "n, >, 6, load scores, type string")
+        + &rep(22, "n, ==, 65535")
+        + &rep(23, "n, >=, 6")
+        + &rep(24, "n, <, 65536")
+        + &rep(25, "m, <, 7, load names, type string");
     let loaded = loaded_with(&settings, &text);
     let _ = std::fs::remove_dir_all(&folder);
     let refused: Vec<_> = loaded.refused.iter().map(|r| (r.sid, r.kind)).collect();
@@ -123,14 +139,32 @@ fn datasets_are_read_below_their_folder() {
             (Some(6), Kind::File),
             (Some(7), Kind::Unsupported),
             (Some(8), Kind::Unsupported),
+            (Some(10), Kind::Conflict),
+            (Some(11), Kind::Syntax),
+            (Some(13), Kind::Conflict),
+            (Some(14), Kind::File),
+            (Some(23), Kind::Value),
+            (Some(24), Kind::Value),
+            (Some(25), Kind::File),
         ]
     );
     let set = |i: usize| match &loaded.rules[i].groups[0].conditions[0] {
         Condition::Dataset(set) => set.clone(),
         other => panic!("{other:?}"),
     };
-    assert!(set(0).members.contains(&b"example.com"[..]) && set(0).members.contains(&b"a"[..]));
-    assert!(set(1).negated && set(1).members.iter().all(|m| m.len() == 16));
+    assert!(set(0).holds(b"example.com") && set(0).holds(b"a") && !set(0).holds(b".a"));
+    assert!(set(1).holds(b"a") && set(1).members.keys().all(|m| m.len() == 16));
+    // The set that another rule has loaded.
+    assert!(!set(2).holds(b"a") && set(2).holds(b"b"));
+    let subdomains = std::sync::Arc::new(Members::from([(b".evil.example".to_vec(), 0)]));
+    let subdomains = Dataset {
+        members: subdomains,
+        ..(*set(3)).clone()
+    };
+    assert!(subdomains.holds(b".a.evil.example") && subdomains.holds(b".evil.example"));
+    assert!(!subdomains.holds(b".devil.example") && !subdomains.holds(b".evil.example.org"));
+    assert!(set(4).holds(b"example.com") && set(4).holds(b"a") && !set(4).holds(b"b"));
+    assert!(set(5).holds(b"a") && !set(5).holds(b"example.com") && !set(5).holds(b"b"));
 }
 
 #[test]

@@ -163,7 +163,7 @@ impl Run<'_, '_> {
                 self.chain(rest, cursor, reached, next)
             }
             Step::Dataset(set) => {
-                if set.members.contains(self.subject.bytes) == set.negated {
+                if !set.holds(self.subject.bytes) {
                     return None;
                 }
                 self.chain(rest, cursor, reached, next)

@@ -1,5 +1,6 @@
 //! Datasets: sets of values in files beside the rules.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::fs;
 use std::net::IpAddr;
@@ -7,7 +8,7 @@ use std::path::{Component, Path};
 use std::sync::Arc;
 
 use crate::base64;
-use crate::rules::model::{Condition, Dataset, PacketCondition};
+use crate::rules::model::{Condition, Dataset, Members, PacketCondition, SetTest};
 use crate::rules::parse::{Context, Draft};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -22,7 +23,7 @@ const DATASET: u64 = 64 << 20;
 pub(super) fn dataset<'a>(
     draft: &mut Draft<'a>,
     opt: Opt<'a>,
-    context: &Context<'_>,
+    context: &mut Context<'_>,
 ) -> Parsed<()> {
     let value = opt.need()?;
     let part = in_buffer(draft, opt)?;
@@ -31,20 +32,62 @@ pub(super) fn dataset<'a>(
         let reason = "the form is `isset,NAME,type TYPE,load FILE`";
         return Err(value.fail(Kind::Syntax, reason));
     };
-    let negated = match operation.bytes {
-        b"isset" => false,
-        b"isnotset" => true,
+    let test = match operation.bytes {
+        b"isset" => SetTest::In,
+        b"isnotset" => SetTest::NotIn,
         b"set" | b"unset" => {
             let reason = "datasets do not change while the sensor runs";
             return Err(operation.fail(Kind::Unsupported, reason));
         }
         _ => return Err(operation.fail(Kind::Value, "only isset and isnotset are possible")),
     };
-    let (mut kind, mut file) = (None, None);
+    let dataset = set(draft, (value, *name_at, rest), test, context)?;
+    draft.add(part, Condition::Dataset(Arc::new(dataset)), opt.whole)?;
+    Ok(())
+}
+
+/// `datarep`: a value of the buffer has a number in a file, and that compares as the rule says.
+pub(super) fn datarep<'a>(
+    draft: &mut Draft<'a>,
+    opt: Opt<'a>,
+    context: &mut Context<'_>,
+) -> Parsed<()> {
+    let value = opt.need()?;
+    let part = in_buffer(draft, opt)?;
+    let parts = commas(value);
+    let [name_at, operator, than, rest @ ..] = &parts[..] else {
+        let reason = "the form is `NAME,OPERATOR,NUMBER,load FILE,type TYPE`";
+        return Err(value.fail(Kind::Syntax, reason));
+    };
+    let order = match operator.bytes {
+        b"<" => Ordering::Less,
+        b">" => Ordering::Greater,
+        b"==" => Ordering::Equal,
+        _ => return Err(operator.fail(Kind::Value, "only <, > and == are possible")),
+    };
+    let than = than.number(0, u16::MAX.into())? as u16;
+    let test = SetTest::Score(order, than);
+    let dataset = set(draft, (value, *name_at, rest), test, context)?;
+    draft.add(part, Condition::Dataset(Arc::new(dataset)), opt.whole)?;
+    Ok(())
+}
+
+/// A set by its name: as the rule says where it comes from, or as one before it did.
+fn set<'a>(
+    draft: &mut Draft<'a>,
+    (value, name_at, rest): (Text<'a>, Text<'a>, &[Text<'a>]),
+    test: SetTest,
+    context: &mut Context<'_>,
+) -> Parsed<Dataset> {
+    let scored = matches!(test, SetTest::Score(..));
+    let (mut kind, mut file, mut subdomains) = (None, None, false);
     for field in rest {
         match field.words()[..] {
             [word, what] if word.is("type") => kind = Some(what),
             [word, what] if word.is("load") => file = Some(what),
+            [word, what] if word.is("match") && what.is("subdomain") && !scored => {
+                subdomains = true;
+            }
             // Sizes of the tables of another implementation.
             [word, _] if word.is("memcap") || word.is("hashsize") => {
                 let what = format!("`{}` of a dataset has no effect", word.lossy());
@@ -60,16 +103,62 @@ pub(super) fn dataset<'a>(
             }
         }
     }
+    let name = name(name_at)?.to_owned();
     let missing = |what: &str| value.fail(Kind::Syntax, format!("`{what}` is missing"));
-    let kind = kind.ok_or_else(|| missing("type"))?;
-    let file = file.ok_or_else(|| missing("load"))?;
-    let text = dataset_file(file, context.datasets)?;
-    let mut members = HashSet::new();
+    // A set of values and one of their reputations may have the same name.
+    let key = format!("{}{name}", if scored { "datarep:" } else { "" });
+    let known = context.sets.get(&key).filter(|_| file.is_none());
+    let (members, kind) = match (known, file) {
+        (Some((known, members)), _) => {
+            if let Some(kind) = kind.filter(|k| !k.is(known)) {
+                let reason = format!("the set `{name}` was loaded as one of type {known}");
+                return Err(kind.fail(Kind::Conflict, reason));
+            }
+            (Arc::clone(members), known.clone())
+        }
+        (None, Some(file)) => {
+            let kind = kind.ok_or_else(|| missing("type"))?;
+            let members = Arc::new(members(file, kind, scored, context.datasets)?);
+            let of = (kind.lossy(), Arc::clone(&members));
+            context.sets.insert(key, of);
+            (members, kind.lossy())
+        }
+        (None, None) => {
+            return Err(missing(if kind.is_none() { "type" } else { "load" }));
+        }
+    };
+    if subdomains && kind != "string" {
+        let reason = "subdomains are of sets of strings only";
+        return Err(value.fail(Kind::Conflict, reason));
+    }
+    Ok(Dataset {
+        name,
+        test,
+        subdomains,
+        members,
+    })
+}
+
+/// The members that a file lists, one a line; `scored`: each with its reputation behind a comma.
+fn members(file: Text<'_>, kind: Text<'_>, scored: bool, folder: Option<&Path>) -> Parsed<Members> {
+    let text = dataset_file(file, folder)?;
+    let mut members = Members::new();
     for (line, number) in text.split(|b| *b == b'\n').zip(1..) {
         let line = line.trim_ascii();
         if line.is_empty() {
             continue;
         }
+        let (line, score) = match line.iter().position(|b| *b == b',') {
+            Some(at) if scored => {
+                let score = std::str::from_utf8(line[at + 1..].trim_ascii());
+                (
+                    line[..at].trim_ascii(),
+                    score.ok().and_then(|s| s.parse().ok()),
+                )
+            }
+            _ if scored => (line, None),
+            _ => (line, Some(0)),
+        };
         let member = match kind.bytes {
             b"string" => decode_base64(line),
             b"md5" => decode_hex(line, 16),
@@ -84,20 +173,17 @@ pub(super) fn dataset<'a>(
                 return Err(kind.fail(Kind::Unsupported, reason));
             }
         };
-        let Some(member) = member else {
-            let reason = format!("line {number} of the file is no {}", kind.lossy());
+        let Some((member, score)) = member.zip(score) else {
+            let what = match scored {
+                true => "with a reputation from 0 to 65,535",
+                false => "and nothing else",
+            };
+            let reason = format!("line {number} of the file is no {} {what}", kind.lossy());
             return Err(file.fail(Kind::File, reason));
         };
-        members.insert(member);
+        members.insert(member, score);
     }
-    let dataset = Dataset {
-        name: name(*name_at)?.to_owned(),
-        negated,
-        members,
-    };
-    let condition = Condition::Dataset(Arc::new(dataset));
-    draft.add(part, condition, opt.whole)?;
-    Ok(())
+    Ok(members)
 }
 
 /// `filemd5` and its like: a list of sums in a file beside the rules, one a line; what follows a sum is a comment, as in the output of the programs that compute them.

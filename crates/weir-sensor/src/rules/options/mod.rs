@@ -23,7 +23,7 @@ use crate::rules::values::{bits, name, quoted, range};
 use crate::rules::{bytes, content, files, header};
 
 use self::bits::{config, flowbits, flowint, hostbits, xbits};
-use self::dataset::{dataset, file_sums};
+use self::dataset::{datarep, dataset, file_sums};
 use self::flow::{app_protocol, flow, flow_count, flow_counts, iprep, stream_size};
 use self::packet::ip_protocol;
 use self::pcre::pcre;
@@ -178,6 +178,7 @@ pub(super) fn option<'a>(
         Word::UriLength => uri_length(draft, opt)?,
         Word::Absent => absent(draft, opt)?,
         Word::Dataset => dataset(draft, opt, context)?,
+        Word::Datarep => datarep(draft, opt, context)?,
         Word::FileMd5 => file_sums(draft, opt, context, ("md5", 16))?,
         Word::FileSha1 => file_sums(draft, opt, context, ("sha1", 20))?,
         Word::FileSha256 => file_sums(draft, opt, context, ("sha256", 32))?,
