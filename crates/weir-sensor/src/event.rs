@@ -57,6 +57,7 @@ events! {
         MplsImplicitNull: "mpls.bad_label_implicit_null", "Implicit null label on the wire.";
         MplsReserved: "mpls.bad_label_reserved", "Reserved MPLS label.";
         MplsUnknownPayload: "mpls.unknown_payload_type", "Neither IP nor Ethernet after the MPLS labels.";
+        ChdlcTooSmall: "chdlc.pkt_too_small", "Header of Cisco's HDLC cut off.";
         PppoeTooSmall: "pppoe.pkt_too_small", "PPPoE header cut off.";
         PppoeWrongCode: "pppoe.wrong_code", "PPPoE session packet with a code other than 0.";
         PppTooSmall: "ppp.pkt_too_small", "PPP header cut off.";
@@ -107,6 +108,10 @@ events! {
         Ipv6DataAfterNone: "ipv6.data_after_none_header", "Bytes after the header that says there are none.";
         Ipv6UnknownNext: "ipv6.unknown_next_header", "Next header that is not decoded.";
         Ipv6TooManyHeaders: "ipv6.exthdr_too_many", "More extension headers than are followed.";
+        Ipv6In6TooSmall: "ipv6.ipv6_in_ipv6_too_small", "IPv6 in IPv6, its header cut off.";
+        Ipv6In6WrongVersion: "ipv6.ipv6_in_ipv6_wrong_version", "IPv6 in IPv6, other version found.";
+        Ipv6In4TooSmall: "ipv6.ipv4_in_ipv6_too_small", "IPv4 in IPv6, its header cut off.";
+        Ipv6In4WrongVersion: "ipv6.ipv4_in_ipv6_wrong_version", "IPv4 in IPv6, other version found.";
         Ipv6Icmpv4: "ipv6.icmpv4", "ICMPv4 in IPv6.";
         Ipv6FragmentTooLarge: "ipv6.frag_pkt_too_large" | "ipv6.frag.too_large", "IPv6 fragment that ends beyond 65,535 bytes.";
         Ipv6FragmentOverlap: "ipv6.frag_overlap" | "ipv6.frag.overlap", "IPv6 fragments that overlap: all of the datagram is given up (RFC 5722).";
@@ -157,7 +162,7 @@ events! {
         ErspanVersion: "erspan.unsupported_version", "ERSPAN version that is not decoded.";
         VxlanUnknownPayload: "vxlan.unknown_payload_type", "Port of VXLAN, and no VXLAN header.";
         GeneveUnknownPayload: "geneve.unknown_payload_type", "Geneve header with a payload that is not decoded.";
-        TooManyLayers: "too_many_layers", "More tunnels in each other than are followed.";
+        TooManyLayers: "too_many_layers", "More tunnels, or labels over Ethernet over labels, in each other than are followed.";
     }
     stream {
         WrongAckDirection: "3whs_ack_in_wrong_dir", "ACK of the handshake from the server.";

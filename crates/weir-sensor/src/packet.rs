@@ -36,7 +36,7 @@ pub struct Packet<'a> {
     pub time: u64,
     /// Counted from 1 over all files of a run (`pcap_cnt`); inner and reassembled packets have the number of the last frame they needed.
     pub number: u64,
-    /// What holds this packet from its link or IP header on; a reassembled datagram begins at its IP header.
+    /// What holds this packet from its link or IP header on; before a reassembled datagram stand the headers of its last fragment.
     pub data: &'a [u8],
     /// VLAN identifiers, outermost first; `vlans` of them count.
     pub vlan: [u16; 3],
@@ -44,7 +44,7 @@ pub struct Packet<'a> {
     pub vlans: u8,
     /// How many tunnels deep.
     pub depth: u8,
-    /// What carries it, as logs name it (`gre tunnel`); none of a frame's own packet.
+    /// What carries it, as logs name it (`gre tunnel`); none of a frame's own packet, and of a datagram that was put together.
     pub carrier: Option<&'static str>,
     /// Whether it was put together from fragments.
     pub reassembled: bool,

@@ -148,7 +148,7 @@ impl Line {
                 let whole = self.slices[slice]
                     .0
                     .fragment(&packet, &mut events)
-                    .map(<[u8]>::to_vec);
+                    .map(|d| Decoder::whole(&packet, d));
                 self.decoder.count(events);
                 if let Some(whole) = whole
                     && depth < 8

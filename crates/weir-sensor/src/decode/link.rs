@@ -9,6 +9,9 @@ use crate::packet::{Carried, Packet};
 /// More labels than any network pushes.
 const MAX_LABELS: usize = 16;
 
+/// How often Ethernet may lie over labels over Ethernet: each is decoded by a call inside of the one before.
+const MAX_NESTED: u8 = 8;
+
 impl Decoder {
     pub(super) fn link(&mut self, packet: &mut Packet<'_>, link: LinkType) {
         match link.0 {
@@ -44,7 +47,7 @@ impl Decoder {
             51 => self.pppoe(packet, 0),
             104 => match u16_at(packet.data, 2) {
                 Some(kind) => self.ethertype(packet, kind, 4),
-                None => packet.events.insert(Event::PppTooSmall),
+                None => packet.events.insert(Event::ChdlcTooSmall),
             },
             _ => packet.events.insert(Event::LinkUnsupported),
         }
@@ -102,8 +105,18 @@ impl Decoder {
         }
     }
 
-    pub(super) fn mpls(&mut self, packet: &mut Packet<'_>, mut at: usize) {
+    pub(super) fn mpls(&mut self, packet: &mut Packet<'_>, at: usize) {
         self.counts.mpls += 1;
+        if self.nested == MAX_NESTED {
+            packet.events.insert(Event::TooManyLayers);
+            return;
+        }
+        self.nested += 1;
+        self.labels(packet, at);
+        self.nested -= 1;
+    }
+
+    fn labels(&mut self, packet: &mut Packet<'_>, mut at: usize) {
         for _ in 0..MAX_LABELS {
             let Some(word) = u32_at(packet.data, at) else {
                 packet.events.insert(Event::MplsTooSmall);
@@ -240,8 +253,14 @@ impl Decoder {
         end: usize,
     ) {
         self.counts.ip_in_ip += 1;
+        let v6 = packet.ip.as_ref().is_some_and(|ip| ip.source.is_ipv6());
+        let least = if version == 4 { 20 } else { 40 };
         match (packet.data.get(start).map(|b| b >> 4), version) {
+            (_, 4) if v6 && end - start < least => packet.events.insert(Event::Ipv6In4TooSmall),
+            (_, _) if v6 && end - start < least => packet.events.insert(Event::Ipv6In6TooSmall),
             (Some(v), _) if v == version => self.carries(packet, Carried::Ip, start, end),
+            (_, 4) if v6 => packet.events.insert(Event::Ipv6In4WrongVersion),
+            _ if v6 => packet.events.insert(Event::Ipv6In6WrongVersion),
             (_, 4) => packet.events.insert(Event::Ipv4WrongVersion),
             _ => packet.events.insert(Event::Ipv6WrongVersion),
         }

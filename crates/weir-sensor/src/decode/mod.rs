@@ -126,6 +126,8 @@ pub struct Decoder {
     config: Config,
     counts: Counts,
     events: EventCounts,
+    /// How many label stacks over each other are being decoded.
+    nested: u8,
 }
 
 impl Decoder {
@@ -202,17 +204,32 @@ impl Decoder {
         }
     }
 
-    /// Decodes a datagram that was put together; `last` is the fragment that made it whole.
+    /// A datagram that was put together from its IP header on, behind the headers of lower layers of the fragment that made it whole: so logs show packets of a link type.
+    pub fn whole(last: &Packet<'_>, datagram: &[u8]) -> Vec<u8> {
+        let link = Self::below(last);
+        let mut whole = Vec::with_capacity(link.len() + datagram.len());
+        whole.extend_from_slice(link);
+        whole.extend_from_slice(datagram);
+        whole
+    }
+
+    /// The headers below IP.
+    fn below<'a>(packet: &Packet<'a>) -> &'a [u8] {
+        let end = packet.ip.as_ref().map_or(0, |ip| ip.header.start);
+        packet.data.get(..end).unwrap_or_default()
+    }
+
+    /// Decodes what [`Decoder::whole`] made; `last` is the fragment that made the datagram whole.
     pub fn datagram<'a>(&mut self, last: &Packet<'_>, datagram: &'a [u8]) -> Packet<'a> {
+        let at = Self::below(last).len();
         let mut packet = Packet::new(last.time, last.number, datagram);
-        packet.payload = 0..datagram.len();
+        packet.payload = at..datagram.len();
         packet.vlan = last.vlan;
         packet.vlans = last.vlans;
         packet.depth = last.depth;
-        packet.carrier = last.carrier;
         packet.spread = last.spread;
         packet.reassembled = true;
-        self.ip(&mut packet, 0);
+        self.ip(&mut packet, at);
         self.finish(&mut packet);
         packet
     }

@@ -56,6 +56,8 @@ pub(super) enum Check {
     Reputation(Sides, u8, Option<Range>, Arc<Reputation>),
     /// Some of these bits are set in a number of a transaction; `true`: none.
     FactBits(String, u64, bool),
+    /// A client of FTP asks for a connection to somebody else.
+    Bounce,
 }
 
 impl Check {
@@ -127,9 +129,11 @@ impl Check {
                     | PacketCondition::Hook(Hook::All | Hook::Reached(..))
             ),
             Check::IpOption(_) | Check::AnyIpOption | Check::Event(_) => true,
-            Check::AppEvent(..) | Check::Fact(..) | Check::FactBits(..) | Check::Reputation(..) => {
-                false
-            }
+            Check::AppEvent(..)
+            | Check::Fact(..)
+            | Check::FactBits(..)
+            | Check::Bounce
+            | Check::Reputation(..) => false,
         }
     }
 
@@ -140,6 +144,7 @@ impl Check {
             Check::AppEvent(..)
                 | Check::Fact(..)
                 | Check::FactBits(..)
+                | Check::Bounce
                 | Check::Plain(
                     PacketCondition::CertificateValid(_)
                         | PacketCondition::FileSize(_)
@@ -243,6 +248,13 @@ impl Check {
                     }
                 }
                 return Some(there && *negated);
+            }
+            Check::Bounce => {
+                let client = scene.flow?.client.to_canonical();
+                let mut named = scene.transaction?.facts("ftpbounce.address");
+                let asks = scene.direction == Some(Direction::ToServer);
+                let other = |a: u64| IpAddr::from((a as u32).to_be_bytes()) != client;
+                return Some(asks && named.any(other));
             }
             Check::FactBits(name, bits, negated) => {
                 let mut there = false;
@@ -538,6 +550,9 @@ fn fact(keyword: &str, value: &str, negated: bool) -> Result<Check, String> {
         None => w.parse().ok(),
     };
     let wrong = |w: &str| format!("{keyword} has no value `{w}`");
+    if keyword == "ftpbounce" {
+        return Ok(Check::Bounce);
+    }
     if keyword == "ssl_state" {
         let mut bits = 0;
         for word in &words {

@@ -535,9 +535,14 @@ impl<X: Default> Tracker<X> {
             }
         }
         let (source_port, destination_port) = packet.ports();
-        // The client is who sends first, unless that is the answer to a SYN, or from a name server to a question that was not seen.
+        // The client is who sends first, unless that is the answer to a SYN, or from a name server to a question that was not seen, or the beginning was not seen and it is the server by its port or by what it says.
         let answers = match packet.tcp() {
-            Some(tcp) => tcp.flags & (flag::SYN | flag::ACK) == flag::SYN | flag::ACK,
+            Some(tcp) if tcp.flags & flag::SYN != 0 => tcp.flags & flag::ACK != 0,
+            Some(_) => {
+                self.streams.config().midstream
+                    && (source_port < 1024 && destination_port >= 1024
+                        || packet.payload().starts_with(b"HTTP/1."))
+            }
             None => {
                 let payload = packet.payload();
                 ip.protocol == 17

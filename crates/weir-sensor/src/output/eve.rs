@@ -793,7 +793,12 @@ pub fn alert(
         }
         f.end();
     }
-    let payload = &facts.payload[..facts.payload.len().min(options.payload_limit)];
+    // The limit is one of streams: a packet's payload is shown whole.
+    let most = match facts.stream {
+        true => options.payload_limit,
+        false => facts.payload.len(),
+    };
+    let payload = &facts.payload[..facts.payload.len().min(most)];
     if options.payload && !payload.is_empty() {
         json::base64(o.key("payload"), payload);
     }

@@ -94,7 +94,18 @@ impl Totals {
         for ((app, tcp), count) in &self.apps.transactions {
             all.insert(format!("app_layer.tx.{}", counted(*app, *tcp)), *count);
         }
-        // Those of decoding are always there, so that who draws them finds all.
+        // Those of parsers and of decoding are always there, so that who draws them finds all.
+        for (app, tcp) in PARSED {
+            let name = counted(app, tcp);
+            for key in [
+                format!("app_layer.flow.{name}"),
+                format!("app_layer.tx.{name}"),
+                format!("app_layer.error.{name}.gap"),
+                format!("app_layer.error.{name}.parser"),
+            ] {
+                all.entry(key).or_default();
+            }
+        }
         for event in Event::ALL.iter().filter(|e| !e.is_stream()) {
             let count = self.decoding.get(*event);
             all.insert(format!("decoder.event.{}", event.name()), count);
@@ -235,6 +246,7 @@ impl Pipeline {
                 ("tcp.bytes.bad_checksum", s.bad_checksum),
                 ("tcp.bytes.untracked", s.untracked),
                 ("tcp.bytes.closed", s.closed),
+                ("tcp.bytes.urgent", s.urgent),
                 ("tcp.sessions_relieved", f.relieved),
                 ("flow.memuse", slice.tracker.memory() as u64),
                 ("flow.memuse_peak", slice.tracker.peak() as u64),
@@ -267,6 +279,22 @@ impl Pipeline {
 }
 
 /// The name of an application's counters: of those that TCP and UDP carry there are two.
+/// Applications with a parser, over TCP or UDP.
+const PARSED: [(App, bool); 12] = [
+    (App::Http1, true),
+    (App::Dns, true),
+    (App::Dns, false),
+    (App::Tls, true),
+    (App::Smtp, true),
+    (App::Ftp, true),
+    (App::FtpData, true),
+    (App::Ssh, true),
+    (App::Smb, true),
+    (App::Quic, false),
+    (App::Tftp, false),
+    (App::Snmp, false),
+];
+
 fn counted(app: App, tcp: bool) -> String {
     match app {
         App::Dns | App::Dcerpc | App::Krb5 | App::Sip | App::Nfs | App::Failed => {

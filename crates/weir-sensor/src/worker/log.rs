@@ -211,19 +211,19 @@ pub(super) fn outermost(packet: &Packet<'_>) -> Option<Tunnel> {
     })
 }
 
-/// Link type of a packet's first header: of what is carried or was put together, raw IP of its version unless it is Ethernet.
+/// Link type of a packet's first header: of what is carried raw IP, unless it is Ethernet; of raw packets that were put together, IP of their version.
 fn packet_link(packet: &Packet<'_>, frame: u16) -> u16 {
     const ETHERNET: u16 = 1;
     const RAW: u16 = 12;
     let at = packet.ip.as_ref().map_or(0, |ip| ip.header.start);
-    match (packet.carrier, packet.reassembled) {
-        (None, false) => frame,
-        (None, true) => {
+    match packet.depth {
+        0 if packet.reassembled && at == 0 => {
             let v4 = packet.ip.as_ref().is_none_or(|ip| ip.source.is_ipv4());
             if v4 { 228 } else { 229 }
         }
-        (Some(_), _) if at == 0 => RAW,
-        (Some(_), _) => ETHERNET,
+        0 => frame,
+        _ if at < 14 => RAW,
+        _ => ETHERNET,
     }
 }
 

@@ -439,7 +439,7 @@ impl Pipeline {
                 let datagram = self.slices[self.hands.slice]
                     .defragmenter
                     .fragment(&packet, &mut events)
-                    .map(<[u8]>::to_vec);
+                    .map(|d| Decoder::whole(&packet, d));
                 self.decoder.count(events);
                 // Rules on overlaps are about the fragment that made one.
                 packet.events.extend(events);

@@ -99,6 +99,58 @@ fn an_answer_without_its_question_is_the_servers() {
     assert_eq!(left.of("flow")[0]["dest_port"], 53);
 }
 
+/// On its own port a message of names is one whatever it asks for, and what it says is told by its sections.
+#[test]
+fn what_messages_of_names_are_told_by() {
+    let name = b"\x03www\x07example\0\0\x01\0\x01";
+    let message = |flags: [u8; 2], counts: [u8; 8], rest: &[u8]| {
+        [&[0, 7][..], &flags, &counts, name, rest].concat()
+    };
+    let soa = b"\xc0\x10\0\x06\0\x01\0\0\0\x3c\0\x1a\x02ns\xc0\x10\0\0\0\0\x01\0\0\0\x02\0\0\0\x03\0\0\0\x04\0\0\0\x05";
+    let mut tape = Tape::default();
+    let ask = Frame::new().ip4(CLIENT, SERVER).udp(40_000, 53);
+    let answer = Frame::new().ip4(SERVER, CLIENT).udp(53, 40_000);
+    tape.push(
+        &ask.clone()
+            .payload(&message([1, 0], [0, 1, 0, 0, 0, 0, 0, 0], b"")),
+    );
+    let denied = message([0x81, 0x83], [0, 1, 0, 0, 0, 1, 0, 0], soa);
+    tape.push(&answer.payload(&denied));
+    // Operation 9 is none, on a flow of its own.
+    let odd = Frame::new().ip4(CLIENT, SERVER).udp(40_001, 53);
+    tape.push(&odd.payload(&message([0x48, 0], [0, 1, 0, 0, 0, 0, 0, 0], b"")));
+    let rule = |(n, what): (usize, &&str)| {
+        format!(
+            "alert dns any any -> any any (msg:\"m\"; {what} sid:{};)\n",
+            n + 1
+        )
+    };
+    let rules: String = [
+        "dns.rrtype:1; flow:to_server;",
+        "dns.rrtype:1; flow:to_client;",
+        "dns.rrtype:!2; flow:to_client;",
+        "dns.response.rrname; content:\"ns.example\";",
+        "dns.opcode:9;",
+        "app-layer-event:dns.invalid_opcode;",
+        "dns.rcode:3;",
+    ]
+    .iter()
+    .enumerate()
+    .map(rule)
+    .collect();
+    let left = sense_tape(&tape, &How::rules(&rules));
+    assert_eq!(
+        counts(&left.of("alert")),
+        [(1, 2), (4, 1), (5, 1), (6, 1), (7, 1)]
+    );
+    assert_eq!(left.of("dns").len(), 3, "{}", left.text);
+    // Counters of parsers are there before anything is counted.
+    let stats = left.of("stats");
+    let stats = &stats.last().expect("counters")["stats"]["app_layer"];
+    assert_eq!(stats["error"]["dns_udp"]["parser"], 0);
+    assert_eq!(stats["tx"]["smtp"], 0);
+}
+
 #[test]
 fn which_records_of_names_are_written() {
     let types = "outputs.0.eve-log.types.0.dns";
@@ -415,6 +467,23 @@ const FTP_RULES: &str = "\
     alert ftp any any -> any any (msg:\"m\"; ftp.dynamic_port:2000; sid:7;)\n";
 
 #[test]
+fn what_one_end_said_is_not_the_others() {
+    let control: &[&[u8]] = &[
+        b"",
+        b"220 hi\r\n",
+        b"PASV\r\n",
+        b"227 Entering Passive Mode (198,51,100,80,200,10)\r\n",
+        b"RETR x.txt\r\n",
+        b"150 here\r\n",
+    ];
+    let tape = transfer(control, CLIENT, (SERVER, 51_210), &[b"", b"some evil data"]);
+    let rules = "alert ftp-data any any -> any any (msg:\"m\"; ftpdata_command:retr; content:\"evil\"; sid:1;)\n";
+    let left = sense_tape(&tape, &How::rules(rules));
+    assert_eq!(left.sids(), [1], "{}", left.text);
+    assert_eq!(left.of("alert")[0]["direction"], "to_client");
+}
+
+#[test]
 fn data_connections_are_known_by_their_announcement() {
     // The client speaks first in a session of the bed: an empty line stands for waiting.
     let said: &[&[u8]] = &[
@@ -494,6 +563,20 @@ fn active_data_connections_come_from_the_server() {
     let tape = transfer(said, SERVER, (CLIENT, 2000), &[b"", b"root:x:0:0"]);
     let left = sense_tape(&tape, &How::rules(FTP_RULES));
     assert!(left.of("ftp_data").is_empty());
+}
+
+#[test]
+fn a_client_that_has_data_sent_to_others() {
+    for (port, expected) in [("9,9,9,9,0,80", &[1, 2][..]), ("192,168,1,10,0,80", &[])] {
+        let port = format!("PORT {port}\r\n");
+        let said: &[&[u8]] = &[b"", b"220 hi\r\n", port.as_bytes(), b"200 ok\r\n"];
+        let mut tape = Tape::default();
+        tape.session((CLIENT, 40_021), (SERVER, 21), said);
+        let rules = "alert tcp any any -> any any (msg:\"m\"; ftpbounce; sid:1;)\n\
+            alert ftp any any -> any any (msg:\"m\"; flow:to_server; ftpbounce; sid:2;)\n";
+        let left = sense_tape(&tape, &How::rules(rules));
+        assert_eq!(left.sids(), expected, "{}", left.text);
+    }
 }
 
 #[test]
@@ -645,11 +728,60 @@ fn where_packets_come_from() {
     assert_eq!(tunnel["depth"], 1);
     assert_eq!(tunnel["pkt_src"], "wire/pcap");
     assert_eq!(alerts[1]["pkt_src"], "defrag");
-    assert_eq!(alerts[1]["packet_info"]["linktype"], 228);
+    // It stands behind the headers of the frame that made it whole.
+    assert_eq!(alerts[1]["packet_info"]["linktype"], 1);
+    let shown = alerts[1]["packet"].as_str().expect("base64");
+    assert_eq!(shown.len(), (14 + 20 + 28_usize).div_ceil(3) * 4);
     // What was put together has no frame of its own; the last of its pieces is said beside it.
     assert!(alerts[1].get("pcap_cnt").is_none());
     assert_eq!(alerts[1]["tunnel"]["pcap_cnt"], 3);
     assert_eq!(alerts[1]["tunnel"]["depth"], 0);
+}
+
+/// A datagram in fragments within PPP within GRE, larger than what is shown of a stream.
+#[test]
+fn a_datagram_put_together_in_a_tunnel() {
+    let mut whole = Frame::new()
+        .ip4([10, 0, 0, 1], [10, 0, 0, 2])
+        .udp(1, 2)
+        .payload(&[b'A'; 6000])
+        .build();
+    whole.drain(..34);
+    let mut tape = Tape::default();
+    let pieces = whole.chunks(1000).count();
+    for (n, piece) in whole.chunks(1000).enumerate() {
+        let inner = Frame::new()
+            .ip4([10, 0, 0, 1], [10, 0, 0, 2])
+            .protocol(17)
+            .id(7)
+            .fragment((n * 1000 / 8) as u16, n + 1 < pieces)
+            .payload(piece)
+            .build();
+        let carried = [&[0, 0, 0x88, 0x0b, 0, 0x21][..], &inner[14..]].concat();
+        tape.push(
+            &Frame::new()
+                .ip4(CLIENT, SERVER)
+                .protocol(47)
+                .payload(&carried),
+        );
+    }
+    let rules = "alert udp any any -> any any (msg:\"m\"; dsize:6000; sid:1;)\n";
+    let how = How::rules(rules)
+        .set("outputs.0.eve-log.types.alert.packet=yes")
+        .set("outputs.0.eve-log.types.alert.payload=yes")
+        .set("outputs.1.fast.enabled=yes");
+    let left = sense_tape(&tape, &how);
+    let alerts = left.of("alert");
+    assert_eq!(alerts.len(), 1, "{}", left.text);
+    let length = |key: &str| alerts[0][key].as_str().expect("base64").len();
+    assert_eq!(alerts[0]["pkt_src"], "defrag");
+    assert!(alerts[0].get("pcap_cnt").is_none());
+    assert_eq!(alerts[0]["packet_info"]["linktype"], 12);
+    // The number of PPP is before it.
+    assert_eq!(length("packet"), (2 + 20 + 8 + 6000_usize).div_ceil(3) * 4);
+    assert_eq!(length("payload"), 8000);
+    assert_eq!(alerts[0]["tunnel"]["proto"], "GRE");
+    assert_eq!(alerts[0]["tunnel"]["pcap_cnt"], pieces);
 }
 
 #[test]
@@ -1073,6 +1205,24 @@ fn a_session_seen_from_its_middle() {
     let flow = &left.of("flow")[0]["flow"];
     assert_eq!(flow["midstream"], true, "{}", left.text);
     assert!(flow.get("exception_policy").is_none());
+    // The first packet is an answer: by its port, or by what it says.
+    for port in [80, 8080] {
+        let mut tape = Tape::default();
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        let get = b"GET /two HTTP/1.1\r\nHost: a\r\n\r\n";
+        let first = Frame::new().ip4(SERVER, CLIENT).tcp(port, 4000);
+        let first = first.flags(Frame::ACK).numbers(5000, 1000);
+        tape.push(&first.payload(answer));
+        let second = Frame::new().ip4(CLIENT, SERVER).tcp(4000, port);
+        let taken = 5000 + answer.len() as u32;
+        let second = second.flags(Frame::ACK).numbers(1000, taken);
+        tape.push(&second.payload(get));
+        let rules =
+            "alert http any any -> any any (msg:\"m\"; http.uri; content:\"/two\"; sid:1;)\n";
+        let left = sense_tape(&tape, &How::rules(rules).set("stream.midstream=yes"));
+        assert_eq!(left.sids(), [1], "{}", left.text);
+        assert_eq!(left.of("flow")[0]["dest_port"], port);
+    }
 }
 
 #[test]

@@ -266,7 +266,7 @@ fn take(
         let mut found = Events::default();
         let whole = defragmenter
             .fragment(packet, &mut found)
-            .map(<[u8]>::to_vec);
+            .map(|d| Decoder::whole(packet, d));
         decoder.count(found);
         events.extend(found);
         if let Some(whole) = whole {

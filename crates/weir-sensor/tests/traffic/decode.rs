@@ -193,6 +193,16 @@ fn tunnels_in_tunnels_are_bounded() {
     let last = innermost(&mut decoder, 101, &packet);
     assert_eq!(last.depth, 8);
     assert!(last.events.has(Event::TooManyLayers));
+    // Labels that carry Ethernet that carries labels, as often as fits.
+    let turn = [
+        0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 0x88, 0x47, 0, 1, 1, 0, 0, 0, 0, 0,
+    ];
+    for (turns, deep) in [(8, false), (9, true), (12_000, true)] {
+        let mut decoder = Decoder::default();
+        let frame = turn.repeat(turns);
+        let packet = decoder.frame(LinkType(1), 0, 1, &frame);
+        assert_eq!(packet.events.has(Event::TooManyLayers), deep, "{turns}");
+    }
     // IPv6 headers as well.
     let mut headers = Vec::new();
     for _ in 0..30 {
@@ -298,6 +308,10 @@ fn what_is_odd() {
         ),
         (101, ipv6(59, &[1]), Event::Ipv6DataAfterNone),
         (101, ipv6(1, &[8; 8]), Event::Ipv6Icmpv4),
+        (101, ipv6(4, &[0x45; 19]), Event::Ipv6In4TooSmall),
+        (101, ipv6(4, &[0x56; 20]), Event::Ipv6In4WrongVersion),
+        (101, ipv6(41, &[0x60; 39]), Event::Ipv6In6TooSmall),
+        (101, ipv6(41, &[0x45; 40]), Event::Ipv6In6WrongVersion),
         (
             101,
             ipv6(43, &[59, 0, 0, 0, 0, 0, 0, 0]),
@@ -326,6 +340,7 @@ fn what_is_odd() {
         (1, vec![0; 13], Event::EthernetTooSmall),
         (1, ethernet(0xfeed, &[]), Event::EthernetUnknownType),
         (1, ethernet(0x8100, &[0, 1]), Event::VlanTooSmall),
+        (104, vec![0x0f, 0, 8], Event::ChdlcTooSmall),
         (
             1,
             ethernet(0x8100, &[0, 1, 0xfe, 0xed]),
