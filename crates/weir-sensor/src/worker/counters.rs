@@ -246,7 +246,6 @@ impl Pipeline {
                 ("tcp.bytes.bad_checksum", s.bad_checksum),
                 ("tcp.bytes.untracked", s.untracked),
                 ("tcp.bytes.closed", s.closed),
-                ("tcp.bytes.urgent", s.urgent),
                 ("tcp.sessions_relieved", f.relieved),
                 ("flow.memuse", slice.tracker.memory() as u64),
                 ("flow.memuse_peak", slice.tracker.peak() as u64),
