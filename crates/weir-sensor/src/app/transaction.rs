@@ -28,7 +28,7 @@ pub struct Transaction {
     /// What was wrong with it, as `app-layer-event` names it without the protocol.
     pub events: Vec<&'static str>,
     /// Numbers that keywords without a buffer test, under the keyword's name; several of one name are alternatives. `tls.version`, `ssl_version`: version of the wire;
-    /// `ssl_state`: bits (client_hello 1, server_hello 2, client_keyx 4, server_keyx 8); `dns.opcode`, `dns.rcode`, `dns.rrtype`; `ftpbounce`: 1.
+    /// `ssl_state`: bits (client_hello 1, server_hello 2, client_keyx 4, server_keyx 8); `dns.opcode`, `dns.rcode`, `dns.rrtype`; `ftpbounce.address`: of PORT.
     pub facts: Vec<(&'static str, u64)>,
     /// Fields for the event log, under the protocol's name.
     pub record: serde_json::Map<String, serde_json::Value>,
