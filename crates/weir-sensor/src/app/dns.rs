@@ -603,6 +603,11 @@ impl Message<'_> {
                     ("rname", "rname_truncated", rname),
                 ] {
                     let odd = self.name(at, t)?;
+                    // The zone's first server is a name that rules see.
+                    let has = self.w.buffers.has(Buffer::DnsResponseName);
+                    if at == start && has && self.d == ToClient {
+                        t.push(Buffer::DnsResponseName, ToClient, &self.text);
+                    }
                     put_name(&mut soa, [key, cut], &self.text, odd);
                 }
                 for (i, key) in ["serial", "refresh", "retry", "expire", "minimum"]

@@ -177,7 +177,7 @@ fn refusals_point_at_what_they_are_about() {
         (
             TCP,
             "http.uri; content:\"a\"; dotprefix;",
-            "dotprefix",
+            "http.uri",
             Kind::Conflict,
         ),
         (
