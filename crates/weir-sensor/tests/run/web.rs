@@ -208,6 +208,22 @@ fn a_rule_alerts_once_for_each_transaction() {
 }
 
 #[test]
+fn a_buffer_as_it_is_and_then_changed() {
+    let get: &[u8] = b"GET /?arg=Rk9PQkFS HTTP/1.1\r\nHost: a\r\n\r\n";
+    let rules = rules(&[
+        "http.uri; content:\"/?arg=\"; from_base64: offset 6; content:\"FOOBAR\"; bsize:6;",
+        "http.uri; content:\"/?arg=\"; from_base64: offset 6; to_lowercase; content:\"foobar\";",
+        "http.uri; from_base64: offset 6; content:\"FOO\"; to_lowercase; content:\"foobar\";",
+        "http.uri; content:\"FOOBAR\"; from_base64: offset 6; content:\"FOOBAR\";",
+        "http.uri; content:\"/?arg=\"; from_base64: offset 6; content:\"/?arg=\";",
+    ]);
+    assert_eq!(
+        alerts(&rules, &[get, super::bed::ANSWER.as_bytes()]),
+        [1, 2, 3]
+    );
+}
+
+#[test]
 fn a_line_before_the_answer_is_passed_over() {
     let how = How::rules(&rules(&[
         "http.stat_code; content:\"200\";",

@@ -21,16 +21,16 @@ pub(super) fn transform<'a>(
 pub(super) fn change<'a>(draft: &mut Draft<'a>, opt: Opt<'a>, transform: Transform) -> Parsed<()> {
     let at = in_buffer(draft, opt)?;
     let part = &draft.parts[at];
-    // Conditions of an earlier use of the buffer are none of this one.
-    if part.items.iter().any(|i| i.at.start > draft.sticky_at) {
-        let reason = "a transform comes before the conditions of its buffer";
-        return Err(opt.whole.fail(Kind::Conflict, reason));
-    }
     let at = match part.items.is_empty() {
         true => at,
         false => {
             let (buffer, word) = (part.buffer, part.at);
-            draft.begin(buffer, word)
+            // Behind conditions on the buffer, what follows is about the bytes changed further; those of an earlier use of the buffer are none of this one.
+            let continues = part.items.iter().any(|i| i.at.start > draft.sticky_at);
+            let before = continues.then(|| part.transforms.clone());
+            let at = draft.begin(buffer, word);
+            draft.parts[at].transforms = before.unwrap_or_default();
+            at
         }
     };
     draft.parts[at].transforms.push(transform);
