@@ -240,8 +240,16 @@ impl Check {
                 return Some(false);
             }
             Check::Fact(name, ranges, negated) => {
+                let transaction = scene.transaction?;
+                // What a client offered is no version of a server that never answered.
+                if transaction.app == App::Tls
+                    && scene.direction == Some(Direction::ToClient)
+                    && !transaction.has_begun(Direction::ToClient)
+                {
+                    return None;
+                }
                 let mut there = false;
-                for value in scene.transaction?.facts(name) {
+                for value in transaction.facts(name) {
                     there = true;
                     if ranges.iter().any(|r| in_range(r, value)) {
                         return Some(!negated);
@@ -257,19 +265,18 @@ impl Check {
                 return Some(asks && named.any(other));
             }
             Check::FactBits(name, bits, negated) => {
-                let mut there = false;
-                let mut set = 0;
-                for value in scene.transaction?.facts(name) {
-                    there = true;
-                    set |= value;
-                }
+                let mut set = scene
+                    .transaction?
+                    .facts(name)
+                    .fold(0, |all, value| all | value);
                 // Each message of a handshake is of one direction; a rule is not told of it again in the other.
                 set &= match scene.direction {
                     Some(Direction::ToServer) => CLIENT_STATES,
                     Some(Direction::ToClient) => SERVER_STATES,
                     None => u64::MAX,
                 };
-                return Some(there && (set & bits != 0) != *negated);
+                // Who has said nothing has not said something else either.
+                return Some(set != 0 && (set & bits != 0) != *negated);
             }
         };
         let number = |range: &Range, n: u64| Some(in_range(range, n));

@@ -71,6 +71,19 @@ fn what_ssh_encrypts() {
 }
 
 #[test]
+fn a_server_that_never_answered_has_no_version() {
+    let rules = "alert tls any any -> any any (msg:\"r\"; flow:to_client; tls.version:1.2; sid:1;)
+alert tls any any -> any any (msg:\"r\"; flow:to_client; ssl_state:!client_hello; sid:2;)
+alert tls any any -> any any (msg:\"r\"; flow:to_client; ssl_version:!sslv3; sid:3;)
+alert tls any any -> any any (msg:\"r\"; flow:to_server; tls.version:1.2; sid:4;)
+alert tls any any -> any any (msg:\"r\"; flow:to_server; ssl_state:!server_hello; sid:5;)\n";
+    let [client, server] = [hello(1), hello(2)];
+    let how = How::rules(rules);
+    assert_eq!(seen(443, &[&client], &how), [4, 5]);
+    assert_eq!(seen(443, &[&client, &server], &how), [1, 2, 3, 4, 5]);
+}
+
+#[test]
 fn what_only_looks_like_tls_is_searched() {
     let said: [&[u8]; 3] = [b"begins here", b"answer", SECRET];
     assert_eq!(seen(443, &said, &How::rules(RULES)), [1, 2, 3, 4]);
