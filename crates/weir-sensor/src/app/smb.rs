@@ -144,7 +144,7 @@ impl Smb {
         match (m.version, m.command) {
             (2, 0) | (1, 0x72) if w.records => {
                 let list: Vec<_> = dialects(m).iter().map(|d| text(d)).collect();
-                if !list.is_empty() {
+                if !list.is_empty() || m.version == 2 {
                     t.record.insert("client_dialects".into(), list.into());
                 }
                 if let Some(id) = m.body.get(12..28).filter(|_| m.version == 2) {
@@ -426,7 +426,7 @@ fn identifier(b: &[u8]) -> String {
 /// The dialects that a client offers, by name.
 fn dialects(m: &Message<'_>) -> Vec<Vec<u8>> {
     if m.version == 2 {
-        let count = le16(m.body, 2).unwrap_or_default().min(16);
+        let count = le16(m.body, 2).unwrap_or_default().min(64);
         let numbers = m.body.get(36..).unwrap_or_default().chunks_exact(2);
         return numbers
             .take(count)
@@ -455,7 +455,7 @@ fn dialect(number: [u8; 2]) -> String {
         [0x10, 0x03] => "3.10".to_owned(),
         [0x11, 0x03] => "3.11".to_owned(),
         [0xff, 0x02] => "2.??".to_owned(),
-        other => hex(&other),
+        other => u16::from_le_bytes(other).to_string(),
     }
 }
 
@@ -696,12 +696,12 @@ fn command_name(m: &Message<'_>) -> String {
         "CHANGE_NOTIFY",
         "GET_INFO",
         "SET_INFO",
-        "BREAK",
+        "OPLOCK_BREAK",
     ];
     if m.version == 2 {
         return match SECOND.get(usize::from(m.command)) {
             Some(name) => format!("SMB2_COMMAND_{name}"),
-            None => format!("SMB2_COMMAND_{}", m.command),
+            None => m.command.to_string(),
         };
     }
     let name = match m.command {
@@ -902,6 +902,18 @@ mod tests {
         ]
         .concat();
         second(3, false, number, 0, &body)
+    }
+
+    #[test]
+    fn what_has_no_name_is_a_number() {
+        assert_eq!(dialect([0x11, 3]), "3.11");
+        assert_eq!(dialect([0x99, 9]), "2457");
+        let mut b = [0; 64];
+        b[..4].copy_from_slice(b"\xfeSMB");
+        for (command, name) in [(18, "SMB2_COMMAND_OPLOCK_BREAK"), (48, "48")] {
+            b[12] = command;
+            assert_eq!(command_name(&second_version(&b).unwrap().0), name);
+        }
     }
 
     #[test]

@@ -177,9 +177,9 @@ impl Detector {
                 if !std::mem::replace(&mut flow.state.addresses_done[d], true) {
                     work.by_address(&rules.addresses, &ends, gate);
                 }
-                // What a direction speaks is told when its sender has said enough.
-                if flow.view.sides[d] != App::Unknown
-                    && !std::mem::replace(&mut flow.state.app_done[d], true)
+                // What a direction speaks is told when its sender has said enough, and again when that changed.
+                let app = flow.view.sides[d];
+                if app != App::Unknown && std::mem::replace(&mut flow.state.app_done[d], app) != app
                 {
                     work.consider(&rules.apps, |rule| plan.has(rule));
                 }

@@ -121,8 +121,8 @@ pub struct FlowState {
     pub(crate) passed: bool,
     /// Whether rules that are only about addresses were decided, by direction.
     pub(crate) addresses_done: [bool; 2],
-    /// Whether rules that are only about the application's protocol were decided, by direction.
-    pub(crate) app_done: [bool; 2],
+    /// The application's protocol for which rules that are only about it were decided, by direction: a flow may change its own.
+    pub(crate) app_done: [App; 2],
     /// `flowbits` that are set, a bit for each name.
     pub(crate) bits: Vec<u64>,
     /// `flowint` counters that exist.

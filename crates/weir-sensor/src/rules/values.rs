@@ -131,11 +131,7 @@ pub(super) fn quoted(text: Text<'_>) -> Parsed<String> {
     for b in inner.bytes {
         match b {
             b'\\' if !escaped => escaped = true,
-            // A backslash before anything else stands for itself.
-            b if escaped && !matches!(b, b'\\' | b'"' | b';' | b':') => {
-                out.extend([b'\\', *b]);
-                escaped = false;
-            }
+            // Whatever it stands before: messages are known without it.
             b => {
                 out.push(*b);
                 escaped = false;

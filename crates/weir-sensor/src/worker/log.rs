@@ -604,7 +604,12 @@ impl Hands {
         }
         let mut ends = Vec::new();
         if kinds.has_app(name) && wanted && !record.is_empty() {
-            let head = head(way_of(done, self.way));
+            // Version 2 of DNS tells of answers as of questions: from the client.
+            let way = match done.app {
+                App::Dns if kinds.dns.older => Direction::ToServer,
+                _ => way_of(done, self.way),
+            };
+            let head = head(way);
             // Records of DNS and of some others say which transaction it was in their own part, or not at all.
             let number = (!matches!(
                 done.app,

@@ -125,6 +125,8 @@ alert tls any any -> any any (msg:"one"; tls.cert_chain_len:1; sid:2;)
 alert tls any any -> any any (msg:"new"; tls_cert_notbefore:>2019; sid:3;)
 alert tls any any -> any any (msg:"of the client"; tls.cert_chain_len:1; flow:to_server; sid:4;)
 alert tls any any -> any any (msg:"bleeds"; app-layer-event:tls.overflow_heartbeat_message; sid:5;)
+alert tcp any any -> any any (msg:"mail"; app-layer-protocol:smtp; flow:to_server; sid:6;)
+alert tcp any any -> any any (msg:"then TLS \d\."; app-layer-protocol:tls; flow:to_server; sid:7;)
 "#;
     let server = [hello(2), certificate(), message(14, &[])].concat();
     let beat = record(24, &[1, 0x40, 0]);
@@ -148,7 +150,9 @@ alert tls any any -> any any (msg:"bleeds"; app-layer-event:tls.overflow_heartbe
     let left = sense_tape(&tape, &How::rules(rules));
     let mut sids = left.sids();
     sids.sort_unstable();
-    assert_eq!(sids, [1, 2, 3, 5]);
+    assert_eq!(sids, [1, 2, 3, 5, 6, 7]);
+    let said = |a: &&&serde_json::Value| a["alert"]["signature"] == "then TLS d.";
+    assert_eq!(left.of("alert").iter().filter(said).count(), 1);
     let [record] = left.of("tls")[..] else {
         panic!("one record, not {}", left.of("tls").len());
     };

@@ -198,6 +198,12 @@ fn records_of_names_as_version_2_had_them() {
     );
     assert!(answer["answers"][0]["rrname"].is_string() && answer.get("tx_id").is_none());
     assert!(answer["grouped"].is_object());
+    // Both as from the client.
+    assert!(
+        records.iter().all(|r| r["dest_port"] == 53),
+        "{}",
+        left.text
+    );
     // Alerts have the newer form, and answers once.
     let shown = &left.of("alert")[0]["dns"];
     assert_eq!(
