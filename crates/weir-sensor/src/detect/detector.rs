@@ -265,6 +265,7 @@ impl Detector {
             let found = Found {
                 time: packet.time,
                 transaction: None,
+                file: None,
                 stream: false,
                 whole_flow,
                 direction,
@@ -377,6 +378,7 @@ impl Detector {
             let found = Found {
                 time: at.time,
                 transaction: None,
+                file: None,
                 stream: true,
                 whole_flow: true,
                 direction,
@@ -560,6 +562,7 @@ impl Detector {
             let found = Found {
                 time: at.time,
                 transaction: Some(transaction.id),
+                file: None,
                 stream: false,
                 whole_flow: true,
                 direction: Some(direction),
@@ -569,6 +572,25 @@ impl Detector {
                 ..Ends::of_flow(view, direction)
             };
             matched.push((index, side));
+            // A rule about names of files is about each file that has such a name.
+            let names = || rule.groups.iter().filter(|g| g.buffer == Buffer::FileName);
+            let mut again = false;
+            if names().next().is_some() {
+                for (file, number) in transaction.files.iter().zip(0..) {
+                    let mut fits = |g| work.group(g, &mut std::iter::once(&file.name[..]));
+                    if file.direction == direction && names().all(&mut fits) {
+                        let found = Found {
+                            file: Some(number),
+                            ..found
+                        };
+                        again = true;
+                        work.matched(rules, index, found, &ends, Some(view), Some(state));
+                    }
+                }
+            }
+            if again {
+                continue;
+            }
             work.matched(rules, index, found, &ends, Some(view), Some(state));
         }
         work.give_back(candidates);
@@ -590,9 +612,11 @@ fn way(side: Option<Direction>, rule: &Compiled) -> Direction {
 }
 
 /// Circumstances of a match.
+#[derive(Clone, Copy)]
 struct Found {
     time: u64,
     transaction: Option<u64>,
+    file: Option<u32>,
     stream: bool,
     whole_flow: bool,
     direction: Option<Direction>,
@@ -800,6 +824,7 @@ impl Work {
             protocol: ends.protocol,
             app: ends.app,
             transaction: found.transaction,
+            file: found.file,
             stream: found.stream,
             whole_flow: found.whole_flow,
         });

@@ -107,6 +107,8 @@ pub struct Match {
     pub app: App,
     /// The transaction.
     pub transaction: Option<u64>,
+    /// Of a rule about names of files: which of the transaction's files it is about, from 0.
+    pub file: Option<u32>,
     /// Whether it was found in reassembled bytes of a stream.
     pub stream: bool,
     /// An `iponly`, stream or transaction match: its action is about the whole flow.

@@ -425,7 +425,10 @@ impl Hands {
                         record,
                         context: state.as_ref().map_or(Vec::new(), |s| context(s, &one)),
                         beside: found.map(|t| &t.beside),
-                        files: found.map_or(&[], |t| &t.files),
+                        files: found.map_or(&[], |t| match one.file {
+                            Some(n) => t.files.get(n as usize..=n as usize).unwrap_or_default(),
+                            None => &t.files,
+                        }),
                         tunnel: packet.and_then(|p| {
                             let outer = self.outer.as_ref()?;
                             Some(Tunnel {

@@ -26,6 +26,7 @@ fn found(rule: u32, packet: u64, source: u8) -> Match {
         protocol: 17,
         app: App::Unknown,
         transaction: None,
+        file: None,
         stream: false,
         whole_flow: false,
     }

@@ -406,6 +406,17 @@ fn forms_carry_files() {
     let mut sids = left.sids();
     sids.sort_unstable();
     assert_eq!(sids, [1, 2, 3, 4, 5, 6, 7], "{}", left.text);
+    // A rule about names alerts for each file that has one of them, and shows that file.
+    let each = rules(&["http.method; content:\"POST\"; file.name; content:\"s\";"]);
+    let each = talk(
+        &[&request, b"HTTP/1.1 204 No Content\r\n\r\n"],
+        &How::rules(&each),
+    );
+    let shown: Vec<&Value> = (each.of("alert").iter())
+        .map(|a| &a["files"][0]["filename"])
+        .collect();
+    assert_eq!(shown, ["first.txt", "second.bin"], "{}", each.text);
+    assert!(each.of("alert").iter().all(|a| a["files"][1].is_null()));
     let files: Vec<(String, u64, String)> = left
         .of("fileinfo")
         .iter()
