@@ -146,7 +146,7 @@ fn reach(conditions: &[Condition], content: usize) -> Option<usize> {
             Condition::Content(c) if at == content => {
                 return usize::try_from(end(c, cursor)?.max(0)).ok();
             }
-            Condition::Content(c) if c.negated || c.only => {}
+            Condition::Content(c) if c.negated => {}
             Condition::Content(c) => cursor = end(c, cursor),
             Condition::Pcre(p) if p.negated => {}
             Condition::IsDataAt { .. }

@@ -398,8 +398,7 @@ fn fast_pattern(draft: &mut Draft<'_>) -> Parsed<()> {
                 continue;
             };
             if only && (content.distance.is_some() || content.within.is_some()) {
-                let reason =
-                    "the content before it is fast_pattern:only, and nothing is relative to that";
+                let reason = "the content before it is fast_pattern:only, and no content is relative to that";
                 return Err(item.at.fail(Kind::Conflict, reason));
             }
             only = content.only && draft.dialect == Dialect::Suricata;

@@ -135,8 +135,8 @@ words! {
     StripPseudoHeaders: "strip_pseudo_headers" [] Suricata, "transform";
     Gunzip: "gunzip" [] Suricata, "transform: `max-size` (1024)";
     Inflate: "zlib_deflate" [] Suricata, "transform: `max-size` (1024)";
-    Domain: "domain" [] Suricata, "transform";
-    Tld: "tld" [] Suricata, "transform";
+    Domain: "domain" [] Suricata, "transform; refused, as there is no list of public suffixes here";
+    Tld: "tld" [] Suricata, "transform; refused, as there is no list of public suffixes here";
     FromBase64: "from_base64" [] Suricata, "transform: `bytes`, `offset`, `mode`";
     PayloadSize: "dsize" [] Both, "size of the packet's payload";
     Ttl: "ttl" [] Both, "time to live, hop limit";

@@ -488,3 +488,20 @@ alert udp any any -> any !80 (msg:\"r\"; fragbits:M; sid:2;)\n";
     let left = sense_tape(&tape, &How::rules(narrow));
     assert!(left.sids().is_empty(), "{}", left.text);
 }
+
+#[test]
+fn what_is_relative_to_a_fast_pattern_only_stands_behind_it() {
+    let mut tape = Tape::default();
+    let datagram = Frame::new().ip4(CLIENT, SERVER).udp(40_000, 9);
+    tape.push(&datagram.payload(b"one ... two7x"));
+    let only = "content:\"one\"; content:\"two\"; fast_pattern:only;";
+    let options = [
+        format!("{only} isdataat:!3,relative;"),
+        format!("{only} byte_test:1,=,7,0,string,dec,relative;"),
+        format!("{only} pcre:\"/^7x/R\";"),
+        format!("{only} isdataat:3,relative;"),
+    ];
+    let list: Vec<(&str, &str)> = options.iter().map(|o| ("alert udp", o.as_str())).collect();
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    assert_eq!(sids(&left), [1, 2, 3], "{}", left.text);
+}

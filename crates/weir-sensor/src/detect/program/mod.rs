@@ -107,8 +107,6 @@ struct Find {
     within: Option<Value>,
     starts: bool,
     ends: bool,
-    /// `fast_pattern:only`: nothing is relative to it.
-    still: bool,
 }
 
 impl Find {
@@ -228,7 +226,6 @@ impl Builder<'_> {
             within: self.maybe(&content.within)?,
             starts: content.starts,
             ends: content.ends,
-            still: content.only && !content.negated,
         })
     }
 
@@ -334,7 +331,7 @@ impl Step {
     /// Whether it stands by itself and later conditions may be relative to it: a chain begins here.
     fn begins(&self) -> bool {
         match self {
-            Step::Content(f) => !f.negated && !f.is_relative() && !f.still,
+            Step::Content(f) => !f.negated && !f.is_relative(),
             Step::Pcre(s) => !s.negated && !s.relative,
             Step::Jump(j) => !j.get.relative,
             Step::Extract(e) => !e.get.relative,
@@ -346,7 +343,7 @@ impl Step {
     /// Whether it neither depends on the match before nor is there anything after that depends on it.
     fn is_alone(&self) -> bool {
         match self {
-            Step::Content(f) => (f.negated || f.still) && !f.is_relative(),
+            Step::Content(f) => f.negated && !f.is_relative(),
             Step::Pcre(s) => s.negated && !s.relative,
             Step::IsDataAt { relative, .. } => !relative,
             Step::Test(t) => !t.get.relative,

@@ -70,8 +70,7 @@ impl Run<'_, '_> {
                         return None;
                     }
                     let end = start + find.needle.bytes.len();
-                    let stand = if find.still { cursor } else { end };
-                    let held = self.chain(rest, stand, reached.max(end), next);
+                    let held = self.chain(rest, end, reached.max(end), next);
                     if held.is_some() {
                         return held;
                     }
