@@ -277,9 +277,13 @@ impl Defragmenter {
             ]
         };
         let [too_large, overlapping, ignored] = names;
-        let data = packet.payload();
+        let mut data = packet.payload();
         let more = ip.flags & 1 != 0;
         let offset = usize::from(ip.fragment_offset);
+        if more && !v6 {
+            // Systems cut it or drop it; cut, nothing is missed.
+            data = &data[..data.len() & !7];
+        }
         let new = offset..offset + data.len();
         let before = if v6 {
             ip.header.len().saturating_sub(48)
@@ -342,7 +346,9 @@ impl Defragmenter {
             None => !more && new.end < furthest,
         };
         if datagram.dead.is_none() && contradicts {
-            events.insert(ignored);
+            let held = |p: &Piece| p.start < new.end && new.start < p.range().end;
+            let overlaps = datagram.pieces.iter().any(held);
+            events.insert(if overlaps { overlapping } else { ignored });
             self.counts.invalid += 1;
             return None;
         }

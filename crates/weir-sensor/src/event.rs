@@ -51,6 +51,8 @@ events! {
         VlanTooSmall: "vlan.header_too_small", "VLAN tag cut off.";
         VlanUnknownType: "vlan.unknown_type", "Ethertype after a VLAN tag that is not decoded.";
         VlanTooMany: "vlan.too_many_layers", "More than three VLAN tags.";
+        BackboneTooSmall: "ieee8021ah.header_too_small", "Provider backbone tag cut off.";
+        VnTagTooSmall: "vntag.header_too_small", "VN tag cut off.";
         MplsTooSmall: "mpls.header_too_small", "MPLS label cut off.";
         MplsPayloadTooSmall: "mpls.pkt_too_small", "Nothing after the MPLS labels.";
         MplsRouterAlert: "mpls.bad_label_router_alert", "Router alert label at the bottom of the stack.";
@@ -133,8 +135,8 @@ events! {
         Icmpv6MulticastHopLimit: "icmpv6.mld_message_with_invalid_hl", "Multicast listener message with a hop limit other than 1.";
         Icmpv6Checksum: "icmpv6.invalid_checksum", "ICMPv6 checksum wrong.";
         TcpTooSmall: "tcp.pkt_too_small", "TCP header cut off.";
-        TcpHeaderTooSmall: "tcp.hlen_too_small", "TCP header length below 20 bytes.";
-        TcpOptionsTruncated: "tcp.invalid_optlen", "TCP header length beyond the packet.";
+        TcpHeaderTooSmall: "tcp.hlen_too_small", "TCP header length beyond the packet.";
+        TcpOptionsNegative: "tcp.invalid_optlen", "TCP header length below 20 bytes.";
         TcpOptionLength: "tcp.opt_invalid_len", "TCP option with an invalid length.";
         TcpOptionDuplicate: "tcp.opt_duplicate", "TCP option twice.";
         TcpChecksum: "tcp.invalid_checksum", "TCP checksum wrong.";
@@ -160,7 +162,7 @@ events! {
         Gre1TooBig: "gre.version1_hdr_too_big", "GRE version 1 header beyond the packet.";
         ErspanTooSmall: "erspan.header_too_small", "ERSPAN header cut off.";
         ErspanVersion: "erspan.unsupported_version", "ERSPAN version that is not decoded.";
-        VxlanUnknownPayload: "vxlan.unknown_payload_type", "Port of VXLAN, and no VXLAN header.";
+        VxlanUnknownPayload: "vxlan.unknown_payload_type", "VXLAN header over an Ethernet frame of unknown type.";
         GeneveUnknownPayload: "geneve.unknown_payload_type", "Geneve header with a payload that is not decoded.";
         TooManyLayers: "too_many_layers", "More tunnels, or labels over Ethernet over labels, in each other than are followed.";
     }
@@ -181,7 +183,7 @@ events! {
         FourWayWrongSyn: "4whs_synack_with_wrong_syn", "Simultaneous open: SYN/ACK with a sequence other than its SYN's.";
         FinSyn: "fin_syn", "SYN and FIN together.";
         EstablishedOutOfWindow: "est_packet_out_of_window", "Data outside of the window.";
-        EstablishedBeforeLastAck: "est_pkt_before_last_ack", "Data that was acknowledged already.";
+        EstablishedBeforeLastAck: "est_pkt_before_last_ack", "Acknowledgement from before the last one of the other end.";
         EstablishedSynAckResend: "est_synack_resend", "SYN/ACK again on an established session.";
         EstablishedSynAckDifferentAck: "est_synack_resend_with_different_ack", "SYN/ACK with another acknowledgement on an established session.";
         EstablishedSynAckDifferentSequence: "est_synack_resend_with_diff_seq", "SYN/ACK with another sequence on an established session.";
@@ -207,10 +209,11 @@ events! {
         LastAckOutOfWindow: "lastack_ack_wrong_seq", "Segment outside of the window, in LAST-ACK.";
         TimeWaitInvalidAck: "timewait_invalid_ack", "Acknowledgement of what cannot have been sent, in TIME-WAIT.";
         TimeWaitOutOfWindow: "timewait_ack_wrong_seq", "Segment outside of the window, in TIME-WAIT.";
-        CloseWaitBeforeLastAck: "closewait_pkt_before_last_ack", "Data that was acknowledged already, in CLOSE-WAIT.";
+        CloseWaitBeforeLastAck: "closewait_pkt_before_last_ack", "Data or acknowledgement from before the last one of the other end, in CLOSE-WAIT.";
         FinNoSession: "fin_but_no_session", "FIN without a session.";
         RstNoSession: "rst_but_no_session", "RST without a session.";
-        RstInvalidAck: "rst_invalid_ack", "RST that its receiver would not take.";
+        RstInvalidAck: "rst_invalid_ack", "RST that does not acknowledge the SYN.";
+        RstWithData: "rst_with_data", "RST with payload.";
         ShutdownSynResend: "shutdown_syn_resend", "SYN while a session closes.";
         InvalidTimestamp: "pkt_invalid_timestamp", "Timestamp option older than the last one taken.";
         InvalidAck: "pkt_invalid_ack", "Acknowledgement of what cannot have been sent.";
@@ -222,7 +225,7 @@ events! {
         OverlapDifferentData: "reassembly_overlap_different_data", "Overlapping segments with different bytes.";
         MismatchedApplications: "applayer_mismatch_protocol_both_directions", "The two directions look like different applications; asked for by `app-layer-event`.";
         OneDirectionApplication: "applayer_detect_protocol_only_one_direction", "Only one direction looks like the application; asked for by `app-layer-event`.";
-        SuspectedRstInjection: "suspected_rst_inject", "Packets after a RST that should have ended the session.";
+        SuspectedRstInjection: "suspected_rst_inject", "SYN/ACK of a server that had answered with a RST.";
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Packet<'a> {
 pub enum Carried {
     /// With an Ethernet header.
     Ethernet,
+    /// With what follows the Ethertype of a VLAN tag.
+    Tagged,
     /// With an IP header of whichever version.
     Ip,
     /// With the protocol number of PPP.
@@ -156,7 +158,7 @@ impl<'a> Packet<'a> {
                         | [0x88, 0xa8 | 0x47 | 0x48 | 0x64]
                 )
             ),
-            Carried::Ppp => true,
+            Carried::Ppp | Carried::Tagged => true,
         }
     }
 

@@ -38,7 +38,11 @@ impl Decoder {
             return;
         }
         let header = usize::from(fixed[0] & 15) * 4;
-        let total = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+        // 0 is what a host writes that leaves cutting to its network card.
+        let total = match u16::from_be_bytes([fixed[2], fixed[3]]) {
+            0 => data.len(),
+            n => usize::from(n),
+        };
         let problem = if header < 20 {
             Some(Event::Ipv4HeaderTooSmall)
         } else if total < header {
@@ -103,7 +107,11 @@ impl Decoder {
             packet.events.insert(Event::Ipv6WrongVersion);
             return;
         }
-        let length = 40 + usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+        let length = match u16::from_be_bytes([fixed[4], fixed[5]]) {
+            // More than fits (RFC 2675), or cut by the network card. 59: nothing follows.
+            0 if fixed[6] != 59 => data.len(),
+            n => 40 + usize::from(n),
+        };
         if length > data.len() {
             packet.events.insert(Event::Ipv6Truncated);
             return;
@@ -163,7 +171,7 @@ struct Walked {
 /// Follows extension headers to the upper protocol, or to a fragment header of a fragment.
 fn extensions(data: &[u8], mut next: u8, ip: &mut Ip, events: &mut Events) -> Walked {
     let mut at = 40;
-    let mut seen = [0_u8; 5];
+    let mut seen = [0_u8; 6];
     let mut routed = false;
     let stop = |at, protocol, whole, routed| Walked {
         end: at,
@@ -172,13 +180,14 @@ fn extensions(data: &[u8], mut next: u8, ip: &mut Ip, events: &mut Events) -> Wa
         routed,
     };
     for _ in 0..MAX_HEADERS {
-        // Hop-by-hop, routing, fragment, authentication, destination options.
+        // Hop-by-hop, routing, fragment, authentication, destination options; mobility, host identity, shim.
         let slot = match next {
             0 => 0,
             43 => 1,
             44 => 2,
             51 => 3,
             60 => 4,
+            135 | 139 | 140 => 5,
             59 => {
                 if at < data.len() {
                     events.insert(Event::Ipv6DataAfterNone);
@@ -229,7 +238,7 @@ fn extensions(data: &[u8], mut next: u8, ip: &mut Ip, events: &mut Events) -> Wa
                 routed |= fourth > 0;
             }
             3 if third != 0 || fourth != 0 => events.insert(Event::Ipv6AuthenticationReserved),
-            3 => {}
+            3 | 5 => {}
             _ => {
                 let word = u16::from_be_bytes([third, fourth]);
                 if length != 0 || word & 6 != 0 {
@@ -279,6 +288,10 @@ fn ipv6_options(mut options: &[u8], events: &mut Events, kinds: [Event; 2]) {
                     events.insert(Event::Ipv6ZeroPad);
                 }
             }
+            // Router alert, jumbo, home address: of one length.
+            0x05 if value.len() != 2 => events.insert(Event::Ipv6OptionLength),
+            0xc2 if value.len() != 4 => events.insert(Event::Ipv6OptionLength),
+            0xc9 if value.len() != 16 => events.insert(Event::Ipv6OptionLength),
             // Router alert, tunnel limit, jumbo, home address, quick start, CALIPSO, RPL (two values), ILNP nonce, SMF, MPL, PDM, alternate marking.
             0x05 | 0x04 | 0xc2 | 0xc9 | 0x26 | 0x07 | 0x63 | 0x23 | 0x8b | 0x08 | 0x6d | 0x0f
             | 0x12 => known = true,

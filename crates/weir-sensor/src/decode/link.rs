@@ -64,20 +64,41 @@ impl Decoder {
     /// What an Ethertype announces at `at`, tags first.
     pub(super) fn ethertype(&mut self, packet: &mut Packet<'_>, mut kind: u16, mut at: usize) {
         let mut tagged = false;
-        while let 0x8100 | 0x88a8 | 0x9100 | 0x9200 = kind {
-            let Some(word) = u32_at(packet.data, at) else {
-                packet.events.insert(Event::VlanTooSmall);
-                return;
-            };
-            let Some(slot) = packet.vlan.get_mut(usize::from(packet.vlans)) else {
-                packet.events.insert(Event::VlanTooMany);
-                return;
-            };
-            *slot = (word >> 16) as u16 & 0xfff;
-            packet.vlans += 1;
-            kind = word as u16;
-            at += 4;
-            tagged = true;
+        loop {
+            match kind {
+                0x8100 | 0x88a8 | 0x9100 | 0x9200 => {
+                    let Some(word) = u32_at(packet.data, at) else {
+                        packet.events.insert(Event::VlanTooSmall);
+                        return;
+                    };
+                    let Some(slot) = packet.vlan.get_mut(usize::from(packet.vlans)) else {
+                        packet.events.insert(Event::VlanTooMany);
+                        return;
+                    };
+                    *slot = (word >> 16) as u16 & 0xfff;
+                    packet.vlans += 1;
+                    kind = word as u16;
+                    at += 4;
+                    tagged = true;
+                }
+                // IEEE 802.1ah: a tag of four bytes and the customer's addresses.
+                0x88e7 => match u16_at(packet.data, at + 16) {
+                    Some(next) => (kind, at) = (next, at + 18),
+                    None => {
+                        packet.events.insert(Event::BackboneTooSmall);
+                        return;
+                    }
+                },
+                // The tag between a switch and its virtual ports (IEEE 802.1BR was made of it).
+                0x8926 => match u16_at(packet.data, at + 4) {
+                    Some(next) => (kind, at) = (next, at + 6),
+                    None => {
+                        packet.events.insert(Event::VnTagTooSmall);
+                        return;
+                    }
+                },
+                _ => break,
+            }
         }
         packet.payload.start = at.min(packet.payload.end);
         match kind {
@@ -210,6 +231,8 @@ impl Decoder {
                 Some(kind) => self.ethertype(packet, kind, at + 2),
                 None => packet.events.insert(Event::PppTooSmall),
             },
+            // How two ends agree: of the link, authentication, IP, IPv6, compression. And what is compressed.
+            0xc021 | 0xc023 | 0xc025 | 0xc029 | 0xc223 | 0x8021 | 0x8057 | 0x80fd | 0x00fd => {}
             p if p & 0x0101 == 1 => packet.events.insert(Event::PppUnsupported),
             _ => packet.events.insert(Event::PppWrongType),
         }

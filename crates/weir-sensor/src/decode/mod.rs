@@ -181,6 +181,7 @@ impl Decoder {
         self.counts.max_depth = self.counts.max_depth.max(packet.depth);
         match kind {
             Carried::Ethernet => self.ethernet(&mut packet, 0),
+            Carried::Tagged => self.ethertype(&mut packet, 0x8100, 0),
             Carried::Ip => self.ip(&mut packet, 0),
             Carried::Ppp => self.ppp(&mut packet, 0),
         }

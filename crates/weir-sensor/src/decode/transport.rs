@@ -76,11 +76,11 @@ impl Decoder {
         };
         let header = usize::from(fixed[12] >> 4) * 4;
         if header < 20 {
-            packet.events.insert(Event::TcpHeaderTooSmall);
+            packet.events.insert(Event::TcpOptionsNegative);
             return;
         }
         if header > data.len() {
-            packet.events.insert(Event::TcpOptionsTruncated);
+            packet.events.insert(Event::TcpHeaderTooSmall);
             return;
         }
         self.counts.tcp += 1;
@@ -130,7 +130,11 @@ impl Decoder {
             packet.events.insert(Event::UdpHeaderTooSmall);
             return;
         };
-        let length = usize::from(u16::from_be_bytes([fixed[4], fixed[5]]));
+        let length = match u16::from_be_bytes([fixed[4], fixed[5]]) {
+            // More than fits (RFC 2675).
+            0 if data.len() > usize::from(u16::MAX) => data.len(),
+            n => usize::from(n),
+        };
         if length > data.len() {
             packet.events.insert(Event::UdpTooSmall);
             return;

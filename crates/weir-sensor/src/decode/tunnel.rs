@@ -74,6 +74,7 @@ impl Decoder {
             0x0800 | 0x86dd => self.carries(packet, Carried::Ip, at, end),
             0x6558 => self.carries(packet, Carried::Ethernet, at, end),
             0x880b => self.carries(packet, Carried::Ppp, at, end),
+            0x8100 => self.carries(packet, Carried::Tagged, at, end),
             0x88be => self.erspan(packet, at, end, flags & SEQUENCE != 0),
             0x22eb => self.erspan3(packet, at, end),
             // WCCP version 2 puts four bytes before IPv4; version 1 none.
@@ -182,9 +183,18 @@ impl Decoder {
         match packet.payload().first_chunk::<8>() {
             Some([flags, _, _, _, _, _, _, 0]) if flags & 8 != 0 => {
                 self.counts.vxlan += 1;
-                self.carries(packet, Carried::Ethernet, start + 8, end);
+                let known = [
+                    0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x8847, 0x8848, 0x8864,
+                ];
+                match u16_at(&packet.data[..end], start + 20) {
+                    Some(kind) if !known.contains(&kind) && kind > 1500 => {
+                        packet.events.insert(Event::VxlanUnknownPayload)
+                    }
+                    _ => self.carries(packet, Carried::Ethernet, start + 8, end),
+                }
             }
-            _ => packet.events.insert(Event::VxlanUnknownPayload),
+            // Other traffic of that port, perhaps of a client that took it by chance.
+            _ => {}
         }
     }
 
@@ -202,6 +212,7 @@ impl Decoder {
         match u16::from_be_bytes([a, b]) {
             0x6558 => self.carries(packet, Carried::Ethernet, at, end),
             0x0800 | 0x86dd => self.carries(packet, Carried::Ip, at, end),
+            0x0806 => self.counts.arp += 1,
             _ => packet.events.insert(Event::GeneveUnknownPayload),
         }
     }

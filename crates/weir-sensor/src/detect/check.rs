@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::app::{App, Transaction};
 use crate::buffer::Buffer;
 use crate::event::{Event, Events};
-use crate::packet::{Direction, Packet, Tcp, Transport};
+use crate::packet::{Direction, Ip, Packet, Tcp, Transport};
 use crate::rules::{
     BitsMode, Hook, PacketCondition, Range, Reputation, Spoken, Stage, StreamSide, VlanLayer,
 };
@@ -282,7 +282,11 @@ impl Check {
         let number = |range: &Range, n: u64| Some(in_range(range, n));
         match condition {
             PacketCondition::PayloadSize(r) => {
+                // A fragment has none: it is asked of the whole.
                 let packet = scene.packet?;
+                if packet.ip.as_ref().is_some_and(|ip| ip.fragment) {
+                    return None;
+                }
                 let size = match packet.is_carrier() {
                     true => 0,
                     false => packet.payload.len(),
@@ -291,7 +295,7 @@ impl Check {
             }
             PacketCondition::Ttl(r) => number(r, u64::from(scene.packet?.ip.as_ref()?.ttl)),
             PacketCondition::Tos(r) => number(r, u64::from(scene.packet?.ip.as_ref()?.tos)),
-            PacketCondition::Id(r) => number(r, u64::from(scene.packet?.ip.as_ref()?.id)),
+            PacketCondition::Id(r) => number(r, u64::from(ipv4(scene)?.id)),
             PacketCondition::Protocol(r) => {
                 number(r, u64::from(scene.packet?.ip.as_ref()?.protocol))
             }
@@ -310,7 +314,7 @@ impl Check {
                 Some(there && version && scene.events.has(*event) != *right)
             }
             PacketCondition::FragmentBits { bits, mode } => {
-                Some(compare(scene.packet?.ip.as_ref()?.flags, *bits, *mode))
+                Some(compare(ipv4(scene)?.flags, *bits, *mode))
             }
             PacketCondition::FragmentOffset(r) => {
                 let ip = scene.packet?.ip.as_ref()?;
@@ -476,6 +480,10 @@ impl Check {
             | PacketCondition::Reputation { .. } => None,
         }
     }
+}
+
+fn ipv4<'a>(scene: &Scene<'a>) -> Option<&'a Ip> {
+    (scene.packet?.ip.as_ref()).filter(|ip| ip.source.is_ipv4())
 }
 
 fn tcp<'a>(scene: &Scene<'a>) -> Option<&'a Tcp> {

@@ -112,15 +112,15 @@ fn version(address: IpAddr) -> u8 {
     if address.is_ipv4() { 4 } else { 6 }
 }
 
-/// Whether the header of TCP, UDP or ICMP is there and could not be read, which an event says.
+/// Whether the header of TCP, UDP or ICMP is there and could not be read, which an event says; or is in another fragment, or in one of several.
 pub(super) fn is_cut(packet: &Packet<'_>) -> bool {
     packet.transport == Transport::None
-        && !packet.events.is_empty()
-        && (packet.ip.as_ref())
-            .is_some_and(|ip| !ip.fragment && matches!(ip.protocol, 1 | 6 | 17 | 58))
+        && (packet.ip.as_ref()).is_some_and(|ip| {
+            ip.fragment || !packet.events.is_empty() && matches!(ip.protocol, 1 | 6 | 17 | 58)
+        })
 }
 
-/// What a packet is for rules: a cut header is one of its protocol still.
+/// What a packet is for rules: one with a cut header is of its protocol still, and so is a fragment.
 fn class_of(packet: &Packet<'_>) -> Class {
     match &packet.ip {
         Some(ip) if is_cut(packet) => class_of_protocol(ip.protocol),
@@ -144,9 +144,10 @@ fn class_of_protocol(protocol: u8) -> Class {
     }
 }
 
-/// Ports of TCP or UDP whose header is wrong further on: a rule that names port 0 is not about it.
+/// Ports of TCP or UDP whose header is wrong further on: a rule that names port 0 is not about it. Nor is it about fragments, of which most have none.
 fn first_ports(packet: &Packet<'_>) -> (u16, u16) {
     match (&packet.ip, packet.payload().first_chunk::<4>()) {
+        (Some(ip), _) if ip.fragment => (u16::MAX, u16::MAX),
         (Some(ip), Some(b)) if matches!(ip.protocol, 6 | 17) => (
             u16::from_be_bytes([b[0], b[1]]),
             u16::from_be_bytes([b[2], b[3]]),

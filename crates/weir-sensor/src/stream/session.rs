@@ -8,8 +8,10 @@ use super::{End, Reassembler, Sink};
 use crate::event::{Event, Events};
 use crate::packet::{Direction, Packet, Tcp, flag};
 
-/// SYNs and SYN/ACKs that are remembered until one is confirmed.
+/// SYNs that are remembered until one is confirmed.
 const CANDIDATES: usize = 4;
+/// And SYN/ACKs: a server that keeps no state (SYN cookies) sends another one each time.
+const ANSWERS: usize = 6;
 /// A timestamp is not compared with one so long ago (RFC 7323, section 5.5), in nanoseconds: 24 days.
 const STAMP_AGE: u64 = 24 * 86_400 * 1_000_000_000;
 /// What a session taken up in the middle may scale its windows by: nobody knows.
@@ -89,8 +91,8 @@ struct Handshake {
     /// Sequence numbers of SYNs of the client.
     asked: [u32; CANDIDATES],
     asked_count: u8,
-    /// That of the server's own SYN, if both opened at once.
-    crossed: Option<u32>,
+    /// The server's own SYN, if both opened at once; its acknowledgement is not known yet.
+    crossed: Option<Answer>,
     answers: Vec<Answer>,
     /// The client's window scale and timestamp.
     scale: Option<u8>,
@@ -135,6 +137,8 @@ pub struct Session {
     /// Both ends send timestamps.
     stamps: bool,
     reset: bool,
+    /// The server refused the SYN. Its client may ask again with the same one.
+    refused: bool,
     midstream: bool,
     /// The direction that closed first.
     first_fin: Option<Direction>,
@@ -153,6 +157,7 @@ impl Reassembler {
             answer: None,
             stamps: false,
             reset: false,
+            refused: false,
             midstream: false,
             first_fin: None,
         }
@@ -260,7 +265,10 @@ impl Session {
             .sequence
             .wrapping_add(u32::from(tcp.flags & flag::SYN != 0));
         let at = side.offset(sequence);
-        (side.known && (0..side.depth).contains(&at)).then_some(at as u64)
+        // What comes after the end is handed on by nobody.
+        let late =
+            self.reset && at >= side.base || side.ended && side.fin.is_some_and(|fin| at >= fin);
+        (side.known && !late && (0..side.depth).contains(&at)).then_some(at as u64)
     }
 
     /// Sequence numbers that a direction's sender used until now, holes, SYN and FIN included (`stream_size`).
@@ -286,12 +294,18 @@ impl Session {
 
     /// Whether a SYN begins another session with the same ports.
     pub fn is_reused_by(&self, tcp: &Tcp) -> bool {
-        tcp.flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN && self.state.is_over()
+        tcp.flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN
+            && self.state.is_over()
+            && !(self.refused && self.has_asked(tcp.sequence))
+    }
+
+    fn has_asked(&self, sequence: u32) -> bool {
+        (self.handshake.as_ref()).is_some_and(|h| h.asked().contains(&sequence))
     }
 
     /// Hands on what is held and ends both directions.
     pub(super) fn flush<S: Sink>(&mut self, end: End, tools: &mut Tools<'_>, sink: &mut S) {
-        if self.state == State::SynSent {
+        if self.state == State::SynSent || self.refused {
             // Data of a SYN that nobody answered: no application read it.
             self.sides[0].refuse(tools);
         }
@@ -323,14 +337,16 @@ impl Session {
             State::None => self.begin(segment, tools, sink),
             State::SynSent => self.syn_sent(segment, tools, sink),
             State::SynReceived => self.syn_received(segment, tools, sink),
-            _ if self.reset => {
-                tools.ledger.closed += segment.payload.len() as u64;
-                if !segment.has(flag::RST)
-                    && (segment.has(flag::FIN) || !segment.payload.is_empty())
-                {
+            _ if self.refused && segment.has(flag::SYN) && !segment.has(flag::RST) => {
+                if segment.has(flag::ACK) {
+                    // Who had refused would not answer.
                     tools.events.insert(Event::SuspectedRstInjection);
                 }
+                (self.reset, self.refused) = (false, false);
+                self.state = State::SynSent;
+                self.syn_sent(segment, tools, sink);
             }
+            _ if self.reset => tools.ledger.closed += segment.payload.len() as u64,
             _ => self.established(segment, tools, sink),
         }
     }
@@ -445,24 +461,40 @@ impl Session {
                         .iter()
                         .any(|s| self.acknowledges(*s, tcp.acknowledgement))
             };
-            self.reset_if(fits, segment, tools, sink);
+            if !fits && !to_server && segment.has(flag::ACK) {
+                tools.events.insert(Event::InvalidAck);
+                tools.events.insert(Event::RstInvalidAck);
+            }
+            if fits && !to_server {
+                tools.ledger.resets += 1;
+                tools.ledger.closed += segment.payload.len() as u64;
+                (self.reset, self.refused) = (true, true);
+                self.state = State::Closed;
+            } else {
+                self.reset_if(fits, segment, tools, sink);
+            }
         } else if segment.has(flag::SYN | flag::ACK) {
             if to_server {
                 let crossed = self.handshake.as_ref().and_then(|h| h.crossed);
                 match crossed {
-                    Some(server) if tcp.acknowledgement != server.wrapping_add(1) => {
+                    None => refuse(segment, tools, Some(Event::SynAckInWrongDirection)),
+                    Some(server) if tcp.acknowledgement != server.sequence.wrapping_add(1) => {
                         refuse(segment, tools, Some(Event::FourWayWrongAck))
                     }
-                    Some(_)
-                        if !self
-                            .handshake
-                            .as_ref()
-                            .is_some_and(|h| h.asked().contains(&tcp.sequence)) =>
-                    {
+                    Some(_) if !self.has_asked(tcp.sequence) => {
                         refuse(segment, tools, Some(Event::FourWayWrongSyn));
                     }
-                    Some(_) => tools.ledger.overlapped += segment.payload.len() as u64,
-                    None => refuse(segment, tools, Some(Event::SynAckInWrongDirection)),
+                    Some(server) => {
+                        // Both know of each other: what is left is that the server acknowledges.
+                        if let Some(handshake) = &mut self.handshake {
+                            handshake.answers.push(Answer {
+                                acknowledgement: tcp.sequence.wrapping_add(1),
+                                ..server
+                            });
+                        }
+                        self.state = State::SynReceived;
+                        tools.ledger.overlapped += segment.payload.len() as u64;
+                    }
                 }
             } else {
                 self.answered(segment, tools, sink);
@@ -472,7 +504,14 @@ impl Session {
                 self.asked(segment, tools, sink);
             } else {
                 if let Some(handshake) = &mut self.handshake {
-                    handshake.crossed = Some(tcp.sequence);
+                    handshake.crossed = Some(Answer {
+                        sequence: tcp.sequence,
+                        acknowledgement: 0,
+                        scale: tcp.window_scale,
+                        window: tcp.window,
+                        stamp: segment.stamp(),
+                        time: segment.time,
+                    });
                 }
                 refuse(segment, tools, None);
             }
@@ -539,7 +578,7 @@ impl Session {
             .iter()
             .any(|a| (a.sequence, a.acknowledgement) == (tcp.sequence, tcp.acknowledgement));
         if !known {
-            if handshake.answers.len() >= CANDIDATES {
+            if handshake.answers.len() >= ANSWERS {
                 refuse(segment, tools, Some(Event::SynAckFlood));
                 return;
             }
@@ -643,29 +682,40 @@ impl Session {
             .handshake
             .as_ref()
             .map_or(&[][..], |h| h.answers.as_slice());
-        // Data or later acknowledgements may come before the ACK: near is enough, exact is better.
+        // Data may come before the ACK: near is enough, exact is better. But nobody acknowledges what the server has not sent; its client's ACK may be lost, and is then
+        // known from what the server does.
         let near = |one: u32, other: u32| one.wrapping_sub(other) <= 1 << 30;
         let (own, other) = if to_server {
             (tcp.sequence, tcp.acknowledgement)
         } else {
             (tcp.acknowledgement, tcp.sequence)
         };
-        let fits =
-            |a: &&Answer| near(own, a.acknowledgement) && near(other, a.sequence.wrapping_add(1));
+        let sent = self.sides[1].next.max(0) as u32;
+        let fits = |a: &&Answer| {
+            let beyond = other.wrapping_sub(a.sequence.wrapping_add(1));
+            near(own, a.acknowledgement) && beyond <= if to_server { sent } else { 1 << 30 }
+        };
         let exact = |a: &&Answer| own == a.acknowledgement && other == a.sequence.wrapping_add(1);
         let answer = answers
             .iter()
             .find(exact)
             .or_else(|| answers.iter().find(fits))
             .copied();
+        let crossed = self.handshake.as_ref().is_some_and(|h| h.crossed.is_some());
         match answer {
             None if to_server && answers.iter().any(|a| own == a.acknowledgement) => {
                 refuse(segment, tools, Some(Event::AckRightSequenceWrongAck))
             }
             None => refuse(segment, tools, Some(Event::AckWithWrongSequence)),
-            // The server's data proves that it got an ACK which was not seen; a bare ACK proves nothing.
-            Some(_) if !to_server && segment.payload.is_empty() && !segment.has(flag::FIN) => {
-                refuse(segment, tools, Some(Event::WrongAckDirection))
+            // The server's data proves that it got an ACK which was not seen; a bare ACK proves nothing, unless the client has answered the server's SYN.
+            Some(answer)
+                if !to_server
+                    && !crossed
+                    && segment.payload.is_empty()
+                    && !segment.has(flag::FIN) =>
+            {
+                let odd = !exact(&&answer);
+                refuse(segment, tools, odd.then_some(Event::WrongAckDirection))
             }
             Some(answer) => {
                 self.establish(&answer, tools);
@@ -715,7 +765,7 @@ impl Session {
         }
     }
 
-    /// Whether the sender's timestamp is older than the last one in order: the receiver drops such a segment (RFC 7323, section 5.3).
+    /// Whether the sender's timestamp is older than the last one in order: the receiver drops such a segment (RFC 7323, section 5.3). One tick is let by, as systems do.
     fn is_stale(&self, segment: &Segment<'_>) -> bool {
         let (Some(value), Some((last, time))) =
             (segment.stamp(), self.sides[segment.direction.index()].stamp)
@@ -723,7 +773,7 @@ impl Session {
             return false;
         };
         self.stamps
-            && (value.wrapping_sub(last) as i32) < 0
+            && (value.wrapping_sub(last) as i32) < -1
             && segment.time.saturating_sub(time) < STAMP_AGE
     }
 
@@ -736,10 +786,11 @@ impl Session {
         }
         self.learn(segment);
         if segment.has(flag::RST) {
+            // In the window is not enough: its receiver asks back (RFC 5961, section 3), and goes on. What it expects lies between what it has acknowledged and what was sent.
             let side = &self.sides[own];
             let at = side.offset(tcp.sequence);
-            let fits = at >= side.acked.min(side.next)
-                && at <= side.window_end.unwrap_or(side.next).max(side.next) + 1;
+            let sent = side.fin.map_or(side.next, |fin| side.next.max(fin + 1));
+            let fits = at >= side.acked.min(sent) && at <= sent;
             self.reset_if(fits, segment, tools, sink);
             return;
         }
@@ -758,10 +809,12 @@ impl Session {
         // The acknowledgement, of the other direction's bytes.
         let receiver = &mut self.sides[other];
         let acknowledged = receiver.offset(tcp.acknowledgement);
-        let fin = i64::from(receiver.fin.is_some());
-        let limit = receiver
-            .window_end
-            .map_or(i64::MAX, |end| end.max(receiver.next) + fin + 1);
+        // After its FIN nothing is sent.
+        let limit = match (receiver.fin, receiver.window_end) {
+            (Some(fin), _) => receiver.next.max(fin) + 1,
+            (None, Some(end)) => end.max(receiver.next) + 1,
+            (None, None) => i64::MAX,
+        };
         // An acknowledgement of bytes that were refused as out of the window: both ends know of them, the sensor lost what was before.
         let found = receiver
             .stray
@@ -775,8 +828,11 @@ impl Session {
             } else {
                 self.invalid_ack()
             };
-            tools.events.insert(Event::InvalidAck);
-            refuse(segment, tools, Some(event));
+            let over = self.state == State::Closed;
+            if !over {
+                tools.events.insert(Event::InvalidAck);
+            }
+            refuse(segment, tools, (!over).then_some(event));
             return;
         }
         let advanced = acknowledged > receiver.acked;
@@ -814,10 +870,15 @@ impl Session {
         let start = side.offset(segment.tcp.sequence);
         let end = start + payload.len() as i64;
         let fin = segment.has(flag::FIN);
+        let room = side.window_end.map_or(i64::MAX, |w| w.max(side.acked));
         if payload.is_empty() && !fin {
+            if start > room {
+                tools.events.insert(out_of_window(state, false));
+            } else if start + 1 < side.acked {
+                tools.events.insert(before_last_ack(state));
+            }
             return;
         }
-        let room = side.window_end.map_or(i64::MAX, |w| w.max(side.acked));
         if start > room {
             side.stray = Some(
                 side.stray
@@ -826,8 +887,14 @@ impl Session {
                     .map_or(start, |s| s.start)..end,
             );
         }
+        // Sent again though its receiver has it, however long ago.
+        let spurious = !payload.is_empty() && end <= side.acked;
         if start < -1 || start > room {
-            let event = out_of_window(state, fin);
+            let event = if spurious && !fin {
+                Event::SpuriousRetransmission
+            } else {
+                out_of_window(state, fin)
+            };
             tools.ledger.out_of_window += payload.len() as u64;
             tools.events.insert(event);
             return;
@@ -850,28 +917,24 @@ impl Session {
                 tools.events.insert(out_of_window(state, fin));
                 payload = &payload[..payload.len() - beyond];
             }
-            if !keep_alive && !payload.is_empty() {
-                if end <= side.acked {
-                    tools.events.insert(Event::SpuriousRetransmission);
+            let (before, sent) = (side.base, side.next);
+            let known = side.insert(start, payload, probe, direction, tools, sink);
+            if keep_alive || payload.is_empty() {
+            } else if spurious {
+                tools.events.insert(Event::SpuriousRetransmission);
+                if state == State::CloseWait {
+                    tools.events.insert(Event::CloseWaitBeforeLastAck);
                 }
-                if end <= side.acked && end <= side.base {
-                    tools.events.insert(if state == State::CloseWait {
-                        Event::CloseWaitBeforeLastAck
-                    } else {
-                        Event::EstablishedBeforeLastAck
-                    });
-                } else if end <= side.base {
-                    tools.events.insert(Event::BeforeBase);
-                } else if end <= side.next {
-                    tools.events.insert(Event::Retransmission);
-                }
+            } else if end <= before {
+                tools.events.insert(Event::BeforeBase);
+            } else if known && end <= sent {
+                tools.events.insert(Event::Retransmission);
             }
-            side.insert(start, payload, probe, direction, tools, sink);
         }
         if fin {
-            if end > room {
+            if end > room || side.fin.is_none() && end < side.base {
                 tools.events.insert(out_of_window(state, true));
-            } else if side.fin.is_none() && end >= side.base {
+            } else if side.fin.is_none() {
                 side.fin = Some(end);
                 if self.first_fin.is_none() {
                     self.first_fin = Some(direction);
@@ -917,7 +980,18 @@ impl Session {
         let tcp = segment.tcp;
         let to_server = segment.direction == Direction::ToServer;
         let event = if segment.has(flag::ACK) {
+            let client = &self.sides[0];
             match self.answer {
+                // Sent before the end, or because the ACK was lost: nothing odd.
+                Some(answer)
+                    if !to_server
+                        && (self.state == State::Closed
+                            || answer == (tcp.sequence, tcp.acknowledgement)
+                                && client.acked <= client.offset(tcp.acknowledgement)) =>
+                {
+                    refuse(segment, tools, None);
+                    return;
+                }
                 _ if to_server => Event::EstablishedSynAckToServer,
                 Some((sequence, _)) if sequence != tcp.sequence => {
                     Event::EstablishedSynAckDifferentSequence
@@ -949,13 +1023,22 @@ impl Session {
         // A RST may say why in its payload (RFC 9293, section 3.5.3): it is no part of the stream.
         tools.ledger.closed += segment.payload.len() as u64;
         if !fits {
-            tools.events.insert(Event::RstInvalidAck);
             return;
+        }
+        if !segment.payload.is_empty() {
+            tools.events.insert(Event::RstWithData);
         }
         tools.ledger.resets += 1;
         self.flush(End::Reset, tools, sink);
         self.reset = true;
         self.state = State::Closed;
+    }
+}
+
+fn before_last_ack(state: State) -> Event {
+    match state {
+        State::CloseWait => Event::CloseWaitBeforeLastAck,
+        _ => Event::EstablishedBeforeLastAck,
     }
 }
 

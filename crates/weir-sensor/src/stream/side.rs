@@ -143,7 +143,7 @@ impl Side {
             .sum()
     }
 
-    /// Takes a segment's bytes. `weak`: see [`Piece`]. Those in order are handed on at once if they may be and nothing is held.
+    /// Takes a segment's bytes; whether all of them were there already. `weak`: see [`Piece`]. Those in order are handed on at once if they may be and nothing is held.
     pub(super) fn insert(
         &mut self,
         mut start: i64,
@@ -152,7 +152,7 @@ impl Side {
         direction: Direction,
         tools: &mut Tools<'_>,
         sink: &mut impl Sink,
-    ) {
+    ) -> bool {
         let end = start + bytes.len() as i64;
         self.next = self.next.max(end);
         if end > self.depth {
@@ -167,7 +167,7 @@ impl Side {
             start += before as i64;
         }
         if bytes.is_empty() {
-            return;
+            return true;
         }
         if self.pieces.is_empty() && start == self.base && !weak {
             let now = if tools.inline {
@@ -184,7 +184,7 @@ impl Side {
                 bytes = &bytes[now..];
                 start = self.base;
                 if bytes.is_empty() {
-                    return;
+                    return false;
                 }
             }
         }
@@ -195,15 +195,15 @@ impl Side {
         let end = start + bytes.len() as i64;
         if self.pieces.back().is_none_or(|p| p.range().end <= start) {
             self.keep(self.pieces.len(), start, bytes, weak, tools);
-            return;
+            return false;
         }
         let first = self.pieces.partition_point(|p| p.range().end <= start);
         let last = self.pieces.partition_point(|p| p.range().start < end);
         if first >= last {
             self.keep(first, start, bytes, weak, tools);
-        } else {
-            self.overlap(first..last, start, bytes, weak, tools);
+            return false;
         }
+        self.overlap(first..last, start, bytes, weak, tools)
     }
 
     fn keep(&mut self, at: usize, start: i64, bytes: &[u8], weak: bool, tools: &mut Tools<'_>) {
@@ -229,7 +229,7 @@ impl Side {
         self.pieces.insert(at, piece);
     }
 
-    /// Decides byte ranges that the new segment shares with the pieces of `hit`, and keeps what is new.
+    /// Decides byte ranges that the new segment shares with the pieces of `hit`, and keeps what is new; whether nothing is.
     fn overlap(
         &mut self,
         hit: Range<usize>,
@@ -237,12 +237,12 @@ impl Side {
         bytes: &[u8],
         weak: bool,
         tools: &mut Tools<'_>,
-    ) {
+    ) -> bool {
         let new = start..start + bytes.len() as i64;
         let of_new = |range: &Range<i64>| {
             &bytes[(range.start - start) as usize..(range.end - start) as usize]
         };
-        let mut changes = false;
+        let (mut changes, mut holes) = (false, false);
         // Up to where the new segment is decided.
         let mut at = start;
         for piece in self.pieces.range(hit.clone()) {
@@ -252,11 +252,13 @@ impl Side {
                 tools.events.insert(Event::OverlapDifferentData);
             }
             tools.ledger.overlapped += (shared.end - shared.start) as u64;
-            changes |= at < shared.start || piece.weak || self.policy.takes_new(&held, &new);
+            holes |= at < shared.start || piece.weak;
+            changes |= self.policy.takes_new(&held, &new);
             at = shared.end;
         }
-        if !changes && at == new.end {
-            return;
+        holes |= at < new.end;
+        if !changes && !holes {
+            return true;
         }
         let mut index = hit.start;
         let mut at = start;
@@ -318,6 +320,7 @@ impl Side {
         if let Some(range) = run {
             put(self, range.clone(), of_new(&range), weak, tools);
         }
+        !holes
     }
 
     /// Hands on what may be: bytes in order that were acknowledged (all of them if inline or flushing), and gaps that the acknowledgement passed and that have bytes
@@ -381,10 +384,17 @@ impl Side {
         if let Some(fin) = self.fin
             && !self.ended
         {
-            if self.acked > fin + 1 || !self.pieces.is_empty() && self.base >= fin {
-                // The receiver took bytes beyond it: it never saw that FIN.
+            // More than the FIN was acknowledged: its receiver took bytes beyond it, and never saw that FIN.
+            let acknowledged = self.acked == fin + 1;
+            if self.acked > fin + 1 || !acknowledged && !self.pieces.is_empty() && self.base >= fin
+            {
                 self.fin = None;
-            } else if self.base >= fin && (self.acked > fin || tools.inline || flush) {
+            } else if self.base >= fin && (acknowledged || tools.inline || flush) {
+                // What was sent after it nobody reads.
+                tools.ledger.closed += self.held();
+                while !self.pieces.is_empty() {
+                    self.drop_front(tools);
+                }
                 self.ended = true;
                 sink.end(direction, End::Fin);
             }

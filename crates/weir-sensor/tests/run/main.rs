@@ -8,6 +8,7 @@ mod events;
 mod fuzzed;
 mod hostile;
 mod language;
+mod layers;
 mod logs;
 mod mail;
 mod numbers;

@@ -86,6 +86,20 @@ fn link_layers() {
             &[&[0x11, 0, 0, 1, 0, (ip.len() + 2) as u8, 0, 0x21][..], &ip].concat(),
         ),
     );
+    // Provider backbones and VN tags.
+    let backbone = [&[0, 0, 0, 5][..], &ethernet(0x0800, &ip)].concat();
+    finds_inside(1, &ethernet(0x88e7, &backbone));
+    finds_inside(
+        1,
+        &ethernet(0x8926, &[&[0, 0, 0, 5, 8, 0][..], &ip].concat()),
+    );
+    // A host that leaves cutting to its network card writes no length.
+    let mut uncut = ip.clone();
+    uncut[2..4].fill(0);
+    uncut[10..12].fill(0);
+    let sum = weir_packet::checksum::checksum(&uncut[..20]);
+    uncut[10..12].copy_from_slice(&sum.to_be_bytes());
+    finds_inside(1, &ethernet(0x0800, &uncut));
     finds_inside(9, &[&[0xff, 3, 0, 0x21][..], &ip].concat());
     finds_inside(9, &[&[0x21][..], &ip].concat());
     finds_inside(113, &[&[0; 14][..], &[8, 0], &ip].concat());
@@ -167,6 +181,9 @@ fn tunnels() {
             &[&[0, 0, 1, 2, 3, 4, 5, 6][..], &ipv6(4, &ip)].concat(),
         ),
         outer(51, &[&[4, 4][..], &[0; 22], &ip].concat()),
+        outer(47, &[&[0, 0, 0x81, 0, 0, 5, 8, 0][..], &ip].concat()),
+        // Behind a mobility header.
+        ipv6(135, &[&[4, 0, 0, 0, 0, 0, 0, 0][..], &ip].concat()),
     ] {
         let found = finds_inside(101, &packet);
         assert!(found.depth > 0);
@@ -181,6 +198,44 @@ fn tunnels() {
         0,
         "ports are a setting"
     );
+}
+
+#[test]
+fn what_is_usual_is_no_event() {
+    let over_udp = |port: u16, payload: &[u8]| {
+        let ends = ([192, 0, 2, 1], [192, 0, 2, 2]);
+        let datagram = udp(ends.0, ends.1, (7777, port), payload);
+        ethernet(0x0800, &ipv4(ends.0, ends.1, 17, 1, 0, &datagram))
+    };
+    let unknown = ethernet(0x4242, &[0; 40]);
+    for (frame, event) in [
+        // Who uses the port of VXLAN by chance; ARP in Geneve; LCP on a link.
+        (over_udp(4789, b"not of this kind"), None),
+        (
+            over_udp(6081, &[0, 0, 8, 6, 0, 0, 7, 0, 0, 1, 8, 0, 6, 4, 0, 1]),
+            None,
+        ),
+        (
+            ethernet(0x8864, &[0x11, 0, 0, 1, 0, 6, 0xc0, 0x21, 9, 1, 0, 4]),
+            None,
+        ),
+        (
+            over_udp(4789, &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &unknown].concat()),
+            Some(Event::VxlanUnknownPayload),
+        ),
+        (
+            over_udp(6081, &[0, 0, 0x42, 0x42, 0, 0, 7, 0]),
+            Some(Event::GeneveUnknownPayload),
+        ),
+        (
+            ethernet(0x8864, &[0x11, 0, 0, 1, 0, 6, 0, 0x23, 9, 1, 0, 4]),
+            Some(Event::PppUnsupported),
+        ),
+    ] {
+        let mut decoder = Decoder::default();
+        let packet = innermost(&mut decoder, 1, &frame);
+        assert_eq!(packet.events.iter().next(), event, "{frame:02x?}");
+    }
 }
 
 #[test]
@@ -275,8 +330,8 @@ fn what_is_odd() {
         (101, with(3, 200), Event::Ipv4Truncated),
         (101, good[..19].to_vec(), Event::Ipv4TooSmall),
         (101, with(8, 1), Event::Ipv4Checksum),
-        (101, with(32, 0x40), Event::TcpHeaderTooSmall),
-        (101, with(32, 0xf0), Event::TcpOptionsTruncated),
+        (101, with(32, 0x40), Event::TcpOptionsNegative),
+        (101, with(32, 0xf0), Event::TcpHeaderTooSmall),
         (101, with(36, 1), Event::TcpChecksum),
         (101, small(6, 19), Event::TcpTooSmall),
         (101, small(17, 7), Event::UdpHeaderTooSmall),
@@ -307,6 +362,13 @@ fn what_is_odd() {
             Event::Ipv6HeaderTruncated,
         ),
         (101, ipv6(59, &[1]), Event::Ipv6DataAfterNone),
+        (
+            101,
+            ipv6(0, &[59, 0, 5, 1, 0, 1, 1, 0]),
+            Event::Ipv6OptionLength,
+        ),
+        (1, ethernet(0x88e7, &[0; 17]), Event::BackboneTooSmall),
+        (1, ethernet(0x8926, &[0; 5]), Event::VnTagTooSmall),
         (101, ipv6(1, &[8; 8]), Event::Ipv6Icmpv4),
         (101, ipv6(4, &[0x45; 19]), Event::Ipv6In4TooSmall),
         (101, ipv6(4, &[0x56; 20]), Event::Ipv6In4WrongVersion),
@@ -367,7 +429,7 @@ fn what_is_odd() {
             Event::PppoeWrongCode,
         ),
         (9, vec![0xff, 3, 0, 0x21, 0x45], Event::PppIp4TooSmall),
-        (9, vec![0xff, 3, 0xc0, 0x21, 0x45], Event::PppUnsupported),
+        (9, vec![0xff, 3, 0, 0x23, 0x45], Event::PppUnsupported),
         (113, vec![0; 15], Event::SllTooSmall),
         (276, vec![0; 19], Event::Sll2TooSmall),
         (0, vec![0; 3], Event::NullTooSmall),

@@ -255,8 +255,24 @@ fn fragments_that_cannot_be() {
             .len(),
         24
     );
+    // A last one inside of another: what once made systems crash.
+    line.take(&fragment(3, 0, true, &[0; 40]));
+    assert!(
+        line.take(&fragment(3, 3, false, &[0; 4]))
+            .1
+            .has(Event::Ipv4FragmentOverlap)
+    );
     line.check();
-    assert_eq!(line.defragmenter.counts().invalid, 4);
+    assert_eq!(line.defragmenter.counts().invalid, 5);
+}
+
+#[test]
+fn what_is_no_multiple_of_eight_bytes_is_cut() {
+    let mut line = Line::new(Config::default());
+    line.take(&fragment(1, 0, true, b"whole123cut"));
+    let (whole, _) = line.take(&fragment(1, 1, false, b"end"));
+    assert_eq!(whole.as_deref(), Some(b"whole123end".as_slice()));
+    line.check();
 }
 
 #[test]
