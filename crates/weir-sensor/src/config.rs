@@ -121,6 +121,9 @@ pub struct Flow {
     pub vlans: bool,
 }
 
+/// What becomes of urgent data.
+const URGENT: &str = "stream.reassembly.urgent.policy";
+
 /// Streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
@@ -136,6 +139,8 @@ pub struct Stream {
     pub one_sided: bool,
     /// Hand bytes on when they arrive, not when they are acknowledged.
     pub inline: bool,
+    /// What becomes of urgent data.
+    pub urgent: stream::Urgent,
 }
 
 /// Limits of applications.
@@ -393,6 +398,16 @@ impl Config {
                     None | Some("auto") => false,
                     Some(_) => s.truth("stream.inline")?.unwrap_or(false),
                 },
+                urgent: match s.text(URGENT) {
+                    None => stream::Urgent::default(),
+                    Some(word) => {
+                        stream::Urgent::named(&word).ok_or_else(|| SettingsError::Value {
+                            key: URGENT.to_owned(),
+                            value: word.clone(),
+                            expected: "oob, inline, drop or gap",
+                        })?
+                    }
+                },
             },
             overlaps,
             hosts,
@@ -481,6 +496,7 @@ impl Config {
             midstream: self.stream.midstream,
             one_sided: self.stream.one_sided,
             inline: self.stream.inline,
+            urgent: self.stream.urgent,
             ..stream::Config::default()
         }
     }

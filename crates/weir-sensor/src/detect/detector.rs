@@ -227,6 +227,13 @@ impl Detector {
                 // Sent again: the stream was decided on.
                 continue;
             }
+            if rule.kind == Kind::Stream
+                && ends.class == Class::Tcp
+                && rules.rule(index).flow.stream == Some(true)
+            {
+                // What is in no stream is not asked by `only_stream`.
+                continue;
+            }
             let waits = matches!(rule.kind, Kind::Transaction(_));
             let asked = waits
                 || tests(rule, flow.as_ref().map(|f| &*f.state))

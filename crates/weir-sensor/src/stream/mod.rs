@@ -61,6 +61,35 @@ pub struct Config {
     pub one_sided: bool,
     /// Bytes are handed on when they arrive, not when they are acknowledged.
     pub inline: bool,
+    /// What becomes of urgent data.
+    pub urgent: Urgent,
+}
+
+/// What becomes of a byte that the urgent pointer is behind (RFC 6093): systems take it out of what an application reads, unless that asked for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Urgent {
+    /// It is left out.
+    #[default]
+    OutOfBand,
+    /// It stays.
+    Inline,
+    /// All of its segment is left out.
+    Drop,
+    /// It is a gap.
+    Gap,
+}
+
+impl Urgent {
+    /// By its name in configurations.
+    pub fn named(word: &str) -> Option<Urgent> {
+        Some(match word {
+            "oob" => Urgent::OutOfBand,
+            "inline" => Urgent::Inline,
+            "drop" => Urgent::Drop,
+            "gap" => Urgent::Gap,
+            _ => return None,
+        })
+    }
 }
 
 impl Default for Config {
@@ -74,6 +103,7 @@ impl Default for Config {
             midstream: false,
             one_sided: false,
             inline: false,
+            urgent: Urgent::default(),
         }
     }
 }
@@ -85,6 +115,8 @@ pub struct Ledger {
     pub payload: u64,
     /// Handed on.
     pub delivered: u64,
+    /// Sent out of band.
+    pub urgent: u64,
     /// Bytes that another segment has as well: duplicates, and those that lost where segments overlap.
     pub overlapped: u64,
     /// Beyond the depth.
@@ -117,6 +149,7 @@ impl Ledger {
     /// What has become of payload, without what is held.
     pub fn settled(&self) -> u64 {
         self.delivered
+            + self.urgent
             + self.overlapped
             + self.beyond_depth
             + self.over_cap
@@ -201,6 +234,7 @@ impl Reassembler {
             max_pieces: self.config.max_pieces,
             room: self.config.memory.saturating_sub(self.memory),
             inline: self.config.inline,
+            urgent: self.config.urgent,
         };
         work(session, &mut tools, sink);
         self.memory = (self.memory + session.memory()).saturating_sub(before);

@@ -3,8 +3,8 @@
 //! A handshake is decided by what the ends confirm: of several SYNs the one that the SYN/ACK acknowledges counts, of several SYN/ACKs the one that the client's ACK does. Packets
 //! that no receiver takes (window, acknowledgement, timestamp, RFC 9293 and RFC 7323) change nothing; they are events.
 
-use super::side::{Side, Tools};
-use super::{End, Reassembler, Sink};
+use super::side::{Kind, Side, Tools};
+use super::{End, Reassembler, Sink, Urgent};
 use crate::event::{Event, Events};
 use crate::packet::{Direction, Packet, Tcp, flag};
 
@@ -442,7 +442,14 @@ impl Session {
         }
         handshake.data_of = Some(tcp.sequence);
         let inline = std::mem::replace(&mut tools.inline, false);
-        side.insert(0, segment.payload, false, Direction::ToServer, tools, sink);
+        side.insert(
+            0,
+            segment.payload,
+            Kind::Data,
+            Direction::ToServer,
+            tools,
+            sink,
+        );
         tools.inline = inline;
     }
 
@@ -605,7 +612,14 @@ impl Session {
         // Data of a SYN/ACK counts if the client confirms that answer; the first answer's is kept.
         if *handshake.answered_data_of.get_or_insert(tcp.sequence) == tcp.sequence {
             let inline = std::mem::replace(&mut tools.inline, false);
-            self.sides[1].insert(0, segment.payload, false, Direction::ToClient, tools, sink);
+            self.sides[1].insert(
+                0,
+                segment.payload,
+                Kind::Data,
+                Direction::ToClient,
+                tools,
+                sink,
+            );
             tools.inline = inline;
         } else {
             refuse(segment, tools, None);
@@ -918,7 +932,12 @@ impl Session {
                 payload = &payload[..payload.len() - beyond];
             }
             let (before, sent) = (side.base, side.next);
-            let known = side.insert(start, payload, probe, direction, tools, sink);
+            let known = if segment.has(flag::URG) && tools.urgent != Urgent::Inline {
+                urgent(side, start, payload, segment, tools, sink)
+            } else {
+                let kind = if probe { Kind::Weak } else { Kind::Data };
+                side.insert(start, payload, kind, direction, tools, sink)
+            };
             if keep_alive || payload.is_empty() {
             } else if spurious {
                 tools.events.insert(Event::SpuriousRetransmission);
@@ -1033,6 +1052,36 @@ impl Session {
         self.reset = true;
         self.state = State::Closed;
     }
+}
+
+/// Takes a segment with urgent data: the byte before that where the pointer is, which is how systems read RFC 793 (RFC 6093, section 3.1).
+#[cold]
+fn urgent<S: Sink>(
+    side: &mut Side,
+    start: i64,
+    payload: &[u8],
+    segment: &Segment<'_>,
+    tools: &mut Tools<'_>,
+    sink: &mut S,
+) -> bool {
+    let direction = segment.direction;
+    let pointer = usize::from(segment.tcp.urgent);
+    let part = match tools.urgent {
+        Urgent::Drop => 0..payload.len(),
+        _ if (1..=payload.len()).contains(&pointer) => pointer - 1..pointer,
+        _ => 0..0,
+    };
+    let mut known = true;
+    let mut put = |range: std::ops::Range<usize>, kind: Kind| {
+        if let Some(bytes @ [_, ..]) = payload.get(range.clone()) {
+            let at = start + range.start as i64;
+            known &= side.insert(at, bytes, kind, direction, tools, sink);
+        }
+    };
+    put(0..part.start, Kind::Data);
+    put(part.clone(), Kind::Urgent);
+    put(part.end..payload.len(), Kind::Data);
+    known
 }
 
 fn before_last_ack(state: State) -> Event {

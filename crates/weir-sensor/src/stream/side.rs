@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::{End, Ledger, Policy, Sink};
+use super::{End, Ledger, Policy, Sink, Urgent};
 use crate::event::{Event, Events};
 use crate::packet::Direction;
 
@@ -19,8 +19,17 @@ pub(super) struct Piece {
     bytes: Vec<u8>,
     /// Bytes at the front that were handed on.
     taken: u32,
+    kind: Kind,
+}
+
+/// What a piece is to its receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Data,
     /// A probe of a closed window: the receiver may have dropped it, so anything replaces it.
-    weak: bool,
+    Weak,
+    /// Sent out of band: it is no part of what an application reads.
+    Urgent,
 }
 
 impl Piece {
@@ -81,6 +90,21 @@ pub(super) struct Tools<'a> {
     pub(super) room: usize,
     /// Bytes are handed on when they arrive, not when they are acknowledged.
     pub(super) inline: bool,
+    pub(super) urgent: Urgent,
+}
+
+impl Tools<'_> {
+    fn hand_on(&mut self, kind: Kind, direction: Direction, bytes: &[u8], sink: &mut impl Sink) {
+        if kind != Kind::Urgent {
+            self.ledger.delivered += bytes.len() as u64;
+            sink.data(direction, bytes);
+            return;
+        }
+        self.ledger.urgent += bytes.len() as u64;
+        if self.urgent == Urgent::Gap {
+            sink.gap(direction, bytes.len() as u64);
+        }
+    }
 }
 
 /// One direction.
@@ -143,12 +167,12 @@ impl Side {
             .sum()
     }
 
-    /// Takes a segment's bytes; whether all of them were there already. `weak`: see [`Piece`]. Those in order are handed on at once if they may be and nothing is held.
+    /// Takes a segment's bytes; whether all of them were there already. `kind`: see [`Kind`]. Those in order are handed on at once if they may be and nothing is held.
     pub(super) fn insert(
         &mut self,
         mut start: i64,
         mut bytes: &[u8],
-        weak: bool,
+        kind: Kind,
         direction: Direction,
         tools: &mut Tools<'_>,
         sink: &mut impl Sink,
@@ -169,7 +193,7 @@ impl Side {
         if bytes.is_empty() {
             return true;
         }
-        if self.pieces.is_empty() && start == self.base && !weak {
+        if self.pieces.is_empty() && start == self.base && kind != Kind::Weak {
             let now = if tools.inline {
                 bytes.len()
             } else {
@@ -179,8 +203,7 @@ impl Side {
             };
             if now > 0 {
                 self.base += now as i64;
-                tools.ledger.delivered += now as u64;
-                sink.data(direction, &bytes[..now]);
+                tools.hand_on(kind, direction, &bytes[..now], sink);
                 bytes = &bytes[now..];
                 start = self.base;
                 if bytes.is_empty() {
@@ -194,19 +217,19 @@ impl Side {
         }
         let end = start + bytes.len() as i64;
         if self.pieces.back().is_none_or(|p| p.range().end <= start) {
-            self.keep(self.pieces.len(), start, bytes, weak, tools);
+            self.keep(self.pieces.len(), start, bytes, kind, tools);
             return false;
         }
         let first = self.pieces.partition_point(|p| p.range().end <= start);
         let last = self.pieces.partition_point(|p| p.range().start < end);
         if first >= last {
-            self.keep(first, start, bytes, weak, tools);
+            self.keep(first, start, bytes, kind, tools);
             return false;
         }
-        self.overlap(first..last, start, bytes, weak, tools)
+        self.overlap(first..last, start, bytes, kind, tools)
     }
 
-    fn keep(&mut self, at: usize, start: i64, bytes: &[u8], weak: bool, tools: &mut Tools<'_>) {
+    fn keep(&mut self, at: usize, start: i64, bytes: &[u8], kind: Kind, tools: &mut Tools<'_>) {
         // The largest that `Pool::take` makes of it.
         let cost = PIECE
             + SIZES
@@ -222,7 +245,7 @@ impl Side {
             start,
             bytes: tools.pool.take(bytes),
             taken: 0,
-            weak,
+            kind,
         };
         self.memory += piece.cost();
         tools.room = tools.room.saturating_sub(piece.cost());
@@ -235,7 +258,7 @@ impl Side {
         hit: Range<usize>,
         start: i64,
         bytes: &[u8],
-        weak: bool,
+        kind: Kind,
         tools: &mut Tools<'_>,
     ) -> bool {
         let new = start..start + bytes.len() as i64;
@@ -248,11 +271,11 @@ impl Side {
         for piece in self.pieces.range(hit.clone()) {
             let held = piece.range();
             let shared = held.start.max(new.start)..held.end.min(new.end);
-            if piece.slice(&shared) != of_new(&shared) && !piece.weak {
+            if piece.slice(&shared) != of_new(&shared) && !(piece.kind == Kind::Weak) {
                 tools.events.insert(Event::OverlapDifferentData);
             }
             tools.ledger.overlapped += (shared.end - shared.start) as u64;
-            holes |= at < shared.start || piece.weak;
+            holes |= at < shared.start || (piece.kind == Kind::Weak);
             changes |= self.policy.takes_new(&held, &new);
             at = shared.end;
         }
@@ -268,10 +291,10 @@ impl Side {
         let mut put = |side: &mut Side,
                        range: Range<i64>,
                        bytes: &[u8],
-                       weak: bool,
+                       kind: Kind,
                        tools: &mut Tools<'_>| {
             let before = side.pieces.len();
-            side.keep(index, range.start, bytes, weak, tools);
+            side.keep(index, range.start, bytes, kind, tools);
             index += side.pieces.len() - before;
         };
         for piece in old {
@@ -282,34 +305,34 @@ impl Side {
             if at < shared.start {
                 run = Some(run.map_or(at, |r| r.start)..shared.start);
             }
-            if piece.weak || self.policy.takes_new(&held, &new) {
+            if (piece.kind == Kind::Weak) || self.policy.takes_new(&held, &new) {
                 if held.start < shared.start {
                     put(
                         self,
                         held.start..shared.start,
                         piece.slice(&(held.start..shared.start)),
-                        piece.weak,
+                        piece.kind,
                         tools,
                     );
                 }
                 run = Some(run.map_or(shared.start, |r| r.start)..shared.end);
                 if shared.end < held.end {
                     if let Some(range) = run.take() {
-                        put(self, range.clone(), of_new(&range), weak, tools);
+                        put(self, range.clone(), of_new(&range), kind, tools);
                     }
                     put(
                         self,
                         shared.end..held.end,
                         piece.slice(&(shared.end..held.end)),
-                        piece.weak,
+                        piece.kind,
                         tools,
                     );
                 }
             } else {
                 if let Some(range) = run.take() {
-                    put(self, range.clone(), of_new(&range), weak, tools);
+                    put(self, range.clone(), of_new(&range), kind, tools);
                 }
-                put(self, held.clone(), piece.slice(&held), false, tools);
+                put(self, held.clone(), piece.slice(&held), piece.kind, tools);
             }
             tools.pool.give(piece.bytes);
             at = shared.end;
@@ -318,7 +341,7 @@ impl Side {
             run = Some(run.map_or(at, |r| r.start)..new.end);
         }
         if let Some(range) = run {
-            put(self, range.clone(), of_new(&range), weak, tools);
+            put(self, range.clone(), of_new(&range), kind, tools);
         }
         !holes
     }
@@ -340,7 +363,7 @@ impl Side {
         while let Some(piece) = self.pieces.front_mut() {
             let range = piece.range();
             let mut upto = range.end.min(limit);
-            if piece.weak {
+            if piece.kind == Kind::Weak {
                 upto = upto.min(self.acked);
                 if flush && upto <= range.start {
                     tools.ledger.out_of_window += (range.end - range.start) as u64;
@@ -361,8 +384,12 @@ impl Side {
             piece.taken += (upto - range.start) as u32;
             let whole = upto == range.end;
             self.base = upto;
-            tools.ledger.delivered += (upto - range.start) as u64;
-            sink.data(direction, piece.slice(&(range.start..upto)));
+            tools.hand_on(
+                piece.kind,
+                direction,
+                piece.slice(&(range.start..upto)),
+                sink,
+            );
             if whole {
                 self.drop_front(tools);
             }
@@ -419,12 +446,11 @@ impl Side {
     fn release(&mut self, direction: Direction, tools: &mut Tools<'_>, sink: &mut impl Sink) {
         while let Some(piece) = self.pieces.front() {
             let range = piece.range();
-            if range.start != self.base || piece.weak {
+            if range.start != self.base || (piece.kind == Kind::Weak) {
                 break;
             }
             self.base = range.end;
-            tools.ledger.delivered += (range.end - range.start) as u64;
-            sink.data(direction, piece.slice(&range));
+            tools.hand_on(piece.kind, direction, piece.slice(&range), sink);
             self.drop_front(tools);
         }
     }

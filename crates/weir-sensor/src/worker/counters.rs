@@ -239,6 +239,7 @@ impl Pipeline {
                 ("tcp.gap_bytes", s.gap_bytes),
                 ("tcp.bytes.payload", s.payload),
                 ("tcp.bytes.delivered", s.delivered),
+                ("tcp.bytes.urgent", s.urgent),
                 ("tcp.bytes.overlapped", s.overlapped),
                 ("tcp.bytes.beyond_depth", s.beyond_depth),
                 ("tcp.bytes.over_cap", s.over_cap),

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use weir_sensor::decode::Decoder;
 use weir_sensor::event::{Event, Events};
 use weir_sensor::flow::{self, Reason, State, Tracked, Tracker};
-use weir_sensor::packet::flag::{ACK, FIN, PSH, RST, SYN};
+use weir_sensor::packet::flag::{ACK, FIN, PSH, RST, SYN, URG};
 use weir_sensor::stream::{self, Policy};
 
 const PORT: u16 = 40_000;
@@ -344,6 +344,58 @@ fn what_is_sent_again_is_told_from_what_fills_a_hole() {
             .has(Event::EstablishedOutOfWindow)
     );
     assert_eq!(talk.close().0[0].bytes, b"abcdefghi");
+}
+
+#[test]
+fn an_urgent_byte_is_read_as_the_configuration_says() {
+    use stream::Urgent;
+    for (urgent, expected, gaps) in [
+        (Urgent::OutOfBand, "abcdefghi", vec![]),
+        (Urgent::Inline, "abcXdefghYi", vec![]),
+        (Urgent::Drop, "abefi", vec![]),
+        (Urgent::Gap, "abcdefghi", vec![(3, 1), (8, 1)]),
+    ] {
+        let mut talk = Talk::new(stream::Config {
+            urgent,
+            ..stream::Config::default()
+        });
+        let send = |talk: &mut Talk, offset: i64, pointer: u16, payload: &[u8]| {
+            let mut packet = talk
+                .segment(true, offset, PSH | ACK | URG, payload)
+                .packet(PORT);
+            packet[38..40].copy_from_slice(&pointer.to_be_bytes());
+            packet[36..38].fill(0);
+            super::common::seal(
+                &mut packet[20..],
+                super::common::CLIENT,
+                super::common::SERVER,
+                6,
+                16,
+            );
+            assert!(talk.line.ip(&packet).1.is_empty());
+        };
+        talk.data(0, b"ab");
+        send(&mut talk, 2, 2, b"cXd");
+        talk.ack(5);
+        // In what waits as well; a pointer beyond its segment changes nothing.
+        send(&mut talk, 7, 3, b"ghY");
+        if urgent == Urgent::Drop {
+            talk.data(5, b"ef");
+        } else {
+            send(&mut talk, 5, 3, b"ef");
+        }
+        talk.data(10, b"i");
+        talk.ack(11);
+        let heard = talk.close().0;
+        assert_eq!(
+            (
+                String::from_utf8_lossy(&heard[0].bytes).as_ref(),
+                &heard[0].gaps
+            ),
+            (expected, &gaps),
+            "{urgent:?}"
+        );
+    }
 }
 
 #[test]
