@@ -9,6 +9,9 @@ use crate::packet::{Ip, Packet};
 /// Extension headers that are followed; hosts send at most six.
 const MAX_HEADERS: usize = 16;
 
+/// Packets longer than frames usually are have a length of 0 where a host leaves it to its network card to cut them. Of shorter ones 0 is wrong: nobody takes them.
+const USUAL: usize = 1600;
+
 /// What the transport headers need of the IP header.
 #[derive(Clone, Copy)]
 pub(super) struct Upper {
@@ -38,9 +41,8 @@ impl Decoder {
             return;
         }
         let header = usize::from(fixed[0] & 15) * 4;
-        // 0 is what a host writes that leaves cutting to its network card.
         let total = match u16::from_be_bytes([fixed[2], fixed[3]]) {
-            0 => data.len(),
+            0 if data.len() > USUAL => data.len(),
             n => usize::from(n),
         };
         let problem = if header < 20 {
@@ -108,8 +110,8 @@ impl Decoder {
             return;
         }
         let length = match u16::from_be_bytes([fixed[4], fixed[5]]) {
-            // More than fits (RFC 2675), or cut by the network card. 59: nothing follows.
-            0 if fixed[6] != 59 => data.len(),
+            // Or more than fits (RFC 2675).
+            0 if data.len() > USUAL => data.len(),
             n => 40 + usize::from(n),
         };
         if length > data.len() {

@@ -120,9 +120,10 @@ pub(super) fn is_cut(packet: &Packet<'_>) -> bool {
         })
 }
 
-/// What a packet is for rules: one with a cut header is of its protocol still, and so is a fragment.
+/// What a packet is for rules: one with a cut header is of its protocol still, and so is a fragment of IPv4, whose header says so.
 fn class_of(packet: &Packet<'_>) -> Class {
     match &packet.ip {
+        Some(ip) if ip.fragment && ip.source.is_ipv6() => Class::Other,
         Some(ip) if is_cut(packet) => class_of_protocol(ip.protocol),
         Some(ip) if ip.fragment && packet.transport == Transport::None => match ip.protocol {
             6 => Class::TcpPart,

@@ -886,10 +886,10 @@ impl Session {
         let fin = segment.has(flag::FIN);
         let room = side.window_end.map_or(i64::MAX, |w| w.max(side.acked));
         if payload.is_empty() && !fin {
-            if start > room {
+            if start > room && state != State::Closed {
                 tools.events.insert(out_of_window(state, false));
             } else if start + 1 < side.acked {
-                tools.events.insert(before_last_ack(state));
+                tools.events.extend(before_last_ack(state));
             }
             return;
         }
@@ -941,8 +941,8 @@ impl Session {
             if keep_alive || payload.is_empty() {
             } else if spurious {
                 tools.events.insert(Event::SpuriousRetransmission);
-                if state == State::CloseWait {
-                    tools.events.insert(Event::CloseWaitBeforeLastAck);
+                if end < side.acked {
+                    tools.events.extend(before_last_ack(state));
                 }
             } else if end <= before {
                 tools.events.insert(Event::BeforeBase);
@@ -1084,11 +1084,15 @@ fn urgent<S: Sink>(
     known
 }
 
-fn before_last_ack(state: State) -> Event {
+/// What is before the last acknowledgement, and does not reach it.
+fn before_last_ack(state: State) -> Events {
+    let mut events = Events::default();
     match state {
-        State::CloseWait => Event::CloseWaitBeforeLastAck,
-        _ => Event::EstablishedBeforeLastAck,
+        State::Established => events.insert(Event::EstablishedBeforeLastAck),
+        State::CloseWait => events.insert(Event::CloseWaitBeforeLastAck),
+        _ => {}
     }
+    events
 }
 
 fn out_of_window(state: State, fin: bool) -> Event {

@@ -16,7 +16,7 @@ fn fragment(offset: u16, more: bool, payload: &[u8]) -> Vec<u8> {
     frame.truncate(34);
     frame[16..18].copy_from_slice(&(20 + payload.len() as u16).to_be_bytes());
     frame[18..20].copy_from_slice(&[0, 242]);
-    frame[20..22].copy_from_slice(&(offset / 8 | u16::from(more) << 13).to_be_bytes());
+    frame[20..22].copy_from_slice(&((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
     frame[24..26].fill(0);
     let sum = weir_packet::checksum::checksum(&frame[14..34]);
     frame[24..26].copy_from_slice(&sum.to_be_bytes());

@@ -93,13 +93,6 @@ fn link_layers() {
         1,
         &ethernet(0x8926, &[&[0, 0, 0, 5, 8, 0][..], &ip].concat()),
     );
-    // A host that leaves cutting to its network card writes no length.
-    let mut uncut = ip.clone();
-    uncut[2..4].fill(0);
-    uncut[10..12].fill(0);
-    let sum = weir_packet::checksum::checksum(&uncut[..20]);
-    uncut[10..12].copy_from_slice(&sum.to_be_bytes());
-    finds_inside(1, &ethernet(0x0800, &uncut));
     finds_inside(9, &[&[0xff, 3, 0, 0x21][..], &ip].concat());
     finds_inside(9, &[&[0x21][..], &ip].concat());
     finds_inside(113, &[&[0; 14][..], &[8, 0], &ip].concat());
@@ -198,6 +191,28 @@ fn tunnels() {
         0,
         "ports are a setting"
     );
+}
+
+/// A host that leaves cutting to its network card writes no length.
+#[test]
+fn large_packets_without_a_length() {
+    let datagram = udp(CLIENT, SERVER, (1234, 9), &[7; 3000]);
+    for (payload, len) in [(&datagram[..], 3000), (&datagram[..100], 0)] {
+        let mut four = ipv4(CLIENT, SERVER, 17, 1, 0, payload);
+        four[2..4].fill(0);
+        let mut six = ipv6(17, payload);
+        six[4..6].fill(0);
+        for packet in [four, six] {
+            let mut decoder = Decoder::new(Config {
+                checksums: false,
+                ..Config::default()
+            });
+            let decoded = decoder.frame(RAW, 0, 1, &packet);
+            let is_udp = matches!(decoded.transport, Transport::Udp { .. });
+            assert_eq!((is_udp, decoded.events.is_empty()), (len > 0, len > 0));
+            assert!(!is_udp || decoded.payload().len() == len);
+        }
+    }
 }
 
 #[test]

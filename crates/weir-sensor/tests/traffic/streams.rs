@@ -321,12 +321,13 @@ fn what_is_sent_again_is_told_from_what_fills_a_hole() {
     assert!(talk.data(0, b"abcdef").is_empty(), "half of it is new");
     assert!(talk.data(3, b"def").has(Event::Retransmission));
     talk.ack(9);
-    let spurious = talk.data(3, b"def");
-    assert!(
-        spurious.has(Event::SpuriousRetransmission)
-            && !spurious.has(Event::Retransmission)
-            && !spurious.has(Event::EstablishedBeforeLastAck)
-    );
+    for (offset, before) in [(6, false), (3, true)] {
+        let spurious = talk.data(offset, b"ghi");
+        assert!(
+            spurious.has(Event::SpuriousRetransmission) && !spurious.has(Event::Retransmission)
+        );
+        assert_eq!(spurious.has(Event::EstablishedBeforeLastAck), before);
+    }
     assert!(
         talk.data(-900, b"long ago")
             .has(Event::SpuriousRetransmission)
