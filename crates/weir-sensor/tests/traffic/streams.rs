@@ -601,6 +601,32 @@ fn midstream_is_a_choice() {
 }
 
 #[test]
+fn ports_tell_who_serves_in_a_session_taken_up_late() {
+    for midstream in [false, true] {
+        let mut talk = Talk {
+            line: line(stream::Config {
+                midstream,
+                ..stream::Config::default()
+            }),
+            acked: [0; 2],
+        };
+        let (tracked, _) = talk.send(false, 0, ACK | PSH, b"answer");
+        let flow = talk.line.tracker.flow(tracked.expect("a flow").flow);
+        assert_eq!(flow.info.server_port == 80, midstream);
+        talk.acked[1] = 6;
+        talk.data(0, b"next");
+        talk.ack(4);
+        if midstream {
+            let [asked, answered] = talk.heard();
+            assert_eq!(
+                (asked.bytes, answered.bytes),
+                (b"next".to_vec(), b"answer".to_vec())
+            );
+        }
+    }
+}
+
+#[test]
 fn one_direction_alone_is_a_choice() {
     let mut talk = Talk {
         line: line(stream::Config {
