@@ -197,7 +197,8 @@ impl Detector {
         // What follows a header that could not be read is nobody's payload. What is encrypted counts as none: headers, sizes and numbers are asked as ever.
         let opaque = flow.as_ref().is_some_and(|f| f.view.opaque);
         // What is carried is inspected by itself, what is in fragments when they are put together.
-        let payload = if opaque || is_cut(packet) || packet.is_carrier() {
+        let part = packet.ip.as_ref().is_some_and(|ip| ip.fragment);
+        let payload = if opaque || part || is_cut(packet) || packet.is_carrier() {
             &[][..]
         } else {
             packet.payload()

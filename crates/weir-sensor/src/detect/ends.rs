@@ -112,20 +112,20 @@ fn version(address: IpAddr) -> u8 {
     if address.is_ipv4() { 4 } else { 6 }
 }
 
-/// Whether the header of TCP, UDP or ICMP is there and could not be read, which an event says; or is in another fragment, or in one of several.
+/// Whether the header of TCP, UDP or ICMP is there and could not be read, which an event says.
 pub(super) fn is_cut(packet: &Packet<'_>) -> bool {
     packet.transport == Transport::None
-        && (packet.ip.as_ref()).is_some_and(|ip| {
-            ip.fragment || !packet.events.is_empty() && matches!(ip.protocol, 1 | 6 | 17 | 58)
-        })
+        && !packet.events.is_empty()
+        && (packet.ip.as_ref())
+            .is_some_and(|ip| !ip.fragment && matches!(ip.protocol, 1 | 6 | 17 | 58))
 }
 
-/// What a packet is for rules: one with a cut header is of its protocol still, and so is a fragment of IPv4, whose header says so.
+/// What a packet is for rules: a cut header is one of its protocol still.
 fn class_of(packet: &Packet<'_>) -> Class {
     match &packet.ip {
-        Some(ip) if ip.fragment && ip.source.is_ipv6() => Class::Other,
         Some(ip) if is_cut(packet) => class_of_protocol(ip.protocol),
-        Some(ip) if ip.fragment && packet.transport == Transport::None => match ip.protocol {
+        // The header of IPv6 says that it is a fragment, and no more.
+        Some(ip) if ip.fragment && ip.source.is_ipv4() => match ip.protocol {
             6 => Class::TcpPart,
             17 => Class::UdpPart,
             _ => Class::Other,
@@ -145,10 +145,9 @@ fn class_of_protocol(protocol: u8) -> Class {
     }
 }
 
-/// Ports of TCP or UDP whose header is wrong further on: a rule that names port 0 is not about it. Nor is it about fragments, of which most have none.
+/// Ports of TCP or UDP whose header is wrong further on: a rule that names port 0 is not about it.
 fn first_ports(packet: &Packet<'_>) -> (u16, u16) {
     match (&packet.ip, packet.payload().first_chunk::<4>()) {
-        (Some(ip), _) if ip.fragment => (u16::MAX, u16::MAX),
         (Some(ip), Some(b)) if matches!(ip.protocol, 6 | 17) => (
             u16::from_be_bytes([b[0], b[1]]),
             u16::from_be_bytes([b[2], b[3]]),
