@@ -41,7 +41,9 @@ impl Parser for Tftp {
             t.record.insert("packet".into(), packet.into());
             t.record.insert("file".into(), text(name));
             if let Some(mode) = mode {
-                t.record.insert("mode".into(), text(mode));
+                // Its letters may be of either case.
+                let mode = mode.to_ascii_lowercase();
+                t.record.insert("mode".into(), text(&mode));
             }
         }
         t.finish();

@@ -616,7 +616,14 @@ impl Hands {
             // Records of DNS and of some others say which transaction it was in their own part, or not at all.
             let number = (!matches!(
                 done.app,
-                App::Dns | App::Quic | App::Ftp | App::FtpData | App::Tls | App::Ssh | App::Snmp
+                App::Dns
+                    | App::Quic
+                    | App::Ftp
+                    | App::FtpData
+                    | App::Tls
+                    | App::Ssh
+                    | App::Snmp
+                    | App::Tftp
             ))
             .then_some(done.number);
             let older = match done.app {

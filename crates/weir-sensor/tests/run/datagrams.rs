@@ -23,3 +23,18 @@ alert snmp any any -> any any (msg:"another community"; snmp.community; content:
     sids.sort_unstable();
     assert_eq!(sids, [1, 2]);
 }
+
+#[test]
+fn a_transfer_over_tftp_is_a_record_of_its_own() {
+    let mut tape = Tape::default();
+    let question = Frame::new().ip4(CLIENT, SERVER).udp(40_000, 69);
+    tape.push(&question.payload(b"\0\x01boot.img\0OCTET\0"));
+    let left = sense_tape(&tape, &How::rules(""));
+    let [record] = left.of("tftp")[..] else {
+        panic!("one record: {}", left.text);
+    };
+    assert_eq!(record["tftp"]["mode"], "octet");
+    assert_eq!(record["tftp"]["file"], "boot.img");
+    // A request is all of it: there is nothing to count.
+    assert!(record.get("tx_id").is_none());
+}
