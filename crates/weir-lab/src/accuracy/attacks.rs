@@ -465,7 +465,11 @@ pub(super) fn fragmented() -> Vec<Case> {
     let mut tape = Tape::new();
     tape.push(&piece(0, true, &[0; 40]))
         .push(&piece(1, false, &[0; 8]));
-    add("second piece inside of the first (teardrop)", tape, &[910_304]);
+    add(
+        "second piece inside of the first (teardrop)",
+        tape,
+        &[910_304],
+    );
     // IPv6: pieces that overlap are no datagram (RFC 5722).
     let six = |at: u16, more, bytes: &[u8]| {
         Frame::new()
