@@ -143,7 +143,6 @@ events! {
         UdpHeaderTooSmall: "udp.hlen_too_small", "UDP header cut off.";
         UdpTooSmall: "udp.pkt_too_small", "UDP packet shorter than its length says.";
         UdpLength: "udp.len_invalid", "UDP length below 8 bytes.";
-        UdpTrailing: "udp.hlen_invalid", "UDP length other than what IP carries.";
         UdpChecksum: "udp.invalid_checksum", "UDP checksum wrong.";
         SctpTooSmall: "sctp.pkt_too_small", "SCTP header cut off.";
         EspTooSmall: "esp.pkt_too_small", "ESP header cut off.";

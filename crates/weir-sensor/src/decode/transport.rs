@@ -143,9 +143,7 @@ impl Decoder {
             packet.events.insert(Event::UdpLength);
             return;
         }
-        if length < data.len() {
-            packet.events.insert(Event::UdpTrailing);
-        }
+        // Bytes behind it are no fault: padding of routers, or options (RFC 9868).
         self.counts.udp += 1;
         let (source, destination) = (
             u16::from_be_bytes([fixed[0], fixed[1]]),
