@@ -349,15 +349,16 @@ impl Bed {
     }
 
     fn reaches_within(&self, wait: Duration, from: &str, to: IpAddr) -> bool {
-        let talk = || {
-            let mut stream = TcpStream::connect_timeout(&SocketAddr::new(to, PORT), wait).ok()?;
-            stream.set_read_timeout(Some(wait)).ok()?;
+        let talk = |left| {
+            let mut stream = TcpStream::connect_timeout(&SocketAddr::new(to, PORT), left).ok()?;
+            stream.set_read_timeout(Some(left)).ok()?;
             stream.write_all(b"hello").ok()?;
             let mut back = [0; 5];
             stream.read_exact(&mut back).ok()?;
             (back == *b"hello").then_some(())
         };
-        let answered = self.workloads[from].ns.run(talk).expect("in the namespace");
+        let ns = &self.workloads[from].ns;
+        let answered = ns.run(|| tries(wait, talk)).expect("in the namespace");
         answered.is_some()
     }
 
@@ -372,14 +373,15 @@ impl Bed {
     }
 
     fn who_within(&self, wait: Duration, from: &str, at: IpAddr) -> Option<String> {
-        let ask = || {
-            let mut stream = TcpStream::connect_timeout(&SocketAddr::new(at, WHO), wait).ok()?;
-            stream.set_read_timeout(Some(wait)).ok()?;
+        let ask = |left| {
+            let mut stream = TcpStream::connect_timeout(&SocketAddr::new(at, WHO), left).ok()?;
+            stream.set_read_timeout(Some(left)).ok()?;
             let mut name = String::new();
             stream.read_to_string(&mut name).ok()?;
             Some(name)
         };
-        self.workloads[from].ns.run(ask).expect("in the namespace")
+        let ns = &self.workloads[from].ns;
+        ns.run(|| tries(wait, ask)).expect("in the namespace")
     }
 
     /// Bytes that a workload gets back of so many that it sends to an address.
@@ -556,6 +558,22 @@ impl Machine {
             std::thread::sleep(Duration::from_millis(2));
         }
         false
+    }
+}
+
+/// Tries again until there is an answer or the time is over: three seconds after an address was asked for in vain, a kernel ends everything that waits for it, also what began when the address
+/// was already there.
+fn tries<T>(wait: Duration, mut once: impl FnMut(Duration) -> Option<T>) -> Option<T> {
+    let end = std::time::Instant::now() + wait;
+    loop {
+        let left = end.saturating_duration_since(std::time::Instant::now());
+        if left.is_zero() {
+            return None;
+        }
+        if let Some(answer) = once(left) {
+            return Some(answer);
+        }
+        std::thread::sleep(Duration::from_millis(50));
     }
 }
 
