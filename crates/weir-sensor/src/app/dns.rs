@@ -131,17 +131,18 @@ impl Parser for Dns {
             carry.extend_from_slice(bytes);
             &carry
         };
-        if std::mem::take(&mut self.lost[direction.index()]) {
-            // Segments often begin with messages; what does not look like one is passed over.
-            let length = be16(rest, 0).map_or(0, usize::from);
-            let response = direction == ToClient;
-            let next = rest.get(2..).unwrap_or_default();
-            if looks_like(next, length, response, false) != Some(true) {
-                self.lost[direction.index()] = true;
-                return;
+        // Behind a loss: from byte to byte, until a message begins, so that it does not matter where segments do.
+        let lost = &mut self.lost[direction.index()];
+        while *lost && rest.len() >= 2 {
+            let length = usize::from(u16::from_be_bytes([rest[0], rest[1]]));
+            match looks_like(&rest[2..], length, direction == ToClient, false) {
+                Some(true) => *lost = false,
+                Some(false) => rest = &rest[1..],
+                None => break,
             }
         }
-        while rest.len() >= 2 {
+        let lost = *lost;
+        while !lost && rest.len() >= 2 {
             let length = usize::from(u16::from_be_bytes([rest[0], rest[1]]));
             let Some(message) = rest.get(2..2 + length) else {
                 break;
@@ -944,18 +945,26 @@ mod tests {
     #[test]
     fn a_stream_is_read_on_behind_a_loss() {
         let framed = [&(QUERY.len() as u16).to_be_bytes()[..], QUERY].concat();
-        let mut p = Dns::of_stream(&wanted());
-        let mut out = Transactions::default();
-        p.data(ToServer, &framed[..10], 0, &mut out);
-        p.gap(ToServer, 12, &mut out);
-        p.data(ToServer, &framed[22..], 0, &mut out);
-        p.data(ToServer, b"\0\0", 0, &mut out);
-        p.data(ToServer, &[b"\0\0", &framed[..]].concat(), 0, &mut out);
-        assert!(out.live.is_empty() && !out.failed);
-        p.data(ToServer, &framed, 0, &mut out);
-        p.data(ToServer, &[b"\0\0", &framed[..]].concat(), 0, &mut out);
-        assert_eq!(out.live.len(), 2);
-        assert!(out.live.iter().all(|t| t.events.is_empty()));
+        let behind = [
+            &framed[22..],
+            b"\0\0",
+            &[b"\0\0", &framed[..]].concat(),
+            &framed,
+            &[b"\0\0", &framed[..]].concat(),
+        ]
+        .concat();
+        for piece in [behind.len(), 1, 7] {
+            let mut p = Dns::of_stream(&wanted());
+            let mut out = Transactions::default();
+            p.data(ToServer, &framed[..10], 0, &mut out);
+            p.gap(ToServer, 12, &mut out);
+            for bytes in behind.chunks(piece) {
+                p.data(ToServer, bytes, 0, &mut out);
+            }
+            assert_eq!(out.live.len(), 3, "{piece}");
+            assert!(out.live.iter().all(|t| t.events.is_empty()));
+            assert!(!out.failed);
+        }
     }
 
     #[test]

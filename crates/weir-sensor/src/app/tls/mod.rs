@@ -424,14 +424,14 @@ impl Tls {
     }
 
     /// An SSLv2 hello of a client; returns its length when it is whole.
-    fn old_hello(&mut self, bytes: &[u8], out: &mut Transactions) -> Option<usize> {
+    fn old_hello(&mut self, d: Direction, bytes: &[u8], out: &mut Transactions) -> Option<usize> {
         let length = usize::from(u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?]) & 0x7fff);
         let body = bytes.get(2..2 + length)?;
         let version = match body.get(1..3) {
             Some([0, 2] | [2, 0]) => 2,
             Some([a, b]) => u16::from_be_bytes([*a, *b]),
             _ => {
-                self.fail(ToServer, "invalid_sslv2_header", out);
+                self.fail(d, "invalid_sslv2_header", out);
                 return Some(bytes.len());
             }
         };
@@ -673,7 +673,7 @@ impl Parser for Tls {
             &carry
         };
         if !self.halves[d.index()].started && rest.first().is_some_and(|b| b & 0x80 != 0) {
-            match self.old_hello(rest, out) {
+            match self.old_hello(d, rest, out) {
                 Some(used) => {
                     self.halves[d.index()].started = true;
                     rest = &rest[used..];
