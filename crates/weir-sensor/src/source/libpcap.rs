@@ -4,11 +4,9 @@
 //! tags that the device takes out.
 
 use std::os::fd::AsFd;
-use std::path::PathBuf;
 
 use pcap::{Active, Capture, Error};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use weir_packet::pcap::CaptureError;
 
 use super::batch::Batch;
 use super::live::LiveOptions;
@@ -18,7 +16,7 @@ use super::{Filled, Source, SourceCounts, SourceError};
 pub struct Libpcap {
     capture: Capture<Active>,
     interface: String,
-    /// A link type of the registry at tcpdump.org.
+    /// As the library numbers it, which is as capture files do but for raw IP (12), known here as well.
     link: u16,
     options: LiveOptions,
     counts: SourceCounts,
@@ -37,7 +35,7 @@ impl Libpcap {
     /// Begins to listen, to everything that comes in or leaves by it.
     ///
     /// # Errors
-    /// No permission, no such interface, a link type outside of the registry.
+    /// No permission, no such interface, a link type that no file could name.
     pub fn open(interface: &str, options: LiveOptions) -> Result<Libpcap, SourceError> {
         let buffer = i32::try_from(options.ring).unwrap_or(i32::MAX);
         let opened = Capture::from_device(interface).and_then(|inactive| {
@@ -54,9 +52,9 @@ impl Libpcap {
             .and_then(Capture::setnonblock)
             .map_err(|e| failed(interface, &e))?;
         let datalink = capture.get_datalink();
-        let link = u16::try_from(registered(datalink.0)).map_err(|_| SourceError::Interface {
+        let link = u16::try_from(datalink.0).map_err(|_| SourceError::Interface {
             interface: interface.to_owned(),
-            message: format!("its link type {} is in no registry", datalink.0),
+            message: format!("its link type {} is not known", datalink.0),
         })?;
         Ok(Libpcap {
             capture,
@@ -93,15 +91,6 @@ impl Libpcap {
     }
 }
 
-/// The registry's number of a link type of the library, which numbers a few by systems.
-fn registered(datalink: i32) -> i32 {
-    match datalink {
-        // DLT_RAW of Linux.
-        12 => 101,
-        other => other,
-    }
-}
-
 fn failed(interface: &str, error: &Error) -> SourceError {
     let message = match error {
         Error::PcapError(text) => text.clone(),
@@ -118,15 +107,13 @@ impl Source for Libpcap {
         if self.take(batch)? > 0 {
             return Ok(Filled::Frames);
         }
-        let wait = Timespec::try_from(self.options.wait).unwrap_or(Timespec {
-            tv_sec: 0,
-            tv_nsec: 100_000_000,
-        });
+        // A time that does not fit is for ever.
+        let wait = Timespec::try_from(self.options.wait).ok();
         let mut ready = [PollFd::from_borrowed_fd(
             self.capture.as_fd(),
             PollFlags::IN,
         )];
-        match poll(&mut ready, Some(&wait)) {
+        match poll(&mut ready, wait.as_ref()) {
             // A signal: the caller looks whether it is to stop.
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => {
@@ -149,14 +136,6 @@ impl Source for Libpcap {
             self.counts.kernel_drops += u64::from(new);
         }
         self.counts
-    }
-
-    fn problems(&mut self) -> Vec<(PathBuf, CaptureError)> {
-        Vec::new()
-    }
-
-    fn progress(&self) -> Option<(u64, u64)> {
-        None
     }
 
     fn is_live(&self) -> bool {

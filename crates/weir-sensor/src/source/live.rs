@@ -1,9 +1,7 @@
 //! An interface as a source: a packet socket with mapped rings, whose packets carry the kernel's time and get back the VLAN tag that the device took out.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
-use weir_packet::pcap::CaptureError;
 use weir_xsk::{PacketConfig, PacketPort, Port, Wait};
 
 use super::batch::Batch;
@@ -116,14 +114,6 @@ impl Source for Live {
             self.counts.kernel_drops = losses.ring_drops;
         }
         self.counts
-    }
-
-    fn problems(&mut self) -> Vec<(PathBuf, CaptureError)> {
-        Vec::new()
-    }
-
-    fn progress(&self) -> Option<(u64, u64)> {
-        None
     }
 
     fn is_live(&self) -> bool {

@@ -92,7 +92,9 @@ pub trait Source: Send {
     fn counts(&mut self) -> SourceCounts;
 
     /// Files that could not be read, or not to their end; each is told once.
-    fn problems(&mut self) -> Vec<(PathBuf, CaptureError)>;
+    fn problems(&mut self) -> Vec<(PathBuf, CaptureError)> {
+        Vec::new()
+    }
 
     /// Files of directories that are no captures; each is told once.
     fn skipped(&mut self) -> Vec<PathBuf> {
@@ -100,7 +102,9 @@ pub trait Source: Send {
     }
 
     /// Bytes done and to do, where that is known.
-    fn progress(&self) -> Option<(u64, u64)>;
+    fn progress(&self) -> Option<(u64, u64)> {
+        None
+    }
 
     /// Whether the end is not known: frames come as time goes by.
     fn is_live(&self) -> bool;
