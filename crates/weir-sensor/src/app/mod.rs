@@ -221,4 +221,4 @@ pub fn parser(app: App, stream: bool, wanted: &Asked) -> Option<Box<dyn Parser>>
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -5,7 +5,7 @@ use crate::buffer::BufferSet;
 use crate::packet::Direction;
 
 /// Everything, with limits that no small test meets.
-pub(super) fn wanted() -> Asked {
+pub(crate) fn wanted() -> Asked {
     Asked::from(Wanted {
         buffers: BufferSet::all(),
         request_body: 100_000,

@@ -938,16 +938,17 @@ impl Session {
                 let kind = if probe { Kind::Weak } else { Kind::Data };
                 side.insert(start, payload, kind, direction, tools, sink)
             };
-            if keep_alive || payload.is_empty() {
-            } else if spurious {
-                tools.events.insert(Event::SpuriousRetransmission);
-                if end < side.acked {
-                    tools.events.extend(before_last_ack(state));
+            if !keep_alive && !payload.is_empty() {
+                if spurious {
+                    tools.events.insert(Event::SpuriousRetransmission);
+                    if end < side.acked {
+                        tools.events.extend(before_last_ack(state));
+                    }
+                } else if end <= before {
+                    tools.events.insert(Event::BeforeBase);
+                } else if known && end <= sent {
+                    tools.events.insert(Event::Retransmission);
                 }
-            } else if end <= before {
-                tools.events.insert(Event::BeforeBase);
-            } else if known && end <= sent {
-                tools.events.insert(Event::Retransmission);
             }
         }
         if fin {

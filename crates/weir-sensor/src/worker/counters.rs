@@ -278,7 +278,6 @@ impl Pipeline {
     }
 }
 
-/// The name of an application's counters: of those that TCP and UDP carry there are two.
 /// Applications with a parser, over TCP or UDP.
 const PARSED: [(App, bool); 12] = [
     (App::Http1, true),
@@ -295,11 +294,33 @@ const PARSED: [(App, bool); 12] = [
     (App::Snmp, false),
 ];
 
+/// The name of an application's counters: of those that TCP and UDP carry there are two.
 fn counted(app: App, tcp: bool) -> String {
     match app {
         App::Dns | App::Dcerpc | App::Krb5 | App::Sip | App::Nfs | App::Failed => {
             format!("{}_{}", app.name(), if tcp { "tcp" } else { "udp" })
         }
         _ => app.name().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::app::{parser, tests::wanted};
+
+    #[test]
+    fn whoever_is_parsed_has_counters() {
+        let asked = wanted();
+        for (app, tcp) in PARSED {
+            assert!(parser(app, tcp, &asked).is_some(), "{app:?}");
+        }
+        // Of the other mail they only look for the beginning of TLS.
+        let looks = |app: App| matches!(app, App::Imap | App::Pop3);
+        for app in App::ALL.iter().copied().filter(|app| !looks(*app)) {
+            let parsed = [true, false].map(|tcp| parser(app, tcp, &asked).is_some());
+            let counted = PARSED.iter().any(|(one, _)| *one == app);
+            assert_eq!(parsed.contains(&true), counted, "{app:?}");
+        }
     }
 }
