@@ -13,6 +13,7 @@ use weir_functions::router::route;
 use weir_functions::router::trie::Key;
 use weir_graph::Numbers;
 use weir_object::{Request, chain, check};
+use weir_vm::verify::VerifyOptions;
 
 /// A list that configurations find under any name.
 const LIST: &[u8] = include_bytes!("../corpus/filter_list/mixed");
@@ -173,7 +174,12 @@ pub fn object_chain(elf: &[u8]) {
     };
     match chain(&request) {
         Ok(chained) => {
-            let _ = check(&chained.elf, []);
+            // A million instructions, as the kernel's limit is, take ten seconds when they are watched.
+            let options = VerifyOptions {
+                budget: 20_000,
+                ..VerifyOptions::default()
+            };
+            let _ = check(&chained.elf, [], &options);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use toml::Value as Toml;
 use weir_object::{Chained, ObjectError, Value};
+use weir_vm::verify::VerifyOptions;
 
 use crate::kind::{FunctionError, Planned, Request, suggest};
 use crate::plan::{InstancePlan, ObjectSource};
@@ -167,10 +168,11 @@ fn verified(
 ) -> Result<(), FunctionError> {
     let set = constants.iter().map(|(n, v)| (n.as_str(), v.as_slice()));
     let about = |message: String| FunctionError::key("file", message);
-    let verdict = weir_object::check(&chained.elf, set).map_err(|error| {
-        about(format!("`{path}` cannot be judged: {error}"))
-            .advice("`unverified = true` leaves it to the kernel")
-    })?;
+    let verdict =
+        weir_object::check(&chained.elf, set, &VerifyOptions::default()).map_err(|error| {
+            about(format!("`{path}` cannot be judged: {error}"))
+                .advice("`unverified = true` leaves it to the kernel")
+        })?;
     verdict.map(drop).map_err(|refused| {
         about(format!("`{path}`: {refused}")).advice(format!(
             "{}; `weir prog verify {path} --prog {}` explains it at length. \

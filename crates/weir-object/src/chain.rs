@@ -139,6 +139,7 @@ fn place(explanation: &Explanation) -> String {
 pub const PROGRAM: &str = "object";
 
 /// Asks weir's verifier about a joined file, with constants as they will be set; yields the bytes of stack that it needs.
+/// `options` say how far it walks: the kernel's million instructions unless told.
 ///
 /// # Errors
 /// [`LoadError`] outside: the user engine cannot load it. [`Refused`] inside: the rule that is broken and where. The kernel may be of
@@ -146,13 +147,14 @@ pub const PROGRAM: &str = "object";
 pub fn check<'c>(
     elf: &[u8],
     constants: impl IntoIterator<Item = (&'c str, &'c [u8])>,
+    options: &VerifyOptions,
 ) -> Result<Result<u32, Refused>, LoadError> {
     let mut object = Object::parse(elf)?;
     for (name, value) in constants {
         object.set_rodata(name, value)?;
     }
     let machine = object.load(PROGRAM)?;
-    Ok(match verify(&machine, PROGRAM, &VerifyOptions::default()) {
+    Ok(match verify(&machine, PROGRAM, options) {
         Ok(verified) => Ok(verified.stack_bytes),
         Err(rejection) => Err(Refused(Box::new(explain(&machine, &rejection)))),
     })
