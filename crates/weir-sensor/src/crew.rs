@@ -30,6 +30,11 @@ pub(crate) struct Crew {
     wake: Condvar,
     /// Nothing is under way.
     settled: Condvar,
+    /// The reader may go on, or will never again.
+    more: Condvar,
+    /// Batches that may be under way while nobody waits for work, and while somebody does.
+    enough: usize,
+    most: usize,
 }
 
 struct State {
@@ -39,10 +44,14 @@ struct State {
     engine: Arc<Engine>,
     /// Shares that are not done.
     under_way: usize,
+    /// Batches that were admitted and are not written.
+    batches: usize,
     /// Workers that wait.
     resting: usize,
     closed: bool,
     failed: bool,
+    /// Nobody takes what is done any more.
+    abandoned: bool,
 }
 
 struct Seat {
@@ -93,7 +102,8 @@ impl State {
 }
 
 impl Crew {
-    pub(crate) fn new(config: &Config, engine: &Arc<Engine>) -> Crew {
+    /// The reader is held back at `enough` batches under way, at `most` if a worker has nothing to do: what waits for workers that are busy only fills memory that is not in their caches.
+    pub(crate) fn new(config: &Config, engine: &Arc<Engine>, enough: usize, most: usize) -> Crew {
         let seats = Pipeline::of_each(config, engine)
             .into_iter()
             .map(|pipeline| Seat {
@@ -106,12 +116,17 @@ impl Crew {
                 ready: BinaryHeap::new(),
                 engine: Arc::clone(engine),
                 under_way: 0,
+                batches: 0,
                 resting: 0,
                 closed: false,
                 failed: false,
+                abandoned: false,
             }),
             wake: Condvar::new(),
             settled: Condvar::new(),
+            more: Condvar::new(),
+            enough,
+            most,
         }
     }
 
@@ -147,6 +162,7 @@ impl Crew {
                     return;
                 }
                 state.resting += 1;
+                self.more.notify_one();
                 state = self
                     .wake
                     .wait(state)
@@ -164,6 +180,41 @@ impl Crew {
                 let _ = done.send(Ok(work));
             }
         }
+    }
+
+    /// Waits until another batch may come. Returns whether that makes sense.
+    pub(crate) fn admit(&self) -> bool {
+        let mut state = self.lock();
+        loop {
+            if state.failed || state.abandoned {
+                return false;
+            }
+            let bound = if state.resting > 0 {
+                self.most
+            } else {
+                self.enough
+            };
+            if state.batches < bound {
+                state.batches += 1;
+                return true;
+            }
+            state = self
+                .more
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// A batch was written.
+    pub(crate) fn written(&self) {
+        self.lock().batches -= 1;
+        self.more.notify_one();
+    }
+
+    /// Nothing will be written any more.
+    pub(crate) fn abandon(&self) {
+        self.lock().abandoned = true;
+        self.more.notify_one();
     }
 
     /// Queues the shares of a batch. New rules wait until everything before them is done; nobody refers to the old ones then. Returns whether that makes sense: not if a worker panicked.
@@ -232,7 +283,64 @@ impl Drop for Watch<'_> {
             drop(state);
             self.crew.wake.notify_all();
             self.crew.settled.notify_all();
+            self.crew.more.notify_all();
             let _ = self.done.send(Err(Panicked));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::load::empty_book;
+    use crate::matcher;
+    use crate::rules::Dialect;
+
+    fn crew(enough: usize, most: usize) -> Crew {
+        let config = Config::default();
+        let mut book = empty_book(&config, Dialect::default(), &[]).expect("no file");
+        let (engine, _) = Engine::new(&config, &mut book, matcher::Engine::default());
+        Crew::new(&config, &Arc::new(engine), enough, most)
+    }
+
+    /// How many batches a reader was admitted that never handed one out, when so many were written.
+    fn admitted(crew: &Crew, written: usize, waits_for: usize) -> usize {
+        let (to, from) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let mut count = 0;
+                while crew.admit() {
+                    count += 1;
+                    let _ = to.send(count);
+                }
+                count
+            });
+            for _ in 0..written {
+                let _ = from.recv();
+                crew.written();
+            }
+            while from.recv().is_ok_and(|count| count < waits_for) {}
+            crew.abandon();
+            reader.join().expect("it does not panic")
+        })
+    }
+
+    #[test]
+    fn the_reader_is_held_back_while_workers_are_busy() {
+        assert_eq!(admitted(&crew(3, 8), 5, 3 + 5), 3 + 5);
+    }
+
+    #[test]
+    fn it_goes_on_while_a_worker_has_nothing_to_do() {
+        let crew = crew(3, 8);
+        let (done, _) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| crew.work(&done));
+            let admitted = admitted(&crew, 5, 8 + 5);
+            crew.close();
+            assert_eq!(admitted, 8 + 5);
+        });
     }
 }

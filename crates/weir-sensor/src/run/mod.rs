@@ -23,12 +23,14 @@ use crate::source::filter::Filter;
 use crate::source::{Source, SourceCounts, SourceError};
 use crate::worker::{Engine, Pipeline, Report};
 use reader::Reader;
-use work::Room;
+use work::{Room, Rooms};
 pub(crate) use work::{Tick, Work};
 use writer::Writer;
 
 /// Batches that may be under way: 16 MB. Captures made one after the other have few flows at a time, all of one slice; with less to go on with all workers but one would be idle.
 const UNDER_WAY: usize = 64;
+/// Those of them for each worker, of a source that can wait, while no worker is idle.
+const EACH: usize = 4;
 /// How long a thread that freed much stays.
 const LINGER: Duration = Duration::from_millis(1500);
 
@@ -223,15 +225,18 @@ fn spread(
     controls: &Controls,
     writer: &mut Writer,
 ) -> Result<(), RunError> {
-    let crew = Crew::new(setup.config, &setup.engine);
     let workers = setup.workers;
+    // What is not read from an interface is lost.
+    let enough = if source.is_live() {
+        UNDER_WAY
+    } else {
+        (EACH * workers).min(UNDER_WAY)
+    };
+    let crew = Crew::new(setup.config, &setup.engine, enough, UNDER_WAY);
+    let rooms = Rooms::default();
     std::thread::scope(|scope| {
         let (done_to, done) = mpsc::channel::<Done>();
-        let (free_to, free) = mpsc::channel::<Room>();
-        for _ in 0..UNDER_WAY {
-            let _ = free_to.send(Room::default());
-        }
-        let crew = &crew;
+        let (crew, rooms) = (&crew, &rooms);
         let mut threads = Vec::new();
         for id in 0..workers {
             let done_to = done_to.clone();
@@ -250,7 +255,7 @@ fn spread(
             .name("sensor-read".to_owned())
             .spawn_scoped(scope, move || {
                 let mut reader = Reader::new(setup, source, controls);
-                let result = feed(&mut reader, crew, &free, &done_to);
+                let result = feed(&mut reader, crew, rooms, &done_to);
                 crew.close();
                 result
             });
@@ -261,9 +266,8 @@ fn spread(
                 return Err(RunError::Worker(e.to_string()));
             }
         };
-        let written = collect(&done, &free_to, writer, controls);
-        // The reader stops where no memory comes back.
-        drop(free_to);
+        let written = collect(&done, crew, rooms, writer, controls);
+        crew.abandon();
         drop(done);
         let mut panicked = None;
         for thread in threads {
@@ -291,15 +295,15 @@ fn message(panic: &(dyn std::any::Any + Send)) -> String {
         .unwrap_or_else(|| "it panicked".to_owned())
 }
 
-/// The reader's loop: the next batch to those who take it, as soon as there is memory for it.
+/// The reader's loop: the next batch to those who take it, as soon as they want one.
 fn feed(
     reader: &mut Reader<'_>,
     crew: &Crew,
-    free: &Receiver<Room>,
+    rooms: &Rooms,
     done: &Sender<Done>,
 ) -> Result<(), RunError> {
-    while let Ok(room) = free.recv() {
-        let (work, result) = reader.next(room);
+    while crew.admit() {
+        let (work, result) = reader.next(rooms.take());
         let ends = work.ends;
         if !crew.hand_out(work, done) || ends {
             return result;
@@ -311,7 +315,8 @@ fn feed(
 /// Writes what batches yielded, one after the other.
 fn collect(
     done: &Receiver<Done>,
-    free: &Sender<Room>,
+    crew: &Crew,
+    rooms: &Rooms,
     writer: &mut Writer,
     controls: &Controls,
 ) -> Result<(), RunError> {
@@ -339,7 +344,8 @@ fn collect(
             }
             let mut room = Room::from(work);
             room.found = found;
-            let _ = free.send(room);
+            rooms.give_back(room);
+            crew.written();
         }
     }
     Ok(())

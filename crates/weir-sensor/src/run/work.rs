@@ -1,6 +1,6 @@
 //! What the reader hands out: a batch of frames with what workers need to know of it, and the frames of each slice in it.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::source::{Batch, SourceCounts};
 use crate::worker::{Engine, Report};
@@ -91,7 +91,25 @@ impl From<Work> for Room {
             found: work
                 .found
                 .into_inner()
-                .unwrap_or_else(std::sync::PoisonError::into_inner),
+                .unwrap_or_else(PoisonError::into_inner),
         }
+    }
+}
+
+/// Memory of batches that were written. The last one comes first: it is the one that caches still hold, and no more is touched than is under way.
+#[derive(Default)]
+pub(super) struct Rooms(Mutex<Vec<Room>>);
+
+impl Rooms {
+    /// Of the batch that was written last, or new memory.
+    pub(super) fn take(&self) -> Room {
+        let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rooms.pop().unwrap_or_default()
+    }
+
+    /// For another batch.
+    pub(super) fn give_back(&self, room: Room) {
+        let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        rooms.push(room);
     }
 }
