@@ -2,6 +2,7 @@
 
 mod community;
 pub mod eve;
+pub mod fast;
 pub mod json;
 mod sink;
 mod time;

@@ -15,7 +15,7 @@ use crate::output::eve::{
     self, AlertFacts, Anomaly, AppNames, EveOptions, FlowFacts, Head, Marks, Origin, TcpFacts,
     Tunnel,
 };
-use crate::output::json;
+use crate::output::{fast, json};
 use crate::packet::{Direction, Packet, Transport};
 use crate::stream::{Session, State};
 
@@ -447,7 +447,7 @@ impl Hands {
                 }
                 middle = self.bytes.len();
                 if self.logs.fast.is_some() {
-                    eve::fast(&mut self.bytes, &head, text);
+                    fast::alert(&mut self.bytes, &head, text);
                 }
             }
             let end = self.bytes.len();

@@ -1,0 +1,122 @@
+//! What applications did: transactions, the files that these carried, and what is not as protocols want it.
+
+use std::io::Write;
+
+use serde_json::{Map, Value};
+
+use super::alert::AlertFacts;
+use super::{EveOptions, Head, Object, begin, besides, quoted, value};
+use crate::app::File;
+use crate::packet::Direction;
+
+/// A transaction of an application.
+pub fn transaction(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    kind: &str,
+    id: Option<u64>,
+    (record, beside): (&Map<String, Value>, &Map<String, Value>),
+    options: &EveOptions,
+) {
+    let mut o = begin(out, kind, head, options);
+    if let Some(id) = id {
+        o.number("tx_id", id);
+    }
+    value(o.key(kind), record);
+    besides(&mut o, beside);
+    o.end();
+    out.push(b'\n');
+}
+
+/// A file that was transferred, with the transaction it was in: names of its application, and of the application's records.
+pub fn file(
+    out: &mut Vec<u8>,
+    head: &Head<'_>,
+    (app, name): (&'static str, &'static str),
+    (record, beside): (&Map<String, Value>, &Map<String, Value>),
+    (file, transaction): (&File, u64),
+    options: &EveOptions,
+) {
+    let mut o = begin(out, "fileinfo", head, options);
+    if !record.is_empty() {
+        value(o.key(name), record);
+    }
+    besides(&mut o, beside);
+    o.string("app_proto", app);
+    about_file(o.object("fileinfo"), file, transaction);
+    o.end();
+    out.push(b'\n');
+}
+
+/// The files that an alert's transaction carries in its direction.
+pub(super) fn files(o: &mut Object<'_>, facts: &AlertFacts<'_>) {
+    let (Some(transaction), Some(to_server)) = (facts.transaction, facts.to_server) else {
+        return;
+    };
+    let mine = |f: &&File| (f.direction == Direction::ToServer) == to_server;
+    if !facts.files.iter().any(|f| mine(&f)) {
+        return;
+    }
+    let out = o.key("files");
+    out.push(b'[');
+    for (n, file) in facts.files.iter().filter(mine).enumerate() {
+        if n > 0 {
+            out.push(b',');
+        }
+        about_file(Object::new(out), file, transaction);
+    }
+    out.push(b']');
+}
+
+/// What records say of a file.
+fn about_file(mut f: Object<'_>, file: &File, transaction: u64) {
+    f.string("filename", &String::from_utf8_lossy(&file.name));
+    f.boolean("gaps", file.gaps);
+    f.string("state", if file.whole { "CLOSED" } else { "TRUNCATED" });
+    for (name, sum) in &file.sums {
+        quoted(f.key(name), |out| {
+            for byte in sum {
+                let _ = write!(out, "{byte:02x}");
+            }
+        });
+    }
+    f.boolean("stored", false);
+    f.number("size", file.size);
+    f.number("tx_id", transaction);
+    f.end();
+}
+
+/// Something that is not as protocols want it.
+#[derive(Clone, Copy, Debug)]
+pub struct Anomaly<'a> {
+    /// `decode`, `stream`, `applayer`.
+    pub kind: &'a str,
+    /// Its name.
+    pub event: &'a str,
+    /// The application.
+    pub app: Option<&'a str>,
+    /// `proto_parser`, `proto_detect`.
+    pub layer: Option<&'a str>,
+    /// The transaction.
+    pub transaction: Option<u64>,
+}
+
+/// An anomaly, with its newline.
+pub fn anomaly(out: &mut Vec<u8>, head: &Head<'_>, what: &Anomaly<'_>, options: &EveOptions) {
+    let mut o = begin(out, "anomaly", head, options);
+    if let Some(id) = what.transaction {
+        o.number("tx_id", id);
+    }
+    let mut a = o.object("anomaly");
+    if let Some(app) = what.app {
+        a.string("app_proto", app);
+    }
+    a.string("type", what.kind);
+    a.string("event", what.event);
+    if let Some(layer) = what.layer {
+        a.string("layer", layer);
+    }
+    a.end();
+    o.end();
+    out.push(b'\n');
+}
