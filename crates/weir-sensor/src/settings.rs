@@ -1,6 +1,6 @@
 //! A configuration as a tree of words: read from TOML or YAML, changed by `--set`, asked by dotted keys; it knows which of its keys nobody asked for.
 //!
-//! Keys are those that users of signature sensors know (`vars.address-groups.HOME_NET`, `stream.memcap`, ...), in either syntax. What a key means is said in `config.rs`.
+//! Keys are those that users of signature sensors know (`vars.address-groups.HOME_NET`, `stream.memcap`, ...), in either syntax. What a key means is said in `config`.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,0 +1,221 @@
+//! What a sensor is told: variables, limits, policies, logs. Read from [`Settings`] by the keys that users know; what is not said has the value written here.
+//!
+//! A key that nothing here asks for changes nothing; how many there are is told, so that nobody believes in one.
+
+mod logs;
+mod stages;
+
+pub use logs::{DnsKinds, Kinds, Log, Logs};
+pub use stages::{App, Defragment, Flow, Host, Overlaps, Stream, Tunnels};
+
+use std::path::PathBuf;
+
+use self::logs::logs;
+use self::stages::{app, defragment, flow, hosts, slices, stream, tunnels};
+use crate::settings::{Settings, SettingsError};
+
+/// All of it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// `vars.address-groups`, in the order of names: over those that rule sets expect.
+    pub addresses: Vec<(String, String)>,
+    /// `vars.port-groups`.
+    pub ports: Vec<(String, String)>,
+    /// Rule files of the configuration.
+    pub rule_files: Vec<PathBuf>,
+    /// `classification-file`.
+    pub classification: Option<PathBuf>,
+    /// `threshold-file`.
+    pub thresholds: Option<PathBuf>,
+    /// Files of `reputation-files`, with `reputation-categories-file`.
+    pub reputation: Vec<PathBuf>,
+    /// Names of reputation categories.
+    pub reputation_categories: Option<PathBuf>,
+    /// Whether checksums are verified.
+    pub checksums: bool,
+    /// Tunnels on UDP.
+    pub tunnels: Tunnels,
+    /// Parts that state is divided into, each with its share of every cap. Results depend on it, and not on the number of workers, of which there are at most so many.
+    pub slices: u16,
+    /// Fragments.
+    pub defragment: Defragment,
+    /// Flows.
+    pub flow: Flow,
+    /// Streams.
+    pub stream: Stream,
+    /// How hosts take overlaps that no prefix of `hosts` names.
+    pub overlaps: Overlaps,
+    /// Which hosts are of which system.
+    pub hosts: Vec<Host>,
+    /// Limits of applications.
+    pub app: App,
+    /// Alerts that one packet may give; the rest of them is counted. Not said: all.
+    pub alerts: Option<usize>,
+    /// How many steps one match of a regular expression may take, if said.
+    pub regex_steps: Option<u64>,
+    /// Logs.
+    pub logs: Logs,
+    /// Keys that change nothing.
+    pub unknown: Vec<String>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config::from_settings(&Settings::default()).expect("what is written here is right")
+    }
+}
+
+impl Config {
+    /// Reads the settings.
+    ///
+    /// # Errors
+    /// A value means nothing for its key.
+    pub fn from_settings(s: &Settings) -> Result<Config, SettingsError> {
+        let variables = |key: &str| {
+            let mut list: Vec<(String, String)> = Vec::new();
+            for name in s.keys(key) {
+                let key = format!("{key}.{name}");
+                // A list of addresses is the same as its text in brackets.
+                let Some(words) = s.list(&key) else { continue };
+                let value = if words.len() == 1 {
+                    words[0].clone()
+                } else {
+                    format!("[{}]", words.join(","))
+                };
+                list.push((name, value));
+            }
+            list
+        };
+        let folder = s.text("default-rule-path").map(|path| s.path(&path));
+        let rule_files = s
+            .list("rule-files")
+            .unwrap_or_default()
+            .into_iter()
+            .map(|name| match &folder {
+                Some(folder) => folder.join(name),
+                None => s.path(&name),
+            })
+            .collect();
+        let file = |key: &str| s.text(key).map(|path| s.path(&path));
+        let reputation_folder = s.text("default-reputation-path").map(|path| s.path(&path));
+        let reputation = s
+            .list("reputation-files")
+            .unwrap_or_default()
+            .into_iter()
+            .map(|name| {
+                reputation_folder
+                    .as_ref()
+                    .map_or_else(|| s.path(&name), |folder| folder.join(&name))
+            })
+            .collect();
+        let (overlaps, hosts) = hosts(s)?;
+        let config = Config {
+            addresses: variables("vars.address-groups"),
+            ports: variables("vars.port-groups"),
+            rule_files,
+            classification: file("classification-file"),
+            thresholds: file("threshold-file"),
+            reputation,
+            reputation_categories: file("reputation-categories-file"),
+            checksums: s.truth("stream.checksum-validation")?.unwrap_or(true),
+            tunnels: tunnels(s)?,
+            slices: slices(s)?,
+            defragment: defragment(s)?,
+            flow: flow(s)?,
+            stream: stream(s)?,
+            overlaps,
+            hosts,
+            app: app(s)?,
+            alerts: s
+                .number("packet-alert-max")?
+                .map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
+            regex_steps: s.number("pcre.match-limit")?,
+            logs: logs(s)?,
+            unknown: Vec::new(),
+        };
+        Ok(Config {
+            unknown: s.unknown(),
+            ..config
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::Target;
+    use crate::stream::Policy;
+
+    #[test]
+    fn what_is_not_said_has_a_value() {
+        let config = Config::default();
+        assert_eq!(config.flow.tcp, [60, 600, 60]);
+        assert!(config.logs.kinds.has_app("dns") && config.checksums && config.unknown.is_empty());
+    }
+
+    /// All names that configurations of such sensors list by default, most with nothing in them.
+    #[test]
+    fn every_usual_system_has_a_policy() {
+        let names = "windows bsd bsd-right old-linux linux old-solaris solaris hpux10 hpux11 irix macos vista windows2k3 first last";
+        for name in names.split(' ') {
+            let text = format!("host-os-policy:\n  {name}: []\n  linux: [10.0.0.0/8]\n");
+            let settings = Settings::parse(&text, false).expect("YAML");
+            Config::from_settings(&settings).expect(name);
+        }
+    }
+
+    #[test]
+    fn a_configuration_as_users_have_it() {
+        let text = "vars:\n  address-groups:\n    HOME_NET: [10.0.0.0/8, 192.0.2.0/24]\n    MINE: 10.0.0.1\n  port-groups:\n    VXLAN_PORTS: 8472\ndecoder:\n  vxlan:\n    enabled: true\n    ports: $VXLAN_PORTS\n  teredo:\n    enabled: false\nstream:\n  memcap: 64mb\n  checksum-validation: no\n  reassembly:\n    depth: 2mb\nhost-os-policy:\n  windows: [0.0.0.0/0]\n  linux: [10.0.0.0/8, \"2001:db8::/32\"]\n  bsd: []\nflow-timeouts:\n  tcp:\n    established: 30\noutputs:\n  - fast:\n      enabled: no\n  - eve-log:\n      enabled: yes\n      filetype: unix_dgram\n      filename: /run/eve.sock\n      community-id: true\n      community-id-seed: 7\n      types:\n        - alert:\n            payload: yes\n        - dns\n        - anomaly:\n            enabled: yes\n            types:\n              decode: yes\n        - ikev2\nrule-files:\n  - one.rules\nthreading:\n  cpu-affinity: no\n";
+        let settings = Settings::parse(text, false).expect("YAML");
+        let config = Config::from_settings(&settings).expect("right");
+        let value = |name: &str| {
+            config
+                .addresses
+                .iter()
+                .find(|(n, _)| n == name)
+                .map(|(_, v)| v.as_str())
+        };
+        assert_eq!(
+            (value("HOME_NET"), value("MINE")),
+            (Some("[10.0.0.0/8,192.0.2.0/24]"), Some("10.0.0.1"))
+        );
+        assert_eq!(
+            (config.tunnels.vxlan, config.tunnels.teredo),
+            (vec![8472], vec![])
+        );
+        assert_eq!(
+            (config.checksums, config.stream.depth, config.flow.tcp[1]),
+            (false, 2 << 20, 30)
+        );
+        assert_eq!(config.hosts.len(), 3);
+        assert_eq!(config.overlaps.segments, Policy::Windows);
+        let logs = config.logs;
+        assert!(logs.fast.is_none());
+        assert_eq!(
+            logs.eve.expect("one").target,
+            Target::UnixDatagram(PathBuf::from("/run/eve.sock"))
+        );
+        assert!(
+            logs.kinds.alert
+                && !logs.kinds.flow
+                && logs.kinds.has_app("dns")
+                && !logs.kinds.has_app("http")
+                && logs.kinds.anomaly_decode
+                && !logs.kinds.anomaly_app
+        );
+        assert_eq!(
+            (logs.options.community, logs.options.payload),
+            (Some(7), true)
+        );
+        assert!(
+            config
+                .unknown
+                .contains(&"threading.cpu-affinity".to_owned())
+                && config.flow.sessions == 64 << 20
+                && !config.unknown.contains(&"stream.memcap".to_owned()),
+            "{:?}",
+            config.unknown
+        );
+    }
+}
