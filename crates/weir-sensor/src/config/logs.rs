@@ -70,6 +70,12 @@ impl Kinds {
             .is_none_or(|list| list.iter().any(|n| n == name))
     }
 
+    /// Adds an application to those that are written.
+    fn add(&mut self, name: &str) {
+        let list = self.apps.get_or_insert_with(Vec::new);
+        list.push(name.to_owned());
+    }
+
     fn none() -> Kinds {
         Kinds {
             alert: false,
@@ -158,64 +164,15 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
         let at = format!("outputs.{n}");
         for name in s.keys(&at) {
             let at = format!("{at}.{name}");
-            if !matches!(name.as_str(), "fast" | "eve-log")
-                || s.truth(&format!("{at}.enabled"))? == Some(false)
-            {
+            let usual = match name.as_str() {
+                "fast" => "fast.log",
+                "eve-log" => "eve.json",
+                _ => continue,
+            };
+            if s.truth(&format!("{at}.enabled"))? == Some(false) {
                 continue;
             }
-            let usual = if name == "fast" {
-                "fast.log"
-            } else {
-                "eve.json"
-            };
-            let path = PathBuf::from(
-                s.text(&format!("{at}.filename"))
-                    .unwrap_or_else(|| usual.to_owned()),
-            );
-            let kind = format!("{at}.filetype");
-            let target = match s.text(&kind).as_deref() {
-                None | Some("regular" | "file") => Target::File(path),
-                Some("unix_stream") => Target::UnixStream(path),
-                Some("unix_dgram") => Target::UnixDatagram(path),
-                Some("stdout") => Target::Stdout,
-                Some(other) => {
-                    return Err(SettingsError::Value {
-                        key: kind,
-                        value: other.to_owned(),
-                        expected: "one of regular, unix_stream, unix_dgram, stdout",
-                    });
-                }
-            };
-            let interval =
-                s.text(&format!("{at}.rotate-interval"))
-                    .map(|word| match word.as_str() {
-                        "minute" => "60".to_owned(),
-                        "hour" => "3600".to_owned(),
-                        "day" => "86400".to_owned(),
-                        other => other.to_owned(),
-                    });
-            let seconds = match interval {
-                None => None,
-                Some(word) => {
-                    let number = word
-                        .strip_suffix('s')
-                        .unwrap_or(&word)
-                        .parse()
-                        .map_err(|_| SettingsError::Value {
-                            key: format!("{at}.rotate-interval"),
-                            value: word.clone(),
-                            expected: "minute, hour, day or a number of seconds",
-                        })?;
-                    Some(number)
-                }
-            };
-            let log = Log {
-                target,
-                rotation: Rotation {
-                    bytes: s.bytes(&format!("{at}.rotate-size"))?,
-                    seconds,
-                },
-            };
+            let log = log(s, &at, usual)?;
             if name == "fast" {
                 logs.fast = Some(log);
             } else {
@@ -228,6 +185,50 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
     let line = s.bytes("app-layer.protocols.ftp.max-line-length")?;
     logs.kinds.said.ftp_line = line.unwrap_or(0).min(1 << 20) as u32;
     Ok(logs)
+}
+
+/// Where a log goes, whose file is called `usual` if nothing else is said.
+fn log(s: &Settings, at: &str, usual: &str) -> Result<Log, SettingsError> {
+    let path = PathBuf::from(
+        s.text(&format!("{at}.filename"))
+            .unwrap_or_else(|| usual.to_owned()),
+    );
+    let kind = format!("{at}.filetype");
+    let target = match s.text(&kind).as_deref() {
+        None | Some("regular" | "file") => Target::File(path),
+        Some("unix_stream") => Target::UnixStream(path),
+        Some("unix_dgram") => Target::UnixDatagram(path),
+        Some("stdout") => Target::Stdout,
+        Some(other) => {
+            return Err(SettingsError::Value {
+                key: kind,
+                value: other.to_owned(),
+                expected: "one of regular, unix_stream, unix_dgram, stdout",
+            });
+        }
+    };
+    let key = format!("{at}.rotate-interval");
+    let seconds = match s.text(&key).as_deref() {
+        None => None,
+        Some("minute") => Some(60),
+        Some("hour") => Some(3_600),
+        Some("day") => Some(86_400),
+        Some(word) => {
+            let number = word.strip_suffix('s').unwrap_or(word).parse();
+            Some(number.map_err(|_| SettingsError::Value {
+                key,
+                value: word.to_owned(),
+                expected: "minute, hour, day or a number of seconds",
+            })?)
+        }
+    };
+    Ok(Log {
+        target,
+        rotation: Rotation {
+            bytes: s.bytes(&format!("{at}.rotate-size"))?,
+            seconds,
+        },
+    })
 }
 
 fn eve(s: &Settings, at: &str, logs: &mut Logs) -> Result<(), SettingsError> {
@@ -257,150 +258,176 @@ fn eve(s: &Settings, at: &str, logs: &mut Logs) -> Result<(), SettingsError> {
             (types.clone(), vec![n])
         };
         for name in names {
-            let at = format!("{at}.{name}");
-            if s.truth(&format!("{at}.enabled"))? == Some(false) {
-                continue;
-            }
-            let truth = |key: &str, usual: bool| {
-                Ok::<_, SettingsError>(s.truth(&format!("{at}.{key}"))?.unwrap_or(usual))
+            let section = Section {
+                s,
+                at: format!("{at}.{name}"),
             };
-            let kinds = &mut logs.kinds;
-            match name.as_str() {
-                "alert" => {
-                    kinds.alert = true;
-                    let o = &mut logs.options;
-                    o.payload = truth("payload", false)?;
-                    o.printable = truth("payload-printable", false)?;
-                    o.packet = truth("packet", false)?;
-                    o.length = truth("payload-length", false)?;
-                    o.verdict = truth("verdict", false)?;
-                    o.http_body = truth("http-body", false)?;
-                    o.http_printable = truth("http-body-printable", false)?;
-                    o.payload_limit = s
-                        .bytes(&format!("{at}.payload-buffer-size"))?
-                        .unwrap_or(4096) as usize;
-                    o.app_fields = match s.text(&format!("{at}.metadata")) {
-                        Some(_) => truth(
-                            "metadata.app-layer",
-                            truth("metadata", true).unwrap_or(true),
-                        )?,
-                        None => truth("metadata.app-layer", true)?,
-                    };
-                    o.metadata = truth("metadata.rule.metadata", true)?;
-                }
-                "flow" => kinds.flow = true,
-                "netflow" => kinds.netflow = true,
-                "stats" => kinds.stats = true,
-                "anomaly" => {
-                    let any = s.has(&format!("{at}.types"));
-                    kinds.anomaly_decode = truth("types.decode", false)?;
-                    kinds.anomaly_stream = truth("types.stream", false)?;
-                    kinds.anomaly_app = truth("types.applayer", !any)?;
-                }
-                "files" => {
-                    kinds.files = true;
-                    let words = s.list(&format!("{at}.force-hash")).unwrap_or_default();
-                    let has = |name: &str| {
-                        words
-                            .iter()
-                            .flat_map(|w| w.split(','))
-                            .any(|w| w.trim_matches(['[', ']', ' ']) == name)
-                    };
-                    logs.options.sums = Sums {
-                        md5: has("md5"),
-                        sha1: has("sha1"),
-                        sha256: has("sha256"),
-                    };
-                }
-                "dns" => {
-                    let list = |key: &str| {
-                        let words = words(s, &format!("{at}.{key}"));
-                        let words = words.iter().map(|w| w.to_ascii_uppercase());
-                        words.collect::<Vec<String>>()
-                    };
-                    // The older names are those of queries and answers.
-                    let dns = &mut kinds.dns;
-                    dns.requests = truth("requests", truth("query", true)?)?;
-                    dns.responses = truth("responses", truth("answer", true)?)?;
-                    dns.types = list("types");
-                    dns.older = match s.text(&format!("{at}.version")).as_deref() {
-                        None | Some("3") => false,
-                        Some("2") => true,
-                        Some(other) => {
-                            return Err(SettingsError::Value {
-                                key: format!("{at}.version"),
-                                value: other.to_owned(),
-                                expected: "2 or 3",
-                            });
-                        }
-                    };
-                    let formats = list("formats");
-                    let shown =
-                        |name: &str| formats.is_empty() || formats.iter().any(|f| f == name);
-                    (dns.detailed, dns.grouped) = (shown("DETAILED"), shown("GROUPED"));
-                    kinds
-                        .apps
-                        .get_or_insert_with(Vec::new)
-                        .push("dns".to_owned());
-                }
-                "tls" => {
-                    let custom = words(s, &format!("{at}.custom"));
-                    if !custom.is_empty() {
-                        let has = |names: &[&str]| custom.iter().any(|w| names.contains(&&**w));
-                        kinds.said.certificates =
-                            has(&["certificate", "chain", "client_certificate", "client_chain"]);
-                        kinds.said.handshakes = has(&["client_handshake", "server_handshake"]);
-                        kinds.tls = Some(custom.iter().map(|w| tls_field(w).to_owned()).collect());
-                    } else if truth("extended", true)? {
-                        kinds.tls = None;
-                    } else {
-                        let usual = ["subject", "issuerdn", "subjectaltname", "session_resumed"];
-                        kinds.tls = Some(usual.map(str::to_owned).to_vec());
-                    }
-                    kinds
-                        .apps
-                        .get_or_insert_with(Vec::new)
-                        .push("tls".to_owned());
-                }
-                "smtp" => {
-                    let mut fields = words(s, &format!("{at}.custom"));
-                    if truth("extended", false)? {
-                        fields.extend(EXTENDED_MAIL.map(str::to_owned));
-                    }
-                    if words(s, &format!("{at}.md5"))
-                        .iter()
-                        .any(|w| w == "subject")
-                    {
-                        fields.push("subject_md5".to_owned());
-                    }
-                    let urls = "app-layer.protocols.smtp.mime.extract-urls";
-                    kinds.said.urls = s.truth(urls)?.unwrap_or(true);
-                    kinds.said.mail = !fields.is_empty();
-                    kinds.mail = fields.iter().map(|f| f.replace('-', "_")).collect();
-                    kinds
-                        .apps
-                        .get_or_insert_with(Vec::new)
-                        .push("smtp".to_owned());
-                }
-                other => {
-                    // What is transferred belongs to the conversation about it.
-                    if other == "ftp" {
-                        kinds
-                            .apps
-                            .get_or_insert_with(Vec::new)
-                            .push("ftp_data".to_owned());
-                    }
-                    if let Some((_, app)) = TYPES.iter().find(|(name, _)| *name == other) {
-                        kinds
-                            .apps
-                            .get_or_insert_with(Vec::new)
-                            .push((*app).to_owned());
-                    }
-                }
+            if s.truth(&section.key("enabled"))? != Some(false) {
+                section.read(&name, logs)?;
             }
         }
     }
     Ok(())
+}
+
+/// The section of one type of records.
+struct Section<'a> {
+    s: &'a Settings,
+    /// Its key.
+    at: String,
+}
+
+impl Section<'_> {
+    fn key(&self, key: &str) -> String {
+        format!("{}.{key}", self.at)
+    }
+
+    fn truth(&self, key: &str, usual: bool) -> Result<bool, SettingsError> {
+        Ok(self.s.truth(&self.key(key))?.unwrap_or(usual))
+    }
+
+    /// The words of a list, in small letters.
+    fn words(&self, key: &str) -> Vec<String> {
+        let words = self.s.list(&self.key(key)).unwrap_or_default();
+        let words = words.iter().flat_map(|w| w.split(','));
+        words
+            .map(|w| w.trim_matches(['[', ']', ' ', '"']).to_ascii_lowercase())
+            .filter(|w| !w.is_empty())
+            .collect()
+    }
+
+    /// What is said of the records called `name`.
+    fn read(&self, name: &str, logs: &mut Logs) -> Result<(), SettingsError> {
+        let kinds = &mut logs.kinds;
+        match name {
+            "alert" => {
+                kinds.alert = true;
+                self.alert(&mut logs.options)?;
+            }
+            "flow" => kinds.flow = true,
+            "netflow" => kinds.netflow = true,
+            "stats" => kinds.stats = true,
+            "anomaly" => {
+                let any = self.s.has(&self.key("types"));
+                kinds.anomaly_decode = self.truth("types.decode", false)?;
+                kinds.anomaly_stream = self.truth("types.stream", false)?;
+                kinds.anomaly_app = self.truth("types.applayer", !any)?;
+            }
+            "files" => {
+                kinds.files = true;
+                let words = self.words("force-hash");
+                let has = |name: &str| words.iter().any(|w| w == name);
+                logs.options.sums = Sums {
+                    md5: has("md5"),
+                    sha1: has("sha1"),
+                    sha256: has("sha256"),
+                };
+            }
+            "dns" => {
+                kinds.dns = self.dns()?;
+                kinds.add("dns");
+            }
+            "tls" => {
+                self.tls(kinds)?;
+                kinds.add("tls");
+            }
+            "smtp" => {
+                self.mail(kinds)?;
+                kinds.add("smtp");
+            }
+            other => {
+                // What is transferred belongs to the conversation about it.
+                if other == "ftp" {
+                    kinds.add("ftp_data");
+                }
+                if let Some((_, app)) = TYPES.iter().find(|(name, _)| *name == other) {
+                    kinds.add(app);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn alert(&self, o: &mut EveOptions) -> Result<(), SettingsError> {
+        o.payload = self.truth("payload", false)?;
+        o.printable = self.truth("payload-printable", false)?;
+        o.packet = self.truth("packet", false)?;
+        o.length = self.truth("payload-length", false)?;
+        o.verdict = self.truth("verdict", false)?;
+        o.http_body = self.truth("http-body", false)?;
+        o.http_printable = self.truth("http-body-printable", false)?;
+        let limit = self.s.bytes(&self.key("payload-buffer-size"))?;
+        o.payload_limit = limit.unwrap_or(4096) as usize;
+        // `metadata` is a word for all of it, or a section.
+        let all = match self.s.text(&self.key("metadata")) {
+            Some(_) => self.truth("metadata", true).unwrap_or(true),
+            None => true,
+        };
+        o.app_fields = self.truth("metadata.app-layer", all)?;
+        o.metadata = self.truth("metadata.rule.metadata", true)?;
+        Ok(())
+    }
+
+    fn dns(&self) -> Result<DnsKinds, SettingsError> {
+        let list = |key: &str| {
+            let words = self.words(key).into_iter();
+            words.map(|w| w.to_ascii_uppercase()).collect::<Vec<_>>()
+        };
+        let formats = list("formats");
+        let shown = |name: &str| formats.is_empty() || formats.iter().any(|f| f == name);
+        let version = self.key("version");
+        Ok(DnsKinds {
+            // The older names are those of queries and answers.
+            requests: self.truth("requests", self.truth("query", true)?)?,
+            responses: self.truth("responses", self.truth("answer", true)?)?,
+            types: list("types"),
+            detailed: shown("DETAILED"),
+            grouped: shown("GROUPED"),
+            older: match self.s.text(&version).as_deref() {
+                None | Some("3") => false,
+                Some("2") => true,
+                Some(other) => {
+                    return Err(SettingsError::Value {
+                        key: version,
+                        value: other.to_owned(),
+                        expected: "2 or 3",
+                    });
+                }
+            },
+        })
+    }
+
+    fn tls(&self, kinds: &mut Kinds) -> Result<(), SettingsError> {
+        let custom = self.words("custom");
+        if !custom.is_empty() {
+            let has = |names: &[&str]| custom.iter().any(|w| names.contains(&&**w));
+            kinds.said.certificates =
+                has(&["certificate", "chain", "client_certificate", "client_chain"]);
+            kinds.said.handshakes = has(&["client_handshake", "server_handshake"]);
+            kinds.tls = Some(custom.iter().map(|w| tls_field(w).to_owned()).collect());
+        } else if self.truth("extended", true)? {
+            kinds.tls = None;
+        } else {
+            let usual = ["subject", "issuerdn", "subjectaltname", "session_resumed"];
+            kinds.tls = Some(usual.map(str::to_owned).to_vec());
+        }
+        Ok(())
+    }
+
+    fn mail(&self, kinds: &mut Kinds) -> Result<(), SettingsError> {
+        let mut fields = self.words("custom");
+        if self.truth("extended", false)? {
+            fields.extend(EXTENDED_MAIL.map(str::to_owned));
+        }
+        if self.words("md5").iter().any(|w| w == "subject") {
+            fields.push("subject_md5".to_owned());
+        }
+        let urls = "app-layer.protocols.smtp.mime.extract-urls";
+        kinds.said.urls = self.s.truth(urls)?.unwrap_or(true);
+        kinds.said.mail = !fields.is_empty();
+        kinds.mail = fields.iter().map(|f| f.replace('-', "_")).collect();
+        Ok(())
+    }
 }
 
 /// Records whose name in a list of types is not that of the application.
@@ -430,14 +457,4 @@ fn tls_field(word: &str) -> &str {
         "not_after" => "notafter",
         other => other,
     }
-}
-
-/// The words of a list, in small letters.
-fn words(s: &Settings, key: &str) -> Vec<String> {
-    let words = s.list(key).unwrap_or_default();
-    let words = words.iter().flat_map(|w| w.split(','));
-    words
-        .map(|w| w.trim_matches(['[', ']', ' ', '"']).to_ascii_lowercase())
-        .filter(|w| !w.is_empty())
-        .collect()
 }

@@ -44,6 +44,18 @@ pub fn number(out: &mut Vec<u8>, mut value: u64) {
     out.extend_from_slice(&digits[at..]);
 }
 
+/// Appends a list, each item as `one` writes it.
+pub fn list<I: IntoIterator>(out: &mut Vec<u8>, items: I, mut one: impl FnMut(&mut Vec<u8>, I::Item)) {
+    out.push(b'[');
+    for (n, item) in items.into_iter().enumerate() {
+        if n > 0 {
+            out.push(b',');
+        }
+        one(out, item);
+    }
+    out.push(b']');
+}
+
 /// Appends bytes in base64, with its quotes.
 pub fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
