@@ -45,7 +45,11 @@ pub fn number(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a list, each item as `one` writes it.
-pub fn list<I: IntoIterator>(out: &mut Vec<u8>, items: I, mut one: impl FnMut(&mut Vec<u8>, I::Item)) {
+pub fn list<I: IntoIterator>(
+    out: &mut Vec<u8>,
+    items: I,
+    mut one: impl FnMut(&mut Vec<u8>, I::Item),
+) {
     out.push(b'[');
     for (n, item) in items.into_iter().enumerate() {
         if n > 0 {

@@ -111,14 +111,9 @@ fn metadata(out: &mut Vec<u8>, pairs: &[(String, String)]) {
             out.push(b',');
         }
         json::string(out, key);
-        out.extend_from_slice(b":[");
-        for (n, (_, value)) in pairs.iter().rev().filter(|(k, _)| k == key).enumerate() {
-            if n > 0 {
-                out.push(b',');
-            }
-            json::string(out, value);
-        }
-        out.push(b']');
+        out.push(b':');
+        let values = pairs.iter().rev().filter(|(k, _)| k == key);
+        json::list(out, values, |out, (_, value)| json::string(out, value));
     }
     out.push(b'}');
 }

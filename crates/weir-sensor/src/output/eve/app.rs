@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::{Map, Value};
 
 use super::alert::AlertFacts;
-use super::{EveOptions, Head, Object, begin, besides, quoted, value};
+use super::{EveOptions, Head, Object, begin, besides, json, quoted, value};
 use crate::app::File;
 use crate::packet::Direction;
 
@@ -57,15 +57,13 @@ pub(super) fn files(o: &mut Object<'_>, facts: &AlertFacts<'_>) {
     if !facts.files.iter().any(|f| mine(&f)) {
         return;
     }
-    let out = o.key("files");
-    out.push(b'[');
-    for (n, file) in facts.files.iter().filter(mine).enumerate() {
-        if n > 0 {
-            out.push(b',');
-        }
-        about_file(Object::new(out), file, transaction);
-    }
-    out.push(b']');
+    json::list(
+        o.key("files"),
+        facts.files.iter().filter(mine),
+        |out, file| {
+            about_file(Object::new(out), file, transaction);
+        },
+    );
 }
 
 /// What records say of a file.

@@ -186,15 +186,9 @@ fn begin<'a>(
     }
     o.string("event_type", kind);
     if !head.vlan.is_empty() {
-        let out = o.key("vlan");
-        out.push(b'[');
-        for (n, id) in head.vlan.iter().enumerate() {
-            if n > 0 {
-                out.push(b',');
-            }
-            json::number(out, u64::from(*id));
-        }
-        out.push(b']');
+        json::list(o.key("vlan"), head.vlan, |out, id| {
+            json::number(out, u64::from(*id))
+        });
     }
     if let Some((source, destination)) = head.addresses {
         quoted(o.key("src_ip"), |out| address(out, source));
@@ -242,14 +236,7 @@ fn write_marks(o: &mut Object<'_>, marks: &Marks<'_>) {
         names.filter_map(|b| b.strip_prefix(prefix)).collect()
     }
     let list = |out: &mut Vec<u8>, names: &[&str]| {
-        out.push(b'[');
-        for (n, name) in names.iter().enumerate() {
-            if n > 0 {
-                out.push(b',');
-            }
-            json::string(out, name);
-        }
-        out.push(b']');
+        json::list(out, names, |out, name| json::string(out, name));
     };
     let (ids, labels) = (of(marks, "traffic/id/"), of(marks, "traffic/label/"));
     let others: Vec<&str> = (marks.bits.iter().copied())
@@ -281,14 +268,11 @@ fn write_marks(o: &mut Object<'_>, marks: &Marks<'_>) {
             if values.is_empty() {
                 continue;
             }
-            let out = metadata.key(key);
-            for (n, (name, value)) in values.iter().enumerate() {
-                out.push(if n == 0 { b'[' } else { b',' });
+            json::list(metadata.key(key), values, |out, (name, value)| {
                 let mut one = Object::new(out);
                 json::printable(one.key(name), value);
                 one.end();
-            }
-            out.push(b']');
+            });
         }
         metadata.end();
     }
