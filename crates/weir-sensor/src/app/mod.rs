@@ -1,5 +1,6 @@
 //! Application protocols: who speaks what, and what is in it. Parsers turn streams and datagrams into transactions, whose buffers rules inspect.
 
+mod bytes;
 mod conversation;
 mod digest;
 pub(crate) mod dns;

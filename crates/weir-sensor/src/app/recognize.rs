@@ -3,6 +3,7 @@
 //! A stream is recognized by the first direction that shows it. A direction that shows nothing leaves the decision to the other, whose bytes are kept meanwhile.
 
 use crate::app::App;
+use crate::app::bytes::{be16, be32};
 use crate::packet::Direction;
 
 /// Bytes kept of each direction while nothing is recognized.
@@ -521,14 +522,6 @@ fn text(server: bool, bytes: &[u8], other: &[u8], ports: Ports) -> Recognized {
         None if tagged && line_end.is_none() => More,
         _ => Failed,
     }
-}
-
-fn be16(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
-}
-
-fn be32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from(be16(bytes, at)?) << 16 | u32::from(be16(bytes, at + 2)?))
 }
 
 /// Protocols of messages in a stream.

@@ -1,0 +1,9 @@
+//! Numbers of the wire, where there are that many bytes.
+
+pub(super) fn be16(b: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes([*b.get(at)?, *b.get(at + 1)?]))
+}
+
+pub(super) fn be32(b: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from(be16(b, at)?) << 16 | u32::from(be16(b, at + 2)?))
+}

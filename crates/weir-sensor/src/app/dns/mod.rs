@@ -1,0 +1,268 @@
+//! DNS over UDP and TCP: each message is a transaction of its own. Names of all questions and records; what a record says, for the log.
+
+mod log;
+mod name;
+mod record;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use log::older;
+
+use serde_json::{Map, Value};
+
+use self::log::{rcode_name, type_name};
+use self::name::{name, skip_name};
+use self::record::{Message, put_name};
+use super::bytes::be16;
+use super::{App, Parser, Transaction, Transactions, Wanted};
+use crate::buffer::Buffer;
+use crate::packet::Direction;
+use crate::packet::Direction::ToClient;
+
+/// Records of one message that are looked at: more than any message has room for with names of their own.
+const MOST_RECORDS: usize = 8192;
+/// Records of one section that are logged.
+const MOST_LOGGED: usize = 1024;
+
+/// Whether bytes begin like a message of `total` bytes; `None`: more are needed. On DNS's own port a message only needs a plausible header.
+pub(super) fn looks_like(b: &[u8], total: usize, response: bool, own_port: bool) -> Option<bool> {
+    if total < 12 {
+        return Some(false);
+    }
+    if b.len() < 12 {
+        return None;
+    }
+    let flags = u16::from_be_bytes([b[2], b[3]]);
+    let count = |at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
+    let (questions, answers) = (count(4), count(6));
+    let opcode = flags >> 11 & 15;
+    if (flags & 0x8000 != 0) != response || (flags & 0x40 != 0 || opcode > 6) && !own_port {
+        return Some(false);
+    }
+    if own_port {
+        // What is odd about a message there must at least have a name to ask for.
+        if opcode <= 6 && questions < 64 || questions == 0 {
+            return Some(opcode <= 6 && (questions > 0 || response));
+        }
+    } else if questions != 1 || (!response && answers != 0 && opcode == 0) || count(10) > 256 {
+        return Some(false);
+    }
+    let mut at = 12;
+    let mut labels = 0;
+    loop {
+        let Some(&length) = b.get(at) else {
+            return if at >= total || at > 300 {
+                Some(false)
+            } else {
+                None
+            };
+        };
+        at += 1;
+        if length == 0 {
+            break;
+        }
+        if length > 63 || at > 12 + 255 {
+            return Some(false);
+        }
+        labels += 1;
+        at += usize::from(length);
+    }
+    if at + 4 > total {
+        return Some(false);
+    }
+    let end = b.get(at..at + 4)?;
+    let rest = answers | count(8) | count(10);
+    let good = end[2] == 0
+        && matches!(end[3], 1 | 3 | 255)
+        && (end[0] <= 1 || end[0] == 0x80)
+        && (labels > 0 || end[1] == 2 || end[1] == 6)
+        // Without records the question is all there is.
+        && (rest != 0 || questions > 1 || at + 4 == total);
+    Some(good)
+}
+
+pub(super) struct Dns {
+    wanted: Wanted,
+    carry: [Vec<u8>; 2],
+    /// Set by the first call that gives less than a whole message: this is a stream. Datagrams come whole.
+    stream: Option<bool>,
+    /// Bytes of a stream were lost: where the next message begins is looked for.
+    lost: [bool; 2],
+}
+
+impl Dns {
+    pub(super) fn new(wanted: &Wanted) -> Dns {
+        Dns {
+            wanted: *wanted,
+            carry: [Vec::new(), Vec::new()],
+            stream: None,
+            lost: [false; 2],
+        }
+    }
+
+    /// As a parser of streams, each message after its length.
+    pub(super) fn of_stream(wanted: &Wanted) -> Dns {
+        Dns {
+            stream: Some(true),
+            ..Dns::new(wanted)
+        }
+    }
+
+    fn message(&self, direction: Direction, b: &[u8], time: u64, out: &mut Transactions) {
+        let t = out.begin(App::Dns, time);
+        t.only(direction);
+        if parse(b, direction, &self.wanted, t).is_none() {
+            // Ends throw such a message away: nothing that it seems to say is told to rules or to the log.
+            t.clear();
+            t.event("malformed_data");
+        }
+        t.finish();
+    }
+}
+
+impl Parser for Dns {
+    fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
+        if self.stream != Some(true) {
+            self.message(direction, bytes, time, out);
+            return;
+        }
+        let mut carry = std::mem::take(&mut self.carry[direction.index()]);
+        let held = !carry.is_empty();
+        let mut rest: &[u8] = if carry.is_empty() {
+            bytes
+        } else {
+            carry.extend_from_slice(bytes);
+            &carry
+        };
+        // Behind a loss: from byte to byte, until a message begins, so that it does not matter where segments do.
+        let lost = &mut self.lost[direction.index()];
+        while *lost && rest.len() >= 2 {
+            let length = usize::from(u16::from_be_bytes([rest[0], rest[1]]));
+            match looks_like(&rest[2..], length, direction == ToClient, false) {
+                Some(true) => *lost = false,
+                Some(false) => rest = &rest[1..],
+                None => break,
+            }
+        }
+        let lost = *lost;
+        while !lost && rest.len() >= 2 {
+            let length = usize::from(u16::from_be_bytes([rest[0], rest[1]]));
+            let Some(message) = rest.get(2..2 + length) else {
+                break;
+            };
+            // Nothing in front of a message is no message.
+            if length > 0 {
+                self.message(direction, message, time, out);
+            }
+            rest = &rest[2 + length..];
+        }
+        let left = rest.len();
+        self.carry[direction.index()] = if held {
+            carry.drain(..carry.len() - left);
+            carry
+        } else {
+            rest.to_vec()
+        };
+    }
+
+    fn gap(&mut self, direction: Direction, _: u64, _: &mut Transactions) {
+        self.carry[direction.index()] = Vec::new();
+        self.lost[direction.index()] = true;
+    }
+
+    fn end(&mut self, direction: Direction, _: &mut Transactions) {
+        self.carry[direction.index()] = Vec::new();
+    }
+
+    fn is_between(&self, direction: Direction) -> bool {
+        self.stream == Some(true) && self.carry[direction.index()].is_empty()
+    }
+
+    fn memory(&self) -> usize {
+        size_of::<Dns>() + self.carry[0].capacity() + self.carry[1].capacity()
+    }
+}
+
+/// Fills a transaction; `None` if the message breaks off, or a name in it cannot be read.
+fn parse(b: &[u8], d: Direction, w: &Wanted, t: &mut Transaction) -> Option<()> {
+    let id = be16(b, 0)?;
+    let flags = be16(b, 2)?;
+    let counts = [be16(b, 4)?, be16(b, 6)?, be16(b, 8)?, be16(b, 10)?];
+    let response = flags & 0x8000 != 0;
+    let opcode = flags >> 11 & 15;
+    let rcode = flags & 15;
+    t.facts.push(("dns.opcode", u64::from(opcode)));
+    t.facts.push(("dns.rcode", u64::from(rcode)));
+    if response != (d == Direction::ToClient) {
+        t.event(if response {
+            "not_request"
+        } else {
+            "not_response"
+        });
+    }
+    if flags & 0x40 != 0 {
+        t.event("z_flag_set");
+    }
+    if opcode > 6 {
+        t.event("invalid_opcode");
+    }
+    if w.records {
+        let r = &mut t.record;
+        r.insert("version".into(), 3.into());
+        let kind = if response { "response" } else { "request" };
+        r.insert("type".into(), kind.into());
+        r.insert("tx_id".into(), t.id.into());
+        r.insert("id".into(), id.into());
+        r.insert("flags".into(), format!("{flags:x}").into());
+        for (name, bit) in [
+            ("qr", 0x8000),
+            ("aa", 0x400),
+            ("tc", 0x200),
+            ("rd", 0x100),
+            ("ra", 0x80),
+            ("z", 0x40),
+        ] {
+            if flags & bit != 0 {
+                r.insert(name.into(), true.into());
+            }
+        }
+        r.insert("opcode".into(), opcode.into());
+        r.insert("rcode".into(), rcode_name(rcode).into());
+    }
+    let mut at = 12;
+    let mut questions = Vec::new();
+    let mut text = Vec::new();
+    for _ in 0..usize::from(counts[0]).min(MOST_RECORDS) {
+        let end = skip_name(b, at)?;
+        let kind = be16(b, end)?;
+        be16(b, end + 2)?;
+        text.clear();
+        let odd = name(b, at, &mut text)?;
+        odd.tell(t);
+        // Of an answer, the types of what it answers count.
+        if !response {
+            t.facts.push(("dns.rrtype", u64::from(kind)));
+        }
+        if w.buffers.has(Buffer::DnsQuery) && d == Direction::ToServer {
+            t.push(Buffer::DnsQuery, d, &text);
+        }
+        if w.buffers.has(Buffer::DnsQueryName) {
+            t.push(Buffer::DnsQueryName, d, &text);
+        }
+        if response && w.buffers.has(Buffer::DnsResponseName) {
+            t.push(Buffer::DnsResponseName, ToClient, &text);
+        }
+        if w.records && questions.len() < MOST_LOGGED {
+            let mut q = Map::new();
+            put_name(&mut q, ["rrname", "rrname_truncated"], &text, odd);
+            q.insert("rrtype".into(), type_name(kind).into());
+            questions.push(Value::Object(q));
+        }
+        at = end + 4;
+    }
+    if !questions.is_empty() {
+        t.record.insert("queries".into(), Value::Array(questions));
+    }
+    let message = Message::new((b, d), response, w, text);
+    message.sections(at, counts[1..].iter().copied(), t)
+}
