@@ -267,3 +267,13 @@ pub(crate) fn sense_tape(tape: &Tape, how: &How) -> Left {
     fs::write(&path, tape.pcap()).expect("written");
     sense(&[path], how)
 }
+
+/// Rules and how often they alerted, by their number.
+pub(crate) fn counts(alerts: &[&Value]) -> Vec<(u64, usize)> {
+    let mut all = std::collections::BTreeMap::new();
+    for alert in alerts {
+        *all.entry(alert["alert"]["signature_id"].as_u64().expect("a number"))
+            .or_insert(0) += 1;
+    }
+    all.into_iter().collect()
+}

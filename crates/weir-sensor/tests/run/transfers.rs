@@ -1,0 +1,266 @@
+//! Files and the connections that carry them: sums, data connections of FTP and their announcements, how far streams are followed.
+
+use super::bed::{CLIENT, How, SERVER, Tape, counts, sense_tape};
+
+#[test]
+fn files_are_known_by_their_sums() {
+    let rules = "alert http any any -> any any (msg:\"m\"; filemd5:md5; sid:1;)\n\
+        alert http any any -> any any (msg:\"m\"; filesha1:sha1; sid:2;)\n\
+        alert http any any -> any any (msg:\"m\"; filesha256:\"sha256\"; sid:3;)\n\
+        alert http any any -> any any (msg:\"m\"; filemd5:!other; sid:4;)\n\
+        alert http any any -> any any (msg:\"m\"; filemd5:other; sid:5;)\n\
+        alert http any any -> any any (msg:\"m\"; filesha1:!sha1; sid:6;)\n";
+    let how = || How {
+        beside: vec![
+            ("md5", "5d41402abc4b2a76b9719d911017c592  hello.txt\n"),
+            ("sha1", "# sums\naaf4c61ddcc5e8a2dabede0f3b482cd9aea9434d\n"),
+            (
+                "sha256",
+                "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824\n",
+            ),
+            ("other", "00000000000000000000000000000000\n"),
+        ],
+        ..How::rules(rules)
+    };
+    let mut tape = Tape::default();
+    let get = b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n";
+    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    tape.session((CLIENT, 41_003), (SERVER, 80), &[get, answer]);
+    // Not less is known of a file whose body is longer than what is inspected.
+    let limit = "app-layer.protocols.http.libhtp.default-config.response-body-limit=2";
+    for how in [how(), how().set(limit)] {
+        let left = sense_tape(&tape, &how);
+        assert_eq!(left.sids(), [1, 2, 3, 4], "{}", left.text);
+    }
+}
+
+/// A control connection and, after it has said so, the data connection; in time order, as a capture has them.
+fn transfer(said: &[&[u8]], opener: [u8; 4], listener: ([u8; 4], u16), data: &[&[u8]]) -> Tape {
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 41_000), (SERVER, 21), said);
+    tape.session((opener, 20_020), listener, data);
+    tape
+}
+
+const FTP_RULES: &str = "\
+    alert ftp-data any any -> any any (msg:\"m\"; flow:established,to_client; ftpdata_command:retr; sid:1;)\n\
+    alert ftp-data any any -> any any (msg:\"m\"; flow:to_client; file.data; content:\"root\"; sid:2;)\n\
+    alert ftp-data any any -> any any (msg:\"m\"; flow:to_server; file.data; content:\"root\"; sid:3;)\n\
+    alert ftp-data any any -> any any (msg:\"m\"; file.data; content:\"root\"; sid:4;)\n\
+    alert ftp-data any any -> any any (msg:\"m\"; ftpdata_command:stor; flow:to_server; sid:5;)\n\
+    alert ftp any any -> any any (msg:\"m\"; ftp.mode:passive; sid:6;)\n\
+    alert ftp any any -> any any (msg:\"m\"; ftp.dynamic_port:2000; sid:7;)\n";
+
+#[test]
+fn data_connections_are_known_by_their_announcement() {
+    // The client speaks first in a session of the bed: an empty line stands for waiting.
+    let said: &[&[u8]] = &[
+        b"\r\n",
+        b"220 here\r\n",
+        b"USER me\r\n",
+        b"230 in\r\n",
+        b"PASV\r\n",
+        b"227 go (198,51,100,80,7,208)\r\n",
+        b"RETR passwd\r\n",
+        b"150 opening\r\n226 done\r\n",
+    ];
+    let tape = transfer(said, CLIENT, (SERVER, 2000), &[b"", b"root:x:0:0"]);
+    let left = sense_tape(&tape, &How::rules(FTP_RULES));
+    let found = counts(&left.of("alert"));
+    assert_eq!(
+        found.iter().map(|f| f.0).collect::<Vec<_>>(),
+        [1, 2, 4, 6, 7],
+        "{}",
+        left.text
+    );
+    assert!(found.iter().filter(|f| f.0 < 6).all(|f| f.1 == 1));
+    for alert in left
+        .of("alert")
+        .iter()
+        .filter(|a| a["app_proto"] == "ftp-data")
+    {
+        assert_eq!(alert["ftp_data"]["command"], "RETR");
+        assert_eq!(alert["ftp_data"]["filename"], "passwd");
+    }
+    let data = left.of("ftp_data");
+    assert_eq!(data.len(), 1, "{}", left.text);
+    assert_eq!(data[0]["src_ip"], "192.168.1.10");
+    let file = left.of("fileinfo");
+    assert_eq!(file.len(), 1);
+    assert_eq!(file[0]["fileinfo"]["filename"], "passwd");
+    assert_eq!(file[0]["fileinfo"]["state"], "CLOSED");
+    assert_eq!(file[0]["app_proto"], "ftp-data");
+    assert_eq!(left.summary.counters["app_layer.flow.ftp-data"], 1);
+    let commands: Vec<_> = left.of("ftp").iter().map(|r| r["ftp"].clone()).collect();
+    let of = |name: &str| commands.iter().find(|c| c["command"] == name).expect(name);
+    assert_eq!(of("USER")["reply"][0], "in");
+    assert_eq!(of("USER")["completion_code"][0], "230");
+    assert_eq!(of("USER")["reply_received"], "yes");
+    assert_eq!(of("USER")["command_truncated"], false);
+    assert_eq!(of("PASV")["dynamic_port"], 2000);
+}
+
+#[test]
+fn active_data_connections_come_from_the_server() {
+    let said: &[&[u8]] = &[
+        b"\r\n",
+        b"220 here\r\n",
+        b"PORT 192,168,1,10,7,208\r\n",
+        b"200 ok\r\n",
+        b"STOR up\r\n",
+        b"150 send\r\n226 done\r\n",
+    ];
+    // Who opens the data connection is its client: what the user sends goes to that client.
+    let tape = transfer(said, SERVER, (CLIENT, 2000), &[b"", b"root:x:0:0"]);
+    let left = sense_tape(&tape, &How::rules(FTP_RULES));
+    let found: Vec<u64> = counts(&left.of("alert")).iter().map(|f| f.0).collect();
+    assert_eq!(found, [2, 4, 5, 7], "{}", left.text);
+    let data = left.of("ftp_data");
+    assert_eq!(data.len(), 1);
+    assert_eq!(data[0]["src_ip"], "198.51.100.80");
+    assert_eq!(data[0]["ftp_data"]["command"], "STOR");
+    // An address of a third host is not believed.
+    let said: &[&[u8]] = &[
+        b"\r\n",
+        b"220 here\r\n",
+        b"PORT 203,0,113,9,7,208\r\n",
+        b"200 ok\r\n",
+        b"STOR up\r\n",
+        b"150 send\r\n",
+    ];
+    let tape = transfer(said, SERVER, (CLIENT, 2000), &[b"", b"root:x:0:0"]);
+    let left = sense_tape(&tape, &How::rules(FTP_RULES));
+    assert!(left.of("ftp_data").is_empty());
+}
+
+#[test]
+fn a_client_that_has_data_sent_to_others() {
+    for (port, expected) in [("9,9,9,9,0,80", &[1, 2][..]), ("192,168,1,10,0,80", &[])] {
+        let port = format!("PORT {port}\r\n");
+        let said: &[&[u8]] = &[b"", b"220 hi\r\n", port.as_bytes(), b"200 ok\r\n"];
+        let mut tape = Tape::default();
+        tape.session((CLIENT, 40_021), (SERVER, 21), said);
+        let rules = "alert tcp any any -> any any (msg:\"m\"; ftpbounce; sid:1;)\n\
+            alert ftp any any -> any any (msg:\"m\"; flow:to_server; ftpbounce; sid:2;)\n";
+        let left = sense_tape(&tape, &How::rules(rules));
+        assert_eq!(left.sids(), expected, "{}", left.text);
+    }
+}
+
+#[test]
+fn commands_that_are_too_long() {
+    let mut long = b"RETR ".to_vec();
+    long.resize(5000, b'a');
+    long.extend_from_slice(b"\r\n");
+    let said: &[&[u8]] = &[
+        b"\r\n",
+        b"220 here\r\n",
+        &long,
+        b"500 no\r\n",
+        b"RETR index.html\r\n",
+        b"550 no\r\n",
+    ];
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 41_000), (SERVER, 21), said);
+    let rules = "alert ftp any any -> any any (msg:\"m\"; flow:to_server; app-layer-event:ftp.request_command_too_long; sid:1;)\n";
+    let left = sense_tape(&tape, &How::rules(rules));
+    assert_eq!(left.sids(), [1], "{}", left.text);
+    let retr: Vec<_> = left
+        .of("ftp")
+        .iter()
+        .map(|r| r["ftp"].clone())
+        .filter(|f| f["command"] == "RETR")
+        .collect();
+    assert_eq!(retr.len(), 2);
+    assert_eq!(retr[0]["command_truncated"], true);
+    assert_eq!(retr[0]["command_data"].as_str().map(str::len), Some(4091));
+    assert_eq!(retr[1]["command_truncated"], false);
+    let anomalies = left.of("anomaly");
+    assert_eq!(anomalies.len(), 1);
+    assert_eq!(anomalies[0]["anomaly"]["event"], "request_command_too_long");
+}
+
+#[test]
+fn lines_of_ftp_as_long_as_is_set() {
+    let said: &[&[u8]] = &[
+        b"",
+        b"220 here\r\n",
+        b"RETR aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n",
+        b"550 no\r\n",
+    ];
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 41_000), (SERVER, 21), said);
+    let how = How::rules("").set("app-layer.protocols.ftp.max-line-length=20");
+    let left = sense_tape(&tape, &how);
+    let (greeting, retr) = (left.of("ftp")[0], left.of("ftp")[1]);
+    // The greeting is logged with the packet that takes it, not with the first command.
+    assert_eq!(
+        (&greeting["pcap_cnt"], &greeting["ftp"]["reply"][0]),
+        (&6.into(), &"here".into())
+    );
+    assert_eq!(retr["ftp"]["command_truncated"], true);
+    assert_eq!(retr["ftp"]["command_data"], "aaaaaaaaaaaaaaa");
+}
+
+/// The state that the only file ends in, by the log.
+fn state_of_file(tape: &Tape, depth: &str) -> (String, u64) {
+    let how = How::rules("").set(&format!("stream.reassembly.depth={depth}"));
+    let left = sense_tape(tape, &how);
+    let files = left.of("fileinfo");
+    assert_eq!(files.len(), 1, "{}", left.text);
+    let file = &files[0]["fileinfo"];
+    let state = file["state"].as_str().expect("a state").to_owned();
+    (state, file["size"].as_u64().expect("a size"))
+}
+
+#[test]
+fn a_file_beyond_the_depth_of_its_stream_is_truncated() {
+    let said: &[&[u8]] = &[
+        b"\r\n",
+        b"220 here\r\n",
+        b"PASV\r\n",
+        b"227 go (198,51,100,80,7,208)\r\n",
+        b"RETR all\r\n",
+        b"150 opening\r\n226 done\r\n",
+    ];
+    let data = [b'x'; 1000];
+    let turns: Vec<&[u8]> = [&b""[..], &data].repeat(8);
+    let tape = transfer(said, CLIENT, (SERVER, 2000), &turns);
+    assert_eq!(state_of_file(&tape, "1mb"), ("CLOSED".into(), 8000));
+    assert_eq!(state_of_file(&tape, "4000"), ("TRUNCATED".into(), 4000));
+}
+
+#[test]
+fn streams_of_smb_are_followed_farther_than_others() {
+    let tree = |number: u64, response: bool| {
+        let path: Vec<u8> = "\\\\a\\b"
+            .encode_utf16()
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        let mut message = b"\xfeSMB\x40\0\0\0\0\0\0\0\x03\0\x01\0".to_vec();
+        message.extend_from_slice(&u32::from(response).to_le_bytes());
+        message.extend_from_slice(&[0; 4]);
+        message.extend_from_slice(&number.to_le_bytes());
+        message.resize(64, 0);
+        if response {
+            message.extend_from_slice(&[16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        } else {
+            message.extend_from_slice(&[9, 0, 0, 0, 72, 0]);
+            message.extend_from_slice(&(path.len() as u16).to_le_bytes());
+            message.extend_from_slice(&path);
+        }
+        [&(message.len() as u32).to_be_bytes()[..], &message].concat()
+    };
+    let turns: Vec<Vec<u8>> = (0..60).map(|n| tree(n / 2, n % 2 == 1)).collect();
+    let turns: Vec<&[u8]> = turns.iter().map(Vec::as_slice).collect();
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 41_000), (SERVER, 445), &turns);
+    let records = |settings: &[&str]| {
+        let how = settings.iter().fold(How::rules(""), |how, s| how.set(s));
+        sense_tape(&tape, &how).of("smb").len()
+    };
+    let short = "stream.reassembly.depth=1000";
+    assert_eq!(records(&[short]), 30);
+    let limited = records(&[short, "app-layer.protocols.smb.stream-depth=2000"]);
+    assert!((15..30).contains(&limited), "{limited}");
+}
