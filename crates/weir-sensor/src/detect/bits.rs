@@ -1,8 +1,11 @@
-//! Questions about, and changes of, bits and counters of a flow; their names as numbers.
+//! Questions about, and changes of, bits and counters of a flow: what rules become, and what is done with them; their names as numbers.
 
 use foldhash::HashMap;
 
+use crate::app::MOST_LIVE;
 use crate::rules::{Bit, BitOperation, Number, Rule};
+
+use super::flow::FlowState;
 
 /// A question about bits and counters of the flow.
 #[derive(Debug)]
@@ -48,6 +51,54 @@ pub(super) enum Arithmetic {
 pub(super) enum Operand {
     Number(u32),
     Counter(u16),
+}
+
+impl BitAction {
+    /// Changes a flow that may have so many bits, when a rule held of a transaction or of none.
+    pub(super) fn act(&self, state: &mut FlowState, bits: usize, transaction: Option<u64>) {
+        let mut change = |bit: u32, how: fn(&mut u64, u64)| {
+            state.bits.resize(bits.div_ceil(64), 0);
+            if let Some(word) = state.bits.get_mut(bit as usize / 64) {
+                how(word, 1 << (bit % 64));
+            }
+        };
+        match self {
+            BitAction::Set(bit) => change(*bit, |w, b| *w |= b),
+            BitAction::Unset(bit) => change(*bit, |w, b| *w &= !b),
+            BitAction::Toggle(bit) => change(*bit, |w, b| *w ^= b),
+            BitAction::Unlog => {
+                let list = &mut state.said.get_or_insert_default().unlogged;
+                if let Some(id) = transaction.filter(|id| !list.contains(id)) {
+                    if list.len() == MOST_LIVE {
+                        // No more are live: it is over.
+                        list.remove(0);
+                    }
+                    list.push(id);
+                }
+            }
+            BitAction::Counter(name, how, by) => {
+                let by = match by {
+                    Operand::Number(n) => *n,
+                    Operand::Counter(c) => counter(Some(state), *c).unwrap_or(0),
+                };
+                let at = state.counters.iter().position(|(n, _)| n == name);
+                // Nothing is taken from a counter that is not there: it still is not.
+                if at.is_none() && matches!(how, Arithmetic::Subtract) {
+                    return;
+                }
+                let at = at.unwrap_or_else(|| {
+                    state.counters.push((*name, 0));
+                    state.counters.len() - 1
+                });
+                let value = &mut state.counters[at].1;
+                *value = match how {
+                    Arithmetic::Set => by,
+                    Arithmetic::Add => value.saturating_add(by),
+                    Arithmetic::Subtract => value.saturating_sub(by),
+                };
+            }
+        }
+    }
 }
 
 /// Names of bits and counters, while rules are compiled.
@@ -157,4 +208,37 @@ impl Names {
         }
         Ok((tests, actions))
     }
+}
+
+/// Whether bits and counters of the flow are as a rule wants them. Without a flow no bit is set.
+pub(super) fn hold(tests: &[BitTest], state: Option<&FlowState>) -> bool {
+    let value = |operand: &Operand| match operand {
+        Operand::Number(n) => Some(*n),
+        Operand::Counter(c) => counter(state, *c),
+    };
+    tests.iter().all(|test| match test {
+        BitTest::Set(bits, wanted) => bits.iter().any(|b| is_set(state, *b)) == *wanted,
+        BitTest::Exists(name, wanted) => counter(state, *name).is_some() == *wanted,
+        BitTest::Compare(name, how, with) => match (counter(state, *name), value(with)) {
+            (Some(a), Some(b)) => match how {
+                Compare::Less => a < b,
+                Compare::LessEqual => a <= b,
+                Compare::Greater => a > b,
+                Compare::GreaterEqual => a >= b,
+                Compare::Equal => a == b,
+                Compare::NotEqual => a != b,
+            },
+            _ => false,
+        },
+    })
+}
+
+fn is_set(state: Option<&FlowState>, bit: u32) -> bool {
+    let word = state.and_then(|s| s.bits.get(bit as usize / 64)).copied();
+    word.unwrap_or(0) >> (bit % 64) & 1 != 0
+}
+
+fn counter(state: Option<&FlowState>, name: u16) -> Option<u32> {
+    let counters = &state?.counters;
+    counters.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
 }

@@ -2,28 +2,24 @@
 
 use std::sync::Arc;
 
-use crate::app::{App, MOST_LIVE, Transaction};
+use crate::app::{App, Transaction};
 use crate::buffer::Buffer;
 use crate::event::Events;
 use crate::matcher::Hits;
-use crate::packet::{Direction, Packet, Transport};
+use crate::packet::{Direction, Packet};
 
-use super::bits::{Arithmetic, BitAction, BitTest, Compare, Operand};
+use super::bits::hold;
 use super::check::Scene;
-use super::compile::{Compiled, CompiledGroup, Kind, When, is_of_packets};
+use super::compile::{Compiled, Kind, When, is_of_packets};
 use super::ends::{Ends, is_cut};
 use super::gate::{Class, open};
 use super::lists::TOGETHER;
-use super::plan::{self, Met, Plan, Table};
-use super::program::{Scratch, Subject};
-use super::ruleset::{ByAddress, Ruleset, Scan};
-use super::transform::Change;
-use super::{EvaluationCounts, FlowState, FlowView, LOOKBACK, Match, Moment, PacketFlow, Piece};
-
-/// Most stream rules of one direction of a flow that wait for the rest of what they want.
-const MOST_PENDING: usize = 64;
-/// Most rules of a flow whose stream part waits for a transaction.
-const MOST_HELD: usize = 64;
+use super::plan;
+use super::program::Subject;
+use super::ruleset::Ruleset;
+use super::transform::change;
+use super::work::{Found, MOST_PENDING, Work, header_buffer};
+use super::{EvaluationCounts, FlowState, FlowView, Match, Moment, PacketFlow, Piece};
 
 /// What a detector counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,26 +51,6 @@ pub struct DetectCounts {
 pub struct Detector {
     rules: Arc<Ruleset>,
     work: Work,
-}
-
-#[derive(Debug, Default)]
-struct Work {
-    hits: Hits,
-    scratch: Scratch,
-    candidates: Vec<u32>,
-    met: Met,
-    /// The round that last made a rule a candidate.
-    stamps: Vec<u32>,
-    round: u32,
-    changed: [Vec<u8>; 2],
-    matches: Vec<Match>,
-    /// Of the current packet: its number, and where its matches begin.
-    packet: u64,
-    first: usize,
-    order: u32,
-    /// Rank of the `pass` rule that held for the current packet.
-    packet_passed: Option<u32>,
-    counts: DetectCounts,
 }
 
 impl Detector {
@@ -237,7 +213,7 @@ impl Detector {
             }
             let waits = matches!(rule.kind, Kind::Transaction(_));
             let asked = waits
-                || tests(rule, flow.as_ref().map(|f| &*f.state))
+                || hold(&rule.tests, flow.as_ref().map(|f| &*f.state))
                     && rule.checks.iter().all(|c| c.holds(&scene));
             if !asked {
                 continue;
@@ -339,8 +315,8 @@ impl Detector {
         for index in candidates.iter().copied() {
             let rule = &rules.compiled[index as usize];
             let waits = matches!(rule.kind, Kind::Transaction(_));
-            let asked =
-                waits || tests(rule, Some(state)) && rule.checks.iter().all(|c| c.holds(&scene));
+            let asked = waits
+                || hold(&rule.tests, Some(state)) && rule.checks.iter().all(|c| c.holds(&scene));
             if !asked {
                 continue;
             }
@@ -531,7 +507,7 @@ impl Detector {
             if matched.iter().any(before) {
                 continue;
             }
-            if !tests(rule, Some(state)) || !rule.checks.iter().all(|c| c.holds(&scene)) {
+            if !hold(&rule.tests, Some(state)) || !rule.checks.iter().all(|c| c.holds(&scene)) {
                 continue;
             }
             if rule.payload.is_some() {
@@ -618,367 +594,3 @@ fn way(side: Option<Direction>, rule: &Compiled) -> Direction {
         (None, _) => Direction::ToServer,
     }
 }
-
-/// Circumstances of a match.
-#[derive(Clone, Copy)]
-struct Found {
-    time: u64,
-    transaction: Option<u64>,
-    file: Option<u32>,
-    stream: bool,
-    whole_flow: bool,
-    direction: Option<Direction>,
-}
-
-impl Work {
-    fn begin(&mut self, number: u64) {
-        if self.packet != number {
-            self.packet = number;
-            self.first = self.matches.len();
-            self.order = 0;
-            self.packet_passed = None;
-        }
-    }
-
-    /// A new list of candidates.
-    fn round(&mut self) {
-        self.round = self.round.wrapping_add(1);
-        if self.round == 0 {
-            self.stamps.fill(0);
-            self.round = 1;
-        }
-        self.candidates.clear();
-    }
-
-    fn consider(&mut self, rules: &[u32], gate: impl Fn(u32) -> bool) {
-        for rule in rules {
-            let Some(stamp) = self.stamps.get_mut(*rule as usize) else {
-                continue;
-            };
-            if *stamp == self.round {
-                continue;
-            }
-            *stamp = self.round;
-            self.counts.candidates += 1;
-            if gate(*rule) {
-                self.candidates.push(*rule);
-            }
-        }
-    }
-
-    /// Rules that name an end's address, and those that name none.
-    fn by_address(&mut self, rules: &ByAddress, ends: &Ends, gate: impl Fn(u32) -> bool) {
-        self.consider(rules.source.get(ends.source.0), &gate);
-        self.consider(rules.destination.get(ends.destination.0), &gate);
-        self.consider(&rules.rest, &gate);
-    }
-
-    fn scan(&mut self, scan: &Scan, bytes: &[u8], gate: impl Fn(u32) -> bool) {
-        let mut hits = std::mem::take(&mut self.hits);
-        hits.clear();
-        scan.matcher.scan(bytes, &mut hits);
-        for pattern in hits.ids() {
-            self.consider(scan.rules(*pattern), &gate);
-        }
-        self.hits = hits;
-    }
-
-    /// Scans bytes that begin at `base` of their buffer, from `fresh` on, as far as the patterns reach, for those that such traffic may have.
-    fn scan_part(
-        &mut self,
-        rules: &Ruleset,
-        table: &Table,
-        plan: &Plan,
-        (bytes, fresh, base): (&[u8], usize, u64),
-    ) {
-        let Some(scan) = rules.scans.get(table.scan as usize) else {
-            return;
-        };
-        let reach = (scan.reach as u64).saturating_sub(base);
-        let end = usize::try_from(reach).map_or(bytes.len(), |r| r.min(bytes.len()));
-        // A pattern may have begun in the bytes before.
-        let from = fresh.saturating_sub(scan.longest.saturating_sub(1));
-        if from >= end {
-            return;
-        }
-        let bytes = &bytes[from..end];
-        let mut hits = std::mem::take(&mut self.hits);
-        hits.clear();
-        match &table.part {
-            Some(part) => scan.matcher.scan_part(part, bytes, &mut hits),
-            None => scan.matcher.scan(bytes, &mut hits),
-        }
-        for pattern in hits.ids() {
-            self.consider(scan.rules(*pattern), |rule| plan.has(rule));
-        }
-        self.hits = hits;
-    }
-
-    /// The candidates by rank.
-    fn take(&mut self) -> Vec<u32> {
-        let mut candidates = std::mem::take(&mut self.candidates);
-        candidates.sort_unstable();
-        candidates
-    }
-
-    fn give_back(&mut self, mut candidates: Vec<u32>) {
-        candidates.clear();
-        self.candidates = candidates;
-    }
-
-    fn hold(&mut self, state: &mut FlowState, rule: u32, direction: Direction) {
-        if state.held.contains(&(rule, direction)) {
-            return;
-        }
-        if state.held.len() == MOST_HELD {
-            state.held.remove(0);
-            self.counts.held_dropped += 1;
-        }
-        state.held.push((rule, direction));
-    }
-
-    /// Notes that a rule alerted on a packet, up to this offset of its stream.
-    fn fired(&mut self, state: &mut FlowState, rule: u32, direction: Direction, end: u64) {
-        let same = |(r, w, _): &&mut (u32, Direction, u64)| *r == rule && *w == direction;
-        if let Some(known) = state.fired.iter_mut().find(same) {
-            known.2 = known.2.max(end);
-            return;
-        }
-        if state.fired.len() == MOST_PENDING {
-            state.fired.remove(0);
-            self.counts.pending_dropped += 1;
-        }
-        state.fired.push((rule, direction, end));
-    }
-
-    /// Whether one of the instances of a buffer fulfils a group, or its absence does.
-    fn group(&mut self, group: &CompiledGroup, instances: &mut dyn Iterator<Item = &[u8]>) -> bool {
-        let mut there = false;
-        for bytes in instances {
-            let mut changed = std::mem::take(&mut self.changed);
-            let bytes = if group.changes.is_empty() {
-                Some(bytes)
-            } else {
-                change(&group.changes, bytes, &mut changed)
-            };
-            let held = bytes.is_some_and(|bytes| {
-                there = true;
-                group.absent != Some(false)
-                    && group
-                        .program
-                        .holds(&Subject::whole(bytes), &mut self.scratch)
-            });
-            self.changed = changed;
-            if held {
-                return true;
-            }
-        }
-        !there && group.absent.is_some()
-    }
-
-    fn matched(
-        &mut self,
-        rules: &Ruleset,
-        index: u32,
-        found: Found,
-        ends: &Ends,
-        view: Option<&FlowView>,
-        state: Option<&mut FlowState>,
-    ) {
-        let rule = &rules.compiled[index as usize];
-        self.counts.matches += 1;
-        if let Some(state) = state {
-            for action in &rule.actions {
-                act(action, state, rules.flow_bits, found.transaction);
-            }
-            if rule.captures && !self.scratch.captured.is_empty() {
-                let captured = std::mem::take(&mut self.scratch.captured);
-                let said = state.said.get_or_insert_default();
-                said.keep(captured, index, self.packet);
-            }
-            if rule.pass && found.whole_flow {
-                state.passed = true;
-            }
-        }
-        if rule.pass {
-            // Rules that rank before it have been decided; those after it are void for this packet.
-            let first = self.first.min(self.matches.len());
-            let mut kept = first;
-            for i in first..self.matches.len() {
-                if self.matches[i].rule < index {
-                    self.matches.swap(kept, i);
-                    kept += 1;
-                }
-            }
-            self.matches.truncate(kept);
-            self.packet_passed = Some(self.packet_passed.map_or(index, |p| p.min(index)));
-            if rule.untold {
-                return;
-            }
-        }
-        if self.packet_passed.is_some_and(|p| p < index) || rule.silent && !rule.reaches_over_flows
-        {
-            return;
-        }
-        self.matches.push(Match {
-            rule: index,
-            packet: self.packet,
-            order: self.order,
-            time: found.time,
-            flow: view.map(|v| v.id),
-            direction: found.direction,
-            source: ends.source,
-            destination: ends.destination,
-            protocol: ends.protocol,
-            app: ends.app,
-            transaction: found.transaction,
-            file: found.file,
-            stream: found.stream,
-            whole_flow: found.whole_flow,
-        });
-        self.order += 1;
-    }
-}
-
-/// Whether bits and counters of the flow are as a rule wants them. Without a flow no bit is set.
-fn tests(rule: &Compiled, state: Option<&FlowState>) -> bool {
-    let value = |operand: &Operand| match operand {
-        Operand::Number(n) => Some(*n),
-        Operand::Counter(c) => counter(state, *c),
-    };
-    rule.tests.iter().all(|test| match test {
-        BitTest::Set(bits, wanted) => bits.iter().any(|b| is_set(state, *b)) == *wanted,
-        BitTest::Exists(name, wanted) => counter(state, *name).is_some() == *wanted,
-        BitTest::Compare(name, how, with) => match (counter(state, *name), value(with)) {
-            (Some(a), Some(b)) => match how {
-                Compare::Less => a < b,
-                Compare::LessEqual => a <= b,
-                Compare::Greater => a > b,
-                Compare::GreaterEqual => a >= b,
-                Compare::Equal => a == b,
-                Compare::NotEqual => a != b,
-            },
-            _ => false,
-        },
-    })
-}
-
-fn is_set(state: Option<&FlowState>, bit: u32) -> bool {
-    let word = state.and_then(|s| s.bits.get(bit as usize / 64)).copied();
-    word.unwrap_or(0) >> (bit % 64) & 1 != 0
-}
-
-fn counter(state: Option<&FlowState>, name: u16) -> Option<u32> {
-    let counters = &state?.counters;
-    counters.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
-}
-
-fn act(action: &BitAction, state: &mut FlowState, bits: usize, transaction: Option<u64>) {
-    let mut change = |bit: u32, how: fn(&mut u64, u64)| {
-        state.bits.resize(bits.div_ceil(64), 0);
-        if let Some(word) = state.bits.get_mut(bit as usize / 64) {
-            how(word, 1 << (bit % 64));
-        }
-    };
-    match action {
-        BitAction::Set(bit) => change(*bit, |w, b| *w |= b),
-        BitAction::Unset(bit) => change(*bit, |w, b| *w &= !b),
-        BitAction::Toggle(bit) => change(*bit, |w, b| *w ^= b),
-        BitAction::Unlog => {
-            let list = &mut state.said.get_or_insert_default().unlogged;
-            if let Some(id) = transaction.filter(|id| !list.contains(id)) {
-                if list.len() == MOST_LIVE {
-                    // No more are live: it is over.
-                    list.remove(0);
-                }
-                list.push(id);
-            }
-        }
-        BitAction::Counter(name, how, by) => {
-            let by = match by {
-                Operand::Number(n) => *n,
-                Operand::Counter(c) => counter(Some(state), *c).unwrap_or(0),
-            };
-            let at = state.counters.iter().position(|(n, _)| n == name);
-            // Nothing is taken from a counter that is not there: it still is not.
-            if at.is_none() && matches!(how, Arithmetic::Subtract) {
-                return;
-            }
-            let at = at.unwrap_or_else(|| {
-                state.counters.push((*name, 0));
-                state.counters.len() - 1
-            });
-            let value = &mut state.counters[at].1;
-            *value = match how {
-                Arithmetic::Set => by,
-                Arithmetic::Add => value.saturating_add(by),
-                Arithmetic::Subtract => value.saturating_sub(by),
-            };
-        }
-    }
-}
-
-/// Runs a chain of transforms; the result is in one of the two buffers. `None`: there is no buffer after them.
-fn change<'a>(changes: &[Change], bytes: &[u8], [a, b]: &'a mut [Vec<u8>; 2]) -> Option<&'a [u8]> {
-    let (mut now, mut next) = (a, b);
-    now.clear();
-    let mut first = true;
-    for change in changes {
-        let there = if first {
-            change.apply(bytes, now)
-        } else {
-            let there = change.apply(now, next);
-            std::mem::swap(&mut now, &mut next);
-            there
-        };
-        if !there {
-            return None;
-        }
-        first = false;
-    }
-    Some(now)
-}
-
-/// The bytes of a packet that a buffer shows.
-fn header_buffer<'a>(packet: &'a Packet<'_>, buffer: Buffer) -> Option<&'a [u8]> {
-    let ip = packet.ip.as_ref();
-    let range = match (buffer, &packet.transport) {
-        (Buffer::Payload, _) => packet.payload.clone(),
-        (Buffer::Ipv4Header, _) => ip.filter(|i| i.source.is_ipv4())?.header.clone(),
-        (Buffer::Ipv6Header, _) => ip.filter(|i| i.source.is_ipv6())?.header.clone(),
-        (Buffer::IpSource | Buffer::IpDestination, _) => {
-            let ip = ip?;
-            let at = ip.header.start;
-            let (from, length) = if ip.source.is_ipv4() {
-                (at + 12, 4)
-            } else {
-                (at + 8, 16)
-            };
-            let from = from
-                + if buffer == Buffer::IpSource {
-                    0
-                } else {
-                    length
-                };
-            from..from + length
-        }
-        (Buffer::TcpHeader, Transport::Tcp(t)) => t.header.clone(),
-        (Buffer::UdpHeader, Transport::Udp { header, .. }) => *header..*header + 8,
-        (
-            Buffer::Icmpv4Header,
-            Transport::Icmp {
-                v6: false, header, ..
-            },
-        )
-        | (
-            Buffer::Icmpv6Header,
-            Transport::Icmp {
-                v6: true, header, ..
-            },
-        ) => *header..packet.payload.start.max(*header),
-        _ => return None,
-    };
-    packet.data.get(range)
-}
-
-const _: () = assert!(LOOKBACK >= 255, "patterns reach back so far");

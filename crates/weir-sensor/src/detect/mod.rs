@@ -21,6 +21,7 @@ mod program;
 mod ruleset;
 mod sequence;
 mod transform;
+mod work;
 
 pub(crate) use compile::{Build, Built};
 pub use detector::{DetectCounts, Detector};

@@ -188,6 +188,31 @@ fn url_decode(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Runs a chain of transforms; the result is in one of the two buffers. `None`: there is no buffer after them.
+pub(super) fn change<'a>(
+    changes: &[Change],
+    bytes: &[u8],
+    [a, b]: &'a mut [Vec<u8>; 2],
+) -> Option<&'a [u8]> {
+    let (mut now, mut next) = (a, b);
+    now.clear();
+    let mut first = true;
+    for change in changes {
+        let there = if first {
+            change.apply(bytes, now)
+        } else {
+            let there = change.apply(now, next);
+            std::mem::swap(&mut now, &mut next);
+            there
+        };
+        if !there {
+            return None;
+        }
+        first = false;
+    }
+    Some(now)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
