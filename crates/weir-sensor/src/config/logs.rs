@@ -18,8 +18,10 @@ pub struct Logs {
     pub kinds: Kinds,
     /// What they say.
     pub options: EveOptions,
-    /// Seconds between records of counters; the last one is always written.
+    /// Seconds between records of counters of an interface, or of files that grow; the last one is always written.
     pub stats_interval: u64,
+    /// The same of files, by the time of their frames; 0: only the last one.
+    pub stats_file_interval: u64,
 }
 
 /// One log.
@@ -154,6 +156,8 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
         kinds: Kinds::all(),
         options: EveOptions::usual(),
         stats_interval: s.seconds("stats.interval")?.unwrap_or(8),
+        // Captures of many years have been made: a record for every eight seconds is more than what there is to say of them.
+        stats_file_interval: s.seconds("stats.file-interval")?.unwrap_or(0),
     };
     let listed = s.keys("outputs");
     // A configuration that lists outputs has no others.

@@ -35,6 +35,8 @@ pub(super) struct Reader<'a> {
     now: u64,
     /// When the capture's clock last began a new second.
     ticked: u64,
+    /// Nanoseconds between records of counters before the last one; 0: there are none.
+    stats_every: u64,
     next_stats: u64,
     told: Instant,
     loading: Option<Receiver<Result<(Engine, Duration), String>>>,
@@ -49,6 +51,12 @@ impl<'a> Reader<'a> {
         controls: &'a Controls,
     ) -> Reader<'a> {
         let slices = usize::from(setup.config.slices);
+        let logs = &setup.config.logs;
+        let interval = match (logs.kinds.stats, source.is_live()) {
+            (false, _) => 0,
+            (true, true) => logs.stats_interval,
+            (true, false) => logs.stats_file_interval,
+        };
         Reader {
             setup,
             source,
@@ -61,6 +69,7 @@ impl<'a> Reader<'a> {
             filtered: 0,
             now: 0,
             ticked: 0,
+            stats_every: interval.saturating_mul(SECOND),
             next_stats: 0,
             told: Instant::now(),
             loading: None,
@@ -151,17 +160,13 @@ impl<'a> Reader<'a> {
         batch.filtered = self.filtered;
         // What the last batch leaves is counted in any case.
         let mut stats = ends;
-        if self.setup.config.logs.kinds.stats
-            && self.setup.config.logs.stats_interval > 0
-            && self.now > 0
-            && !ends
-        {
+        if self.stats_every > 0 && self.now > 0 && !ends {
             if self.next_stats == 0 {
-                self.next_stats = self.now + self.setup.config.logs.stats_interval * 1_000_000_000;
+                self.next_stats = self.now + self.stats_every;
             }
             if self.now >= self.next_stats {
                 stats = true;
-                self.next_stats = self.now + self.setup.config.logs.stats_interval * 1_000_000_000;
+                self.next_stats = self.now + self.stats_every;
             }
         }
         if self.told.elapsed() >= Duration::from_millis(500)

@@ -41,7 +41,7 @@ fn lines(left: &Left) -> Vec<&str> {
 fn any_number_of_workers_writes_the_same_lines() {
     let tape = tape();
     // Counters every second: in the midst of batches' work.
-    let how = || How::rules(RULES).set("stats.interval=1");
+    let how = || How::rules(RULES).set("stats.file-interval=1");
     let one = sense_tape(&tape, &how());
     let count = |sid| one.sids().iter().filter(|s| **s == sid).count();
     assert_eq!(
@@ -99,9 +99,12 @@ fn batches_wait_for_their_slices() {
     for (at, (time, _)) in tape.frames.iter_mut().enumerate() {
         *time += (at as u64 / 10) * 1_000_000_000;
     }
-    let how = || How::rules(RULES).set("stats.interval=30");
+    let how = || How::rules(RULES).set("stats.file-interval=30");
     let one = sense_tape(&tape, &how());
     assert!(one.text.contains("\"reason\":\"timeout\""));
+    assert!(one.of("stats").len() > 2);
+    let quiet = sense_tape(&tape, &How::rules(RULES).set("stats.interval=30"));
+    assert_eq!(quiet.of("stats").len(), 1, "of a file that is whole");
     for workers in [2, 3, 16] {
         let many = sense_tape(&tape, &how().workers(workers));
         for (of_many, of_one) in lines(&many).iter().zip(lines(&one)) {
