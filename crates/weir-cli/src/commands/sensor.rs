@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
-use weir_sensor::config::Config;
+use weir_sensor::config::{Config, DNS_VERSION};
 use weir_sensor::load::{BookError, named};
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
@@ -44,6 +44,12 @@ pub(crate) fn run(args: &SensorArgs) -> Result<ExitCode, Failure> {
 /// The configuration, with what the command line changes of it.
 fn config(args: &SettingsArgs) -> Result<Config, Failure> {
     let mut settings = Settings::read(&args.configs).map_err(Failure::usage)?;
+    // As users of such sensors say it where they have no section for records of DNS.
+    if let Ok(version) = std::env::var("SURICATA_EVE_DNS_VERSION") {
+        settings
+            .set(&format!("{DNS_VERSION}={version}"))
+            .map_err(Failure::usage)?;
+    }
     for set in &args.sets {
         settings.set(set).map_err(Failure::usage)?;
     }

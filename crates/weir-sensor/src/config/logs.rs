@@ -241,6 +241,9 @@ fn eve(s: &Settings, at: &str, logs: &mut Logs) -> Result<(), SettingsError> {
         let seed = s.number(&format!("{at}.community-id-seed"))?.unwrap_or(0);
         logs.options.community = Some(seed as u16);
     }
+    let truth = |key: &str| Ok::<_, SettingsError>(s.truth(&format!("{at}.{key}"))? == Some(true));
+    logs.options.ethernet = truth("ethernet")?;
+    logs.options.file = truth("pcap-file")?;
     let types = format!("{at}.types");
     let listed = s.keys(&types);
     if listed.is_empty() {
@@ -316,6 +319,7 @@ impl Section<'_> {
                 kinds.anomaly_decode = self.truth("types.decode", false)?;
                 kinds.anomaly_stream = self.truth("types.stream", false)?;
                 kinds.anomaly_app = self.truth("types.applayer", !any)?;
+                logs.options.packet_header = self.truth("packethdr", false)?;
             }
             "files" => {
                 kinds.files = true;
@@ -361,7 +365,8 @@ impl Section<'_> {
         o.http_body = self.truth("http-body", false)?;
         o.http_printable = self.truth("http-body-printable", false)?;
         let limit = self.s.bytes(&self.key("payload-buffer-size"))?;
-        o.payload_limit = limit.unwrap_or(4096) as usize;
+        // One byte of it is the end that others put behind text.
+        o.payload_limit = (limit.unwrap_or(4096) as usize).saturating_sub(1);
         // `metadata` is a word for all of it, or a section.
         let all = match self.s.text(&self.key("metadata")) {
             Some(_) => self.truth("metadata", true).unwrap_or(true),
@@ -387,7 +392,10 @@ impl Section<'_> {
             types: list("types"),
             detailed: shown("DETAILED"),
             grouped: shown("GROUPED"),
-            older: match self.s.text(&version).as_deref() {
+            older: match (self.s.text(&version))
+                .or_else(|| self.s.text(DNS_VERSION))
+                .as_deref()
+            {
                 None | Some("3") => false,
                 Some("2") => true,
                 Some(other) => {
@@ -433,6 +441,9 @@ impl Section<'_> {
         Ok(())
     }
 }
+
+/// The version of records of DNS where their section names none; a program's environment says it so.
+pub const DNS_VERSION: &str = "eve-dns-version";
 
 /// Records whose name in a list of types is not that of the application.
 const TYPES: &[(&str, &str)] = &[

@@ -5,7 +5,7 @@
 mod logs;
 mod stages;
 
-pub use logs::{DnsKinds, Kinds, Log, Logs};
+pub use logs::{DNS_VERSION, DnsKinds, Kinds, Log, Logs};
 pub use stages::{App, Defragment, Flow, Host, Overlaps, Stream, Tunnels};
 
 use std::path::PathBuf;
@@ -151,6 +151,26 @@ mod tests {
         let config = Config::default();
         assert_eq!(config.flow.tcp, [60, 600, 60]);
         assert!(config.logs.kinds.has_app("dns") && config.checksums && config.unknown.is_empty());
+    }
+
+    /// What a program's environment says holds where the section says nothing.
+    #[test]
+    fn the_version_of_records_of_names() {
+        for (set, older) in [
+            (&[][..], false),
+            (&["eve-dns-version=2"], true),
+            (
+                &["eve-dns-version=2", "outputs.0.eve-log.types.dns.version=3"],
+                false,
+            ),
+        ] {
+            let mut settings = Settings::default();
+            for one in [&["outputs.0.eve-log.types.dns.requests=yes"], set].concat() {
+                settings.set(one).expect(one);
+            }
+            let config = Config::from_settings(&settings).expect("right");
+            assert_eq!(config.logs.kinds.dns.older, older, "{set:?}");
+        }
     }
 
     /// All names that configurations of such sensors list by default, most with nothing in them.

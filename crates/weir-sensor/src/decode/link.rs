@@ -24,7 +24,7 @@ impl Decoder {
                 }
             }
             276 => {
-                self.counts.sll += 1;
+                self.counts.sll2 += 1;
                 match u16_at(packet.data, 0).filter(|_| packet.data.len() >= 20) {
                     Some(kind) => self.ethertype(packet, kind, 20),
                     None => packet.events.insert(Event::Sll2TooSmall),
@@ -45,10 +45,13 @@ impl Decoder {
             0 | 108 => self.loopback(packet),
             9 | 50 => self.ppp(packet, 0),
             51 => self.pppoe(packet, 0),
-            104 => match u16_at(packet.data, 2) {
-                Some(kind) => self.ethertype(packet, kind, 4),
-                None => packet.events.insert(Event::ChdlcTooSmall),
-            },
+            104 => {
+                self.counts.chdlc += 1;
+                match u16_at(packet.data, 2) {
+                    Some(kind) => self.ethertype(packet, kind, 4),
+                    None => packet.events.insert(Event::ChdlcTooSmall),
+                }
+            }
             _ => packet.events.insert(Event::LinkUnsupported),
         }
     }
@@ -275,8 +278,8 @@ impl Decoder {
         start: usize,
         end: usize,
     ) {
-        self.counts.ip_in_ip += 1;
         let v6 = packet.ip.as_ref().is_some_and(|ip| ip.source.is_ipv6());
+        self.counts.ip_in_ip[usize::from(v6)][usize::from(version == 6)] += 1;
         let least = if version == 4 { 20 } else { 40 };
         match (packet.data.get(start).map(|b| b >> 4), version) {
             (_, 4) if v6 && end - start < least => packet.events.insert(Event::Ipv6In4TooSmall),

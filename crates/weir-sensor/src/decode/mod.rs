@@ -80,14 +80,20 @@ pub struct Counts {
     pub vlan: u64,
     /// Packets with more than one.
     pub vlan_qinq: u64,
+    /// Packets with more than two.
+    pub vlan_qinqinq: u64,
     /// Packets with MPLS labels.
     pub mpls: u64,
     /// PPPoE sessions.
     pub pppoe: u64,
     /// PPP headers.
     pub ppp: u64,
-    /// Linux cooked headers of both versions.
+    /// Linux cooked headers.
     pub sll: u64,
+    /// Those of version 2.
+    pub sll2: u64,
+    /// Cisco's HDLC.
+    pub chdlc: u64,
     /// Loopback headers.
     pub null: u64,
     /// Raw IP.
@@ -98,8 +104,8 @@ pub struct Counts {
     pub gre: u64,
     /// ERSPAN headers.
     pub erspan: u64,
-    /// IP in IP, of any versions.
-    pub ip_in_ip: u64,
+    /// IP in IP: in IPv4 and in IPv6, of IPv4 and of IPv6 each.
+    pub ip_in_ip: [[u64; 2]; 2],
     /// VXLAN headers.
     pub vxlan: u64,
     /// Geneve headers.
@@ -252,6 +258,7 @@ impl Decoder {
         if packet.vlans > 0 && packet.depth == 0 && !packet.reassembled {
             self.counts.vlan += 1;
             self.counts.vlan_qinq += u64::from(packet.vlans > 1);
+            self.counts.vlan_qinqinq += u64::from(packet.vlans > 2);
         }
         self.events.add(packet.events);
     }

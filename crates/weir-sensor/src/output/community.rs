@@ -122,6 +122,7 @@ mod tests {
                 protocol,
                 origin: None,
                 marks: None,
+                ether: None,
             },
         )
     }

@@ -57,6 +57,9 @@ impl<'a> Reader<'a> {
             (true, true) => logs.stats_interval,
             (true, false) => logs.stats_file_interval,
         };
+        if setup.config.logs.options.file {
+            source.keep_apart();
+        }
         Reader {
             setup,
             source,

@@ -9,7 +9,7 @@ use super::work::Work;
 use super::{Controls, Ledger, RunError, Setup, Summary};
 use crate::config::Log;
 use crate::detect::{Decision, Sequencer};
-use crate::output::{Sink, SinkError, Target, eve};
+use crate::output::{Sink, SinkError, Target, eve, json};
 use crate::source::SourceCounts;
 use crate::worker::{Engine, Report};
 
@@ -26,6 +26,8 @@ pub(super) struct Writer {
     now: u64,
     filtered: u64,
     scratch: Vec<u8>,
+    /// What stands at the end of each record: which capture is being read, if records say so.
+    tail: Option<Vec<u8>>,
     /// Counters of sequencers that are no more.
     sequenced: BTreeMap<&'static str, u64>,
     pub(super) summary: Summary,
@@ -41,6 +43,18 @@ fn sink(log: Option<&Log>, folder: &Path) -> Result<Option<Sink>, SinkError> {
         Target::Stdout => Target::Stdout,
     };
     Sink::open(target, log.rotation).map(Some)
+}
+
+/// A record with what stands at its end, written where there is `room`.
+fn longer<'a>(record: &'a [u8], tail: Option<&[u8]>, room: &'a mut Vec<u8>) -> &'a [u8] {
+    let (Some(tail), Some(inside)) = (tail, record.strip_suffix(b"}\n")) else {
+        return record;
+    };
+    room.clear();
+    room.extend_from_slice(inside);
+    room.extend_from_slice(tail);
+    room.push(b'\n');
+    room
 }
 
 /// What decides over flows, with what the configuration adds to rules.
@@ -63,6 +77,7 @@ impl Writer {
             now: 0,
             filtered: 0,
             scratch: Vec::new(),
+            tail: None,
             sequenced: BTreeMap::new(),
             summary: Summary::default(),
         })
@@ -91,6 +106,15 @@ impl Writer {
             self.sequencer = sequencer(&work.engine);
             self.engine = Arc::clone(&work.engine);
         }
+        // At the end of all, the last capture is still the one.
+        if let Some(file) = &work.batch.file {
+            let mut tail = Vec::new();
+            let mut o = json::Object::new(&mut tail);
+            o.string("pcap_filename", file);
+            o.end();
+            tail[0] = b',';
+            self.tail = Some(tail);
+        }
         self.order.clear();
         self.order.extend(0..report.lines.len() as u32);
         // Of one packet, they are in the order in which they were found.
@@ -116,7 +140,9 @@ impl Writer {
             if let Some(sink) = &mut self.eve
                 && !line.eve.is_empty()
             {
-                sink.line(&report.bytes[line.eve.clone()], line.time)?;
+                let record = &report.bytes[line.eve.clone()];
+                let record = longer(record, self.tail.as_deref(), &mut self.scratch);
+                sink.line(record, line.time)?;
             }
             if let Some(sink) = &mut self.fast
                 && !line.fast.is_empty()
@@ -195,9 +221,14 @@ impl Writer {
         }
         let uptime = self.now.saturating_sub(self.start.unwrap_or(self.now)) / 1_000_000_000;
         self.scratch.clear();
-        eve::stats(&mut self.scratch, self.now, uptime, counters);
+        let engine = (self.engine.rules(), self.engine.missing);
+        eve::stats(&mut self.scratch, self.now, uptime, counters, engine);
         match &mut self.eve {
-            Some(sink) if self.stats => sink.line(&self.scratch, self.now),
+            Some(sink) if self.stats => {
+                let mut room = Vec::new();
+                let record = longer(&self.scratch, self.tail.as_deref(), &mut room);
+                sink.line(record, self.now)
+            }
             _ => Ok(()),
         }
     }

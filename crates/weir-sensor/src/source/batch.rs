@@ -1,5 +1,7 @@
 //! Frames in batches: one piece of memory for many frames, filled by a source, read by workers, and used again. Nothing is allocated for a frame.
 
+use std::sync::Arc;
+
 /// Bytes that a source reads at once. Small enough that a batch stays in a second-level cache between reader and worker.
 pub const CHUNK: usize = 256 << 10;
 
@@ -33,6 +35,8 @@ pub struct Batch {
     pub(crate) used: usize,
     /// Frames that were read and that a filter took out of the batch; they have no numbers.
     pub filtered: u64,
+    /// The capture that all of them are of, if that is to be known.
+    pub file: Option<Arc<str>>,
 }
 
 impl Batch {
@@ -41,6 +45,7 @@ impl Batch {
         self.frames.clear();
         self.used = 0;
         self.filtered = 0;
+        self.file = None;
     }
 
     /// The captured bytes of a frame.

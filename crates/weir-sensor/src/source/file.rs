@@ -36,6 +36,8 @@ pub struct Files {
     /// Bytes of files done, and of all that are known.
     done: u64,
     total: u64,
+    /// A batch has frames of one capture only, and says of which.
+    apart: bool,
 }
 
 #[derive(Debug)]
@@ -69,6 +71,7 @@ impl Files {
             skipped: Vec::new(),
             done: 0,
             total: 0,
+            apart: false,
         };
         for path in paths {
             let failed = |error| SourceError::Open {
@@ -226,6 +229,9 @@ impl Source for Files {
                 });
             };
             let (before, read) = (batch.frames.len(), open.read);
+            if self.apart && before == 0 {
+                batch.file = Some(open.path.to_string_lossy().into());
+            }
             let came = open.fill(batch);
             self.counts.bytes_read += open.read - read;
             for frame in &batch.frames[before..] {
@@ -235,6 +241,7 @@ impl Source for Files {
             }
             match came {
                 Ok(0) => {
+                    let ends = self.apart && !batch.frames.is_empty();
                     let open = self
                         .open
                         .as_ref()
@@ -256,13 +263,21 @@ impl Source for Files {
                         Some((_, _, cut)) => Some(cut),
                     };
                     self.close(problem);
+                    if ends {
+                        return Ok(Filled::Frames);
+                    }
                 }
-                // Small files share a batch.
+                // Small files share a batch, unless somebody wants to know which is which.
                 Ok(_) if batch.used >= CHUNK / 2 && !batch.frames.is_empty() => {
                     return Ok(Filled::Frames);
                 }
                 Ok(_) => {}
-                Err(problem) => self.close(Some(problem)),
+                Err(problem) => {
+                    self.close(Some(problem));
+                    if self.apart && !batch.frames.is_empty() {
+                        return Ok(Filled::Frames);
+                    }
+                }
             }
         }
     }
@@ -289,6 +304,10 @@ impl Source for Files {
     fn progress(&self) -> Option<(u64, u64)> {
         let open = self.open.as_ref().map_or(0, |o| o.read);
         Some((self.done + open, self.total))
+    }
+
+    fn keep_apart(&mut self) {
+        self.apart = true;
     }
 
     fn is_live(&self) -> bool {

@@ -109,6 +109,9 @@ pub trait Source: Send {
     /// Whether the end is not known: frames come as time goes by.
     fn is_live(&self) -> bool;
 
+    /// From now on no batch has frames of several captures, and each says of which it has.
+    fn keep_apart(&mut self) {}
+
     /// The file that is being read.
     fn name(&self) -> Option<&Path> {
         None

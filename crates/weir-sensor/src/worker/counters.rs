@@ -85,8 +85,13 @@ impl Totals {
         let mut all: BTreeMap<String, u64> = (self.numbers.iter())
             .map(|(name, count)| ((*name).to_owned(), *count))
             .collect();
-        for (event, count) in self.streams.iter() {
+        for event in Event::ALL.iter().filter(|e| e.is_stream()) {
+            let count = self.streams.get(*event);
             all.insert(format!("stream.{}", event.name()), count);
+        }
+        for tcp in [true, false] {
+            let name = counted(App::Failed, tcp);
+            all.insert(format!("app_layer.flow.{name}"), 0);
         }
         for ((app, tcp), count) in &self.apps.flows {
             all.insert(format!("app_layer.flow.{}", counted(*app, *tcp)), *count);
@@ -173,13 +178,19 @@ impl Pipeline {
             ("decoder.mpls", d.mpls),
             ("decoder.pppoe", d.pppoe),
             ("decoder.ppp", d.ppp),
+            ("decoder.vlan_qinqinq", d.vlan_qinqinq),
             ("decoder.sll", d.sll),
+            ("decoder.sll2", d.sll2),
+            ("decoder.chdlc", d.chdlc),
             ("decoder.null", d.null),
             ("decoder.raw", d.raw),
             ("decoder.arp", d.arp),
             ("decoder.gre", d.gre),
             ("decoder.erspan", d.erspan),
-            ("decoder.ip_in_ip", d.ip_in_ip),
+            ("decoder.ipv4_in_ipv4", d.ip_in_ip[0][0]),
+            ("decoder.ipv6_in_ipv4", d.ip_in_ip[0][1]),
+            ("decoder.ipv4_in_ipv6", d.ip_in_ip[1][0]),
+            ("decoder.ipv6_in_ipv6", d.ip_in_ip[1][1]),
             ("decoder.vxlan", d.vxlan),
             ("decoder.geneve", d.geneve),
             ("decoder.teredo", d.teredo),
@@ -209,6 +220,7 @@ impl Pipeline {
                 ("defrag.ipv6.fragments", g.fragments6),
                 ("defrag.used", g.used),
                 ("defrag.timeout", g.timeout),
+                ("defrag.mgr.tracker_timeout", g.timeout),
                 ("defrag.over_cap", g.evicted + g.dropped),
                 ("defrag.overlap", g.overlap),
                 ("defrag.invalid", g.invalid),

@@ -12,7 +12,7 @@ use crate::load::{Book, BookError, empty_book, kept_book};
 use crate::matcher;
 use crate::output::eve::{EveOptions, RuleText};
 use crate::packet::Direction;
-use crate::rules::{Dialect, Expressions, Keep, PacketCondition, Place, Rule, Settings};
+use crate::rules::{Dialect, Expressions, Keep, PacketCondition, Place, Refused, Rule, Settings};
 
 /// Rules, ready to be used by any number of workers.
 #[derive(Debug)]
@@ -27,6 +27,8 @@ pub struct Engine {
     pub(super) opaque: [Option<App>; 2],
     /// No other engine of this process has it, and it is not 0: an address in memory may be given out again.
     pub(super) number: u64,
+    /// Rules that are not there: refused, and those that require something else than this sensor.
+    pub(crate) missing: [usize; 2],
 }
 
 /// A rule that was read and that detection cannot decide.
@@ -238,8 +240,12 @@ impl Engine {
             && (kinds.files
                 || config.logs.options.app_fields
                 || kinds.apps.as_ref().is_none_or(|list| !list.is_empty()));
+        let all = &book.loaded.refused;
+        let required = |r: &&Refused| r.keyword.as_deref() == Some("requires");
+        let skipped = all.iter().filter(required).count();
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let engine = Engine {
+            missing: [all.len() - skipped + refused.len(), skipped],
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             texts,
             wanted: Asked {

@@ -10,10 +10,10 @@ use crate::buffer::Buffer;
 use crate::config::DnsKinds;
 use crate::detect::{FlowState, Match, Ruleset};
 use crate::event::Events;
-use crate::flow::{Info, Reason};
+use crate::flow::{Flow, Info, Reason};
 use crate::output::eve::{
-    self, AlertFacts, Anomaly, AppNames, EveOptions, FlowFacts, Head, Marks, Origin, TcpFacts,
-    Tunnel,
+    self, AlertFacts, Anomaly, AppNames, Ether, EveOptions, FlowFacts, Head, Link, Marks, Origin,
+    TcpFacts, Tunnel,
 };
 use crate::output::{fast, json};
 use crate::packet::{Direction, Packet, Transport};
@@ -46,17 +46,25 @@ fn names(talk: Option<&Conversation>) -> AppNames {
     }
 }
 
-/// The record of a transaction as alerts show it, if that is not the whole: of DNS without the answers by type, of HTTP with its bodies if they are wanted.
+/// The record of a transaction as alerts show it, if that is not the whole: of DNS without the answers by type, of HTTP without lists of all header lines, and with its bodies if they are wanted.
 fn for_alert(t: &Transaction, options: &EveOptions) -> Option<Map<String, Value>> {
     if t.app == App::Dns && t.record.contains_key("grouped") {
         let mut record = t.record.clone();
         record.remove("grouped");
         return Some(record);
     }
-    if t.app != App::Http1 || !(options.http_body || options.http_printable) {
+    let lists = ["request_headers", "response_headers"];
+    let listed = lists.iter().any(|list| t.record.contains_key(*list));
+    if t.app != App::Http1 || !(options.http_body || options.http_printable || listed) {
         return None;
     }
     let mut record = t.record.clone();
+    for list in lists {
+        record.remove(list);
+    }
+    if !(options.http_body || options.http_printable) {
+        return Some(record);
+    }
     for (buffer, direction, name) in [
         (
             Buffer::HttpRequestBody,
@@ -135,6 +143,47 @@ fn flow_head<'a>(info: &'a Info, direction: Direction, time: u64, number: u64) -
         protocol: info.protocol,
         origin: None,
         marks: None,
+        ether: None,
+    }
+}
+
+/// Addresses of the link layer that a flow was seen with: those of the client's side, and of the other.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Macs([Vec<[u8; 6]>; 2]);
+
+impl Macs {
+    /// The most of each side.
+    const MOST: usize = 8;
+
+    pub(super) fn add(&mut self, way: Direction, ether: Ether) {
+        let (client, server) = match way {
+            Direction::ToServer => (ether.source, ether.destination),
+            Direction::ToClient => (ether.destination, ether.source),
+        };
+        for (list, address) in self.0.iter_mut().zip([client, server]) {
+            if list.len() < Self::MOST && !list.contains(&address) {
+                list.push(address);
+            }
+        }
+    }
+
+    /// Those of a record about the flow in one direction.
+    fn of(&self, way: Direction) -> [&[[u8; 6]]; 2] {
+        let [client, server] = &self.0;
+        match way {
+            Direction::ToServer => [client, server],
+            Direction::ToClient => [server, client],
+        }
+    }
+
+    /// The first ones, as of a frame to the server.
+    fn first(&self) -> Option<Ether> {
+        let [client, server] = &self.0;
+        Some(Ether {
+            source: *client.first()?,
+            destination: *server.first()?,
+            kind: None,
+        })
     }
 }
 
@@ -257,6 +306,7 @@ fn packet_head<'a>(packet: &'a Packet<'_>, flow: u64) -> Head<'a> {
         protocol: packet.ip.as_ref().map_or(0, |ip| ip.protocol),
         origin: Some(packet_origin(packet)),
         marks: None,
+        ether: None,
     }
 }
 
@@ -298,6 +348,19 @@ impl Hands {
                 packet: named(packet),
             }
         })
+    }
+
+    /// Addresses of the link layer of a record about one direction of a flow: of the packet that is looked at, or the flow's first ones where there is none.
+    fn ether(&self, way: Direction, first: Option<Ether>) -> Option<Link<'static>> {
+        let (ether, of) = match self.origin {
+            Origin::FlowEnd => (first?, Direction::ToServer),
+            _ => (self.ether?, self.way),
+        };
+        Some(Link::Frame(if way == of {
+            ether
+        } else {
+            ether.reversed()
+        }))
     }
 
     fn line(
@@ -347,6 +410,7 @@ impl Hands {
             .filter(FlowState::is_marked);
         let marks = state.as_ref().and_then(|s| self.marks(&ruleset, s));
         let parent = extra.as_ref().map_or(0, |e| e.parent);
+        let first = extra.as_ref().and_then(|e| e.macs.as_ref()?.first());
         for one in matches {
             let rule = self.engine.ruleset.rule(one.rule);
             let silent = !rule.is_told();
@@ -371,6 +435,8 @@ impl Hands {
                         );
                         head.origin = Some(packet.map_or(Origin::FlowEnd, packet_origin));
                         head.marks = marks.as_ref();
+                        head.ether =
+                            self.ether(one.direction.unwrap_or(Direction::ToServer), first);
                         head.parent = parent;
                         head.addresses = Some((one.source.0, one.destination.0));
                         head.ports = head.ports.map(|_| (one.source.1, one.destination.1));
@@ -383,7 +449,11 @@ impl Hands {
                         }
                         head
                     }
-                    (Some(packet), None) => packet_head(packet, 0),
+                    (Some(packet), None) => {
+                        let mut head = packet_head(packet, 0);
+                        head.ether = self.ether.map(Link::Frame);
+                        head
+                    }
                     (None, None) => continue,
                 };
                 if self.logs.kinds.alert && self.logs.eve.is_some() {
@@ -466,6 +536,7 @@ impl Hands {
         let Some(talk) = talk else { return };
         let ruleset = Arc::clone(&self.engine.ruleset);
         let marks = self.marks(&ruleset, state);
+        let first = extra.macs.as_ref().and_then(|m| m.first());
         let app = talk.app().name();
         let events = &talk.transactions.events;
         if extra.logged_events < events.len() {
@@ -475,6 +546,7 @@ impl Hands {
                     let mut head = flow_head(info, self.way, self.time, self.counted());
                     head.origin = Some(self.origin);
                     head.marks = marks.as_ref();
+                    head.ether = self.ether(self.way, first);
                     head.parent = extra.parent;
                     let mut room = String::new();
                     eve::anomaly(
@@ -486,6 +558,7 @@ impl Hands {
                             app: Some(app),
                             layer: Some("proto_detect"),
                             transaction: None,
+                            frame: None,
                         },
                         &self.logs.options,
                     );
@@ -509,7 +582,8 @@ impl Hands {
                     .as_ref()
                     .is_some_and(|s| s.unlogged.contains(&done.id));
                 if self.logs.eve.is_some() && !unlogged {
-                    self.log_transaction(info, done, marks.as_ref(), extra.parent);
+                    let flow = (marks.as_ref(), first, extra.parent);
+                    self.log_transaction(info, done, flow);
                 }
             }
             if !done.done {
@@ -517,7 +591,8 @@ impl Hands {
                 continue;
             }
             if self.logs.kinds.files && self.logs.eve.is_some() {
-                self.log_files(info, done, marks.as_ref(), extra.parent);
+                let flow = (marks.as_ref(), first, extra.parent);
+                self.log_files(info, done, flow);
             }
             let waits = (0..2).any(|d| done.complete[d] && !done.inspected[d]);
             if done.kept == [false; 2] && !waits {
@@ -555,16 +630,17 @@ impl Hands {
         &mut self,
         info: &Info,
         done: &mut Transaction,
-        marks: Option<&Marks<'_>>,
-        parent: u64,
+        (marks, first, parent): (Option<&Marks<'_>>, Option<Ether>, u64),
     ) {
         let kinds = &self.logs.kinds;
         let name = record_name(done.app);
         let number = self.counted();
-        let head = |way| {
+        let ethers = [Direction::ToServer, Direction::ToClient].map(|way| self.ether(way, first));
+        let head = |way: Direction| {
             let mut head = flow_head(info, way, self.time, number);
             head.origin = Some(self.origin);
             head.marks = marks;
+            head.ether = ethers[way.index()];
             head.parent = parent;
             head
         };
@@ -654,6 +730,7 @@ impl Hands {
                         app: Some(done.app.name()),
                         layer: Some("proto_parser"),
                         transaction: Some(done.number),
+                        frame: None,
                     },
                     &self.logs.options,
                 );
@@ -674,8 +751,7 @@ impl Hands {
         &mut self,
         info: &Info,
         done: &mut Transaction,
-        marks: Option<&Marks<'_>>,
-        parent: u64,
+        (marks, first, parent): (Option<&Marks<'_>>, Option<Ether>, u64),
     ) {
         let over = self.origin == Origin::FlowEnd;
         while let Some(file) = done.files.get(done.logged_files) {
@@ -696,6 +772,7 @@ impl Hands {
             let mut head = flow_head(info, file.direction, self.time, self.counted());
             head.origin = Some(self.origin);
             head.marks = marks;
+            head.ether = self.ether(file.direction, first);
             head.parent = parent;
             let start = self.bytes.len();
             eve::file(
@@ -712,10 +789,23 @@ impl Hands {
     }
 
     /// Events of decoding or of a stream.
-    pub(super) fn log_events(&mut self, packet: &Packet<'_>, events: Events, flow: Option<&Info>) {
+    pub(super) fn log_events(
+        &mut self,
+        packet: &Packet<'_>,
+        events: Events,
+        flow: Option<&Flow<Extra>>,
+    ) {
         if self.logs.eve.is_none() {
             return;
         }
+        let ruleset = Arc::clone(&self.engine.ruleset);
+        let marks = flow.and_then(|f| self.marks(&ruleset, &f.extra.state));
+        let mut head = packet_head(packet, flow.map_or(0, |f| f.info.id));
+        head.marks = marks.as_ref();
+        head.parent = flow.map_or(0, |f| f.extra.parent);
+        head.ether = self.ether.map(Link::Frame);
+        let shows = self.logs.options.packet_header;
+        let frame = shows.then(|| (packet.data, packet_link(packet, self.link)));
         for event in events.iter() {
             let start = self.bytes.len();
             let (kind, prefix) = if event.is_stream() {
@@ -723,7 +813,6 @@ impl Hands {
             } else {
                 ("decode", "decoder.")
             };
-            let head = packet_head(packet, flow.map_or(0, |f| f.id));
             let name = format!("{prefix}{}", event.name());
             let what = Anomaly {
                 kind,
@@ -731,10 +820,11 @@ impl Hands {
                 app: None,
                 layer: None,
                 transaction: None,
+                frame,
             };
             eve::anomaly(&mut self.bytes, &head, &what, &self.logs.options);
             let end = self.bytes.len();
-            self.line(flow.map_or(0, |f| f.number), None, start..end, 0..0);
+            self.line(flow.map_or(0, |f| f.info.number), None, start..end, 0..0);
         }
     }
 
@@ -759,6 +849,8 @@ impl Hands {
         head.marks = marks.as_ref();
         head.parent = extra.parent;
         (head.answer, head.spi) = (info.answer, info.spi);
+        let macs = extra.macs.as_deref();
+        head.ether = macs.map(|m| Link::Flow(m.of(Direction::ToServer)));
         let tcp = session.map(|s| TcpFacts {
             flags: s.flags(),
             state: (s.state() != State::None).then(|| s.state().name()),
@@ -775,6 +867,7 @@ impl Hands {
                 let start = self.bytes.len();
                 let mut one = flow_head(info, direction, self.time, 0);
                 (one.marks, one.parent, one.spi) = (head.marks, head.parent, info.spi);
+                one.ether = macs.map(|m| Link::Flow(m.of(direction)));
                 if direction == Direction::ToClient {
                     one.icmp = info.answer;
                 }

@@ -27,7 +27,7 @@ use crate::detect::{Detector, FlowState, FlowView, Match, Moment, PacketFlow, Ru
 use crate::event::{Event, Events};
 use crate::flow::{self, Flow, Info, Reason, Tracked, Tracker};
 use crate::matcher;
-use crate::output::eve::{Origin, Tunnel};
+use crate::output::eve::{self, Origin, Tunnel};
 use crate::packet::{Direction, Packet, Transport};
 use crate::rules::Expressions;
 use crate::run::{Ledger, Tick, Work};
@@ -104,6 +104,8 @@ struct Extra {
     said: [(Vec<u8>, usize); 2],
     /// Who spoke last, as far as that is needed for it.
     speaker: Option<Direction>,
+    /// Addresses of the link layer, if records have them.
+    macs: Option<Box<log::Macs>>,
     /// Events of the conversation that were logged.
     logged_events: usize,
     /// And those that rules were asked about.
@@ -129,6 +131,8 @@ struct Hands {
     origin: Origin,
     link: u16,
     outer: Option<Tunnel>,
+    /// Addresses of the frame, if records have them; what a tunnel carries has none.
+    ether: Option<eve::Ether>,
     /// Flows that others announced, oldest first, of each slice.
     announced: Vec<VecDeque<Announced>>,
     counts: AppCounts,
@@ -260,6 +264,7 @@ impl Pipeline {
                 origin: Origin::Wire,
                 link: 0,
                 outer: None,
+                ether: None,
                 announced: std::iter::repeat_with(VecDeque::new)
                     .take(slices.len())
                     .collect(),
@@ -414,6 +419,9 @@ impl Pipeline {
     fn frame(&mut self, link: LinkType, time: u64, number: u64, bytes: &[u8]) {
         self.hands.link = link.0;
         self.hands.outer = None;
+        if self.hands.logs.options.ethernet {
+            self.hands.ether = eve::Ether::of(bytes).filter(|_| link.0 == 1);
+        }
         let packet = self.decoder.frame(link, time, number, bytes);
         // If there is one slice only, the reader has found that the frame is about it, in the same way.
         self.hands.slice = match self.slices.len() {
@@ -462,6 +470,7 @@ impl Pipeline {
                     if self.hands.outer.is_none() {
                         self.hands.outer = log::outermost(&packet);
                     }
+                    self.hands.ether = None;
                     packet = inner;
                 }
                 None => return,
@@ -475,7 +484,8 @@ impl Pipeline {
         let tracked = slice.tracker.packet(packet, hands);
         let events = tracked.map_or(Events::default(), |t| t.events);
         if hands.logs.kinds.anomaly_decode && !packet.events.is_empty() {
-            hands.log_events(packet, packet.events, None);
+            let flow = tracked.as_ref().map(|t| slice.tracker.flow_mut(t.flow));
+            hands.log_events(packet, packet.events, flow.as_deref());
         }
         let Some(tracked) = tracked else {
             let mut all = packet.events;
@@ -506,7 +516,11 @@ impl Hands {
         self.way = direction;
         self.origin = log::packet_origin(packet);
         if self.logs.kinds.anomaly_stream && !tracked.events.is_empty() {
-            self.log_events(packet, tracked.events, Some(&flow.info));
+            self.log_events(packet, tracked.events, Some(flow));
+        }
+        if let Some(ether) = self.ether {
+            let macs = flow.extra.macs.get_or_insert_default();
+            macs.add(direction, ether);
         }
         let payload = packet.payload();
         // Errors about a flow are no part of its conversation.

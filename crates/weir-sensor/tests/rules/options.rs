@@ -313,6 +313,7 @@ fn what_a_rule_requires() {
         ("version > 8.0.0", false),
         ("version >= 7, keyword dns.query, keyword flow", true),
         ("keyword dns.never", false),
+        ("feature ja3", true),
         ("feature geoip", false),
     ] {
         let text = format!("{} (requires:{requires}; sid:1;)", super::TCP);

@@ -2,7 +2,7 @@
 
 use weir_packet::build::Frame;
 
-use super::bed::{ANSWER, CLIENT, How, SERVER, Tape, sense_tape, web};
+use super::bed::{ANSWER, CLIENT, Folder, How, SERVER, Tape, sense, sense_tape, web};
 
 const RULE: &str = "alert tcp $HOME_NET any -> $EXTERNAL_NET any (msg:\"TEST \\\"evil\\\" word\"; flow:established,to_server; content:\"evil\"; classtype:misc-attack; metadata:tag one, tag two, where here; sid:7; rev:3;)\n";
 
@@ -171,4 +171,116 @@ fn names_and_icmp() {
     assert!(alert.get("src_port").is_none());
     let dns = left.of("dns");
     assert!(!dns.is_empty(), "{}", left.text);
+}
+
+/// Two captures in one run.
+#[test]
+fn addresses_of_the_link_layer_and_names_of_captures() {
+    let folder = Folder::new();
+    let paths = ["one.pcap", "two.pcap"].map(|name| folder.0.join(name));
+    let mut other = Tape::default();
+    web(
+        &mut other,
+        40_001,
+        "GET /evil.html HTTP/1.1\r\nHost: b\r\n\r\n",
+        ANSWER,
+    );
+    for (path, tape) in paths.iter().zip([tape(), other]) {
+        std::fs::write(path, tape.pcap()).expect("written");
+    }
+    let how = |file: &str| {
+        How::rules(RULE)
+            .set("outputs.0.eve-log.enabled=yes")
+            .set("outputs.0.eve-log.ethernet=yes")
+            .set(&format!("outputs.0.eve-log.pcap-file={file}"))
+            .set("outputs.0.eve-log.types.alert.packet=yes")
+            .set("outputs.0.eve-log.types.flow=yes")
+            .set("outputs.0.eve-log.types.netflow=yes")
+            .set("outputs.0.eve-log.types.http=yes")
+            .set("outputs.0.eve-log.types.stats=yes")
+            .set("outputs.1.fast.enabled=yes")
+    };
+    for workers in [1, 3] {
+        let left = sense(&paths, &how("yes").workers(workers));
+        let (alerts, web) = (left.of("alert"), left.of("http"));
+        assert_eq!((alerts.len(), web.len()), (2, 2), "{}", left.text);
+        for (n, path) in paths.iter().enumerate() {
+            for record in [alerts[n], web[n]] {
+                assert_eq!(record["pcap_filename"], path.to_str().expect("UTF-8"));
+            }
+        }
+        // Frames are built with these ends whichever way they go; records of a flow turn them to its direction.
+        let (a, b) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
+        for alert in alerts {
+            let ether = serde_json::json!({"ether_type": 2048, "src_mac": a, "dest_mac": b});
+            assert_eq!(alert["ether"], ether, "{alert}");
+        }
+        for record in web {
+            assert_eq!(record["ether"]["ether_type"], 2048);
+        }
+        for flow in left.of("flow").into_iter().chain(left.of("netflow")) {
+            let ends = ["src_macs", "dest_macs"].map(|e| flow["ether"][e].as_array().map(Vec::len));
+            assert_eq!(ends, [Some(2); 2], "{flow}");
+            assert_eq!(flow["pcap_filename"], paths[1].to_str().expect("UTF-8"));
+        }
+        assert_eq!(left.of("stats").len(), 1);
+    }
+    let left = sense(&paths, &how("no"));
+    assert!(!left.text.contains("pcap_filename"), "{}", left.text);
+    assert_eq!(left.of("alert").len(), 2);
+}
+
+#[test]
+fn anomalies_name_their_flow_and_show_the_frame() {
+    let mut tape = Tape::default();
+    for n in 0..2 {
+        let frame = Frame::new()
+            .ip4(CLIENT, SERVER)
+            .icmp(200, 0)
+            .echo(1, n)
+            .payload(&[0; 64]);
+        tape.push(&frame);
+    }
+    let how = How::rules("alert icmp any any -> any any (msg:\"m\"; flowbits:set,seen; sid:1;)\n")
+        .set("outputs.0.eve-log.types.alert=yes")
+        .set("outputs.0.eve-log.types.flow=yes")
+        .set("outputs.0.eve-log.types.anomaly.types.decode=yes")
+        .set("outputs.0.eve-log.types.anomaly.packethdr=yes")
+        .set("outputs.1.fast.enabled=yes");
+    let left = sense_tape(&tape, &how);
+    let found = left.of("anomaly");
+    assert_eq!(found.len(), 2, "{}", left.text);
+    assert_eq!(found[0]["anomaly"]["event"], "decoder.icmpv4.unknown_type");
+    for one in &found {
+        assert_eq!(one["flow_id"], left.of("flow")[0]["flow_id"], "{one}");
+        assert_eq!(one["packet_info"]["linktype"], 1);
+        // 32 bytes in base64.
+        assert_eq!(one["packet"].as_str().map(str::len), Some(44));
+    }
+    // The second packet finds what the first one's rule has set.
+    assert_eq!(found[1]["metadata"]["flowbits"][0], "seen");
+}
+
+#[test]
+fn counters_say_what_rules_there_are_and_what_never_happened() {
+    let rules = "\
+        alert tcp any any -> any any (msg:\"m\"; requires:feature ja3; sid:1;)\n\
+        alert tcp any any -> any any (msg:\"m\"; sid:2;)\n";
+    let left = sense_tape(&tape(), &How::rules(rules));
+    let stats = &left.of("stats")[0]["stats"];
+    let engine =
+        serde_json::json!({"id": 0, "rules_loaded": 2, "rules_failed": 0, "rules_skipped": 0});
+    assert_eq!(stats["detect"]["engines"][0], engine);
+    for name in [
+        "/app_layer/flow/failed_tcp",
+        "/app_layer/flow/failed_udp",
+        "/stream/pkt_invalid_timestamp",
+        "/decoder/chdlc",
+        "/decoder/sll2",
+        "/decoder/vlan_qinqinq",
+        "/decoder/ipv4_in_ipv6",
+        "/defrag/mgr/tracker_timeout",
+    ] {
+        assert_eq!(stats.pointer(name), Some(&0.into()), "{name}");
+    }
 }

@@ -667,6 +667,30 @@ fn halves_and_gaps() {
 }
 
 #[test]
+fn a_part_of_a_file_says_which() {
+    let answer = "HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 500-504/1000\r\nContent-Length: 5\r\n\r\nhello";
+    let mut tape = Tape::default();
+    super::bed::web(
+        &mut tape,
+        40_000,
+        "GET /one HTTP/1.1\r\nHost: a\r\nRange: bytes=500-504\r\n\r\n",
+        answer,
+    );
+    let left = sense_tape(
+        &tape,
+        &How::rules(&rules(&["http.stat_code; content:\"206\";"])),
+    );
+    let files = [
+        &one(&left, "fileinfo")["fileinfo"],
+        &one(&left, "alert")["files"][0],
+    ];
+    for file in files {
+        let range = (file["start"].as_u64(), file["end"].as_u64());
+        assert_eq!(range, (Some(500), Some(504)), "{file}");
+    }
+}
+
+#[test]
 fn records_say_what_they_are_asked_for() {
     let folder = super::bed::Folder::new();
     let path = folder.0.join("c.yaml");
@@ -703,6 +727,8 @@ fn records_say_what_they_are_asked_for() {
     );
     let a = one(&left, "alert");
     assert_eq!(a["http"]["http_response_body_printable"], "hello");
+    // Lists of all header lines are for the record of the transaction.
+    assert_eq!(a["http"].get("request_headers"), None);
     assert_eq!(a["http"]["http_response_body"], "aGVsbG8=");
     assert_eq!(a["files"][0]["filename"], "/one");
     assert_eq!(a["files"][0]["size"], 5);

@@ -259,19 +259,24 @@ pub fn alert(
         o.number("stream", u64::from(facts.stream));
     }
     if options.packet {
-        json::base64(o.key("packet"), facts.packet);
-        let mut info = o.object("packet_info");
-        // Raw IP has the number that programs give it, not the one of files.
-        let link = if facts.link == 101 { 12 } else { facts.link };
-        info.number("linktype", u64::from(link));
-        if let Some(name) = link_name(link) {
-            info.string("linktype_name", name);
-        }
-        info.end();
+        packet(&mut o, facts.packet, facts.link);
     }
     if options.verdict {
         o.key("verdict").extend_from_slice(rule.verdict.as_bytes());
     }
     o.end();
     out.push(b'\n');
+}
+
+/// A frame, with its link type.
+pub(super) fn packet(o: &mut Object<'_>, bytes: &[u8], link: u16) {
+    json::base64(o.key("packet"), bytes);
+    let mut info = o.object("packet_info");
+    // Raw IP has the number that programs give it, not the one of files.
+    let link = if link == 101 { 12 } else { link };
+    info.number("linktype", u64::from(link));
+    if let Some(name) = link_name(link) {
+        info.string("linktype_name", name);
+    }
+    info.end();
 }

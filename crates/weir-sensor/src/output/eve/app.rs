@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::{Map, Value};
 
-use super::alert::AlertFacts;
+use super::alert::{AlertFacts, packet};
 use super::{EveOptions, Head, Object, begin, besides, json, quoted, value};
 use crate::app::File;
 use crate::packet::Direction;
@@ -43,7 +43,8 @@ pub fn file(
     }
     besides(&mut o, beside);
     o.string("app_proto", app);
-    about_file(o.object("fileinfo"), file, transaction);
+    let range = range(file, record);
+    about_file(o.object("fileinfo"), file, range, transaction);
     o.end();
     out.push(b'\n');
 }
@@ -61,13 +62,22 @@ pub(super) fn files(o: &mut Object<'_>, facts: &AlertFacts<'_>) {
         o.key("files"),
         facts.files.iter().filter(mine),
         |out, file| {
-            about_file(Object::new(out), file, transaction);
+            let range = facts.record.and_then(|(_, record)| range(file, record));
+            about_file(Object::new(out), file, range, transaction);
         },
     );
 }
 
-/// What records say of a file.
-fn about_file(mut f: Object<'_>, file: &File, transaction: u64) {
+/// First and last byte of a part of a file that a server sent as such (`Content-Range`).
+fn range(file: &File, record: &Map<String, Value>) -> Option<(u64, u64)> {
+    let range = record.get("content_range")?;
+    let of = |key: &str| range.get(key).and_then(Value::as_u64);
+    let range = of("start").zip(of("end"))?;
+    (file.direction == Direction::ToClient).then_some(range)
+}
+
+/// What records say of a file, or of the part of one.
+fn about_file(mut f: Object<'_>, file: &File, range: Option<(u64, u64)>, transaction: u64) {
     f.string("filename", &String::from_utf8_lossy(&file.name));
     f.boolean("gaps", file.gaps);
     f.string("state", if file.whole { "CLOSED" } else { "TRUNCATED" });
@@ -80,6 +90,10 @@ fn about_file(mut f: Object<'_>, file: &File, transaction: u64) {
     }
     f.boolean("stored", false);
     f.number("size", file.size);
+    if let Some((start, end)) = range {
+        f.number("start", start);
+        f.number("end", end);
+    }
     f.number("tx_id", transaction);
     f.end();
 }
@@ -97,7 +111,12 @@ pub struct Anomaly<'a> {
     pub layer: Option<&'a str>,
     /// The transaction.
     pub transaction: Option<u64>,
+    /// The frame, with its link type, if records show its beginning.
+    pub frame: Option<(&'a [u8], u16)>,
 }
+
+/// So many bytes of a frame are its beginning.
+const BEGINNING: usize = 32;
 
 /// An anomaly, with its newline.
 pub fn anomaly(out: &mut Vec<u8>, head: &Head<'_>, what: &Anomaly<'_>, options: &EveOptions) {
@@ -115,6 +134,9 @@ pub fn anomaly(out: &mut Vec<u8>, head: &Head<'_>, what: &Anomaly<'_>, options: 
         a.string("layer", layer);
     }
     a.end();
+    if let Some((bytes, link)) = what.frame {
+        packet(&mut o, &bytes[..bytes.len().min(BEGINNING)], link);
+    }
     o.end();
     out.push(b'\n');
 }

@@ -58,6 +58,12 @@ pub struct EveOptions {
     pub interface: Option<String>,
     /// `host`: the sensor's name.
     pub host: Option<String>,
+    /// `ether`: addresses of the link layer.
+    pub ethernet: bool,
+    /// `packet` in anomalies: the beginning of the frame.
+    pub packet_header: bool,
+    /// `pcap_filename`.
+    pub file: bool,
 }
 
 impl EveOptions {
@@ -107,6 +113,51 @@ pub struct Head<'a> {
     pub origin: Option<Origin>,
     /// What rules have set in the flow.
     pub marks: Option<&'a Marks<'a>>,
+    /// Addresses of the link layer.
+    pub ether: Option<Link<'a>>,
+}
+
+/// Addresses of an Ethernet frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ether {
+    /// Sender.
+    pub source: [u8; 6],
+    /// Receiver.
+    pub destination: [u8; 6],
+    /// What the frame carries, of one that is there.
+    pub kind: Option<u16>,
+}
+
+impl Ether {
+    /// Of the first bytes of a frame.
+    pub fn of(frame: &[u8]) -> Option<Ether> {
+        let (destination, rest) = frame.split_first_chunk()?;
+        let (source, rest) = rest.split_first_chunk()?;
+        let kind = u16::from_be_bytes(*rest.first_chunk()?);
+        Some(Ether {
+            source: *source,
+            destination: *destination,
+            kind: Some(kind),
+        })
+    }
+
+    /// With its ends exchanged.
+    pub fn reversed(self) -> Ether {
+        Ether {
+            source: self.destination,
+            destination: self.source,
+            kind: self.kind,
+        }
+    }
+}
+
+/// The link layer of what a record is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Link<'a> {
+    /// A frame.
+    Frame(Ether),
+    /// A flow: all addresses of senders and of receivers.
+    Flow([&'a [[u8; 6]]; 2]),
 }
 
 /// What rules have set in a flow.
@@ -226,7 +277,35 @@ fn begin<'a>(
     if let Some(marks) = head.marks {
         write_marks(&mut o, marks);
     }
+    if let Some(link) = &head.ether {
+        write_link(o.object("ether"), link);
+    }
     o
+}
+
+/// The inside of `ether`.
+fn write_link(mut o: Object<'_>, link: &Link<'_>) {
+    fn write(out: &mut Vec<u8>, address: &[u8; 6]) {
+        quoted(out, |out| {
+            for (n, byte) in address.iter().enumerate() {
+                let _ = write!(out, "{}{byte:02x}", if n > 0 { ":" } else { "" });
+            }
+        });
+    }
+    match link {
+        Link::Frame(frame) => {
+            if let Some(kind) = frame.kind {
+                o.number("ether_type", u64::from(kind));
+            }
+            write(o.key("src_mac"), &frame.source);
+            write(o.key("dest_mac"), &frame.destination);
+        }
+        Link::Flow([sources, destinations]) => {
+            json::list(o.key("dest_macs"), *destinations, write);
+            json::list(o.key("src_macs"), *sources, write);
+        }
+    }
+    o.end();
 }
 
 /// `metadata` with bits and counters; bits called `traffic/id/NAME` and `traffic/label/NAME` stand in `traffic`.

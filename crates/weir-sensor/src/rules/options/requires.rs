@@ -24,8 +24,7 @@ pub(super) fn requires(value: Text<'_>, dialect: Dialect) -> Parsed<()> {
                     || Buffer::sticky(name).is_some()
                     || Buffer::modifier(name).is_some()
             }
-            // None has a name here.
-            b"feature" => false,
+            b"feature" => matches!(rest.bytes, b"ja3" | b"ja4"),
             _ => {
                 let reason = "what is required is a version, a keyword or a feature";
                 return Err(what.fail(Kind::Syntax, reason));
