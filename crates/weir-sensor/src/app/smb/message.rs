@@ -7,6 +7,8 @@ pub(super) struct Message<'a> {
     pub(super) version: u8,
     pub(super) command: u16,
     pub(super) status: u32,
+    /// The status is a class and a code of DOS, as the flags of version 1 say.
+    pub(super) dos: bool,
     pub(super) response: bool,
     pub(super) unicode: bool,
     pub(super) number: u64,
@@ -23,6 +25,7 @@ pub(super) fn first_version(b: &[u8]) -> Option<Message<'_>> {
         version: 1,
         command: u16::from(*b.get(4)?),
         status: le32(b, 5)?,
+        dos: le16(b, 10)? & 0x4000 == 0,
         response: b.get(9)? & 0x80 != 0,
         unicode: le16(b, 10)? & 0x8000 != 0,
         number: (le16(b, 30)? | le16(b, 26)? << 16) as u64,
@@ -42,6 +45,7 @@ pub(super) fn second_version(b: &[u8]) -> Option<(Message<'_>, usize)> {
         version: 2,
         command: le16(b, 12)? as u16,
         status: le32(b, 8)?,
+        dos: false,
         response: le32(b, 16)? & 1 != 0,
         unicode: true,
         number: le64(b, 24)?,
@@ -72,6 +76,57 @@ pub(super) fn tree_path(m: &Message<'_>) -> Option<Vec<u8>> {
         path = path.get(1..)?;
     }
     Some(narrow(path, m.unicode))
+}
+
+/// The service that a client of version 1 asks for, or that it gets.
+pub(super) fn service<'a>(m: &Message<'a>) -> Option<&'a [u8]> {
+    let (words, bytes, at) = words(m)?;
+    let rest = if m.response {
+        bytes
+    } else {
+        // Behind the password and the path, which alone may be of wide characters.
+        let password = le16(words, 6)?;
+        let wide = m.unicode;
+        let path = bytes.get(password + usize::from(wide && (at + password) % 2 == 1)..)?;
+        let end = match wide {
+            true => path.chunks_exact(2).position(|c| c == [0, 0])? * 2 + 2,
+            false => memchr::memchr(0, path)? + 1,
+        };
+        path.get(end..)?
+    };
+    let end = memchr::memchr(0, rest).unwrap_or(rest.len());
+    Some(&rest[..end])
+}
+
+/// System and program of an end of version 1, as it names them when a session is set up.
+pub(super) fn natives(m: &Message<'_>) -> Option<[Vec<u8>; 2]> {
+    let (words, bytes, at) = words(m)?;
+    // What comes before: tokens of the security in use, or passwords and then names.
+    let (skip, names) = match (m.response, words.len() / 2) {
+        (false, 12) => (le16(words, 14)?, 0),
+        (false, 13) => (le16(words, 14)? + le16(words, 16)?, 2),
+        (true, 4) => (le16(words, 6)?, 0),
+        (true, 3) => (0, 0),
+        _ => return None,
+    };
+    let pad = usize::from(m.unicode && (at + skip) % 2 == 1);
+    let mut rest = bytes.get(skip + pad..)?;
+    let mut next = || {
+        let name = narrow(rest, m.unicode);
+        let end = match m.unicode {
+            true => rest
+                .chunks_exact(2)
+                .position(|c| c == [0, 0])
+                .map(|n| n * 2 + 2),
+            false => memchr::memchr(0, rest).map(|n| n + 1),
+        };
+        rest = end.and_then(|end| rest.get(end..)).unwrap_or_default();
+        name
+    };
+    for _ in 0..names {
+        next();
+    }
+    Some([next(), next()])
 }
 
 pub(super) fn file_name(m: &Message<'_>) -> Option<Vec<u8>> {

@@ -11,10 +11,11 @@ mod tests;
 use std::collections::VecDeque;
 
 use self::message::{
-    Message, dialects, file_name, first_version, le32, le64, second_version, tree_path,
+    Message, dialects, file_name, first_version, le16, le32, le64, natives, second_version,
+    service, tree_path, words,
 };
 use self::names::{
-    DISPOSITIONS, command_name, control_name, dialect, identifier, seconds, status_name,
+    DISPOSITIONS, command_name, control_name, dialect, dos_status, identifier, seconds, status_name,
 };
 use self::ntlm::{Ntlm, ntlm};
 use self::rpc::{accepted, dcerpc_of, stub};
@@ -41,6 +42,8 @@ pub(super) struct Smb {
     /// Trees that are pipes, and their shares.
     trees: VecDeque<(u32, Vec<u8>)>,
     dialect: String,
+    /// Dialects that a client of version 1 offered, for the log.
+    offered: Vec<Vec<u8>>,
     /// Interfaces of DCE/RPC that the client asked for last, for the log.
     interfaces: Vec<serde_json::Value>,
 }
@@ -62,6 +65,7 @@ impl Smb {
             pending: VecDeque::new(),
             trees: VecDeque::new(),
             dialect: String::new(),
+            offered: Vec::new(),
             interfaces: Vec::new(),
         }
     }
@@ -129,7 +133,11 @@ impl Smb {
         let mut share = Vec::new();
         match (m.version, m.command) {
             (2, 0) | (1, 0x72) if w.records => {
-                let list: Vec<_> = dialects(m).iter().map(|d| text(d)).collect();
+                let offered = dialects(m);
+                let list: Vec<_> = offered.iter().map(|d| text(d)).collect();
+                if m.version == 1 {
+                    self.offered = offered;
+                }
                 if !list.is_empty() || m.version == 2 {
                     t.record.insert("client_dialects".into(), list.into());
                 }
@@ -140,6 +148,9 @@ impl Smb {
             (2, 1) | (1, 0x73) => {
                 if let Some(n) = Ntlm::find(m.all) {
                     ntlm(t, &n, &w);
+                }
+                if let Some(natives) = natives(m).filter(|_| w.records && m.version == 1) {
+                    t.record.insert("request".into(), ends(natives).into());
                 }
             }
             (2, 3) | (1, 0x75) => {
@@ -156,6 +167,10 @@ impl Smb {
                 if w.records && !share.is_empty() {
                     let key = if pipe { "named_pipe" } else { "share" };
                     t.record.insert(key.into(), text(&share));
+                }
+                if let Some(service) = service(m).filter(|_| w.records && m.version == 1) {
+                    let asked = Record::from_iter([("request".to_owned(), text(service))]);
+                    t.record.insert("service".into(), asked.into());
                 }
             }
             (2, 5) | (1, 0xa2) => {
@@ -203,7 +218,13 @@ impl Smb {
         let w = self.wanted;
         let negotiated = match (m.version, m.command) {
             (2, 0) => m.body.get(4..6).map(|v| dialect([v[0], v[1]])),
-            (1, 0x72) => Some("NT LM 0.12".to_string()),
+            // Which of those that were offered; the newest one if that was not seen.
+            (1, 0x72) => {
+                let chosen = words(m).and_then(|(words, ..)| le16(words, 0));
+                let name = chosen.and_then(|n| self.offered.get(n));
+                let name = name.map(|n| String::from_utf8_lossy(n).into_owned());
+                Some(name.unwrap_or_else(|| "NT LM 0.12".to_owned()))
+            }
             _ => None,
         };
         // The answer proper comes later.
@@ -236,8 +257,12 @@ impl Smb {
             if !self.dialect.is_empty() {
                 r.insert("dialect".into(), self.dialect.clone().into());
             }
-            r.insert("status".into(), status_name(m.status).into());
-            r.insert("status_code".into(), format!("0x{:x}", m.status).into());
+            let (name, code) = match m.dos {
+                true if m.status != 0 => dos_status(m.status),
+                _ => (status_name(m.status), format!("0x{:x}", m.status)),
+            };
+            r.insert("status".into(), name.into());
+            r.insert("status_code".into(), code.into());
             if m.session != 0 {
                 r.insert("session_id".into(), m.session.into());
             }
@@ -246,10 +271,46 @@ impl Smb {
             }
             if m.version == 2 {
                 answered(r, m);
+            } else {
+                answered_before(r, m);
             }
         }
         // More processing required: the same exchange goes on in requests of their own.
         t.finish_side(d);
+    }
+}
+
+/// System and program of an end, as records have them.
+fn ends([system, program]: [Vec<u8>; 2]) -> Record {
+    Record::from_iter([
+        ("native_os".to_owned(), text(&system)),
+        ("native_lm".to_owned(), text(&program)),
+    ])
+}
+
+/// What answers of version 1 tell the log.
+fn answered_before(r: &mut Record, m: &Message<'_>) {
+    match m.command {
+        0x72 => {
+            // Without extended security there stand a challenge and names in its place.
+            let id = words(m).and_then(|(_, bytes, _)| bytes.get(..16));
+            let id = id.map(identifier).unwrap_or_default();
+            r.insert("server_guid".into(), id.into());
+        }
+        0x73 => {
+            if let Some(natives) = natives(m) {
+                r.insert("response".into(), ends(natives).into());
+            }
+        }
+        0x75 => {
+            if let (Some(service), Some(asked)) = (
+                service(m),
+                r.get_mut("service").and_then(|s| s.as_object_mut()),
+            ) {
+                asked.insert("response".into(), text(service));
+            }
+        }
+        _ => {}
     }
 }
 

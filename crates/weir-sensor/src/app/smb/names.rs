@@ -196,3 +196,28 @@ fn swapped(b: &[u8]) -> String {
 pub(super) fn seconds(time: u64) -> u64 {
     (time / 10_000_000).saturating_sub(11_644_473_600)
 }
+
+/// A status of DOS: its class and its code, by the names that the protocol's documents give them without their `ERR`.
+pub(super) fn dos_status(status: u32) -> (String, String) {
+    let (class, code) = (status as u8, (status >> 16) as u16);
+    let name = match (class, code) {
+        (1, 1) => "DOS_BADFUNC",
+        (1, 2) => "DOS_BADFILE",
+        (1, 3) => "DOS_BADPATH",
+        (1, 5) => "DOS_NOACCESS",
+        (1, 6) => "DOS_BADFID",
+        (1, 18) => "DOS_NOFILES",
+        (2, 1) => "SRV_ERROR",
+        (2, 2) => "SRV_BADPW",
+        (2, 4) => "SRV_ACCESS",
+        (2, 5) => "SRV_INVTID",
+        (2, 6) => "SRV_INVNETNAME",
+        (2, 0x5b) => "SRV_BADUID",
+        _ => "",
+    };
+    let name = match name {
+        "" => format!("UNKNOWN_{class:02x}_{code:04x}"),
+        name => name.to_owned(),
+    };
+    (name, format!("0x{code:04x}"))
+}

@@ -167,6 +167,76 @@ fn binds_controls_and_what_comes_later() {
     assert_eq!((t.len(), t[2].record.get("status")), (3, None));
 }
 
+/// A message of the first version: words, then bytes. Its status is one of DOS, its text of one-byte characters.
+fn first(
+    command: u8,
+    response: bool,
+    number: u16,
+    status: u32,
+    words: &[u16],
+    bytes: &[u8],
+) -> Vec<u8> {
+    let mut h = vec![0xff, b'S', b'M', b'B', command];
+    h.extend_from_slice(&status.to_le_bytes());
+    h.extend_from_slice(&[if response { 0x80 } else { 0 }, 0, 0]);
+    h.resize(30, 0);
+    h.extend_from_slice(&number.to_le_bytes());
+    h.push(words.len() as u8);
+    h.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+    h.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+    h.extend_from_slice(bytes);
+    framed(&h)
+}
+
+#[test]
+fn ends_of_the_first_version_say_what_they_are() {
+    let setup = [0xff, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0];
+    let client = [
+        first(0x72, false, 1, 0, &[], b"\x02OLD 1.0\0\x02NT LM 0.12\0"),
+        first(0x73, false, 2, 0, &setup, b"PPQuser\0DOM\0Sys 1\0Prog 2\0"),
+        first(0x75, false, 3, 0, &[0xff, 0, 0, 1], b"\0\\\\h\\IPC$\0IPC\0"),
+        first(0x74, false, 4, 0, &[0xff, 0], b""),
+    ]
+    .concat();
+    let mut chosen = [0; 17];
+    chosen[0] = 1;
+    let server = [
+        first(0x72, true, 1, 0, &chosen, b"0123456789abcdef"),
+        first(0x73, true, 2, 0, &[0xff, 0, 0], b"Sys 3\0Prog 4\0DOM\0"),
+        first(0x75, true, 3, 0, &[0xff, 0, 0], b"IPC\0\0"),
+        first(0x74, true, 4, 0x005b_0002, &[0xff, 0], b""),
+    ]
+    .concat();
+    let c = converse_all(
+        &[(ToServer, &client), (ToClient, &server)],
+        Ports::default(),
+    );
+    let t = &c.transactions.live;
+    assert_eq!(t.len(), 4);
+    assert_eq!(t[0].record["dialect"], "NT LM 0.12");
+    assert_eq!(
+        t[0].record["server_guid"],
+        "33323130-3534-3736-3938-626166656463"
+    );
+    for (side, system, program) in [
+        ("request", "Sys 1", "Prog 2"),
+        ("response", "Sys 3", "Prog 4"),
+    ] {
+        let said = &t[1].record[side];
+        assert_eq!(
+            (&said["native_os"], &said["native_lm"]),
+            (&system.into(), &program.into())
+        );
+    }
+    let service = serde_json::json!({"request": "IPC", "response": "IPC"});
+    assert_eq!(t[2].record["service"], service);
+    assert_eq!(
+        (&t[3].record["status"], &t[3].record["status_code"]),
+        (&"SRV_BADUID".into(), &"0x005b".into())
+    );
+    assert_eq!(t[2].record["status"], "STATUS_SUCCESS");
+}
+
 #[test]
 fn the_first_version_and_its_names() {
     let mut h = b"\xffSMB\x75\0\0\0\0\0\0\x80".to_vec();
