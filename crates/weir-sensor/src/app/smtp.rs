@@ -1,5 +1,6 @@
 //! SMTP: commands and replies, pipelined or not, the messages with their files, BDAT, and the change to TLS. One transaction a message.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::mime::Mime;
@@ -38,23 +39,30 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Takes bytes up to the next line end; returns the line without it when it is whole, and what is left.
-    pub(super) fn next<'a>(&mut self, bytes: &'a [u8], most: usize) -> (Option<Vec<u8>>, &'a [u8]) {
+    /// Takes bytes up to the next line end; returns the line without it when it is whole, and what is left. A line that came in one piece is not copied.
+    pub(super) fn next<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        most: usize,
+    ) -> (Option<Cow<'a, [u8]>>, &'a [u8]) {
         let newline = memchr::memchr(b'\n', bytes);
         let end = newline.unwrap_or(bytes.len());
         let room = most.saturating_sub(self.carry.len());
         self.too_long |= end > room;
-        self.carry.extend_from_slice(&bytes[..end.min(room)]);
-        match newline {
-            Some(end) => {
-                let mut line = std::mem::take(&mut self.carry);
-                while line.last() == Some(&b'\r') {
-                    line.pop();
-                }
-                (Some(line), &bytes[end + 1..])
-            }
-            None => (None, &[]),
-        }
+        let new = &bytes[..end.min(room)];
+        let Some(end) = newline else {
+            self.carry.extend_from_slice(new);
+            return (None, &[]);
+        };
+        let line = if self.carry.is_empty() {
+            Cow::Borrowed(trim(new))
+        } else {
+            let mut line = std::mem::take(&mut self.carry);
+            line.extend_from_slice(new);
+            line.truncate(trim(&line).len());
+            Cow::Owned(line)
+        };
+        (Some(line), &bytes[end + 1..])
     }
 
     /// Whether the last line was cut; asked once.
@@ -65,6 +73,12 @@ impl Line {
     pub(super) fn memory(&self) -> usize {
         self.carry.capacity()
     }
+}
+
+/// A line without what ends it before its line feed.
+fn trim(line: &[u8]) -> &[u8] {
+    let ends = line.iter().rev().take_while(|b| **b == b'\r').count();
+    &line[..line.len() - ends]
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
