@@ -385,7 +385,8 @@ impl<X: Default> Tracker<X> {
         let time = packet.time;
         let flow = self.table.flow_mut(at);
         let info = &mut flow.info;
-        info.last = info.last.max(time);
+        let last = info.last;
+        info.last = last.max(time);
         info.packets[direction.index()] += 1;
         info.bytes[direction.index()] += packet.data.len() as u64;
         if let Some(ip) = &packet.ip {
@@ -408,6 +409,9 @@ impl<X: Default> Tracker<X> {
                 else {
                     return None;
                 };
+                if tcp.flags & flag::SYN != 0 {
+                    session.ask_again(packet, tcp, direction, last);
+                }
                 events = self.streams.segment(
                     session,
                     packet,
@@ -500,19 +504,26 @@ impl<X: Default> Tracker<X> {
             return Some((at, direction(swapped, client_swapped), false));
         }
         let (key, swapped) = key::of(packet, self.config.vlans)?;
+        let mut again = None;
         let reason = match self.table.find(&key) {
             None => None,
             Some((at, client_swapped)) => {
-                let reuses = match (packet.tcp(), &self.table.flow(at).tcp) {
-                    (Some(tcp), Some(session)) => session.is_reused_by(tcp),
-                    _ => false,
+                let way = direction(swapped, client_swapped);
+                let (reuses, follows) = match (packet.tcp(), &self.table.flow(at).tcp) {
+                    (Some(tcp), Some(session)) => {
+                        (session.is_reused_by(tcp), session.is_followed_by(tcp, way))
+                    }
+                    _ => (false, false),
                 };
                 let reason = if self.is_over(at, packet.time) {
                     Reason::Timeout
+                } else if follows && !packet.bad_checksum {
+                    again = self.part(at);
+                    Reason::Reuse
                 } else if reuses {
                     Reason::Reuse
                 } else {
-                    return Some((at, direction(swapped, client_swapped), false));
+                    return Some((at, way, false));
                 };
                 Some((at, reason))
             }
@@ -537,6 +548,8 @@ impl<X: Default> Tracker<X> {
         let (source_port, destination_port) = packet.ports();
         // The client is who sends first, unless that is the answer to a SYN, or from a name server to a question that was not seen, or the beginning was not seen and it is the server by its port or by what it says.
         let answers = match packet.tcp() {
+            // Who confirms a handshake opened it.
+            _ if again.is_some() => false,
             Some(tcp) if tcp.flags & flag::SYN != 0 => tcp.flags & flag::ACK != 0,
             Some(_) => {
                 self.streams.config().midstream
@@ -573,10 +586,16 @@ impl<X: Default> Tracker<X> {
             let spi = header.and_then(|h| h.first_chunk());
             info.spi = spi.map(|b| u32::from_be_bytes(*b));
         }
-        info.start = packet.time;
+        (info.start, info.number) = (packet.time, packet.number);
+        if let Some(again) = &again {
+            (info.start, info.number) = (again.time(), again.number);
+            let opener = again.opener.index();
+            (info.packets, info.bytes) = (again.packets, again.bytes);
+            info.packets.rotate_left(opener);
+            info.bytes.rotate_left(opener);
+        }
         info.last = packet.time;
-        info.number = packet.number;
-        info.id = mix(mix(key.hash(self.config.seed), packet.time), packet.number) >> 11;
+        info.id = mix(mix(key.hash(self.config.seed), info.start), info.number) >> 11;
         let tcp = packet
             .tcp()
             .map(|_| self.streams.open(info.client, info.server));
@@ -601,7 +620,30 @@ impl<X: Default> Tracker<X> {
             },
         );
         self.counts.peak = self.counts.peak.max(self.table.len() as u64);
+        if let Some(again) = again
+            && let Flow {
+                info,
+                tcp: Some(session),
+                extra,
+            } = self.table.flow_mut(at)
+        {
+            let bound = &mut Bound { info, extra, sink };
+            self.streams.resume(session, &again, bound);
+        }
         Some((at, direction(swapped, client_swapped), true))
+    }
+
+    /// Takes the handshake of another session between its ports out of a flow.
+    #[cold]
+    fn part(&mut self, at: FlowRef) -> Option<Box<stream::Again>> {
+        let Flow { info, tcp, .. } = self.table.flow_mut(at);
+        let again = tcp.as_mut()?.take_again()?;
+        for d in 0..2 {
+            info.packets[d] -= again.packets[d];
+            info.bytes[d] -= again.bytes[d];
+        }
+        info.last = again.before;
+        Some(again)
     }
 
     /// Nanoseconds that a flow lives without a packet.

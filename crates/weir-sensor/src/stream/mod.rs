@@ -11,7 +11,7 @@ mod side;
 use std::net::IpAddr;
 
 pub use policy::Policy;
-pub(crate) use session::HANDSHAKE;
+pub(crate) use session::{Again, HANDSHAKE};
 pub use session::{Session, State};
 
 use crate::event::{EventCounts, Events};

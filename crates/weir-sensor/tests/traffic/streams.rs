@@ -262,6 +262,89 @@ fn who_was_refused_may_ask_again() {
     );
 }
 
+/// A handshake on the ports of a session, from the client or from the server.
+fn handshake(from_client: bool) -> [Segment; 3] {
+    [
+        Segment::new(from_client, 9_000, 0, SYN, b""),
+        Segment::new(!from_client, 70_000, 9_001, SYN | ACK, b""),
+        Segment::new(from_client, 9_001, 70_001, ACK, b""),
+    ]
+}
+
+#[test]
+fn another_session_on_the_ports_of_one_that_was_never_closed() {
+    for (from_client, closing) in [(true, false), (true, true), (false, false)] {
+        let mut talk = Talk::new(stream::Config::default());
+        talk.data(0, b"old");
+        talk.ack(3);
+        if closing {
+            talk.send(true, 3, FIN | ACK, b"");
+            talk.ack(4);
+        }
+        let old = talk.send(false, 0, ACK, b"").0.expect("a flow").flow;
+        let old = talk.line.tracker.flow(old).info.clone();
+        let [syn, answer, ack] = handshake(from_client);
+        let said = Segment::new(from_client, 9_001, 70_001, PSH | ACK, b"new");
+        let heard = Segment::new(!from_client, 70_001, 9_004, ACK, b"");
+        // A SYN that is repeated, and an ACK that was lost: the data confirms.
+        let mut all = vec![syn.clone(), syn, answer, said.clone(), heard];
+        if from_client {
+            all.insert(3, ack);
+        }
+        let count = all.len();
+        let mut last = None;
+        for (at, segment) in all.iter().enumerate() {
+            let tracked = talk.line.ip(&segment.packet(PORT)).0.expect("a flow");
+            assert_eq!(tracked.is_new, at == 3, "with what confirms");
+            assert_eq!(tracked.completes, at == 3);
+            last = Some(tracked.flow);
+        }
+        let flow = talk.line.tracker.flow(last.expect("a flow"));
+        let new = flow.info.clone();
+        assert_eq!(new.client_port == PORT, from_client, "who asked");
+        assert_eq!(new.packets, [count as u64 - 2, 2], "its own, SYNs included");
+        assert_eq!(new.start, new.last - (count as u64 - 1) * 1_000_000);
+        assert_eq!(talk.line.notes.finished, [(old.id, Reason::Reuse)]);
+        assert_eq!(talk.line.notes.streams[&old.id][0].bytes, b"old");
+        assert_eq!(talk.line.notes.streams[&new.id][0].bytes, b"new");
+        talk.close();
+    }
+}
+
+#[test]
+fn a_forged_handshake_leaves_a_session_that_goes_on() {
+    let [syn, answer, ack] = handshake(true);
+    let other = Segment::new(false, 70_000, 8_000, SYN | ACK, b"");
+    let wrong = Segment::new(true, 9_001, 70_002, ACK, b"");
+    let back = Segment::new(true, 70_001, 9_001, ACK, b"");
+    for forged in [
+        &[&syn][..],
+        &[&syn, &answer],
+        &[&syn, &ack],
+        &[&answer, &ack],
+        &[&syn, &other, &ack],
+        &[&syn, &answer, &wrong],
+        &[&syn, &answer, &back],
+    ] {
+        let mut talk = Talk::new(stream::Config::default());
+        talk.data(0, b"one ");
+        talk.ack(4);
+        for segment in forged {
+            let tracked = talk.line.ip(&segment.packet(PORT)).0.expect("a flow");
+            assert!(!tracked.is_new, "{forged:?}");
+        }
+        // Who has the session asks back, and goes on.
+        talk.ack(4);
+        talk.data(4, b"two");
+        talk.ack(7);
+        // Too late to be believed.
+        talk.line.ip(&ack.packet(PORT));
+        assert!(talk.line.notes.finished.is_empty(), "{forged:?}");
+        assert_eq!(talk.heard()[0].bytes, b"one two");
+        talk.close();
+    }
+}
+
 #[test]
 fn both_ends_may_open_at_once() {
     for server_acknowledges in [ACK, SYN | ACK] {
