@@ -154,9 +154,9 @@ impl Check {
         )
     }
 
-    /// Whether it is about a protocol that is told, and about nothing else.
+    /// Whether it is about a protocol, and about nothing else. That none is told yet (`unknown`) is nothing that happens: a rule that asks for no more never holds.
     pub(super) fn is_of_application(&self) -> bool {
-        matches!(self, Check::Plain(PacketCondition::Application(_, apps, _)) if !apps.contains(&App::Unknown))
+        matches!(self, Check::Plain(PacketCondition::Application(..)))
     }
 
     /// Whether it always holds: it says only when a rule is decided.

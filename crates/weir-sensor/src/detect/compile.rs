@@ -404,7 +404,8 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
             matches!(c, Condition::Content(Content { offset, depth, starts, .. })
                 if offset.is_some() || depth.is_some() || *starts)
         });
-        return if placed || !checks.iter().all(Check::is_free) {
+        let free = |c: &Check| c.is_free() || c.is_of_application();
+        return if placed || !checks.iter().all(free) {
             Kind::PayloadAndStream
         } else {
             Kind::Stream

@@ -426,6 +426,33 @@ fn a_protocol_is_that_of_the_direction() {
 }
 
 #[test]
+fn that_nothing_is_known_yet_is_asked_of_packets_only() {
+    let mut tape = Tape::default();
+    web(&mut tape, 40_000, GET, ANSWER);
+    let list = [
+        // Nothing happens that these could hold of.
+        ("alert tcp", "app-layer-protocol:unknown;"),
+        ("alert tcp", "flow:to_server; app-layer-protocol:unknown;"),
+        ("alert tcp", "app-layer-protocol:unknown,to_client;"),
+        // What is in the stream is looked for when it is known.
+        ("alert tcp", "app-layer-protocol:unknown; content:\"GET\";"),
+        (
+            "alert tcp",
+            "app-layer-protocol:unknown; content:\"GET\"; startswith;",
+        ),
+        (
+            "alert tcp",
+            "flow:established; app-layer-protocol:unknown; dsize:>0;",
+        ),
+        ("alert tcp", "app-layer-protocol:http; content:\"GET\";"),
+        ("alert tcp", "app-layer-protocol:http;"),
+    ];
+    let left = sense_tape(&tape, &How::rules(&rules(&list)));
+    // The request and the answer come before it is known what they are.
+    assert_eq!(sids(&left), [5, 6, 6, 7, 8, 8], "{}", left.text);
+}
+
+#[test]
 fn what_has_no_ports_is_at_none() {
     let mut tape = Tape::default();
     tape.push(&Frame::new().ip4(CLIENT, SERVER).icmp(8, 0).echo(1, 1));

@@ -218,10 +218,7 @@ pub(super) fn app_protocol<'a>(draft: &mut Draft<'a>, opt: Opt<'a>) -> Parsed<()
     // The flow's own is asked before anything else of the rule, and what a header names is the flow's own.
     let unknown = apps.contains(&App::Unknown);
     if spoken.is_none() && draft.header_apps.is_empty() && draft.dialect == Dialect::Suricata {
-        spoken = Some(match unknown {
-            true => Spoken::Final,
-            false => Spoken::Direction,
-        });
+        spoken = Some(Spoken::Direction);
     }
     if let Some(spoken) = spoken.filter(|s| *s != Spoken::Final || unknown) {
         let condition = PacketCondition::Application(spoken, apps, negated);
