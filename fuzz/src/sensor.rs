@@ -20,6 +20,7 @@ fn wanted() -> Asked {
             sha256: true,
         },
         whole_files: false,
+        keys: true,
         said: Said::ALL,
     })
 }

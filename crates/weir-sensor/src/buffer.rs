@@ -144,12 +144,12 @@ buffers! {
     TlsRandom: "tls.random" [] () TLS, Both, false, "Random bytes of a hello, all 32.";
     TlsRandomTime: "tls.random_time" [] () TLS, Both, false, "Their first four, once a time.";
     TlsRandomBytes: "tls.random_bytes" [] () TLS, Both, false, "The other 28.";
-    TlsCerts: "tls.certs" [] () TLS, Response, true, "A certificate, as sent (DER).";
-    TlsCertSubject: "tls.cert_subject" ["tls_cert_subject"] () TLS, Response, false, "Subject of the first certificate.";
-    TlsCertIssuer: "tls.cert_issuer" ["tls_cert_issuer"] () TLS, Response, false, "Issuer of the first certificate.";
-    TlsCertSerial: "tls.cert_serial" ["tls_cert_serial"] () TLS, Response, false, "Serial number, hexadecimal with colons.";
-    TlsCertFingerprint: "tls.cert_fingerprint" ["tls_cert_fingerprint"] () TLS, Response, false, "SHA-1 of the first certificate, hexadecimal with colons.";
-    TlsSubjectAltName: "tls.subjectaltname" [] () TLS, Response, true, "A subject alternative name.";
+    TlsCerts: "tls.certs" [] () TLS, Both, true, "A certificate of either end, as sent (DER).";
+    TlsCertSubject: "tls.cert_subject" ["tls_cert_subject"] () TLS, Both, false, "Subject of the first certificate of either end.";
+    TlsCertIssuer: "tls.cert_issuer" ["tls_cert_issuer"] () TLS, Both, false, "Issuer of the first certificate of either end.";
+    TlsCertSerial: "tls.cert_serial" ["tls_cert_serial"] () TLS, Both, false, "Serial number, hexadecimal with colons.";
+    TlsCertFingerprint: "tls.cert_fingerprint" ["tls_cert_fingerprint"] () TLS, Both, false, "SHA-1 of the first certificate of either end, hexadecimal with colons.";
+    TlsSubjectAltName: "tls.subjectaltname" [] () TLS, Response, true, "A subject alternative name of the server's certificate.";
     Ja3Hash: "ja3.hash" ["ja3_hash"] () TLS, Request, false, "JA3.";
     Ja3String: "ja3.string" ["ja3_string"] () TLS, Request, false, "What JA3 hashes.";
     Ja3sHash: "ja3s.hash" [] () TLS, Response, false, "JA3S.";

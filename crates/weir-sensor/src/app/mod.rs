@@ -115,6 +115,8 @@ pub struct Wanted {
     pub sums: Sums,
     /// Rules ask for sums: they are decided when files are whole, not when no more of them is inspected.
     pub whole_files: bool,
+    /// Rules ask whether a client of TLS has sent its part of the key, which comes long after its hello was decided.
+    pub keys: bool,
     /// What records of other protocols are asked for.
     pub said: Said,
 }

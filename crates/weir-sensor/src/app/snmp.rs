@@ -306,6 +306,7 @@ mod tests {
             records: true,
             sums: crate::app::Sums::default(),
             whole_files: false,
+            keys: false,
             said: crate::app::Said::ALL,
         };
         Snmp::new(&wanted).data(Direction::ToServer, get, 1, &mut out);

@@ -14,6 +14,7 @@ pub(crate) fn wanted() -> Asked {
         records: true,
         sums: crate::app::Sums::default(),
         whole_files: false,
+        keys: true,
         said: crate::app::Said::ALL,
     })
 }

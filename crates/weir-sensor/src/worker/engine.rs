@@ -194,12 +194,16 @@ impl Engine {
         }
         // Sums that rules ask for, and those that records are to have.
         let mut asked = Sums::default();
+        let mut keys = false;
         for rule in ruleset.rules() {
             for condition in &rule.packet {
                 if let PacketCondition::FileSum(name, ..) = condition {
                     asked.md5 |= *name == "md5";
                     asked.sha1 |= *name == "sha1";
                     asked.sha256 |= *name == "sha256";
+                }
+                if let PacketCondition::Record(name, value, _) = condition {
+                    keys |= name == "ssl_state" && value.contains("client_keyx");
                 }
             }
         }
@@ -257,6 +261,7 @@ impl Engine {
                     records,
                     sums,
                     whole_files: asked.any(),
+                    keys,
                     said,
                 },
                 http: Arc::clone(&config.app.http),

@@ -103,8 +103,8 @@ fn message(kind: u8, body: &[u8]) -> Vec<u8> {
     record(22, &[&[kind], &length[1..], body].concat())
 }
 
-fn certificate() -> Vec<u8> {
-    let name = der(0x0c, &[b"a.example"]);
+fn certificate(name: &[u8]) -> Vec<u8> {
+    let name = der(0x0c, &[name]);
     let name = der(0x30, &[&der(6, &[&[0x55, 4, 3]]), &name]);
     let name = der(0x30, &[&der(0x31, &[&name])]);
     let times = [b"200101000000Z", b"480101000000Z"].map(|t| der(0x17, &[t]));
@@ -128,7 +128,7 @@ alert tls any any -> any any (msg:"bleeds"; app-layer-event:tls.overflow_heartbe
 alert tcp any any -> any any (msg:"mail"; app-layer-protocol:smtp; flow:to_server; sid:6;)
 alert tcp any any -> any any (msg:"then TLS \d\."; app-layer-protocol:tls; flow:to_server; sid:7;)
 "#;
-    let server = [hello(2), certificate(), message(14, &[])].concat();
+    let server = [hello(2), certificate(b"a.example"), message(14, &[])].concat();
     let beat = record(24, &[1, 0x40, 0]);
     let exchanged = [message(16, &[0; 8]), record(20, &[1])].concat();
     let end = record(20, &[1]);
@@ -158,6 +158,39 @@ alert tcp any any -> any any (msg:"then TLS \d\."; app-layer-protocol:tls; flow:
     };
     assert_eq!(record["tls"]["from_proto"], "smtp");
     assert_eq!(record["tls"]["subject"], "CN=a.example");
+}
+
+/// What a client shows and sends after its hello is of its direction; what was said of its hello is not said again.
+#[test]
+fn certificates_and_keys_of_clients() {
+    let rules = r#"
+alert tls any any -> any any (msg:"r"; flow:to_server; tls.cert_subject; content:"b.client"; sid:1;)
+alert tls any any -> any any (msg:"r"; tls.cert_subject; content:"b.client"; sid:2;)
+alert tls any any -> any any (msg:"both"; tls.cert_issuer; content:"CN="; sid:3;)
+alert tls any any -> any any (msg:"no"; flow:to_client; tls.cert_subject; content:"b.client"; sid:4;)
+alert tls any any -> any any (msg:"r"; flow:to_server; tls.random; content:"begins"; sid:5;)
+alert tls any any -> any any (msg:"r"; ssl_state:client_keyx; sid:6;)
+alert tls any any -> any any (msg:"r"; ssl_state:client_hello; sid:7;)
+alert tls any any -> any any (msg:"r"; flow:to_server; tls.certs; content:"b.client"; sid:8;)
+alert tls any any -> any any (msg:"r"; flow:to_server; tls.cert_serial; content:"07"; tls.random; content:"begins"; sid:9;)
+alert tls any any -> any any (msg:"no"; flow:to_server; tls.cert_subject; content:"a.example"; sid:10;)
+alert tls any any -> any any (msg:"both"; tls.cert_fingerprint; pcre:"/^([0-9a-f]{2}:){19}[0-9a-f]{2}$/"; sid:11;)
+"#;
+    let server = [certificate(b"a.example"), message(13, &[1, 1, 0, 0])].concat();
+    let server = [hello(2), server, message(14, &[])].concat();
+    let end = record(20, &[1]);
+    let client = [certificate(b"b.client"), message(16, &[0; 8]), end.clone()].concat();
+    let said: &[&[u8]] = &[&hello(1), &server, &client, &end, SECRET];
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 40_000), (SERVER, 443), said);
+    let left = sense_tape(&tape, &How::rules(rules));
+    let mut sids = left.sids();
+    sids.sort_unstable();
+    assert_eq!(sids, [1, 2, 3, 3, 5, 6, 7, 8, 9, 11, 11]);
+    let [record] = left.of("tls")[..] else {
+        panic!("one record, not {}", left.of("tls").len());
+    };
+    assert_eq!(record["tls"]["client"]["subject"], "CN=b.client");
 }
 
 /// A hello that nobody answered is no connection to tell of, though rules see it.

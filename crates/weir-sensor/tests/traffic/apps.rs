@@ -41,6 +41,7 @@ fn wanted() -> Asked {
         records: true,
         sums: weir_sensor::app::Sums::default(),
         whole_files: false,
+        keys: true,
         said: weir_sensor::app::Said::ALL,
     })
 }

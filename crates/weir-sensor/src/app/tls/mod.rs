@@ -22,6 +22,15 @@ const LEAST_PADDING: usize = 16;
 /// Certificates of a chain that are looked at.
 const MOST_CERTIFICATES: usize = 16;
 
+/// What rules inspect of certificates of either end.
+const OF_CERTIFICATES: [Buffer; 5] = [
+    Buffer::TlsCerts,
+    Buffer::TlsCertSubject,
+    Buffer::TlsCertIssuer,
+    Buffer::TlsCertSerial,
+    Buffer::TlsCertFingerprint,
+];
+
 const CLIENT_HELLO: u64 = 1;
 const SERVER_HELLO: u64 = 2;
 const CLIENT_KEYX: u64 = 4;
@@ -41,6 +50,8 @@ pub(super) struct Tls {
     certificate: bool,
     /// The server wants one of the client.
     certificate_asked: bool,
+    /// The client has shown it.
+    client_certificate: bool,
 }
 
 #[derive(Default)]
@@ -70,6 +81,7 @@ impl Tls {
             resumed: false,
             certificate: false,
             certificate_asked: false,
+            client_certificate: false,
         }
     }
 
@@ -193,6 +205,14 @@ impl Tls {
         }
     }
 
+    /// The client has said more of what rules ask for than its hello, which was decided by itself.
+    fn decide_again(&mut self, out: &mut Transactions) {
+        if let Some(t) = self.transaction(out) {
+            t.inspected[ToServer.index()] = false;
+            t.complete[ToServer.index()] = true;
+        }
+    }
+
     fn handshake(&mut self, d: Direction, body: &[u8], out: &mut Transactions) {
         let mut message = std::mem::take(&mut self.halves[d.index()].message);
         let skip = self.halves[d.index()].skip.min(body.len());
@@ -255,7 +275,12 @@ impl Tls {
                     self.sum_up(out);
                 }
             }
-            (16, ToServer) => self.state(CLIENT_KEYX, out),
+            (16, ToServer) => {
+                self.state(CLIENT_KEYX, out);
+                if self.wanted.keys {
+                    self.decide_again(out);
+                }
+            }
             _ => {}
         }
     }
@@ -389,30 +414,40 @@ impl Tls {
         }
     }
 
-    /// The client's own certificate, if it was asked for one: for records.
+    /// The client's own certificate, if it was asked for one.
     fn client_certificates(&mut self, content: &[u8], out: &mut Transactions) {
         let w = self.wanted;
-        let Some(t) = self.transaction(out).filter(|_| w.records) else {
+        let asked = OF_CERTIFICATES.iter().any(|b| w.buffers.has(*b));
+        if !w.records && !asked || self.client_certificate {
+            return;
+        }
+        self.client_certificate = true;
+        let Some(t) = self.transaction(out) else {
             return;
         };
         let mut r = Reader(Reader(content).list(3).unwrap_or_default());
         let mut said = serde_json::Map::new();
         let mut chain: Vec<serde_json::Value> = Vec::new();
+        let mut count = 0;
         while !r.0.is_empty()
-            && chain.len() < MOST_CERTIFICATES
+            && count < MOST_CERTIFICATES
             && let Some(der) = r.list(3)
         {
-            if said.is_empty() {
-                let print = colons(&Sha1::digest(der), false);
-                said.insert("fingerprint".into(), print.into());
-                if let Ok(c) = Certificate::parse(der) {
-                    about(&mut said, &c);
+            count += 1;
+            let all = w.buffers.has(Buffer::TlsCerts);
+            push(t, all, Buffer::TlsCerts, ToServer, der);
+            if count == 1 {
+                let (print, certificate) = certificate_buffers(t, der, ToServer, &w);
+                if w.records {
+                    said.insert("fingerprint".into(), print.into());
+                    if let Ok(c) = certificate {
+                        about(&mut said, &c);
+                    }
                 }
             }
-            if !w.said.certificates {
-                break;
+            if w.records && w.said.certificates {
+                chain.push(base64(der).into());
             }
-            chain.push(base64(der).into());
         }
         if let Some(first) = chain.first() {
             said.insert("certificate".into(), first.clone());
@@ -420,6 +455,9 @@ impl Tls {
         }
         if !said.is_empty() {
             t.record.insert("client".into(), said.into());
+        }
+        if asked && count > 0 {
+            self.decide_again(out);
         }
     }
 
@@ -535,11 +573,17 @@ pub(super) fn client_record(t: &mut Transaction, hello: &Hello, said: Said, quic
     }
 }
 
-fn first_certificate(t: &mut Transaction, der: &[u8], w: &Wanted) {
+/// What rules inspect of the first certificate that an end shows. Returns its fingerprint (empty if nobody asks for it), and what was read of it.
+fn certificate_buffers(
+    t: &mut Transaction,
+    der: &[u8],
+    d: Direction,
+    w: &Wanted,
+) -> (String, Result<Certificate, &'static str>) {
     let b = w.buffers;
-    let d = ToClient;
+    let mut print = String::new();
     if w.records || b.has(Buffer::TlsCertFingerprint) {
-        let print = colons(&Sha1::digest(der), false);
+        print = colons(&Sha1::digest(der), false);
         push(
             t,
             b.has(Buffer::TlsCertFingerprint),
@@ -547,43 +591,33 @@ fn first_certificate(t: &mut Transaction, der: &[u8], w: &Wanted) {
             d,
             print.as_bytes(),
         );
-        if w.records {
-            t.record.insert("fingerprint".into(), print.into());
+    }
+    let certificate = Certificate::parse(der);
+    if let Ok(c) = &certificate {
+        for (buffer, said) in [
+            (Buffer::TlsCertSubject, &c.subject),
+            (Buffer::TlsCertIssuer, &c.issuer),
+            (Buffer::TlsCertSerial, &c.serial),
+        ] {
+            push(t, b.has(buffer), buffer, d, said.as_bytes());
         }
     }
-    let c = match Certificate::parse(der) {
+    (print, certificate)
+}
+
+/// The server's.
+fn first_certificate(t: &mut Transaction, der: &[u8], w: &Wanted) {
+    let (print, certificate) = certificate_buffers(t, der, ToClient, w);
+    if w.records {
+        t.record.insert("fingerprint".into(), print.into());
+    }
+    let c = match certificate {
         Ok(c) => c,
         Err(event) => return t.event(event),
     };
-    push(
-        t,
-        b.has(Buffer::TlsCertSubject),
-        Buffer::TlsCertSubject,
-        d,
-        c.subject.as_bytes(),
-    );
-    push(
-        t,
-        b.has(Buffer::TlsCertIssuer),
-        Buffer::TlsCertIssuer,
-        d,
-        c.issuer.as_bytes(),
-    );
-    push(
-        t,
-        b.has(Buffer::TlsCertSerial),
-        Buffer::TlsCertSerial,
-        d,
-        c.serial.as_bytes(),
-    );
     for name in &c.names {
-        push(
-            t,
-            b.has(Buffer::TlsSubjectAltName),
-            Buffer::TlsSubjectAltName,
-            d,
-            name,
-        );
+        let b = Buffer::TlsSubjectAltName;
+        push(t, w.buffers.has(b), b, ToClient, name);
     }
     for (name, time) in [
         ("tls.cert_notbefore", c.not_before),
