@@ -298,7 +298,9 @@ impl Mime {
                 list.push(text(&name));
             }
         }
-        part.file = Some((t.begin_file(name, d, w.sums), body));
+        let file = t.begin_file(name, d, w.sums);
+        t.show_file(file, body);
+        part.file = Some((file, body));
     }
 
     fn body(&mut self, line: &[u8], ended: bool, t: &mut Transaction, w: &Wanted) {

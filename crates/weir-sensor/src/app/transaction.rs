@@ -91,6 +91,8 @@ pub struct File {
     pub gaps: bool,
     /// Names and values of its sums, if it came whole and they are wanted.
     pub sums: Vec<(&'static str, Vec<u8>)>,
+    /// The body that shows it, if its message may carry several.
+    pub(crate) body: Option<usize>,
 }
 
 impl Transaction {
@@ -177,12 +179,25 @@ impl Transaction {
             whole: false,
             gaps: false,
             sums: Vec::new(),
+            body: None,
         });
         let number = self.files.len() - 1;
         if let Some(digests) = Digests::new(sums) {
             self.digests.push((number, digests));
         }
         number
+    }
+
+    /// A file is shown by this body, and no other.
+    pub(crate) fn show_file(&mut self, file: usize, body: Option<usize>) {
+        if let Some(f) = self.files.get_mut(file) {
+            f.body = body;
+        }
+    }
+
+    /// What is inspected of a file that has a body of its own.
+    pub(crate) fn contents(&self, file: &File) -> Option<&[u8]> {
+        self.bodies.get(file.body?).map(|b| b.bytes.as_slice())
     }
 
     /// More of a file.

@@ -555,23 +555,33 @@ impl Detector {
                 app: transaction.app,
                 ..Ends::of_flow(view, direction)
             };
-            matched.push((index, side));
-            // A rule about names of files is about each file that has such a name.
-            let names = || rule.groups.iter().filter(|g| g.buffer == Buffer::FileName);
-            let mut again = false;
-            if names().next().is_some() {
+            // A rule about names of files is about each file that has such a name, and such contents: those of another file of the message are not its own.
+            let about = |buffer| rule.groups.iter().filter(move |g| g.buffer == buffer);
+            let (mut named, mut again) = (false, false);
+            if about(Buffer::FileName).next().is_some() {
                 for (file, number) in transaction.files.iter().zip(0..) {
                     let mut fits = |g| work.group(g, &mut std::iter::once(&file.name[..]));
-                    if file.direction == direction && names().all(&mut fits) {
-                        let found = Found {
-                            file: Some(number),
-                            ..found
-                        };
-                        again = true;
-                        work.matched(rules, index, found, &ends, Some(view), Some(state));
+                    if file.direction != direction || !about(Buffer::FileName).all(&mut fits) {
+                        continue;
                     }
+                    named = true;
+                    let bytes = transaction.contents(file);
+                    let mut fits = |g| bytes.is_none_or(|b| work.group(g, &mut std::iter::once(b)));
+                    if !about(Buffer::FileData).all(&mut fits) {
+                        continue;
+                    }
+                    let found = Found {
+                        file: Some(number),
+                        ..found
+                    };
+                    again = true;
+                    work.matched(rules, index, found, &ends, Some(view), Some(state));
                 }
             }
+            if named && !again {
+                continue;
+            }
+            matched.push((index, side));
             if again {
                 continue;
             }

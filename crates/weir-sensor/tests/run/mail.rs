@@ -34,6 +34,55 @@ fn events(left: &Left) -> Vec<String> {
         .collect()
 }
 
+/// A rule about a file's name and contents is about one file, in mails and in uploads of forms.
+#[test]
+fn names_and_contents_are_of_the_same_file() {
+    let rules = |app: &str| {
+        [
+            r#"file.data; content:"evil"; fileext:"exe";"#,
+            r#"file.data; content:"plain"; fileext:"exe";"#,
+            r#"filename:"first"; file_data; content:"plain"; content:"words";"#,
+            r#"file.name; content:"first"; file.data; content:"plain"; file.data; content:"evil";"#,
+            r#"file.data; content:"evil"; file.name; content:!"second";"#,
+            r#"file.data; content:"plain"; file.name; content:!"second";"#,
+            // Without a name, of any.
+            r#"file.data; content:"plain"; file.data; content:"evil";"#,
+        ]
+        .iter()
+        .zip(1..)
+        .map(|(o, n)| format!("alert {app} any any -> any any (msg:\"r\"; {o} sid:{n};)\n"))
+        .collect::<String>()
+    };
+    let files = |disposition: &str| {
+        let one = |name: &str, text: &str| {
+            format!("--b\r\nContent-Disposition: {disposition}; filename={name}\r\n\r\n{text}\r\n")
+        };
+        let both = [
+            one("first.txt", "plain words"),
+            one("second.exe", "evil words"),
+        ];
+        both.concat() + "--b--\r\n"
+    };
+    let mail = "MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n";
+    let mail = format!("{mail}{}.\r\n", files("attachment"));
+    let left = send(mail.as_bytes(), &How::rules(&rules("smtp")));
+    let mut sids = left.sids();
+    sids.sort_unstable();
+    assert_eq!(sids, [1, 3, 6, 7], "{}", left.text);
+    let form = files("form-data; name=f");
+    let upload = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: {}\r\n\r\n{form}",
+        form.len()
+    );
+    let ok = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 41_000), (SERVER, 80), &[upload.as_bytes(), ok]);
+    let left = sense_tape(&tape, &How::rules(&rules("http")));
+    let mut sids = left.sids();
+    sids.sort_unstable();
+    assert_eq!(sids, [1, 3, 6, 7], "{}", left.text);
+}
+
 #[test]
 fn files_have_the_names_that_readers_of_mail_show() {
     for (headers, name) in [

@@ -111,6 +111,7 @@ impl Multipart {
                             .has(Buffer::FileData)
                             .then(|| t.begin_body(Buffer::FileData, None, Direction::ToServer));
                         let file = t.begin_file(name, Direction::ToServer, w.sums);
+                        t.show_file(file, body);
                         (body, file)
                     }));
                 }
