@@ -93,7 +93,12 @@ const EVENTS: &[(&str, &[&str])] = &[
     ("quic", &["too_many_transactions"]),
     (
         "smb",
-        &["file_skip", "malformed_data", "too_many_transactions"],
+        &[
+            "file_overlap",
+            "file_skip",
+            "malformed_data",
+            "too_many_transactions",
+        ],
     ),
     (
         "smtp",

@@ -36,12 +36,12 @@ pub(super) fn first_version(b: &[u8]) -> Option<Message<'_>> {
     })
 }
 
-/// A message of versions 2 and 3, and where the next of its compound begins.
-pub(super) fn second_version(b: &[u8]) -> Option<(Message<'_>, usize)> {
+/// A message of versions 2 and 3.
+pub(super) fn second_version(b: &[u8]) -> Option<Message<'_>> {
     if b.get(..4)? != b"\xfeSMB" {
         return None;
     }
-    let m = Message {
+    Some(Message {
         version: 2,
         command: le16(b, 12)? as u16,
         status: le32(b, 8)?,
@@ -53,8 +53,7 @@ pub(super) fn second_version(b: &[u8]) -> Option<(Message<'_>, usize)> {
         session: le64(b, 40)?,
         all: b,
         body: b.get(64..)?,
-    };
-    Some((m, le32(b, 20)? as usize))
+    })
 }
 
 /// Words and bytes of a message of version 1, and where the bytes begin.

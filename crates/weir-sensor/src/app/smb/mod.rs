@@ -1,6 +1,7 @@
 //! SMB 1 to 3 as far as rules and logs look: requests with their status, shares, named pipes, file names, names of NTLMSSP, and DCE/RPC over pipes.
-//! Contents of files are not put together.
+//! What is read and written of files is put together in `files`.
 
+mod files;
 mod message;
 mod names;
 mod ntlm;
@@ -10,6 +11,7 @@ mod tests;
 
 use std::collections::VecDeque;
 
+use self::files::{Content, Files, Part, part_of};
 use self::message::{
     Message, dialects, file_name, first_version, le16, le32, le64, natives, second_version,
     service, tree_path, words,
@@ -18,14 +20,14 @@ use self::names::{
     DISPOSITIONS, command_name, control_name, dialect, dos_status, identifier, seconds, status_name,
 };
 use self::ntlm::{Ntlm, ntlm};
-use self::rpc::{accepted, dcerpc_of, stub};
+use self::rpc::{accepted, dcerpc_of, is_rpc, stub};
 use super::text::text;
 use super::{App, Parser, Transaction, Transactions, Wanted};
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
 
-/// Bytes of a message that are looked at; the rest, contents of files, is passed over.
+/// Bytes of a message that are looked at, but for contents of files; the rest is passed over.
 const MOST_MESSAGE: usize = 16 * 1024;
 /// Requests that may wait for an answer.
 const MOST_PENDING: usize = 256;
@@ -33,14 +35,18 @@ const MOST_PENDING: usize = 256;
 const MOST_COMPOUND: usize = 64;
 /// Trees whose share is remembered.
 const MOST_TREES: usize = 64;
+/// Bytes in which a message says whether and where it carries contents of a file: of version 2 a header and the longest fixed part.
+const HEAD: usize = 112;
+/// Bytes that tell whether contents are DCE/RPC.
+const RPC: usize = 24;
 
 pub(super) struct Smb {
     wanted: Wanted,
     halves: [Half; 2],
     /// Requests without an answer: number of the message, transaction, share asked for.
     pending: VecDeque<(u64, u64, Vec<u8>)>,
-    /// Trees that are pipes, and their shares.
-    trees: VecDeque<(u32, Vec<u8>)>,
+    trees: VecDeque<Tree>,
+    files: Files,
     dialect: String,
     /// Dialects that a client of version 1 offered, for the log.
     offered: Vec<Vec<u8>>,
@@ -48,10 +54,24 @@ pub(super) struct Smb {
     interfaces: Vec<serde_json::Value>,
 }
 
+/// A share that is used.
+struct Tree {
+    id: u32,
+    path: Vec<u8>,
+    /// It has named pipes and no files.
+    is_pipe: bool,
+}
+
 #[derive(Default)]
 struct Half {
     carry: Vec<u8>,
-    /// Bytes of a message that is passed over.
+    /// Bytes of the frame that come behind the message in progress.
+    left: usize,
+    /// Messages of the frame that were begun.
+    begun: usize,
+    /// Contents of a file that come now.
+    content: Option<Content>,
+    /// Bytes behind them that are passed over.
     skip: usize,
 }
 
@@ -64,44 +84,187 @@ impl Smb {
             halves: [Half::default(), Half::default()],
             pending: VecDeque::new(),
             trees: VecDeque::new(),
+            files: Files::default(),
             dialect: String::new(),
             offered: Vec::new(),
             interfaces: Vec::new(),
         }
     }
 
-    fn message(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
-        match bytes.get(..4) {
-            Some(b"\xffSMB") => {
-                if let Some(m) = first_version(bytes) {
-                    self.act(d, &m, time, out);
-                }
+    /// Takes what is at the front of these bytes, and returns how many that was; 0: more are needed.
+    fn take(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) -> usize {
+        let half = &mut self.halves[d.index()];
+        if let Some(content) = &mut half.content {
+            let count = content.left.min(bytes.len());
+            self.files.feed(content, &bytes[..count], &self.wanted, out);
+            self.end_content(d, out);
+            return count;
+        }
+        if half.skip > 0 {
+            let count = half.skip.min(bytes.len());
+            half.skip -= count;
+            return count;
+        }
+        if half.left > 0 {
+            return self.element(d, bytes, time, out);
+        }
+        let Some(head) = bytes.first_chunk::<4>() else {
+            return 0;
+        };
+        let length = u32::from_be_bytes([0, head[1], head[2], head[3]]) as usize;
+        if head[0] == 0 {
+            (half.left, half.begun) = (length, 0);
+            if d == ToServer {
+                self.files.begin_frame();
             }
-            Some(b"\xfeSMB") => {
-                let mut rest = bytes;
-                for _ in 0..MOST_COMPOUND {
-                    let Some((m, next)) = second_version(rest) else {
-                        break;
-                    };
-                    self.act(d, &m, time, out);
-                    match rest.get(next..) {
-                        Some(r) if next >= 64 => rest = r,
-                        _ => break,
-                    }
-                }
+            return 4;
+        }
+        // Session requests, their answers and keep-alives hold nothing.
+        if !matches!(head[0], 0x81..=0x85) || length > 1024 {
+            out.event("malformed_data");
+            out.failed = true;
+            return bytes.len();
+        }
+        if bytes.len() < 4 + length {
+            return 0;
+        }
+        4 + length
+    }
+
+    /// The same within a frame, which is one message or a compound of some. What a message is about must not depend on how many bytes of it are there: no more are
+    /// looked at than are waited for.
+    fn element(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) -> usize {
+        let half = &self.halves[d.index()];
+        let (left, begun) = (half.left, half.begun);
+        let Some(head) = bytes.get(..left.min(24)) else {
+            return 0;
+        };
+        let length = match head.starts_with(b"\xfeSMB").then(|| le32(head, 20)) {
+            Some(Some(next)) if next >= 64 && (next as usize) < left => next as usize,
+            _ => left,
+        };
+        let Some(head) = bytes.get(..length.min(HEAD)) else {
+            return 0;
+        };
+        let part = read_message(head)
+            .filter(|m| !self.is_pipe(m))
+            .and_then(|m| part_of(&m).map(|p| (p, self.tree(self.tree_of(&m)).is_some())))
+            // What does not fit into its message is refused by every end.
+            .filter(|(p, _)| p.at.checked_add(p.length).is_some_and(|end| end <= length));
+        let looked_at = match part {
+            // Of an unknown share it may be DCE/RPC all the same.
+            Some((part, known)) => {
+                let at = part.at.max(HEAD);
+                at + if known { 0 } else { RPC }
             }
-            // Encrypted or compressed: nothing to see.
-            Some(b"\xfdSMB" | b"\xfcSMB") => {}
-            _ => out.event("malformed_data"),
+            None => MOST_MESSAGE,
+        };
+        let looked_at = looked_at.min(MOST_MESSAGE).min(length);
+        let Some(message) = bytes.get(..looked_at) else {
+            return 0;
+        };
+        let part = part.map(|p| p.0).filter(|p| p.at <= looked_at);
+        let content = if begun < MOST_COMPOUND {
+            self.message(d, message, part, time, out)
+        } else {
+            None
+        };
+        let half = &mut self.halves[d.index()];
+        half.left -= length;
+        half.begun += 1;
+        let taken = match (&content, part) {
+            (Some(_), Some(part)) => part.at,
+            _ => looked_at,
+        };
+        half.content = content;
+        let inside = half.content.as_ref().map_or(0, |c| c.left);
+        half.skip = length - taken - inside;
+        self.end_content(d, out);
+        taken
+    }
+
+    /// If the contents in progress are over, what follows from that.
+    fn end_content(&mut self, d: Direction, out: &mut Transactions) {
+        let over = |c: &mut Content| c.left == 0;
+        if let Some(content) = self.halves[d.index()].content.take_if(over) {
+            self.files.finish(&content, &self.wanted, out);
         }
     }
 
-    fn act(&mut self, d: Direction, m: &Message<'_>, time: u64, out: &mut Transactions) {
-        let w = self.wanted;
-        if m.response {
-            return self.answer(d, m, out);
+    /// One message; returns the contents of a file that come behind it, which `part` has found in it.
+    fn message(
+        &mut self,
+        d: Direction,
+        bytes: &[u8],
+        part: Option<Part>,
+        time: u64,
+        out: &mut Transactions,
+    ) -> Option<Content> {
+        match bytes.get(..4) {
+            Some(b"\xffSMB" | b"\xfeSMB") => self.act(d, &read_message(bytes)?, part, time, out),
+            // Encrypted or compressed: nothing to see.
+            Some(b"\xfdSMB" | b"\xfcSMB") => None,
+            _ if self.halves[d.index()].begun > 0 => None,
+            _ => {
+                out.event("malformed_data");
+                None
+            }
         }
-        let rpc = dcerpc_of(m);
+    }
+
+    fn tree(&self, id: u32) -> Option<&Tree> {
+        self.trees.iter().rfind(|t| t.id == id)
+    }
+
+    /// The tree that a message is about: an answer that comes late says something else in its place.
+    fn tree_of(&self, m: &Message<'_>) -> u32 {
+        let asked = m.response.then(|| self.files.tree_of_answer(m)).flatten();
+        asked.unwrap_or(m.tree)
+    }
+
+    /// Whether it is about a named pipe.
+    fn is_pipe(&self, m: &Message<'_>) -> bool {
+        self.tree(self.tree_of(m)).is_some_and(|t| t.is_pipe)
+    }
+
+    fn act(
+        &mut self,
+        d: Direction,
+        m: &Message<'_>,
+        part: Option<Part>,
+        time: u64,
+        out: &mut Transactions,
+    ) -> Option<Content> {
+        let w = self.wanted;
+        let tree = self.tree_of(m);
+        let share = self.trees.iter().rfind(|t| t.id == tree);
+        let said = files::Said {
+            wanted: &w,
+            dialect: &self.dialect,
+            share: share.map(|t| t.path.as_slice()),
+            time,
+        };
+        // Of a share that is known to have files, what looks like DCE/RPC is none.
+        let rpc = dcerpc_of(m).filter(|_| share.is_none_or(|t| t.is_pipe));
+        let mut content = None;
+        match (m.version, m.command) {
+            _ if m.response => {
+                if matches!((m.version, m.command), (2, 8) | (1, 0x2e)) && !is_pending(m) {
+                    let rpc = part.is_some_and(|p| share.is_none() && is_rpc(m.all, p.at));
+                    content = self.files.answered(m, part.filter(|_| !rpc), &said, out);
+                }
+                self.answer(d, m, out);
+                return content;
+            }
+            (2, 8) | (1, 0x2e) => self.files.asked(m),
+            (2, 9) | (1, 0x2f | 0x0b) => {
+                if let Some(part) = part.filter(|_| rpc.is_none()) {
+                    content = self.files.written(m, part, &said, out);
+                }
+            }
+            (2, 6) | (1, 4) => self.files.closes(m, &w, out),
+            _ => {}
+        }
         // Reads and writes of files, and questions about them, would be transactions by the thousand that no rule looks at. Of what is set of a file, new names and its end count.
         let bulk = if m.version == 2 {
             let told = m.body.get(2..4);
@@ -111,7 +274,7 @@ impl Smb {
             matches!(m.command, 0x2e | 0x2f | 0x2b)
         };
         if bulk && rpc.is_none() {
-            return;
+            return content;
         }
         let t = out.begin(App::Smb, time);
         let id = t.id;
@@ -155,7 +318,7 @@ impl Smb {
             }
             (2, 3) | (1, 0x75) => {
                 share = tree_path(m).unwrap_or_default();
-                let pipe = share.to_ascii_uppercase().ends_with(b"IPC$");
+                let pipe = is_pipe(&share);
                 let buffer = if pipe {
                     Buffer::SmbNamedPipe
                 } else {
@@ -175,9 +338,7 @@ impl Smb {
             }
             (2, 5) | (1, 0xa2) => {
                 let name = file_name(m).unwrap_or_default();
-                if w.buffers.has(Buffer::FileName) && !name.is_empty() {
-                    t.push(Buffer::FileName, ToServer, &name);
-                }
+                self.files.opens(m, &name);
                 if w.records {
                     let shown = match name.as_slice() {
                         b"" => b"<share_root>",
@@ -212,6 +373,7 @@ impl Smb {
             t.finish();
         }
         self.pending.push_back((m.number, id, share));
+        content
     }
 
     fn answer(&mut self, d: Direction, m: &Message<'_>, out: &mut Transactions) {
@@ -227,8 +389,7 @@ impl Smb {
             }
             _ => None,
         };
-        // The answer proper comes later.
-        if m.version == 2 && m.status == 0x0000_0103 {
+        if is_pending(m) {
             return;
         }
         // A server may answer the old question in the new way.
@@ -247,7 +408,15 @@ impl Smb {
             if self.trees.len() >= MOST_TREES {
                 self.trees.pop_front();
             }
-            self.trees.push_back((m.tree, share));
+            let told = m.version == 2 && m.body.get(2) == Some(&2);
+            self.trees.push_back(Tree {
+                id: m.tree,
+                is_pipe: told || is_pipe(&share),
+                path: share,
+            });
+        }
+        if matches!((m.version, m.command), (2, 5) | (1, 0xa2)) {
+            self.files.opened(m, &w, out);
         }
         let Some(t) = out.find(id) else {
             return;
@@ -312,6 +481,24 @@ fn answered_before(r: &mut Record, m: &Message<'_>) {
         }
         _ => {}
     }
+}
+
+/// A message of any version.
+fn read_message(bytes: &[u8]) -> Option<Message<'_>> {
+    match bytes.get(..4)? {
+        b"\xffSMB" => first_version(bytes),
+        _ => second_version(bytes),
+    }
+}
+
+/// Whether the answer proper comes later.
+fn is_pending(m: &Message<'_>) -> bool {
+    m.version == 2 && m.status == 0x0000_0103
+}
+
+/// Whether a share is the one of named pipes.
+fn is_pipe(share: &[u8]) -> bool {
+    share.to_ascii_uppercase().ends_with(b"IPC$")
 }
 
 /// What answers of version 2 tell the log.
@@ -387,47 +574,44 @@ fn answered(r: &mut Record, m: &Message<'_>) {
 
 impl Parser for Smb {
     fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
-        let i = d.index();
-        let skip = self.halves[i].skip.min(bytes.len());
-        self.halves[i].skip -= skip;
-        let mut carry = std::mem::take(&mut self.halves[i].carry);
-        carry.extend_from_slice(&bytes[skip..]);
-        let mut rest = carry.as_slice();
-        while rest.len() >= 4 {
-            let length = u32::from_be_bytes([0, rest[1], rest[2], rest[3]]) as usize;
-            if rest[0] != 0 {
-                // Session requests, their answers and keep-alives hold nothing.
-                if !matches!(rest[0], 0x81..=0x85) || length > 1024 {
-                    out.event("malformed_data");
-                    out.failed = true;
-                    return;
-                }
-                match rest.get(4 + length..) {
-                    Some(r) => rest = r,
-                    None => break,
-                }
-                continue;
-            }
-            let kept = length.min(MOST_MESSAGE);
-            let Some(message) = rest.get(4..4 + kept) else {
-                break;
-            };
-            self.message(d, message, time, out);
-            let here = (4 + length).min(rest.len());
-            self.halves[i].skip = 4 + length - here;
-            rest = &rest[here..];
+        let mut carry = std::mem::take(&mut self.halves[d.index()].carry);
+        let mut rest = bytes;
+        if !carry.is_empty() {
+            carry.extend_from_slice(bytes);
+            rest = &carry;
         }
-        let left = carry.len() - rest.len();
-        carry.drain(..left);
-        self.halves[i].carry = carry;
+        while !rest.is_empty() && !out.failed {
+            match self.take(d, rest, time, out) {
+                0 => break,
+                taken => rest = &rest[taken..],
+            }
+        }
+        self.halves[d.index()].carry = if carry.is_empty() {
+            rest.to_vec()
+        } else {
+            let taken = carry.len() - rest.len();
+            carry.drain(..taken);
+            carry
+        };
     }
 
     fn gap(&mut self, d: Direction, length: u64, out: &mut Transactions) {
         let half = &mut self.halves[d.index()];
-        // Inside of what is passed over anyway, nothing is lost.
-        if half.carry.is_empty() && half.skip as u64 >= length {
-            half.skip -= length as usize;
+        let inside = half.content.as_ref().map_or(0, |c| c.left) + half.skip;
+        // Of contents, the rest goes on; inside of what is passed over anyway, nothing is lost.
+        if half.carry.is_empty() && inside as u64 >= length {
+            let mut length = length as usize;
+            if let Some(content) = &mut half.content {
+                let lost = content.left.min(length);
+                self.files.lose(content, lost, &self.wanted, out);
+                length -= lost;
+            }
+            half.skip -= length;
+            self.end_content(d, out);
             return;
+        }
+        for d in [ToServer, ToClient] {
+            self.files.end_stream(d, &self.wanted, out);
         }
         for t in &mut out.live {
             t.finish();
@@ -437,6 +621,7 @@ impl Parser for Smb {
     }
 
     fn end(&mut self, d: Direction, out: &mut Transactions) {
+        self.files.end_stream(d, &self.wanted, out);
         if d == ToClient {
             for (_, id, _) in std::mem::take(&mut self.pending) {
                 if let Some(t) = out.find(id) {
@@ -456,8 +641,9 @@ impl Parser for Smb {
         let trees = self
             .trees
             .iter()
-            .map(|t| t.1.capacity() + 32)
+            .map(|t| t.path.capacity() + size_of::<Tree>())
             .sum::<usize>();
-        size_of::<Smb>() + half(&self.halves[0]) + half(&self.halves[1]) + names + trees
+        let halves = half(&self.halves[0]) + half(&self.halves[1]);
+        size_of::<Smb>() + halves + names + trees + self.files.memory()
     }
 }

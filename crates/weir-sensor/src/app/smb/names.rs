@@ -36,6 +36,8 @@ pub(super) fn command_name(m: &Message<'_>) -> String {
         0x04 => "CLOSE",
         0x06 => "DELETE",
         0x07 => "RENAME",
+        0x0a => "READ",
+        0x0b => "WRITE",
         0x25 => "TRANS",
         0x2b => "ECHO",
         0x2e => "READ_ANDX",

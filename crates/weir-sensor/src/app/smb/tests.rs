@@ -50,7 +50,7 @@ fn what_has_no_name_is_a_number() {
     b[..4].copy_from_slice(b"\xfeSMB");
     for (command, name) in [(18, "SMB2_COMMAND_OPLOCK_BREAK"), (48, "48")] {
         b[12] = command;
-        assert_eq!(command_name(&second_version(&b).unwrap().0), name);
+        assert_eq!(command_name(&second_version(&b).unwrap()), name);
     }
 }
 
@@ -103,7 +103,9 @@ fn shares_pipes_and_calls() {
     assert_eq!(t[1].record["command"], "SMB2_COMMAND_TREE_CONNECT");
     assert_eq!(t[2].facts("dcerpc.opnum").next(), Some(15));
     assert_eq!(t[2].record["dcerpc"]["request"], "REQUEST");
-    assert_eq!(one(&t[3], Buffer::FileName).unwrap(), b"srvsvc");
+    // Opened is not transferred.
+    assert_eq!(one(&t[3], Buffer::FileName), None);
+    assert_eq!(t[3].record["filename"], "srvsvc");
     assert!(t.iter().all(|t| t.done));
 }
 
@@ -262,5 +264,370 @@ fn the_first_version_and_its_names() {
     assert_eq!(
         (n.domain, n.user, n.host),
         (b"DOM".to_vec(), b"user".to_vec(), b"HOST".to_vec())
+    );
+}
+
+/// The handle that most tests use.
+const ID: [u8; 16] = [0x46; 16];
+/// That of the file that the same compound opens.
+const SAME: [u8; 16] = [0xff; 16];
+
+fn create(number: u64, name: &str) -> Vec<u8> {
+    let name = wide(name);
+    let mut body = vec![57, 0];
+    body.resize(44, 0);
+    body.extend_from_slice(&[64 + 56, 0, name.len() as u8, 0]);
+    body.resize(56, 0);
+    body.extend_from_slice(&name);
+    second(5, false, number, 5, &body)
+}
+
+fn created(number: u64, id: [u8; 16]) -> Vec<u8> {
+    let mut body = vec![89, 0];
+    body.resize(64, 0);
+    body.extend_from_slice(&id);
+    body.resize(88, 0);
+    second(5, true, number, 5, &body)
+}
+
+fn read(number: u64, id: [u8; 16], offset: u64, length: u32) -> Vec<u8> {
+    let mut body = vec![49, 0, 80, 0];
+    body.extend_from_slice(&length.to_le_bytes());
+    body.extend_from_slice(&offset.to_le_bytes());
+    body.extend_from_slice(&id);
+    body.resize(49, 0);
+    second(8, false, number, 5, &body)
+}
+
+fn told(number: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut body = vec![17, 0, 80, 0];
+    body.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    body.resize(16, 0);
+    body.extend_from_slice(bytes);
+    second(8, true, number, 5, &body)
+}
+
+fn write(number: u64, id: [u8; 16], offset: u64, bytes: &[u8]) -> Vec<u8> {
+    let mut body = vec![49, 0, 112, 0];
+    body.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    body.extend_from_slice(&offset.to_le_bytes());
+    body.extend_from_slice(&id);
+    body.resize(48, 0);
+    body.extend_from_slice(bytes);
+    second(9, false, number, 5, &body)
+}
+
+fn close(number: u64, id: [u8; 16]) -> Vec<u8> {
+    let mut body = vec![24, 0, 0, 0, 0, 0, 0, 0];
+    body.extend_from_slice(&id);
+    second(6, false, number, 5, &body)
+}
+
+/// Messages as one compound.
+fn compound(messages: &[Vec<u8>]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for (n, message) in messages.iter().enumerate() {
+        let mut message = message[4..].to_vec();
+        if n + 1 < messages.len() {
+            message.resize(message.len().next_multiple_of(8), 0);
+            let length = message.len() as u32;
+            message[20..24].copy_from_slice(&length.to_le_bytes());
+        }
+        all.extend_from_slice(&message);
+    }
+    framed(&all)
+}
+
+/// A conversation in turns, the client's first, on a share with files; what each of its files says: name, direction, contents, size, and whether it is whole.
+fn files(turns: &[Vec<u8>]) -> Vec<(String, Direction, String, u64, bool)> {
+    let share = [
+        connect(1, "\\\\host\\data"),
+        second(3, true, 1, 5, &[16, 0, 1, 0]),
+    ];
+    let turns = share.iter().chain(turns).enumerate();
+    let parts: Vec<(Direction, &[u8])> = turns
+        .map(|(n, bytes)| ([ToServer, ToClient][n % 2], bytes.as_slice()))
+        .collect();
+    let c = converse_all(&parts, Ports::default());
+    let live = c.transactions.live.iter();
+    live.flat_map(|t| t.files.iter().map(move |f| (t, f)))
+        .map(|(t, f)| {
+            let contents: Vec<_> = t.get(Buffer::FileData, f.direction).collect();
+            assert_eq!(t.record["share"], "\\\\host\\data");
+            assert_eq!(
+                t.record["filename"],
+                String::from_utf8_lossy(&f.name).into_owned()
+            );
+            (
+                String::from_utf8_lossy(&f.name).into_owned(),
+                f.direction,
+                String::from_utf8_lossy(&contents.concat()).into_owned(),
+                f.size,
+                f.whole,
+            )
+        })
+        .collect()
+}
+
+fn file(d: Direction, contents: &str, whole: bool) -> (String, Direction, String, u64, bool) {
+    let size = contents.len() as u64;
+    ("f.exe".to_owned(), d, contents.to_owned(), size, whole)
+}
+
+#[test]
+fn files_are_put_together_in_their_order() {
+    let open = [create(2, "f.exe"), created(2, ID)];
+    // Written from its end; read in answers that are out of order, the last of them after the request to close.
+    let turns = [
+        [
+            write(3, ID, 6, b"world"),
+            write(4, ID, 0, b"hello "),
+            read(5, ID, 0, 4),
+            read(6, ID, 4, 4),
+            close(7, ID),
+        ]
+        .concat(),
+        [told(6, b"4567"), told(5, b"0123")].concat(),
+    ];
+    assert_eq!(
+        files(&[&open[..], &turns].concat()),
+        [
+            file(ToServer, "hello world", true),
+            file(ToClient, "01234567", true)
+        ]
+    );
+    // As long as it is open, its end is not known; an error is no part of it.
+    let failed = {
+        let mut answer = second(8, true, 4, 5, &[9, 0, 0, 0, 0, 0, 0, 0, 0]);
+        answer[4 + 8..4 + 12].copy_from_slice(&0xc000_0011_u32.to_le_bytes());
+        answer
+    };
+    let turns = [
+        [read(3, ID, 0, 9), read(4, ID, 3, 9)].concat(),
+        [told(3, b"abc"), failed].concat(),
+    ];
+    let left = files(&[&open[..], &turns].concat());
+    assert_eq!(left, [file(ToClient, "abc", false)]);
+}
+
+#[test]
+fn a_compound_opens_and_reads_its_file() {
+    let big = "0123456789abcdef".repeat(4096);
+    let turns = [
+        compound(&[
+            create(2, "f.exe"),
+            read(3, SAME, 0, 1 << 20),
+            close(4, SAME),
+        ]),
+        compound(&[
+            created(2, ID),
+            told(3, big.as_bytes()),
+            second(6, true, 4, 5, &[60, 0]),
+        ]),
+        compound(&[
+            create(5, "f.exe"),
+            write(6, SAME, 0, b"new"),
+            close(7, SAME),
+        ]),
+    ];
+    let left = files(&turns);
+    assert_eq!(
+        left,
+        [file(ToClient, &big, true), file(ToServer, "new", true)]
+    );
+}
+
+#[test]
+fn what_is_missing_of_a_file_is_said() {
+    let open = [create(2, "f.exe"), created(2, ID)];
+    let of = |writes: &[Vec<u8>]| {
+        let turn = [&writes.concat()[..], &close(9, ID)].concat();
+        files(&[&open[..], &[turn]].concat())
+    };
+    // A hole; only what is behind one; what was there before; what would end behind every end.
+    let hole = of(&[write(3, ID, 0, b"abc"), write(4, ID, 9, b"xyz")]);
+    assert_eq!(hole, [file(ToServer, "abc", false)]);
+    assert_eq!(of(&[write(3, ID, 9, b"xyz")]), [file(ToServer, "", false)]);
+    let again = of(&[
+        write(3, ID, 3, b"def"),
+        write(4, ID, 4, b"XXgh"),
+        write(5, ID, 0, b"abcYY"),
+    ]);
+    assert_eq!(again, [file(ToServer, "abcdefgh", true)]);
+    let far = of(&[write(3, ID, 0, b"abc"), write(4, ID, u64::MAX - 1, b"xyz")]);
+    assert_eq!(far, [file(ToServer, "abc", false)]);
+}
+
+#[test]
+fn bytes_that_the_stream_lost_are_gaps_of_the_file() {
+    let w = crate::app::tests::wanted();
+    let mut smb = Smb::new(&w);
+    let mut out = Transactions::default();
+    smb.data(ToServer, &create(2, "f.exe"), 0, &mut out);
+    smb.data(ToClient, &created(2, ID), 0, &mut out);
+    let message = write(3, ID, 0, &[b'x'; 1000]);
+    smb.data(ToServer, &message[..500], 0, &mut out);
+    smb.gap(ToServer, 100, &mut out);
+    smb.data(ToServer, &message[600..], 0, &mut out);
+    smb.data(ToServer, &close(4, ID), 0, &mut out);
+    assert!(!out.failed);
+    let t = &out.live[1];
+    let file = &t.files[0];
+    assert_eq!((file.size, file.gaps, file.whole), (1000, true, false));
+    assert_eq!(
+        t.get(Buffer::FileData, ToServer).next().map(<[u8]>::len),
+        Some(900)
+    );
+    assert!(t.done);
+}
+
+#[test]
+fn pipes_have_no_files() {
+    let rpc = [
+        &[5, 0, 0, 3, 0x10, 0, 0, 0, 24, 0, 0, 0, 9, 0, 0, 0][..],
+        &[0, 0, 0, 0, 0, 0, 15, 0],
+    ]
+    .concat();
+    let count = |path: &str, bytes: &[u8]| {
+        let client = [connect(1, path), create(2, "srvsvc")].concat();
+        let server = [second(3, true, 1, 5, &[16, 0, 1, 0]), created(2, ID)].concat();
+        let more = [write(3, ID, 0, bytes), read(4, ID, 0, 99), close(5, ID)].concat();
+        let answer = told(4, b"anything that is an answer");
+        let parts = [
+            (ToServer, &client[..]),
+            (ToClient, &server),
+            (ToServer, &more),
+            (ToClient, &answer),
+        ];
+        let c = converse_all(&parts, Ports::default());
+        let live = c.transactions.live.iter();
+        let calls = live.clone().filter(|t| t.record.contains_key("dcerpc"));
+        (live.map(|t| t.files.len()).sum::<usize>(), calls.count())
+    };
+    assert_eq!(count("\\\\h\\IPC$", &rpc), (0, 1));
+    assert_eq!(
+        count("\\\\h\\ipc$", b"no call, but long enough for one"),
+        (0, 0)
+    );
+    // A file may begin as calls do.
+    assert_eq!(count("\\\\h\\d", &rpc), (2, 0));
+}
+
+#[test]
+fn what_waits_is_bounded() {
+    let w = crate::app::tests::wanted();
+    let mut smb = Smb::new(&w);
+    let mut out = Transactions::default();
+    for n in 0..200_u64 {
+        let id = [n as u8; 16];
+        smb.data(ToServer, &create(n, "f"), 0, &mut out);
+        smb.data(ToClient, &created(n, id), 0, &mut out);
+        for place in 0..20 {
+            smb.data(
+                ToServer,
+                &write(n, id, 1 + 9000 * place, &[b'x'; 4096]),
+                0,
+                &mut out,
+            );
+            smb.data(ToServer, &read(n, id, 0, 9), 0, &mut out);
+        }
+    }
+    assert!(smb.memory() < 3 << 19, "{}", smb.memory());
+    let open = out.live.iter().filter(|t| !t.files.is_empty() && !t.done);
+    assert_eq!(open.count(), 64);
+    smb.end(ToServer, &mut out);
+    smb.end(ToClient, &mut out);
+    assert!(out.live.iter().all(|t| t.done));
+    assert!(smb.memory() < 1 << 17, "{}", smb.memory());
+}
+
+#[test]
+fn files_of_the_first_version() {
+    let first = |command: u8, response: bool, number: u16, words: &[u8], bytes: &[u8]| {
+        let mut m = b"\xffSMB".to_vec();
+        m.push(command);
+        m.extend_from_slice(&[0; 4]);
+        m.push(if response { 0x80 } else { 0 });
+        m.extend_from_slice(&[0, 0x80]);
+        m.resize(24, 0);
+        m.extend_from_slice(&[16, 0, 1, 0, 0, 8]);
+        m.extend_from_slice(&number.to_le_bytes());
+        m.push((words.len() / 2) as u8);
+        m.extend_from_slice(words);
+        m.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        m.extend_from_slice(bytes);
+        framed(&m)
+    };
+    let connect = first(
+        0x75,
+        false,
+        1,
+        &[255, 0, 0, 0, 0, 0, 0, 0],
+        &[&[0][..], &wide("\\\\h\\d\0")].concat(),
+    );
+    let connected = first(0x75, true, 1, &[255, 0, 0, 0, 0, 0], b"A:\0");
+    let mut words = [0; 48];
+    let name = wide("f.exe");
+    words[5] = name.len() as u8;
+    let create = first(0xa2, false, 2, &words, &[&[0][..], &name].concat());
+    let created = first(0xa2, true, 2, &[255, 0, 0, 0, 0, 7, 0, 0], b"");
+    let write = {
+        let mut words = [0; 28];
+        words[4] = 7;
+        // Its length, and where it begins: behind a byte that aligns it.
+        words[20] = 5;
+        words[22] = 32 + 1 + 28 + 2 + 1;
+        first(0x2f, false, 3, &words, b"\0hello")
+    };
+    let older = first(
+        0x0b,
+        false,
+        4,
+        &[7, 0, 6, 0, 5, 0, 0, 0, 0, 0],
+        b"\x01\x06\0 world",
+    );
+    let read = {
+        let mut words = [0; 24];
+        words[4] = 7;
+        first(0x2e, false, 5, &words, b"")
+    };
+    let told = {
+        let mut words = [0; 24];
+        words[10] = 3;
+        words[12] = 32 + 1 + 24 + 2 + 1;
+        first(0x2e, true, 5, &words, b"\0abc")
+    };
+    let close = first(4, false, 6, &[7, 0, 0, 0, 0, 0], b"");
+    let c = converse_all(
+        &[
+            (ToServer, &[connect, create].concat()),
+            (ToClient, &[connected, created].concat()),
+            (ToServer, &[write, older, read].concat()),
+            (ToClient, &told),
+            (ToServer, &close),
+        ],
+        Ports::default(),
+    );
+    let live = c.transactions.live.iter().filter(|t| !t.files.is_empty());
+    let left: Vec<_> = live
+        .map(|t| {
+            let f = &t.files[0];
+            let data = t
+                .get(Buffer::FileData, f.direction)
+                .next()
+                .unwrap_or_default();
+            assert_eq!(
+                (&f.name[..], &t.record["fuid"], f.whole),
+                (&b"f.exe"[..], &"7".into(), true)
+            );
+            (t.record["command"].clone(), data)
+        })
+        .collect();
+    assert_eq!(
+        left,
+        [
+            ("SMB1_COMMAND_WRITE_ANDX".into(), &b"hello world"[..]),
+            ("SMB1_COMMAND_READ_ANDX".into(), b"abc")
+        ]
     );
 }
