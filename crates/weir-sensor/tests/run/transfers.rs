@@ -230,28 +230,32 @@ fn a_file_beyond_the_depth_of_its_stream_is_truncated() {
     assert_eq!(state_of_file(&tape, "4000"), ("TRUNCATED".into(), 4000));
 }
 
+fn wide(text: &str) -> Vec<u8> {
+    text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+}
+
+/// A message of SMB 2 about the tree 5.
+fn smb(command: u8, response: bool, number: u64, body: &[u8]) -> Vec<u8> {
+    let mut message = b"\xfeSMB\x40\0\0\0\0\0\0\0".to_vec();
+    message.extend_from_slice(&[command, 0, 1, 0, u8::from(response), 0, 0, 0, 0, 0, 0, 0]);
+    message.extend_from_slice(&number.to_le_bytes());
+    message.extend_from_slice(&[0, 0, 0, 0, 5, 0, 0, 0]);
+    message.resize(64, 0);
+    message.extend_from_slice(body);
+    [&(message.len() as u32).to_be_bytes()[..], &message].concat()
+}
+
+/// A request for a share, and its answer.
+fn share(number: u64) -> [Vec<u8>; 2] {
+    let path = wide("\\\\a\\b");
+    let body = [&[9, 0, 0, 0, 72, 0, path.len() as u8, 0][..], &path].concat();
+    let answer = [16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    [smb(3, false, number, &body), smb(3, true, number, &answer)]
+}
+
 #[test]
 fn streams_of_smb_are_followed_farther_than_others() {
-    let tree = |number: u64, response: bool| {
-        let path: Vec<u8> = "\\\\a\\b"
-            .encode_utf16()
-            .flat_map(u16::to_le_bytes)
-            .collect();
-        let mut message = b"\xfeSMB\x40\0\0\0\0\0\0\0\x03\0\x01\0".to_vec();
-        message.extend_from_slice(&u32::from(response).to_le_bytes());
-        message.extend_from_slice(&[0; 4]);
-        message.extend_from_slice(&number.to_le_bytes());
-        message.resize(64, 0);
-        if response {
-            message.extend_from_slice(&[16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        } else {
-            message.extend_from_slice(&[9, 0, 0, 0, 72, 0]);
-            message.extend_from_slice(&(path.len() as u16).to_le_bytes());
-            message.extend_from_slice(&path);
-        }
-        [&(message.len() as u32).to_be_bytes()[..], &message].concat()
-    };
-    let turns: Vec<Vec<u8>> = (0..60).map(|n| tree(n / 2, n % 2 == 1)).collect();
+    let turns: Vec<Vec<u8>> = (0..30).flat_map(share).collect();
     let turns: Vec<&[u8]> = turns.iter().map(Vec::as_slice).collect();
     let mut tape = Tape::default();
     tape.session((CLIENT, 41_000), (SERVER, 445), &turns);
@@ -263,4 +267,123 @@ fn streams_of_smb_are_followed_farther_than_others() {
     assert_eq!(records(&[short]), 30);
     let limited = records(&[short, "app-layer.protocols.smb.stream-depth=2000"]);
     assert!((15..30).contains(&limited), "{limited}");
+}
+
+#[test]
+fn files_over_smb_are_files() {
+    let id = [7; 16];
+    let open = |number, name: &str| {
+        let name = wide(name);
+        let mut body = vec![57, 0];
+        body.resize(44, 0);
+        body.extend_from_slice(&[64 + 56, 0, name.len() as u8, 0]);
+        body.resize(56, 0);
+        body.extend_from_slice(&name);
+        let mut answer = vec![89, 0];
+        answer.resize(64, 0);
+        answer.extend_from_slice(&id);
+        answer.resize(88, 0);
+        [smb(5, false, number, &body), smb(5, true, number, &answer)]
+    };
+    let write = |number, offset: u64, bytes: &[u8]| {
+        let mut body = vec![49, 0, 112, 0, bytes.len() as u8, 0, 0, 0];
+        body.extend_from_slice(&offset.to_le_bytes());
+        body.extend_from_slice(&id);
+        body.resize(48, 0);
+        body.extend_from_slice(bytes);
+        let answer = [17, 0, 0, 0, bytes.len() as u8, 0, 0, 0];
+        [smb(9, false, number, &body), smb(9, true, number, &answer)]
+    };
+    let read = |number, bytes: &[u8]| {
+        let mut body = vec![49, 0, 80, 0, 0, 1, 0, 0];
+        body.resize(16, 0);
+        body.extend_from_slice(&id);
+        body.resize(49, 0);
+        let mut answer = vec![17, 0, 80, 0, bytes.len() as u8, 0, 0, 0];
+        answer.resize(16, 0);
+        answer.extend_from_slice(bytes);
+        [smb(8, false, number, &body), smb(8, true, number, &answer)]
+    };
+    let close = |number| {
+        let body = [&[24, 0, 0, 0, 0, 0, 0, 0][..], &id].concat();
+        [smb(6, false, number, &body), smb(6, true, number, &[60, 0])]
+    };
+    let turns = [
+        share(1),
+        open(2, "d\\up.exe"),
+        write(3, 6, b"world"),
+        write(4, 0, b"hello "),
+        close(5),
+        open(6, "down.txt"),
+        read(7, b"hello"),
+        close(8),
+        // Opened, and nothing more.
+        open(9, "other.exe"),
+        close(10),
+    ];
+    let turns: Vec<&[u8]> = turns.iter().flatten().map(Vec::as_slice).collect();
+    let mut tape = Tape::default();
+    tape.session((CLIENT, 41_000), (SERVER, 445), &turns);
+    let rules = "\
+        alert smb any any -> any any (msg:\"m\"; flow:to_server; file.data; content:\"hello world\"; startswith; endswith; sid:1;)\n\
+        alert smb any any -> any any (msg:\"m\"; flow:to_client; file.data; content:\"hello\"; bsize:5; sid:2;)\n\
+        alert smb any any -> any any (msg:\"m\"; file.name; content:\".exe\"; endswith; sid:3;)\n\
+        alert smb any any -> any any (msg:\"m\"; filemd5:md5; sid:4;)\n\
+        alert smb any any -> any any (msg:\"m\"; file.name; content:\"down\"; file.data; content:\"world\"; sid:5;)\n\
+        alert smb any any -> any any (msg:\"m\"; flow:to_client; file.data; content:!\"world\"; sid:6;)\n\
+        alert tcp any any -> any any (msg:\"m\"; filesize:11; sid:7;)\n\
+        alert smb any any -> any any (msg:\"m\"; app-layer-event:smb.file_overlap; sid:8;)\n";
+    for workers in [1, 3] {
+        let how = How {
+            beside: vec![("md5", "5d41402abc4b2a76b9719d911017c592\n")],
+            ..How::rules(rules).workers(workers)
+        };
+        let left = sense_tape(
+            &tape,
+            &how.set("outputs.0.eve-log.types.files.force-hash=[md5]")
+                .set("outputs.0.eve-log.types.alert.enabled=yes")
+                .set("outputs.1.fast.enabled=yes"),
+        );
+        assert_eq!(
+            counts(&left.of("alert")),
+            [(1, 1), (2, 1), (3, 1), (4, 1), (6, 1), (7, 1)],
+            "{}",
+            left.text
+        );
+        let files = left.of("fileinfo");
+        let said: Vec<_> = files
+            .iter()
+            .map(|f| {
+                assert_eq!(
+                    (&f["app_proto"], &f["smb"]["share"]),
+                    (&"smb".into(), &r"\\a\b".into())
+                );
+                let of = &f["fileinfo"];
+                let text = |key: &str| of[key].as_str().unwrap_or_default().to_owned();
+                (
+                    text("filename"),
+                    of["size"].as_u64(),
+                    text("state"),
+                    text("md5"),
+                    f["src_port"].as_u64(),
+                )
+            })
+            .collect();
+        let file = |name: &str, size, md5: &str, port| {
+            (
+                name.to_owned(),
+                Some(size),
+                "CLOSED".to_owned(),
+                md5.to_owned(),
+                Some(port),
+            )
+        };
+        assert_eq!(
+            said,
+            [
+                file("d\\up.exe", 11, "5eb63bbbe01eeed093cb22bb8f5acdc3", 41_000),
+                file("down.txt", 5, "5d41402abc4b2a76b9719d911017c592", 445)
+            ]
+        );
+    }
 }
