@@ -60,7 +60,9 @@ pub(super) struct Part {
 
 /// Whether a message carries contents, and where; what is said of the place in the file is not asked. `None` as well if less of the message is there than that takes.
 pub(super) fn part_of(m: &Message<'_>) -> Option<Part> {
-    let part = |at: usize, length: usize| Some(Part { at, length });
+    // Nothing begins within the header and what says so.
+    let least = if m.version == 2 { 80 } else { 40 };
+    let part = |at: usize, length: usize| (at >= least).then_some(Part { at, length });
     match (m.version, m.command, m.response) {
         // More of a named pipe or of a directory may come than what fits: no error.
         (2, 8, true) if matches!(m.status, 0 | 0x8000_0005) => {

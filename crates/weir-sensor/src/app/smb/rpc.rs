@@ -17,16 +17,16 @@ pub(super) fn dcerpc_of<'a>(m: &Message<'a>) -> Option<Dcerpc<'a>> {
         (1, 0x2f) => m.all.get(le16(words(m)?.0, 22)?..)?,
         _ => return None,
     };
-    is_rpc(data, 0).then_some(Dcerpc(data))
+    (is_rpc(data, 0) && matches!(data[2], 0 | 11 | 14 | 16)).then_some(Dcerpc(data))
 }
 
-/// Whether a request of DCE/RPC, or an answer, begins there.
+/// Whether a request or an answer of DCE/RPC over connections begins there.
 pub(super) fn is_rpc(bytes: &[u8], at: usize) -> bool {
     let Some(data) = bytes.get(at..).filter(|d| d.len() >= 24) else {
         return false;
     };
     let little = data[4] & 0x10 != 0;
-    data[..2] == [5, 0] && little && matches!(data[2], 0 | 11 | 14 | 16)
+    data[..2] == [5, 0] && little && matches!(data[2], 0 | 2 | 3 | 11..=16)
 }
 
 impl Dcerpc<'_> {

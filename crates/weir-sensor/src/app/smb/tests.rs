@@ -454,6 +454,12 @@ fn what_is_missing_of_a_file_is_said() {
         write(5, ID, 0, b"abcYY"),
     ]);
     assert_eq!(again, [file(ToServer, "abcdefgh", true)]);
+    // Contents that would begin in the header, or go on behind their message, are none.
+    for (at, value) in [(66, 0), (66, 60), (68, 200)] {
+        let mut lie = write(3, ID, 0, b"abc");
+        lie[4 + at] = value;
+        assert_eq!(of(&[lie]), [], "{at}");
+    }
     let far = of(&[write(3, ID, 0, b"abc"), write(4, ID, u64::MAX - 1, b"xyz")]);
     assert_eq!(far, [file(ToServer, "abc", false)]);
 }
@@ -509,6 +515,12 @@ fn pipes_have_no_files() {
         count("\\\\h\\ipc$", b"no call, but long enough for one"),
         (0, 0)
     );
+    // Where the beginning was not seen, what looks like a call or its answer is one.
+    let answer = [&[5, 0, 2][..], &rpc[3..]].concat();
+    let read = [read(4, ID, 0, 99), told(4, &answer)];
+    let parts = [(ToServer, &read[0][..]), (ToClient, &read[1])];
+    let c = converse_all(&parts, Ports::default());
+    assert!(c.transactions.live.is_empty());
     // A file may begin as calls do.
     assert_eq!(count("\\\\h\\d", &rpc), (2, 0));
 }
