@@ -443,17 +443,7 @@ impl Parser for FtpData {
         let Some(t) = t else {
             return;
         };
-        t.file_data(0, bytes);
-        let limit = match d {
-            ToServer => w.request_body,
-            ToClient => w.response_body,
-        };
-        if w.buffers.has(Buffer::FileData)
-            && !t.append(Buffer::FileData, d, bytes, limit)
-            && !w.whole_files
-        {
-            t.complete[d.index()] = true;
-        }
+        t.transferred(d, bytes, &w);
     }
 
     fn gap(&mut self, _: Direction, length: u64, out: &mut Transactions) {

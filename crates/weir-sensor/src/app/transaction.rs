@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use crate::app::App;
 use crate::app::digest::{Digests, Sums};
+use crate::app::{App, Wanted};
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 
@@ -198,6 +198,21 @@ impl Transaction {
     /// What is inspected of a file that has a body of its own.
     pub(crate) fn contents(&self, file: &File) -> Option<&[u8]> {
         self.bodies.get(file.body?).map(|b| b.bytes.as_slice())
+    }
+
+    /// More of the only file of a transfer: for its sums, and for rules as far as bodies of its direction are inspected.
+    pub(crate) fn transferred(&mut self, d: Direction, bytes: &[u8], w: &Wanted) {
+        self.file_data(0, bytes);
+        let limit = match d {
+            Direction::ToServer => w.request_body,
+            Direction::ToClient => w.response_body,
+        };
+        if w.buffers.has(Buffer::FileData)
+            && !self.append(Buffer::FileData, d, bytes, limit)
+            && !w.whole_files
+        {
+            self.complete[d.index()] = true;
+        }
     }
 
     /// More of a file.

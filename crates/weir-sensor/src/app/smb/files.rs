@@ -561,18 +561,7 @@ impl Open {
     /// Hands on what follows.
     fn deliver(&mut self, bytes: &[u8], w: &Wanted, t: &mut Transaction) {
         self.next += bytes.len() as u64;
-        let d = self.direction;
-        t.file_data(0, bytes);
-        let limit = match d {
-            ToServer => w.request_body,
-            ToClient => w.response_body,
-        };
-        if w.buffers.has(Buffer::FileData)
-            && !t.append(Buffer::FileData, d, bytes, limit)
-            && !w.whole_files
-        {
-            t.complete[d.index()] = true;
-        }
+        t.transferred(self.direction, bytes, w);
     }
 
     /// Hands on the pieces that waited for what came.
