@@ -18,7 +18,7 @@ use std::collections::HashMap;
 
 use weir_bpf::abi::{Cell, Cond, DimRows, Interval, KEY_WORDS, Node, PROBE_WORDS, Table};
 
-pub use model::{Cost, holds};
+pub use model::Cost;
 pub use place::Place;
 
 /// Masked bits of one word of the flat key.

@@ -41,16 +41,6 @@ impl Classifier {
     }
 }
 
-/// Whether a rule matches a flat key, by itself: exact words and conditions.
-pub fn holds(set: &RuleSet<'_>, rule: u32, flat: &[u64; KEY_WORDS]) -> bool {
-    let exact = &set.rules[rule as usize].exact;
-    exact
-        .words()
-        .iter()
-        .all(|w| flat[usize::from(w.word)] & w.mask == w.value)
-        && conditions_hold(set, rule, flat)
-}
-
 struct Lookup<'a> {
     classifier: &'a Classifier,
     set: &'a RuleSet<'a>,
