@@ -241,7 +241,7 @@ impl Listing<'_> {
             .iter()
             .enumerate()
             .find_map(|(number, map)| {
-                let offset = address.wrapping_sub(value_address(number, 0)) as i64;
+                let offset = address.wrapping_sub(value_address(number)) as i64;
                 let size = i64::from(map.definition().value_size);
                 let near = (-size..=size).contains(&offset);
                 let offset = i32::try_from(offset).ok().filter(|_| near)?;

@@ -439,7 +439,7 @@ impl Linker<'_> {
         for (number, map) in self.numbers.iter().copied().zip(&self.object.maps) {
             match map.source {
                 MapSource::Section(data) if data == index => {
-                    return Ok(Fixup::Value(value_address(number, 0).wrapping_add(address)));
+                    return Ok(Fixup::Value(value_address(number).wrapping_add(address)));
                 }
                 MapSource::Variable {
                     offset, section, ..
@@ -473,7 +473,7 @@ impl Linker<'_> {
             MapSource::Configuration(places) => places
                 .iter()
                 .find(|(n, _)| n == name)
-                .map(|(_, offset)| value_address(number, 0).wrapping_add(u64::from(*offset))),
+                .map(|(_, offset)| value_address(number).wrapping_add(u64::from(*offset))),
             _ => None,
         })
     }

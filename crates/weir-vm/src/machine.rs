@@ -237,7 +237,7 @@ impl Machine {
                     let map = maps.get(index)?;
                     let inside = offset < u64::from(map.value_size);
                     let single = map.kind == MapKind::Array && map.max_entries == 1;
-                    let address = value_address(index, 0).wrapping_add(offset);
+                    let address = value_address(index).wrapping_add(offset);
                     (inside && single).then_some(Fixup::Value(address))
                 }
                 _ => None,

@@ -42,10 +42,13 @@ const KIND_SHIFT: u32 = 61;
 const BIAS: u64 = 1 << 30;
 /// Generations of packet pointers have 29 bits.
 const GENERATION_MASK: u32 = (1 << 29) - 1;
-/// Map number, slot or record, biased 24-bit offset.
+/// Map number, slot or record, biased offset. The offset has 24 bits ([`SLOT_SHIFT`]) and the slot 25, but for maps of more slots:
+/// there the slot takes bits that the offsets in their values leave ([`slot_shift`]).
 const MAP_SHIFT: u32 = 49;
-const SLOT_SHIFT: u32 = 24;
-const VALUE_BIAS: u64 = 1 << 22;
+/// Bits of the offset in a value or record, the bias included, unless the map has too many slots for it.
+pub(crate) const SLOT_SHIFT: u32 = 24;
+/// The least of them: offsets from -256 KiB to 768 KiB stay recognisable.
+const SLOT_SHIFT_LEAST: u32 = 20;
 /// Handles count in steps, so that arithmetic on one gives no other.
 const HANDLE_SHIFT: u32 = 16;
 const FUNCTION_HANDLE: u64 = 1 << 60;
@@ -197,18 +200,40 @@ pub(crate) fn raw_address() -> u64 {
     (RAW << KIND_SHIFT) | BIAS
 }
 
-pub(crate) fn value_address(map: usize, slot: u32) -> u64 {
+/// Values that addresses with this many bits of offset tell apart; slots are 32-bit numbers.
+pub(crate) fn slots_at(shift: u32) -> u64 {
+    (1 << (MAP_SHIFT - shift)).min(u64::from(u32::MAX))
+}
+
+/// Bits that addresses of values spare for the offset, of a map with this many values of this size; nothing if addresses have too few bits
+/// for so many. Values begin at a quarter of the range, and fill half of it at most.
+pub(crate) fn slot_shift(slots: u64, value_size: u32) -> Option<u32> {
+    let fits = |shift| slots <= slots_at(shift);
+    if fits(SLOT_SHIFT) {
+        return Some(SLOT_SHIFT);
+    }
+    let offset = (u64::from(value_size) * 2).next_power_of_two().ilog2();
+    let shift = offset.max(SLOT_SHIFT_LEAST);
+    (shift < SLOT_SHIFT && fits(shift)).then_some(shift)
+}
+
+/// The value of a map of one element, or the first one of a map with the usual [`slot_shift`].
+pub(crate) fn value_address(map: usize) -> u64 {
+    slot_address(map, 0, SLOT_SHIFT)
+}
+
+fn slot_address(map: usize, slot: u32, shift: u32) -> u64 {
     (VALUE << KIND_SHIFT)
         | ((map as u64) << MAP_SHIFT)
-        | (u64::from(slot) << SLOT_SHIFT)
-        | VALUE_BIAS
+        | (u64::from(slot) << shift)
+        | value_bias(shift)
 }
 
 fn record_address(map: usize, sequence: u32) -> u64 {
     (RECORD << KIND_SHIFT)
         | ((map as u64) << MAP_SHIFT)
         | (u64::from(sequence) << SLOT_SHIFT)
-        | VALUE_BIAS
+        | value_bias(SLOT_SHIFT)
 }
 
 pub(crate) fn map_handle(map: usize) -> u64 {
@@ -233,7 +258,7 @@ pub(crate) fn handle_function(address: u64) -> Option<usize> {
 
 /// The ring buffer and sequence number of a pointer to the start of a record.
 fn record_of(address: u64) -> Option<(usize, u32)> {
-    let (map, sequence) = (map_of(address), slot_of(address));
+    let (map, sequence) = (map_of(address), slot_of(address, SLOT_SHIFT));
     (address == record_address(map, sequence)).then_some((map, sequence))
 }
 
@@ -260,8 +285,8 @@ pub(crate) fn linked_pointer(op: &Op) -> Option<Linked> {
     if let Some(map) = handle_map(address) {
         return Some(Linked::Map(map));
     }
-    let offset = ((address & 0xff_ffff) as i32) - VALUE_BIAS as i32;
-    let is_value = is_map_value(address) && slot_of(address) == 0;
+    let offset = value_place(address, SLOT_SHIFT) as i32;
+    let is_value = is_map_value(address) && slot_of(address, SLOT_SHIFT) == 0;
     is_value.then(|| Linked::Value(map_of(address), offset))
 }
 
@@ -357,7 +382,7 @@ impl Memory<'_> {
     /// What an address means, for comparing it with what the verifier foresaw.
     pub(crate) fn spot(&self, address: u64) -> Spot {
         let biased = i64::from(address as u32) - BIAS as i64;
-        let in_value = (address & 0xff_ffff) as i64 - VALUE_BIAS as i64;
+        let in_value = value_place(address, self.shift_of(address));
         let upper = (address >> 32) as u32 & GENERATION_MASK;
         match address >> KIND_SHIFT {
             STACK => Spot::Stack(upper as usize, biased),
@@ -402,7 +427,14 @@ impl Memory<'_> {
         if self.host.is_some() {
             return self.maps.get(map).map_or(0, |m| m.slot_address(slot));
         }
-        value_address(map, slot)
+        let shift = self.maps.get(map).map_or(SLOT_SHIFT, Map::slot_shift);
+        slot_address(map, slot, shift)
+    }
+
+    /// Bits of the offset in an address of a value or record.
+    fn shift_of(&self, address: u64) -> u32 {
+        let map = self.maps.get(map_of(address));
+        map.map_or(SLOT_SHIFT, Map::slot_shift)
     }
 
     /// Pointer to a reserved record for programs.
@@ -485,21 +517,22 @@ impl Memory<'_> {
                 frame.buffer().get(at..at + len)
             }
             VALUE => {
-                let at = value_offset(address)?;
                 let map = self.maps.get(map_of(address))?;
+                let at = value_offset(address, map.slot_shift())?;
                 if !map.readable_by_programs() {
                     return None;
                 }
-                map.slot_value(slot_of(address))?.get(at..at + len)
+                let slot = slot_of(address, map.slot_shift());
+                map.slot_value(slot)?.get(at..at + len)
             }
             RAW => {
                 let at = biased_offset(address)?;
                 self.raw.get(at..at + len)
             }
             RECORD => {
-                let at = value_offset(address)?;
+                let at = value_offset(address, SLOT_SHIFT)?;
                 let ring = self.maps.get(map_of(address))?.ring()?;
-                ring.record(slot_of(address))?.get(at..at + len)
+                ring.record(slot_of(address, SLOT_SHIFT))?.get(at..at + len)
             }
             _ => None,
         }
@@ -520,21 +553,23 @@ impl Memory<'_> {
                 frame.buffer_mut().get_mut(at..at + len)
             }
             VALUE => {
-                let at = value_offset(address)?;
                 let map = self.maps.get_mut(map_of(address))?;
+                let at = value_offset(address, map.slot_shift())?;
                 if !map.writable_by_programs() {
                     return None;
                 }
-                map.slot_value_mut(slot_of(address))?.get_mut(at..at + len)
+                let slot = slot_of(address, map.slot_shift());
+                map.slot_value_mut(slot)?.get_mut(at..at + len)
             }
             RAW => {
                 let at = biased_offset(address)?;
                 self.raw.get_mut(at..at + len)
             }
             RECORD => {
-                let at = value_offset(address)?;
+                let at = value_offset(address, SLOT_SHIFT)?;
                 let ring = self.maps.get_mut(map_of(address))?.ring_mut()?;
-                ring.record_mut(slot_of(address))?.get_mut(at..at + len)
+                ring.record_mut(slot_of(address, SLOT_SHIFT))?
+                    .get_mut(at..at + len)
             }
             _ => None,
         }
@@ -616,7 +651,7 @@ impl Memory<'_> {
     #[inline(never)]
     fn explain(&self, address: u64, width: usize, write: bool) -> Box<AccessFault> {
         let biased = i64::from(address as u32) - BIAS as i64;
-        let in_value = ((address & 0xff_ffff) as i64) - VALUE_BIAS as i64;
+        let in_value = value_place(address, self.shift_of(address));
         let map = self.maps.get(map_of(address));
         let map_name = || map.map_or_else(|| "?".to_owned(), |m| m.name().to_owned());
         let upper = (address >> 32) as u32 & GENERATION_MASK;
@@ -655,7 +690,7 @@ impl Memory<'_> {
             }
             RECORD => {
                 let ring = map.and_then(Map::ring);
-                let held = ring.is_some_and(|r| r.record(slot_of(address)).is_some());
+                let held = ring.is_some_and(|r| r.record(slot_of(address, SLOT_SHIFT)).is_some());
                 let violation = if held {
                     Violation::Bounds
                 } else {
@@ -695,11 +730,21 @@ fn biased_offset(address: u64) -> Option<usize> {
         .map(|o| o as usize)
 }
 
+/// What is added to offsets, so that those a little below zero are recognised.
 #[inline(always)]
-fn value_offset(address: u64) -> Option<usize> {
-    (address & 0xff_ffff)
-        .checked_sub(VALUE_BIAS)
-        .map(|o| o as usize)
+const fn value_bias(shift: u32) -> u64 {
+    1 << (shift - 2)
+}
+
+/// Offset from the start of a value or record.
+#[inline(always)]
+fn value_place(address: u64, shift: u32) -> i64 {
+    (address & ((1 << shift) - 1)) as i64 - value_bias(shift) as i64
+}
+
+#[inline(always)]
+fn value_offset(address: u64, shift: u32) -> Option<usize> {
+    usize::try_from(value_place(address, shift)).ok()
 }
 
 #[inline(always)]
@@ -708,8 +753,8 @@ fn map_of(address: u64) -> usize {
 }
 
 #[inline(always)]
-fn slot_of(address: u64) -> u32 {
-    (address >> SLOT_SHIFT) as u32 & ((1 << (MAP_SHIFT - SLOT_SHIFT)) - 1)
+fn slot_of(address: u64, shift: u32) -> u32 {
+    (address >> shift) as u32 & ((1u64 << (MAP_SHIFT - shift)) - 1) as u32
 }
 
 #[inline(always)]

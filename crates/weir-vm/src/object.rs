@@ -90,8 +90,8 @@ pub enum LoadError {
     /// More maps than addresses have room for.
     #[error("more than 4096 maps")]
     TooManyMaps,
-    /// All maps together need too much memory.
-    #[error("the maps need {0} bytes, more than 2 GiB; set fewer entries before loading")]
+    /// All maps together are larger than the addresses of a machine.
+    #[error("the maps need {0} bytes, more than 256 GiB; set fewer entries before loading")]
     Memory(u64),
     /// No such program.
     #[error("no program {name:?}; the object has {known}")]

@@ -3,6 +3,8 @@
 mod object;
 
 use object::{compile, machine, results, run};
+use weir_vm::jit;
+use weir_vm::verify::VerifyOptions;
 use weir_vm::{Env, FaultKind, Frame, Machine, Object, Redirect, Region, Violation};
 
 const ENOENT: i64 = -2;
@@ -240,6 +242,56 @@ fn entries_can_be_resized() {
     assert_eq!(m.run_xdp(&mut Frame::new(&[0; 60]), &Env::default()), Ok(2));
     assert_eq!(results(&m, 2), [31, EAGAIN]);
     assert_eq!(m.map("hash").map(|h| h.definition().max_entries), Some(1));
-    object.set_map_entries("array", u32::MAX).expect("exists");
+    object.set_map_entries("array", 0).expect("exists");
     assert!(object.load("records").is_err());
+}
+
+/// More elements than the 25 bits of a usual address count, as tables of production objects have: both engines reach all of them.
+#[test]
+fn maps_of_many_elements() {
+    const ENTRIES: u32 = (1 << 26) + 5;
+    let elf = compile("large");
+    for native in [false, true] {
+        if native && !jit::available() {
+            continue;
+        }
+        let mut m = machine(&elf, "ends");
+        if native {
+            m.verify_and_compile(&VerifyOptions::default())
+                .expect("accepted");
+        }
+        for round in 1..3 {
+            let verdict = m.run_xdp(&mut Frame::new(&[0; 60]), &Env::default());
+            assert_eq!(verdict, Ok(2));
+            assert_eq!(results(&m, 4), [321 * round, 0, 0, 7]);
+        }
+        let slots = m.map("slots").expect("exists");
+        for (key, value) in [(0, 2u64), (1, 0), (1 << 25, 40), (ENTRIES - 1, 600)] {
+            let held = slots.value(&key.to_le_bytes());
+            assert_eq!(held, Some(&value.to_le_bytes()[..]), "{key}");
+        }
+        assert_eq!(slots.value(&ENTRIES.to_le_bytes()), None);
+    }
+}
+
+/// Beside the last of many elements is a fault with a place, as beside any other.
+#[test]
+fn a_fault_in_a_map_of_many_elements_has_its_place() {
+    let (_, verdict) = run(&compile("large"), "beyond", &mut Frame::new(&[0; 60]));
+    match verdict.expect_err("faults").kind {
+        FaultKind::Access(a) => {
+            assert_eq!((a.region, a.offset), (Region::MapValue("slots".into()), 8));
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// What no address can name is refused by name, before any memory is asked for.
+#[test]
+fn elements_beyond_addresses_are_refused() {
+    let mut object = Object::parse(&compile("large")).expect("parses");
+    object.set_cpus(64);
+    object.set_map_entries("counts", u32::MAX).expect("exists");
+    let error = object.load("ends").expect_err("too many").to_string();
+    assert!(error.contains("256 GiB"), "{error}");
 }

@@ -26,10 +26,21 @@ enum Storage {
 /// Enough for every aligned access a program can make; larger ones would make the allocator touch all pages.
 const ALIGN: usize = 16;
 
+/// Bytes from which memory is reserved from the system, page by page.
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+const RESERVED_FROM: usize = 1 << 20;
+
 impl Block {
-    /// `bytes` zeroed bytes, in pages that exist once touched; nothing when there is no such memory.
+    /// `bytes` zeroed bytes, in pages that exist once written; nothing when there is no such memory.
     pub(crate) fn zeroed(bytes: usize) -> Option<Block> {
-        let size = bytes.max(ALIGN).next_multiple_of(8);
+        let size = bytes.max(ALIGN).checked_next_multiple_of(8)?;
+        // The allocator asks the system for memory that it may refuse although most of it is never written.
+        #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+        if size >= RESERVED_FROM {
+            let mut block = Block::guarded(size)?;
+            block.len = size;
+            return Some(block);
+        }
         let layout = Layout::from_size_align(size, ALIGN).ok()?;
         // SAFETY: the size is at least ALIGN, so not zero.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;

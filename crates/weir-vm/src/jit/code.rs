@@ -21,7 +21,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// At least `bytes` zeroed bytes; nothing when the system has no memory left.
+    /// At least `bytes` zeroed bytes; nothing when the system has no memory left. Reserved, not filled: a page takes memory once it is
+    /// written, so that a map may be as large as its object says.
     pub(super) fn new(bytes: usize) -> Option<Pages> {
         let len = bytes.max(1).checked_next_multiple_of(PAGE)?;
         let total = len.checked_add(2 * PAGE)?;
@@ -31,7 +32,7 @@ impl Pages {
                 ptr::null_mut(),
                 total,
                 ProtFlags::empty(),
-                MapFlags::PRIVATE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
             )
         };
         let pages = Pages {

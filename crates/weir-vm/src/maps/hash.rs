@@ -7,7 +7,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::values::Values;
-use super::{BETWEEN_RUNS, BPF_EXIST, BPF_NOEXIST, SLOTS_MAX};
+use super::{BETWEEN_RUNS, BPF_EXIST, BPF_NOEXIST};
 use crate::errno::{E2BIG, EEXIST, ENOENT, ENOMEM};
 use crate::jit::Block;
 
@@ -37,12 +37,14 @@ pub(super) struct HashIndex {
     /// Removed in the run `retired_in`; stale pointers may exist until it ends.
     retired: Vec<u32>,
     retired_in: u64,
+    /// Elements that have addresses, those of values that are stale included.
+    most: u64,
     order: Option<Order>,
 }
 
 impl HashIndex {
-    /// An empty index; nothing when there is no memory.
-    pub(super) fn new(lru: bool) -> Option<HashIndex> {
+    /// An empty index of at most `most` elements, stale ones included; nothing when there is no memory.
+    pub(super) fn new(lru: bool, most: u64) -> Option<HashIndex> {
         let mut index = HashIndex {
             seed: RandomState::new().build_hasher().finish(),
             table: Block::zeroed(BUCKETS_MIN * BUCKET_WORDS * 8)?,
@@ -53,6 +55,7 @@ impl HashIndex {
             free: Vec::new(),
             retired: Vec::new(),
             retired_in: BETWEEN_RUNS,
+            most,
             order: lru.then(Order::default),
         };
         index.publish();
@@ -264,7 +267,7 @@ impl HashIndex {
             return Ok(element);
         }
         let element = self.live.len();
-        if element as u64 >= SLOTS_MAX {
+        if element as u64 >= self.most {
             return Err(E2BIG);
         }
         self.live.push(false);

@@ -24,10 +24,10 @@ pub(super) struct PrefixIndex {
 }
 
 impl PrefixIndex {
-    pub(super) fn new(key_size: usize) -> Option<PrefixIndex> {
+    pub(super) fn new(key_size: usize, most: u64) -> Option<PrefixIndex> {
         Some(PrefixIndex {
             key_size,
-            hash: HashIndex::new(false)?,
+            hash: HashIndex::new(false, most)?,
             lengths: BTreeMap::new(),
             originals: Vec::new(),
         })

@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use thiserror::Error;
 
 use crate::errno::{E2BIG, EEXIST, EINVAL, ENOENT, EOPNOTSUPP, EPERM};
+use crate::memory::{SLOT_SHIFT, slot_shift, slots_at};
 pub(crate) use bloom::Bloom;
 use definition::check;
 pub use definition::{MapDefinition, MapDefinitionError};
@@ -55,10 +56,8 @@ pub(crate) const BETWEEN_RUNS: u64 = u64::MAX;
 
 /// Largest value in bytes; the limit of one element's address range.
 pub const VALUE_SIZE_MAX: u32 = 1 << 23;
-/// Most elements times CPUs of one map; the limit of the address range.
-pub(crate) const SLOTS_MAX: u64 = 1 << 25;
-/// Most bytes all maps of a machine may preallocate.
-pub(crate) const MEMORY_MAX: u64 = 1 << 31;
+/// Most bytes that the arrays of a machine may have together. Pages exist once they are written, so this bounds addresses, not memory.
+pub(crate) const MEMORY_MAX: u64 = 1 << 38;
 
 /// The kinds of maps this engine has, with Linux's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,6 +203,8 @@ pub struct Map {
     identity: u64,
     definition: MapDefinition,
     cpus: u32,
+    /// Bits of the offset in addresses of values.
+    slot_shift: u32,
     values: Values,
     index: Index,
     /// Nobody outside may change it any more.
@@ -234,19 +235,6 @@ impl Map {
     pub fn new(definition: MapDefinition, cpus: u32) -> Result<Map, MapDefinitionError> {
         check(&definition)?;
         let per_cpu = if definition.kind.is_percpu() { cpus } else { 1 };
-        let stride = definition.value_size.next_multiple_of(8) as usize;
-        let slots = u64::from(definition.max_entries) * u64::from(per_cpu);
-        let ring = definition.kind == MapKind::RingBuf;
-        if definition.value_size > VALUE_SIZE_MAX
-            || (slots > SLOTS_MAX && !ring)
-            || slots * stride as u64 > MEMORY_MAX
-        {
-            return Err(MapDefinitionError::TooLarge {
-                map: definition.name,
-                entries: definition.max_entries,
-                value_size: definition.value_size,
-            });
-        }
         let too_large = || MapDefinitionError::TooLarge {
             map: definition.name.clone(),
             entries: definition.max_entries,
@@ -254,15 +242,24 @@ impl Map {
         };
         let (value_size, key_size) = (definition.value_size, definition.key_size);
         let entries = definition.max_entries;
+        let slot_shift = match definition.kind {
+            MapKind::RingBuf => SLOT_SHIFT,
+            _ => slot_shift(u64::from(entries) * u64::from(per_cpu), value_size)
+                .filter(|_| value_size <= VALUE_SIZE_MAX)
+                .ok_or_else(too_large)?,
+        };
+        let most = slots_at(slot_shift) / u64::from(per_cpu);
         use MapKind::*;
         let index = match definition.kind {
             Array | PercpuArray => Some(Index::Dense),
             ProgArray | ArrayOfMaps | DevMap | CpuMap | XskMap => {
                 Some(Index::Sparse(vec![false; entries as usize]))
             }
-            Hash | PercpuHash | HashOfMaps | DevMapHash => HashIndex::new(false).map(Index::Hash),
-            LruHash | LruPercpuHash => HashIndex::new(true).map(Index::Hash),
-            LpmTrie => PrefixIndex::new(key_size as usize).map(Index::Prefix),
+            Hash | PercpuHash | HashOfMaps | DevMapHash => {
+                HashIndex::new(false, most).map(Index::Hash)
+            }
+            LruHash | LruPercpuHash => HashIndex::new(true, most).map(Index::Hash),
+            LpmTrie => PrefixIndex::new(key_size as usize, most).map(Index::Prefix),
             RingBuf => Some(Index::Ring(Ring::new(entries))),
             PerfEventArray => Some(Index::Perf(PerfArray::new(entries))),
             Queue => Some(Index::Queue(self::Queue::new(false, entries))),
@@ -279,6 +276,7 @@ impl Map {
             identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
             definition,
             cpus: per_cpu,
+            slot_shift,
             values,
             index,
             frozen: false,
@@ -539,6 +537,12 @@ impl Map {
     /// What tells this map from every other one, exchanged ones too.
     pub(crate) fn identity(&self) -> u64 {
         self.identity
+    }
+
+    /// Bits of the offset in addresses of values, as the interpreter writes them.
+    #[inline(always)]
+    pub(crate) fn slot_shift(&self) -> u32 {
+        self.slot_shift
     }
 
     /// Where a value is in the host's memory.
