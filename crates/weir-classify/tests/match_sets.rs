@@ -20,14 +20,9 @@ const MSS: usize = key::SLOT;
 
 #[test]
 fn classbench_sets_match_as_brute_force_does() {
-    let folder = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../shared/data/classbench"
-    ));
-    if !folder.exists() {
-        say("../shared/data is not here: no ClassBench set is compared");
+    let Some(folder) = weir_testdata::find("classbench") else {
         return;
-    }
+    };
     for family in ["acl1", "fw1", "ipc1"] {
         for size in ["1000", "10000", "100000"] {
             let name = format!("{family}_{size}");

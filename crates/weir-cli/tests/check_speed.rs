@@ -1,6 +1,6 @@
 //! `weir check` on 100,000 rules: what is deterministic is asserted, the time is printed.
 //!
-//! The sets are written here: five-tuples from a fixed generator, and the ClassBench sets of ../shared/data, in
+//! The sets are written here: five-tuples from a fixed generator, and the ClassBench sets of the test data, in
 //! weir's language, when they are there.
 
 mod common;
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Folder, WEIR, shared};
+use common::{Folder, WEIR};
 
 /// Bytes of resident memory that 100,000 rules may take.
 const MOST_MEMORY: u64 = 500 << 20;
@@ -38,7 +38,7 @@ fn one_hundred_thousand_stateful_rules() {
 
 #[test]
 fn classbench_sets() {
-    let Some(sets) = shared("classbench") else {
+    let Some(sets) = weir_testdata::find("classbench") else {
         return;
     };
     for name in ["acl1_100000", "fw1_100000", "ipc1_100000"] {

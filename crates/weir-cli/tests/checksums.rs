@@ -1,7 +1,7 @@
 //! An independent decoder judges checksums: what tcpdump finds correct before a rewrite is correct after it, and what
 //! it finds wrong stays wrong. Packets that no rule matches stay as they are, byte for byte.
 //!
-//! Packets are generated (with a fixed seed) and taken from the captures of ../shared/data. Nothing here computes a
+//! Packets are generated (with a fixed seed) and taken from the captures of other projects. Nothing here computes a
 //! checksum, and weir's own code judges none.
 
 mod common;
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Folder, ethernet, files, long, read_capture, root, shared, weir, write_capture};
+use common::{Folder, ethernet, files, long, read_capture, root, weir, write_capture};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use weir_packet::build::Frame;
@@ -356,7 +356,7 @@ fn packets() -> Vec<Vec<u8>> {
     let mut captures = files(&root().join("tests/captures"));
     for folder in ["pcaps", "zeek-traces"] {
         captures.extend(
-            shared(folder)
+            weir_testdata::find(folder)
                 .map(|folder| files(&folder))
                 .unwrap_or_default(),
         );

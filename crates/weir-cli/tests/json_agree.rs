@@ -1,13 +1,13 @@
 //! The three engines through the real program: equal JSON but for `engine`, byte-identical output captures, and the
 //! flags of `weir replay` that say how packets came in.
 //!
-//! Without WEIR_LONG=1 only a sample of the captures of ../shared/data is replayed; the project's own always.
+//! Without WEIR_LONG=1 only a sample of the captures of other projects is replayed; the project's own always.
 
 mod common;
 
 use std::path::{Path, PathBuf};
 
-use common::{Folder, Run, engines, examples, files, long, read_capture, root, shared, weir};
+use common::{Folder, Run, engines, examples, files, long, read_capture, root, weir};
 use serde_json::{Value, json};
 use weir_packet::build::Frame;
 
@@ -27,7 +27,7 @@ fn captures() -> Vec<PathBuf> {
     let mut all = files(&root().join("tests/captures"));
     all.retain(is_capture);
     for folder in ["pcaps", "zeek-traces"] {
-        let Some(folder) = shared(folder) else {
+        let Some(folder) = weir_testdata::find(folder) else {
             continue;
         };
         let mut found = files(&folder);

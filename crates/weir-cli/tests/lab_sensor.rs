@@ -3,7 +3,7 @@
 #![allow(clippy::print_stderr, reason = "a figure is said where the test runs")]
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 struct Folder(PathBuf);
@@ -109,12 +109,9 @@ fn every_case_fires_its_rules_and_no_other() {
 /// A figure, not a gate: what 12,400 published rules say of normal usage.
 #[test]
 fn published_rules_on_normal_usage() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data/rules/et-open-half.tar.gz");
-    if !root.exists() {
-        eprintln!("skipped: ../shared/data is not here");
+    let Some(root) = weir_testdata::find("rules/et-open-half.tar.gz") else {
         return;
-    }
+    };
     let folder = Folder::new("published");
     let unpacked = Command::new("tar")
         .arg("xzf")

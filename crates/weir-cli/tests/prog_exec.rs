@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use common::{Run, WEIR, shared};
+use common::{Run, WEIR};
 
 /// Runs `weir prog exec` with `args` and `input` on standard input.
 fn exec(args: &[&str], input: &str) -> Run {
@@ -44,7 +44,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn every_conformance_case_passes() {
-    let Some(folder) = shared("bpf-conformance") else {
+    let Some(folder) = weir_testdata::find("bpf-conformance") else {
         return;
     };
     let mut cases = 0;

@@ -1,7 +1,7 @@
 //! Real captures through every example policy: all engines give the reference's verdicts, bytes, log lines and counters.
 //!
 //! Where a policy keeps connections, captures follow each other a day apart: time that goes back is nothing engines agree on.
-//! Captures come from ../shared/data when it is there; the project's own (tests/captures) always.
+//! Captures are those of other projects when they are there; the project's own (tests/captures) always.
 
 mod captures;
 mod common;

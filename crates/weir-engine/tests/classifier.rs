@@ -7,7 +7,6 @@ mod common;
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::path::Path;
 use std::process::Command;
 
 use common::{Coverage, Sample, disagreement, engines, policy};
@@ -53,14 +52,9 @@ fn prefixes_ports_and_ranges() {
 
 #[test]
 fn classbench_sample() {
-    let folder = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../../shared/data/classbench"
-    ));
-    if !folder.exists() {
-        say("../shared/data is not here: no ClassBench set is replayed");
+    let Some(folder) = weir_testdata::find("classbench") else {
         return;
-    }
+    };
     for name in ["acl1_1000", "fw1_1000", "ipc1_1000"] {
         let file = folder.join(format!("{name}.gz"));
         let output = Command::new("gzip")

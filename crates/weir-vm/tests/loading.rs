@@ -3,6 +3,8 @@
 mod object;
 
 use object::{compile, compile_with, machine};
+use weir_vm::jit::{self, CompileError};
+use weir_vm::verify::VerifyOptions;
 use weir_vm::{
     ElfError, Env, FaultKind, Frame, LoadError, MapKind, Object, ProgramKind, XdpAttach,
 };
@@ -182,4 +184,29 @@ fn files_of_other_machines() {
         Object::parse(&narrow).unwrap_err(),
         LoadError::Elf(ElfError::Class)
     );
+}
+
+/// Objects of a production balancer as they are, with tables of more than a hundred million elements: they load, the verifier accepts
+/// them, and they become native code.
+#[test]
+fn objects_of_a_production_balancer() {
+    let Some(folder) = weir_testdata::find("katran") else {
+        return;
+    };
+    for name in ["balancer.bpf.o", "balancer.bpf.full.o", "decap.bpf.o"] {
+        let elf = std::fs::read(folder.join(name)).expect("it is there");
+        let object = Object::parse(&elf).expect("parses");
+        let programs: Vec<String> = object.programs().map(str::to_owned).collect();
+        for program in programs {
+            let mut machine = object.clone().load(&program).expect("loads");
+            let compiled = machine.verify_and_compile(&VerifyOptions::default());
+            // Native code is for x86-64 alone; the verifier's answer comes first.
+            let accepted = matches!(compiled, Ok(()) | Err(CompileError::Jit(_)));
+            assert!(accepted, "{name}: {program}: {compiled:?}");
+            assert!(
+                compiled.is_ok() || !jit::available(),
+                "{name}: {compiled:?}"
+            );
+        }
+    }
 }

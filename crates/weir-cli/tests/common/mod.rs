@@ -23,18 +23,6 @@ pub(crate) fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// A folder of the shared test inputs; `None`, and a line that says so, where they are absent.
-pub(crate) fn shared(folder: &str) -> Option<PathBuf> {
-    let path = root().join("../shared/data").join(folder);
-    if path.is_dir() {
-        return Some(path);
-    }
-    say(&format!(
-        "../shared/data/{folder} is not here: tests do without it"
-    ));
-    None
-}
-
 /// All files below a folder, sorted; none if it is not there.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();

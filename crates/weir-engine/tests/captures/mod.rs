@@ -1,10 +1,6 @@
-//! Captures and example policies that tests read: the project's own always, those of ../shared/data when they are there.
+//! Captures and example policies that tests read: the project's own always, those of other projects when they are there.
 
 #![allow(dead_code, reason = "each test file uses its part of this module")]
-#![allow(
-    clippy::print_stderr,
-    reason = "what is not there is said where the test runs"
-)]
 
 use std::fs::File;
 use std::io::BufReader;
@@ -19,12 +15,10 @@ const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// All captures.
 pub(crate) fn captures() -> Vec<PathBuf> {
     let mut paths = files(&Path::new(ROOT).join("tests/captures"));
-    let own = paths.len();
     for folder in ["pcaps", "zeek-traces"] {
-        paths.extend(files(&Path::new(ROOT).join("../shared/data").join(folder)));
-    }
-    if paths.len() == own {
-        eprintln!("../shared/data is not here: only the project's own captures are used");
+        if let Some(folder) = weir_testdata::find(folder) {
+            paths.extend(files(&folder));
+        }
     }
     paths
 }

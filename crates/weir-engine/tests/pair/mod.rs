@@ -391,7 +391,7 @@ pub(crate) fn compile(name: &str, flags: &[&str]) -> Vec<u8> {
     output.stdout
 }
 
-/// Frames of all Ethernet captures: the project's own, and those of ../shared/data when they are here. Without `WEIR_LONG=1` at most
+/// Frames of all Ethernet captures: the project's own, and those of other projects when they are there. Without `WEIR_LONG=1` at most
 /// `most`, taken evenly.
 pub(crate) fn frames(most: usize) -> Vec<Vec<u8>> {
     let paths = captures();

@@ -1,4 +1,4 @@
-//! Payloads and patterns of public captures and rule sets in ../shared/data, for tests of the matcher and of detection. Without that folder both are empty, and tests say so.
+//! Payloads and patterns of public captures and rule sets (weir-testdata), for tests of the matcher and of detection. Without that data both are empty, and tests say so.
 #![allow(unreachable_pub, dead_code, reason = "shared by test files")]
 
 use std::fs::File;
@@ -6,11 +6,6 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use pcap_parser::{PcapBlockOwned, PcapError};
-
-/// The data folder beside the workspace.
-pub fn data() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data")
-}
 
 /// Says a line past the test harness's capture.
 pub fn say(line: &str) {
@@ -35,7 +30,9 @@ pub struct FastPattern {
 pub fn payloads() -> Vec<Vec<u8>> {
     let mut files = Vec::new();
     for folder in ["pcaps", "zeek-traces"] {
-        collect(&data().join(folder), &mut files);
+        if let Some(folder) = weir_testdata::find(folder) {
+            collect(&folder, &mut files);
+        }
     }
     files.sort();
     let mut out = Vec::new();
@@ -48,9 +45,6 @@ pub fn payloads() -> Vec<Vec<u8>> {
             continue;
         }
         read_capture(&bytes, &mut out);
-    }
-    if out.is_empty() {
-        say("../shared/data is not here: no captured payload is searched");
     }
     out
 }
@@ -113,7 +107,7 @@ fn payload(frame: &[u8]) -> Option<&[u8]> {
 
 /// The text of the ET rules, if they are there.
 pub fn rules_text() -> Option<String> {
-    let archive = data().join("rules/et-open-half.tar.gz");
+    let archive = weir_testdata::find("rules/et-open-half.tar.gz")?;
     let output = std::process::Command::new("tar")
         .args(["-xzOf"])
         .arg(&archive)
@@ -129,7 +123,6 @@ pub fn rules_text() -> Option<String> {
 /// For each rule the pattern a prefilter would take: the one marked, else the longest.
 pub fn fast_patterns() -> Vec<FastPattern> {
     let Some(text) = rules_text() else {
-        say("../shared/data/rules is not here: no published pattern is searched for");
         return Vec::new();
     };
     text.lines()

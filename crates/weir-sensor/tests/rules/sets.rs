@@ -1,7 +1,7 @@
-//! Published rule sets of ../shared/data, where they are: at least 99 % of each loads, and every rule that does not is listed with its place and reason.
+//! Published rule sets of the test data, where they are: at least 99 % of each loads, and every rule that does not is listed with its place and reason.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -21,15 +21,7 @@ impl Drop for Unpacked {
 }
 
 fn unpack(name: &str) -> Option<Unpacked> {
-    let archive = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../../shared/data/rules")
-        .join(format!("{name}.tar.gz"));
-    if !archive.is_file() {
-        say(&format!(
-            "../shared/data/rules/{name}.tar.gz is not here: the test does without it"
-        ));
-        return None;
-    }
+    let archive = weir_testdata::find(&format!("rules/{name}.tar.gz"))?;
     let folder = std::env::temp_dir().join(format!("weir-rules-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder");
     let unpacked = Unpacked(folder);

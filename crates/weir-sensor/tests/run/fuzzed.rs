@@ -1,6 +1,6 @@
 //! Captures that are damaged in many ways, with fixed seeds: no panic, no stall, every frame in one counter, and the same results for any number of workers.
 //!
-//! Damaged are captures made here and, where they are, those of ../shared/data. `WEIR_LONG=1` takes a hundred times as many.
+//! Damaged are captures made here and, where they are, those of other projects. `WEIR_LONG=1` takes a hundred times as many.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use weir_sensor::settings::Settings;
 use weir_sensor::worker::Engine;
 
 use super::bed::{ANSWER, CLIENT, Folder, How, SERVER, Tape, over, web};
-use super::hostile::{captures, data};
+use super::hostile::captures;
 
 /// Rules of every kind of buffer and condition that the accuracy suite has.
 const RULES: &str = include_str!("../../../../examples/sensor/accuracy.rules");
@@ -216,7 +216,7 @@ fn damaged_captures() {
         1
     };
     let mut all = vec![made()];
-    for path in data().map_or_else(Vec::new, |root| captures(&root)) {
+    for path in weir_testdata::find("").map_or_else(Vec::new, |root| captures(&root)) {
         let found = frames(&path);
         if !found.is_empty() {
             all.push(found);

@@ -13,11 +13,6 @@ use weir_sensor::worker::Engine;
 
 use super::bed::{Folder, How, Left, over};
 
-pub(crate) fn data() -> Option<PathBuf> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    path.is_dir().then_some(path)
-}
-
 pub(crate) fn captures(root: &Path) -> Vec<PathBuf> {
     let (mut folders, mut found) = (
         vec![root.join("pcaps"), root.join("zeek-traces")],
@@ -46,8 +41,7 @@ fn sorted(left: &Left) -> Vec<&str> {
 
 #[test]
 fn all_captures_with_a_published_rule_set() {
-    let Some(root) = data() else {
-        println!("skipped: ../shared/data is not here");
+    let Some(root) = weir_testdata::find("") else {
         return;
     };
     let folder = Folder::new();

@@ -157,14 +157,11 @@ fn the_checker_checks() {
 
 #[test]
 fn records_of_real_captures() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let folders: Vec<_> = ["zeek-traces", "pcaps"]
         .iter()
-        .map(|f| root.join(f))
-        .filter(|f| f.is_dir())
+        .filter_map(|folder| weir_testdata::find(folder))
         .collect();
     if folders.is_empty() {
-        println!("skipped: ../shared/data is not here");
         return;
     }
     let mut captures = Vec::new();

@@ -279,14 +279,9 @@ fn take(
     last
 }
 
-/// All captures of `../shared/data`, in the order of their paths; `None` if it is not here.
-#[allow(clippy::print_stdout, reason = "a test says what it did without")]
+/// All captures of the test data, in the order of their paths; `None` without it.
 pub(crate) fn captures() -> Option<Vec<PathBuf>> {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    if !data.is_dir() {
-        println!("../shared/data is not here: no capture is read");
-        return None;
-    }
+    let data = weir_testdata::find("")?;
     let mut found = Vec::new();
     let mut folders = vec![data];
     while let Some(folder) = folders.pop() {

@@ -91,7 +91,9 @@ fn captures(folder: &Path, found: &mut Vec<PathBuf>) {
 fn every_capture_reads_as_the_streaming_reader_reads_it() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = Vec::new();
-    captures(&root.join("../shared/data"), &mut found);
+    if let Some(data) = weir_testdata::find("") {
+        captures(&data, &mut found);
+    }
     captures(&root.join("tests"), &mut found);
     captures(&root.join("fuzz/corpus/pcap_reader"), &mut found);
     let (mut packets, mut broken) = (0, 0);

@@ -63,18 +63,13 @@ fn count(path: &Path, filter: &Filter) -> (u64, Option<u16>) {
 #[test]
 fn filters_take_what_tcpdump_takes() {
     if Command::new("tcpdump").arg("--version").output().is_err() {
-        println!("skipped: no tcpdump");
+        weir_testdata::not_run("there is no tcpdump");
         return;
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
     let mut paths: Vec<PathBuf> = ["pcaps", "zeek-traces"]
         .iter()
-        .flat_map(|folder| {
-            std::fs::read_dir(root.join(folder))
-                .into_iter()
-                .flatten()
-                .flatten()
-        })
+        .filter_map(|folder| weir_testdata::find(folder))
+        .flat_map(|folder| std::fs::read_dir(folder).into_iter().flatten().flatten())
         .map(|entry| entry.path())
         .filter(|path| path.is_file())
         .collect();
