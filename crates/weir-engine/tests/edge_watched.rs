@@ -12,6 +12,9 @@ use weir_engine::edge::{self, Edge, EdgeError, Form};
 use weir_engine::watch::{Journey, Journeys, Watcher, Wish};
 use zerocopy::IntoBytes;
 
+/// Longest wait for a wish to run out.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
+
 /// Applies the same plan in a form.
 fn apply(name: &str, functions: usize, form: Form) -> Result<edge::Applied, EdgeError> {
     let mut edge = Edge::open_or_create(name)?;
@@ -136,7 +139,7 @@ fn what_a_killed_watcher_leaves_ends() {
         .watcher
         .is_some()
     {
-        assert!(began.elapsed() < Duration::from_secs(10), "it runs out");
+        assert!(began.elapsed() < PATIENCE, "it runs out");
         std::thread::sleep(Duration::from_millis(100));
     }
     // The next apply ends it.

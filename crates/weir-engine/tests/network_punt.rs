@@ -26,6 +26,9 @@ use weir_kernel::FrameSocket;
 use weir_packet::build::Frame;
 
 /// Two subnets with a router between, and in front of the router a function that hands TCP to a controller. In `web` addresses are leased.
+/// Longest wait for a process to be ready.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 const DOCUMENT: &str = r#"
 version = 1
 
@@ -148,7 +151,7 @@ impl Drop for Helped {
 fn wait(socket: &Path) {
     let begun = Instant::now();
     while UnixStream::connect(socket).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(10), "no socket");
+        assert!(begun.elapsed() < PATIENCE, "no socket");
         std::thread::sleep(Duration::from_millis(10));
     }
     // One beat.

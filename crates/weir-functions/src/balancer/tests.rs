@@ -1,3 +1,5 @@
+//! Documents of balancers: what they become, and what is refused.
+
 use std::io;
 use std::path::Path;
 
