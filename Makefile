@@ -44,6 +44,10 @@ bench: ## measure weir beside nftables, iptables and xdp-filter (root, half an h
 	$(TARGET)/release/weir bench xsk --out bench-results
 	$(TARGET)/release/weir bench sensor --out bench-results
 
+.PHONY: deny
+deny: ## check licences, advisories, duplicates and sources of dependencies (cargo install cargo-deny)
+	cargo deny check
+
 .PHONY: setup
 setup: ## install what the other commands need (Debian 12, Ubuntu)
 	@scripts/setup

@@ -3,6 +3,8 @@
 //! [`OBJECTS`] holds every file of bpf/functions and bpf/graph as ELF objects, one for each form it is used in, [`BASELINES`] those of bpf/baselines; [`abi`] mirrors the C structures. That both agree is
 //! tested against the objects' BTF.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 pub mod abi;
 
 include!(concat!(env!("OUT_DIR"), "/objects.rs"));

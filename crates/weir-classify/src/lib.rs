@@ -6,6 +6,8 @@
 //! Invariant: none of them decides a match. Every candidate is compared with its full exact key and its conditions, and a packet
 //! meets each rule at most once.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 mod bound;
 mod index;
 mod merge;

@@ -2,6 +2,8 @@
 //!
 //! Exit status: 0 done, 1 failed, 2 bad usage or configuration. A broken pipe is success: nobody is left to read.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 mod args;
 mod commands;
 mod failure;

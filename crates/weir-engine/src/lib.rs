@@ -5,6 +5,8 @@
 //! that. Frames the kernel's test run does not take are judged here, by the same rule for every engine.
 //! [`live`] is the same policy on the interfaces of this host, [`control`] talks to it from another process.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 pub mod control;
 pub mod edge;
 mod kernel;

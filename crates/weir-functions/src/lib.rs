@@ -3,6 +3,8 @@
 //! A [`plan::InstancePlan`] says which object to load, with which constants and which map contents; an engine carries it
 //! out. The same configuration gives the same plan on every machine.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 pub mod balancer;
 pub mod decapsulate;
 pub mod empty;

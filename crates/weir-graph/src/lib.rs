@@ -4,6 +4,8 @@
 //! another one. Everything that can be known without the running kernel is refused here, all of it at once, with file, line and next step.
 //! The configuration is described in docs/graph.md.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 mod attach;
 mod config;
 mod diff;

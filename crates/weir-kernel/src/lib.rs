@@ -8,6 +8,8 @@
 //! is dropped unless it was pinned, and pins live in one place ([`pins`]).
 //! All system calls of the workspace that need `unsafe` live here.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 pub mod bed;
 mod clsact;
 mod error;

@@ -3,6 +3,7 @@
 //! [`parse`] reads a document. docs/design/network.md says how networks work and how they are written down;
 //! `bpf/include/abi/network.h` what the tables mean.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
 mod check;

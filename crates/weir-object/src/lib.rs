@@ -4,6 +4,8 @@
 //! Pure: files in, a file out, the same on every machine; nobody is asked for permission and nothing is loaded. The idea, and
 //! what was decided against, is in docs/design/objects.md.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 mod btf;
 mod chain;
 mod constant;

@@ -9,6 +9,11 @@
 //! assert_eq!(weir_packet::summary(&frame), "IP 10.0.0.1.1024 > 10.0.0.2.80: Flags [S], seq 0, win 65535, options [mss 1460], length 0");
 //! ```
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "what is indexed was appended just before; nothing foreign is read here"
+)]
+
 use crate::checksum::{self, fold, sum};
 use crate::parse::protocol;
 

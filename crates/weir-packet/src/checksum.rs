@@ -8,7 +8,11 @@
 pub fn sum(bytes: &[u8]) -> u64 {
     bytes
         .chunks(2)
-        .map(|pair| u64::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u64::from(low)))
+        .map(|pair| match *pair {
+            [high, low] => u64::from(u16::from_be_bytes([high, low])),
+            [high] => u64::from(high) << 8,
+            _ => 0,
+        })
         .sum()
 }
 

@@ -4,6 +4,11 @@
 //! 192.0.2.0/24 and 2001:db8::/64, a dozen ports, a few option kinds, small TTLs, VLAN identifiers 1 to 10.
 //! Shrinking removes tags, headers, options and payload one by one. `conversation` makes packets that follow from others.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "generated frames have the headers that are indexed; nothing foreign is read here"
+)]
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -5,6 +5,7 @@
 //! (weir-policy owns them).
 
 #![forbid(unsafe_code)]
+#![warn(clippy::expect_used, clippy::indexing_slicing, clippy::unwrap_used)]
 
 pub mod build;
 pub mod checksum;

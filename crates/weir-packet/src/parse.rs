@@ -250,6 +250,10 @@ fn walk(frame: &[u8], layout: &mut Layout) -> Result<(), Reason> {
     l4(frame, layout)
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "each length is checked before its bytes are read"
+)]
 fn ip4(frame: &[u8], layout: &mut Layout) -> Result<(), Reason> {
     let at = layout.network;
     let avail = frame.len() - at;
@@ -299,6 +303,10 @@ fn ip4(frame: &[u8], layout: &mut Layout) -> Result<(), Reason> {
     Ok(())
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "each length is checked before its bytes are read"
+)]
 fn ip6(frame: &[u8], layout: &mut Layout) -> Result<(), Reason> {
     let at = layout.network;
     let avail = frame.len() - at;
@@ -336,6 +344,10 @@ fn ip6(frame: &[u8], layout: &mut Layout) -> Result<(), Reason> {
 }
 
 /// Walks the extension headers of an IPv6 packet whose fixed header is in `ip`.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "each length is checked before its bytes are read"
+)]
 fn extensions(frame: &[u8], ip: &mut Ip) -> Result<(), Reason> {
     let end = ip.payload.end;
     let mut at = ip.payload.start;
@@ -389,6 +401,10 @@ fn extensions(frame: &[u8], ip: &mut Ip) -> Result<(), Reason> {
     Ok(())
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "each length is checked before its bytes are read"
+)]
 fn l4(frame: &[u8], layout: &mut Layout) -> Result<(), Reason> {
     let Some(ip) = layout.ip.as_ref().filter(|ip| ip.carries_l4()) else {
         return Ok(());
@@ -481,6 +497,10 @@ fn fragment(offset: usize, more: bool) -> Fragment {
 
 /// The options in `range`, NOP and EOL left out; `None` if a length is below 2 or leads out of the range.
 /// IPv4 and TCP options have the same shape.
+#[expect(
+    clippy::indexing_slicing,
+    reason = "`at` is below the end of the range, which lies in the frame"
+)]
 fn options(frame: &[u8], range: Range<usize>) -> Option<Vec<Opt>> {
     let mut found = Vec::new();
     let mut at = range.start;

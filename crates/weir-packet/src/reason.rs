@@ -28,6 +28,7 @@ impl Reason {
     }
 
     /// The name used everywhere: JSON key, metric label, C enum (`WEIR_R_<NAME>`).
+    #[expect(clippy::indexing_slicing, reason = "there is a row for each reason")]
     pub fn name(self) -> &'static str {
         ROWS[self as usize].0
     }
@@ -41,11 +42,13 @@ impl Reason {
     }
 
     /// Whether it drops the packet.
+    #[expect(clippy::indexing_slicing, reason = "there is a row for each reason")]
     pub fn fate(self) -> Fate {
         ROWS[self as usize].1
     }
 
     /// One sentence for people.
+    #[expect(clippy::indexing_slicing, reason = "there is a row for each reason")]
     pub fn text(self) -> &'static str {
         ROWS[self as usize].2
     }

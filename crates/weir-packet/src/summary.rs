@@ -26,6 +26,10 @@ pub fn summary(frame: &[u8]) -> String {
     }
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the parser found a whole header of that protocol there"
+)]
 fn describe(frame: &[u8], layout: &Layout) -> String {
     let mut line = String::new();
     tags(&mut line, frame, layout);
@@ -133,6 +137,10 @@ fn fragment(line: &mut String, frame: &[u8], ip: &Ip) {
     let _ = write!(line, "frag {offset}, ");
 }
 
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the parser found a whole header of that protocol there"
+)]
 fn tcp(line: &mut String, frame: &[u8], l4: &L4) {
     let flags = frame[l4.at + 13];
     let letters: String = (0..8)

@@ -4,6 +4,8 @@
 //! a policy over one packet in plain Rust and is the oracle of every engine.
 //! What a rule means is stated in docs/semantics.md, how it is written in docs/language.md.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 pub mod ast;
 mod describe;
 pub mod diagnostic;

@@ -4,6 +4,7 @@
 //! and counts what it gives up. Invariants: the same packets give the same multiset of alerts for any number of workers; nothing a capture or a rule file holds panics or
 //! makes memory grow without a bound that is stated. Design: `docs/design/sensor.md`.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
 pub mod app;

@@ -5,6 +5,8 @@
 //! [`Fault`]. [`verify`] says so before a program runs. Time, randomness and the CPU number are inputs ([`Env`]).
 //! Invariant: no input (object, frame, map contents) panics or escapes its regions.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 pub mod btf;
 mod btf_ext;
 pub mod catalogue;

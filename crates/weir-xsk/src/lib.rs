@@ -4,6 +4,8 @@
 //! [`port`] the trait that programs are written against, [`packet`] the fallback. Why it is so: docs/design/xsk.md. Nothing here
 //! outlives its value: no pins, no settings of interfaces.
 
+#![warn(clippy::expect_used, clippy::unwrap_used)]
+
 mod error;
 mod mapped;
 pub mod packet;

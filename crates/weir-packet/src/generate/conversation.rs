@@ -4,6 +4,11 @@
 //! A step says what to make; the frame is made once the packets before it are known, so that shrinking a script leaves the
 //! rest of it meaningful. Time only goes forward, mostly a little, sometimes to or past a timeout.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "generated segments have the bytes that are indexed; nothing foreign is read here"
+)]
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};

@@ -207,7 +207,7 @@ impl<W: Write> Annotated<W> {
 
     /// An option; a value that is too long for one is cut.
     fn option(&mut self, code: u16, value: &[u8]) {
-        let value = &value[..value.len().min(usize::from(u16::MAX))];
+        let value = value.get(..usize::from(u16::MAX)).unwrap_or(value);
         self.block.extend_from_slice(&code.to_le_bytes());
         self.block
             .extend_from_slice(&(value.len() as u16).to_le_bytes());
@@ -220,6 +220,10 @@ impl<W: Write> Annotated<W> {
     }
 
     /// Ends the options, and the block.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "every block begins with its kind and room for its length"
+    )]
     fn end(&mut self) -> std::io::Result<()> {
         self.block.extend_from_slice(&[0; 4]);
         let length = (self.block.len() + 4) as u32;

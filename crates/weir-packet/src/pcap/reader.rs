@@ -100,6 +100,10 @@ impl<R: Read> Capture<R> {
     ///
     /// # Errors
     /// All whole packets have been delivered before any error.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what was found lies in the buffer, and its interface was read"
+    )]
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
         if self.ended {
             return Ok(None);
@@ -164,6 +168,10 @@ impl<R: Read> Capture<R> {
         Ok(())
     }
 
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "a pcap file has the one interface that its header describes"
+    )]
     fn next_record(&mut self, big_endian: bool, minor: u16) -> Result<Option<Found>, CaptureError> {
         match self.fill(0, 16)? {
             0 => return Ok(None),

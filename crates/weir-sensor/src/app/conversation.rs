@@ -149,13 +149,13 @@ impl Conversation {
             }
             return;
         }
-        let recognizer = self
+        let mut recognizer = self
             .recognizer
-            .get_or_insert_with(|| Box::new(Recognizer::new(self.ports)));
+            .take()
+            .unwrap_or_else(|| Box::new(Recognizer::new(self.ports)));
         match recognizer.stream(direction, bytes, time) {
-            Recognized::More => {}
+            Recognized::More => self.recognizer = Some(recognizer),
             Recognized::App(app) => {
-                let recognizer = self.recognizer.take().expect("one is there");
                 self.sides = recognizer.sides();
                 self.take(app, wanted);
                 let odd = |d: Direction| !begins_like_http(d, recognizer.first(d));
@@ -167,7 +167,10 @@ impl Conversation {
                     self.feed(direction, bytes, time, wanted);
                 }
             }
-            Recognized::Failed => self.fail(),
+            Recognized::Failed => {
+                self.recognizer = Some(recognizer);
+                self.fail();
+            }
         }
     }
 

@@ -419,6 +419,7 @@ pub struct Expected {
 
 impl Transactions {
     /// Begins one.
+    #[expect(clippy::expect_used, reason = "the line above pushes one")]
     pub fn begin(&mut self, app: App, time: u64) -> &mut Transaction {
         // A peer that never answers must not make the list grow: what has waited longest is decided as it is.
         if self.live.len() >= MOST_LIVE

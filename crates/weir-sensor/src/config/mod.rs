@@ -60,6 +60,10 @@ pub struct Config {
 }
 
 impl Default for Config {
+    #[expect(
+        clippy::expect_used,
+        reason = "default settings are part of the program"
+    )]
     fn default() -> Self {
         Config::from_settings(&Settings::default()).expect("what is written here is right")
     }

@@ -99,12 +99,20 @@ impl<X> Table<X> {
         self.len * Self::FLOW
     }
 
+    #[expect(
+        clippy::expect_used,
+        reason = "a reference is to a flow until it is removed"
+    )]
     pub(super) fn flow(&self, at: FlowRef) -> &Flow<X> {
         self.flows[at.0 as usize]
             .as_deref()
             .expect("a reference is to a flow until it is removed")
     }
 
+    #[expect(
+        clippy::expect_used,
+        reason = "a reference is to a flow until it is removed"
+    )]
     pub(super) fn flow_mut(&mut self, at: FlowRef) -> &mut Flow<X> {
         self.flows[at.0 as usize]
             .as_deref_mut()
@@ -162,6 +170,10 @@ impl<X> Table<X> {
         FlowRef(at)
     }
 
+    #[expect(
+        clippy::expect_used,
+        reason = "a reference is to a flow until it is removed"
+    )]
     pub(super) fn remove(&mut self, at: FlowRef) -> Box<Flow<X>> {
         let at = at.0;
         self.set_holding(FlowRef(at), false);
