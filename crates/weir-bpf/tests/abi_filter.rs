@@ -1,7 +1,7 @@
 //! The contract of function `filter` between C and Rust: layouts by the object's BTF, numbers by the header's text.
 
-mod contract;
-
+use crate::contract;
+use crate::contract::same_layout;
 use weir_bpf::abi;
 
 #[test]

@@ -1,7 +1,7 @@
 //! The contract of the functions of virtual networks between C and Rust: layouts by an object's BTF, numbers by the header's text.
 
-mod contract;
-
+use crate::contract;
+use crate::contract::same_layout;
 use weir_bpf::abi::{
     self, bridge_flag, cb, cb_where, exact, exact_kind, net_slot, probe, punt, tunnel, tunnel_kind,
     vi_flag, vi_onward,

@@ -3,12 +3,10 @@
 //!
 //! Diagnostics of a policy may take several lines, with file, line and caret; everything else is one line.
 
-mod common;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Folder, Run, WEIR, examples, read_capture, root_for, run, weir};
+use crate::common::{Folder, Run, WEIR, examples, read_capture, root_for, run, weir};
 use weir_packet::build::Frame;
 
 /// Runs `weir` and holds it to a status and one line that contains all of the texts.

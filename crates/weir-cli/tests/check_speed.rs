@@ -3,15 +3,14 @@
 //! The sets are written here: five-tuples from a fixed generator, and the ClassBench sets of the test data, in
 //! weir's language, when they are there.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Folder, WEIR};
+use crate::common;
+use crate::common::{Folder, WEIR};
 
 /// Bytes of resident memory that 100,000 rules may take.
 const MOST_MEMORY: u64 = 500 << 20;

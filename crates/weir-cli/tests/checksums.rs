@@ -4,14 +4,13 @@
 //! Packets are generated (with a fixed seed) and taken from the captures of other projects. Nothing here computes a
 //! checksum, and weir's own code judges none.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Folder, ethernet, files, long, read_capture, root, weir, write_capture};
+use crate::common;
+use crate::common::{Folder, ethernet, files, long, read_capture, root, weir, write_capture};
 use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use weir_packet::build::Frame;

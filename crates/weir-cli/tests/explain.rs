@@ -1,9 +1,7 @@
 //! `weir explain --in` with rules that keep connections: what it says of a packet depends on those before it, and is what replay
 //! counts.
 
-mod common;
-
-use common::{Folder, weir};
+use crate::common::{Folder, weir};
 use serde_json::Value;
 use weir_packet::build::Frame;
 

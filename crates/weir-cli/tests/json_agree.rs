@@ -3,11 +3,10 @@
 //!
 //! Without WEIR_LONG=1 only a sample of the captures of other projects is replayed; the project's own always.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
-use common::{Folder, Run, engines, examples, files, long, read_capture, root, weir};
+use crate::common;
+use crate::common::{Folder, Run, engines, examples, files, long, read_capture, root, weir};
 use serde_json::{Value, json};
 use weir_packet::build::Frame;
 

@@ -3,8 +3,6 @@
 //!
 //! Times are printed, never judged, but for the trap, which costs a timer of 5 ms. One test at a time: each new sweep puts back what killed ones left, also those of other tests.
 
-mod common;
-
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -15,7 +13,7 @@ use serde_json::Value;
 use weir_kernel::{NetNs, iface};
 use weir_lab::afxdp::run::order;
 
-use common::{Folder, WEIR, root_for, say};
+use crate::common::{Folder, WEIR, root_for, say};
 
 const SIX: &str = "blocks = 2\ncount = 200\nwarm_up = 20\nduration = \"10s\"\ntimeout = \"2s\"\n\
     [[product]]\nmode = [\"copy\", \"generic\"]\nforwarder_wait = \"poll\"\nprober_wait = [\"call\", \"poll\"]\n\

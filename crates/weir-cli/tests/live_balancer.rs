@@ -2,16 +2,13 @@
 //! through changes of the configuration, and packets that do not fit into a tunnel teach the client a smaller MTU.
 //! `live_services` has the bed.
 
-mod live_bed;
-mod live_services;
-
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::Output;
 use std::time::Duration;
 
-use live_bed::{file, root, stderr, weir};
-use live_services::{Answers, Bed, SERVICE, SERVICE6, ask};
+use crate::live_bed::{file, root, stderr, weir};
+use crate::live_services::{Answers, Bed, SERVICE, SERVICE6, ask};
 use weir_engine::edge;
 use weir_kernel::bed;
 

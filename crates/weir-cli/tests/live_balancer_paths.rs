@@ -1,9 +1,6 @@
 //! What belongs to a flow and does not look like it reaches the flow's server: errors of a router on the way back, in every mode; fragments of a
 //! datagram; QUIC packets of a client whose address changed. `live_services` has the bed.
 
-mod live_bed;
-mod live_services;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
@@ -12,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use live_bed::{root, stderr, weir};
-use live_services::{Bed, FAR_MTU, SERVICE, SERVICE6, connect, fetch, ip, service};
+use crate::live_bed::{root, stderr, weir};
+use crate::live_services::{Bed, FAR_MTU, SERVICE, SERVICE6, connect, fetch, ip, service};
 use rustix::net::sockopt;
 use weir_kernel::NetNs;
 use weir_kernel::bed;

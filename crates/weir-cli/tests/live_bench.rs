@@ -1,11 +1,9 @@
 //! `weir bench middlebox` at its smallest: its JSON has the promised shape, its names are documented, every group yields figures, and
 //! nothing is left behind. Times are not looked at.
 
-mod live_bed;
-
 use std::process::{Command, Stdio};
 
-use live_bed::root;
+use crate::live_bed::root;
 use serde_json::Value;
 use weir_lab::bench::catalogue;
 

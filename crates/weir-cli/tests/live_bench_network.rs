@@ -1,10 +1,8 @@
 //! `weir bench network` at its smallest: figures with documented names, no packet lost on any row, nothing left behind. Times are not looked at.
 
-mod live_bed;
-
 use std::process::{Command, Stdio};
 
-use live_bed::root;
+use crate::live_bed::root;
 use serde_json::Value;
 use weir_lab::bench::catalogue;
 

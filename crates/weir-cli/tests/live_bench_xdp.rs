@@ -1,11 +1,9 @@
 //! `weir bench xdp`, `ddos`, `router` and `balancer` at their smallest: figures with documented names, nothing lost on the way, nothing left behind. Times
 //! are not looked at.
 
-mod live_bed;
-
 use std::process::{Command, Stdio};
 
-use live_bed::root;
+use crate::live_bed::root;
 use serde_json::Value;
 use weir_lab::bench::catalogue;
 

@@ -1,11 +1,9 @@
 //! `weir bench xsk` at its smallest: all figures with documented names, units and rounds, all ratios, the files, and nothing left behind. Times are not
 //! looked at.
 
-mod live_bed;
-
 use std::process::{Command, Stdio};
 
-use live_bed::root;
+use crate::live_bed::root;
 use serde_json::Value;
 use weir_lab::bench::catalogue;
 

@@ -3,14 +3,12 @@
 //! weir) and off, for TCP and UDP, IPv4 and IPv6; on XDP, and on tc on receive and on transmit, where the senders' segmentation
 //! offload stays on and weir sees packets of up to 64 KiB.
 
-mod live_bed;
-
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live_bed::{Bed, Run, matched, root};
+use crate::live_bed::{Bed, Run, matched, root};
 
 const SERVER: [&str; 2] = ["10.0.2.2", "fd00:2::2"];
 /// What clients call the server in the address rewrite.

@@ -1,12 +1,10 @@
 //! `weir connections` on a running instance: what is listed is what packets opened, ending one ends it, and a rule that goes takes its
 //! connections along. Needs root.
 
-mod live_bed;
-
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use live_bed::{Run, root, stderr, weir};
+use crate::live_bed::{Run, root, stderr, weir};
 use serde_json::Value;
 use weir_kernel::{NetNs, bed, pins};
 

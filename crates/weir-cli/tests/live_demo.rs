@@ -1,12 +1,10 @@
 //! `weir lab demo`, the main job, as `make run` shows it: all of its checks hold, and it leaves nothing behind.
 
-mod live_bed;
-
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use live_bed::root;
+use crate::live_bed::root;
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Runs it in a folder of its own; returns its outcome and the number of its process.

@@ -1,14 +1,12 @@
 //! `weir apply`, `diff`, `status` and `down` as processes: what they make of an edge, what they leave, how they refuse.
 
-mod live_bed;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use live_bed::{file, look_at, prog_on, root, stderr, weir};
+use crate::live_bed::{file, look_at, prog_on, root, stderr, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_kernel::NetNs;

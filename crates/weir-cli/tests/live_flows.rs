@@ -1,16 +1,14 @@
 //! The table of connections under a live `weir run`: floods, a full table, an exhausted pool, timeouts state by state, and all of it
 //! without a control program. IPv4; both families, and what translation does to traffic, are in live_nat.rs.
 
-mod live_bed;
-mod live_path;
-
 use std::net::{TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live_bed::{Bed, Run, look_at, pinned, root, stderr, weir};
-use live_path::{SERVER, TCP, UDP, ask, connect, octets, serve, settle, udp_socket};
+use crate::live_bed::{Bed, Run, look_at, pinned, root, stderr, weir};
+use crate::live_path;
+use crate::live_path::{SERVER, TCP, UDP, ask, connect, octets, serve, settle, udp_socket};
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_kernel::{FrameSocket, pins};

@@ -3,17 +3,16 @@
 //!
 //! What happens when tables are full, flooded or old is in live_flows.rs.
 
-mod live_bed;
-mod live_path;
-
 use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live_bed::{Run, matched, root};
-use live_path::{
+use crate::live_bed;
+use crate::live_bed::{Run, matched, root};
+use crate::live_path;
+use crate::live_path::{
     ALIAS, Path, Peers, SERVER, TCP, UDP, ask, connect, error_of, ping, serve, settle, snmp6, tcp,
     udp, udp_socket,
 };

@@ -1,13 +1,11 @@
 //! `weir net` with a balancer: what it says of services and servers while connections go through, and servers that keep their numbers from
 //! one document to the next.
 
-mod live_bed;
-
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use live_bed::{file, root, stderr, weir};
+use crate::live_bed::{file, root, stderr, weir};
 use serde_json::Value;
 use weir_kernel::NetNs;
 

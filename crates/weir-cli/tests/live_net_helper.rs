@@ -1,12 +1,10 @@
 //! `weir net helper` as a process: started before there are networks, answers a DHCP client after `weir net apply`, ends on a signal with its
 //! counts.
 
-mod live_bed;
-
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use live_bed::{file, root, stderr, weir};
+use crate::live_bed::{file, root, stderr, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_kernel::bed::{self, End};

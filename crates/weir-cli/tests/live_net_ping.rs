@@ -1,10 +1,8 @@
 //! `weir net ping` on real devices: over a bridge, small filters, a router and the tunnel to another edge, and what it says where nothing comes back.
 
-mod live_bed;
-
 use std::process::Output;
 
-use live_bed::{file, root, stderr, weir};
+use crate::live_bed::{file, root, stderr, weir};
 use serde_json::Value;
 use weir_kernel::NetNs;
 

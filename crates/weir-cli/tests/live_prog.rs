@@ -3,17 +3,15 @@
 //!
 //! Needs root. Programs are kept in one place for the whole machine, so each test has names of its own and takes them away.
 
-mod common;
-mod live_bed;
-
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use common::Folder;
-use live_bed::{prog_on, root, stderr, weir};
+use crate::common;
+use crate::common::Folder;
+use crate::live_bed::{prog_on, root, stderr, weir};
 use serde_json::Value;
 use weir_kernel::bed::{self, End};
 use weir_kernel::{Map, NetNs};

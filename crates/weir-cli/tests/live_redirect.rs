@@ -1,10 +1,8 @@
 //! A graph with function `redirect` as a user runs it: applied, flooded by `weir generate`, and every packet accounted for by `weir status`.
 
-mod live_bed;
-
 use std::fs;
 
-use live_bed::{file, root, stderr, weir};
+use crate::live_bed::{file, root, stderr, weir};
 use serde_json::Value;
 use weir_kernel::NetNs;
 use weir_kernel::bed::{self, End};

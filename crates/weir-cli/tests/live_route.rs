@@ -1,8 +1,6 @@
 //! A router between two hosts, live: TCP with unfinished checksums through both kinds of tables, VLANs, `weir route`, and routes that
 //! change a thousand times a second while packets follow them.
 
-mod live_bed;
-
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
@@ -10,7 +8,7 @@ use std::process::{Child, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use live_bed::{file, root, stderr, weir};
+use crate::live_bed::{file, root, stderr, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_engine::edge::routers::Router;
@@ -68,7 +66,7 @@ impl Bed {
                 .expect("takes frames");
         }
         let bed = Bed {
-            edge: format!("t{}-{test}", std::process::id()),
+            edge: format!("r{}-{test}", std::process::id()),
             config: file("router.toml", ""),
             left,
             router,

@@ -1,8 +1,6 @@
 //! `weir rule` and `weir tables` on a running instance: edits take effect, errors say what to do and change nothing, drift is shown until
 //! it is saved, and saving keeps what no edit concerns. Needs root.
 
-mod live_bed;
-
 use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
@@ -10,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-use live_bed::{Run, root, stderr, weir};
+use crate::live_bed::{Run, root, stderr, weir};
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_kernel::{NetNs, bed, pins};

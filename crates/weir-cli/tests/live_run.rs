@@ -1,12 +1,10 @@
 //! `weir run` and `weir down` as processes: what they attach, what they leave, how they refuse.
 
-mod live_bed;
-
 use std::net::UdpSocket;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
 
-use live_bed::{Run, file, look_at, matched, pinned, prog_on, root, stderr, weir};
+use crate::live_bed::{Run, file, look_at, matched, pinned, prog_on, root, stderr, weir};
 use rustix::process::Signal;
 use weir_kernel::bed::{self, End};
 use weir_kernel::{NetNs, pins};

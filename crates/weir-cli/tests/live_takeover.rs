@@ -1,17 +1,14 @@
 //! A control program that is killed and started anew, and a policy that takes the place of another one: connections go on, no packet is without
 //! a program, and what cannot go on is said. Needs root.
 
-mod live_bed;
-
-mod common;
-
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use live_bed::{Bed, Run, file, matched, pinned, root, stderr, weir};
+use crate::common;
+use crate::live_bed::{Bed, Run, file, matched, pinned, root, stderr, weir};
 use rustix::process::Signal;
 use serde_json::Value;
 use weir_kernel::{NetNs, Note, pins};

@@ -1,12 +1,11 @@
 //! `weir run` on tc: what it attaches and leaves, both directions, and what is counted.
 
-mod live_bed;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use live_bed::{Bed, Run, look_at, matched, pinned, root, stderr, weir};
+use crate::live_bed;
+use crate::live_bed::{Bed, Run, look_at, matched, pinned, root, stderr, weir};
 use rustix::process::Signal;
 use weir_kernel::{NetNs, bed, pins};
 

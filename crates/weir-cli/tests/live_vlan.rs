@@ -1,13 +1,11 @@
 //! VLAN tags on veth, in the frame and hidden in packet metadata: the same verdict for policies that name none, a
 //! refusal for those that do.
 
-mod live_bed;
-
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use live_bed::{Run, file, matched, prog_on, root, stderr, weir};
+use crate::live_bed::{Run, file, matched, prog_on, root, stderr, weir};
 use weir_kernel::NetNs;
 use weir_kernel::bed::{self, End};
 use weir_kernel::netns::run_command;

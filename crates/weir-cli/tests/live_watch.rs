@@ -1,14 +1,12 @@
 //! `weir trace`, `capture` and `top` as processes on a running edge: what they tell of packets, and that the edge is as before behind them.
 
-mod live_bed;
-
 use std::fs;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use live_bed::{file, root, stderr, weir};
+use crate::live_bed::{file, root, stderr, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_kernel::NetNs;

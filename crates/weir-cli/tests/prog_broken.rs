@@ -4,12 +4,11 @@
 //! Each file of tests/broken says in its head what is expected, and marks the line. The whole explanation is compared with NAME.txt where the
 //! compiler is the one that was recorded with (others choose other registers); `WEIR_UPDATE=1` writes these.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Folder, root_for, say, weir};
+use crate::common;
+use crate::common::{Folder, root_for, say, weir};
 use serde_json::Value;
 
 /// What a file expects.

@@ -1,7 +1,5 @@
 //! `weir prog exec` as a conformance suite drives it: the public cases through the real program, and its refusals.
 
-mod common;
-
 #[path = "../../weir-vm/tests/asm/mod.rs"]
 mod asm;
 
@@ -9,7 +7,8 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use common::{Run, WEIR};
+use crate::common;
+use crate::common::{Run, WEIR};
 
 /// Runs `weir prog exec` with `args` and `input` on standard input.
 fn exec(args: &[&str], input: &str) -> Run {

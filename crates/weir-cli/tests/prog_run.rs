@@ -1,8 +1,7 @@
 //! `weir prog run`, `maps` and `disasm` on a small object: verdicts, maps in and out, in the interpreter and in the kernel alike.
 
-mod common;
-
-use common::{Folder, Run, root_for, weir};
+use crate::common;
+use crate::common::{Folder, Run, root_for, weir};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;

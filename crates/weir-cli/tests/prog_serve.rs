@@ -1,15 +1,14 @@
 //! `weir prog serve` between two hosts: a redirecting program over packet sockets, its maps set up and dumped as JSON (root),
 //! and refusals.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Folder, WEIR, root_for, weir};
+use crate::common;
+use crate::common::{Folder, WEIR, root_for, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use weir_kernel::bed::{self, End};

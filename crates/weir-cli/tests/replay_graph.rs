@@ -1,10 +1,8 @@
 //! `weir replay CONFIG.toml`: the same report and output capture from every engine, packets by port, and one line for what is wrong.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Folder, engines, read_capture, root, weir};
+use crate::common::{Folder, engines, read_capture, root, weir};
 
 const GRAPH: &str = r#"
 edge = "replayed"

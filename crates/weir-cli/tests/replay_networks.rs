@@ -1,10 +1,8 @@
 //! `weir replay DOCUMENT.toml`: networks of the example over captures, from one edge through its tunnel to the other, without privileges.
 
-mod common;
-
 use std::path::Path;
 
-use common::{Folder, read_capture, root, run, weir};
+use crate::common::{Folder, read_capture, root, run, weir};
 use weir_network::values::Mac;
 use weir_packet::build::Frame;
 

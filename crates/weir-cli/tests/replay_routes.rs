@@ -1,12 +1,10 @@
 //! `weir replay CONFIG --routes`: a router by the kernel's tables forwards in the user engine as those tables say, from a file and from a host; what
 //! this host has is what `ip` writes of it.
 
-mod common;
-mod live_bed;
-
 use std::path::Path;
 
-use common::{Folder, read_capture};
+use crate::common::{Folder, read_capture};
+use crate::live_bed;
 use weir_kernel::NetNs;
 use weir_kernel::bed::{self, End};
 use weir_packet::build::Frame;

@@ -3,8 +3,6 @@
 //!
 //! `WEIR_LONG=1` sends ten million frames for each form. Rates and times are printed, never judged.
 
-mod common;
-
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::Duration;
@@ -13,7 +11,8 @@ use serde_json::Value;
 use weir_kernel::bed::{self, End};
 use weir_kernel::{NetNs, iface};
 
-use common::{long, root_for, say};
+use crate::common;
+use crate::common::{long, root_for, say};
 
 /// Queues of each end.
 const QUEUES: &str = "4";

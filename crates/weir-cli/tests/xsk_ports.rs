@@ -1,15 +1,14 @@
 //! The user engine over AF_XDP sockets, with real clients: `weir run --engine user` and `weir prog serve --xsk` on veths between namespaces. What passes reaches the stack,
 //! what is dropped is counted as the kernel engine counts it, every frame is accounted for, and nothing stays behind.
 
-mod common;
-
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Folder, WEIR, long, root_for, say};
+use crate::common;
+use crate::common::{Folder, WEIR, long, root_for, say};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_kernel::bed::{self, End};

@@ -3,18 +3,14 @@
 //!
 //! `WEIR_CASES` sets the number of runs (default 20, of 80 packets each).
 
-mod balancers;
-mod common;
-mod graph;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use balancers::model::{Fate, Made, Model, What};
-use balancers::{graph, planned, read};
-use common::{Sample, cases, config, engines};
-use graph::agree;
+use crate::balancers::model::{Fate, Made, Model, What};
+use crate::balancers::{graph, planned, read};
+use crate::common::{Sample, cases, config, engines};
+use crate::graph::agree;
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config as ProptestConfig, TestError, TestRunner};

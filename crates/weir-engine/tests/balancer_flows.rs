@@ -1,18 +1,14 @@
 //! What a balancer remembers: flows that are confirmed survive a flood of new ones and leave after their idle time, and a tunnel's far end
 //! gives back what went in at its beginning.
 
-mod balancers;
-mod common;
-mod graph;
-
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use balancers::{graph, planned};
-use common::{Sample, engines};
-use graph::{agree, instance, port};
+use crate::balancers::{graph, planned};
+use crate::common::{Sample, engines};
+use crate::graph::{agree, instance, port};
 use weir_bpf::abi::balancer::{self, flow};
 use weir_engine::edge::replay::{Graph, GraphOptions, Target};
 use weir_functions::decapsulate;

@@ -3,13 +3,10 @@
 //! Where a policy keeps connections, captures follow each other a day apart: time that goes back is nothing engines agree on.
 //! Captures are those of other projects when they are there; the project's own (tests/captures) always.
 
-mod captures;
-mod common;
-
 use std::path::PathBuf;
 
-use captures::{captures, ethernet, examples};
-use common::{Coverage, Sample, disagreement, engines};
+use crate::captures::{captures, ethernet, examples};
+use crate::common::{Coverage, Sample, disagreement, engines};
 use weir_engine::ReplayOptions;
 use weir_functions::plan::{ChecksumMode, Port};
 

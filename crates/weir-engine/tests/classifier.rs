@@ -3,13 +3,11 @@
 //!
 //! Whole sets are compared with brute force in weir-classify; this is the proof that the data plane does what its model does.
 
-mod common;
-
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::Command;
 
-use common::{Coverage, Sample, disagreement, engines, policy};
+use crate::common::{Coverage, Sample, disagreement, engines, policy};
 use weir_engine::ReplayOptions;
 use weir_packet::build::Frame;
 

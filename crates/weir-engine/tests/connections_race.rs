@@ -4,11 +4,10 @@
 //! the records are read: no two live ones share a tuple, each is found by its index. Full tables and floods are here, too, for
 //! they need the records.
 
-mod common;
-
 use std::collections::HashMap;
 use std::sync::Barrier;
 
+use crate::common;
 use weir_bpf::abi::{self, Bucket, Flow, NatBucket, Stats, Tuple, flow_flag, life};
 use weir_functions::middlebox::plan;
 use weir_functions::plan::PortConstants;

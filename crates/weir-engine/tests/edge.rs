@@ -2,11 +2,10 @@
 
 #![allow(clippy::print_stderr, reason = "figures are said where the test runs")]
 
-mod edge_bed;
-
 use std::time::{Duration, Instant};
 
-use edge_bed::{Bed, Down, Owned, chain, edge_name, empty, replace, root};
+use crate::edge_bed;
+use crate::edge_bed::{Bed, Down, Owned, chain, edge_name, empty, replace, root};
 use weir_engine::edge::plan::{LinkPlan, PortMode, Source, Target};
 use weir_engine::edge::{self, Edge, EdgeError};
 use weir_kernel::KernelError;

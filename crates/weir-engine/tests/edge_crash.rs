@@ -2,12 +2,10 @@
 
 #![allow(clippy::print_stderr, reason = "a skip is said where the test runs")]
 
-mod edge_bed;
-
 use std::process::Command;
 use std::time::Duration;
 
-use edge_bed::{Bed, Down, Owned, chain, edge_name, empty, port, replace, root};
+use crate::edge_bed::{Bed, Down, Owned, chain, edge_name, empty, port, replace, root};
 use weir_engine::edge::plan::{EdgePlan, SharedMap};
 use weir_engine::edge::{self, Edge, EdgeError, Step};
 use weir_kernel::MapDefinition;
@@ -208,7 +206,7 @@ fn victim(bed: &Bed, name: &str, step: &str) -> Command {
         .command(&this.to_string_lossy())
         .expect("namespace");
     command
-        .args(["--exact", "victim_of_the_others", "--nocapture"])
+        .args(["--exact", "edge_crash::victim_of_the_others", "--nocapture"])
         .env(VICTIM, format!("{name} {step}"))
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null());

@@ -3,13 +3,12 @@
 
 #![allow(clippy::print_stderr, reason = "a skip is said where the test runs")]
 
-mod edge_bed;
-
 use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use edge_bed::{Bed, Down, chain, edge_name, root};
+use crate::edge_bed;
+use crate::edge_bed::{Bed, Down, chain, edge_name, root};
 use weir_engine::edge::plan::{EdgeInstance, EdgePlan, HookPlan, SharedMap};
 use weir_engine::edge::{self, EdgeError};
 use weir_functions::kind::{self, Files, Planned, Request};

@@ -5,15 +5,11 @@
 
 #![allow(clippy::print_stderr, reason = "figures are said where the test runs")]
 
-mod captures;
-mod common;
-mod edge_bed;
-mod pair;
-
 use std::path::Path;
 use std::time::Duration;
 
-use edge_bed::{Bed, Down, chain, edge_name, root};
+use crate::edge_bed::{Bed, Down, chain, edge_name, root};
+use crate::pair;
 use weir_bpf::abi::NEXT;
 use weir_engine::edge::plan::EdgePlan;
 use weir_engine::edge::{self, Edge, EdgeError, Status};

@@ -1,11 +1,9 @@
 //! Function `redirect` in a running edge: its devices are found by name, the status tells what became of every packet, and nothing of
 //! the monitor is left behind.
 
-mod redirect_bed;
-
 use std::path::Path;
 
-use redirect_bed::{Bed, NoFiles, eventually};
+use crate::redirect_bed::{Bed, NoFiles, eventually};
 use weir_engine::edge::plan::{EdgeInstance, LinkPlan, PortMode, PortPlan, Source, Target};
 use weir_engine::edge::{self, Edge, EdgePlan, Form, SecondStage, Status};
 use weir_functions::kind::{self, EdgePort, Planned, Request};

@@ -2,11 +2,10 @@
 
 #![allow(clippy::print_stderr, reason = "figures are said where the test runs")]
 
-mod edge_bed;
-
 use std::time::{Duration, Instant};
 
-use edge_bed::{Bed, Down, chain, edge_name, root};
+use crate::edge_bed;
+use crate::edge_bed::{Bed, Down, chain, edge_name, root};
 use weir_bpf::abi::{WatchWant, watch};
 use weir_engine::edge::{self, Edge, EdgeError, Form};
 use weir_engine::watch::{Journey, Journeys, Watcher, Wish};

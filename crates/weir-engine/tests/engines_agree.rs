@@ -4,9 +4,9 @@
 //! `WEIR_CASES` sets the number of policies (default 1,000, and 300 that keep connections, 100 packets each). Failing cases shrink and are kept in
 //! tests/engines_agree.regressions.
 
-mod common;
-
-use common::{Connected, Coverage, Sample, cases, config, disagreement, engines, play, policy};
+use crate::common::{
+    Connected, Coverage, Sample, cases, config, disagreement, engines, play, policy,
+};
 use proptest::prelude::*;
 use weir_engine::{ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};

@@ -12,17 +12,15 @@
     reason = "what is skipped is said where the test runs"
 )]
 
-mod common;
-mod graph;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 
-use common::Sample;
-use graph::{agree, chained, instance};
+use crate::common;
+use crate::common::Sample;
+use crate::graph::{agree, chained, instance};
 use weir_engine::EngineKind;
 use weir_engine::edge::replay::{GraphOptions, Target};
 use weir_functions::kind::{self, Files, Request};

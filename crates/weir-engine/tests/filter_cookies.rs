@@ -3,15 +3,13 @@
 //! The server's namespace has tcp_syncookies = 2. The first SYN for a while goes through to the stack; the others are answered by the filter. A flow without
 //! a handshake gets nothing through.
 
-#[path = "filters/mod.rs"]
-mod filters;
-
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use filters::runs::load;
-use filters::{compiled, filter, is_root};
+use crate::filters;
+use crate::filters::runs::load;
+use crate::filters::{compiled, filter, is_root};
 use weir_bpf::abi::Stats;
 use weir_kernel::bed::{self, End};
 use weir_kernel::{KernelObject, LoadedProgram, NetNs, XdpMode, iface};

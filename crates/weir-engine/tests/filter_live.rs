@@ -1,13 +1,11 @@
 //! A filter on an edge: a changed list replaces it while its counters go on, and sources it blocked stay blocked.
 
-mod edge_bed;
-#[path = "filters/mod.rs"]
-mod filters;
-
 use std::time::Duration;
 
-use edge_bed::{Bed, Down, chain, edge_name, root};
-use filters::{compiled, filter, planned};
+use crate::edge_bed;
+use crate::edge_bed::{Bed, Down, chain, edge_name, root};
+use crate::filters;
+use crate::filters::{compiled, filter, planned};
 use weir_engine::edge;
 use weir_functions::filter::FilterReport;
 use weir_kernel::FrameSocket;

@@ -3,14 +3,12 @@
 //!
 //! `WEIR_CASES` sets the number of filters (default 300, 150 packets each; 3000 where WEIR_LONG is set).
 
-#[path = "filters/mod.rs"]
-mod filters;
-
 use std::collections::BTreeMap;
 
-use filters::oracle::{Fate, Oracle};
-use filters::runs::counted;
-use filters::{compiled, engines, filter};
+use crate::filters;
+use crate::filters::oracle::{Fate, Oracle};
+use crate::filters::runs::counted;
+use crate::filters::{compiled, engines, filter};
 use proptest::prelude::*;
 use proptest::sample::select;
 use weir_packet::Reason;

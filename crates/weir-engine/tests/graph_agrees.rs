@@ -4,17 +4,13 @@
 //!
 //! `WEIR_CASES` sets the number of generated graphs (default 8, of up to seven functions, 50 packets each).
 
-mod captures;
-mod common;
-mod graph;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use captures::{captures, ethernet, examples};
-use common::{Sample, cases, config, engines, policy};
-use graph::{agree, chained, empty, middlebox, port, ports};
+use crate::captures::{captures, ethernet, examples};
+use crate::common::{Sample, cases, config, engines, policy};
+use crate::graph::{agree, chained, empty, middlebox, port, ports};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as ProptestConfig, TestRunner};
 use weir_bpf::abi::NEXT;

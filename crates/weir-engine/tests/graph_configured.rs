@@ -2,18 +2,14 @@
 //!
 //! Objects of other people are compiled from crates/weir-vm/tests/objects. `WEIR_LONG=1` takes every frame of the captures.
 
-mod captures;
-mod common;
-mod graph;
-mod pair;
-
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use common::{Sample, engines};
-use graph::{Said, agree};
-use pair::frames;
+use crate::common::{Sample, engines};
+use crate::graph::{Said, agree};
+use crate::pair;
+use crate::pair::frames;
 use weir_bpf::abi::NEXT;
 use weir_engine::edge::plan::EdgePlan;
 use weir_engine::edge::replay::{Graph, GraphOptions};

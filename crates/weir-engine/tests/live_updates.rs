@@ -10,13 +10,12 @@
     reason = "what was sent is said where the test runs"
 )]
 
-mod common;
-
 use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common;
 use weir_engine::EngineKind;
 use weir_engine::live::{Hook, Live, Options, written};
 use weir_functions::middlebox::{Edit, Written};

@@ -3,11 +3,9 @@
 //!
 //! `WEIR_CASES` frames (default 3,000) of each. A difference prints the frame and the seed that makes it.
 
-mod network_bed;
-
 use std::collections::BTreeMap;
 
-use network_bed::{checked, root};
+use crate::network_bed::{checked, root};
 use weir_bpf::abi::{NetChain, NetPunted, NetRecord};
 use weir_engine::Packet;
 use weir_engine::network::user::{End, Port, User};

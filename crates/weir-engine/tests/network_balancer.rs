@@ -1,14 +1,13 @@
 //! A balancer in a virtual network over two edges: clients on one, servers on both, real connections through the balancer's home and back.
 
-mod network_bed;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use network_bed::{Bed, checked, root};
+use crate::network_bed;
+use crate::network_bed::{Bed, checked, root};
 use weir_functions::balancer::Balancer;
 use weir_functions::kind::Request;
 use weir_kernel::TestCtx;

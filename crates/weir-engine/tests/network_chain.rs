@@ -1,10 +1,8 @@
 //! Service chains on real devices: what is selected passes the chain's functions in both directions, and nothing else does.
 
-mod network_bed;
-
 use std::collections::BTreeMap;
 
-use network_bed::{Bed, checked, root};
+use crate::network_bed::{Bed, checked, root};
 
 /// A chain in front of a router: one function, then one of two.
 const TEXT: &str = r#"

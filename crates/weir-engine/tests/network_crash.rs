@@ -3,8 +3,6 @@
 
 #![allow(clippy::print_stderr, reason = "figures are said where the test runs")]
 
-mod network_bed;
-
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::unix::process::ExitStatusExt;
@@ -12,7 +10,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use network_bed::{Bed, checked, root};
+use crate::network_bed::{Bed, checked, root};
 use weir_engine::network::{self, NetworkError, Networks, Step};
 
 /// Name of the running networks and the step, for a process that is to be killed.
@@ -288,7 +286,11 @@ fn victim(bed: &Bed, step: &str) -> Command {
     let command = bed.edges["e1"].command(&this.to_string_lossy());
     let mut command = command.expect("namespace");
     command
-        .args(["--exact", "victim_of_the_others", "--nocapture"])
+        .args([
+            "--exact",
+            "network_crash::victim_of_the_others",
+            "--nocapture",
+        ])
         .env(VICTIM, format!("{} {step}", bed.names["e1"]))
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null());

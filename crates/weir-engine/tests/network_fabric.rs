@@ -3,13 +3,11 @@
 //!
 //! `WEIR_LONG`: 600 networks instead of 25. A difference prints the document and the number that makes it.
 
-mod network_bed;
-
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-use network_bed::checked;
+use crate::network_bed::checked;
 use weir_engine::Packet;
 use weir_engine::network::user::{End, Port, User};
 use weir_network::reference::{Arrival, Open, Reference, To};

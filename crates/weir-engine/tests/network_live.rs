@@ -1,10 +1,8 @@
 //! Virtual networks on real devices, from documents: what is declared reaches, and nothing else.
 
-mod network_bed;
-
 use std::net::IpAddr;
 
-use network_bed::{Bed, checked, root};
+use crate::network_bed::{Bed, checked, root};
 use weir_kernel::iface;
 use weir_packet::build::Frame;
 

@@ -3,7 +3,6 @@
 
 #![allow(clippy::print_stderr, reason = "figures are said where the test runs")]
 
-mod network_bed;
 #[path = "../examples/reactive-controller.rs"]
 mod reactive;
 
@@ -18,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use network_bed::{Bed, checked, root};
+use crate::network_bed::{Bed, checked, root};
 use serde_json::{Value, json};
 use weir_engine::network::helper::{self, Counts, Options};
 use weir_engine::network::{Look, NetworkError};
@@ -714,7 +713,7 @@ impl Victim {
             .command(this.to_str().expect("a path"))
             .expect("a command");
         command
-            .args(["--exact", "a_helper_that_is_killed"])
+            .args(["--exact", "network_punt::a_helper_that_is_killed"])
             .env(VICTIM, &bed.names["e1"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let child = Victim(command.spawn().expect("started"));

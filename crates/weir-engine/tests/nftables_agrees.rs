@@ -6,7 +6,6 @@
 
 #[path = "nftables/bed.rs"]
 mod bed;
-mod common;
 #[path = "nftables/translate.rs"]
 mod translate;
 
@@ -14,8 +13,8 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use crate::common::{Sample, engines, policy, run};
 use bed::Bed;
-use common::{Sample, engines, policy, run};
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestError};
 use translate::{Inexpressible, Looks, chain, lines_of, looks};

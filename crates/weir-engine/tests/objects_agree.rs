@@ -7,11 +7,9 @@
     reason = "what is skipped is said where the test runs"
 )]
 
-mod captures;
-mod common;
-mod pair;
-
-use pair::{Pair, frames, installed};
+use crate::common;
+use crate::pair;
+use crate::pair::{Pair, frames, installed};
 use weir_engine::EngineKind;
 use weir_vm::{LoadError, Object};
 

@@ -8,11 +8,9 @@
     reason = "what is skipped is said where the test runs"
 )]
 
-mod captures;
-mod common;
-mod pair;
-
-use pair::{Pair, frames, installed};
+use crate::common;
+use crate::pair;
+use crate::pair::{Pair, frames, installed};
 use weir_engine::EngineKind;
 use weir_kernel::{KernelObject, object::TEST_RUN_LINEAR};
 use weir_object::{Chained, ObjectError, Request, chain};

@@ -8,15 +8,13 @@
     reason = "what is skipped is said where the test runs"
 )]
 
-mod captures;
-mod common;
-mod graph;
-mod pair;
-
 use std::io;
 use std::path::Path;
 
-use common::Sample;
+use crate::common;
+use crate::common::Sample;
+use crate::graph;
+use crate::pair;
 use weir_bpf::abi::{NEXT, Stats, panel};
 use weir_engine::EngineKind;
 use weir_engine::edge::replay::{GraphOptions, Target};

@@ -2,8 +2,7 @@
 //!
 //! The maps of the edge are filled by hand here; what fills them in earnest is `weir_engine::edge`.
 
-mod common;
-
+use crate::common;
 use weir_bpf::abi::{NEXT, Stats, csum, panel};
 use weir_engine::EngineKind;
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};

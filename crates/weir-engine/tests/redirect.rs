@@ -3,12 +3,10 @@
 //!
 //! The instance stands by itself (no graph) on frames that the kernel makes up; the far ends count what arrives.
 
-mod redirect_bed;
-
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use redirect_bed::{Bed, FRAMES, Instance, eventually};
+use crate::redirect_bed::{Bed, FRAMES, Instance, eventually};
 use weir_bpf::abi::redirect::{TARGETS, TO_ALL};
 use weir_functions::plan::ChecksumMode;
 use weir_kernel::{Tap, bed};

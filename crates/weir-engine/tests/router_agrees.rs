@@ -7,7 +7,6 @@
 
 #[path = "router/bed.rs"]
 mod bed;
-mod common;
 #[path = "router/compare.rs"]
 mod compare;
 #[path = "router/differ.rs"]
@@ -23,6 +22,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use crate::common;
 use bed::{Bed, Seen};
 use compare::{Difference, count, differences, told};
 use draw::Draw;

@@ -6,14 +6,12 @@
     reason = "what is skipped is said where the test runs"
 )]
 
-mod captures;
-mod common;
-mod pair;
-
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use pair::Pair;
+use crate::common;
+use crate::pair;
+use crate::pair::Pair;
 use weir_engine::EngineKind;
 use weir_kernel::NetNs;
 use weir_vm::{Neighbour, Route, RouteKind, RouteLink, Routes, TABLE_MAIN};

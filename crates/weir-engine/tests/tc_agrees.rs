@@ -5,11 +5,10 @@
 //! What the kernel's test run does not take is skipped and counted: frames under 14 bytes, IP frames that end inside the fixed
 //! header, and frames over 3,400 bytes.
 
-mod captures;
-mod common;
-
-use captures::{captures, ethernet, examples};
-use common::{Connected, Coverage, Sample, cases, config, disagreement_on, engines, play, policy};
+use crate::captures::{captures, ethernet, examples};
+use crate::common::{
+    Connected, Coverage, Sample, cases, config, disagreement_on, engines, play, policy,
+};
 use proptest::prelude::*;
 use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};

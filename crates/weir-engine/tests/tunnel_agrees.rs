@@ -6,11 +6,8 @@
     reason = "what is skipped is said where the test runs"
 )]
 
-mod captures;
-mod common;
-mod pair;
-
-use pair::{Pair, frames};
+use crate::common;
+use crate::pair::{Pair, frames};
 use weir_bpf::abi::{self, exact_kind, net_slot, tunnel_kind, vi_flag};
 use weir_engine::EngineKind;
 use weir_network::exact::{place, scope};

@@ -1,12 +1,11 @@
 //! Tunnels live: weir with a VXLAN device of the kernel, with itself and with Open vSwitch. Segments of 64 KiB cross whole, checksums are right
 //! at a receiver whose last hop finishes them, and what is forged is a counted drop.
 
-mod tunnel_bed;
-
 use std::net::{IpAddr, UdpSocket};
 use std::time::Duration;
 
-use tunnel_bed::{
+use crate::tunnel_bed;
+use crate::tunnel_bed::{
     FORWARDS, IDENTIFIER, Outer, Ovs, Place, Sends, Site, TENANT, TUNNEL, Weir, eventually, inject,
     inner_frame, kernel_vxlan, mac, packet, ping, root, say, sites, tcpdump, transfer, transfers,
     watched,

@@ -8,11 +8,10 @@
     reason = "what was compared is said where the test runs"
 )]
 
-mod common;
-
 use std::mem::offset_of;
 use std::sync::Arc;
 
+use crate::common;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

@@ -7,14 +7,12 @@
 //! shrink and are kept in `verdicts_agree.regressions`; with `WEIR_TRIAGE=1` all differences are collected by kind instead.
 //! Known differences: docs/design/verifier.md.
 
-mod common;
-mod programs;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use common::{cases, config};
+use crate::common::{cases, config};
+use crate::programs;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
 use rustix::thread::{CapabilitySet, CpuSet};

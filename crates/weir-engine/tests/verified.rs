@@ -4,14 +4,11 @@
 //! The record benches/record/verified-insns.tsv is kept in the tree. On the kernel and compiler of the record the counts must not grow by more than
 //! a tenth (a deterministic gate); elsewhere they are printed only. `WEIR_UPDATE=1` writes the record.
 
-mod common;
-mod features;
-#[path = "filters/mod.rs"]
-mod filters;
-
 use std::fmt::Write;
 
-use features::{RECORD, SETS};
+use crate::common;
+use crate::features::{RECORD, SETS};
+use crate::filters;
 use weir_bpf::abi::balancer::feature as balancer;
 use weir_bpf::abi::decapsulate;
 use weir_bpf::abi::router::feature;

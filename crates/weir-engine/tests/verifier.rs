@@ -2,12 +2,10 @@
 //!
 //! The kernel's counts are those of benches/record/verified-insns.tsv. Times are printed, never asserted.
 
-mod common;
-mod features;
-
 use std::time::Instant;
 
-use features::{RECORD, SETS};
+use crate::common;
+use crate::features::{RECORD, SETS};
 use weir_bpf::abi::DIMS;
 use weir_kernel::KernelObject;
 use weir_vm::Object;

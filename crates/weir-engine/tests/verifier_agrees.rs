@@ -4,12 +4,12 @@
 
 #[path = "../../weir-vm/tests/asm/mod.rs"]
 mod asm;
-mod common;
 #[path = "../../weir-vm/tests/object/mod.rs"]
 mod object;
 #[path = "../../weir-vm/tests/verifier/programs.rs"]
 mod programs;
 
+use crate::common;
 use weir_kernel::raw::{RawMap, RawMapSpec, RawProgram};
 
 /// Kind, key size, value size, entries and flags of the maps that the programs name; the kernel's numbers.

@@ -2,11 +2,10 @@
 //!
 //! The maps of the edge are filled by hand here, as in tests/panel.rs; `weir trace` and `weir capture` on an edge are tested in weir-cli.
 
-mod common;
-mod features;
-
 use std::time::Duration;
 
+use crate::common;
+use crate::features;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

@@ -1,7 +1,5 @@
 //! The configurations that documents and examples show are planned for real.
 
-mod common;
-
 use std::path::{Path, PathBuf};
 
 use weir_graph::{EdgePlan, Folder, Numbers};

@@ -1,12 +1,10 @@
 //! Configurations that are wrong: what is said, where, and what to do about it, against `mistakes.snap`.
 //!
-//! `WEIR_UPDATE=1 cargo test -p weir-graph --test mistakes` writes the file anew; read the difference before keeping it.
-
-mod common;
+//! `WEIR_UPDATE=1 cargo test -p weir-graph mistakes::` writes the file anew; read the difference before keeping it.
 
 use std::path::Path;
 
-use common::{Given, mistakes};
+use crate::common::{Given, mistakes};
 
 /// A port and three functions in a row.
 const CHAIN: &str = "\

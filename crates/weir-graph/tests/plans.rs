@@ -1,8 +1,7 @@
 //! Configurations that are right: their plans, printed.
 
-mod common;
-
-use common::{Given, plan};
+use crate::common;
+use crate::common::{Given, plan};
 use weir_graph::{Target, diff};
 
 #[test]

@@ -1,11 +1,9 @@
 //! What holds for every configuration: nothing panics, plans are deterministic, and no walk over a plan makes more calls in a row than
 //! the kernel allows.
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::Given;
+use crate::common::Given;
 use proptest::prelude::*;
 use weir_graph::{EdgePlan, MAX_CALLS, MAX_RECIRCULATIONS, Numbers, Target};
 

@@ -1,15 +1,13 @@
 //! Attachments on real interfaces in namespaces of their own: counting,
 //! refusing a second program, leaving nothing behind, surviving SIGKILL whole.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Write};
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use common::{load_sample, root};
+use crate::common::{load_sample, root};
 use weir_kernel::bed::{self, End};
 use weir_kernel::iface::{self, Feature};
 use weir_kernel::{KernelError, LoadedProgram, NetNs, XdpMode, pins};
@@ -298,7 +296,7 @@ fn what_a_killed_process_pinned_is_found_and_removed() {
     let mut holder = right
         .command(&exe.to_string_lossy())
         .expect("command")
-        .args(["--exact", "holder_process", "--nocapture"])
+        .args(["--exact", "attach::holder_process", "--nocapture"])
         .env("WEIR_TEST_HOLD", "right0")
         .stdout(Stdio::piped())
         .spawn()

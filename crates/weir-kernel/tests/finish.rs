@@ -1,9 +1,7 @@
 //! `finish()` of the data plane (bpf/include/finish.h) in the kernel, against checksums that Rust computes: an unfinished packet
 //! becomes the finished one, everything else stays as it is.
 
-mod common;
-
-use common::{compile, root};
+use crate::common::{compile, root};
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_packet::build::Frame;
 

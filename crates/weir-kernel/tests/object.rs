@@ -1,11 +1,9 @@
 //! Objects in the running kernel: constants, maps, test runs, rejections.
 
-mod common;
-
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-use common::{load_sample, root, sample};
+use crate::common::{load_sample, root, sample};
 use weir_kernel::object::{TEST_RUN_LINEAR, TEST_RUN_MAX};
 use weir_kernel::{Batch, KernelError, KernelObject, TestCtx};
 

@@ -1,10 +1,8 @@
 //! The example of the documentation, planned for both of its edges.
 
-mod bench;
-
 use std::collections::BTreeSet;
 
-use bench::{Numbered, networks};
+use crate::bench::{Numbered, networks};
 use weir_bpf::abi::{exact_kind, net_slot};
 use weir_network::exact::scope;
 use weir_network::values::{Mac, number, words};

@@ -1,8 +1,6 @@
 //! What helpers are for: documents that name them, plans that tell them what to do, and DHCP's answers, also to bytes that are none of its.
 
-mod bench;
-
-use bench::{Numbered, networks};
+use crate::bench::{Numbered, networks};
 use proptest::prelude::*;
 use weir_bpf::abi::vi_flag;
 use weir_network::dhcp::{Kind, Silence, answer};

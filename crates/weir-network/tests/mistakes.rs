@@ -1,12 +1,11 @@
 //! Documents that are wrong: what is said, where, and what to do about it, against `mistakes.snap`.
 //!
-//! `WEIR_UPDATE=1 cargo test -p weir-network --test mistakes` writes the file anew; read the difference before keeping it.
-
-mod bench;
+//! `WEIR_UPDATE=1 cargo test -p weir-network mistakes::` writes the file anew; read the difference before keeping it.
 
 use std::path::Path;
 
-use bench::NoFiles;
+use crate::bench;
+use crate::bench::NoFiles;
 use weir_network::{check, export, parse};
 
 /// Two edges, a router between two subnets, a workload on each edge.

@@ -1,11 +1,10 @@
 //! Random documents: what their tables do with packets is what a naive reading of the document says, on whichever edges things are.
 
-mod bench;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use bench::{Numbered, networks};
+use crate::bench;
+use crate::bench::{Numbered, networks};
 use proptest::prelude::*;
 use weir_bpf::abi::{exact_kind, net_slot};
 use weir_network::exact::scope;

@@ -1,11 +1,9 @@
 //! A thousand networks with ten thousand workloads: what is planned is counted; times are printed, not asserted.
 
-mod bench;
-
 use std::fmt::Write;
 use std::time::Instant;
 
-use bench::{NoFiles, Numbered};
+use crate::bench::{NoFiles, Numbered};
 use weir_network::{Numbers, check, parse};
 
 /// Networks of two subnets, a router and `each` workloads, on two edges.

@@ -1,8 +1,6 @@
 //! Packets followed over the example: what is decided, and the bytes that arrive.
 
-mod bench;
-
-use bench::networks;
+use crate::bench::networks;
 use weir_network::trace::{Described, Payload, Trace, trace, trace_frame};
 use weir_network::values::Mac;
 use weir_packet::build::Frame;
@@ -239,7 +237,7 @@ fn what_does_not_fit_is_answered_with_what_does() {
     // Who allows fragments gets none of them, and no word.
     let store = Mac::of_name("shop/gw.web");
     let whole = Frame::new().ip4([10, 1, 0, 7], [10, 2, 0, 2]).udp(1, 2);
-    let open = crate::frame(W1, store, whole.fragment(0, false).payload(&[0; 600]));
+    let open = self::frame(W1, store, whole.fragment(0, false).payload(&[0; 600]));
     let dropped = trace_frame(&networks(&text), "shop", "w1", &open).expect("traced");
     assert_eq!(dropped.dropped, ["path_mtu"], "{dropped}");
     let fits = Described {

@@ -1,6 +1,6 @@
 //! What users see: every class of error and warning, rendered, against `diagnostics.snap`.
 //!
-//! `WEIR_UPDATE=1 cargo test -p weir-policy --test diagnostics` writes the file anew; read the difference before keeping it.
+//! `WEIR_UPDATE=1 cargo test -p weir-policy diagnostics::` writes the file anew; read the difference before keeping it.
 
 use std::io;
 

@@ -2,12 +2,10 @@
 //!
 //! A case is a text file of sections: `asm`, `mem` (hexadecimal bytes r1 points at), `result` (r0), `error`.
 
-mod asm;
-
 use std::collections::HashMap;
 use std::io::Write;
-use std::path::Path;
 
+use crate::asm;
 use weir_vm::Machine;
 use weir_vm::jit::{self, Raw};
 

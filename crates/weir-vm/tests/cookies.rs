@@ -1,8 +1,6 @@
 //! Raw SYN cookies: what a client answers checks out for two minutes and for that client only.
 
-mod object;
-
-use object::{compile, machine, results};
+use crate::object::{compile, machine, results};
 use weir_vm::{Env, Frame, Machine};
 
 const EACCES: i64 = -13;

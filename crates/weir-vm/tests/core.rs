@@ -1,10 +1,8 @@
 //! CO-RE against types of other kernels: fields that moved, grew, shrank, are gone, or are somewhere deeper.
 
-mod object;
-
 use std::sync::Arc;
 
-use object::{compile, compile_with, results};
+use crate::object::{compile, compile_with, results};
 use weir_vm::{Btf, Env, FaultKind, Frame, LoadError, Machine, Object};
 
 /// The types of layout 0 (compiled against), 1 (older), 2 (newer).

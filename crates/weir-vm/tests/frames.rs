@@ -1,8 +1,6 @@
 //! XDP frames as programs see them: context, bounds, adjustments, byte helpers, and the faults of bad accesses.
 
-mod object;
-
-use object::{compile, machine, results, run};
+use crate::object::{compile, machine, results, run};
 use weir_vm::{AccessFault, CALL_FRAMES, Env, Fault, FaultKind, Frame, Region, Violation};
 
 const EINVAL: i64 = -22;

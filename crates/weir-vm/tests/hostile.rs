@@ -2,10 +2,9 @@
 //!
 //! Deterministic: the pseudo-random sequence has a fixed seed.
 
-mod object;
-
 use std::sync::Arc;
 
+use crate::object;
 use weir_vm::{Btf, Env, Frame, Machine, Object};
 
 #[test]

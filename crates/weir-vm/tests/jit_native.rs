@@ -1,8 +1,6 @@
 //! Native code of compiled C programs against the interpreter: verdict, frame, maps, records, redirects, trace lines.
 
-mod object;
-
-use object::compile;
+use crate::object::compile;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use weir_vm::jit::{self, CompileError, Execution, JitError};

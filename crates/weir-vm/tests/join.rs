@@ -1,8 +1,6 @@
 //! Several objects in one machine: names, shared maps, tail calls from one to another, both executions, and what is refused.
 
-mod object;
-
-use object::{compile, compile_with};
+use crate::object::{compile, compile_with};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use weir_vm::jit::{self, Execution};

@@ -1,8 +1,6 @@
 //! Objects of others: retired map sections, kinds of programs, data sections, symbols of the kernel, source lines.
 
-mod object;
-
-use object::{compile, compile_with, machine};
+use crate::object::{compile, compile_with, machine};
 use weir_vm::jit::{self, CompileError};
 use weir_vm::verify::VerifyOptions;
 use weir_vm::{

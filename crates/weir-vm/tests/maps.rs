@@ -1,8 +1,6 @@
 //! Maps and the helpers on them, driven from compiled programs: results and error numbers as in Linux.
 
-mod object;
-
-use object::{compile, machine, results, run};
+use crate::object::{compile, machine, results, run};
 use weir_vm::jit;
 use weir_vm::verify::VerifyOptions;
 use weir_vm::{Env, FaultKind, Frame, Machine, Object, Redirect, Region, Violation};

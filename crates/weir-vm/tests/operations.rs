@@ -1,7 +1,6 @@
 //! Every class of operation with its edges, in the conformance cases' text form, and faults of raw memory.
 
-mod asm;
-
+use crate::asm;
 use weir_vm::{Env, FaultKind, LoadError, Machine, Region, Violation};
 
 fn eval(text: &str) -> u64 {

@@ -1,8 +1,6 @@
 //! Compiled objects: linking, calls, constants, tail calls, clocks.
 
-mod object;
-
-use object::{compile, machine, results, run};
+use crate::object::{compile, machine, results, run};
 use weir_vm::{Env, FaultKind, Frame, LoadError, Object};
 
 #[test]

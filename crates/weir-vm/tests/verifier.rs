@@ -1,12 +1,12 @@
 //! The verifier's rules: for each a program that breaks it and one nearly equal that does not.
 
-mod asm;
-mod object;
 #[path = "verifier/programs.rs"]
 mod programs;
 
 use std::collections::BTreeSet;
 
+use crate::asm;
+use crate::object;
 use weir_vm::verify::{Rejection, Rule, Verified, VerifyOptions, verify};
 use weir_vm::{BPF_F_RDONLY_PROG, Insn, Machine, MapDefinition, MapKind, Object};
 

@@ -11,7 +11,6 @@ pub(crate) fn btf_of(name: &str) -> Btf {
 }
 
 /// Compares a struct's size and every named member with its mirror.
-#[macro_export]
 macro_rules! same_layout {
     ($btf:expr, $c:literal, $rust:ty, $($member:ident),+) => {
         let layout = $btf.layout($c).unwrap_or_else(|e| panic!("{}: {e}", $c));
@@ -22,6 +21,8 @@ macro_rules! same_layout {
         )+
     };
 }
+
+pub(crate) use same_layout;
 
 /// Compares numbers with those of a header: `#define NAME VALUE`, or `NAME = VALUE` of an enumeration. Values are decimal, hexadecimal, `1 << N`, or one less than that.
 pub(crate) fn same_numbers(header: &str, numbers: &[(&str, u64)]) {

@@ -1,8 +1,6 @@
 //! What the live tests share: the rule for tests that need root, namespaces with weir between them, and `weir run` as a
 //! child process that ends with its value.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::PathBuf;

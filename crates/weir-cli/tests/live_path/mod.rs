@@ -3,8 +3,6 @@
 //!
 //! The transmit checksum offload of both last hops is off, so what an end finds wrong is counted by its kernel.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Output;

@@ -8,15 +8,13 @@
 //!
 //! The far client is there where a test asks for it; the client is its router then, and the last link takes packets of [`FAR_MTU`] bytes only.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Output;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use weir_kernel::NetNs;
@@ -191,12 +189,14 @@ pub(crate) struct Bed {
 
 impl Bed {
     pub(crate) fn new(what: &str) -> Bed {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let ns = |part: &str| NetNs::create(&format!("weirlb-{part}")).expect("namespace");
         let mut bed = Bed {
             client: ns("c"),
             edge: ns("e"),
             servers: [ns("1"), ns("2")],
-            name: format!("lb{}-{what}", std::process::id()),
+            name: format!("lb{}-{number}-{what}", std::process::id()),
             config: file("balancer.toml", ""),
             answers: Vec::new(),
         };

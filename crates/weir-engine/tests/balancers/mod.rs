@@ -1,7 +1,5 @@
 //! What tests of the balancer share: planning one from text, and graphs of one.
 
-#![allow(dead_code, reason = "each test file uses its part of this module")]
-
 pub(crate) mod model;
 
 use std::io;

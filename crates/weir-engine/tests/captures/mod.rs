@@ -1,7 +1,5 @@
 //! Captures and example policies that tests read: the project's own always, those of other projects when they are there.
 
-#![allow(dead_code, reason = "each test file uses its part of this module")]
-
 use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,5 @@
 //! What the agreement tests share: running packets through every engine that can run here, and comparing all they say.
 
-#![allow(dead_code, reason = "each test file uses its part of this module")]
 #![allow(
     clippy::print_stderr,
     reason = "a skipped engine is said where the test runs"

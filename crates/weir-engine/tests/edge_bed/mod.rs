@@ -2,7 +2,6 @@
 //!
 //! sender a0 -- m0 [edge] m1 -- b0 receiver. Names of edges are unique, so that tests run side by side.
 
-#![allow(dead_code, reason = "each test file uses its part of this module")]
 #![allow(clippy::print_stderr, reason = "a skip is said where the test runs")]
 
 use std::collections::BTreeSet;
@@ -67,7 +66,7 @@ impl Tally {
 pub(crate) struct Bed {
     pub(crate) sender: NetNs,
     pub(crate) edge: NetNs,
-    pub(crate) receiver: NetNs,
+    _receiver: NetNs,
     number: LoadedProgram,
     check: LoadedProgram,
     _sink: Link,
@@ -119,7 +118,7 @@ impl Bed {
             a0: a0.expect("there"),
             sender,
             edge,
-            receiver,
+            _receiver: receiver,
             number,
             check,
             _sink: sink,

@@ -1,6 +1,5 @@
 //! What the tests of filters share: configuration from text, engines, the naive reading.
 
-#![allow(dead_code, reason = "each test file uses its part of this module")]
 #![allow(
     clippy::print_stderr,
     reason = "a skipped engine is said where the test runs"

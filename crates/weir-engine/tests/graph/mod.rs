@@ -1,7 +1,5 @@
 //! What the tests of graphs share: building graphs, running packets through every engine, comparing all they say.
 
-#![allow(dead_code, reason = "each test file uses its part of this module")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

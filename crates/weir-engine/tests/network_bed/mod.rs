@@ -3,7 +3,6 @@
 //!
 //! Names of running networks are unique, so that tests run side by side. Everything goes with the bed, also after a panic.
 
-#![allow(dead_code, reason = "each test file uses its part of this module")]
 #![allow(clippy::print_stderr, reason = "a skip is said where the test runs")]
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,6 @@
 //!
 //! Values of per-CPU maps are compared as sums of 64-bit words since the start, for a test run is on any CPU.
 
-#![allow(dead_code, reason = "each test file uses its part of this module")]
 #![allow(
     clippy::print_stderr,
     reason = "what is skipped is said where the test runs"

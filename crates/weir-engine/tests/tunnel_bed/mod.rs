@@ -5,8 +5,6 @@
 //! work: eth0 ==== w0 [site a] ul ==== ul [site b] w0 ==== eth0 :work
 //! ```
 
-#![allow(dead_code, reason = "each test file uses its part of this module")]
-
 mod craft;
 mod ovs;
 

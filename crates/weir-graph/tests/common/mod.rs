@@ -1,7 +1,5 @@
 //! What the tests of this crate share: files from memory, and plans of texts.
 
-#![allow(dead_code, reason = "each test file uses its part of this module")]
-
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;

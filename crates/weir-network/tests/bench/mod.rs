@@ -1,6 +1,4 @@
 //! What tests of networks share: a host whose devices have numbers made of their names, and documents that are read and checked.
-#![allow(dead_code, reason = "each test uses a part")]
-
 use std::io;
 use std::path::Path;
 

@@ -19,7 +19,7 @@ fn the_page_lists_the_words() {
     } else {
         assert!(
             old == new,
-            "docs/sensor-rules.md is out of date: WEIR_UPDATE=1 cargo test -p weir-sensor --test rules words::"
+            "docs/sensor-rules.md is out of date: WEIR_UPDATE=1 cargo test -p weir-sensor rules::words"
         );
     }
 }
