@@ -1,6 +1,6 @@
 //! All integration tests of weir-network in one program: each file beside this one is a module here, and linking once is what it saves.
 //!
-//! A new file gets a line below; scripts/check-docs finds one that has none. Helpers come first, tests after them.
+//! A new file gets a line below; scripts/check-tree finds one that has none. Helpers come first, tests after them.
 
 mod bench;
 
