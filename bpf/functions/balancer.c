@@ -332,8 +332,12 @@ static __always_inline int choose(struct work *w)
 	struct weir_lb_bucket *bucket;
 	int reason;
 
-	if (lb_has(WEIR_LB_F_QUIC) && w->service->flags & WEIR_LB_S_QUIC && !w->quote && by_connection_id(w))
+	if (lb_has(WEIR_LB_F_QUIC) && w->service->flags & WEIR_LB_S_QUIC && !w->quote && by_connection_id(w)) {
+		if (lb_has(WEIR_LB_F_NAT) && w->server->mode == WEIR_LB_NAT &&
+		    !sticky_follow(w->hash, w->number, w->now, w->h.zero))
+			w->stats->reason[WEIR_R_flows_crowded]++;
 		return QUICK_OK;
+	}
 	bucket = bpf_map_lookup_elem(&flows, &at);
 	if (!bucket)
 		return WEIR_R_internal;
@@ -625,6 +629,96 @@ static __always_inline int forward(struct work *w)
 	return deliver(w);
 }
 
+/* ---- and back ---- */
+
+#ifdef WEIR_NETWORK
+
+static __always_inline int is_for_host(struct work *w)
+{
+	return 0;
+}
+
+#else
+
+/* Not inlined: it is seldom asked, and its stack is its own. */
+static __noinline int leads_nowhere(ctx_t *ctx, __u32 family, __u64 high, __u64 low)
+{
+	struct weir_fib fib = {};
+
+	fib.family = family == 6 ? AF_INET6 : AF_INET;
+	fib.ifindex = ctx_word(ctx, ingress_ifindex);
+	if (family == 6) {
+		fib.dst[0] = bpf_htonl(high >> 32);
+		fib.dst[1] = bpf_htonl((__u32)high);
+		fib.dst[2] = bpf_htonl(low >> 32);
+		fib.dst[3] = bpf_htonl((__u32)low);
+	} else {
+		fib.dst[0] = bpf_htonl((__u32)low);
+	}
+	return bpf_fib_lookup(ctx, (void *)&fib, sizeof(fib), 0) == BPF_FIB_LKUP_RET_NOT_FWDED;
+}
+
+/* Whether the packet stays on this host, as far as the kernel's tables know. */
+static __always_inline int is_for_host(struct work *w)
+{
+	return !weir_replay && leads_nowhere(w->ctx, w->h.family, w->h.dst_high, w->h.dst_low);
+}
+
+#endif
+
+/* Whether the ring gives a flow of the service in `key` to this server. */
+static __always_inline int ring_gives(struct weir_lb_key *key, __u64 hash, __u32 server)
+{
+	struct weir_lb_service *service = service_find(key);
+	struct ring_chunk *chunk;
+	__u32 place, element;
+
+	if (!service || !service->ring_size)
+		return 0;
+	/* Its packets say themselves which server they are for. */
+	if (service->flags & WEIR_LB_S_QUIC)
+		return 1;
+	place = service->ring_first + (__u32)((hash >> 32) * service->ring_size >> 32);
+	element = place / WEIR_LB_CHUNK;
+	chunk = bpf_map_lookup_elem(&ring, &element);
+	if (!chunk)
+		return 0;
+	opaque(place);
+	place &= WEIR_LB_CHUNK - 1;
+	return chunk->server[place] == server;
+}
+
+/*
+ * Whether a packet to a client is an answer of `from`'s service. `ports`: the client's << 16 | that of the server. The flow table says so; what else
+ * comes from the server's port belongs to who asked it by its own address: this host, or somebody on the servers' side.
+ * docs/design/balancer.md says why the ring may answer for a full bucket.
+ */
+static __always_inline int is_answer(struct work *w, struct weir_lb_back *from, __u32 ports)
+{
+	struct weir_lb_key key = {
+		.protocol = w->protocol,
+		.family = w->h.family,
+		.port = from->port ? bpf_ntohs(from->port) : ports & 0xffff,
+	};
+	__u32 found;
+	__u64 hash;
+
+	if (w->h.family == 6) {
+		key.high = be64_at(from->address);
+		key.low = be64_at(from->address + 8);
+	} else {
+		key.low = be32_at(from->address);
+	}
+	hash = sticky_hash(w->h.dst_high, w->h.dst_low, key.high, key.low,
+			   (__u64)w->protocol << 32 | (ports & 0xffff0000) | key.port);
+	found = sticky_answers(hash, from->server, w->now, w->h.zero);
+	if (found == STICKY_KNOWN)
+		return 1;
+	if (!lb_has(WEIR_LB_F_UNKNOWN) && (found != STICKY_FULL || !ring_gives(&key, hash, from->server)))
+		return 0;
+	return !is_for_host(w);
+}
+
 /* A packet of a server goes back to its client as one of the service. `port`: that it comes from. */
 static __always_inline int back(struct work *w, __u32 port)
 {
@@ -639,6 +733,9 @@ static __always_inline int back(struct work *w, __u32 port)
 	int reason;
 
 	if (!from)
+		return LB_NEXT;
+	/* A later fragment is what the first one was. */
+	if (w->h.l4 && !is_answer(w, from, w->h.ports << 16 | port))
 		return LB_NEXT;
 	if (w->h.kind & WEIR_KIND_FRAGMENT && w->h.l4)
 		remember_fragment(w, WEIR_LB_FROM, from->server);
@@ -703,7 +800,7 @@ static __always_inline int answer_echo(struct work *w, __u8 *data, __u8 *end, __
 /*
  * ICMP to the address of a service: echo requests are answered; an error goes to the server of the flow that it quotes, which is described in
  * `key`, w->hash and w->protocol then. Or, with `is_back`, ICMP to somebody else: an error about a packet from there, whose destination is described
- * in `key`. Returns 1 for such an error, or what becomes of the packet.
+ * in `key`, w->protocol and w->h.ports. Returns 1 for such an error, or what becomes of the packet.
  */
 static __always_inline int read_icmp(struct work *w, struct weir_lb_key *key, __u32 is_back)
 {
@@ -762,6 +859,8 @@ static __always_inline int read_icmp(struct work *w, struct weir_lb_key *key, __
 		key->high = dst_high;
 		key->low = dst_low;
 		key->port = ports;
+		w->protocol = key->protocol;
+		w->h.ports = ports;
 		return 1;
 	}
 	key->high = src_high;
@@ -778,7 +877,7 @@ static __always_inline int error_back(struct work *w, struct weir_lb_key *key)
 	struct weir_lb_back *from = service_back(key);
 	int reason;
 
-	if (!from)
+	if (!from || !is_answer(w, from, w->h.ports))
 		return LB_NEXT;
 	finish(w->ctx);
 	reason = nat_quote(w->ctx, &w->h, NAT_SRC, w->quote, key->high != w->h.src_high || key->low != w->h.src_low, from->address, from->port);

@@ -10,6 +10,11 @@
 #ifndef WEIR_STICKY_H
 #define WEIR_STICKY_H
 
+/* What sticky_answers() finds. */
+#define STICKY_UNKNOWN	0
+#define STICKY_KNOWN	1
+#define STICKY_FULL	2	/* unknown, and no room to be known */
+
 const volatile __u32 weir_lb_flow_mask = 0;	/* buckets - 1 */
 const volatile __u32 weir_lb_fragment_mask = 0;
 const volatile __u32 weir_lb_idle[WEIR_LB_STATES] = {};	/* after which a flow may be displaced, in units of time, by state */
@@ -82,6 +87,41 @@ static __always_inline __u32 sticky_find(struct weir_lb_bucket *bucket, __u64 ke
 }
 
 /*
+ * What the table says of a packet that may be an answer of `server` to the flow of this hash. It is one if that flow is remembered with that
+ * server; the entry is as young as the answer then, in the state it had, so that a flow in which only the server talks is not displaced. A full
+ * bucket, of confirmed flows that are not idle, may have had no room for the flow. Global as sticky_put() below.
+ */
+__noinline __u32 sticky_answers(__u64 hash, __u32 server, __u32 now, __u32 zero)
+{
+	__u64 key = sticky_key(hash), e, changed;
+	__u32 at = (__u32)key & weir_lb_flow_mask, way, i, state, full = 1 + zero;
+	struct weir_lb_bucket *bucket = bpf_map_lookup_elem(&flows, &at);
+
+	if (!bucket)
+		return STICKY_UNKNOWN;
+	way = sticky_find(bucket, key, zero);
+	if (way < WEIR_LB_WAYS) {
+		opaque(way);
+		way &= WEIR_LB_WAYS - 1;
+		e = bucket->entry[way];
+		if (sticky_server(e) != server)
+			return STICKY_UNKNOWN;
+		changed = sticky_entry(key, sticky_state(e), server, now);
+		if (changed != e)
+			bucket->entry[way] = changed;
+		return STICKY_KNOWN;
+	}
+#pragma unroll
+	for (i = 0; i < WEIR_LB_WAYS; i++) {
+		e = bucket->entry[i];
+		state = sticky_state(e);
+		if (!e || state == WEIR_LB_NEW || ((now - (__u32)e) & 0xffff) > weir_lb_idle[state])
+			full = zero;
+	}
+	return full ? STICKY_FULL : STICKY_UNKNOWN;
+}
+
+/*
  * Remembers `entry` in a bucket of flows, or of fragments. Global, so that the verifier walks it by itself, with arguments of which it knows
  * nothing; `zero` is 0. Returns 0 where there is no room.
  */
@@ -131,6 +171,33 @@ store:
 	at &= WEIR_LB_WAYS - 1;
 	bucket->entry[at] = entry;
 	return 1;
+}
+
+/*
+ * Remembers a flow whose server its packets name themselves (QUIC), so that answers are known as such: confirmed by the second packet as
+ * others. Returns 0 where there is no room.
+ */
+__noinline __u32 sticky_follow(__u64 hash, __u32 server, __u32 now, __u32 zero)
+{
+	__u64 key = sticky_key(hash), e, changed;
+	__u32 at = (__u32)key & weir_lb_flow_mask, way;
+	struct weir_lb_bucket *bucket = bpf_map_lookup_elem(&flows, &at);
+
+	if (!bucket)
+		return 0;
+	way = sticky_find(bucket, key, zero);
+	if (way < WEIR_LB_WAYS) {
+		opaque(way);
+		way &= WEIR_LB_WAYS - 1;
+		e = bucket->entry[way];
+		if (sticky_server(e) == server) {
+			changed = sticky_entry(key, WEIR_LB_UDP, server, now);
+			if (changed != e)
+				bucket->entry[way] = changed;
+			return 1;
+		}
+	}
+	return sticky_put(at, sticky_entry(key, WEIR_LB_NEW, server, now), now, 0, zero);
 }
 
 #endif

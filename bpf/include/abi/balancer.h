@@ -20,6 +20,7 @@
 #define WEIR_LB_DSR		4
 
 #define WEIR_LB_S_QUIC		(1 << 0)	/* of a service: server ids stand in connection ids */
+#define WEIR_LB_S_DROP		(1 << 1)	/* of a service, for user space: it has no server while all are down */
 
 /* What becomes of a server. */
 #define WEIR_LB_NONE		0	/* no server has this number */
@@ -124,5 +125,6 @@ struct weir_lb_count {
 #define WEIR_LB_F_ANY_PORT	(1 << 3)	/* there are services of all ports */
 #define WEIR_LB_F_QUIC		(1 << 4)
 #define WEIR_LB_F_CPU		(1 << 5)
+#define WEIR_LB_F_UNKNOWN	(1 << 6)	/* answers of flows that are not remembered are translated, too */
 
 #endif

@@ -135,7 +135,7 @@ server = [
 "#;
 
 /// What generated packets must have met.
-const WANTED: [&str; 21] = [
+const WANTED: [&str; 22] = [
     "web to 10.0.0.1",
     "web to 10.0.0.2",
     "web to 2001:db8:1::3",
@@ -153,6 +153,7 @@ const WANTED: [&str; 21] = [
     "quic to 10.0.0.2",
     "quic to 10.0.0.3",
     "back",
+    "no answer",
     "echo",
     "error",
     "reply",
@@ -262,8 +263,44 @@ fn frames() -> impl Strategy<Value = Made> {
         }),
     ];
     (ends(), link, what, payload()).prop_map(|((src, dst), (tags, port, tos), what, payload)| {
+        let what = answering(src, tos, what);
         made(src, dst, tags, port, tos, what, &payload)
     })
+}
+
+/// What servers send, half of it from ports of services to ports of clients.
+fn answering(src: IpAddr, tos: u8, what: What) -> What {
+    let is_server = ["10.0.1.", "2001:db8:2:"]
+        .iter()
+        .any(|net| src.to_string().starts_with(net));
+    let turned = |sport: u16, dport: u16| {
+        let from = [80, 8080, 53, 5353, 6000][usize::from(sport) % 5];
+        (from, 5000 + dport % 4)
+    };
+    match what {
+        _ if !is_server || tos & 128 != 0 => what,
+        What::Tcp {
+            sport,
+            dport,
+            flags,
+        } => {
+            let (sport, dport) = turned(sport, dport);
+            What::Tcp {
+                sport,
+                dport,
+                flags,
+            }
+        }
+        What::Udp { sport, dport } => {
+            let (sport, dport) = turned(sport, dport);
+            What::Udp { sport, dport }
+        }
+        What::First { sport, dport, id } => {
+            let (sport, dport) = turned(sport, dport);
+            What::First { sport, dport, id }
+        }
+        other => other,
+    }
 }
 
 /// Extension headers in front of a fragment header, or none; and where that is then.
@@ -508,12 +545,21 @@ fn sweep() -> Vec<Made> {
             all.push(made(src, ip(dst), 0, 1, 2, what, b"sweep"));
         }
     }
-    let from_server = What::Tcp {
-        sport: 8080,
-        dport: 7000,
-        flags: Frame::ACK,
-    };
-    all.push(made(ip("10.0.1.1"), four, 0, 2, 0, from_server, b"back"));
+    // Of either server to every client: one of them is who was asked. And to a port that asked nobody.
+    for dport in (7000..7024).chain([6999]) {
+        for (server, sport) in [("10.0.1.1", 8080), ("10.0.1.2", 80)] {
+            let from_server = What::Tcp {
+                sport,
+                dport,
+                flags: Frame::ACK,
+            };
+            all.push(made(ip(server), four, 0, 2, 0, from_server, b"back"));
+        }
+        for (server, sport) in [("2001:db8:2::1", 5353), ("2001:db8:2::2", 53)] {
+            let from_server = What::Udp { sport, dport };
+            all.push(made(ip(server), six, 0, 2, 0, from_server, b"back"));
+        }
+    }
     all.push(made(four, ip("192.0.2.1"), 0, 1, 0, What::Echo, b"ping"));
     let error = What::Error {
         protocol: 6,
@@ -523,12 +569,15 @@ fn sweep() -> Vec<Made> {
         quote: 0,
     };
     all.push(made(four, ip("192.0.2.1"), 0, 1, 0, error, b"quoted"));
-    for from in ["10.0.1.2", "10.9.9.9"] {
+    for (from, dport) in ["10.0.1.2", "10.9.9.9"]
+        .into_iter()
+        .flat_map(|from| (6999..7024).map(move |dport| (from, dport)))
+    {
         let reply = What::Reply {
             protocol: 6,
             sport: 80,
             server: ip("10.0.1.2"),
-            dport: 7000,
+            dport,
             quote: 0,
         };
         all.push(made(ip(from), four, 0, 2, 0, reply, b"quoted"));
@@ -617,6 +666,9 @@ fn generated_packets_leave_as_the_model_says_in_every_engine() {
     };
     if let Err(error) = judged((sweep(), false)) {
         panic!("{error}");
+    }
+    for met in ["back", "reply", "reply between"] {
+        assert!(seen.borrow().contains_key(met), "{met}");
     }
     let outcome = runner.run(&strategy, judged);
     if let Err(TestError::Fail(why, _)) = outcome {

@@ -96,6 +96,188 @@ fn a_flood_of_new_flows_displaces_no_confirmed_one() {
     assert!(late.len() > 290, "{} talk", late.len());
 }
 
+/// 8 buckets, and a ring that two servers share.
+const TRANSLATED: &str = r#"
+connections = 64
+ring = 1009
+[[service]]
+address = "192.0.2.1"
+protocol = "udp"
+port = 53
+mode = "nat"
+server = [
+  { address = "10.0.0.1", port = 5353, mac = "02:00:00:00:01:01" },
+  { address = "10.0.0.2", port = 5353, mac = "02:00:00:00:01:02" },
+]
+"#;
+
+const SERVERS: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
+
+fn client(n: u32) -> [u8; 4] {
+    (0x0a40_0000 + n).to_be_bytes()
+}
+
+fn asks(n: u32, now_ns: u64) -> Sample {
+    Sample {
+        frame: Frame::new()
+            .ip4(client(n), [192, 0, 2, 1])
+            .udp(1000, 53)
+            .build(),
+        now_ns,
+        port: 1,
+        queue: 0,
+    }
+}
+
+fn answers(n: u32, server: [u8; 4], now_ns: u64) -> Sample {
+    Sample {
+        frame: Frame::new().ip4(server, client(n)).udp(5353, 1000).build(),
+        now_ns,
+        port: 2,
+        queue: 0,
+    }
+}
+
+/// What became of packets: those to a server by its place in [`SERVERS`], those to a client by whether they come from the service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Went {
+    Server(usize),
+    Translated,
+    Untouched,
+}
+
+fn went(text: &str, samples: &[Sample]) -> Vec<Went> {
+    let planned = planned(text, &[]).expect("planned");
+    let graph = graph(&planned, ChecksumMode::Complete);
+    let said = agree(&engines(), &graph, &GraphOptions::default(), samples).expect("agree");
+    let of = |(n, frame): (usize, &Vec<u8>)| match said.outcomes[n].verdict {
+        Verdict::Tx => Went::Server(
+            SERVERS
+                .iter()
+                .position(|server| frame[30..34] == server[..])
+                .expect("one of them"),
+        ),
+        Verdict::Pass if *frame == samples[n].frame => Went::Untouched,
+        Verdict::Pass => {
+            assert_eq!(
+                (&frame[26..30], &frame[34..36]),
+                (&[192, 0, 2, 1][..], &[0, 53][..])
+            );
+            Went::Translated
+        }
+        other => panic!("{other:?}"),
+    };
+    said.frames.iter().enumerate().map(of).collect()
+}
+
+#[test]
+fn what_a_server_sends_is_an_answer_if_the_flow_is_known() {
+    // Each client asks once and is answered by both servers; then those servers speak to who asked nobody.
+    let mut samples = Vec::new();
+    for n in 0..20 {
+        samples.push(asks(n, SECOND));
+        samples.extend(SERVERS.map(|server| answers(n, server, SECOND)));
+        samples.extend(SERVERS.map(|server| answers(n + 1000, server, SECOND)));
+    }
+    let known = went(TRANSLATED, &samples);
+    let all = went(&format!("answers = \"all\"\n{TRANSLATED}"), &samples);
+    let mut met = BTreeSet::new();
+    for (known, all) in known.chunks(5).zip(all.chunks(5)) {
+        let Went::Server(to) = known[0] else {
+            panic!("{known:?}");
+        };
+        met.insert(to);
+        let mut wanted = [Went::Untouched; 4];
+        wanted[to] = Went::Translated;
+        assert_eq!(known[1..], wanted);
+        assert_eq!(all[0], known[0]);
+        assert_eq!(all[1..], [Went::Translated; 4]);
+    }
+    assert_eq!(met.len(), 2);
+}
+
+#[test]
+fn answers_keep_a_flow_and_a_full_table_leaves_them_to_the_ring() {
+    // Two minutes are what an idle flow of UDP has. The server speaks every minute, the client never again.
+    let mut samples = vec![asks(0, SECOND), asks(0, SECOND)];
+    for minute in 1..10 {
+        samples.extend(SERVERS.map(|server| answers(0, server, minute * 60 * SECOND)));
+    }
+    // Then others talk, many more than there is room for.
+    let now = 9 * 60 * SECOND;
+    for n in 1..400 {
+        samples.extend([asks(n, now), asks(n, now)]);
+    }
+    samples.extend(SERVERS.map(|server| answers(0, server, now + 30 * SECOND)));
+    // Flows without room are answered by who the ring gives them to, and so would be those that nobody asked for.
+    for n in 300..400 {
+        samples.push(asks(n, now + 30 * SECOND));
+        samples.extend(SERVERS.map(|server| answers(n, server, now + 30 * SECOND)));
+    }
+    let all = went(TRANSLATED, &samples);
+    let one_answers = |to: Went, two: &[Went]| {
+        let Went::Server(to) = to else {
+            panic!("{to:?}");
+        };
+        let mut wanted = [Went::Untouched; 2];
+        wanted[to] = Went::Translated;
+        assert_eq!(*two, wanted);
+    };
+    let talk = 2 + 2 * 9;
+    for two in all[2..talk].chunks(2) {
+        one_answers(all[0], two);
+    }
+    let late = talk + 2 * 399;
+    one_answers(all[0], &all[late..late + 2]);
+    for three in all[late + 2..].chunks(3) {
+        one_answers(three[0], &three[1..]);
+    }
+    // An hour later the flow is idle. Others come and talk, and it is displaced; what its server says then is no answer until the client
+    // speaks again.
+    let later = now + 3600 * SECOND;
+    let mut samples = vec![asks(0, SECOND), asks(0, SECOND)];
+    for n in 1..400 {
+        samples.extend([asks(n, later), asks(n, later)]);
+    }
+    let end = later + 3600 * SECOND;
+    samples.extend(SERVERS.map(|server| answers(0, server, end)));
+    samples.push(asks(0, end));
+    samples.extend(SERVERS.map(|server| answers(0, server, end)));
+    let all = went(TRANSLATED, &samples);
+    let late = 2 + 2 * 399;
+    assert_eq!(all[late..late + 2], [Went::Untouched; 2]);
+    assert_eq!(all[late + 2], all[0]);
+    one_answers(all[0], &all[late + 3..]);
+}
+
+#[test]
+fn answers_reach_a_client_whose_server_was_found_by_connection_id() {
+    let text = TRANSLATED
+        .replace("mode = \"nat\"", "mode = \"nat\"\nquic = true")
+        .replace(":01\" }", ":01\", id = 1 }")
+        .replace(":02\" }", ":02\", id = 2 }");
+    let mut samples = Vec::new();
+    for n in 0..20u8 {
+        // A short header: the client has changed its address, and the id says who its server is.
+        let id = n % 2 + 1;
+        let mut bytes = vec![0x40, 7, 0, id];
+        bytes.extend([0x55; 20]);
+        let mut sample = asks(n.into(), SECOND);
+        sample.frame = Frame::new()
+            .ip4(client(n.into()), [192, 0, 2, 1])
+            .udp(1000, 53)
+            .payload(&bytes)
+            .build();
+        samples.push(sample);
+        samples.extend(SERVERS.map(|server| answers(n.into(), server, SECOND)));
+    }
+    for (n, three) in went(&text, &samples).chunks(3).enumerate() {
+        let mut wanted = [Went::Server(n % 2), Went::Untouched, Went::Untouched];
+        wanted[1 + n % 2] = Went::Translated;
+        assert_eq!(three, wanted, "{n}");
+    }
+}
+
 /// Runs packets through every engine; the table of flows behind it.
 fn run(graph: &Graph, samples: &[Sample]) -> Vec<(Vec<u8>, Vec<u8>)> {
     // What all say of the table is compared in agree(), too, if it is among the maps that are told; here one is asked.

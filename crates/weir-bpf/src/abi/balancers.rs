@@ -173,6 +173,7 @@ pub mod balancer {
     /// Flags of services.
     pub mod service {
         pub const QUIC: u8 = 1 << 0;
+        pub const DROP: u8 = 1 << 1;
     }
 
     /// What becomes of a server.
@@ -208,5 +209,6 @@ pub mod balancer {
         pub const ANY_PORT: u32 = 1 << 3;
         pub const QUIC: u32 = 1 << 4;
         pub const CPU: u32 = 1 << 5;
+        pub const UNKNOWN: u32 = 1 << 6;
     }
 }

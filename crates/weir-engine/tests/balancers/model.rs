@@ -113,7 +113,9 @@ impl<'a> Model<'a> {
                 if let Some(service) = self.service(made.dst, 17, dport) {
                     let server = self.choose(service, (17, made.src, sport, made.dst, dport), 0);
                     self.fragments.insert(key, (service, server, true));
-                } else if let Some((service, server)) = self.behind(made.src, 17, sport) {
+                } else if let Some((service, server)) =
+                    self.answers(made.src, 17, sport, (made.dst, dport))
+                {
                     self.fragments.insert(key, (service, server, false));
                 }
                 self.ported(made, 17, sport, dport, 0, None)
@@ -154,10 +156,11 @@ impl<'a> Model<'a> {
                 protocol,
                 sport,
                 server,
+                dport,
                 quote,
-                ..
             } => {
-                let Some((service, _)) = self.behind(server, protocol, sport) else {
+                let Some((service, _)) = self.answers(server, protocol, sport, (made.dst, dport))
+                else {
                     return Fate::Stack(made.frame.clone());
                 };
                 let is_between = made.src != server;
@@ -180,7 +183,7 @@ impl<'a> Model<'a> {
         id: Option<u32>,
     ) -> Fate {
         let Some(service) = self.service(made.dst, protocol, dport) else {
-            return match self.behind(made.src, protocol, sport) {
+            return match self.answers(made.src, protocol, sport, (made.dst, dport)) {
                 Some((service, _)) => self.back(made, service, false),
                 None => Fate::Stack(made.frame.clone()),
             };
@@ -240,6 +243,25 @@ impl<'a> Model<'a> {
                 });
                 (s.mode == Mode::Nat && s.protocol == wanted).then_some((at, server?))
             })
+    }
+
+    /// The same, if the packet, or what it is about, is an answer to a flow that is remembered with that server.
+    fn answers(
+        &mut self,
+        address: IpAddr,
+        protocol: u8,
+        port: u16,
+        client: (IpAddr, u16),
+    ) -> Option<(usize, usize)> {
+        let (service, server) = self.behind(address, protocol, port)?;
+        let it = &self.balancer.services[service];
+        let at = (it.address.first, it.port.unwrap_or(port));
+        let flow = (protocol, client.0, client.1, at.0, at.1);
+        let known = self.flows.get(&flow) == Some(&(service, server));
+        if !known {
+            *self.seen.entry("no answer".into()).or_default() += 1;
+        }
+        known.then_some((service, server))
     }
 
     fn choose(&mut self, service: usize, flow: Flow, flags: u8) -> usize {

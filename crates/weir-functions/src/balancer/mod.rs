@@ -58,6 +58,38 @@ pub struct Balancer {
     pub servers: u64,
     /// After which a flow that says nothing may be displaced, in ns: new ones, TCP, UDP, closing ones.
     pub idle_ns: [u64; 4],
+    /// Which packets of NAT servers are translated back.
+    pub answers: Answers,
+}
+
+/// Which packets that come from the address and port of a NAT server are answers of its service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Answers {
+    /// Those of flows that are remembered.
+    #[default]
+    Known,
+    /// All but those to this host: for edges that share their clients with others.
+    All,
+}
+
+/// What becomes of the new flows of a service while all its servers are down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AllDown {
+    /// They go to those servers that were the last to be up.
+    #[default]
+    Keep,
+    /// They are dropped.
+    Drop,
+}
+
+impl AllDown {
+    /// As configuration writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            AllDown::Keep => "keep",
+            AllDown::Drop => "drop",
+        }
+    }
 }
 
 /// Addresses that begin with the same bits.
@@ -141,6 +173,8 @@ pub struct Service {
     pub quic: Option<Quic>,
     /// How `weir service check` asks its servers, if it says so.
     pub check: Option<Check>,
+    /// What it does while they are all down.
+    pub all_down: AllDown,
     /// Its servers.
     pub servers: Vec<Server>,
 }

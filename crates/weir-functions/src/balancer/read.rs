@@ -9,8 +9,8 @@ use toml::{Table, Value};
 use weir_bpf::abi::balancer as abi;
 
 use super::{
-    Balancer, Mode, Prefix, Protocol, Quic, SERVERS_MAX, SERVICES_MAX, Server, Service, bits,
-    check, number, ring,
+    AllDown, Answers, Balancer, Mode, Prefix, Protocol, Quic, SERVERS_MAX, SERVICES_MAX, Server,
+    Service, bits, check, number, ring,
 };
 use crate::filter::units::duration_ns;
 use crate::kind::{FunctionError, Request, suggest};
@@ -23,6 +23,7 @@ const KEYS: &[&str] = &[
     "ring",
     "servers",
     "idle",
+    "answers",
 ];
 const SERVICE: &[&str] = &[
     "name",
@@ -35,6 +36,7 @@ const SERVICE: &[&str] = &[
     "quic",
     "quic_id_bytes",
     "check",
+    "all_down",
     "server",
 ];
 const SERVER: &[&str] = &[
@@ -94,6 +96,10 @@ impl Balancer {
             errors.push(error);
             [0; 4]
         });
+        let answers = answers(request).unwrap_or_else(|error| {
+            errors.push(error);
+            Answers::default()
+        });
         let mut source = |key: &str, want_v6: bool| {
             source(request, key, want_v6).unwrap_or_else(|error| {
                 errors.push(error);
@@ -145,6 +151,7 @@ impl Balancer {
                 ring: places as u32,
                 servers,
                 idle_ns,
+                answers,
             }),
         }
     }
@@ -210,6 +217,7 @@ fn service(request: &Request<'_>, place: usize) -> Result<Service, FunctionError
         mode,
         quic,
         check: check::read(request)?,
+        all_down: all_down(request)?,
         servers: Vec::new(),
     };
     check::fits(&service)?;
@@ -285,6 +293,30 @@ fn mode(request: &Request<'_>) -> Result<Mode, FunctionError> {
             );
         }
     })
+}
+
+fn answers(request: &Request<'_>) -> Result<Answers, FunctionError> {
+    match request.text("answers")? {
+        None | Some("known") => Ok(Answers::Known),
+        Some("all") => Ok(Answers::All),
+        Some(other) => Err(FunctionError::key(
+            "answers",
+            format!("`answers` is \"known\" or \"all\", not \"{other}\""),
+        )
+        .advice("known: answers of flows in the flow table are translated; all: what NAT servers send to others than this host")),
+    }
+}
+
+fn all_down(request: &Request<'_>) -> Result<AllDown, FunctionError> {
+    match request.text("all_down")? {
+        None | Some("keep") => Ok(AllDown::Keep),
+        Some("drop") => Ok(AllDown::Drop),
+        Some(other) => Err(FunctionError::key(
+            "all_down",
+            format!("`all_down` is \"keep\" or \"drop\", not \"{other}\""),
+        )
+        .advice("keep: while all servers are down, new flows go to the last ones that were up; drop: they are dropped")),
+    }
 }
 
 fn quic(request: &Request<'_>, protocol: Protocol) -> Result<Option<Quic>, FunctionError> {

@@ -10,7 +10,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::numbers::{Former, assign};
 use super::ring::{self, Member};
-use super::{Balancer, Mode, OBJECT, Prefix, SERVICES_MAX, Server, Service, bits, bytes, number};
+use super::{
+    AllDown, Answers, Balancer, Mode, OBJECT, Prefix, SERVICES_MAX, Server, Service, bits, bytes,
+    number,
+};
 use crate::kind::{EdgePort, FunctionError, Planned};
 use crate::plan::{Constant, DeviceField, HostElement, MapPlan};
 
@@ -80,7 +83,11 @@ fn constants(balancer: &Balancer, buckets: u32) -> Vec<Constant> {
         | has(&|s| !s.address.is_one(), feature::PREFIX)
         | has(&|s| s.port.is_none(), feature::ANY_PORT)
         | has(&|s| s.quic.is_some(), feature::QUIC)
-        | has(&|s| s.servers.iter().any(|x| x.cpu.is_some()), feature::CPU);
+        | has(&|s| s.servers.iter().any(|x| x.cpu.is_some()), feature::CPU)
+        | match balancer.answers {
+            Answers::Known => 0,
+            Answers::All => feature::UNKNOWN,
+        };
     let units = |ns: u64| ns.div_ceil(1 << abi::TIME).max(1) as u32;
     let mut idle = [0u32; abi::STATES];
     let [new, tcp, udp, closing] = balancer.idle_ns.map(units);
@@ -303,7 +310,11 @@ impl Numbered {
                 ring_first: places.len() as u32,
                 ring_size: ring.len() as u32,
                 mode: it.mode.number(),
-                flags: it.quic.map_or(0, |_| service::QUIC),
+                flags: it.quic.map_or(0, |_| service::QUIC)
+                    | match it.all_down {
+                        AllDown::Keep => 0,
+                        AllDown::Drop => service::DROP,
+                    },
                 id_bytes: it.quic.map_or(0, |q| q.bytes),
                 pad: 0,
             };

@@ -1,8 +1,8 @@
 //! Functions with programs of their own, as a walk sees them: what balancers do to packets, by their tables; all others let packets through as
 //! they are.
 //!
-//! Nothing is remembered here: every packet is one of a flow that no balancer has seen. So a later fragment has no server, and connection ids of
-//! QUIC are not looked at.
+//! Of flows, the servers that the ring gave them are remembered, so that their answers are known; every other packet is one of a flow that no
+//! balancer has seen. So a later fragment has no server, and connection ids of QUIC are not looked at.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,6 +15,7 @@ use weir_packet::Reason;
 use zerocopy::FromBytes;
 
 use super::chain::Fields;
+use super::frames::HEADER;
 use super::translate::{self, ICMP, ICMP6, Quote, Side, TCP, UDP, ends};
 use super::{Balanced, Passed, Private};
 use crate::check::BALANCER;
@@ -41,7 +42,7 @@ impl Functions {
 
 impl Private for Functions {
     fn pass(&mut self, slot: u32, _: u32, frame: Vec<u8>) -> Result<Passed, &'static str> {
-        match self.balancers.get(&slot) {
+        match self.balancers.get_mut(&slot) {
             Some(balancer) => balancer.balance(frame),
             None => Ok(Passed::on(frame)),
         }
@@ -57,6 +58,8 @@ struct Balancer {
     /// By number.
     servers: HashMap<u32, LbServer>,
     ring: Vec<u16>,
+    /// Numbers of servers by protocol, client and service.
+    flows: HashMap<(u8, SocketAddr, SocketAddr), u32>,
 }
 
 /// Address, protocol, port; port 0: any.
@@ -108,10 +111,11 @@ impl Balancer {
                 .collect(),
             servers: entries(planned, "servers").collect(),
             ring: chunks.flat_map(|(_, chunk)| chunk).collect(),
+            flows: HashMap::new(),
         }
     }
 
-    fn balance(&self, mut frame: Vec<u8>) -> Result<Passed, &'static str> {
+    fn balance(&mut self, mut frame: Vec<u8>) -> Result<Passed, &'static str> {
         let Some((from, to)) = ends(&frame) else {
             return Ok(Passed::on(frame));
         };
@@ -142,13 +146,13 @@ impl Balancer {
         found.is_some_and(|service| service.number == ECHO)
     }
 
-    /// The server that a new flow gets, and whether its port is another one; `None`: it is for no service.
+    /// The server that a new flow gets; `None`: it is for no service.
     fn given(
         &self,
         protocol: u8,
         from: SocketAddr,
         to: SocketAddr,
-    ) -> Result<Option<(SocketAddr, u16)>, &'static str> {
+    ) -> Result<Option<Given>, &'static str> {
         let find = |port| self.services.get(&(to.ip(), protocol, port));
         let Some(service) = find(to.port()).or_else(|| find(0)) else {
             return Ok(None);
@@ -160,36 +164,50 @@ impl Balancer {
         let hash = flow::hash(from.ip(), to.ip(), protocol, (from.port(), to.port()));
         let at = service.ring_first + flow::place(hash, places);
         let number = self.ring.get(at as usize).ok_or(Reason::Internal.name())?;
-        let server = self.servers.get(&u32::from(*number));
+        let number = u32::from(*number);
+        let server = self.servers.get(&number);
         let server = server.filter(|one| one.state == state::UP);
         let server = server.ok_or(Reason::NoServer.name())?;
         let target = address(server.address, to.ip());
-        Ok(Some(other(target, u16::from_be(server.port), to)))
+        let (at, port) = other(target, u16::from_be(server.port), to);
+        Ok(Some(Given { number, at, port }))
     }
 
-    /// The service that a server's packets are of, and whether its port is another one.
-    fn returned(&self, protocol: u8, from: SocketAddr) -> Option<(SocketAddr, u16)> {
+    /// The service that a server's answer to a client is of, and whether its port is another one; `None`: it is no answer.
+    fn returned(
+        &self,
+        protocol: u8,
+        from: SocketAddr,
+        client: SocketAddr,
+    ) -> Option<(SocketAddr, u16)> {
         let find = |port| self.backs.get(&(from.ip(), protocol, port));
         let back = find(from.port()).or_else(|| find(0))?;
         let service = address(back.address, from.ip());
-        Some(other(service, u16::from_be(back.port), from))
+        let (service, port) = other(service, u16::from_be(back.port), from);
+        let known = self.flows.get(&(protocol, client, service))?;
+        (*known == back.server).then_some((service, port))
     }
 
     fn flow(
-        &self,
+        &mut self,
         frame: &mut [u8],
         fields: &Fields,
         protocol: u8,
         [from, to]: [SocketAddr; 2],
     ) -> Result<Option<Balanced>, &'static str> {
-        if let Some((server, port)) = self.given(protocol, from, to)? {
-            translate::packet(frame, fields, Side::Target, server.ip(), port);
+        if let Some(given) = self.given(protocol, from, to)? {
+            // FIN and RST begin nothing.
+            let flags = frame.get(HEADER + fields.l4 + 13).copied().unwrap_or(0);
+            if protocol == UDP || flags & 5 == 0 {
+                self.flows.insert((protocol, from, to), given.number);
+            }
+            translate::packet(frame, fields, Side::Target, given.at.ip(), given.port);
             return Ok(Some(Balanced::Given {
                 service: to,
-                server,
+                server: given.at,
             }));
         }
-        Ok(self.returned(protocol, from).map(|(service, port)| {
+        Ok(self.returned(protocol, from, to).map(|(service, port)| {
             translate::packet(frame, fields, Side::Source, service.ip(), port);
             Balanced::Returned {
                 server: from,
@@ -214,11 +232,11 @@ impl Balancer {
         // An error that a client sends quotes what it got of the service; one that is sent to a client, what that sent.
         let (side, about, found) = match is_service {
             true => {
-                let found = self.given(quote.protocol, quote.to, quote.from)?;
-                (Side::Source, quote.from, found)
+                let given = self.given(quote.protocol, quote.to, quote.from)?;
+                (Side::Source, quote.from, given.map(|to| (to.at, to.port)))
             }
             false if quote.from.ip() == to => {
-                let found = self.returned(quote.protocol, quote.to);
+                let found = self.returned(quote.protocol, quote.to, quote.from);
                 (Side::Target, quote.to, found)
             }
             false => return Ok(None),
@@ -228,6 +246,14 @@ impl Balancer {
             Balanced::Quoted { about, now }
         }))
     }
+}
+
+/// A server for a new flow.
+struct Given {
+    number: u32,
+    at: SocketAddr,
+    /// The port that is to be written, 0: none.
+    port: u16,
 }
 
 /// An address, with a port of its own or that of another one; and the port that is to be written, 0: none.
