@@ -71,6 +71,7 @@ enum flow_state {
 #define TCP_FLAG_SYN	0x02
 #define TCP_FLAG_RST	0x04
 #define TCP_FLAG_ACK	0x10
+#define TCP_FLAG_URG	0x20
 
 #define SEEN_BOTH(flag)	((flag) | (flag) << WEIR_SEEN_REVERSE)
 #define SEQUENCE_OF(life)	((life) >> 32)
@@ -758,6 +759,17 @@ __noinline int remember_fragment(__u32 level)
 
 /* ---- a packet's way through ---- */
 
+/* Whether a stack sends these flags together; PSH, ECE and CWR go with anything (docs/semantics.md section 7). */
+static __always_inline int sane_flags(__u32 flags)
+{
+	const __u64 sane = 1ULL << TCP_FLAG_SYN | 1ULL << (TCP_FLAG_SYN | TCP_FLAG_URG) | 1ULL << (TCP_FLAG_SYN | TCP_FLAG_ACK) |
+			   1ULL << TCP_FLAG_RST | 1ULL << (TCP_FLAG_RST | TCP_FLAG_ACK) |
+			   1ULL << (TCP_FLAG_FIN | TCP_FLAG_ACK) | 1ULL << (TCP_FLAG_FIN | TCP_FLAG_ACK | TCP_FLAG_URG) |
+			   1ULL << TCP_FLAG_ACK | 1ULL << (TCP_FLAG_ACK | TCP_FLAG_URG);
+
+	return sane >> (flags & (TCP_FLAG_FIN | TCP_FLAG_SYN | TCP_FLAG_RST | TCP_FLAG_ACK | TCP_FLAG_URG)) & 1;
+}
+
 /* The connection of a packet that was parsed. Returns PARSED or the reason to drop it. */
 static __always_inline int find_connection(struct walk *w)
 {
@@ -765,6 +777,8 @@ static __always_inline int find_connection(struct walk *w)
 
 	if (s->key[0] & WEIR_V_FRAG_LATER)
 		return recall_fragment(s->level);
+	if (s->key[0] & WEIR_V_TCP && !sane_flags(((__u8 *)s->key)[WEIR_K_L4 + 13]))
+		return WEIR_R_tcp_flags;
 	if (!packet_tuple(w)) {
 		s->may_open = 0;
 		return PARSED;

@@ -75,6 +75,7 @@ fn every_reason_of_the_parser_has_a_frame() {
         "punt_limited",
         "punt_large",
         "punt_denied",
+        "tcp_flags",
     ];
     for reason in Reason::ALL
         .iter()

@@ -329,7 +329,12 @@ impl Coverage {
         if policies < 100 {
             return;
         }
-        for reason in [Reason::PoolBusy, Reason::FragBeforeFirst, Reason::RuleDrop] {
+        for reason in [
+            Reason::PoolBusy,
+            Reason::FragBeforeFirst,
+            Reason::TcpFlags,
+            Reason::RuleDrop,
+        ] {
             assert!(
                 self.reasons[reason as usize] > 0,
                 "no conversation met {}: {self}",

@@ -22,6 +22,9 @@ pub(super) use tuple::{Tuple, addresses, is_query};
 
 use choose::Choice;
 
+/// Why a packet is dropped before any rule sees it although it is well formed.
+pub(super) const REFUSALS: [Reason; 2] = [Reason::FragBeforeFirst, Reason::TcpFlags];
+
 /// The state that a policy with stateful rules keeps.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Connections {
@@ -91,8 +94,8 @@ pub(super) enum Place {
     Opened(FlowId),
     /// To none, and may open none.
     Outside,
-    /// A later fragment of which nothing is known.
-    BeforeFirst,
+    /// To none that it could belong to, and it is dropped for this before any rule sees it.
+    Refused(Reason),
 }
 
 /// What fragments of a packet have in common.
@@ -121,7 +124,7 @@ impl Place {
             Place::Of(..) => Some(Part::Reverse),
             Place::Quotes(..) => Some(Part::Error),
             Place::Opened(_) => Some(Part::Opened),
-            Place::MayOpen(_) | Place::Outside | Place::BeforeFirst => None,
+            Place::MayOpen(_) | Place::Outside | Place::Refused(_) => None,
         }
     }
 }
@@ -138,6 +141,9 @@ impl Connections {
         };
         if ip.fragment == Fragment::Later {
             return self.place_of_fragment(policy, input, layout, now);
+        }
+        if tcp_flags(input.frame, layout).is_some_and(|flags| !is_sane(flags)) {
+            return Place::Refused(Reason::TcpFlags);
         }
         if let Some(tuple) = Tuple::of_packet(input.frame, layout) {
             if let Some((id, fit)) = self.find(policy, &tuple, now) {
@@ -261,11 +267,11 @@ impl Connections {
                 now.ns.saturating_sub(first.at_ns) <= timeout
             });
         match remembered.map(|first| first.flow) {
-            None => Place::BeforeFirst,
+            None => Place::Refused(Reason::FragBeforeFirst),
             Some(None) => Place::Outside,
             Some(Some((id, fit))) => match self.flows.get(&id) {
                 Some(flow) if flow.lives(policy, fit, now) => Place::Of(id, fit),
-                _ => Place::BeforeFirst,
+                _ => Place::Refused(Reason::FragBeforeFirst),
             },
         }
     }
@@ -376,6 +382,16 @@ const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
+const URG: u8 = 32;
+
+/// Whether a stack sends these flags together; the others go with anything.
+fn is_sane(flags: u8) -> bool {
+    let flags = flags & (FIN | SYN | RST | ACK | URG);
+    flags == RST
+        || matches!(flags & !URG, SYN | ACK)
+        || [SYN | ACK, RST | ACK].contains(&flags)
+        || flags & !URG == FIN | ACK
+}
 
 fn is_syn(frame: &[u8], layout: &Layout) -> bool {
     tcp_flags(frame, layout).is_some_and(|flags| flags & (SYN | ACK) == SYN)

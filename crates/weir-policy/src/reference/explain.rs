@@ -11,7 +11,7 @@ use weir_packet::Reason;
 use weir_packet::parse::parse;
 
 use super::fields::View;
-use super::{Input, Outcome, Part, Reference, matching};
+use super::{Input, Outcome, Part, Reference, connections, matching};
 use crate::field::Kind;
 use crate::model::{Classes, Match, Policy, PortName, Ranges, Subject, Test};
 
@@ -92,8 +92,12 @@ impl Reference {
     /// In the second part the reason why the packet is dropped before any rule sees it.
     pub fn explain(&mut self, input: Input<'_>) -> (Outcome, Result<Vec<RuleExplanation>, Reason>) {
         let outcome = self.run(input);
-        if outcome.reasons.contains(&Reason::FragBeforeFirst) {
-            return (outcome, Err(Reason::FragBeforeFirst));
+        let refused = outcome
+            .reasons
+            .iter()
+            .find(|reason| connections::REFUSALS.contains(reason));
+        if let Some(&reason) = refused {
+            return (outcome, Err(reason));
         }
         let mut rules = explain(&self.policy, &input);
         for (explained, rule) in rules.iter_mut().flatten().zip(&self.policy.rules) {

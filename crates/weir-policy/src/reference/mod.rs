@@ -179,8 +179,8 @@ impl Reference {
             Place::Outside
         };
         let mut reasons = layout.notes.clone();
-        if matches!(place, Place::BeforeFirst) {
-            reasons.push(Reason::FragBeforeFirst);
+        if let Place::Refused(reason) = place {
+            reasons.push(reason);
             return unseen(&input, reasons);
         }
         let packet = fields::View {
@@ -262,7 +262,7 @@ impl Reference {
                 self.connections.flow(*id).rules.contains(&i)
             }
             Place::MayOpen(_) => matching::matches(rule, packet),
-            Place::Outside | Place::BeforeFirst => false,
+            Place::Outside | Place::Refused(_) => false,
         }
     }
 

@@ -75,7 +75,7 @@ fn states_of_tcp() {
     );
     assert_eq!(after(&and(&[out(RST)])), 60);
     assert_eq!(after(&and(&[back(RST | ACK)])), 60);
-    assert_eq!(after(&[out(FIN)]), 40);
+    assert_eq!(after(&[out(FIN | ACK)]), 40);
 }
 
 #[test]

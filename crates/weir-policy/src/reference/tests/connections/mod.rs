@@ -3,6 +3,7 @@
 
 mod choose;
 mod errors;
+mod flags;
 mod fragments;
 mod life;
 mod nat;
