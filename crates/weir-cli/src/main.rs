@@ -19,6 +19,8 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let args = args::Args::parse();
+    // `ip netns exec` hides it, and with it all that runs.
+    weir_kernel::pins::share_bpffs();
     match commands::dispatch(args.command) {
         Ok(code) => code,
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,

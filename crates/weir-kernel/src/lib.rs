@@ -11,6 +11,7 @@
 #![warn(clippy::expect_used, clippy::unwrap_used)]
 
 pub mod bed;
+mod bpffs;
 mod clsact;
 mod error;
 mod frames;

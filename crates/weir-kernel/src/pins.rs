@@ -5,8 +5,6 @@
 //!
 //! A link or a filter keeps its program and that keeps its maps, so what survives a killed process is always complete.
 
-#![expect(unsafe_code, reason = "statfs and mount take raw pointers")]
-
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::mem;
@@ -14,6 +12,9 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+pub use crate::bpffs::{
+    ensure as ensure_bpffs, is_mounted as is_bpffs_mounted, share as share_bpffs,
+};
 use crate::link::Direction;
 use crate::{Filter, KernelError, Link, LoadedProgram, clsact, iface, netns, sys};
 
@@ -56,39 +57,6 @@ pub struct PinnedLink {
     /// Id of the attached program; `None` once the device is gone or the link
     /// was detached, so that only the pin remains.
     pub prog_id: Option<u32>,
-}
-
-/// Whether a bpffs is mounted where pins live.
-pub fn is_bpffs_mounted() -> bool {
-    is_bpffs(Path::new(BPFFS))
-}
-
-/// Mounts bpffs at its place unless it is there, as most distributions do at boot.
-pub fn ensure_bpffs() -> Result<(), KernelError> {
-    if is_bpffs_mounted() {
-        return Ok(());
-    }
-    // SAFETY: C string literals, and no data argument.
-    let ret = unsafe {
-        libc::mount(
-            c"bpf".as_ptr(),
-            c"/sys/fs/bpf".as_ptr(),
-            c"bpf".as_ptr(),
-            libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
-            c"mode=0700".as_ptr().cast(),
-        )
-    };
-    if ret != 0 {
-        return match io::Error::last_os_error() {
-            e if e.raw_os_error() == Some(libc::EPERM) => {
-                Err(KernelError::sys(format!("mount bpffs at {BPFFS}"), e))
-            }
-            _ => Err(KernelError::NoBpffs {
-                path: PathBuf::from(BPFFS),
-            }),
-        };
-    }
-    Ok(())
 }
 
 /// Where the link of an interface of the current namespace is pinned.
@@ -500,17 +468,6 @@ fn unlink(path: &Path) -> Result<(), KernelError> {
         }
         _ => Ok(()),
     }
-}
-
-fn is_bpffs(path: &Path) -> bool {
-    let Ok(path) = sys::c_string(&path.to_string_lossy()) else {
-        return false;
-    };
-    // SAFETY: `statfs` is plain data for which all zeroes are valid.
-    let mut info: libc::statfs = unsafe { mem::zeroed() };
-    // SAFETY: a valid C string and a valid buffer.
-    let ret = unsafe { libc::statfs(path.as_ptr(), &raw mut info) };
-    ret == 0 && info.f_type == libc::BPF_FS_MAGIC
 }
 
 fn file_name(netns: u64, ifindex: u32, place: Place) -> String {
