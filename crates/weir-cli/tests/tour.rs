@@ -1,0 +1,224 @@
+//! The tour: each tutorial of the documents, from the page's own text, on hosts as beginners have them.
+//!
+//! A test walks through the section `## Try it` of a page: it saves the files, types the commands in, and compares what comes out with what the page
+//! shows (`tour/page.rs`). Then it does so again with the usual traps (`tour/traps.rs`): each walk works, or what weir printed named the cure and with it
+//! it works (`tour/walk.rs`). Every walk has a sandbox of its own (`tour/sandbox.rs`). Which walks ran, and how they ended, is printed.
+
+mod common;
+#[path = "tour/page.rs"]
+mod page;
+#[path = "tour/sandbox.rs"]
+mod sandbox;
+#[path = "tour/traps.rs"]
+mod traps;
+#[path = "tour/walk.rs"]
+mod walk;
+
+use std::sync::{Condvar, Mutex};
+use std::time::Instant;
+
+use common::{root_for, say};
+use page::{Section, Step, Tutorial, What, is_shown};
+use traps::Trap;
+use walk::walk;
+
+/// Walks at the same time: most of one is waiting.
+const AT_ONCE: usize = 6;
+
+/// Pages with a tutorial.
+const PAGES: [&str; 7] = [
+    "README.md",
+    "docs/language.md",
+    "docs/graph.md",
+    "docs/filter.md",
+    "docs/router.md",
+    "docs/balancer.md",
+    "docs/networks.md",
+];
+
+/// The whole page in one go as it is, and each of its parts alone with each of the traps.
+fn tour(page: &str) {
+    if !root_for(&format!("the tour of {page}")) {
+        return;
+    }
+    let tutorial = &Tutorial::of(page);
+    let mut walks: Vec<(String, &[Section], Trap)> = vec![(
+        "the whole page".to_owned(),
+        tutorial.sections.as_slice(),
+        Trap::None,
+    )];
+    for section in tutorial.sections.chunks(1) {
+        for trap in Trap::ALL.into_iter().filter(|trap| *trap != Trap::None) {
+            walks.push((section[0].title.clone(), section, trap));
+        }
+    }
+    let wanted = std::env::var("WEIR_TOUR").unwrap_or_default();
+    walks.retain(|(title, _, trap)| format!("{title}, {trap}").contains(&wanted));
+    assert!(!walks.is_empty(), "{page} has no walk `{wanted}`");
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for (title, sections, trap) in &walks {
+            let failures = &failures;
+            scope.spawn(move || {
+                let _turn = Turn::take();
+                let started = Instant::now();
+                let ended = walk(tutorial, sections, *trap);
+                let took = started.elapsed().as_secs_f64();
+                match ended {
+                    Ok(verdict) => {
+                        say(&format!("{page}, {title}, {trap}: {verdict} ({took:.1} s)"))
+                    }
+                    Err(why) => {
+                        say(&format!("{page}, {title}, {trap}: LOST ({took:.1} s)"));
+                        let mut failures = failures.lock().unwrap_or_else(|e| e.into_inner());
+                        failures.push(format!("{page}, {title}, {trap}: {why}"));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap_or_else(|e| e.into_inner());
+    assert!(
+        failures.is_empty(),
+        "{} of {} walks end in silence:\n\n{}",
+        failures.len(),
+        walks.len(),
+        failures.join("\n")
+    );
+}
+
+/// One of the places for walks of all tests of this process.
+struct Turn;
+
+static TAKEN: Mutex<usize> = Mutex::new(0);
+static LEFT: Condvar = Condvar::new();
+
+impl Turn {
+    fn take() -> Turn {
+        let taken = TAKEN.lock().unwrap_or_else(|e| e.into_inner());
+        let mut taken = LEFT
+            .wait_while(taken, |taken| *taken >= AT_ONCE)
+            .unwrap_or_else(|e| e.into_inner());
+        *taken += 1;
+        Turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *TAKEN.lock().unwrap_or_else(|e| e.into_inner()) -= 1;
+        LEFT.notify_one();
+    }
+}
+
+#[test]
+fn tour_of_the_readme() {
+    tour("README.md");
+}
+
+#[test]
+fn tour_of_policies() {
+    tour("docs/language.md");
+}
+
+#[test]
+fn tour_of_graphs() {
+    tour("docs/graph.md");
+}
+
+#[test]
+fn tour_of_the_filter() {
+    tour("docs/filter.md");
+}
+
+#[test]
+fn tour_of_the_router() {
+    tour("docs/router.md");
+}
+
+#[test]
+fn tour_of_the_balancer() {
+    tour("docs/balancer.md");
+}
+
+#[test]
+fn tour_of_networks() {
+    tour("docs/networks.md");
+}
+
+/// Also where the tour itself cannot run: no page is left out, and its text is in order.
+#[test]
+fn every_page_has_a_tutorial_that_can_be_read() {
+    for page in PAGES {
+        let tutorial = Tutorial::of(page);
+        let steps = || tutorial.sections.iter().flat_map(|section| &section.steps);
+        assert!(steps().any(Step::is_weir), "{page} runs no weir");
+        say(&format!(
+            "{page}: {} and {} steps in {} parts",
+            tutorial.setup.len(),
+            steps().count(),
+            tutorial.sections.len()
+        ));
+    }
+}
+
+#[test]
+fn a_page_is_read_as_it_is_seen() {
+    let text = "# P\n```sh\n## Try it\n```\n## Try it\nSave as `a.toml`:\n```toml\nx = 1\n```\n```sh\nfor a in b; do\n  c\ndone\n# why\nd \\\ne &\n```\n### One\n```console\n$ ip netns exec lb weir status\n... packets\n```\n## Next\n```\n";
+    let read = Tutorial::parse("p.md", text).expect("in order");
+    let commands = |steps: &[Step]| -> Vec<(usize, String)> {
+        let text = |step: &Step| match &step.what {
+            What::File { name, text } => format!("{name}: {text}"),
+            What::Command { text, shows } => format!("{text}{}", shows.concat()),
+        };
+        steps.iter().map(|s| (s.line, text(s))).collect()
+    };
+    assert_eq!(
+        commands(&read.setup),
+        [
+            (8, "a.toml: x = 1\n".to_owned()),
+            (11, "for a in b; do\n  c\ndone".to_owned()),
+            (15, "d \\\ne &".to_owned()),
+        ]
+    );
+    assert!(read.setup[2].stays() && !read.setup[1].stays());
+    let [part] = read.sections.as_slice() else {
+        panic!("{read:?}")
+    };
+    assert_eq!(
+        commands(&part.steps),
+        [(20, "ip netns exec lb weir status... packets".to_owned())]
+    );
+    assert!(part.steps[0].is_weir() && part.steps[0].asks_weir());
+    for (wrong, why) in [
+        ("# P\n", "no section `## Try it`"),
+        ("## Try it\n```\n```\n", "no language"),
+        ("## Try it\n```sh\n", "not closed"),
+        (
+            "## Try it\nThis:\n```toml\n```\n",
+            "does not end with its name",
+        ),
+        ("## Try it\n```sh\na\n```\n", "shows no result"),
+        ("## Try it\n```console\na\n```\n", "begins with `$ COMMAND`"),
+    ] {
+        let error = Tutorial::parse("p.md", wrong).expect_err(why);
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[test]
+fn what_a_page_shows_is_what_comes_out() {
+    let shows = |lines: &[&str], printed: &str| {
+        let lines: Vec<String> = lines.iter().map(|l| (*l).to_owned()).collect();
+        is_shown(&lines, printed)
+    };
+    assert!(shows(&["one", "two"], "one\ntwo\n"));
+    assert!(!shows(&["one"], "one\ntwo\n"));
+    assert!(!shows(&["one", "two"], "one\n"));
+    assert!(shows(&["  a   1"], "a 1"));
+    assert!(shows(&["3 sent, ... ms"], "3 sent, 2.5 ms"));
+    assert!(!shows(&["3 sent, ... ms"], "2 sent, 2.5 ms"));
+    assert!(shows(&["a", "...", "d"], "a\nb\nc\nd\n"));
+    assert!(shows(&["...", "d"], "d\n"));
+    assert!(!shows(&["a", "..."], "b\nc\n"));
+}
