@@ -23,7 +23,7 @@ use traps::Trap;
 use walk::walk;
 
 /// Walks at the same time: most of one is waiting.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 10;
 
 /// Pages with a tutorial.
 const PAGES: [&str; 7] = [

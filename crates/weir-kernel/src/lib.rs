@@ -39,6 +39,7 @@ mod rodata;
 pub mod routes;
 pub mod sched;
 mod slots;
+pub mod stack;
 mod sys;
 mod tap;
 mod view;

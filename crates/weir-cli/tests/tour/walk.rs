@@ -172,7 +172,7 @@ impl Walk {
         let fresh: Vec<String> = named(output)
             .into_iter()
             .map(|cure| match host {
-                Some(host) if !cure.starts_with("ip netns") => {
+                Some(host) if !cure.starts_with("ip netns") && !cure.starts_with("sed") => {
                     format!("ip netns exec {host} {cure}")
                 }
                 _ => cure,
@@ -199,14 +199,25 @@ fn host_of(command: &str) -> Option<&str> {
     words.nth(1)
 }
 
-/// Commands that a text names in backquotes.
+/// Commands that a text names in backquotes. A key of a configuration that it names is edited: the MAC address of the sentence that is not in
+/// the key becomes that of the key.
 fn named(text: &str) -> Vec<String> {
-    let parts = text.split('`').skip(1).step_by(2);
     let begins = ["ip ", "ethtool ", "sysctl ", "bridge ", "nft "];
-    parts
-        .filter(|part| begins.iter().any(|begin| part.starts_with(begin)))
-        .map(str::to_owned)
-        .collect()
+    let mut cures = Vec::new();
+    for line in text.lines() {
+        for part in line.split('`').skip(1).step_by(2) {
+            if begins.iter().any(|begin| part.starts_with(begin)) {
+                cures.push(part.to_owned());
+            }
+            if let Some(new) = part.strip_prefix("mac = \"") {
+                let new = new.trim_end_matches('"');
+                let words = line.split(|c: char| !c.is_ascii_hexdigit() && c != ':');
+                let olds = words.filter(|w| w.len() == 17 && w.contains(':') && *w != new);
+                cures.extend(olds.map(|old| format!("sed -i 's/{old}/{new}/g' *.toml")));
+            }
+        }
+    }
+    cures
 }
 
 /// Waits until `weir run` says that it is at work; of others that stay the next commands show it.

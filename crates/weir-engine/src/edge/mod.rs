@@ -16,6 +16,7 @@ mod filters;
 mod graph;
 pub mod health;
 mod hooks;
+mod host;
 pub(crate) mod load;
 mod maps;
 pub mod plan;
@@ -373,6 +374,7 @@ impl Edge {
             applied.notes.extend(routers::prepare(state)?);
             applied.notes.extend(health::settle(state)?);
             applied.notes.extend(balancers::prepare(state)?);
+            applied.notes.extend(host::notes(state)?);
         }
         Ok(applied)
     }

@@ -471,7 +471,7 @@ pub(super) fn prepare(state: &State) -> Result<Vec<String>, KernelError> {
             if !off.is_empty() {
                 notes.push(format!(
                     "function {}: this host does not forward {} on {device}, so such packets go to the stack: \
-                     sysctl net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1",
+                     `sysctl net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1`",
                     instance.name,
                     off.join(" and ")
                 ));

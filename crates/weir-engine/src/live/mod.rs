@@ -29,6 +29,7 @@ use zerocopy::FromBytes;
 
 use copies::{Attachment, Keep, LoadedCopy, Place, Sharing, load};
 use host::choose_hook;
+use host::dropped_by_stack;
 pub(crate) use host::{SwitchedOff, checksums_of, find_all, refuse_hidden_tags, unattached_ports};
 
 pub use flows::{FlowTable, Page};
@@ -260,6 +261,10 @@ impl Live {
             });
         }
         let mut notes = unattached_ports(policy.rules.iter(), &interfaces);
+        // On the way out the stack is behind weir's programs.
+        if !options.egress {
+            notes.extend(dropped_by_stack(&policy.rules, &interfaces)?);
+        }
         let blind_to_vlan = !options.vlan_in_frame && !names_vlan && on_xdp().next().is_some();
         // A policy that cannot be planned is refused for that, whoever asks.
         let claims = takeover::claim_all(&interfaces);
