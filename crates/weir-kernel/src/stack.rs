@@ -5,39 +5,36 @@ use std::fmt;
 use std::fs;
 use std::net::IpAddr;
 
-use crate::routes::{self, KernelRouteKind};
+use crate::routes::{self, KernelRoute, KernelRouteKind};
 use crate::{KernelError, iface};
 
-/// Why the stack drops packets with some source that come in by some device.
+/// Why the stack drops packets with some source that come in by some device: one of the two at least.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Disbelief {
-    /// The reverse path filter: the way back to the source is not by that device.
-    ReversePath {
-        /// The device.
-        device: String,
-    },
+pub struct Disbelief {
+    device: String,
     /// The source is an address of this host.
-    Own {
-        /// The device.
-        device: String,
-    },
+    is_own: bool,
+    /// The reverse path filter: the way back to the source is not by that device.
+    is_elsewhere: bool,
 }
 
 impl fmt::Display for Disbelief {
     /// The reason, with the command that changes it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Disbelief::ReversePath { device } => write!(
-                f,
-                "its reverse path filter is on: `sysctl net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.{}.rp_filter=0`",
-                dotted(device)
-            ),
-            Disbelief::Own { device } => write!(
-                f,
-                "that is an address of this host: `sysctl net.ipv4.conf.{}.accept_local=1`",
-                dotted(device)
-            ),
+        // In the name of a sysctl a slash stands for a dot.
+        let device = self.device.replace('.', "/");
+        let (mut why, mut cure) = (Vec::new(), Vec::new());
+        if self.is_own {
+            why.push("that is an address of this host");
+            cure.push(format!("net.ipv4.conf.{device}.accept_local=1"));
         }
+        if self.is_elsewhere {
+            why.push("its reverse path filter is on");
+            cure.push(format!(
+                "net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.{device}.rp_filter=0"
+            ));
+        }
+        write!(f, "{}: `sysctl {}`", why.join(", and "), cure.join(" "))
     }
 }
 
@@ -62,19 +59,20 @@ pub fn disbelieves(device: &str, source: IpAddr) -> Result<Option<Disbelief>, Ke
     // 1: by this very device; 2: by any.
     let filter = of("rp_filter");
     let way = routes::way_to(source)?;
-    let is_believed = match &way {
-        Some(way) if way.kind == KernelRouteKind::Local => {
-            let device = device.to_owned();
-            return Ok((of("accept_local") == 0).then_some(Disbelief::Own { device }));
-        }
-        Some(way) => {
-            let own = iface::find_index(device);
-            filter != 1 || way.hops.iter().any(|hop| Some(hop.device) == own)
-        }
-        None => filter == 0,
+    let own = iface::find_index(device);
+    let is_local = way
+        .as_ref()
+        .is_some_and(|way| way.kind == KernelRouteKind::Local);
+    let is_back = |way: &KernelRoute| way.hops.iter().any(|hop| Some(hop.device) == own);
+    let found = Disbelief {
+        device: device.to_owned(),
+        is_own: is_local && of("accept_local") == 0,
+        is_elsewhere: match &way {
+            Some(way) => filter == 1 && (is_local || !is_back(way)),
+            None => filter != 0,
+        },
     };
-    let device = device.to_owned();
-    Ok((!is_believed).then_some(Disbelief::ReversePath { device }))
+    Ok((found.is_own || found.is_elsewhere).then_some(found))
 }
 
 /// A number of /proc/sys/net/FAMILY/conf/DEVICE.
@@ -83,21 +81,21 @@ fn setting(family: &str, device: &str, name: &str) -> Option<u32> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// A device in the name of a sysctl: dots separate there, and a slash stands for one in a name.
-fn dotted(device: &str) -> String {
-    device.replace('.', "/")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_a_dot_can_be_typed() {
-        let device = "eth0.7".to_owned();
+    fn the_command_changes_all_that_is_in_the_way() {
+        let why = Disbelief {
+            device: "eth0.7".to_owned(),
+            is_own: true,
+            is_elsewhere: true,
+        };
         assert_eq!(
-            Disbelief::ReversePath { device }.to_string(),
-            "its reverse path filter is on: `sysctl net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0/7.rp_filter=0`"
+            why.to_string(),
+            "that is an address of this host, and its reverse path filter is on: \
+             `sysctl net.ipv4.conf.eth0/7.accept_local=1 net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0/7.rp_filter=0`"
         );
     }
 }

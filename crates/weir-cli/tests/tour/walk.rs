@@ -169,16 +169,18 @@ impl Walk {
         self.said
             .push_str(&indent(&format!("$ {command}\n{output}")));
         let host = host_of(command);
-        let fresh: Vec<String> = named(output)
-            .into_iter()
-            .map(|cure| match host {
+        let mut fresh = Vec::new();
+        for cure in named(output) {
+            let cure = match host {
                 Some(host) if !cure.starts_with("ip netns") && !cure.starts_with("sed") => {
                     format!("ip netns exec {host} {cure}")
                 }
                 _ => cure,
-            })
-            .filter(|cure| !self.cures.contains(cure))
-            .collect();
+            };
+            if !self.cures.contains(&cure) && !fresh.contains(&cure) {
+                fresh.push(cure);
+            }
+        }
         self.cures.extend(fresh.iter().cloned());
         fresh
     }
@@ -212,6 +214,7 @@ fn named(text: &str) -> Vec<String> {
             if let Some(new) = part.strip_prefix("mac = \"") {
                 let new = new.trim_end_matches('"');
                 let words = line.split(|c: char| !c.is_ascii_hexdigit() && c != ':');
+                let words = words.map(|word| word.trim_matches(':'));
                 let olds = words.filter(|w| w.len() == 17 && w.contains(':') && *w != new);
                 cures.extend(olds.map(|old| format!("sed -i 's/{old}/{new}/g' *.toml")));
             }
