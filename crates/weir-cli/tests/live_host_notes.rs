@@ -1,9 +1,7 @@
 //! What the stack of a host drops of what a policy hands to it: `weir run` says so, and with the command that it names packets arrive. The tour has
 //! the same for the settings that beginners meet; here is the one that its pages already set.
 
-mod live_bed;
-
-use live_bed::{Bed, Run, root};
+use crate::live_bed::{Bed, Run, root};
 
 #[test]
 fn a_source_of_the_host_itself_is_said_with_its_cure() {

@@ -1,10 +1,8 @@
 //! `ip netns exec` gives a command a mount namespace of its own, with a bare /sys: what is applied there stays, and is seen from inside and outside.
 
-mod live_bed;
-
 use std::process::{Command, Output};
 
-use live_bed::{file, prog_on, root, stderr, weir};
+use crate::live_bed::{file, prog_on, root, stderr, weir};
 use weir_kernel::NetNs;
 use weir_kernel::bed::{self, End};
 

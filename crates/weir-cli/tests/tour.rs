@@ -4,20 +4,15 @@
 //! shows (`tour/page.rs`). Then it does so again with the usual traps (`tour/traps.rs`): each walk works, or what weir printed named the cure and with it
 //! it works (`tour/walk.rs`). Every walk has a sandbox of its own (`tour/sandbox.rs`). Which walks ran, and how they ended, is printed.
 
-mod common;
-#[path = "tour/page.rs"]
 mod page;
-#[path = "tour/sandbox.rs"]
 mod sandbox;
-#[path = "tour/traps.rs"]
 mod traps;
-#[path = "tour/walk.rs"]
 mod walk;
 
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
-use common::{root_for, say};
+use crate::common::{root_for, say};
 use page::{Section, Step, Tutorial, What, is_shown};
 use traps::Trap;
 use walk::walk;

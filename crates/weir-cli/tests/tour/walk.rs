@@ -4,9 +4,9 @@
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use crate::page::{Section, Step, Tutorial, What, is_shown};
-use crate::sandbox::{Done, Sandbox};
-use crate::traps::Trap;
+use super::page::{Section, Step, Tutorial, What, is_shown};
+use super::sandbox::{Done, Sandbox};
+use super::traps::Trap;
 
 /// A command that does not end by then hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
