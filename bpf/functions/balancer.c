@@ -666,10 +666,14 @@ static __always_inline int is_for_host(struct work *w)
 
 #endif
 
-/* Whether the ring gives a flow of the service in `key` to this server. */
-static __always_inline int ring_gives(struct weir_lb_key *key, __u64 hash, __u32 server)
+/*
+ * Whether the ring of a service gives a flow to this server. `rest`: family << 24 | protocol << 16 | port. Global, so that the verifier walks
+ * it by itself.
+ */
+__noinline __u32 ring_gives(__u64 high, __u64 low, __u32 rest, __u64 hash, __u32 server)
 {
-	struct weir_lb_service *service = service_find(key);
+	struct weir_lb_key key = { .high = high, .low = low, .port = rest, .protocol = rest >> 16, .family = rest >> 24 };
+	struct weir_lb_service *service = service_find(&key);
 	struct ring_chunk *chunk;
 	__u32 place, element;
 
@@ -695,26 +699,25 @@ static __always_inline int ring_gives(struct weir_lb_key *key, __u64 hash, __u32
  */
 static __always_inline int is_answer(struct work *w, struct weir_lb_back *from, __u32 ports)
 {
-	struct weir_lb_key key = {
-		.protocol = w->protocol,
-		.family = w->h.family,
-		.port = from->port ? bpf_ntohs(from->port) : ports & 0xffff,
-	};
-	__u32 found;
-	__u64 hash;
+	__u32 found, port = from->port ? bpf_ntohs(from->port) : ports & 0xffff;
+	__u64 hash, high = 0, low;
 
 	if (w->h.family == 6) {
-		key.high = be64_at(from->address);
-		key.low = be64_at(from->address + 8);
+		high = be64_at(from->address);
+		low = be64_at(from->address + 8);
 	} else {
-		key.low = be32_at(from->address);
+		low = be32_at(from->address);
 	}
-	hash = sticky_hash(w->h.dst_high, w->h.dst_low, key.high, key.low,
-			   (__u64)w->protocol << 32 | (ports & 0xffff0000) | key.port);
+	/* One way for the verifier. */
+	port += w->h.zero;
+	high += w->h.zero;
+	low += w->h.zero;
+	hash = sticky_hash(w->h.dst_high, w->h.dst_low, high, low, (__u64)w->protocol << 32 | (ports & 0xffff0000) | port);
 	found = sticky_answers(hash, from->server, w->now, w->h.zero);
 	if (found == STICKY_KNOWN)
 		return 1;
-	if (!lb_has(WEIR_LB_F_UNKNOWN) && (found != STICKY_FULL || !ring_gives(&key, hash, from->server)))
+	if (!lb_has(WEIR_LB_F_UNKNOWN) &&
+	    (found != STICKY_FULL || !ring_gives(high, low, w->h.family << 24 | w->protocol << 16 | port, hash, from->server)))
 		return 0;
 	return !is_for_host(w);
 }
