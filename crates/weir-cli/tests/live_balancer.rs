@@ -547,7 +547,7 @@ fn servers_that_do_not_answer_get_no_new_flows_until_they_do() {
     let heavy = format!("{}\nweight = 3", ways[0]);
     bed.configure(
         SERVICE,
-        "mode = \"ipip\"\ncheck = { kind = \"tcp\", interval = \"50ms\", rise = 2, fall = 1 }",
+        "mode = \"ipip\"\nall_down = \"drop\"\ncheck = { kind = \"tcp\", interval = \"50ms\", rise = 2, fall = 1 }",
         4,
         &[(0, &heavy), (1, &ways[1])],
     );
@@ -565,6 +565,12 @@ fn servers_that_do_not_answer_get_no_new_flows_until_they_do() {
     std::thread::sleep(Duration::from_millis(200));
     let said = check(&bed, &[]);
     assert!(said.contains("server 10.2.2.2 of"), "{said}");
+    assert!(
+        said.contains(
+            "all servers of tcp 192.0.2.1:80 are down: new flows are dropped (all_down = \"drop\")"
+        ),
+        "{said}"
+    );
     assert_eq!(states(&bed), [true, true]);
     let dropped = |bed: &Bed| bed.status()["ledger"]["reasons"].to_string();
     let _ = bed.client.run(|| {

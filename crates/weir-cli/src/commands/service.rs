@@ -387,6 +387,7 @@ impl Desk {
             for server in &service.servers {
                 let count = self.count_of(service, server);
                 let state = match (self.is_down(service, server), server.drain) {
+                    _ if self.is_kept(service, server) => "down*",
                     (true, _) => "down",
                     (_, true) => "drain",
                     _ => "up",
@@ -400,6 +401,11 @@ impl Desk {
                     counted(count)
                 );
             }
+        }
+        if !self.counts.kept.is_empty() {
+            text.push_str(
+                "* gets new flows all the same: all servers of the service are down (all_down = \"keep\")\n",
+            );
         }
         output::out(&text)?;
         Ok(())
@@ -417,6 +423,11 @@ impl Desk {
     /// Whether it did not answer when it was last asked.
     fn is_down(&self, service: &Service, server: &Server) -> bool {
         self.counts.down.contains(&service.server_identity(server))
+    }
+
+    /// Whether it is down and gets new flows all the same.
+    fn is_kept(&self, service: &Service, server: &Server) -> bool {
+        self.counts.kept.contains(&service.server_identity(server))
     }
 
     fn as_json(&self, service: &Service) -> Value {
@@ -437,6 +448,7 @@ impl Desk {
                     "weight": server.weight,
                     "drain": server.drain,
                     "down": self.is_down(service, server),
+                    "kept": self.is_kept(service, server),
                     "counted": counted(self.count_of(service, server)),
                 })
             })
@@ -447,6 +459,7 @@ impl Desk {
             "protocol": service.protocol.name(),
             "port": service.port,
             "mode": service.mode.name(),
+            "all_down": service.all_down.name(),
             "counted": counted(count),
             "servers": servers,
         })

@@ -25,6 +25,8 @@ pub struct BalancerCounts {
     pub servers: BTreeMap<u64, LbCount>,
     /// Servers that are down ([`super::health`]).
     pub down: BTreeSet<u64>,
+    /// Those of them that get new flows all the same, because all of their service are down.
+    pub kept: BTreeSet<u64>,
 }
 
 impl BalancerCounts {
@@ -53,7 +55,8 @@ impl BalancerCounts {
                 counts.servers.insert(server.identity, sum(&of, *number)?);
             }
             if let Some(map) = open("health")? {
-                counts.down = health::down(&servers, &map)?;
+                let down = health::down(&servers, &map)?;
+                (counts.down, counts.kept) = (down.servers, down.kept);
             }
         }
         Ok(counts)

@@ -3,12 +3,14 @@
 //!
 //! A server that is down keeps the flows it has and gets no new ones. Its places of the ring go to the others in place, while packets flow: no
 //! program is loaded, no other map touched. Rings depend on identities and weights alone, so one that comes back has its old places again.
-//! Invariant: a place holds a server of its service at any moment; one that is down is marked last and unmarked first, so no flow finds
+//! Where all servers of a service are down and its policy is to keep, the last that were up go on getting flows; that they do is written down
+//! with their health, for whoever makes the tables anew.
+//! Invariant: a place holds a server of its service at any moment; one that gets no flows is marked last and unmarked first, so no flow finds
 //! nobody while somebody is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_bpf::abi::balancer::{self as abi, state};
+use weir_bpf::abi::balancer::{self as abi, service, state};
 use weir_bpf::abi::{LbServer, LbService};
 use weir_functions::balancer;
 use weir_functions::balancer::ring::{self, Member};
@@ -20,12 +22,21 @@ use super::maps::EdgeMaps;
 use super::state::{InstanceState, State};
 use super::{apply, folder_of, lock, not_running, read_state};
 
-/// Says of servers of a running balancer, by [`balancer::Service::server_identity`], whether they are down. Returns how many it changed; servers
-/// that are not there are passed over.
+/// Servers of a balancer that do not answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Down {
+    /// All of them, by [`balancer::Service::server_identity`].
+    pub servers: BTreeSet<u64>,
+    /// Those that get new flows all the same, because no other server of their service is up.
+    pub kept: BTreeSet<u64>,
+}
+
+/// Says of servers of a running balancer, by [`balancer::Service::server_identity`], whether they are down; servers that are not there are passed
+/// over. Returns who is down now.
 ///
 /// # Errors
 /// [`EdgeError::NotRunning`], [`EdgeError::NoBalancer`], [`EdgeError::Busy`], what the kernel refused.
-pub fn set_down(name: &str, instance: &str, changes: &[(u64, bool)]) -> Result<usize, EdgeError> {
+pub fn set_down(name: &str, instance: &str, changes: &[(u64, bool)]) -> Result<Down, EdgeError> {
     let path = folder_of(name)?;
     if !path.exists() {
         return Err(not_running(name)?);
@@ -46,7 +57,8 @@ pub fn set_down(name: &str, instance: &str, changes: &[(u64, bool)]) -> Result<u
         instance: instance.to_owned(),
     })?;
     let mut tables = Tables::open(found)?;
-    Ok(tables.set(changes)?)
+    tables.set(changes)?;
+    Ok(tables.down)
 }
 
 /// Says again in tables that were made anew what is known of servers. Returns those that are down, as sentences.
@@ -55,32 +67,38 @@ pub(super) fn settle(edge: &State) -> Result<Vec<String>, KernelError> {
     let all = edge.instances.iter();
     for instance in all.filter(|i| i.object == balancer::OBJECT) {
         let mut tables = Tables::open(instance)?;
-        if tables.down.is_empty() {
+        if tables.down.servers.is_empty() {
             continue;
         }
-        let down: Vec<(u64, bool)> = tables.down.iter().map(|id| (*id, true)).collect();
-        tables.mark(&down)?;
+        tables.turn_those_with(&tables.down.servers.clone())?;
+        let kept = match tables.down.kept.len() {
+            0 => String::new(),
+            n => format!(
+                " ({n} of them do all the same: no other server of their service is up, and it has all_down = \"keep\")"
+            ),
+        };
         notes.push(format!(
-            "function {}: {} of its servers did not answer when they were last asked, and get no new flows; `weir service list` shows them, `weir service check` takes them in again",
+            "function {}: {} of its servers did not answer when they were last asked, and get no new flows{kept}; `weir service list` shows them, `weir service check` takes them in again",
             instance.name,
-            down.len()
+            tables.down.servers.len()
         ));
     }
     Ok(notes)
 }
 
-/// Identities of the servers that are down.
-pub(super) fn down(
-    servers: &[(u32, LbServer)],
-    health: &Map,
-) -> Result<BTreeSet<u64>, KernelError> {
-    let mut down = BTreeSet::new();
+/// Servers that are down.
+pub(super) fn down(servers: &[(u32, LbServer)], health: &Map) -> Result<Down, KernelError> {
+    let mut down = Down::default();
     for (number, server) in servers {
         let said = health.lookup(&number.to_ne_bytes())?;
         let said = said.and_then(|bytes| u64::read_from_bytes(&bytes).ok());
         // What was said of a former owner of the number says nothing.
-        if said == Some(server.identity) && server.state != state::GONE {
-            down.insert(server.identity);
+        let is_kept = said == Some(!server.identity);
+        if (is_kept || said == Some(server.identity)) && server.state != state::GONE {
+            down.servers.insert(server.identity);
+            if is_kept {
+                down.kept.insert(server.identity);
+            }
         }
     }
     Ok(down)
@@ -106,7 +124,7 @@ struct Tables {
     ring: Map,
     services: BTreeMap<u32, LbService>,
     all: Vec<(u32, LbServer)>,
-    down: BTreeSet<u64>,
+    down: Down,
 }
 
 impl Tables {
@@ -144,68 +162,124 @@ impl Tables {
     }
 
     /// Writes down what is new, and acts on it.
-    fn set(&mut self, changes: &[(u64, bool)]) -> Result<usize, KernelError> {
+    fn set(&mut self, changes: &[(u64, bool)]) -> Result<(), KernelError> {
         let is_new = |(identity, is_down): &&(u64, bool)| {
-            self.down.contains(identity) != *is_down
+            self.down.servers.contains(identity) != *is_down
                 && self.all.iter().any(|(_, s)| s.identity == *identity)
         };
         let changes: Vec<(u64, bool)> = changes.iter().filter(is_new).copied().collect();
         for (identity, is_down) in &changes {
-            let of = self.all.iter().find(|(_, s)| s.identity == *identity);
-            if let Some((number, _)) = of {
-                let said = if *is_down { *identity } else { 0 };
-                self.health
-                    .update(&number.to_ne_bytes(), &said.to_ne_bytes())?;
-            }
             match is_down {
-                true => self.down.insert(*identity),
-                false => self.down.remove(identity),
+                true => self.down.servers.insert(*identity),
+                false => self.down.servers.remove(identity),
             };
+            self.write_down(*identity)?;
         }
-        self.mark(&changes)?;
-        Ok(changes.len())
+        self.turn_those_with(&changes.iter().map(|(identity, _)| *identity).collect())
     }
 
-    /// Puts servers into their rings or takes them out.
-    fn mark(&mut self, changes: &[(u64, bool)]) -> Result<(), KernelError> {
-        let mut touched = BTreeSet::new();
+    /// What is known of a server, into the map that says so.
+    fn write_down(&self, identity: u64) -> Result<(), KernelError> {
+        let Some((number, _)) = self.all.iter().find(|(_, s)| s.identity == identity) else {
+            return Ok(());
+        };
+        let is_down = self.down.servers.contains(&identity);
+        let said = match (is_down, self.down.kept.contains(&identity)) {
+            (false, _) => 0,
+            (true, false) => identity,
+            (true, true) => !identity,
+        };
+        self.health
+            .update(&number.to_ne_bytes(), &said.to_ne_bytes())
+    }
+
+    /// Puts servers into their rings or takes them out, in the services that have any of these.
+    fn turn_those_with(&mut self, servers: &BTreeSet<u64>) -> Result<(), KernelError> {
+        let with = self
+            .all
+            .iter()
+            .filter(|(_, s)| servers.contains(&s.identity));
+        let touched: BTreeSet<u32> = with.map(|(_, s)| s.service).collect();
+        touched
+            .into_iter()
+            .try_for_each(|service| self.turn(service))
+    }
+
+    /// Who gets new flows of a service: who is up. While nobody is, those that were the last, or nobody.
+    fn active(&self, identity: u32, is_dropping: bool) -> BTreeSet<u64> {
+        // Those without a weight get no flows by configuration.
+        let members = || {
+            let all = self.all.iter().map(|(_, server)| server);
+            all.filter(|s| s.service == identity && s.weight != 0)
+        };
+        let those = |wanted: &dyn Fn(&LbServer) -> bool| -> BTreeSet<u64> {
+            let found = members().filter(|server| wanted(server));
+            found.map(|server| server.identity).collect()
+        };
+        let up = those(&|s| !self.down.servers.contains(&s.identity));
+        if !up.is_empty() || is_dropping {
+            return up;
+        }
+        let last = those(&|s| self.down.kept.contains(&s.identity));
+        if !last.is_empty() {
+            return last;
+        }
+        let last = those(&|s| s.state == state::UP);
+        match last.is_empty() {
+            true => those(&|_| true),
+            false => last,
+        }
+    }
+
+    /// Writes states and the ring of a service.
+    fn turn(&mut self, identity: u32) -> Result<(), KernelError> {
+        let Some(of) = self.services.get(&identity).copied() else {
+            return Ok(());
+        };
+        let active = self.active(identity, of.flags & service::DROP != 0);
         let mut out = Vec::new();
-        for (identity, is_down) in changes {
-            let of = self.all.iter_mut().find(|(_, s)| s.identity == *identity);
-            // Of one that gets no flows by configuration, nothing is to be done.
-            let Some((number, server)) = of.filter(|(_, server)| server.weight != 0) else {
+        let mut noted = Vec::new();
+        let mut is_other = false;
+        for (number, server) in &mut self.all {
+            if server.service != identity || server.weight == 0 {
                 continue;
+            }
+            let gets_flows = active.contains(&server.identity);
+            let is_kept = gets_flows && self.down.servers.contains(&server.identity);
+            let changed = match is_kept {
+                true => self.down.kept.insert(server.identity),
+                false => self.down.kept.remove(&server.identity),
             };
-            let wanted = if *is_down { state::DRAIN } else { state::UP };
+            if changed {
+                noted.push(server.identity);
+            }
+            let wanted = if gets_flows { state::UP } else { state::DRAIN };
             if server.state == wanted {
                 continue;
             }
             server.state = wanted;
-            touched.insert(server.service);
-            match is_down {
-                true => out.push((*number, *server)),
-                false => self
+            is_other = true;
+            match gets_flows {
+                true => self
                     .servers
                     .update(&number.to_ne_bytes(), server.as_bytes())?,
+                false => out.push((*number, *server)),
             }
         }
-        for service in touched {
-            self.turn(service)?;
+        // Where nobody is left it stays as it is, and new flows find that its servers take none.
+        if is_other && !active.is_empty() {
+            self.write_ring(&of, &active)?;
         }
         for (number, server) in out {
             self.servers
                 .update(&number.to_ne_bytes(), server.as_bytes())?;
         }
-        Ok(())
+        noted.into_iter().try_for_each(|one| self.write_down(one))
     }
 
-    /// Writes the ring of a service. Where nobody is left it stays as it is, and new flows find that its servers take none.
-    fn turn(&self, identity: u32) -> Result<(), KernelError> {
-        let Some(service) = self.services.get(&identity) else {
-            return Ok(());
-        };
+    fn write_ring(&self, service: &LbService, active: &BTreeSet<u64>) -> Result<(), KernelError> {
         let here = self.all.iter().filter(|(_, s)| {
-            s.service == identity && s.weight != 0 && !self.down.contains(&s.identity)
+            s.service == service.identity && s.weight != 0 && active.contains(&s.identity)
         });
         let members: Vec<Member> = here
             .map(|(number, server)| Member {

@@ -44,14 +44,18 @@ pub(super) fn keys(function: &Function, report: &mut Report) -> bool {
                 .error(0, place(function, &format!("{at}.mode")), text)
                 .help("write mode = \"nat\"");
         }
-        if service.contains_key("check") {
-            report
-                .error(
-                    0,
-                    place(function, &format!("{at}.check")),
-                    "nobody asks servers in networks whether they are there",
-                )
-                .help("leave `check` out; `drain = true` takes a server out of the ring");
+        for key in ["check", "all_down"] {
+            if service.contains_key(key) {
+                report
+                    .error(
+                        0,
+                        place(function, &format!("{at}.{key}")),
+                        "nobody asks servers in networks whether they are there",
+                    )
+                    .help(format!(
+                        "leave `{key}` out; `drain = true` takes a server out of the ring"
+                    ));
+            }
         }
         for (number, server) in tables(service, "server") {
             for key in ["mac", "to", "cpu"] {

@@ -28,6 +28,9 @@ pub(super) struct Carried {
     /// Of services: servers that take flows, and all of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     servers: Option<[usize; 2]>,
+    /// Of services: servers that failed their checks, if any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    down: Option<usize>,
 }
 
 /// By name of the function. An edge that something else applied has no configuration to say what counters are of: nothing is told of it.
@@ -73,14 +76,21 @@ fn services(
         let count = counts.services.get(&service.identity());
         let count = count.copied().unwrap_or_default();
         let takes = service.servers.iter().filter(|server| {
-            server.takes_flows() && !counts.down.contains(&service.server_identity(server))
+            let identity = service.server_identity(server);
+            let is_out = counts.down.contains(&identity) && !counts.kept.contains(&identity);
+            server.takes_flows() && !is_out
         });
+        let down = service
+            .servers
+            .iter()
+            .filter(|server| counts.down.contains(&service.server_identity(server)));
         Carried {
             to: format!("{} ({})", service.place(), service.name),
             packets: count.packets,
             bytes: count.bytes,
             flows: Some(count.flows),
             servers: Some([takes.count(), service.servers.len()]),
+            down: Some(down.count()).filter(|n| *n > 0),
         }
     };
     Ok(balancer.services.iter().map(of).collect())
@@ -97,6 +107,7 @@ fn hops(instance: &InstanceStatus, names: &[String]) -> Result<Vec<Carried>, Fai
         bytes,
         flows: None,
         servers: None,
+        down: None,
     };
     let taken = counts.hops.iter().filter(|one| one.counted.0 > 0);
     let hops = taken.map(|one| {
@@ -129,6 +140,9 @@ pub(super) fn tell(text: &mut String, carried: &[Carried]) {
         }
         if let Some([takes, all]) = one.servers {
             let _ = write!(text, ", {takes} of {all} servers take new ones");
+        }
+        if let Some(down) = one.down {
+            let _ = write!(text, ", {down} are down");
         }
         text.push('\n');
     }

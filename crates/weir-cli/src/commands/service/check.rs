@@ -11,9 +11,10 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use weir_engine::edge::health::Down;
 use weir_engine::edge::{self, EdgeError};
 use weir_functions::balancer::check::CheckKind;
-use weir_functions::balancer::{Protocol, Server, Service};
+use weir_functions::balancer::{AllDown, Protocol, Server, Service};
 
 use super::{Desk, shown};
 use crate::args::service::{Check as Options, ServiceArgs};
@@ -140,12 +141,12 @@ fn round(args: &ServiceArgs, desk: &Desk, all: &mut [Watched]) -> Result<(), Fai
         return Ok(());
     }
     let wrote = Instant::now();
-    match edge::health::set_down(&desk.edge, &desk.function, &changes) {
-        Ok(_) => {}
+    let down = match edge::health::set_down(&desk.edge, &desk.function, &changes) {
+        Ok(down) => down,
         // The next round finds the same, and the tables of whoever is at work.
         Err(EdgeError::Busy(_)) => return Ok(()),
         Err(error) => return Err(error.into()),
-    }
+    };
     let took = wrote.elapsed().as_micros();
     for one in all.iter_mut() {
         if let Some((_, is_down)) = changes.iter().find(|(id, _)| *id == one.identity) {
@@ -153,6 +154,12 @@ fn round(args: &ServiceArgs, desk: &Desk, all: &mut [Watched]) -> Result<(), Fai
             one.against = 0;
         }
     }
+    let changed = |service: &&Service| {
+        let mut servers = service.servers.iter().map(|s| service.server_identity(s));
+        servers.any(|server| changes.iter().any(|(id, _)| *id == server))
+    };
+    let services = desk.balancer.services.iter().filter(changed);
+    said.extend(services.filter_map(|service| all_down(service, &down)));
     if args.json {
         output::json(&json!({
             "edge": desk.edge,
@@ -167,6 +174,25 @@ fn round(args: &ServiceArgs, desk: &Desk, all: &mut [Watched]) -> Result<(), Fai
         said.join("\n")
     ))?;
     Ok(())
+}
+
+/// What becomes of the new flows of a service if all its servers are down.
+fn all_down(service: &Service, down: &Down) -> Option<String> {
+    let servers = service.servers.iter().filter(|s| s.takes_flows());
+    let servers: Vec<u64> = servers.map(|s| service.server_identity(s)).collect();
+    if servers.iter().any(|one| !down.servers.contains(one)) {
+        return None;
+    }
+    let kept = servers.iter().filter(|one| down.kept.contains(one)).count();
+    let fate = match service.all_down {
+        AllDown::Keep => format!("go to the {kept} that were the last to be up"),
+        AllDown::Drop => "are dropped".to_owned(),
+    };
+    Some(format!(
+        "all servers of {} are down: new flows {fate} (all_down = \"{}\")",
+        service.place(),
+        service.all_down.name()
+    ))
 }
 
 /// Who is to be asked; `before` says how it went so far.

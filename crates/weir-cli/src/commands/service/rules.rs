@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::Read;
 
 use clap::Parser;
-use weir_functions::balancer::{Mode, Prefix, Server, Service};
+use weir_functions::balancer::{AllDown, Mode, Prefix, Server, Service};
 
 use super::edit::{Text, Which};
 use super::{Desk, address, mode, which};
@@ -188,6 +188,9 @@ fn lines(service: &Service, desk: &Desk, text: &mut String, left_out: &mut Vec<S
     }
     if service.check.is_some() {
         missing.push("its check");
+    }
+    if service.all_down != AllDown::default() {
+        missing.push("all_down");
     }
     if service.servers.iter().any(|server| server.cpu.is_some()) {
         missing.push("CPUs of servers");
