@@ -5,10 +5,13 @@ mod live_bed;
 mod live_farm;
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use live_bed::root;
 use live_farm::{Asked, Checking, Farm, Load, SERVICE, SERVICE6, ask, connect, get};
+use serde_json::json;
 
 const ALL: [usize; 3] = [0, 1, 2];
 
@@ -119,6 +122,82 @@ fn a_full_flow_table_and_answers_of_unknown_flows_leave_the_host_alone() {
     }
 }
 
+#[test]
+fn a_policy_says_what_becomes_of_a_service_whose_servers_are_all_down() {
+    if !root("a_policy_says_what_becomes_of_a_service_whose_servers_are_all_down") {
+        return;
+    }
+    let mut farm = Farm::new("policy");
+    let keys =
+        |policy: &str| format!("mode = \"nat\"\n{policy}\ncheck = {{ kind = \"tcp\", {TIMES} }}");
+    let apply = |farm: &Farm, policy: &str| {
+        farm.write(&farm.service("192.0.2.1", &keys(policy), &ALL));
+        farm.apply()
+    };
+    let refusal = |farm: &Farm| {
+        let refused = get(&farm.client, SERVICE).expect_err("nobody listens");
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    };
+    apply(&farm, "");
+    let checking = Checking::start(&farm);
+    let killed = Instant::now();
+    ALL.iter().for_each(|at| farm.kill(*at));
+    checking.wait_for(killed, "all servers of tcp 192.0.2.1:80 are down");
+    refusal(&farm);
+    assert_eq!(farm.reason("no_server"), 0);
+    // Another policy finds who is down as they are.
+    let told = apply(&farm, "all_down = \"drop\"");
+    assert!(
+        told.contains("function lb: 3 of its servers did not answer when they were last asked, and get no new flows;"),
+        "{told}"
+    );
+    let listed = farm.service_command(&[]);
+    assert_eq!(listed["services"][0]["all_down"], "drop");
+    assert_eq!(farm.servers_that("down"), [true; 3]);
+    assert_eq!(farm.servers_that("kept"), [false; 3]);
+    let lost = farm.client.run(|| {
+        let to = SERVICE.parse().expect("an address");
+        TcpStream::connect_timeout(&to, Duration::from_millis(200))
+    });
+    let lost = lost.expect("namespace").expect_err("dropped");
+    assert_eq!(lost.kind(), ErrorKind::TimedOut);
+    assert!(farm.reason("no_server") > 0, "{}", farm.status());
+    let status = farm.status();
+    let carried = &status["carried"][0];
+    assert_eq!(
+        (&carried["servers"], &carried["down"]),
+        (&json!([0, 3]), &json!(3))
+    );
+    // And back: none of them was the last.
+    let told = apply(&farm, "all_down = \"keep\"");
+    assert!(told.contains("(3 of them do all the same"), "{told}");
+    assert_eq!(farm.servers_that("kept"), [true; 3]);
+    refusal(&farm);
+    // One comes back, and is the only one; then it is the last one.
+    let started = Instant::now();
+    farm.start(0);
+    checking.wait_for(started, "server 10.2.1.2 of tcp 192.0.2.1:80 is back");
+    assert_eq!(farm.servers_that("down"), [false, true, true]);
+    assert_eq!(farm.servers_that("kept"), [false; 3]);
+    for n in 0..12 {
+        let name = get(&farm.client, SERVICE).unwrap_or_else(|e| panic!("request {n}: {e}"));
+        assert_eq!(name, "one");
+    }
+    let killed = Instant::now();
+    farm.kill(0);
+    checking.wait_for(
+        killed,
+        "are down: new flows go to the 1 that were the last to be up",
+    );
+    assert_eq!(farm.servers_that("kept"), [true, false, false]);
+    let text = farm.service("192.0.2.1", &keys(""), &ALL);
+    farm.write(&format!("idle = {{ tcp = \"5m\" }}\n{text}"));
+    let told = farm.apply();
+    assert!(told.contains("(1 of them do all the same"), "{told}");
+    assert_eq!(farm.servers_that("kept"), [true, false, false]);
+    refusal(&farm);
+}
+
 /// How servers are asked, and how long it takes at most until a server that is gone has no new flows.
 const TIMES: &str = "interval = \"100ms\", timeout = \"500ms\", rise = 2, fall = 2";
 const STATED: Duration = Duration::from_millis(2 * 500 + 500);
@@ -153,6 +232,8 @@ fn in_mode(mode: &str) {
         one_is_killed(&what, &mut farm, &checking);
         if kind.contains("http") {
             one_is_sick(&what, &farm, &checking);
+        } else {
+            one_is_silent(&what, &farm, &checking);
         }
         one_is_drained(&what, &farm);
         all_are_killed(&what, &mut farm, &checking);
@@ -187,20 +268,20 @@ fn one_is_killed(what: &str, farm: &mut Farm, checking: &Checking) {
     load.wait_for(60);
     let end = Instant::now();
     let asked = load.stop();
-    let (took, lost) = (noticed - killed, failed(&asked, killed).len());
+    let lost = failed(&asked, began);
     eprintln!(
-        "{what}: down after {took:?} of {STATED:?}, back after {:?}; {lost} of {} requests failed",
+        "{what}: down after {:?} of {STATED:?}, back after {:?}; {} of {} requests failed",
+        noticed - killed,
         back - started,
+        lost.len(),
         asked.len()
     );
-    // None before, and none that began after it was noticed.
-    let early: Vec<&Asked> = failed(&asked, began);
-    let early = early
+    // None that ended before, and none that began after it was noticed.
+    let wrong: Vec<&&Asked> = lost
         .iter()
-        .filter(|one| one.began + Duration::from_secs(6) < killed);
-    assert_eq!(early.count(), 0, "{what}");
-    let late = failed(&asked, noticed);
-    assert!(late.is_empty(), "{what}: {late:?}");
+        .filter(|one| one.ended < killed || one.began >= noticed)
+        .collect();
+    assert!(wrong.is_empty(), "{what}: {wrong:?}");
     assert_eq!(names(&asked, began, killed).len(), 3, "{what}");
     assert_eq!(
         names(&asked, noticed, started),
@@ -208,6 +289,33 @@ fn one_is_killed(what: &str, farm: &mut Farm, checking: &Checking) {
         "{what}"
     );
     assert_eq!(names(&asked, back, end).len(), 3, "{what}");
+}
+
+/// Nothing comes from its host any more: connections and checks time out.
+fn one_is_silent(what: &str, farm: &Farm, checking: &Checking) {
+    let load = Load::start(&farm.client, SERVICE, 3);
+    load.wait_for(30);
+    let silent = Instant::now();
+    farm.silence(2, true);
+    let noticed = checking.wait_for(silent, "server 10.2.3.2 of tcp 192.0.2.1:80 is down");
+    load.wait_for(30);
+    let heard = Instant::now();
+    farm.silence(2, false);
+    checking.wait_for(heard, "server 10.2.3.2 of tcp 192.0.2.1:80 is back");
+    let asked = load.stop();
+    let late = failed(&asked, noticed);
+    assert!(late.is_empty(), "{what}: {late:?}");
+    eprintln!(
+        "{what}: silent, down after {:?} of {STATED:?}; {} of {} requests failed",
+        noticed - silent,
+        failed(&asked, silent).len(),
+        asked.len()
+    );
+    assert_eq!(
+        names(&asked, noticed, heard),
+        BTreeSet::from(["one", "two"]),
+        "{what}"
+    );
 }
 
 /// It answers its clients, and says by HTTP that it wants no new ones.
@@ -279,11 +387,7 @@ fn all_are_killed(what: &str, farm: &mut Farm, checking: &Checking) {
     assert!(kept.contains(&true), "{what}: {kept:?}");
     // They are asked all the same, and it is they who refuse.
     let refused = get(&farm.client, SERVICE).expect_err("nobody listens");
-    assert_eq!(
-        refused.kind(),
-        std::io::ErrorKind::ConnectionRefused,
-        "{what}"
-    );
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "{what}");
     let started = Instant::now();
     for at in ALL {
         farm.start(at);

@@ -118,6 +118,17 @@ impl Farm {
         self.running[server] = None;
     }
 
+    /// What it sends is lost, as if its host was gone.
+    pub(crate) fn silence(&self, server: usize, is_silent: bool) {
+        let verb = if is_silent { "add" } else { "del" };
+        let edge = format!("10.2.{}.1/32", server + 1);
+        for to in ["10.1.0.0/24", &edge] {
+            self.servers[server]
+                .ip(&["route", verb, "blackhole", to])
+                .expect("ip");
+        }
+    }
+
     /// `/health` is answered by 503; all else as ever.
     pub(crate) fn make_sick(&self, server: usize, is_sick: bool) {
         let server = self.running[server].as_ref().expect("it runs");
@@ -171,9 +182,11 @@ impl Farm {
         bytes.join(":")
     }
 
-    pub(crate) fn apply(&self) {
+    /// What it said.
+    pub(crate) fn apply(&self) -> String {
         let output = weir(&self.edge, &["apply", self.config.to_str().expect("UTF-8")]);
         assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
     }
 
     /// The far ends of tunnels.
@@ -387,6 +400,7 @@ pub(crate) fn get(ns: &NetNs, to: &str) -> std::io::Result<String> {
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) began: Instant,
+    pub(crate) ended: Instant,
     /// Which server answered, or why nobody did.
     pub(crate) answer: Result<String, String>,
 }
@@ -416,10 +430,12 @@ impl Load {
                             ask(&mut stream)
                         });
                         let answer = answer.map_err(|e| e.to_string());
-                        asked
-                            .lock()
-                            .expect("no panic")
-                            .push(Asked { began, answer });
+                        let ended = Instant::now();
+                        asked.lock().expect("no panic").push(Asked {
+                            began,
+                            ended,
+                            answer,
+                        });
                         std::thread::sleep(Duration::from_millis(3));
                     }
                 })
