@@ -15,6 +15,7 @@
 
 const volatile __u32 weir_port = 0;
 const volatile __u32 weir_csum_mode = WEIR_CSUM_COMPLETE;
+const volatile __u32 weir_away = 0;	/* WEIR_AWAY_* of the port's device */
 
 #include "ctx.h"
 #include "panel.h"
@@ -54,7 +55,7 @@ int entry(ctx_t *ctx)
 	chain->len = ctx_len(ctx);
 	chain->mark = 0;
 	chain->passes = 0;
-	chain->away = 0;
+	chain->away = weir_away;
 	chain->number++;
 	chain->generation = edge->generation;
 	chain->base = (chain->generation & 1) * WEIR_VIDS * WEIR_OUTS;

@@ -59,7 +59,7 @@ static __always_inline int unpack(ctx_t *ctx, struct weir_chain *chain, __u64 no
 	chain->csum_mode = meta->csum_mode;
 	chain->mark = meta->mark;
 	chain->passes = meta->passes;
-	chain->away = 1;
+	chain->away = WEIR_AWAY_RECIRCULATED;
 	chain->generation = meta->generation;
 	chain->base = (meta->generation & 1) * WEIR_VIDS * WEIR_OUTS;
 	if (weir_homecoming && go_home(meta))

@@ -429,10 +429,15 @@ struct weir_chain {
 	__u32 hops;		/* functions that let it go on; counted while watched only */
 	__u32 watched;		/* equal to the low half of `number`: this packet is watched */
 	__u32 base;		/* first link of the generation: links of even and odd ones lie side by side */
-	__u32 away;		/* it was recirculated: the device that has it is not that of its port */
+	__u32 away;		/* WEIR_AWAY_*: why XDP_TX would not send it back by the device of its port */
 	__u64 generation;
 	__u64 number;		/* of the packet among those of this CPU */
 };
+
+/* weir_chain.away */
+#define WEIR_AWAY_RECIRCULATED	(1 << 0)	/* the device that has it is not that of its port */
+#define WEIR_AWAY_VETH		(1 << 1)	/* its port is a native veth, whose XDP_TX waits for a program at the far end */
+#define WEIR_AWAY_GENERIC	(1 << 2)	/* its port is generic: no tracepoint tells what devices sent. XDP_TX is right */
 
 /* The metadata area in front of a frame: what goes with a packet to the stack, to tc, and through recirculation. */
 struct weir_meta {

@@ -30,9 +30,6 @@
 /* 1: packets to the stack take their mark along. */
 const volatile __u32 weir_metadata = 0;
 
-/* 1: what functions send back out of the device that it came in by goes there by redirect, not by XDP_TX. */
-const volatile __u32 weir_send_back = 0;
-
 /* The number of the instance that the program is; 0: it serves several, and who calls says which one is meant. */
 const volatile __u32 weir_vid = 0;
 
@@ -82,11 +79,18 @@ static __always_inline void panel_hand_over(ctx_t *ctx, struct weir_stats *stats
 		stats->reason[WEIR_R_mark_lost]++;
 }
 
+/* Hands the packet to the device of a place. Returns the verdict; drops are counted. */
+static __always_inline int panel_to_device(struct weir_stats *stats, __u32 place)
+{
+	if (bpf_redirect_map(&weir_devices, place, XDP_ABORTED) == XDP_REDIRECT)
+		return XDP_REDIRECT;
+	stats->reason[WEIR_R_redirect_failed]++;
+	return XDP_DROP;
+}
+
 /* Leaves the graph. Returns the verdict; drops are counted. */
 static __always_inline int panel_way_out(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
 {
-	int verdict;
-
 	/* Nobody behind these finishes what a sender left to its device. */
 	if (slot == WEIR_SLOT_TX || slot == WEIR_SLOT_DEVICE)
 		finish(ctx);
@@ -101,19 +105,30 @@ static __always_inline int panel_way_out(ctx_t *ctx, struct weir_stats *stats, _
 	case WEIR_SLOT_TX:
 		return XDP_TX;
 	case WEIR_SLOT_DEVICE:
-		verdict = bpf_redirect_map(&weir_devices, vid, XDP_ABORTED);
-		if (verdict == XDP_REDIRECT)
-			return verdict;
-		stats->reason[WEIR_R_redirect_failed]++;
-		return XDP_DROP;
+		return panel_to_device(stats, vid);
 	}
 	return panel_missed(stats);
 }
 
 static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
 {
-	int verdict = panel_way_out(ctx, stats, vid, slot);
+	int verdict;
 
+	/*
+	 * A veth leaves frames of XDP_TX lying until its far end has a program of its own (drivers/net/veth.c: veth_xdp_flush), and takes
+	 * redirected ones at once. What was recirculated is at another device, and is taken home by tc (homecoming.c).
+	 */
+	if (slot == WEIR_SLOT_TX) {
+		struct weir_chain *chain = panel_chain();
+
+		if (chain && chain->away & WEIR_AWAY_VETH) {
+			vid = chain->port;
+			slot = WEIR_SLOT_DEVICE;
+			/* The place of the device, for who asks how the packet left (replays of graphs). */
+			chain->vid = vid;
+		}
+	}
+	verdict = panel_way_out(ctx, stats, vid, slot);
 	watch_exit(ctx, vid, slot, verdict);
 	return verdict;
 }
@@ -207,11 +222,36 @@ static __always_inline struct panel panel_enter(ctx_t *ctx, struct weir_stats *s
 	return p;
 }
 
+#ifdef WEIR_PANEL
+/*
+ * Sends the packet back by the device that it came in by, as an instance decided that has no link for it and has finished its checksum.
+ * Returns the verdict.
+ */
+static __always_inline int panel_back(ctx_t *ctx, struct weir_stats *stats, struct weir_chain *chain, __u32 reason)
+{
+	int verdict = XDP_TX;
+
+	if (!(chain->away & WEIR_AWAY_VETH)) {
+		watch_end(ctx, chain, panel_vid(chain), verdict, reason);
+		goto out;
+	}
+	watch_says(chain, reason);
+	watch_follow(chain, panel_vid(chain), 0);
+	chain->vid = chain->port;
+	verdict = panel_to_device(stats, chain->port);
+	watch_exit(ctx, chain->port, WEIR_SLOT_DEVICE, verdict);
+out:
+	return verdict;
+}
+#endif
+
 /* Ends the packet's way through the graph, whatever the links say. Arguments as of panel_leave_with(). */
 static __always_inline int panel_stop(ctx_t *ctx, struct weir_stats *stats, struct panel p, __u32 packets, int verdict, __u32 reason)
 {
 #ifdef WEIR_PANEL
-	if (p.chain)
+	if (p.chain && verdict == XDP_TX)
+		verdict = panel_back(ctx, stats, p.chain, reason);
+	else if (p.chain)
 		watch_end(ctx, p.chain, panel_vid(p.chain), verdict, reason);
 #endif
 	stats->verdict[verdict & 7] += packets;
@@ -221,8 +261,7 @@ static __always_inline int panel_stop(ctx_t *ctx, struct weir_stats *stats, stru
 #ifdef WEIR_PANEL
 /*
  * Sends the packet out of a port of the edge, whatever the links say: weir's number of it. Where its device is the one that has the
- * packet, it is transmitted there; but not by a veth, which leaves such frames lying until its far end has a program of its own
- * (drivers/net/veth.c: __veth_xdp_flush). Arguments and what comes back are as of panel_leave_with().
+ * packet, it is transmitted there. Arguments and what comes back are as of panel_leave_with().
  */
 static __always_inline int panel_send(ctx_t *ctx, struct weir_stats *stats, struct panel p, __u32 packets, __u32 port, __u32 reason)
 {
@@ -231,7 +270,7 @@ static __always_inline int panel_send(ctx_t *ctx, struct weir_stats *stats, stru
 	if (p.chain) {
 		watch_says(p.chain, reason);
 		watch_follow(p.chain, panel_vid(p.chain), 0);
-		if (p.chain->port == port && !p.chain->away && !weir_send_back) {
+		if (p.chain->port == port && !(p.chain->away & (WEIR_AWAY_RECIRCULATED | WEIR_AWAY_VETH))) {
 			verdict = panel_exit(ctx, stats, 0, WEIR_SLOT_TX);
 		} else {
 			/* The place of the device, for who asks how the packet left (replays of graphs). */
@@ -255,6 +294,8 @@ static __always_inline int panel_leave_with(ctx_t *ctx, struct weir_stats *stats
 	if (p.chain && verdict == CTX_PASS) {
 		watch_says(p.chain, reason);
 		verdict = panel_follow(ctx, stats, p.chain, out);
+	} else if (p.chain && verdict == XDP_TX) {
+		verdict = panel_back(ctx, stats, p.chain, reason);
 	} else if (p.chain) {
 		watch_end(ctx, p.chain, panel_vid(p.chain), verdict, reason);
 	}

@@ -658,12 +658,22 @@ pub struct Chain {
     pub watched: u32,
     /// First link of the generation: links of even and odd ones lie side by side.
     pub base: u32,
-    /// 1: it was recirculated, and the device that has it is not that of its port.
+    /// Why XDP_TX would not send it back by the device of its port ([`away`]).
     pub away: u32,
     /// The generation it was given.
     pub generation: u64,
     /// Its number among the packets of this CPU.
     pub number: u64,
+}
+
+/// Bits of [`Chain::away`] (`WEIR_AWAY_*`).
+pub mod away {
+    /// The packet was recirculated: the device that has it is not that of its port.
+    pub const RECIRCULATED: u32 = 1 << 0;
+    /// Its port is a native veth, whose XDP_TX waits for a program at the far end.
+    pub const VETH: u32 = 1 << 1;
+    /// Its port is generic: no tracepoint tells what devices sent.
+    pub const GENERIC: u32 = 1 << 2;
 }
 
 /// `struct weir_meta`: the metadata area in front of a frame.

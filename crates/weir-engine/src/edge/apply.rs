@@ -171,7 +171,6 @@ fn change(
         offloaded: wanted.iter().any(|port| port.offloaded),
         mtu: wanted.iter().map(|port| port.device.mtu).min(),
         metadata: plan.ports.iter().any(|port| port.metadata),
-        veth: wanted.iter().any(|port| port.device.is_veth()),
     };
     let mut numbers = Numbers::of(old);
     let nodes = wiring.nodes.iter();
@@ -381,7 +380,8 @@ fn refresh(edge: &Edge, wanted: &[Wanted<'_>], before: Form) -> Result<(), EdgeE
         let Some(running) = &port.running else {
             continue;
         };
-        if running.offloaded == port.offloaded && before == edge.form {
+        let same = running.offloaded == port.offloaded && running.away == port.away();
+        if same && before == edge.form {
             continue;
         }
         if let Some(link) = PinnedLink::open(&edge.folder.path().join(&running.pin))? {
@@ -746,6 +746,7 @@ fn attach(
                 name: port.plan.name.clone(),
                 device: port.plan.device.clone(),
                 offloaded: port.offloaded,
+                away: port.away(),
                 ..running.clone()
             },
             None => {

@@ -78,8 +78,6 @@ pub(crate) struct Surroundings {
     pub(crate) mtu: Option<u32>,
     /// Whether packets to the stack of any port take their mark along.
     pub(crate) metadata: bool,
-    /// Whether any port is a veth, which transmits nothing until its far end has a program.
-    pub(crate) veth: bool,
 }
 
 impl Recipe<'_> {
@@ -179,8 +177,7 @@ impl Recipe<'_> {
     }
 
     fn own_constants(&self, around: Surroundings) -> Vec<Constant> {
-        let [metadata, send_back] =
-            [around.metadata, around.veth].map(|is| u32::from(is).to_ne_bytes().to_vec());
+        let metadata = u32::from(around.metadata).to_ne_bytes().to_vec();
         let around = PortConstants {
             port: 0,
             checksums: match around.offloaded {
@@ -192,10 +189,7 @@ impl Recipe<'_> {
         };
         let own = self.plan.constants.iter().cloned();
         own.chain(around.constants())
-            .chain([
-                ("weir_metadata".into(), metadata),
-                ("weir_send_back".into(), send_back),
-            ])
+            .chain([("weir_metadata".into(), metadata)])
             .collect()
     }
 

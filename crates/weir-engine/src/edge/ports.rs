@@ -3,6 +3,7 @@
 //! Invariant: a mode is never another one than was asked for. What is attached here gives packets to the stack until the generation is
 //! switched to.
 
+use weir_bpf::abi::away;
 use weir_functions::plan::ChecksumMode;
 use weir_kernel::iface::{self, Interface};
 use weir_kernel::pinned::PinnedLink;
@@ -190,8 +191,18 @@ impl Wanted<'_> {
         let constants = [
             ("weir_port", self.plan.number),
             ("weir_csum_mode", csum_mode(self.offloaded)),
+            ("weir_away", self.away()),
         ];
         load_own("entry", form, &constants, edge, ledger)
+    }
+
+    /// What its programs must know of the device when they send a packet back by it ([`away`]).
+    pub(super) fn away(&self) -> u32 {
+        match self.plan.mode {
+            PortMode::Generic => away::GENERIC,
+            _ if self.device.is_veth() => away::VETH,
+            _ => 0,
+        }
     }
 
     /// Attaches a port that does not run.
@@ -223,6 +234,7 @@ impl Wanted<'_> {
             number,
             mode: self.plan.mode.name().to_owned(),
             offloaded: self.offloaded,
+            away: self.away(),
             metadata: false,
             pin,
             handover: None,

@@ -56,6 +56,9 @@ pub(super) struct PortState {
     /// Of its programs: mode of checksums and whether metadata goes on.
     pub(super) offloaded: bool,
     pub(super) metadata: bool,
+    /// What the entry program was told of the device; 0 in a state of an older weir, whose programs knew nothing of it.
+    #[serde(default)]
+    pub(super) away: u32,
     /// Pin of its XDP link.
     pub(super) pin: String,
     /// Pin of the tc link that takes metadata over.

@@ -66,7 +66,6 @@ pub(super) fn surroundings(function: &PrivateFunction, plan: &EdgeNetworks) -> S
         offloaded: true,
         mtu: mtu.filter(|mtu| *mtu != 0).map(u32::from),
         metadata: false,
-        veth: false,
     }
 }
 
