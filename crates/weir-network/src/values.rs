@@ -171,7 +171,7 @@ impl Net {
 
     /// Bits of the prefix as one of an IPv6 address: 96 more for IPv4.
     pub fn mapped_length(&self) -> u8 {
-        self.length + 128 - self.bits()
+        self.length + (128 - self.bits())
     }
 
     /// The first address, as a number.
