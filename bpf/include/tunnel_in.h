@@ -34,8 +34,8 @@ static __always_inline struct weir_net_remote *sender(struct net *n, __u64 *src,
 	return r;
 }
 
-/* VID of the interface that an identifier belongs to, if the sender has a part in its network; else 0 and a reason. */
-static __always_inline __u32 owner(struct net *n, __u32 identifier, __u32 tenant, __u32 *reason)
+/* VID of the interface that an identifier belongs to, if the sender has a part in its network; else 0 and a reason. The interface counts `bytes`. */
+static __always_inline __u32 owner(struct net *n, __u32 identifier, __u32 tenant, __u32 bytes, __u32 *reason)
 {
 	struct weir_exact *found = net_find(n->chain, exact_scope(WEIR_EX_TUNNEL, 0, 0), identifier, 0);
 	struct weir_net_chain *chain = n->chain;
@@ -49,7 +49,7 @@ static __always_inline __u32 owner(struct net *n, __u32 identifier, __u32 tenant
 	if (!vi)
 		return 0;
 	chain->vid = found->value;
-	net_count(chain, n->packets, 0, 0);
+	net_count(chain, n->packets, bytes, 0);
 	*reason = WEIR_R_tunnel_member;
 	if (!net_find(chain, exact_scope(WEIR_EX_MEMBER, 0, 0), identifier, chain->remote))
 		return 0;

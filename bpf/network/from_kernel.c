@@ -82,7 +82,7 @@ static __always_inline __u32 take_key(ctx_t *ctx, struct net *n, __u32 *vid, int
 		return reason;
 	if (key.tunnel_id == WEIR_TP_IDENTIFIER)
 		return probed_by_key(ctx, &key, r, flags, action);
-	*vid = owner(n, key.tunnel_id, 0, &reason);
+	*vid = owner(n, key.tunnel_id, 0, ctx_len(ctx), &reason);
 	if (!*vid)
 		return reason;
 	n->chain->origin = *vid;

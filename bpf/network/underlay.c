@@ -290,7 +290,8 @@ static __always_inline __u32 take(ctx_t *ctx, struct net *n, struct outer *o, __
 		return bad;
 	if (o->identifier == WEIR_TP_IDENTIFIER)
 		return probed(ctx, o, r, action);
-	*vid = owner(n, o->identifier, o->tenant, &reason);
+	/* Of the frame inside, as the interfaces behind it count it. */
+	*vid = owner(n, o->identifier, o->tenant, ctx_len(ctx) > o->inner ? ctx_len(ctx) - o->inner : 0, &reason);
 	if (!*vid)
 		return reason;
 	n->chain->origin = *vid;

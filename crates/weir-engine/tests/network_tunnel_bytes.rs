@@ -1,0 +1,100 @@
+//! The interface of a tunnel counts what arrives from the underlay in packets and in bytes, as the interfaces behind it do.
+
+use weir_engine::Packet;
+use weir_engine::network::user::{End, Port, User};
+use weir_network::{EdgeNetworks, Numbers};
+use weir_packet::build::Frame;
+
+mod network_bed;
+
+/// A workload on each of two edges, in one subnet.
+fn document(kind: &str) -> String {
+    let mut text = String::from("[[tenant]]\nname = \"red\"\n");
+    for at in 1..=2 {
+        text.push_str(&format!(
+            "[[edge]]\nname = \"e{at}\"\nunderlay = \"192.0.2.{at}\"\ndevice = \"under\"\nmtu = 1600\ntunnel = \"{kind}\"\n"
+        ));
+    }
+    text.push_str("[[network]]\nname = \"n\"\ntenant = \"red\"\n[[network.subnet]]\nname = \"web\"\nprefix = \"10.1.0.0/24\"\n");
+    for at in 1..=2 {
+        text.push_str(&format!(
+            "[[network.workload]]\nname = \"w{at}\"\nsubnet = \"web\"\nedge = \"e{at}\"\ndevice = \"w{at}\"\nmac = \"02:00:00:00:00:0{at}\"\naddress = \"10.1.0.{at}\"\n"
+        ));
+    }
+    text
+}
+
+/// Packets and bytes of the interface with a name.
+fn counted(user: &mut User, plan: &EdgeNetworks, name: &str) -> (u64, u64) {
+    let mut labels = plan.labels.interfaces.iter();
+    let vid = labels.position(|label| label.name.starts_with(name));
+    let totals = user.totals().expect("counted");
+    let count = totals.interfaces[vid.unwrap_or_else(|| panic!("{name}"))];
+    (count.packets, count.bytes)
+}
+
+#[test]
+fn what_arrives_by_a_tunnel_is_counted_with_its_bytes() {
+    for kind in ["vxlan", "geneve", "gre"] {
+        let networks = network_bed::checked(&document(kind));
+        let plan = |edge| networks.plan(edge, &Numbers::default()).expect("planned");
+        let (one, two) = (plan("e1"), plan("e2"));
+        let [mut near, mut far] = [&one, &two].map(|plan| User::new(plan, 0).expect("an engine"));
+        let mut bytes = 0;
+        for number in 0..10_u64 {
+            let mut frame = Frame::new()
+                .ip4([10, 1, 0, 1], [10, 1, 0, 2])
+                .udp(1000, 2000)
+                .payload(&vec![7; 100 + number as usize * 100])
+                .build();
+            frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 2]);
+            frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
+            bytes += frame.len() as u64;
+            let packet = |frame| Packet {
+                frame,
+                now_ns: (number + 1) * 1_000_000,
+                number,
+                port: 0,
+                queue: 0,
+            };
+            let ends = near
+                .packet(Port::Workload(0), &packet(&frame))
+                .expect("run");
+            let [
+                End::Left {
+                    by: Port::Underlay,
+                    frame: outer,
+                },
+            ] = ends.as_slice()
+            else {
+                panic!("{kind}: {ends:?}");
+            };
+            let ends = far.packet(Port::Underlay, &packet(outer)).expect("run");
+            let [
+                End::Left {
+                    by: Port::Workload(0),
+                    frame: inner,
+                },
+            ] = ends.as_slice()
+            else {
+                panic!("{kind}: {ends:?}");
+            };
+            assert_eq!(*inner, frame, "{kind}");
+        }
+        assert_eq!(
+            counted(&mut near, &one, "tunnel web"),
+            (10, bytes),
+            "{kind}: sent"
+        );
+        assert_eq!(
+            counted(&mut far, &two, "tunnel web"),
+            (10, bytes),
+            "{kind}: arrived"
+        );
+        assert_eq!(
+            counted(&mut far, &two, "web -> other edges"),
+            (10, bytes),
+            "{kind}"
+        );
+    }
+}
