@@ -63,6 +63,16 @@ static __always_inline int may_use6(struct net *n, __u8 *address)
 	return may_use(n, *(__u64 *)address, *(__u64 *)(address + 8));
 }
 
+/* Whether the frame comes from the workload's MAC address. */
+static __always_inline int has_own_mac(ctx_t *ctx, struct net *n)
+{
+	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end);
+
+	if (n->in->flags & WEIR_VF_ANY_MAC)
+		return 1;
+	return data + 14 <= end && same_mac(data + 6, n->in->mac);
+}
+
 /* Whether the packet says of itself what its workload may say: reads the frame up to the IPv6 source, or to ARP's sender. */
 static __always_inline int honest(ctx_t *ctx, struct net *n)
 {
@@ -70,8 +80,6 @@ static __always_inline int honest(ctx_t *ctx, struct net *n)
 	__u16 type;
 
 	if (data + 14 > end)
-		return 0;
-	if (!(n->in->flags & WEIR_VF_ANY_MAC) && !same_mac(data + 6, n->in->mac))
 		return 0;
 	if (n->in->flags & WEIR_VF_ANY_ADDRESS)
 		return 1;
@@ -135,6 +143,9 @@ int workload(ctx_t *ctx)
 		goto leave;
 	net_count(n.chain, n.packets, ctx_len(ctx), 0);
 	net_pull(ctx, 14 + 40);
+	reason = WEIR_R_spoofed_mac;
+	if (!has_own_mac(ctx, &n))
+		goto leave;
 	reason = honest(ctx, &n) ? WEIR_NO_REASON : WEIR_R_spoofed;
 	if (is_icmp(ctx))
 		n.chain->place |= WEIR_CW_SHOWN;

@@ -432,6 +432,10 @@ fn read_workload(mut section: Section<'_, '_>, report: &mut Report) -> Option<Wo
         None if external => Station::Any,
         None => Station::Made,
         Some(text) if text.value == ANY => Station::Any,
+        Some(text) if text.value == DEVICE => Station::Device(At {
+            value: None,
+            span: text.span,
+        }),
         Some(text) => value(text, "mac", MAC_OR_ANY, Mac::from_str, report)
             .map_or(Station::Made, Station::Given),
     };
@@ -468,6 +472,9 @@ fn read_workload(mut section: Section<'_, '_>, report: &mut Report) -> Option<Wo
 /// The word for "whatever it says".
 pub(crate) const ANY: &str = "any";
 
+/// The word for "what the workload's end of its device has".
+pub(crate) const DEVICE: &str = "device";
+
 const ADDRESS: &str = "an address is written `192.0.2.1` or `2001:db8::1`";
 const ADDRESS_OR_ANY: &str =
     "an address is written `192.0.2.1` or `2001:db8::1`; `\"any\"` alone: whatever it sends from";
@@ -475,8 +482,7 @@ const PREFIX: &str = "a prefix is written `10.1.0.0/24` or `fd00:1::/64`";
 const NET: &str =
     "an address of an interface is written with its network: `10.1.0.1/24` or `fd00:1::1/64`";
 const MAC: &str = "a MAC address is written `02:00:00:00:00:07`";
-const MAC_OR_ANY: &str =
-    "a MAC address is written `02:00:00:00:00:07`; `\"any\"`: they are learned";
+const MAC_OR_ANY: &str = "a MAC address is written `02:00:00:00:00:07`; `\"device\"`: that of the workload's end of a veth pair; `\"any\"`: they are learned";
 const ROUTE: &str = "a route is written `PREFIX via ADDRESS`, with more than one ADDRESS if there are several gateways, or `blackhole PREFIX`, `unreachable PREFIX` or `prohibit PREFIX`; the word may stand behind the prefix, too";
 
 /// The word in front, as `ip route` writes it, or behind.

@@ -11,7 +11,7 @@ use toml::Value;
 
 use crate::document::{
     ANY, DEFAULT_AGE, DEFAULT_FLOWS, DEFAULT_LEASE, DEFAULT_MTU, DEFAULT_PUNT_RATE, DEFAULT_STORM,
-    PROTOCOLS,
+    DEVICE, PROTOCOLS,
 };
 use crate::model::{
     Addresses, Chain, Document, Edge, Function, Interface, Link, Network, Route, Selection,
@@ -310,6 +310,7 @@ fn workload_section(workload: &Workload) -> Section {
     match workload.mac {
         Station::Made => {}
         Station::Given(mac) => drop(section.key("mac", text(&mac.value.to_string()))),
+        Station::Device(_) => drop(section.key("mac", text(DEVICE))),
         Station::Any => drop(section.key("mac", text(ANY))),
     }
     match &workload.addresses {

@@ -106,8 +106,11 @@ impl Graph {
             graph.edge_of.push(edge);
             graph.workload_macs.push(match workload.mac {
                 Station::Given(mac) => Some(mac.value),
+                Station::Device(At {
+                    value: Some(mac), ..
+                }) => Some(mac),
                 Station::Any => None,
-                Station::Made => {
+                Station::Made | Station::Device(_) => {
                     let name = format!("{}/{}", network.name.value, workload.name.value);
                     Some(Mac::of_name(&name))
                 }

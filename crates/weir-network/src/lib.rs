@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod cure;
 pub mod dhcp;
 mod document;
 pub mod exact;
@@ -21,6 +22,7 @@ pub mod trace;
 pub mod values;
 
 pub use check::{BALANCER, FIRST_IDENTIFIER, Networks, check, instance_name};
+pub use cure::cure;
 pub use document::{
     DEFAULT_AGE, DEFAULT_FLOWS, DEFAULT_LEASE, DEFAULT_MTU, DEFAULT_PUNT_RATE, DEFAULT_STORM,
     MOST_FLOWS, MOST_IDENTIFIER, parse,

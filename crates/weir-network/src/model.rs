@@ -35,6 +35,54 @@ impl PartialEq for Document {
     }
 }
 
+impl Document {
+    /// Reads the MAC addresses that workloads of an edge take from their devices. `read`: full name and device of a workload.
+    ///
+    /// # Errors
+    /// What `read` returned.
+    pub fn read_devices<E>(
+        &mut self,
+        edge: &str,
+        mut read: impl FnMut(&str, &str) -> Result<Mac, E>,
+    ) -> Result<(), E> {
+        for network in &mut self.networks {
+            for workload in &mut network.workloads {
+                if let (Station::Device(mac), true) =
+                    (&mut workload.mac, workload.edge.value == edge)
+                {
+                    let name = format!("{}/{}", network.name.value, workload.name.value);
+                    mac.value = Some(read(&name, &workload.device)?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Fills in those that were read before, by full name.
+    pub fn fill_devices(&mut self, read: &BTreeMap<String, Mac>) {
+        for network in &mut self.networks {
+            for workload in &mut network.workloads {
+                if let Station::Device(mac) = &mut workload.mac {
+                    let name = format!("{}/{}", network.name.value, workload.name.value);
+                    mac.value = read.get(&name).copied();
+                }
+            }
+        }
+    }
+
+    /// Full names of workloads whose MAC addresses are still to be read from their devices.
+    #[must_use]
+    pub fn unread(&self) -> Vec<String> {
+        let all = self.networks.iter().flat_map(|network| {
+            let workloads = network.workloads.iter();
+            let unread = workloads
+                .filter(|one| matches!(&one.mac, Station::Device(mac) if mac.value.is_none()));
+            unread.map(|one| format!("{}/{}", network.name.value, one.name.value))
+        });
+        all.collect()
+    }
+}
+
 /// A host that runs weir.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Edge {
@@ -354,8 +402,23 @@ pub enum Station {
     Made,
     /// This one.
     Given(At<Mac>),
+    /// That of the workload's end of its device, as far as it was read ([`Document::read_devices`]); made of the names until then.
+    Device(At<Option<Mac>>),
     /// Any: they are learned.
     Any,
+}
+
+impl Station {
+    /// Where its MAC address comes from, in one word.
+    #[must_use]
+    pub fn origin(&self) -> &'static str {
+        match self {
+            Station::Made => "names",
+            Station::Given(_) => "document",
+            Station::Device(_) => "device",
+            Station::Any => "any",
+        }
+    }
 }
 
 /// IP addresses of a workload.

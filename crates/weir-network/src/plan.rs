@@ -137,6 +137,8 @@ pub struct WorkloadDevice {
     pub mtu: u16,
     /// Its MAC address, if it has one.
     pub mac: Option<Mac>,
+    /// Where that comes from: `names`, `document`, `device` or `any`.
+    pub mac_from: &'static str,
 }
 
 /// The end of tunnels on this edge.

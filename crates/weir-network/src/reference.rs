@@ -420,6 +420,11 @@ impl Going<'_, '_> {
         let Some(vi) = self.edge.vi(vid) else {
             return self.drop_at(vid, Reason::Unlinked.name());
         };
+        let has_own_mac =
+            vi.flags & vi_flag::ANY_MAC != 0 || packet.bytes.get(6..12) == Some(&vi.mac[..]);
+        if !has_own_mac {
+            return self.drop_at(vid, Reason::SpoofedMac.name());
+        }
         if !self.is_honest(vid, vi, &packet.bytes) {
             return self.drop_at(vid, Reason::Spoofed.name());
         }
@@ -434,9 +439,6 @@ impl Going<'_, '_> {
         }
         let mac_is_own =
             |at: usize| vi.flags & vi_flag::ANY_MAC != 0 || frame[at..at + 6] == vi.mac;
-        if !mac_is_own(6) {
-            return false;
-        }
         if vi.flags & vi_flag::ANY_ADDRESS != 0 {
             return true;
         }

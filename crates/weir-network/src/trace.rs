@@ -13,6 +13,7 @@ use weir_packet::Reason;
 use weir_packet::build::Frame;
 
 use crate::check::{BALANCER, Networks};
+use crate::cure::cure;
 use crate::exact::scope;
 use crate::model::Network;
 use crate::numbers::Numbers;
@@ -624,7 +625,11 @@ fn tell(plan: &EdgeNetworks, tables: &Tables, step: &Step) -> TraceStep {
             "punted",
             format!("punted to the helper of edge {}", plan.edge),
         ),
-        What::Dropped(reason) => ("dropped", format!("dropped: {}", explained(reason))),
+        What::Dropped(reason) => {
+            let cure = Reason::from_name(reason).and_then(cure);
+            let cure = cure.map_or_else(String::new, |cure| format!("; {cure}"));
+            ("dropped", format!("dropped: {}{cure}", explained(reason)))
+        }
     };
     TraceStep {
         edge: plan.edge.clone(),

@@ -137,3 +137,27 @@ fn longer_prefixes_keep_their_first_and_last_address() {
         checked(&document("10.1.0.0/30", host, router)).unwrap_or_else(|e| panic!("{host}: {e}"));
     }
 }
+
+#[test]
+fn an_address_of_a_device_is_for_networks_of_one_edge() {
+    let text = document("10.1.0.0/24", "10.1.0.7", "10.1.0.1")
+        .replace("device = \"w\"\n", "device = \"w\"\nmac = \"device\"\n");
+    let networks = checked(&text).expect("one edge");
+    assert_eq!(networks.document.unread(), ["n/w"]);
+    // It is written again as it was.
+    let again = weir_network::export(&networks.document);
+    assert!(again.contains("mac = \"device\""), "{again}");
+    let two = text.replace(
+        "[[tenant]]",
+        "underlay = \"192.0.2.1\"\ndevice = \"u\"\nmtu = 1600\n[[edge]]\nname = \"e2\"\nunderlay = \"192.0.2.2\"\ndevice = \"u\"\nmtu = 1600\n[[tenant]]",
+    );
+    let two = format!(
+        "{two}[[network.workload]]\nname = \"x\"\nsubnet = \"far\"\nedge = \"e2\"\ndevice = \"x\"\naddress = \"10.9.0.8\"\n"
+    );
+    let refused = checked(&two).expect_err("refused");
+    assert!(
+        refused.contains("can be read on edge `e` only"),
+        "{refused}"
+    );
+    assert!(refused.contains("weir net plan"), "{refused}");
+}

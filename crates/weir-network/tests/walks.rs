@@ -80,9 +80,9 @@ fn the_same_over_ipv6_within_a_subnet() {
 
 #[test]
 fn what_a_workload_is_not_it_cannot_send() {
-    for (source, address) in [
-        (W1, [10, 1, 0, 8]),
-        (Mac([2, 0, 0, 0, 0, 8]), [10, 1, 0, 7]),
+    for (source, address, reason) in [
+        (W1, [10, 1, 0, 8], "spoofed"),
+        (Mac([2, 0, 0, 0, 0, 8]), [10, 1, 0, 7], "spoofed_mac"),
     ] {
         let bytes = frame(
             source,
@@ -90,7 +90,7 @@ fn what_a_workload_is_not_it_cannot_send() {
             Frame::new().ip4(address, [10, 1, 0, 8]).udp(1, 2),
         );
         let trace = trace_frame(&networks(EXAMPLE), "shop", "w1", &bytes).expect("traced");
-        assert_eq!(trace.dropped, ["spoofed"]);
+        assert_eq!(trace.dropped, [reason]);
         assert!(trace.delivered.is_empty());
     }
 }

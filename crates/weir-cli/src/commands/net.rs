@@ -3,6 +3,7 @@
 //! Exit status 2: the document or a name is wrong; 1: the host refused. Whatever fails has changed nothing.
 
 mod ping;
+mod stations;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -117,11 +118,32 @@ fn payload(words: &[String], source: u16) -> Result<Payload, Failure> {
 /// Exit status 0: it reached somebody; 1: it did not.
 fn trace(path: &Path, described: &Described, json: bool) -> Result<ExitCode, Failure> {
     let networks = record(path)?.check()?;
+    if let [first, ..] = networks.document.unread().as_slice() {
+        output::complain(&format!(
+            "a trace looks at no device: {first} and others with `mac = \"device\"` have addresses made of their names in it"
+        ));
+    }
     let trace = weir_network::trace::trace(&networks, described).map_err(Failure::usage)?;
+    let name = |workload: &str| format!("{}/{workload}", described.network);
+    let mut ends = vec![name(&described.workload)];
+    ends.extend(trace.delivered.iter().map(|one| name(&one.workload)));
+    let mut edges: Vec<&str> = trace.steps.iter().map(|one| one.edge.as_str()).collect();
+    edges.sort_unstable();
+    edges.dedup();
+    let mut found = Vec::new();
+    for edge in edges {
+        found.extend(stations::here(&networks, edge, &ends)?);
+    }
     if json {
-        output::json(&trace)?;
+        let mut value = serde_json::to_value(&trace).map_err(Failure::failed)?;
+        value["warnings"] = json!(found);
+        output::json(&value)?;
     } else {
-        output::out(&trace.to_string())?;
+        let mut text = trace.to_string();
+        for warning in found {
+            text.push_str(&format!("warning: {warning}\n"));
+        }
+        output::out(&text)?;
     }
     Ok(match trace.delivered.is_empty() {
         true => ExitCode::from(1),
@@ -145,6 +167,9 @@ struct Record {
     path: PathBuf,
     /// The document.
     text: String,
+    /// MAC addresses that were read from devices, by `network/workload`.
+    #[serde(default)]
+    stations: BTreeMap<String, String>,
 }
 
 impl Record {
@@ -177,8 +202,19 @@ impl Record {
     }
 
     fn parse(&self) -> Result<Document, Failure> {
-        weir_network::parse(&self.text, &self.path.display().to_string())
-            .map_err(|found| self.refused(&found))
+        let mut document = weir_network::parse(&self.text, &self.path.display().to_string())
+            .map_err(|found| self.refused(&found))?;
+        let read = self.stations.iter();
+        let read = read.filter_map(|(name, mac)| Some((name.clone(), mac.parse().ok()?)));
+        document.fill_devices(&read.collect());
+        Ok(document)
+    }
+
+    /// Reads the MAC addresses that workloads of an edge take from their devices.
+    fn read_devices(&mut self, edge: &str) -> Result<(), Failure> {
+        let mut document = self.parse()?;
+        self.stations = stations::read(&mut document, edge)?;
+        Ok(())
     }
 
     fn refused(&self, found: &Diagnostics) -> Failure {
@@ -247,6 +283,7 @@ fn record(path: &Path) -> Result<Record, Failure> {
     Ok(Record {
         path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         text,
+        stations: BTreeMap::new(),
     })
 }
 
@@ -255,6 +292,7 @@ pub(super) fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
     let record = Record {
         path: path.to_owned(),
         text: text.to_owned(),
+        stations: BTreeMap::new(),
     };
     record.check()
 }
@@ -319,9 +357,10 @@ pub(super) fn planned(
 }
 
 fn plan(path: &Path, edge: Option<&str>, json: bool) -> Result<(), Failure> {
-    let record = record(path)?;
+    let mut record = record(path)?;
+    let edge = edge_of(&record.parse()?, edge)?;
+    record.read_devices(&edge)?;
     let mut networks = record.check()?;
-    let edge = edge_of(&networks.document, edge)?;
     // Numbers of what runs, where that can be seen.
     let running = network::look(&edge).ok().flatten();
     if let Some(look) = &running {
@@ -330,8 +369,14 @@ fn plan(path: &Path, edge: Option<&str>, json: bool) -> Result<(), Failure> {
     }
     let before = running.map_or_else(Arc::default, |look| look.numbers);
     let plan = planned(&networks, &edge, &before)?;
+    let stations = stations::of(&plan)?;
+    for warning in stations::warnings(&stations) {
+        output::complain(&warning);
+    }
     if json {
-        return Ok(output::json(&as_json(&plan))?);
+        let mut value = as_json(&plan);
+        value["stations"] = stations::as_json(&stations);
+        return Ok(output::json(&value)?);
     }
     let mut text = format!(
         "edge {edge}: {}, {}, {}\n",
@@ -345,6 +390,7 @@ fn plan(path: &Path, edge: Option<&str>, json: bool) -> Result<(), Failure> {
             "other edge"
         ),
     );
+    text.push_str(&stations::table(&stations, usize::MAX));
     text.push_str(&interfaces(&plan, &[], |_| None));
     Ok(output::out(&text)?)
 }
@@ -456,9 +502,10 @@ fn columns<const N: usize>(rows: &[[String; N]]) -> String {
 }
 
 fn apply(path: &Path, edge: Option<&str>, force: bool, json: bool) -> Result<(), Failure> {
-    let record = record(path)?;
+    let mut record = record(path)?;
+    let edge = edge_of(&record.parse()?, edge)?;
+    record.read_devices(&edge)?;
     let networks = record.check()?;
-    let edge = edge_of(&networks.document, edge)?;
     let mut running = Networks::open(&edge)?;
     if running.version() > networks.document.version && !force {
         return Err(Failure::Usage(format!(
@@ -482,17 +529,23 @@ fn make(
     let networks = record.beside(networks, &kept)?;
     let plan = planned(&networks, edge, running.numbers())?;
     let applied = running.apply(&plan, &record.write()?)?;
-    told(edge, &plan, &applied, json)
+    let stations = stations::of(&plan)?;
+    for warning in stations::warnings(&stations) {
+        output::complain(&warning);
+    }
+    told(edge, &plan, &applied, &stations, json)
 }
 
 fn told(
     edge: &str,
     plan: &EdgeNetworks,
     applied: &network::Applied,
+    stations: &[stations::Station<'_>],
     json: bool,
 ) -> Result<(), Failure> {
     if json {
         let mut value = serde_json::to_value(applied).map_err(Failure::failed)?;
+        value["stations"] = stations::as_json(stations);
         value["edge"] = json!(edge);
         value["version"] = json!(plan.version);
         return Ok(output::json(&value)?);
@@ -524,6 +577,7 @@ fn told(
             applied.memory.div_ceil(1024)
         ));
     }
+    text.push_str(&stations::table(stations, stations::FEW));
     Ok(output::out(&text)?)
 }
 
@@ -619,8 +673,18 @@ fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> 
                     return false;
                 };
                 let found = drops.iter().filter(|(drop, _)| drop.vid == vid);
-                let reasons: BTreeMap<String, u64> =
-                    found.map(|(drop, n)| (reason(drop.reason), *n)).collect();
+                let reasons: BTreeMap<String, u64> = found
+                    .clone()
+                    .map(|(drop, n)| (reason(drop.reason), *n))
+                    .collect();
+                let cures: BTreeMap<String, String> = found
+                    .filter_map(|(drop, _)| {
+                        let known = weir_packet::Reason::from_index(drop.reason)?;
+                        let cure = stations::cure(&plan, vid, known).ok().flatten()?;
+                        Some((known.name().to_owned(), cure))
+                    })
+                    .collect();
+                row["cures"] = json!(cures);
                 row["packets"] = json!(packets);
                 row["bytes"] = json!(bytes);
                 row["dropped"] = json!(dropped);
@@ -649,6 +713,13 @@ fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> 
             "dropped at {place}: {n} {}\n",
             reason(drop.reason)
         ));
+        let known = weir_packet::Reason::from_index(drop.reason);
+        if let Some(known) = known {
+            text.push_str(&format!("  {}\n", known.text()));
+            if let Some(cure) = stations::cure(&plan, drop.vid, known)? {
+                text.push_str(&format!("  {cure}\n"));
+            }
+        }
     }
     for balancer in &balancers {
         text.push_str(&balancer.shown());

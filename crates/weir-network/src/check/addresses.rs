@@ -14,7 +14,7 @@ use crate::values::{At, Mac, Net};
 pub(super) fn check(document: &Document, graphs: &[Graph], shapes: &[Shape], report: &mut Report) {
     for (at, network) in document.networks.iter().enumerate() {
         prefixes(network, report);
-        workloads(network, &graphs[at], report);
+        workloads(document, network, &graphs[at], report);
         interfaces(network, &graphs[at], report);
         duplicates(network, &graphs[at], report);
         gateways(network, &graphs[at], report);
@@ -67,7 +67,7 @@ fn texts<'a>(nets: impl Iterator<Item = &'a At<Net>>) -> String {
     }
 }
 
-fn workloads(network: &Network, graph: &Graph, report: &mut Report) {
+fn workloads(document: &Document, network: &Network, graph: &Graph, report: &mut Report) {
     for (at, workload) in network.workloads.iter().enumerate() {
         let name = &workload.name.value;
         if let Vlan::Trunk(list) = &workload.vlan {
@@ -82,6 +82,20 @@ fn workloads(network: &Network, graph: &Graph, report: &mut Report) {
         }
         if let Station::Given(mac) = workload.mac {
             mac_address(&mac, report);
+        }
+        if let (Station::Device(mac), Some(edge)) = (workload.mac, graph.edge_of[at]) {
+            if let Some(read) = mac.value {
+                mac_address(&mac.with(read), report);
+            }
+            // Bridges of all edges have a declared station for it.
+            if let Some(other) = graph.members.iter().find(|other| **other != edge) {
+                let text = format!(
+                    "the device of `{name}` can be read on edge `{}` only, and the network is on edge `{}`, too",
+                    workload.edge.value, document.edges[*other].name.value
+                );
+                let help = "write the MAC address: `mac = \"02:...\"`; or leave `mac` out, and give the device the one that `weir net plan` prints";
+                report.error(0, mac.span, text).help(help);
+            }
         }
         let Addresses::Given(list) = &workload.addresses else {
             continue;
@@ -230,6 +244,7 @@ fn duplicates(network: &Network, graph: &Graph, report: &mut Report) {
         if let Some(own) = graph.workload_macs[at] {
             let (place, is_made) = match workload.mac {
                 Station::Given(mac) => (mac.span, false),
+                Station::Device(mac) => (mac.span, false),
                 _ => (workload.name.span, true),
             };
             mac(own, place, is_made, report);

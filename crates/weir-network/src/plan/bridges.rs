@@ -181,6 +181,7 @@ impl OneNetwork<'_, '_> {
             port,
             mtu: self.network.mtu.value,
             mac,
+            mac_from: workload.mac.origin(),
         });
     }
 

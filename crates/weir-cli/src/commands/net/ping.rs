@@ -14,7 +14,7 @@ use weir_network::trace::{self, Described, Payload, Trace};
 use weir_network::{EdgeNetworks, Networks};
 use weir_packet::Reason;
 
-use super::{Record, planned, running_edge, station, workload_of};
+use super::{Record, planned, running_edge, station, stations, workload_of};
 use crate::args::net::PingArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -78,7 +78,7 @@ pub(super) fn run(args: &PingArgs, json: bool) -> Result<ExitCode, Failure> {
     let mut why = Vec::new();
     let mut moved = Vec::new();
     if lost > 0 {
-        moved = changed(&plan, network, &before, &drops(&look)?);
+        moved = changed(&plan, network, &before, &drops(&look)?)?;
         why = explain(&Lost {
             networks: &networks,
             plan: &plan,
@@ -92,6 +92,9 @@ pub(super) fn run(args: &PingArgs, json: bool) -> Result<ExitCode, Failure> {
             missed: ping.missed()?,
         })?;
     }
+    // Requests are made with the address of the document: what the workload itself sends may be lost although they are answered.
+    let ends = [Some(workload), target.workload.as_deref()];
+    why.extend(stations::of_ends(&plan, network, &ends)?);
     let times: Vec<f64> = asked
         .iter()
         .filter_map(|one| one.answer)
@@ -247,10 +250,17 @@ struct Moved {
     reason: &'static str,
     text: &'static str,
     count: u64,
+    /// What to do about it, where that is known.
+    cure: Option<String>,
 }
 
 /// ... at interfaces of the network, and of what had not come so far.
-fn changed(plan: &EdgeNetworks, network: &str, before: &Drops, after: &Drops) -> Vec<Moved> {
+fn changed(
+    plan: &EdgeNetworks,
+    network: &str,
+    before: &Drops,
+    after: &Drops,
+) -> Result<Vec<Moved>, Failure> {
     let mut moved = Vec::new();
     for ((vid, reason), now) in after {
         let count = now - before.get(&(*vid, *reason)).copied().unwrap_or(0).min(*now);
@@ -266,9 +276,10 @@ fn changed(plan: &EdgeNetworks, network: &str, before: &Drops, after: &Drops) ->
             reason: reason.name(),
             text: reason.text(),
             count,
+            cure: stations::cure(plan, *vid, reason)?,
         });
     }
-    moved
+    Ok(moved)
 }
 
 /// What is known where something was lost.
@@ -310,6 +321,7 @@ fn explain(lost: &Lost<'_>) -> Result<Vec<String>, Failure> {
             "meanwhile this edge dropped {} at {}: {} ({})",
             moved.count, moved.interface, moved.reason, moved.text
         ));
+        why.extend(moved.cure.clone());
     }
     if let Some(device) = lost.watched {
         let (delivered, returned) = (count(|one| one.delivered), count(|one| one.returned));
@@ -472,6 +484,7 @@ fn report(
                 "interface": one.interface,
                 "reason": one.reason,
                 "packets": one.count,
+                "cure": one.cure,
             })
         })
         .collect();

@@ -61,6 +61,12 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     })?;
     let networks = net::checked(path, &text)?;
     let edge = net::edge_of(&networks.document, args.edge.as_deref())?;
+    if let Some(name) = networks.document.unread().first() {
+        return Err(Failure::Usage(format!(
+            "{}: workload {name} has `mac = \"device\"`, and a replay looks at no device; write its MAC address",
+            path.display()
+        )));
+    }
     let plan = net::planned(&networks, &edge, &Numbers::default())?;
     let survey = capture::survey(&args.input, None)?;
     let ports = ports(args, &plan, &survey)?;

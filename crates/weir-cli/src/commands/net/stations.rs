@@ -1,0 +1,258 @@
+//! MAC addresses of workloads: which one each has to send from, what its device has, and what to do where they differ.
+//!
+//! What a workload sends from is the MAC address of its own end of the device: of a veth pair the far end, which may lie in any namespace that
+//! the kernel lets this one read. Of a tap or another device nobody but the workload knows it.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde_json::{Value, json};
+use weir_kernel::links::{self, FarEnd};
+use weir_network::model::Document;
+use weir_network::values::{Mac, address, number};
+use weir_network::{EdgeNetworks, Networks, Numbers};
+use weir_packet::Reason;
+
+use super::columns;
+use crate::failure::Failure;
+
+/// So many are shown after an apply.
+pub(super) const FEW: usize = 20;
+
+/// A workload of a plan, and the other end of its device.
+pub(super) struct Station<'p> {
+    /// `network/workload`.
+    name: String,
+    device: &'p str,
+    mac: Option<Mac>,
+    from: &'static str,
+    far: Option<FarEnd>,
+}
+
+impl Station<'_> {
+    /// What its device has; `None`: it cannot be read.
+    fn of_device(&self) -> Option<Mac> {
+        self.far.as_ref().map(|far| Mac(far.mac))
+    }
+
+    /// The address that the document says and the other one that the device has.
+    fn difference(&self) -> Option<(Mac, Mac)> {
+        let (mac, has) = (self.mac?, self.of_device()?);
+        (mac != has).then_some((mac, has))
+    }
+}
+
+fn far_end(device: &str) -> Result<Option<FarEnd>, Failure> {
+    links::far_end(device).map_err(Failure::failed)
+}
+
+/// Reads the addresses that workloads of an edge take from their devices: those, by full name.
+pub(super) fn read(
+    document: &mut Document,
+    edge: &str,
+) -> Result<BTreeMap<String, String>, Failure> {
+    let mut found = BTreeMap::new();
+    document.read_devices(edge, |name: &str, device: &str| -> Result<Mac, Failure> {
+        let far = far_end(device)?.ok_or_else(|| {
+            Failure::Failed(format!(
+                "workload {name} has `mac = \"device\"`, and {device} is no veth whose other end can be read from here; write its MAC address: `mac = \"02:...\"`"
+            ))
+        })?;
+        let mac = Mac(far.mac);
+        found.insert(name.to_owned(), mac.to_string());
+        Ok(mac)
+    })?;
+    Ok(found)
+}
+
+/// Workloads of a plan in its order.
+pub(super) fn of(plan: &EdgeNetworks) -> Result<Vec<Station<'_>>, Failure> {
+    plan.devices
+        .iter()
+        .map(|workload| {
+            Ok(Station {
+                name: format!("{}/{}", workload.network, workload.workload),
+                device: &workload.device,
+                mac: workload.mac,
+                from: workload.mac_from,
+                far: far_end(&workload.device)?,
+            })
+        })
+        .collect()
+}
+
+/// What is wrong with the addresses of some workloads of a network.
+pub(super) fn of_ends(
+    plan: &EdgeNetworks,
+    network: &str,
+    names: &[Option<&str>],
+) -> Result<Vec<String>, Failure> {
+    let names: Vec<String> = names
+        .iter()
+        .flatten()
+        .map(|name| format!("{network}/{name}"))
+        .collect();
+    let stations = of(plan)?;
+    let named = stations.iter().filter(|one| names.contains(&one.name));
+    Ok(named.filter_map(warning).collect())
+}
+
+/// What is wrong with the addresses of some workloads of an edge, if that is an edge whose networks run here.
+pub(super) fn here(
+    networks: &Networks,
+    edge: &str,
+    names: &[String],
+) -> Result<Vec<String>, Failure> {
+    // Without the right to look nothing is known of devices.
+    let running = weir_engine::network::list_here().unwrap_or_default();
+    if !running.iter().any(|one| one == edge) {
+        return Ok(Vec::new());
+    }
+    let plan = super::planned(networks, edge, &Numbers::default())?;
+    let stations = of(&plan)?;
+    let named = stations.iter().filter(|one| names.contains(&one.name));
+    Ok(named.filter_map(warning).collect())
+}
+
+/// Addresses that the document leaves open, of so many workloads at most.
+pub(super) fn table(stations: &[Station<'_>], most: usize) -> String {
+    let open: Vec<_> = stations
+        .iter()
+        .filter(|one| matches!(one.from, "names" | "device"))
+        .collect();
+    if open.is_empty() {
+        return String::new();
+    }
+    let head = ["workload", "device", "MAC address to use", "its device has"];
+    let mut rows = vec![head.map(str::to_owned)];
+    for one in open.iter().take(most) {
+        let mac = one
+            .mac
+            .map_or_else(|| "any".to_owned(), |mac| mac.to_string());
+        let has = match (one.of_device(), one.difference()) {
+            (None, _) => "(cannot be read)".to_owned(),
+            (Some(_), None) => "the same".to_owned(),
+            (Some(has), Some(_)) => has.to_string(),
+        };
+        rows.push([one.name.clone(), one.device.to_owned(), mac, has]);
+    }
+    let mut text = columns(&rows);
+    if open.len() > most {
+        text.push_str(&format!(
+            "and {} more: `weir net plan` prints all of them\n",
+            open.len() - most
+        ));
+    }
+    text
+}
+
+pub(super) fn as_json(stations: &[Station<'_>]) -> Value {
+    let one = |one: &Station<'_>| {
+        json!({
+            "workload": one.name,
+            "device": one.device,
+            "mac": one.mac.map(|mac| mac.to_string()),
+            "mac_from": one.from,
+            "device_mac": one.of_device().map(|mac| mac.to_string()),
+            "differs": one.difference().is_some(),
+        })
+    };
+    stations.iter().map(one).collect()
+}
+
+/// A sentence for each workload whose device has another address than it may send from.
+pub(super) fn warnings(stations: &[Station<'_>]) -> Vec<String> {
+    let found = stations.iter().filter_map(warning);
+    found.map(|text| format!("warning: {text}")).collect()
+}
+
+/// What is wrong with a workload's MAC address, and what to do.
+fn warning(one: &Station<'_>) -> Option<String> {
+    let (mac, has) = one.difference()?;
+    let far = one.far.as_ref()?;
+    Some(format!(
+        "workload {} sends from {has} ({}, the other end of {}), and may send from {mac} only: all its packets are dropped (spoofed_mac). {}",
+        one.name,
+        far.name,
+        one.device,
+        how(far, mac, has)
+    ))
+}
+
+/// How to make document and device agree.
+fn how(far: &FarEnd, mac: Mac, has: Mac) -> String {
+    let place = match far.elsewhere {
+        true => " in its namespace",
+        false => "",
+    };
+    format!(
+        "Run `ip link set dev {} address {mac}`{place}, or write `mac = \"{has}\"` or `mac = \"device\"` in the document",
+        far.name
+    )
+}
+
+/// What to do about drops at an interface, where the next step is known.
+pub(super) fn cure(
+    plan: &EdgeNetworks,
+    vid: u32,
+    reason: Reason,
+) -> Result<Option<String>, Failure> {
+    let Some(workload) = plan.devices.iter().find(|one| one.vid == vid) else {
+        return Ok(weir_network::cure(reason).map(str::to_owned));
+    };
+    let device = &workload.device;
+    Ok(match (reason, workload.mac) {
+        (Reason::SpoofedMac, Some(mac)) => Some(match far_end(device)? {
+            Some(far) if far.mac != mac.0 => {
+                let has = Mac(far.mac);
+                format!(
+                    "it may send from {mac} only, and {} (the other end of {device}) has {has}. {}",
+                    far.name,
+                    how(&far, mac, has)
+                )
+            }
+            _ => format!(
+                "it may send from {mac} only: give its interface that address, or write the one that it has as `mac`; `tcpdump -e -i {device}` shows what it sends from"
+            ),
+        }),
+        (Reason::Spoofed, _) => Some(format!(
+            "it may send from {} only: give it that address, or add the one that it has to `address`; `tcpdump -n -i {device}` shows what it sends from",
+            addresses(plan, vid)
+        )),
+        _ => weir_network::cure(reason).map(str::to_owned),
+    })
+}
+
+/// Addresses that a workload may send from, as its record has them.
+fn addresses(plan: &EdgeNetworks, vid: u32) -> String {
+    let Some(vi) = plan.interfaces.get(vid as usize) else {
+        return String::new();
+    };
+    let mut list: Vec<IpAddr> = Vec::new();
+    if vi.address4 != 0 {
+        list.push(Ipv4Addr::from(vi.address4.to_ne_bytes()).into());
+    }
+    let mut bytes = [0; 16];
+    for (at, word) in vi.address6.iter().enumerate() {
+        bytes[at * 4..at * 4 + 4].copy_from_slice(&word.to_ne_bytes());
+    }
+    if bytes != [0; 16] {
+        list.push(IpAddr::from(bytes));
+    }
+    let more = weir_network::exact::scope(weir_bpf::abi::exact_kind::ADDRESS, vid, 0);
+    list.extend(
+        plan.exact
+            .iter()
+            .filter(|one| one.scope == more)
+            .map(|one| {
+                let [high, low] = one.key.map(u64::to_ne_bytes);
+                let mut bytes = [0; 16];
+                bytes[..8].copy_from_slice(&high);
+                bytes[8..].copy_from_slice(&low);
+                address(u128::from_be_bytes(bytes))
+            }),
+    );
+    list.sort_by_key(|one| number(*one));
+    let texts: Vec<String> = list.iter().map(ToString::to_string).collect();
+    texts.join(", ")
+}

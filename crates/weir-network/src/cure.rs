@@ -1,0 +1,32 @@
+//! What to do about drops of virtual networks, by reason.
+
+use weir_packet::Reason;
+
+/// The next step of who finds packets dropped for a reason and wants them to pass; `None`: the reason says all.
+#[must_use]
+pub fn cure(reason: Reason) -> Option<&'static str> {
+    Some(match reason {
+        Reason::SpoofedMac => {
+            "give the workload's interface the MAC address that `weir net plan` prints, or write the one that it has as `mac` (`mac = \"device\"` reads that of a veth)"
+        }
+        Reason::Spoofed => {
+            "give the workload one of the addresses that the document gives it, or add the one that it has to `address`"
+        }
+        Reason::Unlinked => {
+            "link the interface in the document, or apply it again if the device is new"
+        }
+        Reason::UnknownStation => {
+            "declare the station as a workload, or write `unknown = \"flood\"` in the subnet"
+        }
+        Reason::VlanBarred => "add the VLAN to `vlan` of the workload or link",
+        Reason::Storm => "raise `storm` of the subnet if so many packets to all are meant",
+        Reason::TunnelPeer => {
+            "add the address to `underlay` of its edge, or the edge to the document"
+        }
+        Reason::TunnelKind => "add the kind to `accepts` of this edge",
+        Reason::TunnelUnknown => "apply the same document on both edges",
+        Reason::TunnelMember => "apply the same document on both edges",
+        Reason::PuntUnheard => "start `weir net helper`, or the controller",
+        _ => return None,
+    })
+}
