@@ -1,7 +1,7 @@
-//! What the stack of a host drops of what a policy hands to it: `weir run` says so, and with the command that it names packets arrive. The tour has
-//! the same for the settings that beginners meet; here is the one that its pages already set.
+//! What the stack of a host drops of what a policy hands to it: `weir run` and `weir apply` say so, and with the command that they name packets
+//! arrive. The tour has the same for the settings that beginners meet; here are those that its pages already set.
 
-use crate::live_bed::{Bed, Run, root};
+use crate::live_bed::{Bed, Run, file, root, stderr, weir};
 
 #[test]
 fn a_source_of_the_host_itself_is_said_with_its_cure() {
@@ -38,4 +38,66 @@ fn a_source_of_the_host_itself_is_said_with_its_cure() {
     let run = Run::start(&bed.middle, policy, &["box0", "box1"], &[]);
     assert!(!run.words().contains("the stack drops"), "{}", run.words());
     run.stop();
+}
+
+#[test]
+fn an_edge_says_what_its_host_does_not_send_on() {
+    if !root("an_edge_says_what_its_host_does_not_send_on") {
+        return;
+    }
+    let bed = Bed::build("weir-notes");
+    let edge = format!("notes-{}", std::process::id());
+    let config = |out: &str| {
+        let mut text = format!(
+            "edge = \"{edge}\"\n[[function]]\nname = \"nat\"\nkind = \"middlebox\"\n\
+             rules = \"add-stateful in inside ip-saddr 10.0.1.0/24 map ip-saddr 10.0.2.1\"\n"
+        );
+        for (port, device) in [("inside", "box0"), ("outside", "box1")] {
+            text.push_str(&format!(
+                "[[port]]\nname = \"{port}\"\ndevice = \"{device}\"\n[[link]]\nfrom = \"{port}\"\nto = \"nat\"\n"
+            ));
+        }
+        text.push_str(&format!("[[link]]\nfrom = \"nat\"\nto = \"{out}\"\n"));
+        file("notes.toml", &text)
+    };
+    let apply = |config: &std::path::Path| {
+        let output = weir(&bed.middle, &["apply", config.to_str().expect("UTF-8")]);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let said = |what: &str, words: &str| {
+        let line = format!("weir: function nat: line 1: {what}\n");
+        assert!(words.contains(&line), "{words}");
+    };
+    bed.middle
+        .sysctl("net.ipv4.ip_forward", "0")
+        .expect("sysctl");
+    let words = apply(&config("stack"));
+    said(
+        "this host does not forward IPv4 that comes in by box0, box1, so what the policy translates is lost in its stack: \
+         `sysctl net.ipv4.ip_forward=1`",
+        &words,
+    );
+    said(
+        "the stack drops packets that get the source 10.0.2.1 and came in by box0: that is an address of this host: \
+         `sysctl net.ipv4.conf.box0.accept_local=1`",
+        &words,
+    );
+    // Only one interface is meant, and the stack is not asked where packets do not go there.
+    assert!(!words.contains("came in by box1"), "{words}");
+    let words = apply(&config("drop"));
+    assert!(!words.contains("sysctl"), "{words}");
+    bed.middle
+        .sysctl("net.ipv4.ip_forward", "1")
+        .expect("sysctl");
+    bed.middle
+        .sysctl("net.ipv4.conf.box0.accept_local", "1")
+        .expect("sysctl");
+    let words = apply(&config("stack"));
+    assert!(!words.contains("sysctl"), "{words}");
+    let ping = ["-c", "3", "-i", "0.1", "-W", "1", "10.0.2.2"];
+    let pinged = bed.client.output("ping", &ping).unwrap_or_default();
+    assert!(pinged.contains(" 3 received"), "{pinged}");
+    let down = weir(&bed.middle, &["down", "--edge", &edge]);
+    assert!(down.status.success(), "{}", stderr(&down));
 }

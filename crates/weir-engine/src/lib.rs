@@ -15,6 +15,7 @@ pub mod monitor;
 pub mod network;
 pub mod ports;
 mod reference;
+mod translated;
 mod user;
 pub mod watch;
 

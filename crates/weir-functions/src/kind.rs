@@ -13,6 +13,7 @@ use weir_packet::Reason;
 use weir_policy::nearest;
 use weir_policy::reference::Input;
 
+use crate::middlebox::translations::Translation;
 use crate::plan::{InstancePlan, ObjectSource};
 use crate::{balancer, decapsulate, empty, filter, middlebox, object, redirect, router};
 
@@ -127,6 +128,8 @@ pub struct Planned {
     pub ports: Vec<u32>,
     /// What it needs of ports and engine.
     pub asks: Asks,
+    /// What it makes of addresses of packets that go on.
+    pub translations: Vec<Translation>,
     /// What a user should know, one sentence each.
     pub notes: Vec<String>,
     /// What a user should know unless a map of the object is shared: the map and a sentence.
@@ -159,6 +162,7 @@ impl Planned {
             outs: vec!["next".to_owned()],
             ports: Vec::new(),
             asks: Asks::default(),
+            translations: Vec::new(),
             notes: Vec::new(),
             unshared: Vec::new(),
         }

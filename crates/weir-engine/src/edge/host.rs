@@ -1,5 +1,5 @@
-//! What this host must do for an edge beside it: balancers hand packets to its stack, which forwards them only if it may and if it believes their
-//! source; and servers have the link-layer addresses that a configuration says, or nobody takes their packets.
+//! What this host must do for an edge beside it: balancers and policies hand packets to its stack, which forwards them only if it may and if it
+//! believes their source; and servers have the link-layer addresses that a configuration says, or nobody takes their packets.
 //!
 //! Notes only: each names what is lost and the command, or the key, that changes it. Nothing is changed here.
 
@@ -14,15 +14,32 @@ use weir_functions::balancer;
 use weir_kernel::{KernelError, Map, iface, routes, stack};
 use zerocopy::FromBytes;
 
-use super::health;
+use super::plan::EdgePlan;
 use super::state::{InstanceState, State};
+use super::{health, routers};
+use crate::translated::{Entrance, dropped_by_stack};
 
 /// How long a server that the kernel does not know may take to say where it is.
 const ASKING: Duration = Duration::from_millis(200);
 
 /// What a user should know of the host, a line each.
-pub(super) fn notes(edge: &State) -> Result<Vec<String>, KernelError> {
+pub(super) fn notes(edge: &State, plan: &EdgePlan) -> Result<Vec<String>, KernelError> {
     let mut notes = Vec::new();
+    let ports = edge.ports.iter();
+    let entrances: Vec<Entrance<'_>> = ports
+        .map(|port| Entrance {
+            names: [&port.name, &port.device],
+            device: &port.device,
+            ifindex: port.ifindex,
+        })
+        .collect();
+    for instance in &plan.instances {
+        if leads_to_stack(edge, &instance.name) {
+            let found = dropped_by_stack(&instance.planned.translations, &entrances)?;
+            let of = |note| format!("function {}: {note}", instance.name);
+            notes.extend(found.into_iter().map(of));
+        }
+    }
     let instances = edge.instances.iter();
     for instance in instances.filter(|i| i.object == balancer::OBJECT) {
         let Some(map) = instance.maps.get("servers") else {
@@ -39,9 +56,23 @@ pub(super) fn notes(edge: &State) -> Result<Vec<String>, KernelError> {
     Ok(notes)
 }
 
-/// Whether what a balancer does not judge goes to the stack.
-fn leads_to_stack(instance: &InstanceState) -> bool {
-    instance.outs.iter().any(|(_, to)| to == "stack")
+/// Whether packets go on from a function to the stack, and no function on the way sends them out by itself.
+fn leads_to_stack(edge: &State, function: &str) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut next = vec![function];
+    while let Some(name) = next.pop() {
+        if name == "stack" {
+            return true;
+        }
+        let found = edge.instances.iter().find(|i| i.name == name);
+        let Some(found) = found.filter(|_| seen.insert(name)) else {
+            continue;
+        };
+        if name == function || !matches!(found.object.as_str(), routers::OBJECT | "redirect") {
+            next.extend(found.outs.iter().map(|(_, to)| to.as_str()));
+        }
+    }
+    false
 }
 
 /// Servers without `mac` are found by the kernel's tables, and answers are sent on by the stack.
@@ -53,7 +84,8 @@ fn forwarding(
 ) -> Vec<String> {
     let asks_kernel = |s: &LbServer| s.deliver & (deliver::MAC | deliver::CPU) == 0;
     let is_here = |s: &LbServer| s.deliver & deliver::CPU != 0 && s.mode == mode::DSR;
-    let needs = |s: &&LbServer| asks_kernel(s) || (leads_to_stack(instance) && !is_here(s));
+    let needs =
+        |s: &&LbServer| asks_kernel(s) || (leads_to_stack(edge, &instance.name) && !is_here(s));
     let mut notes = Vec::new();
     for (family, is_ipv6, cure) in [
         (4, false, "net.ipv4.ip_forward=1"),
@@ -84,7 +116,7 @@ fn sources(
     of: &str,
     servers: &[LbServer],
 ) -> Result<Vec<String>, KernelError> {
-    if !leads_to_stack(instance) {
+    if !leads_to_stack(edge, &instance.name) {
         return Ok(Vec::new());
     }
     let services = addresses(instance)?;

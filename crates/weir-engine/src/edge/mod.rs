@@ -374,7 +374,7 @@ impl Edge {
             applied.notes.extend(routers::prepare(state)?);
             applied.notes.extend(health::settle(state)?);
             applied.notes.extend(balancers::prepare(state)?);
-            applied.notes.extend(host::notes(state)?);
+            applied.notes.extend(host::notes(state, plan)?);
         }
         Ok(applied)
     }

@@ -3,13 +3,10 @@
 //!
 //! Invariant: an offload that was switched off comes back when its value is dropped.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
 use weir_functions::plan::ChecksumMode;
 use weir_kernel::iface::{self, Feature, Interface};
-use weir_kernel::routes::{self, KernelRouteKind};
-use weir_kernel::{KernelError, XdpMode, stack};
-use weir_policy::model::{PortName, Rule, Target, Test};
+use weir_kernel::{KernelError, XdpMode};
+use weir_policy::model::{PortName, Rule, Test};
 
 use super::{Hook, LiveError, Options};
 
@@ -113,103 +110,6 @@ pub(crate) fn unattached_ports<'a>(
         }
     }
     missing
-}
-
-/// Rules that translate on the way in hand packets to the stack, which must send them on and believe their new source. Sentences about those that
-/// it would drop.
-pub(super) fn dropped_by_stack(
-    rules: &[Rule],
-    interfaces: &[Interface],
-) -> Result<Vec<String>, KernelError> {
-    let mut notes = Vec::new();
-    for rule in rules {
-        for target in &rule.targets {
-            let Target::Map { field, pool } = target else {
-                continue;
-            };
-            let Some(first) = pool.nth(0) else {
-                continue;
-            };
-            let (address, is_source) = match field.info().name {
-                "ip-saddr" => (Ipv4Addr::from(first as u32).into(), true),
-                "ip-daddr" => (Ipv4Addr::from(first as u32).into(), false),
-                "ip6-saddr" => (Ipv6Addr::from(first).into(), true),
-                "ip6-daddr" => (Ipv6Addr::from(first).into(), false),
-                _ => continue,
-            };
-            notes.extend(unforwarded(rule, address, is_source, interfaces)?);
-            if !is_source {
-                continue;
-            }
-            for interface in interfaces.iter().filter(|i| comes_in_by(rule, i)) {
-                if let Some(why) = stack::disbelieves(&interface.name, address)? {
-                    notes.push(format!(
-                        "line {}: the stack drops packets that get the source {address} and came in by {}: {why}",
-                        rule.line, interface.name
-                    ));
-                }
-            }
-        }
-    }
-    // One sentence for all rules of a kind.
-    let mut told = Vec::new();
-    notes.retain(|note| {
-        let what = note
-            .split_once(": ")
-            .map_or("", |(_, what)| what)
-            .to_owned();
-        let is_new = !told.contains(&what);
-        told.push(what);
-        is_new
-    });
-    Ok(notes)
-}
-
-/// What is translated is for other hosts, unless its destination becomes an address of this one.
-fn unforwarded(
-    rule: &Rule,
-    address: IpAddr,
-    is_source: bool,
-    interfaces: &[Interface],
-) -> Result<Option<String>, KernelError> {
-    let is_here = || -> Result<bool, KernelError> {
-        let way = routes::way_to(address)?;
-        Ok(way.is_some_and(|way| way.kind == KernelRouteKind::Local))
-    };
-    if !is_source && is_here()? {
-        return Ok(None);
-    }
-    let is_ipv6 = address.is_ipv6();
-    let off: Vec<&str> = interfaces
-        .iter()
-        .map(|i| i.name.as_str())
-        .filter(|name| stack::forwards(name, is_ipv6) == Some(false))
-        .collect();
-    let (family, cure) = match is_ipv6 {
-        false => ("IPv4", "net.ipv4.ip_forward=1"),
-        true => ("IPv6", "net.ipv6.conf.all.forwarding=1"),
-    };
-    Ok((!off.is_empty()).then(|| {
-        format!(
-            "line {}: this host does not forward {family} that comes in by {}, so what the policy translates is lost in its stack: `sysctl {cure}`",
-            rule.line,
-            off.join(", ")
-        )
-    }))
-}
-
-/// Whether a rule's packets can come in by an interface.
-fn comes_in_by(rule: &Rule, interface: &Interface) -> bool {
-    rule.matches.iter().all(|one| {
-        let (Test::Port(names), "in") = (&one.test, one.subject.field.info().name) else {
-            return true;
-        };
-        let is_named = names.iter().any(|name| match name {
-            PortName::Name(text) => *text == interface.name,
-            PortName::Index(index) => *index == interface.ifindex,
-        });
-        is_named != one.negated
-    })
 }
 
 /// The hook for an interface, by what was asked for and by the device.

@@ -18,7 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use weir_bpf::abi::{self, Event};
-use weir_functions::middlebox::{self, EditError, PlanError, RuleBook, Succession, Written};
+use weir_functions::middlebox::{
+    self, EditError, PlanError, RuleBook, Succession, Written, translations,
+};
 use weir_functions::plan::{ChecksumMode, Port, PortConstants};
 use weir_functions::report::Report;
 use weir_kernel::iface::{Feature, Interface};
@@ -27,9 +29,9 @@ use weir_policy::model::Rule;
 use weir_policy::{Parsed, ast};
 use zerocopy::FromBytes;
 
+use crate::translated::{Entrance, dropped_by_stack};
 use copies::{Attachment, Keep, LoadedCopy, Place, Sharing, load};
 use host::choose_hook;
-use host::dropped_by_stack;
 pub(crate) use host::{SwitchedOff, checksums_of, find_all, refuse_hidden_tags, unattached_ports};
 
 pub use flows::{FlowTable, Page};
@@ -263,7 +265,11 @@ impl Live {
         let mut notes = unattached_ports(policy.rules.iter(), &interfaces);
         // On the way out the stack is behind weir's programs.
         if !options.egress {
-            notes.extend(dropped_by_stack(&policy.rules, &interfaces)?);
+            let entrances: Vec<Entrance<'_>> = interfaces.iter().map(entrance).collect();
+            notes.extend(dropped_by_stack(
+                &translations::of(&policy.rules),
+                &entrances,
+            )?);
         }
         let blind_to_vlan = !options.vlan_in_frame && !names_vlan && on_xdp().next().is_some();
         // A policy that cannot be planned is refused for that, whoever asks.
@@ -564,6 +570,15 @@ fn describe(data: &[u8], len: usize) -> String {
     let mut frame = data.to_vec();
     frame.resize(len.clamp(data.len(), abi::FRAME_MAX), 0);
     weir_packet::summary(&frame)
+}
+
+fn entrance(interface: &Interface) -> Entrance<'_> {
+    let name = interface.name.as_str();
+    Entrance {
+        names: [name; 2],
+        device: name,
+        ifindex: interface.ifindex,
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use weir_policy::reference::{Input, explain};
 use weir_policy::{Diagnostics, Parsed, SetLoader, Source, describe};
 
 use crate::kind::{Asks, Files, FunctionError, Judge, Planned, Request};
-use crate::middlebox::{self, connections};
+use crate::middlebox::{self, connections, translations};
 use crate::plan::Port;
 
 /// Plans an instance. Keys: `policy`, a file, or `rules`, the text itself.
@@ -32,6 +32,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
         linear_frames: false,
         least_mtu: 0,
     };
+    planned.translations = translations::of(&parsed.policy.rules);
     planned.notes = parsed
         .warnings
         .iter()

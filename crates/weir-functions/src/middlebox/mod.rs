@@ -12,6 +12,7 @@ pub mod instance;
 mod operations;
 mod past;
 mod room;
+pub mod translations;
 
 use weir_bpf::abi::{self, feature, rule_flag};
 use weir_classify::{Classifier, ClassifyError, RuleKey, RuleSet, Scheme};
