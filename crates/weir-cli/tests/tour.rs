@@ -18,7 +18,7 @@ use traps::Trap;
 use walk::walk;
 
 /// Walks at the same time: most of one is waiting.
-const AT_ONCE: usize = 10;
+const AT_ONCE: usize = 12;
 
 /// Pages with a tutorial.
 const PAGES: [&str; 7] = [
@@ -43,9 +43,12 @@ fn tour(page: &str) {
         Trap::None,
     )];
     for section in tutorial.sections.chunks(1) {
-        for trap in Trap::ALL.into_iter().filter(|trap| *trap != Trap::None) {
-            walks.push((section[0].title.clone(), section, trap));
+        let title = &section[0].title;
+        let mut traps = Trap::USUAL.to_vec();
+        if title.contains("cookies") {
+            traps.push(Trap::FewCookies);
         }
+        walks.extend(traps.into_iter().map(|trap| (title.clone(), section, trap)));
     }
     let wanted = std::env::var("WEIR_TOUR").unwrap_or_default();
     walks.retain(|(title, _, trap)| format!("{title}, {trap}").contains(&wanted));

@@ -152,6 +152,8 @@ pub struct Asks {
     pub linear_frames: bool,
     /// Smallest MTU that ports must have for its tunnels to carry what every host may send; 0: it makes none.
     pub least_mtu: u32,
+    /// The stack must answer every SYN that it gets with a cookie, because others answered for it.
+    pub syn_cookies: bool,
 }
 
 impl Planned {

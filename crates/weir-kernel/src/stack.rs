@@ -44,6 +44,12 @@ pub fn forwards(device: &str, is_ipv6: bool) -> Option<bool> {
     setting(family, device, "forwarding").map(|value| value != 0)
 }
 
+/// Whether the stack answers every SYN with a cookie, also without a flood (`net.ipv4.tcp_syncookies` is 2); `None`: it knows none.
+pub fn always_sends_cookies() -> Option<bool> {
+    let text = fs::read_to_string("/proc/sys/net/ipv4/tcp_syncookies").ok()?;
+    Some(text.trim() == "2")
+}
+
 /// Whether the stack drops packets with this source that come in by this device. IPv6 has no such check.
 ///
 /// # Errors

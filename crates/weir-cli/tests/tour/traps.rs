@@ -18,11 +18,13 @@ pub(crate) enum Trap {
     OtherMacs,
     /// Strict reverse path filter on all devices.
     RpFilter,
+    /// SYN cookies in a flood only, as the kernel has it.
+    FewCookies,
 }
 
 impl Trap {
-    pub(crate) const ALL: [Trap; 6] = [
-        Trap::None,
+    /// Those of every page.
+    pub(crate) const USUAL: [Trap; 5] = [
         Trap::GroOff,
         Trap::OffloadsOff,
         Trap::NoForwarding,
@@ -48,6 +50,7 @@ impl Trap {
             Trap::RpFilter => {
                 "sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.default.rp_filter=1 net.ipv4.conf.$dev.rp_filter=1"
             }
+            Trap::FewCookies => "sysctl -qw net.ipv4.tcp_syncookies=1",
         };
         format!(
             "set -e
@@ -73,6 +76,7 @@ impl fmt::Display for Trap {
             Trap::NoForwarding => "no forwarding",
             Trap::OtherMacs => "other MACs",
             Trap::RpFilter => "rp_filter on",
+            Trap::FewCookies => "cookies in a flood only",
         })
     }
 }

@@ -1,5 +1,5 @@
 //! What this host must do for an edge beside it: balancers and policies hand packets to its stack, which forwards them only if it may and if it
-//! believes their source; and servers have the link-layer addresses that a configuration says, or nobody takes their packets.
+//! believes their source; filters answer SYNs for its sockets; and servers have the link-layer addresses that a configuration says, or nobody takes their packets.
 //!
 //! Notes only: each names what is lost and the command, or the key, that changes it. Nothing is changed here.
 
@@ -38,6 +38,12 @@ pub(super) fn notes(edge: &State, plan: &EdgePlan) -> Result<Vec<String>, Kernel
             let found = dropped_by_stack(&instance.planned.translations, &entrances)?;
             let of = |note| format!("function {}: {note}", instance.name);
             notes.extend(found.into_iter().map(of));
+        }
+        if instance.planned.asks.syn_cookies && stack::always_sends_cookies() == Some(false) {
+            notes.push(format!(
+                "function {}: this host's sockets refuse connections that begin with a cookie of the filter: `sysctl net.ipv4.tcp_syncookies=2`",
+                instance.name
+            ));
         }
     }
     let instances = edge.instances.iter();

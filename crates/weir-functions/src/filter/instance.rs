@@ -28,6 +28,10 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     let mut planned = Planned::new(plan);
     planned.asks.secret = filter.remembers().then_some("weir_filter_secret");
     planned.asks.finished_checksums = filter.moves();
+    planned.asks.syn_cookies = filter
+        .rules
+        .iter()
+        .any(|r| r.action == rule::Action::Cookie);
     planned.notes = filter.unused();
     if let Some(load) = load {
         let note = format!(

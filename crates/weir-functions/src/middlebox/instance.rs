@@ -31,6 +31,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
         secret: connections::is_stateful(&parsed.policy).then_some("weir_flow_seed"),
         linear_frames: false,
         least_mtu: 0,
+        syn_cookies: false,
     };
     planned.translations = translations::of(&parsed.policy.rules);
     planned.notes = parsed
