@@ -18,22 +18,24 @@ pub(crate) fn decode_until_invalid(encoded: &[u8], out: &mut Vec<u8>) {
 }
 
 /// The same, but padding ends its group only, and what follows is decoded, too; and nothing is if a group has less than two characters before its padding or end: that is no byte,
-/// and what is decoded then was never encoded.
-pub(crate) fn decode_whole_bytes(encoded: &[u8], out: &mut Vec<u8>) {
+/// and what is decoded then was never encoded. Returns how many characters were looked at.
+pub(crate) fn decode_whole_bytes(encoded: &[u8], out: &mut Vec<u8>) -> usize {
     out.clear();
     let ours = |b: &u8| *b == b'=' || digit(*b).is_some();
     let end = encoded.iter().position(|b| !ours(b));
-    for group in encoded[..end.unwrap_or(encoded.len())].chunks(4) {
+    let end = end.unwrap_or(encoded.len());
+    for group in encoded[..end].chunks(4) {
         let mut digits = group.iter().map_while(|b| digit(*b));
         let (Some(a), Some(b)) = (digits.next(), digits.next()) else {
             out.clear();
-            return;
+            return end;
         };
         let (c, d) = (digits.next(), digits.next());
         let bits = a << 18 | b << 12 | c.unwrap_or(0) << 6 | d.unwrap_or(0);
         let bytes = 1 + usize::from(c.is_some()) + usize::from(d.is_some());
         out.extend_from_slice(&bits.to_be_bytes()[1..][..bytes]);
     }
+    end
 }
 
 /// Decodes whole groups to `out`, passing over what is not of the alphabet; padding ends the last one.

@@ -1,5 +1,6 @@
 //! One worker's detection: from packets, pieces and transactions to matches. It owns scratch memory only; what is remembered of flows is in their `FlowState`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::app::{App, Transaction};
@@ -82,10 +83,17 @@ impl Detector {
         &self.work.matches
     }
 
-    /// Goes on counting from these.
-    pub(crate) fn count_from(&mut self, counts: DetectCounts) {
-        self.work.counts = counts;
-        self.work.scratch.counts = counts.evaluation;
+    /// By generator and number of a rule: how often it was given up at a limit, and counted as not holding.
+    pub fn limited(&self) -> &BTreeMap<(u32, u32), u64> {
+        &self.work.limited
+    }
+
+    /// Goes on counting where another stands, which goes on here.
+    pub(crate) fn swap_counts(&mut self, other: &mut Detector) {
+        let (mine, others) = (&mut self.work, &mut other.work);
+        std::mem::swap(&mut mine.counts, &mut others.counts);
+        std::mem::swap(&mut mine.scratch.counts, &mut others.scratch.counts);
+        std::mem::swap(&mut mine.limited, &mut others.limited);
     }
 
     /// Forgets the matches, when the caller has taken them; not between the calls for one packet.
@@ -224,7 +232,7 @@ impl Detector {
             }
             if let Some(program) = &rule.payload {
                 let subject = Subject::whole(payload);
-                if !program.holds(&subject, &mut work.scratch) {
+                if !work.decide((rules, index), program, &subject) {
                     continue;
                 }
             }
@@ -234,10 +242,13 @@ impl Detector {
                 }
                 continue;
             }
-            let held = rule
-                .groups
-                .iter()
-                .all(|g| work.group(g, &mut header_buffer(packet, g.buffer).into_iter()));
+            let held = rule.groups.iter().all(|g| {
+                work.group(
+                    (rules, index),
+                    g,
+                    &mut header_buffer(packet, g.buffer).into_iter(),
+                )
+            });
             if !held {
                 continue;
             }
@@ -342,7 +353,7 @@ impl Detector {
             let waiting = pending.iter().position(|(r, _)| *r == index);
             // Without a new byte nothing is decided anew that asks for none.
             let old = fresh == piece.window.len() && !program.finds();
-            if old || !program.holds(&subject, &mut work.scratch) {
+            if old || !work.decide((rules, index), program, &subject) {
                 if waiting.is_none() && !piece.last {
                     if pending.len() == MOST_PENDING {
                         pending.remove(0);
@@ -524,7 +535,7 @@ impl Detector {
             let held = rule.groups.iter().all(|group| {
                 if is_of_packets(group.buffer) {
                     let bytes = at.packet.and_then(|p| header_buffer(p, group.buffer));
-                    return work.group(group, &mut bytes.into_iter());
+                    return work.group((rules, index), group, &mut bytes.into_iter());
                 }
                 // Of a rule of one direction every buffer is of that direction.
                 let way = match side {
@@ -538,7 +549,11 @@ impl Detector {
                 if group.absent.is_some() && !transaction.may_lack(way) {
                     return false;
                 }
-                work.group(group, &mut transaction.get(group.buffer, way))
+                work.group(
+                    (rules, index),
+                    group,
+                    &mut transaction.get(group.buffer, way),
+                )
             });
             if !held {
                 continue;
@@ -560,13 +575,16 @@ impl Detector {
             let (mut named, mut again) = (false, false);
             if about(Buffer::FileName).next().is_some() {
                 for (file, number) in transaction.files.iter().zip(0..) {
-                    let mut fits = |g| work.group(g, &mut std::iter::once(&file.name[..]));
+                    let mut fits =
+                        |g| work.group((rules, index), g, &mut std::iter::once(&file.name[..]));
                     if file.direction != direction || !about(Buffer::FileName).all(&mut fits) {
                         continue;
                     }
                     named = true;
                     let bytes = transaction.contents(file);
-                    let mut fits = |g| bytes.is_none_or(|b| work.group(g, &mut std::iter::once(b)));
+                    let mut fits = |g| {
+                        bytes.is_none_or(|b| work.group((rules, index), g, &mut std::iter::once(b)))
+                    };
                     if !about(Buffer::FileData).all(&mut fits) {
                         continue;
                     }

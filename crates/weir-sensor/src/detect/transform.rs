@@ -149,7 +149,9 @@ impl Change {
                 match how.mode.as_deref() {
                     Some("rfc2045") => base64::decode_lenient(encoded, out),
                     Some("strict") => base64::decode_strict(encoded, out),
-                    _ => base64::decode_whole_bytes(encoded, out),
+                    _ => {
+                        base64::decode_whole_bytes(encoded, out);
+                    }
                 }
                 // What is no Base64, or has fewer bytes than asked for, stays as it is.
                 if out.is_empty() {

@@ -1,5 +1,7 @@
 //! Scratch memory of one worker's detection, and what packets, pieces and transactions have in common: from patterns to candidates, and from a rule that holds to a match.
 
+use std::collections::BTreeMap;
+
 use crate::buffer::Buffer;
 use crate::matcher::Hits;
 use crate::packet::{Direction, Packet, Transport};
@@ -8,7 +10,7 @@ use super::compile::CompiledGroup;
 use super::detector::DetectCounts;
 use super::ends::Ends;
 use super::plan::{Met, Plan, Table};
-use super::program::{Scratch, Subject};
+use super::program::{Program, Scratch, Subject};
 use super::ruleset::{ByAddress, Ruleset, Scan};
 use super::transform::change;
 use super::{FlowState, FlowView, LOOKBACK, Match};
@@ -37,6 +39,8 @@ pub(super) struct Work {
     /// Rank of the `pass` rule that held for the current packet.
     pub(super) packet_passed: Option<u32>,
     pub(super) counts: DetectCounts,
+    /// By generator and number of the rule: how often it was given up at a limit.
+    pub(super) limited: BTreeMap<(u32, u32), u64>,
 }
 
 /// Circumstances of a match.
@@ -182,9 +186,25 @@ impl Work {
         state.fired.push((rule, direction, end));
     }
 
+    /// Whether the conditions of a rule hold of a buffer.
+    pub(super) fn decide(
+        &mut self,
+        (rules, index): (&Ruleset, u32),
+        program: &Program,
+        subject: &Subject<'_>,
+    ) -> bool {
+        let held = program.holds(subject, &mut self.scratch);
+        if std::mem::take(&mut self.scratch.gave_up) {
+            let rule = rules.rule(index);
+            *self.limited.entry((rule.gid, rule.sid)).or_default() += 1;
+        }
+        held
+    }
+
     /// Whether one of the instances of a buffer fulfils a group, or its absence does.
     pub(super) fn group(
         &mut self,
+        rule: (&Ruleset, u32),
         group: &CompiledGroup,
         instances: &mut dyn Iterator<Item = &[u8]>,
     ) -> bool {
@@ -199,9 +219,7 @@ impl Work {
             let held = bytes.is_some_and(|bytes| {
                 there = true;
                 group.absent != Some(false)
-                    && group
-                        .program
-                        .holds(&Subject::whole(bytes), &mut self.scratch)
+                    && self.decide(rule, &group.program, &Subject::whole(bytes))
             });
             self.changed = changed;
             if held {

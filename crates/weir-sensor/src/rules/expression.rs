@@ -6,6 +6,7 @@ use std::sync::Arc;
 use pcre2::bytes::{CaptureLocations, Regex, RegexBuilder};
 
 use super::model::Pcre;
+use super::reach::{self, Reach};
 
 /// How far one match may go before it is given up; from the configuration.
 pub const MATCH_LIMIT: u32 = 3500;
@@ -15,6 +16,7 @@ pub const MATCH_LIMIT: u32 = 3500;
 pub struct Expression {
     regex: Regex,
     flags: Flags,
+    reach: Arc<Reach>,
 }
 
 /// The flags that are not written into the pattern: `i`, `m`, `s`, `x`.
@@ -62,7 +64,11 @@ impl Expression {
             .jit_if_available(true)
             .build(&pattern);
         match built {
-            Ok(regex) => Ok(Expression { regex, flags }),
+            Ok(regex) => Ok(Expression {
+                regex,
+                flags,
+                reach: Arc::new(reach::of(pcre)),
+            }),
             Err(e) => {
                 let offset = e.offset().map(|o| o.saturating_sub(head.len()));
                 Err(ExpressionError {
@@ -127,6 +133,11 @@ impl Expression {
                 .collect(),
             _ => Vec::new(),
         }
+    }
+
+    /// How far it looks at most.
+    pub(crate) fn reach(&self) -> &Reach {
+        &self.reach
     }
 
     /// Numbers and names of the captures that have one.

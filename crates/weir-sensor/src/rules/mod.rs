@@ -17,6 +17,7 @@ mod model;
 mod options;
 mod parse;
 mod problem;
+mod reach;
 mod scan;
 mod text;
 mod values;
@@ -32,4 +33,5 @@ pub use files::{
 pub use load::{Dialect, Keep, LoadError, Loaded, Loader, Note, Settings, load, rule_files};
 pub use model::*;
 pub use problem::{Kind, Refused};
+pub(crate) use reach::Reach;
 pub use variables::Variables;

@@ -38,6 +38,8 @@ pub(crate) struct Totals {
     decoding: EventCounts,
     streams: EventCounts,
     apps: AppCounts,
+    /// By generator and number of a rule: how often it was given up.
+    limited: BTreeMap<(u32, u32), u64>,
     ledger: Ledger,
 }
 
@@ -63,6 +65,9 @@ impl Totals {
         for (key, count) in &other.apps.errors {
             *self.apps.errors.entry(*key).or_default() += count;
         }
+        for (rule, count) in &other.limited {
+            *self.limited.entry(*rule).or_default() += count;
+        }
         for (all, others) in self.apps.ends.iter_mut().zip(other.apps.ends) {
             *all += others;
         }
@@ -85,6 +90,9 @@ impl Totals {
         let mut all: BTreeMap<String, u64> = (self.numbers.iter())
             .map(|(name, count)| ((*name).to_owned(), *count))
             .collect();
+        for ((gid, sid), count) in &self.limited {
+            all.insert(format!("detect.limited.rule.{gid}:{sid}"), *count);
+        }
         for event in Event::ALL.iter().filter(|e| e.is_stream()) {
             let count = self.streams.get(*event);
             all.insert(format!("stream.{}", event.name()), count);
@@ -205,7 +213,7 @@ impl Pipeline {
             ("detect.evaluations", x.evaluations),
             ("detect.pcre.calls", x.evaluation.pcre_calls),
             ("detect.pcre.limited", x.evaluation.pcre_limited),
-            ("detect.steps_limited", x.evaluation.steps_limited),
+            ("detect.limited.buffers", x.evaluation.limited),
         ];
         let of_pipeline = numbers.len();
         let mut events = EventCounts::default();
@@ -285,6 +293,7 @@ impl Pipeline {
             decoding: self.decoder.events().clone(),
             streams: events,
             apps: self.hands.counts.clone(),
+            limited: self.hands.detector.limited().clone(),
             ledger: self.ledger,
         }
     }

@@ -379,9 +379,7 @@ impl Pipeline {
 
     /// Takes a worker's detector, with the counts of this pipeline; or gives it back.
     fn swap_detector(&mut self, detector: &mut Box<Detector>) {
-        let mine = self.hands.detector.counts();
-        self.hands.detector.count_from(detector.counts());
-        detector.count_from(mine);
+        self.hands.detector.swap_counts(detector);
         std::mem::swap(&mut self.hands.detector, detector);
     }
 

@@ -7,6 +7,7 @@
 mod build;
 mod conditions;
 mod flows;
+mod hostile;
 mod matcher;
 mod material;
 mod numbers;

@@ -2,10 +2,14 @@
 //!
 //! Conditions form chains: a chain begins at one that says where it stands by itself and goes on through those relative to the match before. A chain holds if some choice of
 //! occurrences makes all of its conditions hold; chains do not influence each other and are decided one by one, unless a number extracted in one is used in another, which makes them
-//! one. Every decision is bounded: after `STEPS` tried occurrences the buffer does not match, and a counter says so.
+//! one. A place that a condition was found at, and from which the rest failed, is not tried again (`memo`). Every decision is bounded by a budget of work in proportion to the buffer and
+//! the rule: where it is used up the buffer does not match, and the rule is named in a counter.
 
+mod memo;
 mod needle;
 mod run;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -13,11 +17,14 @@ use crate::rules::{
     Base64, ByteExtract, ByteJump, ByteMath, ByteTest, Capture, Condition, Content, Dataset,
     Entropy, Expression, Expressions, MathOperator, Number, Range, Read, TestOperator,
 };
+use memo::Memo;
 use needle::Needle;
-use run::Run;
+use run::{Fail, Run};
 
-/// Most occurrences that are tried for one rule in one buffer.
-const STEPS: u32 = 3000;
+/// Units of work that one rule may spend on one buffer, for each of the buffer's bytes and each unit of the rule's length.
+const BUDGET: u64 = 64;
+/// What a condition adds to a rule's length, besides its bytes.
+const CONDITION: u64 = 64;
 /// Most conditions of one buffer of one rule: the depth of recursion.
 const CONDITIONS: usize = 256;
 /// Most numbers that one rule extracts from one buffer.
@@ -30,8 +37,10 @@ pub struct EvaluationCounts {
     pub pcre_calls: u64,
     /// Searches that PCRE2 gave up at its limit: they count as no match.
     pub pcre_limited: u64,
-    /// Buffers given up after too many occurrences were tried.
-    pub steps_limited: u64,
+    /// Buffers given up as a rule's budget of work was used up: they count as no match.
+    pub limited: u64,
+    /// Units of work: one for each byte that was searched, some for each place that was tried.
+    pub work: u64,
 }
 
 /// Memory that evaluation reuses.
@@ -39,8 +48,28 @@ pub struct EvaluationCounts {
 pub(super) struct Scratch {
     pub(super) counts: EvaluationCounts,
     decoded: Vec<Vec<u8>>,
+    /// What failed, of the conditions of the chain at hand.
+    memos: Vec<Vec<Memo>>,
+    /// A limit was reached since this was last cleared.
+    pub(super) gave_up: bool,
+    /// Nothing is remembered: what is decided so must be the same.
+    #[cfg(test)]
+    forget: bool,
     /// What expressions of the rule at hand have captured, to be kept if the rule holds.
     pub(super) captured: Vec<(Capture, Vec<u8>)>,
+}
+
+impl Scratch {
+    #[cfg(test)]
+    fn forgets(&self) -> bool {
+        self.forget
+    }
+
+    #[cfg(not(test))]
+    #[expect(clippy::unused_self, reason = "tests have something to ask")]
+    const fn forgets(&self) -> bool {
+        false
+    }
 }
 
 /// A buffer to inspect.
@@ -67,6 +96,8 @@ impl<'a> Subject<'a> {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Program {
     chains: Arc<[Box<[Step]>]>,
+    /// Bytes of its contents, and `CONDITION` for each condition.
+    length: u64,
     /// Whether there is a condition that says where it was found: without one, `fresh` asks nothing.
     found_somewhere: bool,
 }
@@ -107,6 +138,16 @@ struct Find {
     within: Option<Value>,
     starts: bool,
     ends: bool,
+    after: After,
+}
+
+/// What a condition needs to know of its chain to remember what failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct After {
+    /// Variables, by bit, whose values decide what follows.
+    variables: u16,
+    /// What comes before does not lead here from left to right: by a jump, an expression, a number.
+    scattered: bool,
 }
 
 impl Find {
@@ -122,6 +163,7 @@ struct Search {
     relative: bool,
     negated: bool,
     captures: Box<[Capture]>,
+    after: After,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -226,6 +268,7 @@ impl Builder<'_> {
             within: self.maybe(&content.within)?,
             starts: content.starts,
             ends: content.ends,
+            after: After::default(),
         })
     }
 
@@ -243,6 +286,7 @@ impl Builder<'_> {
                     relative: p.relative,
                     negated: p.negated,
                     captures: p.captures.as_slice().into(),
+                    after: After::default(),
                 })),
                 Condition::IsDataAt {
                     offset,
@@ -374,6 +418,35 @@ impl Step {
             .any(|v| matches!(v, Value::Variable(_)))
     }
 
+    /// The variable that it sets.
+    fn sets(&self) -> Option<u8> {
+        match self {
+            Step::Extract(e) => Some(e.variable),
+            Step::Math(m) => Some(m.variable),
+            _ => None,
+        }
+    }
+
+    /// Whether the places that it leads to are not in the order of the places that led to it.
+    fn scatters(&self) -> bool {
+        let number = |get: &Get| get.string.is_some();
+        match self {
+            Step::Pcre(_) | Step::Jump(_) => true,
+            Step::Extract(e) => number(&e.get),
+            Step::Math(m) => number(&m.get),
+            _ => false,
+        }
+    }
+
+    fn length(&self) -> u64 {
+        CONDITION
+            + match self {
+                Step::Content(f) => f.needle.len() as u64,
+                Step::Base64(_, inner) => inner.length,
+                _ => 0,
+            }
+    }
+
     fn extracts(&self) -> bool {
         matches!(self, Step::Extract(_) | Step::Math(_))
     }
@@ -389,6 +462,36 @@ impl Step {
             Step::Entropy(_) => 50,
             Step::Base64(..) => 50,
             Step::Pcre(_) => 100,
+        }
+    }
+}
+
+/// Tells the conditions of a chain what comes before and after them.
+fn look_around(chain: &mut [Step]) {
+    let mut scattered = false;
+    for step in chain.iter_mut() {
+        scattered |= step.uses_variables();
+        match step {
+            Step::Content(f) => f.after.scattered = scattered,
+            Step::Pcre(s) => s.after.scattered = scattered,
+            _ => {}
+        }
+        scattered |= step.scatters();
+    }
+    let mut variables = 0_u16;
+    for step in chain.iter_mut().rev() {
+        match step {
+            Step::Content(f) => f.after.variables = variables,
+            Step::Pcre(s) => s.after.variables = variables,
+            _ => {}
+        }
+        if let Some(set) = step.sets() {
+            variables &= !(1 << set);
+        }
+        for value in step.values() {
+            if let Value::Variable(used) = value {
+                variables |= 1 << used;
+            }
         }
     }
 }
@@ -437,7 +540,9 @@ impl Program {
         let mut chains = alone;
         // Chains are independent, so the order is free: cheap ones first.
         chains.sort_by_key(|c| c.iter().map(Step::cost).sum::<u32>());
+        chains.iter_mut().for_each(|c| look_around(c));
         Ok(Program {
+            length: chains.iter().flatten().map(Step::length).sum(),
             chains: chains.into_iter().map(Vec::into_boxed_slice).collect(),
             found_somewhere,
         })
@@ -468,33 +573,60 @@ impl Program {
 
     /// Whether the conditions hold.
     pub(super) fn holds(&self, subject: &Subject<'_>, scratch: &mut Scratch) -> bool {
-        self.holds_at(subject, scratch, 0)
-    }
-
-    fn holds_at(&self, subject: &Subject<'_>, scratch: &mut Scratch, depth: usize) -> bool {
-        let mut run = Run {
-            subject,
-            scratch,
-            variables: [0; VARIABLES],
-            steps: 0,
-            beyond: 0,
-            depth,
-        };
-        let mut reached = 0;
-        for chain in self.chains.iter() {
-            match run.chain(chain, 0, 0, 0) {
-                Some(end) => reached = reached.max(end),
-                None => return run.failed(),
+        let budget = BUDGET * (subject.bytes.len() as u64 + self.length);
+        let (held, left) = self.holds_within(subject, scratch, budget, 0);
+        scratch.counts.work += budget - left;
+        match held {
+            Ok(held) => held,
+            Err(OverBudget) => {
+                scratch.counts.limited += 1;
+                scratch.gave_up = true;
+                false
             }
         }
-        if reached > subject.fresh || subject.fresh == 0 || !self.found_somewhere {
-            return true;
+    }
+
+    /// With so much work at most; also what is left of it.
+    fn holds_within(
+        &self,
+        subject: &Subject<'_>,
+        scratch: &mut Scratch,
+        budget: u64,
+        depth: usize,
+    ) -> (Result<bool, OverBudget>, u64) {
+        let memos = scratch.memos.pop().unwrap_or_default();
+        let mut run = Run::new(subject, scratch, memos, budget, depth);
+        let held = self.decide(&mut run);
+        let (memos, left) = run.finish();
+        scratch.memos.push(memos);
+        (held, left)
+    }
+
+    fn decide(&self, run: &mut Run<'_, '_>) -> Result<bool, OverBudget> {
+        let mut reached = 0;
+        for chain in self.chains.iter() {
+            match run.whole_chain(chain, 0) {
+                Ok(end) => reached = reached.max(end),
+                Err(Fail::OverBudget) => return Err(OverBudget),
+                Err(_) => return Ok(false),
+            }
+        }
+        let fresh = run.fresh();
+        if reached > fresh || fresh == 0 || !self.found_somewhere {
+            return Ok(true);
         }
         // All of it was found in bytes that were inspected before: does some chain hold with a part of it in the new ones?
-        run.beyond = subject.fresh;
-        self.chains
-            .iter()
-            .any(|chain| run.chain(chain, 0, 0, 0).is_some())
-            || run.failed()
+        for chain in self.chains.iter() {
+            match run.whole_chain(chain, fresh) {
+                Ok(_) => return Ok(true),
+                Err(Fail::OverBudget) => return Err(OverBudget),
+                Err(_) => {}
+            }
+        }
+        Ok(false)
     }
 }
+
+/// The budget of a rule for a buffer was used up.
+#[derive(Clone, Copy, Debug)]
+struct OverBudget;

@@ -6,7 +6,7 @@ use crate::matcher::byte_cost;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Needle {
     /// In lower case if `nocase`.
-    pub(super) bytes: Box<[u8]>,
+    bytes: Box<[u8]>,
     nocase: bool,
     /// Index of the byte to look for.
     rare: usize,
@@ -34,6 +34,10 @@ impl Needle {
             nocase,
             rare,
         }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
     }
 
     fn is_at(&self, there: &[u8]) -> bool {

@@ -1,31 +1,86 @@
 //! Conditions in one buffer, evaluated: which choice of occurrences makes a chain hold. Tried for every candidate of every packet.
 
 use crate::base64;
-use crate::rules::{MathOperator, NotFound, TestOperator};
+use crate::rules::{MathOperator, NotFound, Reach, TestOperator};
 
 use super::super::in_range;
-use super::{Find, Get, Jump, STEPS, Scratch, Search, Step, Subject, VARIABLES, Value};
+use super::memo::Memo;
+use super::{
+    Extract, Find, Get, Jump, Math, OverBudget, Scratch, Search, Step, Subject, VARIABLES, Value,
+};
 
 /// Bytes of a capture that are kept.
 const MOST_CAPTURED: usize = 4096;
+/// Units of work of a place that is tried, of a number that is read, and of a call of the library of expressions.
+const TRY: u64 = 4;
+const CALL: u64 = 16;
+/// And of an expression that is given up at its limit of steps.
+const GIVEN_UP: usize = 4096;
 
-pub(super) struct Run<'a, 'b> {
-    pub(super) subject: &'a Subject<'a>,
-    pub(super) scratch: &'b mut Scratch,
-    pub(super) variables: [i64; VARIABLES],
-    pub(super) steps: u32,
-    /// A chain must reach beyond this index.
-    pub(super) beyond: usize,
-    /// Programs within programs, for scratch memory.
-    pub(super) depth: usize,
+/// Why the rest of a chain does not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fail {
+    /// It may from another place.
+    Here,
+    /// It does from no place behind this one either, with the numbers extracted so far.
+    Beyond,
+    /// Nothing is tried any more.
+    OverBudget,
 }
 
-impl Run<'_, '_> {
-    pub(super) fn failed(&mut self) -> bool {
-        if self.steps > STEPS {
-            self.scratch.counts.steps_limited += 1;
+pub(super) struct Run<'a, 'b> {
+    subject: &'a Subject<'a>,
+    scratch: &'b mut Scratch,
+    variables: [i64; VARIABLES],
+    /// When each variable got another value, counted by changes of any.
+    epochs: [u32; VARIABLES],
+    epoch: u32,
+    /// Two for each condition of the chain at hand: `usize::from(true)` if what was found reaches beyond the bound before it.
+    memos: Vec<Memo>,
+    /// Units of work left.
+    left: u64,
+    /// A chain must reach beyond this index.
+    beyond: usize,
+    /// Programs within programs.
+    depth: usize,
+}
+
+impl<'a, 'b> Run<'a, 'b> {
+    pub(super) fn new(
+        subject: &'a Subject<'a>,
+        scratch: &'b mut Scratch,
+        memos: Vec<Memo>,
+        budget: u64,
+        depth: usize,
+    ) -> Run<'a, 'b> {
+        Run {
+            subject,
+            scratch,
+            variables: [0; VARIABLES],
+            epochs: [0; VARIABLES],
+            epoch: 0,
+            memos,
+            left: budget,
+            beyond: 0,
+            depth,
         }
-        false
+    }
+
+    /// Its memory, to be used again, and the work that is left.
+    pub(super) fn finish(mut self) -> (Vec<Memo>, u64) {
+        self.memos.clear();
+        (self.memos, self.left)
+    }
+
+    pub(super) fn fresh(&self) -> usize {
+        self.subject.fresh
+    }
+
+    /// Whether a chain holds, reaching beyond an index; returns the furthest end of what was found.
+    pub(super) fn whole_chain(&mut self, chain: &[Step], beyond: usize) -> Result<usize, Fail> {
+        self.beyond = beyond;
+        self.memos.clear();
+        self.chain(chain, 0, 0, 0)
     }
 
     fn value(&self, value: Value) -> i64 {
@@ -35,50 +90,84 @@ impl Run<'_, '_> {
         }
     }
 
-    fn step(&mut self) -> bool {
-        self.steps += 1;
-        self.steps <= STEPS
+    fn spend(&mut self, units: u64) -> Result<(), Fail> {
+        match self.left.checked_sub(units) {
+            Some(left) => {
+                self.left = left;
+                Ok(())
+            }
+            None => {
+                self.left = 0;
+                Err(Fail::OverBudget)
+            }
+        }
+    }
+
+    /// What is remembered of a condition, with these variables as they are.
+    fn memo(&mut self, index: usize, variables: u16) -> &mut Memo {
+        let mut epoch = 0;
+        if variables != 0 {
+            let used = self.epochs.iter().zip(0..);
+            let used = used.filter(|(_, v)| variables >> v & 1 == 1);
+            epoch = used.map(|(e, _)| *e).max().unwrap_or(0);
+        }
+        if self.memos.len() <= index {
+            self.memos.resize_with(index + 1, Memo::default);
+        }
+        let memo = &mut self.memos[index];
+        memo.renew(epoch);
+        memo
+    }
+
+    /// The first place of a content from `low` on that begins below `end`: what was searched before is known.
+    fn first(
+        &mut self,
+        find: &Find,
+        index: usize,
+        low: usize,
+        end: usize,
+    ) -> Result<Option<usize>, Fail> {
+        let known = match self.scratch.forgets() {
+            true => Err(low),
+            false => self.memo(index, 0).known(low, end),
+        };
+        let from = match known {
+            Ok(known) => return Ok(known),
+            Err(from) => from,
+        };
+        let found = self.search(find, from, end)?;
+        self.memo(index, 0).search(from, end, found);
+        Ok(found)
+    }
+
+    fn search(&mut self, find: &Find, from: usize, end: usize) -> Result<Option<usize>, Fail> {
+        let size = find.needle.len();
+        let found = find
+            .needle
+            .find(self.subject.bytes, from, end.saturating_sub(1) + size);
+        self.spend((found.unwrap_or(end).saturating_sub(from) + size) as u64)?;
+        Ok(found)
     }
 
     /// Whether the rest of a chain holds with the match before ending at `cursor`; returns the furthest end of what was found.
-    pub(super) fn chain(
+    fn chain(
         &mut self,
         rest: &[Step],
         cursor: usize,
         reached: usize,
         at: usize,
-    ) -> Option<usize> {
+    ) -> Result<usize, Fail> {
         let Some(step) = rest.get(at) else {
-            return (self.beyond == 0 || reached > self.beyond).then_some(reached);
+            return match self.beyond == 0 || reached > self.beyond {
+                true => Ok(reached),
+                false => Err(Fail::Here),
+            };
         };
+        self.spend(1)?;
         let next = at + 1;
         match step {
-            Step::Content(find) => {
-                let (low, high) = self.limits(find, cursor)?;
-                if find.negated {
-                    let found =
-                        high >= low && find.needle.find(self.subject.bytes, low, high).is_some();
-                    return if found {
-                        None
-                    } else {
-                        self.chain(rest, cursor, reached, next)
-                    };
-                }
-                let mut from = low;
-                while let Some(start) = find.needle.find(self.subject.bytes, from, high) {
-                    if !self.step() {
-                        return None;
-                    }
-                    let end = start + find.needle.bytes.len();
-                    let held = self.chain(rest, end, reached.max(end), next);
-                    if held.is_some() {
-                        return held;
-                    }
-                    from = start + 1;
-                }
-                None
-            }
-            Step::Pcre(search) => self.pcre(search, rest, cursor, reached, next),
+            Step::Content(find) => self.content(find, rest, cursor, reached, at),
+            Step::Pcre(search) => self.pcre(search, rest, cursor, reached, at),
             Step::IsDataAt {
                 offset,
                 relative,
@@ -92,12 +181,13 @@ impl Run<'_, '_> {
                     offset < length.saturating_add_unsigned(self.subject.base)
                 };
                 if there == *negated {
-                    return None;
+                    return Err(Fail::Here);
                 }
                 self.chain(rest, cursor, reached, next)
             }
             Step::Test(test) => {
-                let (value, _) = self.get(&test.get, cursor)?;
+                self.spend(TRY)?;
+                let (value, _) = self.get(&test.get, cursor).ok_or(Fail::Here)?;
                 let wanted = self.value(test.value);
                 let held = match test.operator {
                     TestOperator::Less => value < i128::from(wanted),
@@ -109,95 +199,179 @@ impl Run<'_, '_> {
                     TestOperator::Xor => value ^ i128::from(wanted) != 0,
                 };
                 if held == test.negated {
-                    return None;
+                    return Err(Fail::Here);
                 }
                 self.chain(rest, cursor, reached, next)
             }
             Step::Jump(jump) => {
-                let to = self.jump(jump, cursor)?;
-                self.chain(rest, to, reached, next)
+                self.spend(TRY)?;
+                let to = self.jump(jump, cursor).ok_or(Fail::Here)?;
+                here(self.chain(rest, to, reached, next))
             }
             Step::Extract(extract) => {
-                let (value, end) = self.get(&extract.get, cursor)?;
-                let mut value = value.checked_mul(i128::from(extract.multiplier))?;
-                let align = i128::from(extract.align);
-                if align > 1 {
-                    value += (align - value % align) % align;
-                }
-                self.keep(extract.variable, i64::try_from(value).ok()?);
-                self.chain(rest, end, reached, next)
+                self.spend(TRY)?;
+                let (value, end) = self.extracted(extract, cursor).ok_or(Fail::Here)?;
+                self.keep(extract.variable, value);
+                here(self.chain(rest, end, reached, next))
             }
             Step::Math(math) => {
-                let (value, end) = self.get(&math.get, cursor)?;
-                let other = i128::from(self.value(math.value));
-                let shift = || u32::try_from(other).ok().filter(|s| *s < 64);
-                let value = match math.operator {
-                    MathOperator::Add => value + other,
-                    MathOperator::Subtract => value - other,
-                    MathOperator::Multiply => value.checked_mul(other)?,
-                    MathOperator::Divide => value.checked_div(other)?,
-                    MathOperator::Left => i128::from((value as u64) << shift()?),
-                    MathOperator::Right => value >> shift()?,
-                };
-                self.keep(math.variable, i64::try_from(value).ok()?);
-                self.chain(rest, end, reached, next)
+                self.spend(TRY)?;
+                let (value, end) = self.computed(math, cursor).ok_or(Fail::Here)?;
+                self.keep(math.variable, value);
+                here(self.chain(rest, end, reached, next))
             }
             Step::Size(range) => {
                 let size = self.subject.bytes.len() as u64;
                 if !in_range(range, size) {
-                    return None;
+                    return Err(Fail::Here);
                 }
                 self.chain(rest, cursor, reached, next)
             }
             Step::Entropy(entropy) => {
                 let from = entropy.offset as usize;
-                let bytes = self.subject.bytes.get(from..)?;
+                let bytes = self.subject.bytes.get(from..).ok_or(Fail::Here)?;
                 let bytes = match entropy.bytes {
-                    Some(count) => bytes.get(..count as usize)?,
+                    Some(count) => bytes.get(..count as usize).ok_or(Fail::Here)?,
                     None => bytes,
                 };
+                self.spend(bytes.len() as u64)?;
                 if !in_range(&entropy.value, bits_a_byte(bytes)) {
-                    return None;
+                    return Err(Fail::Here);
                 }
                 self.chain(rest, cursor, reached, next)
             }
             Step::Dataset(set) => {
+                self.spend(self.subject.bytes.len() as u64)?;
                 if !set.holds(self.subject.bytes) {
-                    return None;
+                    return Err(Fail::Here);
                 }
                 self.chain(rest, cursor, reached, next)
             }
             Step::Base64(how, inner) => {
                 let from = if how.relative { cursor } else { 0 };
                 let bytes = self.subject.bytes;
-                let mut encoded = bytes.get(from + how.offset as usize..)?;
+                let from = from.saturating_add(how.offset as usize);
+                let mut encoded = bytes.get(from..).ok_or(Fail::Here)?;
                 if let Some(most) = how.bytes {
                     encoded = encoded.get(..most as usize).unwrap_or(encoded);
                 }
                 let mut decoded = self.scratch.decoded.pop().unwrap_or_default();
-                base64::decode_whole_bytes(encoded, &mut decoded);
-                let held = !decoded.is_empty()
-                    && self.depth < 4
-                    && inner.holds_at(&Subject::whole(&decoded), self.scratch, self.depth + 1);
+                let looked_at = base64::decode_whole_bytes(encoded, &mut decoded);
+                let mut held = self.spend(looked_at as u64 + TRY).map(|()| false);
+                if held.is_ok() && !decoded.is_empty() && self.depth < 4 {
+                    let subject = Subject::whole(&decoded);
+                    let (answer, left) =
+                        inner.holds_within(&subject, self.scratch, self.left, self.depth + 1);
+                    self.left = left;
+                    held = answer.map_err(|OverBudget| Fail::OverBudget);
+                }
                 decoded.clear();
                 self.scratch.decoded.push(decoded);
-                if !held {
-                    return None;
+                if !held? {
+                    return Err(Fail::Here);
                 }
                 self.chain(rest, cursor, reached, next)
             }
         }
     }
 
-    fn keep(&mut self, variable: u8, value: i64) {
-        self.variables[usize::from(variable) % VARIABLES] = value;
+    /// A content: each place that the rest fails from is tried once.
+    fn content(
+        &mut self,
+        find: &Find,
+        rest: &[Step],
+        cursor: usize,
+        reached: usize,
+        at: usize,
+    ) -> Result<usize, Fail> {
+        let next = at + 1;
+        let size = find.needle.len();
+        let (low, high) = self.limits(find, cursor)?;
+        let end = (high + 1).saturating_sub(size);
+        if find.negated {
+            let there = low < end && self.first(find, 2 * at, low, end)?.is_some();
+            return match there {
+                true => Err(Fail::Here),
+                false => self.chain(rest, cursor, reached, next),
+            };
+        }
+        let variables = find.after.variables;
+        let far = self.beyond == 0 || reached > self.beyond;
+        let index = 2 * at + usize::from(far);
+        let mut from = low;
+        let mut failed = end;
+        let mut beyond = false;
+        while from < end {
+            let (open, again) = self.memo(index, variables).open(from);
+            if open > from {
+                from = open;
+                continue;
+            }
+            let until = again.min(end);
+            let Some(start) = self.search(find, from, until)? else {
+                from = until;
+                continue;
+            };
+            self.spend(TRY)?;
+            let stop = start + size;
+            match self.chain(rest, stop, reached.max(stop), next) {
+                Err(Fail::Here) => from = start + 1,
+                Err(Fail::Beyond) => {
+                    (failed, beyond) = (usize::MAX, true);
+                    break;
+                }
+                decided => return decided,
+            }
+        }
+        if self.scratch.forgets() {
+            return Err(Fail::Here);
+        }
+        let scattered = find.after.scattered;
+        self.memo(index, variables).fail(low, failed, scattered);
+        // From places behind this one nothing can be reached that could not be from here.
+        let all = beyond || find.within.is_none() || high == self.subject.bytes.len();
+        Err(if far && all { Fail::Beyond } else { Fail::Here })
     }
 
-    /// From where a content may begin, and where it must have ended; `None`: nowhere, and it is not negated.
-    fn limits(&self, find: &Find, cursor: usize) -> Option<(usize, usize)> {
+    fn extracted(&self, extract: &Extract, cursor: usize) -> Option<(i64, usize)> {
+        let (value, end) = self.get(&extract.get, cursor)?;
+        let mut value = value.checked_mul(i128::from(extract.multiplier))?;
+        let align = i128::from(extract.align);
+        if align > 1 {
+            value += (align - value % align) % align;
+        }
+        Some((i64::try_from(value).ok()?, end))
+    }
+
+    fn computed(&self, math: &Math, cursor: usize) -> Option<(i64, usize)> {
+        let (value, end) = self.get(&math.get, cursor)?;
+        let other = i128::from(self.value(math.value));
+        let shift = || u32::try_from(other).ok().filter(|s| *s < 64);
+        let value = match math.operator {
+            MathOperator::Add => value + other,
+            MathOperator::Subtract => value - other,
+            MathOperator::Multiply => value.checked_mul(other)?,
+            MathOperator::Divide => value.checked_div(other)?,
+            MathOperator::Left => i128::from((value as u64) << shift()?),
+            MathOperator::Right => value >> shift()?,
+        };
+        Some((i64::try_from(value).ok()?, end))
+    }
+
+    fn keep(&mut self, variable: u8, value: i64) {
+        let variable = usize::from(variable) % VARIABLES;
+        if self.variables[variable] != value {
+            self.epoch += 1;
+            self.epochs[variable] = self.epoch;
+            self.variables[variable] = value;
+        }
+    }
+
+    /// From where a content may begin, and where it must have ended. Fails if that is nowhere, and it is not negated.
+    fn limits(&self, find: &Find, cursor: usize) -> Result<(usize, usize), Fail> {
         let length = self.subject.bytes.len() as i64;
         let base = i64::try_from(self.subject.base).unwrap_or(i64::MAX);
-        let size = find.needle.bytes.len() as i64;
+        let size = find.needle.len() as i64;
         let (mut low, mut high) = (0, length);
         if find.is_relative() {
             let begin = (cursor as i64).saturating_add(find.distance.map_or(0, |d| self.value(d)));
@@ -228,54 +402,132 @@ impl Run<'_, '_> {
         let low = low.max(0);
         if high < low.saturating_add(size) {
             // Nowhere: a negated content holds, another does not.
-            return find.negated.then_some((1, 0));
+            return match find.negated {
+                true => Ok((1, 0)),
+                false => Err(Fail::Here),
+            };
         }
-        Some((low as usize, high as usize))
+        Ok((low as usize, high as usize))
     }
 
+    /// An expression. Where what is before a match makes no difference to it, each match is tried once, as places of a content are.
     fn pcre(
         &mut self,
         search: &Search,
         rest: &[Step],
         cursor: usize,
         reached: usize,
-        next: usize,
-    ) -> Option<usize> {
+        at: usize,
+    ) -> Result<usize, Fail> {
+        let next = at + 1;
         let from = if search.relative { cursor } else { 0 };
-        let subject = self.subject.bytes.get(from..)?;
-        let mut start = 0;
-        loop {
-            self.scratch.counts.pcre_calls += 1;
-            let found = search.expression.find_at(subject, start);
-            if found == Err(NotFound::GivenUp) {
-                self.scratch.counts.pcre_limited += 1;
-                return None;
-            }
-            if search.negated {
-                return match found {
-                    Ok(_) => None,
-                    Err(_) => self.chain(rest, cursor, reached, next),
-                };
-            }
-            let (found, found_end) = found.ok()?;
-            if !self.step() {
-                return None;
-            }
-            let end = from + found_end;
-            let place = self.scratch.captured.len();
-            let held = self.chain(rest, end, reached.max(end), next);
-            if held.is_some() {
-                if !search.captures.is_empty() {
-                    self.capture(search, subject, start, place);
+        let bytes = self.subject.bytes;
+        let subject = bytes.get(from..).ok_or(Fail::Here)?;
+        // A match may be empty, at the end.
+        let end = bytes.len() + 1;
+        let alike = (!search.relative || *search.expression.reach() == Reach::Ahead)
+            && !self.scratch.forgets();
+        let far = self.beyond == 0 || reached > self.beyond;
+        if search.negated {
+            let known = match alike {
+                true => self.memo(2 * at, 0).known(from, end),
+                false => Err(from),
+            };
+            let found = match known {
+                Ok(found) => found,
+                Err(on) => {
+                    let found = self.matched(search, subject, on - from)?;
+                    let found = found.map(|(start, _)| from + start);
+                    if alike {
+                        self.memo(2 * at, 0).search(on, end, found);
+                    }
+                    found
                 }
-                return held;
+            };
+            return match found {
+                Some(_) => Err(Fail::Here),
+                None => self.chain(rest, cursor, reached, next),
+            };
+        }
+        let variables = search.after.variables;
+        let index = 2 * at + usize::from(far);
+        // Another match only helps what is relative to this one, or must lie in new bytes.
+        let may_help = self.beyond > 0 || rest.get(next).is_some();
+        let mut on = from;
+        let held = loop {
+            if alike {
+                let (open, _) = self.memo(index, variables).open(on);
+                if open > on {
+                    on = open;
+                    continue;
+                }
             }
-            // Another match only helps what is relative to this one, or must lie in new bytes.
-            let may_help = self.beyond > 0 || rest.get(next).is_some();
+            if on >= end {
+                break Err(Fail::Here);
+            }
+            let Some((found, found_end)) = self.matched(search, subject, on - from)? else {
+                break Err(Fail::Here);
+            };
+            self.spend(TRY)?;
+            let stop = from + found_end;
+            let place = self.scratch.captured.len();
+            match self.chain(rest, stop, reached.max(stop), next) {
+                Err(Fail::OverBudget) => return Err(Fail::OverBudget),
+                Ok(reached) => {
+                    if !search.captures.is_empty() {
+                        self.capture(search, subject, on - from, place);
+                    }
+                    return Ok(reached);
+                }
+                Err(_) => {}
+            }
             if !may_help || search.anchored || found >= subject.len() {
-                return None;
+                break Err(Fail::Here);
             }
-            start = found + 1;
+            on = from + found + 1;
+        };
+        if !alike || search.anchored {
+            return held;
+        }
+        let scattered = search.after.scattered;
+        self.memo(index, variables).fail(from, end, scattered);
+        match far {
+            true => Err(Fail::Beyond),
+            false => held,
+        }
+    }
+
+    /// The first match from `start` on. One that is given up at the library's limit is none.
+    fn matched(
+        &mut self,
+        search: &Search,
+        subject: &[u8],
+        start: usize,
+    ) -> Result<Option<(usize, usize)>, Fail> {
+        if let Reach::Here(far) = search.expression.reach()
+            && let Some(looked_at) = far.fails_within(subject.get(start..).unwrap_or_default())
+        {
+            self.spend(looked_at as u64)?;
+            return Ok(None);
+        }
+        self.scratch.counts.pcre_calls += 1;
+        let found = search.expression.find_at(subject, start);
+        let rest = subject.len().saturating_sub(start);
+        let looked_at = match (found, search.expression.reach()) {
+            (Ok((_, end)), _) => end.saturating_sub(start),
+            (Err(NotFound::GivenUp), _) => GIVEN_UP,
+            (_, Reach::Here(far)) => far.from(subject.get(start..).unwrap_or_default()),
+            (_, Reach::Ahead | Reach::Around) => rest,
+        };
+        self.spend(CALL + looked_at as u64)?;
+        match found {
+            Ok(found) => Ok(Some(found)),
+            Err(NotFound::None) => Ok(None),
+            Err(NotFound::GivenUp) => {
+                self.scratch.counts.pcre_limited += 1;
+                self.scratch.gave_up = true;
+                Err(Fail::Here)
+            }
         }
     }
 
@@ -359,6 +611,14 @@ impl Run<'_, '_> {
         };
         (0..=length).contains(&to).then_some(to as usize)
     }
+}
+
+/// What fails from one place may hold from another, as places behind are not led to in this order.
+fn here(held: Result<usize, Fail>) -> Result<usize, Fail> {
+    held.map_err(|fail| match fail {
+        Fail::Beyond => Fail::Here,
+        fail => fail,
+    })
 }
 
 /// The entropy of bytes by how often each is there, in millionths of a bit for each byte.

@@ -1,0 +1,503 @@
+//! How far a regular expression looks, by its text: whether what is before a match matters, and how many bytes an attempt at one place may look at. It is what the work of an attempt is
+//! charged by, and when an attempt need not be made again. In doubt it looks at everything.
+
+use super::model::Pcre;
+
+/// Where an expression looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// At the place where it is tried only, and so far from there.
+    Here(Far),
+    /// At every place from there on; what is before a match makes no difference.
+    Ahead,
+    /// At every place, and perhaps at what is before it.
+    Around,
+}
+
+/// How far an attempt at one place looks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Far {
+    /// What it begins with: bytes one after another, each of a set.
+    first: Box<[Atom]>,
+    /// Behind these, the bytes that may be repeated without an end.
+    repeated: Set,
+    /// How many others there may be.
+    others: usize,
+}
+
+/// One byte of a set, or several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Atom {
+    set: Set,
+    may_lack: bool,
+    endless: bool,
+}
+
+/// What is behind the first bytes of an expression may look at more than it does: it counts as so many bytes, or as this part of the buffer.
+const MOST: usize = 4096;
+const SHARE: usize = 16;
+/// Atoms at the beginning that are followed, one for each bit of a mask but the last.
+const ATOMS: usize = 63;
+
+impl Far {
+    /// Bytes that an attempt at the start of these may look at, at most, but for what is far behind.
+    pub(crate) fn from(&self, bytes: &[u8]) -> usize {
+        let through = match self.fails_at(bytes) {
+            Ok(at) => return at,
+            Err(at) => at,
+        };
+        let rest = bytes.get(through..).unwrap_or_default();
+        let most = MOST.max(bytes.len() / SHARE);
+        let mut others = 0;
+        let stop = rest.iter().take(most).position(|b| {
+            others += usize::from(!self.repeated.has(*b));
+            others > self.others
+        });
+        through + stop.map_or(rest.len().min(most), |at| at + 1)
+    }
+
+    /// How many bytes say that there is no match at their start, if the first of the expression say so.
+    pub(crate) fn fails_within(&self, bytes: &[u8]) -> Option<usize> {
+        self.fails_at(bytes).ok()
+    }
+
+    /// How many bytes were looked at until nothing fits any more; or (`Err`) until all it begins with is behind.
+    fn fails_at(&self, bytes: &[u8]) -> Result<usize, usize> {
+        // Bit i: what is before atom i has been found.
+        let mut reached = self.skip(1);
+        let all = 1_u64 << self.first.len();
+        for (at, byte) in bytes.iter().enumerate() {
+            if reached & all != 0 {
+                return Err(at);
+            }
+            let mut next = 0;
+            for (i, atom) in self.first.iter().enumerate() {
+                if reached >> i & 1 == 1 && atom.set.has(*byte) {
+                    next |= 2 << i | u64::from(atom.endless) << i;
+                }
+            }
+            if next == 0 {
+                return Ok(at + 1);
+            }
+            reached = self.skip(next);
+        }
+        Err(bytes.len())
+    }
+
+    /// With what may lack passed over.
+    fn skip(&self, mut reached: u64) -> u64 {
+        for (i, atom) in self.first.iter().enumerate() {
+            if atom.may_lack && reached >> i & 1 == 1 {
+                reached |= 2 << i;
+            }
+        }
+        reached
+    }
+}
+
+/// A set of bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Set([u64; 4]);
+
+impl Set {
+    const ALL: Set = Set([u64::MAX; 4]);
+
+    fn of(is: impl Fn(u8) -> bool) -> Set {
+        let mut set = Set::default();
+        for byte in (0..=u8::MAX).filter(|b| is(*b)) {
+            set.insert(byte);
+        }
+        set
+    }
+
+    fn has(&self, byte: u8) -> bool {
+        self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1
+    }
+
+    fn insert(&mut self, byte: u8) {
+        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+    }
+
+    fn join(&mut self, other: &Set) {
+        for (a, b) in self.0.iter_mut().zip(other.0) {
+            *a |= b;
+        }
+    }
+}
+
+/// Of one expression.
+pub(super) fn of(pcre: &Pcre) -> Reach {
+    let mut scan = Scan {
+        text: pcre.pattern.as_bytes(),
+        caseless: pcre.caseless,
+        looks_back: pcre.extended && pcre.pattern.contains('#'),
+        alternatives: false,
+        repeated: Set::default(),
+        most: 1,
+        first: Vec::new(),
+        // Blanks mean nothing there.
+        follows: !pcre.extended,
+    };
+    let begins = pcre.pattern.starts_with('^') && !pcre.multiline;
+    scan.scan(usize::from(begins));
+    let one_place = pcre.anchored || begins && !scan.alternatives;
+    match (one_place, scan.looks_back || begins) {
+        (true, _) => Reach::Here(Far {
+            first: scan.first.into(),
+            repeated: scan.repeated,
+            others: pcre.pattern.len().saturating_mul(scan.most),
+        }),
+        (false, false) => Reach::Ahead,
+        (false, true) => Reach::Around,
+    }
+}
+
+struct Scan<'a> {
+    text: &'a [u8],
+    caseless: bool,
+    looks_back: bool,
+    /// There are alternatives outside of parentheses.
+    alternatives: bool,
+    repeated: Set,
+    /// How often something may be repeated that is not without an end.
+    most: usize,
+    first: Vec<Atom>,
+    /// What comes next still belongs to the first.
+    follows: bool,
+}
+
+impl Scan<'_> {
+    fn byte(&self, at: usize) -> u8 {
+        self.text.get(at).copied().unwrap_or(0)
+    }
+
+    fn scan(&mut self, mut at: usize) {
+        let mut depth = 0_usize;
+        while at < self.text.len() {
+            let (set, length) = match self.byte(at) {
+                b'\\' => self.escape(at),
+                b'[' => self.class(at),
+                b'.' => (Set::ALL, 1),
+                b'(' => {
+                    depth += 1;
+                    let ahead = self.text.get(at..).unwrap_or_default();
+                    // Of what stands behind `(?` the usual kinds are known.
+                    let plain = !ahead.starts_with(b"(?") && !ahead.starts_with(b"(*");
+                    let known = [&b"(?:"[..], b"(?=", b"(?!", b"(?P<", b"(?>"]
+                        .iter()
+                        .any(|k| ahead.starts_with(k));
+                    let named = ahead.starts_with(b"(?<")
+                        && !ahead.starts_with(b"(?<=")
+                        && !ahead.starts_with(b"(?<!");
+                    self.looks_back |= !(plain || known || named);
+                    if !(plain || known || named) {
+                        self.repeated = Set::ALL;
+                    }
+                    self.follows = false;
+                    at += 1;
+                    continue;
+                }
+                b')' => {
+                    depth = depth.saturating_sub(1);
+                    (Set::ALL, 1)
+                }
+                b'|' => {
+                    self.follows = false;
+                    if depth == 0 {
+                        self.alternatives = true;
+                        self.first.clear();
+                    }
+                    at += 1;
+                    continue;
+                }
+                b'^' => {
+                    self.follows = false;
+                    self.looks_back = true;
+                    at += 1;
+                    continue;
+                }
+                byte => {
+                    self.follows &= !matches!(byte, b'$' | b'#');
+                    (self.one(byte), 1)
+                }
+            };
+            at += length;
+            self.follows &= self.first.len() < ATOMS;
+            if self.follows {
+                // A bounded repetition is taken for an end of what is followed, when it is read.
+                self.first.push(Atom {
+                    set,
+                    may_lack: false,
+                    endless: false,
+                });
+            }
+            at += self.quantifier(at, &set);
+        }
+    }
+
+    /// What a quantifier says of the bytes before it; its length.
+    fn quantifier(&mut self, at: usize, set: &Set) -> usize {
+        let rest = self.text.get(at..).unwrap_or_default();
+        let mark = rest.first().copied().unwrap_or(0);
+        let mut length = match mark {
+            b'*' | b'+' => {
+                self.repeated.join(set);
+                1
+            }
+            b'?' => 1,
+            b'{' => {
+                let end = rest.iter().position(|b| *b == b'}').unwrap_or(0);
+                let inside = rest.get(1..end).unwrap_or_default();
+                let numbers = |b: &u8| b.is_ascii_digit() || *b == b',' || *b == b' ';
+                if inside.is_empty() || !inside.iter().all(numbers) {
+                    return 0;
+                }
+                let text = String::from_utf8_lossy(inside);
+                let last = text.rsplit(',').next().unwrap_or_default().trim();
+                match last.parse::<usize>() {
+                    Ok(most) => self.most = self.most.saturating_mul(most.max(1)),
+                    Err(_) => self.repeated.join(set),
+                }
+                end + 1
+            }
+            _ => return 0,
+        };
+        if self.follows {
+            if let (Some(atom), true) = (self.first.last_mut(), mark != b'{') {
+                atom.may_lack = mark != b'+';
+                atom.endless = mark != b'?';
+            } else {
+                self.first.pop();
+                self.follows = false;
+            }
+        }
+        // Lazy, or possessive.
+        if matches!(rest.get(length), Some(b'?' | b'+')) {
+            length += 1;
+        }
+        length
+    }
+
+    fn one(&self, byte: u8) -> Set {
+        let mut set = Set::default();
+        self.add(&mut set, byte);
+        set
+    }
+
+    fn add(&self, set: &mut Set, byte: u8) {
+        set.insert(byte);
+        if self.caseless {
+            set.insert(byte.to_ascii_lowercase());
+            set.insert(byte.to_ascii_uppercase());
+        }
+    }
+
+    /// The bytes that an escape stands for, all of them in doubt, and its length.
+    fn escape(&mut self, at: usize) -> (Set, usize) {
+        let space = |b: u8| b.is_ascii_whitespace() || b == 0x0b;
+        let set = match self.byte(at + 1) {
+            b's' => Set::of(space),
+            b'd' => Set::of(|b| b.is_ascii_digit()),
+            b'w' => Set::of(|b| b.is_ascii_alphanumeric() || b == b'_'),
+            b'n' => self.one(b'\n'),
+            b'r' => self.one(b'\r'),
+            b't' => self.one(b'\t'),
+            b'x' => {
+                let digits = self.text.get(at + 2..at + 4).unwrap_or_default();
+                let digits = std::str::from_utf8(digits).unwrap_or_default();
+                match u8::from_str_radix(digits, 16) {
+                    Ok(byte) => return (self.one(byte), 4),
+                    Err(_) => {
+                        self.follows = false;
+                        Set::ALL
+                    }
+                }
+            }
+            b'b' | b'B' | b'A' | b'G' | b'K' => {
+                self.looks_back = true;
+                self.follows = false;
+                Set::ALL
+            }
+            byte if !byte.is_ascii_alphanumeric() => self.one(byte),
+            b'S' => Set::of(|b| !space(b)),
+            b'D' => Set::of(|b| !b.is_ascii_digit()),
+            b'W' => Set::of(|b| !(b.is_ascii_alphanumeric() || b == b'_')),
+            b'h' | b'v' | b'H' | b'V' | b'N' | b'f' | b'e' | b'a' => Set::ALL,
+            // Nothing is looked at, or of unknown length.
+            b'z' | b'Z' | b'0' => {
+                self.follows = false;
+                Set::ALL
+            }
+            // References and what else there is may look anywhere.
+            _ => {
+                self.looks_back = true;
+                self.follows = false;
+                self.repeated = Set::ALL;
+                Set::ALL
+            }
+        };
+        (set, 2)
+    }
+
+    /// The bytes of a class, more of them in doubt, and its length.
+    fn class(&mut self, at: usize) -> (Set, usize) {
+        let negated = self.byte(at + 1) == b'^';
+        let mut i = at + 1 + usize::from(negated);
+        let mut set = Set::default();
+        let mut surely = Set::default();
+        let mut first = true;
+        let mut doubt = false;
+        while i < self.text.len() {
+            match self.byte(i) {
+                b']' if !first => {
+                    i += 1;
+                    break;
+                }
+                b'[' if matches!(self.byte(i + 1), b':' | b'.' | b'=') => {
+                    doubt = true;
+                    let rest = self.text.get(i..).unwrap_or_default();
+                    let end = rest.iter().position(|b| *b == b']').unwrap_or(rest.len());
+                    i += end + 1;
+                }
+                b'\\' => {
+                    // In a class `\b` is a backspace, and digits are octal.
+                    if matches!(self.byte(i + 1), b'b' | b'0'..=b'9') {
+                        doubt = true;
+                        i += 2;
+                        continue;
+                    }
+                    let (there, length) = self.escape(i);
+                    set.join(&there);
+                    i += length;
+                }
+                byte if self.byte(i + 1) == b'-' && self.byte(i + 2) != b']' => {
+                    if self.byte(i + 2) == b'\\' {
+                        doubt = true;
+                    }
+                    for one in byte..=self.byte(i + 2) {
+                        self.add(&mut set, one);
+                    }
+                    i += 3;
+                }
+                byte => {
+                    self.add(&mut set, byte);
+                    surely.insert(byte);
+                    i += 1;
+                }
+            }
+            first = false;
+        }
+        let set = match (negated, doubt) {
+            (false, false) => set,
+            (false, true) => Set::ALL,
+            // What is named for sure is not in it.
+            (true, _) => Set(surely.0.map(|named| !named)),
+        };
+        (set, i - at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn far(pattern: &str, bytes: &[u8]) -> Option<usize> {
+        match of(&Pcre::new(pattern.into())) {
+            Reach::Here(far) => Some(far.from(bytes)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn an_attempt_at_one_place_looks_as_far_as_its_text_says() {
+        let other = [b'x'; 100];
+        assert_eq!(far("^abc", &other), Some(1));
+        assert_eq!(far("^xxc", &other), Some(3));
+        assert_eq!(far("^(?:abc)", &other), Some(9));
+        assert_eq!(far("^ {4}", &other), Some(21));
+        // Blanks may go on, anything else not.
+        let mut text = vec![b' '; 500];
+        text.extend([b'x'; 100]);
+        assert_eq!(far("^\\s*=", &text), Some(501));
+        assert_eq!(far("^\\s*?=", &text[490..]), Some(11));
+        assert_eq!(far("^\\s?=", &text), Some(2));
+        assert_eq!(far("^[^>]+>", &text), Some(600));
+        assert_eq!(far("^[^x]+>", &text), Some(501));
+        assert_eq!(far("^[ a]{3,}>", &text), Some(511));
+        assert_eq!(far("^(?:a|b)*>", &text), Some(600));
+        assert_eq!(far("^\\)(?:a|b)*>", &text), Some(1));
+        assert_eq!(far("^.*", &text), Some(600));
+        // What may be far behind counts as a part of it.
+        assert_eq!(far("^(?:a|b)*>", &[b' '; 100_000]), Some(6250));
+    }
+
+    #[test]
+    fn what_the_first_bytes_rule_out_is_no_match() {
+        let patterns = [
+            "^\\s*?\\)\\s*?\\{",
+            "^a?b*c+",
+            "^[^a]b",
+            "^[a-c]+?x",
+            "^a{2}b",
+            "^a.c",
+            "^A\\x62?c",
+            "^\\w+\\d",
+            "^[]a]+b",
+            "^[^]a]b",
+            "^a$",
+            "^(a|b)c",
+            "^a|b",
+            "^\\S[\\s\\w]*c",
+            "^a*?$",
+            "^[[:alpha:]]b",
+            "^a\\b",
+        ];
+        let (mut ruled_out, mut found) = (0, 0);
+        let mut number = 1_u64;
+        for pattern in patterns {
+            for caseless in [false, true] {
+                let mut pcre = Pcre::new(pattern.into());
+                pcre.caseless = caseless;
+                let expression =
+                    super::super::Expression::new(&pcre, 3500).expect("a good expression");
+                let Reach::Here(far) = of(&pcre) else {
+                    assert_eq!(pattern, "^a|b");
+                    continue;
+                };
+                for _ in 0..400 {
+                    let bytes: Vec<u8> = (0..number % 7)
+                        .map(|_| {
+                            number = number.wrapping_mul(0x5851_f42d_4c95_7f2d) | 1;
+                            b"aabbccxA ]){1"[(number >> 33) as usize % 13]
+                        })
+                        .collect();
+                    number = number.wrapping_add(0x1405_7b7e);
+                    let matched = expression.find(&bytes).is_ok();
+                    let out = far.fails_within(&bytes).is_some();
+                    assert!(!(matched && out), "{pattern} in {bytes:?}");
+                    ruled_out += usize::from(out);
+                    found += usize::from(matched);
+                }
+            }
+        }
+        assert!(ruled_out > 3000 && found > 300, "{ruled_out}, {found}");
+    }
+
+    #[test]
+    fn what_is_before_a_match_matters_to_some() {
+        let of = |pattern: &str| of(&Pcre::new(pattern.into()));
+        for pattern in ["a+b", "[^a]b", "(?:a|b)", "(?=a)b", "\\x5eb", "a\\^"] {
+            assert_eq!(of(pattern), Reach::Ahead, "{pattern}");
+        }
+        for pattern in [
+            "\\bab", "(?<=a)b", "(?<!a)b", "a|^b", "^a|b", "(?:^|a)b", "(a)\\1", "(?m)^a", "(?i)a",
+            "a\\Kb",
+        ] {
+            assert_eq!(of(pattern), Reach::Around, "{pattern}");
+        }
+        let mut lines = Pcre::new("^a".into());
+        lines.multiline = true;
+        assert_eq!(super::of(&lines), Reach::Around);
+        assert!(matches!(of("^a[|]b"), Reach::Here(_)));
+    }
+}
