@@ -4,6 +4,7 @@
 
 mod common;
 mod live_bed;
+mod live_farm;
 mod live_path;
 mod live_services;
 
@@ -33,14 +34,17 @@ mod live_nat;
 mod live_net;
 mod live_net_helper;
 mod live_net_ping;
+mod live_net_stations;
 mod live_netns_exec;
 mod live_prog;
 mod live_redirect;
 mod live_route;
 mod live_rules;
 mod live_run;
+mod live_service_check;
 mod live_takeover;
 mod live_tc;
+mod live_transmit;
 mod live_vlan;
 mod live_watch;
 mod prog_broken;

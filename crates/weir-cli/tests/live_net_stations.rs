@@ -1,10 +1,8 @@
 //! Workloads whose devices have another MAC address than the document derives: `weir net` says so before and after, with the way out.
 
-mod live_bed;
-
 use std::process::Output;
 
-use live_bed::{file, root, stderr, weir};
+use crate::live_bed::{file, root, stderr, weir};
 use serde_json::Value;
 use weir_kernel::NetNs;
 

@@ -1,16 +1,13 @@
 //! `weir service check` beside a balancer that carries real HTTP: connections of the host and of others to servers are not taken for answers to
 //! clients, and servers are killed, drained and started under load in every mode, with checks of TCP and HTTP. `live_farm` has the bed.
 
-mod live_bed;
-mod live_farm;
-
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use live_bed::root;
-use live_farm::{Asked, Checking, Farm, Load, SERVICE, SERVICE6, ask, connect, get};
+use crate::live_bed::root;
+use crate::live_farm::{Asked, Checking, Farm, Load, SERVICE, SERVICE6, ask, connect, get};
 use serde_json::json;
 
 const ALL: [usize; 3] = [0, 1, 2];

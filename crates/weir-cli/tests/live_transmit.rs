@@ -1,13 +1,11 @@
 //! Packets that a graph sends back by the veth they came in by, whose far end has GRO and no program: as most users have it. The kernel
 //! leaves frames of XDP_TX lying there; what arrives is counted at the far end.
 
-mod live_bed;
-
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use live_bed::{file, root, stderr, weir};
+use crate::live_bed::{file, root, stderr, weir};
 use weir_kernel::NetNs;
 use weir_kernel::bed::{self, End};
 

@@ -2,13 +2,9 @@
 //!
 //! Objects of another compiler have other counts: these are printed only.
 
-mod balancers;
-mod common;
-mod graph;
-
 use std::process::Command;
 
-use balancers::planned;
+use crate::balancers::planned;
 use weir_functions::plan::InstancePlan;
 use weir_packet::build::Frame;
 use weir_vm::{BPF_ANY, Env, Machine, Object};

@@ -16,6 +16,7 @@ mod redirect_bed;
 mod tunnel_bed;
 
 mod balancer;
+mod balancer_cost;
 mod balancer_flows;
 mod captures_agree;
 mod classifier;
@@ -41,6 +42,7 @@ mod network_crash;
 mod network_fabric;
 mod network_live;
 mod network_punt;
+mod network_tunnel_bytes;
 mod nftables_agrees;
 mod objects_agree;
 mod objects_chained;

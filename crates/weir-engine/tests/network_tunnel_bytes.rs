@@ -1,11 +1,10 @@
 //! The interface of a tunnel counts what arrives from the underlay in packets and in bytes, as the interfaces behind it do.
 
+use crate::network_bed;
 use weir_engine::Packet;
 use weir_engine::network::user::{End, Port, User};
 use weir_network::{EdgeNetworks, Numbers};
 use weir_packet::build::Frame;
-
-mod network_bed;
 
 /// A workload on each of two edges, in one subnet.
 fn document(kind: &str) -> String {

@@ -145,3 +145,14 @@ fn mount() -> io::Result<()> {
         _ => Err(io::Error::last_os_error()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_is_not_a_bpffs() {
+        assert!(!is_bpffs(Path::new("/proc")));
+        assert!(!is_bpffs(Path::new("/nonexistent")));
+    }
+}

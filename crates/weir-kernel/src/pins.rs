@@ -551,10 +551,4 @@ mod tests {
             assert_eq!(parse_file_name(foreign), None, "{foreign}");
         }
     }
-
-    #[test]
-    fn proc_is_no_bpffs() {
-        assert!(!is_bpffs(Path::new("/proc")));
-        assert!(!is_bpffs(Path::new("/nonexistent")));
-    }
 }

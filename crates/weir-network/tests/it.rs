@@ -7,6 +7,7 @@ mod bench;
 mod example;
 mod helpers;
 mod mistakes;
+mod point_to_point;
 mod properties;
 mod scale;
 mod walks;

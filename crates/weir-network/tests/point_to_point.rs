@@ -1,8 +1,6 @@
 //! Prefixes with one or two addresses (RFC 3021, RFC 6164): every address of them is a host's.
 
-mod bench;
-
-use bench::NoFiles;
+use crate::bench::NoFiles;
 use weir_network::trace::{Described, Payload, trace};
 use weir_network::{Networks, check, parse};
 
