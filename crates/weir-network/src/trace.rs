@@ -275,7 +275,7 @@ impl Fabric {
             self.need(networks, &edge)?;
             let (plan, tables) = &self.edges[&edge];
             let mut reference = Reference::new(tables);
-            let mut functions = Functions::of(plan);
+            let mut functions = Functions::presuming(plan);
             let walk = match next {
                 Ahead::Device(_, index, frame) => {
                     reference.from_device(index, &frame, &mut functions)

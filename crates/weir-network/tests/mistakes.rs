@@ -445,7 +445,10 @@ fn shaping() -> Vec<Case> {
                 + &SERVICE
                     .replace("shop", "more")
                     .replace("port = 80", "port = 81")
-                    .replace("\"nat\"", "\"dsr\"\ncheck = { kind = \"tcp\" }")
+                    .replace(
+                        "\"nat\"",
+                        "\"dsr\"\ncheck = { kind = \"tcp\" }\nall_down = \"drop\"",
+                    )
                     .replace("0.7\"", "0.7\", mac = \"02:00:00:00:00:01\"")),
         ),
         balanced(

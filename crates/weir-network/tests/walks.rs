@@ -505,18 +505,32 @@ fn a_balancer_says_which_server_a_flow_gets_and_whose_answers_are_whose() {
             [&*format!("shop/{}", arrived.workload), "shop/gw.db"].map(Mac::of_name);
         assert_eq!(arrived.frame, frame(router, own, expected.ttl(63)));
         chosen[which] += 1;
+        // The answer passes the balancer on its edge, wherever the server is. From the other server it is none.
+        for (at, name) in ["s2", "s3"].into_iter().enumerate() {
+            let trace = balanced(name, "10.1.0.7", Payload::Tcp(8080, port));
+            let (said, expected) = match at == which {
+                true => (
+                    format!(
+                        "  lb: an answer of server {server}:8080 goes on as one of service 10.9.0.1:80\n"
+                    ),
+                    Frame::new().ip4([10, 9, 0, 1], [10, 1, 0, 7]).tcp(80, port),
+                ),
+                false => (
+                    "  lb: is for none of its services, and goes on as it is\n".to_owned(),
+                    Frame::new()
+                        .ip4([10, 2, 0, 2 + at as u8], [10, 1, 0, 7])
+                        .tcp(8080, port),
+                ),
+            };
+            assert!(trace.to_string().contains(&said), "{trace}");
+            let [own, router] = ["shop/w1", "shop/gw.web"].map(Mac::of_name);
+            assert_eq!(
+                trace.delivered[0].frame,
+                frame(router, own, expected.ttl(63))
+            );
+        }
     }
     assert!(chosen.iter().all(|flows| *flows > 10), "{chosen:?}");
-    // The answer passes the balancer on its edge, wherever the server is.
-    let trace = balanced("s2", "10.1.0.7", Payload::Tcp(8080, 1000));
-    let said = "  lb: an answer of server 10.2.0.2:8080 goes on as one of service 10.9.0.1:80\n";
-    assert!(trace.to_string().contains(said), "{trace}");
-    let expected = Frame::new().ip4([10, 9, 0, 1], [10, 1, 0, 7]).tcp(80, 1000);
-    let [own, router] = ["shop/w1", "shop/gw.web"].map(Mac::of_name);
-    assert_eq!(
-        trace.delivered[0].frame,
-        frame(router, own, expected.ttl(63))
-    );
 }
 
 #[test]

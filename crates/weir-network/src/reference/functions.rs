@@ -2,7 +2,8 @@
 //! they are.
 //!
 //! Of flows, the servers that the ring gave them are remembered, so that their answers are known; every other packet is one of a flow that no
-//! balancer has seen. So a later fragment has no server, and connection ids of QUIC are not looked at.
+//! balancer has seen. So a later fragment has no server, and connection ids of QUIC are not looked at. Who asks about an answer alone has it
+//! taken for one of the flow that the ring would have given to its server ([`Functions::presuming`]).
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -29,6 +30,15 @@ pub struct Functions {
 }
 
 impl Functions {
+    /// Those of a plan, for single packets: of an answer, the flow is presumed to be known.
+    pub fn presuming(plan: &EdgeNetworks) -> Functions {
+        let mut functions = Functions::of(plan);
+        for balancer in functions.balancers.values_mut() {
+            balancer.presumes = true;
+        }
+        functions
+    }
+
     /// Those of a plan.
     pub fn of(plan: &EdgeNetworks) -> Functions {
         let balancers = plan.functions.iter().filter(|one| one.kind == BALANCER);
@@ -60,6 +70,8 @@ struct Balancer {
     ring: Vec<u16>,
     /// Numbers of servers by protocol, client and service.
     flows: HashMap<(u8, SocketAddr, SocketAddr), u32>,
+    /// A flow that is not remembered is one that the ring was asked for.
+    presumes: bool,
 }
 
 /// Address, protocol, port; port 0: any.
@@ -112,6 +124,7 @@ impl Balancer {
             servers: entries(planned, "servers").collect(),
             ring: chunks.flat_map(|(_, chunk)| chunk).collect(),
             flows: HashMap::new(),
+            presumes: false,
         }
     }
 
@@ -184,8 +197,13 @@ impl Balancer {
         let back = find(from.port()).or_else(|| find(0))?;
         let service = address(back.address, from.ip());
         let (service, port) = other(service, u16::from_be(back.port), from);
-        let known = self.flows.get(&(protocol, client, service))?;
-        (*known == back.server).then_some((service, port))
+        let known = self.flows.get(&(protocol, client, service)).copied();
+        let presumed = || match self.presumes {
+            true => self.given(protocol, client, service).ok().flatten(),
+            false => None,
+        };
+        let known = known.or_else(|| presumed().map(|given| given.number));
+        (known == Some(back.server)).then_some((service, port))
     }
 
     fn flow(
