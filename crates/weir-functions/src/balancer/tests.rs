@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use weir_bpf::abi::balancer::state;
+use weir_bpf::abi::balancer::{ECHO, feature, service, state};
 use weir_bpf::abi::{LbServer, LbService};
 use zerocopy::FromBytes;
 
@@ -271,6 +271,53 @@ fn a_prefix_may_cover_an_address_and_says_so() {
         it.notes
     );
     assert_eq!(map(&it, "service_prefixes").max_entries, 2);
+}
+
+#[test]
+fn policies_reach_the_tables_and_wrong_ones_are_refused_at_their_key() {
+    let with = |keys: &str, service: &str| {
+        format!(
+            "{keys}\n[[service]]\naddress = \"192.0.2.1\"\nprotocol = \"tcp\"\nport = 80\nmode = \"nat\"\n{service}\n[[service.server]]\n{A}\n"
+        )
+    };
+    let features = |planned: &Planned| {
+        let constants = &planned.instance.constants;
+        let found = constants
+            .iter()
+            .find(|(name, _)| name == "weir_lb_features");
+        let (_, bytes) = found.expect("there");
+        u32::from_ne_bytes(bytes[..].try_into().expect("a word"))
+    };
+    let flags = |planned: &Planned| -> Vec<u8> {
+        let values = map(planned, "services").entries();
+        let read = values.map(|(_, value)| LbService::read_from_bytes(value).expect("a service"));
+        let plain = read.filter(|service| service.number != ECHO);
+        plain.map(|service| service.flags).collect()
+    };
+    let planned = |keys: &str, service: &str| planned_beside(&with(keys, service), &[]);
+    let usual = planned("", "").expect("planned");
+    assert_eq!((features(&usual), flags(&usual)), (feature::NAT, vec![0]));
+    let said = planned("answers = \"known\"", "all_down = \"keep\"").expect("planned");
+    assert_eq!(said.instance, usual.instance);
+    let other = planned("answers = \"all\"", "all_down = \"drop\"").expect("planned");
+    assert_eq!(features(&other), feature::NAT | feature::UNKNOWN);
+    assert_eq!(flags(&other), [service::DROP]);
+    let error = refused(&with("answers = \"some\"", ""));
+    assert_eq!(error.key.as_deref(), Some("answers"));
+    assert!(
+        error
+            .to_string()
+            .contains("`answers` is \"known\" or \"all\", not \"some\""),
+        "{error}"
+    );
+    let error = refused(&with("", "all_down = \"panic\""));
+    assert_eq!(error.key.as_deref(), Some("service.0.all_down"));
+    assert!(
+        error
+            .to_string()
+            .contains("`all_down` is \"keep\" or \"drop\", not \"panic\""),
+        "{error}"
+    );
 }
 
 #[test]
