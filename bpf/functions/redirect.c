@@ -56,6 +56,14 @@ struct {
 	__type(value, struct weir_counter);
 } handed SEC(".maps");
 
+/* Those among them that came in by generic ports: the kernel tells only of native ones what devices sent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WEIR_TARGETS);
+	__type(key, __u32);
+	__type(value, struct weir_counter);
+} handed_generic SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -113,6 +121,15 @@ int redirect(ctx_t *ctx)
 			counter->packets++;
 			counter->bytes += p.len;
 		}
+#ifdef WEIR_PANEL
+		if (p.chain && p.chain->away & WEIR_AWAY_GENERIC) {
+			counter = bpf_map_lookup_elem(&handed_generic, &target);
+			if (counter) {
+				counter->packets++;
+				counter->bytes += p.len;
+			}
+		}
+#endif
 	} else if (verdict != XDP_PASS) {
 		reason = WEIR_R_redirect_failed;
 		stats->reason[WEIR_R_redirect_failed]++;

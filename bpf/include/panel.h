@@ -79,11 +79,56 @@ static __always_inline void panel_hand_over(ctx_t *ctx, struct weir_stats *stats
 		stats->reason[WEIR_R_mark_lost]++;
 }
 
+/* Packets of generic ports that were handed to the device of a place: the kernel tells of native ones only. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WEIR_DEVICES);
+	__type(key, __u32);
+	__type(value, struct weir_counter);
+} weir_handed SEC(".maps");
+
+/* Packets that were sent back by XDP_TX, by port: drivers do not tell. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, WEIR_PORTS);
+	__type(key, __u32);
+	__type(value, struct weir_counter);
+} weir_transmitted SEC(".maps");
+
+/* Sends the packet back by the device that has it. Returns the verdict. */
+static __always_inline int panel_transmit(void)
+{
+	struct weir_chain *chain = panel_chain();
+	struct weir_counter *counter;
+	__u32 port;
+
+	if (chain) {
+		port = chain->port;
+		counter = bpf_map_lookup_elem(&weir_transmitted, &port);
+		if (counter) {
+			counter->packets++;
+			counter->bytes += chain->len;
+		}
+	}
+	return XDP_TX;
+}
+
 /* Hands the packet to the device of a place. Returns the verdict; drops are counted. */
 static __always_inline int panel_to_device(struct weir_stats *stats, __u32 place)
 {
-	if (bpf_redirect_map(&weir_devices, place, XDP_ABORTED) == XDP_REDIRECT)
+	struct weir_chain *chain = panel_chain();
+	struct weir_counter *counter;
+
+	if (bpf_redirect_map(&weir_devices, place, XDP_ABORTED) == XDP_REDIRECT) {
+		if (chain && chain->away & WEIR_AWAY_GENERIC) {
+			counter = bpf_map_lookup_elem(&weir_handed, &place);
+			if (counter) {
+				counter->packets++;
+				counter->bytes += chain->len;
+			}
+		}
 		return XDP_REDIRECT;
+	}
 	stats->reason[WEIR_R_redirect_failed]++;
 	return XDP_DROP;
 }
@@ -103,7 +148,7 @@ static __always_inline int panel_way_out(ctx_t *ctx, struct weir_stats *stats, _
 		stats->reason[WEIR_R_link_drop]++;
 		return XDP_DROP;
 	case WEIR_SLOT_TX:
-		return XDP_TX;
+		return panel_transmit();
 	case WEIR_SLOT_DEVICE:
 		return panel_to_device(stats, vid);
 	}
@@ -229,9 +274,10 @@ static __always_inline struct panel panel_enter(ctx_t *ctx, struct weir_stats *s
  */
 static __always_inline int panel_back(ctx_t *ctx, struct weir_stats *stats, struct weir_chain *chain, __u32 reason)
 {
-	int verdict = XDP_TX;
+	int verdict;
 
 	if (!(chain->away & WEIR_AWAY_VETH)) {
+		verdict = panel_transmit();
 		watch_end(ctx, chain, panel_vid(chain), verdict, reason);
 		goto out;
 	}

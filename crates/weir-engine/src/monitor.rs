@@ -282,6 +282,24 @@ impl Account {
         handed.saturating_sub(self.sent + self.lost())
     }
 
+    /// Adds another place's.
+    pub(crate) fn merge(&mut self, other: &Account) {
+        self.sent += other.sent;
+        for (why, packets) in &other.dropped {
+            *self.dropped.entry(why.clone()).or_default() += packets;
+        }
+    }
+
+    /// Packets of which so many are lost that no tracepoint told of: at most those that there are.
+    pub(crate) fn take(&mut self, handed: u64, stopped: u64, dropped: u64) {
+        let stopped = stopped.min(handed);
+        let dropped = dropped.min(handed - stopped);
+        let lost = |dropped| SeenCount { sent: 0, dropped };
+        self.sent += handed - stopped - dropped;
+        self.add(&lost(stopped), Why::Device(0));
+        self.add(&lost(dropped), Why::Transmit);
+    }
+
     fn add(&mut self, count: &SeenCount, why: Why) {
         self.sent += count.sent;
         if count.dropped > 0 {
@@ -351,6 +369,48 @@ impl Readings {
         account
     }
 
+    /// The same of packets that came in by one of these interfaces.
+    pub fn refused_from(&self, map: u32, place: u32, from: &[u32]) -> u64 {
+        let of = |(key, count): (&Seen, &SeenCount)| {
+            let here = key.event == seen::ERROR && key.map == map && key.target == place;
+            (here && from.contains(&key.from)).then_some(count.dropped)
+        };
+        self.counts.iter().filter_map(of).sum()
+    }
+
+    /// Packets that came in by an interface and whose redirection to a device ended, in whatever way, or was refused at once, whatever the
+    /// target.
+    pub fn ended_from(&self, netns: u32, ifindex: u32) -> u64 {
+        let of = |(key, count): (&Seen, &SeenCount)| match key.event {
+            seen::DEVICE if key.netns == netns && key.from == ifindex => {
+                Some(count.sent + count.dropped)
+            }
+            seen::ERROR if key.netns == netns && key.from == ifindex => Some(count.dropped),
+            _ => None,
+        };
+        self.counts.iter().filter_map(of).sum()
+    }
+
+    /// Packets that a map of CPUs put into queues, or found them full for.
+    pub fn queued(&self, map: u32) -> u64 {
+        let of = |(key, count): (&Seen, &SeenCount)| {
+            let here = key.event == seen::ENQUEUE && key.map == map;
+            here.then_some(count.sent + count.dropped)
+        };
+        self.counts.iter().filter_map(of).sum()
+    }
+
+    /// Packets that a device could not transmit that were to leave by it at once: XDP_TX, and redirects by generic XDP.
+    pub fn not_transmitted(&self, netns: u32, ifindex: u32) -> u64 {
+        /// `XDP_TX` (include/uapi/linux/bpf.h).
+        const TX: u32 = 3;
+        let of = |(key, count): (&Seen, &SeenCount)| {
+            let here = key.event == seen::EXCEPTION && key.netns == netns;
+            (here && key.from == ifindex && key.target == TX).then_some(count.dropped)
+        };
+        self.counts.iter().filter_map(of).sum()
+    }
+
     /// Packets that could not be sent by a device at all, sent there by a program without a map, or by a test run with live frames.
     pub fn refused_by_device(&self, netns: u32, ifindex: u32) -> Account {
         let mut account = Account::default();
@@ -391,6 +451,7 @@ enum Why {
     Refused(i32),
     QueueFull,
     NoMemory,
+    Transmit,
 }
 
 impl fmt::Display for Why {
@@ -398,6 +459,9 @@ impl fmt::Display for Why {
         let error = match *self {
             Why::QueueFull => return f.write_str("the CPU's queue was full"),
             Why::NoMemory => return f.write_str("no memory for a socket buffer"),
+            Why::Transmit => {
+                return f.write_str("the device dropped them (its counter tx_dropped)");
+            }
             // ndo_xdp_xmit took some of a batch only.
             Why::Device(0) => return f.write_str("the device's queue was full"),
             Why::Device(error) | Why::Refused(error) => -error,

@@ -177,7 +177,11 @@ fn a_device_that_is_no_port_and_cpus_work_in_a_graph() {
         .middle
         .run(|| weir_kernel::iface::takes_xdp_frames(bed.index("tap9")));
     assert_eq!(bare.expect("namespace").expect("told"), Some(true));
-    let edge = apply(&bed, "redirtap", "device = \"tap9\"");
+    let (edge, notes) = apply_with_notes(&bed, "redirtap", "device = \"tap9\"");
+    assert_eq!(
+        notes,
+        ["tap9 takes no redirected frames until a virtual machine, or another process, opens it"]
+    );
     let frame = Frame::new()
         .ip4([10, 9, 9, 1], [198, 51, 100, 1])
         .udp(1, 2)

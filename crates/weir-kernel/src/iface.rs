@@ -297,12 +297,32 @@ pub fn xdp_mode(ifindex: u32) -> Result<Option<XdpMode>, KernelError> {
 }
 
 /// Whether frames can be redirected to an interface, or sent out of it by XDP; `None` where the kernel does not tell (before Linux 6.3). A veth can
-/// take them only while its far end has an XDP program or its GRO on.
+/// take them only while its far end has an XDP program or its GRO on, and not at all while that has more receive queues than it has transmit queues.
 pub fn takes_xdp_frames(ifindex: u32) -> Result<Option<bool>, KernelError> {
     /// `NETDEV_XDP_ACT_NDO_XMIT` (include/uapi/linux/netdev.h).
     const NDO_XMIT: u64 = 4;
     let features = xdp_query(ifindex)?.feature_flags;
-    Ok((features != 0).then_some(features & NDO_XMIT != 0))
+    // A kernel that tells has none to tell of such a device.
+    let tells =
+        features != 0 || crate::probes::release_at_least(&crate::probes::kernel_release(), "6.3");
+    Ok(tells.then_some(features & NDO_XMIT != 0))
+}
+
+/// Frames that an interface of the current namespace dropped when it was to send them, by its own count: of whatever sender.
+pub fn dropped_on_transmit(name: &str) -> Result<u64, KernelError> {
+    let path = "/proc/thread-self/net/dev";
+    let text =
+        std::fs::read_to_string(path).map_err(|e| KernelError::sys(format!("read {path}"), e))?;
+    let line = text.lines().find_map(|line| {
+        let (device, counters) = line.split_once(':')?;
+        (device.trim() == name).then_some(counters)
+    });
+    // Eight counters of reception, then bytes, packets, errors and drops.
+    let dropped = line.and_then(|counters| counters.split_whitespace().nth(11)?.parse().ok());
+    dropped.ok_or_else(|| {
+        let gone = io::Error::from_raw_os_error(libc::ENODEV);
+        KernelError::sys(format!("read the counters of {name}"), gone)
+    })
 }
 
 /// Whether its driver has zero-copy AF_XDP sockets; `None` where the kernel does not tell (before Linux 6.3).

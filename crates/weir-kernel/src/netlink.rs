@@ -1,17 +1,19 @@
 //! Making and removing devices over rtnetlink: the veth pair of its own through which an edge sends packets back to itself, and the VXLAN
-//! device of the kernel's that networks may use.
+//! device of the kernel's that networks may use. Also where the far end of a veth is.
 //!
 //! Requests go to the namespace of the calling thread. Message formats: rtnetlink(7), include/uapi/linux/if_link.h.
 
 #![expect(unsafe_code, reason = "socket calls take raw pointers")]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::{KernelError, iface};
 
 const RTM_NEWLINK: u16 = 16;
 const RTM_DELLINK: u16 = 17;
+const RTM_GETLINK: u16 = 18;
+const RTM_GETNSID: u16 = 90;
 const NLM_F_REQUEST: u16 = 1;
 const NLM_F_ACK: u16 = 4;
 const NLM_F_EXCL: u16 = 0x200;
@@ -19,7 +21,11 @@ const NLM_F_CREATE: u16 = 0x400;
 const NLMSG_ERROR: u16 = 2;
 const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
+const IFLA_LINK: u16 = 5;
 const IFLA_LINKINFO: u16 = 18;
+const IFLA_LINK_NETNSID: u16 = 37;
+const NETNSA_NSID: u16 = 1;
+const NETNSA_FD: u16 = 3;
 const IFLA_AF_SPEC: u16 = 26;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_INFO_DATA: u16 = 2;
@@ -165,8 +171,60 @@ impl Message {
     }
 }
 
-/// Sends one request and waits for the kernel's answer.
+/// The device that an interface belongs to, of a veth its far end: index, and the number that the namespace of that device has in
+/// the caller's if it is another one. `None`: there is no such device.
+pub(crate) fn far_end(ifindex: u32) -> io::Result<Option<(u32, Option<i32>)>> {
+    let answer = exchange(RTM_GETLINK, 0, &Message::link(ifindex))?;
+    // Behind struct ifinfomsg.
+    let body = answer.get(HEADER + 16..).unwrap_or_default();
+    let far = attribute(body, IFLA_LINK).map(u32::from_ne_bytes);
+    let netns = attribute(body, IFLA_LINK_NETNSID).map(i32::from_ne_bytes);
+    Ok(far.filter(|far| *far != 0).map(|far| (far, netns)))
+}
+
+/// The number that a namespace has in the caller's; `None` if it has none.
+pub(crate) fn netns_number(netns: BorrowedFd<'_>) -> io::Result<Option<i32>> {
+    // struct rtgenmsg, padded.
+    let mut message = Message(vec![0; 4]);
+    message.attribute(NETNSA_FD, &netns.as_raw_fd().to_ne_bytes());
+    let answer = exchange(RTM_GETNSID, 0, &message)?;
+    let body = answer.get(HEADER + 4..).unwrap_or_default();
+    let number = attribute(body, NETNSA_NSID).map(i32::from_ne_bytes);
+    // NETNSA_NSID_NOT_ASSIGNED is -1.
+    Ok(number.filter(|number| *number >= 0))
+}
+
+/// The first four bytes of an attribute.
+fn attribute(mut body: &[u8], wanted: u16) -> Option<[u8; 4]> {
+    while let Some((head, _)) = body.split_first_chunk::<4>() {
+        let len = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        // The two highest bits are flags.
+        let kind = u16::from_ne_bytes([head[2], head[3]]) & 0x3fff;
+        if kind == wanted {
+            return body.get(4..len)?.first_chunk().copied();
+        }
+        body = body.get(len.max(4).next_multiple_of(4)..)?;
+    }
+    None
+}
+
+/// Sends one request that is carried out or refused, and waits for the kernel's answer.
 fn send(kind: u16, flags: u16, message: &Message) -> io::Result<()> {
+    let answer = exchange(kind, flags | NLM_F_ACK, message)?;
+    // Whatever is refused is an error already.
+    match answer_kind(&answer) {
+        Some(NLMSG_ERROR) => Ok(()),
+        _ => Err(io::Error::from(io::ErrorKind::InvalidData)),
+    }
+}
+
+fn answer_kind(answer: &[u8]) -> Option<u16> {
+    let kind = answer.get(4..6)?;
+    Some(u16::from_ne_bytes([kind[0], kind[1]]))
+}
+
+/// Sends one request and waits for the kernel's answer: the message, header included. A refusal is an error.
+fn exchange(kind: u16, flags: u16, message: &Message) -> io::Result<Vec<u8>> {
     // SAFETY: no pointers.
     let fd = unsafe {
         libc::socket(
@@ -183,7 +241,7 @@ fn send(kind: u16, flags: u16, message: &Message) -> io::Result<()> {
     let mut request = Vec::with_capacity(HEADER + message.0.len());
     request.extend(((HEADER + message.0.len()) as u32).to_ne_bytes());
     request.extend(kind.to_ne_bytes());
-    request.extend((flags | NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    request.extend((flags | NLM_F_REQUEST).to_ne_bytes());
     request.extend([0; 8]);
     request.extend(&message.0);
     // SAFETY: the pointer is valid for the length that goes with it.
@@ -198,7 +256,8 @@ fn send(kind: u16, flags: u16, message: &Message) -> io::Result<()> {
     if sent < 0 {
         return Err(io::Error::last_os_error());
     }
-    let mut answer = [0u8; 4096];
+    // A link with all its attributes fits: libnl and iproute2 give them as much.
+    let mut answer = vec![0u8; 32_768];
     // SAFETY: the pointer is valid for the length that goes with it.
     let got = unsafe {
         libc::recv(
@@ -211,20 +270,16 @@ fn send(kind: u16, flags: u16, message: &Message) -> io::Result<()> {
     if got < 0 {
         return Err(io::Error::last_os_error());
     }
-    let strange = || io::Error::from(io::ErrorKind::InvalidData);
-    let answer = answer.get(..got as usize).ok_or_else(strange)?;
-    let word = |at: usize| -> io::Result<[u8; 4]> {
-        let bytes = answer.get(at..at + 4).ok_or_else(strange)?;
-        bytes.try_into().map_err(|_| strange())
-    };
-    let head = word(4)?;
-    if u16::from_ne_bytes([head[0], head[1]]) != NLMSG_ERROR {
-        return Err(strange());
+    answer.truncate(got.cast_unsigned());
+    if answer_kind(&answer) != Some(NLMSG_ERROR) {
+        return Ok(answer);
     }
     // struct nlmsgerr begins with the negative error number, 0 for success.
-    match i32::from_ne_bytes(word(HEADER)?) {
-        0 => Ok(()),
-        error => Err(io::Error::from_raw_os_error(-error)),
+    let error = answer.get(HEADER..).and_then(|error| error.first_chunk());
+    match error.copied().map(i32::from_ne_bytes) {
+        Some(0) => Ok(answer),
+        Some(error) => Err(io::Error::from_raw_os_error(-error)),
+        None => Err(io::Error::from(io::ErrorKind::InvalidData)),
     }
 }
 

@@ -4,13 +4,13 @@
 //! Entering is `setns` of the network namespace alone, so that /sys (and the
 //! bpffs below it) stays what it was; `ip netns exec` would remount it. A
 //! process killed with SIGKILL leaves its namespaces; their names start with
-//! the prefix, so `ip netns list` shows them.
+//! the prefix, so `ip netns list` shows them. Also where the far end of a veth is.
 
 #![expect(unsafe_code, reason = "setns and pre_exec")]
 
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use crate::KernelError;
+use crate::{KernelError, iface, netlink};
 
 /// Where `ip netns` keeps its names.
 const NAMES: &str = "/run/netns";
@@ -133,6 +133,92 @@ impl Drop for NetNs {
     fn drop(&mut self) {
         remove(&self.name);
     }
+}
+
+/// The other end of a veth, in whatever namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FarEnd {
+    /// Its index there.
+    pub ifindex: u32,
+    /// Its name there, where the namespace was found.
+    pub name: Option<String>,
+    /// The namespace it is in.
+    pub place: Place,
+}
+
+/// A namespace, by what a command finds it by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// That of the caller.
+    Here,
+    /// `ip netns exec NAME`.
+    Named(String),
+    /// `nsenter -t PID -n`: that of a process, which has no name.
+    Process(u32),
+    /// Another one that was not found: of a process that this one may not look into, or of nobody.
+    Unknown,
+}
+
+impl Place {
+    /// What is written in front of a command to run it there; `None` where that is not known.
+    pub fn prefix(&self) -> Option<String> {
+        match self {
+            Place::Here => Some(String::new()),
+            Place::Named(name) => Some(format!("ip netns exec {name} ")),
+            Place::Process(pid) => Some(format!("nsenter -t {pid} -n ")),
+            Place::Unknown => None,
+        }
+    }
+}
+
+/// Where the far end of a veth of the current namespace is; `None` if it has none. Named namespaces are looked through first, then those of
+/// processes.
+///
+/// # Errors
+/// The kernel does not tell.
+pub fn far_end(ifindex: u32) -> Result<Option<FarEnd>, KernelError> {
+    let failed = |e| KernelError::sys(format!("find the far end of interface {ifindex}"), e);
+    let Some((far, number)) = netlink::far_end(ifindex).map_err(failed)? else {
+        return Ok(None);
+    };
+    let found = |name, place| FarEnd {
+        ifindex: far,
+        name,
+        place,
+    };
+    let Some(number) = number else {
+        return Ok(Some(found(iface::name_of(far), Place::Here)));
+    };
+    for (place, path) in namespaces() {
+        let Ok(file) = File::open(&path) else {
+            continue;
+        };
+        if netlink::netns_number(file.as_fd()).ok().flatten() != Some(number) {
+            continue;
+        }
+        let fd = OwnedFd::from(file);
+        let name = thread::scope(|scope| {
+            let inside = scope.spawn(|| enter(&fd).ok().and_then(|()| iface::name_of(far)));
+            inside.join().unwrap_or_default()
+        });
+        return Ok(Some(found(name, place)));
+    }
+    Ok(Some(found(None, Place::Unknown)))
+}
+
+/// Namespaces that there may be, and their files.
+fn namespaces() -> impl Iterator<Item = (Place, PathBuf)> {
+    let named = fs::read_dir(NAMES).into_iter().flatten().flatten();
+    let named = named.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        Some((Place::Named(name), entry.path()))
+    });
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = processes.filter_map(|entry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        Some((Place::Process(pid), entry.path().join("ns/net")))
+    });
+    named.chain(processes)
 }
 
 /// Inode of the namespace that the calling thread is in.

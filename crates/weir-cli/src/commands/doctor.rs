@@ -1,13 +1,14 @@
 //! `weir doctor`: what this kernel can do, probed by doing it, and what weir does where it cannot.
 //!
-//! Also whether the measured AF_XDP settings are still of this kernel and driver. Exit status 1 if the kernel engine cannot work here.
+//! Also whether the devices of running edges take the packets that are sent to them, and whether the measured AF_XDP settings are still of
+//! this kernel and driver. Exit status 1 if the kernel engine cannot work here.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weir_engine::monitor;
+use weir_engine::{edge, monitor};
 use weir_kernel::iface;
 use weir_kernel::probes::{self, ProbeResult};
 use weir_lab::afxdp::profile::{self, Profile, ProfileError};
@@ -34,6 +35,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
     let missing = results.iter().filter(|r| r.ok.is_err()).count();
     let fatal = results.iter().any(|r| r.ok.is_err() && r.needed);
     let measured = measured();
+    let edges = edges();
     if args.json {
         let rows: Vec<Row> = results.iter().map(row).collect();
         output::json(&serde_json::json!({
@@ -41,11 +43,58 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
             "kernel_engine": !fatal,
             "features": rows,
             "afxdp_profile": measured,
+            "edges": edges,
         }))?;
     } else {
-        output::out(&(table(&results, missing, fatal) + &profile_lines(measured.as_ref())))?;
+        output::out(
+            &(table(&results, missing, fatal)
+                + &profile_lines(measured.as_ref())
+                + &edge_lines(&edges)),
+        )?;
     }
     Ok(ExitCode::from(u8::from(fatal)))
+}
+
+/// A running edge of this namespace, and what its devices lack.
+#[derive(Serialize)]
+struct RunningEdge {
+    edge: String,
+    /// Devices that it sends packets to and that take none now, with the cure.
+    warnings: Vec<String>,
+}
+
+/// What cannot be read is a warning, too: other users may not look into edges.
+fn edges() -> Vec<RunningEdge> {
+    let names = edge::list().unwrap_or_default();
+    let of = |edge: String| {
+        let warnings = match edge::status(&edge) {
+            Ok(status) => status.second.map_or(Vec::new(), |second| second.warnings),
+            Err(error) => vec![format!("its devices were not looked at: {error}")],
+        };
+        RunningEdge { edge, warnings }
+    };
+    names.into_iter().map(of).collect()
+}
+
+fn edge_lines(edges: &[RunningEdge]) -> String {
+    let mut text = String::new();
+    for one in edges {
+        match one.warnings.is_empty() {
+            true => {
+                let _ = writeln!(
+                    text,
+                    "edge {}: its devices take redirected packets",
+                    one.edge
+                );
+            }
+            false => {
+                for warning in &one.warnings {
+                    let _ = writeln!(text, "edge {}: {warning}", one.edge);
+                }
+            }
+        }
+    }
+    text
 }
 
 /// The profile of AF_XDP settings, where one was measured.

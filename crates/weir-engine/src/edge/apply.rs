@@ -21,7 +21,7 @@ use super::state::{
     self, HookState, InstanceState, PairState, PortState, SharedState, State, definition, words,
 };
 use super::wiring::{Node, Way, Wiring, wire};
-use super::{Edge, hooks, ports, status};
+use super::{Edge, hooks, ports, second, status};
 
 /// Nodes of a graph up to which links are constants of the programs in front of them: a hop costs 4 ns instead of 6 to 9, and a
 /// new program takes all that lead to it along, at a few ms each.
@@ -314,12 +314,19 @@ fn change(
     let hook_states = attach_hooks(edge, plan, old, generation, &shared, &mut building)?;
     watch(Step::Remember)?;
 
+    let leaves_by = second::leaves_by(plan);
+    let new: Vec<&InstanceState> = instances.iter().map(|i| &i.state).collect();
+    let redirected_before = second::redirected_before(&new, old)?;
     let state = State {
         layout: state::LAYOUT,
         maps_layout: abi::STATE_LAYOUT,
         netns: edge.netns,
         generation,
         text: text.to_owned(),
+        baselines: second::baselines(&leaves_by, &port_states, old),
+        leaves_by,
+        sources: second::sources(&port_states, pair.as_ref(), old),
+        redirected_before,
         ports: port_states,
         instances: instances.into_iter().map(|i| i.state).collect(),
         maps: shared_states,

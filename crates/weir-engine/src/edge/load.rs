@@ -402,13 +402,14 @@ fn wall_offset_ns() -> u64 {
 
 /// Counters by places that are those of the tables of one plan: of a filter's rules, of the entries of its sets, and of the targets of a
 /// redirect, where what they refused is counted beside a table's id.
-const LAID_OUT: [&str; 6] = [
+const LAID_OUT: [&str; 7] = [
     "counts",
     "hits",
     "wide_hits",
     "carried_counts",
     "carried_hits",
     "handed",
+    "handed_generic",
 ];
 
 /// The map that an object shares under a name of its own.

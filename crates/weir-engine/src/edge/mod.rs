@@ -369,8 +369,8 @@ impl Edge {
         let note = second::begin(&self.name);
         let mut applied = apply::apply(self, plan, text, watch)?;
         applied.notes.extend(note);
-        applied.notes.extend(second::cures(plan));
         if let Some(state) = &self.state {
+            applied.notes.extend(second::cures(state));
             applied.notes.extend(routers::prepare(state)?);
             applied.notes.extend(health::settle(state)?);
             applied.notes.extend(balancers::prepare(state)?);

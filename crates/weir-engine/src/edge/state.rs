@@ -3,7 +3,7 @@
 //!
 //! Invariant: the state that holds is that of the generation in the edge's word. Another one was not reached, or is gone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use weir_kernel::pinned::{self, Folder};
@@ -30,6 +30,18 @@ pub(super) struct State {
     pub(super) maps: Vec<SharedState>,
     pub(super) hooks: Vec<HookState>,
     pub(super) pair: Option<PairState>,
+    /// Devices that packets are sent to by XDP.
+    #[serde(default)]
+    pub(super) leaves_by: Vec<String>,
+    /// Indexes of all interfaces that packets ever came in by, those of ports that are gone included.
+    #[serde(default)]
+    pub(super) sources: BTreeSet<u32>,
+    /// Packets that instances redirected which are gone.
+    #[serde(default)]
+    pub(super) redirected_before: u64,
+    /// Frames that devices had dropped on transmission when the edge began to use them, by index.
+    #[serde(default)]
+    pub(super) baselines: BTreeMap<u32, u64>,
     /// Whether the programs are those that can be watched.
     #[serde(default)]
     pub(super) watched: bool,

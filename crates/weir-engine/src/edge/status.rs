@@ -165,6 +165,13 @@ pub(super) fn of(
         }
         None => None,
     };
+    let of_ports = ports.iter().map(|port: &PortStatus| &port.ledger);
+    let of_instances = instances.iter().map(|one: &InstanceStatus| &one.ledger);
+    let returned = recirculation
+        .iter()
+        .map(|pair: &Recirculation| &pair.ledger);
+    let ledgers: Vec<&Stats> = of_ports.chain(of_instances).chain(returned).collect();
+    let second = second::read(name, folder, state, &ledgers)?;
     Ok(Status {
         name: name.to_owned(),
         generation: state.generation,
@@ -175,7 +182,7 @@ pub(super) fn of(
         hooks: (state.hooks.iter())
             .map(|h| (h.name.clone(), h.point.clone()))
             .collect(),
-        second: second::read(name, state)?,
+        second,
         recirculation,
         form: state.form(),
         watcher: match Map::open(&folder.join(crate::watch::MAPS[0]))? {

@@ -422,6 +422,15 @@ fn tell_second(text: &mut String, second: &SecondStage) {
             text.push('\n');
         }
     }
+    if let Some(packets) = second.unaccounted.filter(|packets| *packets > 0) {
+        let _ = writeln!(
+            text,
+            "unaccounted: {packets} redirected packets that nobody took and that are lost for no known reason, or are on their way"
+        );
+    }
+    for warning in &second.warnings {
+        let _ = writeln!(text, "warning: {warning}");
+    }
     for absent in &second.absent {
         let _ = writeln!(
             text,

@@ -36,6 +36,11 @@ struct Table {
     /// Devices that packets were redirected or transmitted to; absent where this kernel does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<Device>>,
+    /// Redirected packets that no account has, since the edge was set up; absent where that cannot be told.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unaccounted: Option<u64>,
+    /// Devices that take no packets now, with the cure.
+    warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -154,6 +159,7 @@ impl Table {
             let earlier = earlier.map_or(&nothing, |other| &other.ledger);
             Row::of(&one.name, earlier, &one.ledger, seconds)
         });
+        let second = now.status.second.as_ref();
         Table {
             edge: now.status.name.clone(),
             generation: now.status.generation,
@@ -161,6 +167,8 @@ impl Table {
             ports: ports.collect(),
             functions: functions.collect(),
             devices: devices(&before.status, &now.status, seconds),
+            unaccounted: second.and_then(|second| second.unaccounted),
+            warnings: second.map_or(Vec::new(), |second| second.warnings.clone()),
         }
     }
 
@@ -228,6 +236,12 @@ impl Table {
                 short(device.sent),
                 dropped.collect::<String>()
             );
+        }
+        if let Some(packets) = self.unaccounted.filter(|packets| *packets > 0) {
+            let _ = writeln!(text, "unaccounted: {packets} redirected packets in all");
+        }
+        for warning in &self.warnings {
+            let _ = writeln!(text, "warning: {warning}");
         }
         text
     }
