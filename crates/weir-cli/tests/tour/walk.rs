@@ -30,6 +30,9 @@ impl fmt::Display for Verdict {
     }
 }
 
+/// What a message advises: alternatives, each some commands.
+type Advice = Vec<Vec<String>>;
+
 /// A step that did not do what the page says.
 #[derive(Clone, Debug)]
 struct Failure {
@@ -44,13 +47,13 @@ pub(crate) fn walk(
 ) -> Result<Verdict, String> {
     let mut first = Walk::new(tutorial, trap, false);
     let lost = match first.all(tutorial, sections) {
-        Ok(()) if trap == Trap::None && !first.cures.is_empty() => {
+        Ok(()) if trap == Trap::None && !first.advice.is_empty() => {
             return Err(format!("it works, and weir warns: {}", first.said));
         }
         Ok(()) => return Ok(Verdict::Works),
         Err(lost) => lost,
     };
-    if trap == Trap::None || first.cures.is_empty() {
+    if trap == Trap::None || first.advice.is_empty() {
         return Err(format!(
             "{}\nweir named no cure; it said:\n{}",
             lost.what, first.said
@@ -78,6 +81,8 @@ struct Walk {
     armed: bool,
     /// Whether commands that weir names are run.
     obeys: bool,
+    advice: Vec<Advice>,
+    /// Commands of it that were run.
     cures: Vec<String>,
     /// What commands of weir printed.
     said: String,
@@ -91,6 +96,7 @@ impl Walk {
             trap,
             armed: true,
             obeys,
+            advice: Vec::new(),
             cures: Vec::new(),
             said: String::new(),
         }
@@ -124,10 +130,10 @@ impl Walk {
                 settle(text, &done);
             }
             let output = done.output();
-            let fresh = if step.is_weir() {
-                self.hear(text, &output)
-            } else {
-                Vec::new()
+            // What it is asked for again and again says nothing new.
+            let fresh = match step.is_weir() && !step.asks_weir() {
+                true => self.hear(text, &output),
+                false => Vec::new(),
             };
             if self.obeys && !fresh.is_empty() {
                 self.cure(&fresh);
@@ -164,33 +170,33 @@ impl Walk {
         }
     }
 
-    /// Notes what a command of weir printed; returns the cures in it that are new, as they are to be run.
-    fn hear(&mut self, command: &str, output: &str) -> Vec<String> {
+    /// Notes what a command of weir printed; returns what it advises that is new.
+    fn hear(&mut self, command: &str, output: &str) -> Vec<Advice> {
         self.said
             .push_str(&indent(&format!("$ {command}\n{output}")));
-        let host = host_of(command);
         let mut fresh = Vec::new();
-        for cure in named(output) {
-            let cure = match host {
-                Some(host) if !cure.starts_with("ip netns") && !cure.starts_with("sed") => {
-                    format!("ip netns exec {host} {cure}")
-                }
-                _ => cure,
-            };
-            if !self.cures.contains(&cure) && !fresh.contains(&cure) {
-                fresh.push(cure);
+        for advice in named(output, host_of(command)) {
+            if !self.advice.contains(&advice) {
+                self.advice.push(advice.clone());
+                fresh.push(advice);
             }
         }
-        self.cures.extend(fresh.iter().cloned());
         fresh
     }
 
-    fn cure(&mut self, cures: &[String]) {
-        for cure in cures {
-            let done = self.sandbox.run(cure, PATIENCE);
-            // A cure that cannot be run shows as what stays lost; its output is told there.
-            self.said
-                .push_str(&indent(&format!("cure: {cure}\n{}", done.output())));
+    /// Follows a piece of advice: the first of its alternatives that can be followed.
+    fn follow(&mut self, advice: &Advice) {
+        for commands in advice {
+            let ran = commands.iter().all(|command| {
+                let done = self.sandbox.run(command, PATIENCE);
+                let line = format!("cure: {command}\n{}", done.output());
+                self.said.push_str(&indent(&line));
+                done.status == Some(0)
+            });
+            if ran {
+                self.cures.extend(commands.iter().cloned());
+                return;
+            }
         }
     }
 }
@@ -201,26 +207,38 @@ fn host_of(command: &str) -> Option<&str> {
     words.nth(1)
 }
 
-/// Commands that a text names in backquotes. A key of a configuration that it names is edited: the MAC address of the sentence that is not in
-/// the key becomes that of the key.
-fn named(text: &str) -> Vec<String> {
-    let begins = ["ip ", "ethtool ", "sysctl ", "bridge ", "nft "];
-    let mut cures = Vec::new();
-    for line in text.lines() {
-        for part in line.split('`').skip(1).step_by(2) {
-            if begins.iter().any(|begin| part.starts_with(begin)) {
-                cures.push(part.to_owned());
-            }
-            if let Some(new) = part.strip_prefix("mac = \"") {
-                let new = new.trim_end_matches('"');
-                let words = line.split(|c: char| !c.is_ascii_hexdigit() && c != ':');
-                let words = words.map(|word| word.trim_matches(':'));
-                let olds = words.filter(|w| w.len() == 17 && w.contains(':') && *w != new);
-                cures.extend(olds.map(|old| format!("sed -i 's/{old}/{new}/g' *.toml")));
-            }
-        }
+/// What each line of a text advises: commands in backquotes, which are for `host` unless they say where they are to be run. A key of a configuration
+/// is edited: the MAC address of the line that is not in the key becomes that of the key.
+fn named(text: &str, host: Option<&str>) -> Vec<Advice> {
+    let advice = text.lines().map(|line| {
+        let alternatives = line.split(" or ").map(|part| {
+            let quoted = part.split('`').skip(1).step_by(2);
+            quoted.flat_map(|what| commands(line, what, host)).collect()
+        });
+        let alternatives = alternatives.filter(|commands: &Vec<String>| !commands.is_empty());
+        alternatives.collect::<Advice>()
+    });
+    advice.filter(|advice| !advice.is_empty()).collect()
+}
+
+fn commands(line: &str, what: &str, host: Option<&str>) -> Vec<String> {
+    if let Some(new) = what.strip_prefix("mac = \"") {
+        let new = new.trim_end_matches('"');
+        let words = line.split(|c: char| !c.is_ascii_hexdigit() && c != ':');
+        let words = words.map(|word| word.trim_matches(':'));
+        let olds = words.filter(|w| w.len() == 17 && w.contains(':') && *w != new);
+        return olds
+            .map(|old| format!("sed -i 's/{old}/{new}/g' *.toml"))
+            .collect();
     }
-    cures
+    let begins = ["ip ", "ethtool ", "sysctl ", "bridge ", "nft "];
+    match host {
+        _ if !begins.iter().any(|begin| what.starts_with(begin)) => Vec::new(),
+        Some(host) if !what.starts_with("ip netns ") && !what.starts_with("ip -n ") => {
+            vec![format!("ip netns exec {host} {what}")]
+        }
+        _ => vec![what.to_owned()],
+    }
 }
 
 /// Waits until `weir run` says that it is at work; of others that stay the next commands show it.
@@ -236,4 +254,26 @@ fn settle(command: &str, done: &Done) {
 
 fn indent(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+#[test]
+fn advice_is_what_stands_in_backquotes() {
+    let text = "all is `well`\n\
+        it is 02:00:00:00:00:01, not 02:00:00:00:00:02: run `ip link set a` there, or write `mac = \"02:00:00:00:00:01\"`\n\
+        `ip netns exec b ethtool -K c gro on`\n";
+    let owned = |all: &[&[&str]]| -> Advice {
+        all.iter()
+            .map(|one| one.iter().map(|c| (*c).to_owned()).collect())
+            .collect()
+    };
+    assert_eq!(
+        named(text, Some("lb")),
+        [
+            owned(&[
+                &["ip netns exec lb ip link set a"],
+                &["sed -i 's/02:00:00:00:00:02/02:00:00:00:00:01/g' *.toml"]
+            ]),
+            owned(&[&["ip netns exec b ethtool -K c gro on"]]),
+        ]
+    );
 }
