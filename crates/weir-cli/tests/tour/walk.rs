@@ -131,12 +131,13 @@ impl Walk {
             }
             let output = done.output();
             // What it is asked for again and again says nothing new.
+            // What it is asked for again and again says nothing new.
             let fresh = match step.is_weir() && !step.asks_weir() {
                 true => self.hear(text, &output),
                 false => Vec::new(),
             };
             if self.obeys && !fresh.is_empty() {
-                self.cure(&fresh);
+                fresh.iter().for_each(|advice| self.follow(advice));
                 // What was refused, or half done, is asked for again; what stays has not ended.
                 if !step.stays() {
                     continue;
