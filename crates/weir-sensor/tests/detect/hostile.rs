@@ -32,7 +32,7 @@ fn decided(conditions: &[Condition], body: &[u8]) -> (bool, u64, u64) {
         let held = !bed.transaction(&mut answer(body), false).is_empty();
         let counts = bed.detector.counts().evaluation;
         let by_rule = bed.detector.limited().get(&(1, 1)).copied().unwrap_or(0);
-        assert_eq!(by_rule, counts.limited + counts.pcre_limited);
+        assert_eq!(by_rule > 0, counts.limited + counts.pcre_limited > 0);
         answers.push((held, counts.work, by_rule));
     }
     assert_eq!(answers[0], answers[1], "the engines differ");
@@ -209,7 +209,7 @@ fn work_is_in_proportion_to_the_buffer() {
             ));
             work as f64 / body.len() as f64
         });
-        assert!(each[1] < 80.0, "{name}: {each:?}");
+        assert!(each[1] < 17.0, "{name}: {each:?}");
         assert!(each[1] < 1.2 * each[0] + 1.0, "{name}: {each:?}");
     }
 }
@@ -225,7 +225,7 @@ fn a_rule_that_is_given_up_is_named() {
     let (held, work, limited) = decided(&conditions, &body);
     assert!(!held);
     assert_eq!(limited, 1);
-    assert!(work <= 64 * (body.len() as u64 + 1000), "{work}");
+    assert!(work <= 16 * (body.len() as u64 + 1000), "{work}");
     // Given up by the library, it is named as well.
     let rule = on(
         7,

@@ -4,6 +4,7 @@
     reason = "other fields are private"
 )]
 
+mod adversary;
 mod build;
 mod conditions;
 mod flows;

@@ -22,7 +22,7 @@ use needle::Needle;
 use run::{Fail, Run};
 
 /// Units of work that one rule may spend on one buffer, for each of the buffer's bytes and each unit of the rule's length.
-const BUDGET: u64 = 64;
+const BUDGET: u64 = 16;
 /// What a condition adds to a rule's length, besides its bytes.
 const CONDITION: u64 = 64;
 /// Most conditions of one buffer of one rule: the depth of recursion.
