@@ -33,5 +33,5 @@ pub use files::{
 pub use load::{Dialect, Keep, LoadError, Loaded, Loader, Note, Settings, load, rule_files};
 pub use model::*;
 pub use problem::{Kind, Refused};
-pub(crate) use reach::Reach;
+pub(crate) use reach::Place as ReachPlace;
 pub use variables::Variables;

@@ -3,26 +3,38 @@
 
 use super::model::Pcre;
 
-/// Where an expression looks.
+/// How far an expression looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// At the place where it is tried only, and so far from there.
-    Here(Far),
-    /// At every place from there on; what is before a match makes no difference.
-    Ahead,
-    /// At every place, and perhaps at what is before it.
-    Around,
-}
-
-/// How far an attempt at one place looks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Far {
-    /// What it begins with: bytes one after another, each of a set.
-    first: Box<[Atom]>,
-    /// Behind these, the bytes that may be repeated without an end.
+pub(crate) struct Reach {
+    pub(crate) place: Place,
+    first: First,
+    /// Behind the first, the bytes that may be repeated without an end.
     repeated: Set,
     /// How many others there may be.
     others: usize,
+}
+
+/// Where an expression is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// At one place.
+    Here,
+    /// At every place from there on; what is before a match makes no difference.
+    Ahead,
+    /// At every place, and perhaps what is before it is looked at.
+    Around,
+}
+
+/// What an expression begins with: bytes one after another, each of a set, followed as bits of a word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct First {
+    /// Of each byte, the atoms that take it. Empty if there are no atoms.
+    takes: Box<[u64]>,
+    /// Atoms that may lack, and that may go on without an end.
+    may_lack: u64,
+    endless: u64,
+    /// The bit behind the last.
+    all: u64,
 }
 
 /// One byte of a set, or several.
@@ -36,13 +48,71 @@ struct Atom {
 /// What is behind the first bytes of an expression may look at more than it does: it counts as so many bytes, or as this part of the buffer.
 const MOST: usize = 4096;
 const SHARE: usize = 16;
-/// Atoms at the beginning that are followed, one for each bit of a mask but the last.
+/// Atoms at the beginning that are followed, one for each bit of a word but the last.
 const ATOMS: usize = 63;
+/// Shorter buffers are not worth an estimate.
+const SHORT: usize = 1024;
+/// If an expression may begin with any byte, one in so many places is followed.
+const SAMPLE: usize = 16;
+/// A byte that an expression passes costs so much less than one that rules are asked about.
+const CHEAPER: usize = 8;
 
-impl Far {
+impl First {
+    fn new(atoms: &[Atom]) -> First {
+        let bits = |is: &dyn Fn(&Atom) -> bool| {
+            let set = atoms.iter().zip(0..).filter(|(a, _)| is(a));
+            set.fold(0_u64, |bits, (_, i)| bits | 1 << i)
+        };
+        let takes = |byte| bits(&|a| a.set.has(byte));
+        First {
+            takes: match atoms {
+                [] => Box::default(),
+                _ => (0..=u8::MAX).map(takes).collect(),
+            },
+            may_lack: bits(&|a| a.may_lack),
+            endless: bits(&|a| a.endless),
+            all: 1 << atoms.len(),
+        }
+    }
+
+    /// How many bytes were looked at until nothing fits any more; or (`Err`) until all of it is behind.
+    fn fails_at(&self, bytes: &[u8]) -> Result<usize, usize> {
+        // Bit i: what is before atom i has been found.
+        let mut reached = self.skip(1);
+        for (at, byte) in bytes.iter().enumerate() {
+            if reached & self.all != 0 {
+                return Err(at);
+            }
+            let taken = reached & self.takes.get(usize::from(*byte)).copied().unwrap_or(0);
+            if taken == 0 {
+                return Ok(at + 1);
+            }
+            reached = self.skip(taken << 1 | taken & self.endless);
+        }
+        Err(bytes.len())
+    }
+
+    /// With what may lack passed over.
+    fn skip(&self, mut reached: u64) -> u64 {
+        loop {
+            let more = reached | (reached & self.may_lack) << 1;
+            if more == reached {
+                return reached;
+            }
+            reached = more;
+        }
+    }
+}
+
+impl Reach {
+    /// How many bytes say that there is no match at their start, if the first of the expression say so.
+    pub(crate) fn fails_within(&self, bytes: &[u8]) -> Option<usize> {
+        self.first.fails_at(bytes).ok()
+    }
+
     /// Bytes that an attempt at the start of these may look at, at most, but for what is far behind.
     pub(crate) fn from(&self, bytes: &[u8]) -> usize {
-        let through = match self.fails_at(bytes) {
+        let through = match self.first.fails_at(bytes) {
             Ok(at) => return at,
             Err(at) => at,
         };
@@ -56,42 +126,29 @@ impl Far {
         through + stop.map_or(rest.len().min(most), |at| at + 1)
     }
 
-    /// How many bytes say that there is no match at their start, if the first of the expression say so.
-    pub(crate) fn fails_within(&self, bytes: &[u8]) -> Option<usize> {
-        self.fails_at(bytes).ok()
-    }
-
-    /// How many bytes were looked at until nothing fits any more; or (`Err`) until all it begins with is behind.
-    fn fails_at(&self, bytes: &[u8]) -> Result<usize, usize> {
-        // Bit i: what is before atom i has been found.
-        let mut reached = self.skip(1);
-        let all = 1_u64 << self.first.len();
-        for (at, byte) in bytes.iter().enumerate() {
-            if reached & all != 0 {
-                return Err(at);
-            }
-            let mut next = 0;
-            for (i, atom) in self.first.iter().enumerate() {
-                if reached >> i & 1 == 1 && atom.set.has(*byte) {
-                    next |= 2 << i | u64::from(atom.endless) << i;
-                }
-            }
-            if next == 0 {
-                return Ok(at + 1);
-            }
-            reached = self.skip(next);
+    /// About how many units of work it is to try it at every place of these bytes, by what its first bytes take; not much more than `most`.
+    pub(crate) fn everywhere(&self, bytes: &[u8], most: usize) -> usize {
+        let first = &self.first;
+        if bytes.len() < SHORT || first.endless == 0 {
+            return bytes.len();
         }
-        Err(bytes.len())
-    }
-
-    /// With what may lack passed over.
-    fn skip(&self, mut reached: u64) -> u64 {
-        for (i, atom) in self.first.iter().enumerate() {
-            if atom.may_lack && reached >> i & 1 == 1 {
-                reached |= 2 << i;
+        let begins = first.skip(1);
+        let anywhere = begins & (first.endless | first.all) != 0;
+        let step = if anywhere { SAMPLE } else { 1 };
+        let most = most.saturating_sub(bytes.len()).saturating_mul(CHEAPER) / step;
+        let mut looked_at = 0;
+        for (at, byte) in bytes.iter().enumerate().step_by(step) {
+            let takes = first.takes.get(usize::from(*byte)).copied().unwrap_or(0);
+            if takes & begins == 0 {
+                continue;
+            }
+            let (Ok(far) | Err(far)) = first.fails_at(&bytes[at..]);
+            looked_at += far;
+            if looked_at > most {
+                break;
             }
         }
-        reached
+        bytes.len() + looked_at * step / CHEAPER
     }
 }
 
@@ -141,14 +198,15 @@ pub(super) fn of(pcre: &Pcre) -> Reach {
     let begins = pcre.pattern.starts_with('^') && !pcre.multiline;
     scan.scan(usize::from(begins));
     let one_place = pcre.anchored || begins && !scan.alternatives;
-    match (one_place, scan.looks_back || begins) {
-        (true, _) => Reach::Here(Far {
-            first: scan.first.into(),
-            repeated: scan.repeated,
-            others: pcre.pattern.len().saturating_mul(scan.most),
-        }),
-        (false, false) => Reach::Ahead,
-        (false, true) => Reach::Around,
+    Reach {
+        place: match (one_place, scan.looks_back || begins) {
+            (true, _) => Place::Here,
+            (false, false) => Place::Ahead,
+            (false, true) => Place::Around,
+        },
+        first: First::new(&scan.first),
+        repeated: scan.repeated,
+        others: pcre.pattern.len().saturating_mul(scan.most),
     }
 }
 
@@ -172,20 +230,22 @@ impl Scan<'_> {
     }
 
     fn scan(&mut self, mut at: usize) {
-        let mut depth = 0_usize;
+        // Of each parenthesis that is open, the atoms before it.
+        let mut open: Vec<usize> = Vec::new();
         while at < self.text.len() {
             let (set, length) = match self.byte(at) {
                 b'\\' => self.escape(at),
                 b'[' => self.class(at),
                 b'.' => (Set::ALL, 1),
                 b'(' => {
-                    depth += 1;
+                    open.push(self.first.len());
                     let ahead = self.text.get(at..).unwrap_or_default();
                     // Of what stands behind `(?` the usual kinds are known.
                     let plain = !ahead.starts_with(b"(?") && !ahead.starts_with(b"(*");
-                    let known = [&b"(?:"[..], b"(?=", b"(?!", b"(?P<", b"(?>"]
-                        .iter()
-                        .any(|k| ahead.starts_with(k));
+                    let is = |kinds: &[&[u8]]| kinds.iter().any(|k| ahead.starts_with(k));
+                    let group = is(&[b"(?:"]);
+                    let named_old = is(&[b"(?P<"]);
+                    let known = group || named_old || is(&[b"(?=", b"(?!", b"(?>"]);
                     let named = ahead.starts_with(b"(?<")
                         && !ahead.starts_with(b"(?<=")
                         && !ahead.starts_with(b"(?<!");
@@ -193,20 +253,34 @@ impl Scan<'_> {
                     if !(plain || known || named) {
                         self.repeated = Set::ALL;
                     }
-                    self.follows = false;
-                    at += 1;
+                    self.follows &= plain || group || named || named_old;
+                    at += match (group, named || named_old) {
+                        (true, _) => 3,
+                        (_, true) => ahead.iter().position(|b| *b == b'>').map_or(1, |e| e + 1),
+                        _ => 1,
+                    };
                     continue;
                 }
                 b')' => {
-                    depth = depth.saturating_sub(1);
-                    (Set::ALL, 1)
+                    let before = open.pop().unwrap_or(0);
+                    at += 1;
+                    // What may be there several times, or not at all, is not followed.
+                    if matches!(self.byte(at), b'*' | b'+' | b'?' | b'{')
+                        && before < self.first.len()
+                    {
+                        self.first.truncate(before);
+                        self.follows = false;
+                    }
+                    let followed = std::mem::replace(&mut self.follows, false);
+                    at += self.quantifier(at, &Set::ALL);
+                    self.follows = followed;
+                    continue;
                 }
                 b'|' => {
                     self.follows = false;
-                    if depth == 0 {
-                        self.alternatives = true;
-                        self.first.clear();
-                    }
+                    self.alternatives |= open.is_empty();
+                    self.first.truncate(open.last().copied().unwrap_or(0));
+                    // Those around it are behind what is not followed.
                     at += 1;
                     continue;
                 }
@@ -402,10 +476,8 @@ mod tests {
     use super::*;
 
     fn far(pattern: &str, bytes: &[u8]) -> Option<usize> {
-        match of(&Pcre::new(pattern.into())) {
-            Reach::Here(far) => Some(far.from(bytes)),
-            _ => None,
-        }
+        let reach = of(&Pcre::new(pattern.into()));
+        (reach.place == Place::Here).then(|| reach.from(bytes))
     }
 
     #[test]
@@ -413,7 +485,8 @@ mod tests {
         let other = [b'x'; 100];
         assert_eq!(far("^abc", &other), Some(1));
         assert_eq!(far("^xxc", &other), Some(3));
-        assert_eq!(far("^(?:abc)", &other), Some(9));
+        assert_eq!(far("^(?:abc)", &other), Some(1));
+        assert_eq!(far("^(?:abc)?d", &other), Some(11));
         assert_eq!(far("^ {4}", &other), Some(21));
         // Blanks may go on, anything else not.
         let mut text = vec![b' '; 500];
@@ -460,10 +533,11 @@ mod tests {
                 pcre.caseless = caseless;
                 let expression =
                     super::super::Expression::new(&pcre, 3500).expect("a good expression");
-                let Reach::Here(far) = of(&pcre) else {
+                let far = of(&pcre);
+                if far.place != Place::Here {
                     assert_eq!(pattern, "^a|b");
                     continue;
-                };
+                }
                 for _ in 0..400 {
                     let bytes: Vec<u8> = (0..number % 7)
                         .map(|_| {
@@ -487,17 +561,31 @@ mod tests {
     fn what_is_before_a_match_matters_to_some() {
         let of = |pattern: &str| of(&Pcre::new(pattern.into()));
         for pattern in ["a+b", "[^a]b", "(?:a|b)", "(?=a)b", "\\x5eb", "a\\^"] {
-            assert_eq!(of(pattern), Reach::Ahead, "{pattern}");
+            assert_eq!(of(pattern).place, Place::Ahead, "{pattern}");
         }
         for pattern in [
             "\\bab", "(?<=a)b", "(?<!a)b", "a|^b", "^a|b", "(?:^|a)b", "(a)\\1", "(?m)^a", "(?i)a",
             "a\\Kb",
         ] {
-            assert_eq!(of(pattern), Reach::Around, "{pattern}");
+            assert_eq!(of(pattern).place, Place::Around, "{pattern}");
         }
         let mut lines = Pcre::new("^a".into());
         lines.multiline = true;
-        assert_eq!(super::of(&lines), Reach::Around);
-        assert!(matches!(of("^a[|]b"), Reach::Here(_)));
+        assert_eq!(super::of(&lines).place, Place::Around);
+        assert_eq!(of("^a[|]b").place, Place::Here);
+    }
+
+    #[test]
+    fn what_is_tried_everywhere_is_estimated() {
+        let of = |pattern: &str| of(&Pcre::new(pattern.into()));
+        let long = [b'a'; 10_000];
+        assert_eq!(of("abc").everywhere(&long, 1 << 30), 10_000);
+        assert_eq!(of("[bc]+d").everywhere(&long, 1 << 30), 10_000);
+        // Each place looks at all that is behind it.
+        let all = of("(?<v>[^=\\s]*)\\s*=(?P=v)").everywhere(&long, 1 << 30);
+        assert!((6_000_000..6_500_000).contains(&all), "{all}");
+        let all = of("a[^=]*=").everywhere(&long, 1 << 30);
+        assert!((6_000_000..6_500_000).contains(&all), "{all}");
+        assert!(of("a[^=]*=").everywhere(&long, 100_000) < 120_000);
     }
 }

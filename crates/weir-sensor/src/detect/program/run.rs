@@ -1,7 +1,7 @@
 //! Conditions in one buffer, evaluated: which choice of occurrences makes a chain hold. Tried for every candidate of every packet.
 
 use crate::base64;
-use crate::rules::{MathOperator, NotFound, Reach, TestOperator};
+use crate::rules::{MathOperator, NotFound, ReachPlace, TestOperator};
 
 use super::super::in_range;
 use super::memo::Memo;
@@ -425,7 +425,7 @@ impl<'a, 'b> Run<'a, 'b> {
         let subject = bytes.get(from..).ok_or(Fail::Here)?;
         // A match may be empty, at the end.
         let end = bytes.len() + 1;
-        let alike = (!search.relative || *search.expression.reach() == Reach::Ahead)
+        let alike = (!search.relative || search.expression.reach().place == ReachPlace::Ahead)
             && !self.scratch.forgets();
         let far = self.beyond == 0 || reached > self.beyond;
         if search.negated {
@@ -504,30 +504,41 @@ impl<'a, 'b> Run<'a, 'b> {
         subject: &[u8],
         start: usize,
     ) -> Result<Option<(usize, usize)>, Fail> {
-        if let Reach::Here(far) = search.expression.reach()
-            && let Some(looked_at) = far.fails_within(subject.get(start..).unwrap_or_default())
-        {
-            self.spend(looked_at as u64)?;
-            return Ok(None);
+        let reach = search.expression.reach();
+        let rest = subject.get(start..).unwrap_or_default();
+        let looked_at = match reach.place {
+            ReachPlace::Here => {
+                if let Some(looked_at) = reach.fails_within(rest) {
+                    self.spend(looked_at as u64)?;
+                    return Ok(None);
+                }
+                reach.from(rest)
+            }
+            ReachPlace::Ahead | ReachPlace::Around => {
+                let most = usize::try_from(self.left).unwrap_or(usize::MAX);
+                reach.everywhere(rest, most)
+            }
+        };
+        // What would cost more than there is left is not begun.
+        if looked_at as u64 > self.left {
+            return self.spend(looked_at as u64).map(|()| None);
         }
         self.scratch.counts.pcre_calls += 1;
         let found = search.expression.find_at(subject, start);
-        let rest = subject.len().saturating_sub(start);
-        let looked_at = match (found, search.expression.reach()) {
-            (Ok((_, end)), _) => end.saturating_sub(start),
-            (Err(NotFound::GivenUp), _) => GIVEN_UP,
-            (_, Reach::Here(far)) => far.from(subject.get(start..).unwrap_or_default()),
-            (_, Reach::Ahead | Reach::Around) => rest,
+        let looked_at = match found {
+            Ok((found, end)) => looked_at.min(end.max(found + 1).saturating_sub(start)),
+            Err(NotFound::GivenUp) => looked_at.max(GIVEN_UP),
+            Err(NotFound::None) => looked_at,
         };
+        if found == Err(NotFound::GivenUp) {
+            self.scratch.counts.pcre_limited += 1;
+            self.scratch.gave_up = true;
+        }
         self.spend(CALL + looked_at as u64)?;
         match found {
             Ok(found) => Ok(Some(found)),
             Err(NotFound::None) => Ok(None),
-            Err(NotFound::GivenUp) => {
-                self.scratch.counts.pcre_limited += 1;
-                self.scratch.gave_up = true;
-                Err(Fail::Here)
-            }
+            Err(NotFound::GivenUp) => Err(Fail::Here),
         }
     }
 
