@@ -35,6 +35,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "classify.h"
 #include "flow.h"
 #include "rewrite.h"
+#include "tcp_check.h"
 #include "open.h"
 #include "translate.h"
 
@@ -86,6 +87,9 @@ static __always_inline int begin(struct walk *w)
 		s->reopens = 0;
 		s->self = 0;
 		s->flow_now = 0;
+		s->segment = 0;
+		s->scale = 0;
+		s->segment_scale = 0;
 		s->open_timeout = 0;
 	}
 	s->frame_len = ctx_len(w->ctx);
@@ -157,7 +161,9 @@ static __always_inline int process(struct walk *w, __u32 *why)
 	w->stats->bytes += s->wire_len - s->frame_len;
 	find_live(s);
 	if (weir_features & WEIR_F_STATE) {
-		reason = find_connection(w);
+		reason = check_tcp(w);
+		if (reason == PARSED)
+			reason = find_connection(w);
 		if (reason != PARSED)
 			goto drop;
 	}

@@ -307,6 +307,12 @@ struct weir_tuple {
 #define WEIR_SEEN_RST		(1 << 3)
 #define WEIR_SEEN_REVERSE	4
 
+/* Behind them: window scales of both sides + 1, 0 if one gave none; and whether the connection was opened by no SYN. */
+#define WEIR_SCALE_AT		16
+#define WEIR_SCALE_REVERSE	4
+#define WEIR_SCALE_MASK		15
+#define WEIR_LIFE_PICKED	(1 << 24)
+
 #define WEIR_FLOW_NAT		(1 << 0)	/* trans differs from orig */
 #define WEIR_FLOW_TRANSMIT	(1 << 1)	/* opened on transmit */
 #define WEIR_FLOW_ID_SET	(1 << 2)	/* identity is the identification */
@@ -316,11 +322,20 @@ struct weir_tuple {
 #define WEIR_FLOW_SEQUENCE	(1 << 6)	/* sequence numbers are moved */
 #define WEIR_FLOW_TIMEOUT	(1 << 7)	/* timeout_ns holds */
 #define WEIR_FLOW_MORE		(1 << 8)	/* it has more rules than one */
-#define WEIR_FLOW_SECOND_LINE	0xfd		/* all of these that need the second cache line */
+#define WEIR_FLOW_THIRD_LINE	0x7c		/* all of these that need the third cache line */
 
 /*
- * A connection. Its place in the array is bucket * WEIR_WAYS + way of the index. Three cache lines: what every packet
- * needs; what those of translated ones need (and of WEIR_FLOW_SECOND_LINE in general); what few need.
+ * What one side of a TCP connection told, in sequence numbers as they are sent: docs/semantics.md section 7, "Window".
+ * Written by packets of that side, as one word.
+ */
+struct weir_side {
+	__u32 end;		/* behind the last byte that it sent */
+	__u32 edge;		/* how far it lets the other side send; before the answer, the window of a SYN */
+};
+
+/*
+ * A connection. Its place in the array is bucket * WEIR_WAYS + way of the index. Four cache lines: what every packet
+ * needs; what those of TCP and translated ones need; what those of WEIR_FLOW_THIRD_LINE need, and what is looked at rarely.
  */
 struct weir_flow {
 	__u64 life;
@@ -330,6 +345,9 @@ struct weir_flow {
 	__u32 rule;		/* id of its first rule */
 
 	struct weir_tuple trans;
+	struct weir_side side[2];	/* that opened it, and the other */
+	__u32 acked[2];		/* the highest number of the other that each acknowledged */
+
 	__u64 timeout_ns;	/* of its rules, 0: none gives one */
 	__u32 trans_tag;	/* tag of trans in the index by translated tuple */
 	__u32 seq_off, ack_off;
@@ -337,6 +355,7 @@ struct weir_flow {
 
 	__u64 born_ns;
 	__u32 more[WEIR_FLOW_RULES - 1];	/* ids of its other rules, 0 behind the last */
+	__u64 spare[5];		/* so that a record begins with a cache line, and lines are fetched in pairs */
 };
 
 /* One cache line of the index by original tuple. Ways are filled from the first on and never emptied. */

@@ -81,6 +81,9 @@ enum flow_state {
 
 #define life_of(flow)	(*(volatile __u64 *)&(flow)->life)
 
+#define FLOW_LINE	8	/* words of a cache line */
+#define FLOW_WORDS	(__builtin_offsetof(struct weir_flow, spare) / 8)
+
 /* Keeps the compiler from moving reads and writes of a record across a look at its life. */
 #define barrier()	asm volatile("" ::: "memory")
 
@@ -322,7 +325,7 @@ static __always_inline int packet_tuple(struct walk *w)
 	if (valid & WEIR_V_TCP) {
 		__u32 flags = l4[13];
 
-		if (flags & TCP_FLAG_RST || (flags & TCP_FLAG_SYN && flags & TCP_FLAG_ACK))
+		if (flags & TCP_FLAG_RST || (flags & TCP_FLAG_SYN && (flags & TCP_FLAG_ACK || valid & WEIR_V_FRAG)))
 			s->may_open = 0;
 		s->reopens = flags & TCP_FLAG_SYN && !(flags & TCP_FLAG_ACK);
 	}
@@ -574,16 +577,20 @@ __noinline int adopt(__u32 level)
 	barrier();
 	/* Cache lines that the connection does not need stay where they are. */
 #pragma unroll
-	for (i = 1; i < 8; i++)
+	for (i = 1; i < FLOW_LINE; i++)
 		to[i] = from[i];
-	if (weir_features & WEIR_F_TRANSLATE) {
-		if (s->f.what & WEIR_FLOW_SECOND_LINE) {
+	if (s->f.what & WEIR_FLOW_NAT || s->f.orig.proto == IPPROTO_TCP) {
 #pragma unroll
-			for (i = 8; i < 16; i++)
-				to[i] = from[i];
-		} else {
-			s->f.seq_off = 0;
-			s->f.ack_off = 0;
+		for (i = FLOW_LINE; i < 2 * FLOW_LINE; i++)
+			to[i] = from[i];
+	}
+	s->f.seq_off = 0;
+	s->f.ack_off = 0;
+	if (weir_features & WEIR_F_TRANSLATE) {
+		if (s->f.what & WEIR_FLOW_THIRD_LINE) {
+			s->f.seq_off = flow->seq_off;
+			s->f.ack_off = flow->ack_off;
+			s->f.identity = flow->identity;
 		}
 		if (!(s->f.what & WEIR_FLOW_NAT))
 			s->f.trans = s->f.orig;
@@ -757,28 +764,18 @@ __noinline int remember_fragment(__u32 level)
 	return 0;
 }
 
+#include "segment.h"
+
 /* ---- a packet's way through ---- */
-
-/* Whether a stack sends these flags together; PSH, ECE and CWR go with anything (docs/semantics.md section 7). */
-static __always_inline int sane_flags(__u32 flags)
-{
-	const __u64 sane = 1ULL << TCP_FLAG_SYN | 1ULL << (TCP_FLAG_SYN | TCP_FLAG_URG) | 1ULL << (TCP_FLAG_SYN | TCP_FLAG_ACK) |
-			   1ULL << TCP_FLAG_RST | 1ULL << (TCP_FLAG_RST | TCP_FLAG_ACK) |
-			   1ULL << (TCP_FLAG_FIN | TCP_FLAG_ACK) | 1ULL << (TCP_FLAG_FIN | TCP_FLAG_ACK | TCP_FLAG_URG) |
-			   1ULL << TCP_FLAG_ACK | 1ULL << (TCP_FLAG_ACK | TCP_FLAG_URG);
-
-	return sane >> (flags & (TCP_FLAG_FIN | TCP_FLAG_SYN | TCP_FLAG_RST | TCP_FLAG_ACK | TCP_FLAG_URG)) & 1;
-}
 
 /* The connection of a packet that was parsed. Returns PARSED or the reason to drop it. */
 static __always_inline int find_connection(struct walk *w)
 {
 	struct scratch *s = w->s;
+	int reason;
 
 	if (s->key[0] & WEIR_V_FRAG_LATER)
 		return recall_fragment(s->level);
-	if (s->key[0] & WEIR_V_TCP && !sane_flags(((__u8 *)s->key)[WEIR_K_L4 + 13]))
-		return WEIR_R_tcp_flags;
 	if (!packet_tuple(w)) {
 		s->may_open = 0;
 		return PARSED;
@@ -786,7 +783,10 @@ static __always_inline int find_connection(struct walk *w)
 	locate(s);
 	if (!search(s))
 		return PARSED;
-	return adopt(s->level);
+	reason = adopt(s->level);
+	if (reason == PARSED && s->flow && s->handled && s->f.orig.proto == IPPROTO_TCP)
+		reason = s->is_error ? judge_quote(s->level) : judge_segment(s->level);
+	return reason;
 }
 
 /* A rule of the packet's connection. */
@@ -825,35 +825,28 @@ static __always_inline void match_flow_rules(struct walk *w)
 	bpf_loop(WEIR_FLOW_RULES, flow_rule, w, 0);
 }
 
-/* What the packet shows of its side, where weir_flow.life keeps it. */
-static __always_inline __u64 flags_shown(struct scratch *s, __u32 reverse)
-{
-	__u64 seen = WEIR_SEEN_ANY;
-
-	if (s->key[0] & WEIR_V_TCP) {
-		__u32 flags = ((__u8 *)s->key)[WEIR_K_L4 + 13];
-
-		if (flags & TCP_FLAG_ACK)
-			seen |= WEIR_SEEN_ACK;
-		if (flags & TCP_FLAG_FIN)
-			seen |= WEIR_SEEN_FIN;
-		if (flags & TCP_FLAG_RST)
-			seen |= WEIR_SEEN_RST;
-	}
-	return seen << (WEIR_SEEN_AT + (reverse ? WEIR_SEEN_REVERSE : 0));
-}
-
-/* A handled packet of a connection passed. */
+/* A handled packet of a connection passed: marks what it showed of its side, and moves the window with it. */
 static __always_inline void refresh(struct scratch *s)
 {
 	__u32 at = s->flow - 1, i;
 	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
-	__u64 seen = flags_shown(s, s->kind & 1), life, have;
+	__u64 seen = WEIR_SEEN_ANY, life, have;
 
 	if (!flow)
 		return;
+	if (s->f.orig.proto == IPPROTO_TCP) {
+		if (s->segment == SEGMENT_IDLE)
+			return;
+		life = life_of(flow);
+		if (!SAME_LIFE(life, s->f.life))
+			return;
+		move_window(s, flow);
+		seen = s->segment_seen;
+	}
+	seen <<= WEIR_SEEN_AT + (s->kind & 1 ? WEIR_SEEN_REVERSE : 0);
+	seen |= s->segment_scale;
 	life = life_of(flow);
-	/* Flags are added 8 times at most in a record's life, so another CPU cannot win forever. */
+	/* Bits are added 16 times at most in a record's life, so another CPU cannot win forever. */
 #pragma unroll
 	for (i = 0; i < 8; i++) {
 		if (!SAME_LIFE(life, s->f.life))

@@ -433,7 +433,7 @@ static long try_open(__u32 i, void *arg)
 	to = (__u64 *)flow;
 	barrier();
 #pragma unroll
-	for (k = 1; k < sizeof(struct weir_flow) / 8; k++)
+	for (k = 1; k < FLOW_WORDS; k++)
 		to[k] = from[k];
 	if (weir_features & WEIR_F_NAT) {
 		__u32 home = s->home, version = s->home_version;
@@ -471,7 +471,7 @@ static long try_open(__u32 i, void *arg)
 		if (search_trans(s->level) || s->busy)
 			goto undo;
 	}
-	s->f.life = (SEQUENCE_OF(life) << 32) | flags_shown(s, 0) | WEIR_LIFE_LIVE;
+	s->f.life = (SEQUENCE_OF(life) << 32) | s->f.life | WEIR_LIFE_LIVE;
 	barrier();
 	life_of(flow) = s->f.life;
 	s->flow = s->self;
@@ -497,7 +497,7 @@ static __always_inline int open_connection(struct walk *w)
 	__u32 i;
 
 #pragma unroll
-	for (i = 0; i < sizeof(struct weir_flow) / 8; i++)
+	for (i = 0; i < FLOW_WORDS; i++)
 		f[i] = 0;
 	s->f.orig = s->want;
 	s->f.trans = s->want;
@@ -523,6 +523,7 @@ static __always_inline int open_connection(struct walk *w)
 		if (s->n_hits)
 			apply_hits(w);
 	}
+	s->f.life = first_seen(s);
 	bpf_loop(OPEN_RETRIES, try_open, w, 0);
 	return s->open_reason;
 }

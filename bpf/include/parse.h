@@ -112,6 +112,11 @@ static long tcp_option(__u32 i, void *arg)
 
 	if (len < 2)
 		return !len;
+	if (weir_features & WEIR_F_STATE && kind == 3 && len == 3) {
+		__u32 scale = hdr_u8(s, s->walk + 2);
+
+		s->scale = (scale > 14 ? 14 : scale) + 1;
+	}
 	if (weir_features & WEIR_F_TCPOPT) {
 		bit_set(s, WEIR_K_TCPOPT, kind);
 		s->key[0] |= WEIR_V_TCPOPT;

@@ -15,6 +15,7 @@
 #define HITS_LOG	1
 #define HITS_CHOOSE	2	/* what is chosen for a new connection */
 #define HIT_LOGS_ONLY	(1U << 31)	/* in the index of a hit: rewrites of the rule do not run */
+#define SUM_CHUNK	256	/* bytes that are summed at once */
 #define HDR_GUARD	64	/* so that a masked offset may be read this far */
 
 /* One TCP option of the working list. */
@@ -89,9 +90,14 @@ struct scratch {
 	__u32 of_flow;		/* the rules at hand are the connection's */
 	__u32 reopens;		/* SYN without ACK: connections that ended count as dead */
 	__u32 self;		/* place + 1 of the record being written */
+	__u32 segment;		/* what a TCP segment does to its connection: SEGMENT_* */
+	__u32 scale;		/* of the segment's windows + 1, 0: it names none */
+	__u64 segment_scale;	/* what it adds to weir_flow.life of scales */
 	__u64 flow_now;
 	__u64 open_timeout;
 
+	__u32 segment_seen;	/* WEIR_SEEN_* of its side */
+	__u32 segment_end, segment_edge, segment_ack;	/* what becomes of its side, if that is further */
 	struct weir_tuple want;	/* the tuple that is looked for */
 	struct weir_flow f;	/* copy of the packet's connection, or what is being opened */
 	struct weir_frag frag;
@@ -113,6 +119,11 @@ struct scratch {
 	__u32 open_reason;
 	__u64 pick_index;
 	__u32 pick_first, pick_done;
+
+	/* a checksum under way: what is still to be summed */
+	__u32 sum_at, sum_end;
+	__u32 sum, pad_sum;
+	__u8 chunk[SUM_CHUNK + 8];
 
 	/* clock and randomness of this packet */
 	__u64 now_ns;		/* 0: not read yet */

@@ -440,6 +440,10 @@ pub mod life {
     pub const SEEN_FIN: u64 = 1 << 2;
     pub const SEEN_RST: u64 = 1 << 3;
     pub const SEEN_REVERSE: u32 = 4;
+    pub const SCALE_AT: u32 = 16;
+    pub const SCALE_REVERSE: u32 = 4;
+    pub const SCALE_MASK: u64 = 15;
+    pub const PICKED: u64 = 1 << 24;
 }
 
 /// Flags of a connection ([`Flow::what`], `WEIR_FLOW_*`).
@@ -454,6 +458,18 @@ pub mod flow_flag {
     pub const SEQUENCE: u32 = 1 << 6;
     pub const TIMEOUT: u32 = 1 << 7;
     pub const MORE: u32 = 1 << 8;
+}
+
+/// `struct weir_side`: what one side of a TCP connection told, in sequence numbers as they are sent.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Side {
+    /// Behind the last byte that it sent.
+    pub end: u32,
+    /// How far it lets the other side send; before the answer, the window of a SYN.
+    pub edge: u32,
 }
 
 /// `struct weir_flow`: a connection.
@@ -474,6 +490,10 @@ pub struct Flow {
     pub rule: u32,
     /// Tuple as sent on, if [`flow_flag::NAT`].
     pub trans: Tuple,
+    /// The side that opened it, and the other.
+    pub side: [Side; 2],
+    /// The highest number of the other that each acknowledged.
+    pub acked: [u32; 2],
     /// Timeout its rules give, if [`flow_flag::TIMEOUT`].
     pub timeout_ns: u64,
     /// Tag of `trans` in its index.
@@ -488,6 +508,8 @@ pub struct Flow {
     pub born_ns: u64,
     /// Ids of its other rules, if [`flow_flag::MORE`]; 0 behind the last.
     pub more: [u32; FLOW_RULES - 1],
+    /// Nothing.
+    pub spare: [u64; 5],
 }
 
 impl Flow {

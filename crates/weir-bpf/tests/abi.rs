@@ -106,14 +106,18 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         what,
         rule,
         trans,
+        side,
+        acked,
         timeout_ns,
         trans_tag,
         seq_off,
         ack_off,
         identity,
         born_ns,
-        more
+        more,
+        spare
     );
+    same_layout!(btf, "weir_side", abi::Side, end, edge);
     same_layout!(btf, "weir_bucket", abi::Bucket, version, tag);
     same_layout!(btf, "weir_nat_bucket", abi::NatBucket, version, pad, entry);
     same_layout!(
@@ -429,6 +433,10 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_SEEN_FIN", abi::life::SEEN_FIN),
         ("WEIR_SEEN_RST", abi::life::SEEN_RST),
         ("WEIR_SEEN_REVERSE", abi::life::SEEN_REVERSE.into()),
+        ("WEIR_SCALE_AT", abi::life::SCALE_AT.into()),
+        ("WEIR_SCALE_REVERSE", abi::life::SCALE_REVERSE.into()),
+        ("WEIR_SCALE_MASK", abi::life::SCALE_MASK),
+        ("WEIR_LIFE_PICKED", abi::life::PICKED),
         ("WEIR_FLOW_NAT", abi::flow_flag::NAT.into()),
         ("WEIR_FLOW_TRANSMIT", abi::flow_flag::TRANSMIT.into()),
         ("WEIR_FLOW_ID_SET", abi::flow_flag::ID_SET.into()),

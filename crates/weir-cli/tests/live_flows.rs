@@ -479,7 +479,7 @@ const STATES: &[State] = &[
     State {
         name: "tcp-closed",
         steps: &[Step::Tcp(SYN), Step::TcpBack(RST | ACK)],
-        probe: Step::TcpBack(RST),
+        probe: Step::TcpBack(RST | ACK),
     },
     State {
         name: "udp-new",
@@ -514,8 +514,15 @@ impl Wires {
             .ip4(octets(THERE), octets(ALIAS))
             .payload(text.as_bytes());
         match *step {
-            Step::Tcp(flags) => self.send(out.tcp(id, 9).flags(flags)),
-            Step::TcpBack(flags) => self.answer(back.tcp(9, id).flags(flags)),
+            // Numbers that are right however much was said: what a side says first is never acknowledged.
+            Step::Tcp(flags) => {
+                let number = 1000 + u32::from(flags & SYN == 0);
+                self.send(out.tcp(id, 9).flags(flags).numbers(number, 5001));
+            }
+            Step::TcpBack(flags) => {
+                let number = 5000 + u32::from(flags & SYN == 0);
+                self.answer(back.tcp(9, id).flags(flags).numbers(number, 1001));
+            }
             Step::Udp => self.send(out.udp(id, 9)),
             Step::UdpBack => self.answer(back.udp(9, id)),
             Step::Echo => self.send(out.icmp(8, 0).echo(id, 1)),

@@ -76,6 +76,9 @@ fn every_reason_of_the_parser_has_a_frame() {
         "punt_large",
         "punt_denied",
         "tcp_flags",
+        "tcp_window",
+        "tcp_checksum",
+        "icmp_window",
     ];
     for reason in Reason::ALL
         .iter()

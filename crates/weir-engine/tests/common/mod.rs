@@ -333,6 +333,9 @@ impl Coverage {
             Reason::PoolBusy,
             Reason::FragBeforeFirst,
             Reason::TcpFlags,
+            Reason::TcpWindow,
+            Reason::TcpChecksum,
+            Reason::IcmpWindow,
             Reason::RuleDrop,
         ] {
             assert!(

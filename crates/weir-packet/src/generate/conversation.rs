@@ -129,8 +129,19 @@ enum Sender {
 #[derive(Clone, Debug)]
 struct Tcp {
     flags: u8,
-    sequence: u32,
+    sequence: Number,
+    acknowledgement: Number,
+    window: u16,
     options: Vec<u8>,
+}
+
+/// A number of a TCP segment.
+#[derive(Clone, Copy, Debug)]
+enum Number {
+    /// So far from the one that comes next.
+    Next(u32),
+    /// Whatever comes next.
+    Any(u32),
 }
 
 /// What is around a packet.
@@ -154,6 +165,7 @@ struct Ends {
     talk: Talk,
     /// Of the packet that this was read from.
     id: u16,
+    /// Numbers that come next, of the source and of the destination.
     sequence: u32,
     acknowledgement: u32,
 }
@@ -241,12 +253,37 @@ fn tcp() -> impl Strategy<Value = Tcp> {
         bytes
     });
     let options = prop_oneof![2 => Just(Vec::new()), 2 => tcp_bytes(false), 1 => sack];
-    let sequence = prop_oneof![Just(1000u32), Just(u32::MAX), any::<u32>()];
-    (flags, sequence, options).prop_map(|(flags, sequence, options)| Tcp {
-        flags,
-        sequence,
-        options,
-    })
+    let window = select(&[0u16, 10, 512, 65_535][..]);
+    (flags, number(), number(), window, options).prop_map(
+        |(flags, sequence, acknowledgement, window, options)| Tcp {
+            flags,
+            sequence,
+            acknowledgement,
+            window,
+            options,
+        },
+    )
+}
+
+/// Mostly the next one; else one at an edge of what is taken, or any.
+fn number() -> impl Strategy<Value = Number> {
+    const NEAR: &[u32] = &[
+        1,
+        u32::MAX,
+        10,
+        512,
+        65_535,
+        65_536,
+        0u32.wrapping_sub(65_535),
+        0u32.wrapping_sub(65_536),
+        65_535 << 14,
+        1 << 31,
+    ];
+    prop_oneof![
+        16 => Just(Number::Next(0)),
+        4 => select(NEAR).prop_map(Number::Next),
+        1 => prop_oneof![Just(1000u32), Just(u32::MAX), any::<u32>()].prop_map(Number::Any),
+    ]
 }
 
 fn dress() -> impl Strategy<Value = Dress> {
@@ -331,11 +368,22 @@ impl Talk {
     }
 }
 
+impl Number {
+    fn after(self, next: u32) -> u32 {
+        match self {
+            Number::Next(by) => next.wrapping_add(by),
+            Number::Any(number) => number,
+        }
+    }
+}
+
 impl Tcp {
     fn first() -> Tcp {
         Tcp {
             flags: Frame::SYN,
-            sequence: 0,
+            sequence: Number::Any(0),
+            acknowledgement: Number::Next(0),
+            window: 512,
             options: Vec::new(),
         }
     }
@@ -425,7 +473,11 @@ impl Ends {
         ends.talk = match l4.protocol {
             Protocol::Tcp => {
                 let long = |at: usize| u32::from(word(at)) << 16 | u32::from(word(at + 2));
-                (ends.sequence, ends.acknowledgement) = (long(4), long(8));
+                let flags = *frame.get(l4.at + 13)?;
+                let counted =
+                    u32::from(flags & Frame::SYN != 0) + u32::from(flags & Frame::FIN != 0);
+                let len = l4.payload.len() as u32 + counted;
+                (ends.sequence, ends.acknowledgement) = (long(4).wrapping_add(len), long(8));
                 Talk::Tcp(word(0), word(2))
             }
             Protocol::Udp => Talk::Udp(word(0), word(2)),
@@ -478,7 +530,11 @@ impl Ends {
             Talk::Tcp(a, b) => frame
                 .tcp(a, b)
                 .flags(tcp.flags)
-                .numbers(tcp.sequence, self.acknowledgement.wrapping_add(1))
+                .numbers(
+                    tcp.sequence.after(self.sequence),
+                    tcp.acknowledgement.after(self.acknowledgement),
+                )
+                .window(tcp.window)
                 .tcp_bytes(&tcp.options),
             Talk::Udp(a, b) => frame.udp(a, b),
             Talk::Icmp(kind, identifier) => frame.icmp(kind, 0).echo(identifier, 1),

@@ -7,13 +7,16 @@
 mod choose;
 mod quote;
 mod tuple;
+mod window;
 
 use std::collections::HashMap;
 
 use weir_packet::Reason;
+use weir_packet::checksum::{fold, sum};
 use weir_packet::parse::{Fragment, Layout, Protocol, Version, word16};
 
-use super::{Input, Part, random};
+use super::rewrite::is_unfinished;
+use super::{ChecksumMode, Input, Part, random};
 use crate::model::{FlowState, Policy};
 
 pub(super) use choose::{Change, Chosen};
@@ -21,9 +24,16 @@ pub(super) use quote::Quote;
 pub(super) use tuple::{Tuple, addresses, is_query};
 
 use choose::Choice;
+use window::{Judgement, Segment, Window};
 
 /// Why a packet is dropped before any rule sees it although it is well formed.
-pub(super) const REFUSALS: [Reason; 2] = [Reason::FragBeforeFirst, Reason::TcpFlags];
+pub(super) const REFUSALS: [Reason; 5] = [
+    Reason::FragBeforeFirst,
+    Reason::TcpFlags,
+    Reason::TcpWindow,
+    Reason::TcpChecksum,
+    Reason::IcmpWindow,
+];
 
 /// The state that a policy with stateful rules keeps.
 #[derive(Clone, Debug, Default)]
@@ -53,6 +63,8 @@ pub(super) struct Flow {
     timeout_ns: Option<u64>,
     /// Flags of the forward side, which opened it, and of the reverse side.
     seen: [Seen; 2],
+    /// Of TCP.
+    window: Option<Window>,
     last_ns: u64,
 }
 
@@ -131,7 +143,13 @@ impl Place {
 
 impl Connections {
     /// What a packet has to do with the flows there are.
-    pub(super) fn place(&self, policy: &Policy, input: &Input<'_>, layout: &Layout) -> Place {
+    pub(super) fn place(
+        &self,
+        policy: &Policy,
+        input: &Input<'_>,
+        layout: &Layout,
+        checksums: ChecksumMode,
+    ) -> Place {
         let Some(ip) = &layout.ip else {
             return Place::Outside;
         };
@@ -142,13 +160,17 @@ impl Connections {
         if ip.fragment == Fragment::Later {
             return self.place_of_fragment(policy, input, layout, now);
         }
-        if tcp_flags(input.frame, layout).is_some_and(|flags| !is_sane(flags)) {
-            return Place::Refused(Reason::TcpFlags);
+        if let Some(reason) = wrong_in_tcp(input.frame, layout, checksums) {
+            return Place::Refused(reason);
         }
         if let Some(tuple) = Tuple::of_packet(input.frame, layout) {
             if let Some((id, fit)) = self.find(policy, &tuple, now) {
                 if self.flow(id).translated_before(fit) {
                     return Place::Outside;
+                }
+                let judged = self.flow(id).judge(fit, input, layout);
+                if matches!(judged, Some(Judgement::Outside)) {
+                    return Place::Refused(Reason::TcpWindow);
                 }
                 return Place::Of(id, fit);
             }
@@ -162,6 +184,9 @@ impl Connections {
         };
         match self.find(policy, &quote.tuple, now) {
             Some((id, fit)) if self.flow(id).quoted_before(fit) => Place::Outside,
+            Some((id, fit)) if !self.flow(id).holds_quote(fit, &quote, input.frame) => {
+                Place::Refused(Reason::IcmpWindow)
+            }
             Some((id, fit)) => Place::Quotes(id, fit, quote),
             None => Place::Outside,
         }
@@ -218,10 +243,16 @@ impl Connections {
                 .filter_map(|&i| policy.rules[i].timeout_ns)
                 .min(),
             seen: [Seen::default(); 2],
+            window: None,
             last_ns: now.ns,
         };
-        self.flows.insert(id, flow);
-        self.mark(id, Fit::OrigDirect, input, layout);
+        let flow = self.flows.entry(id).or_insert(flow);
+        flow.seen[0].any = true;
+        let moved = flow.chosen.acknowledgement;
+        if let Some(segment) = Segment::of_packet(input.frame, layout, moved) {
+            flow.seen[0] = segment.seen();
+            flow.window = Some(Window::opened_by(&segment));
+        }
         Ok(id)
     }
 
@@ -230,12 +261,19 @@ impl Connections {
         let Some(flow) = self.flows.get_mut(&id) else {
             return;
         };
-        let seen = &mut flow.seen[usize::from(!fit.is_forward())];
-        seen.any = true;
-        if let Some(flags) = tcp_flags(input.frame, layout) {
-            seen.fin |= flags & FIN != 0;
-            seen.rst |= flags & RST != 0;
-            seen.ack |= flags & ACK != 0;
+        let side = usize::from(!fit.is_forward());
+        if flow.window.is_some() {
+            let Some(Judgement::Counts(window, shown)) = flow.judge(fit, input, layout) else {
+                return;
+            };
+            flow.window = Some(window);
+            let seen = &mut flow.seen[side];
+            seen.any |= shown.any;
+            seen.ack |= shown.ack;
+            seen.fin |= shown.fin;
+            seen.rst |= shown.rst;
+        } else {
+            flow.seen[side].any = true;
         }
         flow.last_ns = flow.last_ns.max(input.now_ns);
     }
@@ -319,6 +357,34 @@ impl Flow {
         self.translates() && matches!(fit, Fit::OrigDirect | Fit::TransReversed)
     }
 
+    /// What a packet that fits so does to it, if that depends on numbers: of TCP, but for later fragments.
+    fn judge(&self, fit: Fit, input: &Input<'_>, layout: &Layout) -> Option<Judgement> {
+        let moved = if fit.is_forward() {
+            self.chosen.acknowledgement
+        } else {
+            self.chosen.sequence
+        };
+        let window = self.window.as_ref()?;
+        let segment = Segment::of_packet(input.frame, layout, moved)?;
+        let met = self.seen[1].any;
+        Some(window.judge(&segment, fit.is_forward(), met))
+    }
+
+    /// Whether what an ICMP error quotes may be on its way; known of TCP only.
+    fn holds_quote(&self, fit: Fit, quote: &Quote, frame: &[u8]) -> bool {
+        let Some(window) = &self.window else {
+            return true;
+        };
+        let at = quote.l4_at + 4;
+        let sent = u32::from(word16(frame, at)) << 16 | u32::from(word16(frame, at + 2));
+        let moved = if fit.is_forward() {
+            self.chosen.sequence
+        } else {
+            self.chosen.acknowledgement
+        };
+        window.holds_quote(sent.wrapping_sub(moved), fit.is_forward())
+    }
+
     /// Whether it is alive for a packet that fits so.
     fn lives(&self, policy: &Policy, fit: Fit, now: Now) -> bool {
         let state = self.state();
@@ -397,14 +463,36 @@ fn is_syn(frame: &[u8], layout: &Layout) -> bool {
     tcp_flags(frame, layout).is_some_and(|flags| flags & (SYN | ACK) == SYN)
 }
 
+/// Why a TCP packet is dropped whatever its connection is.
+fn wrong_in_tcp(frame: &[u8], layout: &Layout, checksums: ChecksumMode) -> Option<Reason> {
+    let flags = tcp_flags(frame, layout)?;
+    if !is_sane(flags) {
+        return Some(Reason::TcpFlags);
+    }
+    let ip = layout.ip.as_ref()?;
+    if flags & (SYN | FIN | RST) == 0 || ip.fragment != Fragment::Whole {
+        return None;
+    }
+    let unfinished = checksums != ChecksumMode::Complete && is_unfinished(frame, layout);
+    let addresses = match ip.version {
+        Version::V4 => &frame[ip.at + 12..ip.at + 20],
+        Version::V6 => &frame[ip.at + 8..ip.at + 40],
+    };
+    let packet = &frame[ip.payload.clone()];
+    let total = sum(addresses) + u64::from(ip.protocol) + packet.len() as u64 + sum(packet);
+    (!unfinished && fold(total) != 0xffff).then_some(Reason::TcpChecksum)
+}
+
 /// Whether a packet with a tuple may open a flow.
 fn may_open(frame: &[u8], layout: &Layout) -> bool {
     let Some(l4) = &layout.l4 else {
         return false;
     };
+    let whole = (layout.ip.as_ref()).is_some_and(|ip| ip.fragment == Fragment::Whole);
     match l4.protocol {
-        Protocol::Tcp => tcp_flags(frame, layout)
-            .is_some_and(|flags| flags & RST == 0 && flags & (SYN | ACK) != SYN | ACK),
+        Protocol::Tcp => tcp_flags(frame, layout).is_some_and(|flags| {
+            flags & RST == 0 && (flags & SYN == 0 || flags & ACK == 0 && whole)
+        }),
         Protocol::Udp => true,
         Protocol::Icmp | Protocol::Icmp6 => frame
             .get(l4.at)

@@ -174,7 +174,8 @@ impl Reference {
             }
         };
         let place = if self.stateful {
-            self.connections.place(&self.policy, &input, &layout)
+            self.connections
+                .place(&self.policy, &input, &layout, self.options.checksums)
         } else {
             Place::Outside
         };

@@ -105,6 +105,7 @@ fn rules_of_connections_are_explained_by_them() {
         .ip4(inside, outside)
         .tcp(5, 80)
         .flags(2)
+        .numbers(0, 0)
         .build();
     let (part, said) = lines(&mut reference, &syn);
     assert_eq!(part, Some(Part::Opened));
@@ -118,6 +119,7 @@ fn rules_of_connections_are_explained_by_them() {
         .ip4(outside, inside)
         .tcp(80, 5)
         .flags(18)
+        .numbers(5000, 1)
         .build();
     let (part, said) = lines(&mut reference, &answer);
     assert_eq!(part, Some(Part::Reverse));

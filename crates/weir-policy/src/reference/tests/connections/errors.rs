@@ -3,7 +3,6 @@
 use super::*;
 
 const SYN: u8 = Frame::SYN;
-const ACK: u8 = Frame::ACK;
 
 const NAT: &str = "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1 map tcp-sport 777 shuffle tcp-seq-num shuffle tcp-ack-num mod ip-ttl 9 log";
 const ROUTER: [u8; 4] = [203, 0, 113, 5];
@@ -61,8 +60,8 @@ fn an_error_from_outside_reaches_the_host_that_sent() {
 #[test]
 fn an_error_from_inside_looks_as_if_the_translated_host_sent_it() {
     let mut bench = Bench::new(NAT);
-    bench.pass(&tcp(CLIENT, SERVER, SYN).build());
-    let answer = tcp(SERVER, (OUTSIDE, 777), SYN | ACK).build();
+    let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+    let answer = answer_to(&sent).build();
     let received = bench.pass(&answer);
     for (from, expected) in [(CLIENT.0, OUTSIDE), ([10, 7, 7, 7], [10, 7, 7, 7])] {
         let outcome = bench.run(&error(from, SERVER.0, &received, usize::MAX).build());
@@ -112,8 +111,8 @@ fn errors_about_what_hides_its_destination() {
 fn errors_about_packets_as_nobody_behind_weir_saw_them_are_of_no_connection() {
     let mut bench = Bench::new(NAT);
     let packet = tcp(CLIENT, SERVER, SYN).build();
-    bench.pass(&packet);
-    let answer = tcp(SERVER, (OUTSIDE, 777), SYN | ACK).build();
+    let sent = bench.pass(&packet);
+    let answer = answer_to(&sent).build();
     bench.pass(&answer);
     for (about, to) in [(&packet, CLIENT.0), (&answer, SERVER.0)] {
         let frame = error(ROUTER, to, about, usize::MAX).build();
@@ -128,29 +127,65 @@ fn with_one_tuple_only_sequence_numbers_are_put_back() {
     let mut bench = Bench::new("add-stateful tcp-syn shuffle tcp-seq-num shuffle tcp-ack-num");
     let packet = tcp(CLIENT, SERVER, SYN).build();
     let sent = bench.pass(&packet);
-    let answer = tcp(SERVER, CLIENT, SYN | ACK).build();
+    assert_ne!(sequence(&sent), sequence(&packet));
+    put_back(&mut bench, &sent, &packet, CLIENT.0);
+    let answer = answer_to(&sent).build();
     let received = bench.pass(&answer);
-    assert_ne!(
-        (sequence(&sent), sequence(&received)),
-        (sequence(&packet), sequence(&answer))
-    );
-    for (about, original, to) in [(&sent, &packet, CLIENT.0), (&received, &answer, SERVER.0)] {
-        for len in [28, 30, 36, 38, 39, 40] {
-            let outcome = bench.run(&error(ROUTER, to, about, len).build());
-            assert_eq!(outcome.connection, Some(Part::Error));
-            assert_right(&outcome.frame);
-            let quote = quoted(&outcome.frame);
-            assert_eq!(sequence(&quote), sequence(original));
-            // The acknowledgement lies behind the 8 bytes that every quote has, and stays as it was.
-            if len >= 38 && *original == packet {
-                assert_eq!(
-                    quote[50..52],
-                    original[50..52],
-                    "the checksum of the original"
-                );
-            }
+    assert_ne!(sequence(&received), sequence(&answer));
+    put_back(&mut bench, &received, &answer, SERVER.0);
+    // What was answered is no longer on its way.
+    let late = error(ROUTER, CLIENT.0, &sent, usize::MAX).build();
+    assert_eq!(bench.drop(&late), Reason::IcmpWindow);
+}
+
+/// Errors about a packet as it was sent on show it as it was received.
+fn put_back(bench: &mut Bench, about: &[u8], original: &[u8], to: [u8; 4]) {
+    for len in [28, 30, 36, 38, 39, 40] {
+        let outcome = bench.run(&error(ROUTER, to, about, len).build());
+        assert_eq!(outcome.connection, Some(Part::Error));
+        assert_right(&outcome.frame);
+        let quote = quoted(&outcome.frame);
+        assert_eq!(sequence(&quote), sequence(original));
+        // The acknowledgement lies behind the 8 bytes that every quote has, and stays as it was.
+        if len >= 38 && to == CLIENT.0 {
+            assert_eq!(
+                quote[50..52],
+                original[50..52],
+                "the checksum of the original"
+            );
         }
     }
+}
+
+#[test]
+fn errors_about_what_is_not_on_its_way_are_dropped() {
+    let mut bench = Bench::new("add-stateful ip-saddr 10.0.0.0/8 accept");
+    let segment = |number: u32| tcp(CLIENT, SERVER, Frame::ACK).numbers(number, 5001);
+    let asked = |bench: &mut Bench, number: u32| {
+        let about = segment(number).payload(&[1; 100]).build();
+        let outcome = bench.run(&error(ROUTER, CLIENT.0, &about, 28).build());
+        outcome.reasons.first().copied()
+    };
+    bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+    assert_eq!(asked(&mut bench, 999), Some(Reason::IcmpWindow));
+    assert_eq!(asked(&mut bench, 1000), None);
+    assert_eq!(asked(&mut bench, 1002), Some(Reason::IcmpWindow));
+    bench.pass(&tcp(SERVER, CLIENT, SYN | Frame::ACK).build());
+    bench.pass(&segment(1001).payload(&[1; 100]).build());
+    for (number, expected) in [
+        (1000, Some(Reason::IcmpWindow)),
+        (1001, None),
+        (1101, None),
+        (1102, Some(Reason::IcmpWindow)),
+        (0x8000_0000, Some(Reason::IcmpWindow)),
+    ] {
+        assert_eq!(asked(&mut bench, number), expected, "{number}");
+    }
+    // Of datagrams nothing is known.
+    let datagram = udp(CLIENT, SERVER).build();
+    bench.pass(&datagram);
+    let about = error(ROUTER, CLIENT.0, &datagram, 28).build();
+    assert_eq!(bench.run(&about).connection, Some(Part::Error));
 }
 
 #[test]

@@ -250,7 +250,7 @@ fn fragments_of_ipv6_and_of_tcp() {
     let first = six()
         .fragment(0, true)
         .tcp(9, 80)
-        .flags(Frame::SYN)
+        .flags(Frame::ACK)
         .payload(&[1; 12])
         .build();
     let sent = bench.run(&first);

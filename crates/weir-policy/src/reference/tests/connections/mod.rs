@@ -9,6 +9,7 @@ mod life;
 mod nat;
 mod numbers;
 mod rules;
+mod window;
 
 use weir_packet::Verdict;
 
@@ -17,6 +18,7 @@ use crate::reference::Part;
 use crate::{NoFiles, Source, parse as read};
 
 /// A policy at work, with a clock and a count of packets.
+#[derive(Clone)]
 struct Bench {
     reference: Reference,
     seconds: f64,
@@ -92,11 +94,35 @@ const OUTSIDE: [u8; 4] = [192, 0, 2, 1];
 const OUTSIDE6: [u8; 16] = [0x20, 1, 0x0d, 0xb8, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
 
 fn tcp(from: End, to: End, flags: u8) -> Frame {
+    let (sequence, acknowledgement) = numbers(from, flags);
     Frame::new()
         .ip4(from.0, to.0)
         .tcp(from.1, to.1)
         .flags(flags)
-        .numbers(1000, if flags & Frame::ACK != 0 { 5000 } else { 0 })
+        .numbers(sequence, acknowledgement)
+}
+
+/// Numbers of a conversation: the server begins at 5000, the client at 1000; neither sends data.
+fn numbers(from: End, flags: u8) -> (u32, u32) {
+    let (own, other) = if [80, 81, 8080].contains(&from.1) {
+        (5000, 1000)
+    } else {
+        (1000, 5000)
+    };
+    let sequence = own + u32::from(flags & Frame::SYN == 0);
+    let acknowledgement = if flags & Frame::ACK != 0 {
+        other + 1
+    } else {
+        0
+    };
+    (sequence, acknowledgement)
+}
+
+/// What a server answers to a SYN, as it was sent on.
+fn answer_to(syn: &[u8]) -> Frame {
+    let ((client, server), at) = (ends(syn), 38);
+    let sequence = u32::from_be_bytes(syn[at..at + 4].try_into().expect("four bytes"));
+    tcp(server, client, Frame::SYN | Frame::ACK).numbers(5000, sequence.wrapping_add(1))
 }
 
 fn udp(from: End, to: End) -> Frame {

@@ -66,7 +66,12 @@ fn a_wrong_checksum_stays_wrong_by_the_same_difference() {
     let mut bench = Bench::new(
         "add-stateful tcp-syn map ip-saddr 192.0.2.1 map tcp-sport 5 shuffle tcp-seq-num",
     );
+    bench.pass(&tcp(CLIENT, SERVER, SYN).build());
     let frame = tcp(CLIENT, SERVER, SYN).wrong_checksum(77).build();
+    assert_eq!(bench.drop(&frame), Reason::TcpChecksum);
+    let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+    bench.pass(&answer_to(&sent).build());
+    let frame = tcp(CLIENT, SERVER, ACK).wrong_checksum(77).build();
     let sent = bench.run(&frame).frame;
     assert_eq!(ends(&sent), ((OUTSIDE, 5), SERVER));
     assert_eq!(checksum_error(&sent), checksum_error(&frame));

@@ -37,17 +37,28 @@ fn each_side_is_moved_by_its_own_offset() {
             .build(),
     );
     assert_eq!(numbers(&third), (seq.wrapping_add(101), 9001));
+    let far = bench.pass(&back(ACK, 9001, seq.wrapping_add(104)).build());
+    assert_eq!(numbers(&far), (ack.wrapping_add(9001), 104));
     // Both wrap.
-    let far = bench.pass(&back(ACK, u32::MAX - 3, seq.wrapping_add(u32::MAX)).build());
-    assert_eq!(numbers(&far), (ack.wrapping_sub(4), u32::MAX));
+    let (seq, ack) = (bench.draw(FIRST), bench.draw(FIRST + 1));
+    let other = (CLIENT.0, 4001);
+    let syn = tcp(other, SERVER, SYN).numbers(u32::MAX, 0);
+    assert_eq!(numbers(&bench.pass(&syn.build())), (seq.wrapping_sub(1), 0));
+    let answer = tcp(SERVER, other, SYN | ACK).numbers(u32::MAX - 3, seq);
+    assert_eq!(
+        numbers(&bench.pass(&answer.build())),
+        (ack.wrapping_sub(4), 0)
+    );
 }
 
 #[test]
 fn sack_blocks_move_as_the_acknowledgement_does() {
     let mut bench = Bench::new("add-stateful tcp-syn shuffle tcp-seq-num shuffle tcp-ack-num");
     let (seq, ack) = (bench.draw(FIRST), bench.draw(FIRST + 1));
-    bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+    let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+    bench.pass(&answer_to(&sent).build());
     let frame = tcp(SERVER, CLIENT, ACK)
+        .numbers(5001, seq.wrapping_add(1001))
         .tcp_bytes(&[1, 1])
         .tcp_option(5, &blocks(&[1, 2, 3, 4].map(|edge| seq.wrapping_add(edge))))
         .tcp_option(8, &[7; 8])
@@ -59,6 +70,7 @@ fn sack_blocks_move_as_the_acknowledgement_does() {
     assert_eq!(tcp_options(&received), expected);
     // Forward, by the other offset; two options of the kind; at an odd place.
     let frame = tcp(CLIENT, SERVER, ACK)
+        .numbers(1001, ack.wrapping_add(5005))
         .tcp_bytes(&[1])
         .tcp_option(5, &blocks(&[ack, ack.wrapping_add(9)]))
         .tcp_option(5, &blocks(&[ack, ack]));
@@ -72,7 +84,9 @@ fn sack_blocks_move_as_the_acknowledgement_does() {
 #[test]
 fn what_is_no_sack_block_stays() {
     let mut bench = Bench::new("add-stateful tcp-syn shuffle tcp-seq-num shuffle tcp-ack-num");
-    bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+    let ack = bench.draw(FIRST + 1);
+    let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+    bench.pass(&answer_to(&sent).build());
     for (flags, kind, value) in [
         (ACK, 5, vec![1; 7]),
         (ACK, 5, vec![1; 12]),
@@ -80,7 +94,10 @@ fn what_is_no_sack_block_stays() {
         (ACK, 6, vec![1; 8]),
         (SYN, 5, vec![1; 8]),
     ] {
-        let frame = tcp(CLIENT, SERVER, flags).tcp_option(kind, &value).build();
+        let frame = tcp(CLIENT, SERVER, flags)
+            .numbers(1001, ack.wrapping_add(5001))
+            .tcp_option(kind, &value)
+            .build();
         assert_eq!(tcp_options(&bench.pass(&frame)), tcp_options(&frame));
     }
 }

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
+/*
+ * Judging TCP segments of a connection by their numbers, so that only who sees a connection can move it or end it.
+ *
+ * A segment is judged when its connection is found, from the copy in scratch; what it moves is written when it passes
+ * (refresh() in flow.h). Each side's numbers are written by that side's packets only, but for the handshake.
+ * Follows docs/semantics.md section 7, "Window".
+ */
+#ifndef WEIR_SEGMENT_H
+#define WEIR_SEGMENT_H
+
+#define SEGMENT_IDLE	0	/* passes, changes nothing */
+#define SEGMENT_MARKS	1	/* its flags count */
+#define SEGMENT_MOVES	2	/* ... and its numbers */
+#define SEGMENT_STARTS	3	/* a SYN before the answer */
+#define SEGMENT_ANSWERS	4	/* the first SYN with ACK: from here on both sides are known */
+
+#define WINDOW_MOST	(65535U << 14)	/* the largest window there is */
+#define FRAGMENT_LEN	65535		/* a segment of which the first fragment was seen may be as long */
+
+#define BEFORE(a, b)	((__s32)((a) - (b)) < 0)
+#define AFTER(a, b)	BEFORE(b, a)
+
+struct segment {
+	__u32 flags, seq, end, ack, window;
+};
+
+/* The segment in the key. Its acknowledgement is in numbers as the other side sends them. */
+static __always_inline void read_segment(struct scratch *s, struct segment *segment, __u32 reverse)
+{
+	__u8 *tcp = (__u8 *)s->key + WEIR_K_L4;
+	__u32 len = s->l4_payload_end - s->l4_payload;
+
+	if (s->key[0] & WEIR_V_FRAG)
+		len = FRAGMENT_LEN;
+	segment->flags = tcp[13];
+	segment->seq = bpf_ntohl(*(__be32 *)(tcp + 4));
+	segment->ack = bpf_ntohl(*(__be32 *)(tcp + 8)) - (reverse ? s->f.seq_off : s->f.ack_off);
+	segment->window = bpf_ntohs(*(__be16 *)(tcp + 14));
+	if (segment->flags & TCP_FLAG_SYN)
+		len++;
+	if (segment->flags & TCP_FLAG_FIN)
+		len++;
+	segment->end = segment->seq + len;
+}
+
+/* The shift of a side's windows. */
+static __always_inline __u32 window_shift(__u64 life, __u32 reverse)
+{
+	__u32 own = life >> WEIR_SCALE_AT & WEIR_SCALE_MASK, other = life >> (WEIR_SCALE_AT + WEIR_SCALE_REVERSE) & WEIR_SCALE_MASK;
+
+	if (life & WEIR_LIFE_PICKED)
+		return 14;
+	if (!own || !other)
+		return 0;
+	return (reverse ? other : own) - 1;
+}
+
+/* What of its flags the packet may mark: those of a fragment cannot be checked. */
+static __always_inline __u32 flags_marked(struct scratch *s, __u32 flags)
+{
+	__u32 seen = WEIR_SEEN_ANY;
+
+	if (flags & TCP_FLAG_ACK)
+		seen |= WEIR_SEEN_ACK;
+	if (flags & TCP_FLAG_FIN && !(s->key[0] & WEIR_V_FRAG))
+		seen |= WEIR_SEEN_FIN;
+	return seen;
+}
+
+/* Decides what the packet of the connection in scratch does to it. Returns PARSED or the reason to drop it. */
+__noinline int judge_segment(__u32 level)
+{
+	struct scratch *s = scratch_of(level);
+	__u32 reverse, x, y, met, young, mine_end, its_end, its_edge, mine_acked, its_acked;
+	struct segment seg;
+	__u64 life;
+
+	if (!s)
+		return WEIR_R_internal;
+	s->segment = SEGMENT_IDLE;
+	if (!(s->key[0] & WEIR_V_TCP))
+		return PARSED;
+	reverse = s->kind & 1;
+	read_segment(s, &seg, reverse);
+	life = s->f.life;
+	met = life >> (WEIR_SEEN_AT + WEIR_SEEN_REVERSE) & WEIR_SEEN_ANY;
+	young = !met && !(life & WEIR_LIFE_PICKED);
+	x = forget(s, reverse) & 1;
+	y = x ^ 1;
+	mine_end = s->f.side[x].end;
+	mine_acked = s->f.acked[x];
+	its_end = s->f.side[y].end;
+	its_edge = s->f.side[y].edge;
+	its_acked = s->f.acked[y];
+	if (seg.flags & TCP_FLAG_SYN) {
+		if (!young || !reverse == !!(seg.flags & TCP_FLAG_ACK))
+			return PARSED;
+		if (!reverse) {
+			if (BEFORE(seg.end, mine_end) || s->key[0] & WEIR_V_FRAG)
+				return PARSED;
+			s->segment_end = seg.end;
+			s->segment_seen = WEIR_SEEN_ANY;
+			s->segment = SEGMENT_STARTS;
+			return PARSED;
+		}
+		if (!AFTER(seg.ack, mine_acked) || AFTER(seg.ack, its_end))
+			return WEIR_R_tcp_window;
+		if (s->key[0] & WEIR_V_FRAG)
+			return PARSED;
+		s->segment_end = seg.end;
+		s->segment_edge = seg.ack + seg.window;
+		s->segment_ack = seg.ack;
+		s->segment_scale = (__u64)s->scale << (WEIR_SCALE_AT + WEIR_SCALE_REVERSE);
+		s->segment_seen = WEIR_SEEN_ANY | WEIR_SEEN_ACK;
+		s->segment = SEGMENT_ANSWERS;
+		return PARSED;
+	}
+	if (seg.flags & TCP_FLAG_RST) {
+		if (young && reverse) {
+			if (!(seg.flags & TCP_FLAG_ACK) || !AFTER(seg.ack, mine_acked) || AFTER(seg.ack, its_end))
+				return WEIR_R_tcp_window;
+		} else if (seg.seq != mine_end && seg.seq != its_acked) {
+			if (young || (!BEFORE(seg.seq, its_acked) && !AFTER(seg.seq, its_edge)))
+				return PARSED;
+			return WEIR_R_tcp_window;
+		}
+		if (s->key[0] & WEIR_V_FRAG)
+			return PARSED;
+		s->segment_seen = WEIR_SEEN_RST;
+		s->segment = SEGMENT_MARKS;
+		return PARSED;
+	}
+	if (young)
+		return reverse ? PARSED : WEIR_R_tcp_window;
+	if (AFTER(seg.seq, its_edge) || BEFORE(seg.end, its_acked - (65535U << window_shift(life, y))))
+		return WEIR_R_tcp_window;
+	if (life & WEIR_LIFE_PICKED)
+		its_end += WINDOW_MOST;
+	if (AFTER(seg.ack, its_end) || BEFORE(seg.ack, mine_acked - (65535U << window_shift(life, x))))
+		return WEIR_R_tcp_window;
+	s->segment_end = seg.end;
+	s->segment_ack = seg.ack;
+	s->segment_edge = seg.ack + (seg.window << window_shift(life, x));
+	s->segment_seen = flags_marked(s, seg.flags);
+	if (!AFTER(seg.end, its_acked))
+		s->segment_seen &= ~WEIR_SEEN_FIN;
+	s->segment = SEGMENT_MOVES;
+	return PARSED;
+}
+
+/* Whether the segment that an ICMP error quotes may be on its way. Returns PARSED or the reason to drop the error. */
+__noinline int judge_quote(__u32 level)
+{
+	struct scratch *s = scratch_of(level);
+	__u32 seq, x;
+
+	if (!s)
+		return WEIR_R_internal;
+	x = s->kind & 1;
+	seq = hdr_be32(s, s->quote_l4 + 4) - (x ? s->f.ack_off : s->f.seq_off);
+	x = forget(s, x) & 1;
+	if (BEFORE(seq, s->f.acked[x ^ 1]) || AFTER(seq, s->f.side[x].end))
+		return WEIR_R_icmp_window;
+	return PARSED;
+}
+
+/* Moves the numbers of a side on, unless they are further; another CPU may be doing the same. The end is the low half of the word. */
+static __always_inline void move_side(struct weir_side *side, __u32 to_end, __u32 to_edge)
+{
+	__u64 *word = (__u64 *)side, have, want, seen;
+	__u32 i;
+
+	have = *(volatile __u64 *)word;
+	for (i = 0; i < 3; i++) {
+		__u32 end = have, edge = have >> 32;
+
+		if (AFTER(to_end, end))
+			end = to_end;
+		if (AFTER(to_edge, edge))
+			edge = to_edge;
+		want = (__u64)edge << 32 | end;
+		if (want == have)
+			break;
+		seen = __sync_val_compare_and_swap(word, have, want);
+		if (seen == have)
+			break;
+		have = seen;
+	}
+}
+
+/* What judge_segment() decided, to the record of the connection. */
+static __always_inline void move_window(struct scratch *s, struct weir_flow *flow)
+{
+	__u32 x = forget(s, s->kind) & 1;
+
+	if (s->segment == SEGMENT_MOVES) {
+		move_side(&flow->side[x], s->segment_end, s->segment_edge);
+		if (AFTER(s->segment_ack, *(volatile __u32 *)&flow->acked[x]))
+			*(volatile __u32 *)&flow->acked[x] = s->segment_ack;
+	} else if (s->segment == SEGMENT_STARTS) {
+		flow->side[0].end = s->segment_end;
+		flow->side[1].edge = s->segment_end;
+	} else if (s->segment == SEGMENT_ANSWERS) {
+		__u32 seq = bpf_ntohl(*(__be32 *)((__u8 *)s->key + WEIR_K_L4 + 4));
+
+		flow->acked[0] = seq;
+		flow->acked[1] = s->segment_ack;
+		flow->side[0].end = s->segment_ack;
+		flow->side[0].edge = s->segment_end + s->f.side[0].edge;
+		flow->side[1].end = s->segment_end;
+		flow->side[1].edge = s->segment_edge;
+		barrier();
+	}
+}
+
+/* What the packet that opens a connection says of its side: to the record in scratch. Returns the bits of its life. */
+static __always_inline __u64 first_seen(struct scratch *s)
+{
+	struct segment seg;
+
+	if (s->f.orig.proto != IPPROTO_TCP)
+		return (__u64)WEIR_SEEN_ANY << WEIR_SEEN_AT;
+	read_segment(s, &seg, 0);
+	s->f.side[0].end = seg.end;
+	s->f.acked[1] = seg.seq;
+	if (seg.flags & TCP_FLAG_SYN) {
+		s->f.side[0].edge = seg.window;
+		s->f.side[1].edge = seg.end;
+		return (__u64)flags_marked(s, seg.flags) << WEIR_SEEN_AT | (__u64)s->scale << WEIR_SCALE_AT;
+	}
+	s->f.side[0].edge = seg.ack + (seg.window << 14);
+	s->f.side[1].edge = seg.seq + WINDOW_MOST;
+	s->f.side[1].end = seg.ack;
+	s->f.acked[0] = seg.ack;
+	return (__u64)flags_marked(s, seg.flags) << WEIR_SEEN_AT | WEIR_LIFE_PICKED;
+}
+
+#endif

@@ -1,0 +1,292 @@
+//! The window of a TCP connection: docs/semantics.md section 7, "Window".
+//!
+//! Judges a segment by what both sides told before, and says what it changes. Pure: a window is replaced by the next one when
+//! the segment passes. Numbers are those of the side that sends them; what moves them on the way is put back by the caller.
+
+use weir_packet::parse::{Fragment, Layout, Protocol, word16};
+
+use super::{ACK, FIN, RST, SYN, Seen};
+
+/// The largest window there is.
+const MOST: u32 = 65_535 << LARGEST_SCALE;
+
+/// RFC 7323.
+const LARGEST_SCALE: u32 = 14;
+
+/// A segment of which the first fragment was seen may be as long.
+const FRAGMENT_LEN: u32 = 65_535;
+
+/// A segment in numbers: its own side's, and those of the other side in what it acknowledges.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment {
+    flags: u8,
+    sequence: u32,
+    end: u32,
+    acknowledgement: u32,
+    window: u32,
+    scale: Option<u32>,
+    /// A fragment is not whole: what its checksum covers is not all there.
+    whole: bool,
+}
+
+/// What is known of both sides: that which opened the connection, and the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Window {
+    sides: [Side; 2],
+    /// Whether no SYN opened it.
+    picked: bool,
+}
+
+/// What one side told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Side {
+    /// Behind the last byte that it sent.
+    end: u32,
+    /// How far it lets the other side send; of a SYN that was not answered, its window.
+    edge: u32,
+    /// The highest number of the other side that it acknowledged.
+    acked: u32,
+    scale: Option<u32>,
+}
+
+/// What a segment does to its connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Judgement {
+    /// It does not belong, and is dropped.
+    Outside,
+    /// It passes and changes nothing.
+    Idle,
+    /// It passes, this is the window from then on, and these flags were seen of its side.
+    Counts(Window, Seen),
+}
+
+impl Segment {
+    /// Of a TCP packet whose acknowledgement was moved on the way by so much.
+    pub(super) fn of_packet(frame: &[u8], layout: &Layout, moved: u32) -> Option<Segment> {
+        let (ip, l4) = (layout.ip.as_ref()?, layout.l4.as_ref()?);
+        if l4.protocol != Protocol::Tcp {
+            return None;
+        }
+        let whole = ip.fragment == Fragment::Whole;
+        let number = |at: usize| {
+            u32::from(word16(frame, l4.at + at)) << 16 | u32::from(word16(frame, l4.at + at + 2))
+        };
+        let flags = *frame.get(l4.at + 13)?;
+        let scale = l4.options.iter().rev().find(|o| o.kind == 3 && o.len == 3);
+        let len = if whole {
+            l4.payload.len() as u32
+        } else {
+            FRAGMENT_LEN
+        };
+        let counted = u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
+        let sequence = number(4);
+        Some(Segment {
+            flags,
+            sequence,
+            end: sequence.wrapping_add(len + counted),
+            acknowledgement: number(8).wrapping_sub(moved),
+            window: u32::from(word16(frame, l4.at + 14)),
+            scale: scale
+                .and_then(|option| frame.get(option.at + 2))
+                .map(|&shift| u32::from(shift).min(LARGEST_SCALE)),
+            whole,
+        })
+    }
+
+    fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// What its flags say of its side.
+    pub(super) fn seen(&self) -> Seen {
+        Seen {
+            any: true,
+            ack: self.has(ACK),
+            fin: self.has(FIN) && self.whole,
+            rst: false,
+        }
+    }
+}
+
+impl Window {
+    /// Of the connection that a segment opens.
+    pub(super) fn opened_by(segment: &Segment) -> Window {
+        let mut opener = Side {
+            end: segment.end,
+            ..Side::default()
+        };
+        let mut other = Side {
+            acked: segment.sequence,
+            ..Side::default()
+        };
+        let picked = !segment.has(SYN);
+        if picked {
+            opener.acked = segment.acknowledgement;
+            opener.edge = (segment.acknowledgement).wrapping_add(segment.window << LARGEST_SCALE);
+            other.end = segment.acknowledgement;
+            other.edge = segment.sequence.wrapping_add(MOST);
+        } else {
+            opener.edge = segment.window;
+            opener.scale = segment.scale;
+            other.edge = segment.end;
+        }
+        Window {
+            sides: [opener, other],
+            picked,
+        }
+    }
+
+    /// What a segment does. `met`: the other side was seen before.
+    pub(super) fn judge(&self, segment: &Segment, forward: bool, met: bool) -> Judgement {
+        // Until it is answered, a connection that a SYN opened knows nothing of the other side.
+        let young = !met && !self.picked;
+        if segment.has(SYN) {
+            return match (young, forward, segment.has(ACK)) {
+                (true, true, false) => self.syn_again(segment),
+                (true, false, true) => self.answer(segment),
+                _ => Judgement::Idle,
+            };
+        }
+        if segment.has(RST) {
+            return self.reset(segment, forward, young);
+        }
+        match (young, forward) {
+            (true, true) => Judgement::Outside,
+            (true, false) => Judgement::Idle,
+            (false, _) => self.data(segment, forward),
+        }
+    }
+
+    /// Whether a segment that an ICMP error quotes may be on its way.
+    pub(super) fn holds_quote(&self, sequence: u32, forward: bool) -> bool {
+        let (own, other) = self.sides(forward);
+        !before(sequence, other.acked) && !after(sequence, own.end)
+    }
+
+    /// A SYN, repeated or with higher numbers, of the side that opened the connection.
+    fn syn_again(&self, segment: &Segment) -> Judgement {
+        if before(segment.end, self.sides[0].end) || !segment.whole {
+            return Judgement::Idle;
+        }
+        let mut next = *self;
+        next.sides[0].end = segment.end;
+        next.sides[1].edge = segment.end;
+        let seen = Seen {
+            any: true,
+            ..Seen::default()
+        };
+        Judgement::Counts(next, seen)
+    }
+
+    fn answer(&self, segment: &Segment) -> Judgement {
+        if !self.answers(segment) {
+            return Judgement::Outside;
+        }
+        if !segment.whole {
+            return Judgement::Idle;
+        }
+        let mut next = *self;
+        let [opener, other] = &mut next.sides;
+        opener.end = segment.acknowledgement;
+        opener.acked = segment.sequence;
+        opener.edge = opener.edge.wrapping_add(segment.end);
+        other.end = segment.end;
+        other.acked = segment.acknowledgement;
+        other.edge = segment.acknowledgement.wrapping_add(segment.window);
+        other.scale = segment.scale;
+        let seen = Seen {
+            any: true,
+            ack: true,
+            ..Seen::default()
+        };
+        Judgement::Counts(next, seen)
+    }
+
+    /// Whether a segment of the other side acknowledges the SYN that opened the connection.
+    fn answers(&self, segment: &Segment) -> bool {
+        let [opener, other] = &self.sides;
+        let number = segment.acknowledgement;
+        segment.has(ACK) && after(number, other.acked) && !after(number, opener.end)
+    }
+
+    fn reset(&self, segment: &Segment, forward: bool, young: bool) -> Judgement {
+        let (own, other) = self.sides(forward);
+        let sequence = segment.sequence;
+        if young && !forward {
+            if !self.answers(segment) {
+                return Judgement::Outside;
+            }
+        } else if sequence != own.end && sequence != other.acked {
+            let inside = !before(sequence, other.acked) && !after(sequence, other.edge);
+            return if young || inside {
+                Judgement::Idle
+            } else {
+                Judgement::Outside
+            };
+        }
+        if !segment.whole {
+            return Judgement::Idle;
+        }
+        let seen = Seen {
+            rst: true,
+            ..Seen::default()
+        };
+        Judgement::Counts(*self, seen)
+    }
+
+    fn data(&self, segment: &Segment, forward: bool) -> Judgement {
+        let (own, other) = self.sides(forward);
+        let (own_shift, other_shift) = (self.shift(forward), self.shift(!forward));
+        let lowest = other.acked.wrapping_sub(65_535 << other_shift);
+        if after(segment.sequence, other.edge) || before(segment.end, lowest) {
+            return Judgement::Outside;
+        }
+        let number = segment.acknowledgement;
+        let highest = other.end.wrapping_add(if self.picked { MOST } else { 0 });
+        let lowest = own.acked.wrapping_sub(65_535 << own_shift);
+        if after(number, highest) || before(number, lowest) {
+            return Judgement::Outside;
+        }
+        let mut seen = segment.seen();
+        seen.fin &= after(segment.end, other.acked);
+        let mut next = *self;
+        let side = &mut next.sides[usize::from(!forward)];
+        let edge = number.wrapping_add(segment.window << own_shift);
+        side.end = later(side.end, segment.end);
+        side.acked = later(side.acked, number);
+        side.edge = later(side.edge, edge);
+        Judgement::Counts(next, seen)
+    }
+
+    /// The side that sends in this direction, and the other.
+    fn sides(&self, forward: bool) -> (&Side, &Side) {
+        let [opener, other] = &self.sides;
+        if forward {
+            (opener, other)
+        } else {
+            (other, opener)
+        }
+    }
+
+    /// By how much the windows are scaled that a side tells in segments without SYN.
+    fn shift(&self, forward: bool) -> u32 {
+        if self.picked {
+            return LARGEST_SCALE;
+        }
+        let (own, other) = self.sides(forward);
+        own.scale.filter(|_| other.scale.is_some()).unwrap_or(0)
+    }
+}
+
+/// Whether one number comes before another one, at most half of all numbers away.
+fn before(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) < 0
+}
+
+fn after(a: u32, b: u32) -> bool {
+    before(b, a)
+}
+
+fn later(a: u32, b: u32) -> u32 {
+    if before(a, b) { b } else { a }
+}

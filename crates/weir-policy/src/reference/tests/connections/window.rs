@@ -1,0 +1,357 @@
+//! TCP segments judged by their numbers.
+
+use super::*;
+
+const ACK: u8 = Frame::ACK;
+const SYN: u8 = Frame::SYN;
+const FIN: u8 = Frame::FIN;
+const RST: u8 = Frame::RST;
+
+/// Timeouts that differ by state.
+const POLICY: &str = "
+    timeout tcp-syn-sent 10s
+    timeout tcp-syn-received 20s
+    timeout tcp-established 30s
+    timeout tcp-fin 40s
+    timeout tcp-time-wait 50s
+    timeout tcp-closed 5s
+    add-stateful ip-saddr 10.0.0.0/8 accept
+    all drop
+";
+
+const SCALE: &[u8] = &[7];
+
+fn out(flags: u8, sequence: u32, acknowledgement: u32) -> Frame {
+    tcp(CLIENT, SERVER, flags).numbers(sequence, acknowledgement)
+}
+
+fn back(flags: u8, sequence: u32, acknowledgement: u32) -> Frame {
+    tcp(SERVER, CLIENT, flags).numbers(sequence, acknowledgement)
+}
+
+/// A connection after its handshake, at 1001 and 5001: the client's windows are of 500 * 128 bytes, the server's of 100 * 128.
+fn established() -> Bench {
+    let mut bench = Bench::new(POLICY);
+    bench.pass(&out(SYN, 1000, 0).window(500).tcp_option(3, SCALE).build());
+    bench.pass(
+        &back(SYN | ACK, 5000, 1001)
+            .window(100)
+            .tcp_option(3, SCALE)
+            .build(),
+    );
+    bench.pass(&out(ACK, 1001, 5001).window(500).build());
+    bench.pass(&back(ACK, 5001, 1001).window(100).build());
+    bench
+}
+
+/// For how long the connection of a bench lives without packets, in seconds.
+fn lives(bench: &Bench) -> u64 {
+    let found: Vec<u64> = [5, 10, 20, 30, 40, 50]
+        .into_iter()
+        .filter(|&seconds| {
+            let asked = |extra: u64| {
+                let ns = (bench.seconds * 1e9) as u64 + seconds * 1_000_000_000 + extra;
+                let mut bench = bench.clone();
+                // Passes and changes nothing whatever the numbers are, and opens nothing.
+                let probe = back(SYN | ACK, 5000, 1001).build();
+                bench.run_at_ns(&probe, ns).connection.is_some()
+            };
+            asked(0) && !asked(1)
+        })
+        .collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    found[0]
+}
+
+/// What becomes of a segment, and the state after it by its timeout.
+fn after(bench: &Bench, segment: Frame) -> (Option<Reason>, u64) {
+    let mut bench = bench.clone();
+    let outcome = bench.run(&segment.build());
+    let reason = (outcome.verdict == Verdict::Drop).then(|| outcome.reasons[0]);
+    if reason == Some(Reason::TcpWindow) {
+        assert_eq!(outcome.matched, [0; 0], "no rule sees it");
+    }
+    (reason, lives(&bench))
+}
+
+const OUTSIDE_WINDOW: Option<Reason> = Some(Reason::TcpWindow);
+
+#[test]
+fn a_reset_counts_at_the_next_number_only() {
+    let bench = established();
+    for (sequence, expected) in [
+        (5001, (None, 5)),
+        // In the window, which ends at 5001 + 64,000: the host asks back, and so the connection stays.
+        (5002, (None, 30)),
+        (69_001, (None, 30)),
+        (69_002, (OUTSIDE_WINDOW, 30)),
+        (5000, (OUTSIDE_WINDOW, 30)),
+        (0x8000_0000, (OUTSIDE_WINDOW, 30)),
+        (0, (OUTSIDE_WINDOW, 30)),
+    ] {
+        assert_eq!(
+            after(&bench, back(RST, sequence, 0)),
+            expected,
+            "{sequence}"
+        );
+        let with = back(RST | ACK, sequence, 1001);
+        assert_eq!(after(&bench, with), expected, "{sequence}");
+    }
+    assert_eq!(after(&bench, out(RST, 1001, 0)), (None, 5));
+    assert_eq!(after(&bench, out(RST, 1002, 0)), (None, 30));
+    // The server's window ends at 1001 + 12,800.
+    assert_eq!(after(&bench, out(RST, 13_802, 0)), (OUTSIDE_WINDOW, 30));
+}
+
+#[test]
+fn a_reset_answers_what_was_acknowledged_or_follows_what_was_sent() {
+    let mut bench = established();
+    bench.pass(&back(ACK, 5001, 1001).payload(&[1; 100]).build());
+    // The client got nothing of it yet, or all of it.
+    assert_eq!(after(&bench, back(RST, 5001, 0)).1, 5);
+    assert_eq!(after(&bench, back(RST, 5101, 0)).1, 5);
+    assert_eq!(after(&bench, back(RST, 5050, 0)), (None, 30));
+    bench.pass(&out(ACK, 1001, 5101).build());
+    assert_eq!(after(&bench, back(RST, 5001, 0)), (OUTSIDE_WINDOW, 30));
+}
+
+#[test]
+fn a_refused_connection_is_closed_by_a_reset_that_acknowledges_its_syn() {
+    let mut bench = Bench::new(POLICY);
+    bench.pass(&out(SYN, 1000, 0).build());
+    assert_eq!(after(&bench, back(RST | ACK, 0, 1001)), (None, 5));
+    for forged in [
+        back(RST, 0, 0),
+        back(RST | ACK, 0, 1000),
+        back(RST | ACK, 0, 1002),
+        back(RST | ACK, 0, 0x8000_0000),
+    ] {
+        assert_eq!(after(&bench, forged), (OUTSIDE_WINDOW, 10));
+    }
+    // The client may give up, and answer what it did not ask for.
+    assert_eq!(after(&bench, out(RST, 1001, 0)), (None, 5));
+    assert_eq!(after(&bench, out(RST, 77, 0)), (None, 10));
+}
+
+#[test]
+fn a_fin_counts_within_the_window() {
+    let bench = established();
+    assert_eq!(after(&bench, back(FIN | ACK, 5001, 1001)), (None, 40));
+    assert_eq!(after(&bench, back(FIN | ACK, 69_001, 1001)), (None, 40));
+    for (sequence, acknowledgement) in [
+        (69_002, 1001),
+        (5001, 1002),
+        (5001, 0x8000_0000),
+        (5001, 1000u32.wrapping_sub(65_535 * 128)),
+        (4999u32.wrapping_sub(65_535 * 128), 1001),
+    ] {
+        let forged = back(FIN | ACK, sequence, acknowledgement);
+        assert_eq!(after(&bench, forged), (OUTSIDE_WINDOW, 30));
+    }
+    // What was acknowledged already cannot end anything.
+    assert_eq!(after(&bench, back(FIN | ACK, 5000, 1001)), (None, 30));
+    let mut bench = bench;
+    bench.pass(&back(FIN | ACK, 5001, 1001).build());
+    bench.pass(&out(FIN | ACK, 1001, 5002).build());
+    bench.pass(&back(ACK, 5002, 1002).build());
+    assert_eq!(lives(&bench), 50);
+}
+
+#[test]
+fn data_stays_within_what_the_other_side_offered() {
+    let bench = established();
+    let data = |sequence: u32| out(ACK, sequence, 5001).payload(&[7; 1000]);
+    assert_eq!(after(&bench, data(1001)), (None, 30));
+    assert_eq!(after(&bench, data(13_801)), (None, 30));
+    assert_eq!(after(&bench, data(13_802)), (OUTSIDE_WINDOW, 30));
+    // Repeated: as far back as a window may reach.
+    let oldest = 1001u32.wrapping_sub(65_535 * 128 + 1000);
+    assert_eq!(after(&bench, data(oldest)), (None, 30));
+    assert_eq!(
+        after(&bench, data(oldest.wrapping_sub(1))),
+        (OUTSIDE_WINDOW, 30)
+    );
+    // Nobody acknowledges what was not sent.
+    let ack = |number: u32| out(ACK, 1001, number);
+    assert_eq!(after(&bench, ack(5001)), (None, 30));
+    assert_eq!(after(&bench, ack(5002)), (OUTSIDE_WINDOW, 30));
+    // What was acknowledged moves the window: of 500 * 128 bytes.
+    let mut bench = bench;
+    bench.pass(&back(ACK, 5001, 1001).payload(&[1; 1000]).build());
+    assert_eq!(after(&bench, back(ACK, 69_002, 1001)).0, OUTSIDE_WINDOW);
+    bench.pass(&out(ACK, 1001, 6001).window(500).build());
+    assert_eq!(after(&bench, back(ACK, 70_001, 1001)).0, None);
+    assert_eq!(after(&bench, back(ACK, 70_002, 1001)).0, OUTSIDE_WINDOW);
+    // A window that is closed lets a probe of one byte through.
+    bench.pass(&back(ACK, 6001, 1001).window(0).build());
+    assert_eq!(
+        after(&bench, data(13_801)).0,
+        None,
+        "a window does not shrink"
+    );
+}
+
+#[test]
+fn windows_are_scaled_if_both_sides_say_so() {
+    for (client, server, edge) in [
+        (true, true, 1001 + (100 << 7)),
+        (true, false, 1001 + 100),
+        (false, true, 1001 + 100),
+    ] {
+        let mut bench = Bench::new(POLICY);
+        let scaled = |frame: Frame, yes: bool| {
+            if yes {
+                frame.tcp_option(3, SCALE)
+            } else {
+                frame
+            }
+        };
+        bench.pass(&scaled(out(SYN, 1000, 0), client).build());
+        bench.pass(&scaled(back(SYN | ACK, 5000, 1001).window(100), server).build());
+        // The window of a SYN is not scaled.
+        assert_eq!(after(&bench, out(ACK, 1101, 5001)).0, None);
+        assert_eq!(after(&bench, out(ACK, 1102, 5001)).0, OUTSIDE_WINDOW);
+        bench.pass(&out(ACK, 1001, 5001).build());
+        bench.pass(&back(ACK, 5001, 1001).window(100).build());
+        assert_eq!(after(&bench, out(ACK, edge, 5001)).0, None);
+        assert_eq!(after(&bench, out(ACK, edge + 1, 5001)).0, OUTSIDE_WINDOW);
+    }
+}
+
+#[test]
+fn a_syn_is_challenged_and_not_believed() {
+    let bench = established();
+    for forged in [
+        out(SYN, 77, 0),
+        back(SYN, 77, 0),
+        back(SYN | ACK, 77, 99),
+        out(SYN | ACK, 77, 99).tcp_option(3, SCALE),
+        out(SYN, 1001, 0),
+    ] {
+        let mut bench = bench.clone();
+        bench.wait(1.0);
+        let outcome = bench.run(&forged.build());
+        assert_eq!(outcome.verdict, Verdict::Pass);
+        // It does not even keep the connection alive.
+        bench.wait(-1.0);
+        assert_eq!(lives(&bench), 30);
+        bench.pass(&out(ACK, 1001, 5001).payload(b"on it goes").build());
+        bench.pass(&back(ACK, 5001, 1011).build());
+    }
+    // The host's challenge is answered by a reset at exactly its number, if the client knows nothing of the connection any more.
+    let mut bench = bench;
+    bench.pass(&out(SYN, 77, 0).build());
+    bench.pass(&back(ACK, 5001, 1001).build());
+    bench.pass(&out(RST, 1001, 0).build());
+    assert_eq!(lives(&bench), 5);
+    assert_eq!(
+        bench.run(&out(SYN, 77, 0).build()).connection,
+        Some(Part::Opened)
+    );
+}
+
+#[test]
+fn only_what_acknowledges_the_syn_answers_it() {
+    let mut bench = Bench::new(POLICY);
+    bench.pass(&out(SYN, 1000, 0).payload(b"early").build());
+    for number in [1001, 1003, 1006] {
+        assert_eq!(after(&bench, back(SYN | ACK, 5000, number)), (None, 20));
+    }
+    for number in [1000, 1007, 0, 0x8000_0000] {
+        let forged = back(SYN | ACK, 5000, number);
+        assert_eq!(after(&bench, forged), (OUTSIDE_WINDOW, 10));
+    }
+    // Of a connection that the server still has from before: the client answers that by a reset.
+    assert_eq!(after(&bench, back(ACK, 99, 98)), (None, 10));
+    // The client has nothing to acknowledge.
+    assert_eq!(after(&bench, out(ACK, 1006, 5001)), (OUTSIDE_WINDOW, 10));
+}
+
+#[test]
+fn handshakes_are_repeated_and_begun_anew() {
+    let mut bench = Bench::new(POLICY);
+    for _ in 0..3 {
+        bench.pass(&out(SYN, 1000, 0).build());
+    }
+    // With other numbers; then either of them may be answered.
+    bench.pass(&out(SYN, 2000, 0).build());
+    for number in [1001, 2001] {
+        assert_eq!(after(&bench, back(SYN | ACK, 5000, number)), (None, 20));
+    }
+    bench.pass(&back(SYN | ACK, 5000, 1001).build());
+    bench.pass(&back(SYN | ACK, 5000, 1001).build());
+    bench.pass(&out(ACK, 1001, 5001).build());
+    bench.pass(&back(SYN | ACK, 5000, 1001).build());
+    bench.pass(&out(ACK, 1001, 5001).build());
+    assert_eq!(lives(&bench), 30);
+    // Which numbers were forged is settled by the answer.
+    assert_eq!(after(&bench, out(RST, 2001, 0)), (None, 30));
+    assert_eq!(after(&bench, out(RST, 1001, 0)), (None, 5));
+}
+
+#[test]
+fn both_sides_may_open_at_once() {
+    let mut bench = Bench::new(POLICY);
+    bench.pass(&out(SYN, 1000, 0).build());
+    bench.pass(&back(SYN, 5000, 0).build());
+    bench.pass(&out(SYN | ACK, 1000, 5001).build());
+    bench.pass(&back(SYN | ACK, 5000, 1001).build());
+    assert_eq!(lives(&bench), 20);
+    bench.pass(&out(ACK, 1001, 5001).payload(b"data").build());
+    bench.pass(&back(ACK, 5001, 1005).build());
+    assert_eq!(lives(&bench), 30);
+}
+
+#[test]
+fn who_joins_late_is_judged_by_the_largest_window_there_is() {
+    const MOST: u32 = 65_535 << 14;
+    let mut bench = Bench::new(POLICY);
+    bench.pass(&out(ACK, 1000, 5000).window(10).payload(&[1; 10]).build());
+    assert_eq!(lives(&bench), 10);
+    for (sequence, number, expected) in [
+        (5000, 1010, None),
+        // More was on its way when the first packet came by.
+        (5000, 1010 + MOST, None),
+        (5000, 1011 + MOST, OUTSIDE_WINDOW),
+        (5000 + (10 << 14), 1000, None),
+        (5001 + (10 << 14), 1000, OUTSIDE_WINDOW),
+    ] {
+        let segment = back(ACK, sequence, number);
+        assert_eq!(after(&bench, segment).0, expected, "{sequence} {number}");
+    }
+    bench.pass(&back(ACK, 5000, 1010).build());
+    assert_eq!(lives(&bench), 30);
+    assert_eq!(after(&bench, back(RST, 5000, 0)), (None, 5));
+    assert_eq!(after(&bench, back(RST, 4999, 0)), (OUTSIDE_WINDOW, 30));
+    assert_eq!(after(&bench, back(RST, 5001, 0)), (None, 30));
+}
+
+#[test]
+fn what_is_a_fragment_cannot_be_checked_and_changes_nothing() {
+    let bench = established();
+    let fragment = |frame: Frame| frame.fragment(0, true).payload(&[1; 8]);
+    let data = |frame: Frame| after(&bench, fragment(frame));
+    assert_eq!(data(back(FIN | ACK, 5001, 1001)), (None, 30));
+    assert_eq!(data(back(RST, 5001, 0)), (None, 30));
+    assert_eq!(data(back(RST, 4000, 0)), (OUTSIDE_WINDOW, 30));
+    // What it sends may be as long as a datagram; all of it may be acknowledged.
+    let mut bench = bench.clone();
+    bench.pass(&fragment(back(ACK, 5001, 1001)).build());
+    assert_eq!(after(&bench, out(ACK, 1001, 5001 + 65_535)).0, None);
+    let mut bench = Bench::new(POLICY);
+    let syn = fragment(out(SYN, 1000, 0)).build();
+    assert_eq!(bench.drop(&syn), Reason::RuleDrop);
+}
+
+#[test]
+fn numbers_wrap() {
+    let mut bench = Bench::new(POLICY);
+    bench.pass(&out(SYN, u32::MAX, 0).build());
+    bench.pass(&back(SYN | ACK, u32::MAX - 5, 0).build());
+    bench.pass(&out(ACK, 0, u32::MAX - 4).build());
+    bench.pass(&back(ACK, u32::MAX - 4, 0).payload(&[1; 20]).build());
+    bench.pass(&out(ACK, 0, 15).build());
+    assert_eq!(after(&bench, back(RST, 15, 0)), (None, 5));
+    assert_eq!(after(&bench, back(RST, u32::MAX, 0)), (OUTSIDE_WINDOW, 30));
+    assert_eq!(after(&bench, back(FIN | ACK, 15, 0)), (None, 40));
+}
