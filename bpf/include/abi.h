@@ -371,6 +371,8 @@ struct weir_nat_bucket {
 	__u64 entry[WEIR_NAT_WAYS];
 };
 
+#define WEIR_FRAG_END_AT	2	/* weir_frag.kind: enum weir_kind | end of its data in units of 8 bytes << this */
+
 /* A first fragment that passed. */
 struct weir_frag {
 	__u64 lock;		/* odd: being written */
@@ -379,7 +381,7 @@ struct weir_frag {
 	__u32 id;		/* as in the packet */
 	__u8 proto;		/* 0 in IPv6 */
 	__u8 family;
-	__u16 kind;		/* enum weir_kind */
+	__u16 kind;		/* and the end of its data */
 	__u32 flow;		/* place + 1, 0: it belongs to no connection */
 	__u32 flow_seq;
 };

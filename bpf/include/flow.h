@@ -14,6 +14,7 @@ const volatile __u32 weir_flow_buckets = 1;
 const volatile __u32 weir_nat_buckets = 1;
 const volatile __u32 weir_frag_buckets = 1;
 const volatile __u64 weir_flow_seed = 0;	/* so that nobody can choose tuples that share a bucket */
+const volatile __u32 weir_loose = 0;	/* TCP segments pass whatever their numbers are */
 const volatile __u64 weir_timeout[16] = {};	/* ns, by state; WEIR_FLOW_STATES of them */
 
 struct {
@@ -248,7 +249,7 @@ static __always_inline int set_ports(struct weir_tuple *t, __u32 proto, __u8 *l4
 static __always_inline int is_icmp_error(__u64 valid, __u32 type)
 {
 	if (valid & WEIR_V_ICMP)
-		return type == 3 || type == 4 || type == 5 || type == 11 || type == 12;
+		return type == 3 || type == 11 || type == 12;
 	return valid & WEIR_V_ICMP6 && type >= 1 && type <= 4;
 }
 
@@ -664,11 +665,29 @@ static __always_inline int same_fragment(struct weir_frag *a, struct weir_frag *
 		 (__u64)(a->id ^ b->id) | (__u64)(a->proto ^ b->proto) | (__u64)(a->family ^ b->family));
 }
 
+/* Where the data of a later fragment lies in its datagram, in units of 8 bytes. */
+static __always_inline __u32 fragment_offset(struct scratch *s)
+{
+	__u8 *key = (__u8 *)s->key;
+
+	if (s->key[0] & WEIR_V_IP4)
+		return bpf_ntohs(*(__be16 *)(key + WEIR_K_IP4 + 6)) & 0x1fff;
+	return bpf_ntohs(*(__be16 *)(key + WEIR_K_FRAG6 + 2)) >> 3;
+}
+
+/* Where the data of a first fragment end, in the same units. */
+static __always_inline __u32 first_fragment_end(struct scratch *s)
+{
+	__u32 start = s->key[0] & WEIR_V_IP4 ? s->ip_payload : s->frag_data;
+
+	return (s->ip_end - start + 7) >> 3;
+}
+
 /* What the first fragment of a later one belonged to. */
 __noinline int recall_fragment(__u32 level)
 {
 	struct scratch *s = scratch_of(level);
-	__u32 first, k, at, place = 0;
+	__u32 first, k, at, place = 0, end = 0;
 	struct weir_frag *frag = 0;
 	struct weir_flow *flow;
 	__u64 lock = 0, then = 0, life, sequence = 0;
@@ -689,7 +708,8 @@ __noinline int recall_fragment(__u32 level)
 		then = frag->at_ns;
 		place = frag->flow;
 		sequence = frag->flow_seq;
-		s->found_kind = frag->kind;
+		s->found_kind = frag->kind & ((1 << WEIR_FRAG_END_AT) - 1);
+		end = frag->kind >> WEIR_FRAG_END_AT;
 		barrier();
 		if (lock == *(volatile __u64 *)&frag->lock)
 			goto remembered;
@@ -698,6 +718,8 @@ __noinline int recall_fragment(__u32 level)
 remembered:
 	if (older_than(s, then, weir_timeout[FRAGMENT]))
 		return WEIR_R_frag_before_first;
+	if (fragment_offset(s) < end)
+		return WEIR_R_frag_overlap;
 	if (!place)
 		return PARSED;
 	at = place - 1;
@@ -756,7 +778,7 @@ __noinline int remember_fragment(__u32 level)
 	frag->id = s->frag.id;
 	frag->proto = s->frag.proto;
 	frag->family = s->frag.family;
-	frag->kind = s->kind;
+	frag->kind = s->kind | first_fragment_end(s) << WEIR_FRAG_END_AT;
 	frag->flow = s->flow;
 	frag->flow_seq = SEQUENCE_OF(s->f.life);
 	barrier();

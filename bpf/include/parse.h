@@ -215,6 +215,7 @@ static long ip6_extension(__u32 i, void *arg)
 		s->key[0] &= ~(WEIR_V_FRAG | WEIR_V_FRAG_FIRST | WEIR_V_FRAG_LATER);
 		s->key[0] |= WEIR_V_FRAG6;
 		s->key[WEIR_K_FRAG6 / 8] = *(__u64 *)hdr_at(s, off);
+		s->frag_data = off + 8;
 		if ((frag & 0xfff8) + (s->ip_end - s->walk) > 65535) {
 			s->op_kind = WEIR_R_frag_past_end;
 			return 1;

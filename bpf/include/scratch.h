@@ -47,6 +47,7 @@ struct scratch {
 	__u32 base[8];		/* start of each enum weir_base in the frame */
 	__u32 ip_end;		/* end of the IP packet */
 	__u32 ip_payload;
+	__u32 frag_data;	/* what lies behind the last IPv6 fragment header */
 	__u32 l4_payload;
 	__u32 l4_payload_end;	/* 0: no L4 payload */
 	__u32 opts;		/* start of the TCP options, 0: no TCP */

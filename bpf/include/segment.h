@@ -68,11 +68,17 @@ static __always_inline __u32 flags_marked(struct scratch *s, __u32 flags)
 	return seen;
 }
 
+/* What becomes of a segment outside the window that says nothing of its side. */
+static __always_inline int outside(void)
+{
+	return weir_loose ? PARSED : WEIR_R_tcp_window;
+}
+
 /* Decides what the packet of the connection in scratch does to it. Returns PARSED or the reason to drop it. */
 __noinline int judge_segment(__u32 level)
 {
 	struct scratch *s = scratch_of(level);
-	__u32 reverse, x, y, met, young, mine_end, its_end, its_edge, mine_acked, its_acked;
+	__u32 reverse, x, y, met, young, inside, mine_end, its_end, its_edge, mine_acked, its_acked;
 	struct segment seg;
 	__u64 life;
 
@@ -105,7 +111,7 @@ __noinline int judge_segment(__u32 level)
 			return PARSED;
 		}
 		if (!AFTER(seg.ack, mine_acked) || AFTER(seg.ack, its_end))
-			return WEIR_R_tcp_window;
+			return outside();
 		if (s->key[0] & WEIR_V_FRAG)
 			return PARSED;
 		s->segment_end = seg.end;
@@ -119,11 +125,11 @@ __noinline int judge_segment(__u32 level)
 	if (seg.flags & TCP_FLAG_RST) {
 		if (young && reverse) {
 			if (!(seg.flags & TCP_FLAG_ACK) || !AFTER(seg.ack, mine_acked) || AFTER(seg.ack, its_end))
-				return WEIR_R_tcp_window;
+				return outside();
 		} else if (seg.seq != mine_end && seg.seq != its_acked) {
 			if (young || (!BEFORE(seg.seq, its_acked) && !AFTER(seg.seq, its_edge)))
 				return PARSED;
-			return WEIR_R_tcp_window;
+			return outside();
 		}
 		if (s->key[0] & WEIR_V_FRAG)
 			return PARSED;
@@ -131,19 +137,20 @@ __noinline int judge_segment(__u32 level)
 		s->segment = SEGMENT_MARKS;
 		return PARSED;
 	}
-	if (young)
-		return reverse ? PARSED : WEIR_R_tcp_window;
-	if (AFTER(seg.seq, its_edge) || BEFORE(seg.end, its_acked - (65535U << window_shift(life, y))))
-		return WEIR_R_tcp_window;
+	if (young && reverse)
+		return PARSED;
+	inside = !young && !AFTER(seg.seq, its_edge) && !BEFORE(seg.end, its_acked - (65535U << window_shift(life, y)));
 	if (life & WEIR_LIFE_PICKED)
 		its_end += WINDOW_MOST;
 	if (AFTER(seg.ack, its_end) || BEFORE(seg.ack, mine_acked - (65535U << window_shift(life, x))))
+		inside = 0;
+	if (!inside && !weir_loose)
 		return WEIR_R_tcp_window;
 	s->segment_end = seg.end;
 	s->segment_ack = seg.ack;
 	s->segment_edge = seg.ack + (seg.window << window_shift(life, x));
 	s->segment_seen = flags_marked(s, seg.flags);
-	if (!AFTER(seg.end, its_acked))
+	if (!inside || !AFTER(seg.end, its_acked))
 		s->segment_seen &= ~WEIR_SEEN_FIN;
 	s->segment = SEGMENT_MOVES;
 	return PARSED;
@@ -161,7 +168,7 @@ __noinline int judge_quote(__u32 level)
 	seq = hdr_be32(s, s->quote_l4 + 4) - (x ? s->f.ack_off : s->f.seq_off);
 	x = forget(s, x) & 1;
 	if (BEFORE(seq, s->f.acked[x ^ 1]) || AFTER(seq, s->f.side[x].end))
-		return WEIR_R_icmp_window;
+		return weir_loose ? PARSED : WEIR_R_icmp_window;
 	return PARSED;
 }
 

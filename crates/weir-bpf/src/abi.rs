@@ -551,6 +551,9 @@ pub struct NatBucket {
     pub entry: [u64; NAT_WAYS],
 }
 
+/// Where the end of a first fragment's data lies in [`Frag::kind`].
+pub const FRAG_END_AT: u32 = 2;
+
 /// `struct weir_frag`: a first fragment that passed.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -571,7 +574,7 @@ pub struct Frag {
     pub proto: u8,
     /// 4 or 6.
     pub family: u8,
-    /// `enum weir_kind`.
+    /// `enum weir_kind`, and the end of its data in units of 8 bytes << [`FRAG_END_AT`].
     pub kind: u16,
     /// Place of its connection + 1, 0: none.
     pub flow: u32,

@@ -433,6 +433,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_SEEN_FIN", abi::life::SEEN_FIN),
         ("WEIR_SEEN_RST", abi::life::SEEN_RST),
         ("WEIR_SEEN_REVERSE", abi::life::SEEN_REVERSE.into()),
+        ("WEIR_FRAG_END_AT", abi::FRAG_END_AT.into()),
         ("WEIR_SCALE_AT", abi::life::SCALE_AT.into()),
         ("WEIR_SCALE_REVERSE", abi::life::SCALE_REVERSE.into()),
         ("WEIR_SCALE_MASK", abi::life::SCALE_MASK),

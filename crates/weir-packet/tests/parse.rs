@@ -79,6 +79,7 @@ fn every_reason_of_the_parser_has_a_frame() {
         "tcp_window",
         "tcp_checksum",
         "icmp_window",
+        "frag_overlap",
     ];
     for reason in Reason::ALL
         .iter()

@@ -116,6 +116,8 @@ pub enum SettingKind {
     Connections(Span),
     /// `timeout STATE DURATION`
     Timeout(Span, Span),
+    /// `loose tcp`
+    LooseTcp,
 }
 
 /// A field and what stands directly behind its name.

@@ -24,6 +24,8 @@ pub struct Connections {
     pub capacity: u32,
     /// Idle time after which a connection is dead, ns, by [`FlowState`].
     pub timeouts_ns: [u64; FlowState::ALL.len()],
+    /// Whether TCP segments pass whatever their numbers are: of asymmetric paths only one direction is seen.
+    pub loose_tcp: bool,
 }
 
 impl Default for Connections {
@@ -31,6 +33,7 @@ impl Default for Connections {
         Connections {
             capacity: 65_536,
             timeouts_ns: FlowState::ALL.map(|state| state.default_seconds() * 1_000_000_000),
+            loose_tcp: false,
         }
     }
 }

@@ -109,6 +109,20 @@ impl<'a> Parser<'a> {
         if is_one_of(first, &["connections", "timeout"]) {
             return self.setting(span, line.comment).map(Item::Setting);
         }
+        let is_tcp =
+            |t: &Token| t.kind == Kind::Word && self.of(t.span).eq_ignore_ascii_case("tcp");
+        if first.eq_ignore_ascii_case("loose") && self.tokens.get(1).is_some_and(is_tcp) {
+            if let Some(t) = self.tokens.get(2) {
+                let at = t.span;
+                self.error(at, "nothing may follow `loose tcp` on its line".to_owned());
+                return None;
+            }
+            return Some(Item::Setting(Setting {
+                span,
+                what: SettingKind::LooseTcp,
+                comment: line.comment,
+            }));
+        }
         self.rule(span, line).map(Item::Rule)
     }
 

@@ -172,6 +172,35 @@ fn settings_of_connections() {
 }
 
 #[test]
+fn loose_tcp_is_a_line_and_a_name_may_still_be_loose() {
+    let loose = |text: &str| read(text).policy.connections.loose_tcp;
+    assert!(loose("LOOSE tcp # one way\nadd-stateful all accept"));
+    assert!(!loose("loose: add-stateful all accept"));
+    let formatted = format_source(&Source::new(
+        "t",
+        "Loose  TCP # why\nadd-stateful all accept",
+    ));
+    assert_eq!(
+        formatted.unwrap_or_else(|e| panic!("{e}")),
+        "loose tcp  # why\nadd-stateful all accept\n"
+    );
+    for (text, part) in [
+        (
+            "loose tcp\nloose tcp\nadd-stateful all accept",
+            "`loose tcp` is written twice",
+        ),
+        (
+            "loose tcp yes\nadd-stateful all accept",
+            "nothing may follow `loose tcp`",
+        ),
+    ] {
+        let refused = parse(&Source::new("t", text), &NoFiles);
+        let said = refused.err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
 fn formatting() {
     let text = "Connections  500\nTIMEOUT Udp 5M # why\nn: mmb Add-Stateful all MAP ip-saddr in {10.0.0.1,10.0.0.2-10.0.0.9} Timeout 5S\n\
                 add-stateful tcp-syn shuffle TCP-SEQ shuffle tcp-opt-sack\n";

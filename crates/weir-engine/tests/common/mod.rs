@@ -336,6 +336,7 @@ impl Coverage {
             Reason::TcpWindow,
             Reason::TcpChecksum,
             Reason::IcmpWindow,
+            Reason::FragOverlap,
             Reason::RuleDrop,
         ] {
             assert!(

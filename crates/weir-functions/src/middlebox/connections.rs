@@ -119,6 +119,7 @@ pub(super) fn constants(connections: &Connections, features: u32) -> Vec<Constan
         ("weir_nat_buckets".into(), number(sizes.nat_buckets)),
         ("weir_frag_buckets".into(), number(sizes.frag_buckets)),
         ("weir_timeout".into(), timeouts.as_bytes().to_vec()),
+        ("weir_loose".into(), number(connections.loose_tcp.into())),
     ]
 }
 

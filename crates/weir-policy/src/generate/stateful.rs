@@ -64,6 +64,9 @@ pub fn stateful_policy_text() -> impl Strategy<Value = String> {
             },
             &mut text,
         );
+        if settings[11] % 8 == 1 {
+            text.push_str("loose tcp\n");
+        }
         let mut rules = String::new();
         for (i, tape) in tapes.iter().enumerate() {
             let mut tape = Tape {

@@ -67,6 +67,7 @@ impl<'a> Lower<'a> {
     pub(super) fn settings(&mut self, file: &'a ast::File, rules: &[Rule]) -> Connections {
         let mut connections = Connections::default();
         let mut capacity: Option<Span> = None;
+        let mut loose: Option<Span> = None;
         let mut timeouts: [Option<Span>; FlowState::ALL.len()] = Default::default();
         for item in &file.items {
             let ast::Item::Setting(setting) = item else {
@@ -78,6 +79,10 @@ impl<'a> Lower<'a> {
                         connections.capacity = count;
                     }
                     (&mut capacity, "connections".to_owned())
+                }
+                SettingKind::LooseTcp => {
+                    connections.loose_tcp = true;
+                    (&mut loose, "loose tcp".to_owned())
                 }
                 SettingKind::Timeout(name, duration) => {
                     let ns = self.duration(duration);
@@ -99,7 +104,7 @@ impl<'a> Lower<'a> {
             }
             first.get_or_insert(setting.span);
         }
-        let first = capacity.into_iter().chain(timeouts.into_iter().flatten());
+        let first = [capacity, loose].into_iter().chain(timeouts).flatten();
         if let Some(span) = first.min_by_key(|span| span.start)
             && !rules.iter().any(|rule| rule.stateful)
         {

@@ -27,12 +27,13 @@ use choose::Choice;
 use window::{Judgement, Segment, Window};
 
 /// Why a packet is dropped before any rule sees it although it is well formed.
-pub(super) const REFUSALS: [Reason; 5] = [
+pub(super) const REFUSALS: [Reason; 6] = [
     Reason::FragBeforeFirst,
     Reason::TcpFlags,
     Reason::TcpWindow,
     Reason::TcpChecksum,
     Reason::IcmpWindow,
+    Reason::FragOverlap,
 ];
 
 /// The state that a policy with stateful rules keeps.
@@ -126,6 +127,8 @@ struct FragmentKey {
 struct Remembered {
     flow: Option<(FlowId, Fit)>,
     at_ns: u64,
+    /// Where its data end, in units of 8 bytes.
+    end: usize,
 }
 
 impl Place {
@@ -168,7 +171,7 @@ impl Connections {
                 if self.flow(id).translated_before(fit) {
                     return Place::Outside;
                 }
-                let judged = self.flow(id).judge(fit, input, layout);
+                let judged = self.flow(id).judge(policy, fit, input, layout);
                 if matches!(judged, Some(Judgement::Outside)) {
                     return Place::Refused(Reason::TcpWindow);
                 }
@@ -184,7 +187,10 @@ impl Connections {
         };
         match self.find(policy, &quote.tuple, now) {
             Some((id, fit)) if self.flow(id).quoted_before(fit) => Place::Outside,
-            Some((id, fit)) if !self.flow(id).holds_quote(fit, &quote, input.frame) => {
+            Some((id, fit))
+                if !policy.connections.loose_tcp
+                    && !self.flow(id).holds_quote(fit, &quote, input.frame) =>
+            {
                 Place::Refused(Reason::IcmpWindow)
             }
             Some((id, fit)) => Place::Quotes(id, fit, quote),
@@ -257,13 +263,21 @@ impl Connections {
     }
 
     /// A handled packet of the flow passes, or opened it.
-    pub(super) fn mark(&mut self, id: FlowId, fit: Fit, input: &Input<'_>, layout: &Layout) {
+    pub(super) fn mark(
+        &mut self,
+        policy: &Policy,
+        id: FlowId,
+        fit: Fit,
+        input: &Input<'_>,
+        layout: &Layout,
+    ) {
         let Some(flow) = self.flows.get_mut(&id) else {
             return;
         };
         let side = usize::from(!fit.is_forward());
         if flow.window.is_some() {
-            let Some(Judgement::Counts(window, shown)) = flow.judge(fit, input, layout) else {
+            let Some(Judgement::Counts(window, shown)) = flow.judge(policy, fit, input, layout)
+            else {
                 return;
             };
             flow.window = Some(window);
@@ -287,7 +301,8 @@ impl Connections {
     ) {
         if let Some(key) = FragmentKey::of(input.frame, layout) {
             let at_ns = input.now_ns;
-            self.fragments.insert(key, Remembered { flow, at_ns });
+            let end = fragment_data(input.frame, layout).map_or(0, |data| data.1);
+            self.fragments.insert(key, Remembered { flow, at_ns, end });
         }
     }
 
@@ -304,6 +319,10 @@ impl Connections {
                 let timeout = policy.connections.timeouts_ns[FlowState::Fragment as usize];
                 now.ns.saturating_sub(first.at_ns) <= timeout
             });
+        let offset = fragment_data(input.frame, layout).map_or(0, |data| data.0);
+        if remembered.is_some_and(|first| offset < first.end) {
+            return Place::Refused(Reason::FragOverlap);
+        }
         match remembered.map(|first| first.flow) {
             None => Place::Refused(Reason::FragBeforeFirst),
             Some(None) => Place::Outside,
@@ -358,7 +377,13 @@ impl Flow {
     }
 
     /// What a packet that fits so does to it, if that depends on numbers: of TCP, but for later fragments.
-    fn judge(&self, fit: Fit, input: &Input<'_>, layout: &Layout) -> Option<Judgement> {
+    fn judge(
+        &self,
+        policy: &Policy,
+        fit: Fit,
+        input: &Input<'_>,
+        layout: &Layout,
+    ) -> Option<Judgement> {
         let moved = if fit.is_forward() {
             self.chosen.acknowledgement
         } else {
@@ -367,7 +392,14 @@ impl Flow {
         let window = self.window.as_ref()?;
         let segment = Segment::of_packet(input.frame, layout, moved)?;
         let met = self.seen[1].any;
-        Some(window.judge(&segment, fit.is_forward(), met))
+        let forward = fit.is_forward();
+        let judged = window.judge(&segment, forward, met);
+        match judged {
+            Judgement::Outside if policy.connections.loose_tcp => {
+                Some(window.let_in(&segment, forward))
+            }
+            judged => Some(judged),
+        }
     }
 
     /// Whether what an ICMP error quotes may be on its way; known of TCP only.
@@ -434,6 +466,21 @@ impl FragmentKey {
             protocol,
         })
     }
+}
+
+/// Where the data of a fragment begin and end in its datagram, in units of 8 bytes.
+fn fragment_data(frame: &[u8], layout: &Layout) -> Option<(usize, usize)> {
+    let ip = layout.ip.as_ref()?;
+    let (offset, start) = match ip.version {
+        Version::V4 => (word16(frame, ip.at + 6) & 0x1fff, ip.payload.start),
+        Version::V6 => {
+            let at = ip.fragment_header()?;
+            (word16(frame, at + 2) >> 3, at + 8)
+        }
+    };
+    let offset = usize::from(offset);
+    let len = (ip.payload.end - start).div_ceil(8);
+    Some((offset, offset + len))
 }
 
 /// What decides whether a flow is alive for a packet.

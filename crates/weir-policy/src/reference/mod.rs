@@ -325,7 +325,7 @@ impl Reference {
             notes,
         );
         if let Some((id, fit)) = flow {
-            self.connections.mark(id, fit, input, layout);
+            self.connections.mark(&self.policy, id, fit, input, layout);
         }
         if self.stateful && is_first_fragment(layout) {
             self.connections.remember(flow, input, layout);

@@ -27,7 +27,7 @@ impl Quote {
         let (ip, l4) = (layout.ip.as_ref()?, layout.l4.as_ref()?);
         let kind = *frame.get(l4.at)?;
         let is_error = match l4.protocol {
-            Protocol::Icmp => matches!(kind, 3 | 4 | 5 | 11 | 12),
+            Protocol::Icmp => matches!(kind, 3 | 11 | 12),
             Protocol::Icmp6 => matches!(kind, 1..=4),
             Protocol::Tcp | Protocol::Udp => false,
         };

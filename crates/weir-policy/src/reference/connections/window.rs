@@ -249,13 +249,29 @@ impl Window {
         }
         let mut seen = segment.seen();
         seen.fin &= after(segment.end, other.acked);
+        Judgement::Counts(self.moved_by(segment, forward), seen)
+    }
+
+    /// What a segment does that does not belong, where none is dropped for that.
+    pub(super) fn let_in(&self, segment: &Segment, forward: bool) -> Judgement {
+        if segment.has(SYN | RST) {
+            return Judgement::Idle;
+        }
+        let mut seen = segment.seen();
+        seen.fin = false;
+        Judgement::Counts(self.moved_by(segment, forward), seen)
+    }
+
+    /// With the numbers of a segment, where they are later.
+    fn moved_by(&self, segment: &Segment, forward: bool) -> Window {
+        let number = segment.acknowledgement;
+        let edge = number.wrapping_add(segment.window << self.shift(forward));
         let mut next = *self;
         let side = &mut next.sides[usize::from(!forward)];
-        let edge = number.wrapping_add(segment.window << own_shift);
         side.end = later(side.end, segment.end);
         side.acked = later(side.acked, number);
         side.edge = later(side.edge, edge);
-        Judgement::Counts(next, seen)
+        next
     }
 
     /// The side that sends in this direction, and the other.

@@ -309,3 +309,52 @@ fn a_datagram_put_together_again_has_the_right_checksum() {
     joined[50..].copy_from_slice(&second[34..]);
     assert_right(&joined);
 }
+
+#[test]
+fn what_overlaps_the_first_fragment_is_dropped() {
+    let whole = |offset, more| {
+        Frame::new()
+            .ip4(CLIENT.0, SERVER.0)
+            .id(9)
+            .fragment(offset, more)
+    };
+    // A TCP header of 20 bytes and 12 of data: four units.
+    let first = whole(0, true)
+        .tcp(CLIENT.1, SERVER.1)
+        .flags(Frame::ACK)
+        .payload(&[1; 12])
+        .build();
+    for policy in [
+        "add-stateful ip-saddr 10.0.0.0/8 accept",
+        "add-stateful udp-dport 1 accept",
+    ] {
+        let mut bench = Bench::new(policy);
+        let later = |offset| whole(offset, true).protocol(6).payload(&[2; 8]).build();
+        assert_eq!(bench.drop(&later(1)), Reason::FragBeforeFirst);
+        bench.run(&first);
+        for offset in 1..=3 {
+            assert_eq!(bench.drop(&later(offset)), Reason::FragOverlap);
+        }
+        for offset in [4, 5, 100] {
+            assert_eq!(bench.run(&later(offset)).verdict, Verdict::Pass);
+        }
+    }
+    // In IPv6 from the fragment header on, whatever follows it; a unit that is not full counts.
+    let six = |offset, more| {
+        Frame::new()
+            .ip6(address6(1), address6(7))
+            .fragment(offset, more)
+    };
+    let mut bench = Bench::new("add-stateful all accept");
+    bench.run(
+        &six(0, true)
+            .extension(60, &[])
+            .udp(9, 53)
+            .udp_len(99)
+            .payload(&[1; 9])
+            .build(),
+    );
+    let later = |offset| six(offset, false).protocol(17).payload(&[2; 8]).build();
+    assert_eq!(bench.drop(&later(3)), Reason::FragOverlap);
+    assert_eq!(bench.run(&later(4)).verdict, Verdict::Pass);
+}

@@ -344,6 +344,38 @@ fn what_is_a_fragment_cannot_be_checked_and_changes_nothing() {
 }
 
 #[test]
+fn loose_tcp_drops_nothing_and_is_ended_by_no_forgery() {
+    let mut bench = Bench::new(&format!("loose tcp\n{POLICY}"));
+    // One direction only.
+    bench.pass(&out(SYN, 1000, 0).build());
+    bench.pass(&out(ACK, 1001, 5001).payload(&[1; 100]).build());
+    bench.wait(6.0);
+    bench.pass(&out(ACK, 1101, 7001).payload(&[1; 100]).build());
+    assert_eq!(lives(&bench), 10);
+    assert_eq!(after(&bench, out(RST, 77, 0)), (None, 10));
+    assert_eq!(after(&bench, out(FIN | ACK, 1201, 7001)), (None, 10));
+    assert_eq!(after(&bench, out(RST, 1201, 0)), (None, 5));
+    // Both, far from what was seen.
+    let mut bench = Bench::new(&format!("loose tcp\n{POLICY}"));
+    bench.pass(&out(SYN, 1000, 0).build());
+    bench.pass(&back(SYN | ACK, 5000, 1001).build());
+    bench.pass(&out(ACK, 1001, 5001).build());
+    bench.pass(&back(ACK, 900_000, 800_000).build());
+    assert_eq!(
+        after(&bench, back(FIN | ACK, 0x7000_0000, 1001)),
+        (None, 30)
+    );
+    assert_eq!(after(&bench, back(RST, 0x7000_0000, 1001)), (None, 30));
+    let about = tcp(CLIENT, SERVER, ACK).numbers(77, 0).build();
+    let error = Frame::new()
+        .ip4(SERVER.0, CLIENT.0)
+        .icmp(3, 1)
+        .payload(&about[14..42])
+        .build();
+    assert_eq!(bench.run(&error).connection, Some(Part::Error));
+}
+
+#[test]
 fn numbers_wrap() {
     let mut bench = Bench::new(POLICY);
     bench.pass(&out(SYN, u32::MAX, 0).build());
