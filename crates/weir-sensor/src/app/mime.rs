@@ -10,6 +10,8 @@ use md5::{Digest, Md5};
 
 /// Parts in parts beyond it are not opened.
 const MOST_DEPTH: usize = 16;
+/// The same of messages that are encoded within each other.
+const MOST_CARRIED: u8 = 4;
 /// Files of one message beyond it are not looked at.
 const MOST_FILES: usize = 128;
 /// The longest header with its continuation lines.
@@ -37,6 +39,10 @@ pub(super) struct Mime {
     part: Part,
     /// Whether the headers of the message itself are read.
     inner: bool,
+    /// A message that is encoded as a part of this one: its lines are those of what is decoded.
+    carried: Option<Box<Mime>>,
+    /// How deep this one is in others.
+    depth: u8,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,8 +109,8 @@ impl Mime {
         if self.state == State::Headers {
             self.header_done(t, w);
         }
-        self.close(t, true);
-        if w.records {
+        self.close(t, w, true);
+        if w.records && self.depth == 0 {
             email(t).insert("status".into(), "PARSE_DONE".into());
         }
     }
@@ -118,7 +124,7 @@ impl Mime {
         if content.len() > LONG_LINE {
             t.event("mime_long_line");
         }
-        if content.starts_with(b"--") && self.boundary(content, t) {
+        if content.starts_with(b"--") && self.boundary(content, t, w) {
             return;
         }
         match self.state {
@@ -143,7 +149,7 @@ impl Mime {
     }
 
     /// A delimiter of one of the open parts: what is inside of it is over.
-    fn boundary(&mut self, line: &[u8], t: &mut Transaction) -> bool {
+    fn boundary(&mut self, line: &[u8], t: &mut Transaction, w: &Wanted) -> bool {
         let rest = &line[2..];
         let found = self
             .boundaries
@@ -153,7 +159,7 @@ impl Mime {
             return false;
         };
         let last = rest[self.boundaries[at].len()..].starts_with(b"--");
-        self.close(t, true);
+        self.close(t, w, true);
         self.boundaries.truncate(if last { at } else { at + 1 });
         self.part = Part::default();
         self.header.clear();
@@ -267,6 +273,17 @@ impl Mime {
             self.state = State::Headers;
             return;
         }
+        if part.kind == b"message/rfc822" && self.depth < MOST_CARRIED {
+            self.carried = Some(Box::new(Mime {
+                inner: true,
+                depth: self.depth + 1,
+                ..Mime::default()
+            }));
+            // With a name it is a file as well.
+            if part.name.is_none() && !part.attachment {
+                return;
+            }
+        }
         let textual = part.kind.is_empty() || part.kind.starts_with(b"text/");
         if part.name.is_none() && !part.attachment && textual {
             let asked = w.records && w.said.urls || w.buffers.has(Buffer::EmailUrl);
@@ -305,13 +322,54 @@ impl Mime {
 
     fn body(&mut self, line: &[u8], ended: bool, t: &mut Transaction, w: &Wanted) {
         let part = &mut self.part;
-        let Some((file, body)) = part.file else {
+        if part.file.is_none() && self.carried.is_none() {
             if part.readable {
                 pages(line, part.encoding, t, w);
             }
             return;
-        };
+        }
         let mut out = Vec::with_capacity(line.len() + 2);
+        part.decode(line, ended, t, &mut out);
+        if let Some((file, body)) = part.file {
+            t.file_data(file, &out);
+            if let Some(body) = body {
+                t.append_to(body, &out, w.request_body);
+            }
+        }
+        if let Some(carried) = &mut self.carried {
+            carried.data(&out, t, w);
+        }
+    }
+
+    /// The part is over.
+    fn close(&mut self, t: &mut Transaction, w: &Wanted, whole: bool) {
+        let mut out = Vec::new();
+        self.part.flush(&mut out);
+        if let Some(mut carried) = self.carried.take() {
+            carried.data(&out, t, w);
+            carried.end(t, w);
+        }
+        if let Some((file, body)) = self.part.file.take() {
+            t.file_data(file, &out);
+            t.end_file(file, whole);
+            if let Some(body) = body {
+                t.append_to(body, &out, usize::MAX);
+            }
+        }
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        let names = self.boundaries.iter().map(Vec::capacity).sum::<usize>();
+        let carried = self.carried.as_ref();
+        let carried = carried.map_or(0, |c| size_of::<Mime>() + c.memory());
+        self.line.capacity() + self.header.capacity() + names + carried
+    }
+}
+
+impl Part {
+    /// Undoes the encoding of a line.
+    fn decode(&mut self, line: &[u8], ended: bool, t: &mut Transaction, out: &mut Vec<u8>) {
+        let part = self;
         if part.encoding != Encoding::Plain && line.len() > LONG_ENCODED_LINE {
             t.event("mime_long_enc_line");
         }
@@ -334,7 +392,7 @@ impl Mime {
                 } else {
                     line
                 };
-                let odd = quoted(content, &mut out);
+                let odd = quoted(content, out);
                 if odd || soft && trimmed.len() < line.len() {
                     t.event("mime_invalid_qp");
                 }
@@ -345,7 +403,7 @@ impl Mime {
                     // What is no digit is passed over (RFC 2045, section 6.8).
                     let Some(value) = base64::digit(b) else {
                         if b == b'=' {
-                            part.flush(&mut out);
+                            part.flush(out);
                             part.padded = true;
                         }
                         continue;
@@ -362,32 +420,8 @@ impl Mime {
                 }
             }
         }
-        t.file_data(file, &out);
-        if let Some(body) = body {
-            t.append_to(body, &out, w.request_body);
-        }
     }
 
-    /// The part is over.
-    fn close(&mut self, t: &mut Transaction, whole: bool) {
-        let mut out = Vec::new();
-        self.part.flush(&mut out);
-        if let Some((file, body)) = self.part.file.take() {
-            t.file_data(file, &out);
-            t.end_file(file, whole);
-            if let Some(body) = body {
-                t.append_to(body, &out, usize::MAX);
-            }
-        }
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        let names = self.boundaries.iter().map(Vec::capacity).sum::<usize>();
-        self.line.capacity() + self.header.capacity() + names
-    }
-}
-
-impl Part {
     /// Digits that are left over make one or two bytes.
     fn flush(&mut self, out: &mut Vec<u8>) {
         match self.digits {

@@ -320,10 +320,6 @@ impl Quic {
         }
         if d == Direction::ToServer {
             client_record(t, hello, self.wanted.said, true);
-            if !hello.alpn.is_empty() {
-                let names: Vec<_> = hello.alpn.iter().map(|a| text(a)).collect();
-                t.record.insert("alpn".into(), names.into());
-            }
         }
         let extensions: Vec<_> = (hello.extensions.iter())
             .map(|kind| extension(*kind, hello))

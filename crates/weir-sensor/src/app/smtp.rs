@@ -646,6 +646,111 @@ mod tests {
         assert_eq!(t[1].beside["email"]["from"], "x");
     }
 
+    /// Any answer from 400 on refuses, for good or for now: what follows are commands, and no letter.
+    #[test]
+    fn data_that_is_refused_for_now() {
+        for code in ["421", "450", "451", "452", "500", "554"] {
+            let refusal = format!("250 x\r\n250 a\r\n250 b\r\n{code} not now\r\n");
+            let c = converse_all(
+                &[
+                    (ToClient, GREETING),
+                    (
+                        ToServer,
+                        b"EHLO x\r\nMAIL FROM:<a>\r\nRCPT TO:<b>\r\nDATA\r\n",
+                    ),
+                    (ToClient, refusal.as_bytes()),
+                    (ToServer, b"RSET\r\nMAIL FROM:<again>\r\n"),
+                    (ToClient, b"250 ok\r\n250 ok\r\n"),
+                ],
+                Ports::default(),
+            );
+            let t = &c.transactions.live;
+            assert_eq!(t.len(), 2, "{code}");
+            assert!(t[0].events.contains(&"data_command_rejected"), "{code}");
+            assert_eq!(t[1].record["mail_from"], "<again>", "{code}");
+        }
+        // One that is no refusal lets the letter come.
+        let c = converse_all(
+            &[
+                (ToClient, GREETING),
+                (ToServer, b"EHLO x\r\nMAIL FROM:<a>\r\nDATA\r\n"),
+                (ToClient, b"250 x\r\n250 a\r\n354 go\r\n"),
+                (
+                    ToServer,
+                    b"Subject: MAIL FROM\r\n\r\nMAIL FROM:<no>\r\n.\r\n",
+                ),
+            ],
+            Ports::default(),
+        );
+        assert_eq!(c.transactions.live.len(), 1);
+        assert!(c.transactions.live[0].events.is_empty());
+    }
+
+    /// A letter in a letter is read however it is encoded, and what is in it.
+    #[test]
+    fn letters_in_letters() {
+        let file = "Content-Type: application/x-evil; name=a.exe\r\nContent-Transfer-Encoding: base64\r\n\r\nTVqQ\r\n";
+        let inner = format!(
+            "Subject: inner\r\nContent-Type: multipart/mixed; boundary=in\r\n\r\n--in\r\n{file}--in--\r\n"
+        );
+        let encode = |text: &str, how: &str| match how {
+            "base64" => {
+                let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+                let mut out = String::new();
+                for chunk in text.as_bytes().chunks(3) {
+                    let n = chunk.iter().fold(0_u32, |n, b| n << 8 | u32::from(*b))
+                        << (8 * (3 - chunk.len()));
+                    for at in 0..4 {
+                        let digit = digits[(n >> (18 - 6 * at)) as usize & 63] as char;
+                        out.push(if at > chunk.len() { '=' } else { digit });
+                    }
+                    if out.len() % 77 == 76 {
+                        out.push('\n');
+                    }
+                }
+                out.replace('\n', "\r\n")
+            }
+            "quoted-printable" => text.replace('=', "=3D"),
+            _ => text.to_owned(),
+        };
+        let deeper = |how: &str, within: &str| {
+            let body = encode(within, how);
+            format!(
+                "Subject: middle\r\nContent-Type: message/rfc822\r\nContent-Transfer-Encoding: {how}\r\n\r\n{body}\r\n"
+            )
+        };
+        for how in ["7bit", "base64", "quoted-printable"] {
+            for (message, named) in [
+                (deeper(how, &inner), false),
+                (deeper("base64", &deeper(how, &inner)), false),
+                (
+                    deeper(how, &inner).replace("message/rfc822", "message/rfc822; name=a.eml"),
+                    how != "7bit",
+                ),
+            ] {
+                let all =
+                    format!("EHLO x\r\nMAIL FROM:<a>\r\nRCPT TO:<b>\r\nDATA\r\n{message}.\r\n");
+                let c = converse_all(
+                    &[(ToClient, GREETING), (ToServer, all.as_bytes())],
+                    Ports::default(),
+                );
+                let t = &c.transactions.live[0];
+                let names: Vec<_> = t
+                    .get(Buffer::FileName, ToServer)
+                    .map(<[u8]>::to_vec)
+                    .collect();
+                let expected = if named {
+                    vec![b"a.eml".to_vec(), b"a.exe".to_vec()]
+                } else {
+                    vec![b"a.exe".to_vec()]
+                };
+                assert_eq!(names, expected, "{how}: {message}");
+                let last = t.get(Buffer::FileData, ToServer).last().map(<[u8]>::to_vec);
+                assert_eq!(last.as_deref(), Some(&b"MZ\x90"[..]), "{how}: {message}");
+            }
+        }
+    }
+
     #[test]
     fn starttls_goes_on_with_tls() {
         let c = converse_all(

@@ -15,6 +15,9 @@ const LONG_NAME: usize = 4096;
 /// Beyond the limit of decoded bytes, a body may become so many times as long as it is: text does not reach it, and what does is made to.
 const BOMB_RATIO: u64 = 100;
 
+/// Bytes that decoders may have held back in doubt, however little a body may become.
+const MOST_SETTLED: usize = 1 << 20;
+
 /// How the body of a message is delimited.
 #[derive(Clone, Copy)]
 pub(super) struct Framing {
@@ -387,6 +390,7 @@ impl Body {
         self.gap = true;
         self.message += length;
         if !self.layers.is_empty() {
+            self.settle(d, t, w);
             self.sinking = false;
         }
         if let Some(file) = self.file {
@@ -396,7 +400,30 @@ impl Body {
         }
     }
 
+    /// Nothing more of it can be decoded: what decoders held back in doubt is passed on.
+    fn settle(&mut self, d: Direction, t: &mut Transaction, w: &Asked) {
+        if !self.begun || !self.sinking {
+            return;
+        }
+        let most = limit(d, w).saturating_add(1).saturating_sub(self.decoded);
+        let most = most.min(w.decompressed.max(MOST_SETTLED));
+        let mut bytes: Vec<u8> = Vec::new();
+        for layer in &mut self.layers {
+            let mut next = Vec::new();
+            if !bytes.is_empty() {
+                layer.decode(&bytes, &mut next, most);
+            }
+            layer.finish(&mut next, most);
+            bytes = next;
+        }
+        if !bytes.is_empty() {
+            self.decoded += bytes.len();
+            self.sink(d, &bytes, t, w);
+        }
+    }
+
     pub(super) fn end(&mut self, d: Direction, whole: bool, t: &mut Transaction, w: &Asked) {
+        self.settle(d, t, w);
         if let Some(m) = &mut self.multipart {
             m.end(t, limit(d, w));
         }

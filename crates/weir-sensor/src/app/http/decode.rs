@@ -74,6 +74,9 @@ pub(super) struct Decoder {
     members: u8,
     /// How much memory LZMA may take for its window.
     memory: usize,
+    /// Nothing but the header's word says that it is this encoding: what is decoded waits in `shadow`, and all of the input is `held`.
+    doubt: bool,
+    shadow: Vec<u8>,
 }
 
 enum State {
@@ -85,6 +88,8 @@ enum State {
     },
     /// After a gzip member: bytes of its trailer that are left.
     Trailer(u8),
+    /// After a stream that is in doubt: where in `held` it ended.
+    Ended(usize),
     Brotli(Box<DecompressorWriter<Bounded>>),
     Lzma(Box<Lzma>),
     Plain,
@@ -96,6 +101,10 @@ const MOST_HELD: usize = 8 * 1024;
 /// More members than this in one body are not looked at: each costs a copy of what follows.
 const MOST_MEMBERS: u8 = 32;
 const STEP: usize = 16 * 1024;
+/// Bytes behind a stream that are no sign against it: a trailer.
+const TRAILER: usize = 8;
+/// Text from the first byte on over so many bytes is no compressed data.
+const TEXT: usize = 16;
 
 /// A sink that refuses what exceeds its room.
 #[derive(Default)]
@@ -147,6 +156,48 @@ impl Decoder {
             tries: 0,
             members: 0,
             memory,
+            doubt: false,
+            shadow: Vec::new(),
+        }
+    }
+
+    /// The body is over: what was in doubt is decided.
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>, most: usize) -> Outcome {
+        match &self.state {
+            State::Header if !self.held.is_empty() && self.members == 0 => self.plain(out, most),
+            State::Inflate { .. } | State::Brotli(_) | State::Ended(_) if self.doubt => {
+                if self.shadow.is_empty() || is_text(&self.held) {
+                    return self.plain(out, most);
+                }
+                self.trust(out, most)
+            }
+            _ => Outcome::Ok,
+        }
+    }
+
+    /// It is no such encoding: the bytes are passed on as they are.
+    fn plain(&mut self, out: &mut Vec<u8>, most: usize) -> Outcome {
+        self.state = State::Plain;
+        (self.doubt, self.shadow) = (false, Vec::new());
+        push(&std::mem::take(&mut self.held), out, most)
+    }
+
+    /// It is this encoding.
+    fn trust(&mut self, out: &mut Vec<u8>, most: usize) -> Outcome {
+        self.doubt = false;
+        self.held = Vec::new();
+        push(&std::mem::take(&mut self.shadow), out, most)
+    }
+
+    /// What was in doubt cannot be read on.
+    fn broken(&mut self, out: &mut Vec<u8>, most: usize) -> Outcome {
+        let promised = self.encoding != Encoding::Gzip && !self.shadow.is_empty();
+        if !promised || is_text(&self.held) {
+            return self.plain(out, most);
+        }
+        match self.trust(out, most) {
+            Outcome::Ok => self.die(Outcome::Failed),
+            other => self.die(other),
         }
     }
 
@@ -168,7 +219,8 @@ impl Decoder {
                         Encoding::Brotli => {
                             let stream = DecompressorWriter::new(Bounded::default(), 4096);
                             self.state = State::Brotli(Box::new(stream));
-                            input = Cow::Owned(std::mem::take(&mut self.held));
+                            input = Cow::Owned(self.held.clone());
+                            self.doubt = true;
                             continue;
                         }
                         Encoding::Lzma => {
@@ -181,6 +233,10 @@ impl Decoder {
                     match self.begin() {
                         Begin::More if self.held.len() <= MOST_HELD => return Outcome::Ok,
                         Begin::Now(way) => {
+                            self.doubt = !way.gzip && self.members == 0;
+                            if self.doubt && self.held.len() >= TEXT && is_text(&self.held) {
+                                return self.plain(out, most);
+                            }
                             self.state = State::Inflate {
                                 stream: Box::new(Decompress::new(way.zlib)),
                                 gzip: way.gzip,
@@ -189,12 +245,25 @@ impl Decoder {
                         }
                         // What follows a stream and is none is garbage that ends ignore.
                         _ if self.members > 0 => return self.die(Outcome::Ok),
-                        _ => {
-                            self.state = State::Plain;
-                            let held = std::mem::take(&mut self.held);
-                            return push(&held, out, most);
-                        }
+                        _ => return self.plain(out, most),
                     }
+                }
+                State::Ended(at) => {
+                    self.held.extend_from_slice(&input);
+                    if self.held.len() - *at <= TRAILER {
+                        return Outcome::Ok;
+                    }
+                    // Who was promised gzip takes all of it as it is; who was promised deflate takes what was, and perhaps another stream.
+                    if self.encoding == Encoding::Gzip {
+                        return self.plain(out, most);
+                    }
+                    let rest = self.held.split_off(*at);
+                    let outcome = self.trust(out, most);
+                    if outcome != Outcome::Ok || !self.again() {
+                        return outcome;
+                    }
+                    input = Cow::Owned(rest);
+                    is_held = false;
                 }
                 State::Trailer(left) => {
                     let skip = input.len().min(usize::from(*left));
@@ -211,6 +280,62 @@ impl Decoder {
                     }
                     input = Cow::Owned(input[skip..].to_vec());
                     is_held = false;
+                }
+                State::Inflate { stream, .. } if self.doubt => {
+                    let room = most.saturating_sub(out.len());
+                    let (outcome, used) = inflate(stream, &input, &mut self.shadow, room);
+                    if !is_held {
+                        self.held.extend_from_slice(&input);
+                        is_held = true;
+                    }
+                    if self.held.len() >= TEXT && is_text(&self.held) {
+                        return self.plain(out, most);
+                    }
+                    match outcome {
+                        Inflated::All if self.held.len() <= MOST_HELD => return Outcome::Ok,
+                        Inflated::All => {
+                            self.yielded = true;
+                            return self.trust(out, most);
+                        }
+                        Inflated::Full => {
+                            return match self.trust(out, most) {
+                                Outcome::Ok => self.die(Outcome::Full),
+                                other => self.die(other),
+                            };
+                        }
+                        Inflated::End => {
+                            // The sum at the end of zlib's is right.
+                            if stream.total_in() > 0 && self.is_zlib() {
+                                let rest = input[used..].to_vec();
+                                let outcome = self.trust(out, most);
+                                if outcome != Outcome::Ok || !self.again() || rest.is_empty() {
+                                    return outcome;
+                                }
+                                input = Cow::Owned(rest);
+                                is_held = false;
+                                continue;
+                            }
+                            let at = self.held.len() - (input.len() - used);
+                            self.state = State::Ended(at);
+                            // Counted as what comes later is.
+                            input = Cow::Owned(self.held.split_off(at));
+                            if input.is_empty() {
+                                return Outcome::Ok;
+                            }
+                        }
+                        Inflated::Broken => {
+                            // Another way may be right; what this one yielded counts if none is.
+                            let last = self.tries;
+                            self.tries += 1;
+                            if self.held.len() > MOST_HELD || !matches!(self.begin(), Begin::Now(_))
+                            {
+                                self.tries = last;
+                                return self.broken(out, most);
+                            }
+                            self.shadow.clear();
+                            self.state = State::Header;
+                        }
+                    }
                 }
                 State::Inflate { stream, gzip } => {
                     let gzip = *gzip;
@@ -253,6 +378,22 @@ impl Decoder {
                         }
                     }
                 }
+                State::Brotli(stream) if self.doubt => {
+                    let room = most.saturating_sub(out.len());
+                    let outcome = unbrotli(stream, &input, &mut self.shadow, room);
+                    if !is_held {
+                        self.held.extend_from_slice(&input);
+                    }
+                    return match outcome {
+                        Outcome::Ok if self.held.len() <= MOST_HELD => Outcome::Ok,
+                        Outcome::Ok => self.trust(out, most),
+                        Outcome::Full => match self.trust(out, most) {
+                            Outcome::Ok => self.die(Outcome::Full),
+                            other => self.die(other),
+                        },
+                        _ => self.broken(out, most),
+                    };
+                }
                 State::Brotli(stream) => {
                     return match unbrotli(stream, &input, out, most) {
                         Outcome::Ok => Outcome::Ok,
@@ -273,9 +414,15 @@ impl Decoder {
         }
     }
 
+    /// Whether what is read has a header of zlib.
+    fn is_zlib(&self) -> bool {
+        matches!(self.begin(), Begin::Now(way) if way.zlib)
+    }
+
     fn die(&mut self, outcome: Outcome) -> Outcome {
         self.state = State::Dead;
         self.held = Vec::new();
+        (self.doubt, self.shadow) = (false, Vec::new());
         outcome
     }
 
@@ -333,6 +480,7 @@ impl Decoder {
     pub(super) fn memory(&self) -> usize {
         // A window of 32 KiB, and the tables.
         self.held.capacity()
+            + self.shadow.capacity()
             + match &self.state {
                 State::Inflate { .. } => 44 * 1024,
                 State::Brotli(_) => 128 * 1024,
@@ -340,6 +488,18 @@ impl Decoder {
                 _ => 0,
             }
     }
+}
+
+/// Whether bytes look like text as far as that is asked: such a beginning no compressor makes.
+fn is_text(bytes: &[u8]) -> bool {
+    let first = &bytes[..bytes.len().min(4 * TEXT)];
+    let plain = |b: &u8| !b.is_ascii_control() || matches!(b, b'\t' | b'\r' | b'\n' | 0x0c);
+    let whole = match std::str::from_utf8(first) {
+        Ok(_) => true,
+        // Cut in the middle of a character.
+        Err(e) => e.error_len().is_none() && first.len() - e.valid_up_to() < 4,
+    };
+    whole && first.iter().all(plain)
 }
 
 fn push(input: &[u8], out: &mut Vec<u8>, most: usize) -> Outcome {

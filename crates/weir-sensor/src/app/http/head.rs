@@ -457,17 +457,20 @@ impl<'a> Lines<'a> {
 }
 
 /// Whether an empty line ends a head; outer `None`: it is not empty; inner: that is not to be seen yet. `rest` begins with the line, which takes `length` bytes with its end.
-/// Of answers, an empty line that is not written as it should be is overlooked if a header line follows.
+/// Of answers, an empty line that is not written as it should be is overlooked if a header line follows. A line of nothing but white space is one for some ends, unless the head goes on.
 fn ends_head(line: &[u8], rest: &[u8], length: usize, response: bool) -> Option<Option<bool>> {
     let nuls = response && line.iter().all(|b| *b == 0);
-    if !line.is_empty() && !nuls {
+    let blank = !line.is_empty() && line.iter().all(|b| matches!(b, b' ' | b'\t'));
+    if !line.is_empty() && !nuls && !blank {
         return None;
     }
-    if !response || matches!(rest[..length], [b'\n'] | [b'\r', b'\n']) {
+    if !blank && (!response || matches!(rest[..length], [b'\n'] | [b'\r', b'\n'])) {
         return Some(Some(true));
     }
     for (at, byte) in rest[length..].iter().enumerate() {
         match byte {
+            // The empty line proper, or more of what was folded.
+            b'\r' | b'\n' | b' ' | b'\t' if blank && at == 0 => return Some(Some(false)),
             b':' => return Some(Some(at == 0)),
             b' ' | b'\t' if at > 0 => {}
             b if is_token(b) && at < 64 => {}

@@ -651,12 +651,22 @@ fn is_short(direction: Direction, bytes: &[u8]) -> Option<bool> {
         if line.is_empty() || !RequestLine::of(line).protocol.is_empty() {
             return Some(false);
         }
-        // The version may only have been left out: then a header line follows.
-        for (at, byte) in bytes[end..].iter().enumerate() {
+        // The version may only have been left out: then header lines follow, of which the first ones may be none.
+        let mut begun = end;
+        for (at, byte) in bytes.iter().enumerate().skip(end) {
             match byte {
-                b':' => return Some(at == 0),
-                b'\r' | b'\n' => return Some(true),
-                _ if at > 256 => return Some(true),
+                b':' => return Some(at == begun),
+                b'\r' => {}
+                b'\n' => {
+                    let line = bytes[begun..at].trim_ascii();
+                    let word = line.iter().position(u8::is_ascii_whitespace);
+                    let word = &line[..word.unwrap_or(line.len())];
+                    if line.is_empty() || super::recognize::is_method(word) {
+                        return Some(true);
+                    }
+                    begun = at + 1;
+                }
+                _ if at - end > 256 => return Some(true),
                 _ => {}
             }
         }

@@ -58,9 +58,11 @@ impl Http1 {
         }
         // The host of an absolute target outweighs the header.
         let raw_host = target.host.or(host);
+        // That of a tunnel is nothing but a host.
+        let bare = connect && target.host.is_some();
         if let Some(raw_host) = raw_host {
             if b.has(Buffer::HttpHost) {
-                t.build(Buffer::HttpHost, d, |o| host_name(raw_host, o));
+                t.build(Buffer::HttpHost, d, |o| host_name(raw_host, bare, o));
             }
             if b.has(Buffer::HttpHostRaw) {
                 t.push(Buffer::HttpHostRaw, d, raw_host);
@@ -73,9 +75,11 @@ impl Http1 {
             let r = &mut t.record;
             if let Some(h) = raw_host {
                 let mut name = Vec::new();
-                host_name(h, &mut name);
+                host_name(h, bare, &mut name);
                 r.insert("hostname".into(), text(&name));
-                let port = target.port.or_else(|| uri::authority(h).1);
+                let port = target
+                    .port
+                    .or_else(|| uri::authority(h).1.filter(|_| !bare));
                 if let Some(port) = port.filter(|p| *p > 0) {
                     r.insert("http_port".into(), port.into());
                 }
@@ -287,10 +291,13 @@ fn is_protocol(word: &[u8]) -> bool {
     major.is_ascii_digit() && minor.is_ascii_digit() && name.iter().all(u8::is_ascii_uppercase)
 }
 
-/// In lower case, without port and final dots.
-fn host_name(raw: &[u8], out: &mut Vec<u8>) {
+/// In lower case, without port and final dots. `bare`: there is no port, nor a user.
+fn host_name(raw: &[u8], bare: bool, out: &mut Vec<u8>) {
     let from = out.len();
-    let host = uri::authority(raw).0.unwrap_or_default();
+    let host = match bare {
+        true => raw,
+        false => uri::authority(raw).0.unwrap_or_default(),
+    };
     out.extend(host.iter().map(u8::to_ascii_lowercase));
     while out.len() > from && out.last() == Some(&b'.') {
         out.pop();

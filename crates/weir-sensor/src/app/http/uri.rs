@@ -26,8 +26,9 @@ pub(super) fn split(raw: &[u8], connect: bool) -> Target<'_> {
     let mut target = Target::default();
     let mut rest = raw;
     if connect {
-        (target.host, target.port) = authority(raw);
-        target.odd_port = target.port.is_none() && has_port(raw);
+        let bare = scheme(raw).map_or(raw, |at| &raw[at..]);
+        (target.host, target.port) = tunnel_end(bare);
+        target.odd_port = target.port.is_none() && has_port(bare);
         target.path = raw;
         return target;
     }
@@ -82,6 +83,18 @@ pub(super) fn authority(raw: &[u8]) -> (Option<&[u8]>, Option<u16>) {
         .get(host_end + 1..)
         .and_then(|p| std::str::from_utf8(p).ok())
         .and_then(|p| p.trim().parse().ok());
+    ((!host.is_empty()).then_some(host), port)
+}
+
+/// Host and port of a tunnel's other end: `host:port`, without a user. The last colon is the one before the port, as addresses may stand without brackets.
+fn tunnel_end(raw: &[u8]) -> (Option<&[u8]>, Option<u16>) {
+    let raw = raw.trim_ascii();
+    let raw = &raw[..memchr::memchr(b'/', raw).unwrap_or(raw.len())];
+    let number = |bytes: &[u8]| std::str::from_utf8(bytes).ok()?.parse::<u16>().ok();
+    let (host, port) = match memchr::memrchr(b':', raw) {
+        Some(at) if !raw.ends_with(b"]") => (raw[..at].trim_ascii(), number(&raw[at + 1..])),
+        _ => (raw, None),
+    };
     ((!host.is_empty()).then_some(host), port)
 }
 

@@ -157,6 +157,8 @@ pub(super) struct Files {
     held: (usize, usize),
     /// The request of this compound that opens a file.
     opening: Option<u64>,
+    /// The message of version 1 that opened a file before the command that it chains: that is about no other.
+    pub(super) chain: Option<u64>,
 }
 
 impl Files {
@@ -226,6 +228,7 @@ impl Files {
         let Some((key, offset)) = place() else {
             return;
         };
+        let key = self.chained(m, key);
         if self.reads.len() >= MOST_READS {
             self.reads.pop_front();
         }
@@ -237,6 +240,14 @@ impl Files {
             tree: m.tree,
             closed: false,
         });
+    }
+
+    /// The file that a chained command is about.
+    fn chained(&self, m: &Message<'_>, key: Key) -> Key {
+        match self.chain.filter(|_| m.version == 1 && !m.response) {
+            Some(number) => Key::Asked(number),
+            None => key,
+        }
     }
 
     /// The tree of the file that an answer is read from.
@@ -295,6 +306,7 @@ impl Files {
             }
             _ => place_of_first(words(m)?.0, 24)?,
         };
+        let key = self.chained(m, key);
         let transaction = self.file(ToServer, key, m, (m.session, m.tree), said, out);
         Some(Content {
             transaction,
@@ -317,6 +329,7 @@ impl Files {
         let Some(key) = key else {
             return;
         };
+        let key = self.chained(m, key);
         let mut waits = false;
         for read in self.reads.iter_mut().filter(|r| r.key == key) {
             read.closed = true;

@@ -36,6 +36,20 @@ pub(super) fn first_version(b: &[u8]) -> Option<Message<'_>> {
     })
 }
 
+/// The next command of a chain (ANDX) in a message of version 1: its number, and where its words begin. `None`: this is the last one, or it leads nowhere.
+pub(super) fn next_of_chain(m: &Message<'_>) -> Option<(u16, usize)> {
+    const CHAINS: [u16; 7] = [0x24, 0x2d, 0x2e, 0x2f, 0x73, 0x75, 0xa2];
+    let (words, ..) = words(m)?;
+    if m.version != 1 || !CHAINS.contains(&m.command) || words.len() < 4 {
+        return None;
+    }
+    let next = u16::from(words[0]);
+    let at = le16(words, 2)?;
+    // Forward only: a chain that turns back would have no end.
+    let words_end = m.all.len() - m.body.len() + 1 + words.len() + 2;
+    (next != 0xff && at >= words_end && at < m.all.len()).then_some((next, at))
+}
+
 /// A message of versions 2 and 3.
 pub(super) fn second_version(b: &[u8]) -> Option<Message<'_>> {
     if b.get(..4)? != b"\xfeSMB" {
@@ -60,7 +74,10 @@ pub(super) fn second_version(b: &[u8]) -> Option<Message<'_>> {
 pub(super) fn words<'a>(m: &Message<'a>) -> Option<(&'a [u8], &'a [u8], usize)> {
     let n = usize::from(*m.body.first()?) * 2;
     let words = m.body.get(1..1 + n)?;
-    Some((words, m.body.get(3 + n..)?, 32 + 3 + n))
+    // Of a command that is chained, what is behind it counts from where it stands.
+    let start = m.all.len() - m.body.len();
+    let bytes = m.body.get(3 + n..)?;
+    Some((words, bytes, start + 3 + n))
 }
 
 pub(super) fn tree_path(m: &Message<'_>) -> Option<Vec<u8>> {

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 
 use self::files::{Content, Files, Part, part_of};
 use self::message::{
-    Message, dialects, file_name, first_version, le16, le32, le64, natives, second_version,
-    service, tree_path, words,
+    Message, dialects, file_name, first_version, le16, le32, le64, natives, next_of_chain,
+    second_version, service, tree_path, words,
 };
 use self::names::{
     DISPOSITIONS, command_name, control_name, dialect, dos_status, identifier, seconds, status_name,
@@ -33,6 +33,8 @@ const MOST_MESSAGE: usize = 16 * 1024;
 const MOST_PENDING: usize = 256;
 /// Messages in one compound.
 const MOST_COMPOUND: usize = 64;
+/// Commands that a message of version 1 chains.
+const MOST_CHAIN: usize = 16;
 /// Trees whose share is remembered.
 const MOST_TREES: usize = 64;
 /// Bytes in which a message says whether and where it carries contents of a file: of version 2 a header and the longest fixed part.
@@ -164,19 +166,16 @@ impl Smb {
             return 0;
         };
         let part = part.map(|p| p.0).filter(|p| p.at <= looked_at);
-        let content = if begun < MOST_COMPOUND {
-            self.message(d, message, part, time, out)
+        let found = if begun < MOST_COMPOUND {
+            self.message(d, message, (part, length), time, out)
         } else {
             None
         };
         let half = &mut self.halves[d.index()];
         half.left -= length;
         half.begun += 1;
-        let taken = match (&content, part) {
-            (Some(_), Some(part)) => part.at,
-            _ => looked_at,
-        };
-        half.content = content;
+        let taken = found.as_ref().map_or(looked_at, |(_, part)| part.at);
+        half.content = found.map(|(content, _)| content);
         let inside = half.content.as_ref().map_or(0, |c| c.left);
         half.skip = length - taken - inside;
         self.end_content(d, out);
@@ -191,17 +190,44 @@ impl Smb {
         }
     }
 
-    /// One message; returns the contents of a file that come behind it, which `part` has found in it.
+    /// One message of so many bytes, not all of which need be there; returns the contents of a file that come behind it, and where: in the part that was found in it, or in a
+    /// command that it chains.
     fn message(
         &mut self,
         d: Direction,
         bytes: &[u8],
-        part: Option<Part>,
+        (part, length): (Option<Part>, usize),
         time: u64,
         out: &mut Transactions,
-    ) -> Option<Content> {
+    ) -> Option<(Content, Part)> {
         match bytes.get(..4) {
-            Some(b"\xffSMB" | b"\xfeSMB") => self.act(d, &read_message(bytes)?, part, time, out),
+            Some(b"\xffSMB" | b"\xfeSMB") => {
+                let mut m = read_message(bytes)?;
+                self.files.chain = None;
+                if let Some(content) = self.act(d, &m, part, time, out) {
+                    return Some((content, part?));
+                }
+                for _ in 0..MOST_CHAIN {
+                    if (m.command, m.response) == (0xa2, false) {
+                        self.files.chain = Some(m.number);
+                    }
+                    let (command, at) = next_of_chain(&m)?;
+                    m = Message {
+                        command,
+                        body: bytes.get(at..)?,
+                        ..m
+                    };
+                    let fits = |p: &Part| {
+                        let end = p.at.checked_add(p.length);
+                        end.is_some_and(|end| end <= length) && p.at <= bytes.len()
+                    };
+                    let part = part_of(&m).filter(|_| !self.is_pipe(&m)).filter(fits);
+                    if let Some(content) = self.act(d, &m, part, time, out) {
+                        return Some((content, part?));
+                    }
+                }
+                None
+            }
             // Encrypted or compressed: nothing to see.
             Some(b"\xfdSMB" | b"\xfcSMB") => None,
             _ if self.halves[d.index()].begun > 0 => None,

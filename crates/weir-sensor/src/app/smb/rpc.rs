@@ -67,7 +67,10 @@ impl Dcerpc<'_> {
             if w.records {
                 known.clone_from(&interfaces);
             }
-            r.insert("interfaces".into(), interfaces.into());
+            // One that asks for nothing lists nothing.
+            if !interfaces.is_empty() {
+                r.insert("interfaces".into(), interfaces.into());
+            }
         }
         r.insert("call_id".into(), le32(b, 12).unwrap_or_default().into());
         if w.records {

@@ -643,3 +643,122 @@ fn files_of_the_first_version() {
         ]
     );
 }
+
+/// A message of version 1: commands with their words and bytes, each but the last with room for where the next one stands.
+fn chain(response: bool, number: u16, tree: u16, commands: &[(u8, Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+    let mut m = b"\xffSMB".to_vec();
+    m.push(commands[0].0);
+    m.extend_from_slice(&[0; 4]);
+    m.push(if response { 0x80 } else { 0 });
+    // No DOS codes, no wide characters.
+    m.extend_from_slice(&0x4000_u16.to_le_bytes());
+    m.resize(24, 0);
+    m.extend_from_slice(&tree.to_le_bytes());
+    m.extend_from_slice(&[0; 2]);
+    m.extend_from_slice(&7_u16.to_le_bytes());
+    m.extend_from_slice(&number.to_le_bytes());
+    for (at, (_, words, bytes)) in commands.iter().enumerate() {
+        let mut words = words.clone();
+        let end = m.len() + 1 + words.len() + 2 + bytes.len();
+        if words.len() >= 4 {
+            match commands.get(at + 1) {
+                Some((next, ..)) => {
+                    words[0] = *next;
+                    words[2..4].copy_from_slice(&(end as u16).to_le_bytes());
+                }
+                None => words[0] = 0xff,
+            }
+        }
+        m.push((words.len() / 2) as u8);
+        m.extend_from_slice(&words);
+        m.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        m.extend_from_slice(bytes);
+    }
+    framed(&m)
+}
+
+/// Setting up a session and connecting in one message, opening a file and reading it in the next.
+#[test]
+fn commands_that_are_chained() {
+    let setup = (0x73, vec![0; 26], b"\0\0\0\0".to_vec());
+    let connect = (0x75, vec![0; 8], b"\\\\host\\data\0?????\0".to_vec());
+    let open = |name: &[u8]| {
+        let mut words = vec![0; 48];
+        words[5..7].copy_from_slice(&(name.len() as u16).to_le_bytes());
+        (0xa2, words, name.to_vec())
+    };
+    let read = (0x2e, vec![0; 20], Vec::new());
+    let close = (0x04, vec![0; 6], Vec::new());
+    let client = [
+        chain(false, 1, 0, &[setup.clone(), connect.clone()]),
+        chain(false, 2, 9, &[open(b"evil.exe"), read.clone()]),
+        chain(
+            false,
+            3,
+            9,
+            &[(0x04, vec![0x21, 0x40, 0, 0, 0, 0], Vec::new())],
+        ),
+    ];
+    let opened = {
+        let mut words = vec![0; 68];
+        words[5..7].copy_from_slice(&0x4021_u16.to_le_bytes());
+        (0xa2, words, Vec::new())
+    };
+    let text = b"MZ and more";
+    let answer = {
+        let mut words = vec![0; 24];
+        words[10..12].copy_from_slice(&(text.len() as u16).to_le_bytes());
+        // From the header on: both commands' words and lengths, and this one's.
+        let at = 32 + 1 + 68 + 2 + 1 + 24 + 2;
+        words[12..14].copy_from_slice(&(at as u16).to_le_bytes());
+        (0x2e, words, text.to_vec())
+    };
+    let server = [
+        chain(
+            true,
+            1,
+            9,
+            &[
+                (0x73, vec![0; 6], Vec::new()),
+                (0x75, vec![0; 6], b"A:\0".to_vec()),
+            ],
+        ),
+        chain(true, 2, 9, &[opened, answer]),
+        chain(true, 3, 9, &[close.clone()]),
+    ];
+    let turns: Vec<(Direction, &[u8])> = client
+        .iter()
+        .zip(&server)
+        .flat_map(|(c, s)| [(ToServer, c.as_slice()), (ToClient, s.as_slice())])
+        .collect();
+    let c = converse_all(&turns, Ports::default());
+    let t = &c.transactions.live;
+    let commands: Vec<_> = t
+        .iter()
+        .filter_map(|t| t.record["command"].as_str())
+        .collect();
+    assert!(
+        commands.contains(&"SMB1_COMMAND_TREE_CONNECT_ANDX"),
+        "{commands:?}"
+    );
+    let share = t
+        .iter()
+        .find_map(|t| t.get(Buffer::SmbShare, ToServer).next());
+    assert_eq!(share, Some(&b"\\\\host\\data"[..]));
+    let file = t
+        .iter()
+        .find_map(|t| t.get(Buffer::FileData, ToClient).next());
+    assert_eq!(file, Some(&text[..]));
+    let name = t
+        .iter()
+        .find_map(|t| t.get(Buffer::FileName, ToClient).next());
+    assert_eq!(name, Some(&b"evil.exe"[..]));
+    assert!(t.iter().all(|t| t.done));
+    // A chain that turns back, or leads outside, ends there.
+    for at in [0_u16, 32, 33, 0xffff] {
+        let mut bytes = chain(false, 1, 0, &[setup.clone(), connect.clone()]);
+        bytes[4 + 32 + 3..4 + 32 + 5].copy_from_slice(&at.to_le_bytes());
+        let c = converse_all(&[(ToServer, &bytes)], Ports::default());
+        assert_eq!(c.transactions.live.len(), 1, "{at}");
+    }
+}

@@ -281,3 +281,58 @@ impl Hello {
 pub(crate) fn md5_hex(text: &str) -> String {
     hex(&Md5::digest(text.as_bytes()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What senders put in to keep the other end patient is in no fingerprint, wherever it stands.
+    #[test]
+    fn reserved_numbers_are_in_no_fingerprint() {
+        let plain = Hello {
+            legacy_version: 0x0303,
+            versions: vec![0x0304, 0x0303],
+            ciphers: vec![0x1301, 0xc02f],
+            extensions: vec![0, 10, 11, 13, 16, 43],
+            groups: vec![29, 23],
+            formats: vec![0],
+            signatures: vec![0x0403, 0x0804],
+            sni: Some(b"a.example".to_vec()),
+            alpn: vec![b"h2".to_vec()],
+            ..Hello::default()
+        };
+        assert_eq!(plain.ja3(), "771,4865-49199,0-10-11-13-16-43,29-23,0");
+        for grease in [0x0a0a, 0x1a1a, 0x2a2a, 0x9a9a, 0xfafa] {
+            for place in [0, 2] {
+                let with = |list: &[u16]| {
+                    let mut list = list.to_vec();
+                    list.insert(place, grease);
+                    list
+                };
+                let hello = Hello {
+                    versions: with(&plain.versions),
+                    ciphers: with(&plain.ciphers),
+                    extensions: with(&plain.extensions),
+                    groups: with(&plain.groups),
+                    signatures: with(&plain.signatures),
+                    ..plain.clone()
+                };
+                assert_eq!(hello.ja3(), plain.ja3(), "{grease:04x}");
+                assert_eq!(hello.ja4(false), plain.ja4(false), "{grease:04x}");
+                assert_eq!(hello.version(), 0x0304, "{grease:04x}");
+            }
+        }
+        // Numbers that only look like them count.
+        for number in [0x0a1a, 0x0b0b, 0x1a0a, 0x0aaa] {
+            let hello = Hello {
+                ciphers: vec![number, 0x1301, 0xc02f],
+                ..plain.clone()
+            };
+            assert!(
+                hello.ja3().starts_with(&format!("771,{number}-")),
+                "{number:04x}"
+            );
+            assert_ne!(hello.ja4(false), plain.ja4(false), "{number:04x}");
+        }
+    }
+}

@@ -124,6 +124,11 @@ impl Tls {
     fn fail(&mut self, d: Direction, event: &'static str, out: &mut Transactions) {
         if let Some(t) = self.transaction(out) {
             t.event(event);
+            // What stands at the front of a record makes no header, and what follows no record.
+            if event.starts_with("invalid_record_") {
+                t.event("invalid_tls_header");
+                t.event("invalid_ssl_record");
+            }
         }
         self.side_done(d, out);
         let half = &mut self.halves[d.index()];
