@@ -178,6 +178,7 @@ events! {
         SynAckIgnoredData: "3whs_synack_tfo_data_ignored", "SYN/ACK that does not acknowledge the data of the SYN.";
         SynToClientOnSynReceived: "3whs_syn_toclient_on_syn_recv", "SYN from the server after its SYN/ACK.";
         SynDifferentSequence: "3whs_syn_resend_diff_seq_on_syn_recv", "SYN again with another sequence, after the SYN/ACK.";
+        SynFlood: "3whs_syn_flood", "More different SYNs of one session than a client sends.";
         FourWayWrongAck: "4whs_synack_with_wrong_ack", "Simultaneous open: SYN/ACK with a wrong acknowledgement.";
         FourWayWrongSyn: "4whs_synack_with_wrong_syn", "Simultaneous open: SYN/ACK with a sequence other than its SYN's.";
         FinSyn: "fin_syn", "SYN and FIN together.";
@@ -224,7 +225,7 @@ events! {
         OverlapDifferentData: "reassembly_overlap_different_data", "Overlapping segments with different bytes.";
         MismatchedApplications: "applayer_mismatch_protocol_both_directions", "The two directions look like different applications; asked for by `app-layer-event`.";
         OneDirectionApplication: "applayer_detect_protocol_only_one_direction", "Only one direction looks like the application; asked for by `app-layer-event`.";
-        SuspectedRstInjection: "suspected_rst_inject", "SYN/ACK of a server that had answered with a RST.";
+        SuspectedRstInjection: "suspected_rst_inject", "Packet of an end behind its own RST, or a RST that its receiver drops.";
     }
 }
 

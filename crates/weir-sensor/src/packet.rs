@@ -38,6 +38,8 @@ pub struct Packet<'a> {
     pub number: u64,
     /// What holds this packet from its link or IP header on; before a reassembled datagram stand the headers of its last fragment.
     pub data: &'a [u8],
+    /// Which of several interfaces it was seen on.
+    pub interface: u8,
     /// VLAN identifiers, outermost first; `vlans` of them count.
     pub vlan: [u16; 3],
     /// How many.
@@ -99,6 +101,7 @@ impl<'a> Packet<'a> {
             time,
             number,
             data,
+            interface: 0,
             vlan: [0; 3],
             vlans: 0,
             depth: 0,
@@ -276,4 +279,18 @@ pub struct Tcp {
     pub mss: Option<u16>,
     /// Whether selective acknowledgements are offered.
     pub sack_permitted: bool,
+    /// What it is signed by.
+    pub signature: Signature,
+}
+
+/// An option that signs a segment (RFC 2385, RFC 5925). Whether the signature is right only its two ends can tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Signature {
+    /// There is none.
+    #[default]
+    None,
+    /// MD5 (option 19).
+    Md5,
+    /// The authentication option (29).
+    Authentication,
 }

@@ -3,7 +3,7 @@
 use super::ip::{Upper, quoted};
 use super::{Decoder, spread_pair, sum, u16_at, u32_at};
 use crate::event::{Event, Events};
-use crate::packet::{Packet, Quoted, Tcp, Transport, flag};
+use crate::packet::{Packet, Quoted, Signature, Tcp, Transport, flag};
 
 impl Decoder {
     /// Decodes what an IP packet carries.
@@ -104,6 +104,7 @@ impl Decoder {
             window_scale: None,
             mss: None,
             sack_permitted: false,
+            signature: Signature::None,
         };
         match &data[20..header] {
             [] => {}
@@ -319,6 +320,9 @@ fn tcp_options(mut options: &[u8], tcp: &mut Tcp, events: &mut Events) {
                     u32::from_be_bytes([e, f, g, h]),
                 ))
             }
+            // However long it is: receivers look at its kind first.
+            (19, _) => tcp.signature = Signature::Md5,
+            (29, _) => tcp.signature = Signature::Authentication,
             (2 | 3 | 4 | 8, _) => events.insert(Event::TcpOptionLength),
             (5, edges) if edges.is_empty() || edges.len() % 8 != 0 => {
                 events.insert(Event::TcpOptionLength)

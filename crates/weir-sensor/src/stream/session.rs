@@ -12,7 +12,7 @@ use handshake::Handshake;
 use super::side::{Kind, Side, Tools};
 use super::{End, Reassembler, Sink, Urgent};
 use crate::event::{Event, Events};
-use crate::packet::{Direction, Packet, Tcp, flag};
+use crate::packet::{Direction, Packet, Signature, Tcp, flag};
 
 /// A timestamp is not compared with one so long ago (RFC 7323, section 5.5), in nanoseconds: 24 days.
 const STAMP_AGE: u64 = 24 * 86_400 * 1_000_000_000;
@@ -93,7 +93,11 @@ pub struct Session {
     answer: Option<(u32, u32)>,
     /// Both ends send timestamps.
     stamps: bool,
+    /// What the segments of each direction were signed by when the session began; of one whose beginning was not seen, by its first one.
+    signatures: [Option<Signature>; 2],
     reset: bool,
+    /// Who sent the RST that ended it.
+    reset_by: Option<Direction>,
     /// The server refused the SYN. Its client may ask again with the same one.
     refused: bool,
     midstream: bool,
@@ -115,7 +119,9 @@ impl Reassembler {
             handshake: None,
             answer: None,
             stamps: false,
+            signatures: [None; 2],
             reset: false,
+            reset_by: None,
             refused: false,
             midstream: false,
             first_fin: None,
@@ -149,6 +155,7 @@ impl Reassembler {
                 time: packet.time,
                 midstream,
                 one_sided,
+                doubtful: session.is_doubtful(tcp, direction),
             };
             session.take(&segment, tools, sink);
         })
@@ -162,6 +169,8 @@ struct Segment<'a> {
     time: u64,
     midstream: bool,
     one_sided: bool,
+    /// Its receiver may drop it, as it is signed by something else than the session is.
+    doubtful: bool,
 }
 
 impl Segment<'_> {
@@ -221,9 +230,12 @@ impl Session {
     /// Where a segment's payload begins in the stream of its direction; `None` if it is no part of what is handed on.
     pub fn offset(&self, tcp: &Tcp, direction: Direction) -> Option<u64> {
         let side = &self.sides[direction.index()];
-        let sequence = tcp
-            .sequence
-            .wrapping_add(u32::from(tcp.flags & flag::SYN != 0));
+        let syn = tcp.flags & flag::SYN != 0;
+        if syn && direction == Direction::ToServer && self.holds_data_of(tcp.sequence) {
+            // It is part of the stream if the server takes it.
+            return Some(0);
+        }
+        let sequence = tcp.sequence.wrapping_add(u32::from(syn));
         let at = side.offset(sequence);
         // What comes after the end is handed on by nobody.
         let late =
@@ -257,6 +269,22 @@ impl Session {
         tcp.flags & (flag::SYN | flag::ACK | flag::RST) == flag::SYN
             && self.state.is_over()
             && !(self.refused && self.has_asked(tcp.sequence))
+    }
+
+    /// Whether a segment is signed by something else than those before it: most systems drop it (RFC 2385, section 2.0), some do not know of signatures. A SYN decides what
+    /// its direction is signed by.
+    fn is_doubtful(&mut self, tcp: &Tcp, direction: Direction) -> bool {
+        let known = &mut self.signatures[direction.index()];
+        if tcp.flags & flag::SYN != 0 && !self.state.is_established() {
+            *known = Some(tcp.signature);
+            return false;
+        }
+        if tcp.flags & flag::RST != 0 && known.is_none() {
+            // Who only ever sent a RST is judged by what the other end does.
+            let other = self.signatures[direction.reversed().index()];
+            return other.is_some_and(|s| s != tcp.signature);
+        }
+        *known.get_or_insert(tcp.signature) != tcp.signature
     }
 
     fn has_asked(&self, sequence: u32) -> bool {
@@ -306,7 +334,14 @@ impl Session {
                 self.state = State::SynSent;
                 self.syn_sent(segment, tools, sink);
             }
-            _ if self.reset => tools.ledger.closed += segment.payload.len() as u64,
+            _ if self.reset => {
+                tools.ledger.closed += segment.payload.len() as u64;
+                if self.reset_by == Some(segment.direction) && !segment.has(flag::RST) {
+                    // Who gave up would not go on: somebody else sent that RST.
+                    tools.events.insert(Event::SuspectedRstInjection);
+                    self.reset_by = None;
+                }
+            }
             _ => self.established(segment, tools, sink),
         }
     }
@@ -328,6 +363,10 @@ impl Session {
         let (own, other) = (direction.index(), direction.reversed().index());
         if segment.has(flag::SYN) {
             self.late_syn(segment, tools);
+            return;
+        }
+        if segment.doubtful {
+            self.doubted(segment, tools, sink);
             return;
         }
         self.learn(segment);
@@ -404,6 +443,31 @@ impl Session {
             {
                 side.stamp = Some((value, segment.time));
             }
+        }
+    }
+
+    /// A segment that its receiver may drop: it neither ends the session nor acknowledges anything, and its bytes count where the receiver acknowledges them before anything else
+    /// came in their place.
+    #[cold]
+    fn doubted<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
+        let direction = segment.direction;
+        let side = &mut self.sides[direction.index()];
+        let start = side.offset(segment.tcp.sequence);
+        let end = start + segment.payload.len() as i64;
+        let room = side.window_end.map_or(i64::MAX, |w| w.max(side.acked));
+        let taken = segment.has(flag::ACK)
+            && !segment.has(flag::RST)
+            && side.known
+            && !side.ended
+            && start >= side.base
+            && end <= room;
+        if !taken {
+            let event = segment
+                .has(flag::RST)
+                .then_some(Event::SuspectedRstInjection);
+            refuse(segment, tools, event);
+        } else if !segment.payload.is_empty() {
+            side.insert(start, segment.payload, Kind::Weak, direction, tools, sink);
         }
     }
 
@@ -582,7 +646,7 @@ impl Session {
         }
         tools.ledger.resets += 1;
         self.flush(End::Reset, tools, sink);
-        self.reset = true;
+        (self.reset, self.reset_by) = (true, Some(segment.direction));
         self.state = State::Closed;
     }
 }

@@ -276,7 +276,7 @@ impl Side {
             }
             tools.ledger.overlapped += (shared.end - shared.start) as u64;
             holes |= at < shared.start || (piece.kind == Kind::Weak);
-            changes |= self.policy.takes_new(&held, &new);
+            changes |= kind != Kind::Weak && self.policy.takes_new(&held, &new);
             at = shared.end;
         }
         holes |= at < new.end;
@@ -305,7 +305,8 @@ impl Side {
             if at < shared.start {
                 run = Some(run.map_or(at, |r| r.start)..shared.start);
             }
-            if (piece.kind == Kind::Weak) || self.policy.takes_new(&held, &new) {
+            let wins = kind != Kind::Weak && self.policy.takes_new(&held, &new);
+            if (piece.kind == Kind::Weak) || wins {
                 if held.start < shared.start {
                     put(
                         self,

@@ -163,6 +163,18 @@ fn tunnels() {
             ]
             .concat(),
         ),
+        // Of type III, with what an optional header of eight bytes says of the platform.
+        outer(
+            47,
+            &[
+                &[0x10, 0, 0x22, 0xeb, 0, 0, 0, 1, 0x20][..],
+                &[0; 10],
+                &[1],
+                &[0x45; 8],
+                &frame,
+            ]
+            .concat(),
+        ),
         over_udp(4789, &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &frame].concat()),
         over_udp(
             6081,

@@ -4,6 +4,7 @@ mod apps;
 mod captures;
 mod common;
 mod decode;
+mod doubts;
 mod files;
 mod filter;
 mod fragments;

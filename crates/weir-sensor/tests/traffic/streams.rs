@@ -221,10 +221,14 @@ fn a_reset_counts_only_where_the_receiver_takes_it() {
     assert_eq!(talk.heard()[0].bytes, b"abcdef");
     assert_eq!(talk.heard()[0].end.as_deref(), Some("Reset"));
     assert!(
-        talk.data(6, b"more").is_empty(),
+        talk.send(false, 0, PSH | ACK, b"more").1.is_empty(),
         "on its way when the other end gave up: nothing odd"
     );
-    assert_eq!(talk.close().1.closed, 7);
+    assert!(
+        talk.data(6, b"more").has(Event::SuspectedRstInjection),
+        "who gave up does not go on"
+    );
+    assert_eq!(talk.close().1.closed, 11);
 }
 
 #[test]

@@ -49,7 +49,9 @@ impl Reassembler {
                     time,
                     midstream: false,
                     one_sided: false,
+                    doubtful: false,
                 };
+                session.signatures[direction.index()] = Some(tcp.signature);
                 session.take(&segment, tools, sink);
             }
         });

@@ -13,6 +13,9 @@ const UNKNOWN_SCALE: u8 = 14;
 /// SYNs that are remembered until one is confirmed.
 const CANDIDATES: usize = 4;
 
+/// Different SYNs of one session from which on it is a flood: a client that nobody answers sends its own a handful of times.
+const FLOOD: usize = 11;
+
 /// And SYN/ACKs: a server that keeps no state (SYN cookies) sends another one each time.
 const ANSWERS: usize = 6;
 
@@ -46,11 +49,25 @@ pub(super) struct Handshake {
     data_of: Option<u32>,
     /// That of the SYN/ACK whose data is held.
     answered_data_of: Option<u32>,
+    /// Different SYNs: sequence number and timestamp.
+    syns: Vec<(u32, Option<u32>)>,
 }
 
 impl Handshake {
     pub(super) fn asked(&self) -> &[u32] {
         &self.asked[..usize::from(self.asked_count)]
+    }
+
+    /// Notes a SYN; whether it is one too many.
+    fn is_flooded(&mut self, sequence: u32, stamp: Option<u32>) -> bool {
+        if self.syns.contains(&(sequence, stamp)) {
+            return false;
+        }
+        let many = self.syns.len() >= FLOOD;
+        if !many {
+            self.syns.push((sequence, stamp));
+        }
+        many
     }
 
     fn ask(&mut self, sequence: u32) {
@@ -143,6 +160,9 @@ impl Session {
         let Some(handshake) = &mut self.handshake else {
             return;
         };
+        if handshake.is_flooded(tcp.sequence, segment.stamp()) {
+            tools.events.insert(Event::SynFlood);
+        }
         handshake.ask(tcp.sequence);
         handshake.scale = tcp.window_scale;
         handshake.stamp = segment.stamp();
@@ -181,7 +201,10 @@ impl Session {
         let to_server = segment.direction == Direction::ToServer;
         if segment.has(flag::RST) {
             let asked = self.handshake.as_ref().map_or(&[][..], |h| h.asked());
-            let fits = if to_server {
+            let fits = if segment.doubtful {
+                tools.events.insert(Event::SuspectedRstInjection);
+                false
+            } else if to_server {
                 asked
                     .iter()
                     .any(|s| tcp.sequence == *s || tcp.sequence == s.wrapping_add(1))
@@ -267,6 +290,14 @@ impl Session {
             }
         } else {
             refuse(segment, tools, None);
+        }
+    }
+
+    /// Whether the data of a SYN with that sequence number is held, or was read.
+    pub(super) fn holds_data_of(&self, sequence: u32) -> bool {
+        match &self.handshake {
+            Some(handshake) => handshake.data_of == Some(sequence),
+            None => false,
         }
     }
 
@@ -361,7 +392,10 @@ impl Session {
             let Some(handshake) = &self.handshake else {
                 return;
             };
-            let fits = if to_server {
+            let fits = if segment.doubtful {
+                tools.events.insert(Event::SuspectedRstInjection);
+                false
+            } else if to_server {
                 handshake
                     .answers
                     .iter()
@@ -408,10 +442,16 @@ impl Session {
                     handshake.ask(tcp.sequence);
                 }
             }
+            let stamp = segment.stamp();
+            if let Some(handshake) = &mut self.handshake
+                && handshake.is_flooded(tcp.sequence, stamp)
+            {
+                tools.events.insert(Event::SynFlood);
+            }
             refuse(segment, tools, None);
             return;
         }
-        if !segment.has(flag::ACK) {
+        if !segment.has(flag::ACK) || segment.doubtful {
             refuse(segment, tools, None);
             return;
         }
