@@ -163,6 +163,8 @@ fn what_cannot_be_read_or_written_is_said() {
     let bytes = capture();
     let cut = f.file("cut.pcap", &bytes[..bytes.len() - 5]);
     let no = f.0.join("none").display().to_string();
+    // One that is not there is made, but not within a file.
+    let under = format!("{rules}/none");
     for (args, expected, said) in [
         (
             vec!["-r", &*no, "-S", &*rules, "-l", &*log],
@@ -175,7 +177,7 @@ fn what_cannot_be_read_or_written_is_said() {
             "No such file",
         ),
         (
-            vec!["-r", &*pcap, "-S", &*rules, "-l", &*no],
+            vec!["-r", &*pcap, "-S", &*rules, "-l", &*under],
             2,
             "cannot write logs to",
         ),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::config::Config;
 use crate::rules::{
-    Classes, Dialect, Expressions, Filter, Keep, LoadError, Loaded, Loader, Refused, Reputation,
-    Settings, Variables, read_classes, read_filters, rule_files,
+    Classes, Dialect, Expressions, Features, Filter, Keep, LoadError, Loaded, Loader, Refused,
+    Reputation, Settings, Variables, read_classes, read_filters, rule_files,
 };
 
 /// Rules with what belongs to them.
@@ -221,6 +221,10 @@ pub(crate) fn empty_book(
         classes,
         reputation: Arc::new(reputation),
         match_limit: steps.unwrap_or(usual.match_limit),
+        features: Features {
+            ja3: config.app.ja3 != Some(false),
+            ja4: config.app.ja4 != Some(false),
+        },
         ..usual
     };
     Ok(Book {

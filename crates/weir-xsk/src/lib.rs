@@ -18,7 +18,7 @@ pub mod umem;
 use weir_kernel::iface::LinkWatch;
 
 pub use error::XskError;
-pub use packet::{PacketConfig, PacketPort, Seen};
+pub use packet::{Checksum, PacketConfig, PacketPort, Seen};
 pub use port::{Bounced, Lent, Losses, Packet, Port, Wait, XskPort};
 pub use socket::{BusyPoll, Effective, Kick, Mode, Socket, SocketConfig, Statistics};
 pub use steer::{Match, Steer, Steered};

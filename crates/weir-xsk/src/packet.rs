@@ -141,6 +141,20 @@ pub struct Seen<'a> {
     pub time: u64,
     /// The VLAN tag that the device took out of it: tag protocol and tag control information.
     pub tag: Option<(u16, u16)>,
+    /// What is known of its checksums.
+    pub checksum: Checksum,
+}
+
+/// What the kernel knows of a packet's transport checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksum {
+    /// Nothing: nobody has looked.
+    #[default]
+    Unknown,
+    /// It is right, as the device or the kernel has found.
+    Valid,
+    /// It is not filled in: the sender leaves that to the device (`CHECKSUM_PARTIAL`).
+    Unfinished,
 }
 
 /// Offsets in `struct tpacket_block_desc`: version and private offset, then `struct tpacket_hdr_v1`.
@@ -161,6 +175,9 @@ const PACKET_TPID: usize = PACKET_TCI + 4;
 /// Whether the two before are set; `libc` has no name for the second.
 const TAG_VALID: u32 = 1 << 4;
 const TPID_VALID: u32 = 1 << 6;
+/// `TP_STATUS_CSUMNOTREADY` and `TP_STATUS_CSUM_VALID`.
+const SUM_UNFINISHED: u32 = 1 << 3;
+const SUM_VALID: u32 = 1 << 7;
 
 impl PacketPort {
     /// Opens one on an interface of the current namespace, that receives what is addressed to anybody.
@@ -258,6 +275,32 @@ impl PacketPort {
         self.link.name()
     }
 
+    /// Forgets that the link went away, which the socket says once and then again with every wait until somebody asks.
+    ///
+    /// # Errors
+    /// The socket cannot be asked.
+    pub fn forget_error(&self) -> Result<(), XskError> {
+        let mut error: c_int = 0;
+        let mut len = mem::size_of_val(&error) as libc::socklen_t;
+        // SAFETY: both pointers are valid, and `len` is the size of what the first points to.
+        let ret = unsafe {
+            libc::getsockopt(
+                self.fd.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_ERROR,
+                (&raw mut error).cast::<c_void>(),
+                &raw mut len,
+            )
+        };
+        match ret {
+            0 => Ok(()),
+            _ => Err(XskError::sys(
+                "ask a packet socket for its error",
+                io::Error::last_os_error(),
+            )),
+        }
+    }
+
     /// System calls made to send or wait.
     pub fn calls(&self) -> u64 {
         self.calls
@@ -291,11 +334,17 @@ impl PacketPort {
                     };
                     (tpid, map.number(header + PACKET_TCI) as u16)
                 });
+                let checksum = match status {
+                    s if s & SUM_UNFINISHED != 0 => Checksum::Unfinished,
+                    s if s & SUM_VALID != 0 => Checksum::Valid,
+                    _ => Checksum::Unknown,
+                };
                 take(Seen {
                     bytes: map.bytes(at, snap),
                     len,
                     time,
                     tag,
+                    checksum,
                 });
             });
             if !more {

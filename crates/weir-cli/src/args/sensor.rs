@@ -83,6 +83,8 @@ pub(crate) enum CaptureName {
 /// Checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChecksumsName {
+    /// Of an interface as the kernel knows of each frame, of a capture unless more than a tenth of its first thousand frames are wrong
+    Auto,
     /// Packets with wrong ones are left out of streams, as their receivers leave them out
     All,
     /// They are not looked at
@@ -107,21 +109,16 @@ pub(crate) struct SettingsArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SensorRunArgs {
     /// Read captures: a file, or a directory (its files by name); repeat for more
-    #[arg(
-        short = 'r',
-        long = "read",
-        value_name = "CAPTURE",
-        required_unless_present = "interface"
-    )]
+    #[arg(short = 'r', long = "read", value_name = "CAPTURE")]
     pub(crate) read: Vec<PathBuf>,
-    /// Listen to an interface
+    /// Listen to an interface; repeat for more. Without -r and -i, to those of the configuration (af-packet, or pcap with --capture libpcap)
     #[arg(
         short = 'i',
         long = "interface",
         value_name = "IF",
         conflicts_with = "read"
     )]
-    pub(crate) interface: Option<String>,
+    pub(crate) interfaces: Vec<String>,
     /// How an interface is listened to
     #[arg(long, value_enum, default_value = "af-packet", conflicts_with = "read")]
     pub(crate) capture: CaptureName,
@@ -143,10 +140,10 @@ pub(crate) struct SensorRunArgs {
     /// These rules beside those of the configuration
     #[arg(short = 's', value_name = "RULES")]
     pub(crate) rules: Vec<PathBuf>,
-    /// Directory of the logs
+    /// Directory of the logs; it is made if it is not there
     #[arg(short = 'l', long = "log", value_name = "DIR", default_value = ".")]
     pub(crate) log: PathBuf,
-    /// Checksums; default: what the configuration says, else all
+    /// Checksums; default: what the configuration says, else auto
     #[arg(short = 'k', long = "checksums", value_enum, value_name = "WHICH")]
     pub(crate) checksums: Option<ChecksumsName>,
     #[command(flatten)]
@@ -157,13 +154,13 @@ pub(crate) struct SensorRunArgs {
     /// What looks for contents; results are the same
     #[arg(long, value_enum, default_value = "prefilter")]
     pub(crate) engine: MatcherName,
-    /// Exit with status 2 if a rule is refused
+    /// Exit with status 2 if a rule is refused, or if a key of the configuration asks for what would be lost
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print the summary as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say more: refused rules one by one, keys of the configuration that change nothing, all counters
+    /// Say more: refused rules one by one, all keys of the configuration that change nothing, all counters
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
-use weir_sensor::config::{Config, DNS_VERSION};
+use weir_sensor::config::{Checksums, Config, DNS_VERSION, Verified};
 use weir_sensor::load::{BookError, named};
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
@@ -19,7 +19,9 @@ use weir_sensor::settings::Settings;
 #[cfg(feature = "libpcap")]
 use weir_sensor::source::Libpcap;
 use weir_sensor::source::filter::Filter;
-use weir_sensor::source::{FileOptions, Files, Live, LiveOptions, Source, SourceError};
+use weir_sensor::source::{
+    FileOptions, Files, Interfaces, LiveOptions, Notice, Source, SourceError,
+};
 use weir_sensor::worker::Engine;
 
 use crate::args::sensor::{
@@ -89,9 +91,13 @@ fn files(only: &[PathBuf], beside: &[PathBuf], config: &Config) -> Result<Vec<Pa
 fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     let mut config = config(&args.settings)?;
     if let Some(which) = args.checksums {
-        config.checksums = which == ChecksumsName::All;
+        config.checksums = Checksums::all(match which {
+            ChecksumsName::Auto => Verified::Auto,
+            ChecksumsName::All => Verified::All,
+            ChecksumsName::None => Verified::None,
+        });
     }
-    config.logs.options.interface.clone_from(&args.interface);
+    config.logs.options.interfaces = interfaces(args, &config)?;
     let filter = args
         .filter
         .as_deref()
@@ -104,7 +110,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         MatcherName::AhoCorasick => matcher::Engine::AhoCorasick,
     };
     // What is slow or needs rights comes after what can be wrong at once.
-    let mut source = source(args)?;
+    let mut source = source(args, &config.logs.options.interfaces)?;
     writable(&args.log)?;
     let started = std::time::Instant::now();
     let (engine, rules, refused) = files(&args.only_rules, &args.rules, &config)
@@ -112,19 +118,14 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         .map_err(Failure::usage)?;
     let loaded = report::Loaded::new(&rules, &refused, &engine, started.elapsed());
     report::tell_rules(&rules, &refused, args.verbose);
+    for (key, what) in &config.vital {
+        output::complain(&format!("{key}: {what}"));
+    }
     if args.verbose > 0 {
         report::tell_unknown(&config.unknown);
-    } else if !config.unknown.is_empty() {
-        output::complain(&format!(
-            "{} keys of the configuration change nothing here; -v lists them",
-            config.unknown.len()
-        ));
     }
-    if args.strict && loaded.refused > 0 {
-        return Err(Failure::Usage(format!(
-            "{} rules are refused (--strict)",
-            loaded.refused
-        )));
+    if args.strict {
+        strict(&loaded, &config)?;
     }
     drop(rules);
 
@@ -148,6 +149,21 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         Say::NotReloaded(why) => output::complain(&format!(
             "the rules could not be loaded anew, the old ones go on: {why}"
         )),
+        Say::Interface(Notice::Down { why, .. }) => {
+            output::complain(&format!("{why}; waiting for it"));
+        }
+        Say::Interface(Notice::Gap(gap)) => output::complain(&format!(
+            "{}: {} {} s",
+            gap.interface,
+            match gap.back {
+                true => "back after",
+                false => "still away, since",
+            },
+            gap.to.saturating_sub(gap.from) / 1_000_000_000
+        )),
+        Say::SumsIgnored => output::complain(
+            "more than a tenth of a capture's first frames have wrong checksums, as where a sender leaves them to its device: the rest is read whatever they are (-k all does not)",
+        ),
     };
     let setup = Setup {
         config: &config,
@@ -196,9 +212,51 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     })
 }
 
-fn source(args: &SensorRunArgs) -> Result<Box<dyn Source>, Failure> {
-    if let Some(interface) = &args.interface {
-        return listen(interface, args.capture).map_err(|e| match e {
+/// What `--strict` does not let by.
+fn strict(loaded: &report::Loaded, config: &Config) -> Result<(), Failure> {
+    let mut wrong = Vec::new();
+    if loaded.refused > 0 {
+        wrong.push(format!("{} rules are refused", loaded.refused));
+    }
+    if loaded.lines > 0 {
+        wrong.push(format!(
+            "{} lines beside the rules are refused",
+            loaded.lines
+        ));
+    }
+    if !config.vital.is_empty() {
+        let keys = config.vital.len();
+        wrong.push(format!(
+            "{keys} keys of the configuration ask for what there is not"
+        ));
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!("{} (--strict)", wrong.join(", ")))),
+    }
+}
+
+/// Interfaces to listen to; none: captures are read.
+fn interfaces(args: &SensorRunArgs, config: &Config) -> Result<Vec<String>, Failure> {
+    if !args.interfaces.is_empty() || !args.read.is_empty() {
+        return Ok(args.interfaces.clone());
+    }
+    let [packet, libpcap] = &config.interfaces;
+    let (names, section) = match args.capture {
+        CaptureName::AfPacket => (packet, "af-packet"),
+        CaptureName::Libpcap => (libpcap, "pcap"),
+    };
+    match names.is_empty() {
+        false => Ok(names.clone()),
+        true => Err(Failure::Usage(format!(
+            "nothing to look at: name captures (-r) or interfaces (-i), or list interfaces in the configuration ({section})"
+        ))),
+    }
+}
+
+fn source(args: &SensorRunArgs, interfaces: &[String]) -> Result<Box<dyn Source>, Failure> {
+    if !interfaces.is_empty() {
+        return listen(interfaces, args.capture).map_err(|e| match e {
             SourceError::Interface { .. } => Failure::failed(e),
             SourceError::Open { .. } | SourceError::NoFiles { .. } => Failure::usage(e),
         });
@@ -212,26 +270,38 @@ fn source(args: &SensorRunArgs) -> Result<Box<dyn Source>, Failure> {
     ))
 }
 
-fn listen(interface: &str, capture: CaptureName) -> Result<Box<dyn Source>, SourceError> {
+fn listen(interfaces: &[String], capture: CaptureName) -> Result<Box<dyn Source>, SourceError> {
     let options = LiveOptions::default();
     match capture {
-        CaptureName::AfPacket => Ok(Box::new(Live::open(interface, options)?)),
+        CaptureName::AfPacket => Ok(Box::new(Interfaces::open(interfaces, options)?)),
         #[cfg(feature = "libpcap")]
-        CaptureName::Libpcap => Ok(Box::new(Libpcap::open(interface, options)?)),
+        CaptureName::Libpcap => match interfaces {
+            [one] => Ok(Box::new(Libpcap::open(one, options)?)),
+            _ => Err(SourceError::Interface {
+                interface: interfaces.join(", "),
+                message: "libpcap listens to one interface, or to all of them (`any`)".to_owned(),
+            }),
+        },
         #[cfg(not(feature = "libpcap"))]
         CaptureName::Libpcap => Err(SourceError::Interface {
-            interface: interface.to_owned(),
+            interface: interfaces.join(", "),
             message: "this program was built without libpcap; `cargo build --release -p weir-cli --features libpcap` has it, and --capture af-packet needs none".to_owned(),
         }),
     }
 }
 
-/// Refuses a directory that no log can be written to, before any work is done.
+/// Makes the directory of the logs if it is not there, and refuses one that no log can be written to, before any work is done.
 fn writable(folder: &Path) -> Result<(), Failure> {
     let wrong = |why: &dyn std::fmt::Display| {
         Failure::Usage(format!("cannot write logs to {}: {why}", folder.display()))
     };
-    let about = std::fs::metadata(folder).map_err(|e| wrong(&e))?;
+    let about = match std::fs::metadata(folder) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(folder).and_then(|()| std::fs::metadata(folder))
+        }
+        other => other,
+    }
+    .map_err(|e| wrong(&e))?;
     if !about.is_dir() {
         return Err(wrong(&"it is not a directory"));
     }

@@ -48,6 +48,8 @@ pub struct Transaction {
     pub(crate) answered: bool,
     /// Rules that matched: when it is decided anew, they do not match again. Detection's own.
     pub matched: Vec<(u32, Option<Direction>)>,
+    /// Bytes of bodies of each direction when rules were last asked of them.
+    looked: [u64; 2],
     /// Directions that ended before their message was whole.
     pub(crate) cut: [bool; 2],
     /// Directions that the parser has finished with.
@@ -73,8 +75,15 @@ struct Body {
     /// A second name for the same bytes.
     also: Option<Buffer>,
     direction: Direction,
+    /// Bytes that were there before those that are kept.
+    base: u64,
     bytes: Vec<u8>,
 }
+
+/// Bytes of a body that are kept at least, so that rules are asked of all of it at once; of a longer one rules are asked in windows.
+pub(crate) const WINDOW: usize = 2 << 20;
+/// Bytes that two windows share: what rules look for may lie across.
+const SHARED: usize = 128 << 10;
 
 /// A file that was transferred.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +102,14 @@ pub struct File {
     pub sums: Vec<(&'static str, Vec<u8>)>,
     /// The body that shows it, if its message may carry several.
     pub(crate) body: Option<usize>,
+}
+
+impl Body {
+    fn slide(&mut self) {
+        let front = self.bytes.len().saturating_sub(SHARED);
+        self.bytes.drain(..front);
+        self.base += front as u64;
+    }
 }
 
 impl Transaction {
@@ -148,6 +165,7 @@ impl Transaction {
             buffer,
             also,
             direction,
+            base: 0,
             bytes: Vec::new(),
         });
         self.bodies.len() - 1
@@ -165,9 +183,51 @@ impl Transaction {
         let Some(body) = self.bodies.get_mut(body) else {
             return false;
         };
-        let taken = bytes.len().min(limit.saturating_sub(body.bytes.len()));
+        let there = usize::try_from(body.base)
+            .unwrap_or(usize::MAX)
+            .saturating_add(body.bytes.len());
+        let taken = bytes.len().min(limit.saturating_sub(there));
         body.bytes.extend_from_slice(&bytes[..taken]);
+        // Nobody asked for it in time.
+        if body.bytes.len() > 2 * WINDOW {
+            body.slide();
+        }
         taken == bytes.len()
+    }
+
+    /// Whether more of a body is there than is kept.
+    pub(crate) fn is_over_window(&self, direction: Direction) -> bool {
+        let mut bodies = self.bodies.iter();
+        bodies.any(|b| b.direction == direction && b.bytes.len() > WINDOW)
+    }
+
+    /// Lets go of the front of bodies that are too long.
+    pub(crate) fn slide(&mut self, direction: Direction) {
+        for body in self.bodies.iter_mut().filter(|b| b.direction == direction) {
+            if body.bytes.len() > WINDOW {
+                body.slide();
+            }
+        }
+    }
+
+    /// Whether the front of a body is not there any more.
+    pub(crate) fn has_slid(&self) -> bool {
+        self.bodies.iter().any(|b| b.base > 0)
+    }
+
+    fn grown_to(&self, direction: Direction) -> u64 {
+        let bodies = self.bodies.iter().filter(|b| b.direction == direction);
+        bodies.map(|b| b.base + b.bytes.len() as u64).sum()
+    }
+
+    /// Whether there is more of the bodies of a direction than when rules were last asked of them.
+    pub(crate) fn has_grown(&self, direction: Direction) -> bool {
+        self.grown_to(direction) > self.looked[direction.index()]
+    }
+
+    /// Rules were asked of the bodies of a direction.
+    pub(crate) fn looked_at(&mut self, direction: Direction) {
+        self.looked[direction.index()] = self.grown_to(direction);
     }
 
     /// Begins a file, and returns its number.

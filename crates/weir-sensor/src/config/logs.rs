@@ -10,18 +10,48 @@ use crate::settings::{Settings, SettingsError};
 /// Logs.
 #[derive(Clone, Debug)]
 pub struct Logs {
-    /// EVE.
-    pub eve: Option<Log>,
+    /// EVE, as often as it is configured.
+    pub eve: Vec<Eve>,
     /// fast.log.
     pub fast: Option<Log>,
-    /// Which records EVE has.
+    /// Which records any of them has.
     pub kinds: Kinds,
-    /// What they say.
+    /// What they say: what any of them asks for.
     pub options: EveOptions,
     /// Seconds between records of counters of an interface, or of files that grow; the last one is always written.
     pub stats_interval: u64,
     /// The same of files, by the time of their frames; 0: only the last one.
     pub stats_file_interval: u64,
+}
+
+/// One log of EVE.
+#[derive(Clone, Debug)]
+pub struct Eve {
+    /// Where it goes.
+    pub log: Log,
+    /// Which records it has.
+    pub kinds: Kinds,
+}
+
+/// A record, as far as configurations tell them apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// An alert.
+    Alert,
+    /// The end of a flow.
+    Flow,
+    /// One direction of it.
+    Netflow,
+    /// A file.
+    File,
+    /// An event of decoding.
+    Decode,
+    /// An event of a stream.
+    Stream,
+    /// An event of an application.
+    Application,
+    /// A transaction of an application, by the name of its records.
+    App(&'static str),
 }
 
 /// One log.
@@ -44,6 +74,8 @@ pub struct Kinds {
     pub netflow: bool,
     /// Counters.
     pub stats: bool,
+    /// Those that only this sensor has are among them.
+    pub all_stats: bool,
     /// Events of decoding.
     pub anomaly_decode: bool,
     /// Events of streams.
@@ -72,6 +104,56 @@ impl Kinds {
             .is_none_or(|list| list.iter().any(|n| n == name))
     }
 
+    /// Whether a record is written.
+    pub fn takes(&self, record: Record) -> bool {
+        match record {
+            Record::Alert => self.alert,
+            Record::Flow => self.flow,
+            Record::Netflow => self.netflow,
+            Record::File => self.files,
+            Record::Decode => self.anomaly_decode,
+            Record::Stream => self.anomaly_stream,
+            Record::Application => self.anomaly_app,
+            Record::App(name) => self.has_app(name),
+        }
+    }
+
+    /// What either of two asks for.
+    fn join(&mut self, other: &Kinds) {
+        self.alert |= other.alert;
+        self.flow |= other.flow;
+        self.netflow |= other.netflow;
+        self.stats |= other.stats;
+        self.all_stats |= other.all_stats;
+        self.anomaly_decode |= other.anomaly_decode;
+        self.anomaly_stream |= other.anomaly_stream;
+        self.anomaly_app |= other.anomaly_app;
+        self.files |= other.files;
+        let both = |a: &mut Option<Vec<String>>, b: &Option<Vec<String>>| {
+            let joined = a.take().zip(b.clone());
+            *a = joined.map(|(a, b)| [a, b].concat());
+        };
+        // Who has no records of TLS or DNS says nothing of them.
+        let (mine, others) = (self.has_app("tls"), other.has_app("tls"));
+        match (mine, others) {
+            (true, true) => both(&mut self.tls, &other.tls),
+            (false, true) => self.tls.clone_from(&other.tls),
+            _ => {}
+        }
+        match (self.has_app("dns"), other.has_app("dns")) {
+            (true, true) => self.dns.join(&other.dns),
+            (false, true) => self.dns = other.dns.clone(),
+            _ => {}
+        }
+        both(&mut self.apps, &other.apps);
+        self.mail.extend(other.mail.iter().cloned());
+        let (a, b) = (&mut self.said, other.said);
+        a.certificates |= b.certificates;
+        a.handshakes |= b.handshakes;
+        a.mail |= b.mail;
+        a.urls |= b.urls;
+    }
+
     /// Adds an application to those that are written.
     fn add(&mut self, name: &str) {
         let list = self.apps.get_or_insert_with(Vec::new);
@@ -84,6 +166,7 @@ impl Kinds {
             flow: false,
             netflow: false,
             stats: false,
+            all_stats: false,
             anomaly_decode: false,
             anomaly_stream: false,
             anomaly_app: false,
@@ -102,6 +185,7 @@ impl Kinds {
             flow: true,
             netflow: false,
             stats: true,
+            all_stats: false,
             anomaly_decode: false,
             anomaly_stream: false,
             anomaly_app: true,
@@ -132,6 +216,21 @@ pub struct DnsKinds {
     pub older: bool,
 }
 
+impl DnsKinds {
+    fn join(&mut self, other: &DnsKinds) {
+        self.requests |= other.requests;
+        self.responses |= other.responses;
+        self.detailed |= other.detailed;
+        self.grouped |= other.grouped;
+        self.older &= other.older;
+        if other.types.is_empty() {
+            self.types.clear();
+        } else if !self.types.is_empty() {
+            self.types.extend(other.types.iter().cloned());
+        }
+    }
+}
+
 impl Default for DnsKinds {
     fn default() -> Self {
         DnsKinds {
@@ -151,7 +250,10 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
         rotation: Rotation::default(),
     };
     let mut logs = Logs {
-        eve: Some(file("eve.json")),
+        eve: vec![Eve {
+            log: file("eve.json"),
+            kinds: Kinds::all(),
+        }],
         fast: Some(file("fast.log")),
         kinds: Kinds::all(),
         options: EveOptions::usual(),
@@ -162,7 +264,7 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
     let listed = s.keys("outputs");
     // A configuration that lists outputs has no others.
     if !listed.is_empty() {
-        (logs.eve, logs.fast) = (None, None);
+        (logs.eve, logs.fast) = (Vec::new(), None);
     }
     for n in listed {
         let at = format!("outputs.{n}");
@@ -179,10 +281,36 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
             let log = log(s, &at, usual)?;
             if name == "fast" {
                 logs.fast = Some(log);
-            } else {
-                logs.eve = Some(log);
-                eve(s, &at, &mut logs)?;
+                continue;
             }
+            let same = |one: &Eve| one.log.target == log.target && log.target != Target::Stdout;
+            if logs.eve.iter().any(same) {
+                return Err(SettingsError::Value {
+                    key: format!("{at}.filename"),
+                    value: s
+                        .text(&format!("{at}.filename"))
+                        .unwrap_or(usual.to_owned()),
+                    expected: "another file than that of the eve-log before it",
+                });
+            }
+            let mut one = Logs {
+                eve: Vec::new(),
+                fast: None,
+                kinds: Kinds::all(),
+                options: EveOptions::usual(),
+                ..logs
+            };
+            eve(s, &at, &mut one)?;
+            if logs.eve.is_empty() {
+                (logs.kinds, logs.options) = (one.kinds.clone(), one.options);
+            } else {
+                logs.kinds.join(&one.kinds);
+                logs.options.join(&one.options);
+            }
+            logs.eve.push(Eve {
+                log,
+                kinds: one.kinds,
+            });
         }
     }
     logs.options.host = s.text("sensor-name").filter(|name| !name.is_empty());
@@ -313,7 +441,10 @@ impl Section<'_> {
             }
             "flow" => kinds.flow = true,
             "netflow" => kinds.netflow = true,
-            "stats" => kinds.stats = true,
+            "stats" => {
+                kinds.stats = true;
+                kinds.all_stats = self.truth("extended", false)?;
+            }
             "anomaly" => {
                 let any = self.s.has(&self.key("types"));
                 kinds.anomaly_decode = self.truth("types.decode", false)?;

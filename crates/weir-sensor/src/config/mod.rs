@@ -4,14 +4,16 @@
 
 mod logs;
 mod stages;
+mod vital;
 
-pub use logs::{DNS_VERSION, DnsKinds, Kinds, Log, Logs};
-pub use stages::{App, Defragment, Flow, Host, Overlaps, Stream, Tunnels};
+pub use logs::{DNS_VERSION, DnsKinds, Eve, Kinds, Log, Logs, Record};
+pub use stages::{App, Checksums, Defragment, Flow, Host, Overlaps, Stream, Tunnels, Verified};
 
 use std::path::PathBuf;
 
 use self::logs::logs;
-use self::stages::{app, defragment, flow, hosts, slices, stream, tunnels};
+use self::stages::{app, checksums, defragment, flow, hosts, interfaces, slices, stream, tunnels};
+use self::vital::vital;
 use crate::settings::{Settings, SettingsError};
 
 /// All of it.
@@ -31,8 +33,10 @@ pub struct Config {
     pub reputation: Vec<PathBuf>,
     /// Names of reputation categories.
     pub reputation_categories: Option<PathBuf>,
-    /// Whether checksums are verified.
-    pub checksums: bool,
+    /// Whose checksums are verified.
+    pub checksums: Checksums,
+    /// Interfaces to listen to where the command line names none: `af-packet`, and `pcap` for libpcap.
+    pub interfaces: [Vec<String>; 2],
     /// Tunnels on UDP.
     pub tunnels: Tunnels,
     /// Parts that state is divided into, each with its share of every cap. Results depend on it, and not on the number of workers, of which there are at most so many.
@@ -49,15 +53,24 @@ pub struct Config {
     pub hosts: Vec<Host>,
     /// Limits of applications.
     pub app: App,
-    /// Alerts that one packet may give; the rest of them is counted. Not said: all.
-    pub alerts: Option<usize>,
+    /// Alerts that one packet may give; the rest of them is counted.
+    pub alerts: usize,
+    /// Rules that are loaded anew count even if more of them are broken than before.
+    pub broken_reloads: bool,
     /// How many steps one match of a regular expression may take, if said.
     pub regex_steps: Option<u64>,
     /// Logs.
     pub logs: Logs,
     /// Keys that change nothing.
     pub unknown: Vec<String>,
+    /// Those of them that somebody counts on for data, alerts or records: the key with its value, and what there is instead.
+    pub vital: Vec<(String, &'static str)>,
 }
+
+/// Alerts of one packet, as users of such sensors are used to.
+const ALERTS: usize = 15;
+/// What becomes of rules that are loaded anew and of which more are broken.
+const BROKEN: &str = "rule-reload.broken";
 
 impl Default for Config {
     #[expect(
@@ -121,7 +134,8 @@ impl Config {
             thresholds: file("threshold-file"),
             reputation,
             reputation_categories: file("reputation-categories-file"),
-            checksums: s.truth("stream.checksum-validation")?.unwrap_or(true),
+            checksums: checksums(s)?,
+            interfaces: interfaces(s),
             tunnels: tunnels(s)?,
             slices: slices(s)?,
             defragment: defragment(s)?,
@@ -132,13 +146,33 @@ impl Config {
             app: app(s)?,
             alerts: s
                 .number("packet-alert-max")?
-                .map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
+                .map_or(ALERTS, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            broken_reloads: match s.text(BROKEN).as_deref() {
+                None | Some("keep") => false,
+                Some("load") => true,
+                Some(other) => {
+                    return Err(SettingsError::Value {
+                        key: BROKEN.to_owned(),
+                        value: other.to_owned(),
+                        expected: "keep or load",
+                    });
+                }
+            },
             regex_steps: s.number("pcre.match-limit")?,
             logs: logs(s)?,
             unknown: Vec::new(),
+            vital: Vec::new(),
         };
+        let unknown = s.unknown();
+        let vital = (unknown.iter())
+            .filter_map(|key| {
+                let value = s.text(key).unwrap_or_default();
+                vital(s, key, &value).map(|what| (format!("{key}: {value}"), what))
+            })
+            .collect();
         Ok(Config {
-            unknown: s.unknown(),
+            unknown,
+            vital,
             ..config
         })
     }
@@ -154,7 +188,11 @@ mod tests {
     fn what_is_not_said_has_a_value() {
         let config = Config::default();
         assert_eq!(config.flow.tcp, [60, 600, 60]);
-        assert!(config.logs.kinds.has_app("dns") && config.checksums && config.unknown.is_empty());
+        assert!(
+            config.logs.kinds.has_app("dns")
+                && config.checksums == Checksums::default()
+                && config.unknown.is_empty()
+        );
     }
 
     /// What a program's environment says holds where the section says nothing.
@@ -210,14 +248,14 @@ mod tests {
         );
         assert_eq!(
             (config.checksums, config.stream.depth, config.flow.tcp[1]),
-            (false, 2 << 20, 30)
+            (Checksums::all(Verified::None), 2 << 20, 30)
         );
         assert_eq!(config.hosts.len(), 3);
         assert_eq!(config.overlaps.segments, Policy::Windows);
         let logs = config.logs;
         assert!(logs.fast.is_none());
         assert_eq!(
-            logs.eve.expect("one").target,
+            logs.eve[0].log.target,
             Target::UnixDatagram(PathBuf::from("/run/eve.sock"))
         );
         assert!(

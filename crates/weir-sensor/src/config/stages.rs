@@ -20,6 +20,38 @@ pub struct Tunnels {
     pub teredo: Vec<u16>,
 }
 
+/// Whose checksums are verified.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Verified {
+    /// Those of interfaces as the kernel knows of each frame; those of captures unless more than a tenth of their first thousand frames are wrong, as where a sender leaves them to
+    /// its device.
+    #[default]
+    Auto,
+    /// All.
+    All,
+    /// None.
+    None,
+}
+
+/// The same for captures and for interfaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checksums {
+    /// Of captures, and of what libpcap listens to.
+    pub files: Verified,
+    /// Of interfaces.
+    pub interfaces: Verified,
+}
+
+impl Checksums {
+    /// The same for both.
+    pub fn all(which: Verified) -> Checksums {
+        Checksums {
+            files: which,
+            interfaces: which,
+        }
+    }
+}
+
 /// What a system keeps where fragments and segments overlap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overlaps {
@@ -123,7 +155,7 @@ pub struct App {
 impl Config {
     pub(crate) fn decoder(&self) -> decode::Config {
         decode::Config {
-            checksums: self.checksums,
+            checksums: self.checksums != Checksums::all(Verified::None),
             vxlan: self.tunnels.vxlan.clone(),
             geneve: self.tunnels.geneve.clone(),
             teredo: self.tunnels.teredo.clone(),
@@ -193,6 +225,56 @@ impl Config {
             ..stream::Config::default()
         }
     }
+}
+
+pub(super) fn checksums(s: &Settings) -> Result<Checksums, SettingsError> {
+    let of = |key: &str| {
+        Ok(match s.text(key).as_deref() {
+            None => None,
+            Some("auto" | "kernel") => Some(Verified::Auto),
+            Some(value) => match s.truth(key) {
+                Ok(Some(true)) => Some(Verified::All),
+                Ok(_) => Some(Verified::None),
+                Err(_) => {
+                    return Err(SettingsError::Value {
+                        key: key.to_owned(),
+                        value: value.to_owned(),
+                        expected: "kernel, auto, yes or no",
+                    });
+                }
+            },
+        })
+    };
+    let files = of("pcap-file.checksum-checks")?.unwrap_or_default();
+    let mut interfaces = Verified::default();
+    for (n, _) in s.keys("af-packet").iter().enumerate() {
+        // The first one that says something; that of `default` is for those that do not.
+        if let Some(which) = of(&format!("af-packet.{n}.checksum-checks"))? {
+            interfaces = which;
+            break;
+        }
+    }
+    // Yes is what captures and interfaces say; no is for all.
+    if s.truth("stream.checksum-validation")? == Some(false) {
+        return Ok(Checksums::all(Verified::None));
+    }
+    Ok(Checksums { files, interfaces })
+}
+
+/// Interfaces that a configuration lists, for packet sockets and for libpcap.
+pub(super) fn interfaces(s: &Settings) -> [Vec<String>; 2] {
+    ["af-packet", "pcap"].map(|section| {
+        let mut names = Vec::new();
+        for n in s.keys(section) {
+            if let Some(name) = s.text(&format!("{section}.{n}.interface"))
+                && name != "default"
+                && !names.contains(&name)
+            {
+                names.push(name);
+            }
+        }
+        names
+    })
 }
 
 pub(super) fn tunnels(s: &Settings) -> Result<Tunnels, SettingsError> {

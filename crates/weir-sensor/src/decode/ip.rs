@@ -62,8 +62,8 @@ impl Decoder {
         if header > 20 {
             options(&data[20..header], &mut packet.events);
         }
-        let verify = self.config.checksums;
-        if verify && !sum::is_right([sum::sum(&data[..header]), 0, 0]) {
+        let [header_too, verify] = self.verifies(packet.depth);
+        if header_too && !sum::is_right([sum::sum(&data[..header]), 0, 0]) {
             packet.events.insert(Event::Ipv4Checksum);
             packet.bad_checksum = true;
         }
@@ -140,7 +140,7 @@ impl Decoder {
         ip.header.end = at + walked.end;
         ip.protocol = walked.protocol;
         let fragment = ip.fragment;
-        let verify = self.config.checksums && !walked.routed;
+        let verify = self.verifies(packet.depth)[1] && !walked.routed;
         let upper = Upper {
             protocol: walked.protocol,
             start: at + walked.end,

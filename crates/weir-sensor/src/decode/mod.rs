@@ -16,6 +16,20 @@ use weir_packet::pcap::LinkType;
 use crate::event::{Event, EventCounts};
 use crate::packet::{Carried, Ip, Packet, Transport};
 
+/// What is known of a frame's checksums before it is decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sums {
+    /// Nothing: they are verified.
+    #[default]
+    Unknown,
+    /// That of the outermost transport header is right, as who received the frame has found.
+    Valid,
+    /// Those of transport headers are not filled in, as the sender leaves that to the device.
+    Unfinished,
+    /// They are not to be looked at.
+    Ignored,
+}
+
 /// How packets are decoded.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -134,6 +148,8 @@ pub struct Decoder {
     events: EventCounts,
     /// How many label stacks over each other are being decoded.
     nested: u8,
+    /// Of the frame that is decoded.
+    sums: Sums,
 }
 
 impl Decoder {
@@ -163,6 +179,19 @@ impl Decoder {
         number: u64,
         frame: &'a [u8],
     ) -> Packet<'a> {
+        self.frame_with(link, time, number, frame, Sums::Unknown)
+    }
+
+    /// The same of a frame of whose checksums something is known; that holds for what it carries, too, until the next frame.
+    pub fn frame_with<'a>(
+        &mut self,
+        link: LinkType,
+        time: u64,
+        number: u64,
+        frame: &'a [u8],
+        sums: Sums,
+    ) -> Packet<'a> {
+        self.sums = sums;
         let mut packet = Packet::new(time, number, frame);
         packet.payload = 0..frame.len();
         self.counts.frames += 1;
@@ -178,6 +207,7 @@ impl Decoder {
         let (kind, range) = outer.inner.clone()?;
         let mut packet = Packet::new(outer.time, outer.number, outer.data.get(range)?);
         packet.payload = 0..packet.data.len();
+        packet.interface = outer.interface;
         packet.vlan = outer.vlan;
         packet.vlans = outer.vlans;
         packet.depth = outer.depth + 1;
@@ -231,6 +261,7 @@ impl Decoder {
         let at = Self::below(last).len();
         let mut packet = Packet::new(last.time, last.number, datagram);
         packet.payload = at..datagram.len();
+        packet.interface = last.interface;
         packet.vlan = last.vlan;
         packet.vlans = last.vlans;
         packet.depth = last.depth;
@@ -261,6 +292,17 @@ impl Decoder {
             self.counts.vlan_qinqinq += u64::from(packet.vlans > 2);
         }
         self.events.add(packet.events);
+    }
+
+    /// Whether checksums of headers below transport headers are verified, and those of transport headers so many tunnels deep.
+    fn verifies(&self, depth: u8) -> [bool; 2] {
+        let any = self.config.checksums && self.sums != Sums::Ignored;
+        let transport = match self.sums {
+            Sums::Unknown | Sums::Ignored => any,
+            Sums::Valid => any && depth > 0,
+            Sums::Unfinished => false,
+        };
+        [any, transport]
     }
 
     /// Says that a packet carries another one, unless it is too deep.

@@ -242,3 +242,34 @@ fn counter(state: Option<&FlowState>, name: u16) -> Option<u32> {
     let counters = &state?.counters;
     counters.iter().find(|(n, _)| *n == name).map(|(_, v)| *v)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_compare_below_at_and_above() {
+        let state = FlowState {
+            counters: vec![(1, 5), (2, 5)],
+            ..FlowState::default()
+        };
+        for (how, holds) in [
+            (Compare::Less, [false, false, true]),
+            (Compare::LessEqual, [false, true, true]),
+            (Compare::Greater, [true, false, false]),
+            (Compare::GreaterEqual, [true, true, false]),
+            (Compare::Equal, [false, true, false]),
+            (Compare::NotEqual, [true, false, true]),
+        ] {
+            for (with, expected) in [4, 5, 6].into_iter().zip(holds) {
+                let test = BitTest::Compare(1, how, Operand::Number(with));
+                assert_eq!(hold(&[test], Some(&state)), expected, "5 {how:?} {with}");
+            }
+            let other = BitTest::Compare(1, how, Operand::Counter(2));
+            assert_eq!(hold(&[other], Some(&state)), holds[1], "5 {how:?} 5");
+            // What is not there compares with nothing.
+            let absent = BitTest::Compare(9, how, Operand::Number(5));
+            assert!(!hold(&[absent], Some(&state)), "{how:?}");
+        }
+    }
+}

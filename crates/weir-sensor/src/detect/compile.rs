@@ -13,6 +13,7 @@ use crate::rules::{
 use super::bits::{BitAction, BitTest, Names};
 use super::check::Check;
 use super::gate::{Gate, Quick, gate};
+use super::growth::{Growth, growth};
 use super::lists::{Lists, Start};
 use super::plan::Plans;
 use super::precedence::order;
@@ -72,6 +73,16 @@ pub(super) struct Compiled {
     pub(super) captures: bool,
     /// The sequencer has something to do for it even if it is silent.
     pub(super) reaches_over_flows: bool,
+    /// What of a growing body it may be asked.
+    pub(super) growth: Growth,
+}
+
+impl Build {
+    /// What of a growing body a rule may be asked.
+    #[cfg(test)]
+    pub(super) fn growth_of(&self, at: usize) -> Growth {
+        self.compiled[at].as_ref().expect("compiled").growth
+    }
 }
 
 impl Compiled {
@@ -108,6 +119,8 @@ impl Compiled {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CompiledGroup {
     pub(super) buffer: Buffer,
+    /// Of which direction, if the rule says so.
+    pub(super) way: Option<Direction>,
     pub(super) changes: Box<[Change]>,
     pub(super) program: Program,
     /// `absent`; `true`: or else the conditions hold.
@@ -300,6 +313,7 @@ fn compile(
         }
         groups.push(CompiledGroup {
             buffer: group.buffer,
+            way: group.way,
             changes: changes(&group.transforms, expressions)?,
             program: Program::new(&group.conditions, expressions)?,
             absent: group.conditions.iter().find_map(|c| match c {
@@ -321,6 +335,7 @@ fn compile(
         conditions.any(|c| matches!(c, Condition::Pcre(p) if !p.negated && !p.captures.is_empty()));
     Ok(Compiled {
         kind,
+        growth: growth(rule, kind, !checks.is_empty(), has_payload),
         captures,
         of_events: groups.is_empty() && checks.iter().any(Check::is_app_event),
         gate: gate(rule, &checks),
@@ -452,10 +467,10 @@ fn kind(rule: &Rule, checks: &[Check], groups: &[CompiledGroup], has_payload: bo
 pub(super) fn when(rule: &Rule, groups: &[CompiledGroup]) -> When {
     let (mut request, mut response) = (false, false);
     for group in groups {
-        match group.buffer.sides() {
-            Sides::Request => request = true,
-            Sides::Response => response = true,
-            Sides::Both => {}
+        match (group.buffer.sides(), group.way) {
+            (Sides::Request, _) | (Sides::Both, Some(Direction::ToServer)) => request = true,
+            (Sides::Response, _) | (Sides::Both, Some(Direction::ToClient)) => response = true,
+            (Sides::Both, None) => {}
         }
     }
     match rule.flow.to_server {

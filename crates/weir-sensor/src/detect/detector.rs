@@ -14,6 +14,7 @@ use super::check::Scene;
 use super::compile::{Compiled, Kind, When, is_of_packets};
 use super::ends::{Ends, is_cut};
 use super::gate::{Class, open};
+use super::growth::Growth;
 use super::lists::TOGETHER;
 use super::plan;
 use super::program::Subject;
@@ -421,7 +422,13 @@ impl Detector {
         let before = transaction.inspected;
         for direction in sides.iter().copied() {
             let d = direction.index();
-            if transaction.inspected[d] || !(transaction.complete[d] || ended) {
+            if transaction.inspected[d] {
+                continue;
+            }
+            if !(transaction.complete[d] || ended) {
+                if transaction.is_over_window(direction) && !state.passed {
+                    self.window(at, view, state, transaction, direction);
+                }
                 continue;
             }
             transaction.inspected[d] = true;
@@ -431,12 +438,57 @@ impl Detector {
             }
             self.work.counts.transactions += 1;
             let matched = std::mem::take(&mut transaction.matched);
-            transaction.matched = self.side(at, view, state, transaction, matched, Some(direction));
+            let least = least(transaction);
+            let way = Some(direction);
+            transaction.matched = self.side(at, view, state, transaction, matched, (way, least));
         }
         if before != [true; 2] && transaction.inspected == [true; 2] && !state.passed {
             let matched = std::mem::take(&mut transaction.matched);
-            transaction.matched = self.side(at, view, state, transaction, matched, None);
+            let least = least(transaction);
+            transaction.matched = self.side(at, view, state, transaction, matched, (None, least));
         }
+    }
+
+    /// Inspects what there is of the bodies of a transaction that is not whole, as far as rules may be asked of it.
+    pub(crate) fn grown(
+        &mut self,
+        at: &Moment<'_>,
+        view: &FlowView,
+        state: &mut FlowState,
+        transaction: &mut Transaction,
+    ) {
+        self.work.begin(at.number);
+        for direction in [Direction::ToServer, Direction::ToClient] {
+            let d = direction.index();
+            let done = transaction.inspected[d] || transaction.complete[d] || state.passed;
+            if done || !transaction.has_grown(direction) {
+                continue;
+            }
+            self.work.counts.transactions += 1;
+            let least = least(transaction).unfinished();
+            let matched = std::mem::take(&mut transaction.matched);
+            let way = Some(direction);
+            transaction.matched = self.side(at, view, state, transaction, matched, (way, least));
+            transaction.looked_at(direction);
+        }
+    }
+
+    /// Inspects a body of which more is there than is kept, and lets go of its front. The first time all rules are decided, as at a limit.
+    fn window(
+        &mut self,
+        at: &Moment<'_>,
+        view: &FlowView,
+        state: &mut FlowState,
+        transaction: &mut Transaction,
+        direction: Direction,
+    ) {
+        self.work.counts.transactions += 1;
+        let least = least(transaction);
+        let matched = std::mem::take(&mut transaction.matched);
+        let way = Some(direction);
+        transaction.matched = self.side(at, view, state, transaction, matched, (way, least));
+        transaction.looked_at(direction);
+        transaction.slide(direction);
     }
 
     /// Decides the rules of one direction of a transaction, or (`None`) those that look at both. `matched` are those that did before, and is returned with those that do now.
@@ -447,7 +499,7 @@ impl Detector {
         state: &mut FlowState,
         transaction: &Transaction,
         mut matched: Vec<(u32, Option<Direction>)>,
-        side: Option<Direction>,
+        (side, least): (Option<Direction>, Least),
     ) -> Vec<(u32, Option<Direction>)> {
         let rules = &*self.rules;
         let work = &mut self.work;
@@ -503,6 +555,16 @@ impl Detector {
         let candidates = work.take();
         for index in candidates.iter().copied() {
             let rule = &rules.compiled[index as usize];
+            let may = match least {
+                Least::All => true,
+                Least::Beginning => rule.growth >= Growth::Beginning,
+                Least::Part => rule.growth == Growth::Part,
+                // What is left of the bodies is only their end.
+                Least::End => matches!(rule.growth, Growth::None | Growth::Part),
+            };
+            if !may {
+                continue;
+            }
             let direction = way(side, rule);
             let scene = Scene {
                 packet: at.packet,
@@ -538,7 +600,7 @@ impl Detector {
                     return work.group((rules, index), group, &mut bytes.into_iter());
                 }
                 // Of a rule of one direction every buffer is of that direction.
-                let way = match side {
+                let way = match side.or(group.way) {
                     Some(d) => d,
                     None => match group.buffer.sides() {
                         crate::buffer::Sides::Request => Direction::ToServer,
@@ -608,6 +670,37 @@ impl Detector {
         work.give_back(candidates);
         state.plans = plans.map(plan::hold);
         matched
+    }
+}
+
+/// Which rules may be asked of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Least {
+    /// All: what it has is whole, or all that will be looked at.
+    All,
+    /// Those that may be asked of the beginning of a body.
+    Beginning,
+    /// Those that may be asked of any part of it.
+    Part,
+    /// Those, and those that ask nothing of bodies.
+    End,
+}
+
+impl Least {
+    /// The same of a transaction that is not whole.
+    fn unfinished(self) -> Least {
+        match self {
+            Least::All | Least::Beginning => Least::Beginning,
+            Least::Part | Least::End => Least::Part,
+        }
+    }
+}
+
+/// Of a transaction whose bodies lost their front only those that do not miss it.
+fn least(transaction: &Transaction) -> Least {
+    match transaction.has_slid() {
+        true => Least::End,
+        false => Least::All,
     }
 }
 

@@ -13,6 +13,7 @@ mod ends;
 mod flow;
 mod gate;
 mod groups;
+mod growth;
 mod lists;
 mod part;
 mod plan;

@@ -13,6 +13,7 @@ use super::address::AddressMap;
 use super::compile::{Build, Compiled};
 use super::flow::FlowState;
 use super::gate::{CLASSES, Quick};
+use super::growth::Growth;
 use super::plan::Plans;
 use super::transform::Change;
 
@@ -213,6 +214,11 @@ impl Ruleset {
 
     pub(super) fn most_patterns(&self) -> usize {
         self.most_patterns
+    }
+
+    /// Whether rules may be asked of bodies that are not whole.
+    pub(crate) fn asks_growing(&self) -> bool {
+        self.compiled.iter().any(|c| c.growth >= Growth::Beginning)
     }
 
     /// Bytes of its patterns and lists, about; rules, programs and expressions not counted.

@@ -90,6 +90,8 @@ pub struct Info {
     pub answer: Option<(u8, u8)>,
     /// Security parameters index of the first packet, if ESP.
     pub spi: Option<u32>,
+    /// Which of several interfaces its first packet was seen on.
+    pub interface: u8,
     /// VLAN identifiers; `vlans` of them count.
     pub vlan: [u16; 3],
     /// How many.
@@ -128,6 +130,7 @@ impl Info {
             icmp: None,
             answer: None,
             spi: None,
+            interface: 0,
             vlan: [0; 3],
             vlans: 0,
             depth: 0,
@@ -373,6 +376,11 @@ impl<X: Default> Tracker<X> {
         self.table.flow_mut(at)
     }
 
+    /// Flows that had packets in the last seconds.
+    pub(crate) fn recent(&self, seconds: u64) -> Vec<FlowRef> {
+        self.table.recent(self.now.saturating_sub(seconds * SECOND))
+    }
+
     /// Finds or makes the flow of a packet, and lets its stream take it. `None`: the packet belongs to no flow.
     pub fn packet(&mut self, packet: &Packet<'_>, sink: &mut impl Sink<X>) -> Option<Tracked> {
         self.advance(packet.time, sink);
@@ -567,6 +575,7 @@ impl<X: Default> Tracker<X> {
         let client_swapped = swapped != answers;
         let mut info = Info {
             protocol: ip.protocol,
+            interface: packet.interface,
             vlan: packet.vlan,
             vlans: packet.vlans,
             depth: packet.depth,

@@ -269,6 +269,19 @@ impl<X> Table<X> {
             .map(|list| FlowRef(list.head))
     }
 
+    /// Flows that had packets since then, to a second.
+    pub(super) fn recent(&self, since: u64) -> Vec<FlowRef> {
+        let mut found = Vec::new();
+        for list in &self.lists {
+            let mut at = list.tail;
+            while at != NONE && self.nodes[at as usize].moved >= since {
+                found.push(FlowRef(at));
+                at = self.nodes[at as usize].previous;
+            }
+        }
+        found
+    }
+
     /// The flow that has held segments for longest.
     pub(super) fn oldest_holder(&self) -> Option<FlowRef> {
         (self.held.head != NONE).then_some(FlowRef(self.held.head))

@@ -112,6 +112,7 @@ mod tests {
                 time: 0,
                 flow: 0,
                 number: 0,
+                interface: 0,
                 vlan: &[],
                 addresses: Some((parse(from), parse(to))),
                 ports,

@@ -11,7 +11,7 @@ use super::text::Text;
 use super::values::{name, number};
 
 /// The farthest place that an option may name.
-const FAR: i64 = 1 << 20;
+const FAR: i64 = i32::MAX as i64;
 
 /// Modifiers that all of them share, and what each of them has of its own.
 struct Modifiers {
@@ -219,9 +219,9 @@ pub(super) fn byte_jump(text: Text<'_>) -> Parsed<Condition> {
     let m = modifiers(&parts[2..], text, common)?;
     let mut read = m.read;
     let bytes = number(parts[0], 0, 64)?;
-    // With `from_end` nothing need be read: the jump is the offset behind the end.
+    // Nothing need be read: the jump is the offset behind the end, or behind the place.
     read.bytes = match bytes {
-        Number::Is(0) if m.from_end => Number::Is(0),
+        Number::Is(0) => Number::Is(0),
         bytes => size(parts[0], bytes, read.string)?,
     };
     read.offset = number(parts[1], -FAR, FAR)?;

@@ -48,6 +48,7 @@ pub(super) fn finish(
 
 fn group(part: Part<'_>) -> Group {
     Group {
+        way: part.way,
         buffer: part.buffer,
         transforms: part.transforms,
         conditions: part.items.into_iter().map(|i| i.condition).collect(),

@@ -55,6 +55,26 @@ pub struct Settings {
     pub datasets: Option<PathBuf>,
     /// Steps of one match of a regular expression.
     pub match_limit: u32,
+    /// What rules may require.
+    pub features: Features,
+}
+
+/// Parts of a sensor that may be off, and that rules may require (`requires: feature ja3`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Features {
+    /// JA3 is computed.
+    pub ja3: bool,
+    /// JA4 is.
+    pub ja4: bool,
+}
+
+impl Default for Features {
+    fn default() -> Self {
+        Features {
+            ja3: true,
+            ja4: true,
+        }
+    }
 }
 
 impl Default for Settings {
@@ -66,6 +86,7 @@ impl Default for Settings {
             reputation: Arc::default(),
             datasets: None,
             match_limit: MATCH_LIMIT,
+            features: Features::default(),
         }
     }
 }

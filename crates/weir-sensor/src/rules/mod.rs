@@ -30,7 +30,9 @@ pub use files::{
     Class, Classes, Filter, FilterKind, Reputation, ReputationError, read_classes, read_filters,
     read_references,
 };
-pub use load::{Dialect, Keep, LoadError, Loaded, Loader, Note, Settings, load, rule_files};
+pub use load::{
+    Dialect, Features, Keep, LoadError, Loaded, Loader, Note, Settings, load, rule_files,
+};
 pub use model::*;
 pub use problem::{Kind, Refused};
 pub(crate) use reach::Place as ReachPlace;

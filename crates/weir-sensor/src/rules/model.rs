@@ -242,6 +242,8 @@ pub struct FlowCondition {
 pub struct Group {
     /// Which.
     pub buffer: Buffer,
+    /// Of which direction it is, if the rule says so of a buffer that both have (`http.connection: to_client`, in rules with `=>`).
+    pub way: Option<Direction>,
     /// What is done to it first, in order.
     pub transforms: Vec<Transform>,
     /// In the order written: contents relative to what came before depend on it. None (Snort 3): the buffer is there.

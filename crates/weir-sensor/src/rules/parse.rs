@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::app::App;
-use crate::buffer::Buffer;
+use crate::buffer::{Buffer, Sides};
+use crate::packet::Direction;
 
 use super::addresses::Groups;
 use super::check;
@@ -55,6 +56,8 @@ pub(super) struct Item<'a> {
 #[derive(Debug)]
 pub(super) struct Part<'a> {
     pub(super) buffer: Buffer,
+    /// Of which direction, if that is said.
+    pub(super) way: Option<Direction>,
     pub(super) transforms: Vec<Transform>,
     pub(super) items: Vec<Item<'a>>,
     /// The sticky keyword, if there was one.
@@ -258,12 +261,24 @@ impl<'a> Draft<'a> {
 
     /// A sticky buffer of Suricata: for what comes after it.
     fn sticky(&mut self, buffer: Buffer, opt: Opt<'a>) -> Parsed<()> {
+        let mut way = None;
         if let Some(value) = opt.value {
-            // `filename:"..."` is an old content; the others have no value.
-            if !opt.name.is("filename") {
-                opt.bare()?;
+            // `filename:"..."` is an old content; of a buffer that both directions have, a rule about both may say which.
+            way = match value.trim().bytes {
+                b"to_server" if self.whole => Some(Direction::ToServer),
+                b"to_client" if self.whole => Some(Direction::ToClient),
+                _ if opt.name.is("filename") => {
+                    return self.old_content(Buffer::FileName, value, true);
+                }
+                _ => {
+                    opt.bare()?;
+                    None
+                }
+            };
+            if way.is_some() && buffer.sides() != Sides::Both {
+                let reason = format!("{} is of one direction only", buffer.name());
+                return Err(value.fail(Kind::Conflict, reason));
             }
-            return self.old_content(Buffer::FileName, value, true);
         }
         self.leave()?;
         self.last = None;
@@ -274,12 +289,18 @@ impl<'a> Draft<'a> {
         }
         // Several of one transaction: each keyword begins a search of its own. Otherwise the same buffer goes on.
         let again = self.parts.iter().position(|p| {
-            p.buffer == buffer && p.transforms.is_empty() && !p.decoded && !buffer.is_multiple()
+            (p.buffer, p.way) == (buffer, way)
+                && p.transforms.is_empty()
+                && !p.decoded
+                && !buffer.is_multiple()
         });
         self.current = Some(match again {
             Some(at) => at,
             None => self.begin(buffer, Some(opt.whole)),
         });
+        if let Some(part) = self.current.and_then(|at| self.parts.get_mut(at)) {
+            part.way = way;
+        }
         Ok(())
     }
 
@@ -313,6 +334,7 @@ impl<'a> Draft<'a> {
     pub(super) fn begin(&mut self, buffer: Buffer, at: Option<Text<'a>>) -> usize {
         self.parts.push(Part {
             buffer,
+            way: None,
             transforms: Vec::new(),
             items: Vec::new(),
             at,

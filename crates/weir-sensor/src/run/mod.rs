@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::crew::{Crew, Done};
 use crate::output::SinkError;
 use crate::source::filter::Filter;
-use crate::source::{Source, SourceCounts, SourceError};
+use crate::source::{Notice, Source, SourceCounts, SourceError};
 use crate::worker::{Engine, Pipeline, Report};
 use reader::Reader;
 use work::{Room, Rooms};
@@ -77,6 +77,10 @@ pub enum Say<'a> {
     Reloaded(usize, Duration),
     /// They could not be loaded; the old ones go on.
     NotReloaded(&'a str),
+    /// Something happened to an interface.
+    Interface(&'a Notice),
+    /// More than a tenth of the first frames of a capture had wrong checksums: those of the rest are not looked at.
+    SumsIgnored,
 }
 
 /// Why a run ended early.
@@ -116,6 +120,8 @@ pub struct Ledger {
     pub invalid: u64,
     /// Fragments: put together, or waiting, or given up; which, the counters of defragmentation say.
     pub fragments: u64,
+    /// Frames of which something was left out for a wrong checksum: a segment of a stream, or a fragment, which no receiver takes.
+    pub bad_checksum: u64,
     /// Whole packets that were inspected.
     pub inspected: u64,
 }
@@ -128,6 +134,7 @@ impl Ledger {
             self.not_ip,
             self.invalid,
             self.fragments,
+            self.bad_checksum,
             self.inspected,
         ];
         i128::from(self.read) - ends.iter().map(|n| i128::from(*n)).sum::<i128>()

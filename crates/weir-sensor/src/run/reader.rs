@@ -9,12 +9,16 @@ use weir_packet::pcap::LinkType;
 
 use super::work::{Room, Share, Spread, Tick, Work};
 use super::{Controls, RunError, Say, Setup, tidy};
-use crate::decode::Spreader;
-use crate::source::{Batch, Filled, Source, SourceCounts};
+use crate::config::Verified;
+use crate::decode::{Decoder, Spreader, Sums};
+use crate::source::{Batch, Filled, Gap, Notice, Source, SourceCounts};
 use crate::worker::{Engine, Report};
 
 /// Nanoseconds.
 const SECOND: u64 = 1_000_000_000;
+/// So many frames of a capture tell whether its checksums are to be looked at, and so many of ten of them wrong that they are not: as sensors of this kind do.
+const SAMPLE: u32 = 1000;
+const TENTH: u32 = 10;
 /// How long nothing is read after a file that is followed had nothing new.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -42,6 +46,42 @@ pub(super) struct Reader<'a> {
     loading: Option<Receiver<Result<(Engine, Duration), String>>>,
     /// Since when no frame came.
     quiet: Option<Instant>,
+    /// Whose checksums are verified.
+    verified: Verified,
+    judge: Judge,
+    /// Times in which interfaces were not listened to, for the next batch.
+    gaps: Vec<Gap>,
+    not_reloaded: Option<String>,
+}
+
+/// Finds whether a capture's checksums are to be looked at.
+#[derive(Default)]
+struct Judge {
+    decoder: Decoder,
+    seen: u32,
+    wrong: u32,
+    /// Enough was wrong.
+    off: bool,
+}
+
+impl Judge {
+    /// Another capture begins.
+    fn begin(&mut self) {
+        (self.seen, self.wrong, self.off) = (0, 0, false);
+    }
+
+    /// Looks at a frame; what is to be done with it.
+    fn look(&mut self, link: LinkType, bytes: &[u8]) -> Sums {
+        if self.off {
+            return Sums::Ignored;
+        }
+        if self.seen < SAMPLE {
+            self.seen += 1;
+            self.wrong += u32::from(self.decoder.frame(link, 0, 0, bytes).bad_checksum);
+            self.off = self.seen == SAMPLE && self.wrong * TENTH > self.seen;
+        }
+        Sums::Unknown
+    }
 }
 
 impl<'a> Reader<'a> {
@@ -60,6 +100,14 @@ impl<'a> Reader<'a> {
         if setup.config.logs.options.file {
             source.keep_apart();
         }
+        let verified = match source.knows_sums() {
+            true => setup.config.checksums.interfaces,
+            false => setup.config.checksums.files,
+        };
+        let judge = Judge {
+            decoder: Decoder::new(setup.config.decoder()),
+            ..Judge::default()
+        };
         Reader {
             setup,
             source,
@@ -77,6 +125,10 @@ impl<'a> Reader<'a> {
             told: Instant::now(),
             loading: None,
             quiet: None,
+            verified,
+            judge,
+            gaps: Vec::new(),
+            not_reloaded: None,
         }
     }
 
@@ -91,6 +143,7 @@ impl<'a> Reader<'a> {
         let ends = !matches!(result, Ok(true));
         if ends {
             batch.clear();
+            self.hear(true);
         }
         let work = self.number_frames(batch, spread, found, ends);
         (work, result.map(|_| ()))
@@ -106,7 +159,9 @@ impl<'a> Reader<'a> {
             }
             self.reload();
             batch.clear();
-            match self.source.fill(batch)? {
+            let filled = self.source.fill(batch);
+            self.hear(false);
+            match filled? {
                 Filled::Frames => {
                     self.quiet = None;
                     return Ok(true);
@@ -124,6 +179,8 @@ impl<'a> Reader<'a> {
                     }
                     // Flows end although nothing comes: of an interface by the system's clock, which its frames have, too. A file has no time but that of its frames.
                     if live && since.elapsed() >= Duration::from_secs(1)
+                        || !self.gaps.is_empty()
+                        || self.not_reloaded.is_some()
                         || self.controls.reopen.load(Ordering::Relaxed)
                     {
                         if self.source.progress().is_none() {
@@ -139,6 +196,48 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Tells what happened to interfaces.
+    fn hear(&mut self, ends: bool) {
+        for notice in self.source.notices(ends) {
+            (self.setup.say)(Say::Interface(&notice));
+            if let Notice::Gap(gap) = notice {
+                self.gaps.push(gap);
+            }
+        }
+    }
+
+    /// Says of each frame whether its checksums are verified.
+    fn judge(&mut self, batch: &mut Batch) {
+        let all = match self.verified {
+            Verified::All => Sums::Unknown,
+            Verified::None => Sums::Ignored,
+            Verified::Auto if self.source.knows_sums() => return,
+            Verified::Auto => {
+                let mut frames = std::mem::take(&mut batch.frames);
+                let mut begins = batch.begins.iter().map(|at| *at as usize).peekable();
+                for (at, frame) in frames.iter_mut().enumerate() {
+                    while begins.next_if(|first| *first <= at).is_some() {
+                        self.judge.begin();
+                    }
+                    let before = self.judge.off;
+                    frame.sums = (self.judge).look(LinkType(frame.link), batch.bytes(frame));
+                    if self.judge.off && !before {
+                        (self.setup.say)(Say::SumsIgnored);
+                    }
+                }
+                // One whose frames come with the next batch.
+                if begins.next().is_some() {
+                    self.judge.begin();
+                }
+                batch.frames = frames;
+                return;
+            }
+        };
+        for frame in &mut batch.frames {
+            frame.sums = all;
+        }
+    }
+
     /// Filters and numbers the frames of a batch, and says who has to do what.
     fn number_frames(
         &mut self,
@@ -148,6 +247,7 @@ impl<'a> Reader<'a> {
         ends: bool,
     ) -> Work {
         let read = batch.frames.len();
+        self.judge(&mut batch);
         if let Some(filter) = &self.setup.filter {
             let mut frames = std::mem::take(&mut batch.frames);
             frames.retain(|f| filter.takes(f.link, batch.bytes(f), f.wire));
@@ -199,6 +299,8 @@ impl<'a> Reader<'a> {
             last: self.number,
             stats,
             ends,
+            gaps: std::mem::take(&mut self.gaps),
+            not_reloaded: self.not_reloaded.take(),
             source,
             found: Mutex::new(found),
         }
@@ -252,20 +354,25 @@ impl<'a> Reader<'a> {
     fn reload(&mut self) {
         if let Some(loading) = &self.loading {
             match loading.try_recv() {
+                Ok(Ok((engine, _))) if self.is_worse(&engine) => {
+                    let [refused, _] = engine.missing;
+                    let why = format!(
+                        "{} rules are left of {}, and {refused} are refused (rule-reload.broken: load takes them all the same)",
+                        engine.rules(),
+                        self.setup.engine.rules()
+                    );
+                    self.keep_rules(why);
+                }
                 Ok(Ok((engine, took))) => {
                     (self.setup.say)(Say::Reloaded(engine.rules(), took));
                     let new = Arc::new(engine);
                     tidy(Some(std::mem::replace(&mut self.setup.engine, new)));
                     self.loading = None;
                 }
-                Ok(Err(why)) => {
-                    (self.setup.say)(Say::NotReloaded(&why));
-                    self.loading = None;
-                }
+                Ok(Err(why)) => self.keep_rules(why),
                 Err(mpsc::TryRecvError::Empty) => {}
                 Err(mpsc::TryRecvError::Disconnected) => {
-                    (self.setup.say)(Say::NotReloaded("loading ended early"));
-                    self.loading = None;
+                    self.keep_rules("loading ended early".to_owned());
                 }
             }
         } else if self.controls.reload.swap(false, Ordering::Relaxed)
@@ -287,5 +394,20 @@ impl<'a> Reader<'a> {
                 Err(e) => (self.setup.say)(Say::NotReloaded(&e.to_string())),
             }
         }
+    }
+
+    /// Whether rules that were loaded anew are rather a file that broke: fewer than before, and more that are refused, or none at all.
+    fn is_worse(&self, engine: &Engine) -> bool {
+        let old = &self.setup.engine;
+        let none = engine.rules() == 0 && old.rules() > 0;
+        let broken = engine.missing[0] > old.missing[0] && engine.rules() < old.rules();
+        !self.setup.config.broken_reloads && (none || broken)
+    }
+
+    /// The old rules go on, and that is said.
+    fn keep_rules(&mut self, why: String) {
+        (self.setup.say)(Say::NotReloaded(&why));
+        self.not_reloaded = Some(why);
+        self.loading = None;
     }
 }

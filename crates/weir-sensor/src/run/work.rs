@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::source::{Batch, SourceCounts};
+use crate::source::{Batch, Gap, SourceCounts};
 use crate::worker::{Engine, Report};
 
 /// A batch with what workers need to know of it.
@@ -23,6 +23,10 @@ pub(crate) struct Work {
     pub(crate) stats: bool,
     /// It is the last one, and all flows end.
     pub(crate) ends: bool,
+    /// Times in which interfaces were not listened to.
+    pub(super) gaps: Vec<Gap>,
+    /// Why rules that were to be loaded anew were not.
+    pub(super) not_reloaded: Option<String>,
     /// Counters of the source, if they are due.
     pub(super) source: SourceCounts,
     /// What slices found in it.

@@ -7,34 +7,38 @@ use std::sync::atomic::Ordering;
 
 use super::work::Work;
 use super::{Controls, Ledger, RunError, Setup, Summary};
-use crate::config::Log;
+use crate::config::{Kinds, Log};
 use crate::detect::{Decision, Sequencer};
+use crate::output::eve::EveOptions;
 use crate::output::{Sink, SinkError, Target, eve, json};
 use crate::source::SourceCounts;
 use crate::worker::{Engine, Report};
 
 /// Writes results in the order of packets.
 pub(super) struct Writer {
-    eve: Option<Sink>,
+    eve: Vec<(Sink, Kinds)>,
     fast: Option<Sink>,
+    options: EveOptions,
     sequencer: Sequencer,
     engine: Arc<Engine>,
     order: Vec<u32>,
     pub(super) live: bool,
-    stats: bool,
     start: Option<u64>,
     now: u64,
     filtered: u64,
     scratch: Vec<u8>,
     /// What stands at the end of each record: which capture is being read, if records say so.
     tail: Option<Vec<u8>>,
+    /// Milliseconds in which interfaces were not listened to.
+    gap_time: u64,
+    /// Times that rules were to be loaded anew and were not.
+    not_reloaded: u64,
     /// Counters of sequencers that are no more.
     sequenced: BTreeMap<&'static str, u64>,
     pub(super) summary: Summary,
 }
 
-fn sink(log: Option<&Log>, folder: &Path) -> Result<Option<Sink>, SinkError> {
-    let Some(log) = log else { return Ok(None) };
+fn sink(log: &Log, folder: &Path) -> Result<Sink, SinkError> {
     let within = |path: &PathBuf| folder.join(path);
     let target = match &log.target {
         Target::File(path) => Target::File(within(path)),
@@ -42,7 +46,7 @@ fn sink(log: Option<&Log>, folder: &Path) -> Result<Option<Sink>, SinkError> {
         Target::UnixDatagram(path) => Target::UnixDatagram(within(path)),
         Target::Stdout => Target::Stdout,
     };
-    Sink::open(target, log.rotation).map(Some)
+    Sink::open(target, log.rotation)
 }
 
 /// A record with what stands at its end, written where there is `room`.
@@ -66,18 +70,24 @@ impl Writer {
     pub(super) fn open(setup: &Setup<'_>) -> Result<Writer, SinkError> {
         let logs = &setup.config.logs;
         Ok(Writer {
-            eve: sink(logs.eve.as_ref(), &setup.logs)?,
-            fast: sink(logs.fast.as_ref(), &setup.logs)?,
+            eve: (logs.eve.iter())
+                .map(|one| Ok((sink(&one.log, &setup.logs)?, one.kinds.clone())))
+                .collect::<Result<_, SinkError>>()?,
+            fast: (logs.fast.as_ref())
+                .map(|log| sink(log, &setup.logs))
+                .transpose()?,
+            options: logs.options.clone(),
             sequencer: sequencer(&setup.engine),
             engine: Arc::clone(&setup.engine),
             order: Vec::new(),
             live: false,
-            stats: logs.kinds.stats,
             start: None,
             now: 0,
             filtered: 0,
             scratch: Vec::new(),
             tail: None,
+            gap_time: 0,
+            not_reloaded: 0,
             sequenced: BTreeMap::new(),
             summary: Summary::default(),
         })
@@ -96,7 +106,7 @@ impl Writer {
             self.start = work.batch.frames.first().map(|f| f.time);
         }
         if controls.reopen.swap(false, Ordering::Relaxed) {
-            for sink in [&mut self.eve, &mut self.fast].into_iter().flatten() {
+            for sink in self.sinks() {
                 sink.reopen()?;
             }
         }
@@ -106,6 +116,7 @@ impl Writer {
             self.sequencer = sequencer(&work.engine);
             self.engine = Arc::clone(&work.engine);
         }
+        self.notes(work)?;
         // At the end of all, the last capture is still the one.
         if let Some(file) = &work.batch.file {
             let mut tail = Vec::new();
@@ -137,12 +148,14 @@ impl Writer {
                 self.summary.alerts += 1;
                 *self.summary.rules.entry((rule.gid, rule.sid)).or_default() += 1;
             }
-            if let Some(sink) = &mut self.eve
-                && !line.eve.is_empty()
-            {
+            if !line.eve.is_empty() {
                 let record = &report.bytes[line.eve.clone()];
                 let record = longer(record, self.tail.as_deref(), &mut self.scratch);
-                sink.line(record, line.time)?;
+                for (sink, kinds) in &mut self.eve {
+                    if kinds.takes(line.record) {
+                        sink.line(record, line.time)?;
+                    }
+                }
             }
             if let Some(sink) = &mut self.fast
                 && !line.fast.is_empty()
@@ -165,6 +178,42 @@ impl Writer {
         report.clear();
         if self.live || work.batch.frames.is_empty() {
             self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// All logs.
+    fn sinks(&mut self) -> impl Iterator<Item = &mut Sink> {
+        let eve = self.eve.iter_mut().map(|(sink, _)| sink);
+        eve.chain(&mut self.fast)
+    }
+
+    /// Records of what happened to the sensor itself.
+    fn notes(&mut self, work: &Work) -> Result<(), SinkError> {
+        let mut notes: Vec<(u64, Option<&str>, &str, String)> = Vec::new();
+        for gap in &work.gaps {
+            let milliseconds = gap.to.saturating_sub(gap.from) / 1_000_000;
+            let (seconds, rest) = (milliseconds / 1000, milliseconds % 1000);
+            let back = if gap.back { "" } else { ", and is not back" };
+            let text = format!(
+                "{}; what was sent was not seen for {seconds}.{rest:03} s{back}",
+                gap.why
+            );
+            notes.push((gap.to, Some(&gap.interface), "capture", text));
+            self.gap_time += milliseconds;
+        }
+        if let Some(why) = &work.not_reloaded {
+            self.not_reloaded += 1;
+            let text = format!("the rules were not loaded anew, the old ones go on: {why}");
+            notes.push((self.now, None, "detect", text));
+        }
+        for (time, interface, module, text) in notes {
+            self.scratch.clear();
+            let what = (module, text.as_str());
+            eve::engine(&mut self.scratch, time, interface, what, &self.options);
+            for (sink, _) in &mut self.eve {
+                sink.line(&self.scratch, time)?;
+            }
         }
         Ok(())
     }
@@ -207,34 +256,36 @@ impl Writer {
             ("ledger.not_ip", ledger.not_ip),
             ("ledger.invalid", ledger.invalid),
             ("ledger.fragments", ledger.fragments),
+            ("ledger.bad_checksum", ledger.bad_checksum),
+            ("capture.link_gaps", source.gaps),
+            ("capture.link_gap_ms", self.gap_time),
+            ("detect.reloads_refused", self.not_reloaded),
             ("ledger.inspected", ledger.inspected),
         ] {
             counters.insert(name.to_owned(), count);
         }
-        for (name, sink) in [
-            ("output.eve_lost", &self.eve),
-            ("output.fast_lost", &self.fast),
-        ] {
-            if let Some(sink) = sink {
-                counters.insert(name.to_owned(), sink.lost());
-            }
+        if !self.eve.is_empty() {
+            let lost = self.eve.iter().map(|(sink, _)| sink.lost()).sum();
+            counters.insert("output.eve_lost".to_owned(), lost);
+        }
+        if let Some(sink) = &self.fast {
+            counters.insert("output.fast_lost".to_owned(), sink.lost());
         }
         let uptime = self.now.saturating_sub(self.start.unwrap_or(self.now)) / 1_000_000_000;
-        self.scratch.clear();
         let engine = (self.engine.rules(), self.engine.missing);
-        eve::stats(&mut self.scratch, self.now, uptime, counters, engine);
-        match &mut self.eve {
-            Some(sink) if self.stats => {
-                let mut room = Vec::new();
-                let record = longer(&self.scratch, self.tail.as_deref(), &mut room);
-                sink.line(record, self.now)
-            }
-            _ => Ok(()),
+        let mut room = Vec::new();
+        for (sink, kinds) in self.eve.iter_mut().filter(|(_, kinds)| kinds.stats) {
+            self.scratch.clear();
+            let all = kinds.all_stats;
+            eve::stats(&mut self.scratch, self.now, uptime, counters, engine, all);
+            let record = longer(&self.scratch, self.tail.as_deref(), &mut room);
+            sink.line(record, self.now)?;
         }
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), SinkError> {
-        for sink in [&mut self.eve, &mut self.fast].into_iter().flatten() {
+        for sink in self.sinks() {
             sink.flush()?;
         }
         Ok(())

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::decode::Sums;
+
 /// Bytes that a source reads at once. Small enough that a batch stays in a second-level cache between reader and worker.
 pub const CHUNK: usize = 256 << 10;
 
@@ -20,6 +22,10 @@ pub struct Frame {
     pub link: u16,
     /// The slice of the state that it is about. A run with one worker does not set it.
     pub slice: u16,
+    /// What is known of its checksums.
+    pub sums: Sums,
+    /// Which of several interfaces it was seen on.
+    pub interface: u8,
 }
 
 /// Frames, one after the other.
@@ -37,6 +43,8 @@ pub struct Batch {
     pub filtered: u64,
     /// The capture that all of them are of, if that is to be known.
     pub file: Option<Arc<str>>,
+    /// Frames, by their places, that are the first of a capture.
+    pub begins: Vec<u32>,
 }
 
 impl Batch {
@@ -46,6 +54,7 @@ impl Batch {
         self.used = 0;
         self.filtered = 0;
         self.file = None;
+        self.begins.clear();
     }
 
     /// The captured bytes of a frame.
@@ -75,6 +84,8 @@ impl Batch {
             wire: wire.max(len32),
             link,
             slice: 0,
+            sums: Sums::Unknown,
+            interface: 0,
         });
         true
     }

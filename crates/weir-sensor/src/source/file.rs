@@ -10,6 +10,7 @@ use weir_packet::pcap::CaptureError;
 use super::batch::{Batch, CHUNK, Frame};
 use super::framer::{Framer, Step};
 use super::{Filled, Source, SourceCounts, SourceError};
+use crate::decode::Sums;
 
 /// What to read.
 #[derive(Clone, Debug, Default)]
@@ -195,6 +196,8 @@ impl Open {
                         wire: wire.max(len as u32),
                         link,
                         slice: 0,
+                        sums: Sums::Unknown,
+                        interface: 0,
                     });
                     at += next;
                 }
@@ -220,6 +223,7 @@ impl Source for Files {
         loop {
             let Some(open) = &mut self.open else {
                 if self.next_file() {
+                    batch.begins.push(batch.frames.len() as u32);
                     continue;
                 }
                 return Ok(match (batch.frames.is_empty(), self.options.follow) {

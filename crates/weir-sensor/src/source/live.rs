@@ -1,16 +1,21 @@
-//! An interface as a source: a packet socket with mapped rings, whose packets carry the kernel's time and get back the VLAN tag that the device took out.
+//! Interfaces as a source: packet sockets with mapped rings, whose packets carry the kernel's time and what it knows of their checksums, and get back the VLAN tag that the device took out.
+//!
+//! A link that goes away is waited for: the socket of one that was taken down goes on by itself when it is up again, one that was removed is opened anew. Each such time is told once.
 
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use weir_xsk::{PacketConfig, PacketPort, Port, Wait};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::os::fd::AsFd;
+use weir_xsk::{Checksum, PacketConfig, PacketPort, Port, XskError};
 
 use super::batch::Batch;
-use super::{Filled, Source, SourceCounts, SourceError};
+use super::{Filled, Gap, Notice, Source, SourceCounts, SourceError};
+use crate::decode::Sums;
 
-/// How an interface is listened to.
+/// How interfaces are listened to.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveOptions {
-    /// Bytes of the ring that the kernel writes into.
+    /// Bytes of the ring that the kernel writes into, of each interface.
     pub ring: usize,
     /// How long a call waits for packets.
     pub wait: Duration,
@@ -25,84 +30,252 @@ impl Default for LiveOptions {
     }
 }
 
-/// An interface of the current network namespace.
-#[derive(Debug)]
-pub struct Live {
-    port: PacketPort,
-    options: LiveOptions,
-    counts: SourceCounts,
-}
-
 /// Packets of one batch at most: one that waits for the others is looked at late.
 const MOST: usize = 4096;
 /// Bytes of a block of the ring.
 const BLOCK: u32 = 1 << 18;
+/// How often a link is looked at from which nothing comes.
+const LOOK: Duration = Duration::from_millis(500);
+/// The most interfaces: frames say in a byte which one they are from.
+const MOST_INTERFACES: usize = 64;
 
-impl Live {
-    /// Begins to listen, to everything that comes in or leaves by it.
+/// Interfaces of the current network namespace.
+#[derive(Debug)]
+pub struct Interfaces {
+    ports: Vec<Listener>,
+    options: LiveOptions,
+    counts: SourceCounts,
+    notices: Vec<Notice>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Listener {
+    name: String,
+    /// None if the interface was removed.
+    port: Option<PacketPort>,
+    /// Packets that sockets lost which are no more.
+    dropped: u64,
+    /// Since when its link is away, and why.
+    away: Option<(u64, String)>,
+    /// When the link was looked at last, or packets came.
+    looked: Instant,
+}
+
+impl Interfaces {
+    /// Begins to listen, to everything that comes in or leaves by them.
     ///
     /// # Errors
     /// No permission, no such interface, no memory for the ring.
-    pub fn open(interface: &str, options: LiveOptions) -> Result<Live, SourceError> {
-        let config = PacketConfig {
-            block_size: BLOCK,
-            blocks: u32::try_from(options.ring / BLOCK as usize)
-                .unwrap_or(u32::MAX)
-                .clamp(2, 1 << 14),
-            retire_ms: 10,
-            slots: 0,
-            // A host that looks at itself sees both ends of its connections.
-            outgoing: true,
-            ..PacketConfig::default()
+    pub fn open(names: &[String], options: LiveOptions) -> Result<Interfaces, SourceError> {
+        if names.len() > MOST_INTERFACES {
+            return Err(SourceError::Interface {
+                interface: names.join(", "),
+                message: format!("at most {MOST_INTERFACES} interfaces are listened to"),
+            });
+        }
+        let open = |name: &String| {
+            let port = listen(name, options).map_err(|e| SourceError::Interface {
+                interface: name.clone(),
+                message: e.to_string(),
+            })?;
+            Ok(Listener {
+                name: name.clone(),
+                port: Some(port),
+                dropped: 0,
+                away: None,
+                looked: Instant::now(),
+            })
         };
-        let port = PacketPort::open(interface, &config).map_err(|e| failed(interface, &e))?;
-        Ok(Live {
-            port,
+        let ports = names.iter().map(open).collect::<Result<Vec<_>, _>>()?;
+        let mut all = Interfaces {
+            ports,
             options,
             counts: SourceCounts::default(),
-        })
-    }
-}
-
-fn failed(interface: &str, error: &weir_xsk::XskError) -> SourceError {
-    SourceError::Interface {
-        interface: interface.to_owned(),
-        message: error.to_string(),
-    }
-}
-
-impl Source for Live {
-    fn fill(&mut self, batch: &mut Batch) -> Result<Filled, SourceError> {
-        let counts = &mut self.counts;
-        let mut take = |seen: weir_xsk::Seen<'_>| {
-            let wire = u32::try_from(seen.len).unwrap_or(u32::MAX);
-            let tag = seen.tag.map(|(tpid, tci)| {
-                let (a, b) = (tpid.to_be_bytes(), tci.to_be_bytes());
-                [a[0], a[1], b[0], b[1]]
-            });
-            // A tag stands behind the two addresses.
-            match (tag, seen.bytes.split_at_checked(12)) {
-                (Some(tag), Some((addresses, rest))) => {
-                    batch.push(
-                        seen.time,
-                        &[addresses, &tag, rest],
-                        wire.saturating_add(4),
-                        1,
-                    );
-                }
-                _ => {
-                    batch.push(seen.time, &[seen.bytes], wire, 1);
-                }
-            }
-            counts.frames += 1;
-            counts.wire_bytes += u64::from(wire);
-            counts.cut += u64::from((seen.bytes.len() as u64) < u64::from(wire));
+            notices: Vec::new(),
         };
-        if self.port.receive_seen(MOST, &mut take) == 0 {
-            self.port
-                .wait(Wait::Poll, self.options.wait)
-                .map_err(|e| failed(self.port.name(), &e))?;
-            if self.port.receive_seen(MOST, &mut take) == 0 {
+        // One that is down now is waited for, and that is said.
+        for at in 0..all.ports.len() {
+            all.look(at);
+        }
+        Ok(all)
+    }
+
+    /// Takes what is there.
+    fn take(&mut self, batch: &mut Batch) -> bool {
+        let counts = &mut self.counts;
+        let (mut any, mut heard) = (false, false);
+        for (number, listener) in self.ports.iter_mut().enumerate() {
+            let Some(port) = &mut listener.port else {
+                continue;
+            };
+            let mut take = |seen: weir_xsk::Seen<'_>| {
+                let wire = u32::try_from(seen.len).unwrap_or(u32::MAX);
+                let tag = seen.tag.map(|(tpid, tci)| {
+                    let (a, b) = (tpid.to_be_bytes(), tci.to_be_bytes());
+                    [a[0], a[1], b[0], b[1]]
+                });
+                // A tag stands behind the two addresses.
+                match (tag, seen.bytes.split_at_checked(12)) {
+                    (Some(tag), Some((addresses, rest))) => {
+                        let parts = [addresses, &tag, rest];
+                        batch.push(seen.time, &parts, wire.saturating_add(4), 1);
+                    }
+                    _ => {
+                        batch.push(seen.time, &[seen.bytes], wire, 1);
+                    }
+                }
+                if let Some(frame) = batch.frames.last_mut() {
+                    frame.interface = number as u8;
+                    frame.sums = match seen.checksum {
+                        Checksum::Unknown => Sums::Unknown,
+                        Checksum::Valid => Sums::Valid,
+                        Checksum::Unfinished => Sums::Unfinished,
+                    };
+                }
+                counts.frames += 1;
+                counts.wire_bytes += u64::from(wire);
+                counts.cut += u64::from((seen.bytes.len() as u64) < u64::from(wire));
+            };
+            if port.receive_seen(MOST, &mut take) > 0 {
+                any = true;
+                listener.looked = Instant::now();
+                heard |= listener.away.is_some();
+            }
+        }
+        if heard {
+            for at in 0..self.ports.len() {
+                self.look(at);
+            }
+        }
+        if self.ports.len() > 1 {
+            // Each ring is in order; together they are by their times.
+            batch.frames.sort_by_key(|f| f.time);
+        }
+        any
+    }
+
+    /// Waits until something comes, or until links are to be looked at.
+    fn wait(&mut self) -> Result<(), SourceError> {
+        let here = |l: &&Listener| l.port.is_some() && l.away.is_none();
+        let listening = self.ports.iter().filter(here);
+        let mut ready: Vec<PollFd<'_>> = listening
+            .filter_map(|l| l.port.as_ref())
+            .map(|port| PollFd::from_borrowed_fd(port.as_fd(), PollFlags::IN))
+            .collect();
+        // A time that does not fit is for ever.
+        let wait = Timespec::try_from(self.options.wait).ok();
+        match poll(&mut ready, wait.as_ref()) {
+            // A signal: the caller looks whether it is to stop.
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => {
+                return Err(SourceError::Interface {
+                    interface: self.names(),
+                    message: e.to_string(),
+                });
+            }
+        }
+        let failed = ready
+            .iter()
+            .any(|one| one.revents().intersects(PollFlags::ERR | PollFlags::HUP));
+        for at in 0..self.ports.len() {
+            if failed {
+                self.look(at);
+            }
+        }
+        Ok(())
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.ports.iter().map(|l| l.name.as_str()).collect();
+        names.join(", ")
+    }
+
+    /// Looks whether a link is there, and notes what has become of it.
+    fn look(&mut self, at: usize) {
+        let options = self.options;
+        let Some(listener) = self.ports.get_mut(at) else {
+            return;
+        };
+        listener.looked = Instant::now();
+        let found = match &listener.port {
+            Some(port) => port.forget_error().and_then(|()| port.check_link()),
+            None => listen(&listener.name, options).and_then(|port| {
+                let state = port.check_link();
+                listener.port = Some(port);
+                state
+            }),
+        };
+        if matches!(found, Err(XskError::Gone { .. }))
+            && let Some(mut port) = listener.port.take()
+            && let Ok(losses) = port.losses()
+        {
+            // Another one of its name has another socket.
+            listener.dropped += losses.ring_drops;
+        }
+        match (found, &listener.away) {
+            (Ok(()), None) | (Err(_), Some(_)) => {}
+            (Err(e), None) => {
+                let why = e.to_string();
+                listener.away = Some((now(), why.clone()));
+                self.notices.push(Notice::Down {
+                    interface: listener.name.clone(),
+                    why,
+                });
+            }
+            (Ok(()), Some(_)) => self.back(at, true),
+        }
+    }
+
+    /// Notes the time in which a link was away.
+    fn back(&mut self, at: usize, back: bool) {
+        if let Some(listener) = self.ports.get_mut(at)
+            && let Some((from, why)) = listener.away.take()
+        {
+            self.counts.gaps += 1;
+            self.notices.push(Notice::Gap(Gap {
+                interface: listener.name.clone(),
+                why,
+                from,
+                to: now(),
+                back,
+            }));
+        }
+    }
+}
+
+fn listen(name: &str, options: LiveOptions) -> Result<PacketPort, XskError> {
+    let config = PacketConfig {
+        block_size: BLOCK,
+        blocks: u32::try_from(options.ring / BLOCK as usize)
+            .unwrap_or(u32::MAX)
+            .clamp(2, 1 << 14),
+        retire_ms: 10,
+        slots: 0,
+        // A host that looks at itself sees both ends of its connections.
+        outgoing: true,
+        ..PacketConfig::default()
+    };
+    PacketPort::open(name, &config)
+}
+
+/// The system's clock, which frames have their times from.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.unwrap_or_default().as_nanos() as u64
+}
+
+impl Source for Interfaces {
+    fn fill(&mut self, batch: &mut Batch) -> Result<Filled, SourceError> {
+        for at in 0..self.ports.len() {
+            // One that is busy is there; the others do not wait for it to be quiet.
+            if self.ports[at].looked.elapsed() >= LOOK {
+                self.look(at);
+            }
+        }
+        if !self.take(batch) {
+            self.wait()?;
+            if !self.take(batch) {
                 return Ok(Filled::Idle);
             }
         }
@@ -110,13 +283,31 @@ impl Source for Live {
     }
 
     fn counts(&mut self) -> SourceCounts {
-        if let Ok(losses) = self.port.losses() {
-            self.counts.kernel_drops = losses.ring_drops;
+        let mut drops = 0;
+        for listener in &mut self.ports {
+            drops += listener.dropped;
+            if let Some(Ok(losses)) = listener.port.as_mut().map(Port::losses) {
+                drops += losses.ring_drops;
+            }
         }
+        self.counts.kernel_drops = self.counts.kernel_drops.max(drops);
         self.counts
     }
 
     fn is_live(&self) -> bool {
+        true
+    }
+
+    fn notices(&mut self, ends: bool) -> Vec<Notice> {
+        if ends {
+            for at in 0..self.ports.len() {
+                self.back(at, false);
+            }
+        }
+        std::mem::take(&mut self.notices)
+    }
+
+    fn knows_sums(&self) -> bool {
         true
     }
 }

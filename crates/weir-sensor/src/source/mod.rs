@@ -18,7 +18,7 @@ pub use framer::{Framer, Step};
 #[cfg(feature = "libpcap")]
 pub use libpcap::Libpcap;
 #[cfg(feature = "live")]
-pub use live::{Live, LiveOptions};
+pub use live::{Interfaces, LiveOptions};
 use weir_packet::pcap::CaptureError;
 
 /// What a call to [`Source::fill`] found.
@@ -51,6 +51,37 @@ pub struct SourceCounts {
     pub skipped_files: u64,
     /// Live: frames that the kernel lost because its ring was full; they were not delivered.
     pub kernel_drops: u64,
+    /// Live: times that a link was away.
+    pub gaps: u64,
+}
+
+/// What happened to an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// Its link is away; the sensor waits for it.
+    Down {
+        /// Which.
+        interface: String,
+        /// What is the matter.
+        why: String,
+    },
+    /// It was away for a time, and is back; or the run ends before it is.
+    Gap(Gap),
+}
+
+/// A time in which an interface was not listened to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Which.
+    pub interface: String,
+    /// What was the matter.
+    pub why: String,
+    /// From when, nanoseconds since 1970.
+    pub from: u64,
+    /// Until when.
+    pub to: u64,
+    /// Whether it is back.
+    pub back: bool,
 }
 
 /// Why there are no frames.
@@ -108,6 +139,16 @@ pub trait Source: Send {
 
     /// Whether the end is not known: frames come as time goes by.
     fn is_live(&self) -> bool;
+
+    /// What happened to interfaces since this was asked last. `ends`: it is not asked again.
+    fn notices(&mut self, _ends: bool) -> Vec<Notice> {
+        Vec::new()
+    }
+
+    /// Whether it says of each frame what is known of its checksums.
+    fn knows_sums(&self) -> bool {
+        false
+    }
 
     /// From now on no batch has frames of several captures, and each says of which it has.
     fn keep_apart(&mut self) {}

@@ -77,6 +77,7 @@ impl Totals {
         self.ledger.not_ip += other.ledger.not_ip;
         self.ledger.invalid += other.ledger.invalid;
         self.ledger.fragments += other.ledger.fragments;
+        self.ledger.bad_checksum += other.ledger.bad_checksum;
         self.ledger.inspected += other.ledger.inspected;
     }
 
@@ -318,7 +319,7 @@ const PARSED: [(App, bool); 12] = [
 /// The name of an application's counters: of those that TCP and UDP carry there are two.
 fn counted(app: App, tcp: bool) -> String {
     match app {
-        App::Dns | App::Dcerpc | App::Krb5 | App::Sip | App::Nfs | App::Failed => {
+        App::Dns | App::Dcerpc | App::Krb5 | App::Sip | App::Nfs | App::Ldap | App::Failed => {
             format!("{}_{}", app.name(), if tcp { "tcp" } else { "udp" })
         }
         _ => app.name().to_owned(),

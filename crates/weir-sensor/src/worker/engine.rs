@@ -21,6 +21,8 @@ pub struct Engine {
     pub(crate) texts: Vec<Arc<RuleText>>,
     pub(crate) wanted: Asked,
     pub(crate) filters: Vec<crate::rules::Filter>,
+    /// Whether rules are asked of bodies that are not whole.
+    pub(super) grows: bool,
     /// Which directions have rules about streams.
     pub(super) streams: [bool; 2],
     /// Applications whose encrypted part is not inspected.
@@ -240,7 +242,7 @@ impl Engine {
             ),
             ..kinds.said
         };
-        let records = config.logs.eve.is_some()
+        let records = !config.logs.eve.is_empty()
             && (kinds.files
                 || config.logs.options.app_fields
                 || kinds.apps.as_ref().is_none_or(|list| !list.is_empty()));
@@ -273,6 +275,7 @@ impl Engine {
                 (!config.app.encrypted_tls).then_some(App::Tls),
                 (!config.app.encrypted_ssh).then_some(App::Ssh),
             ],
+            grows: ruleset.asks_growing(),
             ruleset: Arc::new(ruleset),
         };
         let uncompiled = refused

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Extra, Hands, Line};
 use crate::app::{App, Conversation, Transaction};
 use crate::buffer::Buffer;
-use crate::config::DnsKinds;
+use crate::config::{DnsKinds, Record};
 use crate::detect::{FlowState, Match, Ruleset};
 use crate::event::Events;
 use crate::flow::{Flow, Info, Reason};
@@ -133,6 +133,7 @@ fn flow_head<'a>(info: &'a Info, direction: Direction, time: u64, number: u64) -
         time,
         flow: info.id,
         number,
+        interface: info.interface,
         vlan: &info.vlan[..usize::from(info.vlans.min(3))],
         addresses: Some((from.0, to.0)),
         ports: has_ports(info.protocol).then_some((from.1, to.1)),
@@ -296,6 +297,7 @@ fn packet_head<'a>(packet: &'a Packet<'_>, flow: u64) -> Head<'a> {
         time: packet.time,
         flow,
         number: packet.number,
+        interface: packet.interface,
         vlan: &packet.vlan[..usize::from(packet.vlans.min(3))],
         addresses: packet.ip.as_ref().map(|ip| (ip.source, ip.destination)),
         ports: has_transport.then(|| packet.ports()),
@@ -333,7 +335,7 @@ fn context<'a>(state: &'a FlowState, one: &Match) -> Vec<(&'a str, &'a [u8])> {
 impl Hands {
     /// What rules have set in a flow, if records say so.
     fn marks<'a>(&self, ruleset: &'a Ruleset, state: &'a FlowState) -> Option<Marks<'a>> {
-        let said = self.logs.options.marks && self.logs.eve.is_some() && state.is_marked();
+        let said = self.logs.options.marks && !self.logs.eve.is_empty() && state.is_marked();
         said.then(|| {
             let (bits, counters) = ruleset.marks(state);
             let (captured, packet) = state.said.as_ref().map_or((&[][..], &[][..]), |said| {
@@ -353,7 +355,7 @@ impl Hands {
     /// Addresses of the link layer of a record about one direction of a flow: of the packet that is looked at, or the flow's first ones where there is none.
     fn ether(&self, way: Direction, first: Option<Ether>) -> Option<Link<'static>> {
         let (ether, of) = match self.origin {
-            Origin::FlowEnd => (first?, Direction::ToServer),
+            Origin::FlowEnd | Origin::Flush => (first?, Direction::ToServer),
             _ => (self.ether?, self.way),
         };
         Some(Link::Frame(if way == of {
@@ -366,6 +368,7 @@ impl Hands {
     fn line(
         &mut self,
         flow: u64,
+        record: Record,
         matched: Option<Match>,
         eve: std::ops::Range<usize>,
         fast: std::ops::Range<usize>,
@@ -376,6 +379,7 @@ impl Hands {
             phase: self.phase,
             flow,
             time: self.time,
+            record,
             matched,
             eve,
             fast,
@@ -388,19 +392,17 @@ impl Hands {
             return;
         }
         let mut matches = self.detector.matches().to_vec();
-        if let Some(most) = self.alerts {
-            // Of more than that the last ones go.
-            let mut left = most;
-            let before = matches.len();
-            matches.retain(|one| {
-                let rule = self.engine.ruleset.rule(one.rule);
-                let counts = rule.is_told();
-                let fits = !counts || left > 0;
-                left -= usize::from(counts && fits);
-                fits
-            });
-            self.counts.beyond += (before - matches.len()) as u64;
-        }
+        // Of more than that the last ones go.
+        let mut left = self.alerts;
+        let before = matches.len();
+        matches.retain(|one| {
+            let rule = self.engine.ruleset.rule(one.rule);
+            let counts = rule.is_told();
+            let fits = !counts || left > 0;
+            left -= usize::from(counts && fits);
+            fits
+        });
+        self.counts.beyond += (before - matches.len()) as u64;
         self.detector.clear();
         let (info, mut extra) = of.unzip();
         let ruleset = Arc::clone(&self.engine.ruleset);
@@ -433,7 +435,7 @@ impl Hands {
                                 0
                             },
                         );
-                        head.origin = Some(packet.map_or(Origin::FlowEnd, packet_origin));
+                        head.origin = Some(packet.map_or(self.origin, packet_origin));
                         head.marks = marks.as_ref();
                         head.ether =
                             self.ether(one.direction.unwrap_or(Direction::ToServer), first);
@@ -456,7 +458,7 @@ impl Hands {
                     }
                     (None, None) => continue,
                 };
-                if self.logs.kinds.alert && self.logs.eve.is_some() {
+                if self.logs.kinds.alert && !self.logs.eve.is_empty() {
                     let talk = extra.as_ref().and_then(|e| e.talk.as_ref());
                     let flow = info.map(|info| facts(info, true, talk));
                     let tcp = one.protocol == 6;
@@ -523,6 +525,7 @@ impl Hands {
             let end = self.bytes.len();
             self.line(
                 info.map_or(0, |i| i.number),
+                Record::Alert,
                 Some(one),
                 start..middle,
                 middle..end,
@@ -540,7 +543,7 @@ impl Hands {
         let app = talk.app().name();
         let events = &talk.transactions.events;
         if extra.logged_events < events.len() {
-            if self.logs.kinds.anomaly_app && self.logs.eve.is_some() {
+            if self.logs.kinds.anomaly_app && !self.logs.eve.is_empty() {
                 for event in &events[extra.logged_events..] {
                     let start = self.bytes.len();
                     let mut head = flow_head(info, self.way, self.time, self.counted());
@@ -581,7 +584,7 @@ impl Hands {
                     .said
                     .as_ref()
                     .is_some_and(|s| s.unlogged.contains(&done.id));
-                if self.logs.eve.is_some() && !unlogged {
+                if !self.logs.eve.is_empty() && !unlogged {
                     let flow = (marks.as_ref(), first, extra.parent);
                     self.log_transaction(info, done, flow);
                 }
@@ -590,7 +593,7 @@ impl Hands {
                 at += 1;
                 continue;
             }
-            if self.logs.kinds.files && self.logs.eve.is_some() {
+            if self.logs.kinds.files && !self.logs.eve.is_empty() {
                 let flow = (marks.as_ref(), first, extra.parent);
                 self.log_files(info, done, flow);
             }
@@ -606,7 +609,10 @@ impl Hands {
 
     /// Number of the frame that records are about, 0 if it is none.
     fn counted(&self) -> u64 {
-        if matches!(self.origin, Origin::FlowEnd | Origin::Fragments) {
+        if matches!(
+            self.origin,
+            Origin::FlowEnd | Origin::Flush | Origin::Fragments
+        ) {
             0
         } else {
             self.number
@@ -620,6 +626,7 @@ impl Hands {
             phase: self.phase,
             flow,
             time: self.time,
+            record: Record::Application,
             matched: None,
             eve: start..end,
             fast: 0..0,
@@ -710,7 +717,7 @@ impl Hands {
                 let inside = (record, &done.beside);
                 let options = &self.logs.options;
                 eve::transaction(&mut self.bytes, &head, name, number, inside, options);
-                ends.push(self.bytes.len());
+                ends.push((Record::App(name), self.bytes.len()));
             };
             if done.app == App::Dns && kinds.dns.older {
                 older.iter().for_each(&mut write);
@@ -734,13 +741,13 @@ impl Hands {
                     },
                     &self.logs.options,
                 );
-                ends.push(self.bytes.len());
+                ends.push((Record::Application, self.bytes.len()));
             }
         }
         let mut from = start;
-        for end in ends {
+        for (record, end) in ends {
             if end > from {
-                self.line(info.number, None, from..end, 0..0);
+                self.line(info.number, record, None, from..end, 0..0);
                 from = end;
             }
         }
@@ -784,7 +791,7 @@ impl Hands {
                 &self.logs.options,
             );
             let end = self.bytes.len();
-            self.line(info.number, None, start..end, 0..0);
+            self.line(info.number, Record::File, None, start..end, 0..0);
         }
     }
 
@@ -795,7 +802,7 @@ impl Hands {
         events: Events,
         flow: Option<&Flow<Extra>>,
     ) {
-        if self.logs.eve.is_none() {
+        if self.logs.eve.is_empty() {
             return;
         }
         let ruleset = Arc::clone(&self.engine.ruleset);
@@ -824,7 +831,12 @@ impl Hands {
             };
             eve::anomaly(&mut self.bytes, &head, &what, &self.logs.options);
             let end = self.bytes.len();
-            self.line(flow.map_or(0, |f| f.info.number), None, start..end, 0..0);
+            let record = match event.is_stream() {
+                true => Record::Stream,
+                false => Record::Decode,
+            };
+            let number = flow.map_or(0, |f| f.info.number);
+            self.line(number, record, None, start..end, 0..0);
         }
     }
 
@@ -836,7 +848,7 @@ impl Hands {
         session: Option<&Session>,
         reason: Reason,
     ) {
-        if self.logs.eve.is_none() {
+        if self.logs.eve.is_empty() {
             return;
         }
         // Not of one packet: it has no number.
@@ -883,7 +895,7 @@ impl Hands {
                     &self.logs.options,
                 );
                 let end = self.bytes.len();
-                self.line(info.number, None, start..end, 0..0);
+                self.line(info.number, Record::Netflow, None, start..end, 0..0);
             }
         }
         if self.logs.kinds.flow {
@@ -898,7 +910,7 @@ impl Hands {
                 &self.logs.options,
             );
             let end = self.bytes.len();
-            self.line(info.number, None, start..end, 0..0);
+            self.line(info.number, Record::Flow, None, start..end, 0..0);
         }
     }
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use weir_packet::pcap::LinkType;
 
 use crate::app::{App, Conversation, Expected, Ports};
-use crate::config::Config;
+use crate::config::{Config, Record};
 use crate::decode::Decoder;
 use crate::defragment::Defragmenter;
 use crate::detect::{Detector, FlowState, FlowView, Match, Moment, PacketFlow, Ruleset};
@@ -31,6 +31,7 @@ use crate::output::eve::{self, Origin, Tunnel};
 use crate::packet::{Direction, Packet, Transport};
 use crate::rules::Expressions;
 use crate::run::{Ledger, Tick, Work};
+use crate::source::Frame;
 use crate::stream::End;
 pub(crate) use counters::Totals;
 pub use engine::{Engine, Uncompiled};
@@ -46,6 +47,7 @@ pub(crate) struct Line {
     /// Of flows that are over: the number of their first packet.
     flow: u64,
     pub(crate) time: u64,
+    pub(crate) record: Record,
     pub(crate) matched: Option<Match>,
     pub(crate) eve: Range<usize>,
     pub(crate) fast: Range<usize>,
@@ -92,6 +94,8 @@ struct Extra {
     /// The engine whose rules `state` speaks of; 0: of none.
     rules: u64,
     alerted: bool,
+    /// The conversation was given something since bodies of it were looked at that are not whole.
+    unlooked: bool,
     /// The conversation was given something since each direction of it was looked at last.
     changed: [bool; 2],
     /// Bytes of memory, when it was last counted.
@@ -137,7 +141,7 @@ struct Hands {
     announced: Vec<VecDeque<Announced>>,
     counts: AppCounts,
     /// Alerts that one packet may give.
-    alerts: Option<usize>,
+    alerts: usize,
     /// How far streams of SMB are followed; 0: all of them.
     smb_depth: u64,
     bytes: Vec<u8>,
@@ -157,6 +161,8 @@ struct Announced {
     time: u64,
 }
 
+/// Seconds in which a flow must have had packets for its bodies to be looked at: one, and the one that lists of flows are exact to.
+const RECENT: u64 = 2;
 /// Announcements that a slice remembers; the oldest goes.
 const MOST_ANNOUNCED: usize = 256;
 /// Nanoseconds.
@@ -201,6 +207,8 @@ pub(crate) struct Pipeline {
     hands: Hands,
     ledger: Ledger,
     clock: u64,
+    /// Something of the frame that is looked at was left out for its checksum.
+    left_out: bool,
 }
 
 impl Pipeline {
@@ -277,6 +285,7 @@ impl Pipeline {
             slices,
             ledger: Ledger::default(),
             clock: 0,
+            left_out: false,
         }
     }
 
@@ -293,15 +302,17 @@ impl Pipeline {
                 self.clock = frame.time / SECOND;
                 self.hands.at(frame.time, number, 0);
                 self.advance(frame.time);
+                self.look();
             }
             self.hands.at(frame.time, number, 1);
             let bytes = work.batch.bytes(frame);
-            self.frame(LinkType(frame.link), frame.time, number, bytes);
+            self.frame(frame, number, bytes);
         }
         if work.batch.frames.is_empty() && work.now / SECOND > self.clock {
             self.clock = work.now / SECOND;
             self.hands.at(work.now, work.last, 2);
             self.advance(work.now);
+            self.look();
         }
         if work.ends {
             self.end_flows(work);
@@ -331,7 +342,7 @@ impl Pipeline {
             let number = work.batch.first + u64::from(*at);
             self.hands.at(frame.time, number, 1);
             let bytes = work.batch.bytes(frame);
-            self.frame(LinkType(frame.link), frame.time, number, bytes);
+            self.frame(frame, number, bytes);
         }
         for tick in next.into_iter().chain(ticks) {
             self.tick(work, tick);
@@ -352,6 +363,7 @@ impl Pipeline {
             }
         }
         self.advance(tick.time);
+        self.look();
     }
 
     /// Adds what was found to what others found in the batch.
@@ -399,6 +411,19 @@ impl Pipeline {
         }
     }
 
+    /// Asks rules of bodies that have grown and are not whole: of those that come slowly, nobody knows when they will be.
+    fn look(&mut self) {
+        if !self.hands.engine.grows {
+            return;
+        }
+        for (number, slice) in self.slices.iter_mut().enumerate() {
+            self.hands.slice = number;
+            for at in slice.tracker.recent(RECENT) {
+                self.hands.look(slice.tracker.flow_mut(at));
+            }
+        }
+    }
+
     fn begin(&mut self, report: &mut Report) {
         std::mem::swap(&mut self.hands.bytes, &mut report.bytes);
         std::mem::swap(&mut self.hands.lines, &mut report.lines);
@@ -414,26 +439,33 @@ impl Pipeline {
         self.hands.engine = Arc::clone(engine);
     }
 
-    fn frame(&mut self, link: LinkType, time: u64, number: u64, bytes: &[u8]) {
-        self.hands.link = link.0;
+    fn frame(&mut self, frame: &Frame, number: u64, bytes: &[u8]) {
+        self.hands.link = frame.link;
         self.hands.outer = None;
+        self.left_out = false;
         if self.hands.logs.options.ethernet {
-            self.hands.ether = eve::Ether::of(bytes).filter(|_| link.0 == 1);
+            self.hands.ether = eve::Ether::of(bytes).filter(|_| frame.link == 1);
         }
-        let packet = self.decoder.frame(link, time, number, bytes);
+        let link = LinkType(frame.link);
+        let mut packet = (self.decoder).frame_with(link, frame.time, number, bytes, frame.sums);
+        packet.interface = frame.interface;
         // If there is one slice only, the reader has found that the frame is about it, in the same way.
         self.hands.slice = match self.slices.len() {
             0 | 1 => 0,
             all => (packet.spread % all as u64) as usize,
         };
-        let end = match &packet.ip {
-            None if packet.events.is_empty() => &mut self.ledger.not_ip,
+        let ip = packet.ip.as_ref().map(|ip| ip.fragment);
+        let is_odd = !packet.events.is_empty();
+        self.layers(packet, 0);
+        let end = match ip {
+            None if !is_odd => &mut self.ledger.not_ip,
             None => &mut self.ledger.invalid,
-            Some(ip) if ip.fragment => &mut self.ledger.fragments,
-            Some(_) => &mut self.ledger.inspected,
+            // Whatever it carries: something of it was left out.
+            Some(_) if self.left_out => &mut self.ledger.bad_checksum,
+            Some(true) => &mut self.ledger.fragments,
+            Some(false) => &mut self.ledger.inspected,
         };
         *end += 1;
-        self.layers(packet, 0);
     }
 
     /// A packet and those that it carries, put together from fragments where needed.
@@ -477,6 +509,9 @@ impl Pipeline {
     }
 
     fn packet(&mut self, packet: &Packet<'_>) {
+        let part = packet.ip.as_ref().is_some_and(|ip| ip.fragment);
+        // No receiver takes it: it is no part of its stream, or of its datagram.
+        self.left_out |= packet.bad_checksum && (part || packet.tcp().is_some());
         let hands = &mut self.hands;
         let slice = &mut self.slices[hands.slice];
         let tracked = slice.tracker.packet(packet, hands);
@@ -504,6 +539,39 @@ impl Pipeline {
 }
 
 impl Hands {
+    /// Asks rules of what a flow's transactions have of bodies until now.
+    fn look(&mut self, flow: &mut Flow<Extra>) {
+        if !std::mem::take(&mut flow.extra.unlooked) {
+            return;
+        }
+        let grown = |t: &crate::app::Transaction| {
+            [Direction::ToServer, Direction::ToClient]
+                .iter()
+                .any(|d| !t.complete[d.index()] && t.has_grown(*d))
+        };
+        let talk = flow.extra.talk.as_ref();
+        if !talk.is_some_and(|t| t.transactions.live.iter().any(grown)) {
+            return;
+        }
+        self.detector.turn();
+        self.renew(&mut flow.extra);
+        (self.way, self.origin) = (Direction::ToServer, Origin::Flush);
+        let view = self.view(flow, flow.info.state != flow::State::New);
+        let moment = Moment {
+            time: self.time,
+            number: self.number,
+            packet: None,
+        };
+        let Flow { info, extra, .. } = flow;
+        if let Some(talk) = &mut extra.talk {
+            for transaction in &mut talk.transactions.live {
+                (self.detector).grown(&moment, &view, &mut extra.state, transaction);
+            }
+        }
+        self.alerts(None, Some((info, extra)));
+        self.detector.turn();
+    }
+
     fn at(&mut self, time: u64, number: u64, phase: u8) {
         (self.time, self.number, self.phase) = (time, number, phase);
     }
@@ -718,6 +786,7 @@ impl Hands {
             let before = talk.app();
             talk.data(direction, bytes, self.time, &self.engine.wanted);
             extra.changed = [true; 2];
+            extra.unlooked = true;
             if talk.transactions.failed {
                 let what = (talk.app(), tcp, false);
                 *self.counts.errors.entry(what).or_default() += 1;

@@ -16,7 +16,7 @@ use weir_sensor::detect::{
 };
 use weir_sensor::event::Events;
 use weir_sensor::matcher::Engine;
-use weir_sensor::packet::{Direction, Ip, Packet, Tcp, Transport};
+use weir_sensor::packet::{Direction, Ip, Packet, Signature, Tcp, Transport};
 use weir_sensor::rules::*;
 
 pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
@@ -72,6 +72,7 @@ pub fn rule(sid: u32, protocol: HeaderProtocol) -> Rule {
 pub fn on(sid: u32, protocol: HeaderProtocol, buffer: Buffer, conditions: Vec<Condition>) -> Rule {
     let mut rule = rule(sid, protocol);
     rule.groups.push(Group {
+        way: None,
         buffer,
         transforms: Vec::new(),
         conditions,
@@ -171,6 +172,7 @@ pub fn packet(number: u64, direction: Direction, tcp: bool, payload: &[u8]) -> P
             window_scale: None,
             mss: None,
             sack_permitted: false,
+            signature: Signature::None,
         })
     } else {
         Transport::Udp {

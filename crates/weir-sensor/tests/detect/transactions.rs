@@ -100,6 +100,7 @@ fn rules_of_both_directions_are_decided_once_at_the_end() {
         vec![plain(b"/admin")],
     );
     rule.groups.push(Group {
+        way: None,
         buffer: Buffer::HttpStatusCode,
         transforms: vec![],
         conditions: vec![plain(b"200")],
@@ -119,6 +120,7 @@ fn rules_of_both_directions_are_decided_once_at_the_end() {
 fn a_stream_part_waits_for_its_transaction() {
     let mut rule = on(1, HeaderProtocol::App, Buffer::HttpUri, vec![plain(b"/x")]);
     rule.groups.push(Group {
+        way: None,
         buffer: Buffer::Payload,
         transforms: vec![],
         conditions: vec![plain(b"weird bytes")],

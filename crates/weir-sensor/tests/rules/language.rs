@@ -80,6 +80,7 @@ fn a_rule_of_suricata_in_full() {
                 vec![Condition::Content(start), Condition::Content(next)]
             ),
             Group {
+                way: None,
                 buffer: Buffer::HttpHost,
                 transforms: vec![Transform::DotPrefix],
                 conditions: vec![Condition::Content(end)],
@@ -235,6 +236,7 @@ fn the_same_words_mean_other_things_to_snort() {
             group(Buffer::Payload, vec![Condition::Content(third)]),
             group(Buffer::HttpUri, vec![Condition::Size(size)]),
             Group {
+                way: None,
                 buffer: Buffer::HttpHeader,
                 transforms: vec![Transform::Field("user-agent".to_owned())],
                 conditions: vec![Condition::Content(content(b"q"))],

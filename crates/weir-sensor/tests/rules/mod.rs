@@ -84,6 +84,7 @@ fn content(bytes: &[u8]) -> Content {
 
 fn group(buffer: Buffer, conditions: Vec<Condition>) -> Group {
     Group {
+        way: None,
         buffer,
         transforms: Vec::new(),
         conditions,

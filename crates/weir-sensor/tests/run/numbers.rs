@@ -48,7 +48,11 @@ fn mixed() -> Tape {
 #[test]
 fn every_frame_is_in_one_counter() {
     for workers in [1, 3] {
-        let left = sense_tape(&mixed(), &How::rules("").workers(workers));
+        let how = How::rules("")
+            .workers(workers)
+            .set("outputs.0.eve-log.types.stats.extended=yes")
+            .set("outputs.1.fast.enabled=yes");
+        let left = sense_tape(&mixed(), &how);
         let ledger = left.summary.ledger;
         assert_eq!(ledger.read, mixed().frames.len() as u64);
         assert_eq!(ledger.unaccounted(), 0, "{ledger:?}");

@@ -8,6 +8,11 @@ use super::bed::{ANSWER, How, Tape, sense, sense_tape, web};
 
 /// What is wrong with a value, with its place. The subset of JSON Schema that the file uses: `type`, `properties`, `required`, `additionalProperties`, `items`, `enum`, `pattern_time`, `$ref`.
 fn check(value: &Value, schema: &Value, root: &Value, place: &str, wrong: &mut Vec<String>) {
+    if let Some(path) = schema["$ref"].as_str().and_then(|r| r.strip_prefix('#')) {
+        let target = root.pointer(path).unwrap_or(&Value::Null);
+        assert!(target.is_object(), "the schema has no {path}");
+        return check(value, target, root, place, wrong);
+    }
     if let Some(name) = schema["$ref"].as_str() {
         let target = &root["definitions"][name];
         assert!(target.is_object(), "the schema has no definition {name}");
@@ -61,6 +66,11 @@ fn check(value: &Value, schema: &Value, root: &Value, place: &str, wrong: &mut V
                 (found, _) => check(inner, found, root, &place, wrong),
             }
         }
+    }
+    if let (Some(list), Some(least)) = (value.as_array(), schema["minItems"].as_u64())
+        && (list.len() as u64) < least
+    {
+        wrong.push(format!("{place}: fewer than {least}"));
     }
     if let (Some(list), Value::Object(_)) = (value.as_array(), &schema["items"]) {
         for (n, inner) in list.iter().enumerate() {
@@ -185,6 +195,24 @@ fn records_of_real_captures() {
         .set("outputs.1.fast.enabled=yes");
     let left = sense(&captures, &how);
     hold(left.eve.iter());
+    // And to the schema that readers of such logs check them with.
+    let known = root.join("suricata-verify/peer/etc/schema.json");
+    if let Ok(text) = std::fs::read_to_string(known) {
+        let schema: Value = serde_json::from_str(&text).expect("JSON");
+        let mut wrong = Vec::new();
+        for record in &left.eve {
+            let kind = record["event_type"].as_str().unwrap_or_default();
+            check(record, &schema, &schema, kind, &mut wrong);
+        }
+        wrong.sort();
+        wrong.dedup();
+        assert!(
+            wrong.is_empty(),
+            "{} of them:\n{}",
+            wrong.len(),
+            wrong[..wrong.len().min(40)].join("\n")
+        );
+    }
     let mut kinds = std::collections::BTreeMap::new();
     for record in &left.eve {
         *kinds

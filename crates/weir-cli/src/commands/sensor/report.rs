@@ -18,6 +18,8 @@ const SHOWN: usize = 5;
 pub(super) struct Loaded {
     pub(super) rules: usize,
     pub(super) refused: usize,
+    /// Lines of files beside the rules that were refused: thresholds, classes, reputation.
+    pub(super) lines: usize,
     files: usize,
     took: Duration,
 }
@@ -31,7 +33,8 @@ impl Loaded {
     ) -> Loaded {
         Loaded {
             rules: engine.rules(),
-            refused: book.loaded.refused.len() + book.refused.len() + uncompiled.len(),
+            refused: book.loaded.refused.len() + uncompiled.len(),
+            lines: book.refused.len(),
             files: book.loaded.files,
             took,
         }
@@ -57,7 +60,7 @@ pub(super) fn tell_rules(book: &Book, uncompiled: &[Uncompiled], verbose: u8) {
     if all > most {
         let _ = writeln!(
             text,
-            "weir: ... and {} more refused rules; -v or `weir sensor rules check` shows them",
+            "weir: ... and {} more refused rules or lines; -v or `weir sensor rules check` shows them",
             all - most
         );
     }
@@ -102,11 +105,15 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
     let count = |name: &str| summary.counters.get(name).copied().unwrap_or(0);
     let _ = writeln!(
         text,
-        "rules     {} loaded, {} refused, of {} files in {}",
+        "rules     {} loaded, {} refused, of {} files in {}{}",
         loaded.rules,
         loaded.refused,
         loaded.files,
-        seconds(loaded.took)
+        seconds(loaded.took),
+        match loaded.lines {
+            0 => String::new(),
+            n => format!(", and {n} lines of thresholds, classes or reputation refused"),
+        }
     );
     let rate = source.frames as f64 / summary.elapsed.as_secs_f64().max(1e-9);
     let _ = writeln!(
@@ -123,8 +130,13 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
     );
     let _ = writeln!(
         text,
-        "inspected {}, fragments {}, not IP {}, broken {}, filtered {}",
-        ledger.inspected, ledger.fragments, ledger.not_ip, ledger.invalid, ledger.filtered
+        "inspected {}, wrong checksum {}, fragments {}, not IP {}, broken {}, filtered {}",
+        ledger.inspected,
+        ledger.bad_checksum,
+        ledger.fragments,
+        ledger.not_ip,
+        ledger.invalid,
+        ledger.filtered
     );
     let _ = writeln!(
         text,
@@ -157,6 +169,13 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
             lost.join(", ")
         }
     );
+    // Most of what somebody captures where senders leave checksums to their devices.
+    if ledger.bad_checksum * 10 > ledger.inspected + ledger.bad_checksum {
+        let _ = writeln!(
+            text,
+            "many checksums are wrong, as where a sender leaves them to its device: -k none reads such frames"
+        );
+    }
     if ledger.unaccounted() != 0 {
         let _ = writeln!(
             text,
@@ -179,10 +198,21 @@ fn losses(summary: &Summary) -> Vec<(&'static str, u64)> {
         ("frames by the kernel", summary.source.kernel_drops),
         ("frames cut by the capture", summary.source.cut),
         ("files not read to their end", summary.source.broken_files),
+        ("times that a link was away", summary.source.gaps),
+        ("frames with a wrong checksum", summary.ledger.bad_checksum),
         ("fragments over the cap", count("defrag.over_cap")),
         ("flows over the cap", count("flow.end.forced")),
         ("stream bytes over the cap", count("tcp.bytes.over_cap")),
         ("gaps in streams", count("tcp.reassembly_gap")),
+        (
+            "flows of HTTP/2, whose messages are not read",
+            count("app_layer.flow.http2"),
+        ),
+        (
+            "alerts beyond packet-alert-max",
+            count("detect.alert_queue_overflow"),
+        ),
+        ("reloads of rules", count("detect.reloads_refused")),
         ("lines of EVE", count("output.eve_lost")),
         ("lines of fast.log", count("output.fast_lost")),
     ]
@@ -204,7 +234,7 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
         .collect();
     let ledger = &summary.ledger;
     json!({
-        "rules": {"loaded": loaded.rules, "refused": loaded.refused, "files": loaded.files, "seconds": loaded.took.as_secs_f64()},
+        "rules": {"loaded": loaded.rules, "refused": loaded.refused, "refused_lines": loaded.lines, "files": loaded.files, "seconds": loaded.took.as_secs_f64()},
         "frames": summary.source.frames,
         "bytes": summary.source.wire_bytes,
         "seconds": summary.elapsed.as_secs_f64(),
@@ -214,6 +244,7 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
             "not_ip": ledger.not_ip,
             "invalid": ledger.invalid,
             "fragments": ledger.fragments,
+            "bad_checksum": ledger.bad_checksum,
             "inspected": ledger.inspected,
             "unaccounted": ledger.unaccounted() as i64,
         },

@@ -12,7 +12,7 @@ use std::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use weir_sensor::config::{Config, Kinds};
+use weir_sensor::config::{Checksums, Config, Kinds, Verified};
 use weir_sensor::detect;
 use weir_sensor::load::book;
 use weir_sensor::matcher;
@@ -261,10 +261,10 @@ struct Bed {
 /// The configuration of all parts: checksums are not looked at, since captures are often taken before a device writes them.
 pub(super) fn config(logs: Logs) -> Result<Config, String> {
     let mut config = Config::from_settings(&Settings::default()).map_err(|e| e.to_string())?;
-    config.checksums = false;
+    config.checksums = Checksums::all(Verified::None);
     match logs {
         Logs::All => {}
-        Logs::None => (config.logs.eve, config.logs.fast) = (None, None),
+        Logs::None => (config.logs.eve, config.logs.fast) = (Vec::new(), None),
         Logs::Alerts => {
             config.logs.fast = None;
             config.logs.kinds = Kinds {
@@ -278,6 +278,9 @@ pub(super) fn config(logs: Logs) -> Result<Config, String> {
                 apps: Some(Vec::new()),
                 ..config.logs.kinds.clone()
             };
+            for one in &mut config.logs.eve {
+                one.kinds.clone_from(&config.logs.kinds);
+            }
         }
     }
     Ok(config)

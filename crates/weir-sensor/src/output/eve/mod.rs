@@ -13,7 +13,7 @@ pub use alert::{AlertFacts, RuleText, Tunnel, alert};
 pub use app::{Anomaly, anomaly, file, transaction};
 pub use flow::{FlowFacts, TcpFacts, flow, netflow};
 pub use names::protocol_name;
-pub use stats::stats;
+pub use stats::{engine, stats};
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -54,8 +54,8 @@ pub struct EveOptions {
     pub http_printable: bool,
     /// Sums of files.
     pub sums: Sums,
-    /// `in_iface`.
-    pub interface: Option<String>,
+    /// `in_iface`: names of the interfaces that are listened to, by their numbers.
+    pub interfaces: Vec<String>,
     /// `host`: the sensor's name.
     pub host: Option<String>,
     /// `ether`: addresses of the link layer.
@@ -70,6 +70,28 @@ impl EveOptions {
     /// Whether alerts show what was inspected.
     pub fn shows_payload(&self) -> bool {
         self.payload || self.printable || self.length
+    }
+
+    /// What either of two asks for.
+    pub(crate) fn join(&mut self, other: &EveOptions) {
+        self.community = self.community.or(other.community);
+        self.payload |= other.payload;
+        self.printable |= other.printable;
+        self.length |= other.length;
+        self.packet |= other.packet;
+        self.verdict |= other.verdict;
+        self.payload_limit = self.payload_limit.max(other.payload_limit);
+        self.app_fields |= other.app_fields;
+        self.metadata |= other.metadata;
+        self.marks |= other.marks;
+        self.http_body |= other.http_body;
+        self.http_printable |= other.http_printable;
+        self.sums.md5 |= other.sums.md5;
+        self.sums.sha1 |= other.sums.sha1;
+        self.sums.sha256 |= other.sums.sha256;
+        self.ethernet |= other.ethernet;
+        self.packet_header |= other.packet_header;
+        self.file |= other.file;
     }
 
     /// What is written where nothing is configured.
@@ -95,6 +117,8 @@ pub struct Head<'a> {
     pub parent: u64,
     /// Number of the frame; 0: none.
     pub number: u64,
+    /// Number of the interface.
+    pub interface: u8,
     /// VLAN identifiers, outermost first.
     pub vlan: &'a [u16],
     /// Sender and receiver; none of a packet without an IP header.
@@ -182,6 +206,8 @@ pub enum Origin {
     Fragments,
     /// No packet: the flow is over.
     FlowEnd,
+    /// No packet: what came until now is looked at.
+    Flush,
     /// Carried by another packet, named as records name it.
     Tunnel(&'static str),
 }
@@ -193,6 +219,7 @@ impl Origin {
             Origin::Wire => "wire/pcap",
             Origin::Fragments => "defrag",
             Origin::FlowEnd => "stream (flow timeout)",
+            Origin::Flush => "stream (detect/log)",
             Origin::Tunnel(name) => name,
         }
     }
@@ -226,7 +253,7 @@ fn begin<'a>(
     if head.parent != 0 {
         o.number("parent_id", head.parent);
     }
-    if let Some(interface) = &options.interface {
+    if let Some(interface) = options.interfaces.get(usize::from(head.interface)) {
         o.string("in_iface", interface);
     }
     if let Some(host) = &options.host {

@@ -307,7 +307,7 @@ pub(super) fn option<'a>(
             opt.bare()?;
             draft.rule.alerts = true;
         }
-        Word::Requires => requires(opt.need()?, dialect)?,
+        Word::Requires => requires(opt.need()?, dialect, context.settings.features)?,
         Word::WindowScale => {
             let scale = span(255)?;
             draft.packet(PacketCondition::WindowScale(scale), opt.whole)?;
@@ -338,7 +338,14 @@ pub(super) fn option<'a>(
         Word::FtpDynamicPort => number_record(draft, "ftp.dynamic_port", opt, &[])?,
         Word::FtpMode => word_record(draft, "ftp.mode", opt, &[("active", 1), ("passive", 2)])?,
         Word::FtpReplied => {
-            let known = &[("no", 1), ("yes", 2), ("false", 1), ("true", 2)];
+            let known = &[
+                ("no", 1),
+                ("yes", 2),
+                ("false", 1),
+                ("true", 2),
+                ("off", 1),
+                ("on", 2),
+            ];
             word_record(draft, "ftp.reply_received", opt, known)?;
             // Whether there is a reply is known when the server's turn is over.
             draft.rule.flow.to_server.get_or_insert(false);

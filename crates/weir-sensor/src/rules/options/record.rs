@@ -1,7 +1,5 @@
 //! Conditions on the record of a transaction: versions, states, numbers.
 
-use std::collections::HashSet;
-
 use crate::rules::model::PacketCondition;
 use crate::rules::parse::Draft;
 use crate::rules::problem::{Kind, Parsed};
@@ -14,15 +12,14 @@ pub(super) fn record(draft: &mut Draft<'_>, keyword: &str, value: String, negate
     draft.rule.packet.push(condition);
 }
 
-/// Words with commas or bars between them, all negated or none.
+/// Words with commas or bars between them: one of those that are not negated, and none of the others.
 pub(super) fn alternatives(
     draft: &mut Draft<'_>,
     keyword: &str,
     value: Text<'_>,
     known: &[&str],
 ) -> Parsed<()> {
-    let mut words = Vec::new();
-    let mut negations = HashSet::new();
+    let mut words: [Vec<String>; 2] = Default::default();
     for part in value.split(b',').into_iter().flat_map(|p| p.split(b'|')) {
         let (part, negated) = part.negation();
         let word = part.lossy().to_ascii_lowercase();
@@ -30,14 +27,17 @@ pub(super) fn alternatives(
             let reason = format!("`{word}` is none of {}", known.join(", "));
             return Err(part.fail(Kind::Value, reason));
         }
-        words.push(word);
-        negations.insert(negated);
+        if words[usize::from(!negated)].contains(&word) {
+            let reason = format!("`{word}` is asked for and excluded");
+            return Err(part.fail(Kind::Conflict, reason));
+        }
+        words[usize::from(negated)].push(word);
     }
-    if negations.len() > 1 {
-        let reason = "either all alternatives are negated or none";
-        return Err(value.fail(Kind::Unsupported, reason));
+    for (words, negated) in words.into_iter().zip([false, true]) {
+        if !words.is_empty() {
+            record(draft, keyword, words.join("|"), negated);
+        }
     }
-    record(draft, keyword, words.join("|"), negations.contains(&true));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::buffer::Buffer;
 use crate::rules::keywords::Word;
-use crate::rules::load::Dialect;
+use crate::rules::load::{Dialect, Features};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::commas;
 use crate::rules::text::Text;
@@ -11,7 +11,7 @@ use crate::rules::text::Text;
 const VERSION: [u64; 3] = [8, 0, 0];
 
 /// `version >= 7.0.3 < 8 | >= 8.0.1, keyword NAME, feature NAME`: all of it, or the rule is none of ours.
-pub(super) fn requires(value: Text<'_>, dialect: Dialect) -> Parsed<()> {
+pub(super) fn requires(value: Text<'_>, dialect: Dialect, features: Features) -> Parsed<()> {
     for part in commas(value) {
         let words = part.words();
         let Some(what) = words.first() else { continue };
@@ -24,7 +24,11 @@ pub(super) fn requires(value: Text<'_>, dialect: Dialect) -> Parsed<()> {
                     || Buffer::sticky(name).is_some()
                     || Buffer::modifier(name).is_some()
             }
-            b"feature" => matches!(rest.bytes, b"ja3" | b"ja4"),
+            b"feature" => match rest.bytes {
+                b"ja3" => features.ja3,
+                b"ja4" => features.ja4,
+                _ => false,
+            },
             _ => {
                 let reason = "what is required is a version, a keyword or a feature";
                 return Err(what.fail(Kind::Syntax, reason));

@@ -1,0 +1,404 @@
+//! `weir sensor` on interfaces, with default options: senders that leave checksums to the device, links that go and come back, several interfaces at once.
+//!
+//! Needs root. All traffic stays in namespaces that the tests make.
+
+mod live_bed;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use live_bed::root;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weir_kernel::NetNs;
+use weir_kernel::bed::{self, End};
+use weir_packet::build::Frame;
+use weir_xsk::{PacketConfig, PacketPort, Port};
+
+const RULES: &str = "alert http any any -> any any (msg:\"request\"; http.uri; content:\"/needle\"; sid:1;)\n\
+alert http any any -> any any (msg:\"answer\"; flow:to_client; file.data; content:\"in the middle\"; sid:2;)\n\
+alert tcp any any -> any any (msg:\"stream\"; flow:to_server,established; content:\"Host: a\"; sid:3;)\n";
+
+/// A folder that goes with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
+            .join(format!("live-sensor-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("cargo's folder is writable");
+        Folder(path)
+    }
+
+    fn records(&self, kind: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.0.join("logs/eve.json")).unwrap_or_default();
+        let whole = text.lines().filter(|l| l.ends_with('}'));
+        whole
+            .map(|line| {
+                serde_json::from_str::<Value>(line).unwrap_or_else(|e| panic!("{e}: {line}"))
+            })
+            .filter(|record| record["event_type"] == kind)
+            .collect()
+    }
+
+    /// Alerts of each of the three rules.
+    fn alerts(&self) -> [usize; 3] {
+        let alerts = self.records("alert");
+        [1, 2, 3].map(|sid| {
+            let is = |a: &&Value| a["alert"]["signature_id"] == sid;
+            alerts.iter().filter(is).count()
+        })
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running sensor; killed when dropped.
+struct Sensor(Child);
+
+impl Sensor {
+    fn start(ns: &NetNs, folder: &Folder, args: &[&str]) -> Sensor {
+        let rules = folder.0.join("test.rules");
+        fs::write(&rules, RULES).expect("written");
+        let mut command = ns.command(env!("CARGO_BIN_EXE_weir")).expect("namespace");
+        let child = command
+            .args(["sensor", "--json", "-S"])
+            .arg(&rules)
+            .arg("-l")
+            .arg(folder.0.join("logs"))
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("weir starts");
+        let sensor = Sensor(child);
+        // Its log is begun when its sockets are there.
+        until("the sensor listens", || {
+            folder.0.join("logs/eve.json").exists()
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        sensor
+    }
+
+    fn stop(mut self) -> (Value, String) {
+        let pid = Pid::from_child(&self.0);
+        kill_process(pid, Signal::INT).expect("it runs");
+        let (mut out, mut err) = (String::new(), String::new());
+        let mut stdout = self.0.stdout.take().expect("piped");
+        stdout.read_to_string(&mut out).expect("text");
+        let mut stderr = self.0.stderr.take().expect("piped");
+        stderr.read_to_string(&mut err).expect("text");
+        let status = self.0.wait().expect("waits");
+        assert!(status.success(), "{status}: {err}");
+        let summary = serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out} {err}"));
+        (summary, err)
+    }
+}
+
+impl Drop for Sensor {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(
+            since.elapsed() < Duration::from_secs(30),
+            "{what}: not within half a minute"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Two hosts with a link between them.
+struct Bed {
+    client: NetNs,
+    server: NetNs,
+}
+
+impl Bed {
+    fn new(links: u8) -> Bed {
+        let bed = Bed {
+            client: NetNs::create("wsens-c").expect("namespace"),
+            server: NetNs::create("wsens-s").expect("namespace"),
+        };
+        for link in 0..links {
+            bed.link(link);
+        }
+        bed
+    }
+
+    fn link(&self, number: u8) {
+        let [client, server] = [2, 1].map(|host| format!("10.77.{number}.{host}/24"));
+        let [cl, sv] = ["cl", "sv"].map(|end| format!("{end}{number}"));
+        bed::veth(
+            End {
+                ns: &self.client,
+                name: &cl,
+                addresses: &[&client],
+            },
+            End {
+                ns: &self.server,
+                name: &sv,
+                addresses: &[&server],
+            },
+        )
+        .expect("veth");
+    }
+
+    /// Conversations of HTTP over a link, with answers that are longer than a packet.
+    fn talk(&self, link: u8, count: usize) {
+        let address = format!("10.77.{link}.1:80");
+        let listener = self
+            .server
+            .run(|| TcpListener::bind(&address).expect("free"))
+            .expect("namespace");
+        let server = std::thread::spawn(move || {
+            for _ in 0..count {
+                let (mut stream, _) = listener.accept().expect("a client");
+                let mut request = [0; 4096];
+                let mut got = 0;
+                while !request[..got].ends_with(b"\r\n\r\n") {
+                    got += stream.read(&mut request[got..]).expect("a request");
+                }
+                let body = format!("{}in the middle{}", "x".repeat(30_000), "y".repeat(30_000));
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                    body.len()
+                );
+                stream.write_all(head.as_bytes()).expect("sent");
+                stream.write_all(body.as_bytes()).expect("sent");
+            }
+        });
+        for n in 0..count {
+            let mut stream = self
+                .client
+                .run(|| TcpStream::connect(&address).expect("a server"))
+                .expect("namespace");
+            let request = format!("GET /needle/{n} HTTP/1.1\r\nHost: a\r\n\r\n");
+            stream.write_all(request.as_bytes()).expect("sent");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).expect("an answer");
+            assert!(answer.len() > 60_000);
+        }
+        server.join().expect("it ends");
+    }
+}
+
+fn lost(summary: &Value, what: &str) -> u64 {
+    let list = summary["lost"].as_array().expect("a list");
+    let found = list.iter().find(|l| l["what"] == what);
+    found.map_or(0, |l| l["count"].as_u64().expect("a number"))
+}
+
+#[test]
+fn checksums_that_devices_are_left_with() {
+    if !root("checksums_that_devices_are_left_with") {
+        return;
+    }
+    const WRONG: &str = "frames with a wrong checksum";
+    for off in [false, true] {
+        let bed = Bed::new(1);
+        if off {
+            let features = ["tx", "tso", "gso", "gro"];
+            bed.client.offloads_off("cl0", &features).expect("offloads");
+            bed.server.offloads_off("sv0", &features).expect("offloads");
+        }
+        for (side, ns, port) in [
+            ("client", &bed.client, "cl0"),
+            ("server", &bed.server, "sv0"),
+        ] {
+            let folder = Folder::new(&format!("sums-{off}-{side}"));
+            let capture = folder.0.join("same.pcap");
+            let mut dump = ns.command("tcpdump").expect("namespace");
+            let mut dump = dump
+                .args([
+                    "-i",
+                    port,
+                    "-s",
+                    "0",
+                    "-B",
+                    "65536",
+                    "--immediate-mode",
+                    "-U",
+                    "-w",
+                ])
+                .arg(&capture)
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("tcpdump starts");
+            until("tcpdump listens", || {
+                capture.metadata().is_ok_and(|m| m.len() > 0)
+            });
+            let sensor = Sensor::start(ns, &folder, &["-i", port]);
+            bed.talk(0, 20);
+            until("alerts", || folder.alerts() == [20; 3]);
+            // What is wrong stays wrong: nobody vouches for it.
+            if side == "server" {
+                let wrong = Frame::new()
+                    .ip4([10, 77, 0, 2], [10, 77, 0, 1])
+                    .tcp(9999, 80)
+                    .flags(Frame::SYN)
+                    .wrong_checksum(1)
+                    .build();
+                bed.client
+                    .run(|| {
+                        let config = PacketConfig {
+                            blocks: 0,
+                            slots: 8,
+                            ..PacketConfig::default()
+                        };
+                        let mut out = PacketPort::open("cl0", &config).expect("a socket");
+                        assert!(out.queue_or_lose(&wrong).expect("it fits"));
+                        out.flush().expect("sent");
+                    })
+                    .expect("namespace");
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            let (summary, _) = sensor.stop();
+            kill_process(Pid::from_child(&dump), Signal::INT).expect("it runs");
+            dump.wait().expect("it ends");
+            assert_eq!(folder.alerts(), [20; 3], "offloads off: {off}, {side}");
+            let expected = u64::from(side == "server");
+            assert_eq!(
+                lost(&summary, WRONG),
+                expected,
+                "offloads off: {off}, {side}: {summary}"
+            );
+            assert_eq!(summary["ledger"]["bad_checksum"], expected);
+            assert_eq!(summary["ledger"]["unaccounted"], 0);
+            // The same from the file.
+            let of_file = Folder::new(&format!("sums-{off}-{side}-file"));
+            let rules = of_file.0.join("r.rules");
+            fs::write(&rules, RULES).expect("written");
+            let run = std::process::Command::new(env!("CARGO_BIN_EXE_weir"))
+                .args(["sensor", "-k", "none", "-r"])
+                .arg(&capture)
+                .arg("-S")
+                .arg(&rules)
+                .arg("-l")
+                .arg(of_file.0.join("logs"))
+                .output()
+                .expect("weir starts");
+            assert!(run.status.success());
+            assert_eq!(of_file.alerts(), [20; 3]);
+        }
+    }
+}
+
+#[test]
+fn a_link_that_goes_and_comes_back() {
+    if !root("a_link_that_goes_and_comes_back") {
+        return;
+    }
+    for workers in ["1", "2"] {
+        let bed = Bed::new(1);
+        let folder = Folder::new(&format!("link-{workers}"));
+        let sensor = Sensor::start(&bed.client, &folder, &["-i", "cl0", "--workers", workers]);
+        bed.talk(0, 3);
+        until("alerts before", || folder.alerts() == [3; 3]);
+        bed.client
+            .ip(&["link", "set", "cl0", "down"])
+            .expect("down");
+        std::thread::sleep(Duration::from_millis(1500));
+        assert_eq!(folder.records("engine").len(), 0);
+        bed.client.ip(&["link", "set", "cl0", "up"]).expect("up");
+        until("the gap is told", || folder.records("engine").len() == 1);
+        bed.talk(0, 3);
+        until("alerts after", || folder.alerts() == [6; 3]);
+        // Removed, and another one of its name.
+        bed.client.ip(&["link", "del", "cl0"]).expect("removed");
+        std::thread::sleep(Duration::from_millis(1200));
+        bed.link(0);
+        until("the second gap is told", || {
+            folder.records("engine").len() == 2
+        });
+        bed.talk(0, 3);
+        until("alerts at last", || folder.alerts() == [9; 3]);
+        let (summary, words) = sensor.stop();
+        let gaps = folder.records("engine");
+        assert_eq!(gaps.len(), 2, "{gaps:?}");
+        for gap in &gaps {
+            assert_eq!(
+                (&gap["in_iface"], &gap["engine"]["module"]),
+                (&"cl0".into(), &"capture".into())
+            );
+            assert!(
+                gap["engine"]["message"]
+                    .as_str()
+                    .is_some_and(|m| m.contains("was not seen for")),
+                "{gap}"
+            );
+        }
+        assert_eq!(lost(&summary, "times that a link was away"), 2, "{summary}");
+        assert!(
+            summary["counters"]["capture.link_gap_ms"].as_u64() > Some(1000),
+            "{summary}"
+        );
+        assert!(words.contains("waiting for it"), "{words}");
+    }
+}
+
+#[test]
+fn several_interfaces() {
+    if !root("several_interfaces") {
+        return;
+    }
+    let bed = Bed::new(3);
+    let folder = Folder::new("several");
+    let sensor = Sensor::start(&bed.client, &folder, &["-i", "cl0", "-i", "cl1"]);
+    // One is down from the beginning of a second run, and is waited for.
+    for link in 0..3 {
+        bed.talk(link, 2);
+    }
+    until("alerts", || folder.alerts() == [4; 3]);
+    sensor.stop();
+    let mut names: Vec<String> = folder
+        .records("alert")
+        .iter()
+        .map(|a| a["in_iface"].as_str().expect("text").to_owned())
+        .collect();
+    names.sort();
+    assert_eq!(names, [["cl0"; 6], ["cl1"; 6]].concat());
+    // Those of a configuration, where the command line names none.
+    let config = folder.0.join("sensor.yaml");
+    fs::write(
+        &config,
+        "af-packet:\n  - interface: cl1\n  - interface: cl2\n  - interface: default\n",
+    )
+    .expect("written");
+    bed.client
+        .ip(&["link", "set", "cl2", "down"])
+        .expect("down");
+    let folder = Folder::new("configured");
+    let config = config.to_str().map(str::to_owned).expect("UTF-8");
+    let sensor = {
+        fs::create_dir_all(PathBuf::from(&config).parent().expect("a folder")).expect("there");
+        fs::write(
+            &config,
+            "af-packet:\n  - interface: cl1\n  - interface: cl2\n  - interface: default\n",
+        )
+        .expect("written");
+        Sensor::start(&bed.client, &folder, &["-c", &config])
+    };
+    bed.talk(1, 2);
+    until("alerts", || folder.alerts() == [2; 3]);
+    bed.client.ip(&["link", "set", "cl2", "up"]).expect("up");
+    until("the gap is told", || folder.records("engine").len() == 1);
+    bed.talk(2, 2);
+    until("alerts", || folder.alerts() == [4; 3]);
+    sensor.stop();
+}

@@ -1,0 +1,273 @@
+//! What `weir sensor` does where nothing is said: folders of logs, keys of configurations, rules that break while it runs.
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Folder, WEIR, weir};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use weir_packet::build::Frame;
+
+const RULE: &str = "alert udp any any -> any any (msg:\"needle\"; content:\"needle\"; sid:1;)\n";
+
+fn frame() -> Vec<u8> {
+    Frame::new()
+        .ip4([10, 0, 0, 1], [10, 0, 0, 2])
+        .udp(4_000, 4_001)
+        .payload(b"the needle")
+        .build()
+}
+
+#[test]
+fn the_folder_of_logs_is_made() {
+    let folder = Folder::new();
+    let capture = folder.capture("x.pcap", &[frame()]);
+    let rules = folder.write("r.rules", RULE);
+    let logs = folder.join("some/where/logs");
+    let run = |log: &std::path::Path| {
+        let path = |p: &std::path::Path| p.to_str().expect("UTF-8").to_owned();
+        weir([
+            "sensor",
+            "-r",
+            &path(&capture),
+            "-S",
+            &path(&rules),
+            "-l",
+            &path(log),
+        ])
+    };
+    run(&logs).succeeded();
+    assert!(logs.join("eve.json").is_file());
+    // A file of that name is no folder.
+    let file = folder.write("file", "");
+    let failed = run(&file);
+    assert_eq!(failed.status, 2);
+    assert!(failed.stderr.contains("cannot write logs to"), "{failed:?}");
+}
+
+#[test]
+fn keys_of_a_configuration_that_change_nothing() {
+    let folder = Folder::new();
+    let capture = folder.capture("x.pcap", &[frame()]);
+    let rules = folder.write("r.rules", RULE);
+    let run = |config: &str, more: &[&str]| {
+        let config = folder.write("c.yaml", config);
+        let path = |p: &std::path::Path| p.to_str().expect("UTF-8").to_owned();
+        let mut args = vec![
+            "sensor".to_owned(),
+            "-r".to_owned(),
+            path(&capture),
+            "-S".to_owned(),
+            path(&rules),
+            "-l".to_owned(),
+            path(folder.path()),
+            "-c".to_owned(),
+            path(&config),
+        ];
+        args.extend(more.iter().map(|m| (*m).to_owned()));
+        weir(args)
+    };
+    // Threads and the like: not a word.
+    let harmless =
+        "max-pending-packets: 1024\nthreading:\n  set-cpu-affinity: no\nrunmode: autofp\n";
+    let quiet = run(harmless, &[]).succeeded();
+    assert_eq!(quiet.stderr, "");
+    run(harmless, &["--strict"]).succeeded();
+    let listed = run(harmless, &["-v"]).succeeded();
+    assert!(
+        listed.stderr.contains("runmode changes nothing here"),
+        "{listed:?}"
+    );
+    // What somebody counts on is named, and an error where everything is to be right.
+    let vital = format!(
+        "{harmless}outputs:\n  - file-store:\n      enabled: yes\n  - eve-log:\n      enabled: yes\nstream:\n  memcap-policy: drop-flow\n"
+    );
+    let loud = run(&vital, &[]).succeeded();
+    assert!(
+        loud.stderr
+            .contains("file-store.enabled: true: files are not stored"),
+        "{loud:?}"
+    );
+    assert!(
+        loud.stderr.contains("stream.memcap-policy: drop-flow: "),
+        "{loud:?}"
+    );
+    assert_eq!(loud.stderr.lines().count(), 2, "{loud:?}");
+    let strict = run(&vital, &["--strict"]);
+    assert_eq!(strict.status, 2);
+    assert!(
+        strict.stderr.contains("2 keys of the configuration"),
+        "{strict:?}"
+    );
+}
+
+#[test]
+fn lines_beside_rules_are_no_rules() {
+    let folder = Folder::new();
+    let capture = folder.capture("x.pcap", &[frame()]);
+    let rules = folder.write("r.rules", RULE);
+    let thresholds = folder.write(
+        "threshold.config",
+        "suppress gen_id 1, sig_id 9\nthreshold of nothing\nsuppress gen_id x\n",
+    );
+    let path = |p: &std::path::Path| p.to_str().expect("UTF-8").to_owned();
+    let set = format!("threshold-file={}", path(&thresholds));
+    let args = [
+        "sensor",
+        "--json",
+        "-r",
+        &path(&capture),
+        "-S",
+        &path(&rules),
+        "-l",
+        &path(folder.path()),
+        "--set",
+        &set,
+    ]
+    .map(str::to_owned);
+    let run = weir(args.clone()).succeeded();
+    let summary = run.json();
+    assert_eq!(
+        (
+            &summary["rules"]["refused"],
+            &summary["rules"]["refused_lines"]
+        ),
+        (&0.into(), &2.into()),
+        "{run:?}"
+    );
+    let strict = weir(args.into_iter().chain(["--strict".to_owned()]));
+    assert_eq!(strict.status, 2);
+    assert!(
+        strict.stderr.contains("2 lines beside the rules"),
+        "{strict:?}"
+    );
+}
+
+#[test]
+fn nothing_to_look_at_is_an_error() {
+    let run = weir(["sensor"]);
+    assert_eq!(run.status, 2);
+    assert!(
+        run.stderr.contains("-r") && run.stderr.contains("af-packet"),
+        "{run:?}"
+    );
+}
+
+/// A sensor that goes with the value.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let since = Instant::now();
+    while !holds() {
+        assert!(
+            since.elapsed() < Duration::from_secs(60),
+            "{what}: not within a minute"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn rules_that_break_while_it_runs_are_not_taken() {
+    for taken in [false, true] {
+        let folder = Folder::new();
+        let capture = folder.capture("x.pcap", &[frame()]);
+        let rules = folder.write(
+            "r.rules",
+            format!("{RULE}{}", RULE.replace("sid:1", "sid:2")),
+        );
+        let path = |p: &std::path::Path| p.to_str().expect("UTF-8").to_owned();
+        let mut command = Command::new(WEIR);
+        command.args([
+            "sensor",
+            "--json",
+            "--follow",
+            "-r",
+            &path(&capture),
+            "-S",
+            &path(&rules),
+            "-l",
+            &path(folder.path()),
+        ]);
+        if taken {
+            command.args(["--set", "rule-reload.broken=load"]);
+        }
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("weir starts");
+        let mut sensor = Running(child);
+        let eve = folder.join("eve.json");
+        let records = |kind: &str| -> Vec<Value> {
+            let text = fs::read_to_string(&eve).unwrap_or_default();
+            let whole = text.lines().filter(|l| l.ends_with('}'));
+            whole
+                .map(|l| serde_json::from_str::<Value>(l).expect("JSON"))
+                .filter(|r| r["event_type"] == kind)
+                .collect()
+        };
+        let pid = Pid::from_child(&sensor.0);
+        let append = || {
+            let whole = folder.capture("y.pcap", &[frame()]);
+            let bytes = fs::read(whole).expect("there");
+            let mut file = fs::OpenOptions::new()
+                .append(true)
+                .open(&capture)
+                .expect("there");
+            std::io::Write::write_all(&mut file, &bytes[24..]).expect("written");
+        };
+        until("the first alerts", || records("alert").len() == 2);
+        // A page of an error, where the rules were: one is left.
+        fs::write(&rules, format!("{RULE}<html><body>503</body></html>\n")).expect("written");
+        kill_process(pid, Signal::USR2).expect("it runs");
+        match taken {
+            false => until("the alarm", || records("engine").len() == 1),
+            true => std::thread::sleep(Duration::from_millis(800)),
+        }
+        append();
+        until("alerts of old rules", || {
+            records("alert").len() == 2 + if taken { 1 } else { 2 }
+        });
+        // One more rule than before, and one that is broken: better than before.
+        let more = format!(
+            "{RULE}{}{}alert broken\n",
+            RULE.replace("sid:1", "sid:2"),
+            RULE.replace("sid:1", "sid:3")
+        );
+        fs::write(&rules, more).expect("written");
+        let before = records("alert").len();
+        kill_process(pid, Signal::USR2).expect("it runs");
+        std::thread::sleep(Duration::from_millis(800));
+        append();
+        until("alerts of new rules", || {
+            records("alert").len() == before + 3
+        });
+        kill_process(pid, Signal::INT).expect("it runs");
+        let mut out = String::new();
+        sensor
+            .0
+            .stdout
+            .take()
+            .expect("piped")
+            .read_to_string(&mut out)
+            .expect("text");
+        assert!(sensor.0.wait().expect("it ends").success());
+        let summary: Value = serde_json::from_str(&out).expect("JSON");
+        let refused = u64::from(!taken);
+        assert_eq!(summary["counters"]["detect.reloads_refused"], refused);
+        assert_eq!(records("engine").len() as u64, refused);
+    }
+}

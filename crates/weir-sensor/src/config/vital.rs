@@ -1,0 +1,98 @@
+//! Keys of configurations that change nothing here though somebody counts on them: without what they ask for, data, alerts or records are lost. Other keys of that kind are about speed,
+//! threads and parts that are not here, and are not worth a word.
+
+use crate::settings::Settings;
+
+/// Values that ask for nothing.
+const NOTHING: [&str; 5] = ["no", "false", "off", "0", ""];
+
+/// Logs that are not written, by the names of their sections in `outputs`.
+const OUTPUTS: &[(&str, &str)] = &[
+    ("file-store", "files are not stored"),
+    ("pcap-log", "packets are not written to captures"),
+    ("tls-store", "certificates are not stored"),
+    (
+        "tls-log",
+        "the log tls-log is not written; eve-log has records of TLS",
+    ),
+    (
+        "http-log",
+        "the log http-log is not written; eve-log has records of HTTP",
+    ),
+    ("tcp-data", "streams are not written to files"),
+    ("http-body-data", "bodies are not written to files"),
+    ("alert-debug", "the log alert-debug is not written"),
+    (
+        "stats",
+        "the log stats is not written; eve-log has records of counters",
+    ),
+    ("syslog", "alerts do not go to syslog"),
+    ("lua", "scripts are not run"),
+    ("alert-prelude", "alerts do not go to Prelude"),
+];
+
+/// Parts of the last word of a key, and what is not done.
+const ENDINGS: &[(&str, &str)] = &[
+    (
+        "memcap-policy",
+        "traffic is inspected as far as memory goes, whatever is said here",
+    ),
+    (
+        "midstream-policy",
+        "sessions taken up late are inspected or not by stream.midstream alone",
+    ),
+    ("error-policy", "flows with errors are inspected on"),
+    (
+        "exception-policy",
+        "traffic is inspected as far as it can be, whatever is said here",
+    ),
+    (
+        "bpf-filter",
+        "frames are filtered by -f only: more is inspected than this says",
+    ),
+];
+
+/// Other keys.
+const KEYS: &[(&str, &str)] = &[
+    ("datasets.rules.allow-write", "datasets are not saved"),
+    (
+        "app-layer.protocols.http2.enabled",
+        "HTTP/2 is recognized and not parsed: rules for http do not hold of it",
+    ),
+    (
+        "multi-detect.enabled",
+        "there is one set of rules for all traffic",
+    ),
+    (
+        "xff.enabled",
+        "alerts name the ends of the connection, not X-Forwarded-For",
+    ),
+];
+
+/// What is lost with a key that changes nothing; `None`: nothing that anybody would miss.
+pub(super) fn vital(s: &Settings, key: &str, value: &str) -> Option<&'static str> {
+    let value = value.trim().to_ascii_lowercase();
+    let parts: Vec<&str> = key.split('.').collect();
+    let last = parts.last().copied().unwrap_or_default();
+    if let ["outputs", number, name, rest @ ..] = parts.as_slice() {
+        let lost = OUTPUTS.iter().find(|(n, _)| n == name);
+        if let Some((_, what)) = lost {
+            // Told once for a section, by its first key: the one that turns it on, or any if it is not said.
+            let on = s.text(&format!("outputs.{number}.{name}.enabled"));
+            let on = on.is_some_and(|on| !NOTHING.contains(&on.to_ascii_lowercase().as_str()));
+            return (on && *rest == ["enabled"]).then_some(*what);
+        }
+        if *name == "eve-log" && rest.contains(&"xff") && last == "enabled" {
+            return (!NOTHING.contains(&value.as_str()))
+                .then_some("alerts name the ends of the connection, not X-Forwarded-For");
+        }
+        return None;
+    }
+    if let Some((_, what)) = ENDINGS.iter().find(|(end, _)| last == *end) {
+        let usual =
+            NOTHING.contains(&value.as_str()) || matches!(value.as_str(), "auto" | "ignore");
+        return (!usual).then_some(*what);
+    }
+    let (_, what) = KEYS.iter().find(|(k, _)| *k == key)?;
+    (!NOTHING.contains(&value.as_str())).then_some(*what)
+}
