@@ -245,6 +245,11 @@ impl Defragmenter {
         }
     }
 
+    /// From here on, fragments may occupy so many bytes.
+    pub(crate) fn limit(&mut self, memory: usize) {
+        self.config.memory = memory;
+    }
+
     /// What became of fragments.
     pub fn counts(&self) -> &Counts {
         &self.counts

@@ -338,6 +338,14 @@ impl<X: Default> Tracker<X> {
         }
     }
 
+    /// From here on it may have so many flows, bytes of flows and of sessions, and bytes of segments.
+    pub(crate) fn limit(&mut self, [flows, memory, sessions]: [usize; 3], held: usize) {
+        self.config.flows = flows;
+        self.config.memory = memory;
+        self.config.session_memory = sessions;
+        self.streams.limit(held);
+    }
+
     /// What became of flows.
     pub fn counts(&self) -> Counts {
         Counts {

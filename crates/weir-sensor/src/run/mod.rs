@@ -3,6 +3,7 @@
 //! With one worker everything happens in one thread. With more, a reader says of each batch which frames are about which slice of state, workers take turns at slices (`crew`), and
 //! what a batch yields is written when all slices are done with it. So what is written is the same for any number of workers, and memory is bounded by the batches under way.
 
+mod lend;
 mod reader;
 mod work;
 mod writer;
@@ -22,6 +23,8 @@ use crate::output::SinkError;
 use crate::source::filter::Filter;
 use crate::source::{Notice, Source, SourceCounts, SourceError};
 use crate::worker::{Engine, Pipeline, Report};
+pub(crate) use lend::Amounts;
+use lend::Loans;
 use reader::Reader;
 use work::{Room, Rooms};
 pub(crate) use work::{Tick, Work};
@@ -212,12 +215,15 @@ fn alone(
     writer: &mut Writer,
 ) -> Result<(), RunError> {
     let mut pipeline = Pipeline::of_all(setup.config, &setup.engine);
+    let mut loans = Loans::new(setup.config, UNDER_WAY as u64);
     let mut reader = Reader::new(setup, source, controls);
     let mut report = Report::default();
     let mut room = Room::default();
     loop {
-        let (work, result) = reader.next(room);
+        let limits = loans.limits(reader.sequence());
+        let (work, result) = reader.next(room, limits);
         pipeline.work(&work, &mut report);
+        loans.note(work.sequence, &report.uses);
         writer.write(&mut report, &work, controls)?;
         if work.ends {
             return result;
@@ -240,7 +246,7 @@ fn spread(
         (EACH * workers).min(UNDER_WAY)
     };
     let crew = Crew::new(setup.config, &setup.engine, enough, UNDER_WAY);
-    let rooms = Rooms::default();
+    let rooms = Rooms::new(Loans::new(setup.config, UNDER_WAY as u64));
     std::thread::scope(|scope| {
         let (done_to, done) = mpsc::channel::<Done>();
         let (crew, rooms) = (&crew, &rooms);
@@ -310,7 +316,8 @@ fn feed(
     done: &Sender<Done>,
 ) -> Result<(), RunError> {
     while crew.admit() {
-        let (work, result) = reader.next(rooms.take());
+        let limits = rooms.limits(reader.sequence());
+        let (work, result) = reader.next(rooms.take(), limits);
         let ends = work.ends;
         if !crew.hand_out(work, done) || ends {
             return result;
@@ -345,6 +352,7 @@ fn collect(
             let mut found = std::mem::take(&mut work.found)
                 .into_inner()
                 .unwrap_or_else(std::sync::PoisonError::into_inner);
+            rooms.note(work.sequence, &found.uses);
             writer.write(&mut found, &work, controls)?;
             if work.ends {
                 return Ok(());

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use weir_packet::pcap::LinkType;
 
+use super::lend::Amounts;
 use super::work::{Room, Share, Spread, Tick, Work};
 use super::{Controls, RunError, Say, Setup, tidy};
 use crate::config::Verified;
@@ -132,8 +133,17 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Number of the batch that comes next.
+    pub(super) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
     /// The next batch with frames, or an empty one if time has passed without. At the end one in which all flows end, with the reason if there is one.
-    pub(super) fn next(&mut self, room: Room) -> (Work, Result<(), RunError>) {
+    pub(super) fn next(
+        &mut self,
+        room: Room,
+        limits: Option<Arc<[Amounts]>>,
+    ) -> (Work, Result<(), RunError>) {
         let Room {
             mut batch,
             spread,
@@ -145,7 +155,8 @@ impl<'a> Reader<'a> {
             batch.clear();
             self.hear(true);
         }
-        let work = self.number_frames(batch, spread, found, ends);
+        let mut work = self.number_frames(batch, spread, found, ends);
+        work.limits = limits;
         (work, result.map(|_| ()))
     }
 
@@ -299,6 +310,7 @@ impl<'a> Reader<'a> {
             last: self.number,
             stats,
             ends,
+            limits: None,
             gaps: std::mem::take(&mut self.gaps),
             not_reloaded: self.not_reloaded.take(),
             source,

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::lend::{Amounts, Loans};
 use crate::source::{Batch, Gap, SourceCounts};
 use crate::worker::{Engine, Report};
 
@@ -23,6 +24,8 @@ pub(crate) struct Work {
     pub(crate) stats: bool,
     /// It is the last one, and all flows end.
     pub(crate) ends: bool,
+    /// What slices may have of each cap; `None`: their parts.
+    pub(crate) limits: Option<Arc<[Amounts]>>,
     /// Times in which interfaces were not listened to.
     pub(super) gaps: Vec<Gap>,
     /// Why rules that were to be loaded anew were not.
@@ -101,19 +104,40 @@ impl From<Work> for Room {
 }
 
 /// Memory of batches that were written. The last one comes first: it is the one that caches still hold, and no more is touched than is under way.
-#[derive(Default)]
-pub(super) struct Rooms(Mutex<Vec<Room>>);
+pub(super) struct Rooms {
+    rooms: Mutex<Vec<Room>>,
+    loans: Mutex<Loans>,
+}
 
 impl Rooms {
+    pub(super) fn new(loans: Loans) -> Rooms {
+        Rooms {
+            rooms: Mutex::default(),
+            loans: Mutex::new(loans),
+        }
+    }
+
+    /// A batch is done, with which slices have so much.
+    pub(super) fn note(&self, sequence: u64, uses: &[(u16, Amounts)]) {
+        let mut loans = self.loans.lock().unwrap_or_else(PoisonError::into_inner);
+        loans.note(sequence, uses);
+    }
+
+    /// What slices may have in a batch.
+    pub(super) fn limits(&self, sequence: u64) -> Option<Arc<[Amounts]>> {
+        let loans = self.loans.lock().unwrap_or_else(PoisonError::into_inner);
+        loans.limits(sequence)
+    }
+
     /// Of the batch that was written last, or new memory.
     pub(super) fn take(&self) -> Room {
-        let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         rooms.pop().unwrap_or_default()
     }
 
     /// For another batch.
     pub(super) fn give_back(&self, room: Room) {
-        let mut rooms = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
         rooms.push(room);
     }
 }

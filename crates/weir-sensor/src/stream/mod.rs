@@ -182,6 +182,11 @@ impl Reassembler {
         }
     }
 
+    /// From here on, held segments may occupy so many bytes.
+    pub(crate) fn limit(&mut self, memory: usize) {
+        self.config.memory = memory;
+    }
+
     /// How it was configured.
     pub fn config(&self) -> &Config {
         &self.config

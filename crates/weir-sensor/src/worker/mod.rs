@@ -30,7 +30,7 @@ use crate::matcher;
 use crate::output::eve::{self, Origin, Tunnel};
 use crate::packet::{Direction, Packet, Transport};
 use crate::rules::Expressions;
-use crate::run::{Ledger, Tick, Work};
+use crate::run::{Amounts, Ledger, Tick, Work};
 use crate::source::Frame;
 use crate::stream::End;
 pub(crate) use counters::Totals;
@@ -66,12 +66,15 @@ pub(crate) struct Report {
     pub(crate) lines: Vec<Line>,
     /// Counters so far, if they were asked for.
     pub(crate) totals: Option<Box<Totals>>,
+    /// What slices have of each cap, of those that had something to do.
+    pub(crate) uses: Vec<(u16, Amounts)>,
 }
 
 impl Report {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.lines.clear();
+        self.uses.clear();
         self.totals = None;
     }
 
@@ -200,6 +203,30 @@ struct Slice {
     evicted: u64,
 }
 
+impl Slice {
+    /// What it has of each cap; `held`: of applications.
+    fn uses(&self, held: usize) -> Amounts {
+        let tracker = &self.tracker;
+        [
+            tracker.counts().active,
+            tracker.memory() as u64,
+            tracker.session_memory() as u64,
+            tracker.streams().memory().0 as u64,
+            self.defragmenter.memory() as u64,
+            held as u64,
+        ]
+    }
+
+    /// From here on it may have so much.
+    fn limit(&mut self, limits: &Amounts) {
+        let [flows, memory, sessions, held, fragments, apps] =
+            limits.map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        self.tracker.limit([flows, memory, sessions], held);
+        self.defragmenter.limit(fragments);
+        self.memory_cap = apps;
+    }
+}
+
 /// All stages from a frame to matches and records, with the state of some slices.
 pub(crate) struct Pipeline {
     decoder: Decoder,
@@ -295,6 +322,11 @@ impl Pipeline {
             self.take_engine(&work.engine);
             *self.hands.detector = Detector::new(Arc::clone(&work.engine.ruleset));
         }
+        if let Some(limits) = &work.limits {
+            for (slice, limits) in self.slices.iter_mut().zip(limits.iter()) {
+                slice.limit(limits);
+            }
+        }
         self.begin(report);
         for (at, frame) in work.batch.frames.iter().enumerate() {
             let number = work.batch.first + at as u64;
@@ -320,12 +352,22 @@ impl Pipeline {
         if work.stats {
             report.add_totals(self.totals());
         }
+        let held = self.hands.memory.iter();
+        let slices = (0..).zip(self.slices.iter().zip(held));
+        (report.uses).extend(slices.map(|(number, (s, held))| (number, s.uses(*held))));
         self.end(report);
     }
 
     /// Works on the frames of a batch that are about this slice, and ends its flows at all ticks of the batch.
     pub(crate) fn share(&mut self, work: &Work, share: usize, detector: &mut Box<Detector>) {
         self.swap_detector(detector);
+        let number = work.shares().get(share).map_or(0, |s| s.slice);
+        if let Some(limits) = &work.limits
+            && let Some(limits) = limits.get(usize::from(number))
+            && let Some(slice) = self.slices.first_mut()
+        {
+            slice.limit(limits);
+        }
         // A slice that had no frame until now was told no time.
         self.hands.at(work.before, work.batch.first, 0);
         self.advance(work.before);
@@ -351,7 +393,7 @@ impl Pipeline {
             self.end_flows(work);
         }
         self.swap_detector(detector);
-        self.hand_over(work);
+        self.hand_over(work, number);
     }
 
     fn tick(&mut self, work: &Work, tick: &Tick) {
@@ -367,11 +409,10 @@ impl Pipeline {
     }
 
     /// Adds what was found to what others found in the batch.
-    fn hand_over(&mut self, work: &Work) {
+    fn hand_over(&mut self, work: &Work, number: u16) {
         let totals = work.stats.then(|| self.totals());
-        if self.hands.lines.is_empty() && totals.is_none() {
-            return;
-        }
+        let held = self.hands.memory.first().copied().unwrap_or_default();
+        let uses = self.slices.first().map(|s| s.uses(held));
         let mut found = work
             .found
             .lock()
@@ -384,6 +425,7 @@ impl Pipeline {
             ..line
         });
         found.lines.extend(lines);
+        found.uses.extend(uses.map(|uses| (number, uses)));
         if let Some(totals) = totals {
             found.add_totals(totals);
         }

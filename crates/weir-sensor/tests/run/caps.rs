@@ -471,3 +471,41 @@ fn gaps_everywhere() {
     assert_eq!(count(&left, "tcp.bytes.delivered"), 200_000);
     assert_eq!(count(&left, "tcp.reassembly_memuse"), 0);
 }
+
+/// One pair of hosts has more than its part of a cap while the others want none of it, and gives it back when they do; the same for any number of workers.
+#[test]
+fn idle_parts_of_a_cap_are_lent() {
+    let datagram = |from: [u8; 4], port: u16| {
+        Frame::new()
+            .ip4(from, SERVER)
+            .udp(port, 9)
+            .payload(&[b'.'; 1400])
+    };
+    let one = [203, 0, 113, 1];
+    let mut tape = Tape::default();
+    // Longer than batches that may be under way.
+    for n in 0..15_000_u16 {
+        tape.push(&datagram(one, 1 + n % 1500));
+    }
+    for port in 1501..9_000_u16 {
+        tape.push(&datagram(one, port));
+    }
+    let quiet = tape.frames.len();
+    // Others come, more than there is room for.
+    for n in 0..45_000_u32 {
+        tape.push(&datagram(client(n), 7));
+    }
+    for (n, (time, _)) in tape.frames.iter_mut().enumerate() {
+        *time = START + n as u64 * 1_000;
+    }
+    let how = How::rules("").set("flow.max-flows=32000");
+    let mut first = Tape::default();
+    first.frames.extend_from_slice(&tape.frames[..quiet]);
+    let left = agree(&first, &how);
+    assert_eq!(count(&left, "flow.end.forced"), 0, "9,000 of 32,000 flows");
+    assert_eq!(count(&left, "flow.total"), 8_999);
+    let left = agree(&tape, &how);
+    let forced = count(&left, "flow.end.forced");
+    // All flows but those that there is room for; a part is not lent to the last.
+    assert!((22_000..30_000).contains(&forced), "{forced}");
+}

@@ -724,7 +724,7 @@ fn commands_that_are_chained() {
             ],
         ),
         chain(true, 2, 9, &[opened, answer]),
-        chain(true, 3, 9, &[close.clone()]),
+        chain(true, 3, 9, &[close]),
     ];
     let turns: Vec<(Direction, &[u8])> = client
         .iter()
