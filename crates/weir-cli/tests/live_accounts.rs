@@ -5,13 +5,11 @@
 //! source: far0 ---- in0 [edge] out0 ---- end0: target       (function `cookies` answers: there the target is far0)
 //! ```
 
-mod live_bed;
-
 use std::net::UdpSocket;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
-use live_bed::{file, root, stderr, weir};
+use crate::live_bed::{file, root, stderr, weir};
 use serde_json::Value;
 use weir_kernel::bed::{self, End};
 use weir_kernel::{Frames, KernelObject, Link, NetNs, PacketSocket, Tap, XdpMode, iface};

@@ -1,9 +1,7 @@
 //! Connections cannot be forged: a real TCP connection through `weir run`, on tc and on XDP, and segments and ICMP errors that
 //! somebody else sends in its name. What comes out is compared with what nftables' connection tracking lets out in the same bed.
 
-mod live_bed;
-mod live_path;
-
+use crate::live_bed;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpStream;
@@ -11,8 +9,8 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use live_bed::{Bed, Run, look_at, root, stderr, weir};
-use live_path::{SERVER, TCP, UDP, ask, connect, octets, serve, settle};
+use crate::live_bed::{Bed, Run, look_at, root, stderr, weir};
+use crate::live_path::{SERVER, TCP, UDP, ask, connect, octets, serve, settle};
 use serde_json::Value;
 use weir_kernel::{FrameSocket, pins};
 use weir_packet::build::Frame;

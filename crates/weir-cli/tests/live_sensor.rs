@@ -2,8 +2,6 @@
 //!
 //! Needs root. All traffic stays in namespaces that the tests make.
 
-mod live_bed;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -11,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use live_bed::root;
+use crate::live_bed::root;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_kernel::NetNs;

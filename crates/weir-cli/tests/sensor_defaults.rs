@@ -1,13 +1,11 @@
 //! What `weir sensor` does where nothing is said: folders of logs, keys of configurations, rules that break while it runs.
 
-mod common;
-
 use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Folder, WEIR, weir};
+use crate::common::{Folder, WEIR, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_packet::build::Frame;
