@@ -2,7 +2,7 @@
 //! clients, and servers are killed, drained and started under load in every mode, with checks of TCP and HTTP. `live_farm` has the bed.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
@@ -238,6 +238,11 @@ fn in_mode(mode: &str) {
     }
 }
 
+/// A figure for who reads the output; tests gate on none of them.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 fn failed(asked: &[Asked], from: Instant) -> Vec<&Asked> {
     let later = asked.iter().filter(|one| one.began >= from);
     later.filter(|one| one.answer.is_err()).collect()
@@ -266,13 +271,13 @@ fn one_is_killed(what: &str, farm: &mut Farm, checking: &Checking) {
     let end = Instant::now();
     let asked = load.stop();
     let lost = failed(&asked, began);
-    eprintln!(
+    say(&format!(
         "{what}: down after {:?} of {STATED:?}, back after {:?}; {} of {} requests failed",
         noticed - killed,
         back - started,
         lost.len(),
         asked.len()
-    );
+    ));
     // None that ended before, and none that began after it was noticed.
     let wrong: Vec<&&Asked> = lost
         .iter()
@@ -302,12 +307,12 @@ fn one_is_silent(what: &str, farm: &Farm, checking: &Checking) {
     let asked = load.stop();
     let late = failed(&asked, noticed);
     assert!(late.is_empty(), "{what}: {late:?}");
-    eprintln!(
+    say(&format!(
         "{what}: silent, down after {:?} of {STATED:?}; {} of {} requests failed",
         noticed - silent,
         failed(&asked, silent).len(),
         asked.len()
-    );
+    ));
     assert_eq!(
         names(&asked, noticed, heard),
         BTreeSet::from(["one", "two"]),
@@ -357,7 +362,10 @@ fn one_is_drained(what: &str, farm: &Farm) {
     let asked = load.stop();
     let lost = failed(&asked, began);
     assert!(lost.is_empty(), "{what}: {lost:?}");
-    eprintln!("{what}: drained, 0 of {} requests failed", asked.len());
+    say(&format!(
+        "{what}: drained, 0 of {} requests failed",
+        asked.len()
+    ));
     assert_eq!(
         names(&asked, drained, ends),
         BTreeSet::from(["one", "two"]),
@@ -401,12 +409,12 @@ fn all_are_killed(what: &str, farm: &mut Farm, checking: &Checking) {
     let asked = load.stop();
     let lost = failed(&asked, started);
     assert!(lost.is_empty(), "{what}: {lost:?}");
-    eprintln!(
+    say(&format!(
         "{what}: {} of 3 kept while all were down, all back after {:?}, 0 of {} requests failed",
         kept.iter().filter(|one| **one).count(),
         back - started,
         asked.len()
-    );
+    ));
     assert_eq!(names(&asked, back, end).len(), 3, "{what}");
     assert_eq!(farm.servers_that("down"), [false; 3], "{what}");
     assert_eq!(farm.servers_that("kept"), [false; 3], "{what}");
