@@ -118,12 +118,12 @@ impl Step {
     /// Whether it is one that tells what is, and which a reader asks again.
     pub(crate) fn asks_weir(&self) -> bool {
         let mut words = self.words().skip_while(|word| *word != "weir").skip(1);
-        match (words.next(), words.next()) {
-            (Some("status" | "connections"), _) => true,
-            (Some("service" | "rule" | "route"), Some("list")) => true,
-            (Some("net"), Some("show")) => true,
-            _ => false,
-        }
+        matches!(
+            (words.next(), words.next()),
+            (Some("status" | "connections"), _)
+                | (Some("service" | "rule" | "route"), Some("list"))
+                | (Some("net"), Some("show"))
+        )
     }
 
     /// Whether it goes on in the background.

@@ -225,21 +225,40 @@ fn named(text: &str, host: Option<&str>) -> Vec<Advice> {
 fn commands(line: &str, what: &str, host: Option<&str>) -> Vec<String> {
     if let Some(new) = what.strip_prefix("mac = \"") {
         let new = new.trim_end_matches('"');
-        let words = line.split(|c: char| !c.is_ascii_hexdigit() && c != ':');
-        let words = words.map(|word| word.trim_matches(':'));
-        let olds = words.filter(|w| w.len() == 17 && w.contains(':') && *w != new);
+        let olds = macs(line).filter(|old| *old != new);
         return olds
             .map(|old| format!("sed -i 's/{old}/{new}/g' *.toml"))
             .collect();
     }
-    let begins = ["ip ", "ethtool ", "sysctl ", "bridge ", "nft "];
+    let begins = ["ip ", "ethtool ", "sysctl ", "bridge ", "nft ", "nsenter "];
+    let places = ["ip netns ", "ip -n ", "nsenter "];
     match host {
         _ if !begins.iter().any(|begin| what.starts_with(begin)) => Vec::new(),
-        Some(host) if !what.starts_with("ip netns ") && !what.starts_with("ip -n ") => {
+        _ if line.contains("in its namespace") => vec![where_it_is(line, what)],
+        Some(host) if !places.iter().any(|place| what.starts_with(place)) => {
             vec![format!("ip netns exec {host} {what}")]
         }
         _ => vec![what.to_owned()],
     }
+}
+
+/// A command for the namespace of the device that it names: a reader knows which that is. Here it is the one where the device has a MAC address of
+/// the line.
+fn where_it_is(line: &str, what: &str) -> String {
+    let macs: Vec<&str> = macs(line).collect();
+    let device = what.split(' ').skip_while(|word| *word != "dev").nth(1);
+    format!(
+        "found=1; for ns in $(ls /run/netns); do ip -n $ns -o link show dev {} 2>/dev/null | grep -qE '{}' && ip netns exec $ns {what} && found=0; done; [ $found = 0 ]",
+        device.unwrap_or_default(),
+        macs.join("|")
+    )
+}
+
+/// MAC addresses of a line.
+fn macs(line: &str) -> impl Iterator<Item = &str> {
+    let words = line.split(|c: char| !c.is_ascii_hexdigit() && c != ':');
+    let words = words.map(|word| word.trim_matches(':'));
+    words.filter(|word| word.len() == 17 && word.split(':').count() == 6)
 }
 
 /// Waits until `weir run` says that it is at work; of others that stay the next commands show it.
