@@ -35,6 +35,8 @@ pub(crate) struct RulesArgs {
 pub(crate) enum RulesCommand {
     /// Load rules as a run would, and say which are refused, where and why; exit status 1 if some are
     Check(CheckArgs),
+    /// Load rules and say which have no good lead: they are asked of much traffic. Also which look far for a regular expression, and how many contents each has
+    Analyse(CheckArgs),
 }
 
 /// Arguments of `weir sensor rules check`.
@@ -154,6 +156,9 @@ pub(crate) struct SensorRunArgs {
     /// What looks for contents; results are the same
     #[arg(long, value_enum, default_value = "prefilter")]
     pub(crate) engine: MatcherName,
+    /// Count what each rule costs, and show those that cost most, with the buffer that each cost most for
+    #[arg(long)]
+    pub(crate) profile_rules: bool,
     /// Exit with status 2 if a rule is refused, or if a key of the configuration asks for what would be lost
     #[arg(long)]
     pub(crate) strict: bool,

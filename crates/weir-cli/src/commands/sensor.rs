@@ -38,6 +38,7 @@ pub(crate) fn run(args: &SensorArgs) -> Result<ExitCode, Failure> {
     match &args.command {
         Some(SensorCommand::Rules(rules)) => match &rules.command {
             RulesCommand::Check(args) => rules::check(args),
+            RulesCommand::Analyse(args) => rules::analyse(args),
         },
         None => sense(&args.run),
     }
@@ -98,6 +99,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         });
     }
     config.logs.options.interfaces = interfaces(args, &config)?;
+    config.profile_rules |= args.profile_rules;
     let filter = args
         .filter
         .as_deref()
@@ -205,6 +207,9 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         output::json(&report::json(&loaded, &summary))?;
     } else {
         output::out(&report::text(&loaded, &summary, args.verbose))?;
+        if config.profile_rules {
+            output::out(&report::profile(&summary, args.verbose))?;
+        }
     }
     Ok(match summary.problems.is_empty() && !nothing {
         true => ExitCode::SUCCESS,

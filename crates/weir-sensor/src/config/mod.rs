@@ -59,6 +59,8 @@ pub struct Config {
     pub broken_reloads: bool,
     /// How many steps one match of a regular expression may take, if said.
     pub regex_steps: Option<u64>,
+    /// `profiling.rules.enabled`: whether it is counted what each rule costs.
+    pub profile_rules: bool,
     /// Logs.
     pub logs: Logs,
     /// Keys that change nothing.
@@ -159,6 +161,7 @@ impl Config {
                 }
             },
             regex_steps: s.number("pcre.match-limit")?,
+            profile_rules: s.truth("profiling.rules.enabled")?.unwrap_or(false),
             logs: logs(s)?,
             unknown: Vec::new(),
             vital: Vec::new(),

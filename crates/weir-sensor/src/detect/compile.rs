@@ -273,6 +273,7 @@ impl Build {
             counter_names: Vec::new(),
             most_patterns: 0,
             others: 0,
+            profile: false,
             expressions: 0,
         };
         lists.finish(&mut ruleset, &mut expressions);

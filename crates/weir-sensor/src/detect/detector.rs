@@ -21,7 +21,7 @@ use super::program::Subject;
 use super::ruleset::Ruleset;
 use super::transform::change;
 use super::work::{Found, MOST_PENDING, Work, header_buffer};
-use super::{EvaluationCounts, FlowState, FlowView, Match, Moment, PacketFlow, Piece};
+use super::{EvaluationCounts, FlowState, FlowView, Match, Moment, PacketFlow, Piece, RuleCost};
 
 /// What a detector counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,12 +89,18 @@ impl Detector {
         &self.work.limited
     }
 
+    /// By generator and number of a rule: what it cost, if the rules were loaded to be profiled.
+    pub fn costs(&self) -> &BTreeMap<(u32, u32), RuleCost> {
+        &self.work.costs
+    }
+
     /// Goes on counting where another stands, which goes on here.
     pub(crate) fn swap_counts(&mut self, other: &mut Detector) {
         let (mine, others) = (&mut self.work, &mut other.work);
         std::mem::swap(&mut mine.counts, &mut others.counts);
         std::mem::swap(&mut mine.scratch.counts, &mut others.scratch.counts);
         std::mem::swap(&mut mine.limited, &mut others.limited);
+        std::mem::swap(&mut mine.costs, &mut others.costs);
     }
 
     /// Forgets the matches, when the caller has taken them; not between the calls for one packet.

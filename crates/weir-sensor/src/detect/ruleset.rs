@@ -119,6 +119,8 @@ pub struct Ruleset {
     pub(super) counter_names: Vec<String>,
     pub(super) most_patterns: usize,
     pub(super) others: usize,
+    /// Whether it is counted what each rule costs.
+    pub(crate) profile: bool,
     pub(super) expressions: usize,
 }
 

@@ -13,7 +13,7 @@ use super::plan::{Met, Plan, Table};
 use super::program::{Program, Scratch, Subject};
 use super::ruleset::{ByAddress, Ruleset, Scan};
 use super::transform::change;
-use super::{FlowState, FlowView, LOOKBACK, Match};
+use super::{FlowState, FlowView, LOOKBACK, Match, RuleCost};
 
 /// Most stream rules of one direction of a flow that wait for the rest of what they want.
 pub(super) const MOST_PENDING: usize = 64;
@@ -41,6 +41,8 @@ pub(super) struct Work {
     pub(super) counts: DetectCounts,
     /// By generator and number of the rule: how often it was given up at a limit.
     pub(super) limited: BTreeMap<(u32, u32), u64>,
+    /// By the same: what it cost, if that is asked for.
+    pub(super) costs: BTreeMap<(u32, u32), RuleCost>,
 }
 
 /// Circumstances of a match.
@@ -193,10 +195,31 @@ impl Work {
         program: &Program,
         subject: &Subject<'_>,
     ) -> bool {
+        let before = self.scratch.counts;
         let held = program.holds(subject, &mut self.scratch);
-        if std::mem::take(&mut self.scratch.gave_up) {
+        let given_up = std::mem::take(&mut self.scratch.gave_up);
+        if given_up {
             let rule = rules.rule(index);
             *self.limited.entry((rule.gid, rule.sid)).or_default() += 1;
+        }
+        if rules.profile {
+            let rule = rules.rule(index);
+            let now = self.scratch.counts;
+            let work = now.work - before.work;
+            let cost = RuleCost {
+                checks: 1,
+                held: u64::from(held),
+                work,
+                expressions: now.pcre_calls - before.pcre_calls,
+                given_up: u64::from(given_up),
+                most: work,
+                most_bytes: subject.bytes.len() as u64,
+                most_packet: self.packet,
+            };
+            self.costs
+                .entry((rule.gid, rule.sid))
+                .or_default()
+                .add(&cost);
         }
         held
     }

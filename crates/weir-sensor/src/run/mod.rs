@@ -19,6 +19,7 @@ use weir_packet::pcap::CaptureError;
 
 use crate::config::Config;
 use crate::crew::{Crew, Done};
+use crate::detect::RuleCost;
 use crate::output::SinkError;
 use crate::source::filter::Filter;
 use crate::source::{Notice, Source, SourceCounts, SourceError};
@@ -157,6 +158,8 @@ pub struct Summary {
     pub alerts: u64,
     /// Alerts of each rule, by `gid:sid`.
     pub rules: BTreeMap<(u32, u32), u64>,
+    /// What each rule cost, by `gid:sid`, if the configuration asks for it.
+    pub costs: BTreeMap<(u32, u32), RuleCost>,
     /// Files that could not be read to their end.
     pub problems: Vec<(PathBuf, String)>,
     /// Files of directories that are no captures, and were left out.

@@ -166,6 +166,7 @@ impl Writer {
         if work.stats {
             let totals = report.totals.take().unwrap_or_default();
             self.summary.counters = totals.named();
+            self.summary.costs.clone_from(totals.costs());
             self.summary.ledger = Ledger {
                 filtered: self.filtered,
                 ..totals.ledger()

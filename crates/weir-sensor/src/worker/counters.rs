@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use super::{AppCounts, Pipeline};
 use crate::app::App;
+use crate::detect::RuleCost;
 use crate::event::{Event, EventCounts};
 use crate::flow;
 use crate::run::Ledger;
@@ -40,6 +41,7 @@ pub(crate) struct Totals {
     apps: AppCounts,
     /// By generator and number of a rule: how often it was given up.
     limited: BTreeMap<(u32, u32), u64>,
+    costs: BTreeMap<(u32, u32), RuleCost>,
     ledger: Ledger,
 }
 
@@ -68,6 +70,9 @@ impl Totals {
         for (rule, count) in &other.limited {
             *self.limited.entry(*rule).or_default() += count;
         }
+        for (rule, cost) in &other.costs {
+            self.costs.entry(*rule).or_default().add(cost);
+        }
         for (all, others) in self.apps.ends.iter_mut().zip(other.apps.ends) {
             *all += others;
         }
@@ -84,6 +89,11 @@ impl Totals {
     /// Where frames ended.
     pub(crate) fn ledger(&self) -> Ledger {
         self.ledger
+    }
+
+    /// What each rule cost, if that was asked for.
+    pub(crate) fn costs(&self) -> &BTreeMap<(u32, u32), RuleCost> {
+        &self.costs
     }
 
     /// All of them by name.
@@ -295,6 +305,7 @@ impl Pipeline {
             streams: events,
             apps: self.hands.counts.clone(),
             limited: self.hands.detector.limited().clone(),
+            costs: self.hands.detector.costs().clone(),
             ledger: self.ledger,
         }
     }

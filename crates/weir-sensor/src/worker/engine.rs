@@ -180,10 +180,11 @@ impl Engine {
         let expressions = std::mem::replace(&mut book.loaded.expressions, none);
         let Shelf { build, texts, .. } = shelf;
         let Built {
-            ruleset,
+            mut ruleset,
             refused,
             order,
         } = build.finish(left_out, expressions, matcher);
+        ruleset.profile = config.profile_rules;
         let texts = order.iter().map(|at| Arc::clone(&texts[*at])).collect();
         let limit = |bytes: u64| match bytes {
             0 => usize::MAX,

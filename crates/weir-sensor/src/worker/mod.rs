@@ -320,7 +320,9 @@ impl Pipeline {
     pub(crate) fn work(&mut self, work: &Work, report: &mut Report) {
         if !Arc::ptr_eq(&work.engine, &self.hands.engine) {
             self.take_engine(&work.engine);
-            *self.hands.detector = Detector::new(Arc::clone(&work.engine.ruleset));
+            let mut detector = Detector::new(Arc::clone(&work.engine.ruleset));
+            detector.swap_counts(&mut self.hands.detector);
+            *self.hands.detector = detector;
         }
         if let Some(limits) = &work.limits {
             for (slice, limits) in self.slices.iter_mut().zip(limits.iter()) {

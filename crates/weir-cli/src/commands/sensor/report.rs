@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use weir_sensor::detect::RuleCost;
 use weir_sensor::load::Book;
 use weir_sensor::run::Summary;
 use weir_sensor::worker::{Engine, Uncompiled};
@@ -98,6 +99,8 @@ pub(super) fn bytes(count: u64) -> String {
 
 /// The most frequent rules that are shown.
 const RULES: usize = 10;
+/// Rules that are shown of those that cost most.
+const COSTLY: usize = 20;
 
 pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
     let mut text = String::new();
@@ -191,6 +194,54 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
     text
 }
 
+/// Rules that cost most, as a table.
+pub(super) fn profile(summary: &Summary, verbose: u8) -> String {
+    let mut text = String::new();
+    let all = costly(summary);
+    let work: u64 = all.iter().map(|(_, c)| c.work).sum();
+    let _ = writeln!(
+        text,
+        "costs     {} rules were decided on a buffer, {work} units of work (a byte searched is one)",
+        all.len()
+    );
+    if all.is_empty() {
+        return text;
+    }
+    let _ = writeln!(
+        text,
+        "  {:>6} {:>12} {:>9} {:>9} {:>8} {:>8} {:>9}  worst buffer          rule",
+        "share", "work", "checks", "held", "alerts", "pcre", "given up"
+    );
+    let most = if verbose > 0 { usize::MAX } else { COSTLY };
+    for ((gid, sid), cost) in all.iter().take(most) {
+        let alerts = summary.rules.get(&(*gid, *sid)).copied().unwrap_or(0);
+        let _ = writeln!(
+            text,
+            "  {:5.1}% {:>12} {:>9} {:>9} {alerts:>8} {:>8} {:>9}  {:>5.1}/B of {:<9} {gid}:{sid} (packet {})",
+            cost.work as f64 * 100.0 / work.max(1) as f64,
+            cost.work,
+            cost.checks,
+            cost.held,
+            cost.expressions,
+            cost.given_up,
+            cost.most as f64 / cost.most_bytes.max(1) as f64,
+            bytes(cost.most_bytes),
+            cost.most_packet,
+        );
+    }
+    if all.len() > most {
+        let _ = writeln!(text, "  and {} rules more; -v shows them", all.len() - most);
+    }
+    text
+}
+
+/// Rules by what they cost, the most first.
+fn costly(summary: &Summary) -> Vec<((u32, u32), RuleCost)> {
+    let mut all: Vec<_> = summary.costs.iter().map(|(r, c)| (*r, *c)).collect();
+    all.sort_by_key(|(rule, cost)| (std::cmp::Reverse(cost.work), *rule));
+    all
+}
+
 /// What was given up, by stage.
 fn losses(summary: &Summary) -> Vec<(&'static str, u64)> {
     let count = |name: &str| summary.counters.get(name).copied().unwrap_or(0);
@@ -213,6 +264,13 @@ fn losses(summary: &Summary) -> Vec<(&'static str, u64)> {
             count("detect.alert_queue_overflow"),
         ),
         ("reloads of rules", count("detect.reloads_refused")),
+            "buffers given up by rules, for their work",
+            count("detect.limited.buffers"),
+        ),
+        (
+            "expressions given up at their limit",
+            count("detect.pcre.limited"),
+        ),
         ("lines of EVE", count("output.eve_lost")),
         ("lines of fast.log", count("output.fast_lost")),
     ]
@@ -233,6 +291,16 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
         .map(|(path, what)| json!({"file": path.display().to_string(), "problem": what}))
         .collect();
     let ledger = &summary.ledger;
+    let costs: Vec<Value> = costly(summary)
+        .into_iter()
+        .map(|((gid, sid), c)| {
+            json!({
+                "gid": gid, "sid": sid, "work": c.work, "checks": c.checks, "held": c.held,
+                "expressions": c.expressions, "given_up": c.given_up,
+                "worst": {"work": c.most, "bytes": c.most_bytes, "packet": c.most_packet},
+            })
+        })
+        .collect();
     json!({
         "rules": {"loaded": loaded.rules, "refused": loaded.refused, "refused_lines": loaded.lines, "files": loaded.files, "seconds": loaded.took.as_secs_f64()},
         "frames": summary.source.frames,
@@ -250,6 +318,7 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
         },
         "alerts": summary.alerts,
         "by_rule": rules,
+        "costs": costs,
         "lost": losses(summary).into_iter().map(|(name, n)| json!({"what": name, "count": n})).collect::<Vec<_>>(),
         "counters": summary.counters,
         "problems": problems,

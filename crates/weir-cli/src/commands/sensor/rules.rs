@@ -1,4 +1,4 @@
-//! `weir sensor rules check`: rules are loaded as a run loads them, compiled for detection too, and what is refused is shown with its line.
+//! `weir sensor rules check` and `analyse`: rules are loaded as a run loads them, compiled for detection too, and what is refused is shown with its line.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -7,6 +7,7 @@ use std::time::Instant;
 use serde_json::json;
 use weir_sensor::load::{book, named};
 use weir_sensor::matcher;
+use weir_sensor::rules::{Condition, Rule, fast_pattern};
 use weir_sensor::worker::Engine;
 
 use crate::args::sensor::CheckArgs;
@@ -82,6 +83,110 @@ pub(super) fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
         output::out(&text)?;
     }
     Ok(match bad {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(1),
+    })
+}
+
+/// Leads shorter than this are not searched for: their rules are asked wherever their other conditions hold.
+const GOOD: usize = 4;
+
+/// What is said of a rule by its text.
+struct Asked {
+    gid: u32,
+    sid: u32,
+    /// What leads to it: `none`, `short`, `good`.
+    lead: &'static str,
+    text: String,
+    contents: usize,
+    expressions: usize,
+}
+
+impl Asked {
+    fn new(rule: &Rule) -> Asked {
+        let lead = fast_pattern(rule);
+        let conditions = || rule.groups.iter().flat_map(|g| &g.conditions);
+        Asked {
+            gid: rule.gid,
+            sid: rule.sid,
+            lead: match lead {
+                None => "none",
+                Some(lead) if lead.bytes.len() < GOOD => "short",
+                Some(_) => "good",
+            },
+            text: lead.map_or_else(String::new, |lead| {
+                let bytes = lead.bytes.escape_ascii();
+                format!("{} \"{bytes}\"", lead.buffer.name())
+            }),
+            contents: conditions()
+                .filter(|c| matches!(c, Condition::Content(_)))
+                .count(),
+            expressions: conditions()
+                .filter(|c| matches!(c, Condition::Pcre(_)))
+                .count(),
+        }
+    }
+}
+
+pub(super) fn analyse(args: &CheckArgs) -> Result<ExitCode, Failure> {
+    let config = super::config(&args.settings)?;
+    let mut files = Vec::new();
+    for path in &args.rules {
+        files.extend(named(path).map_err(Failure::usage)?);
+    }
+    let book = book(&config, super::dialect(&args.settings), &files).map_err(Failure::usage)?;
+    let refused = book.refused.len() + book.loaded.refused.len();
+    let mut all: Vec<Asked> = book.loaded.rules.iter().map(Asked::new).collect();
+    all.sort_by_key(|a| (a.lead == "good", a.lead == "short", a.gid, a.sid));
+    let count = |lead: &str| all.iter().filter(|a| a.lead == lead).count();
+    if args.json {
+        let rules: Vec<_> = all
+            .iter()
+            .map(|a| json!({"gid": a.gid, "sid": a.sid, "lead": a.lead, "pattern": a.text, "contents": a.contents, "expressions": a.expressions}))
+            .collect();
+        output::json(&json!({
+            "loaded": all.len(),
+            "refused": refused,
+            "leads": {"none": count("none"), "short": count("short"), "good": count("good")},
+            "rules": rules,
+        }))?;
+    } else {
+        let mut text = String::new();
+        let most = if args.show == 0 {
+            usize::MAX
+        } else {
+            args.show
+        };
+        let poor = || all.iter().filter(|a| a.lead != "good");
+        for one in poor().take(most) {
+            let what = match one.text.as_str() {
+                "" => "no content leads to it".to_owned(),
+                text => format!("its lead is short: {text}"),
+            };
+            let _ = writeln!(
+                text,
+                "{:>10}:{:<9} {what}; {} contents, {} expressions",
+                one.gid, one.sid, one.contents, one.expressions
+            );
+        }
+        if poor().count() > most {
+            let _ = writeln!(
+                text,
+                "... and {} more; --show 0 shows all",
+                poor().count() - most
+            );
+        }
+        let _ = writeln!(
+            text,
+            "{} rules, {refused} refused: {} without a lead, {} with one of less than {GOOD} bytes, {} with a good one; they are asked of all traffic that their headers and other conditions take",
+            all.len(),
+            count("none"),
+            count("short"),
+            count("good")
+        );
+        output::out(&text)?;
+    }
+    Ok(match refused {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::from(1),
     })
