@@ -16,7 +16,7 @@ use weir_sensor::config::{Checksums, Config, Kinds, Verified};
 use weir_sensor::detect;
 use weir_sensor::load::book;
 use weir_sensor::matcher;
-use weir_sensor::rules::Dialect;
+use weir_sensor::rules::{Dialect, Variables};
 use weir_sensor::run::{Controls, Say, Setup, run};
 use weir_sensor::settings::Settings;
 use weir_sensor::source::{FileOptions, Files};
@@ -56,6 +56,8 @@ pub(super) struct Job {
     pub(super) keep: Keep,
     pub(super) automaton: bool,
     pub(super) logs: Logs,
+    /// Every address is at home and abroad: no rule is left out for the addresses that it names by variables.
+    pub(super) open: bool,
     pub(super) folder: PathBuf,
 }
 
@@ -258,6 +260,13 @@ struct Bed {
     engine: Arc<Engine>,
 }
 
+/// What `HOME_NET` is where a part is not told otherwise.
+pub(super) fn home() -> String {
+    let variables = Variables::conventional();
+    let home = variables.addresses.get("HOME_NET");
+    home.cloned().unwrap_or_default()
+}
+
 /// The configuration of all parts: checksums are not looked at, since captures are often taken before a device writes them.
 pub(super) fn config(logs: Logs) -> Result<Config, String> {
     let mut config = Config::from_settings(&Settings::default()).map_err(|e| e.to_string())?;
@@ -288,7 +297,12 @@ pub(super) fn config(logs: Logs) -> Result<Config, String> {
 
 impl Bed {
     fn load(job: Job) -> Result<(Bed, Loaded), String> {
-        let config = config(job.logs)?;
+        let mut config = config(job.logs)?;
+        if job.open {
+            for name in ["HOME_NET", "EXTERNAL_NET"] {
+                config.addresses.push((name.to_owned(), "any".to_owned()));
+            }
+        }
         let kind = if job.automaton {
             matcher::Engine::AhoCorasick
         } else {

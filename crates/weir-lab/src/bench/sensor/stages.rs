@@ -47,6 +47,7 @@ pub(super) fn measure(
             keep,
             automaton: false,
             logs,
+            open: false,
             folder: scratch.path().join(format!("stages-{name}")),
         };
         Part::start(&bench.options.weir, &job)
