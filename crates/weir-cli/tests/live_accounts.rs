@@ -6,7 +6,8 @@
 //! ```
 
 use std::net::UdpSocket;
-use std::process::Output;
+use std::path::PathBuf;
+use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use crate::live_bed::{file, root, stderr, weir};
@@ -544,4 +545,121 @@ fn a_router_between_veths_without_gro_says_what_is_lost_and_how_to_cure_it() {
         assert_eq!(&bytes[..got], MARK);
     }
     assert_eq!(bed.json()["second_stage"]["unaccounted"], 0);
+}
+
+/// Packets of generic ports that an object redirects by itself are told of by nobody, wherever they end: then that is said.
+#[test]
+fn what_no_account_has_is_unaccounted() {
+    if !root("what_no_account_has_is_unaccounted") {
+        return;
+    }
+    let gro = Target::Veth {
+        gro: true,
+        program: false,
+    };
+    let object = compile("leave");
+    for (mode, to, unaccounted) in [
+        ("native", "out0", 0),
+        ("generic", "out0", N),
+        // Sent back: by a redirect of weir's, since the far end has no program.
+        ("native", "", 0),
+        ("generic", "", 0),
+    ] {
+        let what = format!("{mode}, {to}");
+        let (bed, mut source, sink) = Bed::new(&format!("none-{mode}"), Function::Redirect, gro);
+        let mut sink = sink.expect("a device behind the edge");
+        let device = match to {
+            "" => 0,
+            name => {
+                let index = bed.middle.run(|| iface::index_of(name));
+                index.expect("namespace").expect("there")
+            }
+        };
+        bed.left
+            .output("ethtool", &["-K", "far0", "gro", "on"])
+            .expect("ethtool");
+        let object = object.display();
+        bed.apply(&format!(
+            "[[port]]\nname = \"in\"\ndevice = \"in0\"\nmode = \"{mode}\"\n[[function]]\nname = \"it\"\nkind = \"object\"\n\
+             file = \"{object}\"\nconstants = {{ device = {device} }}\n[[link]]\nfrom = \"in\"\nto = \"it\"\n"
+        ));
+        for number in 0..N {
+            source.send(&frame(&bed, Function::Redirect, gro, number));
+        }
+        let port = if device == 0 { &mut source } else { &mut sink };
+        let end = Instant::now() + PATIENCE;
+        let mut arrived = 0;
+        while arrived < N && Instant::now() < end {
+            arrived += port.receive(|frame| counts(Function::Redirect, frame));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let words = bed.words(&["status", "--edge", &bed.edge]);
+        assert_eq!(arrived, N, "{what}: {words}");
+        let json = bed.json();
+        assert_eq!(
+            json["second_stage"]["unaccounted"], unaccounted,
+            "{what}: {json}"
+        );
+        let said = words.contains(&format!("unaccounted: {unaccounted} redirected packets"));
+        assert_eq!(said, unaccounted > 0, "{what}: {words}");
+        let top = bed.words(&["top", "--edge", &bed.edge, "--once", "--interval", "0.1"]);
+        assert_eq!(
+            top.contains("unaccounted"),
+            unaccounted > 0,
+            "{what}: {top}"
+        );
+    }
+}
+
+/// Instances and their counters come and go; what became of their packets stays counted, and the sums stay right.
+#[test]
+fn accounts_stay_right_when_functions_change() {
+    if !root("accounts_stay_right_when_functions_change") {
+        return;
+    }
+    let gro = Target::Veth {
+        gro: true,
+        program: false,
+    };
+    for mode in ["native", "generic"] {
+        let name = format!("change-{mode}");
+        let (bed, mut source, sink) = Bed::new(&name, Function::Redirect, gro);
+        let mut sink = sink.expect("a device behind the edge");
+        let first = config(Function::Redirect, gro, mode);
+        let other = first.replace("\"it\"", "\"other\"");
+        // Its tables are new ones then, and its ledger is not.
+        let turned = other.replace("[\"out0\"]\n", "[\"out0\"]\nspread = \"round-robin\"\n");
+        assert_ne!(other, turned);
+        for (turn, config) in [&first, &other, &turned, &first].into_iter().enumerate() {
+            bed.apply(config);
+            for number in 0..N {
+                source.send(&frame(&bed, Function::Redirect, gro, number));
+            }
+            let end = Instant::now() + PATIENCE;
+            let mut arrived = 0;
+            while arrived < N && Instant::now() < end {
+                arrived += sink.receive(|frame| counts(Function::Redirect, frame));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            let json = bed.json();
+            assert_eq!(arrived, N, "{mode}, turn {turn}: {json}");
+            assert_eq!(
+                json["second_stage"]["unaccounted"], 0,
+                "{mode}, turn {turn}: {json}"
+            );
+        }
+    }
+}
+
+fn compile(name: &str) -> PathBuf {
+    let source = format!("{}/tests/objects/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let object = file(&format!("{name}.o"), "");
+    let clang = std::env::var_os("WEIR_CLANG").unwrap_or_else(|| "clang".into());
+    let arguments = [
+        "-O2", "-g", "-target", "bpf", "-mcpu=v3", "-c", &source, "-o",
+    ];
+    let done = Command::new(clang).args(arguments).arg(&object).output();
+    let done = done.expect("clang starts");
+    assert!(done.status.success(), "{}", stderr(&done));
+    object
 }

@@ -316,7 +316,7 @@ fn change(
 
     let leaves_by = second::leaves_by(plan);
     let new: Vec<&InstanceState> = instances.iter().map(|i| &i.state).collect();
-    let redirected_before = second::redirected_before(&new, old)?;
+    let redirected_before = second::redirected_before(&edge.name, &new, old)?;
     let state = State {
         layout: state::LAYOUT,
         maps_layout: abi::STATE_LAYOUT,

@@ -17,7 +17,6 @@ use weir_kernel::iface::LinkWatch;
 use weir_kernel::{KernelError, Map, iface, netns, pins};
 
 use super::error::EdgeError;
-use super::load::LEDGER;
 use super::plan::{EdgePlan, LinkPlan, PortMode, Target};
 use super::state::{InstanceState, PairState, PortState, State};
 use super::status::stats_of;
@@ -168,22 +167,36 @@ pub(super) fn sources(
     ports.chain(pair).chain(old).collect()
 }
 
-/// Packets that instances redirected whose ledgers go with a change: tracepoints go on counting what became of them.
+/// Packets that instances redirected whose ledgers go with a change, less those of accounts that go: what tracepoints count stays. `None`: it
+/// is not known.
 pub(super) fn redirected_before(
+    edge: &str,
     instances: &[&InstanceState],
     old: Option<&State>,
-) -> Result<u64, EdgeError> {
+) -> Result<Option<i64>, EdgeError> {
     let Some(old) = old else {
-        return Ok(0);
+        return Ok(Some(0));
     };
-    let ledger = |one: &InstanceState| one.maps.get(LEDGER).map(|map| map.id);
-    let mut before = old.redirected_before;
-    for gone in &old.instances {
-        if !instances.iter().any(|new| ledger(new) == ledger(gone)) {
-            before += stats_of(gone)?.verdict[XDP_REDIRECT];
+    let (Some(mut before), Some(monitor)) = (old.redirected_before, monitor::open(&folder(edge))?)
+    else {
+        return Ok(None);
+    };
+    let mut reader = Reader::new(monitor.read()?, old);
+    for was in &old.instances {
+        let mut goes = was.clone();
+        let stays = |id: u32| {
+            let mut maps = instances.iter().flat_map(|new| new.maps.values());
+            maps.any(|map| map.id == id)
+        };
+        goes.maps.retain(|_, map| !stays(map.id));
+        before += stats_of(&goes)?.verdict[XDP_REDIRECT].cast_signed();
+        reader.count_cpus(&goes);
+        if goes.object == "redirect" {
+            reader.targets(&goes)?;
         }
     }
-    Ok(before)
+    before -= (reader.given() + reader.elsewhere).cast_signed();
+    Ok((!reader.broadcasts).then_some(before))
 }
 
 /// What a user should know of the devices that packets are sent to by XDP, one sentence for each that takes none now.
@@ -251,16 +264,7 @@ pub(super) fn read(
     let handed = Map::open(&edge_folder.join(HANDED))?;
     let transmitted = Map::open(&edge_folder.join(TRANSMITTED))?;
     let devices = Map::open(&edge_folder.join(DEVICES))?;
-    let mut reader = Reader {
-        readings: monitor.read()?,
-        netns: state.netns as u32,
-        generic: (state.ports.iter().filter(|port| !is_native(port)))
-            .map(|port| port.ifindex)
-            .collect(),
-        doors: Vec::new(),
-        elsewhere: 0,
-        broadcasts: false,
-    };
+    let mut reader = Reader::new(monitor.read()?, state);
     for port in &state.ports {
         reader.doors.push(Door {
             device: port.ifindex,
@@ -299,13 +303,16 @@ pub(super) fn read(
         accounts.push(reader.device(index, sent_back, before));
     }
     let redirected: u64 = ledgers.iter().map(|one| one.verdict[XDP_REDIRECT]).sum();
-    let redirected = redirected + state.redirected_before;
     let known = reader.ended(state);
     let tells = monitor.absent().is_empty() && !reader.broadcasts;
+    let missing = |before: i64| {
+        let all = redirected.saturating_add_signed(before);
+        all.saturating_sub(known)
+    };
     Ok(Some(SecondStage {
         devices: accounts,
         instances,
-        unaccounted: tells.then(|| redirected.saturating_sub(known)),
+        unaccounted: state.redirected_before.filter(|_| tells).map(missing),
         warnings: cures(state),
         absent: monitor.absent().to_vec(),
         uncounted: reader.readings.unseen.sent + reader.readings.unseen.dropped,
@@ -344,6 +351,23 @@ struct Reader {
 }
 
 impl Reader {
+    fn new(readings: Readings, state: &State) -> Reader {
+        let generic = state.ports.iter().filter(|port| !is_native(port));
+        Reader {
+            readings,
+            netns: state.netns as u32,
+            generic: generic.map(|port| port.ifindex).collect(),
+            doors: Vec::new(),
+            elsewhere: 0,
+            broadcasts: false,
+        }
+    }
+
+    /// Packets of generic ports that devices took.
+    fn given(&self) -> u64 {
+        self.doors.iter().map(|door| self.taken(door)).sum()
+    }
+
     /// The account of a device. `transmitted`: packets that it was to send back; `before`: what it had dropped when the edge began.
     fn device(&self, index: u32, transmitted: u64, before: Option<u64>) -> DeviceAccount {
         let device = name(index);
@@ -394,8 +418,7 @@ impl Reader {
         let ended: u64 = from
             .map(|index| readings.ended_from(self.netns, *index))
             .sum();
-        let generic: u64 = self.doors.iter().map(|door| self.taken(door)).sum();
-        ended + generic + self.elsewhere
+        ended + self.given() + self.elsewhere
     }
 
     /// Packets that an instance gave to CPUs.

@@ -36,9 +36,9 @@ pub(super) struct State {
     /// Indexes of all interfaces that packets ever came in by, those of ports that are gone included.
     #[serde(default)]
     pub(super) sources: BTreeSet<u32>,
-    /// Packets that instances redirected which are gone.
+    /// Packets that instances redirected which are gone, less those that only they could account for; `None` where that is not known.
     #[serde(default)]
-    pub(super) redirected_before: u64,
+    pub(super) redirected_before: Option<i64>,
     /// Frames that devices had dropped on transmission when the edge began to use them, by index.
     #[serde(default)]
     pub(super) baselines: BTreeMap<u32, u64>,
