@@ -97,3 +97,42 @@ fn what_arrives_by_a_tunnel_is_counted_with_its_bytes() {
         );
     }
 }
+
+/// Live, and by a device of the kernel's, too: both directions are in the count of the tunnel's interface.
+#[test]
+fn live_tunnels_count_the_bytes_of_both_directions() {
+    if !network_bed::root("live_tunnels_count_the_bytes_of_both_directions") {
+        return;
+    }
+    for kind in ["geneve", "kernel-vxlan"] {
+        let text = document(kind).replace("device = \"under\"", "device = \"under0\"");
+        let bed = network_bed::Bed::new(&weir_network::parse(&text, "test").expect("read"));
+        bed.apply(&text);
+        let said = bed.ping(
+            "n/w1",
+            &["-c", "20", "-i", "0.01", "-W", "2", "-s", "200", "10.1.0.2"],
+        );
+        assert!(
+            said.contains("20 received") || said.contains("19 received"),
+            "{kind}: {said}"
+        );
+        let look = bed.look("e1");
+        let networks = network_bed::checked(&text);
+        let plan = networks.plan("e1", &look.numbers).expect("planned");
+        let count = |name: &str| {
+            let mut labels = plan.labels.interfaces.iter();
+            let vid = labels.position(|label| label.name.starts_with(name));
+            let vid = vid.unwrap_or_else(|| panic!("{name}")) as u32;
+            look.set.count(vid).expect("counted")
+        };
+        let (tunnel, port) = (count("tunnel web"), count("web -> other edges"));
+        // Ethernet, IPv4 and ICMP headers around 200 bytes.
+        let sent = 19 * (14 + 20 + 8 + 200);
+        eprintln!("{kind}: {tunnel:?}, behind it {port:?}");
+        assert!(port.bytes >= sent, "{kind}: {port:?}");
+        assert!(
+            tunnel.bytes >= port.bytes + sent,
+            "{kind}: {tunnel:?} {port:?}"
+        );
+    }
+}
