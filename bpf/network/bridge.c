@@ -28,6 +28,7 @@ const volatile __u32 weir_replay = 0;
 #include "netarp.h"
 #include "netlearn.h"
 #include "netdhcp.h"
+#include "nettag.h"
 
 NET_ARRAY(net_bridges, struct weir_net_bridge);
 
@@ -168,6 +169,10 @@ int bridge(ctx_t *ctx)
 	f.bridge = net_at(net_bridges, n.chain, f.number, net_half_bridges);
 	if (!f.bridge)
 		goto leave;
+	/* Out of tunnels: workloads have none left. */
+	reason = net_untag_beside(ctx);
+	if (reason != WEIR_NO_REASON)
+		goto leave;
 	reason = WEIR_R_vlan_barred;
 	f.vlan = vlan_of(ctx, &n);
 	if (f.vlan == NO_VLAN)
@@ -179,10 +184,15 @@ int bridge(ctx_t *ctx)
 		net_learn(f.bridge->learned, f.bridge->learned_mask, f.bridge->age, f.from, 0, n.chain->remote, n.chain->vid);
 	if (answer(ctx, &n, &f)) {
 		n.stats->reason[WEIR_R_in_graph]++;
+		n.chain->place &= ~WEIR_CW_PROBE;
 		vid = n.chain->vid;
 		reason = WEIR_NO_REASON;
 		goto leave;
 	}
+	/* An address that is not the workload's, and nobody's that is known: who might be about to take it is not to hear of it. */
+	reason = WEIR_R_neighbour_spoofed;
+	if (n.chain->place & WEIR_CW_PROBE)
+		goto leave;
 	if (is_for_helper(ctx, &n, &f)) {
 		reason = net_hand_on(ctx, &n, WEIR_NS_PUNT);
 		goto leave;

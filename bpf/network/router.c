@@ -60,6 +60,33 @@ static __always_inline int is_ours(__u8 *data, struct weir_vi *in)
 	return *(__u32 *)data == *(__u32 *)in->mac && *(__u16 *)(data + 4) == *(__u16 *)(in->mac + 4);
 }
 
+/*
+ * Addresses that no router sends packets from or to (RFC 1812, 5.3.7; RFC 4291, 2.5): of this network, of the host itself, of several
+ * stations, reserved ones; and to groups of the link (RFC 5771, 4).
+ */
+static __always_inline int is_martian4(__be32 address, int source)
+{
+	__u32 a = bpf_ntohl(address), first = a >> 24;
+
+	return !first || first == 127 || first >= 240 || (source ? first >= 224 : a >> 8 == 0xe00000);
+}
+
+static __always_inline int is_martian6(__u32 *a, int source)
+{
+	__u32 first = bpf_ntohl(a[0]), scope = first >> 16 & 15;
+
+	/* ::, ::1, and addresses of IPv4 in the clothes of IPv6, which keys of exact matches look like. */
+	if (!(a[0] | a[1]) && (a[2] == bpf_htonl(0xffff) || (!a[2] && bpf_ntohl(a[3]) <= 1)))
+		return 1;
+	return first >> 24 == 0xff && (source || scope <= 2);
+}
+
+/* Addresses of a link, which the router itself may be spoken to with, and nothing behind it (RFC 3927, 2.7; RFC 4291, 2.5.6). */
+static __always_inline int is_of_link4(__be32 address)
+{
+	return bpf_ntohl(address) >> 16 == 0xa9fe;
+}
+
 /* Whether an address is one of the router's own. */
 static __always_inline int is_own(struct net *n, struct way *w, __u64 high, __u64 low)
 {
@@ -311,7 +338,7 @@ static __always_inline int near(ctx_t *ctx, struct net *n, struct way *w, __u32 
 	p = data + 14;
 	/* Neighbours that nobody declared make themselves known by asking, or by answering what ask() sent. */
 	if (type == bpf_htons(ETH_P_ARP) && p + ARP_BYTES <= end && w->router->learned_mask &&
-	    (asked || (*(__u32 *)(p + 4) == bpf_htonl(0x06040002) && !(data[0] & 1))))
+	    ((asked && !q.probe) || (*(__u32 *)(p + 4) == bpf_htonl(0x06040002) && !(data[0] & 1))))
 		net_learn(w->router->learned, w->router->learned_mask, NEIGHBOUR_AGE, 0,
 			  NET_MAPPED(*(__u32 *)(p + 14)) ^ n->chain->vid, mac_number(p + 8), n->chain->vid);
 	if (asked && net_answer(ctx, &q, mac_number(n->in->mac))) {
@@ -322,11 +349,18 @@ static __always_inline int near(ctx_t *ctx, struct net *n, struct way *w, __u32 
 	return type == bpf_htons(ETH_P_ARP);
 }
 
+/* The sender of a packet that no router may send on is not told (RFC 1812, 5.3.7). */
+static __always_inline __u32 refused_silently(struct way *w)
+{
+	w->cause = 0;
+	return WEIR_R_martian;
+}
+
 static __always_inline __u32 route4(ctx_t *ctx, struct net *n, struct way *w)
 {
 	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *ip = data + 14;
 	__u64 sum = 0;
-	__u32 i, ttl, reason;
+	__u32 i, ttl, reason, of_link;
 
 	if (ip + 20 > end)
 		return WEIR_R_ip4_truncated;
@@ -344,14 +378,19 @@ static __always_inline __u32 route4(ctx_t *ctx, struct net *n, struct way *w)
 	}
 	if (data[0] & 1)
 		return WEIR_R_router_local;
+	if (is_martian4(*(__be32 *)(ip + 12), 1) || is_martian4(*(__be32 *)(ip + 16), 0))
+		return WEIR_R_martian;
+	of_link = is_of_link4(*(__be32 *)(ip + 12)) || is_of_link4(*(__be32 *)(ip + 16));
 	w->high = 0;
 	w->low = NET_MAPPED(*(__u32 *)(ip + 16));
 	ttl = ip[8];
 	reason = find_way(ctx, n, w, w->router->length4);
-	if (reason != WEIR_NO_REASON)
-		return reason;
 	if (w->own)
 		return echo(ctx, n, 0) ? answered(n, w) : WEIR_R_router_local;
+	if (of_link)
+		return refused_silently(w);
+	if (reason != WEIR_NO_REASON)
+		return reason;
 	if (ttl <= 1) {
 		w->cause = WEIR_NE_EXPIRED;
 		return WEIR_R_ttl_expired;
@@ -362,7 +401,7 @@ static __always_inline __u32 route4(ctx_t *ctx, struct net *n, struct way *w)
 static __always_inline __u32 route6(ctx_t *ctx, struct net *n, struct way *w)
 {
 	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end), *ip = data + 14;
-	__u32 ttl, reason;
+	__u32 ttl, reason, of_link;
 
 	if (ip + 40 > end)
 		return WEIR_R_ip6_truncated;
@@ -370,14 +409,19 @@ static __always_inline __u32 route6(ctx_t *ctx, struct net *n, struct way *w)
 		return WEIR_R_ip6_bad_version;
 	if (data[0] & 1 || (ip[24] == 0xfe && (ip[25] & 0xc0) == 0x80))
 		return WEIR_R_router_local;
+	if (is_martian6((void *)(ip + 8), 1) || is_martian6((void *)(ip + 24), 0))
+		return WEIR_R_martian;
+	of_link = ip[8] == 0xfe && (ip[9] & 0xc0) == 0x80;
 	w->high = *(__u64 *)(ip + 24);
 	w->low = *(__u64 *)(ip + 32);
 	ttl = ip[7];
 	reason = find_way(ctx, n, w, w->router->length6);
-	if (reason != WEIR_NO_REASON)
-		return reason;
 	if (w->own)
 		return echo(ctx, n, 1) ? answered(n, w) : WEIR_R_router_local;
+	if (of_link)
+		return refused_silently(w);
+	if (reason != WEIR_NO_REASON)
+		return reason;
 	if (ttl <= 1) {
 		w->cause = WEIR_NE_EXPIRED;
 		return WEIR_R_ttl_expired;

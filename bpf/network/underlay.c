@@ -43,6 +43,7 @@ struct outer {
 	__u32 ecn;
 	__u32 l4;		/* offset of what follows the IP header */
 	__u32 inner;		/* ... of the frame inside */
+	__u32 payload;		/* bytes that the IP header says follow it */
 	__u32 identifier;
 	__u32 tenant;		/* that it names, 0: none */
 };
@@ -70,6 +71,7 @@ static __always_inline int look_ip(ctx_t *ctx, struct outer *o)
 		o->l4 = 14 + (ip[0] & 15) * 4;
 		if (o->l4 < 34)
 			return NOT_OURS;
+		o->payload = bpf_ntohs(*(__be16 *)(ip + 2)) + 14 - o->l4;
 		if (bpf_ntohs(*(__be16 *)(ip + 6)) & FRAGMENTED)
 			o->inner = 1;
 	} else if (type == bpf_htons(ETH_P_IPV6)) {
@@ -82,6 +84,7 @@ static __always_inline int look_ip(ctx_t *ctx, struct outer *o)
 		o->dst[1] = *(__u64 *)(ip + 32);
 		o->ecn = ip[1] >> 4 & ECN_CE;
 		o->l4 = 14 + 40;
+		o->payload = bpf_ntohs(*(__be16 *)(ip + 4));
 		o->v6 = 1;
 	} else {
 		return NOT_OURS;
@@ -92,6 +95,12 @@ static __always_inline int look_ip(ctx_t *ctx, struct outer *o)
 		return NOT_OURS;
 	o->kind = WEIR_TK_GRE;
 	return 0;
+}
+
+/* Whether the IP header says more than there is. Lengths of a packet that is to be cut are those of its pieces, or none. */
+static __always_inline int is_short(ctx_t *ctx, struct outer *o)
+{
+	return !ctx_word(ctx, gso_size) && (o->payload > 0xffff || o->l4 + o->payload > ctx_word(ctx, len));
 }
 
 /*
@@ -109,7 +118,7 @@ static __always_inline int look_gre(ctx_t *ctx, struct outer *o)
 	flags = gre[0] << 8 | gre[1];
 	if ((gre[2] << 8 | gre[3]) != ETH_P_TEB || !(flags & GRE_HAS_KEY) || flags & ~(GRE_HAS_KEY | GRE_HAS_SUM | GRE_HAS_NUMBER))
 		return NOT_OURS;
-	if (o->inner)
+	if (o->inner || is_short(ctx, o))
 		return WEIR_R_tunnel_bad;
 	if (flags & GRE_HAS_SUM)
 		off += 4;
@@ -155,17 +164,19 @@ static __always_inline int look_udp(ctx_t *ctx, struct outer *o)
 	port = head[2] << 8 | head[3];
 	if (port != tunnel_vxlan_port && port != tunnel_geneve_port)
 		return NOT_OURS;
-	if (o->inner || bpf_skb_load_bytes(ctx, off, head + 8, 8))
+	o->kind = port == tunnel_vxlan_port ? WEIR_TK_VXLAN : WEIR_TK_GENEVE;
+	if (o->inner || is_short(ctx, o) || bpf_skb_load_bytes(ctx, off, head + 8, 8))
+		return WEIR_R_tunnel_bad;
+	/* All of the packet is the datagram. */
+	if (!ctx_word(ctx, gso_size) && (head[4] << 8 | head[5]) != o->payload)
 		return WEIR_R_tunnel_bad;
 	word = bpf_ntohl(*(__be32 *)(head + 8));
 	id = bpf_ntohl(*(__be32 *)(head + 12));
 	o->identifier = id >> 8;
 	if (port == tunnel_vxlan_port) {
-		o->kind = WEIR_TK_VXLAN;
 		o->inner = off + 8;
 		return word & VXLAN_HAS_ID ? 0 : WEIR_R_tunnel_bad;
 	}
-	o->kind = WEIR_TK_GENEVE;
 	/* Version 0, not control, and a frame. */
 	if (head[8] >> 6 || head[9] & GENEVE_CONTROL || (word & 0xffff) != ETH_P_TEB)
 		return WEIR_R_tunnel_bad;
@@ -294,6 +305,10 @@ static __always_inline __u32 take(ctx_t *ctx, struct net *n, struct outer *o, __
 	*vid = owner(n, o->identifier, o->tenant, ctx_len(ctx) > o->inner ? ctx_len(ctx) - o->inner : 0, &reason);
 	if (!*vid)
 		return reason;
+	if (o->kind == WEIR_TK_GENEVE && !o->tenant && !(r->accepts & WEIR_TA_NO_TENANT)) {
+		*vid = 0;
+		return WEIR_R_tunnel_no_tenant;
+	}
 	n->chain->origin = *vid;
 	n->chain->place = WEIR_CW_TUNNEL;
 	return unpack(ctx, o);

@@ -60,6 +60,8 @@ struct weir_vi {
 #define WEIR_VF_EXTERNAL	(1 << 7)	/* a device that is no workload: a way out of the virtual network */
 #define WEIR_VF_DHCP		(1 << 8)	/* of a bridge: what DHCP clients send in here goes to the helper */
 #define WEIR_VF_PUNT		(1 << 9)	/* of a punt function; `instance` is its record in net_punts */
+#define WEIR_VF_MAY_RA		(1 << 10)	/* a workload may send router advertisements and redirects */
+#define WEIR_VF_MAY_DHCP	(1 << 11)	/* ... what DHCP servers send to clients */
 
 /*
  * A cell of the table of exact matches. A key lies in one of two buckets of WEIR_EX_WAYS cells. scope 0: empty.
@@ -145,6 +147,8 @@ struct weir_net_remote {
 	__u32 state;		/* number that stays: counters */
 	__u32 pad[4];
 };
+
+#define WEIR_TA_NO_TENANT	(1 << 15)	/* of `accepts`: Geneve from there need not name the tenant */
 
 enum weir_tunnel_kind {
 	WEIR_TK_VXLAN = 1,
@@ -305,6 +309,7 @@ struct weir_net_drop {
 #define WEIR_CW_HALF		(1 << 0)	/* of its generation */
 #define WEIR_CW_TUNNEL		(1 << 1)	/* it came from another edge */
 #define WEIR_CW_SHOWN		(1 << 2)	/* ICMP of a workload: leaves by devices themselves, where who listens there sees it */
+#define WEIR_CW_PROBE		(1 << 3)	/* asks whether somebody has an address that is not its sender's: for the bridge alone */
 #define WEIR_CB_IS_OURS		0x77656972
 
 #endif

@@ -58,6 +58,7 @@ mod replay_graph;
 mod replay_networks;
 mod replay_routes;
 mod sensor;
+mod sensor_costs;
 mod sensor_defaults;
 mod sensor_running;
 mod tables;

@@ -341,7 +341,11 @@ fn what_is_forged_is_a_counted_drop() {
     let cases: Vec<(&str, Outer, Fate)> = vec![
         ("right", good.clone(), Fate::Arrives),
         ("right, over IPv6", good6.clone(), Fate::Arrives),
-        ("Geneve without options", geneve(&[]), Fate::Arrives),
+        (
+            "Geneve without options",
+            geneve(&[]),
+            dropped(Reason::TunnelNoTenant),
+        ),
         (
             "Geneve with the tenant",
             geneve(&tenant(TENANT)),
@@ -350,7 +354,7 @@ fn what_is_forged_is_a_counted_drop() {
         (
             "Geneve with options of others",
             geneve(&stranger),
-            Fate::Arrives,
+            dropped(Reason::TunnelNoTenant),
         ),
         (
             "Geneve with options of others and the tenant",

@@ -12,6 +12,22 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
         Reason::Spoofed => {
             "give the workload one of the addresses that the document gives it, or add the one that it has to `address`"
         }
+        Reason::NeighbourSpoofed => {
+            "add the address to `address` of the workload; link-local ones are made of its MAC address (EUI-64) unless they are declared"
+        }
+        Reason::NeighbourBad => {
+            "it is not what RFC 826, 4861 and 6980 have hosts send; `address = \"any\"` and `mac = \"any\"` let ARP of all kinds through"
+        }
+        Reason::RaGuard => "add `allow = [\"ra\"]` to the workload if it is a router",
+        Reason::DhcpGuard => {
+            "add `allow = [\"dhcp-server\"]` to the workload if it is a DHCP server"
+        }
+        Reason::GroupSpoofed => {
+            "MLD comes from a link-local address that is made of the MAC address or declared, IGMP from a declared one"
+        }
+        Reason::TunnelNoTenant => {
+            "write `tenant_option = false` for the edge that it comes from if that edge sends none"
+        }
         Reason::Unlinked => {
             "link the interface in the document, or apply it again if the device is new"
         }

@@ -10,8 +10,8 @@ use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report, Source};
 
 use crate::model::{
-    Addresses, Chain, Document, Edge, Function, Interface, Link, Network, Places, Punt, Route,
-    Selection, Station, Subnet, Tenant, Unknown, Vlan, Way, Workload,
+    Addresses, Allowed, Chain, Document, Edge, Function, Interface, Link, Network, Places, Punt,
+    Route, Selection, Station, Subnet, Tenant, Unknown, Vlan, Way, Workload,
 };
 use crate::values::{At, Kind, Mac, Net, NotOne, plain_address};
 
@@ -116,6 +116,7 @@ fn read_edge(mut section: Section<'_, '_>, report: &mut Report) -> Option<Edge> 
     let mtu = read_mtu(&mut section, report);
     let kind = section.text("tunnel", report);
     let kind_at = kind.as_ref().map_or(at, |kind| kind.span);
+    let names_tenant = section.flag("tenant_option", report);
     let tunnel = one_of(kind, "there is no kind of tunnel named", &Kind::ALL, report);
     let mut accepts = Vec::new();
     for text in section.texts("accepts", report) {
@@ -142,6 +143,7 @@ fn read_edge(mut section: Section<'_, '_>, report: &mut Report) -> Option<Edge> 
             span: kind_at,
         },
         accepts,
+        names_tenant: names_tenant.is_none_or(|flag| flag.value),
     })
 }
 
@@ -456,6 +458,11 @@ fn read_workload(mut section: Section<'_, '_>, report: &mut Report) -> Option<Wo
         Some((list, true)) => Vlan::Trunk(list.iter().map(|one| one.value as u16).collect()),
         Some((list, false)) => Vlan::Access(list.first().map_or(0, |one| one.value as u16)),
     };
+    let mut allow = Vec::new();
+    for text in section.texts("allow", report) {
+        let what = "workloads cannot be allowed to send";
+        allow.extend(one_of(Some(text), what, &Allowed::ALL, report));
+    }
     section.finish(report);
     Some(Workload {
         name: name?.into(),
@@ -466,6 +473,7 @@ fn read_workload(mut section: Section<'_, '_>, report: &mut Report) -> Option<Wo
         addresses,
         vlan,
         external,
+        allow,
     })
 }
 

@@ -98,6 +98,9 @@ fn edge_section(edge: &Edge) -> Section {
         "accepts",
         edge.accepts.iter().map(|kind| text(kind.name())).collect(),
     );
+    if !edge.names_tenant {
+        section.key("tenant_option", false);
+    }
     section
 }
 
@@ -335,6 +338,8 @@ fn workload_section(workload: &Workload) -> Section {
     if workload.external {
         section.key("external", true);
     }
+    let allow = workload.allow.iter().map(|one| text(one.name()));
+    section.list("allow", allow.collect());
     section
 }
 

@@ -98,6 +98,8 @@ pub struct Edge {
     pub tunnel: At<Kind>,
     /// What it takes; empty: what it sends.
     pub accepts: Vec<At<Kind>>,
+    /// Its Geneve packets name their tenant.
+    pub names_tenant: bool,
 }
 
 impl Edge {
@@ -393,6 +395,32 @@ pub struct Workload {
     pub vlan: Vlan,
     /// It is no workload but a way out of the virtual network.
     pub external: bool,
+    /// What it may send that workloads may not.
+    pub allow: Vec<Allowed>,
+}
+
+/// Messages that only those may send whom the document lets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Allowed {
+    /// Router advertisements and redirects (RFC 4861).
+    Ra,
+    /// What servers send to DHCP clients (RFC 2131, 8415).
+    DhcpServer,
+}
+
+impl Allowed {
+    /// Names in documents.
+    pub const ALL: [(&'static str, Allowed); 2] =
+        [("ra", Allowed::Ra), ("dhcp-server", Allowed::DhcpServer)];
+
+    /// Its name in documents.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Allowed::Ra => "ra",
+            Allowed::DhcpServer => "dhcp-server",
+        }
+    }
 }
 
 /// MAC addresses of a workload.

@@ -14,8 +14,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use weir_bpf::abi::{
-    Exact, NET_PROGRAMS, NetBridge, NetHop, NetPunt, NetRemote, NetRouter, NetSelection, NetSteer,
-    NetTunnel, Vi, exact_kind,
+    ACCEPTS_NO_TENANT, Exact, NET_PROGRAMS, NetBridge, NetHop, NetPunt, NetRemote, NetRouter,
+    NetSelection, NetSteer, NetTunnel, Vi, exact_kind,
 };
 use weir_functions::kind::Planned;
 
@@ -348,8 +348,11 @@ impl<'a> Planner<'a> {
         };
         // What may come from there, while a fleet changes over more than what is sent. `underlay` leaves VXLAN that only a device of the
         // kernel's is to take to that one.
-        let accepts =
+        let mut accepts =
             (self.edge.accepted().iter()).fold(0_u16, |bits, kind| bits | 1 << kind.number());
+        if !edge.names_tenant {
+            accepts |= ACCEPTS_NO_TENANT;
+        }
         *record(&mut self.plan.remotes, remote) = NetRemote {
             family: if address.is_ipv4() { 4 } else { 6 },
             kind: self.edge.tunnel.number(),

@@ -8,6 +8,7 @@ mod bridge;
 mod chain;
 mod frames;
 mod functions;
+mod guard;
 mod punt;
 mod router;
 mod translate;
@@ -15,7 +16,7 @@ mod translate;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use weir_bpf::abi::{NET_CALLS, NET_ROUNDS, Vi, exact_kind, net_slot, vi_flag};
+use weir_bpf::abi::{ACCEPTS_NO_TENANT, NET_CALLS, NET_ROUNDS, Vi, exact_kind, net_slot};
 use weir_packet::Reason;
 
 use crate::exact::scope;
@@ -23,7 +24,8 @@ use crate::tables::Tables;
 use crate::values::{Kind, Mac, number, words};
 pub use functions::Functions;
 
-use frames::{ETH_ARP, ETH_IP4, ETH_IP6, HEADER, ether_type, is_tag, word16};
+use frames::{HEADER, ether_type, is_tag, word16};
+use guard::Admitted;
 
 /// An edge as packets see it: tables, and what was learned from packets before.
 #[derive(Clone, Debug)]
@@ -299,6 +301,8 @@ struct Packet {
     remote: u32,
     calls: u32,
     rounds: u32,
+    /// It asks whether somebody has an address that is not its sender's: for the bridge alone.
+    probe: bool,
 }
 
 impl Packet {
@@ -314,7 +318,21 @@ impl Packet {
             remote: 0,
             calls: 0,
             rounds: 0,
+            probe: false,
         }
+    }
+
+    /// Takes a priority tag off: VLAN 0 is no VLAN. Behind it there may be no other one.
+    fn untag(&mut self) -> Result<(), Refused> {
+        match self.tag {
+            Some((_, tci)) if tci & 0xfff == 0 => {}
+            _ => return Ok(()),
+        }
+        if is_tag(ether_type(&self.bytes)) {
+            return Err(Reason::VlanBarred.name());
+        }
+        self.tag = None;
+        Ok(())
     }
 
     fn into_bytes(self) -> Vec<u8> {
@@ -416,68 +434,16 @@ impl Going<'_, '_> {
         self.walk
     }
 
-    fn enter(&mut self, vid: u32, packet: Packet) {
+    fn enter(&mut self, vid: u32, mut packet: Packet) {
         let Some(vi) = self.edge.vi(vid) else {
             return self.drop_at(vid, Reason::Unlinked.name());
         };
-        let has_own_mac =
-            vi.flags & vi_flag::ANY_MAC != 0 || packet.bytes.get(6..12) == Some(&vi.mac[..]);
-        if !has_own_mac {
-            return self.drop_at(vid, Reason::SpoofedMac.name());
-        }
-        if !self.is_honest(vid, vi, &packet.bytes) {
-            return self.drop_at(vid, Reason::Spoofed.name());
+        match self.admit(vid, vi, &packet.bytes) {
+            Err(reason) => return self.drop_at(vid, reason),
+            Ok(admitted) => packet.probe = admitted == Admitted::Probe,
         }
         self.step(vid, What::Entered);
         self.ahead.push_back((vid, packet));
-    }
-
-    /// Whether a frame says of itself what its workload may say.
-    fn is_honest(&self, vid: u32, vi: &Vi, frame: &[u8]) -> bool {
-        if frame.len() < HEADER {
-            return false;
-        }
-        let mac_is_own =
-            |at: usize| vi.flags & vi_flag::ANY_MAC != 0 || frame[at..at + 6] == vi.mac;
-        if vi.flags & vi_flag::ANY_ADDRESS != 0 {
-            return true;
-        }
-        let address4 = |at: usize| {
-            <[u8; 4]>::try_from(frame.get(at..at + 4)?)
-                .ok()
-                .map(IpAddr::from)
-        };
-        let own = |address: IpAddr| {
-            let key = words(number(address));
-            let first = match address {
-                IpAddr::V4(v4) => vi.address4 == u32::from_ne_bytes(v4.octets()),
-                IpAddr::V6(_) => words_of(vi.address6) == key,
-            };
-            let more = || self.find(exact_kind::ADDRESS, vid, 0, key).is_some();
-            first || address.is_unspecified() || (vi.flags & vi_flag::MORE_ADDRESSES != 0 && more())
-        };
-        match ether_type(frame) {
-            // 0.0.0.0: a host that asks for its address, and nothing else.
-            ETH_IP4 if frame.len() >= HEADER + 20 => {
-                address4(HEADER + 12).is_some_and(|source| match source.is_unspecified() {
-                    true => punt::is_dhcp(frame),
-                    false => own(source),
-                })
-            }
-            ETH_IP4 => false,
-            ETH_ARP => {
-                frame.len() >= HEADER + 28
-                    && mac_is_own(HEADER + 8)
-                    && address4(HEADER + 14).is_some_and(own)
-            }
-            ETH_IP6 if frame.len() < HEADER + 40 => false,
-            ETH_IP6 => {
-                let source = frames::address6(frame, HEADER + 8);
-                // Link-local ones are of no network.
-                source.is_unicast_link_local() || own(source.into())
-            }
-            kind => !is_tag(kind),
-        }
     }
 
     fn arrive(&mut self, arrival: &Arrival) -> Done {
@@ -503,6 +469,10 @@ impl Going<'_, '_> {
         let vi = self.edge.vi(vid).ok_or("tunnel_unknown")?;
         if arrival.tenant.is_some_and(|tenant| tenant != vi.tenant) {
             return Err("tunnel_tenant");
+        }
+        let needs_tenant = arrival.kind == Kind::Geneve && record.accepts & ACCEPTS_NO_TENANT == 0;
+        if needs_tenant && arrival.tenant.is_none() {
+            return Err(Reason::TunnelNoTenant.name());
         }
         self.step(
             vid,

@@ -144,6 +144,26 @@ fn reading() -> Vec<Case> {
             "device = \"tap1\"\nvlan = [1, 4095]\n",
         ),
         with("an edge without a name", "name = \"e1\"\n", ""),
+        with(
+            "something that nobody can be allowed",
+            "address = \"10.1.0.7\"\n",
+            "address = \"10.1.0.7\"\nallow = [\"ra\", \"dhcp\"]\n",
+        ),
+        with(
+            "an MTU that IPv6 does not take",
+            "tenant = \"red\"\n",
+            "tenant = \"red\"\nmtu = 1200\n",
+        ),
+        with(
+            "an interface with an MTU that IPv6 does not take",
+            "address = [\"10.2.0.1/24\", \"fd00:2::1/64\"] }",
+            "address = [\"10.2.0.1/24\", \"fd00:2::1/64\"], mtu = 1279 }",
+        ),
+        with(
+            "a MAC address that only one edge can read",
+            "address = \"10.1.0.7\"\n",
+            "address = \"10.1.0.7\"\nmac = \"device\"\n",
+        ),
     ]
 }
 

@@ -80,6 +80,14 @@ fn every_reason_of_the_parser_has_a_frame() {
         "tcp_checksum",
         "icmp_window",
         "frag_overlap",
+        "spoofed_mac",
+        "neighbour_spoofed",
+        "neighbour_bad",
+        "ra_guard",
+        "dhcp_guard",
+        "group_spoofed",
+        "martian",
+        "tunnel_no_tenant",
     ];
     for reason in Reason::ALL
         .iter()

@@ -355,7 +355,12 @@ pub mod vi_flag {
     pub const EXTERNAL: u32 = 1 << 7;
     pub const DHCP: u32 = 1 << 8;
     pub const PUNT: u32 = 1 << 9;
+    pub const MAY_RA: u32 = 1 << 10;
+    pub const MAY_DHCP: u32 = 1 << 11;
 }
+
+/// Bit of [`NetRemote::accepts`]: Geneve from there need not name the tenant.
+pub const ACCEPTS_NO_TENANT: u16 = 1 << 15;
 
 /// Limits and words of helpers.
 #[expect(missing_docs, reason = "documented in abi/network.h")]

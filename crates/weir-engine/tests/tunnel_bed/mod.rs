@@ -76,7 +76,8 @@ impl Sends {
             kind,
             v6,
             mtu: 1600,
-            accepts: 1 << kind,
+            // Far ends that are not weir name no tenants.
+            accepts: 1 << kind | abi::ACCEPTS_NO_TENANT,
         }
     }
 

@@ -14,6 +14,7 @@ use crate::values::{At, Mac, Net};
 pub(super) fn check(document: &Document, graphs: &[Graph], shapes: &[Shape], report: &mut Report) {
     for (at, network) in document.networks.iter().enumerate() {
         prefixes(network, report);
+        mtus(network, report);
         workloads(document, network, &graphs[at], report);
         interfaces(network, &graphs[at], report);
         duplicates(network, &graphs[at], report);
@@ -56,6 +57,50 @@ fn unusable(address: IpAddr, net: Option<&Net>) -> Option<&'static str> {
         0 => Some("it is that of the network itself"),
         bits if bits == hosts => Some("it is that of all hosts of the network"),
         _ => None,
+    }
+}
+
+/// Every interface may have some, whatever the subnet (RFC 4291, 2.1).
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+/// Smallest MTU of a link that carries IPv6 (RFC 8200, 5).
+const LEAST_MTU6: u16 = 1280;
+
+fn mtus(network: &Network, report: &mut Report) {
+    let mut small = |mtu: &At<u16>, who: String| {
+        report
+            .error(
+                0,
+                mtu.span,
+                format!(
+                    "an MTU of {} is too small for {who}, which has addresses of IPv6",
+                    mtu.value
+                ),
+            )
+            .help(format!(
+                "write `mtu = {LEAST_MTU6}` or more: IPv6 does not work with less (RFC 8200, 5)"
+            ));
+    };
+    let prefixes = network.subnets.iter().flat_map(|subnet| &subnet.prefixes);
+    if network.mtu.value < LEAST_MTU6 && prefixes.into_iter().any(|net| net.address.is_ipv6()) {
+        small(&network.mtu, format!("network `{}`", network.name.value));
+    }
+    for function in &network.functions {
+        for interface in &function.interfaces {
+            let has_v6 = interface.addresses.iter().any(|net| net.address.is_ipv6());
+            if let Some(mtu) = interface
+                .mtu
+                .as_ref()
+                .filter(|mtu| has_v6 && mtu.value < LEAST_MTU6)
+            {
+                small(
+                    mtu,
+                    format!("`{}.{}`", function.name.value, interface.name.value),
+                );
+            }
+        }
     }
 }
 
@@ -125,7 +170,7 @@ fn workloads(document: &Document, network: &Network, graph: &Graph, report: &mut
                 report
                     .error(0, address.span, text)
                     .help("choose another address of the subnet");
-            } else if net.is_none() {
+            } else if net.is_none() && !is_link_local(address.value) {
                 let text = format!(
                     "the address `{}` of `{name}` is not in the subnet `{}`",
                     address.value, subnet.name.value

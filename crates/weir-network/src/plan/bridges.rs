@@ -8,7 +8,7 @@ use weir_bpf::abi::{NetBridge, bridge_flag, exact_kind, net_slot, vi_flag};
 use super::network::{OneNetwork, set_addresses};
 use super::{WorkloadDevice, record};
 use crate::graph::{Who, addresses};
-use crate::model::{Addresses, Station, Unknown, Vlan};
+use crate::model::{Addresses, Allowed, Station, Unknown, Vlan};
 use crate::values::{number, words};
 
 impl OneNetwork<'_, '_> {
@@ -132,6 +132,12 @@ impl OneNetwork<'_, '_> {
         }
         if workload.external {
             flags |= vi_flag::EXTERNAL;
+        }
+        for one in &workload.allow {
+            flags |= match one {
+                Allowed::Ra => vi_flag::MAY_RA,
+                Allowed::DhcpServer => vi_flag::MAY_DHCP,
+            };
         }
         let vi = self.planner.vi(own);
         (vi.peer, vi.slot) = (port, net_slot::BRIDGE);

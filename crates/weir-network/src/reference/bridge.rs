@@ -15,6 +15,7 @@ impl Going<'_, '_> {
         if packet.bytes.len() < HEADER {
             return Err(Reason::FrameShort.name());
         }
+        packet.untag()?;
         let vlan = self.vlan_of(vid, vi, &packet)?;
         let (to, from) = (mac(&packet.bytes, 0), mac(&packet.bytes, 6));
         if vi.flags & vi_flag::LEARN != 0 && bridge.learned_mask != 0 {
@@ -23,7 +24,8 @@ impl Going<'_, '_> {
                 .stations
                 .insert((instance, station(from, vlan)), behind);
         }
-        if let Some(address) = frames::asked(&packet.bytes) {
+        if let Some(asked) = frames::asked(&packet.bytes) {
+            let address = asked.address;
             let known = self.find(exact_kind::ARP, instance, 0, words(number(address)));
             // Nobody is told of himself: that is how a host finds a duplicate.
             if let Some(owner) = known
@@ -34,7 +36,8 @@ impl Going<'_, '_> {
                     true => Question::Arp,
                     false => Question::Solicitation,
                 };
-                frames::answer(&mut packet.bytes, owner);
+                frames::answer(&mut packet.bytes, &asked, owner);
+                packet.probe = false;
                 self.step(
                     vid,
                     What::Answered {
@@ -47,6 +50,10 @@ impl Going<'_, '_> {
                 self.ahead.push_back((vid, packet));
                 return Ok(());
             }
+        }
+        // Who might be about to take the address is not to hear of it.
+        if packet.probe {
+            return Err(Reason::NeighbourSpoofed.name());
         }
         if vi.flags & vi_flag::DHCP != 0 && super::punt::is_dhcp(&packet.bytes) {
             self.leave(vid, super::To::Process { vid }, packet);

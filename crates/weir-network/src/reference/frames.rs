@@ -59,31 +59,56 @@ pub(super) fn address6(frame: &[u8], at: usize) -> Ipv6Addr {
     bytes.map_or(Ipv6Addr::UNSPECIFIED, Ipv6Addr::from)
 }
 
-/// The address that a frame asks the MAC address of; questions of who has no address yet are the stations' own affair.
-pub(super) fn asked(frame: &[u8]) -> Option<IpAddr> {
+/// A question for the MAC address of an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) address: IpAddr,
+    /// Who asks has no address yet: he looks for a duplicate (RFC 5227, RFC 4862).
+    pub(super) probe: bool,
+}
+
+/// What a frame asks for, if it does.
+pub(super) fn asked(frame: &[u8]) -> Option<Asked> {
     match ether_type(frame) {
         ETH_ARP => {
             let arp = frame.get(HEADER..HEADER + ARP)?;
             let is_request = arp[..8] == [0, 1, 8, 0, 6, 4, 0, 1];
-            (is_request && arp[14..18] != [0; 4]).then(|| address4(arp, 24).into())
+            is_request.then(|| Asked {
+                address: address4(arp, 24).into(),
+                probe: arp[14..18] == [0; 4],
+            })
         }
         ETH_IP6 => {
-            let ip = frame.get(HEADER..HEADER + 40 + SOLICITATION)?;
-            let is_solicitation = ip[6] == ICMP6
-                && ip[7] == 255
-                && word16(ip, 4) as usize == SOLICITATION
-                && ip[40..42] == [135, 0]
-                && ip[64..66] == [1, 1];
-            (is_solicitation && ip[8..24] != [0; 16]).then(|| address6(ip, 48).into())
+            let ip = frame.get(HEADER..HEADER + 40 + SOLICITATION - 8)?;
+            let probe = ip[8..24] == [0; 16];
+            let length = word16(ip, 4) as usize;
+            // Duplicates are looked for without an option, or with a nonce (RFC 7527).
+            let has_option = match length {
+                SOLICITATION => frame
+                    .get(HEADER + 64..HEADER + 40 + SOLICITATION)
+                    .is_some_and(|option| option[..2] == [if probe { 14 } else { 1 }, 1]),
+                _ => probe && length == SOLICITATION - 8,
+            };
+            let is_solicitation = ip[6] == ICMP6 && ip[7] == 255 && ip[40..42] == [135, 0];
+            (is_solicitation && has_option).then(|| Asked {
+                address: address6(ip, 48).into(),
+                probe,
+            })
         }
         _ => None,
     }
 }
 
 /// Turns a question, which [`asked`] found to be one, into the answer that `owner` has the address.
-pub(super) fn answer(frame: &mut [u8], owner: Mac) {
+pub(super) fn answer(frame: &mut Vec<u8>, asked: &Asked, owner: Mac) {
     let kind = ether_type(frame);
-    frame.copy_within(6..12, 0);
+    if kind == ETH_IP6 && word16(frame, HEADER + 4) as usize != SOLICITATION {
+        frame.resize(HEADER + 40 + SOLICITATION, 0);
+    }
+    match asked.probe && kind == ETH_IP6 {
+        true => frame[..6].copy_from_slice(&[0x33, 0x33, 0, 0, 0, 1]),
+        false => frame.copy_within(6..12, 0),
+    }
     frame[6..12].copy_from_slice(&owner.0);
     let body = &mut frame[HEADER..];
     if kind == ETH_ARP {
@@ -96,11 +121,17 @@ pub(super) fn answer(frame: &mut [u8], owner: Mac) {
         return;
     }
     let target = address6(body, 48).octets();
-    body.copy_within(8..24, 24);
+    body[4..6].copy_from_slice(&(SOLICITATION as u16).to_be_bytes());
+    match asked.probe {
+        // All nodes (RFC 4861, 7.2.4).
+        true => body[24..40].copy_from_slice(&[0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]),
+        false => body.copy_within(8..24, 24),
+    }
     body[8..24].copy_from_slice(&target);
-    // Solicited, override.
-    body[40..48].copy_from_slice(&[136, 0, 0, 0, 0x60, 0, 0, 0]);
-    body[64] = 2;
+    // Override; solicited if somebody with an address asked.
+    let flags = if asked.probe { 0x20 } else { 0x60 };
+    body[40..48].copy_from_slice(&[136, 0, 0, 0, flags, 0, 0, 0]);
+    body[64..66].copy_from_slice(&[2, 1]);
     body[66..72].copy_from_slice(&owner.0);
     let sum16 = checksum6(body, &body[40..40 + SOLICITATION]);
     body[42..44].copy_from_slice(&sum16.to_be_bytes());

@@ -32,21 +32,24 @@ impl Going<'_, '_> {
         if !to.is_group() && to.0 != vi.mac {
             return Err(Reason::OtherStation.name());
         }
-        let own = frames::asked(frame).filter(|address| self.is_own(vi.instance, *address));
+        let own = frames::asked(frame).filter(|asked| self.is_own(vi.instance, asked.address));
+        // Who looks for a duplicate has no address yet.
+        let is_known = own.as_ref().is_some_and(|asked| !asked.probe);
         if let Some((address, mac, is_answer)) = frames::told(frame)
             && router.learned_mask != 0
-            && (own.is_some() || (is_answer && !to.is_group()))
+            && (is_known || (is_answer && !to.is_group()))
         {
             let key = neighbour(address.into(), vid);
             self.edge.neighbours.insert((vi.instance, key), mac);
         }
-        if let Some(address) = own {
+        if let Some(asked) = own {
+            let address = asked.address;
             let question = match address.is_ipv4() {
                 true => Question::Arp,
                 false => Question::Solicitation,
             };
             let mac = Mac(vi.mac);
-            frames::answer(&mut packet.bytes, mac);
+            frames::answer(&mut packet.bytes, &asked, mac);
             self.step(
                 vid,
                 What::Answered {
@@ -74,7 +77,19 @@ impl Going<'_, '_> {
     fn route(&mut self, vid: u32, vi: &Vi, router: &NetRouter, packet: Packet, v6: bool) -> Done {
         let ip = &packet.bytes[HEADER..];
         let (to, ttl) = check(ip, mac(&packet.bytes, 0), v6)?;
+        let from: IpAddr = match v6 {
+            true => frames::address6(ip, 8).into(),
+            false => frames::address4(ip, 12).into(),
+        };
+        let martian = Reason::Martian.name();
+        if is_martian(from, true) || is_martian(to, false) {
+            return Err(martian);
+        }
+        // The router itself may be spoken to by who has an address of the link only.
+        let of_link = is_of_link(from) || is_of_link(to);
         let next = match self.next(vi.instance, router, to, &packet.bytes, v6) {
+            Ok(next) if next.vid != 0 && of_link => return Err(martian),
+            Err(_) if of_link => return Err(martian),
             Ok(next) => next,
             Err((cause, reason)) => return self.refuse(vid, vi, packet, v6, cause, reason),
         };
@@ -280,6 +295,36 @@ fn check(ip: &[u8], station: Mac, v6: bool) -> Result<(IpAddr, u8), Refused> {
         return Err(Reason::RouterLocal.name());
     }
     Ok((frames::address4(ip, 16).into(), ip[8]))
+}
+
+/// Addresses that no router sends packets from or to (RFC 1812, 5.3.7; RFC 4291, 2.5; RFC 5771, 4).
+fn is_martian(address: IpAddr, is_source: bool) -> bool {
+    match address {
+        IpAddr::V4(v4) => {
+            let [first, second, third, _] = v4.octets();
+            let is_group = match is_source {
+                true => v4.is_multicast(),
+                false => (first, second, third) == (224, 0, 0),
+            };
+            first == 0 || first == 127 || first >= 240 || is_group
+        }
+        IpAddr::V6(v6) => {
+            let scope = v6.segments()[0] & 15;
+            v6.is_unspecified()
+                || v6.is_loopback()
+                // Keys of IPv4 look like these.
+                || v6.to_ipv4_mapped().is_some()
+                || (v6.is_multicast() && (is_source || scope <= 2))
+        }
+    }
+}
+
+/// Addresses of a link (RFC 3927, 2.7; RFC 4291, 2.5.6).
+fn is_of_link(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
 }
 
 /// The key of a learned neighbour: its address, and the interface it is on.

@@ -264,6 +264,7 @@ fn losses(summary: &Summary) -> Vec<(&'static str, u64)> {
             count("detect.alert_queue_overflow"),
         ),
         ("reloads of rules", count("detect.reloads_refused")),
+        (
             "buffers given up by rules, for their work",
             count("detect.limited.buffers"),
         ),
