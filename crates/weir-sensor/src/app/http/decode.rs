@@ -90,6 +90,8 @@ enum State {
     Trailer(u8),
     /// After a stream that is in doubt: where in `held` it ended.
     Ended(usize),
+    /// What is in doubt broke before there was enough to tell whether it is text.
+    Broken,
     Brotli(Box<DecompressorWriter<Bounded>>),
     Lzma(Box<Lzma>),
     Plain,
@@ -165,6 +167,7 @@ impl Decoder {
     pub(super) fn finish(&mut self, out: &mut Vec<u8>, most: usize) -> Outcome {
         match &self.state {
             State::Header if !self.held.is_empty() && self.members == 0 => self.plain(out, most),
+            State::Broken => self.broken(out, most),
             State::Inflate { .. } | State::Brotli(_) | State::Ended(_) if self.doubt => {
                 if self.shadow.is_empty() || is_text(&self.held) {
                     return self.plain(out, most);
@@ -203,6 +206,24 @@ impl Decoder {
 
     /// Decodes, appending to `out` until it holds `most` bytes.
     pub(super) fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, most: usize) -> Outcome {
+        let mut rest = input;
+        loop {
+            // What is decided by so many bytes is decided by as many, however they come.
+            let open = self.doubt || matches!(self.state, State::Header);
+            let step = match open {
+                true => (MOST_HELD + 1).saturating_sub(self.held.len()).max(1),
+                false => rest.len(),
+            };
+            let (now, later) = rest.split_at(step.min(rest.len()));
+            let outcome = self.decode_some(now, out, most);
+            if outcome != Outcome::Ok || later.is_empty() {
+                return outcome;
+            }
+            rest = later;
+        }
+    }
+
+    fn decode_some(&mut self, input: &[u8], out: &mut Vec<u8>, most: usize) -> Outcome {
         let mut input = Cow::Borrowed(input);
         // Whether `held` has this input already.
         let mut is_held = false;
@@ -248,8 +269,19 @@ impl Decoder {
                         _ => return self.plain(out, most),
                     }
                 }
+                State::Broken => {
+                    self.held.extend_from_slice(&input);
+                    return match self.held.len() < TEXT {
+                        true => Outcome::Ok,
+                        false => self.broken(out, most),
+                    };
+                }
                 State::Ended(at) => {
                     self.held.extend_from_slice(&input);
+                    let at = &*at;
+                    if self.held.len() >= TEXT && is_text(&self.held) {
+                        return self.plain(out, most);
+                    }
                     if self.held.len() - *at <= TRAILER {
                         return Outcome::Ok;
                     }
@@ -330,6 +362,10 @@ impl Decoder {
                             if self.held.len() > MOST_HELD || !matches!(self.begin(), Begin::Now(_))
                             {
                                 self.tries = last;
+                                if self.held.len() < TEXT {
+                                    self.state = State::Broken;
+                                    return Outcome::Ok;
+                                }
                                 return self.broken(out, most);
                             }
                             self.shadow.clear();
@@ -391,6 +427,10 @@ impl Decoder {
                             Outcome::Ok => self.die(Outcome::Full),
                             other => self.die(other),
                         },
+                        _ if self.held.len() < TEXT => {
+                            self.state = State::Broken;
+                            Outcome::Ok
+                        }
                         _ => self.broken(out, most),
                     };
                 }
@@ -492,7 +532,7 @@ impl Decoder {
 
 /// Whether bytes look like text as far as that is asked: such a beginning no compressor makes.
 fn is_text(bytes: &[u8]) -> bool {
-    let first = &bytes[..bytes.len().min(4 * TEXT)];
+    let first = &bytes[..bytes.len().min(TEXT)];
     let plain = |b: &u8| !b.is_ascii_control() || matches!(b, b'\t' | b'\r' | b'\n' | 0x0c);
     let whole = match std::str::from_utf8(first) {
         Ok(_) => true,

@@ -624,6 +624,60 @@ fn bodies_that_are_not_encoded_as_promised() {
     }
 }
 
+/// What is in doubt is decided alike however it is cut, also where it breaks.
+#[test]
+fn doubts_are_decided_by_bytes_not_by_segments() {
+    let noise: Vec<u8> = (0..30_000_u32)
+        .map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect();
+    for whole in [
+        deflate(&noise),
+        zlib(&noise),
+        deflate(b"short"),
+        zlib(b"short"),
+        noise.clone(),
+    ] {
+        for at in [
+            usize::MAX,
+            1,
+            3,
+            5,
+            9,
+            15,
+            40,
+            8_190,
+            8_192,
+            8_193,
+            8_194,
+            9_000,
+        ] {
+            let mut bytes = whole.clone();
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 0xff;
+            }
+            for encoding in ["deflate", "gzip", "br"] {
+                let head = format!(
+                    "HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n",
+                    bytes.len()
+                );
+                let parts: [(Direction, &[u8]); 2] = [
+                    (ToServer, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"),
+                    (ToClient, &[head.as_bytes(), &bytes].concat()),
+                ];
+                let w = wanted();
+                let once = dump(&run(&w, &parts, usize::MAX));
+                for step in [1, 7, 1000, 8_192] {
+                    assert!(
+                        dump(&run(&w, &parts, step)) == once,
+                        "{encoding}, {} bytes, broken at {at}, pieces of {step}",
+                        bytes.len()
+                    );
+                }
+            }
+        }
+    }
+}
+
 /// Lengths of chunks from 2^31 on are none, for every end; of those beyond 32 bits the lower ones count.
 #[test]
 fn lengths_of_chunks_that_no_end_takes() {
