@@ -2,7 +2,7 @@
 //! leaves frames of XDP_TX lying there; what arrives is counted at the far end.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::live_bed::{file, root, stderr, weir};
@@ -54,7 +54,7 @@ impl Bed {
         bed
     }
 
-    fn apply(&self, config: &PathBuf) {
+    fn apply(&self, config: &Path) {
         let config = config.to_str().expect("UTF-8");
         let applied = weir(&self.near, &["apply", config]);
         assert!(applied.status.success(), "{}", stderr(&applied));

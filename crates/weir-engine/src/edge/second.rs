@@ -202,7 +202,7 @@ pub(super) fn redirected_before(
 /// What a user should know of the devices that packets are sent to by XDP, one sentence for each that takes none now.
 pub(super) fn cures(state: &State) -> Vec<String> {
     // Generic XDP hands socket buffers over, which every device takes.
-    let native = state.ports.iter().any(|port| is_native(port));
+    let native = state.ports.iter().any(is_native);
     let names = state.leaves_by.iter();
     names.filter_map(|name| cure(name, native)).collect()
 }
