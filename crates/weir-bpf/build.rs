@@ -1,14 +1,20 @@
 //! Compiles every file of bpf/functions with clang for what the line "Hooks: ..." of its head says: `xdp` by itself (object NAME), in a graph
 //! (NAME_graph) and in one that is watched (NAME_watched); `graph` these two alone; `tc` by itself (NAME_tc); `networks` in virtual networks
 //! (NAME_net). Files of bpf/graph are for graphs, or for tc alone; those of bpf/network for tc (net_NAME) and XDP (net_NAME_xdp). Then every file of
-//! bpf/baselines, bpf/monitor and bpf/tools once, strips debug sections (BTF stays), and writes the tables of embedded objects.
+//! bpf/baselines, bpf/monitor and bpf/tools once, strips debug sections (BTF stays), compresses each, and writes the tables of embedded objects.
+//! As many compilers run at a time as cargo allows jobs.
 //!
 //! `WEIR_CLANG` names another compiler; `WEIR_PREBUILT_BPF_DIR` a folder of ready objects, for builders
 //! without clang; objects that belong to no function lie in its folders `baselines`, `monitor` and `tools`.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::{env, fs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fs, thread};
+
+use flate2::Compression;
+use flate2::write::DeflateEncoder;
 
 fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
@@ -59,55 +65,80 @@ fn main() {
             form: Form::Xdp,
         })
     };
-    let mut tables = String::new();
-    for (table, doc, objects) in [
+    let tables = [
         (
             "OBJECTS",
-            "Name and ELF bytes of every function's objects.",
+            "Every function's objects.",
             [functions, graph, network].concat(),
         ),
         (
             "BASELINES",
-            "Name and ELF bytes of what benchmarks compare functions with, and of their test beds.",
+            "What benchmarks compare functions with, and their test beds.",
             others("baselines").collect(),
         ),
         (
             "MONITORS",
-            "Name and ELF bytes of the programs on tracepoints.",
+            "The programs on tracepoints.",
             others("monitor").collect(),
         ),
         (
             "TOOLS",
-            "Name and ELF bytes of what commands use by themselves: the generator and its counting sink, and what puts a frame into a device.",
+            "What commands use by themselves: the generator and its counting sink, and what puts a frame into a device.",
             others("tools").collect(),
         ),
-    ] {
-        tables.push_str(&format!(
-            "/// {doc}\npub static {table}: &[(&str, &[u8])] = &[\n"
-        ));
-        for Object {
-            source,
-            file,
-            name,
-            form,
-        } in objects
-        {
-            let object = out.join(&file);
-            match env::var_os("WEIR_PREBUILT_BPF_DIR") {
-                Some(dir) => {
-                    let ready = Path::new(&dir).join(&file);
-                    fs::copy(&ready, &object)
-                        .unwrap_or_else(|e| panic!("{}: {e}", ready.display()));
-                }
-                None => compile(&bpf, &source, form, &object),
+    ];
+    let prebuilt = env::var_os("WEIR_PREBUILT_BPF_DIR").map(PathBuf::from);
+    if let Some(folder) = &prebuilt {
+        println!("cargo::rerun-if-changed={}", folder.display());
+    }
+    let all: Vec<&Object> = tables.iter().flat_map(|(_, _, objects)| objects).collect();
+    side_by_side(&all, |object| {
+        let made = out.join(&object.file);
+        match &prebuilt {
+            Some(folder) => {
+                let ready = folder.join(&object.file);
+                fs::copy(&ready, &made).unwrap_or_else(|e| panic!("{}: {e}", ready.display()));
             }
-            tables.push_str(&format!(
-                "    ({name:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{file}\"))),\n"
+            None => compile(&bpf, &object.source, object.form, &made),
+        }
+        let bytes = fs::read(&made).expect("it was just written");
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(&bytes).expect("memory takes it");
+        let packed = encoder.finish().expect("memory takes it");
+        fs::write(made.with_extension("packed"), packed).expect("OUT_DIR is writable");
+    });
+    let mut text = String::new();
+    for (table, doc, objects) in &tables {
+        text.push_str(&format!(
+            "/// {doc}\npub static {table}: [Embedded; {}] = [\n",
+            objects.len()
+        ));
+        for object in objects {
+            let packed = Path::new(&object.file).with_extension("packed");
+            text.push_str(&format!(
+                "    Embedded::new({:?}, include_bytes!(concat!(env!(\"OUT_DIR\"), \"/{}\"))),\n",
+                object.name,
+                packed.display()
             ));
         }
-        tables.push_str("];\n");
+        text.push_str("];\n");
     }
-    fs::write(out.join("objects.rs"), tables).expect("OUT_DIR is writable");
+    fs::write(out.join("objects.rs"), text).expect("OUT_DIR is writable");
+}
+
+/// Calls `work` for each object, as many at a time as cargo allows this build.
+fn side_by_side(objects: &[&Object], work: impl Fn(&Object) + Sync) {
+    let jobs = env::var("NUM_JOBS").ok().and_then(|jobs| jobs.parse().ok());
+    let next = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for _ in 0..jobs.unwrap_or(1) {
+            scope.spawn(|| {
+                while let Some(object) = objects.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    work(object);
+                }
+            });
+        }
+    });
 }
 
 /// What a file is built for, from the line "Hooks: a, b." of its head.

@@ -356,9 +356,9 @@ fn form(source: &ObjectSource) -> Result<ObjectSource, EngineError> {
         return Ok(source.clone());
     };
     let graph = format!("{name}_graph");
-    let found = weir_bpf::OBJECTS.iter().find(|(n, _)| **n == graph);
+    let found = weir_bpf::OBJECTS.iter().find(|object| object.name == graph);
     found
-        .map(|(name, _)| ObjectSource::Embedded(name))
+        .map(|object| ObjectSource::Embedded(object.name))
         .ok_or(EngineError::Object { what: graph })
 }
 
