@@ -11,6 +11,7 @@ pub(crate) mod service;
 pub(crate) mod watch;
 pub(crate) mod xsk;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
@@ -79,6 +80,44 @@ pub(crate) enum Command {
     Xsk(xsk::XskArgs),
     /// Probe what this kernel can do and name the fallback for what it cannot
     Doctor(DoctorArgs),
+    /// Experiments on test beds that weir builds from network namespaces (package weir-lab)
+    #[command(disable_help_flag = true)]
+    Lab(PassedOn),
+    /// Measure weir beside its peers, on test beds of its own (package weir-lab)
+    #[command(disable_help_flag = true)]
+    Bench(PassedOn),
+}
+
+/// What follows a command of another program.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PassedOn {
+    /// See --help
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENT"
+    )]
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// Test beds and benchmarks of weir; `weir lab` and `weir bench` start this program.
+#[derive(Debug, Parser)]
+#[command(
+    name = "weir-lab",
+    bin_name = "weir",
+    version,
+    arg_required_else_help = true,
+    after_help = "Exit status: 0 done, 1 failed, 2 bad usage or configuration."
+)]
+pub(crate) struct LabProgram {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+/// The commands of `weir-lab`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
     /// Experiments on test beds that weir builds from network namespaces
     Lab(lab::LabArgs),
     /// Measure weir beside its peers, on test beds of its own

@@ -17,6 +17,7 @@ mod explain;
 mod generate;
 mod json_agree;
 mod lab_afxdp;
+mod lab_program;
 mod lab_sensor;
 mod live_accounts;
 mod live_balancer;

@@ -12,7 +12,7 @@ use weir_lab::bench::{
     sensor, sensor_part, vm, xdp, xsk,
 };
 
-use super::lab::this_program;
+use super::program;
 use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs, SensorBenchArgs};
 use crate::failure::Failure;
 use crate::output;
@@ -56,7 +56,7 @@ fn run_middlebox(args: &MiddleboxBenchArgs) -> Result<ExitCode, Failure> {
     let shared = Some(PathBuf::from(CLASSBENCH)).filter(|p| p.is_dir());
     carry_out(&shown(args.json, &args.out), middlebox, |stop| {
         Ok(BenchOptions {
-            weir: this_program()?,
+            weir: program::weir()?,
             quick: args.quick,
             largest: args.max_rules.map(|n| n as usize),
             only: args.only.clone(),
@@ -99,7 +99,7 @@ fn run_sensor(args: &SensorBenchArgs) -> Result<ExitCode, Failure> {
         |options, out| sensor(&wanted, options, out),
         |stop| {
             Ok(BenchOptions {
-                weir: this_program()?,
+                weir: program::weir()?,
                 quick: args.quick,
                 largest: None,
                 only: Vec::new(),
@@ -121,7 +121,7 @@ fn run_one(
 ) -> Result<ExitCode, Failure> {
     carry_out(shown, bench, |stop| {
         Ok(BenchOptions {
-            weir: this_program()?,
+            weir: program::weir()?,
             quick,
             largest: None,
             only: only.to_vec(),

@@ -4,7 +4,6 @@ mod afxdp;
 mod sensor;
 
 use std::io;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use weir_lab::demo::demo;
@@ -29,7 +28,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode, Failure> {
 
 fn run_demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let stop = super::stop_on_signals()?;
-    let weir = this_program()?;
+    let weir = super::program::weir()?;
     let options = DemoOptions {
         weir,
         seconds: args.seconds,
@@ -46,10 +45,4 @@ fn run_demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
         output::json(&outcome)?;
     }
     Ok(ExitCode::from(u8::from(!outcome.ok())))
-}
-
-/// The program `weir` itself, which experiments run as a child.
-pub(crate) fn this_program() -> Result<PathBuf, Failure> {
-    std::env::current_exe()
-        .map_err(|e| Failure::Failed(format!("cannot tell where the program weir is: {e}")))
 }

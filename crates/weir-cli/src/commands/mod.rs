@@ -16,6 +16,7 @@ mod net;
 mod policy;
 mod ports;
 mod prog;
+mod program;
 mod replay;
 mod route;
 mod rule;
@@ -35,7 +36,7 @@ use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-use crate::args::Command;
+use crate::args::{Command, LabCommand};
 use crate::failure::Failure;
 
 /// Runs a command.
@@ -64,8 +65,16 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Net(args) => net::run(&args),
         Command::Rule(args) => rule::run(&args),
         Command::Connections(args) => connections::run(&args),
-        Command::Lab(args) => lab::run(&args),
-        Command::Bench(args) => bench::run(&args),
+        Command::Lab(args) => program::become_lab("lab", &args.arguments),
+        Command::Bench(args) => program::become_lab("bench", &args.arguments),
+    }
+}
+
+/// Runs a command of `weir-lab`.
+pub(crate) fn dispatch_lab(command: LabCommand) -> Result<ExitCode, Failure> {
+    match command {
+        LabCommand::Lab(args) => lab::run(&args),
+        LabCommand::Bench(args) => bench::run(&args),
     }
 }
 

@@ -1,6 +1,7 @@
-//! The program `weir`: arguments in, output and exit status out. What commands do is in `commands`.
+//! The programs `weir` and `weir-lab`: arguments in, output and exit status out. What commands do is in `commands`.
 //!
-//! Exit status: 0 done, 1 failed, 2 bad usage or configuration. A broken pipe is success: nobody is left to read.
+//! `weir` is what a host needs; `weir-lab` has the test beds and benchmarks, which `weir lab` and `weir bench` start. Exit status: 0 done,
+//! 1 failed, 2 bad usage or configuration. A broken pipe is success: nobody is left to read.
 
 #![warn(clippy::expect_used, clippy::unwrap_used)]
 
@@ -13,15 +14,29 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+use failure::Failure;
+
 /// Plans of many networks, rule sets and flows are many small allocations: a seventh of what changing one workload of 10,000 took was glibc's own work for them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() -> ExitCode {
+/// The program `weir`.
+pub fn weir() -> ExitCode {
     let args = args::Args::parse();
     // `ip netns exec` hides it, and with it all that runs.
     weir_kernel::pins::share_bpffs();
-    match commands::dispatch(args.command) {
+    exit(commands::dispatch(args.command))
+}
+
+/// The program `weir-lab`.
+pub fn weir_lab() -> ExitCode {
+    let args = args::LabProgram::parse();
+    weir_kernel::pins::share_bpffs();
+    exit(commands::dispatch_lab(args.command))
+}
+
+fn exit(outcome: Result<ExitCode, Failure>) -> ExitCode {
+    match outcome {
         Ok(code) => code,
         Err(failure) if failure.is_broken_pipe() => ExitCode::SUCCESS,
         Err(failure) => {

@@ -1,0 +1,5 @@
+//! The program `weir`.
+
+fn main() -> std::process::ExitCode {
+    weir_cli::weir()
+}
