@@ -13,6 +13,10 @@ run: setup ## install what is missing, build, and show weir working on real traf
 	@echo
 	@$(TARGET)/release/weir lab demo
 
+.PHONY: release
+release: setup ## build the programs as they are shipped, stripped, with debug files beside them; in target/dist
+	@scripts/release
+
 .PHONY: test
 test: setup ## install what is missing and run every test (as root: on the kernel, too)
 	@scripts/test
