@@ -862,7 +862,7 @@ static __always_inline void refresh(struct scratch *s)
 		life = life_of(flow);
 		if (!SAME_LIFE(life, s->f.life))
 			return;
-		move_window(s, flow);
+		move_window(s, flow, life);
 		seen = s->segment_seen;
 	}
 	seen <<= WEIR_SEEN_AT + (s->kind & 1 ? WEIR_SEEN_REVERSE : 0);

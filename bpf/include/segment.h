@@ -100,6 +100,10 @@ __noinline int judge_segment(__u32 level)
 	its_edge = s->f.side[y].edge;
 	its_acked = s->f.acked[y];
 	if (seg.flags & TCP_FLAG_SYN) {
+		/* Nobody opens the other way what is open. */
+		if (!young && !(life & WEIR_LIFE_PICKED) &&
+		    (reverse ? !(seg.flags & TCP_FLAG_ACK) : seg.flags & TCP_FLAG_ACK && life >> WEIR_SEEN_AT & WEIR_SEEN_ACK))
+			return outside();
 		if (!young || !reverse == !!(seg.flags & TCP_FLAG_ACK))
 			return PARSED;
 		if (!reverse) {
@@ -107,7 +111,8 @@ __noinline int judge_segment(__u32 level)
 				return PARSED;
 			s->segment_end = seg.end;
 			s->segment_seen = WEIR_SEEN_ANY;
-			s->segment = SEGMENT_STARTS;
+			/* Repeated, it tells nothing new: the answer may be under way on another CPU. */
+			s->segment = seg.end == mine_end ? SEGMENT_MARKS : SEGMENT_STARTS;
 			return PARSED;
 		}
 		if (!AFTER(seg.ack, mine_acked) || AFTER(seg.ack, its_end))
@@ -196,10 +201,14 @@ static __always_inline void move_side(struct weir_side *side, __u32 to_end, __u3
 	}
 }
 
-/* What judge_segment() decided, to the record of the connection. */
-static __always_inline void move_window(struct scratch *s, struct weir_flow *flow)
+/* What judge_segment() decided, to the record of the connection, whose life was just looked at. */
+static __always_inline void move_window(struct scratch *s, struct weir_flow *flow, __u64 life)
 {
 	__u32 x = forget(s, s->kind) & 1;
+
+	/* Numbers of a handshake that another CPU saw the end of are old. */
+	if (s->segment >= SEGMENT_STARTS && life >> (WEIR_SEEN_AT + WEIR_SEEN_REVERSE) & WEIR_SEEN_ANY)
+		return;
 
 	if (s->segment == SEGMENT_MOVES) {
 		move_side(&flow->side[x], s->segment_end, s->segment_edge);

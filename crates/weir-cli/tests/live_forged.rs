@@ -209,7 +209,7 @@ impl Open {
                 self.segment(ACK, 0, FAR).payload(b"forged"),
                 window,
             ),
-            ("SYN", self.segment(SYN, 77, 0), None),
+            ("SYN", self.segment(SYN, 77, 0), window),
             ("SYN, ACK", self.segment(SYN | ACK, 77, 0), None),
             (
                 "error about what was not sent",

@@ -207,7 +207,7 @@ fn next() -> impl Strategy<Value = Next> {
 }
 
 fn follow() -> impl Strategy<Value = Follow> {
-    let kind = prop_oneof![12 => 0u8..5, 1 => any::<u8>()];
+    let kind = prop_oneof![12 => 0u8..8, 1 => any::<u8>()];
     let len = select(
         &[
             8usize, 8, 8, 9, 12, 16, 17, 18, 19, 20, 24, 40, 1000, 1000, 1000, 7, 0,
@@ -221,7 +221,7 @@ fn follow() -> impl Strategy<Value = Follow> {
         8 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
         1 => Just(Follow::Repeat),
         2 => (1u16..3, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
-        8 => (kind, len, from, wrong)
+        10 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
         3 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
         5 => (proptest::option::weighted(0.2, 0u16..3), offset)
@@ -652,8 +652,9 @@ impl Ends {
             Sender::Router => router,
         };
         let kind = match (kind, six) {
-            (0..5, false) => [3, 4, 5, 11, 12][usize::from(kind)],
-            (0..5, true) => [1, 2, 3, 4, 1][usize::from(kind)],
+            // Source quench and redirects, which belong to no connection, are fewer.
+            (0..8, false) => [3, 11, 12, 3, 11, 12, 4, 5][usize::from(kind)],
+            (0..8, true) => [1, 2, 3, 4, 1, 2, 3, 4][usize::from(kind)],
             (other, _) => other,
         };
         let frame = dress.network(sender, self.source, dress.id).icmp(kind, 1);

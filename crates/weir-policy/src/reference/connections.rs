@@ -391,9 +391,9 @@ impl Flow {
         };
         let window = self.window.as_ref()?;
         let segment = Segment::of_packet(input.frame, layout, moved)?;
-        let met = self.seen[1].any;
+        let (met, begun) = (self.seen[1].any, self.seen[0].ack);
         let forward = fit.is_forward();
-        let judged = window.judge(&segment, forward, met);
+        let judged = window.judge(&segment, forward, met, begun);
         match judged {
             Judgement::Outside if policy.connections.loose_tcp => {
                 Some(window.let_in(&segment, forward))

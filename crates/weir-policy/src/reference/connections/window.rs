@@ -136,14 +136,23 @@ impl Window {
         }
     }
 
-    /// What a segment does. `met`: the other side was seen before.
-    pub(super) fn judge(&self, segment: &Segment, forward: bool, met: bool) -> Judgement {
+    /// What a segment does. `met`: the other side was seen before; `begun`: an ACK of the opener was.
+    pub(super) fn judge(
+        &self,
+        segment: &Segment,
+        forward: bool,
+        met: bool,
+        begun: bool,
+    ) -> Judgement {
         // Until it is answered, a connection that a SYN opened knows nothing of the other side.
         let young = !met && !self.picked;
         if segment.has(SYN) {
             return match (young, forward, segment.has(ACK)) {
                 (true, true, false) => self.syn_again(segment),
                 (true, false, true) => self.answer(segment),
+                // Nobody opens the other way what is open.
+                (false, false, false) if !self.picked => Judgement::Outside,
+                (false, true, true) if !self.picked && begun => Judgement::Outside,
                 _ => Judgement::Idle,
             };
         }
