@@ -111,7 +111,16 @@ enum Follow {
     /// The first fragment of a datagram of the same side, or of the other.
     First { reverse: bool, id: u16 },
     /// A later fragment, of the same datagram unless an identification is given.
-    Later { id: Option<u16>, offset: u16 },
+    Later { id: Option<u16>, offset: Offset },
+}
+
+/// Where a later fragment lies, in units of 8 bytes.
+#[derive(Clone, Copy, Debug)]
+enum Offset {
+    /// So far behind the data of what it follows from.
+    Behind(u16),
+    /// There, whatever that overlaps.
+    At(u16),
 }
 
 /// Who sends an error.
@@ -215,16 +224,20 @@ fn follow() -> impl Strategy<Value = Follow> {
     );
     let from = prop_oneof![4 => Just(Sender::Destination), 3 => Just(Sender::Router), 1 => Just(Sender::Source)];
     let wrong = prop_oneof![8 => Just(None), 1 => (any::<Index>(), any::<u8>()).prop_map(Some)];
-    let offset = prop_oneof![3 => Just(1u16), 2 => 1u16..5, 1 => Just(1000u16)];
+    let offset = prop_oneof![
+        5 => (0u16..3).prop_map(Offset::Behind),
+        1 => (1u16..5).prop_map(Offset::At),
+        1 => Just(Offset::At(1000)),
+    ];
     prop_oneof![
         8 => (any::<bool>(), tcp()).prop_map(|(reverse, tcp)| Follow::More { reverse, tcp }),
-        8 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
+        16 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
         1 => Just(Follow::Repeat),
         2 => (1u16..3, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
-        10 => (kind, len, from, wrong)
+        12 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
-        3 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
-        5 => (proptest::option::weighted(0.2, 0u16..3), offset)
+        5 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
+        9 => (proptest::option::weighted(0.2, 0u16..3), offset)
             .prop_map(|(id, offset)| Follow::Later { id, offset }),
     ]
 }
@@ -290,7 +303,7 @@ fn dress() -> impl Strategy<Value = Dress> {
     let tags = prop_oneof![6 => Just(Vec::new()), 1 => tags(3)];
     let trailer = prop_oneof![6 => Just(Vec::new()), 1 => trailer()];
     let ttl = prop_oneof![4 => Just(64u8), 1 => 1u8..4];
-    let sum = prop_oneof![2 => Just(Sum::Correct), 1 => checksums()];
+    let sum = prop_oneof![5 => Just(Sum::Correct), 1 => checksums()];
     let extended = proptest::bool::weighted(0.15);
     (payload(), tags, trailer, sum, extended, ttl, 0u16..3).prop_map(
         |(payload, tags, trailer, sum, extended, ttl, id)| Dress {
@@ -601,7 +614,13 @@ impl Follow {
                 let frame = dress
                     .network(ends.source, ends.destination, *id)
                     .fragment(0, true);
-                ends.talk_over(frame, &Tcp::first(), dress)
+                // What a fragment with SYN says cannot be checked, and opens nothing.
+                let tcp = Tcp {
+                    flags: Frame::ACK,
+                    sequence: Number::Next(0),
+                    ..Tcp::first()
+                };
+                ends.talk_over(frame, &tcp, dress)
             }
             Follow::Later { id, offset } => {
                 let number = match ends.talk {
@@ -611,9 +630,16 @@ impl Follow {
                     Talk::Icmp(..) => protocol::ICMP6,
                     Talk::Other(number) => number,
                 };
+                let offset = match *offset {
+                    Offset::At(units) => units,
+                    Offset::Behind(units) => {
+                        let ip = parse(base).ok()?.ip?;
+                        units + ip.payload.len().div_ceil(8).min(4096) as u16
+                    }
+                };
                 dress
                     .network(ends.source, ends.destination, id.unwrap_or(ends.id))
-                    .fragment(*offset, dress.ttl == 64)
+                    .fragment(offset, dress.ttl == 64)
                     .protocol(number)
                     .payload(&dress.payload)
             }
