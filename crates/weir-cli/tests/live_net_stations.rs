@@ -233,6 +233,8 @@ fn a_device_with_another_mac_is_named_before_and_after() {
         "{before}"
     );
     assert!(weir(&edge, &["net", "apply", path]).status.success());
+    // It knows the address from before.
+    a.ip(&["neigh", "flush", "dev", "eth0"]).expect("flushed");
     let shown = b.output("ping", &["-c", "2", "-i", "0.2", "-W", "2", "10.1.0.10"]);
     assert!(shown.is_ok(), "{shown:?}");
 }

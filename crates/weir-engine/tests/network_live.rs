@@ -346,7 +346,13 @@ fn forge(bed: &Bed) {
     let macs: Vec<[u8; 6]> = bed.workloads.values().map(|one| one.mac).collect();
     let refused = |bed: &Bed| -> u64 {
         let drops = bed.edges.keys().map(|edge| bed.drops(edge));
-        let of = ["spoofed", "vlan_barred", "same_way"];
+        let of = [
+            "spoofed",
+            "spoofed_mac",
+            "neighbour_spoofed",
+            "vlan_barred",
+            "same_way",
+        ];
         drops
             .flatten()
             .filter(|(reason, _)| of.contains(&reason.as_str()))

@@ -234,7 +234,7 @@ fn follow() -> impl Strategy<Value = Follow> {
         16 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
         1 => Just(Follow::Repeat),
         2 => (1u16..3, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
-        12 => (kind, len, from, wrong)
+        14 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
         5 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
         9 => (proptest::option::weighted(0.2, 0u16..3), offset)
