@@ -730,12 +730,16 @@ fn the_policy_of_the_readme_works() {
     }
 }
 
-/// Everything worked, no receiver found a wrong checksum, and weir dropped nothing.
+/// Everything worked, no receiver found a wrong checksum, and weir dropped nothing but late resets: whoever closes while data is on its way
+/// answers each segment with a RST, and once a later one is acknowledged their numbers are of the past. No host believes those either.
 fn judge(path: &Path, failed: &[String], report: &Value) {
     let errors = path.checksum_errors();
     assert!(
         failed.is_empty() && errors == 0,
         "{failed:#?}, {errors} checksum errors; {report}"
     );
-    assert_eq!(report["packets"]["drop"], 0, "{report}");
+    let count = |part: &str, name: &str| report[part][name].as_u64().unwrap_or(0);
+    let late = count("reasons", "tcp_window");
+    assert_eq!(count("packets", "drop"), late, "{report}");
+    assert!(late * 1000 <= count("packets", "received"), "{report}");
 }

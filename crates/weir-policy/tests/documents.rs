@@ -73,27 +73,43 @@ fn value(info: &FieldInfo) -> String {
     }
 }
 
-/// All blocks of the page but the grammar and the one that names a file.
+/// All policies of the page, but the one that names a file; the grammar is no policy. Other fences of the tutorials are commands and what they print.
 #[test]
 fn the_examples_of_the_page_are_valid() {
     let page = read(&root().join("docs/language.md"));
-    let blocks: Vec<&str> = page
-        .split("```\n")
-        .skip(1)
-        .step_by(2)
-        .filter(|block| !block.starts_with("policy ") && !block.contains("= file"))
-        .collect();
+    let (idioms, tutorials) = (blocks(&page, ""), blocks(&page, "text"));
     let parsed = |text: &str| {
         let parsed = parse(&Source::new("language.md", text), &NoFiles)
             .unwrap_or_else(|e| panic!("{text}\n{e}"));
         assert!(parsed.warnings.is_empty(), "{text}\n{}", parsed.warnings);
         parsed.policy
     };
-    assert_eq!(parsed(blocks[0]).rules.len(), 4);
-    let stateful = blocks
+    assert_eq!(parsed(&idioms[0]).rules.len(), 4);
+    let stateful = idioms
         .iter()
         .filter(|block| parsed(block).rules.iter().any(|rule| rule.stateful));
     assert_eq!(stateful.count(), 7, "one for each idiom of stateful rules");
+    assert!(!tutorials.is_empty(), "tutorials save policies");
+    for block in &tutorials {
+        assert!(!parsed(block).rules.is_empty(), "{block}");
+    }
+}
+
+/// The contents of the fences of a kind.
+fn blocks(page: &str, kind: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        let Some(info) = line.strip_prefix("```") else {
+            continue;
+        };
+        let body: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let body = body.join("\n") + "\n";
+        if info == kind && !body.starts_with("policy ") && !body.contains("= file") {
+            found.push(body);
+        }
+    }
+    found
 }
 
 /// The states and their timeouts stand in the page as the program has them.
