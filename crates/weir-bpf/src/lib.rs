@@ -55,6 +55,10 @@ impl Embedded {
     }
 
     /// The ELF file; unpacked once in a process.
+    #[expect(
+        clippy::expect_used,
+        reason = "the build script packed what is unpacked here"
+    )]
     pub fn bytes(&self) -> &[u8] {
         self.bytes.get_or_init(|| {
             let mut bytes = Vec::new();

@@ -1,7 +1,6 @@
 //! Connections cannot be forged: a real TCP connection through `weir run`, on tc and on XDP, and segments and ICMP errors that
 //! somebody else sends in its name. What comes out is compared with what nftables' connection tracking lets out in the same bed.
 
-use crate::live_bed;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::TcpStream;
@@ -9,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::live_bed::{Bed, Run, look_at, root, stderr, weir};
+use crate::live_bed::{self, Bed, Run, look_at, root, stderr, weir};
 use crate::live_path::{SERVER, TCP, UDP, ask, connect, octets, serve, settle};
 use serde_json::Value;
 use weir_kernel::{FrameSocket, pins};
@@ -284,7 +283,7 @@ fn tracked() -> Vec<bool> {
         .middle
         .run(|| Command::new("nft").arg("-f").arg(&rules).status());
     if !matches!(loaded, Ok(Ok(status)) if status.success()) {
-        println!("no nftables here");
+        weir_testdata::not_run("there is no nftables that keeps connections");
         return Vec::new();
     }
     let wire = Wire::open(&bed);

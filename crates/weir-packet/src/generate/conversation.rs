@@ -210,7 +210,7 @@ fn next() -> impl Strategy<Value = Next> {
     let after = (0usize..24, proptest::bool::weighted(0.12), follow());
     prop_oneof![
         40 => after.prop_map(|(back, misled, follow)| Next::After { back, misled, follow }),
-        14 => (ends(), tcp()).prop_map(|(ends, tcp)| Next::Open(ends, tcp)),
+        10 => (ends(), tcp()).prop_map(|(ends, tcp)| Next::Open(ends, tcp)),
         2 => well_formed().prop_map(Next::Fresh),
     ]
 }
@@ -230,11 +230,11 @@ fn follow() -> impl Strategy<Value = Follow> {
         1 => Just(Offset::At(1000)),
     ];
     prop_oneof![
-        8 => (any::<bool>(), tcp()).prop_map(|(reverse, tcp)| Follow::More { reverse, tcp }),
-        16 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
+        10 => (any::<bool>(), tcp()).prop_map(|(reverse, tcp)| Follow::More { reverse, tcp }),
+        22 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
         1 => Just(Follow::Repeat),
         2 => (1u16..3, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
-        14 => (kind, len, from, wrong)
+        19 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
         5 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
         9 => (proptest::option::weighted(0.2, 0u16..3), offset)
