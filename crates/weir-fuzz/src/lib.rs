@@ -1,8 +1,8 @@
-//! What is fuzzed: one function per kind of foreign input, each a full use of
+//! The fuzz targets: one function per kind of foreign input, each a full use of
 //! the code that reads it, with assertions about what must hold afterwards.
 //!
-//! The functions know nothing of the fuzzer. libFuzzer calls them through
-//! `fuzz_targets/`, the mutator of stable toolchains through [`TARGETS`].
+//! The functions do not depend on a fuzzer. libFuzzer calls them through
+//! `fuzz/fuzz_targets`, the program `mutate` and the corpus test through [`TARGETS`].
 //! A panic is a finding, whatever the input was.
 
 pub mod graph;
@@ -56,7 +56,7 @@ pub const TARGETS: &[(&str, Target)] = &[
 ];
 
 /// A TCP SYN with four options, for targets whose input is not the packet.
-const SYN: &[u8] = include_bytes!("../corpus/packet_parser/tcp_syn");
+const SYN: &[u8] = include_bytes!("../../../fuzz/corpus/packet_parser/tcp_syn");
 
 /// Runs instructions in the interpreter and as checked native code: result, memory, cost and fault must be equal.
 ///

@@ -16,7 +16,7 @@ use weir_object::{Request, chain, check};
 use weir_vm::verify::VerifyOptions;
 
 /// A list that configurations find under any name.
-const LIST: &[u8] = include_bytes!("../corpus/filter_list/mixed");
+const LIST: &[u8] = include_bytes!("../../../fuzz/corpus/filter_list/mixed");
 
 struct OneList;
 

@@ -1,5 +1,6 @@
-//! The fuzzer for toolchains without libFuzzer: mutates a target's corpus for a
-//! bounded time and calls the target, knowing nothing of coverage.
+//! A fuzzer without coverage feedback: mutates a target's corpus for a bounded
+//! time and calls the target. It is built with the workspace, so that `make test`
+//! runs every target without a second build; libFuzzer takes the same targets.
 //!
 //! ```text
 //! mutate TARGET SECONDS SEED CORPUS-FOLDER ARTIFACT-FOLDER

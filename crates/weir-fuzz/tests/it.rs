@@ -1,0 +1,3 @@
+//! The test program of this crate.
+
+mod corpus;
