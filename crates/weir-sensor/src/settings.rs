@@ -140,6 +140,10 @@ impl Settings {
 
     fn find(&self, key: &str) -> Option<&Value> {
         self.asked.borrow_mut().insert(key.to_owned());
+        self.look_up(key)
+    }
+
+    fn look_up(&self, key: &str) -> Option<&Value> {
         let mut at = &self.root;
         for part in key.split('.') {
             at = match at {
@@ -154,6 +158,11 @@ impl Settings {
     /// A word; numbers and truth values as they are written.
     pub fn text(&self, key: &str) -> Option<String> {
         text(self.find(key)?)
+    }
+
+    /// As [`Settings::text`], for messages about a key: it stays unknown if nothing else asks for it.
+    pub fn text_of_unknown(&self, key: &str) -> Option<String> {
+        text(self.look_up(key)?)
     }
 
     /// Yes or no.

@@ -169,7 +169,7 @@ impl Config {
         let unknown = s.unknown();
         let vital = (unknown.iter())
             .filter_map(|key| {
-                let value = s.text(key).unwrap_or_default();
+                let value = s.text_of_unknown(key).unwrap_or_default();
                 vital(s, key, &value).map(|what| (format!("{key}: {value}"), what))
             })
             .collect();

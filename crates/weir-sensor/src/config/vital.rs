@@ -78,7 +78,7 @@ pub(super) fn vital(s: &Settings, key: &str, value: &str) -> Option<&'static str
         let lost = OUTPUTS.iter().find(|(n, _)| n == name);
         if let Some((_, what)) = lost {
             // Told once for a section, by its first key: the one that turns it on, or any if it is not said.
-            let on = s.text(&format!("outputs.{number}.{name}.enabled"));
+            let on = s.text_of_unknown(&format!("outputs.{number}.{name}.enabled"));
             let on = on.is_some_and(|on| !NOTHING.contains(&on.to_ascii_lowercase().as_str()));
             return (on && *rest == ["enabled"]).then_some(*what);
         }
