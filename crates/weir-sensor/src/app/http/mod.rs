@@ -672,17 +672,25 @@ fn is_short(direction: Direction, bytes: &[u8]) -> Option<bool> {
         }
         return None;
     }
+    // Form feeds, vertical tabs and NULs in front of the version are passed over.
     let mut word = bytes
         .iter()
+        .take(MOST_BEFORE)
         .filter(|b| **b != 0)
         .skip_while(|b| b.is_ascii_whitespace());
-    let head = b"HTTP"
-        .iter()
-        .all(|h| word.next().is_none_or(|b| b.eq_ignore_ascii_case(h)));
-    Some(!head)
+    for expected in b"HTTP" {
+        match word.next() {
+            Some(byte) if byte.eq_ignore_ascii_case(expected) => {}
+            Some(_) => return Some(true),
+            // Deciding now would make the result depend on where the sender cuts its stream.
+            None if bytes.len() < MOST_BEFORE => return None,
+            None => return Some(true),
+        }
+    }
+    Some(false)
 }
 
-/// The longest line before an answer that is passed over.
+/// The longest line, and the most white space, before an answer that is passed over.
 const MOST_BEFORE: usize = 256;
 
 /// The length of a line that stands before the first answer and is no part of it, which clients pass over; `None`: that is not to be seen yet.
