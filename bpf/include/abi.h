@@ -36,7 +36,7 @@
 #define WEIR_WAYS		15	/* connections of a bucket of the index */
 #define WEIR_NAT_WAYS		7	/* ... of the index by translated tuple */
 #define WEIR_FRAG_WAYS		4	/* remembered fragments of a bucket */
-#define WEIR_FLOW_STATES	10	/* timeouts: states of connections, and fragments */
+#define WEIR_FLOW_STATES	12	/* timeouts: states of connections, and fragments */
 #define WEIR_STATE_LAYOUT	2	/* version of the maps that outlive a program: of connections, counters, and the ledger with its reasons' order */
 #define WEIR_LIVE_TABLES	32	/* tables that live edits may add */
 

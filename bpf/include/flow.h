@@ -66,6 +66,8 @@ enum flow_state {
 	UDP,
 	ICMP_QUERY,
 	FRAGMENT,
+	GENERIC_NEW,
+	GENERIC,
 };
 
 #define TCP_FLAG_FIN	0x01
@@ -88,6 +90,12 @@ enum flow_state {
 /* Keeps the compiler from moving reads and writes of a record across a look at its life. */
 #define barrier()	asm volatile("" ::: "memory")
 
+/*
+ * Functions that are not static are verified once, not once for every way to every call. They take no pointers: the
+ * scratch of the packet is found by its level.
+ */
+#define scratch_of(level)	bpf_map_lookup_elem(&scratch, &(level))
+
 /* Coarse: as new as the last tick, a few ms, and 20 times cheaper than the fine clock. */
 static __always_inline __u64 flow_now(struct scratch *s)
 {
@@ -98,14 +106,23 @@ static __always_inline __u64 flow_now(struct scratch *s)
 	return s->flow_now;
 }
 
-static __always_inline __u32 flow_state(__u64 life, __u8 proto)
+/* Whether no L4 header of the protocol is known, so that only addresses can be translated. */
+static __always_inline int is_generic(__u32 proto, __u32 family)
 {
-	__u32 seen = (life >> WEIR_SEEN_AT) & 0xff;
+	return proto != IPPROTO_TCP && proto != IPPROTO_UDP && proto != (family == 4 ? IPPROTO_ICMP : IPPROTO_ICMPV6);
+}
+
+static __always_inline __u32 flow_state(__u64 life, struct weir_tuple *t)
+{
+	__u32 seen = (life >> WEIR_SEEN_AT) & 0xff, proto = t->proto;
 
 	if (proto == IPPROTO_UDP)
 		return seen >> WEIR_SEEN_REVERSE ? UDP : UDP_NEW;
-	if (proto != IPPROTO_TCP)
-		return ICMP_QUERY;
+	if (proto != IPPROTO_TCP) {
+		if (!is_generic(proto, t->family))
+			return ICMP_QUERY;
+		return seen >> WEIR_SEEN_REVERSE ? GENERIC : GENERIC_NEW;
+	}
 	if (seen & SEEN_BOTH(WEIR_SEEN_RST))
 		return TCP_CLOSED;
 	if ((seen & SEEN_BOTH(WEIR_SEEN_FIN)) == SEEN_BOTH(WEIR_SEEN_FIN))
@@ -139,10 +156,10 @@ static __always_inline int older_than(struct scratch *s, __u64 then, __u64 timeo
 /* Whether a live record is that of a dead connection. */
 static __always_inline int flow_expired(struct scratch *s, struct weir_flow *flow, __u64 life)
 {
-	__u32 state = forget(s, flow_state(life, flow->orig.proto));
+	__u32 state = forget(s, flow_state(life, &flow->orig));
 	__u64 timeout = weir_timeout[state & 15];
 
-	if (flow->what & WEIR_FLOW_TIMEOUT && (state == TCP_ESTABLISHED || state == UDP || state == ICMP_QUERY))
+	if (flow->what & WEIR_FLOW_TIMEOUT && (state == TCP_ESTABLISHED || state == UDP || state == ICMP_QUERY || state == GENERIC))
 		timeout = flow->timeout_ns;
 	return older_than(s, flow->last_ns, timeout);
 }
@@ -246,6 +263,37 @@ static __always_inline int set_ports(struct weir_tuple *t, __u32 proto, __u8 *l4
 	return 1;
 }
 
+/* The same of a protocol without a known L4 header, whose payload of `len` bytes begins at `at`: only SCTP has ports. */
+static __always_inline void set_generic(struct weir_tuple *t, __u32 proto, __u8 *at, __u32 len)
+{
+	t->proto = proto;
+	t->pad = 0;
+	t->sport = 0;
+	t->dport = 0;
+	if (proto == IPPROTO_SCTP && len >= 8) {
+		t->sport = *(__u16 *)at;
+		t->dport = *(__u16 *)(at + 2);
+	}
+}
+
+/* Whether the destination is a group of the interface or the link, to which no router sends on. */
+static __always_inline int stays_on_link(struct weir_tuple *t)
+{
+	__u32 first = t->dst[0];
+
+	if (t->family == 4)
+		return (first & bpf_htonl(0xffffff00)) == bpf_htonl(0xe0000000);
+	/* Any flags, scope 1 or 2. */
+	first = bpf_ntohl(first) >> 16 & 0xff0f;
+	return first == 0xff01 || first == 0xff02;
+}
+
+/* Whether an authentication header covers the packet's addresses. */
+static __always_inline int is_authenticated(struct scratch *s)
+{
+	return s->key[0] & WEIR_V_EH_AH || (s->key[0] & WEIR_V_IP4 && s->l4_proto == IPPROTO_AH);
+}
+
 static __always_inline int is_icmp_error(__u64 valid, __u32 type)
 {
 	if (valid & WEIR_V_ICMP)
@@ -279,25 +327,45 @@ static __noinline int quoted_tuple(struct walk *w)
 		if (at + 20 > s->quote_end || ip[0] >> 4 != 4 || l4 < at + 20 || *(__u16 *)(ip + 6) & bpf_htons(0x1fff))
 			return 0;
 		proto = ip[9];
-		if (proto == IPPROTO_ICMPV6)
-			return 0;
 		set_addresses(&s->want, ip, 0);
 	} else {
 		l4 += 40;
 		if (l4 > s->quote_end || ip[0] >> 4 != 6)
 			return 0;
 		proto = ip[6];
-		if (proto == IPPROTO_ICMP)
+		if (is_extension(proto))
 			return 0;
 		set_addresses(&s->want, 0, ip);
 	}
 	if (l4 + 8 > s->quote_end)
 		return 0;
-	if (proto != IPPROTO_TCP && proto != IPPROTO_UDP && proto != IPPROTO_ICMP && proto != IPPROTO_ICMPV6)
-		return 0;
 	s->quote = at;
 	s->quote_l4 = l4;
+	if (is_generic(proto, s->want.family)) {
+		set_generic(&s->want, proto, hdr_at(s, l4), 8);
+		return 1;
+	}
 	return set_ports(&s->want, proto, hdr_at(s, l4), &is_answer);
+}
+
+/* The tuple of a packet without a known L4 header to `want`. */
+__noinline int generic_tuple(__u32 level)
+{
+	struct scratch *s = scratch_of(level);
+	__u8 *key;
+
+	if (!s)
+		return 0;
+	key = (__u8 *)s->key;
+	if (s->key[0] & WEIR_V_IP4)
+		set_addresses(&s->want, key + WEIR_K_IP4, 0);
+	else
+		set_addresses(&s->want, 0, key + WEIR_K_IP6);
+	if (stays_on_link(&s->want))
+		return 0;
+	set_generic(&s->want, s->l4_proto, hdr_at(s, s->ip_payload), s->ip_end - s->ip_payload);
+	s->may_open = 1;
+	return 1;
 }
 
 /* The packet's own tuple to `want`, or that of its quote. Says whether it may open a connection. Returns 0: no tuple. */
@@ -308,8 +376,11 @@ static __always_inline int packet_tuple(struct walk *w)
 	__u8 *key = (__u8 *)s->key, *l4 = key + WEIR_K_L4;
 	int is_answer;
 
-	if (!(valid & (WEIR_V_TCP | WEIR_V_UDP | WEIR_V_ICMP | WEIR_V_ICMP6)))
-		return 0;
+	if (!(valid & (WEIR_V_TCP | WEIR_V_UDP | WEIR_V_ICMP | WEIR_V_ICMP6))) {
+		if (!(valid & (WEIR_V_IP4 | WEIR_V_IP6)))
+			return 0;
+		return generic_tuple(s->level);
+	}
 	if (valid & (WEIR_V_ICMP | WEIR_V_ICMP6) && is_icmp_error(valid, l4[0])) {
 		if (valid & WEIR_V_FRAG)
 			return 0;
@@ -334,12 +405,6 @@ static __always_inline int packet_tuple(struct walk *w)
 }
 
 /* ---- lookup ---- */
-
-/*
- * Functions that are not static are verified once, not once for every way to every call. They take no pointers: the
- * scratch of the packet is found by its level.
- */
-#define scratch_of(level)	bpf_map_lookup_elem(&scratch, &(level))
 
 /*
  * Whether the record at a place is that of `want`: found. `busy`: it will be, another CPU is writing it. `stale`: it was.
@@ -378,7 +443,7 @@ __noinline int same_flow(__u32 level, __u32 at)
 	if (flow_expired(s, flow, life))
 		goto dead;
 	if (s->reopens && !s->by_trans && flow->orig.proto == IPPROTO_TCP) {
-		__u32 state = forget(s, flow_state(life, IPPROTO_TCP));
+		__u32 state = forget(s, flow_state(life, &flow->orig));
 
 		if (state == TCP_TIME_WAIT || state == TCP_CLOSED)
 			goto dead;
@@ -625,6 +690,8 @@ __noinline int adopt(__u32 level)
 		}
 	}
 	s->handled = is_handled(s, (kind & 1) ^ s->is_error);
+	if (weir_features & WEIR_F_NAT && s->handled && s->f.what & WEIR_FLOW_NAT && is_authenticated(s))
+		return WEIR_R_nat_protocol;
 	return PARSED;
 }
 

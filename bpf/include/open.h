@@ -259,6 +259,10 @@ static long try_trans(__u32 t, void *arg)
 		s->open_reason = PARSED;
 		return 1;
 	}
+	if (is_authenticated(s)) {
+		s->open_reason = WEIR_R_nat_protocol;
+		return 1;
+	}
 	s->f.what |= WEIR_FLOW_NAT;
 	s->want = s->f.trans;
 	locate(s);
@@ -288,12 +292,14 @@ static __always_inline void take_trans(struct walk *w)
 		if (s->choice[k].size > largest)
 			largest = s->choice[k].size;
 	s->implicit_from = largest < TRIES_KEEP_PORT ? largest : TRIES_KEEP_PORT;
-	if (s->choice[WEIR_D_SPORT].size) {
+	s->open_reason = WEIR_R_pool_busy;
+	if (is_generic(s->f.orig.proto, s->f.orig.family))
+		s->open_reason = WEIR_R_nat_peer_busy;
+	if (s->choice[WEIR_D_SPORT].size || s->open_reason == WEIR_R_nat_peer_busy) {
 		s->implicit_from = TRIES;
 		if (largest == 1)
 			tries = 1;
 	}
-	s->open_reason = WEIR_R_pool_busy;
 	s->reopens = 0;
 	bpf_loop(tries, try_trans, w, 0);
 	s->reopens = reopens;

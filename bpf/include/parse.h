@@ -30,6 +30,7 @@
 #define IPPROTO_UDPLITE		136
 #define IPPROTO_HIP		139
 #define IPPROTO_SHIM6		140
+#define IPPROTO_SCTP		132
 
 /* What callbacks of bpf_loop get: pointers only, numbers live in scratch. */
 struct walk {
@@ -139,6 +140,23 @@ static long tcp_option(__u32 i, void *arg)
 		}
 	}
 	s->walk += len;
+	return 0;
+}
+
+/* Whether the number is that of an IPv6 extension header which another header follows. */
+static __always_inline int is_extension(__u32 proto)
+{
+	switch (proto) {
+	case IPPROTO_HOPOPTS:
+	case IPPROTO_ROUTING:
+	case IPPROTO_FRAGMENT:
+	case IPPROTO_AH:
+	case IPPROTO_DSTOPTS:
+	case IPPROTO_MH:
+	case IPPROTO_HIP:
+	case IPPROTO_SHIM6:
+		return 1;
+	}
 	return 0;
 }
 

@@ -253,6 +253,7 @@ static __always_inline void translate_error(struct walk *w)
 	__u32 about_reverse = s->kind & 1, l4 = s->quote_l4, size = 8, words, before, where, word, offset;
 	struct weir_tuple *to = &s->want, *seen = &s->frag_tuple;
 	__u8 proto = s->f.orig.proto;
+	int generic = is_generic(proto, s->f.orig.family);
 
 	/* The error travels against the quote: a quote of the forward side goes where the reverse side goes. */
 	target_tuple(s, to, !about_reverse);
@@ -287,6 +288,8 @@ static __always_inline void translate_error(struct walk *w)
 	s->quote_csum = 0;
 	if (proto == IPPROTO_UDP)
 		s->quote_csum = l4 + 6;
+	else if (generic)
+		s->quote_csum = 0;
 	else if (proto != IPPROTO_TCP)
 		s->quote_csum = l4 + 2;
 	else if (size >= 18)
@@ -297,14 +300,14 @@ static __always_inline void translate_error(struct walk *w)
 	/* The quote is the other direction's packet: what the error's tuple is, reversed. */
 	put_quote_address(w, to->dst, 0);
 	put_quote_address(w, to->src, 1);
-	{
+	if (!generic) {
 		__u16 port = to->sport;
 
 		to->sport = to->dport;
 		to->dport = port;
+		word = ports_word(s, to, l4, &where);
+		put_quote_word(w, where, word, COVERS_L4);
 	}
-	word = ports_word(s, to, l4, &where);
-	put_quote_word(w, where, word, COVERS_L4);
 	offset = about_reverse ? s->f.ack_off : s->f.seq_off;
 	if (weir_features & WEIR_F_SEQUENCE && proto == IPPROTO_TCP && offset)
 		put_quote_word(w, l4 + 4, bpf_htonl(hdr_be32(s, l4 + 4) - offset), COVERS_L4);
@@ -328,7 +331,7 @@ static __always_inline void translate(struct walk *w)
 	put_address(w, to->src, 0);
 	put_address(w, to->dst, 1);
 	put_identity(w);
-	if (s->key[0] & WEIR_V_FRAG_LATER)
+	if (s->key[0] & WEIR_V_FRAG_LATER || is_generic(to->proto, to->family))
 		return;
 	word = ports_word(s, to, at, &where);
 	put_word(w, where, word, COVERS_L4);

@@ -50,7 +50,7 @@ pub const NAT_WAYS: usize = 7;
 /// Remembered fragments of a bucket.
 pub const FRAG_WAYS: usize = 4;
 /// Timeouts: states of connections, and fragments.
-pub const FLOW_STATES: usize = 10;
+pub const FLOW_STATES: usize = 12;
 /// Version of the maps that outlive a program.
 pub const STATE_LAYOUT: u32 = 2;
 /// Tables that live edits may add to those of a plan.

@@ -298,10 +298,10 @@ pub(crate) struct ConnectionsArgs {
     #[arg(long, value_name = "PORT", global = true)]
     pub(crate) port: Option<u16>,
     /// Only this protocol
-    #[arg(long, value_name = "PROTOCOL", global = true, value_parser = ["tcp", "udp", "icmp", "icmp6"])]
+    #[arg(long, value_name = "PROTOCOL", global = true, value_parser = ["tcp", "udp", "icmp", "icmp6", "sctp", "gre", "esp", "ah"])]
     pub(crate) protocol: Option<String>,
     /// Only those in this state, as `timeout` in a policy spells it
-    #[arg(long, value_name = "STATE", global = true, value_parser = ["tcp-syn-sent", "tcp-syn-received", "tcp-established", "tcp-fin", "tcp-time-wait", "tcp-closed", "udp-new", "udp", "icmp"])]
+    #[arg(long, value_name = "STATE", global = true, value_parser = ["tcp-syn-sent", "tcp-syn-received", "tcp-established", "tcp-fin", "tcp-time-wait", "tcp-closed", "udp-new", "udp", "icmp", "generic-new", "generic"])]
     pub(crate) state: Option<String>,
     /// Only those of this rule
     #[arg(long, value_name = "ID", global = true)]

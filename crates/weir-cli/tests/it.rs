@@ -34,6 +34,7 @@ mod live_flows;
 mod live_forged;
 mod live_host_notes;
 mod live_nat;
+mod live_nat_protocols;
 mod live_net;
 mod live_net_helper;
 mod live_net_ping;

@@ -181,6 +181,7 @@ pub mod protocol {
     pub const AH: u8 = 51;
     pub const ICMP6: u8 = 58;
     pub const DESTINATION: u8 = 60;
+    pub const SCTP: u8 = 132;
     pub const MOBILITY: u8 = 135;
     pub const UDP_LITE: u8 = 136;
     pub const HIP: u8 = 139;
@@ -472,7 +473,8 @@ fn l4(frame: &[u8], layout: &mut Layout) -> Result<(), Reason> {
     Ok(())
 }
 
-fn is_extension(number: u8) -> bool {
+/// Whether a protocol number is that of an IPv6 extension header, ESP included.
+pub fn is_extension(number: u8) -> bool {
     matches!(
         number,
         protocol::HOP_BY_HOP

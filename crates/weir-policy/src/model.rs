@@ -62,11 +62,15 @@ pub enum FlowState {
     Icmp = 8,
     /// Not a connection: how long a first fragment is remembered.
     Fragment = 9,
+    /// Other protocols, one side seen.
+    GenericNew = 10,
+    /// Other protocols, both sides seen.
+    Generic = 11,
 }
 
 impl FlowState {
     /// All, by number.
-    pub const ALL: [FlowState; 10] = [
+    pub const ALL: [FlowState; 12] = [
         FlowState::TcpSynSent,
         FlowState::TcpSynReceived,
         FlowState::TcpEstablished,
@@ -77,6 +81,8 @@ impl FlowState {
         FlowState::Udp,
         FlowState::Icmp,
         FlowState::Fragment,
+        FlowState::GenericNew,
+        FlowState::Generic,
     ];
 
     /// As `timeout NAME` spells it.
@@ -92,11 +98,13 @@ impl FlowState {
             FlowState::Udp => "udp",
             FlowState::Icmp => "icmp",
             FlowState::Fragment => "fragment",
+            FlowState::GenericNew => "generic-new",
+            FlowState::Generic => "generic",
         }
     }
 
     /// Timeout unless the policy gives one. Transitory and established TCP: RFC 5382 REQ-5 asks for at least 240 s and 7,440 s;
-    /// UDP: RFC 4787 REQ-5, 120 s, 300 s recommended; ICMP: RFC 5508 REQ-2, 60 s; fragments: RFC 791 section 3.2 and Linux.
+    /// UDP: RFC 4787 REQ-5, 120 s, 300 s recommended; ICMP: RFC 5508 REQ-2, 60 s; fragments: RFC 791 section 3.2 and Linux; other protocols: Linux.
     pub const fn default_seconds(self) -> u64 {
         match self {
             FlowState::TcpSynSent
@@ -105,11 +113,20 @@ impl FlowState {
             | FlowState::TcpTimeWait => 240,
             FlowState::TcpEstablished => 14_400,
             FlowState::TcpClosed => 10,
-            FlowState::UdpNew => 120,
+            FlowState::UdpNew | FlowState::GenericNew => 120,
             FlowState::Udp => 300,
             FlowState::Icmp => 60,
             FlowState::Fragment => 30,
+            FlowState::Generic => 600,
         }
+    }
+
+    /// Whether `timeout T` of a rule stands in for that of the state.
+    pub const fn takes_rule_timeout(self) -> bool {
+        matches!(
+            self,
+            FlowState::TcpEstablished | FlowState::Udp | FlowState::Icmp | FlowState::Generic
+        )
     }
 }
 

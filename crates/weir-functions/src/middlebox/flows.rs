@@ -111,9 +111,7 @@ pub fn read(record: &Flow, place: u32, now_ns: u64, settings: &Connections) -> O
     }
     let state = state(record);
     let timeout = match state {
-        FlowState::TcpEstablished | FlowState::Udp | FlowState::Icmp
-            if record.what & flow_flag::TIMEOUT != 0 =>
-        {
+        state if state.takes_rule_timeout() && record.what & flow_flag::TIMEOUT != 0 => {
             record.timeout_ns
         }
         _ => settings.timeouts_ns[state as usize],
@@ -134,7 +132,7 @@ pub fn read(record: &Flow, place: u32, now_ns: u64, settings: &Connections) -> O
     let offsets = [record.seq_off, record.ack_off];
     Some(Connection {
         id: id(record, place),
-        protocol: protocol(&record.orig).to_owned(),
+        protocol: protocol(&record.orig),
         original: ends(&record.orig),
         translated: has(flow_flag::NAT).then(|| ends(&record.trans)),
         state: state.name().to_owned(),
@@ -175,17 +173,31 @@ fn state(record: &Flow) -> FlowState {
         6 if reverse == 0 => FlowState::TcpSynSent,
         6 if both & life::SEEN_ACK != 0 => FlowState::TcpEstablished,
         6 => FlowState::TcpSynReceived,
-        _ => FlowState::Icmp,
+        _ if is_query(&record.orig) => FlowState::Icmp,
+        _ if reverse > 0 => FlowState::Generic,
+        _ => FlowState::GenericNew,
     }
 }
 
-fn protocol(tuple: &Tuple) -> &'static str {
-    match tuple.proto {
+/// Whether the connection is that of ICMP queries.
+fn is_query(tuple: &Tuple) -> bool {
+    matches!((tuple.proto, tuple.family), (1, 4) | (58, 6))
+}
+
+/// The protocol's name in the policy language, else its number.
+fn protocol(tuple: &Tuple) -> String {
+    let name = match tuple.proto {
         6 => "tcp",
         17 => "udp",
-        1 => "icmp",
-        _ => "icmp6",
-    }
+        1 if is_query(tuple) => "icmp",
+        58 if is_query(tuple) => "icmp6",
+        47 => "gre",
+        50 => "esp",
+        51 => "ah",
+        132 => "sctp",
+        other => return other.to_string(),
+    };
+    name.to_owned()
 }
 
 fn ends(tuple: &Tuple) -> Ends {

@@ -191,6 +191,7 @@ enum Talk {
     Udp(u16, u16),
     /// Type and identifier.
     Icmp(u8, u16),
+    Sctp(u16, u16),
     /// A later fragment's, or another protocol.
     Other(u8),
 }
@@ -329,7 +330,7 @@ fn ends() -> impl Strategy<Value = Ends> {
         select(&[1024u16, 1025][..]),
         select(&[80u16, 80, 80, 80, 443, 53][..]),
     );
-    let talk = (0u8..10, ports);
+    let talk = (0u8..24, ports);
     (hosts, talk).prop_map(
         move |((client, server, four, near, backwards), (kind, ports))| {
             let to = if near {
@@ -340,10 +341,15 @@ fn ends() -> impl Strategy<Value = Ends> {
             let of = |pair: (Address, Address)| if four { pair.0 } else { pair.1 };
             let (mut source, mut destination) = (of(inside(client)), of(to));
             let talk = match kind {
-                0..5 => Talk::Tcp(ports.0, ports.1),
-                5..8 => Talk::Udp(ports.0, ports.1),
-                8 if !four => Talk::Icmp(128, ports.0),
-                8 => Talk::Icmp(8, ports.0),
+                0..10 => Talk::Tcp(ports.0, ports.1),
+                10..16 => Talk::Udp(ports.0, ports.1),
+                16 => Talk::Sctp(ports.0, ports.1),
+                17 => Talk::Other(protocol::ESP),
+                18 => Talk::Other(47),
+                19 if ports.1 == 80 => Talk::Other(protocol::UDP_LITE),
+                19 => Talk::Other(protocol::AH),
+                20 | 21 if !four => Talk::Icmp(128, ports.0),
+                20 | 21 => Talk::Icmp(8, ports.0),
                 _ if !four => Talk::Icmp(128, 1),
                 _ => Talk::Icmp(13, ports.0),
             };
@@ -370,13 +376,12 @@ fn address6(host: u8) -> Address {
 }
 
 impl Talk {
-    /// What a later fragment may be one of; `None` for other protocols.
-    fn whole(self) -> Option<Talk> {
+    /// What a later fragment is one of.
+    fn whole(self) -> Talk {
         match self {
-            Talk::Other(protocol::TCP) => Some(Talk::Tcp(1024, 80)),
-            Talk::Other(protocol::UDP) => Some(Talk::Udp(1024, 53)),
-            Talk::Other(_) => None,
-            known => Some(known),
+            Talk::Other(protocol::TCP) => Talk::Tcp(1024, 80),
+            Talk::Other(protocol::UDP) => Talk::Udp(1024, 53),
+            known => known,
         }
     }
 }
@@ -422,7 +427,9 @@ impl Dress {
                 let frame = Frame::new()
                     .ip6(source.of_six(), destination.of_six())
                     .flow_label(u32::from(id));
-                if self.extended {
+                if self.extended && self.ttl == 2 {
+                    frame.extension(protocol::AH, &[0; 6])
+                } else if self.extended {
                     frame.extension(protocol::DESTINATION, &[0; 6])
                 } else {
                     frame
@@ -474,7 +481,12 @@ impl Ends {
         let mut ends = Ends {
             source,
             destination,
-            talk: Talk::Other(ip.protocol),
+            talk: match frame.get(ip.payload.clone()) {
+                Some(&[a, b, c, d, ..]) if ip.protocol == protocol::SCTP => {
+                    Talk::Sctp(u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]))
+                }
+                _ => Talk::Other(ip.protocol),
+            },
             id,
             sequence: 0,
             acknowledgement: 0,
@@ -505,6 +517,7 @@ impl Ends {
         let talk = match self.talk {
             Talk::Tcp(a, b) => Talk::Tcp(b, a),
             Talk::Udp(a, b) => Talk::Udp(b, a),
+            Talk::Sctp(a, b) => Talk::Sctp(b, a),
             Talk::Icmp(kind, identifier) => {
                 let answer = match kind {
                     8 => 0,
@@ -551,7 +564,16 @@ impl Ends {
                 .tcp_bytes(&tcp.options),
             Talk::Udp(a, b) => frame.udp(a, b),
             Talk::Icmp(kind, identifier) => frame.icmp(kind, 0).echo(identifier, 1),
-            Talk::Other(number) => frame.protocol(number),
+            Talk::Sctp(a, b) => {
+                let header = [a.to_be_bytes(), b.to_be_bytes(), [0, 7], [0, 7]].concat();
+                let frame = frame.protocol(protocol::SCTP);
+                return frame.payload(&[header, dress.payload.clone()].concat());
+            }
+            Talk::Other(number) => {
+                let frame = frame.protocol(number);
+                // Enough for ESP, AH, and the checksum of UDP-Lite.
+                return frame.payload(&[vec![0; 12], dress.payload.clone()].concat());
+            }
         };
         frame.payload(&dress.payload)
     }
@@ -589,7 +611,7 @@ impl Follow {
             self,
             Follow::Repeat | Follow::Error { .. } | Follow::Later { .. }
         ) {
-            ends.talk = ends.talk.whole()?;
+            ends.talk = ends.talk.whole();
         }
         let frame = match self {
             Follow::Repeat => return Some(base.to_vec()),
@@ -598,6 +620,7 @@ impl Follow {
                 let talk = match ends.talk {
                     Talk::Tcp(a, b) => Talk::Tcp(a.wrapping_add(*by), b),
                     Talk::Udp(a, b) => Talk::Udp(a, b.wrapping_add(*by)),
+                    Talk::Sctp(a, b) => Talk::Sctp(a.wrapping_add(*by), b),
                     Talk::Icmp(kind, identifier) => Talk::Icmp(kind, identifier ^ by),
                     other => other,
                 };
@@ -626,6 +649,7 @@ impl Follow {
                 let number = match ends.talk {
                     Talk::Tcp(..) => protocol::TCP,
                     Talk::Udp(..) => protocol::UDP,
+                    Talk::Sctp(..) => protocol::SCTP,
                     Talk::Icmp(kind, _) if kind < 128 => protocol::ICMP,
                     Talk::Icmp(..) => protocol::ICMP6,
                     Talk::Other(number) => number,

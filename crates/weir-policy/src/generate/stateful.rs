@@ -50,6 +50,8 @@ const STATES: &[&str] = &[
     "udp",
     "icmp",
     "fragment",
+    "generic-new",
+    "generic",
 ];
 
 /// A policy of 1 to 8 rules, most of them stateful. Its table is small: large ones cost time.

@@ -269,7 +269,7 @@ impl<'a> Lower<'a> {
         }
         self.report
             .warning(0, keyword, "this rule never opens a connection")
-            .help("TCP (but RST, and SYN with ACK), UDP and ICMP queries open one; a rule for other packets has no `add-stateful`");
+            .help("ICMP errors and answers, TCP with RST or with SYN and ACK, and later fragments open none; a rule for these has no `add-stateful`");
     }
 
     fn choose_once(&mut self, field: Field, span: Span, chosen: &mut Chosen) {
@@ -369,8 +369,8 @@ impl<'a> Lower<'a> {
 struct Opener {
     /// Classes it has.
     classes: Classes,
-    /// Its protocol number.
-    protocol: u128,
+    /// Its protocol number; `None`: any that no other opener has.
+    protocol: Option<u128>,
     /// ICMP types that open.
     types: &'static [u128],
 }
@@ -378,23 +378,28 @@ struct Opener {
 const OPENERS: &[Opener] = &[
     Opener {
         classes: Classes::TCP,
-        protocol: 6,
+        protocol: Some(6),
         types: &[],
     },
     Opener {
         classes: Classes::UDP,
-        protocol: 17,
+        protocol: Some(17),
         types: &[],
     },
     Opener {
         classes: Classes::ICMP,
-        protocol: 1,
+        protocol: Some(1),
         types: &[8, 13],
     },
     Opener {
         classes: Classes::ICMP6,
-        protocol: 58,
+        protocol: Some(58),
         types: &[128],
+    },
+    Opener {
+        classes: Classes::NONE,
+        protocol: None,
+        types: &[],
     },
 ];
 
@@ -406,24 +411,34 @@ impl Opener {
             .into_iter()
             .any(|class| rule.requires.contains(class) && class != self.classes);
         let family = match self.protocol {
-            1 => rule.requires.contains(Classes::IP6),
-            58 => rule.requires.contains(Classes::IP4),
+            Some(1) => rule.requires.contains(Classes::IP6),
+            Some(58) => rule.requires.contains(Classes::IP4),
             _ => false,
         };
         !other && !family && rule.matches.iter().all(|one| self.can_hold(one, rule))
     }
 
+    /// Whether such packets have this protocol number.
+    fn has(&self, number: u128) -> bool {
+        let known = || OPENERS.iter().any(|one| one.protocol == Some(number));
+        self.protocol.map_or_else(|| !known(), |own| own == number)
+    }
+
     fn can_hold(&self, one: &Match, rule: &Rule) -> bool {
         let name = one.subject.field.info().name;
         match (&one.test, name) {
-            (Test::Present, "frag-later" | "ip6-eh-esp" | "tcp-rst") => one.negated,
+            (Test::Present, "frag-later" | "tcp-rst") => one.negated,
+            (Test::Present, "ip6-eh-esp") => one.negated || self.protocol.is_none(),
             (Test::Present, "tcp-syn") if !one.negated => !rule.matches.iter().any(|other| {
                 other.test == Test::Present
                     && !other.negated
                     && other.subject.field.info().name == "tcp-ack"
             }),
             (Test::Present, "net-proto") => !one.negated,
-            (Test::In(set), "ip-proto") => set.contains(self.protocol) != one.negated,
+            (Test::In(set), "ip-proto") => {
+                let mut numbers = (0..=255).filter(|&number| self.has(number));
+                numbers.any(|number| set.contains(number) != one.negated)
+            }
             (Test::In(set), "eth-type") => {
                 (set.contains(0x0800) || set.contains(0x86dd)) || one.negated
             }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use weir_packet::Reason;
 use weir_packet::checksum::{fold, sum};
-use weir_packet::parse::{Fragment, Layout, Protocol, Version, word16};
+use weir_packet::parse::{Fragment, Layout, Protocol, Version, protocol, word16};
 
 use super::rewrite::is_unfinished;
 use super::{ChecksumMode, Input, Part, random};
@@ -27,13 +27,14 @@ use choose::Choice;
 use window::{Judgement, Segment, Window};
 
 /// Why a packet is dropped before any rule sees it although it is well formed.
-pub(super) const REFUSALS: [Reason; 6] = [
+pub(super) const REFUSALS: [Reason; 7] = [
     Reason::FragBeforeFirst,
     Reason::TcpFlags,
     Reason::TcpWindow,
     Reason::TcpChecksum,
     Reason::IcmpWindow,
     Reason::FragOverlap,
+    Reason::NatProtocol,
 ];
 
 /// The state that a policy with stateful rules keeps.
@@ -171,6 +172,9 @@ impl Connections {
                 if self.flow(id).translated_before(fit) {
                     return Place::Outside;
                 }
+                if self.flow(id).translates() && is_authenticated(layout) {
+                    return Place::Refused(Reason::NatProtocol);
+                }
                 let judged = self.flow(id).judge(policy, fit, input, layout);
                 if matches!(judged, Some(Judgement::Outside)) {
                     return Place::Refused(Reason::TcpWindow);
@@ -187,6 +191,9 @@ impl Connections {
         };
         match self.find(policy, &quote.tuple, now) {
             Some((id, fit)) if self.flow(id).quoted_before(fit) => Place::Outside,
+            Some((id, _)) if self.flow(id).translates() && is_authenticated(layout) => {
+                Place::Refused(Reason::NatProtocol)
+            }
             Some((id, fit))
                 if !policy.connections.loose_tcp
                     && !self.flow(id).holds_quote(fit, &quote, input.frame) =>
@@ -226,10 +233,18 @@ impl Connections {
         };
         let draw = |id: u32| random(seed, input.number, id);
         let choice = Choice::of_rules(rules.iter().map(|&i| &policy.rules[i]), &draw);
-        let trans = choice
-            .tuples(orig, &draw)
+        let mut tuples = choice.tuples(orig, &draw).peekable();
+        if is_authenticated(layout) && tuples.peek().is_some_and(|&trans| trans != orig) {
+            return Err(Reason::NatProtocol);
+        }
+        let taken = if orig.is_generic() {
+            Reason::NatPeerBusy
+        } else {
+            Reason::PoolBusy
+        };
+        let trans = tuples
             .find(|&trans| trans == orig || self.find(policy, &trans, now).is_none())
-            .ok_or(Reason::PoolBusy)?;
+            .ok_or(taken)?;
         for tuple in [trans, trans.reversed()] {
             if let Some(dead) = self.by_tuple.get(&tuple).copied() {
                 self.forget(dead);
@@ -327,7 +342,13 @@ impl Connections {
             None => Place::Refused(Reason::FragBeforeFirst),
             Some(None) => Place::Outside,
             Some(Some((id, fit))) => match self.flows.get(&id) {
-                Some(flow) if flow.lives(policy, fit, now) => Place::Of(id, fit),
+                Some(flow) if flow.lives(policy, fit, now) => {
+                    if flow.translates() && is_authenticated(layout) {
+                        Place::Refused(Reason::NatProtocol)
+                    } else {
+                        Place::Of(id, fit)
+                    }
+                }
                 _ => Place::Refused(Reason::FragBeforeFirst),
             },
         }
@@ -421,7 +442,7 @@ impl Flow {
     fn lives(&self, policy: &Policy, fit: Fit, now: Now) -> bool {
         let state = self.state();
         let timeout = match (state, self.timeout_ns) {
-            (FlowState::TcpEstablished | FlowState::Udp | FlowState::Icmp, Some(own)) => own,
+            (state, Some(own)) if state.takes_rule_timeout() => own,
             _ => policy.connections.timeouts_ns[state as usize],
         };
         let reopened = now.syn
@@ -433,6 +454,8 @@ impl Flow {
     fn state(&self) -> FlowState {
         let [forward, reverse] = self.seen;
         match self.orig.protocol {
+            _ if self.orig.is_generic() && reverse.any => FlowState::Generic,
+            _ if self.orig.is_generic() => FlowState::GenericNew,
             6 if forward.rst || reverse.rst => FlowState::TcpClosed,
             6 if forward.fin && reverse.fin => FlowState::TcpTimeWait,
             6 if forward.fin || reverse.fin => FlowState::TcpFin,
@@ -530,10 +553,18 @@ fn wrong_in_tcp(frame: &[u8], layout: &Layout, checksums: ChecksumMode) -> Optio
     (!unfinished && fold(total) != 0xffff).then_some(Reason::TcpChecksum)
 }
 
+/// Whether an authentication header covers the packet's addresses.
+fn is_authenticated(layout: &Layout) -> bool {
+    layout.ip.as_ref().is_some_and(|ip| {
+        ip.protocol == protocol::AH
+            || (ip.extensions.iter()).any(|extension| extension.protocol == protocol::AH)
+    })
+}
+
 /// Whether a packet with a tuple may open a flow.
 fn may_open(frame: &[u8], layout: &Layout) -> bool {
     let Some(l4) = &layout.l4 else {
-        return false;
+        return true;
     };
     let whole = (layout.ip.as_ref()).is_some_and(|ip| ip.fragment == Fragment::Whole);
     match l4.protocol {

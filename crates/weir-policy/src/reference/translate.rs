@@ -186,7 +186,7 @@ impl Edit<'_> {
         self.write_address(Side::Destination, error.destination);
         let quote = &error.quote;
         // As much of the L4 header as can change.
-        let most = if quote.protocol == Protocol::Tcp {
+        let most = if quote.protocol == Some(Protocol::Tcp) {
             20
         } else {
             8
@@ -249,25 +249,26 @@ impl Quoted<'_> {
                 if version == Version::V4 {
                     self.update(at + 10, old, word);
                 }
-                if protocol != Protocol::Icmp {
+                if protocol != Some(Protocol::Icmp) {
                     self.update_l4(old, word);
                 }
             }
         }
         match protocol {
-            Protocol::Tcp | Protocol::Udp => {
+            Some(Protocol::Tcp | Protocol::Udp) => {
                 let ports = u32::from(tuple.source_port) << 16 | u32::from(tuple.destination_port);
                 let old = self.write(l4_at, ports);
                 self.update_l4(old, ports);
             }
-            Protocol::Icmp | Protocol::Icmp6 => {
+            Some(protocol @ (Protocol::Icmp | Protocol::Icmp6)) => {
                 let identifier = identifier(protocol, self.frame[l4_at], tuple);
                 let word = u32::from(identifier) << 16 | word32(self.frame, l4_at + 4) & 0xffff;
                 let old = self.write(l4_at + 4, word);
                 self.update_l4(old, word);
             }
+            None => {}
         }
-        if protocol == Protocol::Tcp {
+        if protocol == Some(Protocol::Tcp) {
             let new = word32(self.frame, l4_at + 4).wrapping_sub(sequence);
             let old = self.write(l4_at + 4, new);
             self.update_l4(old, new);
@@ -283,9 +284,10 @@ impl Quoted<'_> {
 
     fn update_l4(&mut self, old: u32, new: u32) {
         let (offset, is_udp) = match self.quote.protocol {
-            Protocol::Tcp => (16, false),
-            Protocol::Udp => (6, true),
-            Protocol::Icmp | Protocol::Icmp6 => (2, false),
+            Some(Protocol::Tcp) => (16, false),
+            Some(Protocol::Udp) => (6, true),
+            Some(Protocol::Icmp | Protocol::Icmp6) => (2, false),
+            None => return,
         };
         let at = self.quote.l4_at + offset;
         if at + 2 > self.quote.end || old == new || is_udp && word16(self.frame, at) == 0 {

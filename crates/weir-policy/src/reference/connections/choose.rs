@@ -148,7 +148,7 @@ impl Choice {
         ];
         let sizes = mapped.into_iter().flatten().map(|drawn| drawn.pool.size());
         let largest = sizes.max().unwrap_or(1);
-        if t > 0 && largest == 1 && self.source_port.is_some() {
+        if t > 0 && largest == 1 && (self.source_port.is_some() || orig.is_generic()) {
             return None;
         }
         let own = |part: Part| draw(TRY_DRAW + 8 * t + part as u32);
@@ -156,7 +156,7 @@ impl Choice {
             drawn.as_ref().map(|drawn| drawn.tried(t, own(part)))
         };
         let port = |drawn, part| value(drawn, part).map(|port| port as u16);
-        let keeps_port = u128::from(t) < largest.min(TRIES_KEEP_PORT);
+        let keeps_port = orig.is_generic() || u128::from(t) < largest.min(TRIES_KEEP_PORT);
         let source_port = match port(&self.source_port, Part::SourcePort) {
             Some(port) => port,
             None if keeps_port => orig.source_port,

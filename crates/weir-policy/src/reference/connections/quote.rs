@@ -1,6 +1,6 @@
 //! What ICMP errors quote: docs/semantics.md section 7, "ICMP errors".
 
-use weir_packet::parse::{Fragment, Layout, Protocol, Version, protocol, word16};
+use weir_packet::parse::{Fragment, Layout, Protocol, Version, is_extension, protocol, word16};
 
 use super::Tuple;
 
@@ -14,7 +14,8 @@ pub(in crate::reference) struct Quote {
     pub(in crate::reference) version: Version,
     /// Offset of its IP header in the frame.
     pub(in crate::reference) at: usize,
-    pub(in crate::reference) protocol: Protocol,
+    /// `None`: one of which no L4 header is known.
+    pub(in crate::reference) protocol: Option<Protocol>,
     /// Offset of its L4 header in the frame.
     pub(in crate::reference) l4_at: usize,
     /// One past the last byte of it that is looked at.
@@ -54,19 +55,26 @@ impl Quote {
                 (40, fixed[6])
             }
         };
-        let protocol = match (number, ip.version) {
-            (protocol::TCP, _) => Protocol::Tcp,
-            (protocol::UDP, _) => Protocol::Udp,
-            (protocol::ICMP, Version::V4) => Protocol::Icmp,
-            (protocol::ICMP6, Version::V6) => Protocol::Icmp6,
-            _ => return None,
-        };
         let l4_at = at + header_len;
         if l4_at + 8 > end {
             return None;
         }
+        let protocol = match (number, ip.version) {
+            (protocol::TCP, _) => Some(Protocol::Tcp),
+            (protocol::UDP, _) => Some(Protocol::Udp),
+            (protocol::ICMP, Version::V4) => Some(Protocol::Icmp),
+            (protocol::ICMP6, Version::V6) => Some(Protocol::Icmp6),
+            (number, Version::V6) if is_extension(number) && number != protocol::ESP => {
+                return None;
+            }
+            _ => None,
+        };
+        let tuple = match protocol {
+            Some(known) => Tuple::of_headers(frame, ip.version, at, known, l4_at)?,
+            None => Tuple::without_l4(frame, ip.version, at, number, &frame[l4_at..end]),
+        };
         Some(Quote {
-            tuple: Tuple::of_headers(frame, ip.version, at, protocol, l4_at)?,
+            tuple,
             version: ip.version,
             at,
             protocol,

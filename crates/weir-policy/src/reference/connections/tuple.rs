@@ -14,14 +14,62 @@ pub(in crate::reference) struct Tuple {
     pub(in crate::reference) destination_port: u16,
 }
 
+/// Bytes of an SCTP packet in which its ports are looked for: as many as an ICMP error quotes.
+const SCTP_PORTS_IN: usize = 8;
+
 impl Tuple {
     /// The tuple of a packet, if it has one.
     pub(in crate::reference) fn of_packet(frame: &[u8], layout: &Layout) -> Option<Tuple> {
-        let (ip, l4) = (layout.ip.as_ref()?, layout.l4.as_ref()?);
+        let ip = layout.ip.as_ref()?;
         if ip.fragment == Fragment::Later {
             return None;
         }
+        let Some(l4) = &layout.l4 else {
+            let payload = frame.get(ip.payload.clone()).unwrap_or_default();
+            let tuple = Tuple::without_l4(frame, ip.version, ip.at, ip.protocol, payload);
+            return Some(tuple).filter(|tuple| !tuple.stays_on_link());
+        };
         Tuple::of_headers(frame, ip.version, ip.at, l4.protocol, l4.at)
+    }
+
+    /// The tuple of an IP header and a payload of which no L4 header is known: the pair of addresses, and the ports of SCTP.
+    pub(super) fn without_l4(
+        frame: &[u8],
+        version: Version,
+        ip_at: usize,
+        protocol: u8,
+        payload: &[u8],
+    ) -> Tuple {
+        let (source, destination) = addresses(frame, version, ip_at);
+        let has_ports = protocol == protocol::SCTP && payload.len() >= SCTP_PORTS_IN;
+        let port = |at: usize| if has_ports { word16(payload, at) } else { 0 };
+        Tuple {
+            family: family(version),
+            protocol,
+            source,
+            destination,
+            source_port: port(0),
+            destination_port: port(2),
+        }
+    }
+
+    /// Whether no L4 header of the protocol is known, so that only addresses can be translated.
+    pub(in crate::reference) fn is_generic(&self) -> bool {
+        !matches!(
+            (self.protocol, self.family),
+            (protocol::TCP | protocol::UDP, _) | (protocol::ICMP, 4) | (protocol::ICMP6, 6)
+        )
+    }
+
+    /// Whether the destination is a group of the interface or the link, to which no router sends on.
+    fn stays_on_link(&self) -> bool {
+        match self.family {
+            4 => self.destination >> 8 == 0xe0_0000,
+            _ => {
+                let group = (self.destination >> 112) as u16;
+                group >> 8 == 0xff && (1..=2).contains(&(group & 0xf))
+            }
+        }
     }
 
     /// The tuple of an IP header and the first 8 bytes of an L4 header, which the frame holds.

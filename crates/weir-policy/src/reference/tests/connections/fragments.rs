@@ -145,7 +145,7 @@ fn without_a_connection_they_pass_and_open_none() {
         ),
         (
             Frame::new()
-                .ip4(CLIENT.0, SERVER.0)
+                .ip4(CLIENT.0, [224, 0, 0, 9])
                 .id(1)
                 .fragment(0, true)
                 .protocol(47)

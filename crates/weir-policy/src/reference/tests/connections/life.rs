@@ -102,7 +102,10 @@ fn the_defaults_are_those_of_the_page() {
         .connections
         .timeouts_ns
         .map(|ns| ns / 1_000_000_000);
-    assert_eq!(seconds, [240, 240, 14_400, 240, 240, 10, 120, 300, 60, 30]);
+    assert_eq!(
+        seconds,
+        [240, 240, 14_400, 240, 240, 10, 120, 300, 60, 30, 120, 600]
+    );
     assert_eq!(bench.reference.policy.connections.capacity, 65_536);
 }
 

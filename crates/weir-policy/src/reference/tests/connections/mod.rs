@@ -8,6 +8,7 @@ mod fragments;
 mod life;
 mod nat;
 mod numbers;
+mod protocols;
 mod rules;
 mod window;
 

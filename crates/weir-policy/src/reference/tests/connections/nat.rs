@@ -160,11 +160,13 @@ fn ipv6_is_translated_like_ipv4() {
 }
 
 #[test]
-fn dccp_and_others_have_no_connections() {
+fn the_checksum_of_dccp_follows_its_addresses() {
     let mut bench = Bench::new("add-stateful all map ip-saddr 192.0.2.1");
-    let frame = ip4().protocol(33).payload(&[7; 16]).build();
-    let outcome = bench.run(&frame);
-    assert_eq!((outcome.connection, outcome.frame), (None, frame));
+    let outcome = bench.run(&ip4().protocol(33).payload(&[7; 16]).build());
+    assert_eq!(outcome.connection, Some(Part::Opened));
+    assert_eq!(outcome.frame[26..30], OUTSIDE);
+    // 0x0a000001 became 0xc0000201: 0xb800 more, so much less in the checksum at 6 (RFC 1624).
+    assert_eq!(outcome.frame[34 + 6..34 + 8], [0x4f, 0x06]);
 }
 
 #[test]

@@ -124,8 +124,7 @@ fn what_opens_nothing_matches_no_stateful_rule() {
         ping(CLIENT.0, SERVER.0, 10, 1),
         ip6().icmp(129, 0),
         ip6().icmp(135, 0),
-        ip4().protocol(47),
-        ip6().extension(50, &[]),
+        Frame::new().ip4(CLIENT.0, [224, 0, 0, 22]).protocol(2),
         Frame::new().ether_type(0x0806),
     ] {
         let outcome = bench.run(&packet.build());
@@ -144,6 +143,8 @@ fn what_opens_nothing_matches_no_stateful_rule() {
         ip6().icmp(128, 0),
         ip6().extension(0, &[]).udp(1, 2),
         ip6().fragment(0, false).udp(1, 3),
+        ip4().protocol(47),
+        ip6().extension(50, &[]),
     ] {
         let outcome = bench.run(&packet.build());
         assert_eq!(
