@@ -1,8 +1,8 @@
 //! The fuzz targets: one function per kind of foreign input, each a full use of
 //! the code that reads it, with assertions about what must hold afterwards.
 //!
-//! The functions do not depend on a fuzzer. libFuzzer calls them through
-//! `fuzz/fuzz_targets`, the program `mutate` and the corpus test through [`TARGETS`].
+//! The functions do not depend on a fuzzer. libFuzzer (`fuzz/fuzz_targets/any.rs`),
+//! the program `mutate` and the corpus test find them by their names ([`target`]).
 //! A panic is a finding, whatever the input was.
 
 pub mod graph;
@@ -25,8 +25,23 @@ use weir_vm::{Env, FaultKind, Frame, Machine, MapDefinition, MapKind, Object, Pr
 /// A function that must return for every input.
 pub type Target = fn(&[u8]);
 
-/// The targets by name; a corpus folder has the same name.
-pub const TARGETS: &[(&str, Target)] = &[
+/// A target by its name; a corpus folder has the same name. The sensor's parsers are `sensor_` and the protocol, from the sensor's table.
+pub fn target(name: &str) -> Option<Box<dyn Fn(&[u8]) + Send + Sync>> {
+    if let Some((_, target)) = TARGETS.iter().find(|(known, _)| *known == name) {
+        return Some(Box::new(target));
+    }
+    let row = sensor::protocol(name.strip_prefix("sensor_")?)?;
+    Some(Box::new(|data| sensor::parse(row, data)))
+}
+
+/// The names of all targets.
+pub fn targets() -> Vec<String> {
+    let fixed = TARGETS.iter().map(|(name, _)| (*name).to_owned());
+    fixed.chain(sensor::targets()).collect()
+}
+
+/// The targets by name, apart from the sensor's parsers.
+const TARGETS: &[(&str, Target)] = &[
     ("elf_loader", elf_loader),
     ("filter_list", graph::filter_list),
     ("graph_config", graph::graph_config),
@@ -38,20 +53,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("routes", graph::routes),
     ("sensor_decode", sensor_stages::decode),
     ("sensor_defragment", sensor_stages::defragment),
-    ("sensor_dns", sensor::dns),
     ("sensor_filter", sensor_input::filter),
     ("sensor_framer", sensor_input::framer),
-    ("sensor_ftp", sensor::ftp),
-    ("sensor_http", sensor::http),
-    ("sensor_quic", sensor::quic),
     ("sensor_recognize", sensor::recognize),
     ("sensor_rules", sensor_rules::sensor_rules),
     ("sensor_settings", sensor_input::settings),
-    ("sensor_smb", sensor::smb),
-    ("sensor_smtp", sensor::smtp),
-    ("sensor_ssh", sensor::ssh),
     ("sensor_stream", sensor_stages::stream),
-    ("sensor_tls", sensor::tls),
     ("verifier", verifier),
 ];
 

@@ -2,7 +2,8 @@
 //! the direction), a length of two bytes, and that many bytes. Streams are given twice, as they are and one byte at a time: both must come to the same transactions.
 
 use weir_sensor::app::{
-    App, Asked, Conversation, Parser, Ports, Said, Sums, Transactions, Wanted, parser,
+    Asked, Conversation, PROTOCOLS, Parser, Ports, Protocol, Said, Sums, Transactions, Wanted,
+    parser,
 };
 use weir_sensor::buffer::BufferSet;
 use weir_sensor::packet::Direction;
@@ -95,58 +96,33 @@ fn dump(out: &Transactions) -> Vec<String> {
         .collect()
 }
 
-fn both(app: App, stream: bool, data: &[u8]) {
+/// The names of the parsers' targets.
+pub fn targets() -> impl Iterator<Item = String> {
+    let parsed = PROTOCOLS.iter().filter(|row| row.parser.is_some());
+    parsed.map(|row| format!("sensor_{}", row.app.name()))
+}
+
+/// The protocol whose parser a target is for, by its name without `sensor_`.
+pub fn protocol(name: &str) -> Option<&'static Protocol> {
+    let parsed = |row: &&Protocol| row.parser.is_some() && row.app.name() == name;
+    PROTOCOLS.iter().find(parsed)
+}
+
+/// The parser of a protocol, over what carries it.
+pub fn parse(row: &Protocol, data: &[u8]) {
     let w = wanted();
     let steps = steps(data);
-    let make = || parser(app, stream, &w).expect("it has a parser");
-    let whole = run(make(), &steps, usize::MAX);
-    if stream {
-        let cut = run(make(), &steps, 1);
-        assert_eq!(dump(&cut), dump(&whole));
+    for stream in [true, false] {
+        if !row.carrier.has(stream) {
+            continue;
+        }
+        let make = || parser(row.app, stream, &w).expect("it has a parser");
+        let whole = run(make(), &steps, usize::MAX);
+        if stream {
+            let cut = run(make(), &steps, 1);
+            assert_eq!(dump(&cut), dump(&whole));
+        }
     }
-}
-
-/// HTTP/1.
-pub fn http(data: &[u8]) {
-    both(App::Http1, true, data);
-}
-
-/// DNS, as datagrams and as a stream.
-pub fn dns(data: &[u8]) {
-    both(App::Dns, false, data);
-    both(App::Dns, true, data);
-}
-
-/// TLS.
-pub fn tls(data: &[u8]) {
-    both(App::Tls, true, data);
-}
-
-/// SMTP and MIME.
-pub fn smtp(data: &[u8]) {
-    both(App::Smtp, true, data);
-}
-
-/// FTP.
-pub fn ftp(data: &[u8]) {
-    both(App::Ftp, true, data);
-}
-
-/// SSH.
-pub fn ssh(data: &[u8]) {
-    both(App::Ssh, true, data);
-}
-
-/// SMB.
-pub fn smb(data: &[u8]) {
-    both(App::Smb, true, data);
-}
-
-/// QUIC, SNMP and TFTP: what comes in datagrams.
-pub fn quic(data: &[u8]) {
-    both(App::Quic, false, data);
-    both(App::Snmp, false, data);
-    both(App::Tftp, false, data);
 }
 
 /// Recognition, and whatever it leads to, over a stream and over datagrams.

@@ -41,11 +41,7 @@ fn run(args: &[String]) -> Result<String, String> {
     let [name, seconds, seed, corpus, artifacts] = args else {
         return Err("usage: mutate TARGET SECONDS SEED CORPUS-FOLDER ARTIFACT-FOLDER".to_owned());
     };
-    let target = weir_fuzz::TARGETS
-        .iter()
-        .find(|(known, _)| known == name)
-        .map(|(_, target)| *target)
-        .ok_or_else(|| format!("no target {name}"))?;
+    let target = weir_fuzz::target(name).ok_or_else(|| format!("no target {name}"))?;
     let seconds: u64 = seconds
         .parse()
         .map_err(|e| format!("SECONDS {seconds}: {e}"))?;

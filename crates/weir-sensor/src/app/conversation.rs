@@ -1,11 +1,12 @@
 //! The application's side of one flow: its protocol is recognized, its parser fed, and followed when the stream changes to another protocol.
 //! What flows own one of; everything else of this module is behind it.
 
-use crate::app::ftp::FtpData;
-use crate::app::recognize::begins_like_http;
-use crate::app::{
-    App, Asked, Expected, Parser, Ports, Recognized, Recognizer, Transactions, parser,
-};
+use super::names::App;
+use super::probe::{Ports, Recognized};
+use super::protocol::{Parser, Sides, Start};
+use super::recognize::Recognizer;
+use super::transaction::{Expected, Transactions};
+use super::wanted::Asked;
 use crate::event::Event;
 use crate::packet::Direction;
 
@@ -49,10 +50,7 @@ impl Conversation {
     /// Of a stream whose protocol another flow announced.
     pub fn expected(expected: &Expected, ports: Ports, wanted: &Asked) -> Conversation {
         let mut c = Conversation::new(ports, false);
-        c.take(expected.app, wanted);
-        if expected.app == App::FtpData {
-            c.parser = Some(Box::new(FtpData::new(wanted, Some(expected))));
-        }
+        c.take(expected.app, Some(expected), wanted);
         c.sides = [expected.app; 2];
         c
     }
@@ -139,7 +137,7 @@ impl Conversation {
             let found = Recognizer::datagram(direction, bytes, self.ports);
             if let Recognized::App(app) = found {
                 self.sides[direction.index()] = app;
-                self.take(app, wanted);
+                self.take(app, None, wanted);
                 self.feed(direction, bytes, time, wanted);
             } else {
                 self.tries += 1;
@@ -157,9 +155,12 @@ impl Conversation {
             Recognized::More => self.recognizer = Some(recognizer),
             Recognized::App(app) => {
                 self.sides = recognizer.sides();
-                self.take(app, wanted);
-                let odd = |d: Direction| !begins_like_http(d, recognizer.first(d));
-                if app == App::Http1 && (odd(Direction::ToServer) || odd(Direction::ToClient)) {
+                self.take(app, None, wanted);
+                let odd = |d: Direction| match sides_of(app) {
+                    Sides::Like(like) => !like(d, recognizer.first(d)),
+                    Sides::Both | Sides::Either => false,
+                };
+                if odd(Direction::ToServer) || odd(Direction::ToClient) {
                     self.transactions
                         .event(Event::OneDirectionApplication.name());
                 }
@@ -235,12 +236,15 @@ impl Conversation {
         }
     }
 
-    fn take(&mut self, app: App, wanted: &Asked) {
+    fn take(&mut self, app: App, expected: Option<&Expected>, asked: &Asked) {
         self.app = app;
-        self.parser = parser(app, !self.datagrams, wanted);
-        if app == App::Failed {
-            self.parser = None;
-        }
+        let start = Start {
+            stream: !self.datagrams,
+            asked,
+            expected,
+        };
+        let make = super::protocol(app).and_then(|row| row.parser);
+        self.parser = make.map(|make| make(&start));
     }
 
     /// The other direction's first bytes may look like something else: the protocol stays, the difference is noted.
@@ -253,19 +257,19 @@ impl Conversation {
                 self.transactions
                     .event(Event::MismatchedApplications.name());
             }
-            // One look is all, and most answers have no pattern of their own. Those of HTTP, TLS and SSH have.
+            // One look is all.
             found => {
-                let odd = match self.app {
-                    App::Http1 => !begins_like_http(direction, bytes),
-                    // Both ends of these say who they are.
-                    App::Tls | App::Ssh => found == Recognized::Failed,
-                    _ => false,
+                let sides = sides_of(self.app);
+                let odd = match sides {
+                    Sides::Like(like) => !like(direction, bytes),
+                    Sides::Both => found == Recognized::Failed,
+                    Sides::Either => false,
                 };
                 if odd {
                     self.transactions
                         .event(Event::OneDirectionApplication.name());
                 }
-                let speaks = matches!(self.app, App::Http1 | App::Tls | App::Ssh);
+                let speaks = !matches!(sides, Sides::Either);
                 self.sides[at] = match found {
                     Recognized::App(app) => app,
                     Recognized::Failed if speaks => App::Failed,
@@ -302,7 +306,7 @@ impl Conversation {
         self.sides = [App::Unknown; 2];
         self.app = App::Unknown;
         if let Some(app) = change.to {
-            self.take(app, wanted);
+            self.take(app, None, wanted);
         }
         for d in [Direction::ToServer, Direction::ToClient] {
             if !change.rest[d.index()].is_empty() {
@@ -310,4 +314,8 @@ impl Conversation {
             }
         }
     }
+}
+
+fn sides_of(app: App) -> Sides {
+    super::protocol(app).map_or(Sides::Either, |row| row.sides)
 }

@@ -3,10 +3,13 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
-use super::smtp::Line;
+use super::lines::{Greeting, Line, Login, greeting, login};
+use super::names::App;
+use super::probe::{Certainty, First, Look, StreamProbe};
+use super::protocol::{Fact, Log, Parser, Protocol, Written};
 use super::text::text;
-use super::transaction::Expected;
-use super::{App, Change, Parser, Transaction, Transactions, Wanted};
+use super::transaction::{Change, Expected, Kind, Transaction, Transactions, Turns};
+use super::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
@@ -17,6 +20,117 @@ const MOST_LINE: usize = 4096;
 const MOST_PENDING: usize = 256;
 /// Reply lines of one command that are kept.
 const MOST_REPLIES: usize = 64;
+
+pub(super) const FTP: Protocol = Protocol {
+    app: App::Ftp,
+    stream: Some(StreamProbe::new(Certainty::Word, stream)),
+    parser: Some(|start| Box::new(Ftp::new(start.asked))),
+    kind: Some(&KIND),
+    facts: &[
+        Fact {
+            keyword: "ftp.dynamic_port",
+            what: "port of the data connection that a command or reply names",
+            ..Fact::NONE
+        },
+        Fact {
+            keyword: "ftp.mode",
+            written: Written::Word(&[("active", 1), ("passive", 2)]),
+            what: "`active` or `passive`",
+            ..Fact::NONE
+        },
+        Fact {
+            keyword: "ftp.reply_received",
+            written: Written::Word(&[
+                ("no", 1),
+                ("yes", 2),
+                ("false", 1),
+                ("true", 2),
+                ("off", 1),
+                ("on", 2),
+            ]),
+            answer: true,
+            what: "`yes` or `no`: whether a command was answered",
+            ..Fact::NONE
+        },
+        Fact {
+            keyword: "ftpbounce",
+            written: Written::Bare,
+            what: "a PORT command names another host",
+            ..Fact::NONE
+        },
+    ],
+    files: true,
+    log: Log {
+        numbered: false,
+        ..Protocol::NONE.log
+    },
+    ..Protocol::NONE
+};
+
+pub(super) const FTP_DATA: Protocol = Protocol {
+    app: App::FtpData,
+    parser: Some(|start| Box::new(FtpData::new(start.asked, start.expected))),
+    kind: Some(&DATA),
+    facts: &[Fact {
+        keyword: "ftpdata_command",
+        aliases: &["ftpdata.command"],
+        written: Written::Word(&[("retr", 1), ("stor", 2)]),
+        what: "`stor` or `retr`: what asked for the data connection",
+        ..Fact::NONE
+    }],
+    files: true,
+    log: Log {
+        name: Some("ftp_data"),
+        numbered: false,
+        ..Protocol::NONE.log
+    },
+    ..Protocol::NONE
+};
+
+static KIND: Kind = Kind {
+    app: App::Ftp,
+    events: &[
+        "body_gap",
+        "request_command_too_long",
+        "response_command_too_long",
+    ],
+    // What a server says fills a buffer that is asked for.
+    may_lack: |t, direction| direction == ToServer || t.all().any(|(_, d, _)| d == direction),
+    ..Kind::EXCHANGE
+};
+
+static DATA: Kind = Kind {
+    app: App::FtpData,
+    turns: Turns::Transfer,
+    events: &["body_gap"],
+    ..Kind::EXCHANGE
+};
+
+fn stream(first: &First<'_>) -> Look {
+    if first.line().is_none() {
+        return Look::No;
+    }
+    if first.is_server() {
+        return match greeting(first) {
+            Greeting::Ftp => Look::Yes,
+            Greeting::Maybe => Look::Maybe,
+            Greeting::Smtp | Greeting::No => Look::No,
+        };
+    }
+    let commands: &[&[u8]] = &[
+        b"FEAT\r",
+        b"AUTH TLS",
+        b"AUTH SSL",
+        b"PASV\r",
+        b"EPSV\r",
+        b"SYST\r",
+    ];
+    match (first.begins_with(commands), login(first)) {
+        (Look::Yes, _) | (_, Login::Yes { pop3: false }) => Look::Yes,
+        (Look::Maybe, _) | (_, Login::Maybe) => Look::Maybe,
+        _ => Look::No,
+    }
+}
 
 pub(super) struct Ftp {
     wanted: Wanted,
@@ -73,7 +187,7 @@ impl Ftp {
         if let Some(t) = self.unasked.take().and_then(|id| out.find(id)) {
             t.finish();
         }
-        let t = out.begin(App::Ftp, time);
+        let t = out.begin(&KIND, time);
         let id = t.id;
         if cut {
             t.event("request_command_too_long");
@@ -195,7 +309,7 @@ impl Ftp {
                 let id = match self.unasked {
                     Some(id) if out.find(id).is_some() => id,
                     _ => {
-                        let t = out.begin(App::Ftp, time);
+                        let t = out.begin(&KIND, time);
                         t.finish_side(ToServer);
                         // There is no command in which something could be missing.
                         t.only(ToClient);
@@ -417,7 +531,7 @@ impl Parser for FtpData {
             Some(id) => out.find(id),
             None if self.id.is_some() => return,
             None => {
-                let t = out.begin(App::FtpData, time);
+                let t = out.begin(&DATA, time);
                 self.id = Some(t.id);
                 if w.buffers.has(Buffer::FileName) && !self.file.is_empty() {
                     t.push(Buffer::FileName, d, &self.file);

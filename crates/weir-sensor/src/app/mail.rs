@@ -1,12 +1,89 @@
 //! IMAP and POP3 only as far as the change to TLS: STARTTLS and STLS, and the answer that grants it. Rules inspect the stream.
 
-use super::smtp::Line;
-use super::{App, Change, Parser, Transactions};
+use super::lines::{Line, Login, login};
+use super::names::App;
+use super::probe::{Certainty, First, Look, StreamProbe};
+use super::protocol::{Parser, Protocol};
+use super::transaction::{Change, Transactions};
 use crate::packet::Direction;
 use crate::packet::Direction::ToServer;
 
 /// Bytes of a line that are kept; no command or answer looked for is longer.
 const MOST_LINE: usize = 256;
+
+pub(super) const IMAP: Protocol = Protocol {
+    app: App::Imap,
+    stream: Some(StreamProbe::new(Certainty::Word, imap)),
+    parser: Some(|_| Box::new(Mail::default())),
+    files: true,
+    ..Protocol::NONE
+};
+
+pub(super) const POP3: Protocol = Protocol {
+    app: App::Pop3,
+    stream: Some(StreamProbe::new(Certainty::Word, pop3)),
+    parser: Some(|_| Box::new(Mail::default())),
+    files: true,
+    ..Protocol::NONE
+};
+
+/// Words that clients of POP3 begin with.
+const FIRST_WORDS: &[&[u8]] = &[
+    b"USER", b"PASS", b"APOP", b"CAPA", b"AUTH", b"STLS", b"QUIT", b"NOOP", b"STAT",
+];
+
+fn pop3(first: &First<'_>) -> Look {
+    if first.line().is_none() {
+        return Look::No;
+    }
+    if first.is_server() {
+        // A server of POP3 speaks first; others answer with these words, too.
+        let asked = first
+            .other
+            .get(..4)
+            .is_some_and(|word| !FIRST_WORDS.iter().any(|w| w.eq_ignore_ascii_case(word)));
+        return match asked {
+            true => Look::No,
+            false => first.begins_with(&[b"+OK", b"-ERR"]),
+        };
+    }
+    match (first.begins_with(&[b"CAPA\r"]), login(first)) {
+        (Look::Yes, _) | (_, Login::Yes { pop3: true }) => Look::Yes,
+        (Look::Maybe, _) | (_, Login::Maybe) => Look::Maybe,
+        _ => Look::No,
+    }
+}
+
+fn imap(first: &First<'_>) -> Look {
+    let Some(line) = first.line() else {
+        return Look::No;
+    };
+    if first.is_server() {
+        return first.begins_with(&[b"* OK", b"* PREAUTH"]);
+    }
+    if matches!(login(first), Login::Long) {
+        return Look::No;
+    }
+    // A tag, then a command.
+    let mut words = line.bytes.split(|b| *b == b' ');
+    let (tag, command) = (words.next().unwrap_or_default(), words.next());
+    if tag.is_empty() || tag.len() > 8 || !tag.iter().all(u8::is_ascii_alphanumeric) {
+        return Look::No;
+    }
+    let known: &[&[u8]] = &[
+        b"CAPABILITY",
+        b"LOGIN",
+        b"STARTTLS",
+        b"AUTHENTICATE",
+        b"ID",
+        b"NAMESPACE",
+    ];
+    match command.map(<[u8]>::trim_ascii_end) {
+        _ if !line.whole => Look::Maybe,
+        Some(command) if known.iter().any(|k| k.eq_ignore_ascii_case(command)) => Look::Yes,
+        _ => Look::No,
+    }
+}
 
 #[derive(Default)]
 pub(super) struct Mail {

@@ -2,7 +2,8 @@
 
 use super::http::multipart::{parameter, parameter_until};
 use super::text::text;
-use super::{Transaction, Wanted};
+use super::transaction::Transaction;
+use super::wanted::Wanted;
 use crate::base64;
 use crate::buffer::Buffer;
 use crate::packet::Direction;

@@ -7,10 +7,13 @@ use aes::Aes128;
 use aes::cipher::{Block, BlockCipherEncrypt, KeyInit};
 use sha2::{Digest, Sha256};
 
+use super::names::App;
+use super::protocol::{Carrier, Log, Parser, Protocol};
 use super::text::text;
 use super::tls::hello::{Hello, Reader, is_grease, md5_hex};
 use super::tls::{client_record, fingerprint};
-use super::{App, Parser, Transaction, Transactions, Wanted};
+use super::transaction::{Kind, Transaction, Transactions, Turns};
+use super::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 
@@ -60,11 +63,13 @@ fn version_name(version: u32) -> String {
 }
 
 /// Whether a datagram begins with a long header of a version that is known.
-pub(super) fn looks_like(b: &[u8]) -> bool {
+fn looks_like(b: &[u8]) -> bool {
     let Some(h) = Header::parse(b) else {
         return false;
     };
-    b[0] & 0x40 != 0 && (salt(h.version).is_some() || is_google(h.version)) && h.to.len() <= 20
+    b.first().is_some_and(|b| b & 0xc0 == 0xc0)
+        && (salt(h.version).is_some() || is_google(h.version))
+        && h.to.len() <= 20
 }
 
 /// A long header up to its connection identifiers.
@@ -190,6 +195,27 @@ impl Keys {
     }
 }
 
+pub(super) const QUIC: Protocol = Protocol {
+    app: App::Quic,
+    services: &["http3"],
+    carrier: Carrier::Udp,
+    datagram: Some(|first| looks_like(first.bytes)),
+    parser: Some(|start| Box::new(Quic::new(start.asked))),
+    kind: Some(&KIND),
+    log: Log {
+        numbered: false,
+        direction: |_, packet| packet,
+        ..Protocol::NONE.log
+    },
+    ..Protocol::NONE
+};
+
+static KIND: Kind = Kind {
+    app: App::Quic,
+    turns: Turns::Transfer,
+    ..Kind::EXCHANGE
+};
+
 pub(super) struct Quic {
     wanted: Wanted,
     /// By [`Direction::index`].
@@ -224,7 +250,7 @@ impl Quic {
         let Header { version, to, rest } = Header::parse(b)?;
         let mut r = rest;
         salt(version)?;
-        let initial = kind(version, b[0]) == Kind::Initial;
+        let initial = kind(version, b[0]) == PacketType::Initial;
         if initial {
             let token = varint(&mut r)?;
             r.take(usize::try_from(token).ok()?)?;
@@ -332,19 +358,19 @@ impl Quic {
 
 /// What a packet with a long header is for, as far as that matters here.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PacketType {
     Initial,
     Retry,
     Other,
 }
 
-fn kind(version: u32, first: u8) -> Kind {
+fn kind(version: u32, first: u8) -> PacketType {
     // Version 2 counts them on by one.
     let number = (first >> 4).wrapping_sub(u8::from(version == V2)) & 3;
     match number {
-        0 => Kind::Initial,
-        3 => Kind::Retry,
-        _ => Kind::Other,
+        0 => PacketType::Initial,
+        3 => PacketType::Retry,
+        _ => PacketType::Other,
     }
 }
 
@@ -491,12 +517,12 @@ impl Parser for Quic {
             // Google's own versions have headers of their own.
             match kind(h.version, bytes[0]) {
                 _ if is_google(h.version) => out.count == 0,
-                Kind::Retry => d == Direction::ToClient,
+                PacketType::Retry => d == Direction::ToClient,
                 _ => !self.sides[d.index()].over,
             }
         });
         if let Some(h) = header.filter(|_| tells) {
-            if d == Direction::ToClient && kind(h.version, bytes[0]) == Kind::Retry {
+            if d == Direction::ToClient && kind(h.version, bytes[0]) == PacketType::Retry {
                 // The client says all of it again, under another name.
                 self.sides = [Side::default(), Side::default()];
             }
@@ -508,7 +534,7 @@ impl Parser for Quic {
                 rest = &rest[length..];
             }
             let name = version_name(h.version);
-            let t = out.begin(App::Quic, time);
+            let t = out.begin(&KIND, time);
             t.facts.push(("quic.version", u64::from(h.version)));
             if self.wanted.buffers.has(Buffer::QuicVersion) {
                 // As sent: Google's are text.

@@ -1,11 +1,15 @@
 //! SMTP: commands and replies, pipelined or not, the messages with their files, BDAT, and the change to TLS. One transaction a message.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 
+use super::lines::{Greeting, Line, greeting};
 use super::mime::Mime;
+use super::names::App;
+use super::probe::{Certainty, First, Look, StreamProbe};
+use super::protocol::{Parser, Protocol};
 use super::text::text;
-use super::{App, Change, Parser, Transaction, Transactions, Wanted};
+use super::transaction::{Change, Kind, Transaction, Transactions};
+use super::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
@@ -16,6 +20,59 @@ const MOST_LINE: usize = 4096;
 const MOST_PENDING: usize = 256;
 /// Recipients of one message that are kept.
 const MOST_RECIPIENTS: usize = 256;
+
+pub(super) const SMTP: Protocol = Protocol {
+    app: App::Smtp,
+    stream: Some(StreamProbe::new(Certainty::Word, stream)),
+    parser: Some(|start| Box::new(Smtp::new(start.asked))),
+    kind: Some(&KIND),
+    loud: true,
+    files: true,
+    ..Protocol::NONE
+};
+
+static KIND: Kind = Kind {
+    app: App::Smtp,
+    events: &[
+        "body_gap",
+        "data_command_rejected",
+        "duplicate_fields",
+        "invalid_bdat",
+        "invalid_pipelined_sequence",
+        "invalid_reply",
+        "max_command_line_len_exceeded",
+        "max_reply_line_len_exceeded",
+        "mime_invalid_base64",
+        "mime_invalid_qp",
+        "mime_long_boundary",
+        "mime_long_enc_line",
+        "mime_long_filename",
+        "mime_long_header_name",
+        "mime_long_header_value",
+        "mime_long_line",
+        "mime_too_many_files",
+        "no_server_welcome_message",
+        "tls_rejected",
+        "too_many_recipients",
+    ],
+    // Replies have no buffers, and carry no files.
+    may_lack: |_, direction| direction == ToServer,
+    ..Kind::EXCHANGE
+};
+
+fn stream(first: &First<'_>) -> Look {
+    if first.line().is_none() {
+        return Look::No;
+    }
+    if first.is_server() {
+        return match greeting(first) {
+            Greeting::Smtp => Look::Yes,
+            Greeting::Maybe => Look::Maybe,
+            Greeting::Ftp | Greeting::No => Look::No,
+        };
+    }
+    first.begins_with(&[b"EHLO ", b"HELO ", b"LHLO ", b"MAIL FROM:"])
+}
 
 pub(super) struct Smtp {
     wanted: Wanted,
@@ -29,56 +86,6 @@ pub(super) struct Smtp {
     mime: Option<Box<Mime>>,
     time: u64,
     greeted: bool,
-}
-
-/// Puts lines together.
-#[derive(Default)]
-pub(super) struct Line {
-    carry: Vec<u8>,
-    too_long: bool,
-}
-
-impl Line {
-    /// Takes bytes up to the next line end; returns the line without it when it is whole, and what is left. A line that came in one piece is not copied.
-    pub(super) fn next<'a>(
-        &mut self,
-        bytes: &'a [u8],
-        most: usize,
-    ) -> (Option<Cow<'a, [u8]>>, &'a [u8]) {
-        let newline = memchr::memchr(b'\n', bytes);
-        let end = newline.unwrap_or(bytes.len());
-        let room = most.saturating_sub(self.carry.len());
-        self.too_long |= end > room;
-        let new = &bytes[..end.min(room)];
-        let Some(end) = newline else {
-            self.carry.extend_from_slice(new);
-            return (None, &[]);
-        };
-        let line = if self.carry.is_empty() {
-            Cow::Borrowed(trim(new))
-        } else {
-            let mut line = std::mem::take(&mut self.carry);
-            line.extend_from_slice(new);
-            line.truncate(trim(&line).len());
-            Cow::Owned(line)
-        };
-        (Some(line), &bytes[end + 1..])
-    }
-
-    /// Whether the last line was cut; asked once.
-    pub(super) fn was_too_long(&mut self) -> bool {
-        std::mem::take(&mut self.too_long)
-    }
-
-    pub(super) fn memory(&self) -> usize {
-        self.carry.capacity()
-    }
-}
-
-/// A line without what ends it before its line feed.
-fn trim(line: &[u8]) -> &[u8] {
-    let ends = line.iter().rev().take_while(|b| **b == b'\r').count();
-    &line[..line.len() - ends]
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +137,7 @@ impl Smtp {
     /// The transaction of the message in progress, begun if there is none.
     fn transaction<'a>(&mut self, out: &'a mut Transactions) -> Option<&'a mut Transaction> {
         if self.id.is_none_or(|id| out.find(id).is_none_or(|t| t.done)) {
-            let t = out.begin(App::Smtp, self.time);
+            let t = out.begin(&KIND, self.time);
             self.id = Some(t.id);
             self.recipients = 0;
             if !self.helo.is_empty() {
@@ -534,7 +541,7 @@ impl Parser for Smtp {
     }
 
     fn is_between(&self, d: Direction) -> bool {
-        self.lines[d.index()].carry.is_empty() && (d == ToClient || self.mode == Mode::Command)
+        self.lines[d.index()].is_empty() && (d == ToClient || self.mode == Mode::Command)
     }
 
     fn memory(&self) -> usize {

@@ -1,9 +1,76 @@
 //! SNMP: version, community or user, type of the PDU and names of its variables, where they are in clear; and whether a datagram is SNMP at all.
 
+use super::names::App;
+use super::protocol::{Carrier, Fact, Log, Parser, Protocol, Written};
 use super::text::text;
-use super::{App, Parser, Transactions, Wanted};
+use super::transaction::{Kind, Transactions, Turns};
+use super::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
+
+pub(super) const SNMP: Protocol = Protocol {
+    app: App::Snmp,
+    carrier: Carrier::Udp,
+    datagram: Some(|first| looks_like(first.bytes)),
+    parser: Some(|start| Box::new(Snmp::new(start.asked))),
+    kind: Some(&KIND),
+    facts: &[
+        Fact {
+            keyword: "snmp.version",
+            what: "version of SNMP",
+            ..Fact::NONE
+        },
+        Fact {
+            keyword: "snmp.pdu_type",
+            written: Written::Number(PDU_TYPES),
+            what: "type of a PDU of SNMP",
+            ..Fact::NONE
+        },
+        Fact {
+            keyword: "snmp.trap_type",
+            written: Written::Number(TRAPS),
+            what: "what a trap of SNMP 1 says happened",
+            ..Fact::NONE
+        },
+    ],
+    log: Log {
+        numbered: false,
+        direction: |_, packet| packet,
+        ..Protocol::NONE.log
+    },
+    ..Protocol::NONE
+};
+
+static KIND: Kind = Kind {
+    app: App::Snmp,
+    turns: Turns::Message,
+    events: &["malformed_data"],
+    ..Kind::EXCHANGE
+};
+
+/// Types of PDUs.
+const PDU_TYPES: &[(&str, u64)] = &[
+    ("get_request", 0),
+    ("get_next_request", 1),
+    ("response", 2),
+    ("set_request", 3),
+    ("trap_v1", 4),
+    ("get_bulk_request", 5),
+    ("inform_request", 6),
+    ("trap_v2", 7),
+    ("report", 8),
+];
+
+/// What traps of version 1 are about; the last is any other number.
+const TRAPS: &[(&str, u64)] = &[
+    ("coldStart", 0),
+    ("warmStart", 1),
+    ("linkDown", 2),
+    ("linkUp", 3),
+    ("authenticationFailure", 4),
+    ("egpNeighborLoss", 5),
+    ("enterpriseSpecific", 6),
+];
 
 pub(super) struct Snmp {
     wanted: Wanted,
@@ -147,12 +214,7 @@ fn trap(pdu: &[u8]) -> Option<Trap<'_>> {
         enterprise: dotted(oid),
         address: <[u8; 4]>::try_from(address).ok().map(Into::into),
         happened: match number {
-            [0] => "coldStart",
-            [1] => "warmStart",
-            [2] => "linkDown",
-            [3] => "linkUp",
-            [4] => "authenticationFailure",
-            [5] => "egpNeighborLoss",
+            [n] => name_of(TRAPS, u64::from(*n)).unwrap_or("enterpriseSpecific"),
             _ => "enterpriseSpecific",
         },
         rest,
@@ -184,18 +246,12 @@ const MOST_VARIABLES: usize = 128;
 
 /// The name of a type of PDU.
 fn kind_name(kind: u8) -> &'static str {
-    match kind {
-        0 => "get_request",
-        1 => "get_next_request",
-        2 => "response",
-        3 => "set_request",
-        4 => "trap_v1",
-        5 => "get_bulk_request",
-        6 => "inform_request",
-        7 => "trap_v2",
-        8 => "report",
-        _ => "unknown",
-    }
+    name_of(PDU_TYPES, u64::from(kind)).unwrap_or("unknown")
+}
+
+fn name_of(names: &[(&'static str, u64)], number: u64) -> Option<&'static str> {
+    let mut all = names.iter();
+    all.find(|(_, n)| *n == number).map(|(name, _)| *name)
 }
 
 /// Tag, content and what follows of one element of ASN.1.
@@ -217,13 +273,13 @@ fn tlv(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, rest.get(..length)?, &rest[length..]))
 }
 
-pub(super) fn looks_like(bytes: &[u8]) -> bool {
-    bytes[0] == 0x30 && parse(bytes).is_some()
+fn looks_like(bytes: &[u8]) -> bool {
+    parse(bytes).is_some()
 }
 
 impl Parser for Snmp {
     fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
-        let t = out.begin(App::Snmp, time);
+        let t = out.begin(&KIND, time);
         t.only(direction);
         match parse(bytes) {
             Some(m) => {

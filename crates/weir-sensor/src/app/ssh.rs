@@ -1,9 +1,13 @@
 //! SSH: the banners and the key exchange offers of both ends, with their HASSH. One transaction a flow.
 
-use super::smtp::Line;
+use super::lines::Line;
+use super::names::App;
+use super::probe::{Certainty, StreamProbe};
+use super::protocol::{Log, Parser, Protocol, Sides};
 use super::text::text;
 use super::tls::hello::{Reader, md5_hex};
-use super::{App, Parser, Transactions, Wanted};
+use super::transaction::{Kind, Stage, Transactions};
+use super::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
@@ -16,6 +20,60 @@ const LONG_BANNER: usize = 253;
 const MOST_LINES: usize = 64;
 /// The longest packet before encryption.
 const MOST_PACKET: usize = 64 * 1024;
+
+pub(super) const SSH: Protocol = Protocol {
+    app: App::Ssh,
+    stream: Some(StreamProbe::new(Certainty::Sure, |first| {
+        first.begins_with(&[b"SSH-"])
+    })),
+    sides: Sides::Both,
+    parser: Some(|start| Box::new(Ssh::new(start.asked))),
+    kind: Some(&KIND),
+    hooks: &[
+        ("request_in_progress", ToServer, Stage::Begun),
+        ("response_in_progress", ToClient, Stage::Begun),
+        (
+            "request_banner_wait_eol",
+            ToServer,
+            Stage::Has(Buffer::SshProto),
+        ),
+        (
+            "request_banner_done",
+            ToServer,
+            Stage::Has(Buffer::SshProto),
+        ),
+        (
+            "response_banner_wait_eol",
+            ToClient,
+            Stage::Has(Buffer::SshProto),
+        ),
+        (
+            "response_banner_done",
+            ToClient,
+            Stage::Has(Buffer::SshProto),
+        ),
+        ("request_finished", ToServer, Stage::Over),
+        ("response_finished", ToClient, Stage::Over),
+    ],
+    log: Log {
+        numbered: false,
+        ..Protocol::NONE.log
+    },
+    ..Protocol::NONE
+};
+
+static KIND: Kind = Kind {
+    app: App::Ssh,
+    events: &[
+        "invalid_banner",
+        "invalid_record",
+        "long_banner",
+        "long_kex_record",
+    ],
+    // What these say fills a buffer that is asked for.
+    may_lack: |t, direction| t.all().any(|(_, d, _)| d == direction),
+    ..Kind::EXCHANGE
+};
 
 pub(super) struct Ssh {
     wanted: Wanted,
@@ -174,7 +232,7 @@ fn side(record: &mut Map, d: Direction) -> &mut Map {
 impl Parser for Ssh {
     fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
         if self.id.is_none() {
-            self.id = Some(out.begin(App::Ssh, time).id);
+            self.id = Some(out.begin(&KIND, time).id);
         }
         let mut rest = bytes;
         while !self.halves[d.index()].banner {

@@ -63,3 +63,64 @@ pub(super) fn converse_all(parts: &[(Direction, &[u8])], ports: Ports) -> Conver
     }
     whole
 }
+
+#[test]
+fn each_protocol_has_one_row() {
+    for app in App::ALL.iter().skip(2) {
+        let rows = PROTOCOLS.iter().filter(|p| p.app == *app).count();
+        assert_eq!(rows, 1, "{app:?}");
+    }
+    assert_eq!(PROTOCOLS.len() + 2, App::ALL.len());
+}
+
+#[test]
+fn rows_agree_with_themselves() {
+    let asked = wanted();
+    let mut keywords = std::collections::HashSet::new();
+    for row in PROTOCOLS {
+        let name = row.app.name();
+        // What tells transactions apart is a parser.
+        if let Some(kind) = row.kind {
+            assert_eq!(kind.app, row.app, "{name}");
+            assert!(kind.events.is_sorted(), "{name}");
+            for stream in [true, false] {
+                assert!(parser(row.app, stream, &asked).is_some(), "{name}");
+            }
+            for (older, now) in row.older_events {
+                assert_eq!(event(name, older), Some((name, *now)));
+            }
+        } else {
+            assert!(row.facts.is_empty() && row.hooks.is_empty(), "{name}");
+        }
+        for fact in row.facts {
+            assert!(!fact.what.is_empty(), "{}", fact.keyword);
+            for word in [fact.keyword].iter().chain(fact.aliases) {
+                assert!(keywords.insert(*word), "{word} has two rows");
+                assert!(crate::buffer::Buffer::sticky(word).is_none(), "{word}");
+            }
+        }
+    }
+}
+
+#[test]
+fn events_are_known_by_all_names_of_their_protocol() {
+    let known = Some(("http", "range_invalid"));
+    assert_eq!(event("http1", "range_invalid"), known);
+    assert_eq!(event("http", "range_invalid"), known);
+    assert_eq!(event("http", "range_inavlid"), None);
+    assert_eq!(
+        event("tftp", "too_many_transactions"),
+        Some(("tftp", TOO_MANY))
+    );
+    assert_eq!(event("ntp", "too_many_transactions"), None);
+}
+
+#[test]
+fn each_parser_is_fuzzed() {
+    let corpora = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    for row in PROTOCOLS.iter().filter(|p| p.parser.is_some()) {
+        let folder = corpora.join(format!("sensor_{}", row.app.name()));
+        let seeds = std::fs::read_dir(&folder).map_or(0, Iterator::count);
+        assert!(seeds > 0, "{}: no inputs to begin with", folder.display());
+    }
+}

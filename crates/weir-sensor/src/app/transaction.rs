@@ -3,10 +3,75 @@
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
-use crate::app::digest::{Digests, Sums};
-use crate::app::{App, Wanted};
+use super::digest::{Digests, Sums};
+use super::names::App;
+use super::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
+
+/// What the transactions of a protocol are like.
+#[derive(Debug)]
+pub struct Kind {
+    /// The protocol.
+    pub app: App,
+    /// How their two directions begin and end.
+    pub turns: Turns,
+    /// What parsers find wrong with them, as `app-layer-event` names it, sorted; all have [`TOO_MANY`] beside these.
+    pub events: &'static [&'static str],
+    /// Whether the server has begun, of an exchange without a buffer of the server.
+    pub answered: fn(&Transaction) -> bool,
+    /// Whether a buffer that is not there is missing from a message, rather than the message from the transaction.
+    pub may_lack: fn(&Transaction, Direction) -> bool,
+}
+
+impl Kind {
+    /// An exchange without events.
+    pub const EXCHANGE: Kind = Kind {
+        app: App::Unknown,
+        turns: Turns::Exchange,
+        events: &[],
+        answered: |_| false,
+        may_lack: |_, _| true,
+    };
+
+    /// Whether its parser reports an event.
+    pub fn has(&self, event: &str) -> bool {
+        event == TOO_MANY || self.events.contains(&event)
+    }
+}
+
+/// The event of a transaction that was given up because too many waited.
+pub const TOO_MANY: &str = "too_many_transactions";
+
+impl Default for &'static Kind {
+    fn default() -> &'static Kind {
+        &Kind::EXCHANGE
+    }
+}
+
+/// How the directions of a transaction begin and end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turns {
+    /// The client asks, the server answers; the parser says when a direction has ended.
+    Exchange,
+    /// The client begins; a direction is over when it is complete.
+    Transfer,
+    /// A message of either direction; it is over when it is complete.
+    Message,
+}
+
+/// How far a direction of a transaction has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Something of it was said.
+    Begun,
+    /// This buffer is there.
+    Has(Buffer),
+    /// These messages of a handshake of TLS were seen, in bits of `ssl_state`.
+    Shaken(u64),
+    /// It is over.
+    Over,
+}
 
 /// A transaction.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +82,8 @@ pub struct Transaction {
     pub number: u64,
     /// Its protocol.
     pub app: App,
+    /// What transactions of its protocol are like.
+    kind: &'static Kind,
     /// Time of its first byte.
     pub time: u64,
     /// Whether each direction is complete: nothing will be added to its buffers. A body that has reached its limit completes its direction before the message ends.
@@ -309,10 +376,10 @@ impl Transaction {
         self.entries.clear();
     }
 
-    /// Notes an event, once: one of those that `events` lists.
+    /// Notes an event, once: one of those of its kind.
     pub fn event(&mut self, name: &'static str) {
         debug_assert!(
-            super::events::named(self.app.name(), name).is_some(),
+            self.kind.has(name),
             "rules do not know {}.{name}",
             self.app.name()
         );
@@ -338,40 +405,25 @@ impl Transaction {
 
     /// Whether something was said in a direction.
     pub fn has_begun(&self, direction: Direction) -> bool {
-        // A connection of TLS and messages of datagrams begin with the client's; who answers is told by the messages.
-        let shaken = || self.facts("ssl_state").any(|s| s & 10 != 0);
         self.is_over(direction)
             || self.all().any(|(_, d, _)| d == direction)
-            || match (self.app, direction) {
-                (App::Tls, Direction::ToClient) => shaken(),
-                (App::Dns | App::Snmp | App::Tftp, _) => self.complete[direction.index()],
+            || match (self.kind.turns, direction) {
+                (Turns::Message, _) => self.complete[direction.index()],
                 (_, Direction::ToServer) => true,
-                (_, Direction::ToClient) => false,
+                (_, Direction::ToClient) => (self.kind.answered)(self),
             }
     }
 
     /// Whether a buffer that is not there is missing from a message, rather than the message from the transaction.
     pub(crate) fn may_lack(&self, direction: Direction) -> bool {
-        match (self.app, direction) {
-            (App::Http1, Direction::ToClient) => self.answered,
-            // What these say fills a buffer that is asked for.
-            (App::Ssh, _) | (App::Ftp, Direction::ToClient) => {
-                self.all().any(|(_, d, _)| d == direction)
-            }
-            // Replies have no buffers, and carry no files.
-            (App::Smtp, Direction::ToClient) => false,
-            _ => true,
-        }
+        (self.kind.may_lack)(self, direction)
     }
 
     /// Whether a direction is over, and not only given up with its flow.
     pub fn is_over(&self, direction: Direction) -> bool {
-        match self.app {
-            // Parsers of these know of no end but that of the message.
-            App::Dns | App::Snmp | App::Tftp | App::Quic | App::FtpData => {
-                self.complete[direction.index()]
-            }
-            _ => self.ended[direction.index()] && !self.cut[direction.index()],
+        match self.kind.turns {
+            Turns::Message | Turns::Transfer => self.complete[direction.index()],
+            Turns::Exchange => self.ended[direction.index()] && !self.cut[direction.index()],
         }
     }
 
@@ -480,19 +532,20 @@ pub struct Expected {
 impl Transactions {
     /// Begins one.
     #[expect(clippy::expect_used, reason = "the line above pushes one")]
-    pub fn begin(&mut self, app: App, time: u64) -> &mut Transaction {
+    pub fn begin(&mut self, kind: &'static Kind, time: u64) -> &mut Transaction {
         // A peer that never answers must not make the list grow: what has waited longest is decided as it is.
         if self.live.len() >= MOST_LIVE
             && let Some(oldest) = self.live.iter_mut().find(|t| !t.done)
         {
-            oldest.event("too_many_transactions");
+            oldest.event(TOO_MANY);
             oldest.finish();
             self.overflowed += 1;
         }
         self.live.push_back(Transaction {
             id: self.count,
             number: self.count - self.before,
-            app,
+            app: kind.app,
+            kind,
             time,
             ..Transaction::default()
         });

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::app::{Said, Sums};
+use crate::app::{PROTOCOLS, Protocol, Said, Sums};
 use crate::output::eve::EveOptions;
 use crate::output::{Rotation, Target};
 use crate::settings::{Settings, SettingsError};
@@ -479,8 +479,8 @@ impl Section<'_> {
                 if other == "ftp" {
                     kinds.add("ftp_data");
                 }
-                if let Some((_, app)) = TYPES.iter().find(|(name, _)| *name == other) {
-                    kinds.add(app);
+                if let Some(name) = record_type(other) {
+                    kinds.add(name);
                 }
             }
         }
@@ -576,21 +576,12 @@ impl Section<'_> {
 /// The version of records of DNS where their section names none; a program's environment says it so.
 pub const DNS_VERSION: &str = "eve-dns-version";
 
-/// Records whose name in a list of types is not that of the application.
-const TYPES: &[(&str, &str)] = &[
-    ("http", "http"),
-    ("dns", "dns"),
-    ("tls", "tls"),
-    ("smtp", "smtp"),
-    ("ftp", "ftp"),
-    ("ssh", "ssh"),
-    ("smb", "smb"),
-    ("quic", "quic"),
-    ("ftp_data", "ftp_data"),
-    ("ftp-data", "ftp_data"),
-    ("tftp", "tftp"),
-    ("snmp", "snmp"),
-];
+/// The name of the records of a protocol that a list of types names, by that or by its own.
+fn record_type(word: &str) -> Option<&'static str> {
+    let mut rows = PROTOCOLS.iter().filter(|row| row.kind.is_some());
+    let row = rows.find(|row| row.record() == word || row.app.name() == word);
+    row.map(Protocol::record)
+}
 
 /// Fields of `email` that `extended` adds.
 const EXTENDED_MAIL: [&str; 5] = ["bcc", "message-id", "subject", "x-mailer", "user-agent"];

@@ -1,6 +1,6 @@
 //! What the options of a rule mean for each other: which applications it is about, which directions, what contradicts what. The last step before a rule is loaded.
 
-use crate::app::App;
+use crate::app::{self, App, Protocol};
 use crate::buffer::{Buffer, Sides};
 use crate::packet::Direction;
 
@@ -112,18 +112,7 @@ fn carriers(buffer: Buffer) -> Vec<App> {
 
 /// Whether files are taken out of an application's transactions.
 fn has_files(app: App) -> bool {
-    matches!(
-        app,
-        App::Http1
-            | App::Http2
-            | App::Smtp
-            | App::Ftp
-            | App::FtpData
-            | App::Smb
-            | App::Nfs
-            | App::Imap
-            | App::Pop3
-    )
+    app::protocol(app).is_some_and(|row| row.files)
 }
 
 /// What a problem about a group points at.
@@ -213,13 +202,15 @@ fn applications(draft: &mut Draft<'_>) -> Parsed<()> {
 fn transport(draft: &Draft<'_>) -> Parsed<()> {
     let protocol = draft.rule.header.protocol;
     for part in &draft.parts {
-        let (tcp, udp) = match carriers(part.buffer).first() {
-            Some(App::Dns) => (true, true),
-            Some(App::Quic | App::Snmp) => (false, true),
-            Some(App::Tls) if carriers(part.buffer).len() > 1 => (true, true),
-            Some(_) => (true, false),
-            None if matches!(part.buffer, Buffer::FileData | Buffer::FileName) => (true, false),
-            None => continue,
+        let carriers = carriers(part.buffer);
+        let (tcp, udp) = match carriers.is_empty() {
+            false => {
+                let mut rows = carriers.iter().filter_map(|app| app::protocol(*app));
+                let over = |tcp| move |row: &Protocol| row.carrier.has(tcp);
+                (rows.clone().any(over(true)), rows.any(over(false)))
+            }
+            true if matches!(part.buffer, Buffer::FileData | Buffer::FileName) => (true, false),
+            true => continue,
         };
         let fits = match protocol {
             HeaderProtocol::Tcp | HeaderProtocol::TcpStream => tcp,

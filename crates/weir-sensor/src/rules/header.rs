@@ -1,13 +1,12 @@
 //! Headers of rules: action, protocol, addresses, ports, direction.
 
-use crate::app::App;
-use crate::buffer::Buffer;
+use crate::app::{self, App, Protocol, Stage};
 use crate::packet::Direction;
 
 use super::addresses::{Groups, any_address, any_port};
 use super::load::{Dialect, Settings};
-use super::model::{Action, Header, HeaderProtocol, Hook, Stage};
-use super::problem::{Kind, Parsed};
+use super::model::{Action, Header, HeaderProtocol, Hook};
+use super::problem::{Kind, Parsed, Problem};
 use super::scan::ACTIONS;
 use super::text::Text;
 
@@ -221,110 +220,56 @@ fn protocol(word: Text<'_>, dialect: Dialect) -> Parsed<(HeaderProtocol, Vec<App
 /// When a rule is decided, by the name behind its protocol.
 fn hook(protocol: Text<'_>, apps: &[App], at: Text<'_>) -> Parsed<Hook> {
     let name = at.str()?;
-    let unknown = || {
-        let reason = format!("`{}` has no hook `{name}`", protocol.lossy());
-        Err(at.fail(Kind::Value, reason))
-    };
     let Some(app) = apps.first() else {
         return match name {
             "all" => Ok(Hook::All),
             "pre_flow" | "pre_stream" => Ok(Hook::Packet),
             "flow_start" => Ok(Hook::FlowStart),
-            _ => unknown(),
+            _ => Err(unknown_hook(protocol, at, name)),
         };
     };
-    let parsed = [
-        App::Http1,
-        App::Dns,
-        App::Tls,
-        App::Smtp,
-        App::Ftp,
-        App::FtpData,
-        App::Ssh,
-        App::Smb,
-        App::Quic,
-        App::Tftp,
-        App::Snmp,
-    ];
-    if !parsed.contains(app) {
+    let Some(row) = app::protocol(*app).filter(|row| row.kind.is_some()) else {
         let reason = format!("transactions of {} are not told apart here", app.name());
         return Err(at.fail(Kind::Unsupported, reason));
-    }
-    let (request, response) = (Direction::ToServer, Direction::ToClient);
-    let (direction, stage) = match (app, name) {
-        (App::Http1, "request_started") => (request, Stage::Has(Buffer::HttpRequestLine)),
-        (App::Http1, "response_started") => (response, Stage::Has(Buffer::HttpResponseLine)),
-        (_, "request_started") => (request, Stage::Begun),
-        (_, "response_started") => (response, Stage::Begun),
-        (App::Tls, "client_in_progress") => (request, Stage::Begun),
-        (App::Tls, "client_hello_done") => (request, Stage::Shaken(1)),
-        (App::Tls, "server_in_progress") => (response, Stage::Begun),
-        // Certificates come with the hello, or hidden behind it.
-        (App::Tls, "server_hello" | "server_cert_done" | "server_hello_done") => {
-            (response, Stage::Shaken(2))
-        }
-        (
-            App::Tls,
-            "client_cert_done"
-            | "client_handshake_done"
-            | "client_finished"
-            | "server_handshake_done"
-            | "server_finished"
-            | "request_complete"
-            | "response_complete",
-        ) => {
-            let reason = "what follows the hellos of a handshake is not told apart here";
-            return Err(at.fail(Kind::Unsupported, reason));
-        }
-        (_, "request_complete") => (request, Stage::Over),
-        (_, "response_complete") => (response, Stage::Over),
-        (App::Ssh, "request_in_progress") => (request, Stage::Begun),
-        (App::Ssh, "response_in_progress") => (response, Stage::Begun),
-        (App::Ssh, "request_banner_wait_eol" | "request_banner_done") => {
-            (request, Stage::Has(Buffer::SshProto))
-        }
-        (App::Ssh, "response_banner_wait_eol" | "response_banner_done") => {
-            (response, Stage::Has(Buffer::SshProto))
-        }
-        (App::Ssh, "request_finished") => (request, Stage::Over),
-        (App::Ssh, "response_finished") => (response, Stage::Over),
-        (App::Http1, _) if apps.len() > 1 => return unknown(),
-        (App::Http1, "request_line" | "request_headers") => {
-            (request, Stage::Has(Buffer::HttpRequestLine))
-        }
-        (App::Http1, "request_body" | "request_trailer") => (request, Stage::Over),
-        (App::Http1, "response_line" | "response_headers") => {
-            (response, Stage::Has(Buffer::HttpResponseLine))
-        }
-        (App::Http1, "response_body" | "response_trailer") => (response, Stage::Over),
-        _ => return unknown(),
     };
-    Ok(Hook::Reached(direction, stage))
+    if let Some((_, reason)) = row.no_hooks.iter().find(|(all, _)| all.contains(&name)) {
+        return Err(at.fail(Kind::Unsupported, *reason));
+    }
+    let common = [
+        ("request_started", Direction::ToServer, Stage::Begun),
+        ("response_started", Direction::ToClient, Stage::Begun),
+        ("request_complete", Direction::ToServer, Stage::Over),
+        ("response_complete", Direction::ToClient, Stage::Over),
+    ];
+    // A name that stands for several protocols has the hooks that all have.
+    if apps.len() > 1 && !common.iter().any(|(hook, ..)| *hook == name) {
+        return Err(unknown_hook(protocol, at, name));
+    }
+    let mut hooks = row.hooks.iter().chain(&common);
+    match hooks.find(|(hook, ..)| *hook == name) {
+        Some((_, direction, stage)) => Ok(Hook::Reached(*direction, *stage)),
+        None => Err(unknown_hook(protocol, at, name)),
+    }
+}
+
+fn unknown_hook(protocol: Text<'_>, at: Text<'_>, name: &str) -> Problem {
+    let reason = format!("`{}` has no hook `{name}`", protocol.lossy());
+    at.fail(Kind::Value, reason)
 }
 
 /// The applications that a name stands for: `http` is either version.
 pub(super) fn apps(name: &str) -> Option<Vec<App>> {
-    Some(match name {
-        "http" => vec![App::Http1, App::Http2],
-        "http1" => vec![App::Http1],
-        "ssl" => vec![App::Tls],
-        "dcerpc" => vec![App::Dcerpc],
-        "ikev2" => vec![App::Ike],
-        "unknown" | "failed" => return None,
-        _ => vec![App::named(name)?],
-    })
+    let apps: Vec<App> = app::named(name).map(|row| row.app).collect();
+    (!apps.is_empty()).then_some(apps)
 }
 
 /// The applications of a service of Snort; `None`: it is none of those that are told here.
 pub(super) fn service(name: &str) -> Option<Vec<App>> {
-    Some(match name {
-        "https" => vec![App::Tls],
-        "http3" => vec![App::Quic],
-        "netbios-ssn" | "cifs" => vec![App::Smb],
-        "kerberos" => vec![App::Krb5],
-        "vnc" => vec![App::Rfb],
-        _ => return apps(name),
-    })
+    let has = |row: &&Protocol| row.services.contains(&name);
+    match app::PROTOCOLS.iter().find(has) {
+        Some(row) => Some(vec![row.app]),
+        None => apps(name),
+    }
 }
 
 fn direction(arrow: Text<'_>) -> Parsed<bool> {

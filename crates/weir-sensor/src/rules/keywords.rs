@@ -1,5 +1,6 @@
 //! The one list of keywords: the parser dispatches by it, refusals and notes take their reasons from it, and docs/sensor-rules.md is generated from it.
 
+use crate::app::{Carrier, PROTOCOLS, TOO_MANY, Written};
 use crate::buffer::Buffer;
 
 use super::load::Dialect;
@@ -163,29 +164,14 @@ words! {
     TlsVersion: "tls.version" [] Suricata, "version of TLS";
     SslVersion: "ssl_version" [] Both, "versions, alternatives with commas";
     SslState: "ssl_state" [] Both, "state of the handshake, alternatives with a bar or commas";
-    DnsOpcode: "dns.opcode" ["dns_opcode"] Suricata, "operation of DNS";
-    DnsRcode: "dns.rcode" [] Suricata, "result of DNS";
-    DnsRrtype: "dns.rrtype" [] Suricata, "type of a record of DNS";
     Requires: "requires" [] Suricata, "versions of the language (this is 8.0), keywords, features (none has a name); a rule that requires others is refused";
     Alert: "alert" [] Suricata, "an alert when it matches, also of a rule with the action `pass`";
     Config: "config" [] Suricata, "`logging disable, type tx, scope tx`: the transaction that the rule holds of is not written to the log; as an action, no alert";
     WindowScale: "tcp.wscale" [] Suricata, "window scale option of TCP";
     Mtu: "icmpv6.mtu" [] Suricata, "size that a packet-too-big message names";
     VlanLayers: "vlan.layers" [] Suricata, "how many VLAN tags";
-    CertificateChain: "tls.cert_chain_len" [] Suricata, "certificates of the server's chain";
-    CertificateNotBefore: "tls_cert_notbefore" [] Suricata, "when the first certificate begins to hold";
-    CertificateNotAfter: "tls_cert_notafter" [] Suricata, "when it ends";
     CertificateExpired: "tls_cert_expired" [] Suricata, "it has ended, by the packet's time";
     CertificateValid: "tls_cert_valid" [] Suricata, "it has not";
-    FtpDynamicPort: "ftp.dynamic_port" [] Suricata, "port of the data connection that a command or reply names";
-    FtpMode: "ftp.mode" [] Suricata, "`active` or `passive`";
-    FtpReplied: "ftp.reply_received" [] Suricata, "`yes` or `no`: whether a command was answered";
-    FtpDataCommand: "ftpdata_command" ["ftpdata.command"] Suricata, "`stor` or `retr`: what asked for the data connection";
-    SnmpVersion: "snmp.version" [] Suricata, "version of SNMP";
-    SnmpType: "snmp.pdu_type" [] Suricata, "type of a PDU of SNMP";
-    SnmpTrap: "snmp.trap_type" [] Suricata, "what a trap of SNMP 1 says happened";
-    SmbVersion: "smb.version" [] Suricata, "version of SMB";
-    FtpBounce: "ftpbounce" [] Suricata, "a PORT command names another host";
     TlsSubject: "tls.subject" [] Suricata, "old: content of tls.cert_subject";
     TlsIssuer: "tls.issuerdn" [] Suricata, "old: content of tls.cert_issuer";
     TlsFingerprint: "tls.fingerprint" [] Suricata, "old: content of tls.cert_fingerprint";
@@ -330,6 +316,47 @@ pub fn note(name: &str) -> Option<&'static str> {
         .map(|(_, what)| *what)
 }
 
+/// What rules write behind a keyword about a number.
+fn value(written: Written) -> String {
+    let names = |names: &[(&str, u64)]| {
+        let names: Vec<String> = names.iter().map(|(n, _)| format!("`{n}`")).collect();
+        names.join(", ")
+    };
+    match written {
+        Written::Number([]) => "number".to_owned(),
+        Written::Number(known) => format!("number, or {}", names(known)),
+        Written::Word(known) => names(known),
+        Written::Date => "date".to_owned(),
+        Written::Bare => "none".to_owned(),
+    }
+}
+
+/// The table of docs/sensor-rules.md that says which protocols there are.
+fn protocols() -> String {
+    let mut out = String::new();
+    out += "\n### Protocols\n\nThose with events have a parser, transactions and records; the stream of the others is inspected.\n\n| protocol | other names | services of Snort | over | events |\n|---|---|---|---|---|\n";
+    let code = |names: &[&str]| {
+        let names: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
+        names.join(", ")
+    };
+    for row in PROTOCOLS {
+        let over = match row.carrier {
+            Carrier::Tcp => "TCP",
+            Carrier::Udp => "UDP",
+            Carrier::Both => "TCP, UDP",
+        };
+        let events = row.kind.map(|kind| [kind.events, &[TOO_MANY]].concat());
+        out += &format!(
+            "| `{}` | {} | {} | {over} | {} |\n",
+            row.app.name(),
+            code(row.aliases),
+            code(row.services),
+            code(&events.unwrap_or_default())
+        );
+    }
+    out
+}
+
 /// The tables of docs/sensor-rules.md.
 pub fn tables() -> String {
     let mut out = String::new();
@@ -345,6 +372,19 @@ pub fn tables() -> String {
             dialects.name()
         );
     }
+    out += "\n### Numbers of transactions\n\nOf Suricata's dialect. `&` and `!` as with other numbers.\n\n| keyword | other names | protocol | value | what it is |\n|---|---|---|---|---|\n";
+    for row in PROTOCOLS {
+        for fact in row.facts {
+            out += &format!(
+                "| `{}` | {} | {} | {} | {} |\n",
+                fact.keyword,
+                code(fact.aliases),
+                row.app.name(),
+                value(fact.written),
+                fact.what
+            );
+        }
+    }
     out += "\n### Buffers\n\nIn Suricata's dialect a sticky name is about the contents after it, an old name about the content before it. In Snort 3's every name is sticky.\n\n";
     out += "| sticky | old modifier | Snort 3 | what it holds |\n|---|---|---|---|\n";
     for buffer in Buffer::ALL {
@@ -359,6 +399,7 @@ pub fn tables() -> String {
             buffer.what()
         );
     }
+    out += &protocols();
     out += "\n### Accepted with a note\n\nThe rule is loaded; a note says what is not done.\n\n| keyword | not done |\n|---|---|\n";
     for (name, what) in NOTED {
         out += &format!("| `{name}` | {what} |\n");

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::app::App;
+pub use crate::app::Stage;
 use crate::buffer::Buffer;
 use crate::event::Event;
 use crate::packet::Direction;
@@ -747,7 +748,7 @@ pub enum PacketCondition {
     AppEvent(String, String),
     /// `decode-event`, `stream-event`: the name as anomaly records write it, with `decoder.` or `stream.` before it.
     Event(String),
-    /// `tls.version`, `ssl_version`, `ssl_state`, `dns.opcode`, `dns.rcode`, `dns.rrtype`, `snmp.version`, `snmp.pdu_type`, `ftpbounce`: keyword and value of a transaction's record (alternatives are joined by `|`, in lower case; empty:
+    /// A number of a transaction ([`crate::app::Fact`], versions and states of TLS): its name and value (alternatives are joined by `|`, in lower case; empty:
     /// none is written), not negated unless `true`.
     Record(String, String, bool),
     /// `iprep`: which side, category, operator and value.
@@ -826,19 +827,6 @@ pub enum Hook {
     FlowStart,
     /// A transaction has got so far in a direction.
     Reached(Direction, Stage),
-}
-
-/// How far a direction of a transaction has got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
-    /// Something of it was said.
-    Begun,
-    /// This buffer is there.
-    Has(Buffer),
-    /// These messages of a handshake of TLS were seen, in bits of `ssl_state`.
-    Shaken(u64),
-    /// It is over.
-    Over,
 }
 
 /// Which side's bytes `stream_size` is about.

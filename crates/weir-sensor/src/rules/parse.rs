@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::app::App;
+use crate::app::{self, App};
 use crate::buffer::{Buffer, Sides};
 use crate::packet::Direction;
 
@@ -210,6 +210,11 @@ impl<'a> Draft<'a> {
             }
             return self.word(word, opt, context);
         }
+        if self.dialect == Dialect::Suricata
+            && let Some(fact) = app::fact(name)
+        {
+            return options::fact(self, fact, opt);
+        }
         let sticky = match self.dialect {
             Dialect::Suricata => Buffer::sticky(name),
             Dialect::Snort => {
@@ -248,7 +253,9 @@ impl<'a> Draft<'a> {
         let foreign = Word::named(name, other).is_some()
             || match other {
                 Dialect::Suricata => {
-                    Buffer::sticky(name).is_some() || Buffer::modifier(name).is_some()
+                    app::fact(name).is_some()
+                        || Buffer::sticky(name).is_some()
+                        || Buffer::modifier(name).is_some()
                 }
                 Dialect::Snort => SNORT_BUFFERS.iter().any(|(n, _)| *n == name),
             };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{AppCounts, Pipeline};
-use crate::app::App;
+use crate::app::{App, PROTOCOLS, Protocol, both_counter, protocol};
 use crate::detect::RuleCost;
 use crate::event::{Event, EventCounts};
 use crate::flow;
@@ -119,8 +119,8 @@ impl Totals {
             all.insert(format!("app_layer.tx.{}", counted(*app, *tcp)), *count);
         }
         // Those of parsers and of decoding are always there, so that who draws them finds all.
-        for (app, tcp) in PARSED {
-            let name = counted(app, tcp);
+        for (row, tcp) in parsed() {
+            let name = row.counter(tcp);
             for key in [
                 format!("app_layer.flow.{name}"),
                 format!("app_layer.tx.{name}"),
@@ -311,49 +311,17 @@ impl Pipeline {
     }
 }
 
-/// Applications with a parser, over TCP or UDP.
-const PARSED: [(App, bool); 12] = [
-    (App::Http1, true),
-    (App::Dns, true),
-    (App::Dns, false),
-    (App::Tls, true),
-    (App::Smtp, true),
-    (App::Ftp, true),
-    (App::FtpData, true),
-    (App::Ssh, true),
-    (App::Smb, true),
-    (App::Quic, false),
-    (App::Tftp, false),
-    (App::Snmp, false),
-];
-
-/// The name of an application's counters: of those that TCP and UDP carry there are two.
-fn counted(app: App, tcp: bool) -> String {
-    match app {
-        App::Dns | App::Dcerpc | App::Krb5 | App::Sip | App::Nfs | App::Ldap | App::Failed => {
-            format!("{}_{}", app.name(), if tcp { "tcp" } else { "udp" })
-        }
-        _ => app.name().to_owned(),
-    }
+/// Protocols whose transactions are told apart, over TCP (`true`) or UDP.
+fn parsed() -> impl Iterator<Item = (&'static Protocol, bool)> {
+    let over = |row: &'static Protocol| [true, false].map(|tcp| (row, tcp));
+    let all = PROTOCOLS.iter().flat_map(over);
+    all.filter(|(row, tcp)| row.is_parsed(*tcp))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::app::{parser, tests::wanted};
-
-    #[test]
-    fn whoever_is_parsed_has_counters() {
-        let asked = wanted();
-        for (app, tcp) in PARSED {
-            assert!(parser(app, tcp, &asked).is_some(), "{app:?}");
-        }
-        // Of the other mail they only look for the beginning of TLS.
-        let looks = |app: App| matches!(app, App::Imap | App::Pop3);
-        for app in App::ALL.iter().copied().filter(|app| !looks(*app)) {
-            let parsed = [true, false].map(|tcp| parser(app, tcp, &asked).is_some());
-            let counted = PARSED.iter().any(|(one, _)| *one == app);
-            assert_eq!(parsed.contains(&true), counted, "{app:?}");
-        }
+/// The name of an application's counters.
+fn counted(app: App, tcp: bool) -> String {
+    match protocol(app) {
+        Some(row) => row.counter(tcp),
+        None => both_counter(app, tcp),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::{Extra, Hands, Line};
-use crate::app::{App, Conversation, Transaction};
+use crate::app::{self, App, Conversation, Protocol, Transaction};
 use crate::buffer::Buffer;
 use crate::config::{DnsKinds, Record};
 use crate::detect::{FlowState, Match, Ruleset};
@@ -21,10 +21,7 @@ use crate::stream::{Session, State};
 
 /// The name under which records of an application stand.
 fn record_name(app: App) -> &'static str {
-    match app {
-        App::FtpData => "ftp_data",
-        other => other.name(),
-    }
+    app::protocol(app).map_or(app.name(), Protocol::record)
 }
 
 fn names(talk: Option<&Conversation>) -> AppNames {
@@ -190,12 +187,12 @@ impl Macs {
 
 /// An event's name as records have it: those of some protocols, and of recognition, are in capitals.
 fn event_name<'a>(app: Option<App>, event: &'a str, room: &'a mut String) -> &'a str {
-    match app {
-        None | Some(App::Http1 | App::Tls | App::Smtp) => {
+    match app.and_then(app::protocol).is_none_or(|row| row.loud) {
+        true => {
             *room = event.to_ascii_uppercase();
             room
         }
-        Some(_) => event,
+        false => event,
     }
 }
 
@@ -232,10 +229,9 @@ fn only(record: &mut Map<String, Value>, fields: &[String]) {
 
 /// Which way a record about a transaction goes.
 fn way_of(done: &Transaction, packet: Direction) -> Direction {
-    match done.app {
-        App::Dns if done.record.get("type").is_some_and(|t| t == "response") => Direction::ToClient,
-        App::Snmp | App::Tftp | App::Quic => packet,
-        _ => Direction::ToServer,
+    match app::protocol(done.app) {
+        Some(row) => (row.log.direction)(done, packet),
+        None => Direction::ToServer,
     }
 }
 
@@ -640,6 +636,7 @@ impl Hands {
         (marks, first, parent): (Option<&Marks<'_>>, Option<Ether>, u64),
     ) {
         let kinds = &self.logs.kinds;
+        let row = app::protocol(done.app);
         let name = record_name(done.app);
         let number = self.counted();
         let ethers = [Direction::ToServer, Direction::ToClient].map(|way| self.ether(way, first));
@@ -696,19 +693,9 @@ impl Hands {
                 _ => way_of(done, self.way),
             };
             let head = head(way);
-            // Records of DNS and of some others say which transaction it was in their own part, or not at all.
-            let number = (!matches!(
-                done.app,
-                App::Dns
-                    | App::Quic
-                    | App::Ftp
-                    | App::FtpData
-                    | App::Tls
-                    | App::Ssh
-                    | App::Snmp
-                    | App::Tftp
-            ))
-            .then_some(done.number);
+            // Records of some say which transaction it was in their own part, or not at all.
+            let numbered = row.is_none_or(|row| row.log.numbered);
+            let number = numbered.then_some(done.number);
             let older = match done.app {
                 App::Dns if kinds.dns.older => crate::app::dns::older(&done.record),
                 _ => Vec::new(),

@@ -2,6 +2,7 @@
 
 mod log;
 mod name;
+mod numbers;
 mod record;
 #[cfg(test)]
 mod tests;
@@ -14,10 +15,112 @@ use self::log::{rcode_name, type_name};
 use self::name::{name, skip_name};
 use self::record::{Message, put_name};
 use super::bytes::be16;
-use super::{App, Parser, Transaction, Transactions, Wanted};
+use super::names::App;
+use super::probe::{Certainty, First, Look, StreamProbe};
+use super::protocol::{Carrier, Fact, Log, Parser, Protocol, Written};
+use super::transaction::{Kind, Transaction, Transactions, Turns};
+use super::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::ToClient;
+
+pub(super) const DNS: Protocol = Protocol {
+    app: App::Dns,
+    carrier: Carrier::Both,
+    stream: Some(StreamProbe::new(Certainty::Chance, stream)),
+    // Name services of the link look like DNS and are not what rules for DNS are about.
+    datagram: Some(|first| {
+        let other = [5353, 5355, 137].iter().any(|port| first.has_port(*port));
+        !other && is_datagram(first, first.has_port(53))
+    }),
+    parser: Some(|start| {
+        Box::new(match start.stream {
+            true => Dns::of_stream(start.asked),
+            false => Dns::new(start.asked),
+        })
+    }),
+    kind: Some(&KIND),
+    facts: &[
+        Fact {
+            keyword: "dns.opcode",
+            aliases: &["dns_opcode"],
+            written: Written::Number(numbers::OPCODES),
+            what: "operation of DNS",
+            ..Fact::NONE
+        },
+        Fact {
+            keyword: "dns.rcode",
+            written: Written::Number(numbers::RCODES),
+            what: "result of DNS",
+            ..Fact::NONE
+        },
+        Fact {
+            keyword: "dns.rrtype",
+            written: Written::Number(numbers::RRTYPES),
+            what: "type of a record of DNS",
+            ..Fact::NONE
+        },
+    ],
+    log: Log {
+        numbered: false,
+        direction: |t, _| match t.record.get("type").is_some_and(|t| t == "response") {
+            true => Direction::ToClient,
+            false => Direction::ToServer,
+        },
+        ..Protocol::NONE.log
+    },
+    ..Protocol::NONE
+};
+
+/// Multicast DNS is recognized, so that it is not taken for DNS.
+pub(super) const MDNS: Protocol = Protocol {
+    app: App::Mdns,
+    carrier: Carrier::Udp,
+    datagram: Some(|first| first.has_port(5353) && is_datagram(first, true)),
+    ..Protocol::NONE
+};
+
+static KIND: Kind = Kind {
+    app: App::Dns,
+    turns: Turns::Message,
+    events: &[
+        "infinite_loop",
+        "invalid_additionals",
+        "invalid_authorities",
+        "invalid_opcode",
+        "malformed_data",
+        "name_too_long",
+        "not_request",
+        "not_response",
+        "too_many_labels",
+        "too_many_records",
+        "z_flag_set",
+    ],
+    ..Kind::EXCHANGE
+};
+
+/// A length, then a message. The whole question must be there and make sense.
+fn stream(first: &First<'_>) -> Look {
+    let own = first.ports.server == 53;
+    let Some(length) = be16(first.bytes, 0) else {
+        return Look::Maybe;
+    };
+    if length < 12 || length > 8 * 1024 && !own {
+        return Look::No;
+    }
+    let message = first.bytes.get(2..).unwrap_or_default();
+    match looks_like(message, usize::from(length), first.is_server(), own) {
+        Some(true) => Look::Yes,
+        Some(false) => Look::No,
+        None => Look::Maybe,
+    }
+}
+
+fn is_datagram(first: &First<'_>, own_port: bool) -> bool {
+    let b = first.bytes;
+    let response = b.get(2).is_some_and(|flags| flags & 0x80 != 0);
+    looks_like(b, b.len(), response, own_port) == Some(true)
+}
 
 /// Records of one message that are looked at: more than any message has room for with names of their own.
 const MOST_RECORDS: usize = 8192;
@@ -25,7 +128,7 @@ const MOST_RECORDS: usize = 8192;
 const MOST_LOGGED: usize = 1024;
 
 /// Whether bytes begin like a message of `total` bytes; `None`: more are needed. On DNS's own port a message only needs a plausible header.
-pub(super) fn looks_like(b: &[u8], total: usize, response: bool, own_port: bool) -> Option<bool> {
+fn looks_like(b: &[u8], total: usize, response: bool, own_port: bool) -> Option<bool> {
     if total < 12 {
         return Some(false);
     }
@@ -109,7 +212,7 @@ impl Dns {
     }
 
     fn message(&self, direction: Direction, b: &[u8], time: u64, out: &mut Transactions) {
-        let t = out.begin(App::Dns, time);
+        let t = out.begin(&KIND, time);
         t.only(direction);
         if parse(b, direction, &self.wanted, t).is_none() {
             // Ends throw such a message away: nothing that it seems to say is told to rules or to the log.

@@ -1,7 +1,7 @@
 //! Names: labels, pointers to labels elsewhere in the message, and what may be wrong with them.
 
-use crate::app::Transaction;
 use crate::app::bytes::be16;
+use crate::app::transaction::Transaction;
 
 /// The longest name that is written out.
 const MOST_NAME: usize = 1025;

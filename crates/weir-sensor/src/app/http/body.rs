@@ -1,6 +1,7 @@
 //! Bodies: how a message says where its ends, and where the bytes go: decoders, buffers, files, the parts of a form.
 
-use crate::app::{Asked, Transaction, Transactions};
+use crate::app::transaction::{Transaction, Transactions};
+use crate::app::wanted::Asked;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};

@@ -1,6 +1,7 @@
 //! The transfer encoding: lengths of chunks, and the header lines after the last one.
 
-use crate::app::{Parser, Transactions};
+use crate::app::protocol::Parser;
+use crate::app::transaction::Transactions;
 use crate::packet::Direction;
 use crate::packet::Direction::ToClient;
 

@@ -1,7 +1,8 @@
 //! Buffers of header lines, of either direction.
 
 use crate::app::text::text;
-use crate::app::{Asked, Transaction};
+use crate::app::transaction::Transaction;
+use crate::app::wanted::Asked;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::ToServer;

@@ -10,6 +10,7 @@ mod fields;
 mod head;
 mod lzma;
 pub(crate) mod multipart;
+mod probe;
 mod request;
 mod response;
 mod uri;
@@ -25,7 +26,12 @@ use crate::packet::Direction::{ToClient, ToServer};
 use self::body::{Body, Framing};
 use self::head::{Head, Search};
 use self::request::RequestLine;
-use super::{Asked, Parser, Transactions};
+use super::names::App;
+use super::probe::{Certainty, StreamProbe};
+use super::protocol::{Parser, Protocol, Sides};
+use super::transaction::{Kind, Stage, Transactions};
+use super::wanted::Asked;
+use crate::buffer::Buffer;
 
 /// The longest head that is parsed whole, bytes. Of a longer one the beginning is inspected, and the rest of that direction is not understood.
 const MOST_HEAD: usize = 64 * 1024;
@@ -44,6 +50,137 @@ const MOST_KEPT: u64 = 8 * 1024;
 
 /// The longest line that is waited for to see whether it is one of a request.
 const MOST_DOUBT: usize = 8 * 1024;
+
+pub(super) const HTTP1: Protocol = Protocol {
+    app: App::Http1,
+    aliases: &["http1"],
+    stream: Some(StreamProbe::new(Certainty::Sure, probe::http1)),
+    sides: Sides::Like(probe::begins_like_http),
+    parser: Some(|start| Box::new(Http1::new(start.asked))),
+    kind: Some(&KIND),
+    older_events: &[
+        (
+            "response_invalid_protocol",
+            "response_line_invalid_protocol",
+        ),
+        (
+            "response_invalid_status",
+            "response_line_invalid_response_status",
+        ),
+        ("response_header_invalid", "response_header_name_not_token"),
+    ],
+    loud: true,
+    hooks: &[
+        (
+            "request_started",
+            ToServer,
+            Stage::Has(Buffer::HttpRequestLine),
+        ),
+        (
+            "response_started",
+            ToClient,
+            Stage::Has(Buffer::HttpResponseLine),
+        ),
+        (
+            "request_line",
+            ToServer,
+            Stage::Has(Buffer::HttpRequestLine),
+        ),
+        (
+            "request_headers",
+            ToServer,
+            Stage::Has(Buffer::HttpRequestLine),
+        ),
+        ("request_body", ToServer, Stage::Over),
+        ("request_trailer", ToServer, Stage::Over),
+        (
+            "response_line",
+            ToClient,
+            Stage::Has(Buffer::HttpResponseLine),
+        ),
+        (
+            "response_headers",
+            ToClient,
+            Stage::Has(Buffer::HttpResponseLine),
+        ),
+        ("response_body", ToClient, Stage::Over),
+        ("response_trailer", ToClient, Stage::Over),
+    ],
+    files: true,
+    ..Protocol::NONE
+};
+
+/// HTTP/2 is recognized, and rules inspect its stream.
+pub(super) const HTTP2: Protocol = Protocol {
+    app: App::Http2,
+    aliases: &["http"],
+    stream: Some(StreamProbe::new(Certainty::Sure, probe::http2)),
+    files: true,
+    ..Protocol::NONE
+};
+
+static KIND: Kind = Kind {
+    app: App::Http1,
+    events: &[
+        "100_continue_already_seen",
+        "abnormal_ce_header",
+        "compression_bomb",
+        "content_length_extra_data_end",
+        "content_length_extra_data_start",
+        "double_encoded_uri",
+        "duplicate_content_length_field_in_request",
+        "duplicate_content_length_field_in_response",
+        "file_name_too_long",
+        "gzip_decompression_failed",
+        "host_header_ambiguous",
+        "invalid_content_length_field_in_request",
+        "invalid_content_length_field_in_response",
+        "invalid_request_chunk_len",
+        "invalid_request_field_folding",
+        "invalid_response_chunk_len",
+        "invalid_response_field_folding",
+        "invalid_transfer_encoding_value_in_request",
+        "lzma_memlimit_reached",
+        "method_delim_non_compliant",
+        "missing_host_header",
+        "multipart_invalid_header",
+        "multipart_no_filedata",
+        "range_invalid",
+        "request_auth_unrecognized",
+        "request_body_unexpected",
+        "request_chunk_extension",
+        "request_field_missing_colon",
+        "request_field_too_long",
+        "request_header_host_invalid",
+        "request_header_invalid",
+        "request_header_repetition",
+        "request_invalid_lws_after_name",
+        "request_line_incomplete",
+        "request_line_invalid",
+        "request_line_leading_whitespace",
+        "request_line_missing_protocol",
+        "request_too_many_headers",
+        "request_uri_host_invalid",
+        "response_abnormal_transfer_encoding",
+        "response_body_unexpected",
+        "response_chunk_extension",
+        "response_chunked_old_proto",
+        "response_field_missing_colon",
+        "response_field_too_long",
+        "response_header_name_not_token",
+        "response_header_repetition",
+        "response_invalid_lws_after_name",
+        "response_line_invalid_protocol",
+        "response_line_invalid_response_status",
+        "response_too_many_headers",
+        "switching_proto_with_content_length",
+        "too_many_encoding_layers",
+        "unable_to_match_response_to_request",
+        "uri_delim_non_compliant",
+    ],
+    may_lack: |t, direction| direction == ToServer || t.answered,
+    ..Kind::EXCHANGE
+};
 
 /// A parser of one connection.
 pub(super) struct Http1 {
@@ -661,7 +798,7 @@ fn is_short(direction: Direction, bytes: &[u8]) -> Option<bool> {
                     let line = bytes[begun..at].trim_ascii();
                     let word = line.iter().position(u8::is_ascii_whitespace);
                     let word = &line[..word.unwrap_or(line.len())];
-                    if line.is_empty() || super::recognize::is_method(word) {
+                    if line.is_empty() || probe::is_method(word) {
                         return Some(true);
                     }
                     begun = at + 1;
@@ -725,7 +862,7 @@ fn begins(direction: Direction, bytes: &[u8]) -> Option<bool> {
     let bytes = bytes.trim_ascii_start();
     let end = bytes.iter().position(u8::is_ascii_whitespace);
     let method = &bytes[..end.unwrap_or(bytes.len())];
-    if end.is_some() && super::recognize::is_method(method) {
+    if end.is_some() && probe::is_method(method) {
         return Some(true);
     }
     // A method that nobody knows is one if the line has a version.
@@ -746,7 +883,7 @@ fn starts_message(direction: Direction, line: &[u8]) -> Option<bool> {
         };
     }
     match line.iter().position(|b| *b == b' ') {
-        Some(at) => Some(super::recognize::is_method(&line[..at])),
+        Some(at) => Some(probe::is_method(&line[..at])),
         None if line.len() > 20 || !line.iter().all(u8::is_ascii_uppercase) => Some(false),
         None => None,
     }

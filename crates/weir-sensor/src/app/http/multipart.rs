@@ -2,7 +2,8 @@
 
 use memchr::memmem;
 
-use crate::app::{Asked, Transaction};
+use crate::app::transaction::Transaction;
+use crate::app::wanted::Asked;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 

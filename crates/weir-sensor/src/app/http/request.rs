@@ -1,7 +1,7 @@
 //! Heads of requests: the transaction that begins, its buffers and its record.
 
 use crate::app::text::text;
-use crate::app::{App, Transaction, Transactions, recognize};
+use crate::app::transaction::{Transaction, Transactions};
 use crate::buffer::Buffer;
 use crate::packet::Direction::ToServer;
 
@@ -9,7 +9,7 @@ use super::body::{Body, Framing, framing};
 use super::fields::fields;
 use super::head::{Head, Known};
 use super::multipart::Multipart;
-use super::{Http1, MOST_PENDING, Method, Pending, State, uri};
+use super::{Http1, KIND, MOST_PENDING, Method, Pending, State, probe, uri};
 
 impl Http1 {
     pub(super) fn request(&mut self, head: &Head, raw: &[u8], out: &mut Transactions) {
@@ -24,7 +24,7 @@ impl Http1 {
             Method::Other
         };
         let time = self.halves[0].time;
-        let t = out.begin(App::Http1, time);
+        let t = out.begin(&KIND, time);
         let id = t.id;
         let b = w.buffers;
         let d = ToServer;
@@ -162,10 +162,10 @@ fn note(
         if !head.fields.is_empty() {
             t.event("request_line_missing_protocol");
         }
-        if !recognize::is_method(line.method) {
+        if !probe::is_method(line.method) {
             t.event("request_line_invalid");
         }
-    } else if !recognize::is_method(line.method) && !is_known_protocol(line.protocol) {
+    } else if !probe::is_method(line.method) && !is_known_protocol(line.protocol) {
         t.event("request_line_invalid");
     }
     let header = host.map(uri::authority);

@@ -1,14 +1,16 @@
 //! Heads of responses: the request that each answers, its buffers and its record, and what ends HTTP on the connection.
 
+use crate::app::names::App;
+use crate::app::protocol::Parser;
 use crate::app::text::text;
-use crate::app::{App, Change, Parser, Transactions};
+use crate::app::transaction::{Change, Transactions};
 use crate::buffer::Buffer;
 use crate::packet::Direction::{ToClient, ToServer};
 
 use super::body::{Body, Framing, content_length, framing};
 use super::fields::fields;
 use super::head::{Head, Known, Search};
-use super::{Http1, Method, State, multipart};
+use super::{Http1, KIND, Method, State, multipart};
 
 impl Http1 {
     /// Finds or makes the transaction of a response, and returns its request.
@@ -34,7 +36,7 @@ impl Http1 {
                 return (p.method, p.path);
             }
         }
-        let t = out.begin(App::Http1, time);
+        let t = out.begin(&KIND, time);
         t.event("unable_to_match_response_to_request");
         t.finish_side(ToServer);
         t.answered = true;

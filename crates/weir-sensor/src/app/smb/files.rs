@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::message::{Message, le16, le32, le64, words};
 use super::names::{command_name, identifier};
-use super::{Record, Transaction, Transactions, Wanted};
-use crate::app::App;
+use super::{KIND, Record};
 use crate::app::text::text;
+use crate::app::transaction::{Transaction, Transactions};
+use crate::app::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
@@ -368,7 +369,7 @@ impl Files {
         }
         let handle = self.handles.iter().rfind(|h| h.key == key);
         let name = handle.map(|h| h.name.as_slice()).unwrap_or_default();
-        let t = out.begin(App::Smb, said.time);
+        let t = out.begin(&KIND, said.time);
         t.facts.push(("smb.version", u64::from(m.version)));
         if w.buffers.has(Buffer::FileName) && !name.is_empty() {
             t.push(Buffer::FileName, d, name);

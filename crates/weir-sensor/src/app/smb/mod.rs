@@ -21,8 +21,12 @@ use self::names::{
 };
 use self::ntlm::{Ntlm, ntlm};
 use self::rpc::{accepted, dcerpc_of, is_rpc, stub};
+use super::names::App;
+use super::probe::{Certainty, First, Look, StreamProbe, prefixed};
+use super::protocol::{Fact, Parser, Protocol};
 use super::text::text;
-use super::{App, Parser, Transaction, Transactions, Wanted};
+use super::transaction::{Kind, Transactions};
+use super::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
@@ -41,6 +45,56 @@ const MOST_TREES: usize = 64;
 const HEAD: usize = 112;
 /// Bytes that tell whether contents are DCE/RPC.
 const RPC: usize = 24;
+
+pub(super) const SMB: Protocol = Protocol {
+    app: App::Smb,
+    services: &["netbios-ssn", "cifs"],
+    stream: Some(StreamProbe::new(Certainty::Sure, stream)),
+    parser: Some(|start| Box::new(Smb::new(start.asked))),
+    kind: Some(&KIND),
+    facts: &[Fact {
+        keyword: "smb.version",
+        what: "version of SMB",
+        ..Fact::NONE
+    }],
+    files: true,
+    ..Protocol::NONE
+};
+
+static KIND: Kind = Kind {
+    app: App::Smb,
+    events: &["file_overlap", "file_skip", "malformed_data"],
+    ..Kind::EXCHANGE
+};
+
+fn stream(first: &First<'_>) -> Look {
+    let bytes = first.bytes;
+    // A NetBIOS session request comes before on port 139.
+    let session = matches!(first.at(0), Some(0x81..=0x83)) && matches!(first.at(1), None | Some(0));
+    let message = if session {
+        let (Some(a), Some(b)) = (first.at(2), first.at(3)) else {
+            return Look::Maybe;
+        };
+        let length = usize::from(u16::from_be_bytes([a, b]));
+        if length > 256 {
+            return Look::No;
+        }
+        match bytes.get(4 + length..) {
+            Some([]) | None => return Look::Maybe,
+            Some(rest) => rest,
+        }
+    } else {
+        bytes
+    };
+    if message.first() != Some(&0) {
+        return Look::No;
+    }
+    match message.get(4..) {
+        Some([]) | None => Look::Maybe,
+        Some([0xfd..=0xff, rest @ ..]) => prefixed(rest, b"SMB"),
+        Some(_) => Look::No,
+    }
+}
 
 pub(super) struct Smb {
     wanted: Wanted,
@@ -302,7 +356,7 @@ impl Smb {
         if bulk && rpc.is_none() {
             return content;
         }
-        let t = out.begin(App::Smb, time);
+        let t = out.begin(&KIND, time);
         let id = t.id;
         t.facts.push(("smb.version", u64::from(m.version)));
         if w.records {

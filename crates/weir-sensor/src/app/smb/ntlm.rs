@@ -1,8 +1,10 @@
 //! NTLMSSP: who logs on, and from where.
 
+use super::Record;
 use super::message::{le16, le32, narrow};
-use super::{Record, Transaction, Wanted};
 use crate::app::text::text;
+use crate::app::transaction::Transaction;
+use crate::app::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction::ToServer;
 

@@ -1,8 +1,10 @@
 //! DCE/RPC over named pipes: interfaces that are bound, operations that are called.
 
+use super::Record;
 use super::message::{Message, le16, le32, words};
 use super::names::uuid;
-use super::{Record, Transaction, Wanted};
+use crate::app::transaction::Transaction;
+use crate::app::wanted::Wanted;
 
 /// A request of DCE/RPC over a pipe.
 pub(super) struct Dcerpc<'a>(&'a [u8]);

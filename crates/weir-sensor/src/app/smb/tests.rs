@@ -6,6 +6,7 @@ use super::ntlm::Ntlm;
 use super::*;
 use crate::app::Ports;
 use crate::app::tests::converse_all;
+use crate::app::transaction::Transaction;
 
 fn wide(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()

@@ -11,8 +11,12 @@ use self::show::{
     random_buffers, version_name,
 };
 pub(super) use self::show::{client_record, fingerprint};
+use super::names::App;
+use super::probe::{Certainty, First, Look, StreamProbe};
+use super::protocol::{Fact, Log, Parser, Protocol, Sides, Written};
 use super::text::text;
-use super::{App, Parser, Transaction, Transactions, Wanted};
+use super::transaction::{Kind, Stage, Transaction, Transactions};
+use super::wanted::Wanted;
 use crate::buffer::Buffer;
 use crate::packet::Direction;
 use crate::packet::Direction::{ToClient, ToServer};
@@ -39,6 +43,128 @@ const CLIENT_HELLO: u64 = 1;
 const SERVER_HELLO: u64 = 2;
 const CLIENT_KEYX: u64 = 4;
 const SERVER_KEYX: u64 = 8;
+
+pub(super) const TLS: Protocol = Protocol {
+    app: App::Tls,
+    aliases: &["ssl"],
+    services: &["https"],
+    stream: Some(StreamProbe::new(Certainty::Sure, stream)),
+    sides: Sides::Both,
+    parser: Some(|start| Box::new(Tls::new(start.asked))),
+    kind: Some(&KIND),
+    loud: true,
+    hooks: &[
+        ("client_in_progress", ToServer, Stage::Begun),
+        ("client_hello_done", ToServer, Stage::Shaken(1)),
+        ("server_in_progress", ToClient, Stage::Begun),
+        // Certificates come with the hello, or hidden behind it.
+        ("server_hello", ToClient, Stage::Shaken(2)),
+        ("server_cert_done", ToClient, Stage::Shaken(2)),
+        ("server_hello_done", ToClient, Stage::Shaken(2)),
+    ],
+    no_hooks: &[(
+        &[
+            "client_cert_done",
+            "client_handshake_done",
+            "client_finished",
+            "server_handshake_done",
+            "server_finished",
+            "request_complete",
+            "response_complete",
+        ],
+        "what follows the hellos of a handshake is not told apart here",
+    )],
+    facts: &[
+        Fact {
+            keyword: "tls.cert_chain_len",
+            what: "certificates of the server's chain",
+            ..Fact::NONE
+        },
+        Fact {
+            keyword: "tls_cert_notbefore",
+            fact: Some("tls.cert_notbefore"),
+            written: Written::Date,
+            what: "when the first certificate begins to hold",
+            ..Fact::NONE
+        },
+        Fact {
+            keyword: "tls_cert_notafter",
+            fact: Some("tls.cert_notafter"),
+            written: Written::Date,
+            what: "when it ends",
+            ..Fact::NONE
+        },
+    ],
+    log: Log {
+        numbered: false,
+        ..Protocol::NONE.log
+    },
+    ..Protocol::NONE
+};
+
+static KIND: Kind = Kind {
+    app: App::Tls,
+    events: &[
+        "certificate_invalid_algorithmidentifier",
+        "certificate_invalid_date",
+        "certificate_invalid_der",
+        "certificate_invalid_length",
+        "certificate_invalid_serial",
+        "certificate_invalid_x509name",
+        "handshake_invalid_length",
+        "invalid_certificate",
+        "invalid_handshake_message",
+        "invalid_heartbeat_message",
+        "invalid_record_length",
+        "invalid_record_type",
+        "invalid_record_version",
+        "invalid_sni_length",
+        "invalid_sni_type",
+        "invalid_ssl_record",
+        "invalid_sslv2_header",
+        "invalid_tls_header",
+        "multiple_sni_extensions",
+        "overflow_heartbeat_message",
+    ],
+    // The messages of the handshake tell who answers.
+    answered: |t| t.facts("ssl_state").any(|s| s & 10 != 0),
+    ..Kind::EXCHANGE
+};
+
+fn stream(first: &First<'_>) -> Look {
+    let (bytes, server) = (first.bytes, first.is_server());
+    let Some(&kind) = bytes.first() else {
+        return Look::Maybe;
+    };
+    let is = |good: bool| if good { Look::Yes } else { Look::No };
+    if kind & 0x80 != 0 && !server {
+        // An SSLv2 hello: length, type 1, version 2.0 or 3.x.
+        let [_, _, hello, major, minor, ..] = *bytes else {
+            return match bytes.get(2).is_none_or(|b| *b == 1) {
+                true => Look::Maybe,
+                false => Look::No,
+            };
+        };
+        let version = u16::from_be_bytes([major, minor]);
+        return is(hello == 1 && matches!(version, 2 | 0x0200 | 0x0300..=0x0304));
+    }
+    if !matches!(kind, 0x15 | 0x16) {
+        return Look::No;
+    }
+    let right = bytes.get(1).is_none_or(|b| *b == 3)
+        && bytes.get(2).is_none_or(|b| *b <= 4)
+        && bytes.get(3).is_none_or(|b| *b <= 0x48);
+    if !right {
+        return Look::No;
+    }
+    let [_, _, _, a, b, message, ..] = *bytes else {
+        return Look::Maybe;
+    };
+    is(match kind {
+        0x15 => [a, b] == [0, 2] && matches!(message, 1 | 2),
+        _ => message == if server { 2 } else { 1 },
+    })
+}
 
 pub(super) struct Tls {
     wanted: Wanted,
@@ -493,7 +619,7 @@ impl Parser for Tls {
     fn data(&mut self, d: Direction, bytes: &[u8], time: u64, out: &mut Transactions) {
         if self.id.is_none() {
             let from = out.from.filter(|_| self.wanted.records);
-            let t = out.begin(App::Tls, time);
+            let t = out.begin(&KIND, time);
             self.id = Some(t.id);
             if let Some(from) = from {
                 t.record.insert("from_proto".into(), from.name().into());

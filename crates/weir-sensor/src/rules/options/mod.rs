@@ -10,7 +10,7 @@ mod record;
 mod requires;
 mod transform;
 
-use crate::app::events;
+use crate::app;
 use crate::buffer::Buffer;
 use crate::event::Event;
 use crate::rules::keywords::Word;
@@ -28,7 +28,8 @@ use self::flow::{app_protocol, flow, flow_count, flow_counts, iprep, stream_size
 use self::packet::ip_protocol;
 use self::pcre::pcre;
 use self::reading::{absent, base64_data, buffer_length, reading, uri_length};
-use self::record::{alternatives, date_record, number_record, record, word_record};
+pub(super) use self::record::fact;
+use self::record::{alternatives, record};
 use self::requires::requires;
 use self::transform::{change, pcre_transform, transform, xor};
 
@@ -119,7 +120,7 @@ pub(super) fn option<'a>(
         Word::AppLayerEvent => {
             let value = opt.need()?.str()?;
             let condition = match value.split_once('.') {
-                Some((app, event)) => events::named(app, event).map(|(app, event)| {
+                Some((app, event)) => app::event(app, event).map(|(app, event)| {
                     PacketCondition::AppEvent(app.to_owned(), event.to_owned())
                 }),
                 // Of a flow rather than of a transaction.
@@ -300,9 +301,6 @@ pub(super) fn option<'a>(
             ];
             alternatives(draft, "ssl_state", opt.need()?, known)?;
         }
-        Word::DnsOpcode => number_record(draft, "dns.opcode", opt, record::OPCODES)?,
-        Word::DnsRcode => number_record(draft, "dns.rcode", opt, record::RCODES)?,
-        Word::DnsRrtype => number_record(draft, "dns.rrtype", opt, record::RRTYPES)?,
         Word::Alert => {
             opt.bare()?;
             draft.rule.alerts = true;
@@ -324,9 +322,6 @@ pub(super) fn option<'a>(
             let layers = span(3)?;
             draft.rule.packet.push(PacketCondition::VlanLayers(layers));
         }
-        Word::CertificateChain => number_record(draft, "tls.cert_chain_len", opt, &[])?,
-        Word::CertificateNotBefore => date_record(draft, "tls.cert_notbefore", opt)?,
-        Word::CertificateNotAfter => date_record(draft, "tls.cert_notafter", opt)?,
         Word::CertificateExpired | Word::CertificateValid => {
             opt.bare()?;
             let valid = word == Word::CertificateValid;
@@ -334,32 +329,6 @@ pub(super) fn option<'a>(
                 .rule
                 .packet
                 .push(PacketCondition::CertificateValid(valid));
-        }
-        Word::FtpDynamicPort => number_record(draft, "ftp.dynamic_port", opt, &[])?,
-        Word::FtpMode => word_record(draft, "ftp.mode", opt, &[("active", 1), ("passive", 2)])?,
-        Word::FtpReplied => {
-            let known = &[
-                ("no", 1),
-                ("yes", 2),
-                ("false", 1),
-                ("true", 2),
-                ("off", 1),
-                ("on", 2),
-            ];
-            word_record(draft, "ftp.reply_received", opt, known)?;
-            // Whether there is a reply is known when the server's turn is over.
-            draft.rule.flow.to_server.get_or_insert(false);
-        }
-        Word::FtpDataCommand => {
-            word_record(draft, "ftpdata_command", opt, &[("retr", 1), ("stor", 2)])?;
-        }
-        Word::SnmpVersion => number_record(draft, "snmp.version", opt, &[])?,
-        Word::SnmpTrap => number_record(draft, "snmp.trap_type", opt, record::TRAPS)?,
-        Word::SnmpType => number_record(draft, "snmp.pdu_type", opt, record::PDU_TYPES)?,
-        Word::SmbVersion => number_record(draft, "smb.version", opt, &[])?,
-        Word::FtpBounce => {
-            opt.bare()?;
-            record(draft, "ftpbounce", String::new(), false);
         }
         Word::TlsSubject => draft.old_content(Buffer::TlsCertSubject, opt.need()?, false)?,
         Word::TlsIssuer => draft.old_content(Buffer::TlsCertIssuer, opt.need()?, false)?,

@@ -1,5 +1,6 @@
 //! Conditions on the record of a transaction: versions, states, numbers.
 
+use crate::app::{Fact, Written};
 use crate::rules::model::PacketCondition;
 use crate::rules::parse::Draft;
 use crate::rules::problem::{Kind, Parsed};
@@ -41,108 +42,25 @@ pub(super) fn alternatives(
     Ok(())
 }
 
-/// Operations of DNS.
-pub(super) const OPCODES: &[(&str, u64)] = &[
-    ("QUERY", 0),
-    ("IQUERY", 1),
-    ("STATUS", 2),
-    ("NOTIFY", 4),
-    ("UPDATE", 5),
-];
-
-/// Results of DNS.
-pub(super) const RCODES: &[(&str, u64)] = &[
-    ("NOERROR", 0),
-    ("FORMERR", 1),
-    ("SERVFAIL", 2),
-    ("NXDOMAIN", 3),
-    ("NOTIMP", 4),
-    ("REFUSED", 5),
-    ("YXDOMAIN", 6),
-    ("YXRRSET", 7),
-    ("NXRRSET", 8),
-    ("NOTAUTH", 9),
-    ("NOTZONE", 10),
-    ("BADVERS", 16),
-    ("BADKEY", 17),
-    ("BADTIME", 18),
-    ("BADMODE", 19),
-    ("BADNAME", 20),
-    ("BADALG", 21),
-    ("BADTRUNC", 22),
-];
-
-/// Types of records of DNS.
-pub(super) const RRTYPES: &[(&str, u64)] = &[
-    ("A", 1),
-    ("NS", 2),
-    ("MD", 3),
-    ("MF", 4),
-    ("CNAME", 5),
-    ("SOA", 6),
-    ("MB", 7),
-    ("MG", 8),
-    ("MR", 9),
-    ("NULL", 10),
-    ("WKS", 11),
-    ("PTR", 12),
-    ("HINFO", 13),
-    ("MINFO", 14),
-    ("MX", 15),
-    ("TXT", 16),
-    ("RP", 17),
-    ("AFSDB", 18),
-    ("AAAA", 28),
-    ("LOC", 29),
-    ("SRV", 33),
-    ("NAPTR", 35),
-    ("CERT", 37),
-    ("DNAME", 39),
-    ("OPT", 41),
-    ("DS", 43),
-    ("SSHFP", 44),
-    ("RRSIG", 46),
-    ("NSEC", 47),
-    ("DNSKEY", 48),
-    ("NSEC3", 50),
-    ("NSEC3PARAM", 51),
-    ("TLSA", 52),
-    ("SVCB", 64),
-    ("HTTPS", 65),
-    ("SPF", 99),
-    ("TKEY", 249),
-    ("TSIG", 250),
-    ("AXFR", 252),
-    ("ANY", 255),
-    ("URI", 256),
-];
-
-/// Types of PDUs of SNMP.
-pub(super) const PDU_TYPES: &[(&str, u64)] = &[
-    ("get_request", 0),
-    ("get_next_request", 1),
-    ("response", 2),
-    ("set_request", 3),
-    ("trap_v1", 4),
-    ("get_bulk_request", 5),
-    ("inform_request", 6),
-    ("trap_v2", 7),
-    ("report", 8),
-];
-
-/// What traps of SNMP 1 are about.
-pub(super) const TRAPS: &[(&str, u64)] = &[
-    ("coldStart", 0),
-    ("warmStart", 1),
-    ("linkDown", 2),
-    ("linkUp", 3),
-    ("authenticationFailure", 4),
-    ("egpNeighborLoss", 5),
-    ("enterpriseSpecific", 6),
-];
+/// A number of a transaction that a protocol has a keyword for.
+pub(in crate::rules) fn fact<'a>(draft: &mut Draft<'a>, fact: &Fact, opt: Opt<'a>) -> Parsed<()> {
+    match fact.written {
+        Written::Number(names) => number_record(draft, fact.name(), opt, names)?,
+        Written::Word(known) => word_record(draft, fact.name(), opt, known)?,
+        Written::Date => date_record(draft, fact.name(), opt)?,
+        Written::Bare => {
+            opt.bare()?;
+            record(draft, fact.name(), String::new(), false);
+        }
+    }
+    if fact.answer {
+        draft.rule.flow.to_server.get_or_insert(false);
+    }
+    Ok(())
+}
 
 /// A number of a transaction's record: exact, a range, or one of the names.
-pub(super) fn number_record<'a>(
+fn number_record<'a>(
     draft: &mut Draft<'a>,
     keyword: &str,
     opt: Opt<'a>,
@@ -166,7 +84,7 @@ pub(super) fn number_record<'a>(
 }
 
 /// One of a few words of a transaction's record.
-pub(super) fn word_record<'a>(
+fn word_record<'a>(
     draft: &mut Draft<'a>,
     keyword: &str,
     opt: Opt<'a>,
@@ -185,7 +103,7 @@ pub(super) fn word_record<'a>(
 }
 
 /// A date of a transaction's record: exact, `<`, `>`, or `a<>b`.
-pub(super) fn date_record<'a>(draft: &mut Draft<'a>, keyword: &str, opt: Opt<'a>) -> Parsed<()> {
+fn date_record<'a>(draft: &mut Draft<'a>, keyword: &str, opt: Opt<'a>) -> Parsed<()> {
     let value = opt.need()?.unquoted()?;
     let (low, high) = if let Some(rest) = value.strip("<") {
         (0, date(rest.trim())?.saturating_sub(1))

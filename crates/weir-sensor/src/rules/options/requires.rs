@@ -1,5 +1,6 @@
 //! What a rule requires of who reads it: a version of the language, keywords, features.
 
+use crate::app;
 use crate::buffer::Buffer;
 use crate::rules::keywords::Word;
 use crate::rules::load::{Dialect, Features};
@@ -21,6 +22,7 @@ pub(super) fn requires(value: Text<'_>, dialect: Dialect, features: Features) ->
             b"keyword" => {
                 let name = rest.str()?;
                 Word::named(name, dialect).is_some()
+                    || app::fact(name).is_some()
                     || Buffer::sticky(name).is_some()
                     || Buffer::modifier(name).is_some()
             }

@@ -1,0 +1,275 @@
+//! Protocols that are recognized and have no parser: rules with them inspect the stream. A row moves next to its parser when there is one.
+
+use super::bytes::be32;
+use super::names::App;
+use super::probe::{Certainty, First, Look, StreamProbe};
+use super::protocol::{Carrier, Protocol};
+
+/// A probe by the first byte: what begins with it is of this protocol or of none.
+const fn claiming(
+    look: fn(&First<'_>) -> Look,
+    claims: fn(&First<'_>) -> bool,
+) -> Option<StreamProbe> {
+    Some(StreamProbe {
+        certainty: Certainty::Form,
+        look,
+        claims,
+    })
+}
+
+fn when(yes: bool) -> Look {
+    if yes { Look::Yes } else { Look::No }
+}
+
+/// Telnet negotiates.
+pub(super) const TELNET: Protocol = Protocol {
+    app: App::Telnet,
+    stream: claiming(
+        |first| match first.bytes {
+            [0xff, 0xfb..=0xfe, option, ..] => when(*option < 50),
+            [0xff] | [0xff, _] => Look::Maybe,
+            _ => Look::No,
+        },
+        |first| first.at(0) == Some(0xff),
+    ),
+    ..Protocol::NONE
+};
+
+/// DCE/RPC: version 5.0 or 5.1, a bind or its answer, data representation, length of the fragment.
+pub(super) const DCERPC: Protocol = Protocol {
+    app: App::Dcerpc,
+    carrier: Carrier::Both,
+    stream: claiming(dcerpc, is_version_5),
+    ..Protocol::NONE
+};
+
+fn is_version_5(first: &First<'_>) -> bool {
+    first.at(0) == Some(5) && first.at(1).is_none_or(|minor| minor <= 1)
+}
+
+fn dcerpc(first: &First<'_>) -> Look {
+    if !is_version_5(first) {
+        return Look::No;
+    }
+    let [_, _, kind, _, order, _, _, _, a, b, ..] = *first.bytes else {
+        return Look::Maybe;
+    };
+    let length = match order {
+        0x10 => u16::from_le_bytes([a, b]),
+        0 => u16::from_be_bytes([a, b]),
+        _ => return Look::No,
+    };
+    let kinds = if first.is_server() { 12..=13 } else { 11..=14 };
+    when(kinds.contains(&kind) && length >= 16)
+}
+
+/// RDP: TPKT, then a connection request or confirm of X.224.
+pub(super) const RDP: Protocol = Protocol {
+    app: App::Rdp,
+    stream: claiming(
+        |first| match first.at(5) {
+            _ if !is_tpkt(first) => Look::No,
+            Some(code) => when(code == if first.is_server() { 0xd0 } else { 0xe0 }),
+            None => Look::Maybe,
+        },
+        is_tpkt,
+    ),
+    ..Protocol::NONE
+};
+
+fn is_tpkt(first: &First<'_>) -> bool {
+    first.at(0) == Some(3) && first.at(1).is_none_or(|b| b == 0)
+}
+
+/// LDAP: a sequence, the number of the message, what is asked or answered.
+pub(super) const LDAP: Protocol = Protocol {
+    app: App::Ldap,
+    carrier: Carrier::Both,
+    stream: claiming(ldap, |first| first.at(0) == Some(0x30)),
+    ..Protocol::NONE
+};
+
+fn ldap(first: &First<'_>) -> Look {
+    if first.at(0) != Some(0x30) {
+        return Look::No;
+    }
+    let at = match first.at(1) {
+        Some(n @ 0x81..=0x84) => 2 + usize::from(n - 0x80),
+        Some(n) if n < 0x80 => 2,
+        Some(_) => return Look::No,
+        None => return Look::Maybe,
+    };
+    let length = match (first.at(at), first.at(at + 1)) {
+        (Some(2), Some(n @ 1..=4)) => usize::from(n),
+        (Some(_), Some(_)) => return Look::No,
+        _ => return Look::Maybe,
+    };
+    let known: &[u8] = match first.is_server() {
+        true => &[
+            0x61, 0x64, 0x65, 0x67, 0x69, 0x6b, 0x6d, 0x6f, 0x73, 0x78, 0x79,
+        ],
+        false => &[0x42, 0x60, 0x63, 0x66, 0x68, 0x4a, 0x6c, 0x6e, 0x50, 0x77],
+    };
+    match first.at(at + 2 + length) {
+        Some(what) => when(known.contains(&what)),
+        None => Look::Maybe,
+    }
+}
+
+/// MQTT: CONNECT with its name.
+pub(super) const MQTT: Protocol = Protocol {
+    app: App::Mqtt,
+    stream: claiming(mqtt, is_connect),
+    ..Protocol::NONE
+};
+
+fn is_connect(first: &First<'_>) -> bool {
+    first.at(0) == Some(0x10) && !first.is_server()
+}
+
+fn mqtt(first: &First<'_>) -> Look {
+    if !is_connect(first) {
+        return Look::No;
+    }
+    let length = first.bytes.iter().skip(1).take(4);
+    let end = length.clone().position(|b| b & 0x80 == 0);
+    match end.and_then(|n| first.bytes.get(n + 2..n + 8)) {
+        Some(name) => when(name == b"\0\x04MQTT" || name == b"\0\x06MQIs"),
+        None => Look::Maybe,
+    }
+}
+
+/// Kerberos: a tag of ASN.1, on its own port.
+pub(super) const KRB5: Protocol = Protocol {
+    app: App::Krb5,
+    services: &["kerberos"],
+    carrier: Carrier::Both,
+    stream: claiming(
+        // A length comes before.
+        |first| match (first.ports.server, first.at(4)) {
+            (88, Some(tag)) => when(matches!(tag, 0x6a..=0x7e)),
+            _ => Look::No,
+        },
+        |first| first.ports.server == 88 && first.at(4).is_some(),
+    ),
+    datagram: Some(|first| first.has_port(88) && matches!(first.at(0), Some(0x6a..=0x7e))),
+    ..Protocol::NONE
+};
+
+/// NFS: a call of its program.
+pub(super) const NFS: Protocol = Protocol {
+    app: App::Nfs,
+    carrier: Carrier::Both,
+    stream: claiming(
+        // A record mark comes before.
+        |first| match be32(first.bytes, 16) {
+            _ if !is_marked(first) => Look::No,
+            Some(_) => when(is_call(first.bytes, 8)),
+            None => Look::Maybe,
+        },
+        is_marked,
+    ),
+    datagram: Some(|first| !first.is_server() && is_call(first.bytes, 4)),
+    files: true,
+    ..Protocol::NONE
+};
+
+fn is_marked(first: &First<'_>) -> bool {
+    first.at(0).is_some_and(|b| b & 0x80 != 0) && !first.is_server()
+}
+
+fn is_call(bytes: &[u8], at: usize) -> bool {
+    be32(bytes, at) == Some(0)
+        && be32(bytes, at + 4) == Some(2)
+        && be32(bytes, at + 8) == Some(100_003)
+}
+
+/// What servers of SIP begin with.
+const ANSWER: &[u8] = b"SIP/2.0 ";
+
+/// Methods of SIP that streams begin with.
+const METHODS: &[&[u8]] = &[
+    b"INVITE sip",
+    b"REGISTER sip",
+    b"OPTIONS sip",
+    b"NOTIFY sip",
+    b"SUBSCRIBE sip",
+];
+
+/// Methods of SIP that only datagrams are known by.
+const RARE_METHODS: &[&[u8]] = &[b"ACK sip", b"BYE sip", b"CANCEL sip", b"MESSAGE sip"];
+
+pub(super) const SIP: Protocol = Protocol {
+    app: App::Sip,
+    carrier: Carrier::Both,
+    stream: Some(StreamProbe::new(Certainty::Word, |first| {
+        match (first.line(), first.is_server()) {
+            (None, _) => Look::No,
+            (Some(_), true) => first.begins_with(&[ANSWER]),
+            (Some(_), false) => first.begins_with(METHODS),
+        }
+    })),
+    datagram: Some(|first| {
+        let mut methods = METHODS.iter().chain(RARE_METHODS);
+        first.bytes.starts_with(ANSWER) || methods.any(|m| first.bytes.starts_with(m))
+    }),
+    ..Protocol::NONE
+};
+
+pub(super) const RFB: Protocol = Protocol {
+    app: App::Rfb,
+    services: &["vnc"],
+    stream: Some(StreamProbe::new(Certainty::Word, |first| {
+        match first.line() {
+            Some(_) => first.begins_with(&[b"RFB 003."]),
+            None => Look::No,
+        }
+    })),
+    ..Protocol::NONE
+};
+
+pub(super) const DHCP: Protocol = Protocol {
+    app: App::Dhcp,
+    carrier: Carrier::Udp,
+    datagram: Some(|first| {
+        let magic = first.bytes.get(236..240);
+        matches!(first.at(0), Some(1 | 2)) && magic == Some(&[0x63, 0x82, 0x53, 0x63][..])
+    }),
+    ..Protocol::NONE
+};
+
+/// Without its port NTP is too alike to chance.
+pub(super) const NTP: Protocol = Protocol {
+    app: App::Ntp,
+    carrier: Carrier::Udp,
+    datagram: Some(|first| {
+        let head = first.at(0).unwrap_or_default();
+        first.has_port(123)
+            && first.bytes.len() >= 48
+            && matches!(head & 7, 1..=7)
+            && head >> 3 & 7 <= 4
+    }),
+    ..Protocol::NONE
+};
+
+/// Without its ports IKE is too alike to chance.
+pub(super) const IKE: Protocol = Protocol {
+    app: App::Ike,
+    aliases: &["ikev2"],
+    carrier: Carrier::Udp,
+    datagram: Some(|first| {
+        let b = first.bytes;
+        let ike = b.strip_prefix(&[0; 4]).unwrap_or(b);
+        (first.has_port(500) || first.has_port(4500))
+            && b.len() >= 28
+            && matches!(ike.get(17), Some(0x10 | 0x20))
+            && be32(ike, 24).is_some_and(|n| n as usize == ike.len())
+    }),
+    ..Protocol::NONE
+};
+
+/// WebSocket is what HTTP/1 changes to.
+pub(super) const WEBSOCKET: Protocol = Protocol {
+    app: App::Websocket,
+    ..Protocol::NONE
+};

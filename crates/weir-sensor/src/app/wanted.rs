@@ -1,0 +1,93 @@
+//! What parsers are asked for by the loaded rules and the configuration.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::digest::Sums;
+use super::http::HttpWanted;
+use crate::buffer::BufferSet;
+
+/// What parsers need to know of the rules and the configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Buffers that rules inspect; others may be left out.
+    pub buffers: BufferSet,
+    /// How much of a request's body is kept for inspection, bytes.
+    pub request_body: usize,
+    /// How much of a response's body.
+    pub response_body: usize,
+    /// The most that a compressed body may become.
+    pub decompressed: usize,
+    /// Whether records for the event log are to be filled.
+    pub records: bool,
+    /// Sums of files.
+    pub sums: Sums,
+    /// Rules ask for sums: they are decided when files are whole, not when no more of them is inspected.
+    pub whole_files: bool,
+    /// Rules ask whether a client of TLS has sent its part of the key, which comes long after its hello was decided.
+    pub keys: bool,
+    /// What records of other protocols are asked for.
+    pub said: Said,
+}
+
+/// What parsers need to know, with what only one of them needs: a flow of another protocol keeps a copy of the rest.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Of all parsers.
+    pub wanted: Wanted,
+    /// Of HTTP.
+    pub http: Arc<HttpWanted>,
+}
+
+impl Deref for Asked {
+    type Target = Wanted;
+
+    fn deref(&self) -> &Wanted {
+        &self.wanted
+    }
+}
+
+impl From<Wanted> for Asked {
+    /// With what is asked of HTTP where nothing is configured.
+    fn from(wanted: Wanted) -> Asked {
+        Asked {
+            wanted,
+            http: Arc::new(HttpWanted::USUAL),
+        }
+    }
+}
+
+/// What records are asked for beyond the usual.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Said {
+    /// JA3 and JA3S of TLS.
+    pub ja3: bool,
+    /// JA4 of TLS.
+    pub ja4: bool,
+    /// HASSH of SSH.
+    pub hassh: bool,
+    /// Certificates of TLS, as they are.
+    pub certificates: bool,
+    /// What hellos of TLS offer and choose.
+    pub handshakes: bool,
+    /// All header lines of mails that records can have, and sums of subjects.
+    pub mail: bool,
+    /// Addresses of pages in the texts of mails.
+    pub urls: bool,
+    /// The longest line of FTP, bytes; 0: the usual.
+    pub ftp_line: u32,
+}
+
+impl Said {
+    /// Everything.
+    pub const ALL: Said = Said {
+        ja3: true,
+        ja4: true,
+        hassh: true,
+        certificates: true,
+        handshakes: true,
+        mail: true,
+        urls: true,
+        ftp_line: 0,
+    };
+}

@@ -1,5 +1,0 @@
-//! `weir_fuzz::sensor::tls` under libFuzzer.
-
-#![no_main]
-
-libfuzzer_sys::fuzz_target!(|data: &[u8]| weir_fuzz::sensor::tls(data));
