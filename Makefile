@@ -9,9 +9,10 @@ help: ## list these commands
 
 .PHONY: run
 run: setup ## install what is missing, build, and show weir working on real traffic
-	cargo build --release -p weir-cli
+	@# The development profile, with the features of scripts/test: `make test` goes on from this build.
+	cargo build -p weir-cli $$([ ! -e /usr/include/pcap/pcap.h ] || echo --features weir-cli/libpcap)
 	@echo
-	@$(TARGET)/release/weir lab demo
+	@$(TARGET)/debug/weir lab demo
 
 .PHONY: release
 release: setup ## build the programs as they are shipped, stripped, with debug files beside them; in target/dist
