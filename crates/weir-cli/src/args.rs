@@ -34,56 +34,56 @@ pub(crate) struct Args {
 /// All commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Read a policy and report every mistake in it
+    /// Check a policy and report all errors
     Check(CheckArgs),
     /// Format policies in place, or print one
     Fmt(FmtArgs),
-    /// Say in words what the rules of a policy do, or which of them match the packets of a capture and why
+    /// Explain rules in plain English, or which rules match the packets of a capture and why
     Explain(ExplainArgs),
-    /// Show what a policy, or a running instance, compiles to: classifier tables, and the most one packet can cost
+    /// Show the classifier tables of a policy or a running instance, and the worst-case cost of a packet
     Tables(TablesArgs),
-    /// Change and list the rules of a running `weir run`
+    /// List and edit the rules of a running policy
     Rule(RuleArgs),
-    /// List, count or end the connections of a running `weir run`
+    /// List, count or delete tracked connections
     Connections(ConnectionsArgs),
-    /// Run a policy or a graph over a capture, without privileges unless the engine is the kernel
+    /// Run a policy, graph or virtual network over a capture; no privileges needed
     Replay(ReplayArgs),
     /// Run a policy on interfaces until Ctrl-C, with live counters
     Run(RunArgs),
-    /// Make an edge what a configuration says: ports, functions, links; changes nothing that stays the same
+    /// Apply an edge configuration (idempotent)
     Apply(ApplyArgs),
-    /// Say what `weir apply` of a configuration would change of what runs
+    /// Show the difference between a configuration and the running state
     Diff(EdgeDiffArgs),
-    /// Show running edges: links, and what became of packets at every port and function
+    /// Show running edges: links, packet counters and drops of every port and function
     Status(StatusArgs),
-    /// Show and change the routes of a running router that has tables of its own, or let them follow the kernel's
+    /// List and edit the routes of a running router, or follow the kernel's routing table
     Route(route::RouteArgs),
-    /// Show and change the services of a running balancer, in words of its own or those of ipvsadm
+    /// List and edit load-balanced services and servers (also in ipvsadm syntax)
     Service(Box<service::ServiceArgs>),
-    /// Virtual networks of tenants on this host and others, from a document that declares them
+    /// Manage tenants' virtual networks across hosts
     Net(net::NetArgs),
-    /// Show rates of a running edge, again and again: packets and bits of every port and function, drops by reason
+    /// Live rates per port, function and drop reason
     Top(watch::TopArgs),
-    /// Write packets of a running edge into a pcapng file, at any stage, with the verdict and the path of each
+    /// Capture packets of a running graph to pcapng, at any stage, with verdict and path
     Capture(watch::CaptureArgs),
-    /// Show the way of packets through a running edge, function by function, and why each ended where it did
+    /// Trace packets through a running graph, with verdicts and reasons
     Trace(watch::TraceArgs),
-    /// Take down an edge, or remove what a killed `weir run` left attached
+    /// Stop an edge, or remove the remains of a killed `weir run`
     Down(DownArgs),
-    /// Take eBPF objects apart, run and judge them: weir's own and those of others
+    /// Inspect, verify, run and attach eBPF objects
     Prog(prog::ProgArgs),
-    /// Send made-up packets out of an interface, and count what arrives at another
+    /// Generate synthetic traffic, and count what arrives
     Generate(generate::GenerateArgs),
-    /// Signature intrusion detection over captures or an interface: rules in, alerts out
+    /// Signature-based intrusion detection on captures or interfaces
     Sensor(Box<sensor::SensorArgs>),
-    /// AF_XDP sockets: send, receive, forward and measure round trips, with every knob a flag
+    /// Send, receive, forward and measure with AF_XDP sockets; every socket option is a flag
     Xsk(xsk::XskArgs),
-    /// Probe what this kernel can do and name the fallback for what it cannot
+    /// Probe kernel features and list the fallbacks in use
     Doctor(DoctorArgs),
-    /// Experiments on test beds that weir builds from network namespaces (package weir-lab)
+    /// Run experiments in network namespaces (package weir-lab)
     #[command(disable_help_flag = true)]
     Lab(PassedOn),
-    /// Measure weir beside its peers, on test beds of its own (package weir-lab)
+    /// Run benchmarks against other tools in network namespaces (package weir-lab)
     #[command(disable_help_flag = true)]
     Bench(PassedOn),
 }
@@ -118,9 +118,9 @@ pub(crate) struct LabProgram {
 /// The commands of `weir-lab`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
-    /// Experiments on test beds that weir builds from network namespaces
+    /// Run experiments in network namespaces
     Lab(lab::LabArgs),
-    /// Measure weir beside its peers, on test beds of its own
+    /// Run benchmarks against other tools in network namespaces
     Bench(BenchArgs),
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct FmtArgs {
     /// Policy files; `-` reads standard input and prints
     #[arg(required = true, value_name = "POLICY")]
     pub(crate) policies: Vec<PathBuf>,
-    /// Change nothing; exit with 1 if a file is not formatted
+    /// Only check; exit with status 1 if a file is not formatted
     #[arg(long)]
     pub(crate) check: bool,
 }
@@ -161,7 +161,7 @@ pub(crate) struct ExplainArgs {
     /// Only this rule, counted from 1
     #[arg(long, value_name = "ID")]
     pub(crate) rule: Option<u32>,
-    /// Name of the interface the packets came in by, for captures that do not say
+    /// Receive interface of the packets, if the capture does not record it
     #[arg(long, value_name = "NAME", requires = "input")]
     pub(crate) in_if: Option<String>,
     /// Print one JSON object
@@ -175,7 +175,7 @@ pub(crate) struct TablesArgs {
     /// Policy file; without one, the running instance
     #[arg(value_name = "POLICY")]
     pub(crate) policy: Option<PathBuf>,
-    /// An interface of the running instance; needed where more than one runs
+    /// Interface of the running instance; required if several instances run
     #[arg(
         short = 'i',
         long = "interface",
@@ -191,10 +191,10 @@ pub(crate) struct TablesArgs {
 /// Arguments of `weir rule`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RuleArgs {
-    /// An interface of the instance; needed where more than one runs
+    /// Interface of the instance; required if several instances run
     #[arg(short = 'i', long = "interface", value_name = "IF", global = true)]
     pub(crate) interface: Option<String>,
-    /// Change rules only if they are still at this generation, as `weir rule list` shows it
+    /// Edit only if the rules are still at this generation (see `weir rule list`)
     #[arg(long, value_name = "N", global = true)]
     pub(crate) if_generation: Option<u64>,
     /// Print one JSON object
@@ -208,25 +208,25 @@ pub(crate) struct RuleArgs {
 /// Commands on the rules of a running instance.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RuleCommand {
-    /// Add a rule behind all others, written as in a policy; `-` reads one a line from standard input, all of which hold at once
+    /// Append a rule, in policy syntax; `-` reads one rule per line from standard input and adds all atomically
     #[command(alias = "add-stateless")]
     Add(RuleLine),
     /// Add a stateful rule
     AddStateful(RuleLine),
-    /// Replace a rule by another one, in one step; the new one has a new id
+    /// Replace a rule atomically; the new rule gets a new id
     Replace(ReplaceArgs),
-    /// Delete rules by their ids, all at once
+    /// Delete rules by id, atomically
     #[command(alias = "del")]
     Delete(DeleteArgs),
-    /// List the rules with ids and counters; + was added live, - is only in the policy file
+    /// List rules with ids and counters; + added live, - only in the policy file
     List,
-    /// Delete all rules, at once
+    /// Delete all rules, atomically
     Flush,
-    /// Put a policy in place of the one that runs; rules that are in both go on with their counters and connections
+    /// Replace the running policy; unchanged rules keep counters and connections
     Load(LoadArgs),
-    /// Write the rules to the policy file, or to another one
+    /// Save the running rules to the policy file or to another file
     Save(SaveArgs),
-    /// Lay all rules out anew, so that those added are found as fast as the others
+    /// Rebuild the classifier, so that added rules match as fast as the others
     Compact,
 }
 
@@ -244,7 +244,7 @@ pub(crate) struct ReplaceArgs {
     /// The rule to replace
     #[arg(value_name = "ID")]
     pub(crate) id: u32,
-    /// Matches and targets of the new one
+    /// Matches and targets of the new rule
     #[arg(required = true, trailing_var_arg = true, value_name = "RULE")]
     pub(crate) words: Vec<String>,
 }
@@ -260,10 +260,10 @@ pub(crate) struct DeleteArgs {
 /// Arguments of `weir rule load`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LoadArgs {
-    /// Policy file; default: the one that runs, read again
+    /// Policy file; default: re-read the running one
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// End all connections; needed where the policy changes how many are kept
+    /// Delete all connections; required if the policy changes the size of the table
     #[arg(long)]
     pub(crate) flush_connections: bool,
 }
@@ -271,10 +271,10 @@ pub(crate) struct LoadArgs {
 /// Arguments of `weir rule save`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SaveArgs {
-    /// File to write; default: the policy that `weir run` was started with
+    /// File to write; default: the policy file of the running instance
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
-    /// Also over a file that changed since it was read, or that is another one
+    /// Overwrite a file that was modified since it was read, or another file
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -282,28 +282,28 @@ pub(crate) struct SaveArgs {
 /// Arguments of `weir connections`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConnectionsArgs {
-    /// An interface of the instance; needed where more than one runs
+    /// Interface of the instance; required if several instances run
     #[arg(short = 'i', long = "interface", value_name = "IF", global = true)]
     pub(crate) interface: Option<String>,
     /// Print one JSON object
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Only this connection, as `weir connections` shows it
+    /// Only the connection with this id
     #[arg(long, value_name = "ID", global = true)]
     pub(crate) id: Option<u64>,
-    /// Only those one end of which, original or translated, has this address
+    /// Only connections with this address at either end, original or translated
     #[arg(long, value_name = "ADDRESS", global = true)]
     pub(crate) address: Option<std::net::IpAddr>,
-    /// Only those one end of which has this port (with --address: the same end)
+    /// Only connections with this port at either end (with --address: at the same end)
     #[arg(long, value_name = "PORT", global = true)]
     pub(crate) port: Option<u16>,
     /// Only this protocol
     #[arg(long, value_name = "PROTOCOL", global = true, value_parser = ["tcp", "udp", "icmp", "icmp6", "sctp", "gre", "esp", "ah"])]
     pub(crate) protocol: Option<String>,
-    /// Only those in this state, as `timeout` in a policy spells it
+    /// Only connections in this state
     #[arg(long, value_name = "STATE", global = true, value_parser = ["tcp-syn-sent", "tcp-syn-received", "tcp-established", "tcp-fin", "tcp-time-wait", "tcp-closed", "udp-new", "udp", "icmp", "generic-new", "generic"])]
     pub(crate) state: Option<String>,
-    /// Only those of this rule
+    /// Only connections of this rule
     #[arg(long, value_name = "ID", global = true)]
     pub(crate) rule: Option<u32>,
     /// What to do; default: list
@@ -314,13 +314,13 @@ pub(crate) struct ConnectionsArgs {
 /// What to do with connections.
 #[derive(Clone, Copy, Debug, Subcommand)]
 pub(crate) enum ConnectionsCommand {
-    /// List them
+    /// List connections
     List,
-    /// Count them by protocol and state
+    /// Count connections by protocol and state
     Count,
-    /// End them: their next packets are judged as if they had never been
+    /// Delete connections: their next packets match rules like new ones
     Delete {
-        /// All of them; else say which ones
+        /// Delete all connections; otherwise a filter is required
         #[arg(long)]
         all: bool,
     },
@@ -329,29 +329,29 @@ pub(crate) enum ConnectionsCommand {
 /// Engines of `weir replay`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EngineName {
-    /// The compiled data plane in weir's own interpreter: no privileges
+    /// eBPF in weir's interpreter; no privileges needed
     User,
-    /// The same, verified and as native code: some thirty times as fast; XDP on x86-64
+    /// eBPF verified and compiled to native code, about 30 times as fast; XDP on x86-64 only
     UserJit,
-    /// The compiled data plane in the running kernel (BPF_PROG_TEST_RUN): root
+    /// eBPF in the running kernel (BPF_PROG_TEST_RUN); requires root
     Kernel,
-    /// The semantics in plain Rust, the oracle of the others
+    /// Reference interpreter of the policy language
     Reference,
 }
 
 /// How checksums in the capture are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Checksums {
-    /// Finished, as on a wire
+    /// Complete, as on the wire
     Complete,
-    /// Local packets may carry the pseudo-header sum only, as on veth
+    /// Local packets may carry only the pseudo-header sum, as on veth
     Offloaded,
 }
 
 /// Arguments of `weir replay`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// Policy file, or the configuration of a graph or a document of virtual networks (a file whose name ends in .toml)
+    /// Policy, or a graph configuration or virtual network document (*.toml)
     #[arg(value_name = "POLICY")]
     pub(crate) policy: PathBuf,
     /// Capture to read (pcap or pcapng)
@@ -361,26 +361,26 @@ pub(crate) struct ReplayArgs {
     /// device that packets left by
     #[arg(long = "out", value_name = "CAPTURE|FOLDER")]
     pub(crate) output: Option<PathBuf>,
-    /// What executes the policy
+    /// Engine that runs the policy
     #[arg(long, value_enum, default_value = "user")]
     pub(crate) engine: EngineName,
-    /// Name of the interface the packets came in by; default: what the capture says
+    /// Receive interface of the packets; default: as recorded in the capture
     #[arg(long, value_name = "NAME")]
     pub(crate) in_if: Option<String>,
     /// Port of the graph that the packets came in by; default: the one the capture names, or the only one. Of virtual networks `NETWORK/WORKLOAD`, or
     /// `underlay`
     #[arg(long, value_name = "NAME")]
     pub(crate) port: Option<String>,
-    /// Of virtual networks: the edge that packets are on; default: the only one of the document, or the one with this host's name
+    /// Virtual networks: the edge; default: the only one, or the one with this host's name
     #[arg(long, value_name = "NAME")]
     pub(crate) edge: Option<String>,
-    /// Of virtual networks: say of every packet what became of it
+    /// Virtual networks: print the verdict of every packet
     #[arg(long)]
     pub(crate) verdicts: bool,
-    /// What a router by the kernel's tables finds there: `host`, or a file of lines as `ip route`, `ip neigh` and `ip link` write them
+    /// Kernel tables for routers: `host`, or a file with output of `ip route`, `ip neigh` and `ip link`
     #[arg(long, value_name = "host|FILE")]
     pub(crate) routes: Option<PathBuf>,
-    /// Receive queue the packets came in by
+    /// Receive queue of the packets
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) queue: u16,
     /// How to read checksums in the capture; a port of a graph that says so itself knows better
@@ -404,7 +404,7 @@ pub(crate) enum HookName {
     Xdp,
     /// Traffic control: tcx, or clsact on kernels before 6.6
     Tc,
-    /// Traffic control through a clsact filter, where something else wants it so
+    /// tc through a clsact filter, for coexistence with other clsact users
     Clsact,
 }
 
@@ -413,9 +413,9 @@ pub(crate) enum HookName {
 pub(crate) enum RunEngineName {
     /// The running kernel
     Kernel,
-    /// weir's interpreter over AF_XDP sockets; what passes goes to the stack by a tap
+    /// weir's interpreter over AF_XDP; passed packets enter the stack through a tap device
     User,
-    /// The same, verified and as native code (x86-64)
+    /// eBPF verified and compiled to native code (x86-64), over AF_XDP
     UserJit,
 }
 
@@ -425,34 +425,34 @@ pub(crate) struct RunArgs {
     /// Policy file
     #[arg(value_name = "POLICY")]
     pub(crate) policy: PathBuf,
-    /// Interface to attach to; repeat for more
+    /// Interface to attach to; repeatable
     #[arg(short = 'i', long = "interface", required = true, value_name = "IF")]
     pub(crate) interfaces: Vec<String>,
-    /// What carries the policy out
+    /// Engine that runs the policy
     #[arg(long, value_enum, default_value = "kernel")]
     pub(crate) engine: RunEngineName,
-    /// Where to attach; default: tc on veth, whose other end keeps its offloads then, XDP elsewhere
+    /// Hook to attach to; default: tc on veth (keeps the peer's offloads), XDP elsewhere
     #[arg(long, value_enum)]
     pub(crate) hook: Option<HookName>,
-    /// Also filter what leaves by the interfaces (tc)
+    /// Also process packets on transmit (tc egress)
     #[arg(long)]
     pub(crate) egress: bool,
-    /// Use generic XDP, for drivers without native support: slower, works anywhere
+    /// Use generic XDP: slower, works with every driver
     #[arg(long)]
     pub(crate) generic: bool,
-    /// How to read checksums; default: by driver (veth, tap and virtio are offloaded)
+    /// Checksum mode; default: by driver (veth, tap and virtio: offloaded)
     #[arg(long, value_enum)]
     pub(crate) checksums: Option<Checksums>,
-    /// Seconds between updates of the counters
+    /// Interval between counter updates, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) interval: f64,
-    /// Stop by itself after this many seconds
+    /// Stop after SECONDS
     #[arg(long = "for", value_name = "SECONDS")]
     pub(crate) duration: Option<f64>,
-    /// Policies that name VLANs on a device that may hide tags from XDP: you have seen to it that it does not
+    /// Accept a policy that matches VLANs on a device that may strip tags in hardware: you have disabled that offload
     #[arg(long)]
     pub(crate) vlan_in_frame: bool,
-    /// Print one JSON object when stopped, and nothing on the way
+    /// Print one JSON object when stopped, and nothing else
     #[arg(long)]
     pub(crate) json: bool,
     /// Also write the final counters to this file, as one JSON object
@@ -469,19 +469,19 @@ pub(crate) struct ApplyArgs {
     /// Configuration file (TOML)
     #[arg(value_name = "CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// Change nothing; print the plan and what it would change
+    /// Print the plan and its changes without applying it
     #[arg(long, conflicts_with_all = ["watch", "confirm", "confirm_now"])]
     pub(crate) dry_run: bool,
-    /// Stay, and apply again whenever the configuration or a file it names changes
+    /// Keep running, and apply again whenever the configuration or a file it references changes
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Go back to what ran before unless this is confirmed within so many seconds, by ENTER here or by `weir apply --confirm-now`
+    /// Roll back automatically unless confirmed within SECONDS, by ENTER or `weir apply --confirm-now`
     #[arg(long, value_name = "SECONDS")]
     pub(crate) confirm: Option<f64>,
-    /// Confirm what another `weir apply --confirm` has applied
+    /// Confirm a pending `weir apply --confirm`
     #[arg(long, conflicts_with_all = ["watch", "confirm"])]
     pub(crate) confirm_now: bool,
-    /// The edge to confirm, where several wait
+    /// The edge to confirm, if several are pending
     #[arg(long, value_name = "NAME", requires = "confirm_now")]
     pub(crate) edge: Option<String>,
     /// Print one JSON object for each apply
@@ -503,13 +503,13 @@ pub(crate) struct EdgeDiffArgs {
 /// Arguments of `weir status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatusArgs {
-    /// Configuration file whose edge to show; default: all edges in this network namespace
+    /// Show the edge of this configuration; default: all edges in this network namespace
     #[arg(value_name = "CONFIG", conflicts_with = "edge")]
     pub(crate) config: Option<PathBuf>,
     /// Name of the edge to show
     #[arg(long, value_name = "NAME")]
     pub(crate) edge: Option<String>,
-    /// Also show what each rule of a filter counted, and each entry of its sets
+    /// Show the counters of every filter rule and set entry
     #[arg(long)]
     pub(crate) hits: bool,
     /// Print one JSON object
@@ -520,16 +520,16 @@ pub(crate) struct StatusArgs {
 /// Arguments of `weir down`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DownArgs {
-    /// Configuration file whose edge to take down
+    /// Stop the edge of this configuration
     #[arg(value_name = "CONFIG", conflicts_with_all = ["edge", "all", "interfaces"])]
     pub(crate) config: Option<PathBuf>,
-    /// Name of the edge to take down
+    /// Name of the edge to stop
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "interfaces"])]
     pub(crate) edge: Option<String>,
-    /// Take down all edges in this network namespace, and remove what killed `weir run`s left
+    /// Stop all edges in this network namespace, and remove the remains of killed `weir run` processes
     #[arg(long, conflicts_with = "interfaces")]
     pub(crate) all: bool,
-    /// Interface to take a killed `weir run` off; default: all in this network namespace
+    /// Interface to detach a killed `weir run` from; default: all in this network namespace
     #[arg(short = 'i', long = "interface", value_name = "IF")]
     pub(crate) interfaces: Vec<String>,
     /// Print one JSON object
@@ -582,9 +582,9 @@ pub(crate) struct BenchArgs {
 /// All benchmarks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Benchmark {
-    /// Rule counts, mask counts and option rules: weir, nftables, iptables, xdp-filter and the baselines of the mmb paper (root)
+    /// Rules, masks and TCP options: weir, nftables, iptables, xdp-filter, baselines of the mmb paper (root)
     Middlebox(MiddleboxBenchArgs),
-    /// The user engine's native code beside the running kernel, its own interpreter and rbpf (root)
+    /// User engine JIT against the kernel, weir's interpreter and rbpf (root)
     Vm(VmBenchArgs),
     /// Drop, transmit, redirect and pass, chains of functions and large filters beside minimal XDP programs, iptables, nftables and xdp-filter: section 4 of the XDP paper (root)
     Xdp(XdpBenchArgs),
@@ -596,11 +596,11 @@ pub(crate) enum Benchmark {
     Balancer(BalancerBenchArgs),
     /// Virtual networks: rows of bridges and routers beside the kernel's, processes and Open vSwitch, the cost of a hop, and ten thousand workloads: section 4 of the InKeV paper (root)
     Network(NetworkBenchArgs),
-    /// AF_XDP sockets: what receiving costs beside a minimal C program, rates beside packet sockets, round trips beside UDP (root)
+    /// AF_XDP sockets against a minimal C program, packet sockets and UDP (root)
     Xsk(XskBenchArgs),
     /// The sensor on captures or mixes of traffic: packets per CPU-second with no rule, one and all, by engine and workers, memory, loading, the cost of each stage
     Sensor(Box<SensorBenchArgs>),
-    /// A sensor that runs when it is told to on standard input, for `weir bench sensor`
+    /// Internal: sensor process of `weir bench sensor`, controlled through standard input
     #[command(hide = true)]
     SensorPart,
 }

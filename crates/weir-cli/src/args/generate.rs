@@ -16,16 +16,16 @@ pub(crate) struct GenerateArgs {
     /// Interface to send from
     #[arg(short = 'i', long = "interface", value_name = "IF")]
     pub(crate) interface: String,
-    /// Send so many frames: 5000, 2M
+    /// Number of frames: 5000, 2M
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) frames: Option<u64>,
-    /// Send for so long: 10s, 500ms, 2m
+    /// Duration: 10s, 500ms, 2m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
-    /// Frames a second: 1M/s, 500k; without it as fast as it goes
+    /// Rate in frames per second: 1M/s, 500k; default: unlimited
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) rate: Option<u64>,
-    /// Different flows
+    /// Number of flows
     #[arg(
         long,
         value_name = "N",
@@ -33,7 +33,7 @@ pub(crate) struct GenerateArgs {
         conflicts_with = "capture"
     )]
     pub(crate) flows: u32,
-    /// Bytes of a frame without its check sequence; several are mixed in equal parts: 64, 64,64,64,1500
+    /// Frame sizes in bytes, without FCS; several are mixed in equal parts: 64, 64,64,64,1500
     #[arg(
         long,
         value_name = "BYTES",
@@ -44,10 +44,10 @@ pub(crate) struct GenerateArgs {
     /// IPv6 instead of IPv4
     #[arg(long, conflicts_with = "capture")]
     pub(crate) ipv6: bool,
-    /// Where source addresses are taken from [default: 198.18.0.0/16 or 2001:2:0:1::/64]
+    /// Source prefix [default: 198.18.0.0/16 or 2001:2:0:1::/64]
     #[arg(long, value_name = "PREFIX", conflicts_with = "capture")]
     pub(crate) src: Option<Prefix>,
-    /// Where destination addresses are taken from [default: 198.19.0.0/16 or 2001:2:0:2::/64]
+    /// Destination prefix [default: 198.19.0.0/16 or 2001:2:0:2::/64]
     #[arg(long, value_name = "PREFIX", conflicts_with = "capture")]
     pub(crate) dst: Option<Prefix>,
     /// Source ports: 1024-65535
@@ -56,22 +56,22 @@ pub(crate) struct GenerateArgs {
     /// Destination ports: 80, 8000-8999
     #[arg(long, value_name = "PORTS", value_parser = ports, default_value = "9", conflicts_with = "capture")]
     pub(crate) dport: RangeInclusive<u16>,
-    /// UDP datagrams; the default
+    /// UDP datagrams (default)
     #[arg(long, conflicts_with = "capture")]
     pub(crate) udp: bool,
-    /// TCP segments that open connections
+    /// TCP SYN segments
     #[arg(long, conflicts_with_all = ["capture", "udp"])]
     pub(crate) tcp_syn: bool,
-    /// Echo requests
+    /// ICMP echo requests
     #[arg(long, conflicts_with_all = ["capture", "udp", "tcp_syn"])]
     pub(crate) icmp: bool,
-    /// Source address of Ethernet headers [default: the interface's]
+    /// Source MAC address [default: of the interface]
     #[arg(long, value_name = "MAC", value_parser = mac, conflicts_with = "capture")]
     pub(crate) src_mac: Option<[u8; 6]>,
-    /// Destination address of Ethernet headers [default: that of the far end of a veth in this namespace, else 02:00:00:00:00:02]
+    /// Destination MAC address [default: of the veth peer in this namespace, else 02:00:00:00:00:02]
     #[arg(long, value_name = "MAC", value_parser = mac, conflicts_with = "capture")]
     pub(crate) dst_mac: Option<[u8; 6]>,
-    /// Seed of addresses and ports
+    /// Random seed for addresses and ports
     #[arg(
         long,
         value_name = "N",
@@ -79,10 +79,10 @@ pub(crate) struct GenerateArgs {
         conflicts_with = "capture"
     )]
     pub(crate) seed: u64,
-    /// Send the frames of a capture as they are, in their order
+    /// Replay the frames of a capture unmodified, in order
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
-    /// How often to send the capture [default: once, or until the time is over]
+    /// Repetitions of the capture [default: 1, or until the duration ends]
     #[arg(
         long = "loop",
         value_name = "N",
@@ -90,13 +90,13 @@ pub(crate) struct GenerateArgs {
         conflicts_with = "frames"
     )]
     pub(crate) times: Option<u64>,
-    /// Count what arrives at this interface, drop it, and tell lost, repeated and reordered frames
+    /// Count and drop frames arriving on this interface; report loss, duplicates and reordering
     #[arg(long, value_name = "IF")]
     pub(crate) count_on: Option<String>,
-    /// Keep to this CPU
+    /// CPU to run on
     #[arg(long, value_name = "N")]
     pub(crate) cpu: Option<usize>,
-    /// Send also from interfaces that may lead into a real network
+    /// Allow sending from interfaces that may lead to a real network
     #[arg(long)]
     pub(crate) i_own_this_network: bool,
     /// Print one JSON object

@@ -20,13 +20,13 @@ pub(crate) struct LabArgs {
 /// All experiments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Experiment {
-    /// weir between two namespaces with real HTTP and iperf3 traffic through an example policy; without root the same traffic from a capture
+    /// Demonstration: real HTTP and iperf3 traffic through an example policy; without root, from a capture
     Demo(DemoArgs),
-    /// Find the settings of AF_XDP that matter on this machine: round trips in every combination that can be, in random order, beside plain sockets (root)
+    /// Sweep AF_XDP settings: round-trip times of all valid combinations, beside plain sockets (root)
     Afxdp(Box<AfxdpArgs>),
-    /// How accurate the sensor is: captures of attacks and of normal usage, made here, and which rules must fire on each
+    /// Accuracy suite of the sensor: generated captures of attacks and of normal usage, and the alerts expected for each
     Sensor(SensorSuiteArgs),
-    /// A function of a network as a process: passes frames between two interfaces, for `weir bench network` (root)
+    /// Forward frames between two interfaces in user space; a baseline of `weir bench network` (root)
     #[command(hide = true)]
     Forward(ForwardArgs),
 }
@@ -37,13 +37,13 @@ pub(crate) enum Experiment {
     after_help = "Exit status 1 if a case is not as it must be. Captures are the same bytes everywhere; no traffic is sent, and no privileges are needed."
 )]
 pub(crate) struct SensorSuiteArgs {
-    /// Keep captures, rules, expectations, logs and a script that runs another sensor in this folder
+    /// Write captures, rules, expectations, logs and a script that runs another sensor to this directory
     #[arg(long, value_name = "DIR", conflicts_with = "judge")]
     pub(crate) keep: Option<PathBuf>,
-    /// Run nothing: judge the logs that another sensor left in this folder
+    /// Only evaluate the logs that another sensor wrote to this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) judge: Option<PathBuf>,
-    /// Hold the captures of normal usage to these rules, too, and say how many alerts that gives; repeat for more
+    /// Also run these rules over the captures of normal usage and count alerts (false positives); repeatable
     #[arg(
         short = 'S',
         long = "rules",
@@ -51,7 +51,7 @@ pub(crate) struct SensorSuiteArgs {
         conflicts_with = "judge"
     )]
     pub(crate) rules: Vec<PathBuf>,
-    /// Show only classes, and cases that are not as they must be
+    /// Show only classes and failed cases
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
     /// Print one JSON object
@@ -67,22 +67,22 @@ Without -i the sweep makes two namespaces with a veth pair and removes them afte
 Every setting that it changes is put back, also after an error or a signal; after a kill the next sweep, or --restore, does it."
 )]
 pub(crate) struct AfxdpArgs {
-    /// The sweep (TOML); without it a preset
+    /// Sweep definition (TOML); default: a preset
     #[arg(value_name = "SWEEP", conflicts_with = "preset")]
     pub(crate) document: Option<PathBuf>,
-    /// A sweep that comes with weir: default, paper, quick
+    /// Built-in sweep: default, paper, quick
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub(crate) preset: String,
-    /// Print the document and end
+    /// Print the definition and exit
     #[arg(long, conflicts_with_all = ["dry_run", "restore"])]
     pub(crate) show: bool,
-    /// Say what would run, what cannot and why, and how long it takes; run nothing
+    /// Print what would run, what cannot and why, and the estimated time
     #[arg(long, conflicts_with = "restore")]
     pub(crate) dry_run: bool,
-    /// Only put back what killed sweeps left
+    /// Only restore settings left by killed sweeps
     #[arg(long)]
     pub(crate) restore: bool,
-    /// The prober's interface
+    /// Interface of the prober
     #[arg(
         short = 'i',
         long = "interface",
@@ -90,7 +90,7 @@ pub(crate) struct AfxdpArgs {
         requires = "forwarder"
     )]
     pub(crate) interface: Option<String>,
-    /// The forwarder's interface, which is connected with the prober's
+    /// Interface of the forwarder, connected to the prober's
     #[arg(long, value_name = "IF", requires = "interface")]
     pub(crate) forwarder: Option<String>,
     /// Where the forwarder's host listens
@@ -101,27 +101,27 @@ pub(crate) struct AfxdpArgs {
         conflicts_with = "forwarder"
     )]
     pub(crate) remote: Option<String>,
-    /// Be the forwarder, on the interface of -i, for sweeps of another host: whoever can connect decides what it does
+    /// Run as forwarder on the interface of -i for sweeps of another host; unauthenticated: any host that connects controls it
     #[arg(long, value_name = "ADDRESS:PORT", requires = "interface", conflicts_with_all = ["forwarder", "remote", "document", "show", "dry_run", "out"])]
     pub(crate) listen: Option<std::net::SocketAddr>,
     #[command(flatten)]
     pub(crate) judge: JudgeArgs,
-    /// Keep every run in this folder, and go on there after an interruption; results.json, report.html, judgement.json and cells.csv at the end
+    /// Output directory; an interrupted sweep resumes there. At the end: results.json, report.html, judgement.json, cells.csv
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-    /// The seed of the order, instead of the document's
+    /// Random seed of the order; overrides the definition
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
-    /// How often every cell runs, instead of the document's
+    /// Repetitions of every cell; overrides the definition
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) blocks: Option<u32>,
-    /// All of it may take so long, instead of the document's: 25m, 90s
+    /// Time limit of the sweep; overrides the definition: 25m, 90s
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) time_limit: Option<Duration>,
-    /// Also on interfaces that may lead into a real network
+    /// Allow interfaces that may lead to a real network
     #[arg(long)]
     pub(crate) i_own_this_network: bool,
-    /// Show progress also where standard error is no terminal
+    /// Show progress even if standard error is not a terminal
     #[arg(long)]
     pub(crate) progress: bool,
     /// Print one JSON object: results, or the plan; with --from the judgement, with --compare what the sweeps share

@@ -36,7 +36,7 @@ pub(crate) struct PortArgs {
     /// Frames in memory, for each socket [default: 4096]
     #[arg(long, value_name = "N")]
     pub(crate) frames: Option<u32>,
-    /// Bytes of a frame in memory [default: 4096]
+    /// UMEM frame size in bytes [default: 4096]
     #[arg(long, value_name = "BYTES")]
     pub(crate) frame_size: Option<u32>,
     /// Entries of each of a socket's four rings [default: 2048]

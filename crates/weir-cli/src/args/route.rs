@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 /// Arguments of `weir route`.
 #[derive(Debug, Args)]
 pub(crate) struct RouteArgs {
-    /// Name of the edge; default: the one that runs here
+    /// Name of the edge; default: the one running here
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) edge: Option<String>,
     /// The router; default: the only one
@@ -39,7 +39,7 @@ pub(crate) enum RouteCommand {
     },
     /// List next hops and interfaces, with what was sent to each and the link-layer addresses that were learned
     Hops,
-    /// Put a route in, written as for `ip route`, in the place of one to the same prefix with the same metric; `-` reads one a line from standard input, all or none of them
+    /// Add or replace a route, in `ip route` syntax; `-` reads one per line from standard input, atomically
     #[command(aliases = ["replace", "append"])]
     Add {
         /// As in: 10.0.0.0/8 via 192.0.2.1 dev lan metric 10
@@ -51,25 +51,25 @@ pub(crate) enum RouteCommand {
         )]
         words: Vec<String>,
     },
-    /// Take the route to a prefix out: that of the lowest metric, or of the one that is given
+    /// Delete the route to a prefix: the given metric, or the lowest
     #[command(alias = "del")]
     Delete {
         /// As in: 10.0.0.0/8 metric 10
         #[arg(required = true, trailing_var_arg = true, value_name = "PREFIX")]
         words: Vec<String>,
     },
-    /// Make the routes those that the kernel has now, once; what the configuration or `add` put in stays
+    /// Import the kernel's routes once; configured and added routes stay
     Sync {
-        /// Table of the kernel: `main`, or a number
+        /// Kernel routing table: `main`, or a number
         #[arg(long, value_name = "TABLE", default_value = "main")]
         table: String,
     },
-    /// Stay, and keep the routes those of the kernel, so that BIRD, FRR or `ip route` feed the router
+    /// Follow the kernel's routing table, so that BIRD, FRR or `ip route` feed the router
     Follow {
-        /// Table of the kernel: `main`, or a number
+        /// Kernel routing table: `main`, or a number
         #[arg(long, value_name = "TABLE", default_value = "main")]
         table: String,
-        /// Stop by itself after this many seconds
+        /// Stop after SECONDS
         #[arg(long = "for", value_name = "SECONDS")]
         duration: Option<f64>,
     },

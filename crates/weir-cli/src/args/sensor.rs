@@ -18,7 +18,7 @@ pub(crate) struct SensorArgs {
 /// Commands beside running it.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SensorCommand {
-    /// Look at rules without traffic
+    /// Check and analyze rules without traffic
     Rules(RulesArgs),
 }
 
@@ -33,9 +33,9 @@ pub(crate) struct RulesArgs {
 /// What can be done with rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
-    /// Load rules as a run would, and say which are refused, where and why; exit status 1 if some are
+    /// Load rules and report which are rejected, where and why; exit status 1 if any is
     Check(CheckArgs),
-    /// Load rules and say which have no good lead: they are asked of much traffic. Also which look far for a regular expression, and how many contents each has
+    /// Analyze rules: weak or missing fast patterns, expensive regular expressions, number of contents
     Analyse(CheckArgs),
 }
 
@@ -47,7 +47,7 @@ pub(crate) struct CheckArgs {
     pub(crate) rules: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
-    /// How many refused rules are shown with their line; 0: all
+    /// Number of rejected rules to show; 0: all
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub(crate) show: usize,
     /// Print one JSON object
@@ -58,51 +58,51 @@ pub(crate) struct CheckArgs {
 /// Dialects of rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum DialectName {
-    /// Of Suricata 5 and later, with the old keywords
+    /// Suricata 5 and later, including deprecated keywords
     Suricata,
-    /// Of Snort 3
+    /// Snort 3
     Snort3,
 }
 
 /// Engines that look for contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum MatcherName {
-    /// Windows of four bytes, hashed: fast, small
+    /// Hashed four-byte windows: fast and small
     Prefilter,
-    /// Aho-Corasick over all contents: the oracle of the other
+    /// Aho-Corasick over all contents: slower, for cross-checks
     AhoCorasick,
 }
 
 /// Ways to listen to an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum CaptureName {
-    /// The kernel's packet socket with a mapped ring
+    /// AF_PACKET with a memory-mapped ring (TPACKET_V3)
     AfPacket,
-    /// The system's libpcap, for `any` and for what only it can open; slower. Builds with the feature `libpcap` have it
+    /// libpcap, for `any` and devices that only libpcap supports; slower; needs a build with the feature `libpcap`
     Libpcap,
 }
 
 /// Checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChecksumsName {
-    /// Of an interface as the kernel knows of each frame, of a capture unless more than a tenth of its first thousand frames are wrong
+    /// Interfaces: use the kernel's checksum status of each frame. Captures: validate, unless more than 10 % of the first 1,000 frames are wrong
     Auto,
-    /// Packets with wrong ones are left out of streams, as their receivers leave them out
+    /// Discard packets with bad checksums
     All,
-    /// They are not looked at
+    /// Ignore checksums
     None,
 }
 
 /// What decides how rules are read.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SettingsArgs {
-    /// Configuration: TOML (a name that ends in .toml), or YAML of which the parts that users share are read; repeat to override
+    /// Configuration file: TOML (*.toml) or Suricata-style YAML; repeatable, later files override
     #[arg(short = 'c', long = "config", value_name = "FILE")]
     pub(crate) configs: Vec<PathBuf>,
-    /// Override one value of it: KEY=VALUE, as vars.address-groups.HOME_NET=10.0.0.0/8
+    /// Override a configuration value: KEY=VALUE, for example vars.address-groups.HOME_NET=10.0.0.0/8
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) sets: Vec<String>,
-    /// Dialect of the rules
+    /// Rule syntax
     #[arg(long, value_enum, default_value = "suricata")]
     pub(crate) dialect: DialectName,
 }
@@ -110,10 +110,10 @@ pub(crate) struct SettingsArgs {
 /// Arguments of a run.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SensorRunArgs {
-    /// Read captures: a file, or a directory (its files by name); repeat for more
+    /// Read captures: a file, or a directory (files in order of their names); repeatable
     #[arg(short = 'r', long = "read", value_name = "CAPTURE")]
     pub(crate) read: Vec<PathBuf>,
-    /// Listen to an interface; repeat for more. Without -r and -i, to those of the configuration (af-packet, or pcap with --capture libpcap)
+    /// Capture from an interface; repeatable. Without -r and -i: the interfaces of the configuration (af-packet, or pcap with --capture libpcap)
     #[arg(
         short = 'i',
         long = "interface",
@@ -121,51 +121,51 @@ pub(crate) struct SensorRunArgs {
         conflicts_with = "read"
     )]
     pub(crate) interfaces: Vec<String>,
-    /// How an interface is listened to
+    /// Capture method
     #[arg(long, value_enum, default_value = "af-packet", conflicts_with = "read")]
     pub(crate) capture: CaptureName,
-    /// Also directories in directories
+    /// Read directories recursively
     #[arg(long)]
     pub(crate) recursive: bool,
-    /// Wait for more at the end of the last file, and for new files in directories, until Ctrl-C
+    /// Keep reading growing files and new files in directories until Ctrl-C
     #[arg(long, requires = "read")]
     pub(crate) follow: bool,
-    /// With --follow or an interface: end after so many seconds without a frame
+    /// With --follow or an interface: stop after SECONDS without a frame
     #[arg(long, value_name = "SECONDS")]
     pub(crate) idle: Option<f64>,
-    /// Only frames that a filter in the syntax of tcpdump takes
+    /// Capture filter in tcpdump syntax
     #[arg(short = 'f', long = "filter", value_name = "FILTER")]
     pub(crate) filter: Option<String>,
-    /// Only these rules, not those of the configuration: a file, a pattern with `*`, or a directory; repeat for more
+    /// Load only these rules: a file, a glob pattern or a directory; repeatable
     #[arg(short = 'S', value_name = "RULES")]
     pub(crate) only_rules: Vec<PathBuf>,
-    /// These rules beside those of the configuration
+    /// Load these rules in addition to those of the configuration
     #[arg(short = 's', value_name = "RULES")]
     pub(crate) rules: Vec<PathBuf>,
-    /// Directory of the logs; it is made if it is not there
+    /// Log directory; created if missing
     #[arg(short = 'l', long = "log", value_name = "DIR", default_value = ".")]
     pub(crate) log: PathBuf,
-    /// Checksums; default: what the configuration says, else auto
+    /// Checksum validation; default: from the configuration, else auto
     #[arg(short = 'k', long = "checksums", value_enum, value_name = "WHICH")]
     pub(crate) checksums: Option<ChecksumsName>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
-    /// Threads that flows are spread over; results are the same for any number
+    /// Number of worker threads; results do not depend on it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: u16,
-    /// What looks for contents; results are the same
+    /// Pattern matching engine; results do not depend on it
     #[arg(long, value_enum, default_value = "prefilter")]
     pub(crate) engine: MatcherName,
-    /// Count what each rule costs, and show those that cost most, with the buffer that each cost most for
+    /// Profile rules: show the most expensive ones, with the buffer that cost most
     #[arg(long)]
     pub(crate) profile_rules: bool,
-    /// Exit with status 2 if a rule is refused, or if a key of the configuration asks for what would be lost
+    /// Exit with status 2 if a rule is rejected or a configuration key asks for an unsupported output
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print the summary as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
-    /// Say more: refused rules one by one, all keys of the configuration that change nothing, all counters
+    /// Verbose: every rejected rule, every ignored configuration key, all counters
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
 }

@@ -12,7 +12,7 @@ use clap::{ArgGroup, Args, Subcommand, ValueEnum};
     after_help = "ipvsadm's spellings work, too: -A -t 192.0.2.1:80, then -a -t 192.0.2.1:80 -r 10.0.0.1 -w 2 -i, -L -n --stats."
 )]
 pub(crate) struct ServiceArgs {
-    /// Name of the edge; default: the one that runs here
+    /// Name of the edge; default: the one running here
     #[arg(long, value_name = "NAME", global = true)]
     pub(crate) edge: Option<String>,
     /// The balancer; default: the only one
@@ -21,13 +21,13 @@ pub(crate) struct ServiceArgs {
     /// Print one JSON object
     #[arg(long, global = true)]
     pub(crate) json: bool,
-    /// Packets, bytes and flows of each
+    /// Show packets, bytes and flows
     #[arg(long, global = true)]
     pub(crate) stats: bool,
-    /// Packets, bytes and flows of each in a second, which is waited for
+    /// Show rates per second (takes a second)
     #[arg(long, global = true, conflicts_with = "stats")]
     pub(crate) rate: bool,
-    /// Counts in full, as they always are here
+    /// Exact counts (always on)
     #[arg(long, hide = true)]
     pub(crate) exact: bool,
     /// What to do; default: list
@@ -54,19 +54,19 @@ pub(crate) struct ServiceArgs {
     /// As ipvsadm: list services
     #[arg(short = 'L', visible_short_alias = 'l', long)]
     pub(crate) list: bool,
-    /// As ipvsadm: print services and servers as lines for -R
+    /// As ipvsadm: print services and servers in the format of -R
     #[arg(short = 'S', long)]
     pub(crate) save: bool,
-    /// As ipvsadm: read such lines from standard input, all of them or none
+    /// As ipvsadm: restore services from standard input, atomically
     #[arg(short = 'R', long)]
     pub(crate) restore: bool,
     /// As ipvsadm: delete all services
     #[arg(short = 'C', long)]
     pub(crate) clear: bool,
-    /// As ipvsadm: set the counters of all services or of one, and of their servers, to 0
+    /// As ipvsadm: zero the counters of all services or of one
     #[arg(short = 'Z', long)]
     pub(crate) zero: bool,
-    /// Addresses as numbers, as they always are here
+    /// Numeric addresses (always on)
     #[arg(short = 'n', long)]
     pub(crate) numeric: bool,
     #[command(flatten)]
@@ -80,7 +80,7 @@ pub(crate) struct ServiceArgs {
     pub(crate) foreign: Foreign,
 }
 
-/// Options of ipvsadm's that mean nothing here: known, so that they are refused with a reason.
+/// ipvsadm options without a meaning here: known, so that they are refused with a reason.
 #[derive(Debug, Args)]
 pub(crate) struct Foreign {
     #[arg(short = 's', long, hide = true)]
@@ -126,34 +126,34 @@ pub(crate) struct Place {
 /// What there is to say of a service or a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct How {
-    /// Part of the flows
+    /// Weight
     #[arg(short = 'w', long, value_name = "N")]
     pub(crate) weight: Option<u32>,
-    /// Change address and port (nat)
+    /// NAT (masquerading)
     #[arg(short = 'm', long, group = "mode_flag")]
     pub(crate) masquerading: bool,
-    /// Send packets in packets (ipip)
+    /// IPIP tunnel
     #[arg(short = 'i', long, group = "mode_flag")]
     pub(crate) ipip: bool,
-    /// Change the MAC address alone (dsr)
+    /// Direct routing (DSR)
     #[arg(short = 'g', long, group = "mode_flag")]
     pub(crate) gatewaying: bool,
-    /// How packets get to servers
+    /// Forwarding method
     #[arg(long, value_name = "MODE", group = "mode_flag")]
     pub(crate) mode: Option<ServiceMode>,
-    /// As ipvsadm, with -i: what packets are put into; gue: with a header of its own
+    /// As ipvsadm, with -i: tunnel type
     #[arg(long, value_name = "TYPE", hide = true)]
     pub(crate) tun_type: Option<TunType>,
     /// As ipvsadm: destination port of gue
     #[arg(long, value_name = "PORT", hide = true)]
     pub(crate) tun_port: Option<u16>,
-    /// As ipvsadm: tunnels without a checksum of their own, as they always are here
+    /// As ipvsadm: tunnels without checksum (always)
     #[arg(long, hide = true)]
     pub(crate) tun_nocsum: bool,
     /// MAC address of the server or its gateway
     #[arg(long, value_name = "MAC")]
     pub(crate) mac: Option<String>,
-    /// Port of the edge that the server is behind
+    /// Port of the edge towards the server
     #[arg(long, value_name = "PORT")]
     pub(crate) to: Option<String>,
     /// Name of the service
@@ -171,13 +171,13 @@ pub(crate) enum TunType {
 /// How packets get to servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ServiceMode {
-    /// In another IP packet
+    /// IPIP tunnel
     Ipip,
-    /// In UDP
+    /// GUE: tunnel over UDP
     Gue,
-    /// With another destination
+    /// NAT
     Nat,
-    /// As they are, to the server's MAC address
+    /// Direct server return: rewrite the MAC address only
     Dsr,
 }
 
@@ -187,7 +187,7 @@ pub(crate) enum ServiceCommand {
     /// List services and servers
     #[command(alias = "show")]
     List {
-        /// Addresses as numbers, as they always are here
+        /// Numeric addresses (always on)
         #[arg(short = 'n', long)]
         numeric: bool,
     },
@@ -238,20 +238,20 @@ pub(crate) enum ServiceCommand {
         #[arg(short = 'r', long, value_name = "SERVER")]
         real_server: String,
     },
-    /// Let a server keep its flows and give it no new ones, in one service or in all; --off: give it new ones again
+    /// Drain a server: keep existing flows, accept no new ones; --off ends it
     Drain {
         #[command(flatten)]
         place: Place,
         /// Server
         #[arg(short = 'r', long, value_name = "ADDRESS")]
         real_server: IpAddr,
-        /// New flows again
+        /// Accept new flows again
         #[arg(long)]
         off: bool,
     },
-    /// Stay, and take servers that do not answer out of the ring until they do: as the services' `check` says, and else TCP services with a port as options say
+    /// Run health checks: as configured by `check`, otherwise for TCP services by these options
     Check(Check),
-    /// Write the configuration that runs, with all changes, into a file
+    /// Save the running configuration, with all live changes, to a file
     Save {
         /// The file
         #[arg(short = 'o', long, value_name = "FILE")]
@@ -262,22 +262,22 @@ pub(crate) enum ServiceCommand {
 /// How servers are asked.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Ask for this path by HTTP and want an answer of 200 to 399; without it a connection is enough
+    /// HTTP check: GET this path, expect status 200 to 399; default: TCP connect
     #[arg(long, value_name = "PATH")]
     pub(crate) http: Option<String>,
-    /// Seconds between two rounds
+    /// Interval between checks, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     pub(crate) interval: f64,
-    /// Seconds that an answer may take
+    /// Timeout of a check, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) timeout: f64,
-    /// Failures in a row that make a server down
+    /// Consecutive failures until a server is down
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) fall: u32,
-    /// Answers in a row that bring it back
+    /// Consecutive successes until a server is up again
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) rise: u32,
-    /// Stop by itself after this many seconds
+    /// Stop after SECONDS
     #[arg(long = "for", value_name = "SECONDS")]
     pub(crate) duration: Option<f64>,
 }

@@ -7,7 +7,7 @@ use clap::Args;
 /// Which edge.
 #[derive(Debug, Args)]
 pub(crate) struct EdgeArgs {
-    /// Configuration file of the edge, as it runs; default: the one edge in this network namespace
+    /// Configuration file of the running edge; default: the only edge in this network namespace
     #[arg(value_name = "CONFIG", conflicts_with = "edge")]
     pub(crate) config: Option<PathBuf>,
     /// Name of the edge
@@ -18,19 +18,19 @@ pub(crate) struct EdgeArgs {
 /// Which packets.
 #[derive(Debug, Args)]
 pub(crate) struct PacketArgs {
-    /// Only packets that match, as they come in: the match part of a rule, as in 'tcp-dport 80 ip-saddr 192.0.2.0/24'
+    /// Only packets that match on receive, in rule syntax: 'tcp-dport 80 ip-saddr 192.0.2.0/24'
     #[arg(long, value_name = "MATCHES")]
     pub(crate) filter: Option<String>,
-    /// Only packets that come in by this port; may be given more than once
+    /// Only packets received on this port; repeatable
     #[arg(long = "port", value_name = "PORT")]
     pub(crate) ports: Vec<String>,
-    /// Only one packet in so many
+    /// Sample one packet in N
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) sample: u32,
-    /// Stop after so many packets
+    /// Stop after N packets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Stop after this many seconds
+    /// Stop after SECONDS
     #[arg(long = "for", value_name = "SECONDS")]
     pub(crate) duration: Option<f64>,
 }
@@ -42,13 +42,13 @@ pub(crate) struct TraceArgs {
     pub(crate) edge: EdgeArgs,
     #[command(flatten)]
     pub(crate) packets: PacketArgs,
-    /// Only packets that are dropped
+    /// Only dropped packets
     #[arg(long)]
     pub(crate) drops: bool,
-    /// End what a killed watcher left: let the edge run programs again that cannot be watched
+    /// Clean up after a killed trace or capture
     #[arg(long, conflicts_with_all = ["filter", "ports", "sample", "count", "duration", "drops"])]
     pub(crate) off: bool,
-    /// Print one JSON object a packet
+    /// Print one JSON object per packet
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -60,16 +60,16 @@ pub(crate) struct CaptureArgs {
     pub(crate) edge: EdgeArgs,
     #[command(flatten)]
     pub(crate) packets: PacketArgs,
-    /// Where: `entry`, `end`, `drops`, `all`, or the name of a function, behind which packets are as it left them
+    /// Capture point: `entry`, `end`, `drops`, `all`, or a function (packets as it sends them on)
     #[arg(long, value_name = "STAGE", default_value = "entry")]
     pub(crate) at: String,
     /// File to write; `-`: standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
     pub(crate) out: PathBuf,
-    /// Bytes of each packet to keep, at most 9216; 0: as many as there can be
+    /// Snapshot length in bytes, at most 9216; 0: maximum
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=9216))]
     pub(crate) snap: u32,
-    /// Print what was counted as one JSON object to standard error
+    /// Print the counters as one JSON object to standard error
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -79,16 +79,16 @@ pub(crate) struct CaptureArgs {
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) edge: EdgeArgs,
-    /// Seconds between updates
+    /// Interval between updates, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     pub(crate) interval: f64,
     /// Stop after one interval
     #[arg(long)]
     pub(crate) once: bool,
-    /// Also let the kernel measure ns a packet, entry to end; costs every eBPF program of this host some 20 ns a run meanwhile
+    /// Measure ns per packet with kernel statistics; costs every eBPF program on this host about 20 ns per run meanwhile
     #[arg(long)]
     pub(crate) time: bool,
-    /// Print one JSON object an interval
+    /// Print one JSON object per interval
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -18,13 +18,13 @@ pub(crate) struct XskArgs {
 /// What sockets can be used for.
 #[derive(Debug, Subcommand)]
 pub(crate) enum XskCommand {
-    /// Send numbered frames with the time in them: as fast as it goes, at a rate, or in batches at an interval
+    /// Send numbered, timestamped frames: at full speed, at a rate, or in batches
     Send(Box<SendArgs>),
-    /// Receive frames and account for each: lost, repeated, reordered ones, and how long they took
+    /// Receive frames and report loss, duplicates, reordering and delay
     Receive(Box<ReceiveArgs>),
-    /// Send frames back with their addresses swapped, or on to another interface
+    /// Reflect frames with swapped addresses, or forward them to another interface
     Forward(Box<ForwardArgs>),
-    /// Measure round trips to a `weir xsk forward`
+    /// Measure round-trip times to a `weir xsk forward`
     Ping(Box<PingArgs>),
 }
 
@@ -42,11 +42,11 @@ pub(crate) enum ModeName {
 /// How a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum WaitName {
-    /// Look again at once: quickest, and takes a CPU
+    /// Spin: lowest latency, uses a whole CPU
     Spin,
-    /// Look again and call the kernel each time: needed for busy polling
+    /// Spin with a system call each time; required for busy polling
     Call,
-    /// Sleep in poll() until something comes
+    /// Block in poll()
     Poll,
 }
 
@@ -90,10 +90,10 @@ pub(crate) struct SocketArgs {
     /// Queue of the first socket
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) queue: u32,
-    /// Sockets, on queues from --queue on, each with a thread
+    /// Number of sockets, on consecutive queues from --queue, one thread each
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) sockets: u32,
-    /// Give the interface so many queues, and put them back afterwards
+    /// Set the number of queues of the interface; restored afterwards
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) set_queues: Option<u32>,
     /// Settings that a sweep found best for this machine: `measured` (the profile that `weir lab afxdp --recommend` wrote), or a profile's file. Flags win over it
@@ -105,34 +105,34 @@ pub(crate) struct SocketArgs {
     /// Zero-copy or copy mode [default: auto]
     #[arg(long, value_enum)]
     pub(crate) mode: Option<ModeName>,
-    /// Run the XDP program in the stack instead of the driver: works on every device, slower
+    /// Use generic XDP: slower, works with every driver
     #[arg(long)]
     pub(crate) generic: bool,
     /// Packet sockets (TPACKET_V3) instead of AF_XDP
     #[arg(long)]
     pub(crate) packet: bool,
-    /// Packet sockets: milliseconds until a block that is not full is handed over
+    /// Packet sockets: block timeout in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 1, requires = "packet", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) retire: u32,
-    /// Bytes of a frame in memory [default: 4096]
+    /// UMEM frame size in bytes [default: 4096]
     #[arg(long, value_name = "BYTES")]
     pub(crate) frame_size: Option<u32>,
-    /// Frames of each socket
+    /// UMEM frames per socket
     #[arg(long, value_name = "N", default_value_t = 4096)]
     pub(crate) frames: u32,
-    /// Bytes that stay free in front of received packets, beside the kernel's 256
+    /// UMEM headroom in bytes, in addition to the kernel's 256
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     pub(crate) headroom: u32,
-    /// Frames may begin anywhere: --frame-size need not be a power of two
+    /// Unaligned chunks: --frame-size need not be a power of two
     #[arg(long)]
     pub(crate) unaligned: bool,
-    /// Frames lie in huge pages, which must have been reserved
+    /// UMEM in huge pages; they must be reserved
     #[arg(long)]
     pub(crate) huge_pages: bool,
-    /// All sockets use one area of frames
+    /// Shared UMEM: all sockets use one
     #[arg(long)]
     pub(crate) shared_umem: bool,
-    /// Packets may take several frames: for MTUs beyond a frame
+    /// Multi-buffer: a packet may span several frames
     #[arg(long)]
     pub(crate) multi_buffer: bool,
     /// Entries of the RX ring [default: 2048]
@@ -147,37 +147,37 @@ pub(crate) struct SocketArgs {
     /// Entries of the completion ring [default: 2048]
     #[arg(long, value_name = "N")]
     pub(crate) completion_ring: Option<u32>,
-    /// Let the kernel not say when it must be woken: sending always calls it
+    /// Disable XDP_USE_NEED_WAKEUP
     #[arg(long, conflicts_with = "need_wakeup")]
     pub(crate) no_need_wakeup: bool,
-    /// Let the kernel say when it must be woken: as usual, for a profile that says otherwise
+    /// Enable XDP_USE_NEED_WAKEUP (default), overriding a profile
     #[arg(long)]
     pub(crate) need_wakeup: bool,
     /// Busy polling: microseconds of a call; with --wait call or poll. 0: none, for a profile that says otherwise
     #[arg(long, value_name = "US")]
     pub(crate) busy_poll: Option<u32>,
-    /// Packets that busy polling takes at once
+    /// Busy polling budget in packets (SO_BUSY_POLL_BUDGET)
     #[arg(long, value_name = "N", default_value_t = 64, requires = "busy_poll")]
     pub(crate) busy_poll_budget: u16,
-    /// Busy polling beside interrupts: do not prefer it
+    /// Do not set SO_PREFER_BUSY_POLL
     #[arg(long, requires = "busy_poll")]
     pub(crate) no_prefer_busy_poll: bool,
     /// Frames that a send call takes at most in copy mode (Linux 6.17)
     #[arg(long, value_name = "N")]
     pub(crate) tx_budget: Option<u32>,
-    /// How threads wait for packets [default: spin]
+    /// Wait method [default: spin]
     #[arg(long, value_enum)]
     pub(crate) wait: Option<WaitName>,
-    /// CPUs of threads, in turn
+    /// CPUs to pin threads to, in order
     #[arg(long, value_name = "CPUS", value_delimiter = ',')]
     pub(crate) cpu: Vec<usize>,
     /// Real-time priority of threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub(crate) priority: Option<u8>,
-    /// How long to try while a queue is busy
+    /// Time to retry while a queue is busy
     #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration)]
     pub(crate) bind_wait: Duration,
-    /// Also on interfaces that may lead into a real network
+    /// Allow interfaces that may lead to a real network
     #[arg(long)]
     pub(crate) i_own_this_network: bool,
     /// Print one JSON object
@@ -188,10 +188,10 @@ pub(crate) struct SocketArgs {
 /// What is steered to sockets.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SteerArgs {
-    /// Packets for the sockets: weir (frames of `weir xsk`), all, ethertype:0x88b5, udp:PORT; all others go on to the stack
+    /// Packets redirected to the sockets: weir (frames of `weir xsk`), all, ethertype:0x88b5, udp:PORT; others go to the stack
     #[arg(long = "match", value_name = "WHAT", default_value = "weir", value_parser = what)]
     pub(crate) what: Match,
-    /// The XDP program writes the time in front of frames: the way from there is told by itself
+    /// Timestamp frames in the XDP program, and report the delay from there separately
     #[arg(long)]
     pub(crate) mark: bool,
 }
@@ -202,25 +202,25 @@ pub(crate) struct SteerArgs {
 pub(crate) struct SendArgs {
     #[command(flatten)]
     pub(crate) socket: SocketArgs,
-    /// Bytes of a frame without its check sequence
+    /// Frame size in bytes, without FCS
     #[arg(long, value_name = "BYTES", default_value_t = 60)]
     pub(crate) size: usize,
-    /// Frames of all sockets: 5000, 2M
+    /// Number of frames, over all sockets: 5000, 2M
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) count: Option<u64>,
-    /// How long: 10s, 500ms
+    /// Duration: 10s, 500ms
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
-    /// Frames a second of all sockets: 1M/s, 500k; without it as fast as it goes
+    /// Rate in frames per second, over all sockets: 1M/s, 500k; default: unlimited
     #[arg(long, value_name = "RATE", value_parser = rate)]
     pub(crate) rate: Option<u64>,
-    /// Frames at once
+    /// Batch size in frames
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) batch: usize,
-    /// From batch to batch of a socket: 1ms, 100us
+    /// Interval between batches of a socket: 1ms, 100us
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "rate")]
     pub(crate) interval: Option<Duration>,
-    /// Destination address [default: that of the far end of a veth in this namespace, else 02:00:00:00:00:02]
+    /// Destination MAC address [default: of the veth peer in this namespace, else 02:00:00:00:00:02]
     #[arg(long, value_name = "MAC", value_parser = mac)]
     pub(crate) dst_mac: Option<[u8; 6]>,
     /// EtherType of frames
@@ -236,22 +236,22 @@ pub(crate) struct ReceiveArgs {
     pub(crate) socket: SocketArgs,
     #[command(flatten)]
     pub(crate) steer: SteerArgs,
-    /// Frames of all sockets: 5000, 2M
+    /// Number of frames, over all sockets: 5000, 2M
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) count: Option<u64>,
-    /// How long: 10s, 500ms
+    /// Duration: 10s, 500ms
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
-    /// End when nothing came for so long, once something did
+    /// Stop after this time without traffic
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) idle: Option<Duration>,
-    /// Frames taken at once
+    /// Batch size in frames
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) batch: usize,
-    /// Do not note how long frames took
+    /// Do not measure delay
     #[arg(long)]
     pub(crate) no_delays: bool,
-    /// Delays of which exact values are kept, for each socket; beyond that quantiles are exact to 1.6 %
+    /// Exact delay samples to keep per socket; beyond that quantiles are accurate to 1.6 %
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) samples: usize,
 }
@@ -264,25 +264,25 @@ pub(crate) struct ForwardArgs {
     pub(crate) socket: SocketArgs,
     #[command(flatten)]
     pub(crate) steer: SteerArgs,
-    /// The other interface; without it frames go back with their addresses swapped
+    /// Output interface; default: reflect with swapped addresses
     #[arg(long, value_name = "IF")]
     pub(crate) to: Option<String>,
-    /// Also from the other interface to the first
+    /// Forward in both directions
     #[arg(long, requires = "to")]
     pub(crate) both_ways: bool,
-    /// Write the time into frames of `weir xsk`, so that ping tells both ways apart
+    /// Timestamp frames of `weir xsk`, so that ping reports each direction
     #[arg(long)]
     pub(crate) stamp: bool,
-    /// Frames received by all sockets: 5000, 2M
+    /// Number of received frames, over all sockets: 5000, 2M
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) count: Option<u64>,
-    /// How long: 10s, 500ms
+    /// Duration: 10s, 500ms
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
-    /// End when nothing came for so long, once something did
+    /// Stop after this time without traffic
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) idle: Option<Duration>,
-    /// Frames taken at once
+    /// Batch size in frames
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) batch: usize,
 }
@@ -295,31 +295,31 @@ pub(crate) struct PingArgs {
     pub(crate) socket: SocketArgs,
     #[command(flatten)]
     pub(crate) steer: SteerArgs,
-    /// Bytes of a frame without its check sequence
+    /// Frame size in bytes, without FCS
     #[arg(long, value_name = "BYTES", default_value_t = 60)]
     pub(crate) size: usize,
     /// Frames: 5000, 2M
     #[arg(long, value_name = "N", value_parser = count)]
     pub(crate) count: Option<u64>,
-    /// How long: 10s, 500ms
+    /// Duration: 10s, 500ms
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
-    /// From batch to batch; 0: the next one as soon as one is back
+    /// Interval between batches; 0: send the next when the last is back
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = pause)]
     pub(crate) interval: Duration,
-    /// Frames at once
+    /// Batch size in frames
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) batch: usize,
-    /// When a frame is given up
+    /// Time until a frame counts as lost
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub(crate) timeout: Duration,
-    /// Frames at the beginning that do not count
+    /// Warm-up frames, not counted
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) warm_up: u64,
-    /// Round trips of which exact values are kept; beyond that quantiles are exact to 1.6 %
+    /// Exact round-trip samples to keep; beyond that quantiles are accurate to 1.6 %
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) samples: usize,
-    /// Destination address [default: that of the far end of a veth in this namespace, else 02:00:00:00:00:02]
+    /// Destination MAC address [default: of the veth peer in this namespace, else 02:00:00:00:00:02]
     #[arg(long, value_name = "MAC", value_parser = mac)]
     pub(crate) dst_mac: Option<[u8; 6]>,
     /// EtherType of frames
