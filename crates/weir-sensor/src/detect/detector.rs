@@ -534,10 +534,15 @@ impl Detector {
                 asked.is_some_and(|c| plans[way(side, c).index()].has(rule))
             };
             work.consider(&leads.always, gate);
-            for (buffer, way, bytes) in transaction.all() {
+            let mut all = transaction.all().peekable();
+            while let Some((buffer, way, bytes)) = all.next() {
                 if way != direction {
                     continue;
                 }
+                // The same bytes are a file.
+                let twice = all.peek().is_some_and(|(also, to, same)| {
+                    *also == Buffer::FileData && *to == way && std::ptr::eq(*same, bytes)
+                });
                 if let Some(bare) = leads.bare.get(buffer as usize) {
                     work.consider(bare, gate);
                 }
@@ -546,6 +551,9 @@ impl Detector {
                 };
                 for scan in scans {
                     let scan = &rules.scans[*scan as usize];
+                    if scan.joined && twice {
+                        continue;
+                    }
                     if scan.changes.is_empty() {
                         work.scan(scan, bytes, gate);
                         continue;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 
 use crate::buffer::{Buffer, Sides};
-use crate::matcher::{Engine, Matcher, Pattern, rarest_window};
+use crate::matcher::{Engine, Matcher, Pattern, byte_cost, rarest_window};
 use crate::rules::{Condition, Content, Expressions, Group, Number, Rule, Transform};
 
 use super::address::{AddressMap, share};
@@ -22,10 +22,21 @@ struct Collected {
 
 impl Collected {
     fn add(&mut self, lead: &Lead, rule: u32) {
-        let key = (Arc::clone(&lead.bytes), lead.nocase);
+        self.add_pattern(&lead.bytes, lead.nocase, rule);
+    }
+
+    fn join(&mut self, other: &Collected) {
+        for (bytes, nocase, rules) in &other.patterns {
+            for rule in rules {
+                self.add_pattern(bytes, *nocase, *rule);
+            }
+        }
+    }
+
+    fn add_pattern(&mut self, bytes: &Arc<[u8]>, nocase: bool, rule: u32) {
+        let key = (Arc::clone(bytes), nocase);
         let at = *self.known.entry(key).or_insert_with(|| {
-            let bytes = Arc::clone(&lead.bytes);
-            self.patterns.push((bytes, lead.nocase, Vec::new()));
+            self.patterns.push((Arc::clone(bytes), nocase, Vec::new()));
             self.patterns.len() - 1
         });
         let rules = &mut self.patterns[at].2;
@@ -57,6 +68,10 @@ impl Lead {
             nocase,
             reach,
         }
+    }
+
+    fn is_near(&self) -> bool {
+        self.reach.is_some_and(|reach| reach <= NEAR)
     }
 }
 
@@ -110,12 +125,18 @@ impl Start {
     }
 }
 
-/// A shorter pattern leads nowhere: it is in too many buffers, and searching for it would slow down the search for all. Its rule is asked wherever its cheap conditions hold.
-const SHORTEST_LEAD: usize = 4;
+/// A shorter pattern leads to a rule only if it has no longer one: it has no window, so that it costs a search of its own.
+const GOOD_LEAD: usize = 4;
+/// A shorter pattern leads nowhere: it is in most buffers. Its rule is asked wherever its cheap conditions hold.
+const SHORTEST_LEAD: usize = 2;
 
-/// How good a pattern is for finding a rule: rarity of its best window, and its length.
+/// How good a pattern is for finding a rule: rarity of its best window, or of its bytes if it has none, and its length.
 fn worth(bytes: &[u8]) -> i32 {
-    rarest_window(bytes, |_| 0).1 + bytes.len().min(24) as i32 * 12
+    let rarity = match bytes.len() < GOOD_LEAD {
+        true => bytes.iter().map(|b| i32::from(byte_cost(*b))).sum(),
+        false => rarest_window(bytes, |_| 0).1,
+    };
+    rarity + bytes.len().min(24) as i32 * 12
 }
 
 /// The end of the part of a buffer that a content can be in, if the rule bounds it from the buffer's start: then it need not be searched for behind it. What is relative to
@@ -161,6 +182,11 @@ fn reach(conditions: &[Condition], content: usize) -> Option<usize> {
 
 /// The pattern that leads to a rule: the one it names, else the rarest of its contents, those of transactions' buffers before those of payloads.
 fn lead(rule: &Rule, usable: impl Fn(&Group) -> bool) -> Option<Lead> {
+    lead_of(rule, GOOD_LEAD, &usable).or_else(|| lead_of(rule, SHORTEST_LEAD, &usable))
+}
+
+/// One of at least so many bytes.
+fn lead_of(rule: &Rule, shortest: usize, usable: &impl Fn(&Group) -> bool) -> Option<Lead> {
     if let Some(named) = rule.fast_pattern
         && let Some(group) = rule.groups.get(named.group).filter(|g| usable(g))
         && let Some(Condition::Content(content)) = group.conditions.get(named.condition)
@@ -173,7 +199,7 @@ fn lead(rule: &Rule, usable: impl Fn(&Group) -> bool) -> Option<Lead> {
                 .unwrap_or(&content.bytes),
             None => &content.bytes,
         };
-        if bytes.len() >= SHORTEST_LEAD {
+        if bytes.len() >= shortest {
             let reach = reach(&group.conditions, named.condition);
             return Some(Lead::new(named.group, bytes, content.nocase, reach));
         }
@@ -186,7 +212,7 @@ fn lead(rule: &Rule, usable: impl Fn(&Group) -> bool) -> Option<Lead> {
                 Condition::Base64Data => break,
                 // The conditions need not hold.
                 Condition::Absent(_) => break,
-                Condition::Content(c) if !c.negated && c.bytes.len() >= SHORTEST_LEAD => {
+                Condition::Content(c) if !c.negated && c.bytes.len() >= shortest => {
                     let of_packets = is_of_packets(group.buffer);
                     let worth = worth(&c.bytes) - if of_packets { 100 } else { 0 };
                     if best.as_ref().is_none_or(|(w, _)| worth > *w) {
@@ -221,9 +247,20 @@ pub(super) struct Lists {
 
 #[derive(Default)]
 struct CollectedLeads {
-    scans: Vec<(Buffer, Vec<Transform>, Collected)>,
+    scans: Vec<CollectedScan>,
     bare: Vec<(Buffer, u32)>,
     always: Vec<u32>,
+}
+
+/// Patterns of one buffer behind a chain of transforms.
+struct CollectedScan {
+    buffer: Buffer,
+    transforms: Vec<Transform>,
+    /// They stand at the beginning.
+    near: bool,
+    patterns: Collected,
+    /// The scan of `file.data` has them, too.
+    joined: bool,
 }
 
 /// Patterns of payloads and streams: those that must stand at the beginning are searched for there only. Of 721 patterns of payloads in a published rule set 450 reach no farther.
@@ -238,9 +275,9 @@ const NEAR: usize = 64;
 
 impl CollectedPayload {
     fn add(&mut self, lead: &Lead, rule: u32) {
-        let to = match lead.reach {
-            Some(reach) if reach <= NEAR => &mut self.near,
-            _ => &mut self.far,
+        let to = match lead.is_near() {
+            true => &mut self.near,
+            false => &mut self.far,
         };
         to.add(lead, rule);
     }
@@ -369,7 +406,8 @@ impl Lists {
         match start {
             Some(OfTransaction::Pattern(buffer, transforms, lead)) => {
                 for list in of(*buffer) {
-                    self.leads[list].scan(*buffer, transforms).add(lead, index);
+                    let scan = self.leads[list].scan(*buffer, transforms, lead.is_near());
+                    scan.add(lead, index);
                 }
             }
             Some(OfTransaction::Bare(buffer)) => {
@@ -390,49 +428,53 @@ impl Lists {
         let mut scans = Vec::new();
         let mut most = 0;
         let mut others = 0;
-        let mut scan =
-            |collected: Collected, transforms: &[Transform], reach: usize| -> Option<u32> {
-                if collected.patterns.is_empty() {
-                    return None;
+        let mut scan = |collected: Collected,
+                        transforms: &[Transform],
+                        reach: usize,
+                        joined: bool|
+         -> Option<u32> {
+            if collected.patterns.is_empty() {
+                return None;
+            }
+            let patterns: Vec<Pattern<'_>> = collected
+                .patterns
+                .iter()
+                .enumerate()
+                .map(|(id, (bytes, nocase, _))| Pattern {
+                    bytes,
+                    nocase: *nocase,
+                    id: id as u32,
+                })
+                .collect();
+            // A set too large for the automaton is searched by the other engine, which takes any.
+            let matcher = match Matcher::new(engine, &patterns) {
+                Ok(matcher) => matcher,
+                Err(_) => {
+                    others += 1;
+                    Matcher::new(Engine::Prefilter, &patterns).ok()?
                 }
-                let patterns: Vec<Pattern<'_>> = collected
-                    .patterns
-                    .iter()
-                    .enumerate()
-                    .map(|(id, (bytes, nocase, _))| Pattern {
-                        bytes,
-                        nocase: *nocase,
-                        id: id as u32,
-                    })
-                    .collect();
-                // A set too large for the automaton is searched by the other engine, which takes any.
-                let matcher = match Matcher::new(engine, &patterns) {
-                    Ok(matcher) => matcher,
-                    Err(_) => {
-                        others += 1;
-                        Matcher::new(Engine::Prefilter, &patterns).ok()?
-                    }
-                };
-                let mut heads = vec![0];
-                let mut rules = Vec::new();
-                for (_, _, of_pattern) in &collected.patterns {
-                    rules.extend_from_slice(of_pattern);
-                    heads.push(rules.len() as u32);
-                }
-                most = most.max(patterns.len());
-                scans.push(Scan {
-                    matcher,
-                    changes: changes(transforms, expressions).unwrap_or_default(),
-                    heads: heads.into(),
-                    rules: rules.into(),
-                    longest: patterns.iter().map(|p| p.bytes.len()).max().unwrap_or(0),
-                    reach,
-                });
-                Some(scans.len() as u32 - 1)
             };
+            let mut heads = vec![0];
+            let mut rules = Vec::new();
+            for (_, _, of_pattern) in &collected.patterns {
+                rules.extend_from_slice(of_pattern);
+                heads.push(rules.len() as u32);
+            }
+            most = most.max(patterns.len());
+            scans.push(Scan {
+                matcher,
+                changes: changes(transforms, expressions).unwrap_or_default(),
+                heads: heads.into(),
+                rules: rules.into(),
+                longest: patterns.iter().map(|p| p.bytes.len()).max().unwrap_or(0),
+                reach,
+                joined,
+            });
+            Some(scans.len() as u32 - 1)
+        };
         let mut both = |collected: CollectedPayload| -> Vec<u32> {
-            let near = scan(collected.near, &[], NEAR);
-            let far = scan(collected.far, &[], usize::MAX);
+            let near = scan(collected.near, &[], NEAR, false);
+            let far = scan(collected.far, &[], usize::MAX, false);
             near.into_iter().chain(far).collect()
         };
         for (class, of_class) in self.payloads.into_iter().enumerate() {
@@ -443,12 +485,18 @@ impl Lists {
         for (d, collected) in self.streams.into_iter().enumerate() {
             ruleset.streams[d] = both(collected);
         }
-        for (list, collected) in self.leads.into_iter().enumerate() {
+        for (list, mut collected) in self.leads.into_iter().enumerate() {
+            // The automaton, the oracle, searches each buffer for its own.
+            if engine == Engine::Prefilter {
+                collected.join_bodies();
+            }
             let leads = &mut ruleset.leads[list];
             leads.scans.resize(Buffer::ALL.len(), Vec::new());
             leads.bare.resize(Buffer::ALL.len(), Vec::new());
-            for (buffer, transforms, collected) in collected.scans {
-                leads.scans[buffer as usize].extend(scan(collected, &transforms, usize::MAX));
+            for one in collected.scans {
+                let reach = if one.near { NEAR } else { usize::MAX };
+                let made = scan(one.patterns, &one.transforms, reach, one.joined);
+                leads.scans[one.buffer as usize].extend(made);
             }
             for (buffer, rule) in collected.bare {
                 leads.bare[buffer as usize].push(rule);
@@ -468,17 +516,40 @@ impl Lists {
 }
 
 impl CollectedLeads {
-    fn scan(&mut self, buffer: Buffer, transforms: &[Transform]) -> &mut Collected {
+    fn scan(&mut self, buffer: Buffer, transforms: &[Transform], near: bool) -> &mut Collected {
         let known = self
             .scans
             .iter()
-            .position(|(b, t, _)| *b == buffer && *t == transforms);
+            .position(|s| s.buffer == buffer && s.transforms == transforms && s.near == near);
         let at = known.unwrap_or_else(|| {
-            let new = (buffer, transforms.to_vec(), Collected::default());
-            self.scans.push(new);
+            self.scans.push(CollectedScan {
+                buffer,
+                transforms: transforms.to_vec(),
+                near,
+                patterns: Collected::default(),
+                joined: false,
+            });
             self.scans.len() - 1
         });
-        &mut self.scans[at].2
+        &mut self.scans[at].patterns
+    }
+
+    /// A body is mostly a file as well: the patterns of both are searched for at once.
+    fn join_bodies(&mut self) {
+        let plain =
+            |s: &CollectedScan, buffer| s.buffer == buffer && s.transforms.is_empty() && !s.near;
+        let file = self.scans.iter().position(|s| plain(s, Buffer::FileData));
+        let Some(file) = file else {
+            return;
+        };
+        let mut patterns = std::mem::take(&mut self.scans[file].patterns);
+        for body in &mut self.scans {
+            if plain(body, Buffer::HttpResponseBody) || plain(body, Buffer::HttpRequestBody) {
+                patterns.join(&body.patterns);
+                body.joined = true;
+            }
+        }
+        self.scans[file].patterns = patterns;
     }
 }
 

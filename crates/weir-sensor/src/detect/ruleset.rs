@@ -41,6 +41,8 @@ pub(super) struct Scan {
     pub(super) longest: usize,
     /// No pattern is wanted behind this byte of its buffer; the largest number if it may be anywhere.
     pub(super) reach: usize,
+    /// The scan of `file.data` searches for its patterns as well.
+    pub(super) joined: bool,
 }
 
 impl Scan {

@@ -107,6 +107,7 @@ impl Work {
     pub(super) fn scan(&mut self, scan: &Scan, bytes: &[u8], gate: impl Fn(u32) -> bool) {
         let mut hits = std::mem::take(&mut self.hits);
         hits.clear();
+        let bytes = bytes.get(..scan.reach).unwrap_or(bytes);
         scan.matcher.scan(bytes, &mut hits);
         for pattern in hits.ids() {
             self.consider(scan.rules(*pattern), &gate);

@@ -5,9 +5,11 @@
 //! occur, each once, in no particular order. Nothing is allocated while scanning. Design: `docs/design/matcher.md`.
 
 mod automaton;
+mod needle;
 mod prefilter;
 mod rarity;
 
+pub(crate) use needle::Needle;
 pub(crate) use rarity::{byte_cost, rarest_window};
 
 use automaton::Automaton;

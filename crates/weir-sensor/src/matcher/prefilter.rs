@@ -1,7 +1,8 @@
 //! The fast engine: a bit for the hash of one window of every pattern, buckets of patterns behind the bits, and comparison.
 //!
 //! Eight windows are hashed from two loads and their bits gathered before the one branch that asks whether any was set: mispredicted branches, not lookups, are what scanning costs.
-//! Patterns of one to three bytes have no window. They would set so many bits that everyone's scan would slow down, so they have tables of their own and a pass of their own.
+//! Patterns of one to three bytes have no window. They would set so many bits that all scans would slow down, so they have passes of their own: a vector search for each while they are
+//! few, a table of pairs for many.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use aho_corasick::Span;
 use aho_corasick::packed::{Config, Searcher};
 
 use super::rarity::{FOLD, rarest_window, rarity};
-use super::{Hits, Pattern};
+use super::{Hits, Needle, Pattern};
 
 /// Golden-ratio multiplier: its high bits mix all bits of the window.
 const MULTIPLIER: u32 = 0x9e37_79b1;
@@ -29,6 +30,8 @@ pub(super) struct Prefilter {
     /// Bytes of the longest pattern.
     longest: usize,
     short: Option<Box<Short>>,
+    /// Vector searches for the whole set, if it is small.
+    vector: Vector,
 }
 
 /// A pattern's window.
@@ -104,6 +107,14 @@ pub(super) struct Part {
     bits: Bits,
     /// Which, as they are stored.
     patterns: Box<[u32]>,
+    vector: Vector,
+    /// Which of the short patterns.
+    short: Box<[u32]>,
+}
+
+/// The vector searches of a set of patterns.
+#[derive(Debug, Default)]
+struct Vector {
     /// Made when so much was searched that it pays.
     few: OnceLock<Box<[Few]>>,
     /// Bytes that were searched without.
@@ -128,9 +139,13 @@ struct Few {
 const FEW: usize = 64;
 /// So many vector searches take about as long as the table.
 const SEARCHES: usize = 3;
+/// Short patterns that are searched for one by one; the table for more of them is as slow as so many searches.
+const FEW_SHORT: usize = 12;
 /// Shorter buffers are not worth beginning a vector search.
 const LONG: usize = 64;
-/// After so many finds in a buffer the table goes on.
+/// A vector search starts again behind each find. Where finds are closer together than this on average the table is faster.
+const APART: usize = 256;
+/// Finds in a buffer that are always granted.
 const MANY: usize = 8;
 /// Vector searches for a part are made when so many bytes were searched without. Making them takes as long as the table takes for about as many.
 const PAYS: usize = 1 << 16;
@@ -198,7 +213,9 @@ impl Few {
 
 impl Part {
     pub(super) fn memory(&self) -> usize {
-        self.bits.memory() + self.patterns.len() * 4 + SEARCHES * Few::MOST_MEMORY
+        self.bits.memory()
+            + (self.patterns.len() + self.short.len()) * 4
+            + SEARCHES * Few::MOST_MEMORY
     }
 }
 
@@ -294,58 +311,87 @@ impl Prefilter {
             patterns: stored.into(),
             bytes: bytes.into(),
             short: (!short.is_empty()).then(|| Box::new(short.sorted())),
+            vector: Vector::default(),
         }
     }
 
     pub(super) fn scan(&self, haystack: &[u8], hits: &mut Hits) {
-        self.scan_bits(&self.bits, haystack, hits);
+        let few = match self.patterns.len() <= SEARCHES * FEW {
+            true => self.searches(&self.vector, 0..self.patterns.len() as u32, haystack),
+            false => &[],
+        };
+        self.scan_with(few, &self.bits, haystack, hits);
+        if let Some(short) = &self.short {
+            match short.entries.len() <= FEW_SHORT {
+                true => short.entries.iter().for_each(|e| e.find(haystack, hits)),
+                false => short.scan(haystack, hits),
+            }
+        }
     }
 
     /// Searches for some of the patterns; others may be found as well.
     pub(super) fn scan_part(&self, part: &Part, haystack: &[u8], hits: &mut Hits) {
-        let few = self.searches(part, haystack);
+        let few = self.searches(&part.vector, part.patterns.iter().copied(), haystack);
+        self.scan_with(few, &part.bits, haystack, hits);
+        if let Some(short) = &self.short {
+            match part.short.len() <= FEW_SHORT {
+                true => {
+                    let wanted = part
+                        .short
+                        .iter()
+                        .filter_map(|at| short.entries.get(*at as usize));
+                    wanted.for_each(|e| e.find(haystack, hits));
+                }
+                false => short.scan(haystack, hits),
+            }
+        }
+    }
+
+    fn scan_with(&self, few: &[Few], bits: &Bits, haystack: &[u8], hits: &mut Hits) {
         if few.is_empty() {
-            self.scan_bits(&part.bits, haystack, hits);
+            self.scan_from(bits, haystack, 0, hits);
             return;
         }
         for few in few {
             if let Some(from) = self.few(few, haystack, hits) {
                 // The table has other windows of the patterns: what was not compared may have begun a pattern's length before. It has those of the other searches as well.
-                self.scan_from(
-                    &part.bits,
-                    haystack,
-                    from.saturating_sub(self.longest),
-                    hits,
-                );
+                self.scan_from(bits, haystack, from.saturating_sub(self.longest), hits);
             }
         }
     }
 
-    /// The vector searches of a part, if they pay.
+    /// The vector searches for some patterns, if they pay.
     #[inline]
-    fn searches<'a>(&self, part: &'a Part, haystack: &[u8]) -> &'a [Few] {
-        if haystack.len() < LONG || self.short.is_some() {
+    fn searches<'a>(
+        &self,
+        vector: &'a Vector,
+        patterns: impl Iterator<Item = u32>,
+        haystack: &[u8],
+    ) -> &'a [Few] {
+        if haystack.len() < LONG {
             return &[];
         }
-        if let Some(few) = part.few.get() {
+        if let Some(few) = vector.few.get() {
             return few;
         }
-        let before = part.searched.fetch_add(haystack.len(), Ordering::Relaxed);
-        if before + haystack.len() < PAYS {
+        let length = haystack.len();
+        let before = vector.searched.fetch_add(length, Ordering::Relaxed);
+        if before + length < PAYS {
             return &[];
         }
-        part.few.get_or_init(|| {
-            Few::new(part.patterns.iter().map(|number| {
-                let pattern = self.patterns[*number as usize];
-                (*number, self.stored(pattern), pattern.nocase)
+        vector.few.get_or_init(|| {
+            Few::new(patterns.map(|number| {
+                let pattern = self.patterns[number as usize];
+                (number, self.stored(pattern), pattern.nocase)
             }))
         })
     }
 
     /// One vector search; returns up to where it went if there are too many finds.
     fn few(&self, few: &Few, haystack: &[u8], hits: &mut Hits) -> Option<usize> {
-        let mut from = 0;
-        for _ in 0..MANY {
+        let (mut from, mut finds) = (0, 0);
+        while finds < MANY + from / APART {
+            finds += 1;
             let rest = Span::from(from..haystack.len());
             let found = few.searcher.find_in(haystack, rest)?;
             from = found.start() + 1;
@@ -367,23 +413,20 @@ impl Prefilter {
         let mut windows: Vec<u32> = entries().map(|e| e.value as u32).collect();
         // Entries of one window follow each other.
         windows.dedup();
+        let short = self.short.iter().flat_map(|s| s.entries.iter()).zip(0..);
         Part {
+            short: short
+                .filter(|(e, _)| wanted(e.id))
+                .map(|(_, at)| at)
+                .collect(),
             patterns: entries().map(|e| e.pattern).collect(),
-            few: OnceLock::new(),
-            searched: AtomicUsize::new(0),
+            vector: Vector::default(),
             bits: Bits::new(windows.len(), windows.iter().copied()),
         }
     }
 
     fn stored(&self, pattern: Stored) -> &[u8] {
         &self.bytes[pattern.start as usize..(pattern.start + pattern.len) as usize]
-    }
-
-    fn scan_bits(&self, bits: &Bits, haystack: &[u8], hits: &mut Hits) {
-        self.scan_from(bits, haystack, 0, hits);
-        if let Some(short) = &self.short {
-            short.scan(haystack, hits);
-        }
     }
 
     /// Looks at the windows that begin at `from` or behind it.
@@ -549,7 +592,7 @@ struct Short {
     count: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct ShortEntry {
     /// First byte, folded, and second byte, folded, if there is one.
     key: u16,
@@ -557,6 +600,15 @@ struct ShortEntry {
     bytes: [u8; 3],
     nocase: bool,
     id: u32,
+    needle: Needle,
+}
+
+impl ShortEntry {
+    fn find(&self, haystack: &[u8], hits: &mut Hits) {
+        if !hits.has(self.id) && self.needle.find(haystack, 0, haystack.len()).is_some() {
+            hits.insert(self.id);
+        }
+    }
 }
 
 impl Short {
@@ -589,6 +641,7 @@ impl Short {
             bytes,
             nocase: pattern.nocase,
             id: pattern.id,
+            needle: Needle::new(pattern.bytes, pattern.nocase),
         });
         self.count += 1;
     }
@@ -682,15 +735,18 @@ mod tests {
             let part = all.part(wanted);
             // As if so much had been searched already; every other time.
             let pays = round % 2 == 0;
-            part.searched
-                .store(if pays { PAYS } else { 0 }, Ordering::Relaxed);
+            for vector in [&part.vector, &all.vector] {
+                vector
+                    .searched
+                    .store(if pays { PAYS } else { 0 }, Ordering::Relaxed);
+            }
             for buffer in &buffers {
                 let (mut of_all, mut of_part) = (Hits::new(set.len()), Hits::new(set.len()));
                 of_all.clear();
                 of_part.clear();
                 all.scan(buffer, &mut of_all);
                 all.scan_part(&part, buffer, &mut of_part);
-                searched += usize::from(part.few.get().is_some_and(|few| !few.is_empty()));
+                searched += usize::from(part.vector.few.get().is_some_and(|few| !few.is_empty()));
                 for id in of_all.ids().iter().filter(|id| wanted(**id)) {
                     found += 1;
                     assert!(

@@ -1,10 +1,11 @@
 //! Regular expressions: compiled once for all rules that share one, by the loader to find broken ones and by detection to use them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use pcre2::bytes::{CaptureLocations, Regex, RegexBuilder};
 
+use super::linear::Linear;
 use super::model::Pcre;
 use super::reach::{self, Reach};
 
@@ -16,7 +17,16 @@ pub const MATCH_LIMIT: u32 = 3500;
 pub struct Expression {
     regex: Regex,
     flags: Flags,
-    reach: Arc<Reach>,
+    shared: Arc<Shared>,
+}
+
+/// What clones have in common beside the code.
+#[derive(Debug)]
+struct Shared {
+    reach: Reach,
+    /// What an automaton is made from when the expression is first used; `None` where PCRE2 has little to go back over.
+    source: Option<Pcre>,
+    linear: OnceLock<Option<Box<Linear>>>,
 }
 
 /// The flags that are not written into the pattern: `i`, `m`, `s`, `x`.
@@ -64,11 +74,21 @@ impl Expression {
             .jit_if_available(true)
             .build(&pattern);
         match built {
-            Ok(regex) => Ok(Expression {
-                regex,
-                flags,
-                reach: Arc::new(reach::of(pcre)),
-            }),
+            Ok(regex) => {
+                let reach = reach::of(pcre);
+                Ok(Expression {
+                    regex,
+                    flags,
+                    shared: Arc::new(Shared {
+                        source: reach.goes_back.then(|| Pcre {
+                            captures: Vec::new(),
+                            ..pcre.clone()
+                        }),
+                        reach,
+                        linear: OnceLock::new(),
+                    }),
+                })
+            }
             Err(e) => {
                 let offset = e.offset().map(|o| o.saturating_sub(head.len()));
                 Err(ExpressionError {
@@ -137,7 +157,17 @@ impl Expression {
 
     /// How far it looks at most.
     pub(crate) fn reach(&self) -> &Reach {
-        &self.reach
+        &self.shared.reach
+    }
+
+    /// The automata of an expression that PCRE2 may go back over many times, if it has any. They are made when they are first asked for.
+    pub(crate) fn linear(&self) -> Option<&Linear> {
+        let source = self.shared.source.as_ref()?;
+        let made = self
+            .shared
+            .linear
+            .get_or_init(|| Linear::new(source).map(Box::new));
+        made.as_deref()
     }
 
     /// Numbers and names of the captures that have one.

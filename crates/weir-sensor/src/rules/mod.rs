@@ -12,6 +12,7 @@ mod fast;
 mod files;
 mod header;
 pub mod keywords;
+mod linear;
 mod load;
 mod model;
 mod options;
@@ -30,6 +31,7 @@ pub use files::{
     Class, Classes, Filter, FilterKind, Reputation, ReputationError, read_classes, read_filters,
     read_references,
 };
+pub(crate) use linear::Found;
 pub use load::{
     Dialect, Features, Keep, LoadError, Loaded, Loader, Note, Settings, load, rule_files,
 };

@@ -12,6 +12,8 @@ pub(crate) struct Reach {
     repeated: Set,
     /// How many others there may be.
     others: usize,
+    /// There are many ways to match the same bytes, and a search may try them all.
+    pub(crate) goes_back: bool,
 }
 
 /// Where an expression is tried.
@@ -52,6 +54,10 @@ const SHARE: usize = 16;
 const ATOMS: usize = 63;
 /// Shorter buffers are not worth an estimate.
 const SHORT: usize = 1024;
+/// An expression with more alternatives, parts that may lack, or repetitions, goes back.
+const ALTERNATIVES: usize = 8;
+const LACKING: usize = 3;
+const REPEATED: usize = 16;
 /// If an expression may begin with any byte, one in so many places is followed.
 const SAMPLE: usize = 16;
 /// A byte that an expression passes costs so much less than one that rules are asked about.
@@ -191,6 +197,9 @@ pub(super) fn of(pcre: &Pcre) -> Reach {
         alternatives: false,
         repeated: Set::default(),
         most: 1,
+        endless: false,
+        lacking: 0,
+        branches: 0,
         first: Vec::new(),
         // Blanks mean nothing there.
         follows: !pcre.extended,
@@ -207,6 +216,10 @@ pub(super) fn of(pcre: &Pcre) -> Reach {
         first: First::new(&scan.first),
         repeated: scan.repeated,
         others: pcre.pattern.len().saturating_mul(scan.most),
+        goes_back: scan.endless
+            || scan.most > REPEATED
+            || scan.lacking > LACKING
+            || scan.branches > ALTERNATIVES,
     }
 }
 
@@ -219,6 +232,11 @@ struct Scan<'a> {
     repeated: Set,
     /// How often something may be repeated that is not without an end.
     most: usize,
+    /// Something is repeated without an end.
+    endless: bool,
+    /// Parts with `?`, and bars between alternatives.
+    lacking: usize,
+    branches: usize,
     first: Vec<Atom>,
     /// What comes next still belongs to the first.
     follows: bool,
@@ -278,6 +296,7 @@ impl Scan<'_> {
                 }
                 b'|' => {
                     self.follows = false;
+                    self.branches += 1;
                     self.alternatives |= open.is_empty();
                     self.first.truncate(open.last().copied().unwrap_or(0));
                     // Those around it are behind what is not followed.
@@ -316,9 +335,13 @@ impl Scan<'_> {
         let mut length = match mark {
             b'*' | b'+' => {
                 self.repeated.join(set);
+                self.endless = true;
                 1
             }
-            b'?' => 1,
+            b'?' => {
+                self.lacking += 1;
+                1
+            }
             b'{' => {
                 let end = rest.iter().position(|b| *b == b'}').unwrap_or(0);
                 let inside = rest.get(1..end).unwrap_or_default();
@@ -330,7 +353,10 @@ impl Scan<'_> {
                 let last = text.rsplit(',').next().unwrap_or_default().trim();
                 match last.parse::<usize>() {
                     Ok(most) => self.most = self.most.saturating_mul(most.max(1)),
-                    Err(_) => self.repeated.join(set),
+                    Err(_) => {
+                        self.repeated.join(set);
+                        self.endless = true;
+                    }
                 }
                 end + 1
             }
@@ -442,6 +468,10 @@ impl Scan<'_> {
                     }
                     let (there, length) = self.escape(i);
                     set.join(&there);
+                    // All bytes are said in doubt only.
+                    if there != Set::ALL {
+                        surely.join(&there);
+                    }
                     i += length;
                 }
                 byte if self.byte(i + 1) == b'-' && self.byte(i + 2) != b']' => {

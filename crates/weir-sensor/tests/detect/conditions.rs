@@ -186,18 +186,21 @@ fn expressions_begin_where_they_are_told() {
     // A content relative to an expression: its later matches are tried.
     let next = with(b"c", |c| (c.distance, c.within) = (is(0), is(1)));
     holds(&[plain(b"a"), pcre("b", |_| {}), next], b"abxbc", true);
-    // An expression that would not end is given up.
-    let rule = on(
-        1,
-        HeaderProtocol::Udp,
-        Buffer::Payload,
-        vec![plain(b"aaaa"), pcre("^(a+)+$", |_| {})],
-    );
-    let mut bed = Bed::new(vec![rule], Engine::Prefilter, 17, App::Unknown);
-    let mut long = vec![b'a'; 60];
-    long.push(b'!');
-    assert!(bed.packet(ToServer, &long).is_empty());
-    assert_eq!(bed.detector.counts().evaluation.pcre_limited, 1);
+    // An expression that would go back without an end: an automaton decides it, or it is given up.
+    for (pattern, limited) in [("^(a+)+$", 0), ("^(a+)+\\1$", 1)] {
+        let rule = on(
+            1,
+            HeaderProtocol::Udp,
+            Buffer::Payload,
+            vec![plain(b"aaaa"), pcre(pattern, |_| {})],
+        );
+        let mut bed = Bed::new(vec![rule], Engine::Prefilter, 17, App::Unknown);
+        let mut long = vec![b'a'; 60];
+        long.push(b'!');
+        assert!(bed.packet(ToServer, &long).is_empty());
+        let counts = bed.detector.counts().evaluation;
+        assert_eq!(counts.pcre_limited, limited, "{pattern}");
+    }
 }
 
 #[test]

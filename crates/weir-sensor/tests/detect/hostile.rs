@@ -231,7 +231,7 @@ fn a_rule_that_is_given_up_is_named() {
         7,
         HeaderProtocol::App,
         Buffer::FileData,
-        vec![plain(b"aaaa"), pcre("^(a+)+$", |_| {})],
+        vec![plain(b"aaaa"), pcre("^(a+)+\\1$", |_| {})],
     );
     let mut bed = Bed::new(vec![rule], Engine::Prefilter, 6, App::Http1);
     let body = [b"a".repeat(60), b"!".to_vec()].concat();

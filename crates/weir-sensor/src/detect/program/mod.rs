@@ -6,19 +6,18 @@
 //! the rule: where it is used up the buffer does not match, and the rule is named in a counter.
 
 mod memo;
-mod needle;
 mod run;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use crate::matcher::Needle;
 use crate::rules::{
     Base64, ByteExtract, ByteJump, ByteMath, ByteTest, Capture, Condition, Content, Dataset,
     Entropy, Expression, Expressions, MathOperator, Number, Range, Read, TestOperator,
 };
 use memo::Memo;
-use needle::Needle;
 use run::{Fail, Run};
 
 /// Units of work that one rule may spend on one buffer, for each of the buffer's bytes and each unit of the rule's length.

@@ -1,7 +1,7 @@
 //! Conditions in one buffer, evaluated: which choice of occurrences makes a chain hold. Tried for every candidate of every packet.
 
 use crate::base64;
-use crate::rules::{MathOperator, NotFound, ReachPlace, TestOperator};
+use crate::rules::{Found, MathOperator, NotFound, ReachPlace, TestOperator};
 
 use super::super::in_range;
 use super::memo::Memo;
@@ -506,14 +506,27 @@ impl<'a, 'b> Run<'a, 'b> {
     ) -> Result<Option<(usize, usize)>, Fail> {
         let reach = search.expression.reach();
         let rest = subject.get(start..).unwrap_or_default();
-        let looked_at = match reach.place {
-            ReachPlace::Here => {
-                if let Some(looked_at) = reach.fails_within(rest) {
-                    self.spend(looked_at as u64)?;
-                    return Ok(None);
+        if let Some(linear) = search.expression.linear() {
+            let searched = linear.find_at(subject, start);
+            self.spend(CALL + searched.looked_at as u64)?;
+            match searched.found {
+                Found::Perhaps => {}
+                found => {
+                    self.scratch.counts.pcre_calls += 1;
+                    return Ok(match found {
+                        Found::Match(begin, end) => Some((begin, end)),
+                        _ => None,
+                    });
                 }
-                reach.from(rest)
             }
+        } else if reach.place == ReachPlace::Here
+            && let Some(looked_at) = reach.fails_within(rest)
+        {
+            self.spend(looked_at as u64)?;
+            return Ok(None);
+        }
+        let looked_at = match reach.place {
+            ReachPlace::Here => reach.from(rest),
             ReachPlace::Ahead | ReachPlace::Around => {
                 let most = usize::try_from(self.left).unwrap_or(usize::MAX);
                 reach.everywhere(rest, most)

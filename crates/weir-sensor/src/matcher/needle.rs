@@ -3,7 +3,7 @@
 
 use memchr::{memchr, memchr2, memmem};
 
-use crate::matcher::byte_cost;
+use super::byte_cost;
 
 /// Places that are looked at together.
 const BLOCK: usize = 32;
@@ -15,7 +15,7 @@ const CHUNK: usize = 16 * 1024;
 
 /// A content as it is searched for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Needle {
+pub(crate) struct Needle {
     /// In lower case if `nocase`.
     bytes: Box<[u8]>,
     nocase: bool,
@@ -39,7 +39,7 @@ impl Rare {
 }
 
 impl Needle {
-    pub(super) fn new(bytes: &[u8], nocase: bool) -> Needle {
+    pub(crate) fn new(bytes: &[u8], nocase: bool) -> Needle {
         let bytes: Box<[u8]> = if nocase {
             bytes.to_ascii_lowercase().into()
         } else {
@@ -80,7 +80,7 @@ impl Needle {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len()
     }
 
@@ -93,7 +93,7 @@ impl Needle {
     }
 
     /// The first place from `low` on where it is found and has ended by `high`.
-    pub(super) fn find(&self, haystack: &[u8], low: usize, high: usize) -> Option<usize> {
+    pub(crate) fn find(&self, haystack: &[u8], low: usize, high: usize) -> Option<usize> {
         let size = self.bytes.len();
         let high = high.min(haystack.len());
         let last = high.checked_sub(size)?;
