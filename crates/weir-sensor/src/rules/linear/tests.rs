@@ -276,25 +276,21 @@ fn automata_find_what_pcre2_finds_of_others() {
 fn what_means_something_else_is_left_to_pcre2() {
     let translated = |pattern: &str| exact(&Pcre::new(pattern.into())).is_some();
     for pattern in [
-        "a+b", "a$", "(?i)a", "[^\\d_]+", "\\x41", "(?:a|b)$", "\\bA",
+        "a+b",
+        "a$",
+        "(?i)a",
+        "[^\\d_]+",
+        "\\x41",
+        "(?:a|b)$",
+        "\\bA",
+        "\\b{start}a",
+        "\\<a",
     ] {
         assert!(translated(pattern), "{pattern}");
     }
     for pattern in [
-        "a++",
-        "(?=a)b",
-        "(a)\\1",
-        "\\va",
-        "[a[b]]",
-        "[a&&b]",
-        "a$b",
-        "(?x)a",
-        "\u{e9}",
-        "a(?i)b",
-        "(a*)*",
-        "(?m)^",
-        "a$|\\z",
-        "\\b{start}a",
+        "a++", "(?=a)b", "(a)\\1", "\\va", "[a[b]]", "[a&&b]", "a$b", "(?x)a", "\u{e9}", "a(?i)b",
+        "(a*)*", "(?m)^", "a$|\\z",
     ] {
         assert!(!translated(pattern), "{pattern}");
     }
