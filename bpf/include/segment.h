@@ -78,7 +78,7 @@ static __always_inline int outside(void)
 __noinline int judge_segment(__u32 level)
 {
 	struct scratch *s = scratch_of(level);
-	__u32 reverse, x, y, met, young, inside, mine_end, its_end, its_edge, mine_acked, its_acked;
+	__u32 reverse, x, y, met, young, inside, mine_end, its_end, its_edge, mine_acked, its_acked, lowest;
 	struct segment seg;
 	__u64 life;
 
@@ -99,6 +99,7 @@ __noinline int judge_segment(__u32 level)
 	its_end = s->f.side[y].end;
 	its_edge = s->f.side[y].edge;
 	its_acked = s->f.acked[y];
+	lowest = its_acked - (65535U << window_shift(life, y));
 	if (seg.flags & TCP_FLAG_SYN) {
 		/* Nobody opens the other way what is open. */
 		if (!young && !(life & WEIR_LIFE_PICKED) &&
@@ -134,6 +135,9 @@ __noinline int judge_segment(__u32 level)
 		} else if (seg.seq != mine_end && seg.seq != its_acked) {
 			if (young || (!BEFORE(seg.seq, its_acked) && !AFTER(seg.seq, its_edge)))
 				return PARSED;
+			/* Hosts answer each late segment with a reset: those are of the past, but not forged. */
+			if (!weir_loose && BEFORE(seg.seq, its_acked) && !BEFORE(seg.seq, lowest))
+				return WEIR_R_tcp_rst_stale;
 			return outside();
 		}
 		if (s->key[0] & WEIR_V_FRAG)
@@ -144,7 +148,7 @@ __noinline int judge_segment(__u32 level)
 	}
 	if (young && reverse)
 		return PARSED;
-	inside = !young && !AFTER(seg.seq, its_edge) && !BEFORE(seg.end, its_acked - (65535U << window_shift(life, y)));
+	inside = !young && !AFTER(seg.seq, its_edge) && !BEFORE(seg.end, lowest);
 	if (life & WEIR_LIFE_PICKED)
 		its_end += WINDOW_MOST;
 	if (AFTER(seg.ack, its_end) || BEFORE(seg.ack, mine_acked - (65535U << window_shift(life, x))))

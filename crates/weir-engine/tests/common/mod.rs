@@ -334,6 +334,7 @@ impl Coverage {
             Reason::FragBeforeFirst,
             Reason::TcpFlags,
             Reason::TcpWindow,
+            Reason::TcpRstStale,
             Reason::TcpChecksum,
             Reason::IcmpWindow,
             Reason::FragOverlap,

@@ -31,6 +31,7 @@ pub(super) const REFUSALS: [Reason; 7] = [
     Reason::FragBeforeFirst,
     Reason::TcpFlags,
     Reason::TcpWindow,
+    Reason::TcpRstStale,
     Reason::TcpChecksum,
     Reason::IcmpWindow,
     Reason::FragOverlap,
@@ -176,8 +177,8 @@ impl Connections {
                     return Place::Refused(Reason::NatProtocol);
                 }
                 let judged = self.flow(id).judge(policy, fit, input, layout);
-                if matches!(judged, Some(Judgement::Outside)) {
-                    return Place::Refused(Reason::TcpWindow);
+                if let Some(Judgement::Outside(reason)) = judged {
+                    return Place::Refused(reason);
                 }
                 return Place::Of(id, fit);
             }
@@ -416,7 +417,7 @@ impl Flow {
         let forward = fit.is_forward();
         let judged = window.judge(&segment, forward, met, begun);
         match judged {
-            Judgement::Outside if policy.connections.loose_tcp => {
+            Judgement::Outside(_) if policy.connections.loose_tcp => {
                 Some(window.let_in(&segment, forward))
             }
             judged => Some(judged),

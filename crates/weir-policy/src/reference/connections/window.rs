@@ -3,6 +3,7 @@
 //! Judges a segment by what both sides told before, and says what it changes. Pure: a window is replaced by the next one when
 //! the segment passes. Numbers are those of the side that sends them; what moves them on the way is put back by the caller.
 
+use weir_packet::Reason;
 use weir_packet::parse::{Fragment, Layout, Protocol, word16};
 
 use super::{ACK, FIN, RST, SYN, Seen};
@@ -52,13 +53,15 @@ struct Side {
 /// What a segment does to its connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Judgement {
-    /// It does not belong, and is dropped.
-    Outside,
+    /// It does not belong, and is dropped for this.
+    Outside(Reason),
     /// It passes and changes nothing.
     Idle,
     /// It passes, this is the window from then on, and these flags were seen of its side.
     Counts(Window, Seen),
 }
+
+const OUTSIDE: Judgement = Judgement::Outside(Reason::TcpWindow);
 
 impl Segment {
     /// Of a TCP packet whose acknowledgement was moved on the way by so much.
@@ -151,8 +154,8 @@ impl Window {
                 (true, true, false) => self.syn_again(segment),
                 (true, false, true) => self.answer(segment),
                 // Nobody opens the other way what is open.
-                (false, false, false) if !self.picked => Judgement::Outside,
-                (false, true, true) if !self.picked && begun => Judgement::Outside,
+                (false, false, false) if !self.picked => OUTSIDE,
+                (false, true, true) if !self.picked && begun => OUTSIDE,
                 _ => Judgement::Idle,
             };
         }
@@ -160,7 +163,7 @@ impl Window {
             return self.reset(segment, forward, young);
         }
         match (young, forward) {
-            (true, true) => Judgement::Outside,
+            (true, true) => OUTSIDE,
             (true, false) => Judgement::Idle,
             (false, _) => self.data(segment, forward),
         }
@@ -189,7 +192,7 @@ impl Window {
 
     fn answer(&self, segment: &Segment) -> Judgement {
         if !self.answers(segment) {
-            return Judgement::Outside;
+            return OUTSIDE;
         }
         if !segment.whole {
             return Judgement::Idle;
@@ -223,14 +226,18 @@ impl Window {
         let sequence = segment.sequence;
         if young && !forward {
             if !self.answers(segment) {
-                return Judgement::Outside;
+                return OUTSIDE;
             }
         } else if sequence != own.end && sequence != other.acked {
-            let inside = !before(sequence, other.acked) && !after(sequence, other.edge);
-            return if young || inside {
-                Judgement::Idle
-            } else {
-                Judgement::Outside
+            if young {
+                return Judgement::Idle;
+            }
+            let lowest = self.lowest(forward);
+            return match before(sequence, other.acked) {
+                true if before(sequence, lowest) => OUTSIDE,
+                true => Judgement::Outside(Reason::TcpRstStale),
+                false if after(sequence, other.edge) => OUTSIDE,
+                false => Judgement::Idle,
             };
         }
         if !segment.whole {
@@ -245,16 +252,14 @@ impl Window {
 
     fn data(&self, segment: &Segment, forward: bool) -> Judgement {
         let (own, other) = self.sides(forward);
-        let (own_shift, other_shift) = (self.shift(forward), self.shift(!forward));
-        let lowest = other.acked.wrapping_sub(65_535 << other_shift);
-        if after(segment.sequence, other.edge) || before(segment.end, lowest) {
-            return Judgement::Outside;
+        if after(segment.sequence, other.edge) || before(segment.end, self.lowest(forward)) {
+            return OUTSIDE;
         }
         let number = segment.acknowledgement;
         let highest = other.end.wrapping_add(if self.picked { MOST } else { 0 });
-        let lowest = own.acked.wrapping_sub(65_535 << own_shift);
+        let lowest = own.acked.wrapping_sub(65_535 << self.shift(forward));
         if after(number, highest) || before(number, lowest) {
-            return Judgement::Outside;
+            return OUTSIDE;
         }
         let mut seen = segment.seen();
         seen.fin &= after(segment.end, other.acked);
@@ -281,6 +286,12 @@ impl Window {
         side.acked = later(side.acked, number);
         side.edge = later(side.edge, edge);
         next
+    }
+
+    /// The lowest number that a side may still send: what the other side acknowledged, less the largest window it can offer.
+    fn lowest(&self, forward: bool) -> u32 {
+        let (_, other) = self.sides(forward);
+        (other.acked).wrapping_sub(65_535 << self.shift(!forward))
     }
 
     /// The side that sends in this direction, and the other.
