@@ -89,7 +89,8 @@ static __always_inline int begin(struct walk *w)
 		s->flow_now = 0;
 		s->segment = 0;
 		s->scale = 0;
-		s->segment_scale = 0;
+		s->segment_count = 0;
+		s->segment_life = 0;
 		s->open_timeout = 0;
 	}
 	s->frame_len = ctx_len(w->ctx);

@@ -36,7 +36,7 @@
 #define WEIR_WAYS		15	/* connections of a bucket of the index */
 #define WEIR_NAT_WAYS		7	/* ... of the index by translated tuple */
 #define WEIR_FRAG_WAYS		4	/* remembered fragments of a bucket */
-#define WEIR_FLOW_STATES	12	/* timeouts: states of connections, and fragments */
+#define WEIR_FLOW_STATES	16	/* time-outs: states of connections, and others */
 #define WEIR_STATE_LAYOUT	2	/* version of the maps that outlive a program: of connections, counters, and the ledger with its reasons' order */
 #define WEIR_LIVE_TABLES	32	/* tables that live edits may add */
 
@@ -307,11 +307,15 @@ struct weir_tuple {
 #define WEIR_SEEN_RST		(1 << 3)
 #define WEIR_SEEN_REVERSE	4
 
-/* Behind them: window scales of both sides + 1, 0 if one gave none; and whether the connection was opened by no SYN. */
+/* Behind them: window scales of both sides + 1, 0 if one gave none; whether the connection was opened by no SYN; and what else is known of TCP. */
 #define WEIR_SCALE_AT		16
 #define WEIR_SCALE_REVERSE	4
 #define WEIR_SCALE_MASK		15
 #define WEIR_LIFE_PICKED	(1 << 24)
+#define WEIR_LIFE_ACKED_FIN	(1 << 25)	/* the forward side acknowledged the FIN of the other; one bit further: the reverse side */
+#define WEIR_LIFE_RETRANS_ONE	(1 << 27)	/* segments retransmitted in a row, up to 3 */
+#define WEIR_LIFE_RETRANS	(3 << 27)
+#define WEIR_LIFE_INEXACT	(1 << 29)	/* a side may have sent less than its `end` says */
 
 #define WEIR_FLOW_NAT		(1 << 0)	/* trans differs from orig */
 #define WEIR_FLOW_TRANSMIT	(1 << 1)	/* opened on transmit */

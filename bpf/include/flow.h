@@ -15,7 +15,7 @@ const volatile __u32 weir_nat_buckets = 1;
 const volatile __u32 weir_frag_buckets = 1;
 const volatile __u64 weir_flow_seed = 0;	/* so that nobody can choose tuples that share a bucket */
 const volatile __u32 weir_loose = 0;	/* TCP segments pass whatever their numbers are */
-const volatile __u64 weir_timeout[16] = {};	/* ns, by state; WEIR_FLOW_STATES of them */
+const volatile __u64 weir_timeout[32] = {};	/* ns, by state; WEIR_FLOW_STATES of them */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -57,17 +57,21 @@ struct {
 /* States as docs/semantics.md section 7 names them; the order is that of weir_timeout. */
 enum flow_state {
 	TCP_SYN_SENT,
-	TCP_SYN_RECEIVED,
+	TCP_SYN_RECV,
 	TCP_ESTABLISHED,
-	TCP_FIN,
+	TCP_FIN_WAIT,
 	TCP_TIME_WAIT,
-	TCP_CLOSED,
-	UDP_NEW,
-	UDP,
+	TCP_CLOSE,
+	UDP_UNREPLIED,
+	UDP_STREAM,
 	ICMP_QUERY,
 	FRAGMENT,
 	GENERIC_NEW,
 	GENERIC,
+	TCP_CLOSE_WAIT,
+	TCP_LAST_ACK,
+	TCP_RETRANS,
+	TCP_UNACK,
 };
 
 #define TCP_FLAG_FIN	0x01
@@ -75,6 +79,9 @@ enum flow_state {
 #define TCP_FLAG_RST	0x04
 #define TCP_FLAG_ACK	0x10
 #define TCP_FLAG_URG	0x20
+
+#define BEFORE(a, b)	((__s32)((a) - (b)) < 0)	/* of two sequence numbers */
+#define AFTER(a, b)	BEFORE(b, a)
 
 #define SEEN_BOTH(flag)	((flag) | (flag) << WEIR_SEEN_REVERSE)
 #define SEQUENCE_OF(life)	((life) >> 32)
@@ -114,26 +121,26 @@ static __always_inline int is_generic(__u32 proto, __u32 family)
 
 static __always_inline __u32 flow_state(__u64 life, struct weir_tuple *t)
 {
-	__u32 seen = (life >> WEIR_SEEN_AT) & 0xff, proto = t->proto;
+	__u32 seen = (life >> WEIR_SEEN_AT) & 0xff, acked = life & (WEIR_LIFE_ACKED_FIN * 3), proto = t->proto;
 
 	if (proto == IPPROTO_UDP)
-		return seen >> WEIR_SEEN_REVERSE ? UDP : UDP_NEW;
+		return seen >> WEIR_SEEN_REVERSE ? UDP_STREAM : UDP_UNREPLIED;
 	if (proto != IPPROTO_TCP) {
 		if (!is_generic(proto, t->family))
 			return ICMP_QUERY;
 		return seen >> WEIR_SEEN_REVERSE ? GENERIC : GENERIC_NEW;
 	}
 	if (seen & SEEN_BOTH(WEIR_SEEN_RST))
-		return TCP_CLOSED;
+		return TCP_CLOSE;
 	if ((seen & SEEN_BOTH(WEIR_SEEN_FIN)) == SEEN_BOTH(WEIR_SEEN_FIN))
-		return TCP_TIME_WAIT;
+		return acked == WEIR_LIFE_ACKED_FIN * 3 ? TCP_TIME_WAIT : TCP_LAST_ACK;
 	if (seen & SEEN_BOTH(WEIR_SEEN_FIN))
-		return TCP_FIN;
+		return acked ? TCP_CLOSE_WAIT : TCP_FIN_WAIT;
 	if (!(seen >> WEIR_SEEN_REVERSE))
 		return TCP_SYN_SENT;
 	if ((seen & SEEN_BOTH(WEIR_SEEN_ACK)) == SEEN_BOTH(WEIR_SEEN_ACK))
 		return TCP_ESTABLISHED;
-	return TCP_SYN_RECEIVED;
+	return TCP_SYN_RECV;
 }
 
 /*
@@ -157,11 +164,20 @@ static __always_inline int older_than(struct scratch *s, __u64 then, __u64 timeo
 static __always_inline int flow_expired(struct scratch *s, struct weir_flow *flow, __u64 life)
 {
 	__u32 state = forget(s, flow_state(life, &flow->orig));
-	__u64 timeout = weir_timeout[state & 15];
+	__u64 timeout = weir_timeout[state & 31], then = flow->last_ns;
 
-	if (flow->what & WEIR_FLOW_TIMEOUT && (state == TCP_ESTABLISHED || state == UDP || state == ICMP_QUERY || state == GENERIC))
+	if (flow->what & WEIR_FLOW_TIMEOUT &&
+	    (state == TCP_ESTABLISHED || state == UDP_STREAM || state == ICMP_QUERY || state == GENERIC))
 		timeout = flow->timeout_ns;
-	return older_than(s, flow->last_ns, timeout);
+	if (older_than(s, then, timeout))
+		return 1;
+	if (state != TCP_ESTABLISHED || weir_loose)
+		return 0;
+	if ((life & WEIR_LIFE_RETRANS) == WEIR_LIFE_RETRANS && older_than(s, then, weir_timeout[TCP_RETRANS]))
+		return 1;
+	/* The line with the numbers is looked at only when it matters. */
+	return !(life & WEIR_LIFE_INEXACT) && older_than(s, then, weir_timeout[TCP_UNACK]) &&
+	       (AFTER(flow->side[0].end, flow->acked[1]) || AFTER(flow->side[1].end, flow->acked[0]));
 }
 
 /* ---- tuples ---- */
@@ -445,7 +461,7 @@ __noinline int same_flow(__u32 level, __u32 at)
 	if (s->reopens && !s->by_trans && flow->orig.proto == IPPROTO_TCP) {
 		__u32 state = forget(s, flow_state(life, &flow->orig));
 
-		if (state == TCP_TIME_WAIT || state == TCP_CLOSED)
+		if (state == TCP_LAST_ACK || state == TCP_TIME_WAIT || state == TCP_CLOSE)
 			goto dead;
 	}
 	barrier();
@@ -914,6 +930,21 @@ static __always_inline void match_flow_rules(struct walk *w)
 	bpf_loop(WEIR_FLOW_RULES, flow_rule, w, 0);
 }
 
+/* The count of retransmissions in a row; one that another CPU's change overtakes is not counted, the next one is. */
+static __always_inline void count_retransmission(struct scratch *s, struct weir_flow *flow)
+{
+	__u64 life = life_of(flow), want = life;
+
+	if (!SAME_LIFE(life, s->f.life))
+		return;
+	if (s->segment_count == COUNT_NONE)
+		want &= ~(__u64)WEIR_LIFE_RETRANS;
+	else if ((life & WEIR_LIFE_RETRANS) != WEIR_LIFE_RETRANS)
+		want += WEIR_LIFE_RETRANS_ONE;
+	if (want != life)
+		__sync_val_compare_and_swap(&flow->life, life, want);
+}
+
 /* A handled packet of a connection passed: marks what it showed of its side, and moves the window with it. */
 static __always_inline void refresh(struct scratch *s)
 {
@@ -933,9 +964,9 @@ static __always_inline void refresh(struct scratch *s)
 		seen = s->segment_seen;
 	}
 	seen <<= WEIR_SEEN_AT + (s->kind & 1 ? WEIR_SEEN_REVERSE : 0);
-	seen |= s->segment_scale;
+	seen |= s->segment_life;
 	life = life_of(flow);
-	/* Bits are added 16 times at most in a record's life, so another CPU cannot win forever. */
+	/* Bits are added 20 times at most in a record's life, so another CPU cannot win forever. */
 #pragma unroll
 	for (i = 0; i < 8; i++) {
 		if (!SAME_LIFE(life, s->f.life))
@@ -947,6 +978,8 @@ static __always_inline void refresh(struct scratch *s)
 			break;
 		life = have;
 	}
+	if (s->segment_count)
+		count_retransmission(s, flow);
 	if (flow_now(s) > flow->last_ns)
 		flow->last_ns = flow_now(s);
 }

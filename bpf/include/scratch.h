@@ -93,7 +93,9 @@ struct scratch {
 	__u32 self;		/* place + 1 of the record being written */
 	__u32 segment;		/* what a TCP segment does to its connection: SEGMENT_* */
 	__u32 scale;		/* of the segment's windows + 1, 0: it names none */
-	__u64 segment_scale;	/* what it adds to weir_flow.life of scales */
+	__u32 segment_count;	/* COUNT_*: what becomes of the count of retransmissions */
+	__u32 pad_segment;
+	__u64 segment_life;	/* what it adds to weir_flow.life besides segment_seen */
 	__u64 flow_now;
 	__u64 open_timeout;
 

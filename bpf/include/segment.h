@@ -15,11 +15,12 @@
 #define SEGMENT_STARTS	3	/* a SYN before the answer */
 #define SEGMENT_ANSWERS	4	/* the first SYN with ACK: from here on both sides are known */
 
+#define COUNT_SAME	0	/* of retransmissions in a row */
+#define COUNT_NONE	1	/* there was progress */
+#define COUNT_ONE	2	/* one more */
+
 #define WINDOW_MOST	(65535U << 14)	/* the largest window there is */
 #define FRAGMENT_LEN	65535		/* a segment of which the first fragment was seen may be as long */
-
-#define BEFORE(a, b)	((__s32)((a) - (b)) < 0)
-#define AFTER(a, b)	BEFORE(b, a)
 
 struct segment {
 	__u32 flags, seq, end, ack, window;
@@ -78,7 +79,7 @@ static __always_inline int outside(void)
 __noinline int judge_segment(__u32 level)
 {
 	struct scratch *s = scratch_of(level);
-	__u32 reverse, x, y, met, young, inside, mine_end, its_end, its_edge, mine_acked, its_acked, lowest;
+	__u32 reverse, x, y, met, young, inside, mine_end, its_end, its_edge, mine_acked, its_acked, lowest, fin;
 	struct segment seg;
 	__u64 life;
 
@@ -123,7 +124,7 @@ __noinline int judge_segment(__u32 level)
 		s->segment_end = seg.end;
 		s->segment_edge = seg.ack + seg.window;
 		s->segment_ack = seg.ack;
-		s->segment_scale = (__u64)s->scale << (WEIR_SCALE_AT + WEIR_SCALE_REVERSE);
+		s->segment_life = (__u64)s->scale << (WEIR_SCALE_AT + WEIR_SCALE_REVERSE);
 		s->segment_seen = WEIR_SEEN_ANY | WEIR_SEEN_ACK;
 		s->segment = SEGMENT_ANSWERS;
 		return PARSED;
@@ -149,6 +150,7 @@ __noinline int judge_segment(__u32 level)
 	if (young && reverse)
 		return PARSED;
 	inside = !young && !AFTER(seg.seq, its_edge) && !BEFORE(seg.end, lowest);
+	fin = life >> (WEIR_SEEN_AT + (reverse ? 0 : WEIR_SEEN_REVERSE)) & WEIR_SEEN_FIN && !BEFORE(seg.ack, its_end);
 	if (life & WEIR_LIFE_PICKED)
 		its_end += WINDOW_MOST;
 	if (AFTER(seg.ack, its_end) || BEFORE(seg.ack, mine_acked - (65535U << window_shift(life, x))))
@@ -161,6 +163,14 @@ __noinline int judge_segment(__u32 level)
 	s->segment_seen = flags_marked(s, seg.flags);
 	if (!inside || !AFTER(seg.end, its_acked))
 		s->segment_seen &= ~WEIR_SEEN_FIN;
+	if (inside && fin)
+		s->segment_life |= reverse ? WEIR_LIFE_ACKED_FIN * 2 : WEIR_LIFE_ACKED_FIN;
+	if (s->key[0] & WEIR_V_FRAG)
+		s->segment_life |= WEIR_LIFE_INEXACT;
+	if (AFTER(seg.ack, mine_acked))
+		s->segment_count = life & WEIR_LIFE_RETRANS ? COUNT_NONE : COUNT_SAME;
+	else if (seg.end != seg.seq && !AFTER(seg.end, mine_end) && AFTER(seg.end, its_acked))
+		s->segment_count = COUNT_ONE;
 	s->segment = SEGMENT_MOVES;
 	return PARSED;
 }
@@ -253,7 +263,7 @@ static __always_inline __u64 first_seen(struct scratch *s)
 	s->f.side[1].edge = seg.seq + WINDOW_MOST;
 	s->f.side[1].end = seg.ack;
 	s->f.acked[0] = seg.ack;
-	return (__u64)flags_marked(s, seg.flags) << WEIR_SEEN_AT | WEIR_LIFE_PICKED;
+	return (__u64)flags_marked(s, seg.flags) << WEIR_SEEN_AT | WEIR_LIFE_PICKED | (s->key[0] & WEIR_V_FRAG ? WEIR_LIFE_INEXACT : 0);
 }
 
 #endif

@@ -50,7 +50,7 @@ pub const NAT_WAYS: usize = 7;
 /// Remembered fragments of a bucket.
 pub const FRAG_WAYS: usize = 4;
 /// Timeouts: states of connections, and fragments.
-pub const FLOW_STATES: usize = 12;
+pub const FLOW_STATES: usize = 16;
 /// Version of the maps that outlive a program.
 pub const STATE_LAYOUT: u32 = 2;
 /// Tables that live edits may add to those of a plan.
@@ -444,6 +444,10 @@ pub mod life {
     pub const SCALE_REVERSE: u32 = 4;
     pub const SCALE_MASK: u64 = 15;
     pub const PICKED: u64 = 1 << 24;
+    pub const ACKED_FIN: u64 = 1 << 25;
+    pub const RETRANS_ONE: u64 = 1 << 27;
+    pub const RETRANS: u64 = 3 << 27;
+    pub const INEXACT: u64 = 1 << 29;
 }
 
 /// Flags of a connection ([`Flow::what`], `WEIR_FLOW_*`).

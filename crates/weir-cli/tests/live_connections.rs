@@ -51,7 +51,7 @@ fn connections_are_listed_counted_and_ended() {
     assert_eq!(listed["capacity"], 500);
     let all = listed["connections"].as_array().expect("a list");
     assert_eq!(all.len(), 1, "{listed}");
-    assert_eq!(all[0]["state"], "udp");
+    assert_eq!(all[0]["state"], "udp-stream");
     assert_eq!(all[0]["on_transmit"], true);
     assert_eq!(all[0]["original"]["source"], "10.82.0.2");
     assert_eq!(all[0]["original"]["destination_port"], 7);
@@ -77,7 +77,7 @@ fn connections_are_listed_counted_and_ended() {
     let count = json(&right, &["count"]);
     assert_eq!(count["total"], 2);
     assert_eq!(count["translated"], 1);
-    assert_eq!(count["by_state"]["udp"], 2);
+    assert_eq!(count["by_state"]["udp-stream"], 2);
 
     // Ended: the answer that was let in is not any more.
     let id = all[0]["id"].to_string();

@@ -263,7 +263,7 @@ fn a_full_table_refuses_new_connections() {
         serve(&bed.server, TCP, UDP);
         settle(&bed.client);
         let wires = Wires::open(&bed);
-        let policy = "connections 60\ntimeout udp 2s\n\
+        let policy = "connections 60\ntimeout udp-stream 2s\n\
             all: add-stateful in box0 net-proto ip4 accept\n";
         let run = Run::start(&bed.middle, policy, &PORTS, &["--hook", hook]);
         let stream = connect(&bed.client, (SERVER[0], TCP), PATIENCE).expect("connects");
@@ -303,7 +303,7 @@ fn an_exhausted_pool_refuses_new_connections() {
         serve(&bed.server, TCP, UDP);
         serve(&bed.server, TCP + 1, UDP + 1);
         settle(&bed.client);
-        let policy = "timeout tcp-time-wait 1s\ntimeout udp 1s\n\
+        let policy = "timeout tcp-time-wait 1s\ntimeout tcp-last-ack 1s\ntimeout udp-stream 1s\n\
             tcp: add-stateful in box0 tcp-dport map ip-saddr 10.9.9.1 map tcp-sport 40000-40003\n\
             udp: add-stateful in box0 udp-dport map ip-saddr 10.9.9.1 map udp-sport 40000-40003\n";
         let run = Run::start(&bed.middle, policy, &PORTS, &["--hook", hook]);
@@ -430,6 +430,10 @@ enum Step {
     Tcp(u8),
     /// TCP flags from the server.
     TcpBack(u8),
+    /// TCP flags from the client without a word, so far behind its first byte and acknowledging so much.
+    TcpAt(u8, u32, u32),
+    /// The same from the server.
+    TcpBackAt(u8, u32, u32),
     Udp,
     UdpBack,
     Echo,
@@ -437,6 +441,9 @@ enum Step {
     FirstFragment,
     LaterFragment,
 }
+
+/// Bytes of "setup.", which every step says that prepares a state.
+const SPOKEN: u32 = 6;
 
 const HANDSHAKE: [Step; 3] = [Step::Tcp(SYN), Step::TcpBack(SYN | ACK), Step::Tcp(ACK)];
 
@@ -452,16 +459,37 @@ const STATES: &[State] = &[
         probe: Step::TcpBack(SYN | ACK),
     },
     State {
-        name: "tcp-syn-received",
+        name: "tcp-syn-recv",
         steps: &[Step::Tcp(SYN), Step::TcpBack(SYN | ACK)],
         probe: Step::TcpBack(SYN | ACK),
     },
     State {
-        name: "tcp-fin",
+        name: "tcp-fin-wait",
         steps: &[
             Step::Tcp(SYN),
             Step::TcpBack(SYN | ACK),
             Step::Tcp(ACK),
+            Step::TcpBack(FIN | ACK),
+        ],
+        probe: Step::TcpBack(ACK),
+    },
+    State {
+        name: "tcp-close-wait",
+        steps: &[
+            Step::Tcp(SYN),
+            Step::TcpBack(SYN | ACK),
+            Step::Tcp(ACK),
+            Step::TcpBack(FIN | ACK),
+            Step::TcpAt(ACK, SPOKEN, SPOKEN + 1),
+        ],
+        probe: Step::TcpBack(ACK),
+    },
+    State {
+        name: "tcp-last-ack",
+        steps: &[
+            Step::Tcp(SYN),
+            Step::TcpBack(SYN | ACK),
+            Step::Tcp(FIN | ACK),
             Step::TcpBack(FIN | ACK),
         ],
         probe: Step::TcpBack(ACK),
@@ -473,21 +501,23 @@ const STATES: &[State] = &[
             Step::TcpBack(SYN | ACK),
             Step::Tcp(FIN | ACK),
             Step::TcpBack(FIN | ACK),
+            Step::TcpAt(ACK, SPOKEN + 1, SPOKEN + 1),
+            Step::TcpBackAt(ACK, SPOKEN + 1, SPOKEN + 1),
         ],
         probe: Step::TcpBack(ACK),
     },
     State {
-        name: "tcp-closed",
+        name: "tcp-close",
         steps: &[Step::Tcp(SYN), Step::TcpBack(RST | ACK)],
         probe: Step::TcpBack(RST | ACK),
     },
     State {
-        name: "udp-new",
+        name: "udp-unreplied",
         steps: &[Step::Udp],
         probe: Step::UdpBack,
     },
     State {
-        name: "udp",
+        name: "udp-stream",
         steps: &[Step::Udp, Step::UdpBack],
         probe: Step::UdpBack,
     },
@@ -497,8 +527,30 @@ const STATES: &[State] = &[
         probe: Step::EchoBack,
     },
     State {
-        name: "tcp-established",
+        name: "tcp-retrans",
+        steps: &[
+            Step::Tcp(SYN),
+            Step::TcpBack(SYN | ACK),
+            Step::Tcp(ACK),
+            Step::Tcp(ACK),
+            Step::Tcp(ACK),
+            Step::Tcp(ACK),
+        ],
+        probe: Step::TcpBack(ACK),
+    },
+    State {
+        name: "tcp-unack",
         steps: &HANDSHAKE,
+        probe: Step::TcpBack(ACK),
+    },
+    State {
+        name: "tcp-established",
+        steps: &[
+            Step::Tcp(SYN),
+            Step::TcpBack(SYN | ACK),
+            Step::Tcp(ACK),
+            Step::TcpBackAt(ACK, 0, SPOKEN),
+        ],
         probe: Step::TcpBack(ACK),
     },
 ];
@@ -522,6 +574,14 @@ impl Wires {
             Step::TcpBack(flags) => {
                 let number = 5000 + u32::from(flags & SYN == 0);
                 self.answer(back.tcp(9, id).flags(flags).numbers(number, 1001));
+            }
+            Step::TcpAt(flags, sent, acked) => {
+                let out = out.payload(&[]).tcp(id, 9).flags(flags);
+                self.send(out.numbers(1001 + sent, 5001 + acked));
+            }
+            Step::TcpBackAt(flags, sent, acked) => {
+                let back = back.payload(&[]).tcp(9, id).flags(flags);
+                self.answer(back.numbers(5001 + sent, 1001 + acked));
             }
             Step::Udp => self.send(out.udp(id, 9)),
             Step::UdpBack => self.answer(back.udp(9, id)),
@@ -549,7 +609,7 @@ fn connections_need_no_control_program() {
         settle(&bed.client);
         drop(tcp_peers.take());
         let wires = Wires::open(&bed);
-        let policy = "timeout udp-new 1s\ntimeout udp 1s\n\
+        let policy = "timeout udp-unreplied 1s\ntimeout udp-stream 1s\n\
             nat: add-stateful in box0 net-proto ip4 map ip-saddr 10.9.9.1\n";
         let run = Run::start(&bed.middle, policy, &PORTS, &["--hook", hook]);
         let stream = connect(&bed.client, (SERVER[0], TCP), PATIENCE).expect("connects");

@@ -263,7 +263,7 @@ fn forged_segments_end_no_connection() {
         }
         // Who has the number can end it.
         assert!(wire.passes(&open.segment(RST, 0, 0).build()));
-        assert_eq!(state(&bed, open.port), "tcp-closed", "{hook}");
+        assert_eq!(state(&bed, open.port), "tcp-close", "{hook}");
         assert!(ask(&open.stream, b"still there?").is_err());
         let report = run.stop();
         for (reason, count) in expected {

@@ -38,83 +38,122 @@ impl Default for Connections {
     }
 }
 
-/// What a connection is in, by what was seen of it. Discriminants are the index into `weir_timeout` of the data plane.
+/// State of a connection, by what was seen of it, and further time-outs. Discriminants are the index into `weir_timeout` of the data plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FlowState {
     /// TCP, one side seen.
     TcpSynSent = 0,
     /// TCP, both sides seen, not both with ACK.
-    TcpSynReceived = 1,
+    TcpSynRecv = 1,
     /// TCP, both sides seen with ACK.
     TcpEstablished = 2,
-    /// TCP, FIN of one side.
-    TcpFin = 3,
-    /// TCP, FIN of both sides.
+    /// TCP, FIN of one side, not acknowledged yet.
+    TcpFinWait = 3,
+    /// TCP, FIN of both sides, both acknowledged.
     TcpTimeWait = 4,
     /// TCP, RST.
-    TcpClosed = 5,
+    TcpClose = 5,
     /// UDP, one side seen.
-    UdpNew = 6,
+    UdpUnreplied = 6,
     /// UDP, both sides seen.
-    Udp = 7,
+    UdpStream = 7,
     /// ICMP and ICMPv6 queries.
     Icmp = 8,
-    /// Not a connection: how long a first fragment is remembered.
+    /// Not a state: how long a first fragment is remembered.
     Fragment = 9,
     /// Other protocols, one side seen.
     GenericNew = 10,
     /// Other protocols, both sides seen.
     Generic = 11,
+    /// TCP, FIN of one side, acknowledged by the other.
+    TcpCloseWait = 12,
+    /// TCP, FIN of both sides, not both acknowledged.
+    TcpLastAck = 13,
+    /// Not a state: the time-out of established TCP of which three segments in a row were retransmitted.
+    TcpRetrans = 14,
+    /// Not a state: the time-out of established TCP with data that is not acknowledged.
+    TcpUnack = 15,
 }
 
 impl FlowState {
     /// All, by number.
-    pub const ALL: [FlowState; 12] = [
+    pub const ALL: [FlowState; 16] = [
         FlowState::TcpSynSent,
-        FlowState::TcpSynReceived,
+        FlowState::TcpSynRecv,
         FlowState::TcpEstablished,
-        FlowState::TcpFin,
+        FlowState::TcpFinWait,
         FlowState::TcpTimeWait,
-        FlowState::TcpClosed,
-        FlowState::UdpNew,
-        FlowState::Udp,
+        FlowState::TcpClose,
+        FlowState::UdpUnreplied,
+        FlowState::UdpStream,
         FlowState::Icmp,
         FlowState::Fragment,
         FlowState::GenericNew,
         FlowState::Generic,
+        FlowState::TcpCloseWait,
+        FlowState::TcpLastAck,
+        FlowState::TcpRetrans,
+        FlowState::TcpUnack,
     ];
 
     /// As `timeout NAME` spells it.
     pub const fn name(self) -> &'static str {
         match self {
             FlowState::TcpSynSent => "tcp-syn-sent",
-            FlowState::TcpSynReceived => "tcp-syn-received",
+            FlowState::TcpSynRecv => "tcp-syn-recv",
             FlowState::TcpEstablished => "tcp-established",
-            FlowState::TcpFin => "tcp-fin",
+            FlowState::TcpFinWait => "tcp-fin-wait",
             FlowState::TcpTimeWait => "tcp-time-wait",
-            FlowState::TcpClosed => "tcp-closed",
-            FlowState::UdpNew => "udp-new",
-            FlowState::Udp => "udp",
+            FlowState::TcpClose => "tcp-close",
+            FlowState::UdpUnreplied => "udp-unreplied",
+            FlowState::UdpStream => "udp-stream",
             FlowState::Icmp => "icmp",
             FlowState::Fragment => "fragment",
             FlowState::GenericNew => "generic-new",
             FlowState::Generic => "generic",
+            FlowState::TcpCloseWait => "tcp-close-wait",
+            FlowState::TcpLastAck => "tcp-last-ack",
+            FlowState::TcpRetrans => "tcp-retrans",
+            FlowState::TcpUnack => "tcp-unack",
         }
     }
 
-    /// Timeout unless the policy gives one. Transitory and established TCP: RFC 5382 REQ-5 asks for at least 240 s and 7,440 s;
-    /// UDP: RFC 4787 REQ-5, 120 s, 300 s recommended; ICMP: RFC 5508 REQ-2, 60 s; fragments: RFC 791 section 3.2 and Linux; other protocols: Linux.
+    /// The states that a name means, in any case: one, or those that an older version had as one. Empty: there are none.
+    pub fn named(name: &str) -> &'static [FlowState] {
+        use FlowState as S;
+        const OLD: [(&str, &[FlowState]); 7] = [
+            ("tcp-syn-received", &[S::TcpSynRecv]),
+            ("tcp-fin", &[S::TcpFinWait, S::TcpCloseWait]),
+            ("tcp-closed", &[S::TcpClose]),
+            ("tcp-max-retrans", &[S::TcpRetrans]),
+            ("tcp-unacknowledged", &[S::TcpUnack]),
+            ("udp-new", &[S::UdpUnreplied]),
+            ("udp", &[S::UdpStream]),
+        ];
+        let same = |other: &str| other.eq_ignore_ascii_case(name);
+        if let Some(at) = FlowState::ALL.iter().position(|state| same(state.name())) {
+            return FlowState::ALL.get(at..=at).unwrap_or_default();
+        }
+        let old = OLD.iter().find(|(old, _)| same(old));
+        old.map_or(&[], |(_, states)| states)
+    }
+
+    /// Time-out unless the policy gives one. Opening, closing and established TCP: RFC 5382 REQ-5 asks for at least 240 s and
+    /// 7,440 s; UDP: RFC 4787 REQ-5, 120 s, 300 s recommended; ICMP: RFC 5508 REQ-2, 60 s; fragments: RFC 791 section 3.2 and
+    /// Linux; other protocols and the others as nf_conntrack has them.
     pub const fn default_seconds(self) -> u64 {
         match self {
             FlowState::TcpSynSent
-            | FlowState::TcpSynReceived
-            | FlowState::TcpFin
+            | FlowState::TcpSynRecv
+            | FlowState::TcpFinWait
+            | FlowState::TcpCloseWait
+            | FlowState::TcpLastAck
             | FlowState::TcpTimeWait => 240,
             FlowState::TcpEstablished => 14_400,
-            FlowState::TcpClosed => 10,
-            FlowState::UdpNew | FlowState::GenericNew => 120,
-            FlowState::Udp => 300,
+            FlowState::TcpRetrans | FlowState::TcpUnack | FlowState::UdpStream => 300,
+            FlowState::TcpClose => 10,
+            FlowState::UdpUnreplied | FlowState::GenericNew => 120,
             FlowState::Icmp => 60,
             FlowState::Fragment => 30,
             FlowState::Generic => 600,
@@ -125,7 +164,10 @@ impl FlowState {
     pub const fn takes_rule_timeout(self) -> bool {
         matches!(
             self,
-            FlowState::TcpEstablished | FlowState::Udp | FlowState::Icmp | FlowState::Generic
+            FlowState::TcpEstablished
+                | FlowState::UdpStream
+                | FlowState::Icmp
+                | FlowState::Generic
         )
     }
 }

@@ -138,7 +138,7 @@ impl<'a> Parser<'a> {
             other => {
                 let at = other.map_or(self.end(), |t| t.span);
                 self.error(at, format!("expected {wanted}")).help(
-                    "write `connections 100000`, or `timeout udp 5m` for connections of one state",
+                    "write `connections 100000`, or `timeout udp-stream 5m` for connections of one state",
                 );
                 None
             }

@@ -159,7 +159,7 @@ fn settings_of_connections() {
         capacity: 1000,
         ..Connections::default()
     };
-    wanted.timeouts_ns[FlowState::UdpNew as usize] = SECOND / 2;
+    wanted.timeouts_ns[FlowState::UdpUnreplied as usize] = SECOND / 2;
     wanted.timeouts_ns[FlowState::TcpEstablished as usize] = 7200 * SECOND;
     wanted.timeouts_ns[FlowState::Fragment as usize] = 60 * SECOND;
     assert_eq!(policy.connections, wanted);
@@ -168,6 +168,37 @@ fn settings_of_connections() {
         let text = format!("timeout {} 7s\nadd-stateful all accept", state.name());
         let found = read(&text).policy.connections.timeouts_ns;
         assert_eq!(found[state as usize], 7 * SECOND, "{}", state.name());
+    }
+}
+
+/// Names of earlier versions, of which one stood for two states.
+#[test]
+fn old_names_of_states() {
+    let with = |lines: &str| {
+        let text = format!("{lines}\nadd-stateful all accept");
+        parse(&Source::new("t", text), &NoFiles)
+    };
+    for (old, states) in [
+        ("tcp-syn-received", &[FlowState::TcpSynRecv][..]),
+        (
+            "TCP-fin",
+            &[FlowState::TcpFinWait, FlowState::TcpCloseWait],
+        ),
+        ("tcp-closed", &[FlowState::TcpClose]),
+        ("udp-new", &[FlowState::UdpUnreplied]),
+        ("udp", &[FlowState::UdpStream]),
+        ("tcp-unacknowledged", &[FlowState::TcpUnack]),
+        ("tcp-max-retrans", &[FlowState::TcpRetrans]),
+    ] {
+        let mut wanted = Connections::default();
+        for &state in states {
+            wanted.timeouts_ns[state as usize] = 7_000_000_000;
+        }
+        let read = with(&format!("timeout {old} 7s")).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(read.policy.connections, wanted, "{old}");
+        let twice = format!("timeout {old} 7s\ntimeout {} 7s", states[0].name());
+        let said = with(&twice).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(said.contains("is written twice"), "{said}");
     }
 }
 

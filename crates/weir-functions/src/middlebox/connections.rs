@@ -112,7 +112,7 @@ pub(super) fn maps(connections: &Connections, features: u32) -> Vec<MapPlan> {
 pub(super) fn constants(connections: &Connections, features: u32) -> Vec<Constant> {
     let sizes = Sizes::new(connections, features);
     let number = |n: usize| (n as u32).to_ne_bytes().to_vec();
-    let mut timeouts = [0u64; 16];
+    let mut timeouts = [0u64; 32];
     timeouts[..abi::FLOW_STATES].copy_from_slice(&connections.timeouts_ns);
     vec![
         ("weir_flow_buckets".into(), number(sizes.buckets)),

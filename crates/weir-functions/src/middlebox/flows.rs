@@ -97,7 +97,10 @@ impl Filter {
         place
             && self.id.is_none_or(|id| id == connection.id)
             && (self.protocol.as_ref()).is_none_or(|p| *p == connection.protocol)
-            && (self.state.as_ref()).is_none_or(|s| *s == connection.state)
+            && (self.state.as_ref()).is_none_or(|name| {
+                let states = FlowState::named(name).iter();
+                states.map(|state| state.name()).any(|s| s == connection.state)
+            })
             && self
                 .rule
                 .is_none_or(|rule| connection.rules.contains(&rule))
@@ -110,12 +113,7 @@ pub fn read(record: &Flow, place: u32, now_ns: u64, settings: &Connections) -> O
         return None;
     }
     let state = state(record);
-    let timeout = match state {
-        state if state.takes_rule_timeout() && record.what & flow_flag::TIMEOUT != 0 => {
-            record.timeout_ns
-        }
-        _ => settings.timeouts_ns[state as usize],
-    };
+    let timeout = timeout(record, state, settings);
     let idle = now_ns.saturating_sub(record.last_ns);
     if idle > timeout {
         return None;
@@ -149,6 +147,30 @@ pub fn read(record: &Flow, place: u32, now_ns: u64, settings: &Connections) -> O
 
 const MS: u64 = 1_000_000;
 
+/// For how long a record lives without packets, ns.
+fn timeout(record: &Flow, state: FlowState, settings: &Connections) -> u64 {
+    let of = |state: FlowState| settings.timeouts_ns[state as usize];
+    let own = record.what & flow_flag::TIMEOUT != 0;
+    let mut timeout = match state {
+        state if state.takes_rule_timeout() && own => record.timeout_ns,
+        _ => of(state),
+    };
+    if state != FlowState::TcpEstablished || settings.loose_tcp {
+        return timeout;
+    }
+    if record.life & life::RETRANS == life::RETRANS {
+        timeout = timeout.min(of(FlowState::TcpRetrans));
+    }
+    let ahead = |end: u32, acked: u32| (acked.wrapping_sub(end) as i32) < 0;
+    let [opener, other] = record.side;
+    if record.life & life::INEXACT == 0
+        && (ahead(opener.end, record.acked[1]) || ahead(other.end, record.acked[0]))
+    {
+        timeout = timeout.min(of(FlowState::TcpUnack));
+    }
+    timeout
+}
+
 fn id(record: &Flow, place: u32) -> u64 {
     record.life >> 32 << 32 | u64::from(place)
 }
@@ -164,15 +186,18 @@ fn state(record: &Flow) -> FlowState {
     let reverse = seen >> life::SEEN_REVERSE;
     let either = forward | reverse;
     let both = forward & reverse;
+    let acked = record.life / life::ACKED_FIN & 3;
     match record.orig.proto {
-        17 if reverse > 0 => FlowState::Udp,
-        17 => FlowState::UdpNew,
-        6 if either & life::SEEN_RST != 0 => FlowState::TcpClosed,
-        6 if both & life::SEEN_FIN != 0 => FlowState::TcpTimeWait,
-        6 if either & life::SEEN_FIN != 0 => FlowState::TcpFin,
+        17 if reverse > 0 => FlowState::UdpStream,
+        17 => FlowState::UdpUnreplied,
+        6 if either & life::SEEN_RST != 0 => FlowState::TcpClose,
+        6 if both & life::SEEN_FIN != 0 && acked == 3 => FlowState::TcpTimeWait,
+        6 if both & life::SEEN_FIN != 0 => FlowState::TcpLastAck,
+        6 if either & life::SEEN_FIN != 0 && acked != 0 => FlowState::TcpCloseWait,
+        6 if either & life::SEEN_FIN != 0 => FlowState::TcpFinWait,
         6 if reverse == 0 => FlowState::TcpSynSent,
         6 if both & life::SEEN_ACK != 0 => FlowState::TcpEstablished,
-        6 => FlowState::TcpSynReceived,
+        6 => FlowState::TcpSynRecv,
         _ if is_query(&record.orig) => FlowState::Icmp,
         _ if reverse > 0 => FlowState::Generic,
         _ => FlowState::GenericNew,
@@ -281,13 +306,50 @@ mod tests {
             (ANY, 0, FlowState::TcpSynSent),
             (ANY, ANY | ACK, FlowState::TcpSynReceived),
             (ANY | ACK, ANY | ACK, FlowState::TcpEstablished),
-            (ANY | ACK | FIN, ANY | ACK, FlowState::TcpFin),
-            (ANY | ACK | FIN, ANY | ACK | FIN, FlowState::TcpTimeWait),
-            (ANY | ACK | FIN, ANY | ACK | RST, FlowState::TcpClosed),
+            (ANY | ACK | FIN, ANY | ACK, FlowState::TcpFinWait),
+            (ANY | ACK | FIN, ANY | ACK | FIN, FlowState::TcpLastAck),
+            (ANY | ACK | FIN, ANY | ACK | RST, FlowState::TcpClose),
         ];
         for (forward, reverse, want) in cases {
             assert_eq!(state(&record(seen(forward, reverse))), want);
         }
+        let fin = ANY | ACK | FIN;
+        for (forward, reverse, acked, want) in [
+            (fin, ANY | ACK, 2, FlowState::TcpCloseWait),
+            (ANY | ACK, fin, 1, FlowState::TcpCloseWait),
+            (fin, fin, 2, FlowState::TcpLastAck),
+            (fin, fin, 3, FlowState::TcpTimeWait),
+        ] {
+            let life = seen(forward, reverse) | acked * life::ACKED_FIN;
+            assert_eq!(state(&record(life)), want);
+        }
+    }
+
+    #[test]
+    fn what_is_not_acknowledged_or_retransmitted_shortens_the_time_out() {
+        let any = life::SEEN_ANY | life::SEEN_ACK;
+        let mut settings = Connections::default();
+        settings.timeouts_ns[FlowState::TcpUnack as usize] = 200 * SECOND;
+        settings.timeouts_ns[FlowState::TcpRetrans as usize] = 100 * SECOND;
+        let lives = |record: &Flow, settings: &Connections| {
+            read(record, 0, 100 * SECOND, settings).map(|found| found.expires_ms / 1000)
+        };
+        let mut idle = record(seen(any, any));
+        (idle.side[0].end, idle.acked[1]) = (5, 5);
+        (idle.side[1].end, idle.acked[0]) = (u32::MAX, u32::MAX);
+        assert_eq!(lives(&idle, &settings), Some(14_400));
+        idle.side[1].end = 1;
+        assert_eq!(lives(&idle, &settings), Some(200));
+        idle.life += life::RETRANS_ONE * 2;
+        assert_eq!(lives(&idle, &settings), Some(200));
+        idle.life += life::RETRANS_ONE;
+        assert_eq!(lives(&idle, &settings), Some(100));
+        idle.life -= life::RETRANS_ONE;
+        idle.life |= life::INEXACT;
+        assert_eq!(lives(&idle, &settings), Some(14_400));
+        idle.life += life::RETRANS_ONE;
+        settings.loose_tcp = true;
+        assert_eq!(lives(&idle, &settings), Some(14_400));
     }
 
     #[test]

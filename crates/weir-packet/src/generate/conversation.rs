@@ -238,7 +238,7 @@ fn follow() -> impl Strategy<Value = Follow> {
         19 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
         5 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
-        9 => (proptest::option::weighted(0.2, 0u16..3), offset)
+        12 => (proptest::option::weighted(0.2, 0u16..3), offset)
             .prop_map(|(id, offset)| Follow::Later { id, offset }),
     ]
 }

@@ -78,31 +78,25 @@ impl<'a> Lower<'a> {
                     if let Some(count) = self.capacity(count) {
                         connections.capacity = count;
                     }
-                    (&mut capacity, "connections".to_owned())
+                    (&mut capacity, "connections")
                 }
                 SettingKind::LooseTcp => {
                     connections.loose_tcp = true;
-                    (&mut loose, "loose tcp".to_owned())
+                    (&mut loose, "loose tcp")
                 }
                 SettingKind::Timeout(name, duration) => {
                     let ns = self.duration(duration);
-                    let Some(state) = self.state(name) else {
-                        continue;
-                    };
-                    if let Some(ns) = ns {
-                        connections.timeouts_ns[state as usize] = ns;
+                    for &state in self.states(name) {
+                        if let Some(ns) = ns {
+                            connections.timeouts_ns[state as usize] = ns;
+                        }
+                        let what = format!("timeout {}", state.name());
+                        self.once(&mut timeouts[state as usize], setting.span, &what);
                     }
-                    let what = format!("timeout {}", state.name());
-                    (&mut timeouts[state as usize], what)
+                    continue;
                 }
             };
-            if let Some(first) = *first {
-                self.report
-                    .error(0, setting.span, format!("`{what}` is written twice"))
-                    .also(0, first, "first here")
-                    .help("remove one of them");
-            }
-            first.get_or_insert(setting.span);
+            self.once(first, setting.span, what);
         }
         let first = [capacity, loose].into_iter().chain(timeouts).flatten();
         if let Some(span) = first.min_by_key(|span| span.start)
@@ -113,6 +107,17 @@ impl<'a> Lower<'a> {
                 .help("rules that open connections begin with `add-stateful`");
         }
         connections
+    }
+
+    /// Takes down where a setting is written, and reports it if it was before.
+    fn once(&mut self, first: &mut Option<Span>, span: Span, what: &str) {
+        if let Some(first) = *first {
+            self.report
+                .error(0, span, format!("`{what}` is written twice"))
+                .also(0, first, "first here")
+                .help("remove one of them");
+        }
+        first.get_or_insert(span);
     }
 
     /// Whether a target needs a stateful rule, which is then reported.
@@ -318,12 +323,10 @@ impl<'a> Lower<'a> {
         }
     }
 
-    fn state(&mut self, span: Span) -> Option<FlowState> {
+    fn states(&mut self, span: Span) -> &'static [FlowState] {
         let word = self.of(span);
-        let known = FlowState::ALL
-            .into_iter()
-            .find(|state| state.name().eq_ignore_ascii_case(word));
-        if known.is_none() {
+        let known = FlowState::named(word);
+        if known.is_empty() {
             let names = FlowState::ALL.map(FlowState::name);
             let near = nearest(word, names);
             let draft =

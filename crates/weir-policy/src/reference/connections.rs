@@ -78,6 +78,8 @@ struct Seen {
     ack: bool,
     fin: bool,
     rst: bool,
+    /// It acknowledged the FIN of the other side.
+    acked_fin: bool,
 }
 
 /// How a packet's tuple is that of a flow, in the order in which they are tried.
@@ -302,6 +304,7 @@ impl Connections {
             seen.ack |= shown.ack;
             seen.fin |= shown.fin;
             seen.rst |= shown.rst;
+            seen.acked_fin |= shown.acked_fin;
         } else {
             flow.seen[side].any = true;
         }
@@ -413,10 +416,8 @@ impl Flow {
         };
         let window = self.window.as_ref()?;
         let segment = Segment::of_packet(input.frame, layout, moved)?;
-        let (met, begun) = (self.seen[1].any, self.seen[0].ack);
         let forward = fit.is_forward();
-        let judged = window.judge(&segment, forward, met, begun);
-        match judged {
+        match window.judge(&segment, forward, &self.seen) {
             Judgement::Outside(_) if policy.connections.loose_tcp => {
                 Some(window.let_in(&segment, forward))
             }
@@ -442,13 +443,27 @@ impl Flow {
     /// Whether it is alive for a packet that fits so.
     fn lives(&self, policy: &Policy, fit: Fit, now: Now) -> bool {
         let state = self.state();
-        let timeout = match (state, self.timeout_ns) {
+        let timeouts = &policy.connections.timeouts_ns;
+        let mut timeout = match (state, self.timeout_ns) {
             (state, Some(own)) if state.takes_rule_timeout() => own,
-            _ => policy.connections.timeouts_ns[state as usize],
+            _ => timeouts[state as usize],
         };
-        let reopened = now.syn
-            && matches!(fit, Fit::OrigDirect | Fit::OrigReversed)
-            && matches!(state, FlowState::TcpTimeWait | FlowState::TcpClosed);
+        if let Some(window) = &self.window
+            && state == FlowState::TcpEstablished
+            && !policy.connections.loose_tcp
+        {
+            if window.is_retransmitting() {
+                timeout = timeout.min(timeouts[FlowState::TcpRetrans as usize]);
+            }
+            if window.has_unacknowledged() {
+                timeout = timeout.min(timeouts[FlowState::TcpUnack as usize]);
+            }
+        }
+        let closed = matches!(
+            state,
+            FlowState::TcpLastAck | FlowState::TcpTimeWait | FlowState::TcpClose
+        );
+        let reopened = now.syn && closed && matches!(fit, Fit::OrigDirect | Fit::OrigReversed);
         now.ns.saturating_sub(self.last_ns) <= timeout && !reopened
     }
 
@@ -457,14 +472,26 @@ impl Flow {
         match self.orig.protocol {
             _ if self.orig.is_generic() && reverse.any => FlowState::Generic,
             _ if self.orig.is_generic() => FlowState::GenericNew,
-            6 if forward.rst || reverse.rst => FlowState::TcpClosed,
-            6 if forward.fin && reverse.fin => FlowState::TcpTimeWait,
-            6 if forward.fin || reverse.fin => FlowState::TcpFin,
+            6 if forward.rst || reverse.rst => FlowState::TcpClose,
+            6 if forward.fin && reverse.fin => {
+                if forward.acked_fin && reverse.acked_fin {
+                    FlowState::TcpTimeWait
+                } else {
+                    FlowState::TcpLastAck
+                }
+            }
+            6 if forward.fin || reverse.fin => {
+                if forward.acked_fin || reverse.acked_fin {
+                    FlowState::TcpCloseWait
+                } else {
+                    FlowState::TcpFinWait
+                }
+            }
             6 if forward.ack && reverse.ack => FlowState::TcpEstablished,
-            6 if reverse.any => FlowState::TcpSynReceived,
+            6 if reverse.any => FlowState::TcpSynRecv,
             6 => FlowState::TcpSynSent,
-            17 if reverse.any => FlowState::Udp,
-            17 => FlowState::UdpNew,
+            17 if reverse.any => FlowState::UdpStream,
+            17 => FlowState::UdpUnreplied,
             _ => FlowState::Icmp,
         }
     }

@@ -14,6 +14,9 @@ const MOST: u32 = 65_535 << LARGEST_SCALE;
 /// RFC 7323.
 const LARGEST_SCALE: u32 = 14;
 
+/// So many retransmissions without progress shorten the time-out.
+const RETRANSMITTED: u8 = 3;
+
 /// A segment of which the first fragment was seen may be as long.
 const FRAGMENT_LEN: u32 = 65_535;
 
@@ -36,6 +39,10 @@ pub(super) struct Window {
     sides: [Side; 2],
     /// Whether no SYN opened it.
     picked: bool,
+    /// Whether a side may have sent less than `end` says: of a fragment the length is not known.
+    inexact: bool,
+    /// Segments retransmitted in a row, at most [`RETRANSMITTED`].
+    retransmitted: u8,
 }
 
 /// What one side told.
@@ -106,7 +113,7 @@ impl Segment {
             any: true,
             ack: self.has(ACK),
             fin: self.has(FIN) && self.whole,
-            rst: false,
+            ..Seen::default()
         }
     }
 }
@@ -136,17 +143,14 @@ impl Window {
         Window {
             sides: [opener, other],
             picked,
+            inexact: !segment.whole,
+            retransmitted: 0,
         }
     }
 
-    /// What a segment does. `met`: the other side was seen before; `begun`: an ACK of the opener was.
-    pub(super) fn judge(
-        &self,
-        segment: &Segment,
-        forward: bool,
-        met: bool,
-        begun: bool,
-    ) -> Judgement {
+    /// What a segment does, after this was seen of both sides.
+    pub(super) fn judge(&self, segment: &Segment, forward: bool, seen: &[Seen; 2]) -> Judgement {
+        let (met, begun) = (seen[1].any, seen[0].ack);
         // Until it is answered, a connection that a SYN opened knows nothing of the other side.
         let young = !met && !self.picked;
         if segment.has(SYN) {
@@ -165,8 +169,22 @@ impl Window {
         match (young, forward) {
             (true, true) => OUTSIDE,
             (true, false) => Judgement::Idle,
-            (false, _) => self.data(segment, forward),
+            (false, _) => {
+                let closing = seen[usize::from(forward)].fin;
+                self.data(segment, forward, closing)
+            }
         }
+    }
+
+    /// Whether segments were retransmitted again and again without an answer.
+    pub(super) fn is_retransmitting(&self) -> bool {
+        self.retransmitted == RETRANSMITTED
+    }
+
+    /// Whether a side sent what the other did not acknowledge.
+    pub(super) fn has_unacknowledged(&self) -> bool {
+        let [opener, other] = &self.sides;
+        !self.inexact && (after(opener.end, other.acked) || after(other.end, opener.acked))
     }
 
     /// Whether a segment that an ICMP error quotes may be on its way.
@@ -250,7 +268,8 @@ impl Window {
         Judgement::Counts(*self, seen)
     }
 
-    fn data(&self, segment: &Segment, forward: bool) -> Judgement {
+    /// `closing`: a FIN of the other side was seen.
+    fn data(&self, segment: &Segment, forward: bool, closing: bool) -> Judgement {
         let (own, other) = self.sides(forward);
         if after(segment.sequence, other.edge) || before(segment.end, self.lowest(forward)) {
             return OUTSIDE;
@@ -263,6 +282,7 @@ impl Window {
         }
         let mut seen = segment.seen();
         seen.fin &= after(segment.end, other.acked);
+        seen.acked_fin = closing && !before(number, other.end);
         Judgement::Counts(self.moved_by(segment, forward), seen)
     }
 
@@ -281,6 +301,14 @@ impl Window {
         let number = segment.acknowledgement;
         let edge = number.wrapping_add(segment.window << self.shift(forward));
         let mut next = *self;
+        let (own, other) = self.sides(forward);
+        let sent_before = segment.end != segment.sequence && !after(segment.end, own.end);
+        if after(number, own.acked) {
+            next.retransmitted = 0;
+        } else if sent_before && after(segment.end, other.acked) {
+            next.retransmitted = RETRANSMITTED.min(self.retransmitted + 1);
+        }
+        next.inexact |= !segment.whole;
         let side = &mut next.sides[usize::from(!forward)];
         side.end = later(side.end, segment.end);
         side.acked = later(side.acked, number);

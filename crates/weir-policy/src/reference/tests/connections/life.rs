@@ -10,14 +10,16 @@ const RST: u8 = Frame::RST;
 /// Timeouts that differ by state, so that each tells which state it was.
 const POLICY: &str = "
     timeout tcp-syn-sent 10s
-    timeout tcp-syn-received 20s
+    timeout tcp-syn-recv 20s
     timeout tcp-established 30s
-    timeout tcp-fin 40s
+    timeout tcp-fin-wait 40s
     timeout tcp-time-wait 50s
-    timeout tcp-closed 60s
-    timeout udp-new 70s
-    timeout udp 80s
+    timeout tcp-close 60s
+    timeout udp-unreplied 70s
+    timeout udp-stream 80s
     timeout icmp 90s
+    timeout tcp-close-wait 100s
+    timeout tcp-last-ack 110s
     add-stateful ip-saddr 10.0.0.0/8 accept
     all drop
 ";
@@ -25,7 +27,7 @@ const POLICY: &str = "
 /// The idle time after which the connection of a packet is dead, found by asking with an answer at the very last moment.
 fn lives(packets: &[Vec<u8>], probe: &[u8]) -> u64 {
     let mut found = Vec::new();
-    for seconds in (10..=90).step_by(10) {
+    for seconds in (10..=110).step_by(10) {
         let asked = |extra_ns: u64| {
             let mut bench = Bench::new(POLICY);
             for packet in packets {
@@ -70,12 +72,30 @@ fn states_of_tcp() {
     let and = |more: &[Vec<u8>]| [&established[..], more].concat();
     assert_eq!(after(&and(&[out(FIN | ACK)])), 40);
     assert_eq!(after(&and(&[back(FIN | ACK)])), 40);
+    // Nothing of this acknowledges a FIN.
     assert_eq!(after(&and(&[back(FIN | ACK), out(ACK)])), 40);
-    assert_eq!(after(&and(&[back(FIN | ACK), out(FIN | ACK)])), 50);
+    assert_eq!(after(&and(&[back(FIN | ACK), out(FIN | ACK)])), 110);
+    let numbered = |from, to, flags, sequence, acknowledgement| {
+        let segment: Frame = tcp(from, to, flags);
+        segment.numbers(sequence, acknowledgement).build()
+    };
+    let fin = back(FIN | ACK);
+    let ack_of_fin = numbered(CLIENT, SERVER, ACK, 1001, 5002);
+    assert_eq!(after(&and(&[fin.clone(), ack_of_fin.clone()])), 100);
+    let own_fin = numbered(CLIENT, SERVER, FIN | ACK, 1001, 5002);
+    assert_eq!(after(&and(&[fin.clone(), own_fin.clone()])), 110);
+    let last_ack = numbered(SERVER, CLIENT, ACK, 5002, 1002);
     assert_eq!(
-        after(&and(&[back(FIN | ACK), out(FIN | ACK), out(ACK)])),
+        after(&and(&[fin.clone(), own_fin.clone(), last_ack.clone()])),
         50
     );
+    // Closed by both at once: each acknowledges the other's FIN afterwards.
+    let crossing = [fin, out(FIN | ACK)];
+    assert_eq!(after(&and(&crossing)), 110);
+    let late = numbered(CLIENT, SERVER, ACK, 1002, 5002);
+    let crossed = [&crossing[..], std::slice::from_ref(&late)].concat();
+    assert_eq!(after(&and(&crossed)), 110);
+    assert_eq!(after(&and(&[&crossed[..], &[last_ack]].concat())), 50);
     assert_eq!(after(&and(&[out(RST)])), 60);
     assert_eq!(after(&and(&[back(RST | ACK)])), 60);
     assert_eq!(after(&[out(FIN | ACK)]), 40);
@@ -104,7 +124,9 @@ fn the_defaults_are_those_of_the_page() {
         .map(|ns| ns / 1_000_000_000);
     assert_eq!(
         seconds,
-        [240, 240, 14_400, 240, 240, 10, 120, 300, 60, 30, 120, 600]
+        [
+            240, 240, 14_400, 240, 240, 10, 120, 300, 60, 30, 120, 600, 240, 240, 300, 300
+        ]
     );
     assert_eq!(bench.reference.policy.connections.capacity, 65_536);
 }

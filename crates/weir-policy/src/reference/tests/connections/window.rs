@@ -10,11 +10,15 @@ const RST: u8 = Frame::RST;
 /// Timeouts that differ by state.
 const POLICY: &str = "
     timeout tcp-syn-sent 10s
-    timeout tcp-syn-received 20s
+    timeout tcp-syn-recv 20s
     timeout tcp-established 30s
-    timeout tcp-fin 40s
+    timeout tcp-fin-wait 40s
     timeout tcp-time-wait 50s
-    timeout tcp-closed 5s
+    timeout tcp-close 5s
+    timeout tcp-close-wait 60s
+    timeout tcp-last-ack 70s
+    timeout tcp-retrans 25s
+    timeout tcp-unack 28s
     add-stateful ip-saddr 10.0.0.0/8 accept
     all drop
 ";
@@ -46,7 +50,7 @@ fn established() -> Bench {
 
 /// For how long the connection of a bench lives without packets, in seconds.
 fn lives(bench: &Bench) -> u64 {
-    let found: Vec<u64> = [5, 10, 20, 30, 40, 50]
+    let found: Vec<u64> = [5, 10, 20, 25, 28, 30, 40, 50, 60, 70]
         .into_iter()
         .filter(|&seconds| {
             let asked = |extra: u64| {
@@ -114,7 +118,7 @@ fn a_reset_answers_what_was_acknowledged_or_follows_what_was_sent() {
     // The client got nothing of it yet, or all of it.
     assert_eq!(after(&bench, back(RST, 5001, 0)).1, 5);
     assert_eq!(after(&bench, back(RST, 5101, 0)).1, 5);
-    assert_eq!(after(&bench, back(RST, 5050, 0)), (None, 30));
+    assert_eq!(after(&bench, back(RST, 5050, 0)), (None, 28));
     bench.pass(&out(ACK, 1001, 5101).build());
     assert_eq!(after(&bench, back(RST, 5001, 0)), (STALE, 30));
 }
@@ -165,8 +169,8 @@ fn a_fin_counts_within_the_window() {
 fn data_stays_within_what_the_other_side_offered() {
     let bench = established();
     let data = |sequence: u32| out(ACK, sequence, 5001).payload(&[7; 1000]);
-    assert_eq!(after(&bench, data(1001)), (None, 30));
-    assert_eq!(after(&bench, data(13_801)), (None, 30));
+    assert_eq!(after(&bench, data(1001)), (None, 28));
+    assert_eq!(after(&bench, data(13_801)), (None, 28));
     assert_eq!(after(&bench, data(13_802)), (OUTSIDE_WINDOW, 30));
     // Repeated: as far back as a window may reach.
     let oldest = 1001u32.wrapping_sub(65_535 * 128 + 1000);
@@ -193,6 +197,57 @@ fn data_stays_within_what_the_other_side_offered() {
         None,
         "a window does not shrink"
     );
+}
+
+#[test]
+fn data_that_is_not_acknowledged_shortens_the_time_out() {
+    let mut bench = established();
+    assert_eq!(lives(&bench), 30);
+    bench.pass(&back(ACK, 5001, 1001).payload(&[1; 100]).build());
+    assert_eq!(lives(&bench), 28);
+    bench.pass(&out(ACK, 1001, 5051).build());
+    assert_eq!(lives(&bench), 28);
+    bench.pass(&out(ACK, 1001, 5101).build());
+    assert_eq!(lives(&bench), 30);
+    bench.pass(&out(ACK, 1001, 5101).payload(b"x").build());
+    assert_eq!(lives(&bench), 28);
+    // One that is longer than the time-out of the state changes nothing, be it the policy's or the rule's.
+    let mut bench = Bench::new("timeout tcp-unack 1h
+add-stateful all accept timeout 30s
+all drop");
+    bench.pass(&out(SYN, 1000, 0).build());
+    bench.pass(&back(SYN | ACK, 5000, 1001).build());
+    bench.pass(&out(ACK, 1001, 5001).payload(b"x").build());
+    assert_eq!(lives(&bench), 30);
+}
+
+#[test]
+fn three_retransmissions_in_a_row_shorten_the_time_out() {
+    let data = || out(ACK, 1001, 5001).payload(&[1; 100]).build();
+    let mut bench = established();
+    bench.pass(&data());
+    for _ in 0..2 {
+        bench.pass(&data());
+        assert_eq!(lives(&bench), 28);
+    }
+    let before = bench.clone();
+    bench.pass(&data());
+    assert_eq!(lives(&bench), 25);
+    bench.pass(&data());
+    assert_eq!(lives(&bench), 25);
+    // An acknowledgement of something new begins the count again; an old one does not.
+    bench.pass(&back(ACK, 5001, 1001).build());
+    assert_eq!(lives(&bench), 25);
+    bench.pass(&back(ACK, 5001, 1051).build());
+    assert_eq!(lives(&bench), 28);
+    // Keep-alives and bare acknowledgements are no retransmissions.
+    let mut bench = before;
+    bench.pass(&back(ACK, 5001, 1101).build());
+    for _ in 0..5 {
+        bench.pass(&out(ACK, 1100, 5001).build());
+        bench.pass(&out(ACK, 1100, 5001).payload(b"k").build());
+    }
+    assert_eq!(lives(&bench), 30);
 }
 
 #[test]
@@ -343,6 +398,8 @@ fn what_is_a_fragment_cannot_be_checked_and_changes_nothing() {
     // What it sends may be as long as a datagram; all of it may be acknowledged.
     let mut bench = bench.clone();
     bench.pass(&fragment(back(ACK, 5001, 1001)).build());
+    // So nobody can tell whether it is acknowledged.
+    assert_eq!(lives(&bench), 30);
     assert_eq!(after(&bench, out(ACK, 1001, 5001 + 65_535)).0, None);
     let mut bench = Bench::new(POLICY);
     let syn = fragment(out(SYN, 1000, 0)).build();
