@@ -35,7 +35,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "classify.h"
 #include "flow.h"
 #include "rewrite.h"
-#include "tcp_check.h"
+#include "l4_check.h"
 #include "open.h"
 #include "translate.h"
 
@@ -72,6 +72,7 @@ static __always_inline int begin(struct walk *w)
 	s->pseudo_only = 0;
 	s->drop = 0;
 	s->accept = 0;
+	s->accept_icmp = 0;
 	s->overflow = 0;
 	s->n_hits = 0;
 	s->now_ns = 0;
@@ -162,7 +163,7 @@ static __always_inline int process(struct walk *w, __u32 *why)
 	w->stats->bytes += s->wire_len - s->frame_len;
 	find_live(s);
 	if (weir_features & WEIR_F_STATE) {
-		reason = check_tcp(w);
+		reason = check_l4(w);
 		if (reason == PARSED)
 			reason = find_connection(w);
 		if (reason != PARSED)
@@ -179,6 +180,8 @@ static __always_inline int process(struct walk *w, __u32 *why)
 		reason = open_connection(w);
 	if (reason == PARSED && (s->drop || (weir_features & WEIR_F_STATE && s->drop_flow)) && !s->accept)
 		reason = WEIR_R_rule_drop;
+	if (weir_features & WEIR_F_STATE && reason == PARSED && !s->accept_icmp && needs_acceptance(s))
+		reason = WEIR_R_icmp_not_accepted;
 	s->verdict = reason == PARSED ? CTX_PASS : CTX_DROP;
 	if (weir_features & WEIR_F_LOG && s->n_hits)
 		log_hits(w);

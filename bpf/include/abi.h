@@ -146,6 +146,7 @@ struct weir_dim {
 #define WEIR_RULE_RATE		(1 << 3)	/* drop when above the rate */
 #define WEIR_RULE_HIT		(1 << 4)	/* has rewrites or log lines: goes to the hit list */
 #define WEIR_RULE_STATEFUL	(1 << 5)	/* matches packets that open connections */
+#define WEIR_RULE_ACCEPT_ICMP	(1 << 6)	/* accepts, and names the type of ICMP or ICMPv6 */
 #define WEIR_RULE_REQUIRES	16	/* from this bit on: header classes */
 
 /* Two cache lines. Rules of up to four words that neither limit nor rewrite are decided by the first. */

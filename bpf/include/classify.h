@@ -345,6 +345,8 @@ static __always_inline void matched(struct scratch *s, struct weir_rule *rule, _
 	}
 	if (rule->flags & WEIR_RULE_ACCEPT)
 		s->accept = 1;
+	if (weir_features & WEIR_F_STATE && rule->flags & WEIR_RULE_ACCEPT_ICMP)
+		s->accept_icmp = 1;
 	if (rule->flags & WEIR_RULE_RANDOM && random_of(s, rule->id) >= rule->drop_param)
 		drop = 0;
 	if (rule->flags & WEIR_RULE_RATE && !above_rate(s, rule))

@@ -413,7 +413,7 @@ static __always_inline int packet_tuple(struct walk *w)
 	if (valid & WEIR_V_TCP) {
 		__u32 flags = l4[13];
 
-		if (flags & TCP_FLAG_RST || (flags & TCP_FLAG_SYN && (flags & TCP_FLAG_ACK || valid & WEIR_V_FRAG)))
+		if (flags & (TCP_FLAG_RST | TCP_FLAG_FIN) || (flags & TCP_FLAG_SYN && (flags & TCP_FLAG_ACK || valid & WEIR_V_FRAG)))
 			s->may_open = 0;
 		s->reopens = flags & TCP_FLAG_SYN && !(flags & TCP_FLAG_ACK);
 	}

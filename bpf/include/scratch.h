@@ -60,6 +60,7 @@ struct scratch {
 	/* matching */
 	__u32 drop;
 	__u32 accept;
+	__u32 accept_icmp;	/* by a rule that names the ICMP type */
 	__u32 verdict;
 	__u32 overflow;
 	__u32 n_hits;

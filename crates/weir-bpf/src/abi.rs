@@ -194,6 +194,7 @@ pub mod rule_flag {
     pub const RATE: u32 = 1 << 3;
     pub const HIT: u32 = 1 << 4;
     pub const STATEFUL: u32 = 1 << 5;
+    pub const ACCEPT_ICMP: u32 = 1 << 6;
     /// Not a flag: number of the first bit of the header classes.
     pub const REQUIRES: u32 = 16;
 }

@@ -406,6 +406,7 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_RULE_RATE", abi::rule_flag::RATE.into()),
         ("WEIR_RULE_HIT", abi::rule_flag::HIT.into()),
         ("WEIR_RULE_STATEFUL", abi::rule_flag::STATEFUL.into()),
+        ("WEIR_RULE_ACCEPT_ICMP", abi::rule_flag::ACCEPT_ICMP.into()),
         ("WEIR_RULE_REQUIRES", abi::rule_flag::REQUIRES.into()),
         ("WEIR_FLOW_RULES", abi::FLOW_RULES as u64),
         ("WEIR_WAYS", abi::WAYS as u64),

@@ -118,6 +118,8 @@ pub enum SettingKind {
     Timeout(Span, Span),
     /// `loose tcp`
     LooseTcp,
+    /// `min-pmtu N`
+    MinPmtu(Span),
 }
 
 /// A field and what stands directly behind its name.

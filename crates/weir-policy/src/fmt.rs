@@ -215,6 +215,7 @@ fn set_text(text: &str, set: &Set, name_width: usize) -> String {
 fn setting_text(text: &str, setting: &Setting) -> String {
     match setting.what {
         SettingKind::LooseTcp => "loose tcp".to_owned(),
+        SettingKind::MinPmtu(bytes) => format!("min-pmtu {}", bytes.of(text)),
         SettingKind::Connections(count) => format!("connections {}", count.of(text)),
         SettingKind::Timeout(state, duration) => {
             let words = format!("timeout {} {}", state.of(text), duration.of(text));

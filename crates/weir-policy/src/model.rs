@@ -26,6 +26,8 @@ pub struct Connections {
     pub timeouts_ns: [u64; FlowState::ALL.len()],
     /// Whether TCP segments pass whatever their numbers are: of asymmetric paths only one direction is seen.
     pub loose_tcp: bool,
+    /// Least path MTU of IPv4 that an ICMP error may name, bytes.
+    pub min_pmtu: u16,
 }
 
 impl Default for Connections {
@@ -34,6 +36,7 @@ impl Default for Connections {
             capacity: 65_536,
             timeouts_ns: FlowState::ALL.map(|state| state.default_seconds() * 1_000_000_000),
             loose_tcp: false,
+            min_pmtu: 552,
         }
     }
 }
@@ -191,6 +194,19 @@ pub struct Rule {
     pub matches: Vec<Match>,
     /// In the order written, strips merged as docs/semantics.md section 4 says.
     pub targets: Vec<Target>,
+}
+
+impl Rule {
+    /// Whether the rule accepts packets and names their ICMP or ICMPv6 type.
+    pub fn accepts_icmp_type(&self) -> bool {
+        let names_type = |one: &Match| {
+            let name = one.subject.field.info().name;
+            !one.negated
+                && matches!(name, "icmp-type" | "icmp6-type")
+                && matches!(one.test, Test::In(_))
+        };
+        self.targets.contains(&Target::Accept) && self.matches.iter().any(names_type)
+    }
 }
 
 /// Header classes as bits. The same bits as `WEIR_V_*` in `bpf/include/abi.h`.

@@ -106,7 +106,7 @@ impl<'a> Parser<'a> {
         if first.eq_ignore_ascii_case("set") {
             return self.set(span, line.comment).map(Item::Set);
         }
-        if is_one_of(first, &["connections", "timeout"]) {
+        if is_one_of(first, &["connections", "timeout", "min-pmtu"]) {
             return self.setting(span, line.comment).map(Item::Setting);
         }
         let is_tcp =
@@ -126,10 +126,10 @@ impl<'a> Parser<'a> {
         self.rule(span, line).map(Item::Rule)
     }
 
-    /// `connections N`, `timeout STATE DURATION`.
+    /// `connections N`, `timeout STATE DURATION`, `min-pmtu N`.
     fn setting(&mut self, span: Span, comment: Option<Span>) -> Option<Setting> {
         let keyword = self.next()?;
-        let is_timeout = self.of(keyword.span).eq_ignore_ascii_case("timeout");
+        let name = self.of(keyword.span).to_ascii_lowercase();
         let mut word = |wanted: &str| match self.peek() {
             Some(t) if t.kind == Kind::Word => {
                 self.at += 1;
@@ -143,17 +143,16 @@ impl<'a> Parser<'a> {
                 None
             }
         };
-        let what = if is_timeout {
-            SettingKind::Timeout(
+        let what = match name.as_str() {
+            "timeout" => SettingKind::Timeout(
                 word("a state behind `timeout`")?,
                 word("a duration behind the state")?,
-            )
-        } else {
-            SettingKind::Connections(word("a number behind `connections`")?)
+            ),
+            "min-pmtu" => SettingKind::MinPmtu(word("a number of bytes behind `min-pmtu`")?),
+            _ => SettingKind::Connections(word("a number behind `connections`")?),
         };
         if let Some(t) = self.peek() {
-            let what = if is_timeout { "timeout" } else { "connections" };
-            self.error(t.span, format!("nothing may follow `{what}` on its line"));
+            self.error(t.span, format!("nothing may follow `{name}` on its line"));
             return None;
         }
         Some(Setting {

@@ -120,6 +120,7 @@ pub(super) fn constants(connections: &Connections, features: u32) -> Vec<Constan
         ("weir_frag_buckets".into(), number(sizes.frag_buckets)),
         ("weir_timeout".into(), timeouts.as_bytes().to_vec()),
         ("weir_loose".into(), number(connections.loose_tcp.into())),
+        ("weir_min_pmtu".into(), number(connections.min_pmtu.into())),
     ]
 }
 

@@ -358,6 +358,9 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
     if rule.stateful {
         out.flags |= rule_flag::STATEFUL;
     }
+    if rule.accepts_icmp_type() {
+        out.flags |= rule_flag::ACCEPT_ICMP;
+    }
     if ops.1 > 0 {
         out.flags |= rule_flag::HIT;
     }

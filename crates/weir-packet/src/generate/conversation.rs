@@ -217,7 +217,7 @@ fn next() -> impl Strategy<Value = Next> {
 }
 
 fn follow() -> impl Strategy<Value = Follow> {
-    let kind = prop_oneof![12 => 0u8..8, 1 => any::<u8>()];
+    let kind = prop_oneof![12 => 0u8..10, 1 => any::<u8>()];
     let len = select(
         &[
             8usize, 8, 8, 9, 12, 16, 17, 18, 19, 20, 24, 40, 1000, 1000, 1000, 7, 0,
@@ -235,7 +235,7 @@ fn follow() -> impl Strategy<Value = Follow> {
         22 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
         1 => Just(Follow::Repeat),
         2 => (1u16..3, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
-        19 => (kind, len, from, wrong)
+        23 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
         5 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
         12 => (proptest::option::weighted(0.2, 0u16..3), offset)
@@ -702,12 +702,18 @@ impl Ends {
             Sender::Router => router,
         };
         let kind = match (kind, six) {
-            // Source quench and redirects, which belong to no connection, are fewer.
-            (0..8, false) => [3, 11, 12, 3, 11, 12, 4, 5][usize::from(kind)],
-            (0..8, true) => [1, 2, 3, 4, 1, 2, 3, 4][usize::from(kind)],
+            // Source quench, redirects and router advertisements, which belong to no connection, are fewer.
+            (0..10, false) => [3, 11, 12, 3, 11, 12, 3, 4, 5, 9][usize::from(kind)],
+            (0..10, true) => [1, 2, 3, 4, 1, 2, 3, 4, 134, 137][usize::from(kind)],
             (other, _) => other,
         };
-        let frame = dress.network(sender, self.source, dress.id).icmp(kind, 1);
+        let code = if dress.id == 0 { 4 } else { 1 };
+        // Also at both sides of the least that there is.
+        let mtu: u32 = [1500, 1280, 1400, 0x0001_0000, 1279, 552, 551, 0][dress.payload.len() % 8];
+        let frame = dress
+            .network(sender, self.source, dress.id)
+            .icmp(kind, code)
+            .echo((mtu >> 16) as u16, mtu as u16);
         let frame = if ip.fragment == Fragment::First && dress.ttl == 1 {
             frame.fragment(0, true)
         } else {

@@ -73,6 +73,19 @@ pub fn stateful_policy_text() -> impl Strategy<Value = String> {
         if settings[11] % 8 == 1 {
             text.push_str("loose tcp\n");
         }
+        if settings[11] % 16 == 2 {
+            text.push_str("min-pmtu 68\n");
+        }
+        // Accepted by name, by what is not a name, and by one that is not theirs.
+        let accept = match settings[10] % 16 {
+            0 | 1 => "icmp-type in { 4, 5 } accept\n",
+            2 => "icmp-type > 8 accept\n",
+            3 | 4 => "icmp6-type 137 accept\n",
+            5 => "! icmp-type 8 accept\n",
+            6 => "icmp6-type != 128 log accept\n",
+            _ => "",
+        };
+        text.push_str(accept);
         let mut rules = String::new();
         for (i, tape) in tapes.iter().enumerate() {
             let mut tape = Tape {

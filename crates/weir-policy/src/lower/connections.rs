@@ -68,6 +68,7 @@ impl<'a> Lower<'a> {
         let mut connections = Connections::default();
         let mut capacity: Option<Span> = None;
         let mut loose: Option<Span> = None;
+        let mut min_pmtu: Option<Span> = None;
         let mut timeouts: [Option<Span>; FlowState::ALL.len()] = Default::default();
         for item in &file.items {
             let ast::Item::Setting(setting) = item else {
@@ -84,6 +85,12 @@ impl<'a> Lower<'a> {
                     connections.loose_tcp = true;
                     (&mut loose, "loose tcp")
                 }
+                SettingKind::MinPmtu(bytes) => {
+                    if let Some(bytes) = self.min_pmtu(bytes) {
+                        connections.min_pmtu = bytes;
+                    }
+                    (&mut min_pmtu, "min-pmtu")
+                }
                 SettingKind::Timeout(name, duration) => {
                     let ns = self.duration(duration);
                     for &state in self.states(name) {
@@ -98,7 +105,8 @@ impl<'a> Lower<'a> {
             };
             self.once(first, setting.span, what);
         }
-        let first = [capacity, loose].into_iter().chain(timeouts).flatten();
+        let first = [capacity, loose, min_pmtu].into_iter();
+        let first = first.chain(timeouts).flatten();
         if let Some(span) = first.min_by_key(|span| span.start)
             && !rules.iter().any(|rule| rule.stateful)
         {
@@ -336,6 +344,19 @@ impl<'a> Lower<'a> {
                 Some(near) => draft.help(format!("did you mean `{near}`?")),
                 None => draft.help(format!("the states are {}", names.join(", "))),
             };
+        }
+        known
+    }
+
+    /// The least path MTU that an ICMP error of IPv4 may name.
+    fn min_pmtu(&mut self, span: Span) -> Option<u16> {
+        let bytes: Option<u16> = self.of(span).parse().ok();
+        let known = bytes.filter(|bytes| (68..=1500).contains(bytes));
+        if known.is_none() {
+            let word = self.of(span);
+            self.report
+                .error(0, span, format!("`{word}` is not a number from 68 to 1500"))
+                .help("IPv4 links carry 68 bytes at least (RFC 791), and 552 is the default; of IPv6 it is always 1280");
         }
         known
     }

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 
 use weir_packet::Reason;
 use weir_packet::checksum::{fold, sum};
-use weir_packet::parse::{Fragment, Layout, Protocol, Version, protocol, word16};
+use weir_packet::parse::{Fragment, Ip, Layout, Protocol, Version, protocol, word16};
 
 use super::rewrite::is_unfinished;
 use super::{ChecksumMode, Input, Part, random};
@@ -27,13 +27,15 @@ use choose::Choice;
 use window::{Judgement, Segment, Window};
 
 /// Why a packet is dropped before any rule sees it although it is well formed.
-pub(super) const REFUSALS: [Reason; 7] = [
+pub(super) const REFUSALS: [Reason; 10] = [
     Reason::FragBeforeFirst,
     Reason::TcpFlags,
     Reason::TcpWindow,
     Reason::TcpRstStale,
     Reason::TcpChecksum,
     Reason::IcmpWindow,
+    Reason::IcmpChecksum,
+    Reason::PmtuFloor,
     Reason::FragOverlap,
     Reason::NatProtocol,
 ];
@@ -168,6 +170,9 @@ impl Connections {
             return self.place_of_fragment(policy, input, layout, now);
         }
         if let Some(reason) = wrong_in_tcp(input.frame, layout, checksums) {
+            return Place::Refused(reason);
+        }
+        if let Some(reason) = wrong_in_icmp(policy, input.frame, layout) {
             return Place::Refused(reason);
         }
         if let Some(tuple) = Tuple::of_packet(input.frame, layout) {
@@ -542,6 +547,9 @@ struct Now {
     syn: bool,
 }
 
+/// RFC 8200 section 5.
+const MIN_MTU_IP6: u16 = 1280;
+
 const FIN: u8 = 1;
 const SYN: u8 = 2;
 const RST: u8 = 4;
@@ -572,13 +580,51 @@ fn wrong_in_tcp(frame: &[u8], layout: &Layout, checksums: ChecksumMode) -> Optio
         return None;
     }
     let unfinished = checksums != ChecksumMode::Complete && is_unfinished(frame, layout);
+    let pseudo = pseudo_header(frame, ip);
+    (!unfinished && fold(pseudo + sum(&frame[ip.payload.clone()])) != 0xffff)
+        .then_some(Reason::TcpChecksum)
+}
+
+/// Sum of the pseudo-header.
+fn pseudo_header(frame: &[u8], ip: &Ip) -> u64 {
     let addresses = match ip.version {
         Version::V4 => &frame[ip.at + 12..ip.at + 20],
         Version::V6 => &frame[ip.at + 8..ip.at + 40],
     };
-    let packet = &frame[ip.payload.clone()];
-    let total = sum(addresses) + u64::from(ip.protocol) + packet.len() as u64 + sum(packet);
-    (!unfinished && fold(total) != 0xffff).then_some(Reason::TcpChecksum)
+    sum(addresses) + u64::from(ip.protocol) + ip.payload.len() as u64
+}
+
+/// Why an ICMP error is dropped whatever its connection is.
+fn wrong_in_icmp(policy: &Policy, frame: &[u8], layout: &Layout) -> Option<Reason> {
+    let (ip, l4) = (layout.ip.as_ref()?, layout.l4.as_ref()?);
+    if !quote::is_error(l4.protocol, *frame.get(l4.at)?) {
+        return None;
+    }
+    let pseudo = match ip.version {
+        Version::V4 => 0,
+        Version::V6 => pseudo_header(frame, ip),
+    };
+    let whole = ip.fragment == Fragment::Whole;
+    if whole && fold(pseudo + sum(&frame[ip.payload.clone()])) != 0xffff {
+        return Some(Reason::IcmpChecksum);
+    }
+    let (high, low) = (word16(frame, l4.at + 4), word16(frame, l4.at + 6));
+    let too_small = match (ip.version, frame[l4.at], frame[l4.at + 1]) {
+        (Version::V4, 3, 4) => low < policy.connections.min_pmtu,
+        (Version::V6, 2, _) => high == 0 && low < MIN_MTU_IP6,
+        _ => false,
+    };
+    too_small.then_some(Reason::PmtuFloor)
+}
+
+/// Whether a packet is ICMP that tells a host or router what to do and that no connection asked for: source quench, redirect,
+/// router advertisement.
+pub(super) fn needs_acceptance(frame: &[u8], layout: &Layout) -> bool {
+    let kind = (layout.l4.as_ref()).and_then(|l4| Some((l4.protocol, *frame.get(l4.at)?)));
+    matches!(
+        kind,
+        Some((Protocol::Icmp, 4 | 5 | 9) | (Protocol::Icmp6, 134 | 137))
+    )
 }
 
 /// Whether an authentication header covers the packet's addresses.
@@ -597,7 +643,7 @@ fn may_open(frame: &[u8], layout: &Layout) -> bool {
     let whole = (layout.ip.as_ref()).is_some_and(|ip| ip.fragment == Fragment::Whole);
     match l4.protocol {
         Protocol::Tcp => tcp_flags(frame, layout).is_some_and(|flags| {
-            flags & RST == 0 && (flags & SYN == 0 || flags & ACK == 0 && whole)
+            flags & (RST | FIN) == 0 && (flags & SYN == 0 || flags & ACK == 0 && whole)
         }),
         Protocol::Udp => true,
         Protocol::Icmp | Protocol::Icmp6 => frame

@@ -194,6 +194,13 @@ impl Reference {
         let said = self.verdict(&matching, &input);
 
         let mut drop = said.drops().then_some(Reason::RuleDrop);
+        if self.stateful
+            && drop.is_none()
+            && !said.accepted_icmp
+            && connections::needs_acceptance(input.frame, &layout)
+        {
+            drop = Some(Reason::IcmpNotAccepted);
+        }
         let place = match place {
             Place::MayOpen(tuple) => {
                 let rules: Vec<usize> = matching
@@ -271,6 +278,7 @@ impl Reference {
         let mut said = Said::default();
         for &i in matching {
             let rule = &self.policy.rules[i];
+            said.accepted_icmp |= rule.accepts_icmp_type();
             for target in &rule.targets {
                 match target {
                     Target::Accept => said.accepted = true,
@@ -338,6 +346,8 @@ impl Reference {
 #[derive(Clone, Copy, Debug, Default)]
 struct Said {
     accepted: bool,
+    /// By a rule that names the type of the ICMP packet.
+    accepted_icmp: bool,
     dropped: bool,
     /// A rule without connections drops.
     stateless_drop: bool,

@@ -27,12 +27,7 @@ impl Quote {
     pub(in crate::reference) fn of_packet(frame: &[u8], layout: &Layout) -> Option<Quote> {
         let (ip, l4) = (layout.ip.as_ref()?, layout.l4.as_ref()?);
         let kind = *frame.get(l4.at)?;
-        let is_error = match l4.protocol {
-            Protocol::Icmp => matches!(kind, 3 | 11 | 12),
-            Protocol::Icmp6 => matches!(kind, 1..=4),
-            Protocol::Tcp | Protocol::Udp => false,
-        };
-        if !is_error || ip.fragment != Fragment::Whole {
+        if !is_error(l4.protocol, kind) || ip.fragment != Fragment::Whole {
             return None;
         }
         let at = l4.at + 8;
@@ -81,5 +76,14 @@ impl Quote {
             l4_at,
             end,
         })
+    }
+}
+
+/// Whether an ICMP type is an error.
+pub(super) fn is_error(protocol: Protocol, kind: u8) -> bool {
+    match protocol {
+        Protocol::Icmp => matches!(kind, 3 | 11 | 12),
+        Protocol::Icmp6 => matches!(kind, 1..=4),
+        Protocol::Tcp | Protocol::Udp => false,
     }
 }

@@ -409,3 +409,120 @@ fn the_deepest_quote_there_is_lies_within_reach() {
     assert_right(&outcome.frame);
     assert_eq!(quoted(&outcome.frame)[14..], packet[14..]);
 }
+
+/// ICMP of a type from a router on the path.
+fn from_router(kind: u8, code: u8, words: (u16, u16), about: &[u8]) -> Frame {
+    Frame::new()
+        .ip4(ROUTER, CLIENT.0)
+        .icmp(kind, code)
+        .echo(words.0, words.1)
+        .payload(&about[14..])
+}
+
+fn six(kind: u8, words: (u16, u16)) -> Frame {
+    let (router, host) = ([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], OUTSIDE6);
+    Frame::new()
+        .ip6(router, host)
+        .icmp(kind, 0)
+        .echo(words.0, words.1)
+        .payload(&[0; 48])
+}
+
+#[test]
+fn an_error_with_a_wrong_checksum_is_none() {
+    let mut bench = Bench::new("add-stateful ip-saddr 10.0.0.0/8 accept");
+    let packet = udp(CLIENT, SERVER).build();
+    bench.pass(&packet);
+    let about = || error(ROUTER, CLIENT.0, &packet, usize::MAX);
+    bench.pass(&about().build());
+    let wrong = about().wrong_checksum(5).build();
+    assert_eq!(bench.drop(&wrong), Reason::IcmpChecksum);
+    let wrong = six(2, (0, 1400)).wrong_checksum(5).build();
+    assert_eq!(bench.drop(&wrong), Reason::IcmpChecksum);
+    bench.pass(&six(2, (0, 1400)).build());
+    // A ping is its receiver's to judge.
+    let ping = ping(CLIENT.0, SERVER.0, 8, 5);
+    let mut damaged = ping.build();
+    damaged[37] ^= 1;
+    assert_eq!(bench.run(&damaged).verdict, Verdict::Pass);
+    // Nothing of this without stateful rules.
+    let mut bench = Bench::new("all log");
+    let wrong = about().wrong_checksum(5).build();
+    assert_eq!(bench.run(&wrong).verdict, Verdict::Pass);
+}
+
+#[test]
+fn a_path_mtu_has_a_floor() {
+    let rules = "add-stateful ip-saddr 10.0.0.0/8 accept";
+    let packet = udp(CLIENT, SERVER).build();
+    for (setting, floor) in [("", 552), ("min-pmtu 68\n", 68), ("min-pmtu 1500\n", 1500)] {
+        let mut bench = Bench::new(&format!("{setting}{rules}"));
+        bench.pass(&packet);
+        let needed = |mtu| from_router(3, 4, (0, mtu), &packet).build();
+        assert_eq!(bench.run(&needed(floor)).connection, Some(Part::Error));
+        for low in [floor - 1, 0] {
+            assert_eq!(bench.drop(&needed(low)), Reason::PmtuFloor, "{low}");
+        }
+        // Not of another code, nor about nothing.
+        bench.pass(&from_router(3, 3, (0, 0), &packet).build());
+        let stranger = udp(OTHER_CLIENT, SERVER).build();
+        let about_nothing = from_router(3, 4, (0, floor - 1), &stranger).build();
+        assert_eq!(bench.drop(&about_nothing), Reason::PmtuFloor);
+        bench.pass(&six(2, (0, 1280)).build());
+        bench.pass(&six(2, (1, 0)).build());
+        for low in [1279, 0] {
+            assert_eq!(bench.drop(&six(2, (0, low)).build()), Reason::PmtuFloor);
+        }
+        bench.pass(&six(1, (0, 0)).build());
+    }
+}
+
+#[test]
+fn what_tells_hosts_what_to_do_needs_a_rule_that_names_it() {
+    let packet = udp(CLIENT, SERVER).build();
+    let four = |kind| from_router(kind, 0, (0, 0), &packet).build();
+    let verdicts = |rules: &str| {
+        let mut bench = Bench::new(rules);
+        let mut why = |frame: Vec<u8>| bench.run(&frame).reasons.last().copied();
+        [
+            why(four(4)),
+            why(four(5)),
+            why(four(9)),
+            why(six(134, (0, 0)).build()),
+            why(six(137, (0, 0)).build()),
+            // These need nothing.
+            why(four(10)),
+            why(six(133, (0, 0)).build()),
+            why(six(135, (0, 0)).build()),
+            why(six(136, (0, 0)).build()),
+        ]
+    };
+    let no = Some(Reason::IcmpNotAccepted);
+    let state = "add-stateful ip-saddr 10.0.0.0/8 accept\n";
+    let none = [no, no, no, no, no, None, None, None, None];
+    for rules in [
+        "",
+        "all accept",
+        "icmp-type != 8 accept",
+        "! icmp-type 8 accept\nicmp6-type log",
+        "icmp-type accept\nicmp6-type accept",
+        "icmp-type 5 log\nall accept",
+        "icmp-code 0 accept",
+    ] {
+        assert_eq!(verdicts(&format!("{state}{rules}")), none, "{rules}");
+    }
+    assert_eq!(
+        verdicts(&format!("{state}icmp-type 5 accept\nicmp6-type >= 135 accept")),
+        [no, None, no, no, None, None, None, None, None]
+    );
+    assert_eq!(
+        verdicts(&format!(
+            "{state}icmp-type in {{ 4, 9 }} accept\nicmp6-type 134 ip6-hop-limit 64 accept"
+        )),
+        [None, no, None, None, no, None, None, None, None]
+    );
+    // A rule that drops says so, and accepting overrides it as ever.
+    let dropped = verdicts(&format!("{state}icmp-type 5 accept\nicmp-type 4-5 drop"));
+    assert_eq!(dropped[..3], [Some(Reason::RuleDrop), None, no]);
+    assert_eq!(verdicts("all log"), [None; 9]);
+}

@@ -137,7 +137,6 @@ fn what_opens_nothing_matches_no_stateful_rule() {
     for packet in [
         tcp(CLIENT, SERVER, SYN),
         tcp(OTHER_CLIENT, SERVER, ACK),
-        tcp((CLIENT.0, 1), SERVER, Frame::FIN | ACK),
         udp(CLIENT, SERVER),
         ping(CLIENT.0, SERVER.0, 8, 1),
         ip6().icmp(128, 0),

@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: (GPL-2.0-only OR BSD-2-Clause) */
 /*
- * What is asked of every TCP packet before connections are looked at: flags that a stack sends together, and of those that begin
- * or end a connection a right checksum, because nobody behind weir would believe them with a wrong one.
- * Follows docs/semantics.md section 7, "Flags".
+ * What is asked of TCP packets and ICMP errors before connections are looked at: TCP flags that a stack sends together, a right
+ * checksum of what begins or ends a connection and of errors, because no host behind weir would believe them with a wrong one, and
+ * a path MTU that a path can have.
+ * Follows docs/semantics.md section 7, "Flags" and "ICMP".
  */
-#ifndef WEIR_TCP_CHECK_H
-#define WEIR_TCP_CHECK_H
+#ifndef WEIR_L4_CHECK_H
+#define WEIR_L4_CHECK_H
+
+#define MIN_MTU_IP6	1280	/* RFC 8200 section 5 */
+
+const volatile __u32 weir_min_pmtu = 0;	/* IPv4 */
 
 /* Whether a stack sends these flags together; PSH, ECE and CWR go with anything (docs/semantics.md section 7). */
 static __always_inline int sane_flags(__u32 flags)
@@ -43,7 +48,7 @@ static long sum_chunk(__u32 i, void *arg)
 	return 0;
 }
 
-/* Whether the checksum of a whole TCP packet is right, or still to be finished by a device. */
+/* Whether the checksum of a whole TCP, ICMP or ICMPv6 packet is right, or still to be finished by a device. */
 static __noinline int checksum_right(struct walk *w)
 {
 	struct scratch *s = w->s;
@@ -55,17 +60,53 @@ static __noinline int checksum_right(struct walk *w)
 	s->sum_end = s->ip_end;
 	s->sum = 0;
 	bpf_loop(len / SUM_CHUNK + 1, sum_chunk, w, 0);
-	return s->sum_at == s->sum_end && csum_fold(pseudo_sum(s, len) + bpf_ntohs(csum_fold(s->sum))) == 0xffff;
+	if (s->sum_at != s->sum_end)
+		return 0;
+	len = s->key[0] & WEIR_V_ICMP ? 0 : pseudo_sum(s, len);
+	return csum_fold(len + bpf_ntohs(csum_fold(s->sum))) == 0xffff;
+}
+
+/* The same of an ICMP error. */
+static __always_inline int check_icmp(struct walk *w)
+{
+	struct scratch *s = w->s;
+	__u8 *icmp = (__u8 *)s->key + WEIR_K_L4;
+	__u64 valid = s->key[0];
+
+	if (!is_icmp_error(valid, icmp[0]))
+		return PARSED;
+	if (!(valid & WEIR_V_FRAG) && !checksum_right(w))
+		return WEIR_R_icmp_checksum;
+	if (valid & WEIR_V_ICMP) {
+		if (icmp[0] == 3 && icmp[1] == 4 && bpf_ntohs(*(__be16 *)(icmp + 6)) < weir_min_pmtu)
+			return WEIR_R_pmtu_floor;
+	} else if (icmp[0] == 2 && bpf_ntohl(*(__be32 *)(icmp + 4)) < MIN_MTU_IP6) {
+		return WEIR_R_pmtu_floor;
+	}
+	return PARSED;
+}
+
+/* ICMP that tells a host or router what to do and that no connection asked for: it needs a rule that accepts its type. */
+static __always_inline int needs_acceptance(struct scratch *s)
+{
+	__u32 type = ((__u8 *)s->key)[WEIR_K_L4];
+
+	/* What this host sends is not judged. */
+	if (ctx_transmits() && !*(__u16 *)((__u8 *)s->key + WEIR_K_IN))
+		return 0;
+	if (s->key[0] & WEIR_V_ICMP)
+		return type == 4 || type == 5 || type == 9;
+	return s->key[0] & WEIR_V_ICMP6 && (type == 134 || type == 137);
 }
 
 /* Returns PARSED or the reason to drop the packet. */
-static __always_inline int check_tcp(struct walk *w)
+static __always_inline int check_l4(struct walk *w)
 {
 	struct scratch *s = w->s;
 	__u32 flags = ((__u8 *)s->key)[WEIR_K_L4 + 13];
 
 	if (!(s->key[0] & WEIR_V_TCP))
-		return PARSED;
+		return check_icmp(w);
 	if (!sane_flags(flags))
 		return WEIR_R_tcp_flags;
 	if (!(flags & (TCP_FLAG_SYN | TCP_FLAG_FIN | TCP_FLAG_RST)) || s->key[0] & WEIR_V_FRAG)
