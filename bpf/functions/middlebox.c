@@ -93,6 +93,7 @@ static __always_inline int begin(struct walk *w)
 		s->segment_count = 0;
 		s->segment_life = 0;
 		s->open_timeout = 0;
+		s->frag_early = 0;
 	}
 	s->frame_len = ctx_len(w->ctx);
 	s->packets = ctx_segments(w->ctx);
@@ -159,6 +160,13 @@ static __always_inline int process(struct walk *w, __u32 *why)
 		reason = parse(w);
 	if (reason != PARSED)
 		goto drop;
+#ifdef WEIR_HOLDS
+	if (can_hold() && s->key[0] & WEIR_V_FRAG_FIRST && becomes_held(w)) {
+		w->stats->received -= s->packets;
+		w->stats->bytes -= s->frame_len;
+		return CTX_AGAIN;
+	}
+#endif
 	s->wire_len = s->frame_len + (s->packets - 1) * s->hdr_end;
 	w->stats->bytes += s->wire_len - s->frame_len;
 	find_live(s);
@@ -166,6 +174,10 @@ static __always_inline int process(struct walk *w, __u32 *why)
 		reason = check_l4(w);
 		if (reason == PARSED)
 			reason = find_connection(w);
+#ifdef WEIR_HOLDS
+		if (reason == WEIR_R_frag_before_first && s->frag_early && can_hold())
+			reason = hold_fragment(w);
+#endif
 		if (reason != PARSED)
 			goto drop;
 	}
@@ -222,6 +234,10 @@ int middlebox(ctx_t *ctx)
 	*levels = seen + 1;
 	verdict = process(&w, &reason);
 	*levels = level ? seen : seen + WEIR_DEPTH_LEFT;
+#ifdef WEIR_HOLDS
+	if (verdict == CTX_AGAIN)
+		return bpf_redirect(ctx_word(ctx, ifindex), BPF_F_INGRESS);
+#endif
 count:
 	verdict = panel_leave(ctx, w.stats, packets, verdict, 0, reason);
 	goto end;

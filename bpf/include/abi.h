@@ -360,7 +360,16 @@ struct weir_flow {
 
 	__u64 born_ns;
 	__u32 more[WEIR_FLOW_RULES - 1];	/* ids of its other rules, 0 behind the last */
-	__u64 spare[5];		/* so that a record begins with a cache line, and lines are fetched in pairs */
+
+	/* A handshake in a connection that is open already: both hosts may have forgotten that one. */
+	__u64 again_ns;		/* when its SYN came; it counts while that is after last_ns */
+	__u32 again_end;	/* the SYN's end */
+	__u32 again_answer;	/* the end of the SYN with ACK */
+	__u16 again_window[2];	/* of both */
+	__u8 again_scale[2];	/* of both, + 1 */
+	__u8 again_answered;
+	__u8 again_pad;
+	__u64 spare[2];		/* so that a record begins with a cache line, and lines are fetched in pairs */
 };
 
 /* One cache line of the index by original tuple. Ways are filled from the first on and never emptied. */
@@ -389,6 +398,22 @@ struct weir_frag {
 	__u16 kind;		/* and the end of its data */
 	__u32 flow;		/* place + 1, 0: it belongs to no connection */
 	__u32 flow_seq;
+};
+
+#define WEIR_HELD_WAYS	4	/* fragments of a bucket, and so of a datagram, that are held */
+#define WEIR_HELD_BYTES	2048	/* of a frame */
+
+#define WEIR_HELD_FREE		0
+#define WEIR_HELD_WRITING	1	/* one CPU has it */
+#define WEIR_HELD_WAITS		2	/* for its first fragment */
+#define WEIR_HELD_CALLED	3	/* a copy of the first fragment is on its way for it */
+
+/* A later fragment that came before its first one. */
+struct weir_held {
+	struct weir_frag key;	/* datagram, and when it came */
+	__u32 state;		/* WEIR_HELD_* */
+	__u32 len;
+	__u8 data[WEIR_HELD_BYTES];
 };
 
 /* How a tuple is that of a connection. The low bit is the direction. */

@@ -738,6 +738,7 @@ static __always_inline __u32 fragment_key(struct scratch *s)
 	hash = mix(mix(weir_flow_seed, frag->src[0]), frag->src[1]);
 	hash = mix(mix(hash, frag->dst[0]), frag->dst[1]);
 	hash = mix(hash, (__u64)frag->id << 16 | frag->proto << 8 | frag->family);
+	s->frag_hash = hash;
 	return spread(hash, weir_frag_buckets) * WEIR_FRAG_WAYS;
 }
 
@@ -797,10 +798,13 @@ __noinline int recall_fragment(__u32 level)
 		if (lock == *(volatile __u64 *)&frag->lock)
 			goto remembered;
 	}
+	s->frag_early = 1;
 	return WEIR_R_frag_before_first;
 remembered:
-	if (older_than(s, then, weir_timeout[FRAGMENT]))
+	if (older_than(s, then, weir_timeout[FRAGMENT])) {
+		s->frag_early = 1;
 		return WEIR_R_frag_before_first;
+	}
 	if (fragment_offset(s) < end)
 		return WEIR_R_frag_overlap;
 	if (!place)
@@ -870,6 +874,7 @@ __noinline int remember_fragment(__u32 level)
 }
 
 #include "segment.h"
+#include "hold.h"
 
 /* ---- a packet's way through ---- */
 
@@ -960,6 +965,14 @@ static __always_inline void refresh(struct scratch *s)
 		life = life_of(flow);
 		if (!SAME_LIFE(life, s->f.life))
 			return;
+		if (s->segment == SEGMENT_SYN || s->segment == SEGMENT_SYN_ACK) {
+			keep_handshake(s, flow);
+			return;
+		}
+		if (s->segment == SEGMENT_RESTARTS) {
+			restart(s, flow, life);
+			goto passed;
+		}
 		move_window(s, flow, life);
 		seen = s->segment_seen;
 	}
@@ -980,6 +993,7 @@ static __always_inline void refresh(struct scratch *s)
 	}
 	if (s->segment_count)
 		count_retransmission(s, flow);
+passed:
 	if (flow_now(s) > flow->last_ns)
 		flow->last_ns = flow_now(s);
 }
@@ -991,8 +1005,13 @@ static __always_inline void keep_state(struct walk *w)
 
 	if (s->flow && s->handled && !s->is_error)
 		refresh(s);
-	if (s->key[0] & WEIR_V_FRAG_FIRST)
+	if (s->key[0] & WEIR_V_FRAG_FIRST) {
 		remember_fragment(s->level);
+#ifdef WEIR_HOLDS
+		if (can_hold())
+			release_fragments(w);
+#endif
+	}
 }
 
 #endif

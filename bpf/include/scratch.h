@@ -105,6 +105,8 @@ struct scratch {
 	struct weir_tuple want;	/* the tuple that is looked for */
 	struct weir_flow f;	/* copy of the packet's connection, or what is being opened */
 	struct weir_frag frag;
+	__u32 frag_hash;	/* of its datagram */
+	__u32 frag_early;	/* nothing is remembered of its first one */
 	__u64 stale_life, room_life, nat_seen;
 	__u32 forgotten;
 	__u32 tag, hash_first, hash_second;

@@ -14,6 +14,11 @@
 #define SEGMENT_MOVES	2	/* ... and its numbers */
 #define SEGMENT_STARTS	3	/* a SYN before the answer */
 #define SEGMENT_ANSWERS	4	/* the first SYN with ACK: from here on both sides are known */
+#define SEGMENT_SYN	5	/* a SYN in an open connection: it and its answer are remembered beside that */
+#define SEGMENT_SYN_ACK	6
+#define SEGMENT_RESTARTS	7	/* the end of such a handshake, of which the old connection did not know in time */
+
+#define RESTART_QUIET	2000000000ULL	/* ns without a segment of the old connection before, and again behind the SYN */
 
 #define COUNT_SAME	0	/* of retransmissions in a row */
 #define COUNT_NONE	1	/* there was progress */
@@ -69,6 +74,59 @@ static __always_inline __u32 flags_marked(struct scratch *s, __u32 flags)
 	return seen;
 }
 
+/* Whether a handshake in the open connection is under way, and no segment of the old one came since. */
+static __always_inline int handshake_counts(struct scratch *s, struct weir_flow *flow)
+{
+	return flow->again_ns > s->f.last_ns;
+}
+
+/* A SYN or its answer in an open connection: the host it is for challenges it, unless it knows nothing of the connection any more. */
+static __always_inline void note_handshake(struct scratch *s, struct segment *seg, __u32 reverse)
+{
+	__u32 at = s->flow - 1;
+	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
+
+	if (!flow || weir_loose || s->key[0] & WEIR_V_FRAG || !reverse == !!(seg->flags & TCP_FLAG_ACK))
+		return;
+	s->segment_end = seg->end;
+	s->segment_edge = seg->window;
+	if (reverse) {
+		if (handshake_counts(s, flow) && seg->ack == flow->again_end)
+			s->segment = SEGMENT_SYN_ACK;
+	} else if (!(handshake_counts(s, flow) && seg->end == flow->again_end)) {
+		if (older_than(s, s->f.last_ns, RESTART_QUIET))
+			s->segment = SEGMENT_SYN;
+	}
+}
+
+/* Whether a segment outside of the window ends such a handshake: then the connection begins again with its numbers. */
+static __always_inline int restarts(struct scratch *s, struct segment *seg, __u32 reverse)
+{
+	__u32 at = s->flow - 1, own, other;
+	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
+	__u64 edge;
+
+	if (!flow || reverse || s->key[0] & WEIR_V_FRAG || !handshake_counts(s, flow) || !flow->again_answered)
+		return 0;
+	if (seg->seq != flow->again_end || seg->ack != flow->again_answer || !older_than(s, flow->again_ns, RESTART_QUIET))
+		return 0;
+	own = flow->again_scale[0];
+	other = flow->again_scale[1];
+	s->segment_life = (__u64)own << WEIR_SCALE_AT | (__u64)other << (WEIR_SCALE_AT + WEIR_SCALE_REVERSE) |
+			  (__u64)(WEIR_SEEN_ANY | WEIR_SEEN_ACK) << (WEIR_SEEN_AT + WEIR_SEEN_REVERSE);
+	edge = seg->window;
+	if (own && other)
+		edge <<= (own - 1) & 15;
+	if (edge < flow->again_window[0])
+		edge = flow->again_window[0];
+	s->segment_edge = seg->ack + edge;
+	s->segment_end = seg->end;
+	s->segment_ack = seg->ack;
+	s->segment_seen = flags_marked(s, seg->flags);
+	s->segment = SEGMENT_RESTARTS;
+	return 1;
+}
+
 /* What becomes of a segment outside the window that says nothing of its side. */
 static __always_inline int outside(void)
 {
@@ -106,6 +164,8 @@ __noinline int judge_segment(__u32 level)
 		if (!young && !(life & WEIR_LIFE_PICKED) &&
 		    (reverse ? !(seg.flags & TCP_FLAG_ACK) : seg.flags & TCP_FLAG_ACK && life >> WEIR_SEEN_AT & WEIR_SEEN_ACK))
 			return outside();
+		if (!young)
+			note_handshake(s, &seg, reverse);
 		if (!young || !reverse == !!(seg.flags & TCP_FLAG_ACK))
 			return PARSED;
 		if (!reverse) {
@@ -156,7 +216,7 @@ __noinline int judge_segment(__u32 level)
 	if (AFTER(seg.ack, its_end) || BEFORE(seg.ack, mine_acked - (65535U << window_shift(life, x))))
 		inside = 0;
 	if (!inside && !weir_loose)
-		return WEIR_R_tcp_window;
+		return restarts(s, &seg, reverse) ? PARSED : WEIR_R_tcp_window;
 	s->segment_end = seg.end;
 	s->segment_ack = seg.ack;
 	s->segment_edge = seg.ack + (seg.window << window_shift(life, x));
@@ -242,6 +302,38 @@ static __always_inline void move_window(struct scratch *s, struct weir_flow *flo
 		flow->side[1].edge = s->segment_edge;
 		barrier();
 	}
+}
+
+/* A handshake in an open connection passes, to the record. */
+static __always_inline void keep_handshake(struct scratch *s, struct weir_flow *flow)
+{
+	if (s->segment == SEGMENT_SYN) {
+		flow->again_end = s->segment_end;
+		flow->again_window[0] = s->segment_edge;
+		flow->again_scale[0] = s->scale;
+		flow->again_answered = 0;
+		barrier();
+		flow->again_ns = flow_now(s);
+	} else {
+		flow->again_answer = s->segment_end;
+		flow->again_window[1] = s->segment_edge;
+		flow->again_scale[1] = s->scale;
+		flow->again_answered = 1;
+	}
+}
+
+/* The connection in the record begins again with the numbers of such a handshake. */
+static __always_inline void restart(struct scratch *s, struct weir_flow *flow, __u64 life)
+{
+	flow->acked[0] = s->segment_ack;
+	flow->acked[1] = flow->again_end;
+	flow->side[0].end = s->segment_end;
+	flow->side[0].edge = s->segment_edge;
+	flow->side[1].end = s->segment_ack;
+	flow->side[1].edge = flow->again_end + flow->again_window[1];
+	barrier();
+	__sync_val_compare_and_swap(&flow->life, life, (life & (0xffffffffULL << 32 | WEIR_LIFE_MASK)) | s->segment_life |
+				    (__u64)s->segment_seen << WEIR_SEEN_AT);
 }
 
 /* What the packet that opens a connection says of its side: to the record in scratch. Returns the bits of its life. */

@@ -513,8 +513,22 @@ pub struct Flow {
     pub born_ns: u64,
     /// Ids of its other rules, if [`flow_flag::MORE`]; 0 behind the last.
     pub more: [u32; FLOW_RULES - 1],
+    /// When the SYN of a handshake came that both hosts may mean although the connection is open; it counts while that is after `last_ns`.
+    pub again_ns: u64,
+    /// Its end.
+    pub again_end: u32,
+    /// The end of its answer.
+    pub again_answer: u32,
+    /// Windows of both.
+    pub again_window: [u16; 2],
+    /// Their window scales + 1, 0: none.
+    pub again_scale: [u8; 2],
+    /// Whether there is an answer.
+    pub again_answered: u8,
     /// Nothing.
-    pub spare: [u64; 5],
+    pub again_pad: u8,
+    /// Nothing.
+    pub spare: [u64; 2],
 }
 
 impl Flow {
@@ -585,6 +599,25 @@ pub struct Frag {
     pub flow: u32,
     /// Sequence number of that.
     pub flow_seq: u32,
+}
+
+/// Fragments of a bucket, and so of a datagram, that are held.
+pub const HELD_WAYS: usize = 4;
+/// Bytes of a frame that can be held.
+pub const HELD_BYTES: usize = 2048;
+
+/// `struct weir_held`: a later fragment that came before its first one.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Held {
+    /// Datagram, and when it came.
+    pub key: Frag,
+    /// Free, being written, waiting or called.
+    pub state: u32,
+    /// Bytes of the frame.
+    pub len: u32,
+    /// The frame.
+    pub data: [u8; HELD_BYTES],
 }
 
 /// `struct weir_counter`.

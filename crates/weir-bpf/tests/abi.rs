@@ -115,6 +115,13 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         identity,
         born_ns,
         more,
+        again_ns,
+        again_end,
+        again_answer,
+        again_window,
+        again_scale,
+        again_answered,
+        again_pad,
         spare
     );
     same_layout!(btf, "weir_side", abi::Side, end, edge);
@@ -135,6 +142,7 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         flow,
         flow_seq
     );
+    same_layout!(btf, "weir_held", abi::Held, key, state, len, data);
     same_layout!(btf, "weir_pool", abi::Pool, first, count, size);
     same_layout!(
         btf,
@@ -413,6 +421,8 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_NAT_WAYS", abi::NAT_WAYS as u64),
         ("WEIR_FRAG_WAYS", abi::FRAG_WAYS as u64),
         ("WEIR_FLOW_STATES", abi::FLOW_STATES as u64),
+        ("WEIR_HELD_WAYS", abi::HELD_WAYS as u64),
+        ("WEIR_HELD_BYTES", abi::HELD_BYTES as u64),
         ("WEIR_STATE_LAYOUT", abi::STATE_LAYOUT.into()),
         ("WEIR_O_MAP", abi::op_kind::MAP.into()),
         ("WEIR_O_SHUFFLE", abi::op_kind::SHUFFLE.into()),

@@ -32,6 +32,7 @@ mod live_demo;
 mod live_edge;
 mod live_flows;
 mod live_forged;
+mod live_fragments;
 mod live_host_notes;
 mod live_nat;
 mod live_nat_protocols;

@@ -3,7 +3,9 @@
 //! Sizes follow docs/design/connections.md: places for 1.67 times the connections asked for, so that two choices of 15 places
 //! each are practically never both full below that number.
 
-use weir_bpf::abi::{self, Bucket, Flow, Frag, NatBucket, Op, Pool, choice, feature, op_kind};
+use weir_bpf::abi::{
+    self, Bucket, Flow, Frag, Held, NatBucket, Op, Pool, choice, feature, op_kind,
+};
 use weir_policy::field::Field;
 use weir_policy::model::{Connections, Policy, Ranges, Target};
 use zerocopy::IntoBytes;
@@ -18,6 +20,9 @@ const LOAD: usize = 9;
 
 /// Buckets of remembered fragments.
 const FRAG_BUCKETS: usize = 4096;
+
+/// Buckets of held fragments: half a megabyte.
+const HOLD_BUCKETS: usize = 64;
 
 /// The ephemeral ports, which `shuffle` of a port chooses from (RFC 6335 section 6).
 const EPHEMERAL: (u128, u128) = (49_152, 65_535);
@@ -105,6 +110,11 @@ pub(super) fn maps(connections: &Connections, features: u32) -> Vec<MapPlan> {
             sizes.frag_buckets * abi::FRAG_WAYS,
             size_of::<Frag>(),
         ),
+        MapPlan::empty(
+            "held",
+            sizes.hold_buckets * abi::HELD_WAYS,
+            size_of::<Held>(),
+        ),
     ]
 }
 
@@ -118,6 +128,7 @@ pub(super) fn constants(connections: &Connections, features: u32) -> Vec<Constan
         ("weir_flow_buckets".into(), number(sizes.buckets)),
         ("weir_nat_buckets".into(), number(sizes.nat_buckets)),
         ("weir_frag_buckets".into(), number(sizes.frag_buckets)),
+        ("weir_hold_buckets".into(), number(sizes.hold_buckets)),
         ("weir_timeout".into(), timeouts.as_bytes().to_vec()),
         ("weir_loose".into(), number(connections.loose_tcp.into())),
         ("weir_min_pmtu".into(), number(connections.min_pmtu.into())),
@@ -133,6 +144,7 @@ struct Sizes {
     buckets: usize,
     nat_buckets: usize,
     frag_buckets: usize,
+    hold_buckets: usize,
 }
 
 impl Sizes {
@@ -142,6 +154,7 @@ impl Sizes {
                 buckets: 1,
                 nat_buckets: 1,
                 frag_buckets: 1,
+                hold_buckets: 1,
             };
         }
         let capacity = connections.capacity as usize;
@@ -153,6 +166,7 @@ impl Sizes {
             // 1 new connection in 700, with these 1 in 300,000.
             nat_buckets: if translated { capacity.max(2) } else { 1 },
             frag_buckets: FRAG_BUCKETS,
+            hold_buckets: HOLD_BUCKETS,
         }
     }
 }

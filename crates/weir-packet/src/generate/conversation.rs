@@ -217,7 +217,7 @@ fn next() -> impl Strategy<Value = Next> {
 }
 
 fn follow() -> impl Strategy<Value = Follow> {
-    let kind = prop_oneof![12 => 0u8..10, 1 => any::<u8>()];
+    let kind = prop_oneof![12 => 0u8..30, 1 => any::<u8>()];
     let len = select(
         &[
             8usize, 8, 8, 9, 12, 16, 17, 18, 19, 20, 24, 40, 1000, 1000, 1000, 7, 0,
@@ -232,13 +232,13 @@ fn follow() -> impl Strategy<Value = Follow> {
     ];
     prop_oneof![
         10 => (any::<bool>(), tcp()).prop_map(|(reverse, tcp)| Follow::More { reverse, tcp }),
-        22 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
+        28 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
         1 => Just(Follow::Repeat),
         2 => (1u16..3, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
         23 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
         5 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
-        12 => (proptest::option::weighted(0.2, 0u16..3), offset)
+        13 => (proptest::option::weighted(0.2, 0u16..3), offset)
             .prop_map(|(id, offset)| Follow::Later { id, offset }),
     ]
 }
@@ -703,13 +703,16 @@ impl Ends {
         };
         let kind = match (kind, six) {
             // Source quench, redirects and router advertisements, which belong to no connection, are fewer.
-            (0..10, false) => [3, 11, 12, 3, 11, 12, 3, 4, 5, 9][usize::from(kind)],
-            (0..10, true) => [1, 2, 3, 4, 1, 2, 3, 4, 134, 137][usize::from(kind)],
+            (28, true) => 134,
+            (29, true) => 137,
+            (0..30, true) => kind % 4 + 1,
+            (27..30, false) => [4, 5, 9][usize::from(kind) - 27],
+            (0..27, false) => [3, 11, 12][usize::from(kind) % 3],
             (other, _) => other,
         };
         let code = if dress.id == 0 { 4 } else { 1 };
         // Also at both sides of the least that there is.
-        let mtu: u32 = [1500, 1280, 1400, 0x0001_0000, 1279, 552, 551, 0][dress.payload.len() % 8];
+        let mtu: u32 = [1500, 1280, 1400, 0x0001_0000, 1279, 552, 551, 1400][dress.payload.len() % 8];
         let frame = dress
             .network(sender, self.source, dress.id)
             .icmp(kind, code)

@@ -24,7 +24,7 @@ pub(super) use quote::Quote;
 pub(super) use tuple::{Tuple, addresses, is_query};
 
 use choose::Choice;
-use window::{Judgement, Segment, Window};
+use window::{Judgement, Segment, Times, Window};
 
 /// Why a packet is dropped before any rule sees it although it is well formed.
 pub(super) const REFUSALS: [Reason; 10] = [
@@ -299,17 +299,26 @@ impl Connections {
         };
         let side = usize::from(!fit.is_forward());
         if flow.window.is_some() {
-            let Some(Judgement::Counts(window, shown)) = flow.judge(policy, fit, input, layout)
-            else {
-                return;
-            };
-            flow.window = Some(window);
-            let seen = &mut flow.seen[side];
-            seen.any |= shown.any;
-            seen.ack |= shown.ack;
-            seen.fin |= shown.fin;
-            seen.rst |= shown.rst;
-            seen.acked_fin |= shown.acked_fin;
+            match flow.judge(policy, fit, input, layout) {
+                Some(Judgement::Counts(window, shown)) => {
+                    flow.window = Some(window);
+                    let seen = &mut flow.seen[side];
+                    seen.any |= shown.any;
+                    seen.ack |= shown.ack;
+                    seen.fin |= shown.fin;
+                    seen.rst |= shown.rst;
+                    seen.acked_fin |= shown.acked_fin;
+                }
+                Some(Judgement::Restarts(window, seen)) => {
+                    flow.window = Some(window);
+                    flow.seen = seen;
+                }
+                Some(Judgement::Handshakes(window)) => {
+                    flow.window = Some(window);
+                    return;
+                }
+                _ => return,
+            }
         } else {
             flow.seen[side].any = true;
         }
@@ -422,10 +431,15 @@ impl Flow {
         let window = self.window.as_ref()?;
         let segment = Segment::of_packet(input.frame, layout, moved)?;
         let forward = fit.is_forward();
-        match window.judge(&segment, forward, &self.seen) {
+        let times = Times {
+            now: input.now_ns,
+            last: self.last_ns,
+        };
+        match window.judge(&segment, forward, &self.seen, times) {
             Judgement::Outside(_) if policy.connections.loose_tcp => {
                 Some(window.let_in(&segment, forward))
             }
+            Judgement::Handshakes(_) if policy.connections.loose_tcp => Some(Judgement::Idle),
             judged => Some(judged),
         }
     }

@@ -14,6 +14,9 @@ const MOST: u32 = 65_535 << LARGEST_SCALE;
 /// RFC 7323.
 const LARGEST_SCALE: u32 = 14;
 
+/// How long a handshake in an open connection must go uncontradicted.
+const QUIET_NS: u64 = 2_000_000_000;
+
 /// So many retransmissions without progress shorten the time-out.
 const RETRANSMITTED: u8 = 3;
 
@@ -43,6 +46,30 @@ pub(super) struct Window {
     inexact: bool,
     /// Segments retransmitted in a row, at most [`RETRANSMITTED`].
     retransmitted: u8,
+    /// The last handshake in the open connection.
+    again: Option<Handshake>,
+}
+
+/// A SYN in an open connection that both hosts may have forgotten, and its answer.
+#[derive(Clone, Copy, Debug)]
+struct Handshake {
+    at_ns: u64,
+    syn: Segment,
+    answer: Option<Segment>,
+}
+
+/// When a segment comes, and when the last one counted, ns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Times {
+    pub(super) now: u64,
+    pub(super) last: u64,
+}
+
+impl Times {
+    /// Whether so much time passed since then that a host which knows the connection would have said so.
+    fn quiet_since(self, then: u64) -> bool {
+        self.now.saturating_sub(then) > QUIET_NS
+    }
 }
 
 /// What one side told.
@@ -66,6 +93,10 @@ pub(super) enum Judgement {
     Idle,
     /// It passes, this is the window from then on, and these flags were seen of its side.
     Counts(Window, Seen),
+    /// It passes; only the handshake beside the connection changes.
+    Handshakes(Window),
+    /// It passes and ends such a handshake: the connection begins again, with this window and what was seen of both sides.
+    Restarts(Window, [Seen; 2]),
 }
 
 const OUTSIDE: Judgement = Judgement::Outside(Reason::TcpWindow);
@@ -145,11 +176,18 @@ impl Window {
             picked,
             inexact: !segment.whole,
             retransmitted: 0,
+            again: None,
         }
     }
 
     /// What a segment does, after this was seen of both sides.
-    pub(super) fn judge(&self, segment: &Segment, forward: bool, seen: &[Seen; 2]) -> Judgement {
+    pub(super) fn judge(
+        &self,
+        segment: &Segment,
+        forward: bool,
+        seen: &[Seen; 2],
+        times: Times,
+    ) -> Judgement {
         let (met, begun) = (seen[1].any, seen[0].ack);
         // Until it is answered, a connection that a SYN opened knows nothing of the other side.
         let young = !met && !self.picked;
@@ -160,6 +198,7 @@ impl Window {
                 // Nobody opens the other way what is open.
                 (false, false, false) if !self.picked => OUTSIDE,
                 (false, true, true) if !self.picked && begun => OUTSIDE,
+                (false, true, false) | (false, false, true) => self.handshake(segment, times),
                 _ => Judgement::Idle,
             };
         }
@@ -171,7 +210,12 @@ impl Window {
             (true, false) => Judgement::Idle,
             (false, _) => {
                 let closing = seen[usize::from(forward)].fin;
-                self.data(segment, forward, closing)
+                match self.data(segment, forward, closing) {
+                    Judgement::Outside(_) if forward && self.ends_handshake(segment, times) => {
+                        self.restart(segment)
+                    }
+                    judged => judged,
+                }
             }
         }
     }
@@ -237,6 +281,83 @@ impl Window {
         let [opener, other] = &self.sides;
         let number = segment.acknowledgement;
         segment.has(ACK) && after(number, other.acked) && !after(number, opener.end)
+    }
+
+    /// A SYN or its answer in an open connection. The host it is for challenges it, unless it knows nothing of the connection any more.
+    fn handshake(&self, segment: &Segment, times: Times) -> Judgement {
+        let known = self.again.filter(|again| again.at_ns > times.last);
+        let again = match known {
+            _ if !segment.whole => None,
+            Some(known) if segment.has(ACK) => (segment.acknowledgement == known.syn.end)
+                .then_some(Handshake {
+                    answer: Some(*segment),
+                    ..known
+                }),
+            None if segment.has(ACK) => None,
+            Some(known) if known.syn.end == segment.end => None,
+            _ => times.quiet_since(times.last).then_some(Handshake {
+                at_ns: times.now,
+                syn: *segment,
+                answer: None,
+            }),
+        };
+        match again {
+            Some(_) => Judgement::Handshakes(Window { again, ..*self }),
+            None => Judgement::Idle,
+        }
+    }
+
+    /// Whether a segment of the side that opened the connection acknowledges the answer of a handshake that nothing contradicted.
+    fn ends_handshake(&self, segment: &Segment, times: Times) -> bool {
+        let Some(Handshake {
+            at_ns,
+            syn,
+            answer: Some(answer),
+        }) = self.again
+        else {
+            return false;
+        };
+        at_ns > times.last
+            && times.quiet_since(at_ns)
+            && segment.whole
+            && segment.sequence == syn.end
+            && segment.acknowledgement == answer.end
+    }
+
+    fn restart(&self, segment: &Segment) -> Judgement {
+        let Some(Handshake {
+            syn,
+            answer: Some(answer),
+            ..
+        }) = self.again
+        else {
+            return OUTSIDE;
+        };
+        let opener = Side {
+            end: syn.end,
+            edge: answer.end.wrapping_add(syn.window),
+            acked: answer.end,
+            scale: syn.scale,
+        };
+        let other = Side {
+            end: answer.end,
+            edge: syn.end.wrapping_add(answer.window),
+            acked: syn.end,
+            scale: answer.scale,
+        };
+        let window = Window {
+            sides: [opener, other],
+            picked: false,
+            inexact: false,
+            retransmitted: 0,
+            again: None,
+        };
+        let answered = Seen {
+            any: true,
+            ack: true,
+            ..Seen::default()
+        };
+        Judgement::Restarts(window.moved_by(segment, true), [segment.seen(), answered])
     }
 
     fn reset(&self, segment: &Segment, forward: bool, young: bool) -> Judgement {

@@ -450,3 +450,116 @@ fn numbers_wrap() {
     assert_eq!(after(&bench, back(RST, u32::MAX, 0)), (STALE, 30));
     assert_eq!(after(&bench, back(FIN | ACK, 15, 0)), (None, 40));
 }
+
+/// Both hosts restarted, and the client takes the port it had: NFS does.
+fn forgotten(client: u32, server: u32) -> [Vec<u8>; 3] {
+    let (syn, answer) = (out(SYN, client, 0).window(500), back(SYN | ACK, server, client + 1));
+    [
+        syn.tcp_option(3, &[2]).build(),
+        answer.window(100).tcp_option(3, &[3]).build(),
+        out(ACK, client + 1, server + 1).window(300).build(),
+    ]
+}
+
+#[test]
+fn a_connection_that_both_hosts_forgot_is_opened_again() {
+    let [syn, answer, ack] = forgotten(0x4000_0000, 0x7000_0000);
+    let mut bench = established();
+    bench.pass(&back(FIN | ACK, 5001, 1001).build());
+    bench.wait(3.0);
+    bench.pass(&syn);
+    bench.pass(&answer);
+    // A host that knows the connection has its say first.
+    bench.wait(2.0);
+    assert_eq!(bench.drop(&ack), Reason::TcpWindow);
+    bench.wait(0.001);
+    bench.pass(&syn);
+    bench.pass(&answer);
+    bench.pass(&ack);
+    assert_eq!(lives(&bench), 30);
+    // Windows of 300 * 4 and 100 bytes now, and nothing of the old numbers.
+    let (own, other) = (0x4000_0001, 0x7000_0001);
+    assert_eq!(after(&bench, out(ACK, own + 100, other)).0, None);
+    assert_eq!(after(&bench, out(ACK, own + 101, other)).0, OUTSIDE_WINDOW);
+    assert_eq!(after(&bench, back(ACK, other + 1200, own)).0, None);
+    assert_eq!(after(&bench, back(ACK, other + 1201, own)).0, OUTSIDE_WINDOW);
+    assert_eq!(after(&bench, back(ACK, 5001, 1001)).0, OUTSIDE_WINDOW);
+    bench.pass(&back(ACK, other, own).window(1000).build());
+    assert_eq!(after(&bench, out(ACK, own + 8000, other)).0, None);
+    assert_eq!(after(&bench, out(ACK, own + 8001, other)).0, OUTSIDE_WINDOW);
+    assert_eq!(after(&bench, out(RST, own, 0)), (None, 5));
+}
+
+#[test]
+fn a_challenge_keeps_the_connection() {
+    let [syn, answer, ack] = forgotten(0x4000_0000, 0x7000_0000);
+    let start = || {
+        let mut bench = established();
+        bench.wait(3.0);
+        bench
+    };
+    // The server knows it; then a SYN soon after is not remembered, though challenges are limited.
+    let mut bench = start();
+    bench.pass(&syn);
+    bench.pass(&back(ACK, 5001, 1001).build());
+    bench.wait(0.1);
+    bench.pass(&syn);
+    bench.pass(&answer);
+    bench.wait(10.0);
+    assert_eq!(bench.drop(&ack), Reason::TcpWindow);
+    // What was remembered before a segment that counts is nothing afterwards.
+    let mut bench = start();
+    bench.pass(&syn);
+    bench.pass(&answer);
+    bench.wait(2.5);
+    bench.pass(&out(ACK, 1001, 5001).build());
+    assert_eq!(bench.drop(&ack), Reason::TcpWindow);
+    // Nothing but the whole handshake with its numbers restarts anything.
+    let with = |packets: &[&[u8]]| {
+        let mut bench = start();
+        packets.iter().for_each(|packet| drop(bench.pass(packet)));
+        bench.wait(3.0);
+        bench
+    };
+    let other_answer = back(SYN | ACK, 0x7000_0000, 0x4000_0002).build();
+    let fragment = |frame: Frame| frame.fragment(0, true).payload(&[1; 8]).build();
+    let part = fragment(back(SYN | ACK, 0x7000_0000, 0x4000_0001));
+    for packets in [
+        &[&syn[..]][..],
+        &[&answer],
+        &[&answer, &syn],
+        &[&syn, &other_answer],
+        &[&syn, &part],
+    ] {
+        assert_eq!(with(packets).drop(&ack), Reason::TcpWindow);
+    }
+    let mut bench = with(&[&syn, &answer]);
+    for wrong in [
+        out(ACK, 0x4000_0002, 0x7000_0001),
+        out(ACK, 0x4000_0001, 0x7000_0002),
+        back(ACK, 0x7000_0001, 0x4000_0001),
+    ] {
+        assert_eq!(bench.drop(&wrong.build()), Reason::TcpWindow);
+    }
+    let part = fragment(out(ACK, 0x4000_0001, 0x7000_0001));
+    assert_eq!(bench.drop(&part), Reason::TcpWindow);
+    // Another SYN takes the place of the first and of its answer.
+    let mut other = bench.clone();
+    other.pass(&out(SYN, 0x5000_0000, 0).build());
+    other.wait(3.0);
+    assert_eq!(other.drop(&ack), Reason::TcpWindow);
+    bench.pass(&ack);
+    assert_eq!(lives(&bench), 30);
+    let loose = Bench::new(&format!("loose tcp\n{POLICY}"));
+    let mut bench = loose;
+    bench.pass(&out(SYN, 1000, 0).build());
+    bench.pass(&back(SYN | ACK, 5000, 1001).build());
+    bench.pass(&out(ACK, 1001, 5001).build());
+    bench.pass(&back(FIN | ACK, 5001, 1001).build());
+    bench.wait(3.0);
+    bench.pass(&syn);
+    bench.pass(&answer);
+    bench.wait(3.0);
+    bench.pass(&ack);
+    assert_eq!(lives(&bench), 40);
+}
