@@ -10,7 +10,7 @@ use weir_packet::build::Frame;
 use weir_vm::{BPF_ANY, Env, Machine, Object};
 
 /// Compiler of the counts below.
-const COMPILER: &str = "Debian clang version 14.0.6";
+pub(crate) const COMPILER: &str = "Debian clang version 14.0.6";
 
 /// Mode, and the most that a packet of a known flow may run, as it was before answers were looked up in the flow table.
 const FORWARD: [(&str, u64); 4] = [("ipip", 687), ("gue", 704), ("nat", 634), ("dsr", 497)];
@@ -32,7 +32,7 @@ fn plan(mode: &str) -> InstancePlan {
     planned(&text, &[]).expect("planned").instance
 }
 
-fn machine(plan: &InstancePlan) -> Machine {
+pub(crate) fn machine(plan: &InstancePlan) -> Machine {
     let mut object = Object::parse(plan.object.bytes().expect("embedded")).expect("parses");
     for (symbol, bytes) in &plan.constants {
         object.set_rodata(symbol, bytes).expect("a constant");
@@ -92,7 +92,7 @@ fn a_packet_runs_no_more_instructions_than_on_record() {
 }
 
 /// First line of the compiler's version, as the build uses it.
-fn compiler() -> String {
+pub(crate) fn compiler() -> String {
     let clang = std::env::var("WEIR_CLANG").unwrap_or_else(|_| "clang".to_owned());
     let output = Command::new(clang).arg("--version").output();
     let text = output.map_or_else(|_| Vec::new(), |output| output.stdout);

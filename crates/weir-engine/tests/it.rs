@@ -21,6 +21,7 @@ mod balancer_cost;
 mod balancer_flows;
 mod captures_agree;
 mod classifier;
+mod connections_cost;
 mod connections_race;
 mod edge;
 mod edge_crash;

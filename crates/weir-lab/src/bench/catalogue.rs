@@ -82,6 +82,16 @@ pub const MIDDLEBOX: &[Row] = &[
         target: "zipf: 1,000,000 at most 1.3x of 1,000; uniform: at most 300 ns more",
     },
     Row {
+        pattern: "testrun.connections.tcp.N.zipf|uniform|uniform-more",
+        meaning: "the same of TCP, segments with data whose numbers rise, so that each moves the window",
+        target: "zipf: 1,000,000 at most 1.3x of 1,000; uniform: at most 300 ns more",
+    },
+    Row {
+        pattern: "testrun.connections.tcp.1000.window",
+        meaning: "tcp.1000.uniform without plain.1000.uniform: what following sequence numbers adds",
+        target: "at most 15 ns",
+    },
+    Row {
         pattern: "testrun.connections.nat.N.zipf|uniform|uniform-more",
         meaning: "the same with translated source addresses",
         target: "zipf: 1,000,000 at most 1.3x of 1,000; uniform: at most 300 ns more",

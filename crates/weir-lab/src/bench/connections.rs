@@ -33,6 +33,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), LabError> {
     let mut tables = Vec::new();
     for (series, targets) in [
         ("plain", "accept"),
+        ("tcp", "accept"),
         ("nat", "map ip-saddr 192.0.2.0-192.0.2.63 accept"),
     ] {
         for &size in &sizes {
@@ -63,7 +64,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> Result<(), LabError> {
 
 fn targets(bench: &mut Bench<'_>) {
     let outcome = &mut bench.outcome;
-    for series in ["plain", "nat"] {
+    for series in ["plain", "tcp", "nat"] {
         let name = |size: usize, kind: &str| format!("testrun.connections.{series}.{size}.{kind}");
         outcome.compare(
             &name(1_000_000, "zipf"),
@@ -80,6 +81,16 @@ fn targets(bench: &mut Bench<'_>) {
         let more = Figure::new(name(1_000_000, "uniform-more"), "ns/packet", more);
         outcome.bound(more, 300.0);
     }
+    // What following the numbers of TCP adds to a connection that is followed by its tuple only.
+    let (Some(tcp), Some(udp)) = (
+        outcome.figure("testrun.connections.tcp.1000.uniform"),
+        outcome.figure("testrun.connections.plain.1000.uniform"),
+    ) else {
+        return;
+    };
+    let more = tcp.samples.minus(&udp.samples);
+    let more = Figure::new("testrun.connections.tcp.1000.window", "ns/packet", more);
+    outcome.bound(more, 15.0);
 }
 
 /// A program with its connections open.
@@ -99,7 +110,7 @@ impl Table {
     fn new(series: &str, size: usize, targets: &str) -> Result<Table, LabError> {
         let name = format!("testrun.connections.{series}.{size}");
         let text = format!(
-            "connections {size}\ntimeout udp-new 1h\nadd-stateful ip-saddr 10.0.0.0/8 {targets}\n"
+            "connections {size}\ntimeout udp-unreplied 1h\ntimeout tcp-syn-sent 1h\nadd-stateful ip-saddr 10.0.0.0/8 {targets}\n"
         );
         let bad = |why: String| LabError::Policy {
             name: name.clone(),
@@ -111,7 +122,8 @@ impl Table {
             .policy;
         let (plan, _) = plan(&policy, &[]).map_err(|error| bad(error.to_string()))?;
         let tested = load(&plan)?;
-        let constants = [("weir_order", ORDER as u32)];
+        let tcp = u32::from(series == "tcp");
+        let constants = [("weir_order", ORDER as u32), ("weir_tcp", tcp)];
         let driver = load_baseline("conversations", &constants, &[("order", ORDER)])?;
         let mut random = Random(11);
         let zipf = (0..ORDER).map(|_| zipf(&mut random, size)).collect();

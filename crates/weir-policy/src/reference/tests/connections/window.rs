@@ -363,6 +363,40 @@ fn both_sides_may_open_at_once() {
     assert_eq!(lives(&bench), 30);
 }
 
+/// RFC 5382 REQ-2: also through a translation, in which each side sees the other's SYN with the address it knows.
+#[test]
+fn both_sides_may_open_at_once_through_a_translation() {
+    let mut bench = Bench::new("add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1");
+    let outside: End = (OUTSIDE, CLIENT.1);
+    let from_server = |flags, sequence, acknowledgement| {
+        let segment: Frame = tcp(SERVER, outside, flags);
+        segment.numbers(sequence, acknowledgement)
+    };
+    let sent = bench.pass(&out(SYN, 1000, 0).build());
+    assert_eq!(ends(&sent), (outside, SERVER));
+    let crossing = bench.pass(&from_server(SYN, 5000, 0).build());
+    assert_eq!(ends(&crossing), (SERVER, CLIENT));
+    for frame in [
+        out(SYN | ACK, 1000, 5001),
+        from_server(SYN | ACK, 5000, 1001),
+        out(ACK, 1001, 5001).payload(b"data"),
+        from_server(ACK, 5001, 1005).payload(b"data"),
+        out(ACK, 1005, 5005),
+    ] {
+        let frame = frame.build();
+        let to = ends(&bench.pass(&frame));
+        let expected = if ends(&frame).0 == CLIENT {
+            (outside, SERVER)
+        } else {
+            (SERVER, CLIENT)
+        };
+        assert_eq!(to, expected);
+    }
+    // And it is judged as any other connection from then on.
+    let far = from_server(ACK, 0x4000_0000, 1005).build();
+    assert_eq!(bench.drop(&far), Reason::TcpWindow);
+}
+
 #[test]
 fn who_joins_late_is_judged_by_the_largest_window_there_is() {
     const MOST: u32 = 65_535 << 14;
