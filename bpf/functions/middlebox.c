@@ -171,9 +171,9 @@ static __always_inline int process(struct walk *w, __u32 *why)
 	w->stats->bytes += s->wire_len - s->frame_len;
 	find_live(s);
 	if (weir_features & WEIR_F_STATE) {
-		reason = check_l4(w);
+		reason = forget(s, check_l4(w));
 		if (reason == PARSED)
-			reason = find_connection(w);
+			reason = forget(s, find_connection(w));
 #ifdef WEIR_HOLDS
 		if (reason == WEIR_R_frag_before_first && s->frag_early && can_hold())
 			reason = hold_fragment(w);

@@ -153,31 +153,53 @@ static __always_inline __u32 forget(struct scratch *s, __u32 value)
 	return *(volatile __u32 *)&s->forgotten;
 }
 
-static __always_inline int older_than(struct scratch *s, __u64 then, __u64 timeout)
+/* How long ago that was, by way of memory: see forget(). */
+static __always_inline __u64 idle_time(struct scratch *s, __u64 then)
 {
 	__u64 t = flow_now(s);
 
-	return t > then && t - then > timeout;
+	*(volatile __u64 *)&s->idle = t > then ? t - then : 0;
+	return *(volatile __u64 *)&s->idle;
+}
+
+static __always_inline int older_than(struct scratch *s, __u64 then, __u64 timeout)
+{
+	return idle_time(s, then) > timeout;
+}
+
+/* Whether an established connection was idle for too long with retransmissions or data that nobody acknowledged. */
+static __noinline int stalled(struct scratch *s, struct weir_flow *flow, __u64 life, __u64 idle)
+{
+	if ((life & WEIR_LIFE_RETRANS) == WEIR_LIFE_RETRANS && idle > weir_timeout[TCP_RETRANS])
+		return 1;
+	return !(life & WEIR_LIFE_INEXACT) && idle > weir_timeout[TCP_UNACK] &&
+	       (AFTER(flow->side[0].end, flow->acked[1]) || AFTER(flow->side[1].end, flow->acked[0]));
 }
 
 /* Whether a live record is that of a dead connection. */
 static __always_inline int flow_expired(struct scratch *s, struct weir_flow *flow, __u64 life)
 {
 	__u32 state = forget(s, flow_state(life, &flow->orig));
-	__u64 timeout = weir_timeout[state & 31], then = flow->last_ns;
+	__u64 timeout = weir_timeout[state & 31], idle = idle_time(s, flow->last_ns);
 
 	if (flow->what & WEIR_FLOW_TIMEOUT &&
 	    (state == TCP_ESTABLISHED || state == UDP_STREAM || state == ICMP_QUERY || state == GENERIC))
 		timeout = flow->timeout_ns;
-	if (older_than(s, then, timeout))
-		return 1;
-	if (state != TCP_ESTABLISHED || weir_loose)
-		return 0;
-	if ((life & WEIR_LIFE_RETRANS) == WEIR_LIFE_RETRANS && older_than(s, then, weir_timeout[TCP_RETRANS]))
+	if (idle > timeout)
 		return 1;
 	/* The line with the numbers is looked at only when it matters. */
-	return !(life & WEIR_LIFE_INEXACT) && older_than(s, then, weir_timeout[TCP_UNACK]) &&
-	       (AFTER(flow->side[0].end, flow->acked[1]) || AFTER(flow->side[1].end, flow->acked[0]));
+	if (state != TCP_ESTABLISHED || weir_loose || (idle <= weir_timeout[TCP_RETRANS] && idle <= weir_timeout[TCP_UNACK]))
+		return 0;
+	return stalled(s, flow, life, idle);
+}
+
+/* Whether the record at a place is that of a dead connection. Its life may have changed since the caller looked: who claims it sees that. */
+__noinline int expired_at(__u32 level, __u32 at)
+{
+	struct scratch *s = scratch_of(level);
+	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
+
+	return s && flow && flow_expired(s, flow, life_of(flow));
 }
 
 /* ---- tuples ---- */
@@ -814,7 +836,7 @@ remembered:
 	if (!flow)
 		return WEIR_R_internal;
 	life = life_of(flow);
-	if (SEQUENCE_OF(life) != sequence || (life & WEIR_LIFE_MASK) != WEIR_LIFE_LIVE || flow_expired(s, flow, life))
+	if (SEQUENCE_OF(life) != sequence || (life & WEIR_LIFE_MASK) != WEIR_LIFE_LIVE || expired_at(s->level, at))
 		return WEIR_R_frag_before_first;
 	s->found = place;
 	return adopt(s->level);
@@ -951,23 +973,28 @@ static __always_inline void count_retransmission(struct scratch *s, struct weir_
 }
 
 /* A handled packet of a connection passed: marks what it showed of its side, and moves the window with it. */
-static __always_inline void refresh(struct scratch *s)
+__noinline int refresh(__u32 level)
 {
-	__u32 at = s->flow - 1, i;
-	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
+	struct scratch *s = scratch_of(level);
 	__u64 seen = WEIR_SEEN_ANY, life, have;
+	struct weir_flow *flow;
+	__u32 at, i;
 
+	if (!s)
+		return 0;
+	at = s->flow - 1;
+	flow = bpf_map_lookup_elem(&flows, &at);
 	if (!flow)
-		return;
+		return 0;
 	if (s->f.orig.proto == IPPROTO_TCP) {
 		if (s->segment == SEGMENT_IDLE)
-			return;
+			return 0;
 		life = life_of(flow);
 		if (!SAME_LIFE(life, s->f.life))
-			return;
+			return 0;
 		if (s->segment == SEGMENT_SYN || s->segment == SEGMENT_SYN_ACK) {
 			keep_handshake(s, flow);
-			return;
+			return 0;
 		}
 		if (s->segment == SEGMENT_RESTARTS) {
 			restart(s, flow, life);
@@ -983,7 +1010,7 @@ static __always_inline void refresh(struct scratch *s)
 #pragma unroll
 	for (i = 0; i < 8; i++) {
 		if (!SAME_LIFE(life, s->f.life))
-			return;
+			return 0;
 		if ((life & seen) == seen)
 			break;
 		have = __sync_val_compare_and_swap(&flow->life, life, life | seen);
@@ -996,6 +1023,7 @@ static __always_inline void refresh(struct scratch *s)
 passed:
 	if (flow_now(s) > flow->last_ns)
 		flow->last_ns = flow_now(s);
+	return 0;
 }
 
 /* The packet passes: what it leaves in the tables. */
@@ -1004,7 +1032,7 @@ static __always_inline void keep_state(struct walk *w)
 	struct scratch *s = w->s;
 
 	if (s->flow && s->handled && !s->is_error)
-		refresh(s);
+		refresh(s->level);
 	if (s->key[0] & WEIR_V_FRAG_FIRST) {
 		remember_fragment(s->level);
 #ifdef WEIR_HOLDS

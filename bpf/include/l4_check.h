@@ -66,26 +66,6 @@ static __noinline int checksum_right(struct walk *w)
 	return csum_fold(len + bpf_ntohs(csum_fold(s->sum))) == 0xffff;
 }
 
-/* The same of an ICMP error. */
-static __always_inline int check_icmp(struct walk *w)
-{
-	struct scratch *s = w->s;
-	__u8 *icmp = (__u8 *)s->key + WEIR_K_L4;
-	__u64 valid = s->key[0];
-
-	if (!is_icmp_error(valid, icmp[0]))
-		return PARSED;
-	if (!(valid & WEIR_V_FRAG) && !checksum_right(w))
-		return WEIR_R_icmp_checksum;
-	if (valid & WEIR_V_ICMP) {
-		if (icmp[0] == 3 && icmp[1] == 4 && bpf_ntohs(*(__be16 *)(icmp + 6)) < weir_min_pmtu)
-			return WEIR_R_pmtu_floor;
-	} else if (icmp[0] == 2 && bpf_ntohl(*(__be32 *)(icmp + 4)) < MIN_MTU_IP6) {
-		return WEIR_R_pmtu_floor;
-	}
-	return PARSED;
-}
-
 /* ICMP that tells a host or router what to do and that no connection asked for: it needs a rule that accepts its type. */
 static __always_inline int needs_acceptance(struct scratch *s)
 {
@@ -99,19 +79,37 @@ static __always_inline int needs_acceptance(struct scratch *s)
 	return s->key[0] & WEIR_V_ICMP6 && (type == 134 || type == 137);
 }
 
+/* Whether an ICMP error names a path MTU that no path should have. */
+static __always_inline int mtu_too_small(struct scratch *s)
+{
+	__u8 *icmp = (__u8 *)s->key + WEIR_K_L4;
+
+	if (s->key[0] & WEIR_V_ICMP)
+		return icmp[0] == 3 && icmp[1] == 4 && bpf_ntohs(*(__be16 *)(icmp + 6)) < weir_min_pmtu;
+	return s->key[0] & WEIR_V_ICMP6 && icmp[0] == 2 && bpf_ntohl(*(__be32 *)(icmp + 4)) < MIN_MTU_IP6;
+}
+
 /* Returns PARSED or the reason to drop the packet. */
 static __always_inline int check_l4(struct walk *w)
 {
 	struct scratch *s = w->s;
-	__u32 flags = ((__u8 *)s->key)[WEIR_K_L4 + 13];
+	__u8 *l4 = (__u8 *)s->key + WEIR_K_L4;
+	__u32 flags = l4[13], wrong = WEIR_NO_REASON;
 
-	if (!(s->key[0] & WEIR_V_TCP))
-		return check_icmp(w);
-	if (!sane_flags(flags))
-		return WEIR_R_tcp_flags;
-	if (!(flags & (TCP_FLAG_SYN | TCP_FLAG_FIN | TCP_FLAG_RST)) || s->key[0] & WEIR_V_FRAG)
+	if (s->key[0] & WEIR_V_TCP) {
+		if (!sane_flags(flags))
+			return WEIR_R_tcp_flags;
+		if (flags & (TCP_FLAG_SYN | TCP_FLAG_FIN | TCP_FLAG_RST))
+			wrong = WEIR_R_tcp_checksum;
+	} else if (is_icmp_error(s->key[0], l4[0])) {
+		wrong = WEIR_R_icmp_checksum;
+	}
+	wrong = forget(s, wrong);
+	if (wrong == WEIR_NO_REASON)
 		return PARSED;
-	return checksum_right(w) ? PARSED : WEIR_R_tcp_checksum;
+	if (!(s->key[0] & WEIR_V_FRAG) && !checksum_right(w))
+		return wrong;
+	return mtu_too_small(s) ? WEIR_R_pmtu_floor : PARSED;
 }
 
 #endif

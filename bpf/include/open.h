@@ -164,7 +164,7 @@ static long nat_way(__u32 i, void *arg)
 		if (at + 1 != s->self && (life & WEIR_LIFE_MASK) != WEIR_LIFE_FREE) {
 			if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_CLAIMED)
 				return 0;
-			if (flow->what & WEIR_FLOW_NAT && flow->trans_tag == entry >> 32 && !flow_expired(s, flow, life))
+			if (flow->what & WEIR_FLOW_NAT && flow->trans_tag == entry >> 32 && !expired_at(s->level, at))
 				return 0;
 		}
 	}
@@ -325,7 +325,7 @@ static long room_way(__u32 i, void *arg)
 	life = life_of(flow);
 	if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_CLAIMED)
 		return 0;
-	if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_FREE || flow_expired(s, flow, life)) {
+	if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_FREE || expired_at(s->level, at)) {
 		s->room = at + 1;
 		s->room_life = life;
 		return 1;

@@ -27,6 +27,11 @@ struct option {
 	__u64 value[5];		/* 40 bytes, zero behind len */
 };
 
+/* What a TCP segment says; its acknowledgement is in numbers as the other side sends them. */
+struct segment {
+	__u32 flags, seq, end, ack, window, pad;
+};
+
 /* What a connection's field is chosen from. */
 struct choice {
 	__u64 size;		/* 0: the field stays */
@@ -100,6 +105,8 @@ struct scratch {
 	__u64 flow_now;
 	__u64 open_timeout;
 
+	struct segment seg;	/* the TCP segment */
+	__u64 idle;
 	__u32 segment_seen;	/* WEIR_SEEN_* of its side */
 	__u32 segment_end, segment_edge, segment_ack;	/* what becomes of its side, if that is further */
 	struct weir_tuple want;	/* the tuple that is looked for */

@@ -27,13 +27,10 @@
 #define WINDOW_MOST	(65535U << 14)	/* the largest window there is */
 #define FRAGMENT_LEN	65535		/* a segment of which the first fragment was seen may be as long */
 
-struct segment {
-	__u32 flags, seq, end, ack, window;
-};
-
-/* The segment in the key. Its acknowledgement is in numbers as the other side sends them. */
-static __always_inline void read_segment(struct scratch *s, struct segment *segment, __u32 reverse)
+/* Reads the segment in the key. */
+static __always_inline void read_segment(struct scratch *s, __u32 reverse)
 {
+	struct segment *segment = &s->seg;
 	__u8 *tcp = (__u8 *)s->key + WEIR_K_L4;
 	__u32 len = s->l4_payload_end - s->l4_payload;
 
@@ -81,34 +78,50 @@ static __always_inline int handshake_counts(struct scratch *s, struct weir_flow 
 }
 
 /* A SYN or its answer in an open connection: the host it is for challenges it, unless it knows nothing of the connection any more. */
-static __always_inline void note_handshake(struct scratch *s, struct segment *seg, __u32 reverse)
+__noinline int note_handshake(__u32 level)
 {
-	__u32 at = s->flow - 1;
-	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
+	struct scratch *s = scratch_of(level);
+	struct segment *seg;
+	struct weir_flow *flow;
+	__u32 at, reverse;
 
+	if (!s)
+		return 0;
+	seg = &s->seg;
+	reverse = s->kind & 1;
+	at = s->flow - 1;
+	flow = bpf_map_lookup_elem(&flows, &at);
 	if (!flow || weir_loose || s->key[0] & WEIR_V_FRAG || !reverse == !!(seg->flags & TCP_FLAG_ACK))
-		return;
+		return 0;
 	s->segment_end = seg->end;
 	s->segment_edge = seg->window;
 	if (reverse) {
 		if (handshake_counts(s, flow) && seg->ack == flow->again_end)
 			s->segment = SEGMENT_SYN_ACK;
 	} else if (!(handshake_counts(s, flow) && seg->end == flow->again_end)) {
-		if (older_than(s, s->f.last_ns, RESTART_QUIET))
+		if (idle_time(s, s->f.last_ns) > RESTART_QUIET)
 			s->segment = SEGMENT_SYN;
 	}
+	return 0;
 }
 
 /* Whether a segment outside of the window ends such a handshake: then the connection begins again with its numbers. */
-static __always_inline int restarts(struct scratch *s, struct segment *seg, __u32 reverse)
+__noinline int restarts(__u32 level)
 {
-	__u32 at = s->flow - 1, own, other;
-	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
+	struct scratch *s = scratch_of(level);
+	struct segment *seg;
+	struct weir_flow *flow;
+	__u32 at, own, other;
 	__u64 edge;
 
-	if (!flow || reverse || s->key[0] & WEIR_V_FRAG || !handshake_counts(s, flow) || !flow->again_answered)
+	if (!s)
 		return 0;
-	if (seg->seq != flow->again_end || seg->ack != flow->again_answer || !older_than(s, flow->again_ns, RESTART_QUIET))
+	seg = &s->seg;
+	at = s->flow - 1;
+	flow = bpf_map_lookup_elem(&flows, &at);
+	if (!flow || s->kind & 1 || s->key[0] & WEIR_V_FRAG || !handshake_counts(s, flow) || !flow->again_answered)
+		return 0;
+	if (seg->seq != flow->again_end || seg->ack != flow->again_answer || idle_time(s, flow->again_ns) <= RESTART_QUIET)
 		return 0;
 	own = flow->again_scale[0];
 	other = flow->again_scale[1];
@@ -147,7 +160,8 @@ __noinline int judge_segment(__u32 level)
 	if (!(s->key[0] & WEIR_V_TCP))
 		return PARSED;
 	reverse = s->kind & 1;
-	read_segment(s, &seg, reverse);
+	read_segment(s, reverse);
+	seg = s->seg;
 	life = s->f.life;
 	met = life >> (WEIR_SEEN_AT + WEIR_SEEN_REVERSE) & WEIR_SEEN_ANY;
 	young = !met && !(life & WEIR_LIFE_PICKED);
@@ -165,7 +179,7 @@ __noinline int judge_segment(__u32 level)
 		    (reverse ? !(seg.flags & TCP_FLAG_ACK) : seg.flags & TCP_FLAG_ACK && life >> WEIR_SEEN_AT & WEIR_SEEN_ACK))
 			return outside();
 		if (!young)
-			note_handshake(s, &seg, reverse);
+			note_handshake(s->level);
 		if (!young || !reverse == !!(seg.flags & TCP_FLAG_ACK))
 			return PARSED;
 		if (!reverse) {
@@ -216,7 +230,7 @@ __noinline int judge_segment(__u32 level)
 	if (AFTER(seg.ack, its_end) || BEFORE(seg.ack, mine_acked - (65535U << window_shift(life, x))))
 		inside = 0;
 	if (!inside && !weir_loose)
-		return restarts(s, &seg, reverse) ? PARSED : WEIR_R_tcp_window;
+		return restarts(s->level) ? PARSED : WEIR_R_tcp_window;
 	s->segment_end = seg.end;
 	s->segment_ack = seg.ack;
 	s->segment_edge = seg.ack + (seg.window << window_shift(life, x));
@@ -339,23 +353,23 @@ static __always_inline void restart(struct scratch *s, struct weir_flow *flow, _
 /* What the packet that opens a connection says of its side: to the record in scratch. Returns the bits of its life. */
 static __always_inline __u64 first_seen(struct scratch *s)
 {
-	struct segment seg;
+	struct segment *seg = &s->seg;
 
 	if (s->f.orig.proto != IPPROTO_TCP)
 		return (__u64)WEIR_SEEN_ANY << WEIR_SEEN_AT;
-	read_segment(s, &seg, 0);
-	s->f.side[0].end = seg.end;
-	s->f.acked[1] = seg.seq;
-	if (seg.flags & TCP_FLAG_SYN) {
-		s->f.side[0].edge = seg.window;
-		s->f.side[1].edge = seg.end;
-		return (__u64)flags_marked(s, seg.flags) << WEIR_SEEN_AT | (__u64)s->scale << WEIR_SCALE_AT;
+	read_segment(s, 0);
+	s->f.side[0].end = seg->end;
+	s->f.acked[1] = seg->seq;
+	if (seg->flags & TCP_FLAG_SYN) {
+		s->f.side[0].edge = seg->window;
+		s->f.side[1].edge = seg->end;
+		return (__u64)flags_marked(s, seg->flags) << WEIR_SEEN_AT | (__u64)s->scale << WEIR_SCALE_AT;
 	}
-	s->f.side[0].edge = seg.ack + (seg.window << 14);
-	s->f.side[1].edge = seg.seq + WINDOW_MOST;
-	s->f.side[1].end = seg.ack;
-	s->f.acked[0] = seg.ack;
-	return (__u64)flags_marked(s, seg.flags) << WEIR_SEEN_AT | WEIR_LIFE_PICKED | (s->key[0] & WEIR_V_FRAG ? WEIR_LIFE_INEXACT : 0);
+	s->f.side[0].edge = seg->ack + (seg->window << 14);
+	s->f.side[1].edge = seg->seq + WINDOW_MOST;
+	s->f.side[1].end = seg->ack;
+	s->f.acked[0] = seg->ack;
+	return (__u64)flags_marked(s, seg->flags) << WEIR_SEEN_AT | WEIR_LIFE_PICKED | (s->key[0] & WEIR_V_FRAG ? WEIR_LIFE_INEXACT : 0);
 }
 
 #endif
