@@ -71,7 +71,7 @@ fn connections_are_listed_counted_and_ended() {
     let text = weir(&right, &["connections", "--port", "5007"]);
     let text = String::from_utf8_lossy(&text.stdout).into_owned();
     assert!(
-        text.contains("udp 10.82.0.2:6000 > 10.82.0.1:5007") && text.contains(" as "),
+        text.contains("udp-stream 10.82.0.2:6000 > 10.82.0.1:5007") && text.contains(" as "),
         "{text}"
     );
     let count = json(&right, &["count"]);

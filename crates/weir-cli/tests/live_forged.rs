@@ -169,7 +169,11 @@ impl Open {
             ("FIN alone", self.segment(FIN, 0, 0), flags),
             ("FIN, PSH, URG", self.segment(0x29, 0, 0), flags),
             ("RST far ahead", self.segment(RST, FAR, 0), window),
-            ("RST one behind", self.segment(RST, before, 0), Some("tcp_rst_stale")),
+            (
+                "RST one behind",
+                self.segment(RST, before, 0),
+                Some("tcp_rst_stale"),
+            ),
             (
                 "RST, ACK far ahead",
                 self.segment(RST | ACK, FAR, 0),

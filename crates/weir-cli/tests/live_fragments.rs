@@ -14,7 +14,7 @@ const PORTS: [&str; 2] = ["box0", "box1"];
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A host that is frames only.
 const HERE: [&str; 2] = ["10.0.1.77", "fd00:1::77"];
-const POLICY: &str = "nat: add-stateful in box0 net-proto ip4 map ip-saddr 10.9.9.1\n\
+const POLICY: &str = "nat: add-stateful in box0 net-proto ip4 map ip-saddr 10.9.9.1 accept\n\
     out: add-stateful in box0 net-proto ip6 udp-dport accept\n\
     nd:  eth-type arp accept\n\
     nd6: icmp6-type in { 133-136 } accept\n\
@@ -32,7 +32,15 @@ impl Wire {
         for address in HERE {
             let mac = "02:00:00:00:00:09";
             let args = [
-                "neigh", "add", address, "lladdr", mac, "dev", "box0", "nud", "permanent",
+                "neigh",
+                "add",
+                address,
+                "lladdr",
+                mac,
+                "dev",
+                "box0",
+                "nud",
+                "permanent",
             ];
             bed.middle.ip(&args).expect("neighbour");
         }
@@ -45,7 +53,9 @@ impl Wire {
 
     /// Sends the pieces of a datagram in this order; whether the server echoes all of it.
     fn comes_back(&self, six: bool, id: u16, pieces: usize, order: &[usize]) -> bool {
-        let text: Vec<u8> = (0..pieces * PIECE - 8 - 5).map(|n| (n as u8) ^ id as u8).collect();
+        let text: Vec<u8> = (0..pieces * PIECE - 8 - 5)
+            .map(|n| (n as u8) ^ id as u8)
+            .collect();
         for &n in order {
             let mut bytes = piece(six, id, &text, n).build();
             bytes[..6].copy_from_slice(&self.to_box0);

@@ -167,10 +167,7 @@ impl FlowState {
     pub const fn takes_rule_timeout(self) -> bool {
         matches!(
             self,
-            FlowState::TcpEstablished
-                | FlowState::UdpStream
-                | FlowState::Icmp
-                | FlowState::Generic
+            FlowState::TcpEstablished | FlowState::UdpStream | FlowState::Icmp | FlowState::Generic
         )
     }
 }

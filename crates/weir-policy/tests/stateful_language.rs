@@ -180,10 +180,7 @@ fn old_names_of_states() {
     };
     for (old, states) in [
         ("tcp-syn-received", &[FlowState::TcpSynRecv][..]),
-        (
-            "TCP-fin",
-            &[FlowState::TcpFinWait, FlowState::TcpCloseWait],
-        ),
+        ("TCP-fin", &[FlowState::TcpFinWait, FlowState::TcpCloseWait]),
         ("tcp-closed", &[FlowState::TcpClose]),
         ("udp-new", &[FlowState::UdpUnreplied]),
         ("udp", &[FlowState::UdpStream]),
@@ -197,7 +194,10 @@ fn old_names_of_states() {
         let read = with(&format!("timeout {old} 7s")).unwrap_or_else(|e| panic!("{e}"));
         assert_eq!(read.policy.connections, wanted, "{old}");
         let twice = format!("timeout {old} 7s\ntimeout {} 7s", states[0].name());
-        let said = with(&twice).err().map(|e| e.to_string()).unwrap_or_default();
+        let said = with(&twice)
+            .err()
+            .map(|e| e.to_string())
+            .unwrap_or_default();
         assert!(said.contains("is written twice"), "{said}");
     }
 }

@@ -99,7 +99,9 @@ impl Filter {
             && (self.protocol.as_ref()).is_none_or(|p| *p == connection.protocol)
             && (self.state.as_ref()).is_none_or(|name| {
                 let states = FlowState::named(name).iter();
-                states.map(|state| state.name()).any(|s| s == connection.state)
+                states
+                    .map(|state| state.name())
+                    .any(|s| s == connection.state)
             })
             && self
                 .rule

@@ -712,7 +712,8 @@ impl Ends {
         };
         let code = if dress.id == 0 { 4 } else { 1 };
         // Also at both sides of the least that there is.
-        let mtu: u32 = [1500, 1280, 1400, 0x0001_0000, 1279, 552, 551, 1400][dress.payload.len() % 8];
+        let mtu: u32 =
+            [1500, 1280, 1400, 0x0001_0000, 1279, 552, 551, 1400][dress.payload.len() % 8];
         let frame = dress
             .network(sender, self.source, dress.id)
             .icmp(kind, code)

@@ -420,7 +420,10 @@ fn from_router(kind: u8, code: u8, words: (u16, u16), about: &[u8]) -> Frame {
 }
 
 fn six(kind: u8, words: (u16, u16)) -> Frame {
-    let (router, host) = ([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], OUTSIDE6);
+    let (router, host) = (
+        [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
+        OUTSIDE6,
+    );
     Frame::new()
         .ip6(router, host)
         .icmp(kind, 0)
@@ -512,7 +515,9 @@ fn what_tells_hosts_what_to_do_needs_a_rule_that_names_it() {
         assert_eq!(verdicts(&format!("{state}{rules}")), none, "{rules}");
     }
     assert_eq!(
-        verdicts(&format!("{state}icmp-type 5 accept\nicmp6-type >= 135 accept")),
+        verdicts(&format!(
+            "{state}icmp-type 5 accept\nicmp6-type >= 135 accept"
+        )),
         [no, None, no, no, None, None, None, None, None]
     );
     assert_eq!(

@@ -212,9 +212,11 @@ fn data_that_is_not_acknowledged_shortens_the_time_out() {
     bench.pass(&out(ACK, 1001, 5101).payload(b"x").build());
     assert_eq!(lives(&bench), 28);
     // One that is longer than the time-out of the state changes nothing, be it the policy's or the rule's.
-    let mut bench = Bench::new("timeout tcp-unack 1h
+    let mut bench = Bench::new(
+        "timeout tcp-unack 1h
 add-stateful all accept timeout 30s
-all drop");
+all drop",
+    );
     bench.pass(&out(SYN, 1000, 0).build());
     bench.pass(&back(SYN | ACK, 5000, 1001).build());
     bench.pass(&out(ACK, 1001, 5001).payload(b"x").build());
@@ -487,7 +489,10 @@ fn numbers_wrap() {
 
 /// Both hosts restarted, and the client takes the port it had: NFS does.
 fn forgotten(client: u32, server: u32) -> [Vec<u8>; 3] {
-    let (syn, answer) = (out(SYN, client, 0).window(500), back(SYN | ACK, server, client + 1));
+    let (syn, answer) = (
+        out(SYN, client, 0).window(500),
+        back(SYN | ACK, server, client + 1),
+    );
     [
         syn.tcp_option(3, &[2]).build(),
         answer.window(100).tcp_option(3, &[3]).build(),
@@ -516,7 +521,10 @@ fn a_connection_that_both_hosts_forgot_is_opened_again() {
     assert_eq!(after(&bench, out(ACK, own + 100, other)).0, None);
     assert_eq!(after(&bench, out(ACK, own + 101, other)).0, OUTSIDE_WINDOW);
     assert_eq!(after(&bench, back(ACK, other + 1200, own)).0, None);
-    assert_eq!(after(&bench, back(ACK, other + 1201, own)).0, OUTSIDE_WINDOW);
+    assert_eq!(
+        after(&bench, back(ACK, other + 1201, own)).0,
+        OUTSIDE_WINDOW
+    );
     assert_eq!(after(&bench, back(ACK, 5001, 1001)).0, OUTSIDE_WINDOW);
     bench.pass(&back(ACK, other, own).window(1000).build());
     assert_eq!(after(&bench, out(ACK, own + 8000, other)).0, None);
