@@ -231,13 +231,13 @@ fn follow() -> impl Strategy<Value = Follow> {
         1 => Just(Offset::At(1000)),
     ];
     prop_oneof![
-        10 => (any::<bool>(), tcp()).prop_map(|(reverse, tcp)| Follow::More { reverse, tcp }),
-        28 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
+        14 => (any::<bool>(), tcp()).prop_map(|(reverse, tcp)| Follow::More { reverse, tcp }),
+        30 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
         1 => Just(Follow::Repeat),
         2 => (1u16..3, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
         23 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
-        5 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
+        7 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
         13 => (proptest::option::weighted(0.2, 0u16..3), offset)
             .prop_map(|(id, offset)| Follow::Later { id, offset }),
     ]
@@ -294,7 +294,7 @@ fn number() -> impl Strategy<Value = Number> {
         1 << 31,
     ];
     prop_oneof![
-        16 => Just(Number::Next(0)),
+        28 => Just(Number::Next(0)),
         4 => select(NEAR).prop_map(Number::Next),
         1 => prop_oneof![Just(1000u32), Just(u32::MAX), any::<u32>()].prop_map(Number::Any),
     ]
@@ -304,7 +304,7 @@ fn dress() -> impl Strategy<Value = Dress> {
     let tags = prop_oneof![6 => Just(Vec::new()), 1 => tags(3)];
     let trailer = prop_oneof![6 => Just(Vec::new()), 1 => trailer()];
     let ttl = prop_oneof![4 => Just(64u8), 1 => 1u8..4];
-    let sum = prop_oneof![5 => Just(Sum::Correct), 1 => checksums()];
+    let sum = prop_oneof![9 => Just(Sum::Correct), 1 => checksums()];
     let extended = proptest::bool::weighted(0.15);
     (payload(), tags, trailer, sum, extended, ttl, 0u16..3).prop_map(
         |(payload, tags, trailer, sum, extended, ttl, id)| Dress {
