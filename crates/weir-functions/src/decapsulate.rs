@@ -8,11 +8,14 @@ use weir_bpf::abi::{TunnelEnd, TunnelFrom, decapsulate as abi};
 use zerocopy::IntoBytes;
 
 use crate::balancer::Prefix;
-use crate::kind::{FunctionError, Planned, Request, suggest};
 use crate::plan::{Constant, MapPlan};
+use crate::request::{FunctionError, Kind, Planned, Request, suggest};
 
 const KEYS: &[&str] = &["address", "accept", "gue_port", "from"];
 const KINDS: &[&str] = &["ipip", "gue"];
+
+/// The kind's row in `kind`.
+pub const KIND: Kind = Kind::new("decapsulate", plan);
 
 /// Plans an instance.
 ///
@@ -121,7 +124,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::kind::Files;
+    use crate::request::Files;
 
     struct NoFiles;
 

@@ -16,4 +16,5 @@ pub mod plan;
 pub mod read;
 pub mod redirect;
 pub mod report;
+pub mod request;
 pub mod router;

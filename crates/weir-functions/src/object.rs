@@ -10,8 +10,8 @@ use toml::Value as Toml;
 use weir_object::{Chained, ObjectError, Value};
 use weir_vm::verify::VerifyOptions;
 
-use crate::kind::{FunctionError, Planned, Request, suggest};
 use crate::plan::{InstancePlan, ObjectSource};
+use crate::request::{FunctionError, Kind, Planned, Request, suggest};
 
 /// Keys of the kind.
 const KEYS: &[&str] = &["file", "program", "proceed", "constants", "unverified"];
@@ -19,6 +19,9 @@ const KEYS: &[&str] = &["file", "program", "proceed", "constants", "unverified"]
 const CODES: [&str; 5] = ["aborted", "drop", "pass", "tx", "redirect"];
 /// Return codes that can be named, by number.
 const MAX_CODE: i64 = 31;
+
+/// The kind's row in `kind`.
+pub const KIND: Kind = Kind::new("object", plan);
 
 /// Plans an instance. Keys: `file`; `program`, where the object has several; `proceed`, the codes with which a packet goes on
 /// (default `pass`); `constants`, a table; `unverified`, to leave the judgement to the kernel alone.

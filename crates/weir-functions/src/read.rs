@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use weir_policy::Report;
 use weir_policy::ast::Span;
 
-use crate::kind::suggest;
+use crate::request::suggest;
 
 /// A value and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]

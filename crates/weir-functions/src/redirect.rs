@@ -7,8 +7,8 @@
 use weir_bpf::abi::{Counter, redirect as abi};
 use zerocopy::FromBytes;
 
-use crate::kind::{FunctionError, Planned, Request};
 use crate::plan::{Constant, MapPlan};
+use crate::request::{FunctionError, Kind, Planned, Request};
 
 /// Keys of an instance.
 const KEYS: &[&str] = &[
@@ -37,6 +37,12 @@ const EXCLUDE_INGRESS: u64 = 1 << 4;
 const XDP_ABORTED: u64 = 0;
 const XDP_DROP: u64 = 1;
 const XDP_PASS: u64 = 2;
+
+/// The kind's row in `kind`.
+pub const KIND: Kind = Kind {
+    forwards: true,
+    ..Kind::new("redirect", plan)
+};
 
 /// Plans an instance.
 ///
@@ -313,7 +319,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::kind::{EdgePort, Files};
+    use crate::request::{EdgePort, Files};
 
     struct NoFiles;
 

@@ -212,7 +212,7 @@ fn plan_one(
 ) -> Option<Planned> {
     let function = &network.functions[at];
     // `check` of names says so.
-    if !kind::KINDS.contains(&function.kind.as_str()) {
+    if kind::named(&function.kind).is_none() {
         return None;
     }
     let is_balancer = function.kind.as_str() == BALANCER;

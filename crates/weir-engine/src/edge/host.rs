@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use weir_bpf::abi::balancer::{deliver, mode, state};
 use weir_bpf::abi::{LbKey, LbPrefix, LbServer, LbService};
-use weir_functions::balancer;
+use weir_functions::{balancer, kind};
 use weir_kernel::{KernelError, Map, iface, routes, stack};
 use zerocopy::FromBytes;
 
+use super::health;
 use super::plan::EdgePlan;
 use super::state::{InstanceState, State};
-use super::{health, routers};
 use crate::translated::{Entrance, dropped_by_stack};
 
 /// How long a server that the kernel does not know may take to say where it is.
@@ -74,7 +74,8 @@ fn leads_to_stack(edge: &State, function: &str) -> bool {
         let Some(found) = found.filter(|_| seen.insert(name)) else {
             continue;
         };
-        if name == function || !matches!(found.object.as_str(), routers::OBJECT | "redirect") {
+        let forwards = kind::named(&found.object).is_some_and(|kind| kind.forwards);
+        if name == function || !forwards {
             next.extend(found.outs.iter().map(|(_, to)| to.as_str()));
         }
     }

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use weir_bpf::abi::Stats;
 use weir_bpf::abi::redirect::{TARGETS, TO_ALL};
+use weir_functions::kind;
 use weir_functions::redirect::handed;
 use weir_kernel::iface::LinkWatch;
 use weir_kernel::{KernelError, Map, iface, netns, pins};
@@ -112,12 +113,11 @@ pub(super) fn remove(edge: &str) -> Result<(), EdgeError> {
 
 /// Devices that packets of a plan leave by, by redirect or, of native veths, by transmission (docs/design/redirect.md).
 pub(super) fn leaves_by(plan: &EdgePlan) -> Vec<String> {
-    /// Functions that send packets out of any port by themselves.
-    const SENDERS: [&str; 2] = ["router", "balancer"];
+    let sends = |object: &str| kind::named(object).is_some_and(|kind| kind.sends);
     let all = plan.instances.iter().any(|one| {
         let planned = &one.planned.instance;
         let answers = planned.maps.iter().any(|map| map.name == COOKIES);
-        answers || SENDERS.contains(&planned.object.to_string().as_str())
+        answers || sends(&planned.object.to_string())
     }) || plan.links.iter().any(|link| link.to == Target::Tx);
     let ports = plan.ports.iter().enumerate().filter(|(place, _)| {
         let linked = |link: &LinkPlan| link.to == Target::Port(*place);

@@ -4,7 +4,7 @@
 use super::read::below;
 use super::{Protocol, Service};
 use crate::filter::units::duration_ns;
-use crate::kind::{FunctionError, Request, suggest};
+use crate::request::{FunctionError, Request, suggest};
 
 const KEYS: &[&str] = &[
     "kind", "path", "port", "interval", "timeout", "rise", "fall",

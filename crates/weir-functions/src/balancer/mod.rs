@@ -17,7 +17,7 @@ use std::net::IpAddr;
 
 use weir_bpf::abi::balancer::mode;
 
-use crate::kind::{FunctionError, Planned, Request};
+use crate::request::{FunctionError, Kind, Planned, Request};
 
 pub use check::Check;
 pub(crate) use read::prefix;
@@ -30,6 +30,12 @@ pub const SERVERS_MAX: u64 = 65_535;
 pub const OBJECT: &str = "balancer";
 /// Maps that its form for virtual networks has not: CPUs and next hops are those of the host.
 pub const OF_HOST: [&str; 3] = ["cpus", "nears", "ports_by_index"];
+
+/// The kind's row in `kind`.
+pub const KIND: Kind = Kind {
+    sends: true,
+    ..Kind::new("balancer", plan)
+};
 
 /// Plans an instance.
 ///

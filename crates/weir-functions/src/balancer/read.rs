@@ -13,7 +13,7 @@ use super::{
     Service, bits, check, number, ring,
 };
 use crate::filter::units::duration_ns;
-use crate::kind::{FunctionError, Request, suggest};
+use crate::request::{FunctionError, Request, suggest};
 
 const KEYS: &[&str] = &[
     "service",

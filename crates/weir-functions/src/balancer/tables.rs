@@ -14,8 +14,8 @@ use super::{
     AllDown, Answers, Balancer, Mode, OBJECT, Prefix, SERVICES_MAX, Server, Service, bits, bytes,
     number,
 };
-use crate::kind::{EdgePort, FunctionError, Planned};
 use crate::plan::{Constant, DeviceField, HostElement, MapPlan};
+use crate::request::{EdgePort, FunctionError, Planned};
 
 /// Buckets of remembered fragments: 8,192 datagrams at a time.
 const FRAGMENT_BUCKETS: u32 = 1024;

@@ -8,8 +8,8 @@ use weir_bpf::abi::{LbServer, LbService};
 use zerocopy::FromBytes;
 
 use super::*;
-use crate::kind::{EdgePort, Files};
 use crate::plan::MapPlan;
+use crate::request::{EdgePort, Files};
 
 /// What runs: contents of maps by name.
 struct Runs<'a>(&'a [(&'a str, Vec<u8>)]);

@@ -9,11 +9,17 @@ use toml::Value;
 use super::list::{self, Entry};
 use super::rule::{self, Addresses, Rule};
 use super::{CPUS_MAX, Compiled, Filter, Otherwise, Set};
-use crate::kind::{FunctionError, Planned, Request, suggest};
+use crate::request::{FunctionError, Kind, Planned, Request, suggest};
 
 const KEYS: &[&str] = &[
     "rules", "sets", "default", "other", "cpu", "queue", "hits", "sources", "blocks", "flows",
 ];
+
+/// The kind's row in `kind`.
+pub const KIND: Kind = Kind {
+    judge: Some(|request| Ok(Box::new(Filter::read(request)?))),
+    ..Kind::new("filter", plan)
+};
 
 /// Plans an instance.
 ///
@@ -259,7 +265,7 @@ mod tests {
     use std::io;
 
     use super::*;
-    use crate::kind::Files;
+    use crate::request::Files;
 
     /// One list, changed at second 1000.
     struct OneFile;

@@ -12,7 +12,7 @@ use weir_policy::reference::Input;
 use super::list::Entry;
 use super::rule::{Action, Addresses, Kind, Ports, Rule, Test};
 use super::{Filter, Otherwise};
-use crate::kind::Judge;
+use crate::request::Judge;
 
 /// What rules ask of a packet.
 struct Facts {

@@ -21,7 +21,7 @@ pub(crate) mod units;
 use weir_bpf::abi::filter as limits;
 
 pub use compile::{CompileError, Compiled, OBJECTS};
-pub use instance::plan;
+pub use instance::{KIND, plan};
 pub use list::{Entry, Only};
 pub use prefix::Prefix;
 pub use report::{EntryHits, FilterReport, RuleCount};

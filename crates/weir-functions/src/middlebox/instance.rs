@@ -11,9 +11,15 @@ use weir_policy::model::{Policy, PortName, Target, Test};
 use weir_policy::reference::{Input, explain};
 use weir_policy::{Diagnostics, Parsed, SetLoader, Source, describe};
 
-use crate::kind::{Asks, Files, FunctionError, Judge, Planned, Request};
 use crate::middlebox::{self, connections, translations};
 use crate::plan::Port;
+use crate::request::{Asks, Files, FunctionError, Judge, Kind, Planned, Request};
+
+/// The kind's row in `kind`.
+pub const KIND: Kind = Kind {
+    judge: Some(|request| Ok(Box::new(Judgement::of(request)?))),
+    ..Kind::new("middlebox", plan)
+};
 
 /// Plans an instance. Keys: `policy`, a file, or `rules`, the text itself.
 ///

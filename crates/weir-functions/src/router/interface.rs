@@ -9,8 +9,8 @@ use toml::Table;
 use weir_bpf::abi;
 use zerocopy::IntoBytes;
 
-use crate::kind::{EdgePort, FunctionError, Request, suggest};
 use crate::plan::{DeviceField, HostElement, MapPlan};
+use crate::request::{EdgePort, FunctionError, Request, suggest};
 
 const KEYS: &[&str] = &["name", "port", "vlan", "device", "address", "mtu"];
 

@@ -16,8 +16,8 @@ use weir_bpf::abi::router::{feature, hop, origin};
 use weir_bpf::abi::{PortAt, panel, router as abi};
 use zerocopy::IntoBytes;
 
-use crate::kind::{FunctionError, Planned, Request, suggest};
 use crate::plan::{Constant, DeviceField, HostElement, MapPlan};
+use crate::request::{FunctionError, Kind, Planned, Request, suggest};
 use interface::Interface;
 use memory::{PlanMemory, Size};
 use rib::{Hop, Prefix, Rib, RibError, Room, Way};
@@ -58,6 +58,13 @@ enum Whose {
     Kernel,
     Own,
 }
+
+/// The kind's row in `kind`.
+pub const KIND: Kind = Kind {
+    sends: true,
+    forwards: true,
+    ..Kind::new("router", plan)
+};
 
 /// Plans an instance.
 ///

@@ -58,7 +58,7 @@ impl Function {
 
     /// Whether this build has the kind.
     pub(crate) fn is_known(&self) -> bool {
-        kind::KINDS.contains(&self.kind)
+        kind::named(self.kind).is_some()
     }
 
     fn instance(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use weir_functions::kind::{KINDS, suggest};
+use weir_functions::kind::{self, suggest};
 use weir_functions::read::taken;
 use weir_policy::Report;
 use weir_policy::ast::Span;
@@ -87,10 +87,11 @@ fn check_network(network: &Network, edges: &BTreeSet<&str>, is_whole: bool, repo
         }
         if !function.is_router()
             && function.steer.is_none()
-            && !KINDS.contains(&function.kind.as_str())
+            && kind::named(&function.kind).is_none()
             && !OWN_KINDS.contains(&function.kind.as_str())
         {
-            let kinds: Vec<&str> = KINDS.iter().chain(&OWN_KINDS).copied().collect();
+            let known = kind::KINDS.iter().map(|kind| kind.name);
+            let kinds: Vec<&str> = known.chain(OWN_KINDS).collect();
             let text = format!(
                 "there is no kind of function named `{}`",
                 function.kind.value
