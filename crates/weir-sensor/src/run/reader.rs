@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weir_packet::pcap::LinkType;
 
 use super::lend::Amounts;
-use super::work::{Room, Share, Spread, Tick, Work};
+use super::work::{BatchBuffer, Share, Spread, Tick, Work};
 use super::{Controls, RunError, Say, Setup, tidy};
 use crate::config::Verified;
 use crate::decode::{Decoder, Spreader, Sums};
@@ -141,14 +141,14 @@ impl<'a> Reader<'a> {
     /// The next batch with frames, or an empty one if time has passed without. At the end one in which all flows end, with the reason if there is one.
     pub(super) fn next(
         &mut self,
-        room: Room,
+        buffer: BatchBuffer,
         limits: Option<Arc<[Amounts]>>,
     ) -> (Work, Result<(), RunError>) {
-        let Room {
+        let BatchBuffer {
             mut batch,
             spread,
             found,
-        } = room;
+        } = buffer;
         let result = self.fill(&mut batch);
         let ends = !matches!(result, Ok(true));
         if ends {

@@ -84,15 +84,15 @@ impl Work {
 
 /// Memory of a batch that was written, to be used again.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct BatchBuffer {
     pub(super) batch: Batch,
     pub(super) spread: Spread,
     pub(super) found: Report,
 }
 
-impl From<Work> for Room {
-    fn from(work: Work) -> Room {
-        Room {
+impl From<Work> for BatchBuffer {
+    fn from(work: Work) -> BatchBuffer {
+        BatchBuffer {
             batch: work.batch,
             spread: work.spread,
             found: work
@@ -104,15 +104,15 @@ impl From<Work> for Room {
 }
 
 /// Memory of batches that were written. The last one comes first: it is the one that caches still hold, and no more is touched than is under way.
-pub(super) struct Rooms {
-    rooms: Mutex<Vec<Room>>,
+pub(super) struct BatchBuffers {
+    buffers: Mutex<Vec<BatchBuffer>>,
     loans: Mutex<Loans>,
 }
 
-impl Rooms {
-    pub(super) fn new(loans: Loans) -> Rooms {
-        Rooms {
-            rooms: Mutex::default(),
+impl BatchBuffers {
+    pub(super) fn new(loans: Loans) -> BatchBuffers {
+        BatchBuffers {
+            buffers: Mutex::default(),
             loans: Mutex::new(loans),
         }
     }
@@ -130,14 +130,14 @@ impl Rooms {
     }
 
     /// Of the batch that was written last, or new memory.
-    pub(super) fn take(&self) -> Room {
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        rooms.pop().unwrap_or_default()
+    pub(super) fn take(&self) -> BatchBuffer {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.pop().unwrap_or_default()
     }
 
     /// For another batch.
-    pub(super) fn give_back(&self, room: Room) {
-        let mut rooms = self.rooms.lock().unwrap_or_else(PoisonError::into_inner);
-        rooms.push(room);
+    pub(super) fn give_back(&self, buffer: BatchBuffer) {
+        let mut buffers = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.push(buffer);
     }
 }

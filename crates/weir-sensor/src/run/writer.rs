@@ -49,16 +49,16 @@ fn sink(log: &Log, folder: &Path) -> Result<Sink, SinkError> {
     Sink::open(target, log.rotation)
 }
 
-/// A record with what stands at its end, written where there is `room`.
-fn longer<'a>(record: &'a [u8], tail: Option<&[u8]>, room: &'a mut Vec<u8>) -> &'a [u8] {
+/// A record with what stands at its end, written where there is `buffer`.
+fn longer<'a>(record: &'a [u8], tail: Option<&[u8]>, buffer: &'a mut Vec<u8>) -> &'a [u8] {
     let (Some(tail), Some(inside)) = (tail, record.strip_suffix(b"}\n")) else {
         return record;
     };
-    room.clear();
-    room.extend_from_slice(inside);
-    room.extend_from_slice(tail);
-    room.push(b'\n');
-    room
+    buffer.clear();
+    buffer.extend_from_slice(inside);
+    buffer.extend_from_slice(tail);
+    buffer.push(b'\n');
+    buffer
 }
 
 /// What decides over flows, with what the configuration adds to rules.
@@ -274,12 +274,12 @@ impl Writer {
         }
         let uptime = self.now.saturating_sub(self.start.unwrap_or(self.now)) / 1_000_000_000;
         let engine = (self.engine.rules(), self.engine.missing);
-        let mut room = Vec::new();
+        let mut buffer = Vec::new();
         for (sink, kinds) in self.eve.iter_mut().filter(|(_, kinds)| kinds.stats) {
             self.scratch.clear();
             let all = kinds.all_stats;
             eve::stats(&mut self.scratch, self.now, uptime, counters, engine, all);
-            let record = longer(&self.scratch, self.tail.as_deref(), &mut room);
+            let record = longer(&self.scratch, self.tail.as_deref(), &mut buffer);
             sink.line(record, self.now)?;
         }
         Ok(())

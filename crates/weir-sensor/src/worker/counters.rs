@@ -171,7 +171,7 @@ impl Pipeline {
     /// All of them.
     pub(super) fn totals(&self) -> Totals {
         let d = self.decoder.counts();
-        let x = self.hands.detector.counts();
+        let x = self.state.detector.counts();
         let mut numbers = vec![
             ("decoder.pkts", d.frames),
             ("decoder.bytes", d.bytes),
@@ -214,8 +214,8 @@ impl Pipeline {
             ("decoder.geneve", d.geneve),
             ("decoder.teredo", d.teredo),
             ("decoder.max_depth", u64::from(d.max_depth)),
-            ("app_layer.overflowed", self.hands.counts.overflowed),
-            ("detect.alert_queue_overflow", self.hands.counts.beyond),
+            ("app_layer.overflowed", self.state.counts.overflowed),
+            ("detect.alert_queue_overflow", self.state.counts.beyond),
             ("detect.packets", x.packets),
             ("detect.stream_pieces", x.pieces),
             ("detect.transactions", x.transactions),
@@ -286,7 +286,7 @@ impl Pipeline {
                 ("tcp.reassembly_memuse_peak", streams.memory().1 as u64),
                 ("defrag.memuse", slice.defragmenter.memory() as u64),
                 ("defrag.memuse_peak", g.peak),
-                ("app_layer.memuse", self.hands.memory[number] as u64),
+                ("app_layer.memuse", self.state.memory[number] as u64),
                 ("app_layer.memuse_peak", slice.memory_peak as u64),
             ];
             events.merge(streams.events());
@@ -303,9 +303,9 @@ impl Pipeline {
             numbers,
             decoding: self.decoder.events().clone(),
             streams: events,
-            apps: self.hands.counts.clone(),
-            limited: self.hands.detector.limited().clone(),
-            costs: self.hands.detector.costs().clone(),
+            apps: self.state.counts.clone(),
+            limited: self.state.detector.limited().clone(),
+            costs: self.state.detector.costs().clone(),
             ledger: self.ledger,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::{Extra, Hands, Line};
+use super::{Extra, Line, PipelineState};
 use crate::app::{self, App, Conversation, Protocol, Transaction};
 use crate::buffer::Buffer;
 use crate::config::{DnsKinds, Record};
@@ -328,7 +328,7 @@ fn context<'a>(state: &'a FlowState, one: &Match) -> Vec<(&'a str, &'a [u8])> {
         .collect()
 }
 
-impl Hands {
+impl PipelineState {
     /// What rules have set in a flow, if records say so.
     fn marks<'a>(&self, ruleset: &'a Ruleset, state: &'a FlowState) -> Option<Marks<'a>> {
         let said = self.logs.options.marks && !self.logs.eve.is_empty() && state.is_marked();

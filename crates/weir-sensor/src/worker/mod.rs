@@ -4,12 +4,13 @@
 //! that the order of lines is that of packets however many workers there are.
 //!
 //! Memory is bounded in slices: pairs of addresses are spread over a fixed number of them, each has its share of every cap. A worker that is alone has one pipeline with all of
-//! them; several take turns at pipelines of one slice each (`crew`). What a cap takes is therefore the same for any number of workers, and a flood between two hosts takes nothing
+//! them; several take turns at pipelines of one slice each (`worker_pool`). What a cap takes is therefore the same for any number of workers, and a flood between two hosts takes nothing
 //! of the flows of most others.
 
 mod counters;
 mod engine;
 mod log;
+mod report;
 mod window;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,10 +21,10 @@ use std::sync::Arc;
 use weir_packet::pcap::LinkType;
 
 use crate::app::{App, Conversation, Expected, Ports};
-use crate::config::{Config, Record};
+use crate::config::Config;
 use crate::decode::Decoder;
 use crate::defragment::Defragmenter;
-use crate::detect::{Detector, FlowState, FlowView, Match, Moment, PacketFlow, Ruleset};
+use crate::detect::{Detector, FlowState, FlowView, Moment, PacketFlow, Ruleset};
 use crate::event::{Event, Events};
 use crate::flow::{self, Flow, Info, Reason, Tracked, Tracker};
 use crate::matcher;
@@ -33,58 +34,9 @@ use crate::rules::Expressions;
 use crate::run::{Amounts, Ledger, Tick, Work};
 use crate::source::Frame;
 use crate::stream::End;
-pub(crate) use counters::Totals;
 pub use engine::{Engine, Uncompiled};
+pub(crate) use report::{Line, Report};
 use window::Window;
-
-/// One line of a log, or a match that has none.
-#[derive(Clone, Debug)]
-pub(crate) struct Line {
-    /// Number of the packet it belongs to.
-    number: u64,
-    /// 0: of flows that were over before the packet; 1: of the packet; 2: after the last one.
-    phase: u8,
-    /// Of flows that are over: the number of their first packet.
-    flow: u64,
-    pub(crate) time: u64,
-    pub(crate) record: Record,
-    pub(crate) matched: Option<Match>,
-    pub(crate) eve: Range<usize>,
-    pub(crate) fast: Range<usize>,
-}
-
-impl Line {
-    pub(crate) fn key(&self) -> (u64, u8, u64) {
-        (self.number, self.phase, self.flow)
-    }
-}
-
-/// What was found in a batch.
-#[derive(Debug, Default)]
-pub(crate) struct Report {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) lines: Vec<Line>,
-    /// Counters so far, if they were asked for.
-    pub(crate) totals: Option<Box<Totals>>,
-    /// What slices have of each cap, of those that had something to do.
-    pub(crate) uses: Vec<(u16, Amounts)>,
-}
-
-impl Report {
-    pub(crate) fn clear(&mut self) {
-        self.bytes.clear();
-        self.lines.clear();
-        self.uses.clear();
-        self.totals = None;
-    }
-
-    fn add_totals(&mut self, totals: Totals) {
-        match &mut self.totals {
-            Some(all) => all.add(&totals),
-            None => self.totals = Some(Box::new(totals)),
-        }
-    }
-}
 
 /// What is kept of a flow beside its counters and its session.
 #[derive(Default)]
@@ -119,8 +71,8 @@ struct Extra {
     told_events: usize,
 }
 
-/// What the flow tracker hands everything to; it keeps what belongs to no single flow.
-struct Hands {
+/// What the flow tracker state everything to; it keeps what belongs to no single flow.
+struct PipelineState {
     engine: Arc<Engine>,
     /// In a box: a pipeline of one slice has one only while a worker lends it its own.
     detector: Box<Detector>,
@@ -231,7 +183,7 @@ impl Slice {
 pub(crate) struct Pipeline {
     decoder: Decoder,
     slices: Vec<Slice>,
-    hands: Hands,
+    state: PipelineState,
     ledger: Ledger,
     clock: u64,
     /// Something of the frame that is looked at was left out for its checksum.
@@ -286,7 +238,7 @@ impl Pipeline {
             .collect();
         Pipeline {
             decoder: Decoder::new(config.decoder()),
-            hands: Hands {
+            state: PipelineState {
                 engine: Arc::clone(engine),
                 detector,
                 logs: Arc::clone(logs),
@@ -318,11 +270,11 @@ impl Pipeline {
 
     /// Works on all frames of a batch, with the engine of the batch.
     pub(crate) fn work(&mut self, work: &Work, report: &mut Report) {
-        if !Arc::ptr_eq(&work.engine, &self.hands.engine) {
+        if !Arc::ptr_eq(&work.engine, &self.state.engine) {
             self.take_engine(&work.engine);
             let mut detector = Detector::new(Arc::clone(&work.engine.ruleset));
-            detector.swap_counts(&mut self.hands.detector);
-            *self.hands.detector = detector;
+            detector.swap_counts(&mut self.state.detector);
+            *self.state.detector = detector;
         }
         if let Some(limits) = &work.limits {
             for (slice, limits) in self.slices.iter_mut().zip(limits.iter()) {
@@ -334,17 +286,17 @@ impl Pipeline {
             let number = work.batch.first + at as u64;
             if frame.time / SECOND > self.clock {
                 self.clock = frame.time / SECOND;
-                self.hands.at(frame.time, number, 0);
+                self.state.at(frame.time, number, 0);
                 self.advance(frame.time);
                 self.look();
             }
-            self.hands.at(frame.time, number, 1);
+            self.state.at(frame.time, number, 1);
             let bytes = work.batch.bytes(frame);
             self.frame(frame, number, bytes);
         }
         if work.batch.frames.is_empty() && work.now / SECOND > self.clock {
             self.clock = work.now / SECOND;
-            self.hands.at(work.now, work.last, 2);
+            self.state.at(work.now, work.last, 2);
             self.advance(work.now);
             self.look();
         }
@@ -354,7 +306,7 @@ impl Pipeline {
         if work.stats {
             report.add_totals(self.totals());
         }
-        let held = self.hands.memory.iter();
+        let held = self.state.memory.iter();
         let slices = (0..).zip(self.slices.iter().zip(held));
         (report.uses).extend(slices.map(|(number, (s, held))| (number, s.uses(*held))));
         self.end(report);
@@ -371,7 +323,7 @@ impl Pipeline {
             slice.limit(limits);
         }
         // A slice that had no frame until now was told no time.
-        self.hands.at(work.before, work.batch.first, 0);
+        self.state.at(work.before, work.batch.first, 0);
         self.advance(work.before);
         let mut ticks = work.ticks().iter();
         let mut next = ticks.next();
@@ -384,7 +336,7 @@ impl Pipeline {
                 continue;
             };
             let number = work.batch.first + u64::from(*at);
-            self.hands.at(frame.time, number, 1);
+            self.state.at(frame.time, number, 1);
             let bytes = work.batch.bytes(frame);
             self.frame(frame, number, bytes);
         }
@@ -400,10 +352,10 @@ impl Pipeline {
 
     fn tick(&mut self, work: &Work, tick: &Tick) {
         match work.batch.frames.is_empty() {
-            true => self.hands.at(tick.time, work.last, 2),
+            true => self.state.at(tick.time, work.last, 2),
             false => {
                 let number = work.batch.first + u64::from(tick.at);
-                self.hands.at(tick.time, number, 0);
+                self.state.at(tick.time, number, 0);
             }
         }
         self.advance(tick.time);
@@ -413,15 +365,15 @@ impl Pipeline {
     /// Adds what was found to what others found in the batch.
     fn hand_over(&mut self, work: &Work, number: u16) {
         let totals = work.stats.then(|| self.totals());
-        let held = self.hands.memory.first().copied().unwrap_or_default();
+        let held = self.state.memory.first().copied().unwrap_or_default();
         let uses = self.slices.first().map(|s| s.uses(held));
         let mut found = work
             .found
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
         let base = found.bytes.len();
-        found.bytes.append(&mut self.hands.bytes);
-        let lines = self.hands.lines.drain(..).map(|line| Line {
+        found.bytes.append(&mut self.state.bytes);
+        let lines = self.state.lines.drain(..).map(|line| Line {
             eve: line.eve.start + base..line.eve.end + base,
             fast: line.fast.start + base..line.fast.end + base,
             ..line
@@ -435,66 +387,66 @@ impl Pipeline {
 
     /// Takes a worker's detector, with the counts of this pipeline; or gives it back.
     fn swap_detector(&mut self, detector: &mut Box<Detector>) {
-        self.hands.detector.swap_counts(detector);
-        std::mem::swap(&mut self.hands.detector, detector);
+        self.state.detector.swap_counts(detector);
+        std::mem::swap(&mut self.state.detector, detector);
     }
 
     fn end_flows(&mut self, work: &Work) {
-        self.hands.at(work.now, work.last, 2);
+        self.state.at(work.now, work.last, 2);
         for (number, slice) in self.slices.iter_mut().enumerate() {
-            self.hands.slice = number;
-            slice.tracker.shutdown(&mut self.hands);
+            self.state.slice = number;
+            slice.tracker.shutdown(&mut self.state);
         }
     }
 
     /// Ends the flows whose time is over.
     fn advance(&mut self, now: u64) {
         for (number, slice) in self.slices.iter_mut().enumerate() {
-            self.hands.slice = number;
-            slice.tracker.advance(now, &mut self.hands);
+            self.state.slice = number;
+            slice.tracker.advance(now, &mut self.state);
         }
     }
 
     /// Asks rules of bodies that have grown and are not whole: of those that come slowly, nobody knows when they will be.
     fn look(&mut self) {
-        if !self.hands.engine.grows {
+        if !self.state.engine.grows {
             return;
         }
         for (number, slice) in self.slices.iter_mut().enumerate() {
-            self.hands.slice = number;
+            self.state.slice = number;
             for at in slice.tracker.recent(RECENT) {
-                self.hands.look(slice.tracker.flow_mut(at));
+                self.state.look(slice.tracker.flow_mut(at));
             }
         }
     }
 
     fn begin(&mut self, report: &mut Report) {
-        std::mem::swap(&mut self.hands.bytes, &mut report.bytes);
-        std::mem::swap(&mut self.hands.lines, &mut report.lines);
+        std::mem::swap(&mut self.state.bytes, &mut report.bytes);
+        std::mem::swap(&mut self.state.lines, &mut report.lines);
     }
 
     fn end(&mut self, report: &mut Report) {
-        std::mem::swap(&mut self.hands.bytes, &mut report.bytes);
-        std::mem::swap(&mut self.hands.lines, &mut report.lines);
+        std::mem::swap(&mut self.state.bytes, &mut report.bytes);
+        std::mem::swap(&mut self.state.lines, &mut report.lines);
     }
 
     /// From here on, these rules. What flows remember of the old ones is forgotten when they are looked at next.
     pub(crate) fn take_engine(&mut self, engine: &Arc<Engine>) {
-        self.hands.engine = Arc::clone(engine);
+        self.state.engine = Arc::clone(engine);
     }
 
     fn frame(&mut self, frame: &Frame, number: u64, bytes: &[u8]) {
-        self.hands.link = frame.link;
-        self.hands.outer = None;
+        self.state.link = frame.link;
+        self.state.outer = None;
         self.left_out = false;
-        if self.hands.logs.options.ethernet {
-            self.hands.ether = eve::Ether::of(bytes).filter(|_| frame.link == 1);
+        if self.state.logs.options.ethernet {
+            self.state.ether = eve::Ether::of(bytes).filter(|_| frame.link == 1);
         }
         let link = LinkType(frame.link);
         let mut packet = (self.decoder).frame_with(link, frame.time, number, bytes, frame.sums);
         packet.interface = frame.interface;
         // If there is one slice only, the reader has found that the frame is about it, in the same way.
-        self.hands.slice = match self.slices.len() {
+        self.state.slice = match self.slices.len() {
             0 | 1 => 0,
             all => (packet.spread % all as u64) as usize,
         };
@@ -518,7 +470,7 @@ impl Pipeline {
             if packet.ip.as_ref().is_some_and(|ip| ip.fragment) {
                 let mut events = Events::default();
                 // Copied out: what it carries may be fragments again.
-                let datagram = self.slices[self.hands.slice]
+                let datagram = self.slices[self.state.slice]
                     .defragmenter
                     .fragment(&packet, &mut events)
                     .map(|d| Decoder::whole(&packet, d));
@@ -530,8 +482,8 @@ impl Pipeline {
                 if let Some(datagram) = datagram
                     && depth < 8
                 {
-                    if self.hands.outer.is_none() {
-                        self.hands.outer = log::outermost(&packet);
+                    if self.state.outer.is_none() {
+                        self.state.outer = log::outermost(&packet);
                     }
                     let whole = self.decoder.datagram(&packet, &datagram);
                     self.layers(whole, depth + 1);
@@ -541,10 +493,10 @@ impl Pipeline {
             self.packet(&packet);
             match self.decoder.inner(&packet) {
                 Some(inner) => {
-                    if self.hands.outer.is_none() {
-                        self.hands.outer = log::outermost(&packet);
+                    if self.state.outer.is_none() {
+                        self.state.outer = log::outermost(&packet);
                     }
-                    self.hands.ether = None;
+                    self.state.ether = None;
                     packet = inner;
                 }
                 None => return,
@@ -556,33 +508,33 @@ impl Pipeline {
         let part = packet.ip.as_ref().is_some_and(|ip| ip.fragment);
         // No receiver takes it: it is no part of its stream, or of its datagram.
         self.left_out |= packet.bad_checksum && (part || packet.tcp().is_some());
-        let hands = &mut self.hands;
-        let slice = &mut self.slices[hands.slice];
-        let tracked = slice.tracker.packet(packet, hands);
+        let state = &mut self.state;
+        let slice = &mut self.slices[state.slice];
+        let tracked = slice.tracker.packet(packet, state);
         let events = tracked.map_or(Events::default(), |t| t.events);
-        if hands.logs.kinds.anomaly_decode && !packet.events.is_empty() {
+        if state.logs.kinds.anomaly_decode && !packet.events.is_empty() {
             let flow = tracked.as_ref().map(|t| slice.tracker.flow_mut(t.flow));
-            hands.log_events(packet, packet.events, flow.as_deref());
+            state.log_events(packet, packet.events, flow.as_deref());
         }
         let Some(tracked) = tracked else {
             let mut all = packet.events;
             all.extend(events);
-            hands.detector.packet(packet, all, None);
-            hands.alerts(Some(packet), None);
+            state.detector.packet(packet, all, None);
+            state.alerts(Some(packet), None);
             return;
         };
         let flow = slice.tracker.flow_mut(tracked.flow);
-        hands.inspect(packet, &tracked, flow);
-        hands.recount(&mut flow.extra);
-        slice.memory_peak = slice.memory_peak.max(hands.memory[hands.slice]);
+        state.inspect(packet, &tracked, flow);
+        state.recount(&mut flow.extra);
+        slice.memory_peak = slice.memory_peak.max(state.memory[state.slice]);
         // The flows that have been quiet for longest go first.
-        while hands.memory[hands.slice] > slice.memory_cap && slice.tracker.evict(hands) {
+        while state.memory[state.slice] > slice.memory_cap && slice.tracker.evict(state) {
             slice.evicted += 1;
         }
     }
 }
 
-impl Hands {
+impl PipelineState {
     /// Asks rules of what a flow's transactions have of bodies until now.
     fn look(&mut self, flow: &mut Flow<Extra>) {
         if !std::mem::take(&mut flow.extra.unlooked) {
@@ -911,7 +863,7 @@ impl Hands {
     }
 }
 
-impl flow::Sink<Extra> for Hands {
+impl flow::Sink<Extra> for PipelineState {
     fn data(&mut self, info: &Info, extra: &mut Extra, direction: Direction, bytes: &[u8]) {
         let other = direction.reversed().index();
         extra.answered[other] |= extra.windows[other].is_due(true);

@@ -76,7 +76,7 @@ impl Window {
                 .sum::<usize>()
     }
 
-    /// Hands out what is due. `all`: also what is no whole piece yet.
+    /// PipelineState out what is due. `all`: also what is no whole piece yet.
     pub(super) fn take(
         &mut self,
         direction: Direction,

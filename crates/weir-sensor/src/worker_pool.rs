@@ -24,7 +24,7 @@ pub(crate) type Done = Result<Work, Panicked>;
 pub(crate) struct Panicked;
 
 /// What workers and the reader share.
-pub(crate) struct Crew {
+pub(crate) struct WorkerPool {
     state: Mutex<State>,
     /// There is a share to take, or nothing will come any more, or there are new rules.
     wake: Condvar,
@@ -101,16 +101,21 @@ impl State {
     }
 }
 
-impl Crew {
+impl WorkerPool {
     /// The reader is held back at `enough` batches under way, at `most` if a worker has nothing to do: what waits for workers that are busy only fills memory that is not in their caches.
-    pub(crate) fn new(config: &Config, engine: &Arc<Engine>, enough: usize, most: usize) -> Crew {
+    pub(crate) fn new(
+        config: &Config,
+        engine: &Arc<Engine>,
+        enough: usize,
+        most: usize,
+    ) -> WorkerPool {
         let seats = Pipeline::of_each(config, engine)
             .into_iter()
             .map(|pipeline| Seat {
                 pipeline: Some(Box::new(pipeline)),
                 shares: VecDeque::new(),
             });
-        Crew {
+        WorkerPool {
             state: Mutex::new(State {
                 seats: seats.collect(),
                 ready: BinaryHeap::new(),
@@ -137,7 +142,7 @@ impl Crew {
 
     /// A worker's whole life.
     pub(crate) fn work(&self, done: &Sender<Done>) {
-        let _watch = Watch { crew: self, done };
+        let _watch = Watch { pool: self, done };
         let mut engine = Arc::clone(&self.lock().engine);
         let mut detector = Box::new(Detector::new(Arc::clone(&engine.ruleset)));
         let mut back: Option<(u16, Box<Pipeline>)> = None;
@@ -270,20 +275,20 @@ impl Crew {
 
 /// Ends the run if its worker panics.
 struct Watch<'a> {
-    crew: &'a Crew,
+    pool: &'a WorkerPool,
     done: &'a Sender<Done>,
 }
 
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let mut state = self.crew.lock();
+            let mut state = self.pool.lock();
             (state.failed, state.closed) = (true, true);
             state.ready.clear();
             drop(state);
-            self.crew.wake.notify_all();
-            self.crew.settled.notify_all();
-            self.crew.more.notify_all();
+            self.pool.wake.notify_all();
+            self.pool.settled.notify_all();
+            self.pool.more.notify_all();
             let _ = self.done.send(Err(Panicked));
         }
     }
@@ -298,20 +303,20 @@ mod tests {
     use crate::matcher;
     use crate::rules::Dialect;
 
-    fn crew(enough: usize, most: usize) -> Crew {
+    fn pool(enough: usize, most: usize) -> WorkerPool {
         let config = Config::default();
         let mut book = empty_book(&config, Dialect::default(), &[]).expect("no file");
         let (engine, _) = Engine::new(&config, &mut book, matcher::Engine::default());
-        Crew::new(&config, &Arc::new(engine), enough, most)
+        WorkerPool::new(&config, &Arc::new(engine), enough, most)
     }
 
     /// How many batches a reader was admitted that never handed one out, when so many were written.
-    fn admitted(crew: &Crew, written: usize, waits_for: usize) -> usize {
+    fn admitted(pool: &WorkerPool, written: usize, waits_for: usize) -> usize {
         let (to, from) = mpsc::channel();
         std::thread::scope(|scope| {
             let reader = scope.spawn(move || {
                 let mut count = 0;
-                while crew.admit() {
+                while pool.admit() {
                     count += 1;
                     let _ = to.send(count);
                 }
@@ -319,27 +324,27 @@ mod tests {
             });
             for _ in 0..written {
                 let _ = from.recv();
-                crew.written();
+                pool.written();
             }
             while from.recv().is_ok_and(|count| count < waits_for) {}
-            crew.abandon();
+            pool.abandon();
             reader.join().expect("it does not panic")
         })
     }
 
     #[test]
     fn the_reader_is_held_back_while_workers_are_busy() {
-        assert_eq!(admitted(&crew(3, 8), 5, 3 + 5), 3 + 5);
+        assert_eq!(admitted(&pool(3, 8), 5, 3 + 5), 3 + 5);
     }
 
     #[test]
     fn it_goes_on_while_a_worker_has_nothing_to_do() {
-        let crew = crew(3, 8);
+        let pool = pool(3, 8);
         let (done, _) = mpsc::channel();
         std::thread::scope(|scope| {
-            scope.spawn(|| crew.work(&done));
-            let admitted = admitted(&crew, 5, 8 + 5);
-            crew.close();
+            scope.spawn(|| pool.work(&done));
+            let admitted = admitted(&pool, 5, 8 + 5);
+            pool.close();
             assert_eq!(admitted, 8 + 5);
         });
     }

@@ -1,0 +1,111 @@
+//! What a run is given, and what it says of itself.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use crate::config::Config;
+use crate::detect::RuleCost;
+use crate::output::SinkError;
+use crate::source::filter::Filter;
+use crate::source::{Notice, SourceCounts, SourceError};
+use crate::worker::Engine;
+
+/// What others may ask of a run while it runs.
+#[derive(Debug, Default)]
+pub struct Controls {
+    /// End it, after what was read is decided.
+    pub stop: AtomicBool,
+    /// Begin log files anew: somebody moved them away.
+    pub reopen: AtomicBool,
+    /// Load the rules anew.
+    pub reload: AtomicBool,
+}
+
+/// Loads rules while those run that it is given.
+pub type Reload = dyn Fn(&Engine) -> Result<Engine, String> + Send + Sync;
+
+/// What to run.
+pub struct Setup<'a> {
+    /// What it is told.
+    pub config: &'a Config,
+    /// Rules.
+    pub engine: Arc<Engine>,
+    /// Threads.
+    pub workers: usize,
+    /// Frames to take.
+    pub filter: Option<Filter>,
+    /// Where relative names of logs are.
+    pub logs: PathBuf,
+    /// End after so long without a frame, of a source whose end is not known.
+    pub idle: Option<Duration>,
+    /// How rules are loaded anew.
+    pub reload: Option<Arc<Reload>>,
+    /// Told what is worth saying while it runs.
+    pub say: &'a (dyn Fn(Say<'_>) + Sync),
+}
+
+/// What is worth saying.
+#[derive(Clone, Copy, Debug)]
+pub enum Say<'a> {
+    /// Bytes done and to do, and frames so far.
+    Progress(u64, u64, u64),
+    /// Rules were loaded anew, so many, in so long.
+    Reloaded(usize, Duration),
+    /// They could not be loaded; the old ones go on.
+    NotReloaded(&'a str),
+    /// Something happened to an interface.
+    Interface(&'a Notice),
+    /// More than a tenth of the first frames of a capture had wrong checksums: those of the rest are not looked at.
+    SumsIgnored,
+}
+
+/// Why a run ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Nothing more can be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// A log cannot be written.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// A worker would never have anything to do.
+    #[error(
+        "{workers} workers need as many slices of state, of which there are {slices} (threading.slices)"
+    )]
+    TooManyWorkers {
+        /// Those asked for.
+        workers: usize,
+        /// Those there are.
+        slices: u16,
+    },
+    /// A thread ended that should not have.
+    #[error("a worker ended early: {0}")]
+    Worker(String),
+}
+
+/// What a run did.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// What the source saw.
+    pub source: SourceCounts,
+    /// Where frames ended.
+    pub ledger: Ledger,
+    /// All counters, by the dotted names of EVE's stats.
+    pub counters: BTreeMap<String, u64>,
+    /// Alerts written.
+    pub alerts: u64,
+    /// Alerts of each rule, by `gid:sid`.
+    pub rules: BTreeMap<(u32, u32), u64>,
+    /// What each rule cost, by `gid:sid`, if the configuration asks for it.
+    pub costs: BTreeMap<(u32, u32), RuleCost>,
+    /// Files that could not be read to their end.
+    pub problems: Vec<(PathBuf, String)>,
+    /// Files of directories that are no captures, and were left out.
+    pub skipped: Vec<PathBuf>,
+    /// Wall time.
+    pub elapsed: Duration,
+}

@@ -1,0 +1,57 @@
+//! What a worker finds in a batch: lines for the logs, and counters.
+
+use std::ops::Range;
+
+use super::counters::Totals;
+use crate::config::Record;
+use crate::detect::Match;
+use crate::run::Amounts;
+
+/// One line of a log, or a match that has none.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    /// Number of the packet it belongs to.
+    pub(super) number: u64,
+    /// 0: of flows that were over before the packet; 1: of the packet; 2: after the last one.
+    pub(super) phase: u8,
+    /// Of flows that are over: the number of their first packet.
+    pub(super) flow: u64,
+    pub(crate) time: u64,
+    pub(crate) record: Record,
+    pub(crate) matched: Option<Match>,
+    pub(crate) eve: Range<usize>,
+    pub(crate) fast: Range<usize>,
+}
+
+impl Line {
+    pub(crate) fn key(&self) -> (u64, u8, u64) {
+        (self.number, self.phase, self.flow)
+    }
+}
+
+/// What was found in a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) lines: Vec<Line>,
+    /// Counters so far, if they were asked for.
+    pub(crate) totals: Option<Box<Totals>>,
+    /// What slices have of each cap, of those that had something to do.
+    pub(crate) uses: Vec<(u16, Amounts)>,
+}
+
+impl Report {
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.lines.clear();
+        self.uses.clear();
+        self.totals = None;
+    }
+
+    pub(super) fn add_totals(&mut self, totals: Totals) {
+        match &mut self.totals {
+            Some(all) => all.add(&totals),
+            None => self.totals = Some(Box::new(totals)),
+        }
+    }
+}
