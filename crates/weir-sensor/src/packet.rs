@@ -20,6 +20,24 @@ impl Direction {
         self as usize
     }
 
+    /// What belongs to it of a pair: to the server first.
+    pub fn of<T>(self, pair: &[T; 2]) -> &T {
+        let [to_server, to_client] = pair;
+        match self {
+            Direction::ToServer => to_server,
+            Direction::ToClient => to_client,
+        }
+    }
+
+    /// The same, to change it.
+    pub fn of_mut<T>(self, pair: &mut [T; 2]) -> &mut T {
+        let [to_server, to_client] = pair;
+        match self {
+            Direction::ToServer => to_server,
+            Direction::ToClient => to_client,
+        }
+    }
+
     /// The other one.
     pub fn reversed(self) -> Direction {
         match self {
@@ -163,6 +181,11 @@ impl<'a> Packet<'a> {
             ),
             Carried::Ppp | Carried::Tagged => true,
         }
+    }
+
+    /// Bytes of `data`; none where it is shorter.
+    pub(crate) fn within(&self, start: usize, end: usize) -> &'a [u8] {
+        self.data.get(start..end).unwrap_or_default()
     }
 
     /// The bytes after the last known header.

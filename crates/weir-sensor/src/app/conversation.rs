@@ -78,7 +78,7 @@ impl Conversation {
 
     /// What the bytes of one direction alone look like (`app_proto_ts`, `app_proto_tc`).
     pub fn side(&self, direction: Direction) -> App {
-        self.sides[direction.index()]
+        *direction.of(&self.sides)
     }
 
     /// What a direction speaks, for rules: where nobody looks at the bytes any more, what the flow does.
@@ -124,7 +124,7 @@ impl Conversation {
     /// The next bytes of a stream in one direction, or one datagram.
     pub fn data(&mut self, direction: Direction, bytes: &[u8], time: u64, wanted: &Asked) {
         if self.parser.is_some() {
-            if self.sides[direction.index()] == App::Unknown {
+            if *direction.of(&self.sides) == App::Unknown {
                 self.check_side(direction, bytes);
             }
             self.feed(direction, bytes, time, wanted);
@@ -136,7 +136,7 @@ impl Conversation {
         if self.datagrams {
             let found = Recognizer::datagram(direction, bytes, self.ports);
             if let Recognized::App(app) = found {
-                self.sides[direction.index()] = app;
+                *direction.of_mut(&mut self.sides) = app;
                 self.take(app, None, wanted);
                 self.feed(direction, bytes, time, wanted);
             } else {
@@ -250,10 +250,9 @@ impl Conversation {
     /// The other direction's first bytes may look like something else: the protocol stays, the difference is noted.
     fn check_side(&mut self, direction: Direction, bytes: &[u8]) {
         let mut r = Recognizer::new(self.ports);
-        let at = direction.index();
         match r.stream(direction, bytes, 0) {
             Recognized::App(app) if app != self.app && !self.datagrams => {
-                self.sides[at] = app;
+                *direction.of_mut(&mut self.sides) = app;
                 self.transactions
                     .event(Event::MismatchedApplications.name());
             }
@@ -270,7 +269,7 @@ impl Conversation {
                         .event(Event::OneDirectionApplication.name());
                 }
                 let speaks = !matches!(sides, Sides::Either);
-                self.sides[at] = match found {
+                *direction.of_mut(&mut self.sides) = match found {
                     Recognized::App(app) => app,
                     Recognized::Failed if speaks => App::Failed,
                     _ => self.app,
@@ -309,8 +308,8 @@ impl Conversation {
             self.take(app, None, wanted);
         }
         for d in [Direction::ToServer, Direction::ToClient] {
-            if !change.rest[d.index()].is_empty() {
-                self.data(d, &change.rest[d.index()], time, wanted);
+            if !d.of(&change.rest).is_empty() {
+                self.data(d, d.of(&change.rest).as_slice(), time, wanted);
             }
         }
     }

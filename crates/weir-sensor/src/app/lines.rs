@@ -22,7 +22,7 @@ impl Line {
         let end = newline.unwrap_or(bytes.len());
         let room = most.saturating_sub(self.carry.len());
         self.too_long |= end > room;
-        let new = &bytes[..end.min(room)];
+        let new = bytes.get(..end.min(room)).unwrap_or_default();
         let Some(end) = newline else {
             self.carry.extend_from_slice(new);
             return (None, &[]);
@@ -35,7 +35,7 @@ impl Line {
             line.truncate(trim(&line).len());
             Cow::Owned(line)
         };
-        (Some(line), &bytes[end + 1..])
+        (Some(line), bytes.get(end + 1..).unwrap_or_default())
     }
 
     /// Whether the last line was cut; asked once.
@@ -56,8 +56,9 @@ impl Line {
 
 /// A line without what ends it before its line feed.
 fn trim(line: &[u8]) -> &[u8] {
-    let ends = line.iter().rev().take_while(|b| **b == b'\r').count();
-    &line[..line.len() - ends]
+    let end = line.iter().rposition(|b| *b != b'\r');
+    line.get(..end.map_or(0, |last| last + 1))
+        .unwrap_or_default()
 }
 
 /// A client names itself with `USER` or `PASS`, as in FTP and in POP3.

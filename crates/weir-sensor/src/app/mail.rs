@@ -96,7 +96,7 @@ impl Parser for Mail {
     fn data(&mut self, d: Direction, bytes: &[u8], _: u64, out: &mut Transactions) {
         let mut rest = bytes;
         while !rest.is_empty() && out.change.is_none() {
-            let (line, left) = self.lines[d.index()].next(rest, MOST_LINE);
+            let (line, left) = d.of_mut(&mut self.lines).next(rest, MOST_LINE);
             rest = left;
             let Some(line) = line else {
                 break;
@@ -126,12 +126,12 @@ impl Parser for Mail {
             }
         }
         if let Some(change) = &mut out.change {
-            change.rest[d.index()].extend_from_slice(rest);
+            d.of_mut(&mut change.rest).extend_from_slice(rest);
         }
     }
 
     fn gap(&mut self, d: Direction, _: u64, _: &mut Transactions) {
-        self.lines[d.index()] = Line::default();
+        *d.of_mut(&mut self.lines) = Line::default();
     }
 
     fn end(&mut self, _: Direction, _: &mut Transactions) {}

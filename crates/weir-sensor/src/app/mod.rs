@@ -2,6 +2,8 @@
 //!
 //! [`PROTOCOLS`] lists the rows that stand next to the parsers; a new protocol is a module with a row, a name in `names`, and a line here.
 
+#![warn(clippy::indexing_slicing)]
+
 mod bytes;
 mod conversation;
 mod digest;
@@ -32,7 +34,7 @@ pub use digest::Sums;
 pub use http::{HttpWanted, Invalid, PathRules};
 pub use names::App;
 pub use probe::{Ports, Recognized};
-pub use protocol::{Carrier, Fact, Parser, Protocol, Start, Written, both_counter};
+pub use protocol::{Carrier, Fact, NewParser, Parser, Protocol, Start, Written, both_counter};
 pub use recognize::Recognizer;
 pub use transaction::{
     Change, Expected, File, MOST_LIVE, Stage, TOO_MANY, Transaction, Transactions,

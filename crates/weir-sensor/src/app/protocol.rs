@@ -24,7 +24,7 @@ pub struct Protocol {
     /// How the bytes of each direction show it, once it is known.
     pub sides: Sides,
     /// Its parser; `None`: it is recognized, and rules inspect its stream.
-    pub parser: Option<fn(&Start<'_>) -> Box<dyn Parser>>,
+    pub parser: Option<NewParser>,
     /// What its parser tells apart; `None`: it tells no transactions.
     pub kind: Option<&'static Kind>,
     /// Names that older rules have for its events, and what these are called now.
@@ -182,6 +182,9 @@ pub enum Written {
     /// Without a value; it is there or not.
     Bare,
 }
+
+/// Makes a parser.
+pub type NewParser = fn(&Start<'_>) -> Box<dyn Parser>;
 
 /// What a parser begins with.
 pub struct Start<'a> {

@@ -2,6 +2,11 @@
 //!
 //! A stream is recognized by the first direction that shows it. A direction that shows nothing leaves the decision to the other, whose bytes are kept meanwhile.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "older than the lint: lengths are compared before; a place that is touched gets a checked access"
+)]
+
 use std::sync::LazyLock;
 
 use super::PROTOCOLS;
@@ -114,7 +119,7 @@ impl Recognizer {
 
     /// Bytes were lost in one direction, or it has ended; returns whether there is no hope left.
     pub fn gap(&mut self, direction: Direction) -> bool {
-        self.over[direction.index()] = true;
+        *direction.of_mut(&mut self.over) = true;
         [0, 1]
             .iter()
             .all(|&i| self.over[i] || self.sides[i] == App::Failed)
@@ -134,16 +139,17 @@ impl Recognizer {
     pub fn seen(&self) -> impl Iterator<Item = (Direction, &[u8], u64)> {
         let mut at = [0; 2];
         self.order.iter().map(move |&(direction, length, time)| {
-            let start = at[direction.index()];
-            at[direction.index()] += length;
-            let bytes = &self.first[direction.index()][start..start + length];
+            let start = *direction.of(&at);
+            *direction.of_mut(&mut at) += length;
+            let first = direction.of(&self.first).get(start..start + length);
+            let bytes = first.unwrap_or_default();
             (direction, bytes, time)
         })
     }
 
     /// The first bytes of a direction.
     pub fn first(&self, direction: Direction) -> &[u8] {
-        &self.first[direction.index()]
+        direction.of(&self.first).as_slice()
     }
 
     /// Memory it holds.

@@ -261,16 +261,14 @@ fn tlv(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (length, rest) = match first {
         0..=0x7f => (usize::from(first), rest),
         0x81..=0x83 => {
-            let n = usize::from(first & 0x7f);
-            let length = rest
-                .get(..n)?
-                .iter()
-                .fold(0, |l, b| l << 8 | usize::from(*b));
-            (length, &rest[n..])
+            let (digits, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            let length = digits.iter().fold(0, |l, b| l << 8 | usize::from(*b));
+            (length, rest)
         }
         _ => return None,
     };
-    Some((tag, rest.get(..length)?, &rest[length..]))
+    let (inside, rest) = rest.split_at_checked(length)?;
+    Some((tag, inside, rest))
 }
 
 fn looks_like(bytes: &[u8]) -> bool {

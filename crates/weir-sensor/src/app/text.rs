@@ -21,7 +21,12 @@ pub(crate) fn string(bytes: &[u8]) -> String {
 }
 
 fn digit(value: u8) -> char {
-    char::from(b"0123456789abcdef"[usize::from(value & 15)])
+    let value = value & 15;
+    char::from(if value < 10 {
+        b'0' + value
+    } else {
+        b'a' + value - 10
+    })
 }
 
 /// Lower-case hexadecimal.

@@ -1,5 +1,10 @@
 //! A transaction (a request and its response, a message): buffers in one allocation, bodies that grow apart, and a record for the event log.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "older than the lint: lengths are compared before; a place that is touched gets a checked access"
+)]
+
 use std::collections::VecDeque;
 use std::net::IpAddr;
 
@@ -289,12 +294,12 @@ impl Transaction {
 
     /// Whether there is more of the bodies of a direction than when rules were last asked of them.
     pub(crate) fn has_grown(&self, direction: Direction) -> bool {
-        self.grown_to(direction) > self.looked[direction.index()]
+        self.grown_to(direction) > *direction.of(&self.looked)
     }
 
     /// Rules were asked of the bodies of a direction.
     pub(crate) fn looked_at(&mut self, direction: Direction) {
-        self.looked[direction.index()] = self.grown_to(direction);
+        *direction.of_mut(&mut self.looked) = self.grown_to(direction);
     }
 
     /// Begins a file, and returns its number.
@@ -338,7 +343,7 @@ impl Transaction {
             && !self.append(Buffer::FileData, d, bytes, limit)
             && !w.whole_files
         {
-            self.complete[d.index()] = true;
+            *d.of_mut(&mut self.complete) = true;
         }
     }
 
@@ -357,7 +362,7 @@ impl Transaction {
         let Some(f) = self.files.get_mut(file) else {
             return;
         };
-        let whole = whole && !self.cut[f.direction.index()];
+        let whole = whole && !*f.direction.of(&self.cut);
         f.whole = whole;
         if let Some(at) = self.digests.iter().position(|(n, _)| *n == file) {
             let (_, digests) = self.digests.swap_remove(at);
@@ -398,8 +403,8 @@ impl Transaction {
 
     /// Nothing more will come in one direction.
     pub fn finish_side(&mut self, direction: Direction) {
-        self.complete[direction.index()] = true;
-        self.ended[direction.index()] = true;
+        *direction.of_mut(&mut self.complete) = true;
+        *direction.of_mut(&mut self.ended) = true;
         self.done |= self.ended == [true; 2];
     }
 
@@ -408,7 +413,7 @@ impl Transaction {
         self.is_over(direction)
             || self.all().any(|(_, d, _)| d == direction)
             || match (self.kind.turns, direction) {
-                (Turns::Message, _) => self.complete[direction.index()],
+                (Turns::Message, _) => *direction.of(&self.complete),
                 (_, Direction::ToServer) => true,
                 (_, Direction::ToClient) => (self.kind.answered)(self),
             }
@@ -422,14 +427,14 @@ impl Transaction {
     /// Whether a direction is over, and not only given up with its flow.
     pub fn is_over(&self, direction: Direction) -> bool {
         match self.kind.turns {
-            Turns::Message | Turns::Transfer => self.complete[direction.index()],
-            Turns::Exchange => self.ended[direction.index()] && !self.cut[direction.index()],
+            Turns::Message | Turns::Transfer => *direction.of(&self.complete),
+            Turns::Exchange => *direction.of(&self.ended) && !*direction.of(&self.cut),
         }
     }
 
     /// It is a message of one direction: rules are decided on no other.
     pub fn only(&mut self, direction: Direction) {
-        self.inspected[direction.reversed().index()] = true;
+        *direction.reversed().of_mut(&mut self.inspected) = true;
     }
 
     /// Nothing more will come.
@@ -556,7 +561,7 @@ impl Transactions {
     /// What is under way in this direction will not be seen to its end.
     pub(crate) fn cut(&mut self, direction: Direction) {
         for t in self.live.iter_mut().filter(|t| !t.done) {
-            t.cut[direction.index()] |= !t.ended[direction.index()];
+            *direction.of_mut(&mut t.cut) |= !*direction.of(&t.ended);
         }
     }
 

@@ -60,10 +60,10 @@ impl Decoder {
         }
         self.counts.ipv4 += 1;
         if header > 20 {
-            options(&data[20..header], &mut packet.events);
+            options(data.get(20..header).unwrap_or_default(), &mut packet.events);
         }
         let [header_too, verify] = self.verifies(packet.depth);
-        if header_too && !sum::is_right([sum::sum(&data[..header]), 0, 0]) {
+        if header_too && !sum::is_right([sum::sum(data.get(..header).unwrap_or_default()), 0, 0]) {
             packet.events.insert(Event::Ipv4Checksum);
             packet.bad_checksum = true;
         }
@@ -119,14 +119,9 @@ impl Decoder {
             return;
         }
         self.counts.ipv6 += 1;
-        let address = |from: usize| {
-            let mut bytes = [0; 16];
-            bytes.copy_from_slice(&fixed[from..from + 16]);
-            IpAddr::V6(Ipv6Addr::from(bytes))
-        };
         let mut ip = Ip {
-            source: address(8),
-            destination: address(24),
+            source: address::<8>(fixed),
+            destination: address::<24>(fixed),
             header: at..at + 40,
             protocol: fixed[6],
             ttl: fixed[7],
@@ -136,7 +131,8 @@ impl Decoder {
             fragment_offset: 0,
             fragment: false,
         };
-        let walked = extensions(&data[..length], fixed[6], &mut ip, &mut packet.events);
+        let whole = data.get(..length).unwrap_or_default();
+        let walked = extensions(whole, fixed[6], &mut ip, &mut packet.events);
         ip.header.end = at + walked.end;
         ip.protocol = walked.protocol;
         let fragment = ip.fragment;
@@ -198,8 +194,11 @@ fn extensions(data: &[u8], mut next: u8, ip: &mut Ip, events: &mut Events) -> Wa
             }
             _ => return stop(at, next, true, routed),
         };
-        seen[slot] += 1;
-        match (slot, seen[slot]) {
+        let Some(seen) = seen.get_mut(slot) else {
+            return stop(at, next, true, routed);
+        };
+        *seen += 1;
+        match (slot, *seen) {
             (0, 2) => events.insert(Event::Ipv6DuplicateHopByHop),
             (1, 2) => events.insert(Event::Ipv6DuplicateRouting),
             (2, 2) => events.insert(Event::Ipv6DuplicateFragment),
@@ -224,12 +223,12 @@ fn extensions(data: &[u8], mut next: u8, ip: &mut Ip, events: &mut Events) -> Wa
         };
         match slot {
             0 => ipv6_options(
-                &header[2..],
+                header.get(2..).unwrap_or_default(),
                 events,
                 [Event::Ipv6HopByHopUnknown, Event::Ipv6HopByHopPadding],
             ),
             4 => ipv6_options(
-                &header[2..],
+                header.get(2..).unwrap_or_default(),
                 events,
                 [Event::Ipv6DestinationUnknown, Event::Ipv6DestinationPadding],
             ),
@@ -329,8 +328,13 @@ fn options(mut options: &[u8], events: &mut Events) {
             events.insert(Event::Ipv4OptionLength);
             return;
         }
-        let option = &options[..length];
-        if std::mem::replace(&mut seen[usize::from(kind)], true) {
+        let Some((option, next)) = options.split_at_checked(length) else {
+            return;
+        };
+        if seen
+            .get_mut(usize::from(kind))
+            .is_some_and(|seen| std::mem::replace(seen, true))
+        {
             events.insert(Event::Ipv4OptionDuplicate);
         }
         match kind {
@@ -363,7 +367,7 @@ fn options(mut options: &[u8], events: &mut Events) {
             130 | 133 | 134 | 136 | 148 | 25 => {}
             _ => events.insert(Event::Ipv4OptionUnknown),
         }
-        options = &options[length..];
+        options = next;
     }
 }
 
@@ -379,14 +383,9 @@ pub(super) struct Quote {
 pub(super) fn quoted(data: &[u8], v6: bool) -> Option<Quote> {
     if v6 {
         let fixed = data.first_chunk::<40>()?;
-        let address = |from: usize| {
-            let mut bytes = [0; 16];
-            bytes.copy_from_slice(&fixed[from..from + 16]);
-            IpAddr::V6(Ipv6Addr::from(bytes))
-        };
         let mut ip = Ip {
-            source: address(8),
-            destination: address(24),
+            source: address::<8>(fixed),
+            destination: address::<24>(fixed),
             header: 0..40,
             protocol: fixed[6],
             ttl: 0,
@@ -418,4 +417,10 @@ pub(super) fn quoted(data: &[u8], v6: bool) -> Option<Quote> {
         upper: header,
         fragment: u16_at(data, 6)? & 0x1fff != 0,
     })
+}
+
+/// An address in a fixed header of IPv6.
+fn address<const AT: usize>(fixed: &[u8; 40]) -> IpAddr {
+    let bytes = fixed.get(AT..).and_then(|f| f.first_chunk::<16>());
+    IpAddr::V6(Ipv6Addr::from(bytes.copied().unwrap_or_default()))
 }

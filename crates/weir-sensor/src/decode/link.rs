@@ -279,7 +279,9 @@ impl Decoder {
         end: usize,
     ) {
         let v6 = packet.ip.as_ref().is_some_and(|ip| ip.source.is_ipv6());
-        self.counts.ip_in_ip[usize::from(v6)][usize::from(version == 6)] += 1;
+        let [in4, in6] = &mut self.counts.ip_in_ip;
+        let [four, six] = if v6 { in6 } else { in4 };
+        *if version == 6 { six } else { four } += 1;
         let least = if version == 4 { 20 } else { 40 };
         match (packet.data.get(start).map(|b| b >> 4), version) {
             (_, 4) if v6 && end - start < least => packet.events.insert(Event::Ipv6In4TooSmall),

@@ -3,6 +3,8 @@
 //! A packet that carries another one says so in `Packet::inner`; the caller asks for it with [`Decoder::inner`], so that it decides what happens between the layers (a fragment
 //! is put together before what it carries is decoded) and no callback is needed. What is wrong is an [`Event`] of the packet, counted by name.
 
+#![warn(clippy::indexing_slicing)]
+
 mod ip;
 mod link;
 mod sum;

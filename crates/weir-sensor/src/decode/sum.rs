@@ -11,7 +11,9 @@ pub(super) fn sum(bytes: &[u8]) -> u32 {
     }
     let rest = chunks.remainder();
     let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
+    for (last, byte) in last.iter_mut().zip(rest) {
+        *last = *byte;
+    }
     let word = u64::from_le_bytes(last);
     total += (word & 0xffff_ffff) + (word >> 32);
     let total = (total & 0xffff_ffff) + (total >> 32);

@@ -38,10 +38,7 @@ impl Decoder {
 
     /// An authentication header hides nothing: what follows it is decoded.
     fn authenticated(&mut self, packet: &mut Packet<'_>, mut upper: Upper) {
-        let Some(&[next, length]) = packet.data[..upper.end]
-            .get(upper.start..)
-            .and_then(|d| d.first_chunk())
-        else {
+        let Some(&[next, length]) = packet.within(upper.start, upper.end).first_chunk() else {
             return;
         };
         let start = upper.start + (usize::from(length) + 2) * 4;
@@ -69,7 +66,7 @@ impl Decoder {
     }
 
     fn tcp(&mut self, packet: &mut Packet<'_>, upper: Upper) {
-        let data = &packet.data[upper.start..upper.end];
+        let data = packet.within(upper.start, upper.end);
         let Some(fixed) = data.first_chunk::<20>() else {
             packet.events.insert(Event::TcpTooSmall);
             return;
@@ -106,7 +103,7 @@ impl Decoder {
             sack_permitted: false,
             signature: Signature::None,
         };
-        match &data[20..header] {
+        match data.get(20..header).unwrap_or_default() {
             [] => {}
             // What nearly all segments of most connections have.
             [1, 1, 8, 10, a, b, c, d, e, f, g, h] => {
@@ -126,7 +123,7 @@ impl Decoder {
     }
 
     fn udp(&mut self, packet: &mut Packet<'_>, upper: Upper) {
-        let data = &packet.data[upper.start..upper.end];
+        let data = packet.within(upper.start, upper.end);
         let Some(fixed) = data.first_chunk::<8>() else {
             packet.events.insert(Event::UdpHeaderTooSmall);
             return;
@@ -151,7 +148,9 @@ impl Decoder {
             u16::from_be_bytes([fixed[2], fixed[3]]),
         );
         // IPv4 may leave the checksum out.
-        if (upper.v6 || fixed[6..8] != [0, 0]) && Self::is_wrong(&upper, &data[..length]) {
+        if (upper.v6 || fixed[6..8] != [0, 0])
+            && Self::is_wrong(&upper, data.get(..length).unwrap_or_default())
+        {
             packet.events.insert(Event::UdpChecksum);
             packet.bad_checksum = true;
         }
@@ -165,7 +164,7 @@ impl Decoder {
     }
 
     fn sctp(&mut self, packet: &mut Packet<'_>, upper: Upper) {
-        let data = &packet.data[upper.start..upper.end];
+        let data = packet.within(upper.start, upper.end);
         let Some(fixed) = data.first_chunk::<12>() else {
             packet.events.insert(Event::SctpTooSmall);
             return;
@@ -180,7 +179,7 @@ impl Decoder {
     }
 
     fn icmp(&mut self, packet: &mut Packet<'_>, upper: Upper) {
-        let data = &packet.data[upper.start..upper.end];
+        let data = packet.within(upper.start, upper.end);
         let v6 = upper.v6;
         let Some(&[kind, code, _, _, a, b, c, d]) = data.first_chunk::<8>() else {
             packet.events.insert(if v6 {
@@ -229,7 +228,7 @@ impl Decoder {
             matches!(kind, 3 | 4 | 5 | 11 | 12)
         };
         if error {
-            let quoted = quote(&data[8..], v6, &mut packet.events);
+            let quoted = quote(data.get(8..).unwrap_or_default(), v6, &mut packet.events);
             if packet.depth > 0 {
                 packet.quoted = quoted;
             } else if !packet.reassembled {
@@ -309,7 +308,10 @@ fn tcp_options(mut options: &[u8], tcp: &mut Tcp, events: &mut Events) {
             }
             seen |= 1 << kind;
         }
-        match (kind, &options[2..length]) {
+        let Some((option, next)) = options.split_at_checked(length) else {
+            return;
+        };
+        match (kind, option.get(2..).unwrap_or_default()) {
             (2, &[a, b]) => tcp.mss = Some(u16::from_be_bytes([a, b])),
             // More than 14 is 14 (RFC 7323, section 2.3).
             (3, &[scale]) => tcp.window_scale = Some(scale.min(14)),
@@ -329,7 +331,7 @@ fn tcp_options(mut options: &[u8], tcp: &mut Tcp, events: &mut Events) {
             }
             _ => {}
         }
-        options = &options[length..];
+        options = next;
     }
 }
 

@@ -15,7 +15,7 @@ const ACKNOWLEDGEMENT: u16 = 0x0080;
 impl Decoder {
     pub(super) fn gre(&mut self, packet: &mut Packet<'_>, start: usize, end: usize) {
         self.counts.gre += 1;
-        let data = &packet.data[start..end];
+        let data = packet.within(start, end);
         let Some(word) = u32_at(data, 0) else {
             packet.events.insert(Event::GreTooSmall);
             return;
@@ -52,10 +52,8 @@ impl Decoder {
         if flags & ROUTING != 0 {
             // Source route entries (RFC 1701): family, offset, length; a null family of length 0 ends them. Each is at least 4 bytes.
             loop {
-                let (Some(family), Some(&length)) = (
-                    u16_at(&packet.data[..end], at),
-                    packet.data[..end].get(at + 3),
-                ) else {
+                let data = packet.within(0, end);
+                let (Some(family), Some(&length)) = (u16_at(data, at), data.get(at + 3)) else {
                     packet.events.insert(Event::Gre0TooBig);
                     return;
                 };
@@ -152,7 +150,7 @@ impl Decoder {
         self.counts.erspan += 1;
         match (
             packet.data.get(at).map(|b| b >> 4),
-            packet.data[..end].get(at + 11),
+            packet.within(0, end).get(at + 11),
         ) {
             (Some(2), Some(&last)) => self.carries(
                 packet,
@@ -186,7 +184,7 @@ impl Decoder {
                 let known = [
                     0x0800, 0x86dd, 0x0806, 0x8100, 0x88a8, 0x8847, 0x8848, 0x8864,
                 ];
-                match u16_at(&packet.data[..end], start + 20) {
+                match u16_at(packet.within(0, end), start + 20) {
                     Some(kind) if !known.contains(&kind) && kind > 1500 => {
                         packet.events.insert(Event::VxlanUnknownPayload)
                     }
@@ -220,7 +218,7 @@ impl Decoder {
     /// Teredo (RFC 4380): perhaps an authentication and an origin indication, then IPv6 of exactly the length that is left.
     fn teredo(&mut self, packet: &mut Packet<'_>) {
         let (mut at, end) = (packet.payload.start, packet.payload.end);
-        let data = &packet.data[..end];
+        let data = packet.within(0, end);
         if let Some(&[0, 1, id, authentication]) = data.get(at..).and_then(|d| d.first_chunk()) {
             at += 13 + usize::from(id) + usize::from(authentication);
         }

@@ -4,6 +4,8 @@
 //! where segments overlap before the acknowledgement, the receiver's own policy decides. `inline` hands them on when they arrive. Every byte of payload is in exactly one
 //! counter of [`Ledger`]. Not here: finding the session of a packet ([`crate::flow`]).
 
+#![warn(clippy::indexing_slicing)]
+
 mod policy;
 mod session;
 mod side;

@@ -9,7 +9,7 @@ mod handshake;
 pub(crate) use again::Again;
 use handshake::Handshake;
 
-use super::side::{Kind, Side, Tools};
+use super::side::{Kind, Side, Tools, first};
 use super::{End, Reassembler, Sink, Urgent};
 use crate::event::{Event, Events};
 use crate::packet::{Direction, Packet, Signature, Tcp, flag};
@@ -147,7 +147,7 @@ impl Reassembler {
                 tools.ledger.bad_checksum += payload.len() as u64;
                 return;
             }
-            session.flags[direction.index()] |= tcp.flags;
+            *direction.of_mut(&mut session.flags) |= tcp.flags;
             let segment = Segment {
                 tcp,
                 payload,
@@ -229,7 +229,7 @@ impl Session {
 
     /// Where a segment's payload begins in the stream of its direction; `None` if it is no part of what is handed on.
     pub fn offset(&self, tcp: &Tcp, direction: Direction) -> Option<u64> {
-        let side = &self.sides[direction.index()];
+        let side = direction.of(&self.sides);
         let syn = tcp.flags & flag::SYN != 0;
         if syn && direction == Direction::ToServer && self.holds_data_of(tcp.sequence) {
             // It is part of the stream if the server takes it.
@@ -245,13 +245,13 @@ impl Session {
 
     /// Sequence numbers that a direction's sender used until now, holes, SYN and FIN included (`stream_size`).
     pub fn seen(&self, direction: Direction) -> u64 {
-        let side = &self.sides[direction.index()];
+        let side = direction.of(&self.sides);
         side.next.max(0) as u64 + u64::from(side.known) + u64::from(side.fin.is_some())
     }
 
     /// Bytes of a direction that were handed on or declared lost.
     pub fn handed_on(&self, direction: Direction) -> u64 {
-        self.sides[direction.index()].base as u64
+        direction.of(&self.sides).base as u64
     }
 
     /// Bytes held.
@@ -274,14 +274,14 @@ impl Session {
     /// Whether a segment is signed by something else than those before it: most systems drop it (RFC 2385, section 2.0), some do not know of signatures. A SYN decides what
     /// its direction is signed by.
     fn is_doubtful(&mut self, tcp: &Tcp, direction: Direction) -> bool {
-        let known = &mut self.signatures[direction.index()];
+        let known = direction.of_mut(&mut self.signatures);
         if tcp.flags & flag::SYN != 0 && !self.state.is_established() {
             *known = Some(tcp.signature);
             return false;
         }
         if tcp.flags & flag::RST != 0 && known.is_none() {
             // Who only ever sent a RST is judged by what the other end does.
-            let other = self.signatures[direction.reversed().index()];
+            let other = *direction.reversed().of(&self.signatures);
             return other.is_some_and(|s| s != tcp.signature);
         }
         *known.get_or_insert(tcp.signature) != tcp.signature
@@ -298,7 +298,7 @@ impl Session {
             self.sides[0].refuse(tools);
         }
         for direction in [Direction::ToServer, Direction::ToClient] {
-            let side = &mut self.sides[direction.index()];
+            let side = direction.of_mut(&mut self.sides);
             side.deliver(true, direction, tools, sink);
             if !side.ended {
                 side.ended = true;
@@ -310,7 +310,9 @@ impl Session {
 
     pub(super) fn relieve<S: Sink>(&mut self, tools: &mut Tools<'_>, sink: &mut S) {
         for direction in [Direction::ToServer, Direction::ToClient] {
-            self.sides[direction.index()].relieve(direction, tools, sink);
+            direction
+                .of_mut(&mut self.sides)
+                .relieve(direction, tools, sink);
         }
     }
 
@@ -349,7 +351,7 @@ impl Session {
     /// Whether the sender's timestamp is older than the last one in order: the receiver drops such a segment (RFC 7323, section 5.3). One tick is let by, as systems do.
     fn is_stale(&self, segment: &Segment<'_>) -> bool {
         let (Some(value), Some((last, time))) =
-            (segment.stamp(), self.sides[segment.direction.index()].stamp)
+            (segment.stamp(), segment.direction.of(&self.sides).stamp)
         else {
             return false;
         };
@@ -360,7 +362,7 @@ impl Session {
 
     fn established<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
         let (tcp, direction) = (segment.tcp, segment.direction);
-        let (own, other) = (direction.index(), direction.reversed().index());
+        let (own, other) = (direction, direction.reversed());
         if segment.has(flag::SYN) {
             self.late_syn(segment, tools);
             return;
@@ -372,7 +374,7 @@ impl Session {
         self.learn(segment);
         if segment.has(flag::RST) {
             // In the window is not enough: its receiver asks back (RFC 5961, section 3), and goes on. What it expects lies between what it has acknowledged and what was sent.
-            let side = &self.sides[own];
+            let side = own.of(&self.sides);
             let at = side.offset(tcp.sequence);
             let sent = side.fin.map_or(side.next, |fin| side.next.max(fin + 1));
             let fits = at >= side.acked.min(sent) && at <= sent;
@@ -383,7 +385,7 @@ impl Session {
             refuse(segment, tools, None);
             return;
         }
-        if segment.one_sided && self.flags[other] == 0 {
+        if segment.one_sided && *other.of(&self.flags) == 0 {
             // Nobody acknowledges.
             tools.inline = true;
         }
@@ -392,7 +394,7 @@ impl Session {
             return;
         }
         // The acknowledgement, of the other direction's bytes.
-        let receiver = &mut self.sides[other];
+        let receiver = other.of_mut(&mut self.sides);
         let acknowledged = receiver.offset(tcp.acknowledgement);
         // After its FIN nothing is sent.
         let limit = match (receiver.fin, receiver.window_end) {
@@ -422,8 +424,8 @@ impl Session {
         }
         let advanced = acknowledged > receiver.acked;
         receiver.acked = receiver.acked.max(acknowledged);
-        let scale = self.sides[own].scale;
-        let receiver = &mut self.sides[other];
+        let scale = own.of(&self.sides).scale;
+        let receiver = other.of_mut(&mut self.sides);
         if acknowledged >= receiver.acked {
             let end = acknowledged + (i64::from(tcp.window) << scale);
             receiver.window_end = Some(receiver.window_end.map_or(end, |old| old.max(end)));
@@ -434,7 +436,7 @@ impl Session {
         self.data(segment, tools, sink);
         self.advance();
         if let Some(value) = segment.stamp() {
-            let side = &mut self.sides[own];
+            let side = own.of_mut(&mut self.sides);
             let start = side.offset(tcp.sequence);
             if start <= side.acked
                 && side
@@ -451,7 +453,7 @@ impl Session {
     #[cold]
     fn doubted<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
         let direction = segment.direction;
-        let side = &mut self.sides[direction.index()];
+        let side = direction.of_mut(&mut self.sides);
         let start = side.offset(segment.tcp.sequence);
         let end = start + segment.payload.len() as i64;
         let room = side.window_end.map_or(i64::MAX, |w| w.max(side.acked));
@@ -475,7 +477,7 @@ impl Session {
     fn data<S: Sink>(&mut self, segment: &Segment<'_>, tools: &mut Tools<'_>, sink: &mut S) {
         let direction = segment.direction;
         let state = self.state;
-        let side = &mut self.sides[direction.index()];
+        let side = direction.of_mut(&mut self.sides);
         let mut payload = segment.payload;
         let start = side.offset(segment.tcp.sequence);
         let end = start + payload.len() as i64;
@@ -516,7 +518,7 @@ impl Session {
             {
                 let late = (end - start.max(fin)) as usize;
                 tools.ledger.closed += late as u64;
-                payload = &payload[..payload.len() - late];
+                payload = first(payload, payload.len().saturating_sub(late));
             }
             // A probe is one byte at the edge of a closed window; a keep-alive repeats the last byte.
             let probe = start == room && payload.len() == 1;
@@ -525,7 +527,7 @@ impl Session {
                 let beyond = (end - start.max(room)).min(payload.len() as i64) as usize;
                 tools.ledger.out_of_window += beyond as u64;
                 tools.events.insert(out_of_window(state, fin));
-                payload = &payload[..payload.len() - beyond];
+                payload = first(payload, payload.len().saturating_sub(beyond));
             }
             let (before, sent) = (side.base, side.next);
             let known = if segment.has(flag::URG) && tools.urgent != Urgent::Inline {
@@ -557,7 +559,9 @@ impl Session {
                 }
             }
         }
-        self.sides[direction.index()].deliver(false, direction, tools, sink);
+        direction
+            .of_mut(&mut self.sides)
+            .deliver(false, direction, tools, sink);
     }
 
     /// The state after the FINs and acknowledgements seen.

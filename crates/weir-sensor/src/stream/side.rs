@@ -60,24 +60,33 @@ const KEPT: usize = 256;
 
 impl Pool {
     fn take(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let mut buffer = match SIZES.iter().position(|size| *size >= bytes.len()) {
-            Some(class) => self.free[class]
-                .pop()
-                .unwrap_or_else(|| Vec::with_capacity(SIZES[class])),
-            None => Vec::with_capacity(bytes.len()),
-        };
+        let mut classes = SIZES.iter().zip(&mut self.free);
+        let class = classes.find(|(size, _)| **size >= bytes.len());
+        let (size, free) = class.map_or((bytes.len(), None), |(size, free)| (*size, free.pop()));
+        let mut buffer = free.unwrap_or_else(|| Vec::with_capacity(size));
         buffer.extend_from_slice(bytes);
         buffer
     }
 
     fn give(&mut self, mut buffer: Vec<u8>) {
-        if let Some(class) = SIZES.iter().position(|size| *size == buffer.capacity())
-            && self.free[class].len() < KEPT
+        let mut classes = SIZES.iter().zip(&mut self.free);
+        if let Some((_, free)) = classes.find(|(size, _)| **size == buffer.capacity())
+            && free.len() < KEPT
         {
             buffer.clear();
-            self.free[class].push(buffer);
+            free.push(buffer);
         }
     }
+}
+
+/// The first bytes (or numbers) of a slice.
+pub(super) fn first<T>(all: &[T], count: usize) -> &[T] {
+    all.get(..count).unwrap_or(all)
+}
+
+/// What is behind the first ones.
+fn behind<T>(all: &[T], count: usize) -> &[T] {
+    all.get(count..).unwrap_or_default()
 }
 
 /// What a side needs of the reassembler while it works.
@@ -182,12 +191,12 @@ impl Side {
         if end > self.depth {
             let beyond = (end - start.max(self.depth)) as usize;
             tools.ledger.beyond_depth += beyond as u64;
-            bytes = &bytes[..bytes.len() - beyond];
+            bytes = first(bytes, bytes.len().saturating_sub(beyond));
         }
         if start < self.base {
             let before = ((self.base - start) as usize).min(bytes.len());
             tools.ledger.overlapped += before as u64;
-            bytes = &bytes[before..];
+            bytes = behind(bytes, before);
             start += before as i64;
         }
         if bytes.is_empty() {
@@ -203,8 +212,8 @@ impl Side {
             };
             if now > 0 {
                 self.base += now as i64;
-                tools.hand_on(kind, direction, &bytes[..now], sink);
-                bytes = &bytes[now..];
+                tools.hand_on(kind, direction, first(bytes, now), sink);
+                bytes = behind(bytes, now);
                 start = self.base;
                 if bytes.is_empty() {
                     return false;
@@ -263,7 +272,8 @@ impl Side {
     ) -> bool {
         let new = start..start + bytes.len() as i64;
         let of_new = |range: &Range<i64>| {
-            &bytes[(range.start - start) as usize..(range.end - start) as usize]
+            let (from, to) = ((range.start - start) as usize, (range.end - start) as usize);
+            bytes.get(from..to).unwrap_or_default()
         };
         let (mut changes, mut holes) = (false, false);
         // Up to where the new segment is decided.

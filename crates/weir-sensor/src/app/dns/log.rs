@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::MOST_LOGGED;
+use super::numbers::MOST_LOGGED;
 
 /// A record as version 2 of the log has it: one for each question of a query; one for an answer, about its first question.
 pub(crate) fn older(record: &Map<String, Value>) -> Vec<Map<String, Value>> {

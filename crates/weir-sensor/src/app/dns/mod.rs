@@ -13,6 +13,7 @@ use serde_json::{Map, Value};
 
 use self::log::{rcode_name, type_name};
 use self::name::{name, skip_name};
+use self::numbers::{MOST_LOGGED, MOST_RECORDS};
 use self::record::{Message, put_name};
 use super::bytes::be16;
 use super::names::App;
@@ -122,22 +123,14 @@ fn is_datagram(first: &First<'_>, own_port: bool) -> bool {
     looks_like(b, b.len(), response, own_port) == Some(true)
 }
 
-/// Records of one message that are looked at: more than any message has room for with names of their own.
-const MOST_RECORDS: usize = 8192;
-/// Records of one section that are logged.
-const MOST_LOGGED: usize = 1024;
-
 /// Whether bytes begin like a message of `total` bytes; `None`: more are needed. On DNS's own port a message only needs a plausible header.
 fn looks_like(b: &[u8], total: usize, response: bool, own_port: bool) -> Option<bool> {
     if total < 12 {
         return Some(false);
     }
-    if b.len() < 12 {
-        return None;
-    }
-    let flags = u16::from_be_bytes([b[2], b[3]]);
-    let count = |at: usize| u16::from_be_bytes([b[at], b[at + 1]]);
-    let (questions, answers) = (count(4), count(6));
+    let count = |at: usize| be16(b, at);
+    let (flags, questions, answers) = (count(2)?, count(4)?, count(6)?);
+    let (authorities, additionals) = (count(8)?, count(10)?);
     let opcode = flags >> 11 & 15;
     if (flags & 0x8000 != 0) != response || (flags & 0x40 != 0 || opcode > 6) && !own_port {
         return Some(false);
@@ -147,7 +140,7 @@ fn looks_like(b: &[u8], total: usize, response: bool, own_port: bool) -> Option<
         if opcode <= 6 && questions < 64 || questions == 0 {
             return Some(opcode <= 6 && (questions > 0 || response));
         }
-    } else if questions != 1 || (!response && answers != 0 && opcode == 0) || count(10) > 256 {
+    } else if questions != 1 || (!response && answers != 0 && opcode == 0) || additionals > 256 {
         return Some(false);
     }
     let mut at = 12;
@@ -173,12 +166,12 @@ fn looks_like(b: &[u8], total: usize, response: bool, own_port: bool) -> Option<
     if at + 4 > total {
         return Some(false);
     }
-    let end = b.get(at..at + 4)?;
-    let rest = answers | count(8) | count(10);
-    let good = end[2] == 0
-        && matches!(end[3], 1 | 3 | 255)
-        && (end[0] <= 1 || end[0] == 0x80)
-        && (labels > 0 || end[1] == 2 || end[1] == 6)
+    let &[type_high, type_low, class_high, class_low] = b.get(at..)?.first_chunk()?;
+    let rest = answers | authorities | additionals;
+    let good = class_high == 0
+        && matches!(class_low, 1 | 3 | 255)
+        && (type_high <= 1 || type_high == 0x80)
+        && (labels > 0 || type_low == 2 || type_low == 6)
         // Without records the question is all there is.
         && (rest != 0 || questions > 1 || at + 4 == total);
     Some(good)
@@ -229,7 +222,7 @@ impl Parser for Dns {
             self.message(direction, bytes, time, out);
             return;
         }
-        let mut carry = std::mem::take(&mut self.carry[direction.index()]);
+        let mut carry = std::mem::take(direction.of_mut(&mut self.carry));
         let held = !carry.is_empty();
         let mut rest: &[u8] = if carry.is_empty() {
             bytes
@@ -238,29 +231,29 @@ impl Parser for Dns {
             &carry
         };
         // Behind a loss: from byte to byte, until a message begins, so that it does not matter where segments do.
-        let lost = &mut self.lost[direction.index()];
-        while *lost && rest.len() >= 2 {
-            let length = usize::from(u16::from_be_bytes([rest[0], rest[1]]));
-            match looks_like(&rest[2..], length, direction == ToClient, false) {
+        let lost = direction.of_mut(&mut self.lost);
+        while *lost && let [a, b, message @ ..] = rest {
+            let length = usize::from(u16::from_be_bytes([*a, *b]));
+            match looks_like(message, length, direction == ToClient, false) {
                 Some(true) => *lost = false,
-                Some(false) => rest = &rest[1..],
+                Some(false) => rest = rest.get(1..).unwrap_or_default(),
                 None => break,
             }
         }
         let lost = *lost;
-        while !lost && rest.len() >= 2 {
-            let length = usize::from(u16::from_be_bytes([rest[0], rest[1]]));
-            let Some(message) = rest.get(2..2 + length) else {
+        while !lost && let [a, b, after @ ..] = rest {
+            let length = usize::from(u16::from_be_bytes([*a, *b]));
+            let Some((message, next)) = after.split_at_checked(length) else {
                 break;
             };
             // Nothing in front of a message is no message.
             if length > 0 {
                 self.message(direction, message, time, out);
             }
-            rest = &rest[2 + length..];
+            rest = next;
         }
         let left = rest.len();
-        self.carry[direction.index()] = if held {
+        *direction.of_mut(&mut self.carry) = if held {
             carry.drain(..carry.len() - left);
             carry
         } else {
@@ -269,16 +262,16 @@ impl Parser for Dns {
     }
 
     fn gap(&mut self, direction: Direction, _: u64, _: &mut Transactions) {
-        self.carry[direction.index()] = Vec::new();
-        self.lost[direction.index()] = true;
+        *direction.of_mut(&mut self.carry) = Vec::new();
+        *direction.of_mut(&mut self.lost) = true;
     }
 
     fn end(&mut self, direction: Direction, _: &mut Transactions) {
-        self.carry[direction.index()] = Vec::new();
+        *direction.of_mut(&mut self.carry) = Vec::new();
     }
 
     fn is_between(&self, direction: Direction) -> bool {
-        self.stream == Some(true) && self.carry[direction.index()].is_empty()
+        self.stream == Some(true) && direction.of(&self.carry).is_empty()
     }
 
     fn memory(&self) -> usize {

@@ -1,4 +1,9 @@
-//! Numbers of DNS by the names that rules and records have for them.
+//! Numbers of DNS by the names that rules and records have for them, and limits.
+
+/// Records of one message that are looked at: more than any message has room for with names of their own.
+pub(super) const MOST_RECORDS: usize = 8192;
+/// Records of one section that are logged.
+pub(super) const MOST_LOGGED: usize = 1024;
 
 /// Operations.
 pub(super) const OPCODES: &[(&str, u64)] = &[

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::log::type_name;
 use super::name::{Odd, name, skip_name};
-use super::{MOST_LOGGED, MOST_RECORDS};
+use super::numbers::{MOST_LOGGED, MOST_RECORDS};
 use crate::app::bytes::{be16, be32};
 use crate::app::text::{colons, hex, string};
 use crate::app::transaction::Transaction;
@@ -309,7 +309,7 @@ impl<'a> Message<'a> {
                         option.insert("data".into(), hex(said).into());
                         options.push(option.into());
                     }
-                    rest = &rest[4 + said.len()..];
+                    rest = rest.get(4 + said.len()..)?;
                 }
                 if options.is_empty() {
                     return Some(false);

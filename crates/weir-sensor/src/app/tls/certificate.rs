@@ -49,7 +49,7 @@ impl Certificate {
         if der.is_empty() {
             return Err("certificate_invalid_length");
         }
-        if der[0] != 0x30 || der.get(1) == Some(&0x80) {
+        if der.first() != Some(&0x30) || der.get(1) == Some(&0x80) {
             return Err("certificate_invalid_der");
         }
         let (certificate, _) = expect(der, 0x30).ok_or("invalid_certificate")?;
@@ -112,8 +112,10 @@ fn append_name(mut rdns: &[u8], out: &mut String) -> Option<()> {
             // BMPString has two bytes a character.
             if tag == 0x1e {
                 let units: Vec<u16> = value
-                    .chunks_exact(2)
-                    .map(|p| u16::from_be_bytes([p[0], p[1]]))
+                    .as_chunks()
+                    .0
+                    .iter()
+                    .map(|pair| u16::from_be_bytes(*pair))
                     .collect();
                 out.push_str(&String::from_utf16_lossy(&units));
             } else {

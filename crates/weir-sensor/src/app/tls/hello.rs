@@ -63,8 +63,10 @@ pub(crate) struct Hello {
 
 fn pairs(bytes: &[u8]) -> Vec<u16> {
     bytes
-        .chunks_exact(2)
-        .map(|p| u16::from_be_bytes([p[0], p[1]]))
+        .as_chunks()
+        .0
+        .iter()
+        .map(|pair| u16::from_be_bytes(*pair))
         .collect()
 }
 
@@ -232,14 +234,12 @@ impl Hello {
         let extensions = plain(&self.extensions);
         let alpn = match self.alpn.first().map(Vec::as_slice) {
             None | Some([]) => "00".to_string(),
-            Some(name) => {
-                let (a, b) = (name[0], name[name.len() - 1]);
+            Some(name @ [a, ..]) => {
+                let (a, b) = (*a, name.last().copied().unwrap_or(*a));
                 if a.is_ascii_alphanumeric() && b.is_ascii_alphanumeric() {
                     format!("{}{}", a as char, b as char)
                 } else {
-                    let first = hex(&[a]);
-                    let last = hex(&[b]);
-                    format!("{}{}", &first[..1], &last[1..])
+                    format!("{:x}{:x}", a >> 4, b & 15)
                 }
             }
         };
@@ -249,7 +249,7 @@ impl Hello {
         };
         let short = |text: &str| match text {
             "" => "000000000000".to_string(),
-            _ => hex(&Sha256::digest(text.as_bytes())[..6]),
+            _ => hex(Sha256::digest(text.as_bytes()).get(..6).unwrap_or_default()),
         };
         let head = format!(
             "{}{version}{}{:02}{:02}{alpn}",

@@ -195,7 +195,9 @@ pub(crate) fn is_told(t: &Transaction) -> bool {
 pub(super) fn base64(bytes: &[u8]) -> String {
     let mut out = Vec::new();
     crate::output::json::base64(&mut out, bytes);
-    String::from_utf8_lossy(&out[1..out.len() - 1]).into_owned()
+    // Without the quotation marks.
+    let text = out.get(1..out.len().saturating_sub(1));
+    String::from_utf8_lossy(text.unwrap_or_default()).into_owned()
 }
 
 /// What logs call early drafts of TLS 1.3.

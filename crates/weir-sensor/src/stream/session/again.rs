@@ -40,7 +40,7 @@ impl Reassembler {
             let ways = [Direction::ToServer, Direction::ToClient];
             for ((tcp, direction), time) in both.into_iter().zip(ways).zip(again.times) {
                 let Some(tcp) = tcp else { continue };
-                session.flags[direction.index()] |= tcp.flags;
+                *direction.of_mut(&mut session.flags) |= tcp.flags;
                 // Their data is with the old session, as refused.
                 let segment = Segment {
                     tcp,
@@ -51,7 +51,7 @@ impl Reassembler {
                     one_sided: false,
                     doubtful: false,
                 };
-                session.signatures[direction.index()] = Some(tcp.signature);
+                *direction.of_mut(&mut session.signatures) = Some(tcp.signature);
                 session.take(&segment, tools, sink);
             }
         });
@@ -72,7 +72,7 @@ impl Session {
             return;
         }
         if tcp.flags & flag::ACK == 0 {
-            let side = &self.sides[direction.index()];
+            let side = direction.of(&self.sides);
             let new = !side.known || side.zero != tcp.sequence.wrapping_add(1);
             if !new || !self.state.is_established() || self.state.is_over() {
                 return;
@@ -102,8 +102,8 @@ impl Session {
             again.answer = Some(tcp.clone());
             again.times[1] = packet.time;
         }
-        again.packets[direction.index()] += 1;
-        again.bytes[direction.index()] += packet.data.len() as u64;
+        *direction.of_mut(&mut again.packets) += 1;
+        *direction.of_mut(&mut again.bytes) += packet.data.len() as u64;
     }
 
     /// Whether a segment completes a handshake of another session with the same ports, which this one is then given up for.
@@ -132,6 +132,6 @@ impl Session {
 
     /// What was sent and acknowledged of each direction.
     fn progress(&self) -> [(i64, i64); 2] {
-        [0, 1].map(|d| (self.sides[d].next, self.sides[d].acked))
+        self.sides.each_ref().map(|side| (side.next, side.acked))
     }
 }

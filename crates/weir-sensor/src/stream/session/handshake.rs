@@ -6,7 +6,7 @@ use super::{Segment, Session, State, refuse};
 use crate::event::Event;
 use crate::packet::{Direction, flag};
 use crate::stream::Sink;
-use crate::stream::side::{Kind, Tools};
+use crate::stream::side::{Kind, Tools, first};
 
 /// What a session taken up in the middle may scale its windows by: nobody knows.
 const UNKNOWN_SCALE: u8 = 14;
@@ -55,7 +55,7 @@ pub(super) struct Handshake {
 
 impl Handshake {
     pub(super) fn asked(&self) -> &[u32] {
-        &self.asked[..usize::from(self.asked_count)]
+        first(&self.asked, usize::from(self.asked_count))
     }
 
     /// Notes a SYN; whether it is one too many.
@@ -75,8 +75,10 @@ impl Handshake {
             return;
         }
         let at = usize::from(self.asked_count).min(CANDIDATES - 1);
-        self.asked[at] = sequence;
-        self.asked_count = (at + 1) as u8;
+        if let Some(place) = self.asked.get_mut(at) {
+            *place = sequence;
+            self.asked_count = (at + 1) as u8;
+        }
     }
 }
 
@@ -142,12 +144,12 @@ impl Session {
 
     /// Takes sequence numbers from a segment of a session taken up in the middle.
     pub(super) fn learn(&mut self, segment: &Segment<'_>) {
-        let sender = &mut self.sides[segment.direction.index()];
+        let sender = segment.direction.of_mut(&mut self.sides);
         if !sender.known {
             sender.known = true;
             sender.zero = segment.tcp.sequence;
         }
-        let receiver = &mut self.sides[segment.direction.reversed().index()];
+        let receiver = segment.direction.reversed().of_mut(&mut self.sides);
         if !receiver.known && segment.has(flag::ACK) {
             receiver.known = true;
             receiver.zero = segment.tcp.acknowledgement;
