@@ -183,6 +183,7 @@ buffers! {
     EmailUrl: "email.url" [] () SMTP, Request, true, "Address of a page in the text of a message, without `http://`.";
     SnmpCommunity: "snmp.community" [] () Some(App::Snmp), Both, false, "Community of SNMP 1 and 2c.";
     SnmpUser: "snmp.usm" [] () Some(App::Snmp), Both, false, "User of SNMP 3.";
+    NtpReferenceId: "ntp.reference_id" [] () Some(App::Ntp), Both, false, "Reference identifier of a message of NTP, four bytes.";
     QuicSni: "quic.sni" [] () QUIC, Request, false, "Server name asked for.";
     QuicUserAgent: "quic.ua" [] () QUIC, Request, false, "User agent.";
     QuicVersion: "quic.version" [] () QUIC, Both, false, "Version, four bytes.";

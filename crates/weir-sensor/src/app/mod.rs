@@ -14,6 +14,7 @@ mod lines;
 mod mail;
 mod mime;
 mod names;
+mod ntp;
 mod probe;
 mod protocol;
 mod quic;
@@ -57,7 +58,7 @@ pub static PROTOCOLS: &[Protocol] = &[
     mail::POP3,
     mail::IMAP,
     recognized::DHCP,
-    recognized::NTP,
+    ntp::NTP,
     recognized::IKE,
     tftp::TFTP,
     snmp::SNMP,

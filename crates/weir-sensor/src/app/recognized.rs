@@ -238,20 +238,6 @@ pub(super) const DHCP: Protocol = Protocol {
     ..Protocol::NONE
 };
 
-/// Without its port NTP is too alike to chance.
-pub(super) const NTP: Protocol = Protocol {
-    app: App::Ntp,
-    carrier: Carrier::Udp,
-    datagram: Some(|first| {
-        let head = first.at(0).unwrap_or_default();
-        first.has_port(123)
-            && first.bytes.len() >= 48
-            && matches!(head & 7, 1..=7)
-            && head >> 3 & 7 <= 4
-    }),
-    ..Protocol::NONE
-};
-
 /// Without its ports IKE is too alike to chance.
 pub(super) const IKE: Protocol = Protocol {
     app: App::Ike,

@@ -112,7 +112,7 @@ fn events_are_known_by_all_names_of_their_protocol() {
         event("tftp", "too_many_transactions"),
         Some(("tftp", TOO_MANY))
     );
-    assert_eq!(event("ntp", "too_many_transactions"), None);
+    assert_eq!(event("dhcp", "too_many_transactions"), None);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use weir_packet::build::Frame;
 
-use super::bed::{CLIENT, How, SERVER, Tape, sense_tape};
+use super::bed::{CLIENT, How, SERVER, Tape, counts, sense_tape};
 
 /// GetRequest of version 2c, community `public`.
 const GET: &[u8] = b"\x30\x26\x02\x01\x01\x04\x06public\xa0\x19\x02\x04\x01\x02\x03\x04\x02\x01\x00\x02\x01\x00\x30\x0b\x30\x09\x06\x05\x2b\x06\x01\x02\x01\x05\x00";
@@ -37,4 +37,44 @@ fn a_transfer_over_tftp_is_a_record_of_its_own() {
     assert_eq!(record["tftp"]["file"], "boot.img");
     // A request is all of it: there is nothing to count.
     assert!(record.get("tx_id").is_none());
+}
+
+/// A message of NTP.
+fn ntp(version: u8, mode: u8, stratum: u8, reference: &[u8; 4]) -> Vec<u8> {
+    let mut bytes = vec![0; 48];
+    bytes[0] = version << 3 | mode;
+    bytes[1] = stratum;
+    bytes[12..16].copy_from_slice(reference);
+    bytes
+}
+
+#[test]
+fn ntp_is_told_by_version_mode_stratum_and_reference() {
+    let mut tape = Tape::default();
+    let question = Frame::new().ip4(CLIENT, SERVER).udp(40_000, 123);
+    let answer = Frame::new().ip4(SERVER, CLIENT).udp(123, 40_000);
+    tape.push(&question.payload(&ntp(4, 3, 0, &[0; 4])));
+    tape.push(&answer.clone().payload(&ntp(4, 4, 2, b"LOCL")));
+    tape.push(&answer.payload(&ntp(4, 4, 2, b"LOCL")));
+    let rules = r#"
+alert ntp any any -> any any (msg:"all"; ntp.version:4; sid:1;)
+alert ntp any any -> any any (msg:"questions"; ntp.mode:client; sid:2;)
+alert ntp any any -> any any (msg:"answers"; ntp.mode:!client; ntp.stratum:>=2; sid:3;)
+alert ntp any any -> any any (msg:"reference"; flow:to_client; ntp.reference_id; content:"LOCL"; bsize:4; sid:4;)
+alert ntp any any -> any any (msg:"second answer"; app-layer-event:ntp.unsolicited_response; sid:5;)
+alert ntp any any -> any any (msg:"another version"; ntp.version:<4; sid:6;)
+alert ntp any any -> any any (msg:"of the question"; flow:to_server; ntp.reference_id; content:"LOCL"; sid:7;)
+alert ntp any any -> any any (msg:"another stratum"; ntp.stratum:1; sid:8;)
+"#;
+    let left = sense_tape(&tape, &How::rules(rules));
+    assert_eq!(
+        counts(&left.of("alert")),
+        [(1, 3), (2, 1), (3, 2), (4, 2), (5, 1)]
+    );
+    let records = left.of("ntp");
+    assert_eq!(records.len(), 3);
+    assert_eq!(records[0]["ntp"]["stratum"], 0);
+    assert_eq!(records[1]["ntp"]["reference_id"], "4c:4f:43:4c");
+    assert_eq!(records[1]["src_port"], 123);
+    assert_eq!(left.of("anomaly").len(), 1);
 }
