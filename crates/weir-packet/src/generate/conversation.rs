@@ -232,13 +232,14 @@ fn follow() -> impl Strategy<Value = Follow> {
     ];
     prop_oneof![
         14 => (any::<bool>(), tcp()).prop_map(|(reverse, tcp)| Follow::More { reverse, tcp }),
-        30 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
+        34 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
+        12 => tcp().prop_map(|tcp| Follow::More { reverse: false, tcp }),
         1 => Just(Follow::Repeat),
         2 => (1u16..3, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
-        23 => (kind, len, from, wrong)
+        30 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
-        7 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
-        13 => (proptest::option::weighted(0.2, 0u16..3), offset)
+        8 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
+        14 => (proptest::option::weighted(0.2, 0u16..3), offset)
             .prop_map(|(id, offset)| Follow::Later { id, offset }),
     ]
 }
@@ -712,8 +713,21 @@ impl Ends {
         };
         let code = if dress.id == 0 { 4 } else { 1 };
         // Also at both sides of the least that there is.
-        let mtu: u32 =
-            [1500, 1280, 1400, 0x0001_0000, 1279, 552, 551, 1400][dress.payload.len() % 8];
+        let mtus: [u32; 12] = [
+            1500,
+            1280,
+            1400,
+            0x0001_0000,
+            1279,
+            552,
+            551,
+            1400,
+            1500,
+            1400,
+            1280,
+            1500,
+        ];
+        let mtu = mtus[dress.payload.len() % mtus.len()];
         let frame = dress
             .network(sender, self.source, dress.id)
             .icmp(kind, code)
