@@ -27,6 +27,9 @@ struct Shared {
     /// What an automaton is made from when the expression is first used; `None` where PCRE2 has little to go back over.
     source: Option<Pcre>,
     linear: OnceLock<Option<Box<Linear>>>,
+    /// The expression at one place only.
+    here: OnceLock<Option<Box<Regex>>>,
+    limit: u32,
 }
 
 /// The flags that are not written into the pattern: `i`, `m`, `s`, `x`.
@@ -86,6 +89,8 @@ impl Expression {
                         }),
                         reach,
                         linear: OnceLock::new(),
+                        here: OnceLock::new(),
+                        limit,
                     }),
                 })
             }
@@ -111,6 +116,31 @@ impl Expression {
     /// The first match that begins at `start` or after it; what is before `start` can still be looked back at.
     pub fn find_at(&self, bytes: &[u8], start: usize) -> Result<(usize, usize), NotFound> {
         match self.regex.find_at(bytes, start) {
+            Ok(Some(found)) => Ok((found.start(), found.end())),
+            Ok(None) => Err(NotFound::None),
+            Err(_) => Err(NotFound::GivenUp),
+        }
+    }
+
+    /// The match that begins at `start`, of an expression that has automata.
+    pub(crate) fn find_here(&self, bytes: &[u8], start: usize) -> Result<(usize, usize), NotFound> {
+        let Shared {
+            source,
+            here,
+            limit,
+            ..
+        } = &*self.shared;
+        let compiled = here.get_or_init(|| {
+            let anchored = Pcre {
+                anchored: true,
+                ..source.clone()?
+            };
+            Some(Box::new(Expression::new(&anchored, *limit).ok()?.regex))
+        });
+        let Some(regex) = compiled else {
+            return self.find_at(bytes, start);
+        };
+        match regex.find_at(bytes, start) {
             Ok(Some(found)) => Ok((found.start(), found.end())),
             Ok(None) => Err(NotFound::None),
             Err(_) => Err(NotFound::GivenUp),

@@ -25,7 +25,7 @@ const NESTED: u32 = 50;
 /// A part that is repeated more often makes automata large: in a wider expression it may be repeated less often.
 const OFTEN: u32 = 12;
 /// What a reference may be.
-const ANYTHING: &str = "(?s:.*)";
+const ANYTHING: &str = "(?s:.*?)";
 
 type Dfa = dense::DFA<Vec<u32>>;
 
@@ -33,8 +33,10 @@ type Dfa = dense::DFA<Vec<u32>>;
 #[derive(Debug)]
 pub(crate) struct Linear {
     forward: Dfa,
-    /// Finds where a match begins. Without it the expression is wider than the original, or its beginning is not known: it can only rule a match out.
+    /// Finds where a match begins. Without it a match can only be ruled out.
     reverse: Option<Dfa>,
+    /// It matches what the original does, and nothing else.
+    exact: bool,
     anchored: bool,
     /// `$` stands at the end of the expression: before a final line feed, too.
     dollar: bool,
@@ -54,6 +56,8 @@ pub(crate) enum Found {
     Nothing,
     /// PCRE2 finds the same.
     Match(usize, usize),
+    /// No match begins before this place, and perhaps one does here.
+    From(usize),
     /// Perhaps something: PCRE2 knows.
     Perhaps,
 }
@@ -70,6 +74,7 @@ impl Linear {
             return Some(Linear {
                 forward,
                 reverse: automaton(&hir, pcre.anchored, true),
+                exact: true,
                 anchored: pcre.anchored,
                 dollar,
             });
@@ -77,7 +82,8 @@ impl Linear {
         let hir = wider(pcre)?;
         Some(Linear {
             forward: automaton(&hir, pcre.anchored, false)?,
-            reverse: None,
+            reverse: automaton(&hir, pcre.anchored, true),
+            exact: false,
             anchored: pcre.anchored,
             dollar: false,
         })
@@ -111,12 +117,14 @@ impl Linear {
         let Some(reverse) = &self.reverse else {
             return Found::Perhaps;
         };
-        if self.anchored {
-            return Found::Match(start, end);
-        }
-        match begin(reverse, bytes, start, end, looked_at) {
-            Some(begin) => Found::Match(begin, end),
-            None => Found::Perhaps,
+        let begin = match self.anchored {
+            true => Some(start),
+            false => begin(reverse, bytes, start, end, looked_at),
+        };
+        match (begin, self.exact) {
+            (Some(begin), true) => Found::Match(begin, end),
+            (Some(begin), false) => Found::From(begin),
+            (None, _) => Found::Perhaps,
         }
     }
 

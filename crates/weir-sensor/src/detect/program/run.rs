@@ -1,7 +1,7 @@
 //! Conditions in one buffer, evaluated: which choice of occurrences makes a chain hold. Tried for every candidate of every packet.
 
 use crate::base64;
-use crate::rules::{Found, MathOperator, NotFound, ReachPlace, TestOperator};
+use crate::rules::{Expression, Found, MathOperator, NotFound, ReachPlace, TestOperator};
 
 use super::super::in_range;
 use super::memo::Memo;
@@ -14,6 +14,10 @@ const MOST_CAPTURED: usize = 4096;
 /// Units of work of a place that is tried, of a number that is read, and of a call of the library of expressions.
 const TRY: u64 = 4;
 const CALL: u64 = 16;
+/// Bytes that an expression passes at one place for a unit.
+const PASSED: usize = 4;
+/// And of a place where what failed is kept in a tree.
+const SCATTERED: u64 = 12;
 /// And of an expression that is given up at its limit of steps.
 const GIVEN_UP: usize = 4096;
 
@@ -295,6 +299,9 @@ impl<'a, 'b> Run<'a, 'b> {
                 false => self.chain(rest, cursor, reached, next),
             };
         }
+        if find.after.scattered {
+            self.spend(SCATTERED)?;
+        }
         let variables = find.after.variables;
         let far = self.beyond == 0 || reached > self.beyond;
         let index = 2 * at + usize::from(far);
@@ -507,17 +514,29 @@ impl<'a, 'b> Run<'a, 'b> {
         let reach = search.expression.reach();
         let rest = subject.get(start..).unwrap_or_default();
         if let Some(linear) = search.expression.linear() {
-            let searched = linear.find_at(subject, start);
-            self.spend(CALL + searched.looked_at as u64)?;
-            match searched.found {
-                Found::Perhaps => {}
-                found => {
-                    self.scratch.counts.pcre_calls += 1;
-                    return Ok(match found {
-                        Found::Match(begin, end) => Some((begin, end)),
-                        _ => None,
-                    });
+            let mut on = start;
+            loop {
+                let searched = linear.find_at(subject, on);
+                self.spend(CALL + searched.looked_at as u64)?;
+                let at = match searched.found {
+                    Found::Perhaps => break,
+                    Found::Nothing => {
+                        self.scratch.counts.pcre_calls += 1;
+                        return Ok(None);
+                    }
+                    Found::Match(begin, end) => {
+                        self.scratch.counts.pcre_calls += 1;
+                        return Ok(Some((begin, end)));
+                    }
+                    Found::From(at) => at,
+                };
+                // A wider expression says where this one may begin: only there it is tried.
+                let looked_at = reach.from(subject.get(at..).unwrap_or_default()) / PASSED;
+                let found = self.called(looked_at, at, |e| e.find_here(subject, at), search)?;
+                if found.is_some() || search.anchored || at >= subject.len() {
+                    return Ok(found);
                 }
+                on = at + 1;
             }
         } else if reach.place == ReachPlace::Here
             && let Some(looked_at) = reach.fails_within(rest)
@@ -532,12 +551,23 @@ impl<'a, 'b> Run<'a, 'b> {
                 reach.everywhere(rest, most)
             }
         };
+        self.called(looked_at, start, |e| e.find_at(subject, start), search)
+    }
+
+    /// Calls the library, which may look at so many bytes from `start` on.
+    fn called(
+        &mut self,
+        looked_at: usize,
+        start: usize,
+        find: impl FnOnce(&Expression) -> Result<(usize, usize), NotFound>,
+        search: &Search,
+    ) -> Result<Option<(usize, usize)>, Fail> {
         // What would cost more than there is left is not begun.
         if looked_at as u64 > self.left {
             return self.spend(looked_at as u64).map(|()| None);
         }
         self.scratch.counts.pcre_calls += 1;
-        let found = search.expression.find_at(subject, start);
+        let found = find(&search.expression);
         let looked_at = match found {
             Ok((found, end)) => looked_at.min(end.max(found + 1).saturating_sub(start)),
             Err(NotFound::GivenUp) => looked_at.max(GIVEN_UP),

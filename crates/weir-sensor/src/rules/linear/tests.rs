@@ -90,6 +90,7 @@ struct Counts {
     bytes: usize,
     found: usize,
     ruled_out: usize,
+    from: usize,
     perhaps: usize,
     given_up: usize,
 }
@@ -102,9 +103,9 @@ fn compare(pcre: &Pcre, rounds: usize, n: &mut Numbers, counts: &mut Counts) {
         counts.none += 1;
         return;
     };
-    match linear.reverse {
-        Some(_) => counts.exact += 1,
-        None => counts.wider += 1,
+    match linear.exact {
+        true => counts.exact += 1,
+        false => counts.wider += 1,
     }
     counts.bytes +=
         linear.forward.memory_usage() + linear.reverse.as_ref().map_or(0, |r| r.memory_usage());
@@ -125,6 +126,26 @@ fn compare(pcre: &Pcre, rounds: usize, n: &mut Numbers, counts: &mut Counts) {
             (_, Err(NotFound::GivenUp)) => counts.given_up += 1,
             (Found::Perhaps, _) => counts.perhaps += 1,
             (Found::Nothing, Err(NotFound::None)) => counts.ruled_out += 1,
+            (Found::From(_), _) => {
+                // One place after the other, as detection does it.
+                let mut on = start;
+                let found = loop {
+                    match linear.find_at(&text, on).found {
+                        Found::From(at) => match expression.find_here(&text, at) {
+                            Err(NotFound::None) if pcre.anchored => break Err(NotFound::None),
+                            Err(NotFound::None) => on = at + 1,
+                            found => break found,
+                        },
+                        Found::Nothing => break Err(NotFound::None),
+                        other => panic!("{pcre:?}: {other:?}"),
+                    }
+                    if on > text.len() {
+                        break Err(NotFound::None);
+                    }
+                };
+                assert_eq!(found, wanted, "{pcre:?} in {text:?} from {start}");
+                counts.from += 1;
+            }
             (Found::Match(from, to), Ok(found)) if (from, to) == found => counts.found += 1,
             (found, wanted) => panic!(
                 "{pcre:?} in {:?} from {start}: {found:?}, PCRE2 {wanted:?}",
