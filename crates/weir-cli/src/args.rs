@@ -15,6 +15,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Parser, Subcommand, ValueEnum};
+use weir_lab::bench::Made;
 use weir_lab::generate::Gaps;
 
 /// weir turns a Linux host into a programmable packet-processing edge.
@@ -618,9 +619,18 @@ pub(crate) struct SensorBenchArgs {
     /// Packets: a mix of application traffic, as sfr.yaml of TRex
     #[arg(long, value_name = "YAML", conflicts_with = "own")]
     pub(crate) mix: Option<PathBuf>,
+    /// Packets made by the bench, clients in HOME_NET: html, web (pages, scripts, styles, data, images), filler, apps (HTTP, TLS, DNS, mail, SMB), hostile
+    #[arg(long, value_name = "NAME", value_parser = Made::named, conflicts_with_all = ["capture", "mix", "own"])]
+    pub(crate) traffic: Option<Made>,
     /// Packets and rules of the bench's own
     #[arg(long, conflicts_with = "rules")]
     pub(crate) own: bool,
+    /// Suricata, to run on the same packets and rules; default: the one installed
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) peer: Option<PathBuf>,
+    /// Its configuration, whose outputs are replaced; default: /etc/suricata/suricata.yaml
+    #[arg(long, value_name = "FILE")]
+    pub(crate) peer_config: Option<PathBuf>,
     /// Times the rates of the mix
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub(crate) multiple: f64,

@@ -87,12 +87,15 @@ fn run_sensor(args: &SensorBenchArgs) -> Result<ExitCode, Failure> {
                 .map(|s| super::seconds("--seconds", s).map(|d| d.as_secs_f64()))
                 .transpose()?,
             gaps: args.gaps,
+            made: args.traffic,
             own: args.own,
             keep: args.keep.clone(),
             rules: args.rules.clone(),
             shared: PathBuf::from(SHARED),
         },
         callgrind: args.callgrind.clone(),
+        peer: args.peer.clone(),
+        peer_config: args.peer_config.clone(),
     };
     measure(
         &shown(args.json, &args.out),

@@ -894,27 +894,32 @@ pub const XSK: &[Row] = &[
 /// All figures of `weir bench sensor`.
 pub const SENSOR: &[Row] = &[
     Row {
-        pattern: "sensor.capture|mix|own.none|one|all|open.prefilter|aho-corasick.N.packets",
+        pattern: "sensor.capture|mix|own|html|web|filler|apps|hostile.none|one|all|open.prefilter|aho-corasick.N.packets",
         meaning: "thousand packets that the sensor takes in a second of CPU time, all its threads and reading included, loading rules not; with no rule, one and all, and all with every address at home and abroad (open), by engine and N workers; alerts and counters written as EVE",
         target: "",
     },
     Row {
-        pattern: "sensor.capture|mix|own.none|one|all|open.prefilter|aho-corasick.N.bits",
+        pattern: "sensor.capture|mix|own|html|web|filler|apps|hostile.none|one|all|open.prefilter|aho-corasick.N.bits",
         meaning: "the same in Gbit of frames on the wire",
         target: "",
     },
     Row {
-        pattern: "sensor.capture|mix|own.none|one|all|open.prefilter|aho-corasick.N.wall",
+        pattern: "sensor.capture|mix|own|html|web|filler|apps|hostile.none|one|all|open.prefilter|aho-corasick.N.wall",
         meaning: "thousand packets a second by the clock on the wall; with more than one worker, reading is a thread of its own",
         target: "all rules, prefilter: 2 workers at least 1.6x of 1",
     },
     Row {
-        pattern: "sensor.capture|mix|own.none|one|all|open.alerts",
+        pattern: "sensor.capture|mix|own|html|web|filler|apps|hostile.all.peer.1.packets",
+        meaning: "thousand packets that the peer, Suricata, takes in a second of CPU time of its packet thread, the same packets and rules, alerts and counters written as EVE; where it is installed, or named by `--peer`",
+        target: "weir with all rules, prefilter, one worker, all its threads: at least 1.5x",
+    },
+    Row {
+        pattern: "sensor.capture|mix|own|html|web|filler|apps|hostile.none|one|all|open.alerts",
         meaning: "alerts, which engine and number of workers do not change: a run that finds others ends the bench with an error",
         target: "",
     },
     Row {
-        pattern: "sensor.capture|mix|own.none|one|all|open.prefilter|aho-corasick.memory",
+        pattern: "sensor.capture|mix|own|html|web|filler|apps|hostile.none|one|all|open.prefilter|aho-corasick.memory",
         meaning: "the most memory of a sensor that loaded its rules and ran once with one worker, MB",
         target: "",
     },
@@ -934,12 +939,12 @@ pub const SENSOR: &[Row] = &[
         target: "",
     },
     Row {
-        pattern: "sensor.capture|mix|own.stage.read|decode|defragment|flow-stream|application|worker|packet-rules|stream-rules|transactions|log|spread|whole.time",
+        pattern: "sensor.capture|mix|own|html|web|filler|apps|hostile.stage.read|decode|defragment|flow-stream|application|worker|packet-rules|stream-rules|transactions|log|spread|whole.time",
         meaning: "ns of CPU time for a packet that a stage adds, one worker, all rules, prefilter, all logs. worker: what detection costs without rules; spread: finding the worker of a frame, with several workers only and not in whole",
         target: "",
     },
     Row {
-        pattern: "sensor.capture|mix|own.stage.read|decode|defragment|flow-stream|application|worker|packet-rules|stream-rules|transactions|log.share",
+        pattern: "sensor.capture|mix|own|html|web|filler|apps|hostile.stage.read|decode|defragment|flow-stream|application|worker|packet-rules|stream-rules|transactions|log.share",
         meaning: "the same in percent of the whole",
         target: "",
     },

@@ -38,7 +38,7 @@ pub use ddos::ddos;
 pub use network::network;
 pub use report::{Absent, Figure, Outcome, Refused, Target};
 pub use router::router;
-pub use sensor::{SensorBench, Traffic, sensor, sensor_part};
+pub use sensor::{Made, SensorBench, Traffic, sensor, sensor_part};
 pub use vm::vm;
 pub use xdp::xdp;
 pub use xsk::xsk;

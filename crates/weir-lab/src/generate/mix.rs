@@ -248,6 +248,18 @@ impl Mix {
         }
     }
 
+    /// A mix of nothing between these addresses, the first and the last of each; none are not a range.
+    pub(crate) fn between(
+        clients: (Ipv4Addr, Ipv4Addr),
+        servers: (Ipv4Addr, Ipv4Addr),
+    ) -> Option<Mix> {
+        Some(Mix {
+            clients: Pool::new(clients.0, clients.1)?,
+            servers: Pool::new(servers.0, servers.1)?,
+            ..Mix::empty()
+        })
+    }
+
     fn add_capture(
         &mut self,
         path: &Path,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use weir_packet::pcap::{Capture, LinkType, Writer};
 use weir_sensor::load::named;
 
+use super::apps::Made;
 use super::own;
 use crate::LabError;
 use crate::generate::{Gaps, Mix, Plan};
@@ -34,6 +35,8 @@ pub struct Traffic {
     pub seconds: Option<f64>,
     /// Between the packets of its flows.
     pub gaps: Gaps,
+    /// Packets that the bench makes, for published rules.
+    pub made: Option<Made>,
     /// The project's own packets and rules, whatever else is at hand.
     pub own: bool,
     /// Where the capture is left when the bench is over.
@@ -46,7 +49,7 @@ pub struct Traffic {
 
 /// What is measured.
 pub(super) struct Input {
-    /// The part of figures' names: `capture`, `mix` or `own`.
+    /// The part of figures' names: `capture`, `mix`, `own`, or what is made.
     pub(super) name: &'static str,
     pub(super) capture: PathBuf,
     pub(super) rules: Vec<PathBuf>,
@@ -72,6 +75,11 @@ impl Input {
                 &path.display().to_string(),
             )?);
             ("mix", chained)
+        } else if let Some(made) = traffic.made {
+            let mix = made.mix().map_err(LabError::Engine)?;
+            let name = made.name();
+            said.push(written(&mix, traffic, quick, &chained, name)?);
+            (name, chained)
         } else if !traffic.captures.is_empty() {
             match &traffic.captures[..] {
                 // As it is, with its own times.

@@ -3,9 +3,12 @@
 //!
 //! Every sensor is a process of its own (`part`) that loads its rules once; all take turns in every round. Runs that must find the same alerts and do not are an error, not a figure.
 
+mod apps;
+mod bodies;
 mod input;
 mod own;
 mod part;
+mod peer;
 mod scan;
 mod stages;
 
@@ -13,11 +16,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 
+pub use apps::Made;
 pub use input::Traffic;
 pub use part::serve as sensor_part;
 
 use self::input::Input;
 use self::part::{Job, Keep, Logs, Part, Ran};
+use self::peer::Peer;
 use super::measure::Samples;
 use super::report::{Figure, Outcome, Promise};
 use super::{Bench, BenchOptions, Scale};
@@ -36,6 +41,10 @@ pub struct SensorBench {
     pub traffic: Traffic,
     /// A file for the costs of stages, as kcachegrind reads them.
     pub callgrind: Option<PathBuf>,
+    /// The peer's program, if it is not the one installed.
+    pub peer: Option<PathBuf>,
+    /// Its configuration, if it is not the installed one.
+    pub peer_config: Option<PathBuf>,
 }
 
 /// A sensor of the bench and what it was told.
@@ -85,7 +94,14 @@ pub fn sensor(
     if cfg!(debug_assertions) {
         bench.note("this is a debug build: its figures say nothing".to_owned());
     }
-    runs(&mut bench, &input, &scratch)?;
+    let about = (input.rules.as_slice(), input.capture.as_path());
+    let peer = Peer::new(
+        wanted.peer.as_deref(),
+        wanted.peer_config.as_deref(),
+        about,
+        &scratch,
+    )?;
+    runs(&mut bench, &input, peer.as_ref(), &scratch)?;
     scan::measure(&mut bench, &input, ROUNDS)?;
     let rounds = if options.quick { 3 } else { ROUNDS };
     let costs = stages::measure(&mut bench, &input, &scratch, rounds)?;
@@ -109,7 +125,12 @@ fn job(input: &Input, scratch: &Scratch, keep: Keep, automaton: bool, name: &str
     }
 }
 
-fn runs(bench: &mut Bench<'_>, input: &Input, scratch: &Scratch) -> Result<(), LabError> {
+fn runs(
+    bench: &mut Bench<'_>,
+    input: &Input,
+    peer: Option<&Peer>,
+    scratch: &Scratch,
+) -> Result<(), LabError> {
     let weir = bench.options.weir.clone();
     let mut load = Loads::default();
     let mut memory: BTreeMap<String, Samples> = BTreeMap::new();
@@ -173,6 +194,18 @@ fn runs(bench: &mut Bench<'_>, input: &Input, scratch: &Scratch) -> Result<(), L
             part,
         });
     }
+    let mut peers = Samples::default();
+    match peer {
+        Some(peer) => {
+            bench.progress("the peer")?;
+            let (version, took) = (peer.version(), peer.run()?);
+            bench.note(format!(
+                "peer: {version}, all rules, its own HOME_NET: {} packets, {} alerts; CPU time of its packet thread alone",
+                took.packets, took.alerts
+            ));
+        }
+        None => bench.note("the peer, Suricata, is not installed; --peer names one".to_owned()),
+    }
     let mut rows: BTreeMap<(usize, usize), Row> = BTreeMap::new();
     for round in 0..ROUNDS {
         for (at, form) in forms.iter_mut().enumerate() {
@@ -195,6 +228,11 @@ fn runs(bench: &mut Bench<'_>, input: &Input, scratch: &Scratch) -> Result<(), L
                 row.wall.push(ran.frames as f64 / wall / 1e3);
                 same(&mut expected, form.rules, form.engine, workers, ran)?;
             }
+        }
+        if let Some(peer) = peer {
+            bench.progress(&format!("round {} of {ROUNDS}: the peer", round + 1))?;
+            let took = peer.run()?;
+            peers.push(took.packets as f64 / took.cpu_s / 1e3);
         }
         // Once more from the start, for what loading takes and the memory of a first run.
         bench.progress(&format!("round {} of {ROUNDS}: loading", round + 1))?;
@@ -227,6 +265,10 @@ fn runs(bench: &mut Bench<'_>, input: &Input, scratch: &Scratch) -> Result<(), L
         bench.figure(Figure::new(name, "MB", samples));
     }
     load.figures(bench);
+    if peer.is_some() {
+        let name = format!("sensor.{}.all.peer.1.packets", input.name);
+        bench.figure(Figure::new(name, "kpps/CPU", peers));
+    }
     compare(&mut bench.outcome, input.name);
     Ok(())
 }
@@ -328,6 +370,11 @@ fn compare(outcome: &mut Outcome, name: &str) {
             all(1, "packets"),
             figure("all", "aho-corasick", 1, "packets"),
             Promise::Reported,
+        ),
+        (
+            all(1, "packets"),
+            figure("all", "peer", 1, "packets"),
+            Promise::AtLeast(1.5),
         ),
         (
             all(1, "packets"),
