@@ -306,7 +306,7 @@ mod tests {
         use life::{SEEN_ACK as ACK, SEEN_ANY as ANY, SEEN_FIN as FIN, SEEN_RST as RST};
         let cases = [
             (ANY, 0, FlowState::TcpSynSent),
-            (ANY, ANY | ACK, FlowState::TcpSynReceived),
+            (ANY, ANY | ACK, FlowState::TcpSynRecv),
             (ANY | ACK, ANY | ACK, FlowState::TcpEstablished),
             (ANY | ACK | FIN, ANY | ACK, FlowState::TcpFinWait),
             (ANY | ACK | FIN, ANY | ACK | FIN, FlowState::TcpLastAck),
