@@ -218,6 +218,16 @@ impl Report {
         self.errors > 0
     }
 
+    /// Whether an error was reported at a place inside this one.
+    pub fn has_error_in(&self, file: u32, span: Span) -> bool {
+        let is_inside = |d: &Draft| {
+            d.severity == Severity::Error
+                && d.file == file
+                && (span.start..=span.end).contains(&d.span.start)
+        };
+        self.errors > 0 && self.drafts.iter().any(is_inside)
+    }
+
     /// How many errors were reported.
     pub fn errors(&self) -> usize {
         self.errors + self.omitted_errors

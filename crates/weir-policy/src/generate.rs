@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 use crate::field::{Field, Header, Kind};
 use crate::words::names_of;
+use crate::{NoFiles, Source};
 
 mod stateful;
 
@@ -181,26 +182,44 @@ fn rule(tape: &mut Tape<'_>, index: usize, out: &mut String) {
         11 => out.push_str("   \t# indented\n\n"),
         _ => {}
     }
+    let mut start = String::new();
     if tape.one_in(4) {
-        out.push_str(&format!("Rule-{index}: "));
+        start.push_str(&format!("Rule-{index}: "));
     }
-    out.push_str(["", "", "", "mmb add ", "add ", "ADD-stateless "][tape.below(6)]);
+    start.push_str(["", "", "", "mmb add ", "add ", "ADD-stateless "][tape.below(6)]);
+    let mut matches = Vec::new();
     if tape.one_in(12) {
-        out.push_str("all");
+        matches.push("all".to_owned());
     } else {
         for i in 0..=tape.below(4) {
-            if i > 0 {
-                out.push_str(if tape.one_in(10) { " \\\n  " } else { " " });
+            let mut text = match i {
+                0 => "",
+                _ if tape.one_in(10) => " \\\n  ",
+                _ => " ",
             }
-            one_match(tape, &headers, i == 0, out);
+            .to_owned();
+            one_match(tape, &headers, i == 0, &mut text);
+            matches.push(text);
         }
     }
-    out.push_str(if tape.one_in(10) { " \\\n\t" } else { " " });
-    targets(tape, &headers, out);
+    let mut end = if tape.one_in(10) { " \\\n\t" } else { " " }.to_owned();
+    targets(tape, &headers, &mut end);
+    out.push_str(&possible(&start, &matches, &end));
     if tape.one_in(6) {
         out.push_str("   # why");
     }
     out.push('\n');
+}
+
+/// A rule with as many of the matches, from the first on, as do not contradict each other or the targets.
+fn possible(start: &str, matches: &[String], end: &str) -> String {
+    let is_valid =
+        |rule: &String| crate::parse(&Source::new("rule", with_sets(rule)), &NoFiles).is_ok();
+    (1..=matches.len())
+        .rev()
+        .map(|n| format!("{start}{}{end}", matches[..n].concat()))
+        .find(is_valid)
+        .unwrap_or_else(|| format!("{start}all{end}"))
 }
 
 fn one_match(tape: &mut Tape<'_>, headers: &Headers, first: bool, out: &mut String) {

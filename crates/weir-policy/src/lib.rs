@@ -15,6 +15,7 @@ mod fmt;
 #[cfg(feature = "generate")]
 pub mod generate;
 mod lexer;
+mod lint;
 mod lower;
 pub mod model;
 mod parse;

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use crate::ast::{self, Span};
 use crate::diagnostic::Report;
 use crate::field::{Field, Header, Kind};
-use crate::model::{Classes, Match, Policy, Ranges, Rule, Subject, Target, Test};
+use crate::lint::{self, Asked};
+use crate::model::{Classes, Policy, Ranges, Rule, Subject, Target, Test};
 use crate::sets::Sets;
 use crate::source::{SetLoader, Source};
 use crate::value::Problem;
@@ -55,8 +56,11 @@ pub(crate) fn lower(
     if !lower.report.has_errors() {
         lower.sets.warn_unused(lower.report);
     }
-    let files = lower.sets.files;
-    (Policy { rules, connections }, files)
+    let policy = Policy { rules, connections };
+    if !lower.report.has_errors() {
+        lint::policy(&policy, file, lower.report);
+    }
+    (policy, lower.sets.files)
 }
 
 struct Lower<'a> {
@@ -128,14 +132,30 @@ impl<'a> Lower<'a> {
         }
         let mut required = Required::default();
         let mut matches = Vec::with_capacity(written.matches.len());
+        // The written match that each of them comes from.
+        let mut origins: Vec<&ast::Match> = Vec::with_capacity(written.matches.len());
         for m in &written.matches {
             self.lower_match(m, written.matches.len(), &mut matches, &mut required);
+            origins.resize(matches.len(), m);
         }
+        let of_targets = required.places.len();
         let stateful = written.stateful.is_some();
         let (targets, timeout_ns) = self.lower_targets(&written.targets, stateful, &mut required);
         self.refuse_exclusive(&required);
-        self.warn_if_other_protocol(written, &matches, required.classes);
-        let rule = Rule {
+        if !self.report.has_error_in(0, written.span) {
+            let asked = matches.iter().zip(&origins);
+            let needed = required.places.get(of_targets..).unwrap_or_default();
+            let asked: Vec<Asked<'_>> = asked
+                .map(|(one, origin)| Asked::of_match(one, origin))
+                .chain(
+                    needed
+                        .iter()
+                        .map(|&(classes, span)| Asked::of_target(classes, span)),
+                )
+                .collect();
+            lint::judge(self.text, &asked, self.report);
+        }
+        Rule {
             id,
             name: name.map(str::to_owned),
             line: written.line,
@@ -144,11 +164,7 @@ impl<'a> Lower<'a> {
             requires: required.classes,
             matches,
             targets,
-        };
-        if let Some(keyword) = written.stateful {
-            self.warn_if_never_opens(&rule, keyword);
         }
-        rule
     }
 
     fn refuse_exclusive(&mut self, required: &Required) {
@@ -181,38 +197,6 @@ impl<'a> Lower<'a> {
                 .also(0, at_a, format!("this is {a}"))
                 .help("write one rule for each");
             return;
-        }
-    }
-
-    /// `ip-proto udp` beside a TCP field never matches.
-    fn warn_if_other_protocol(&mut self, written: &ast::Rule, matches: &[Match], classes: Classes) {
-        let needed = [(Classes::TCP, 6), (Classes::UDP, 17), (Classes::ICMP, 1)];
-        let Some((class, number)) = needed
-            .into_iter()
-            .find(|(class, _)| classes.contains(*class))
-        else {
-            return;
-        };
-        let excluded = matches.iter().any(|m| match &m.test {
-            Test::In(ranges) => {
-                m.subject.field.info().name == "ip-proto" && ranges.contains(number) == m.negated
-            }
-            _ => false,
-        });
-        let place = written
-            .matches
-            .iter()
-            .find(|m| m.field.field.info().name == "ip-proto");
-        if let (true, Some(place)) = (excluded, place) {
-            let name = class_name(class);
-            self.report
-                .warning(
-                    0,
-                    place.span,
-                    format!("this rule never matches: its other fields are those of {name}"),
-                )
-                .label(format!("this excludes {name}"))
-                .help("remove this match: a rule covers the protocol of the fields it names");
         }
     }
 

@@ -237,6 +237,12 @@ impl Classes {
     pub fn union(self, other: Classes) -> Classes {
         Classes(self.0 | other.0)
     }
+
+    /// Those of `self` that are not in `other`.
+    #[must_use]
+    pub fn without(self, other: Classes) -> Classes {
+        Classes(self.0 & !other.0)
+    }
 }
 
 /// One match: a field and a test on it.
@@ -324,6 +330,12 @@ impl Ranges {
             index -= hi - lo + 1;
         }
         None
+    }
+
+    /// The interval that holds `value`, or else the next one above it.
+    pub fn from(&self, value: u128) -> Option<(u128, u128)> {
+        let at = self.0.partition_point(|&(_, hi)| hi < value);
+        self.0.get(at).copied()
     }
 
     /// Membership.

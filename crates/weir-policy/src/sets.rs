@@ -133,7 +133,9 @@ impl<'a> Sets<'a> {
     pub(crate) fn warn_unused(&self, report: &mut Report) {
         for (name, entry) in &self.by_name {
             if !entry.used {
-                report.warning(0, entry.name, format!("no rule uses the set `{name}`"));
+                report
+                    .warning(0, entry.name, format!("no rule uses the set `{name}`"))
+                    .help(format!("remove it, or use it: `FIELD in @{name}`"));
             }
         }
     }

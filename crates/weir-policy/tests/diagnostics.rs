@@ -4,7 +4,9 @@
 
 use std::io;
 
-use weir_policy::{NoFiles, PolicyError, SetLoader, Severity, Source, parse, parse_file};
+use weir_policy::{
+    Diagnostics, NoFiles, PolicyError, SetLoader, Severity, Source, parse, parse_file,
+};
 
 /// One policy for each class of error or warning; some hold several.
 const CASES: &[&str] = &[
@@ -159,6 +161,57 @@ const CASES: &[&str] = &[
     "tcp-syn add tcp-opt 253 x00112233445566778899aabbccddeeff add tcp-opt 253 x00112233445566778899aabbccddeeff0011223344",
 ];
 
+/// Policies that cannot work, each for another reason: refused where the text alone shows it, or else warned about.
+const CANNOT_WORK: &[&str] = &[
+    // Contradictions in one rule.
+    "web: tcp-dport 80 tcp-dport 443 accept",
+    "tcp-dport < 100 tcp-dport > 1000 accept",
+    "ip-saddr 10.0.0.0/8 ip-saddr 192.168.0.0/16 drop",
+    "set inside = { 10.0.0.0/8 }\nip-saddr in @inside ! ip-saddr 10.0.0.0/8 drop",
+    "in eth0 in eth1 drop",
+    "ip-ttl > 255 drop\n! ip-ttl 0-255 drop",
+    "ip-proto tcp udp-dport 53 drop\neth-type ip6 ip-saddr 10.0.0.1 drop",
+    "ip-proto tcp ip-proto udp drop",
+    "tcp-dport ! udp-dport ! tcp-sport accept",
+    "frag-later tcp-dport 80 drop",
+    "frag-later ip-proto udp mod udp-dport 53",
+    "frag-first frag-later drop",
+    "ip-mf ! frag drop",
+    "tcp-flags 2 tcp-ack drop\nip6-dscp ef ip6-traffic-class 0 drop",
+    "! tcp-opt tcp-opt-mss > 1400 mod tcp-opt-mss 1400",
+    "tcp-opt 254 == x0102 tcp-opt 254 == x0103 drop",
+    "udp-payload[4] == x0102 udp-payload[5] == xff drop",
+    "ip6-next 0 ! ip6-eh-hopbyhop drop",
+    // What parsing drops before.
+    "ip-ttl 0 drop\nip-ver 6 drop\ntcp-offset < 5 drop",
+    "eth-type x8100 drop",
+    "tcp-syn ip-len < 40 drop\nudp-len 10 udp-payload[8] == x01 drop",
+    "tcp-offset 5 tcp-opt-mss drop",
+    // Verdicts.
+    "web: tcp-dport in { 80, 443 } accept\ntelnet: tcp-dport 23 drop\nadmin: ip-saddr 192.0.2.7 tcp-dport 443 drop",
+    "tcp-dport 25 drop over 10/s\nlan: in { eth0, eth1 } accept\nin eth0 udp-dport 53 drop",
+    "tcp-dport 8080 mod tcp-dport 80 drop",
+    "out: add-stateful in lan0 accept\nrest: all drop",
+    "ssh: add-stateful ip-saddr 192.0.2.0/24 tcp-dport 22 accept\neth-type arp accept\n! udp-dport drop",
+    "dns: udp-dport 53 accept\narp: eth-type arp accept\nnd: icmp6-type in { 133-136 } accept\nrest: all drop",
+    "udp-dport 53 ip-daddr 192.0.2.1 mod ip-daddr 10.0.0.53",
+    // Connections.
+    "nat: add-stateful in lan0 ip-saddr 10.0.0.0/8 map ip-saddr 198.51.100.1\narp: eth-type arp accept\nrest: all drop",
+    "nat: add-stateful in lan0 ip-saddr 10.0.0.0/8 map ip-saddr 198.51.100.1\nweb: ip-daddr 192.0.2.0/24 accept\narp: eth-type arp accept\nrest: all drop",
+    "add-stateful tcp-rst accept\nadd-stateful tcp-syn tcp-ack drop\nadd-stateful icmp-type 3 accept",
+    "add-stateful all accept\ntcp-syn tcp-fin drop\ntcp-flags 0 drop",
+    "timeout udp 5m\ntimeout icmp 1m\nloose tcp\nadd-stateful udp-dport 53 accept",
+    // Targets.
+    "tcp-syn ! tcp-opt-mss mod tcp-opt-mss 1400\ntcp-syn ! tcp-opt 254 strip tcp-opt 254",
+    "tcp-syn tcp-opt-mss add tcp-opt-mss 1400",
+    "tcp-dport 80 add tcp-opt 254 x0102",
+    "tcp-dport 80 mod ip-dscp 1 mod ip-dscp 2",
+    "tcp-dport 80 ip-ttl 64 mod ip-ttl 64",
+    // Sets.
+    "set web = { 80, 443 }\nset old = { 8080 }\ntcp-dport in @web drop",
+    "set none = file \"empty.txt\"\ntcp-dport in @none drop",
+];
+
 /// Set files that the cases name.
 struct Files;
 
@@ -177,12 +230,34 @@ impl SetLoader for Files {
 
 #[test]
 fn rendered_diagnostics() {
+    let seen = rendered(CASES);
+    compare(&seen, "diagnostics.snap");
+}
+
+/// Each is refused or warned about, with a place and what to do.
+#[test]
+fn policies_that_cannot_work() {
+    assert!(CANNOT_WORK.len() >= 40);
+    for text in CANNOT_WORK {
+        for one in &said(text) {
+            assert!(one.line > 0 && one.help.is_some(), "{text}: {one:?}");
+        }
+    }
+    compare(&rendered(CANNOT_WORK), "lints.snap");
+}
+
+/// Errors or else warnings.
+fn said(text: &str) -> Diagnostics {
+    match parse(&Source::new("p.weir", text), &Files) {
+        Ok(parsed) => parsed.warnings,
+        Err(errors) => errors,
+    }
+}
+
+fn rendered(cases: &[&str]) -> String {
     let mut seen = String::new();
-    for text in CASES {
-        let found = match parse(&Source::new("p.weir", *text), &Files) {
-            Ok(parsed) => parsed.warnings,
-            Err(errors) => errors,
-        };
+    for text in cases {
+        let found = said(text);
         assert!(!found.is_empty(), "nothing is wrong with: {text}");
         seen.push_str(&format!(
             "---- {}\n{}\n",
@@ -190,11 +265,15 @@ fn rendered_diagnostics() {
             found.render(false)
         ));
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/diagnostics.snap");
+    seen
+}
+
+fn compare(seen: &str, name: &str) {
+    let path = format!("{}/tests/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("WEIR_UPDATE").is_some() {
-        std::fs::write(path, &seen).unwrap_or_else(|e| panic!("{path}: {e}"));
+        std::fs::write(&path, seen).unwrap_or_else(|e| panic!("{path}: {e}"));
     }
-    let kept = std::fs::read_to_string(path).unwrap_or_default();
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
     let different = seen.lines().zip(kept.lines()).position(|(a, b)| a != b);
     assert!(
         seen == kept,

@@ -84,7 +84,7 @@ fn the_examples_of_the_page_are_valid() {
         assert!(parsed.warnings.is_empty(), "{text}\n{}", parsed.warnings);
         parsed.policy
     };
-    assert_eq!(parsed(&idioms[0]).rules.len(), 4);
+    assert_eq!(parsed(&idioms[0]).rules.len(), 7);
     let stateful = idioms
         .iter()
         .filter(|block| parsed(block).rules.iter().any(|rule| rule.stateful));

@@ -5,5 +5,6 @@
 mod diagnostics;
 mod documents;
 mod language;
+mod lints;
 mod properties;
 mod stateful_language;

@@ -5,7 +5,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::{Headers, TAPE, Tape, one_match, rewrite, rule, with_sets};
+use super::{Headers, TAPE, Tape, one_match, possible, rewrite, rule, with_sets};
 use crate::field::Header;
 
 const POOLS4: &[&str] = &[
@@ -112,15 +112,16 @@ fn timeouts(tape: &mut Tape<'_>, out: &mut String) {
 
 fn stateful_rule(tape: &mut Tape<'_>, out: &mut String) {
     let headers = Headers::choose(tape);
-    out.push_str(["add-stateful ", "add-stateful ", "mmb add-stateful "][tape.below(3)]);
+    let start = ["add-stateful ", "add-stateful ", "mmb add-stateful "][tape.below(3)];
+    let mut matches = String::new();
     match tape.below(8) {
-        0..=2 => out.push_str("all"),
-        3 if headers.four => out.push_str("ip-saddr 10.0.0.0/24"),
-        3 if headers.six => out.push_str("ip6-saddr 2001:db8::/64"),
-        3 | 4 if headers.l4 == Some(Header::Tcp) => out.push_str("tcp-dport 80-443"),
-        5 if headers.l4 == Some(Header::Udp) => out.push_str("udp-dport 53-80"),
-        3..=5 => out.push_str("! frag"),
-        _ => one_match(tape, &headers, true, out),
+        0..=2 => matches.push_str("all"),
+        3 if headers.four => matches.push_str("ip-saddr 10.0.0.0/24"),
+        3 if headers.six => matches.push_str("ip6-saddr 2001:db8::/64"),
+        3 | 4 if headers.l4 == Some(Header::Tcp) => matches.push_str("tcp-dport 80-443"),
+        5 if headers.l4 == Some(Header::Udp) => matches.push_str("udp-dport 53-80"),
+        3..=5 => matches.push_str("! frag"),
+        _ => one_match(tape, &headers, true, &mut matches),
     }
     let mut targets = Vec::new();
     let mut fields = choosable(&headers);
@@ -156,9 +157,8 @@ fn stateful_rule(tape: &mut Tape<'_>, out: &mut String) {
     if targets.is_empty() {
         targets.push("accept".to_owned());
     }
-    out.push(' ');
-    out.push_str(&targets.join(" "));
-    out.push('\n');
+    let end = format!(" {}\n", targets.join(" "));
+    out.push_str(&possible(start, &[matches], &end));
 }
 
 /// What rules for these headers can choose, with the pools it is chosen from; without: it is shuffled.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Lower;
 use crate::ast::{self, Action, Pool, SettingKind, Span};
 use crate::field::Field;
-use crate::model::{Classes, Connections, FlowState, Match, Ranges, Rule, Target, Test};
+use crate::model::{Connections, FlowState, Ranges, Rule, Target};
 use crate::parse::DURATION;
 use crate::value::{self, Domain, Form};
 use crate::words::nearest;
@@ -275,16 +275,6 @@ impl<'a> Lower<'a> {
         }
     }
 
-    /// No packet of a kind that opens connections matches the rule.
-    pub(super) fn warn_if_never_opens(&mut self, rule: &Rule, keyword: Span) {
-        if OPENERS.iter().any(|opener| opener.can_match(rule)) {
-            return;
-        }
-        self.report
-            .warning(0, keyword, "this rule never opens a connection")
-            .help("ICMP errors and answers, TCP with RST or with SYN and ACK, and later fragments open none; a rule for these has no `add-stateful`");
-    }
-
     fn choose_once(&mut self, field: Field, span: Span, chosen: &mut Chosen) {
         let name = field.info().name;
         if let Some(&(_, first)) = chosen.fields.iter().find(|(other, _)| *other == field) {
@@ -385,91 +375,6 @@ impl<'a> Lower<'a> {
                     .help(DURATION);
                 None
             }
-        }
-    }
-}
-
-/// A kind of packet that opens connections.
-struct Opener {
-    /// Classes it has.
-    classes: Classes,
-    /// Its protocol number; `None`: any that no other opener has.
-    protocol: Option<u128>,
-    /// ICMP types that open.
-    types: &'static [u128],
-}
-
-const OPENERS: &[Opener] = &[
-    Opener {
-        classes: Classes::TCP,
-        protocol: Some(6),
-        types: &[],
-    },
-    Opener {
-        classes: Classes::UDP,
-        protocol: Some(17),
-        types: &[],
-    },
-    Opener {
-        classes: Classes::ICMP,
-        protocol: Some(1),
-        types: &[8, 13],
-    },
-    Opener {
-        classes: Classes::ICMP6,
-        protocol: Some(58),
-        types: &[128],
-    },
-    Opener {
-        classes: Classes::NONE,
-        protocol: None,
-        types: &[],
-    },
-];
-
-impl Opener {
-    /// Whether nothing in the rule obviously excludes such packets.
-    fn can_match(&self, rule: &Rule) -> bool {
-        let l4 = [Classes::TCP, Classes::UDP, Classes::ICMP, Classes::ICMP6];
-        let other = l4
-            .into_iter()
-            .any(|class| rule.requires.contains(class) && class != self.classes);
-        let family = match self.protocol {
-            Some(1) => rule.requires.contains(Classes::IP6),
-            Some(58) => rule.requires.contains(Classes::IP4),
-            _ => false,
-        };
-        !other && !family && rule.matches.iter().all(|one| self.can_hold(one, rule))
-    }
-
-    /// Whether such packets have this protocol number.
-    fn has(&self, number: u128) -> bool {
-        let known = || OPENERS.iter().any(|one| one.protocol == Some(number));
-        self.protocol.map_or_else(|| !known(), |own| own == number)
-    }
-
-    fn can_hold(&self, one: &Match, rule: &Rule) -> bool {
-        let name = one.subject.field.info().name;
-        match (&one.test, name) {
-            (Test::Present, "frag-later" | "tcp-rst") => one.negated,
-            (Test::Present, "ip6-eh-esp") => one.negated || self.protocol.is_none(),
-            (Test::Present, "tcp-syn") if !one.negated => !rule.matches.iter().any(|other| {
-                other.test == Test::Present
-                    && !other.negated
-                    && other.subject.field.info().name == "tcp-ack"
-            }),
-            (Test::Present, "net-proto") => !one.negated,
-            (Test::In(set), "ip-proto") => {
-                let mut numbers = (0..=255).filter(|&number| self.has(number));
-                numbers.any(|number| set.contains(number) != one.negated)
-            }
-            (Test::In(set), "eth-type") => {
-                (set.contains(0x0800) || set.contains(0x86dd)) || one.negated
-            }
-            (Test::In(set), "icmp-type" | "icmp6-type") => {
-                self.types.iter().any(|&t| set.contains(t) != one.negated)
-            }
-            _ => true,
         }
     }
 }

@@ -238,14 +238,6 @@ impl Lower<'_> {
 
     fn number(&mut self, m: &ast::Match, subject: Subject) -> Option<Match> {
         if matches!(m.test, ast::Test::Present) {
-            if m.negated && matches!(subject.field.info().name, "queue" | "eth-type") {
-                let name = subject.field.info().name;
-                self.report.warning(
-                    0,
-                    m.span,
-                    format!("every packet has `{name}`, so this rule can never match"),
-                );
-            }
             return Some(Match {
                 negated: m.negated,
                 subject,
@@ -463,11 +455,8 @@ impl Lower<'_> {
     ) {
         let full = ranges.intervals() == [(0, max)];
         let empty = ranges.intervals().is_empty();
-        if (empty && !negated) || (full && negated) {
-            self.report
-                .warning(0, span, "this can never be true, so the rule never matches")
-                .label(format!("`{}` is from 0 to {max}", field.info().name));
-        } else if full || empty {
+        // What is never true is said of the whole rule.
+        if full && !negated || empty && negated {
             let name = field.info().name;
             self.report
                 .warning(

@@ -571,7 +571,7 @@ const ACK: u8 = 16;
 const URG: u8 = 32;
 
 /// Whether a stack sends these flags together; the others go with anything.
-fn is_sane(flags: u8) -> bool {
+pub(crate) fn is_sane(flags: u8) -> bool {
     let flags = flags & (FIN | SYN | RST | ACK | URG);
     flags == RST
         || matches!(flags & !URG, SYN | ACK)

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use weir_packet::parse::{Fragment, Layout, parse};
 use weir_packet::{Reason, Verdict};
 
+pub(crate) use connections::is_sane as is_sent;
 use connections::{Connections, Fit, Place};
 use translate::Translation;
 

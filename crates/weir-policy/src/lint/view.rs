@@ -1,0 +1,196 @@
+//! The rules of a policy as lints see them, and how two of them relate.
+
+use super::solve::{Demand, Known, always_has, satisfiable};
+use crate::ast::{self, Action, Span};
+use crate::field::{Header, Kind};
+use crate::model::{Classes, DropWhen, Match, Policy, PortName, Rule, Target, Test};
+
+/// A rule with its text and what it asks of packets.
+pub(super) struct Seen<'a> {
+    pub(super) rule: &'a Rule,
+    pub(super) written: &'a ast::Rule,
+    pub(super) demands: Vec<Demand<'a>>,
+}
+
+/// All rules, and what is known of the packets that reach them.
+pub(super) struct View<'a> {
+    /// Those that some packet matches.
+    pub(super) rules: Vec<Seen<'a>>,
+    /// The others.
+    pub(super) dead: Vec<Seen<'a>>,
+    pub(super) known: Known,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn of(policy: &'a Policy, file: &'a ast::File) -> View<'a> {
+        let written = file.items.iter().filter_map(|item| match item {
+            ast::Item::Rule(rule) => Some(rule),
+            _ => None,
+        });
+        let rules = policy.rules.iter().zip(written);
+        let all = rules.map(|(rule, written)| Seen {
+            rule,
+            written,
+            demands: demands(rule),
+        });
+        let known = Known {
+            strict: true,
+            stateful: policy.rules.iter().any(|rule| rule.stateful),
+        };
+        let (rules, dead) = all.partition(|seen| satisfiable(&seen.demands, known));
+        View { rules, dead, known }
+    }
+
+    /// Whether some packet passes all tests of these rules, and more.
+    pub(super) fn meet(&self, rules: &[&Seen<'a>], more: &[Demand<'_>]) -> bool {
+        let mut all: Vec<Demand<'_>> = more.to_vec();
+        all.extend(rules.iter().flat_map(|seen| seen.demands.iter().copied()));
+        satisfiable(&all, self.known)
+    }
+
+    /// Whether every packet that meets the demands passes all tests of the rule. `true` is certain.
+    pub(super) fn covers(&self, outer: &Seen<'_>, inner: &[Demand<'_>]) -> bool {
+        self.covers_but(outer, inner, |_| false)
+    }
+
+    /// The same, some of its tests left out.
+    pub(super) fn covers_but(
+        &self,
+        outer: &Seen<'_>,
+        inner: &[Demand<'_>],
+        is_left_out: impl Fn(&Match) -> bool,
+    ) -> bool {
+        let tests = || outer.rule.matches.iter().filter(|one| !is_left_out(one));
+        let needed = match tests().count() == outer.rule.matches.len() {
+            true => outer.rule.requires,
+            // Headers of tests that are left out are not known apart.
+            false => outer
+                .rule
+                .requires
+                .without(Classes::VLAN.union(Classes::VLAN2)),
+        };
+        if tests().any(|one| is_free_of(one, inner)) || !always_has(inner, needed, self.known) {
+            return false;
+        }
+        tests().all(|one| {
+            inner.iter().any(|demand| implies(demand, one)) || {
+                let mut all = inner.to_vec();
+                all.push(Demand::Fails(one));
+                !satisfiable(&all, self.known)
+            }
+        })
+    }
+
+    /// Stateless rules that accept.
+    pub(super) fn accepts(&self) -> impl Iterator<Item = &Seen<'a>> {
+        self.rules
+            .iter()
+            .filter(|seen| !seen.rule.stateful && seen.accepts())
+    }
+
+    /// Stateless rules that drop every packet they match.
+    pub(super) fn drops(&self) -> impl Iterator<Item = &Seen<'a>> {
+        self.rules.iter().filter(|seen| {
+            let always = |target: &Target| matches!(target, Target::Drop(DropWhen::Always));
+            !seen.rule.stateful && seen.rule.targets.iter().any(always)
+        })
+    }
+}
+
+impl Seen<'_> {
+    pub(super) fn accepts(&self) -> bool {
+        self.rule.targets.contains(&Target::Accept)
+    }
+
+    /// How a message calls it.
+    pub(super) fn called(&self) -> String {
+        match &self.rule.name {
+            Some(name) => format!("rule `{name}`"),
+            None => format!("rule {}", self.rule.id),
+        }
+    }
+
+    /// The first target like this, or all of the rule.
+    pub(super) fn place(&self, is_meant: impl Fn(&Action) -> bool) -> Span {
+        let targets = self.written.targets.iter();
+        let found = targets.into_iter().find(|target| is_meant(&target.action));
+        found.map_or(self.written.span, |target| target.span)
+    }
+
+    pub(super) fn drop_place(&self) -> Span {
+        self.place(|action| matches!(action, Action::Drop(_) | Action::DropOver(..)))
+    }
+
+    /// Whether a match names this field.
+    pub(super) fn names_field(&self, name: &str) -> bool {
+        let mut fields = self.rule.matches.iter().map(|one| one.subject.field);
+        fields.any(|field| field.info().name == name)
+    }
+
+    /// Whether a match names a field of one of these headers.
+    pub(super) fn names(&self, headers: &[Header]) -> bool {
+        let fields = self.rule.matches.iter().map(|one| one.subject.field);
+        fields
+            .into_iter()
+            .any(|field| headers.contains(&field.info().header))
+    }
+}
+
+/// What a rule asks of packets.
+fn demands(rule: &Rule) -> Vec<Demand<'_>> {
+    let needed = (rule.requires != Classes::NONE).then_some(Demand::Has(rule.requires));
+    let matches = rule.matches.iter().map(Demand::Holds);
+    needed.into_iter().chain(matches).collect()
+}
+
+/// Whether nothing in the demands says anything about what a match tests, so that it may fail.
+fn is_free_of(one: &Match, demands: &[Demand<'_>]) -> bool {
+    let info = one.subject.field.info();
+    let tells = match (&one.test, info.kind) {
+        (Test::Always | Test::Present, _) => return false,
+        (_, Kind::Addr4 | Kind::Addr6 | Kind::InPort | Kind::OutPort) => true,
+        (_, Kind::Number) => info.name.ends_with("port") || info.name.ends_with("type"),
+        _ => false,
+    };
+    let is_same = |demand: &Demand<'_>| match demand {
+        Demand::Holds(other) => other.subject == one.subject,
+        _ => false,
+    };
+    tells && info.name != "eth-type" && !demands.iter().any(is_same)
+}
+
+/// Whether a match that holds makes another one hold, by what is written.
+fn implies(demand: &Demand<'_>, one: &Match) -> bool {
+    let Demand::Holds(other) = demand else {
+        return false;
+    };
+    if *other == one {
+        return true;
+    }
+    if other.subject != one.subject || other.negated {
+        return false;
+    }
+    match (&other.test, &one.test) {
+        (Test::Port(inner), Test::Port(outer)) if !one.negated => {
+            inner.iter().all(|port| outer.contains(port))
+        }
+        (Test::Port(inner), Test::Port(outer)) => {
+            let is_name = |port: &PortName| matches!(port, PortName::Name(_));
+            let same_kind = |port: &PortName| outer.iter().all(|o| is_name(o) == is_name(port));
+            inner
+                .iter()
+                .all(|port| same_kind(port) && !outer.contains(port))
+        }
+        // A value of an option that is in a smaller set is in the larger one.
+        (Test::In(inner), Test::In(outer)) => {
+            let holds = |&(lo, hi): &(u128, u128)| match outer.from(lo) {
+                Some((first, last)) => {
+                    !one.negated && first <= lo && hi <= last || one.negated && hi < first
+                }
+                None => one.negated,
+            };
+            inner.intervals().len() < 64 && inner.intervals().iter().all(holds)
+        }
+        _ => false,
+    }
+}
