@@ -423,7 +423,7 @@ fn what_is_not_there_is_counted_for_the_reader() {
     one_line(
         &["explain", &policy, "--rule", "99"],
         2,
-        &["no rule 99", "10 rules"],
+        &["no rule 99", "11 rules"],
     );
     let args = ["explain", &policy, "--in", text(&capture), "--packet", "3"];
     one_line(&args, 2, &["no packet 3", "2 packets"]);

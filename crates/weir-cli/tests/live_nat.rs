@@ -196,11 +196,7 @@ fn forwarding_a_port() {
         hu4: add-stateful in box1 ip-daddr 10.0.1.1 udp-dport 5300 map ip-daddr 10.0.2.2 map udp-dport 53 map ip-saddr 10.9.9.1\n\
         hu6: add-stateful in box1 ip6-daddr fd00:1::1 udp-dport 5300 map ip6-daddr fd00:2::2 map udp-dport 53 map ip6-saddr fd00:9::1\n";
     let path = Path::build("weirn-pf");
-    // Answers are given the box's own address before its kernel routes them, and it takes IPv4 packets from itself for forged.
-    for port in PORTS {
-        let name = format!("net.ipv4.conf.{port}.accept_local");
-        path.middle.sysctl(&name, "1").expect("sysctl");
-    }
+    // Answers are given the box's own address before its kernel routes them: weir lets it take them.
     let peers = serve(&path.server, TCP, UDP);
     settle(&path.client);
     for flags in [TC, XDP] {

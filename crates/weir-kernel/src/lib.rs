@@ -28,6 +28,7 @@ pub mod netns;
 mod note;
 pub mod object;
 mod offload;
+pub mod own_source;
 mod packet_socket;
 mod perf;
 pub mod pinned;

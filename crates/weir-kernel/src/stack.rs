@@ -82,7 +82,7 @@ pub fn disbelieves(device: &str, source: IpAddr) -> Result<Option<Disbelief>, Ke
 }
 
 /// A number of /proc/sys/net/FAMILY/conf/DEVICE.
-fn setting(family: &str, device: &str, name: &str) -> Option<u32> {
+pub(crate) fn setting(family: &str, device: &str, name: &str) -> Option<u32> {
     let path = format!("/proc/sys/net/{family}/conf/{device}/{name}");
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weir_functions::middlebox::{self, PlanError};
-use weir_policy::{Diagnostic, Diagnostics, PolicyError, parse_file};
+use weir_policy::{Diagnostic, Diagnostics, Parsed, PolicyError, ast, parse_file};
 
 use super::policy::{count, ports_named};
 use crate::args::CheckArgs;
@@ -52,21 +52,16 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
             Ok(parsed) => {
                 one.rules = parsed.policy.rules.len();
                 take(&mut one, &parsed.warnings, args.json);
-                // `out` is a matter of the hook, not of the policy: a note, because no hook of this version knows it.
+                // Whether `out` is known is a matter of the hook, not of the policy.
                 match middlebox::plan(&parsed.policy, &ports_named(&parsed.policy)) {
                     Ok(_) => {}
-                    Err(error @ PlanError::OutUnknown { line }) => {
-                        say(&mut one, args.json, "warning", line, &error.to_string());
-                    }
                     Err(error) => {
-                        one.ok = false;
-                        say(
-                            &mut one,
-                            args.json,
-                            "error",
-                            line_of(&error),
-                            &error.to_string(),
-                        );
+                        let is_hint = matches!(error, PlanError::OutUnknown { .. });
+                        one.ok = is_hint;
+                        match planned(&error, &parsed, &name, is_hint) {
+                            Some(found) => take(&mut one, &found, args.json),
+                            None => say(&mut one, args.json, "error", 0, &error.to_string()),
+                        }
                     }
                 }
             }
@@ -117,6 +112,35 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     } else {
         ExitCode::from(2)
     })
+}
+
+/// What cannot be planned, at its place in the policy; `None`: it has none.
+fn planned(error: &PlanError, parsed: &Parsed, name: &str, is_hint: bool) -> Option<Diagnostics> {
+    let line = line_of(error);
+    let mut rules = parsed.ast.items.iter().filter_map(|item| match item {
+        ast::Item::Rule(rule) => Some(rule),
+        _ => None,
+    });
+    let rule = rules.find(|rule| rule.line == line)?;
+    let mut matches = rule.matches.iter();
+    let out = matches.find(|one| is_hint && one.field.field.info().name == "out");
+    let place = out.map_or(rule.span, |one| one.span);
+    let text = error.to_string();
+    let text = text
+        .strip_prefix(&format!("line {line}: "))
+        .unwrap_or(&text);
+    // What to do stands behind the reason.
+    let (message, help) = text.split_once("; ").unwrap_or((text, ""));
+    let mut report = weir_policy::Report::default();
+    let draft = match is_hint {
+        true => report.warning(0, place, message),
+        false => report.error(0, place, message),
+    };
+    if !help.is_empty() {
+        draft.help(help);
+    }
+    let (errors, warnings) = report.finish(&[(name, &parsed.ast.text)]);
+    Some(if is_hint { warnings } else { errors })
 }
 
 fn take(report: &mut PolicyReport, diagnostics: &Diagnostics, json: bool) {

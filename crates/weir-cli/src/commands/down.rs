@@ -6,6 +6,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weir_engine::edge;
+use weir_engine::live::OWNER;
+use weir_kernel::own_source;
 use weir_kernel::pins::{self, PinnedLink};
 use weir_kernel::{KernelError, iface};
 
@@ -59,6 +61,15 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
         }
     }
     pins::sweep_claims();
+    let only: Option<Vec<u32>> = match args.interfaces.is_empty() {
+        true => None,
+        false => Some(
+            (args.interfaces.iter())
+                .filter_map(|name| iface::find_index(name))
+                .collect(),
+        ),
+    };
+    let restored = own_source::release_all(OWNER, only.as_deref()).map_err(Failure::failed)?;
     if args.json {
         let rows: Vec<Removed> = removed
             .into_iter()
@@ -68,8 +79,8 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
                 program: pin.prog_id,
             })
             .collect();
-        output::json(&serde_json::json!({ "edges": gone, "removed": rows }))?;
-    } else if removed.is_empty() && gone.is_empty() && failed.is_none() {
+        output::json(&serde_json::json!({ "edges": gone, "removed": rows, "restored": restored }))?;
+    } else if removed.is_empty() && gone.is_empty() && restored.is_empty() && failed.is_none() {
         output::out("nothing to remove: no `weir run` left anything here\n")?;
         let running = edge::list()?;
         if !running.is_empty() {
@@ -86,6 +97,8 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
                 .collect::<String>(),
         )?;
         output::out(&removed.iter().map(line).collect::<String>())?;
+        let back = |name: &String| format!("{name}: restored the settings of its stack\n");
+        output::out(&restored.iter().map(back).collect::<String>())?;
     }
     match failed {
         None => Ok(ExitCode::SUCCESS),

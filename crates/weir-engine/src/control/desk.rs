@@ -123,6 +123,7 @@ impl Desk {
             });
         }
         let edited = running.edit(edits).map_err(refused)?;
+        warnings.push_str(&settle(&mut running));
         Ok(Reply::Edited(Edited {
             added: edited.added,
             generation: edited.generation,
@@ -171,7 +172,7 @@ impl Desk {
             generation: running.book().generation(),
             rebuilt: followed.rebuilt,
             micros: began.elapsed().as_micros() as u64,
-            warnings: parsed.warnings.render(false),
+            warnings: parsed.warnings.render(false) + &settle(&mut running),
         }))
     }
 
@@ -318,6 +319,16 @@ fn refused(error: LiveError) -> Refused {
 
 fn refusal(kind: Kind, message: String) -> Reply {
     Reply::Refused(Refused { kind, message })
+}
+
+/// Tells the stack what rules make of sources; a line for each thing that is new, or why it cannot be told.
+fn settle(running: &mut Running) -> String {
+    match running.settle_host() {
+        Ok(notes) => notes.iter().map(|note| format!("weir: {note}\n")).collect(),
+        Err(e) => format!(
+            "weir: the stack drops packets that get an address of this host as source: {e}\n"
+        ),
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! What this host must do for an edge beside it: balancers and policies hand packets to its stack, which forwards them only if it may and if it
 //! believes their source; filters answer SYNs for its sockets; and servers have the link-layer addresses that a configuration says, or nobody takes their packets.
 //!
-//! Notes only: each names what is lost and the command, or the key, that changes it. Nothing is changed here.
+//! Notes name what is lost and the command, or the key, that changes it. One thing is changed here: where policies give packets an address of this host
+//! as source, the stack is told to take them, until no function does so any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,28 +12,75 @@ use std::time::Duration;
 use weir_bpf::abi::balancer::{deliver, mode, state};
 use weir_bpf::abi::{LbKey, LbPrefix, LbServer, LbService};
 use weir_functions::{balancer, kind};
-use weir_kernel::{KernelError, Map, iface, routes, stack};
+use weir_kernel::{KernelError, Map, iface, own_source, routes, stack};
 use zerocopy::FromBytes;
 
 use super::health;
 use super::plan::EdgePlan;
 use super::state::{InstanceState, State};
-use crate::translated::{Entrance, dropped_by_stack};
+use crate::translated::{Entrance, dropped_by_stack, take_own_sources};
 
 /// How long a server that the kernel does not know may take to say where it is.
 const ASKING: Duration = Duration::from_millis(200);
 
-/// What a user should know of the host, a line each.
-pub(super) fn notes(edge: &State, plan: &EdgePlan) -> Result<Vec<String>, KernelError> {
-    let mut notes = Vec::new();
+/// By which records of own sources are found.
+pub(super) fn owner(edge: &str) -> String {
+    format!("edge-{edge}")
+}
+
+/// Tells the stack what policies make of sources, and takes back what none does any more. Returns what is new, or why it cannot be told.
+pub(super) fn settle(
+    name: &str,
+    edge: &State,
+    plan: &EdgePlan,
+) -> Result<Vec<String>, KernelError> {
+    let owner = owner(name);
+    let entrances = entrances(edge);
+    let before = own_source::held_by(&owner)?;
+    let (mut held, mut notes) = (BTreeSet::new(), Vec::new());
+    for instance in &plan.instances {
+        if !leads_to_stack(edge, &instance.name) {
+            continue;
+        }
+        match take_own_sources(&instance.planned.translations, &entrances, &owner) {
+            Ok(found) => {
+                for (one, sentence) in found {
+                    if held.insert(one.ifindex()) && !before.contains(&one.ifindex()) {
+                        notes.push(format!("function {}: {sentence}", instance.name));
+                    }
+                    // No process stays: the record keeps it.
+                    one.leave();
+                }
+            }
+            Err(e) => notes.push(format!(
+                "function {}: the stack drops packets that get an address of this host as source: {e}",
+                instance.name
+            )),
+        }
+    }
+    let idle: Vec<u32> = before
+        .into_iter()
+        .filter(|one| !held.contains(one))
+        .collect();
+    own_source::release_all(&owner, Some(&idle))?;
+    Ok(notes)
+}
+
+fn entrances(edge: &State) -> Vec<Entrance<'_>> {
     let ports = edge.ports.iter();
-    let entrances: Vec<Entrance<'_>> = ports
+    ports
         .map(|port| Entrance {
             names: [&port.name, &port.device],
             device: &port.device,
             ifindex: port.ifindex,
         })
-        .collect();
+        .collect()
+}
+
+/// What a user should know of the host, a line each.
+pub(super) fn notes(edge: &State, plan: &EdgePlan) -> Result<Vec<String>, KernelError> {
+    let mut notes = Vec::new();
+    let entrances = entrances(edge);
     for instance in &plan.instances {
         if leads_to_stack(edge, &instance.name) {
             let found = dropped_by_stack(&instance.planned.translations, &entrances)?;

@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 
 use weir_bpf::abi::panel;
 use weir_kernel::pinned::{self, Folder, PinnedLink};
-use weir_kernel::{KernelError, LoadedProgram, Map, netlink, netns};
+use weir_kernel::{KernelError, LoadedProgram, Map, netlink, netns, own_source};
 
 use apply::panel_slots;
 use maps::EdgeMaps;
@@ -229,6 +229,7 @@ pub fn down(name: &str) -> Result<bool, EdgeError> {
         });
     }
     wipe(name, &folder)?;
+    own_source::release_all(&host::owner(name), None)?;
     folder.remove()?;
     Ok(true)
 }
@@ -374,6 +375,7 @@ impl Edge {
             applied.notes.extend(routers::prepare(state)?);
             applied.notes.extend(health::settle(state)?);
             applied.notes.extend(balancers::prepare(state)?);
+            applied.notes.extend(host::settle(&self.name, state, plan)?);
             applied.notes.extend(host::notes(state, plan)?);
         }
         Ok(applied)
@@ -401,6 +403,7 @@ impl Edge {
     /// As [`down`].
     pub fn down(self) -> Result<(), EdgeError> {
         wipe(&self.name, &self.folder)?;
+        own_source::release_all(&host::owner(&self.name), None)?;
         Ok(self.folder.remove()?)
     }
 

@@ -37,7 +37,7 @@ pub(crate) use host::{SwitchedOff, checksums_of, find_all, refuse_hidden_tags, u
 pub use flows::{FlowTable, Page};
 pub use maps::RuleMaps;
 use running::Start;
-pub use running::{Edited, Followed, Running};
+pub use running::{Edited, Followed, OWNER, Running};
 use takeover::Left;
 
 /// Where programs are attached.
@@ -263,14 +263,7 @@ impl Live {
             });
         }
         let mut notes = unattached_ports(policy.rules.iter(), &interfaces);
-        // On the way out the stack is behind weir's programs.
-        if !options.egress {
-            let entrances: Vec<Entrance<'_>> = interfaces.iter().map(entrance).collect();
-            notes.extend(dropped_by_stack(
-                &translations::of(&policy.rules),
-                &entrances,
-            )?);
-        }
+        notes.extend(one_direction(&policy.rules, &interfaces, options.egress));
         let blind_to_vlan = !options.vlan_in_frame && !names_vlan && on_xdp().next().is_some();
         // A policy that cannot be planned is refused for that, whoever asks.
         let claims = takeover::claim_all(&interfaces);
@@ -305,7 +298,17 @@ impl Live {
         {
             left.carried_but = Some(start.fresh.iter().copied().collect());
         }
-        let running = Running::load(start, left.as_ref())?;
+        let mut running = Running::load(start, left.as_ref())?;
+        // Before anything is attached: where the stack cannot be told, what is translated would be lost.
+        notes.extend(running.settle_host()?);
+        // On the way out the stack is behind weir's programs.
+        if !options.egress {
+            let entrances: Vec<Entrance<'_>> = interfaces.iter().map(entrance).collect();
+            notes.extend(dropped_by_stack(
+                &translations::of(&policy.rules),
+                &entrances,
+            )?);
+        }
         let mut live = Live {
             events: running.event_ring()?,
             running: Arc::new(Mutex::new(running)),
@@ -570,6 +573,20 @@ fn describe(data: &[u8], len: usize) -> String {
     let mut frame = data.to_vec();
     frame.resize(len.clamp(data.len(), abi::FRAME_MAX), 0);
     weir_packet::summary(&frame)
+}
+
+/// Connections of which weir sees one direction only.
+fn one_direction(rules: &[Rule], interfaces: &[Interface], egress: bool) -> Option<String> {
+    let [only] = interfaces else {
+        return None;
+    };
+    let line = rules.iter().find(|rule| rule.stateful)?.line;
+    (!egress).then(|| {
+        format!(
+            "line {line}: connections are followed in both directions, and what leaves by {0} or comes in by other interfaces does not pass weir: add --egress, or -i for the interface where answers come in",
+            only.name
+        )
+    })
 }
 
 fn entrance(interface: &Interface) -> Entrance<'_> {

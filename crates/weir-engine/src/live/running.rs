@@ -6,9 +6,12 @@
 use std::collections::HashMap;
 
 use weir_bpf::abi::Counter;
-use weir_functions::middlebox::{self, Edit, Rebuild, RuleBook, Staged, Succession, Written};
+use weir_functions::middlebox::{
+    self, Edit, Rebuild, RuleBook, Staged, Succession, Written, translations,
+};
 use weir_functions::plan::{InstancePlan, Port};
 use weir_functions::report::Report;
+use weir_kernel::own_source::{self, OwnSource};
 use weir_kernel::pins::{self, Claim};
 use weir_kernel::{EventRing, Filter, KernelError, LoadedProgram};
 use weir_policy::model::Connections;
@@ -21,6 +24,10 @@ use super::{
     AttachedPort, Attachment, FlowTable, Hook, LiveError, LoadedCopy, Place, RuleMaps, Sharing,
     SwitchedOff, load,
 };
+use crate::translated::{Entrance, take_own_sources};
+
+/// By which records of own sources are found.
+pub const OWNER: &str = "run";
 
 /// The part of a running policy that changes.
 #[derive(Debug)]
@@ -29,6 +36,10 @@ pub struct Running {
     /// Of each copy, by its index.
     links: Vec<(usize, Attachment)>,
     offloads: Vec<SwitchedOff>,
+    /// What the stack was told about sources, with the sentence about it.
+    own_sources: Vec<(OwnSource, String)>,
+    /// Rules changed that may make a difference to the stack.
+    is_unsettled: bool,
     copies: Vec<LoadedCopy>,
     maps: RuleMaps,
     book: RuleBook,
@@ -110,6 +121,8 @@ impl Running {
         Ok(Running {
             links: Vec::new(),
             offloads: Vec::new(),
+            own_sources: Vec::new(),
+            is_unsettled: true,
             copies,
             maps,
             book,
@@ -168,6 +181,10 @@ impl Running {
         if self.blind_to_vlan && middlebox::names_vlan(rules) {
             return Err(LiveError::VlanLater);
         }
+        let translates = edits.iter().any(|edit| match edit {
+            Edit::Add(written) => !translations::of([&written.rule]).is_empty(),
+            Edit::Delete(_) | Edit::Flush => !self.own_sources.is_empty(),
+        });
         let flushes = edits.iter().any(|edit| matches!(edit, Edit::Flush));
         let before = self.book.next_id();
         let mut rebuilt = match self.book.stage(edits)? {
@@ -187,6 +204,7 @@ impl Running {
                 true
             }
         };
+        self.is_unsettled |= translates;
         if flushes && !rebuilt {
             // Dead rules cost their probes until they are laid out of the way; that it fails is no failure of the edit.
             rebuilt = self.compact().is_ok();
@@ -214,6 +232,7 @@ impl Running {
         if self.blind_to_vlan && middlebox::names_vlan(rules.iter().map(|w| &w.rule)) {
             return Err(LiveError::VlanLater);
         }
+        self.is_unsettled = true;
         let past = self.book.past();
         if !flush_connections && past.is_stateful() && connections.capacity != past.capacity {
             return Err(LiveError::CapacityChanged {
@@ -284,6 +303,45 @@ impl Running {
             Ok(counter)
         };
         self.book.entries().map(|entry| of(entry.slot)).collect()
+    }
+
+    /// Lets the stack take what the rules give an address of this host as source, and no longer what no rule does. Returns what is new of it.
+    ///
+    /// # Errors
+    /// The stack cannot be told; the rules hold all the same.
+    pub fn settle_host(&mut self) -> Result<Vec<String>, LiveError> {
+        if !self.is_unsettled {
+            return Ok(Vec::new());
+        }
+        let rules = self.book.entries().map(|entry| &entry.rule);
+        let entrances: Vec<Entrance<'_>> = (self.ports.iter())
+            .filter_map(|port| {
+                let name = port.name.as_deref()?;
+                Some(Entrance {
+                    names: [name; 2],
+                    device: name,
+                    ifindex: port.index,
+                })
+            })
+            .collect();
+        let held = take_own_sources(&translations::of(rules), &entrances, OWNER)?;
+        self.is_unsettled = false;
+        let is_attached = !self.links.is_empty();
+        let mut notes = Vec::new();
+        let mut before = std::mem::take(&mut self.own_sources);
+        for (mut one, sentence) in held {
+            let same = |(old, _): &(OwnSource, String)| old.ifindex() == one.ifindex();
+            match before.iter().position(same) {
+                // It has the record now.
+                Some(at) => before.swap_remove(at).0.leave(),
+                None => notes.push(sentence.clone()),
+            }
+            if is_attached {
+                one.own();
+            }
+            self.own_sources.push((one, sentence));
+        }
+        Ok(notes)
     }
 
     pub(super) fn event_ring(&self) -> Result<EventRing, LiveError> {
@@ -391,6 +449,16 @@ impl Running {
                 self.carried.insert(slot, counter);
             }
         }
+        self.own_sources.iter_mut().for_each(|(one, _)| one.own());
+        // What a killed run told the stack and this one does not need.
+        for port in &self.ports {
+            let is_held = |(one, _): &(OwnSource, String)| one.ifindex() == port.index;
+            if !self.own_sources.iter().any(is_held)
+                && let Some(mut old) = own_source::left(OWNER, port.index)?
+            {
+                old.own();
+            }
+        }
         Ok(match pinning {
             Ok(()) => Vec::new(),
             Err(error) => vec![format!(
@@ -406,6 +474,7 @@ impl Running {
             failed = failed.or(link.release().err());
         }
         self.offloads.clear();
+        self.own_sources.clear();
         self.claims.clear();
         failed.map_or(Ok(()), |error| Err(error.into()))
     }

@@ -43,7 +43,11 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     planned.notes = parsed
         .warnings
         .iter()
-        .map(|w| format!("{}:{}: {}", w.file, w.line, w.message))
+        .map(|w| {
+            let cure = w.help.as_ref().map(|help| format!(": {help}"));
+            let cure = cure.unwrap_or_default();
+            format!("{}:{}:{}: {}{cure}", w.file, w.line, w.column, w.message)
+        })
         .collect();
     Ok(planned)
 }

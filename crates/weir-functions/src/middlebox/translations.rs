@@ -1,18 +1,25 @@
-//! What stateful rules make of addresses, for those who hand the packets to a stack and must know whether it takes them.
+//! What rules make of addresses, for those who hand the packets to a stack and must know whether it takes them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
 
-use weir_policy::model::{Match, PortName, Rule, Target, Test};
+use weir_policy::model::{Match, PortName, Ranges, Rule, Target, Test};
 
-/// An address that a rule writes.
+/// Addresses that a rule writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
     /// Line of the rule.
     pub line: u32,
     /// The first address of its pool.
     pub address: IpAddr,
-    /// The source becomes that, or else the destination.
+    /// The source becomes one of them, or else the destination.
     pub is_source: bool,
+    /// Whether answers are translated back.
+    pub is_stateful: bool,
+    /// All addresses of the pool, as numbers.
+    pool: Arc<Ranges>,
+    /// What the rule says of the destination: in one of these, or in none of them.
+    destinations: Vec<(bool, Arc<Ranges>)>,
     /// What the rule says of the interface that packets come in by: one of these, or none of these.
     comes_in: Vec<(bool, Vec<PortName>)>,
 }
@@ -28,34 +35,89 @@ impl Translation {
             .iter()
             .all(|(negated, all)| all.iter().any(is_named) != *negated)
     }
+
+    /// Whether the rule writes this address.
+    pub fn writes(&self, address: IpAddr) -> bool {
+        self.is_of_family(address) && self.pool.contains(number(address))
+    }
+
+    /// Whether the rule matches packets to this address, as far as it says.
+    pub fn matches_destination(&self, address: IpAddr) -> bool {
+        let number = number(address);
+        self.is_of_family(address)
+            && self
+                .destinations
+                .iter()
+                .all(|(negated, set)| set.contains(number) != *negated)
+    }
+
+    /// First and last address of each interval of the pool, of very many the first few.
+    pub fn ends(&self) -> impl Iterator<Item = IpAddr> {
+        const MOST: usize = 16;
+        let ends = self.pool.intervals().iter().flat_map(|&(lo, hi)| [lo, hi]);
+        ends.take(MOST).map(|n| address(n, self.address.is_ipv6()))
+    }
+
+    fn is_of_family(&self, address: IpAddr) -> bool {
+        address.is_ipv6() == self.address.is_ipv6()
+    }
 }
 
-/// Addresses that rules write, in their order.
-pub fn of(rules: &[Rule]) -> Vec<Translation> {
+/// Addresses that rules write where packets come in, in their order. A rule that names `out` holds behind the stack.
+pub fn of<'r>(rules: impl IntoIterator<Item = &'r Rule>) -> Vec<Translation> {
+    let names_out = |rule: &&Rule| {
+        let mut fields = rule.matches.iter().map(|one| one.subject.field);
+        fields.any(|field| field.info().name == "out")
+    };
     let all = rules
-        .iter()
+        .into_iter()
+        .filter(|rule| !names_out(rule))
         .flat_map(|rule| rule.targets.iter().map(move |target| (rule, target)));
-    let one = |(rule, target): (&Rule, &Target)| {
-        let Target::Map { field, pool } = target else {
-            return None;
-        };
-        let first = pool.nth(0)?;
-        let four = |number: u128| IpAddr::from(Ipv4Addr::from(number as u32));
-        let (address, is_source) = match field.info().name {
-            "ip-saddr" => (four(first), true),
-            "ip-daddr" => (four(first), false),
-            "ip6-saddr" => (Ipv6Addr::from(first).into(), true),
-            "ip6-daddr" => (Ipv6Addr::from(first).into(), false),
+    all.filter_map(|(rule, target)| {
+        let (field, pool) = match target {
+            Target::Map { field, pool } => (*field, Arc::clone(pool)),
+            Target::Set { field, value } => (*field, Arc::new(Ranges::new(vec![(*value, *value)]))),
             _ => return None,
         };
+        let (is_source, is_ipv6) = match field.info().name {
+            "ip-saddr" => (true, false),
+            "ip-daddr" => (false, false),
+            "ip6-saddr" => (true, true),
+            "ip6-daddr" => (false, true),
+            _ => return None,
+        };
+        let destination = if is_ipv6 { "ip6-daddr" } else { "ip-daddr" };
+        let destinations = rule.matches.iter().filter_map(|one| match &one.test {
+            Test::In(set) if one.subject.field.info().name == destination => {
+                Some((one.negated, Arc::clone(set)))
+            }
+            _ => None,
+        });
         Some(Translation {
             line: rule.line,
-            address,
+            address: address(pool.nth(0)?, is_ipv6),
             is_source,
+            is_stateful: rule.stateful,
+            pool,
+            destinations: destinations.collect(),
             comes_in: rule.matches.iter().filter_map(interface).collect(),
         })
-    };
-    all.filter_map(one).collect()
+    })
+    .collect()
+}
+
+fn address(number: u128, is_ipv6: bool) -> IpAddr {
+    match is_ipv6 {
+        false => Ipv4Addr::from(number as u32).into(),
+        true => Ipv6Addr::from(number).into(),
+    }
+}
+
+fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(four) => u128::from(u32::from(four)),
+        IpAddr::V6(six) => u128::from(six),
+    }
 }
 
 fn interface(one: &Match) -> Option<(bool, Vec<PortName>)> {

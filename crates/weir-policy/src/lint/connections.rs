@@ -142,8 +142,8 @@ fn dropped(view: &View<'_>, seen: &Seen<'_>, report: &mut Report) {
     }
     let translates = |action: &Action| matches!(action, Action::Map(..) | Action::Shuffle(_));
     let place = seen.place(translates);
-    let accepts = || view.rules.iter().filter(|by| by.accepts());
-    if let Some(by) = view.drops().find(|by| view.covers(by, &seen.demands))
+    let accepts = || view.all_accepts();
+    if let Some(by) = view.wide_drops().find(|by| view.covers(by, &seen.demands))
         && !accepts().any(|by| view.meet(&[seen, by], &[]))
     {
         report
@@ -161,19 +161,19 @@ fn dropped(view: &View<'_>, seen: &Seen<'_>, report: &mut Report) {
             );
         return;
     }
+    let is_all = |by: &&Seen<'_>| by.rule.matches.iter().all(|one| one.test == Test::Always);
+    let Some(by) = view.wide_drops().find(is_all) else {
+        return;
+    };
     let answers = answers(seen.rule);
     let demands: Vec<Demand<'_>> = [Demand::Has(seen.rule.requires)]
         .into_iter()
         .chain(answers.iter().map(Demand::Holds))
         .collect();
-    let is_all = |by: &&Seen<'_>| by.rule.matches.iter().all(|one| one.test == Test::Always);
     // Another stateful rule that the connection may have accepts its answers.
     let has_other = accepts().any(|by| by.rule.stateful && view.meet(&[seen, by], &[]));
     let lets_in = || accepts().any(|by| view.meet(&[by], &demands));
-    if let Some(by) = view.drops().find(is_all)
-        && !has_other
-        && !lets_in()
-    {
+    if !has_other && !lets_in() {
         report
             .warning(
                 0,

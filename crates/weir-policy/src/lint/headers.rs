@@ -36,21 +36,21 @@ impl HeaderOptions {
 
     /// Fewest bytes; `None` if what is asked contradicts itself.
     pub(super) fn least(&self) -> Option<u128> {
-        let required = (0..=255u8).filter(|&kind| self.required.contains(kind));
-        let mut count = 0;
-        for kind in required {
-            if self.none || self.forbidden.contains(kind) {
+        let words = self.required.0.iter().zip(&self.forbidden.0);
+        let mut count: u32 = 0;
+        for (required, forbidden) in words {
+            if required & forbidden != 0 {
                 return None;
             }
-            count += 1;
+            count += required.count_ones();
         }
-        if self.any && self.none {
+        if self.none && (self.any || count > 0) {
             return None;
         }
         if self.any {
             count = count.max(1);
         }
-        Some(count * 2)
+        Some(u128::from(count) * 2)
     }
 }
 
@@ -195,8 +195,9 @@ impl Extensions {
         if options.required.contains(ESP) && (self.has_l4 || self.is_later) {
             return None;
         }
-        let known = |kind: u8| EXTENSIONS.contains(&kind);
-        if (0..=255u8).any(|kind| options.required.contains(kind) && !known(kind)) {
+        let mut others = options.required;
+        EXTENSIONS.iter().for_each(|&kind| others.remove(kind));
+        if others != KindSet::EMPTY {
             return None;
         }
         // Two bytes an option, eight a header.

@@ -8,9 +8,6 @@ use crate::diagnostic::Report;
 use crate::field::{Field, Header, Kind};
 use crate::model::{Classes, DropWhen, Match, Target, Test};
 
-/// Most pairs of rules that are compared: the rest of a very large policy is not looked at.
-const MOST_PAIRS: usize = 2_000_000;
-
 pub(super) fn judge(view: &View<'_>, report: &mut Report) {
     overridden(view, report);
     dropped_and_rewritten(view, report);
@@ -20,8 +17,6 @@ pub(super) fn judge(view: &View<'_>, report: &mut Report) {
 
 /// A drop all of whose packets another rule accepts.
 fn overridden(view: &View<'_>, report: &mut Report) {
-    let accepts: Vec<&Seen<'_>> = view.accepts().collect();
-    let mut pairs = 0;
     for seen in view.rules.iter().filter(|seen| !seen.rule.stateful) {
         if !seen
             .rule
@@ -31,11 +26,10 @@ fn overridden(view: &View<'_>, report: &mut Report) {
         {
             continue;
         }
-        pairs += accepts.len();
-        if pairs > MOST_PAIRS {
-            return;
-        }
-        let Some(by) = accepts.iter().find(|by| view.covers(by, &seen.demands)) else {
+        let Some(by) = view
+            .wide_accepts()
+            .find(|by| view.covers(by, &seen.demands))
+        else {
             continue;
         };
         report
@@ -73,7 +67,7 @@ fn dropped_and_rewritten(view: &View<'_>, report: &mut Report) {
         {
             continue;
         }
-        let mut accepts = view.rules.iter().filter(|other| other.accepts());
+        let mut accepts = view.all_accepts();
         if accepts.any(|other| view.meet(&[seen, other], &[])) {
             continue;
         }
@@ -99,8 +93,7 @@ fn links(view: &View<'_>, report: &mut Report) {
             made("ip6-eh", true, Test::Present),
         ]
     });
-    let accepts = || view.rules.iter().filter(|seen| seen.accepts());
-    for seen in view.drops() {
+    for seen in view.wide_drops() {
         // Who names the protocol means it.
         if seen.names(&[Header::Ether, Header::Icmp6]) || seen.names_field("net-proto") {
             continue;
@@ -112,7 +105,10 @@ fn links(view: &View<'_>, report: &mut Report) {
                 && !matches!(one.subject.field.info().kind, Kind::Exists)
         });
         let is_meant = |family: Classes| {
-            negates || accepts().any(|by| view.meet(&[seen, by], &[Demand::Has(family)]))
+            negates
+                || view
+                    .all_accepts()
+                    .any(|by| view.meet(&[seen, by], &[Demand::Has(family)]))
         };
         // Of some interface or VLAN, but all of them there.
         let is_place = |one: &Match| {
@@ -186,7 +182,7 @@ fn fragments(view: &View<'_>, report: &mut Report) {
         let mut asked: Vec<Demand<'_>> = network_part(seen).collect();
         asked.push(Demand::Holds(&later));
         if seen.accepts() {
-            let lost = view.drops().find(|by| view.covers(by, &asked));
+            let lost = view.wide_drops().find(|by| view.covers(by, &asked));
             let kept = !view.meet(&[], &asked) || view.accepts().any(|by| view.meet(&[by], &asked));
             if let (Some(by), false) = (lost, kept) {
                 report

@@ -1,9 +1,14 @@
 //! The rules of a policy as lints see them, and how two of them relate.
 
+use std::cell::Cell;
+
 use super::solve::{Demand, Known, always_has, satisfiable};
 use crate::ast::{self, Action, Span};
 use crate::field::{Header, Kind};
 use crate::model::{Classes, DropWhen, Match, Policy, PortName, Rule, Target, Test};
+
+/// Most pairs of rules that are compared.
+const MOST_PAIRS: usize = 200_000;
 
 /// A rule with its text and what it asks of packets.
 pub(super) struct Seen<'a> {
@@ -19,6 +24,13 @@ pub(super) struct View<'a> {
     /// The others.
     pub(super) dead: Vec<Seen<'a>>,
     pub(super) known: Known,
+    /// Stateless rules that accept, and such that drop every packet they match, those with few matches first.
+    accepts: Vec<usize>,
+    drops: Vec<usize>,
+    /// All that accept.
+    all_accepts: Vec<usize>,
+    /// How many more pairs of rules are compared.
+    budget: Cell<usize>,
 }
 
 impl<'a> View<'a> {
@@ -37,12 +49,37 @@ impl<'a> View<'a> {
             strict: true,
             stateful: policy.rules.iter().any(|rule| rule.stateful),
         };
-        let (rules, dead) = all.partition(|seen| satisfiable(&seen.demands, known));
-        View { rules, dead, known }
+        let (rules, dead): (Vec<Seen<'_>>, Vec<Seen<'_>>) =
+            all.partition(|seen| satisfiable(&seen.demands, known));
+        let those = |is_meant: &dyn Fn(&Seen<'_>) -> bool| {
+            let mut found: Vec<usize> = (0..rules.len())
+                .filter(|&n| !rules[n].rule.stateful && is_meant(&rules[n]))
+                .collect();
+            found.sort_by_key(|&n| rules[n].rule.matches.len());
+            found
+        };
+        let always = |target: &Target| matches!(target, Target::Drop(DropWhen::Always));
+        let accepts = those(&|seen| seen.accepts());
+        let drops = those(&|seen| seen.rule.targets.iter().any(always));
+        let all_accepts = (0..rules.len()).filter(|&n| rules[n].accepts()).collect();
+        View {
+            rules,
+            dead,
+            known,
+            accepts,
+            drops,
+            all_accepts,
+            budget: Cell::new(MOST_PAIRS),
+        }
     }
 
     /// Whether some packet passes all tests of these rules, and more.
     pub(super) fn meet(&self, rules: &[&Seen<'a>], more: &[Demand<'_>]) -> bool {
+        if self.budget.get() == 0 {
+            // Of very large policies not all is compared: they may meet, so nothing is said.
+            return true;
+        }
+        self.budget.set(self.budget.get() - 1);
         let mut all: Vec<Demand<'_>> = more.to_vec();
         all.extend(rules.iter().flat_map(|seen| seen.demands.iter().copied()));
         satisfiable(&all, self.known)
@@ -61,6 +98,9 @@ impl<'a> View<'a> {
         is_left_out: impl Fn(&Match) -> bool,
     ) -> bool {
         let tests = || outer.rule.matches.iter().filter(|one| !is_left_out(one));
+        if tests().any(|one| is_apart(one, inner)) {
+            return false;
+        }
         let needed = match tests().count() == outer.rule.matches.len() {
             true => outer.rule.requires,
             // Headers of tests that are left out are not known apart.
@@ -83,17 +123,30 @@ impl<'a> View<'a> {
 
     /// Stateless rules that accept.
     pub(super) fn accepts(&self) -> impl Iterator<Item = &Seen<'a>> {
-        self.rules
-            .iter()
-            .filter(|seen| !seen.rule.stateful && seen.accepts())
+        self.accepts.iter().filter_map(|&n| self.rules.get(n))
     }
 
-    /// Stateless rules that drop every packet they match.
-    pub(super) fn drops(&self) -> impl Iterator<Item = &Seen<'a>> {
-        self.rules.iter().filter(|seen| {
-            let always = |target: &Target| matches!(target, Target::Drop(DropWhen::Always));
-            !seen.rule.stateful && seen.rule.targets.iter().any(always)
-        })
+    /// All rules that accept.
+    pub(super) fn all_accepts(&self) -> impl Iterator<Item = &Seen<'a>> {
+        self.all_accepts.iter().filter_map(|&n| self.rules.get(n))
+    }
+
+    /// Stateless ones that may cover others: of very many the widest.
+    pub(super) fn wide_accepts(&self) -> impl Iterator<Item = &Seen<'a>> {
+        self.accepts().take(self.wide())
+    }
+
+    /// Stateless rules that drop every packet they match: of very many the widest.
+    pub(super) fn wide_drops(&self) -> impl Iterator<Item = &Seen<'a>> {
+        let drops = self.drops.iter().take(self.wide());
+        drops.filter_map(|&n| self.rules.get(n))
+    }
+
+    fn wide(&self) -> usize {
+        match self.rules.len() {
+            0..=2000 => usize::MAX,
+            _ => 64,
+        }
     }
 }
 
@@ -141,6 +194,25 @@ fn demands(rule: &Rule) -> Vec<Demand<'_>> {
     let needed = (rule.requires != Classes::NONE).then_some(Demand::Has(rule.requires));
     let matches = rule.matches.iter().map(Demand::Holds);
     needed.into_iter().chain(matches).collect()
+}
+
+/// Whether no packet that meets the demands passes a test, as is seen at once: both have few values, and none in common.
+fn is_apart(one: &Match, demands: &[Demand<'_>]) -> bool {
+    const FEW: usize = 8;
+    let Test::In(outer) = &one.test else {
+        return false;
+    };
+    demands.iter().any(|demand| match demand {
+        Demand::Holds(other) if other.subject == one.subject && !other.negated && !one.negated => {
+            let Test::In(inner) = &other.test else {
+                return false;
+            };
+            let met =
+                |&(lo, hi): &(u128, u128)| outer.from(lo).is_some_and(|(first, _)| first <= hi);
+            inner.intervals().len() <= FEW && !inner.intervals().iter().any(met)
+        }
+        _ => false,
+    })
 }
 
 /// Whether nothing in the demands says anything about what a match tests, so that it may fail.
