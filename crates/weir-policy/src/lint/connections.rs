@@ -25,12 +25,12 @@ fn openers() -> Vec<(Opens, Classes, Vec<Match>)> {
         (
             Opens::Tcp,
             Classes::TCP,
-            vec![not("tcp-rst"), not("tcp-syn")],
+            vec![not("tcp-rst"), not("tcp-fin"), not("tcp-syn")],
         ),
         (
             Opens::Tcp,
             Classes::TCP,
-            vec![not("tcp-rst"), not("tcp-ack")],
+            vec![not("tcp-rst"), not("tcp-fin"), not("tcp-ack")],
         ),
         (Opens::Udp, Classes::UDP, vec![]),
         (
@@ -119,7 +119,7 @@ fn flags(seen: &Seen<'_>, report: &mut Report) {
         return;
     };
     let place = named
-        .last()
+        .next_back()
         .map_or(first.span, |last| first.span.to(last.span));
     if !satisfiable(&seen.demands, super::solve::Known::PARSED) {
         return;
@@ -242,7 +242,7 @@ fn settings(file: &ast::File, opened: &[Opens], report: &mut Report) {
         let opens = match setting.what {
             SettingKind::LooseTcp => Some(Opens::Tcp),
             SettingKind::Timeout(state, _) => of_state(file, state),
-            SettingKind::Connections(_) => None,
+            SettingKind::Connections(_) | SettingKind::MinPmtu(_) => None,
         };
         let Some(opens) = opens.filter(|opens| !opened.contains(opens)) else {
             continue;

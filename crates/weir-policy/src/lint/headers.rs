@@ -1,7 +1,6 @@
 //! What the parts of a packet that vary in length need: TCP options, IPv4 options, IPv6 extension headers.
 
-use super::shape::{EXTENSIONS, Part, Shape};
-use super::solve::first_in;
+use super::shape::{EXTENSIONS, Part, Shape, first_in};
 use crate::model::{KindSet, Ranges};
 
 /// Options of a header of which only presence is asked.

@@ -258,3 +258,30 @@ fn words(bytes: u128) -> u128 {
 pub(super) fn points(numbers: impl IntoIterator<Item = u128>) -> Ranges {
     Ranges::new(numbers.into_iter().map(|n| (n, n)).collect())
 }
+
+/// The first number from `lo` to `hi` that is in all sets, or outside those that are negated.
+pub(super) fn first_in(lo: u128, hi: u128, sets: &[(&Ranges, bool)]) -> Option<u128> {
+    let mut at = lo;
+    'again: loop {
+        if at > hi {
+            return None;
+        }
+        for &(set, negated) in sets {
+            let next = set.from(at);
+            match (negated, next) {
+                (false, Some((first, _))) if first <= at => {}
+                (false, Some((first, _))) => {
+                    at = first;
+                    continue 'again;
+                }
+                (false, None) => return None,
+                (true, Some((first, last))) if first <= at => {
+                    at = last.checked_add(1)?;
+                    continue 'again;
+                }
+                (true, _) => {}
+            }
+        }
+        return Some(at);
+    }
+}

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use super::headers::{Extensions, HeaderOptions, TcpOptions};
-use super::shape::{Least, Part, SHAPES, Shape, points};
+use super::shape::{Least, Part, SHAPES, Shape, first_in, points};
 use crate::field::{Field, Header, Kind};
 use crate::model::{Classes, Match, PortName, Ranges, Subject, Test};
 
@@ -382,33 +382,6 @@ impl Around<'_> {
         (0..1u32 << width)
             .filter(|&all| is_possible(all))
             .any(|all| tests.iter().all(|literal| holds(all, literal)))
-    }
-}
-
-/// The first number from `lo` to `hi` that is in all sets, or outside those that are negated.
-pub(super) fn first_in(lo: u128, hi: u128, sets: &[(&Ranges, bool)]) -> Option<u128> {
-    let mut at = lo;
-    'again: loop {
-        if at > hi {
-            return None;
-        }
-        for &(set, negated) in sets {
-            let next = set.from(at);
-            match (negated, next) {
-                (false, Some((first, _))) if first <= at => {}
-                (false, Some((first, _))) => {
-                    at = first;
-                    continue 'again;
-                }
-                (false, None) => return None,
-                (true, Some((first, last))) if first <= at => {
-                    at = last.checked_add(1)?;
-                    continue 'again;
-                }
-                (true, _) => {}
-            }
-        }
-        return Some(at);
     }
 }
 
