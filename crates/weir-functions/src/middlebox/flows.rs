@@ -188,7 +188,7 @@ fn state(record: &Flow) -> FlowState {
     let reverse = seen >> life::SEEN_REVERSE;
     let either = forward | reverse;
     let both = forward & reverse;
-    let acked = record.life / life::ACKED_FIN & 3;
+    let acked = (record.life / life::ACKED_FIN) & 3;
     match record.orig.proto {
         17 if reverse > 0 => FlowState::UdpStream,
         17 => FlowState::UdpUnreplied,
@@ -322,7 +322,7 @@ mod tests {
             (fin, fin, 2, FlowState::TcpLastAck),
             (fin, fin, 3, FlowState::TcpTimeWait),
         ] {
-            let life = seen(forward, reverse) | acked * life::ACKED_FIN;
+            let life = seen(forward, reverse) | (acked * life::ACKED_FIN);
             assert_eq!(state(&record(life)), want);
         }
     }
