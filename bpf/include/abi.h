@@ -315,7 +315,7 @@ struct weir_tuple {
 #define WEIR_LIFE_PICKED	(1 << 24)
 #define WEIR_LIFE_ACKED_FIN	(1 << 25)	/* the forward side acknowledged the FIN of the other; one bit further: the reverse side */
 #define WEIR_LIFE_RETRANS_ONE	(1 << 27)	/* segments retransmitted in a row, up to 3 */
-#define WEIR_LIFE_RETRANS	(3 << 27)
+#define WEIR_LIFE_RETRANS	0x18000000	/* both bits of that count */
 #define WEIR_LIFE_INEXACT	(1 << 29)	/* a side may have sent less than its `end` says */
 
 #define WEIR_FLOW_NAT		(1 << 0)	/* trans differs from orig */
