@@ -8,6 +8,7 @@ pub mod afxdp;
 pub mod bench;
 pub mod demo;
 mod error;
+pub mod firewall;
 pub mod forward;
 pub mod generate;
 mod process;

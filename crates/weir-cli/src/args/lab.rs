@@ -26,6 +26,8 @@ pub(crate) enum Experiment {
     Afxdp(Box<AfxdpArgs>),
     /// Accuracy suite of the sensor: generated captures of attacks and of normal usage, and the alerts expected for each
     Sensor(SensorSuiteArgs),
+    /// Compare weir (XDP, tc) with nftables and connection tracking, packet by packet: TCP, ICMP, fragments, NAT (root)
+    Firewall(FirewallArgs),
     /// Forward frames between two interfaces in user space; a baseline of `weir bench network` (root)
     #[command(hide = true)]
     Forward(ForwardArgs),
@@ -54,6 +56,32 @@ pub(crate) struct SensorSuiteArgs {
     /// Show only classes and failed cases
     #[arg(short = 'q', long)]
     pub(crate) quiet: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir lab firewall`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Runs in network namespaces that it creates and removes. Exit status 1 if weir does not do what a case expects, or passes what nftables drops."
+)]
+pub(crate) struct FirewallArgs {
+    /// Run only cases with TEXT in their group or title; repeat for more
+    #[arg(long = "case", value_name = "TEXT")]
+    pub(crate) only: Vec<String>,
+    /// Run only under this policy; repeat for more
+    #[arg(long = "policy", value_name = "NAME")]
+    pub(crate) policies: Vec<String>,
+    /// Run only this device; repeat for more
+    #[arg(long = "device", value_name = "DEVICE", value_parser = ["weir-xdp", "weir-tc", "nftables"])]
+    pub(crate) devices: Vec<String>,
+    /// Read cases from this file instead of the built-in ones; repeat for more
+    #[arg(long = "script", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write firewall.json and firewall.md into this folder
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

@@ -1,6 +1,7 @@
 //! `weir lab`: experiments of `weir-lab`, shown on standard output. Exit status 1 if a check does not hold.
 
 mod afxdp;
+mod firewall;
 mod sensor;
 
 use std::io;
@@ -19,6 +20,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode, Failure> {
     match &args.experiment {
         Experiment::Demo(args) => run_demo(args),
         Experiment::Afxdp(args) => afxdp::run(args),
+        Experiment::Firewall(args) => firewall::run(args),
         Experiment::Sensor(args) => sensor::run(args),
         Experiment::Forward(args) => forward([&args.one, &args.other], args.cpu)
             .map(|()| ExitCode::SUCCESS)
