@@ -13,6 +13,7 @@ mod bad_input;
 mod bench_sensor;
 mod check_speed;
 mod checksums;
+mod conntrack_agrees;
 mod explain;
 mod generate;
 mod json_agree;

@@ -6,6 +6,7 @@
 mod bed;
 mod device;
 mod play;
+pub mod random;
 mod script;
 mod segment;
 mod table;

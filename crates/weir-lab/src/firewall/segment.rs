@@ -16,6 +16,8 @@ use super::script::{
 const TTL: u8 = 64;
 const MORE_FRAGMENTS: u16 = 0x2000;
 const ETHERNET: usize = 14;
+/// Its packets are given a right checksum.
+const SCTP: u8 = 132;
 
 /// The addresses of a case, and what is known of it so far on one device.
 #[derive(Clone, Debug)]
@@ -278,10 +280,15 @@ impl World {
                 }
             }
             L4::Icmp(icmp) => self.icmp(base.clone(), icmp, view, sent, (from.1, to.1))?,
-            L4::Other { protocol, payload } => base
-                .clone()
-                .protocol(*protocol)
-                .payload(&self.text(payload)),
+            L4::Other { protocol, payload } => {
+                let mut bytes = self.text(payload);
+                if *protocol == SCTP && bytes.len() >= 12 {
+                    bytes[8..12].fill(0);
+                    let sum = crc32c(&bytes).to_le_bytes();
+                    bytes[8..12].copy_from_slice(&sum);
+                }
+                base.clone().protocol(*protocol).payload(&bytes)
+            }
         };
         let mut bytes = whole.build();
         let header = if self.ip6 { 40 } else { 20 };
@@ -505,6 +512,18 @@ fn protocol(l4: &L4, ip6: bool) -> u8 {
         L4::Icmp(_) => 1,
         L4::Other { protocol, .. } => *protocol,
     }
+}
+
+/// The checksum of SCTP (RFC 9260, appendix A).
+fn crc32c(bytes: &[u8]) -> u32 {
+    let mut crc = u32::MAX;
+    for byte in bytes {
+        crc ^= u32::from(*byte);
+        for _ in 0..8 {
+            crc = crc >> 1 ^ if crc & 1 == 1 { 0x82f6_3b78 } else { 0 };
+        }
+    }
+    !crc
 }
 
 /// The packet under the names that it arrives by.
