@@ -4,8 +4,7 @@
 
 use weir_packet::build::Frame;
 
-use super::Seen;
-use super::model::{Op, Packet, Segment, Shift, Shot};
+use super::model::{Op, Packet, Seen, Segment, Shift, Shot};
 
 /// A class.
 #[derive(Clone, Copy, Debug)]
@@ -19,14 +18,6 @@ pub struct Class {
 
 /// All of them.
 pub const CLASSES: &[Class] = &[
-    Class {
-        name: "fin-opens",
-        weir_passes: true,
-        when: |shot| {
-            let fin = |s: &Segment| s.opener && s.flags & Frame::FIN != 0;
-            matches!(&shot.packet, Packet::Tcp(s) if fin(s)) && !shot.open
-        },
-    },
     Class {
         name: "reopened",
         weir_passes: false,

@@ -10,7 +10,6 @@ mod model;
 mod states;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use weir_packet::summary;
@@ -21,7 +20,7 @@ use super::script::{self, Policy, Side};
 use super::{POLICIES, failed};
 use crate::LabError;
 use crate::process::Scratch;
-use model::{Model, Shot, View};
+use model::{Model, Seen, Shot, View};
 
 pub use classes::{CLASSES, Class};
 pub use model::{Event, Kind, Op, Play, Shift, Talk};
@@ -242,30 +241,6 @@ fn difference(log: &[String]) -> Difference {
     Difference(log.join("\n"))
 }
 
-/// What became of a packet on a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Seen {
-    Nothing,
-    /// It arrived as it must.
-    Right,
-    /// Something else arrived.
-    Wrong(String),
-}
-
-impl Seen {
-    fn same(&self, other: &Seen) -> bool {
-        std::mem::discriminant(self) == std::mem::discriminant(other)
-    }
-
-    fn word(&self) -> &str {
-        match self {
-            Seen::Nothing => "dropped",
-            Seen::Right => "passed",
-            Seen::Wrong(what) => what,
-        }
-    }
-}
-
 fn words(seen: &[Seen]) -> String {
     let words: Vec<&str> = seen.iter().map(Seen::word).collect();
     words.join(" | ")
@@ -356,14 +331,4 @@ fn exchange(
         views.insert(shot.talk, view);
     }
     Ok(Seen::Right)
-}
-
-/// An address of a play: `net` 1 inside, 2 outside.
-fn address(play: u32, net: u8, host: u8) -> Ipv4Addr {
-    Ipv4Addr::new(
-        10,
-        net,
-        (play / 16) as u8,
-        ((play % 16) * 16) as u8 + host + 1,
-    )
 }

@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 use weir_packet::build::Frame;
 
 use super::super::script::{Side, pattern};
-use super::address;
 
 const SYN: u8 = Frame::SYN;
 const ACK: u8 = Frame::ACK;
@@ -160,6 +159,30 @@ impl View {
             ),
             port: u16::from_be_bytes([port[0], port[1]]),
         })
+    }
+}
+
+/// What became of a packet on a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    Nothing,
+    /// It arrived as it must.
+    Right,
+    /// Something else arrived.
+    Wrong(String),
+}
+
+impl Seen {
+    pub(super) fn same(&self, other: &Seen) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    pub(super) fn word(&self) -> &str {
+        match self {
+            Seen::Nothing => "dropped",
+            Seen::Right => "passed",
+            Seen::Wrong(what) => what,
+        }
     }
 }
 
@@ -489,6 +512,8 @@ impl Model {
         }
         let (own, other) = (usize::from(!segment.opener), usize::from(segment.opener));
         let more = u32::from(segment.flags & SYN != 0) + u32::from(segment.flags & FIN != 0);
+        // A SYN in an open connection, repeated or not.
+        state.unclosed |= segment.flags & SYN != 0 && segment.opener && state.answered == [true; 2];
         if matches!(shot.op, Op::Next) {
             // A reset counts with the next number only.
             let next = state.passed[own].is_some_and(|(end, _)| end == segment.seq);
@@ -922,4 +947,14 @@ pub(super) fn address_of(frame: &[u8]) -> String {
         .iter()
         .map(|b| format!("{b:02x}"))
         .collect()
+}
+
+/// An address of a play: `net` 1 inside, 2 outside.
+fn address(play: u32, net: u8, host: u8) -> Ipv4Addr {
+    Ipv4Addr::new(
+        10,
+        net,
+        (play / 16) as u8,
+        ((play % 16) * 16) as u8 + host + 1,
+    )
 }
