@@ -12,7 +12,7 @@ use crate::live_bed::root;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestError, TestRunner};
 use weir_lab::firewall::random::{
-    CLASSES, Coverage, Differential, Event, Kind, Op, Play, Shift, Talk,
+    CLASSES, Coverage, Differential, Event, Kind, Op, Play, STATE_CLASSES, Shift, Talk,
 };
 
 const SHORT: Duration = Duration::from_secs(20);
@@ -194,7 +194,7 @@ fn demand(coverage: &Coverage, plays: u32) {
     }
     for class in coverage.classes.keys() {
         assert!(
-            CLASSES.iter().any(|c| c.name == *class),
+            CLASSES.iter().any(|c| c.name == *class) || STATE_CLASSES.contains(class),
             "{class} is not listed"
         );
     }

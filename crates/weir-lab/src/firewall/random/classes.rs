@@ -99,6 +99,9 @@ pub const CLASSES: &[Class] = &[
     },
 ];
 
+/// Classes of differences that only states show.
+pub const STATE_CLASSES: &[&str] = &["fin-acknowledged"];
+
 fn tcp(shot: &Shot) -> bool {
     matches!(shot.packet, Packet::Tcp(_)) || shot.quotes_tcp()
 }
@@ -115,6 +118,11 @@ pub(super) fn of_packet(shot: &Shot, seen: &[Seen]) -> Option<&'static str> {
     let [xdp, tc, nftables] = seen else {
         return None;
     };
+    let early = matches!(shot.op, Op::Pieces { order: 2.., .. });
+    if early && *xdp == Seen::Nothing && *tc == Seen::Right && *nftables == Seen::Right {
+        // The one difference between the hooks: XDP cannot hold a packet.
+        return Some("fragment-order");
+    }
     if !xdp.same(tc) || matches!(xdp, Seen::Wrong(_)) || matches!(nftables, Seen::Wrong(_)) {
         return None;
     }
@@ -151,8 +159,12 @@ pub(super) fn of_states(
         "icmp" => &["icmp"],
         _ => &[],
     };
-    match same.contains(&conntrack) {
-        true => Some("same"),
-        false => class,
+    match (same.contains(&conntrack), xdp, conntrack) {
+        (true, ..) => Some("same"),
+        // Any ACK of the other side will do for nf_conntrack.
+        (_, "tcp-last-ack", "TIME_WAIT") | (_, "tcp-fin-wait", "CLOSE_WAIT") => {
+            Some(STATE_CLASSES[0])
+        }
+        _ => class,
     }
 }

@@ -22,7 +22,7 @@ use crate::LabError;
 use crate::process::Scratch;
 use model::{Model, Seen, Shot, View};
 
-pub use classes::{CLASSES, Class};
+pub use classes::{CLASSES, Class, STATE_CLASSES};
 pub use model::{Event, Kind, Op, Play, Shift, Talk};
 
 /// Plays before the beds are built again: each has 16 addresses of 10.1.0.0/17, and tables are listed whole.

@@ -457,6 +457,15 @@ impl Model {
         let Some((kind, packet)) = state.packet(talk as u32, &event.op) else {
             return Vec::new();
         };
+        // nf_conntrack forgets a closed connection, or takes numbers, for a SYN of the responder.
+        if let Op::Forged {
+            opener: false,
+            flags,
+            ..
+        } = event.op
+        {
+            state.revived |= flags & SYN != 0 && (state.over || state.round > 0);
+        }
         let previous = match event.op {
             Op::Again(back) => state
                 .again(back)
