@@ -25,8 +25,11 @@ use weir_vm::{Env, FaultKind, Frame, Machine, MapDefinition, MapKind, Object, Pr
 /// A function that must return for every input.
 pub type Target = fn(&[u8]);
 
+/// A target by its name: it must return for every input.
+pub type BoxedTarget = Box<dyn Fn(&[u8]) + Send + Sync>;
+
 /// A target by its name; a corpus folder has the same name. The sensor's parsers are `sensor_` and the protocol, from the sensor's table.
-pub fn target(name: &str) -> Option<Box<dyn Fn(&[u8]) + Send + Sync>> {
+pub fn target(name: &str) -> Option<BoxedTarget> {
     if let Some((_, target)) = TARGETS.iter().find(|(known, _)| *known == name) {
         return Some(Box::new(target));
     }

@@ -212,9 +212,7 @@ fn plan_one(
 ) -> Option<Planned> {
     let function = &network.functions[at];
     // `check` of names says so.
-    if kind::named(&function.kind).is_none() {
-        return None;
-    }
+    kind::named(&function.kind)?;
     let is_balancer = function.kind.as_str() == BALANCER;
     if is_balancer && !balancers::keys(function, report) {
         return None;

@@ -935,7 +935,7 @@ fn flags(word: &str) -> Result<u8, String> {
 }
 
 fn hex(word: &str) -> Result<Vec<u8>, String> {
-    if word.len() % 2 != 0 || !word.is_ascii() {
+    if !word.len().is_multiple_of(2) || !word.is_ascii() {
         return Err("expected an even number of hex digits".to_owned());
     }
     (0..word.len() / 2)

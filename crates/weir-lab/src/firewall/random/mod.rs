@@ -275,7 +275,7 @@ fn exchange(
         let found = whole
             .iter()
             .any(|bytes| bytes.windows(text.len()).any(|w| w == text));
-        if found && shot.from_opener() {
+        if found && shot.is_from_opener() {
             // A fragment's ports are at the same place as a whole packet's.
             let first = |frame: &&Vec<u8>| {
                 frame.get(20).is_some_and(|b| b & 0x1f == 0) && frame.get(21) == Some(&0)
@@ -298,7 +298,7 @@ fn exchange(
         return Ok(Seen::Wrong(format!("came back: {}", summary(frame))));
     }
     let mut view = view;
-    if shot.from_opener() && !shot.is_error() {
+    if shot.is_from_opener() && !shot.is_error() {
         view = View::of(frame).unwrap_or(view);
     }
     let expected = model.arrival(shot, view);
@@ -313,7 +313,7 @@ fn exchange(
             model::address_of(&expected)
         )));
     }
-    if shot.from_opener() && !shot.is_error() {
+    if shot.is_from_opener() && !shot.is_error() {
         if view.address != model.public(shot.talk) {
             return Ok(Seen::Wrong(format!("came as {}", view.address)));
         }

@@ -250,7 +250,7 @@ pub(super) struct Segment {
 }
 
 impl Shot {
-    pub(super) fn from_opener(&self) -> bool {
+    pub(super) fn is_from_opener(&self) -> bool {
         match &self.packet {
             Packet::Tcp(s) => s.opener,
             Packet::Udp { opener, .. }
@@ -263,7 +263,7 @@ impl Shot {
     }
 
     pub(super) fn side(&self) -> Side {
-        if self.from_opener() {
+        if self.is_from_opener() {
             Side::Inside
         } else {
             Side::Outside
@@ -575,7 +575,7 @@ impl Model {
 
     /// Whether answers need to know what the device chose.
     pub(super) fn needs_view(&self, shot: &Shot) -> bool {
-        self.translated && !shot.from_opener()
+        self.translated && !shot.is_from_opener()
     }
 
     /// The frames as they enter the box.
@@ -586,7 +586,7 @@ impl Model {
             port: key.2,
         };
         // The client inside is itself, outside what the device made of it.
-        let client = if shot.from_opener() { near } else { view };
+        let client = if shot.is_from_opener() { near } else { view };
         match shot.packet {
             Packet::Pieces { order, overlap, .. } => self.pieces(shot, client, order, overlap),
             _ => vec![self.frame(shot, client, TTL)],
@@ -600,7 +600,7 @@ impl Model {
             address: key.1,
             port: key.2,
         };
-        let client = if shot.from_opener() { view } else { near };
+        let client = if shot.is_from_opener() { view } else { near };
         self.frame(shot, client, TTL - 1)
     }
 
@@ -724,7 +724,7 @@ impl Model {
         let (from, to) = {
             let key = self.key(shot.talk);
             ends(
-                shot.from_opener(),
+                shot.is_from_opener(),
                 client,
                 View {
                     address: key.3,
