@@ -94,6 +94,10 @@ static __always_inline int begin(struct walk *w)
 		s->segment_life = 0;
 		s->open_timeout = 0;
 		s->frag_early = 0;
+		s->open_flags = 0;
+		s->mapped = 0;
+		s->filtered = 0;
+		s->by_mapping = 0;
 	}
 	s->frame_len = ctx_len(w->ctx);
 	s->packets = ctx_segments(w->ctx);
@@ -184,6 +188,8 @@ static __always_inline int process(struct walk *w, __u32 *why)
 	classify(w);
 	if (weir_features & WEIR_F_STATE && s->flow)
 		match_flow_rules(w);
+	else if (weir_features & WEIR_F_MAPPING && s->mapped && !s->n_open)
+		match_mapping_rules(w);
 	if (s->overflow) {
 		reason = WEIR_R_match_overflow;
 		goto drop;

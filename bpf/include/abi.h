@@ -36,7 +36,7 @@
 #define WEIR_WAYS		15	/* connections of a bucket of the index */
 #define WEIR_NAT_WAYS		7	/* ... of the index by translated tuple */
 #define WEIR_FRAG_WAYS		4	/* remembered fragments of a bucket */
-#define WEIR_FLOW_STATES	16	/* time-outs: states of connections, and others */
+#define WEIR_FLOW_STATES	17	/* time-outs: states of connections, and others */
 #define WEIR_STATE_LAYOUT	2	/* version of the maps that outlive a program: of connections, counters, and the ledger with its reasons' order */
 #define WEIR_LIVE_TABLES	32	/* tables that live edits may add */
 
@@ -147,6 +147,9 @@ struct weir_dim {
 #define WEIR_RULE_HIT		(1 << 4)	/* has rewrites or log lines: goes to the hit list */
 #define WEIR_RULE_STATEFUL	(1 << 5)	/* matches packets that open connections */
 #define WEIR_RULE_ACCEPT_ICMP	(1 << 6)	/* accepts, and names the type of ICMP or ICMPv6 */
+#define WEIR_RULE_MAPPING	(1 << 7)	/* its connections have mappings that do not depend on who is sent to */
+#define WEIR_RULE_FILTER_ADDRESS (1 << 8)	/* ... to which addresses may send that were sent to */
+#define WEIR_RULE_FILTER_NONE	(1 << 9)	/* ... to which everybody may send */
 #define WEIR_RULE_REQUIRES	16	/* from this bit on: header classes */
 
 /* Two cache lines. Rules of up to four words that neither limit nor rewrite are decided by the first. */
@@ -291,8 +294,13 @@ struct weir_tuple {
 	__u16 sport, dport;	/* network order */
 	__u8 proto;
 	__u8 family;		/* 4 or 6 */
-	__u16 pad;
+	__u16 what;		/* WEIR_TUPLE_* */
 };
+
+/* What has a tuple; those of packets are never the other two's. */
+#define WEIR_TUPLE_PACKET	0
+#define WEIR_TUPLE_MAPPING	1	/* any destination */
+#define WEIR_TUPLE_PERMISSION	2	/* any port of the destination */
 
 /* weir_flow.life: sequence number << 32 | flags seen << WEIR_SEEN_AT | one of these. */
 #define WEIR_LIFE_FREE		0
@@ -327,6 +335,10 @@ struct weir_tuple {
 #define WEIR_FLOW_SEQUENCE	(1 << 6)	/* sequence numbers are moved */
 #define WEIR_FLOW_TIMEOUT	(1 << 7)	/* timeout_ns holds */
 #define WEIR_FLOW_MORE		(1 << 8)	/* it has more rules than one */
+#define WEIR_FLOW_MAPPED	(1 << 9)	/* it keeps a mapping alive */
+#define WEIR_FLOW_INBOUND	(1 << 10)	/* ... with packets of the side that did not open it */
+#define WEIR_FLOW_FILTER_ADDRESS (1 << 11)	/* a mapping to which addresses may send that were sent to */
+#define WEIR_FLOW_FILTER_NONE	(1 << 12)	/* ... to which everybody may send */
 #define WEIR_FLOW_THIRD_LINE	0x7c		/* all of these that need the third cache line */
 
 /*
@@ -336,6 +348,12 @@ struct weir_tuple {
 struct weir_side {
 	__u32 end;		/* behind the last byte that it sent */
 	__u32 edge;		/* how far it lets the other side send; before the answer, the window of a SYN */
+};
+
+/* The record of a mapping or permission, as long as its life has the sequence number. */
+struct weir_parent {
+	__u32 place;		/* + 1, 0: none */
+	__u32 sequence;
 };
 
 /*
@@ -369,7 +387,8 @@ struct weir_flow {
 	__u8 again_scale[2];	/* of both, + 1 */
 	__u8 again_answered;
 	__u8 again_pad;
-	__u64 spare[2];		/* so that a record begins with a cache line, and lines are fetched in pairs */
+	struct weir_parent mapping;	/* that it keeps alive */
+	struct weir_parent permission;
 };
 
 /* One cache line of the index by original tuple. Ways are filled from the first on and never emptied. */
@@ -774,5 +793,6 @@ struct weir_filter_blocks {
 #define WEIR_F_TRANSLATE	(1 << 7)	/* something is chosen for connections */
 #define WEIR_F_NAT		(1 << 8)	/* ... addresses or ports */
 #define WEIR_F_SEQUENCE		(1 << 9)	/* ... sequence numbers */
+#define WEIR_F_MAPPING		(1 << 10)	/* there are mappings that do not depend on who is sent to */
 
 #endif

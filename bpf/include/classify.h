@@ -280,18 +280,22 @@ static long test_cond(__u32 i, void *arg)
 	return 1;
 }
 
+/* The function of docs/semantics.md section 3. */
+static __always_inline __u64 splitmix64(__u64 x)
+{
+	__u64 z = x + 0x9e3779b97f4a7c15ULL;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
+	return z ^ z >> 31;
+}
+
 /* 32 random bits for a rule, as docs/semantics.md section 3 has it. */
 static __always_inline __u32 random_of(struct scratch *s, __u32 rule)
 {
-	__u64 z;
-
 	if (!weir_replay)
 		return bpf_get_prandom_u32();
-	z = s->random + rule + 0x9e3779b97f4a7c15ULL;
-	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-	z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-	z ^= z >> 31;
-	return z >> 32;
+	return splitmix64(s->random + rule) >> 32;
 }
 
 static __always_inline __u64 now(struct scratch *s)
@@ -335,6 +339,7 @@ static __always_inline void matched(struct scratch *s, struct weir_rule *rule, _
 		opaque(n);
 		s->open_rules[n & WEIR_FLOW_RULES] = rule->id;
 		s->n_open++;
+		s->open_flags |= rule->flags;
 		if (rule->timeout_ns && rule->timeout_ns - 1 < s->open_timeout - 1)
 			s->open_timeout = rule->timeout_ns;
 	}

@@ -72,6 +72,7 @@ enum flow_state {
 	TCP_LAST_ACK,
 	TCP_RETRANS,
 	TCP_UNACK,
+	MAPPING,
 };
 
 #define TCP_FLAG_FIN	0x01
@@ -92,7 +93,7 @@ enum flow_state {
 #define life_of(flow)	(*(volatile __u64 *)&(flow)->life)
 
 #define FLOW_LINE	8	/* words of a cache line */
-#define FLOW_WORDS	(__builtin_offsetof(struct weir_flow, spare) / 8)
+#define FLOW_WORDS	(sizeof(struct weir_flow) / 8)
 
 /* Keeps the compiler from moving reads and writes of a record across a look at its life. */
 #define barrier()	asm volatile("" ::: "memory")
@@ -123,6 +124,8 @@ static __always_inline __u32 flow_state(__u64 life, struct weir_tuple *t)
 {
 	__u32 seen = (life >> WEIR_SEEN_AT) & 0xff, acked = life & (WEIR_LIFE_ACKED_FIN * 3), proto = t->proto;
 
+	if (weir_features & WEIR_F_MAPPING && t->what)
+		return MAPPING;
 	if (proto == IPPROTO_UDP)
 		return seen >> WEIR_SEEN_REVERSE ? UDP_STREAM : UDP_UNREPLIED;
 	if (proto != IPPROTO_TCP) {
@@ -221,7 +224,7 @@ static __always_inline void locate(struct scratch *s)
 		b = mix(b, t->dst[1]);
 	}
 	hash = mix(a, t->sport) + mix(b, t->dport);
-	hash = mix(hash, t->proto | t->family << 8);
+	hash = mix(hash, t->proto | t->family << 8 | t->what << 16);
 	s->tag = (hash >> 32) | 1;
 	s->hash_first = hash;
 	s->hash_second = mix(hash, WEIR_HASH_END);
@@ -245,7 +248,7 @@ static __always_inline int reversed_tuple(struct weir_tuple *a, struct weir_tupl
 	return !((a->src[0] ^ b->dst[0]) | (a->src[1] ^ b->dst[1]) |
 		 (a->dst[0] ^ b->src[0]) | (a->dst[1] ^ b->src[1]) |
 		 (__u64)(a->sport ^ b->dport) | (__u64)(a->dport ^ b->sport) |
-		 (__u64)(a->proto ^ b->proto) | (__u64)(a->family ^ b->family));
+		 (__u64)(a->proto ^ b->proto) | (__u64)(a->family ^ b->family) | (__u64)(a->what ^ b->what));
 }
 
 static __always_inline void set_addresses(struct weir_tuple *t, __u8 *ip4, __u8 *ip6)
@@ -285,7 +288,7 @@ static __always_inline int set_ports(struct weir_tuple *t, __u32 proto, __u8 *l4
 	__u16 id, query;
 
 	t->proto = proto;
-	t->pad = 0;
+	t->what = WEIR_TUPLE_PACKET;
 	*is_answer = 0;
 	if (proto == IPPROTO_TCP || proto == IPPROTO_UDP) {
 		t->sport = *(__u16 *)l4;
@@ -305,7 +308,7 @@ static __always_inline int set_ports(struct weir_tuple *t, __u32 proto, __u8 *l4
 static __always_inline void set_generic(struct weir_tuple *t, __u32 proto, __u8 *at, __u32 len)
 {
 	t->proto = proto;
-	t->pad = 0;
+	t->what = WEIR_TUPLE_PACKET;
 	t->sport = 0;
 	t->dport = 0;
 	if (proto == IPPROTO_SCTP && len >= 8) {
@@ -704,6 +707,10 @@ __noinline int adopt(__u32 level)
 		for (i = 0; i < WEIR_FLOW_RULES - 1; i++)
 			s->f.more[i] = flow->more[i];
 	}
+	if (weir_features & WEIR_F_MAPPING && s->f.what & WEIR_FLOW_MAPPED) {
+		s->f.mapping = flow->mapping;
+		s->f.permission = flow->permission;
+	}
 	barrier();
 	if ((life & WEIR_LIFE_MASK) != WEIR_LIFE_LIVE || !SAME_LIFE(life, life_of(flow)))
 		return WEIR_R_flow_busy;
@@ -898,6 +905,8 @@ __noinline int remember_fragment(__u32 level)
 #include "segment.h"
 #include "hold.h"
 
+#include "mapping.h"
+
 /* ---- a packet's way through ---- */
 
 /* The connection of a packet that was parsed. Returns PARSED or the reason to drop it. */
@@ -913,8 +922,11 @@ static __always_inline int find_connection(struct walk *w)
 		return PARSED;
 	}
 	locate(s);
-	if (!search(s))
+	if (!search(s)) {
+		if (weir_features & WEIR_F_MAPPING && s->may_open && !ctx_transmits())
+			find_mapping(s->level);
 		return PARSED;
+	}
 	reason = adopt(s->level);
 	if (reason == PARSED && s->flow && s->handled && s->f.orig.proto == IPPROTO_TCP)
 		reason = s->is_error ? judge_quote(s->level) : judge_segment(s->level);
@@ -1003,6 +1015,8 @@ __noinline int refresh(__u32 level)
 		move_window(s, flow, life);
 		seen = s->segment_seen;
 	}
+	if (weir_features & WEIR_F_MAPPING && s->f.what & WEIR_FLOW_MAPPED)
+		keep_mapping(s);
 	seen <<= WEIR_SEEN_AT + (s->kind & 1 ? WEIR_SEEN_REVERSE : 0);
 	seen |= s->segment_life;
 	life = life_of(flow);

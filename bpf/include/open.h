@@ -16,6 +16,14 @@
 #define DRAW_CHOICE	(1U << 31)	/* numbers of random draws, as docs/semantics.md section 7 has them */
 #define DRAW_TRY	(1U << 31 | 1U << 16)
 
+/* What is opened, in this order; most connections begin with the last. */
+enum open_stage {
+	OPEN_MAPPING,
+	OPEN_PERMISSION,
+	OPEN_FLOW,
+	OPEN_STAGES,
+};
+
 /* ---- choosing ---- */
 
 /* One interval of a pool. */
@@ -101,6 +109,12 @@ static __always_inline void choose(struct walk *w, struct weir_op *op)
 	}
 }
 
+/* Whether rules choose the destination, so that the packet is for no mapping. */
+static __always_inline int maps_destination(struct scratch *s)
+{
+	return s->choice[WEIR_D_DADDR].size || s->choice[WEIR_D_DPORT].size;
+}
+
 /* ---- the translated tuple ---- */
 
 /* The field `what` of the translated tuple for try t. */
@@ -112,11 +126,12 @@ static __always_inline void choose_field(struct walk *w, const __u32 what, __u32
 
 	if (!choice->size)
 		return;
-	index = choice->draw % choice->size;
-	if (t < TRIES_NEXT)
-		index = (index + t) % choice->size;
-	else
+	/* A source address is that of the host's other connections (RFC 4787 REQ-2), unless the port stays or nothing else is free. */
+	index = (what == WEIR_D_SADDR ? s->paired : choice->draw) % choice->size;
+	if (t >= TRIES_NEXT)
 		index = random_of(s, DRAW_TRY + t * 8 + what) % choice->size;
+	else if (what != WEIR_D_SADDR || s->port_stays)
+		index = (index + t) % choice->size;
 	pick(w, choice->first, choice->count, index);
 	if (what == WEIR_D_SPORT) {
 		s->f.trans.sport = bpf_htons(s->value_low);
@@ -137,6 +152,33 @@ static __always_inline void choose_field(struct walk *w, const __u32 what, __u32
 			s->f.trans.dst[1] = low;
 		}
 	}
+}
+
+/* What stands in for the draw of a source address: the same for all connections of a host. */
+static __always_inline __u32 paired(struct weir_tuple *t)
+{
+	__u64 key = weir_replay ? 0 : weir_flow_seed, high = bpf_be64_to_cpu(t->src[0]), low = bpf_be64_to_cpu(t->src[1]);
+
+	if (t->family == 4) {
+		low = high >> 32;
+		high = 0;
+	}
+	return splitmix64(splitmix64(key + high) + low) >> 32;
+}
+
+/*
+ * Another source port than the packet's, in host order: of the same range, and of UDP of the same parity (RFC 4787 REQ-3 and REQ-4);
+ * any ICMP identifier.
+ */
+static __always_inline __u32 like_port(struct weir_tuple *t, __u32 draw)
+{
+	__u32 port = bpf_ntohs(t->sport), odd = port & 1;
+
+	if (t->proto == IPPROTO_UDP)
+		return port < 1024 ? 2 + 2 * (draw % 511) - odd : 1024 + 2 * (draw % 32256) + odd;
+	if (t->proto == IPPROTO_TCP)
+		return port < 1024 ? 1 + draw % 1023 : 1024 + draw % 64512;
+	return draw & 0xffff;
 }
 
 /* A bucket entry of the index by translated tuple that may be replaced. */
@@ -242,17 +284,30 @@ static long try_trans(__u32 t, void *arg)
 	if (!flow)
 		return 1;
 	s->f.trans = s->f.orig;
+	if (weir_features & WEIR_F_MAPPING && (s->stage == OPEN_PERMISSION || (s->stage == OPEN_FLOW && s->outer_fixed)))
+		goto destination;
 	choose_field(w, WEIR_D_SADDR, t);
-	choose_field(w, WEIR_D_DADDR, t);
 	choose_field(w, WEIR_D_SPORT, t);
-	choose_field(w, WEIR_D_DPORT, t);
-	if (t >= s->implicit_from) {
-		__u32 draw = random_of(s, DRAW_TRY + t * 8 + WEIR_D_SPORT);
-
-		if (s->f.orig.proto == IPPROTO_TCP || s->f.orig.proto == IPPROTO_UDP)
-			draw = 1024 + draw % 64512;
-		s->f.trans.sport = bpf_htons(draw);
+	if (t >= s->implicit_from)
+		s->f.trans.sport = bpf_htons(like_port(&s->f.orig, random_of(s, DRAW_TRY + t * 8 + WEIR_D_SPORT)));
+destination:
+	if (weir_features & WEIR_F_MAPPING) {
+		if (s->stage != OPEN_FLOW)
+			goto chosen;
+		if (s->outer_fixed) {
+			s->f.trans.src[0] = s->outer[0];
+			s->f.trans.src[1] = s->outer[1];
+			s->f.trans.sport = s->outer_port;
+		}
+		if (s->mapped && !maps_destination(s)) {
+			s->f.trans.dst[0] = s->inner[0];
+			s->f.trans.dst[1] = s->inner[1];
+			s->f.trans.dport = s->inner_port;
+		}
 	}
+	choose_field(w, WEIR_D_DADDR, t);
+	choose_field(w, WEIR_D_DPORT, t);
+chosen:
 	if (same_tuple(&s->f.trans, &s->f.orig)) {
 		s->f.what &= ~WEIR_FLOW_NAT;
 		flow->what = s->f.what;
@@ -288,16 +343,21 @@ static __always_inline void take_trans(struct walk *w)
 	__u64 largest = 1;
 
 #pragma unroll
-	for (k = 0; k < 4; k++)
+	for (k = WEIR_D_DADDR; k <= WEIR_D_DPORT; k++)
 		if (s->choice[k].size > largest)
 			largest = s->choice[k].size;
+	s->paired = paired(&s->f.orig);
+	s->port_stays = is_generic(s->f.orig.proto, s->f.orig.family);
 	s->implicit_from = largest < TRIES_KEEP_PORT ? largest : TRIES_KEEP_PORT;
+	/* Nothing is chosen for a packet that a mapping lets in. */
+	if (weir_features & WEIR_F_MAPPING && s->by_mapping)
+		tries = 1;
 	s->open_reason = WEIR_R_pool_busy;
-	if (is_generic(s->f.orig.proto, s->f.orig.family))
+	if (s->port_stays)
 		s->open_reason = WEIR_R_nat_peer_busy;
-	if (s->choice[WEIR_D_SPORT].size || s->open_reason == WEIR_R_nat_peer_busy) {
+	if (s->choice[WEIR_D_SPORT].size || s->port_stays) {
 		s->implicit_from = TRIES;
-		if (largest == 1)
+		if (largest == 1 && s->choice[WEIR_D_SADDR].size <= 1)
 			tries = 1;
 	}
 	s->reopens = 0;
@@ -399,6 +459,66 @@ static __always_inline void release(struct weir_flow *flow, __u64 life)
 	life_of(flow) = (life & ~(__u64)WEIR_LIFE_MASK) | WEIR_LIFE_FREE;
 }
 
+/* What is to be opened, in the record in scratch. */
+static __always_inline void begin_stage(struct scratch *s)
+{
+	s->f.orig = s->open_tuple;
+	s->f.life = s->open_life;
+	s->f.what &= ~(WEIR_FLOW_NAT | WEIR_FLOW_MAPPED);
+	if (s->stage == OPEN_FLOW) {
+		if (s->f.mapping.place)
+			s->f.what |= WEIR_FLOW_MAPPED;
+		return;
+	}
+	s->f.life = (__u64)WEIR_SEEN_ANY << WEIR_SEEN_AT;
+	s->f.orig.dport = 0;
+	s->f.orig.what = WEIR_TUPLE_PERMISSION;
+	if (s->stage == OPEN_MAPPING)
+		mapping_of(&s->f.orig, &s->open_tuple);
+}
+
+/* The mapping or permission lies at this place: on to the next stage. */
+static __always_inline void end_stage(struct scratch *s, __u32 place, __u64 life)
+{
+	struct weir_parent *parent = s->stage == OPEN_MAPPING ? &s->f.mapping : &s->f.permission;
+
+	parent->place = place;
+	parent->sequence = SEQUENCE_OF(life);
+	s->stage = s->stage == OPEN_MAPPING && s->f.what & WEIR_FLOW_FILTER_ADDRESS ? OPEN_PERMISSION : OPEN_FLOW;
+	s->open_reason = WEIR_R_flow_busy;
+}
+
+/* The mapping or permission is there already. Returns 1 to end the attempts. */
+static __always_inline int join_stage(struct scratch *s)
+{
+	__u32 at = s->found - 1;
+	struct weir_flow *flow = bpf_map_lookup_elem(&flows, &at);
+	struct weir_tuple *outer;
+	__u64 life;
+
+	s->open_reason = WEIR_R_pool_busy;
+	/* The host's own endpoint is another's outside. */
+	if (!flow || s->found_kind != WEIR_ORIG_DIRECT)
+		return 1;
+	life = life_of(flow);
+	barrier();
+	outer = flow->what & WEIR_FLOW_NAT ? &flow->trans : &flow->orig;
+	if (s->stage == OPEN_MAPPING) {
+		s->outer[0] = outer->src[0];
+		s->outer[1] = outer->src[1];
+		s->outer_port = outer->sport;
+		s->outer_fixed = 1;
+	}
+	barrier();
+	s->open_reason = WEIR_R_flow_busy;
+	if ((life & WEIR_LIFE_MASK) != WEIR_LIFE_LIVE || !SAME_LIFE(life, life_of(flow)))
+		return 0;
+	if (flow_now(s) > flow->last_ns)
+		flow->last_ns = flow_now(s);
+	end_stage(s, at + 1, life);
+	return 0;
+}
+
 /* One attempt. Ends them with open_reason PARSED, with a reason to drop, or lets the next one try. */
 static long try_open(__u32 i, void *arg)
 {
@@ -409,11 +529,19 @@ static long try_open(__u32 i, void *arg)
 	struct weir_flow *flow;
 	__u64 life, *to, *from = (__u64 *)&s->f;
 
+	if (weir_features & WEIR_F_MAPPING)
+		begin_stage(s);
+	if (weir_features & WEIR_F_MAPPING && s->stage == OPEN_FLOW && s->outer_fixed && s->filtered && !maps_destination(s)) {
+		s->open_reason = WEIR_R_nat_filtered;
+		return 1;
+	}
 	s->want = s->f.orig;
 	locate(s);
 	tag = s->tag;
 	s->self = 0;
 	if (search(s)) {
+		if (weir_features & WEIR_F_MAPPING && s->stage != OPEN_FLOW)
+			return join_stage(s);
 		/* Another CPU opened it in the meantime. */
 		s->open_reason = adopt(s->level);
 		/* Found, but not to be gone on with: nothing was opened, and what should be translated must not pass as it is. */
@@ -480,6 +608,18 @@ static long try_open(__u32 i, void *arg)
 	s->f.life = (SEQUENCE_OF(life) << 32) | s->f.life | WEIR_LIFE_LIVE;
 	barrier();
 	life_of(flow) = s->f.life;
+	if (weir_features & WEIR_F_MAPPING && s->stage != OPEN_FLOW) {
+		if (s->stage == OPEN_MAPPING) {
+			s->outer[0] = s->f.trans.src[0];
+			s->outer[1] = s->f.trans.src[1];
+			s->outer_port = s->f.trans.sport;
+			s->outer_fixed = 1;
+		}
+		end_stage(s, s->self, s->f.life);
+		if (s->displaced)
+			note(w, WEIR_R_flow_displaced);
+		return 0;
+	}
 	s->flow = s->self;
 	s->kind = WEIR_ORIG_DIRECT;
 	s->handled = 1;
@@ -493,6 +633,31 @@ undo:
 	s->f.what &= ~WEIR_FLOW_NAT;
 	release(flow, life);
 	return 0;
+}
+
+/* Which stages there are. A connection keeps the mapping of the host that opens it alive, or else that which it is for. */
+static __always_inline void choose_stage(struct scratch *s)
+{
+	s->open_tuple = s->f.orig;
+	s->open_life = s->f.life;
+	s->outer_fixed = 0;
+	s->stage = OPEN_FLOW;
+	if (s->mapped && !maps_destination(s)) {
+		s->f.mapping.place = s->mapped;
+		s->f.mapping.sequence = s->mapped_sequence;
+		s->f.what |= WEIR_FLOW_INBOUND;
+	}
+	if (s->by_mapping || !(s->open_flags & WEIR_RULE_MAPPING))
+		return;
+	if (s->f.orig.proto != IPPROTO_TCP && s->f.orig.proto != IPPROTO_UDP)
+		return;
+	s->stage = OPEN_MAPPING;
+	s->f.mapping.place = 0;
+	s->f.what &= ~WEIR_FLOW_INBOUND;
+	if (s->open_flags & WEIR_RULE_FILTER_NONE)
+		s->f.what |= WEIR_FLOW_FILTER_NONE;
+	else if (s->open_flags & WEIR_RULE_FILTER_ADDRESS)
+		s->f.what |= WEIR_FLOW_FILTER_ADDRESS;
 }
 
 /* Opens a connection for the packet, whose tuple was not found, with the stateful rules that matched. Returns PARSED or a reason to drop. */
@@ -526,11 +691,13 @@ static __always_inline int open_connection(struct walk *w)
 			s->choice[i].size = 0;
 		s->draws = 0;
 		s->mode = HITS_CHOOSE;
-		if (s->n_hits)
+		if (s->n_hits && !(weir_features & WEIR_F_MAPPING && s->by_mapping))
 			apply_hits(w);
 	}
 	s->f.life = first_seen(s);
-	bpf_loop(OPEN_RETRIES, try_open, w, 0);
+	if (weir_features & WEIR_F_MAPPING)
+		choose_stage(s);
+	bpf_loop(weir_features & WEIR_F_MAPPING ? OPEN_RETRIES * OPEN_STAGES : OPEN_RETRIES, try_open, w, 0);
 	return s->open_reason;
 }
 

@@ -124,12 +124,24 @@ struct scratch {
 	__u32 room, room_start, displaced;
 	__u32 nat_bucket, nat_way;
 	__u32 quote, quote_l4, quote_end, quote_csum;
-	struct weir_tuple frag_tuple;	/* addresses an error's source is compared with */
 	__u32 open_rules[WEIR_FLOW_RULES + 1];	/* indexes are masked */
 	struct choice choice[4];	/* enum weir_choice, addresses and ports */
 	__u32 draws;
 	__u32 implicit_from;	/* try from which on a source port that is not mapped is chosen, too */
 	__u32 open_reason;
+	__u32 open_flags;	/* WEIR_RULE_* of the rules that open */
+	__u32 stage;		/* what is opened: enum open_stage */
+	__u32 mapped;		/* place + 1 of the mapping that the packet is for, 0: none */
+	__u32 mapped_sequence;
+	__u32 filtered;		/* it is for one that does not let it in */
+	__u32 by_mapping;	/* only the rules of that mapping match */
+	__u32 outer_fixed;	/* the source is translated to this */
+	__u64 outer[2], inner[2];
+	__u16 outer_port, inner_port;	/* network order */
+	__u64 open_life;	/* of the connection that is being opened */
+	struct weir_tuple open_tuple;
+	__u32 paired;		/* in place of a draw of the source address */
+	__u32 port_stays;	/* nothing but addresses can be translated */
 	__u64 pick_index;
 	__u32 pick_first, pick_done;
 

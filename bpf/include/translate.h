@@ -45,7 +45,7 @@ static __always_inline void target_tuple(struct scratch *s, struct weir_tuple *t
 	to->dport = s->f.orig.sport;
 	to->proto = s->f.orig.proto;
 	to->family = s->f.orig.family;
-	to->pad = 0;
+	to->what = WEIR_TUPLE_PACKET;
 }
 
 /* One of the two addresses of the outer header. */
@@ -251,33 +251,20 @@ static __always_inline void translate_error(struct walk *w)
 {
 	struct scratch *s = w->s;
 	__u32 about_reverse = s->kind & 1, l4 = s->quote_l4, size = 8, words, before, where, word, offset;
-	struct weir_tuple *to = &s->want, *seen = &s->frag_tuple;
+	struct weir_tuple *to = &s->want;
 	__u8 proto = s->f.orig.proto;
 	int generic = is_generic(proto, s->f.orig.family);
+	__u64 moves;
 
 	/* The error travels against the quote: a quote of the forward side goes where the reverse side goes. */
 	target_tuple(s, to, !about_reverse);
+	/* Whoever sends it is seen as the side whose address is translated: a router behind this one, too. */
 	if (about_reverse)
-		*seen = s->f.orig;
-	else {
-		seen->src[0] = s->f.trans.dst[0];
-		seen->src[1] = s->f.trans.dst[1];
-	}
-	{
-		__u64 src[2];
-		__u8 *key = (__u8 *)s->key;
-
-		if (s->key[0] & WEIR_V_IP4) {
-			src[0] = *(__u32 *)(key + WEIR_K_IP4 + 12);
-			src[1] = 0;
-		} else {
-			src[0] = *(__u64 *)(key + WEIR_K_IP6 + 8);
-			src[1] = *(__u64 *)(key + WEIR_K_IP6 + 16);
-		}
-		/* Of a router on the way the address stays. */
-		if (src[0] == seen->src[0] && src[1] == seen->src[1])
-			put_address(w, to->src, 0);
-	}
+		moves = (s->f.orig.src[0] ^ s->f.trans.src[0]) | (s->f.orig.src[1] ^ s->f.trans.src[1]);
+	else
+		moves = (s->f.orig.dst[0] ^ s->f.trans.dst[0]) | (s->f.orig.dst[1] ^ s->f.trans.dst[1]);
+	if (moves)
+		put_address(w, to->src, 0);
 	put_address(w, to->dst, 1);
 
 	if (proto == IPPROTO_TCP) {

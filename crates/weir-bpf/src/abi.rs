@@ -50,7 +50,7 @@ pub const NAT_WAYS: usize = 7;
 /// Remembered fragments of a bucket.
 pub const FRAG_WAYS: usize = 4;
 /// Timeouts: states of connections, and fragments.
-pub const FLOW_STATES: usize = 16;
+pub const FLOW_STATES: usize = 17;
 /// Version of the maps that outlive a program.
 pub const STATE_LAYOUT: u32 = 2;
 /// Tables that live edits may add to those of a plan.
@@ -195,6 +195,9 @@ pub mod rule_flag {
     pub const HIT: u32 = 1 << 4;
     pub const STATEFUL: u32 = 1 << 5;
     pub const ACCEPT_ICMP: u32 = 1 << 6;
+    pub const MAPPING: u32 = 1 << 7;
+    pub const FILTER_ADDRESS: u32 = 1 << 8;
+    pub const FILTER_NONE: u32 = 1 << 9;
     /// Not a flag: number of the first bit of the header classes.
     pub const REQUIRES: u32 = 16;
 }
@@ -424,8 +427,8 @@ pub struct Tuple {
     pub proto: u8,
     /// 4 or 6.
     pub family: u8,
-    /// Zero.
-    pub pad: u16,
+    /// `WEIR_TUPLE_*`: 0 of packets, 1 of a mapping, 2 of a permission.
+    pub what: u16,
 }
 
 /// Parts of [`Flow::life`]: sequence number << 32 | flags seen << [`life::SEEN_AT`] | state.
@@ -463,6 +466,22 @@ pub mod flow_flag {
     pub const SEQUENCE: u32 = 1 << 6;
     pub const TIMEOUT: u32 = 1 << 7;
     pub const MORE: u32 = 1 << 8;
+    pub const MAPPED: u32 = 1 << 9;
+    pub const INBOUND: u32 = 1 << 10;
+    pub const FILTER_ADDRESS: u32 = 1 << 11;
+    pub const FILTER_NONE: u32 = 1 << 12;
+}
+
+/// `struct weir_parent`: the record of a mapping or permission.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Parent {
+    /// Its place + 1, 0: none.
+    pub place: u32,
+    /// Sequence number of its life.
+    pub sequence: u32,
 }
 
 /// `struct weir_side`: what one side of a TCP connection told, in sequence numbers as they are sent.
@@ -527,8 +546,10 @@ pub struct Flow {
     pub again_answered: u8,
     /// Nothing.
     pub again_pad: u8,
-    /// Nothing.
-    pub spare: [u64; 2],
+    /// The mapping that it keeps alive, if [`flow_flag::MAPPED`].
+    pub mapping: Parent,
+    /// The permission that it keeps alive.
+    pub permission: Parent,
 }
 
 impl Flow {
@@ -1023,4 +1044,5 @@ pub mod feature {
     pub const TRANSLATE: u32 = 1 << 7;
     pub const NAT: u32 = 1 << 8;
     pub const SEQUENCE: u32 = 1 << 9;
+    pub const MAPPING: u32 = 1 << 10;
 }

@@ -94,7 +94,7 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         dport,
         proto,
         family,
-        pad
+        what
     );
     same_layout!(
         btf,
@@ -122,8 +122,10 @@ fn structures_have_the_same_layout_in_c_and_rust() {
         again_scale,
         again_answered,
         again_pad,
-        spare
+        mapping,
+        permission
     );
+    same_layout!(btf, "weir_parent", abi::Parent, place, sequence);
     same_layout!(btf, "weir_side", abi::Side, end, edge);
     same_layout!(btf, "weir_bucket", abi::Bucket, version, tag);
     same_layout!(btf, "weir_nat_bucket", abi::NatBucket, version, pad, entry);
@@ -462,6 +464,20 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_FLOW_SEQUENCE", abi::flow_flag::SEQUENCE.into()),
         ("WEIR_FLOW_TIMEOUT", abi::flow_flag::TIMEOUT.into()),
         ("WEIR_FLOW_MORE", abi::flow_flag::MORE.into()),
+        ("WEIR_FLOW_MAPPED", abi::flow_flag::MAPPED.into()),
+        ("WEIR_FLOW_INBOUND", abi::flow_flag::INBOUND.into()),
+        (
+            "WEIR_FLOW_FILTER_ADDRESS",
+            abi::flow_flag::FILTER_ADDRESS.into(),
+        ),
+        ("WEIR_FLOW_FILTER_NONE", abi::flow_flag::FILTER_NONE.into()),
+        ("WEIR_RULE_MAPPING", abi::rule_flag::MAPPING.into()),
+        (
+            "WEIR_RULE_FILTER_ADDRESS",
+            abi::rule_flag::FILTER_ADDRESS.into(),
+        ),
+        ("WEIR_RULE_FILTER_NONE", abi::rule_flag::FILTER_NONE.into()),
+        ("WEIR_F_MAPPING", abi::feature::MAPPING.into()),
         ("WEIR_C_RANGE", abi::cond_op::RANGE.into()),
         ("WEIR_C_SET", abi::cond_op::SET.into()),
         ("WEIR_C_OPTION", abi::cond_op::OPTION.into()),

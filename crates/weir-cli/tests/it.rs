@@ -38,6 +38,7 @@ mod live_home_router;
 mod live_host_notes;
 mod live_language;
 mod live_nat;
+mod live_nat_mapping;
 mod live_nat_protocols;
 mod live_net;
 mod live_net_helper;

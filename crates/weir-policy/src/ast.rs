@@ -224,6 +224,10 @@ pub enum Action {
     Shuffle(FieldRef),
     /// `timeout DURATION`
     Timeout(Span),
+    /// `mapping WORD`
+    Mapping(Span),
+    /// `filtering WORD`
+    Filtering(Span),
 }
 
 /// What a `map` chooses from.

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::field::{Field, Header, Kind};
 use crate::model::{
-    Classes, DropWhen, KindSet, Match, PortName, Ranges, Rule, Subject, Target, Test,
+    Classes, DropWhen, Filtering, KindSet, Match, PortName, Ranges, Rule, Subject, Target, Test,
 };
 use crate::words::names_of;
 
@@ -29,6 +29,18 @@ pub fn describe(rule: &Rule) -> String {
         actions.push(format!(
             "keeps its connection for {} without packets",
             duration(ns)
+        ));
+    }
+    if let Some(filtering) = rule.mapping {
+        let who = match filtering {
+            Filtering::AddressAndPortDependent => "",
+            Filtering::AddressDependent => {
+                ", to which the addresses that were sent to may send from any port"
+            }
+            Filtering::EndpointIndependent => ", to which everybody may send",
+        };
+        actions.push(format!(
+            "keeps one address and port outside for each of its own{who}"
         ));
     }
     if rule.stateful && actions.is_empty() {

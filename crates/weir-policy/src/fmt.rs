@@ -318,6 +318,14 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
             out.push_str("timeout ");
             out.push_str(&duration.of(text).to_ascii_lowercase());
         }
+        Action::Mapping(word) => {
+            out.push_str("mapping ");
+            out.push_str(&word.of(text).to_ascii_lowercase());
+        }
+        Action::Filtering(word) => {
+            out.push_str("filtering ");
+            out.push_str(&word.of(text).to_ascii_lowercase());
+        }
         Action::Log(prefix) => {
             out.push_str("log");
             if let Some(prefix) = prefix {

@@ -140,7 +140,7 @@ impl<'a> Lower<'a> {
         }
         let of_targets = required.places.len();
         let stateful = written.stateful.is_some();
-        let (targets, timeout_ns) = self.lower_targets(&written.targets, stateful, &mut required);
+        let (targets, chosen) = self.lower_targets(&written.targets, stateful, &mut required);
         self.refuse_exclusive(&required);
         if !self.report.has_error_in(0, written.span) {
             let asked = matches.iter().zip(&origins);
@@ -160,7 +160,8 @@ impl<'a> Lower<'a> {
             name: name.map(str::to_owned),
             line: written.line,
             stateful,
-            timeout_ns,
+            timeout_ns: chosen.timeout_ns(),
+            mapping: chosen.filtering(),
             requires: required.classes,
             matches,
             targets,
@@ -214,6 +215,7 @@ impl<'a> Lower<'a> {
                         && r.requires == rule.requires
                         && r.stateful == rule.stateful
                         && r.timeout_ns == rule.timeout_ns
+                        && r.mapping == rule.mapping
                 });
                 if same {
                     let id = index + 1;
@@ -337,7 +339,7 @@ fn class_name(class: Classes) -> &'static str {
 
 fn hash_of(rule: &Rule) -> u64 {
     let mut hasher = DefaultHasher::new();
-    (rule.stateful, rule.timeout_ns).hash(&mut hasher);
+    (rule.stateful, rule.timeout_ns, rule.mapping).hash(&mut hasher);
     for m in &rule.matches {
         (m.negated, m.subject).hash(&mut hasher);
         match &m.test {

@@ -77,11 +77,37 @@ pub enum FlowState {
     TcpRetrans = 14,
     /// Not a state: the time-out of established TCP with data that is not acknowledged.
     TcpUnack = 15,
+    /// Not a connection: the address and port by which a host's port is known outside.
+    Mapping = 16,
+}
+
+/// Who outside may send to a mapping, RFC 4787 section 5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Filtering {
+    /// Addresses and ports that the host sent to.
+    #[default]
+    AddressAndPortDependent,
+    /// Addresses that it sent to, from any port.
+    AddressDependent,
+    /// Everybody.
+    EndpointIndependent,
+}
+
+impl Filtering {
+    /// All, as written.
+    pub const NAMES: [(&'static str, Filtering); 3] = [
+        ("endpoint-independent", Filtering::EndpointIndependent),
+        ("address-dependent", Filtering::AddressDependent),
+        (
+            "address-and-port-dependent",
+            Filtering::AddressAndPortDependent,
+        ),
+    ];
 }
 
 impl FlowState {
     /// All, by number.
-    pub const ALL: [FlowState; 16] = [
+    pub const ALL: [FlowState; 17] = [
         FlowState::TcpSynSent,
         FlowState::TcpSynRecv,
         FlowState::TcpEstablished,
@@ -98,6 +124,7 @@ impl FlowState {
         FlowState::TcpLastAck,
         FlowState::TcpRetrans,
         FlowState::TcpUnack,
+        FlowState::Mapping,
     ];
 
     /// As `timeout NAME` spells it.
@@ -119,6 +146,7 @@ impl FlowState {
             FlowState::TcpLastAck => "tcp-last-ack",
             FlowState::TcpRetrans => "tcp-retrans",
             FlowState::TcpUnack => "tcp-unack",
+            FlowState::Mapping => "mapping",
         }
     }
 
@@ -154,7 +182,10 @@ impl FlowState {
             | FlowState::TcpLastAck
             | FlowState::TcpTimeWait => 240,
             FlowState::TcpEstablished => 14_400,
-            FlowState::TcpRetrans | FlowState::TcpUnack | FlowState::UdpStream => 300,
+            FlowState::TcpRetrans
+            | FlowState::TcpUnack
+            | FlowState::UdpStream
+            | FlowState::Mapping => 300,
             FlowState::TcpClose => 10,
             FlowState::UdpUnreplied | FlowState::GenericNew => 120,
             FlowState::Icmp => 60,
@@ -185,6 +216,8 @@ pub struct Rule {
     pub stateful: bool,
     /// `timeout T` of a stateful rule, ns.
     pub timeout_ns: Option<u64>,
+    /// `mapping endpoint-independent` of a stateful rule, and who may send to the mappings.
+    pub mapping: Option<Filtering>,
     /// Classes a packet must have, from every field named by matches and targets. See docs/semantics.md section 2.
     pub requires: Classes,
     /// All must hold.

@@ -85,6 +85,9 @@ struct Scratch {
     elements: Vec<Span>,
 }
 
+/// What to do instead of `helper ftp`.
+const NO_HELPERS: &str = "weir has no helpers (application level gateways): FTP works in passive mode; active FTP, TFTP and SIP need rules for their ports";
+
 /// A line that is no rule was reported.
 struct NoRule;
 
@@ -592,6 +595,7 @@ impl<'a> Parser<'a> {
                 Some("a set is used behind a field and `in`".to_owned())
             }
             None if looks_like_literal(word) => Some("a value stands behind its field".to_owned()),
+            None if word.eq_ignore_ascii_case("helper") => Some(NO_HELPERS.to_owned()),
             None => Some("docs/language.md lists all fields and targets".to_owned()),
         };
         let message = if looks_like_literal(word) || word.starts_with('@') {
@@ -653,7 +657,7 @@ impl<'a> Parser<'a> {
             return false;
         };
         // No target is longer; most words are.
-        word.len() <= 7 && (is_one_of(word, TARGETS) || word.eq_ignore_ascii_case(LB))
+        word.len() <= 9 && (is_one_of(word, TARGETS) || word.eq_ignore_ascii_case(LB))
     }
 
     fn peek(&self) -> Option<Token> {

@@ -6,7 +6,17 @@ use crate::field::{Field, Kind};
 
 /// Words that start a target.
 pub(crate) const TARGETS: &[&str] = &[
-    "mod", "add", "strip", "drop", "accept", "log", "map", "shuffle", "timeout",
+    "mod",
+    "add",
+    "strip",
+    "drop",
+    "accept",
+    "log",
+    "map",
+    "shuffle",
+    "timeout",
+    "mapping",
+    "filtering",
 ];
 
 /// A target of mmb that weir has not, and mmb never carried out.

@@ -694,7 +694,8 @@ struct Blank {
 }
 
 /// Features whose tables connections live in.
-const OF_CONNECTIONS: u32 = feature::STATE | feature::TRANSLATE | feature::NAT | feature::SEQUENCE;
+const OF_CONNECTIONS: u32 =
+    feature::STATE | feature::TRANSLATE | feature::NAT | feature::SEQUENCE | feature::MAPPING;
 
 impl Blank {
     fn laid_out(

@@ -190,6 +190,7 @@ fn state(record: &Flow) -> FlowState {
     let both = forward & reverse;
     let acked = (record.life / life::ACKED_FIN) & 3;
     match record.orig.proto {
+        _ if record.orig.what != 0 => FlowState::Mapping,
         17 if reverse > 0 => FlowState::UdpStream,
         17 => FlowState::UdpUnreplied,
         6 if either & life::SEEN_RST != 0 => FlowState::TcpClose,

@@ -16,7 +16,7 @@ pub mod translations;
 
 use weir_bpf::abi::{self, feature, rule_flag};
 use weir_classify::{Classifier, ClassifyError, RuleKey, RuleSet, Scheme};
-use weir_policy::model::{Connections, DropWhen, Policy, Rule, Target};
+use weir_policy::model::{Connections, DropWhen, Filtering, Policy, Rule, Target};
 use zerocopy::IntoBytes;
 
 use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
@@ -180,6 +180,9 @@ impl Lowered<'_> {
         let mut features = self.lowering.features() | operations::features(&self.ops);
         if with_flag(&self.rules, rule_flag::STATEFUL).next().is_some() {
             features |= feature::STATE;
+        }
+        if with_flag(&self.rules, rule_flag::MAPPING).next().is_some() {
+            features |= feature::MAPPING;
         }
         features
     }
@@ -361,6 +364,12 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
     if rule.accepts_icmp_type() {
         out.flags |= rule_flag::ACCEPT_ICMP;
     }
+    out.flags |= match rule.mapping {
+        None => 0,
+        Some(Filtering::AddressAndPortDependent) => rule_flag::MAPPING,
+        Some(Filtering::AddressDependent) => rule_flag::MAPPING | rule_flag::FILTER_ADDRESS,
+        Some(Filtering::EndpointIndependent) => rule_flag::MAPPING | rule_flag::FILTER_NONE,
+    };
     if ops.1 > 0 {
         out.flags |= rule_flag::HIT;
     }

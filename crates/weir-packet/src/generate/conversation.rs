@@ -97,7 +97,7 @@ enum Follow {
     Repeat,
     /// Another of the same side, or of the other.
     More { reverse: bool, tcp: Tcp },
-    /// Nearly: one port or the identifier is another.
+    /// Nearly: one port or the identifier is another, or the host that it comes from.
     Stranger { by: u16, tcp: Tcp },
     /// An ICMP error that quotes it.
     Error {
@@ -210,8 +210,8 @@ fn gap() -> impl Strategy<Value = u64> {
 fn next() -> impl Strategy<Value = Next> {
     let after = (0usize..24, proptest::bool::weighted(0.12), follow());
     prop_oneof![
-        40 => after.prop_map(|(back, misled, follow)| Next::After { back, misled, follow }),
-        10 => (ends(), tcp()).prop_map(|(ends, tcp)| Next::Open(ends, tcp)),
+        45 => after.prop_map(|(back, misled, follow)| Next::After { back, misled, follow }),
+        9 => (ends(), tcp()).prop_map(|(ends, tcp)| Next::Open(ends, tcp)),
         2 => well_formed().prop_map(Next::Fresh),
     ]
 }
@@ -235,7 +235,7 @@ fn follow() -> impl Strategy<Value = Follow> {
         34 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
         12 => tcp().prop_map(|tcp| Follow::More { reverse: false, tcp }),
         1 => Just(Follow::Repeat),
-        2 => (1u16..3, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
+        2 => (1u16..5, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
         30 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
         8 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
@@ -441,6 +441,16 @@ impl Dress {
 }
 
 impl Address {
+    fn neighbour(self) -> Address {
+        match self {
+            Address::V4([a, b, c, d]) => Address::V4([a, b, c, d ^ 3]),
+            Address::V6(mut address) => {
+                address[15] ^= 3;
+                Address::V6(address)
+            }
+        }
+    }
+
     fn of_six(self) -> [u8; 16] {
         match self {
             Address::V6(address) => address,
@@ -581,7 +591,8 @@ impl Ends {
 }
 
 impl Follow {
-    /// The packet that it follows from, `back` packets ago; a later fragment follows from a first one, if there is one before that.
+    /// The packet that it follows from, `back` packets ago, or the last before that which was not dropped; a later fragment follows from
+    /// a first one, if there is one before that.
     fn base<'a>(&self, earlier: &'a [Exchange], back: usize) -> Option<&'a Exchange> {
         let at = earlier.len().checked_sub(1 + back % earlier.len().max(1))?;
         let is_first = |exchange: &&Exchange| {
@@ -590,10 +601,18 @@ impl Follow {
                 .and_then(|layout| layout.ip)
                 .is_some_and(|ip| ip.fragment == Fragment::First)
         };
-        let first = matches!(self, Follow::Later { id: None, .. })
-            .then(|| earlier[..=at].iter().rev().find(is_first))
-            .flatten();
-        first.or_else(|| earlier.get(at))
+        let passed = || {
+            earlier[..=at]
+                .iter()
+                .rev()
+                .filter(|exchange| exchange.sent.is_some())
+        };
+        let chosen = match self {
+            Follow::Later { id: None, .. } => passed().find(is_first),
+            Follow::More { .. } | Follow::Error { .. } | Follow::First { .. } => passed().next(),
+            _ => None,
+        };
+        chosen.or_else(|| earlier.get(at))
     }
 
     /// Whether who sends it saw that packet as it was sent on.
@@ -618,7 +637,11 @@ impl Follow {
             Follow::Repeat => return Some(base.to_vec()),
             Follow::More { reverse, tcp } => ends.turned(*reverse).packet(tcp, dress),
             Follow::Stranger { by, tcp } => {
+                if *by == 4 {
+                    ends.destination = ends.destination.neighbour();
+                }
                 let talk = match ends.talk {
+                    Talk::Tcp(a, b) if *by > 2 => Talk::Tcp(a, b.wrapping_add(*by)),
                     Talk::Tcp(a, b) => Talk::Tcp(a.wrapping_add(*by), b),
                     Talk::Udp(a, b) => Talk::Udp(a, b.wrapping_add(*by)),
                     Talk::Sctp(a, b) => Talk::Sctp(a.wrapping_add(*by), b),

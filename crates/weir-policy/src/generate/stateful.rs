@@ -56,6 +56,7 @@ const STATES: &[&str] = &[
     "fragment",
     "generic-new",
     "generic",
+    "mapping",
 ];
 
 /// A policy of 1 to 8 rules, most of them stateful. Its table is small: large ones cost time.
@@ -140,6 +141,15 @@ fn stateful_rule(tape: &mut Tape<'_>, out: &mut String) {
         }
         let (name, pools) = fields.remove(tape.below(fields.len()));
         targets.push(chosen(tape, name, pools));
+    }
+    let maps_source = |target: &String| target.starts_with("map") && target.contains("-saddr");
+    if targets.iter().any(maps_source) && tape.one_in(2) {
+        targets.push("mapping endpoint-independent".to_owned());
+        match tape.below(4) {
+            0 => {}
+            1 => targets.push("filtering endpoint-independent".to_owned()),
+            _ => targets.push("filtering address-dependent".to_owned()),
+        }
     }
     if tape.one_in(3) {
         let strip = tape.below(3);

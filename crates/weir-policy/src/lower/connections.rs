@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Lower;
 use crate::ast::{self, Action, Pool, SettingKind, Span};
 use crate::field::Field;
-use crate::model::{Connections, FlowState, Ranges, Rule, Target};
+use crate::model::{Connections, Filtering, FlowState, Ranges, Rule, Target};
 use crate::parse::DURATION;
 use crate::value::{self, Domain, Form};
 use crate::words::nearest;
@@ -53,12 +53,21 @@ pub(super) struct Chosen {
     /// `shuffle tcp-opt-sack`
     sack: Option<Span>,
     timeout: Option<(u64, Span)>,
+    /// `mapping`, and whether it does not depend on who is sent to.
+    mapping: Option<(bool, Span)>,
+    filtering: Option<(Filtering, Span)>,
 }
 
 impl Chosen {
     /// `timeout T` of the rule.
     pub(super) fn timeout_ns(&self) -> Option<u64> {
         self.timeout.map(|(ns, _)| ns)
+    }
+
+    /// Who may send to its mappings, if it has any.
+    pub(super) fn filtering(&self) -> Option<Filtering> {
+        let (independent, _) = self.mapping?;
+        independent.then(|| self.filtering.map_or(Filtering::default(), |(f, _)| f))
     }
 }
 
@@ -134,6 +143,8 @@ impl<'a> Lower<'a> {
             Action::Map(..) => "map",
             Action::Shuffle(_) => "shuffle",
             Action::Timeout(_) => "timeout",
+            Action::Mapping(_) => "mapping",
+            Action::Filtering(_) => "filtering",
             _ => return false,
         };
         let draft = self.report.error(
@@ -248,6 +259,48 @@ impl<'a> Lower<'a> {
         }
     }
 
+    /// `mapping WORD`: RFC 4787 section 4.1.
+    pub(super) fn mapping(&mut self, word: Span, span: Span, chosen: &mut Chosen) {
+        self.one_each("mapping", span, chosen.mapping.map(|(_, first)| first));
+        let independent = match self.of(word).to_ascii_lowercase().as_str() {
+            "endpoint-independent" => true,
+            "address-and-port-dependent" => false,
+            other => {
+                self.report
+                    .error(0, word, format!("unknown mapping `{other}`"))
+                    .help("write `mapping endpoint-independent`; without, a mapping depends on address and port");
+                return;
+            }
+        };
+        chosen.mapping.get_or_insert((independent, span));
+    }
+
+    /// `filtering WORD`: RFC 4787 section 5.
+    pub(super) fn filtering(&mut self, word: Span, span: Span, chosen: &mut Chosen) {
+        self.one_each("filtering", span, chosen.filtering.map(|(_, first)| first));
+        let text = self.of(word).to_ascii_lowercase();
+        let known = Filtering::NAMES.iter().find(|(name, _)| *name == text);
+        match known {
+            Some(&(_, filtering)) => {
+                chosen.filtering.get_or_insert((filtering, span));
+            }
+            None => {
+                let names = Filtering::NAMES.map(|(name, _)| name).join(", ");
+                self.report
+                    .error(0, word, format!("unknown filtering `{text}`"))
+                    .help(format!("these are known: {names}"));
+            }
+        }
+    }
+
+    fn one_each(&mut self, keyword: &str, span: Span, first: Option<Span>) {
+        if let Some(first) = first {
+            self.report
+                .error(0, span, format!("a rule has one `{keyword}`"))
+                .also(0, first, "the first is here");
+        }
+    }
+
     /// What can only be said of all targets of a rule together.
     pub(super) fn judge_chosen(&mut self, chosen: &Chosen, targets: &[Target]) {
         let numbers = |&(field, _): &(Field, Span)| {
@@ -259,6 +312,30 @@ impl<'a> Lower<'a> {
             self.report
                 .error(0, span, "SACK blocks are not shuffled by themselves")
                 .help("they follow `shuffle tcp-seq-num` and `shuffle tcp-ack-num`: write these, and this may be left out");
+        }
+        let maps_source = |&(field, _): &(Field, Span)| field.info().name.ends_with("-saddr");
+        if let Some((true, span)) = chosen.mapping
+            && !chosen.fields.iter().any(maps_source)
+        {
+            self.report
+                .error(
+                    0,
+                    span,
+                    "this rule maps no source address, so it has no mappings",
+                )
+                .help("write `map ip-saddr ...` or `map ip6-saddr ...` beside it");
+        }
+        if let Some((filtering, span)) = chosen.filtering
+            && filtering != Filtering::AddressAndPortDependent
+            && !chosen.mapping.is_some_and(|(independent, _)| independent)
+        {
+            self.report
+                .error(
+                    0,
+                    span,
+                    "only endpoint-independent mappings can be sent to by others",
+                )
+                .help("write `mapping endpoint-independent` beside it");
         }
         for &(field, span) in &chosen.fields {
             let written = |target: &Target| matches!(target, Target::Set { field: other, .. } if *other == field);

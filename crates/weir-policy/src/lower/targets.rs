@@ -33,13 +33,13 @@ enum StripForm {
 }
 
 impl Lower<'_> {
-    /// The targets, and the timeout among them.
+    /// The targets, and what among them is of the whole rule.
     pub(super) fn lower_targets(
         &mut self,
         written: &[ast::Target],
         stateful: bool,
         required: &mut Required,
-    ) -> (Vec<Target>, Option<u64>) {
+    ) -> (Vec<Target>, Chosen) {
         let mut out = Vec::with_capacity(written.len());
         let mut seen = Seen::default();
         for target in written {
@@ -85,11 +85,19 @@ impl Lower<'_> {
                     self.rule_timeout(*duration, span, &mut seen.chosen);
                     None
                 }
+                Action::Mapping(word) => {
+                    self.mapping(*word, span, &mut seen.chosen);
+                    None
+                }
+                Action::Filtering(word) => {
+                    self.filtering(*word, span, &mut seen.chosen);
+                    None
+                }
             };
             out.extend(lowered);
         }
         self.judge_chosen(&seen.chosen, &out);
-        (out, seen.chosen.timeout_ns())
+        (out, seen.chosen)
     }
 
     fn modify(

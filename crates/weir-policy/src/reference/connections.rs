@@ -5,6 +5,7 @@
 //! makes room when one of its tuples is taken. Invariant: no two flows of the table share a tuple, in either direction.
 
 mod choose;
+mod mapping;
 mod quote;
 mod tuple;
 mod window;
@@ -17,13 +18,15 @@ use weir_packet::parse::{Fragment, Ip, Layout, Protocol, Version, protocol, word
 
 use super::rewrite::is_unfinished;
 use super::{ChecksumMode, Input, Part, random};
-use crate::model::{FlowState, Policy};
+use crate::model::{Filtering, FlowState, Policy};
 
 pub(super) use choose::{Change, Chosen};
+pub(super) use mapping::Inbound;
 pub(super) use quote::Quote;
-pub(super) use tuple::{Tuple, addresses, is_query};
+pub(super) use tuple::{Tuple, is_query};
 
 use choose::Choice;
+use mapping::{Clock, Endpoint, Kept, Mappings, has_mappings};
 use window::{Judgement, Segment, Times, Window};
 
 /// Why a packet is dropped before any rule sees it although it is well formed.
@@ -47,6 +50,7 @@ pub(super) struct Connections {
     by_tuple: HashMap<Tuple, FlowId>,
     opened: u64,
     fragments: HashMap<FragmentKey, Remembered>,
+    mappings: Mappings,
 }
 
 /// A flow's number, never used again.
@@ -71,6 +75,8 @@ pub(super) struct Flow {
     /// Of TCP.
     window: Option<Window>,
     last_ns: u64,
+    /// The mapping that packets of its host keep.
+    kept: Option<Kept>,
 }
 
 /// What was seen of one side.
@@ -107,8 +113,8 @@ pub(super) enum Place {
     Of(FlowId, Fit),
     /// It quotes a packet of one.
     Quotes(FlowId, Fit, Quote),
-    /// To none, and may open one with this tuple.
-    MayOpen(Tuple),
+    /// To none, and may open one with this tuple; it may be for a mapping.
+    MayOpen(Tuple, Option<Inbound>),
     /// To this one, which it opened.
     Opened(FlowId),
     /// To none, and may open none.
@@ -145,7 +151,7 @@ impl Place {
             Place::Of(..) => Some(Part::Reverse),
             Place::Quotes(..) => Some(Part::Error),
             Place::Opened(_) => Some(Part::Opened),
-            Place::MayOpen(_) | Place::Outside | Place::Refused(_) => None,
+            Place::MayOpen(..) | Place::Outside | Place::Refused(_) => None,
         }
     }
 }
@@ -190,7 +196,10 @@ impl Connections {
                 return Place::Of(id, fit);
             }
             if may_open(input.frame, layout) {
-                return Place::MayOpen(tuple);
+                let inbound = (tuple.protocol != protocol::TCP || now.syn)
+                    .then(|| self.mappings.inbound(&tuple, clock(policy, input)))
+                    .flatten();
+                return Place::MayOpen(tuple, inbound);
             }
             return Place::Outside;
         }
@@ -218,12 +227,16 @@ impl Connections {
         &self.flows[&id]
     }
 
-    /// Opens a flow for a packet that matched these rules, and belongs to it as [`Fit::OrigDirect`] from then on.
+    /// Opens a flow for a packet that matched these rules, and belongs to it as [`Fit::OrigDirect`] from then on. One that has only
+    /// the rules of the mapping that it is for is translated to the host inside, and nothing is chosen for it.
+    #[expect(clippy::too_many_arguments, reason = "all that a packet is judged by")]
     pub(super) fn open(
         &mut self,
         policy: &Policy,
         rules: &[usize],
         orig: Tuple,
+        inbound: Option<&Inbound>,
+        own_rules: bool,
         input: &Input<'_>,
         layout: &Layout,
         seed: u64,
@@ -240,8 +253,30 @@ impl Connections {
             syn: false,
         };
         let draw = |id: u32| random(seed, input.number, id);
-        let choice = Choice::of_rules(rules.iter().map(|&i| &policy.rules[i]), &draw);
-        let mut tuples = choice.tuples(orig, &draw).peekable();
+        let choosing: &[usize] = if own_rules { rules } else { &[] };
+        let choice = Choice::of_rules(choosing.iter().map(|&i| &policy.rules[i]), &draw);
+        let filtering = (choosing.iter()).filter_map(|&i| policy.rules[i].mapping);
+        let filtering = filtering.max().filter(|_| has_mappings(&orig));
+        let clock = clock(policy, input);
+        let (mut kept, mut outer) = (None, None);
+        if let Some(filtering) = filtering {
+            let end = self.take_mapping(&choice, orig, &draw, rules, filtering, layout, clock)?;
+            let inner = Endpoint::source(&orig);
+            kept = (self.mappings).send(inner, orig.destination, filtering, clock);
+            outer = Some(end);
+        }
+        let mapped = inbound.filter(|_| !choice.maps_destination());
+        if outer.is_some() && mapped.is_some_and(|inbound| !inbound.may_enter) {
+            return Err(Reason::NatFiltered);
+        }
+        let inbound = mapped.filter(|inbound| inbound.may_enter);
+        let inner = inbound.map(|inbound| inbound.inner);
+        let kept = kept.or(inbound.map(|inbound| inbound.kept));
+        let tries = if own_rules { usize::MAX } else { 1 };
+        let tuples = choice.tuples(orig, &draw).take(tries);
+        let mut tuples = tuples
+            .map(|trans| with_ends(trans, outer, inner))
+            .peekable();
         if is_authenticated(layout) && tuples.peek().is_some_and(|&trans| trans != orig) {
             return Err(Reason::NatProtocol);
         }
@@ -274,6 +309,7 @@ impl Connections {
             seen: [Seen::default(); 2],
             window: None,
             last_ns: now.ns,
+            kept,
         };
         let flow = self.flows.entry(id).or_insert(flow);
         flow.seen[0].any = true;
@@ -283,6 +319,37 @@ impl Connections {
             flow.window = Some(Window::opened_by(&segment));
         }
         Ok(id)
+    }
+
+    /// The endpoint outside of the host that opens a flow with mappings: that of its mapping, which is opened if there is none.
+    #[expect(clippy::too_many_arguments, reason = "all that a packet is judged by")]
+    fn take_mapping(
+        &mut self,
+        choice: &Choice,
+        orig: Tuple,
+        draw: &dyn Fn(u32) -> u32,
+        rules: &[usize],
+        filtering: Filtering,
+        layout: &Layout,
+        clock: Clock,
+    ) -> Result<Endpoint, Reason> {
+        let inner = Endpoint::source(&orig);
+        if let Some(outer) = self.mappings.outer(inner, clock) {
+            return Ok(outer);
+        }
+        if self.mappings.is_outer(inner, clock) {
+            return Err(Reason::PoolBusy);
+        }
+        let tuples = choice.tuples(orig, draw);
+        let mut ends = tuples.map(|trans| Endpoint::source(&trans)).peekable();
+        if is_authenticated(layout) && ends.peek().is_some_and(|&outer| outer != inner) {
+            return Err(Reason::NatProtocol);
+        }
+        let outer = ends
+            .find(|&outer| outer == inner || !self.mappings.is_taken(outer, clock))
+            .ok_or(Reason::PoolBusy)?;
+        self.mappings.open(inner, outer, rules, filtering, clock.ns);
+        Ok(outer)
     }
 
     /// A handled packet of the flow passes, or opened it.
@@ -323,6 +390,11 @@ impl Connections {
             flow.seen[side].any = true;
         }
         flow.last_ns = flow.last_ns.max(input.now_ns);
+        if let Some(kept) = &flow.kept
+            && kept.by_host == fit.is_forward()
+        {
+            self.mappings.keep(kept, clock(policy, input));
+        }
     }
 
     /// A first fragment passes.
@@ -551,6 +623,25 @@ fn fragment_data(frame: &[u8], layout: &Layout) -> Option<(usize, usize)> {
     let offset = usize::from(offset);
     let len = (ip.payload.end - start).div_ceil(8);
     Some((offset, offset + len))
+}
+
+/// How old mappings may be at the time of a packet.
+fn clock(policy: &Policy, input: &Input<'_>) -> Clock {
+    Clock {
+        ns: input.now_ns,
+        timeout_ns: policy.connections.timeouts_ns[FlowState::Mapping as usize],
+    }
+}
+
+/// A translated tuple with the endpoint that its host has outside, and that of the host inside that it is for.
+fn with_ends(mut trans: Tuple, outer: Option<Endpoint>, inner: Option<Endpoint>) -> Tuple {
+    if let Some(outer) = outer {
+        (trans.source, trans.source_port) = (outer.address, outer.port);
+    }
+    if let Some(inner) = inner {
+        (trans.destination, trans.destination_port) = (inner.address, inner.port);
+    }
+    trans
 }
 
 /// What decides whether a flow is alive for a packet.

@@ -189,9 +189,17 @@ impl Reference {
             input: &input,
             layout: &layout,
         };
-        let matching: Vec<usize> = (0..self.policy.rules.len())
+        let mut matching: Vec<usize> = (0..self.policy.rules.len())
             .filter(|&i| self.matches(i, &packet, &place))
             .collect();
+        let own_rules = matching.iter().any(|&i| self.policy.rules[i].stateful);
+        if let Place::MayOpen(_, Some(inbound)) = &place
+            && inbound.may_enter
+            && !own_rules
+        {
+            matching.extend(&inbound.rules);
+            matching.sort_unstable();
+        }
         let said = self.verdict(&matching, &input);
 
         let mut drop = said.drops().then_some(Reason::RuleDrop);
@@ -203,7 +211,7 @@ impl Reference {
             drop = Some(Reason::IcmpNotAccepted);
         }
         let place = match place {
-            Place::MayOpen(tuple) => {
+            Place::MayOpen(tuple, inbound) => {
                 let rules: Vec<usize> = matching
                     .iter()
                     .copied()
@@ -214,10 +222,11 @@ impl Reference {
                 } else {
                     let seed = self.options.seed;
                     let policy = &self.policy;
-                    match self
-                        .connections
-                        .open(policy, &rules, tuple, &input, &layout, seed)
-                    {
+                    let inbound = inbound.as_ref();
+                    let connections = &mut self.connections;
+                    match connections.open(
+                        policy, &rules, tuple, inbound, own_rules, &input, &layout, seed,
+                    ) {
                         Ok(id) => Place::Opened(id),
                         Err(reason) => {
                             drop = Some(reason);
@@ -270,7 +279,7 @@ impl Reference {
             Place::Of(id, _) | Place::Quotes(id, ..) | Place::Opened(id) => {
                 self.connections.flow(*id).rules.contains(&i)
             }
-            Place::MayOpen(_) => matching::matches(rule, packet),
+            Place::MayOpen(..) => matching::matches(rule, packet),
             Place::Outside | Place::Refused(_) => false,
         }
     }
@@ -313,7 +322,7 @@ impl Reference {
         let translation = match (place, flow) {
             (Place::Quotes(id, fit, quote), _) => {
                 let flow = self.connections.flow(*id);
-                Translation::of_error(flow, *fit, *quote, input.frame, layout)
+                Some(Translation::of_error(flow, *fit, *quote))
             }
             (_, Some((id, fit))) => Some(Translation::of_packet(self.connections.flow(id), fit)),
             _ => None,
@@ -389,14 +398,18 @@ pub fn matches(rule: &Rule, input: &Input<'_>) -> bool {
 
 /// The pseudo-random 32 bits of a rule for the n-th frame of a capture.
 pub fn random(seed: u64, number: u64, rule: u32) -> u32 {
-    let mut z = seed
+    let drawn = seed
         .wrapping_add(number << 32)
-        .wrapping_add(u64::from(rule))
-        .wrapping_add(0x9e37_79b9_7f4a_7c15);
+        .wrapping_add(u64::from(rule));
+    (splitmix64(drawn) >> 32) as u32
+}
+
+/// The function of docs/semantics.md section 3.
+fn splitmix64(x: u64) -> u64 {
+    let mut z = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^= z >> 31;
-    (z >> 32) as u32
+    z ^ z >> 31
 }
 
 fn drops(when: DropWhen, rule: &Rule, tat: &mut u64, seed: u64, input: &Input<'_>) -> bool {

@@ -5,9 +5,9 @@
 //! own; what its bytes become is then one change of the error's payload. Nothing changes its length or its layout.
 
 use weir_packet::checksum::{self, sum};
-use weir_packet::parse::{Fragment, L4, Layout, Protocol, Version, word16};
+use weir_packet::parse::{Fragment, L4, Protocol, Version, word16};
 
-use super::connections::{Change, Fit, Flow, Quote, Tuple, addresses, is_query};
+use super::connections::{Change, Fit, Flow, Quote, Tuple, is_query};
 use super::rewrite::Edit;
 use crate::field::Header;
 
@@ -63,20 +63,12 @@ impl Translation {
     }
 
     /// Of an error whose quote fits a flow so.
-    pub(super) fn of_error(
-        flow: &Flow,
-        fit: Fit,
-        quote: Quote,
-        frame: &[u8],
-        layout: &Layout,
-    ) -> Option<Translation> {
-        let ip = layout.ip.as_ref()?;
-        let (source, _) = addresses(frame, ip.version, ip.at);
+    pub(super) fn of_error(flow: &Flow, fit: Fit, quote: Quote) -> Translation {
         // With one tuple a direct quote is one of `trans`, a reversed one of `orig`; with two there are no others.
         let error = if fit.is_forward() {
             let reverse = flow.orig.reversed();
             Error {
-                source: (source == flow.trans.destination).then_some(reverse.source),
+                source: (flow.trans.destination != reverse.source).then_some(reverse.source),
                 destination: reverse.destination,
                 quote,
                 tuple: flow.orig,
@@ -84,14 +76,14 @@ impl Translation {
             }
         } else {
             Error {
-                source: (source == flow.orig.source).then_some(flow.trans.source),
+                source: (flow.orig.source != flow.trans.source).then_some(flow.trans.source),
                 destination: flow.trans.destination,
                 quote,
                 tuple: flow.trans.reversed(),
                 sequence: flow.chosen.acknowledgement,
             }
         };
-        Some(Translation::Error(error))
+        Translation::Error(error)
     }
 }
 

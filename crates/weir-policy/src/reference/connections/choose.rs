@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use weir_packet::parse::protocol;
 
+use super::super::splitmix64;
 use super::Tuple;
 use crate::model::{Ranges, Rule, Target};
 
@@ -59,6 +60,12 @@ pub(super) struct Choice {
 struct Drawn {
     pool: Arc<Ranges>,
     draw: u32,
+}
+
+/// What stands in for the draw of a source address: the same for all connections of a host.
+fn paired(source: u128) -> u32 {
+    let high = splitmix64((source >> 64) as u64);
+    (splitmix64(high.wrapping_add(source as u64)) >> 32) as u32
 }
 
 impl Drawn {
@@ -129,6 +136,11 @@ impl Choice {
         }
     }
 
+    /// Whether an address or port of the destination is mapped.
+    pub(super) fn maps_destination(&self) -> bool {
+        self.destination.is_some() || self.destination_port.is_some()
+    }
+
     /// The translated tuples to try, in order.
     pub(super) fn tuples<'a>(
         &'a self,
@@ -138,17 +150,31 @@ impl Choice {
         (0..TRIES).map_while(move |t| self.tuple(orig, t, draw))
     }
 
+    /// The source address of try `t`: that of the host's other connections, and one of the others at last. A tuple whose port stays tries
+    /// them at once.
+    fn source(&self, orig: Tuple, t: u32, draw: u32) -> u128 {
+        let Some(drawn) = &self.source else {
+            return orig.source;
+        };
+        let pool = Arc::clone(&drawn.pool);
+        let paired = Drawn {
+            pool,
+            draw: paired(orig.source),
+        };
+        if t < TRIES_NEXT && !orig.is_generic() {
+            paired.tried(0, 0)
+        } else {
+            paired.tried(t, draw)
+        }
+    }
+
     /// The tuple of try `t`; `None` if there are no more tries.
     fn tuple(&self, orig: Tuple, t: u32, draw: &dyn Fn(u32) -> u32) -> Option<Tuple> {
-        let mapped = [
-            &self.source,
-            &self.destination,
-            &self.source_port,
-            &self.destination_port,
-        ];
-        let sizes = mapped.into_iter().flatten().map(|drawn| drawn.pool.size());
-        let largest = sizes.max().unwrap_or(1);
-        if t > 0 && largest == 1 && (self.source_port.is_some() || orig.is_generic()) {
+        let size = |drawn: &Option<Drawn>| drawn.as_ref().map_or(1, |drawn| drawn.pool.size());
+        let mapped = [&self.destination, &self.source_port, &self.destination_port];
+        let largest = mapped.map(size).into_iter().max().unwrap_or(1);
+        let is_fixed = self.source_port.is_some() || orig.is_generic();
+        if t > 0 && largest == 1 && size(&self.source) == 1 && is_fixed {
             return None;
         }
         let own = |part: Part| draw(TRY_DRAW + 8 * t + part as u32);
@@ -160,13 +186,10 @@ impl Choice {
         let source_port = match port(&self.source_port, Part::SourcePort) {
             Some(port) => port,
             None if keeps_port => orig.source_port,
-            None => match orig.protocol {
-                protocol::ICMP | protocol::ICMP6 => (own(Part::SourcePort) & 0xffff) as u16,
-                _ => (1024 + own(Part::SourcePort) % 64_512) as u16,
-            },
+            None => like_port(&orig, own(Part::SourcePort)),
         };
         Some(Tuple {
-            source: value(&self.source, Part::Source).unwrap_or(orig.source),
+            source: self.source(orig, t, own(Part::Source)),
             destination: value(&self.destination, Part::Destination).unwrap_or(orig.destination),
             source_port,
             destination_port: port(&self.destination_port, Part::DestinationPort)
@@ -174,4 +197,18 @@ impl Choice {
             ..orig
         })
     }
+}
+
+/// Another source port than the packet's, of the same range, and of UDP of the same parity (RFC 4787 REQ-3 and REQ-4); any ICMP identifier.
+fn like_port(orig: &Tuple, draw: u32) -> u16 {
+    let port = u32::from(orig.source_port);
+    let odd = port & 1;
+    let port = match (orig.protocol, port < 1024) {
+        (protocol::ICMP | protocol::ICMP6, _) => draw & 0xffff,
+        (protocol::UDP, true) => 2 + 2 * (draw % 511) - odd,
+        (protocol::UDP, false) => 1024 + 2 * (draw % 32_256) + odd,
+        (_, true) => 1 + draw % 1023,
+        (_, false) => 1024 + draw % 64_512,
+    };
+    port as u16
 }

@@ -95,6 +95,7 @@ pub(super) fn policy(rules: Vec<(Vec<Match>, Vec<Target>)>) -> Policy {
             line: id,
             stateful: false,
             timeout_ns: None,
+            mapping: None,
             requires,
             matches,
             targets,

@@ -1,6 +1,7 @@
 //! What is chosen for a connection, and what happens when it is taken.
 
 use super::*;
+use crate::reference::splitmix64;
 
 const SYN: u8 = Frame::SYN;
 const FIRST: u32 = 1 << 31;
@@ -18,10 +19,16 @@ fn destination(frame: &[u8]) -> End {
     ends(frame).1
 }
 
+/// What stands in for the draw of the source address.
+fn paired([a, b, c, d]: [u8; 4]) -> u32 {
+    let address = u64::from(u32::from_be_bytes([a, b, c, d]));
+    (splitmix64(splitmix64(0).wrapping_add(address)) >> 32) as u32
+}
+
 #[test]
 fn an_element_of_the_pool_by_the_draw_in_ascending_order() {
     let mut bench = Bench::new(
-        "add-stateful tcp-syn map ip-saddr { 192.0.2.9, 192.0.2.1-192.0.2.3, 203.0.113.0/30 }",
+        "add-stateful tcp-syn map ip-daddr { 192.0.2.9, 192.0.2.1-192.0.2.3, 203.0.113.0/30 }",
     );
     let pool = [
         [192, 0, 2, 1],
@@ -37,7 +44,7 @@ fn an_element_of_the_pool_by_the_draw_in_ascending_order() {
     for port in 1..60 {
         let expected = pool[(bench.draw(FIRST) % 8) as usize];
         let sent = bench.pass(&tcp((CLIENT.0, port), SERVER, SYN).build());
-        assert_eq!(source(&sent), (expected, port));
+        assert_eq!(ends(&sent), ((CLIENT.0, port), (expected, SERVER.1)));
         seen.insert(expected);
     }
     assert_eq!(seen.len(), 8);
@@ -50,11 +57,8 @@ fn draws_are_numbered_over_all_rules_and_the_later_target_holds() {
          add-stateful tcp-dport 80 map tcp-dport 5000-5999 map ip-saddr 203.0.113.0/24
          add-stateful tcp-dport 81 map ip-saddr 9.9.9.9",
     );
-    let (seq, port, address) = (
-        bench.draw(FIRST),
-        bench.draw(FIRST + 2),
-        bench.draw(FIRST + 3),
-    );
+    let (seq, port) = (bench.draw(FIRST), bench.draw(FIRST + 2));
+    let address = paired(CLIENT.0);
     let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
     assert_eq!(source(&sent), ([203, 0, 113, (address % 256) as u8], 4000));
     assert_eq!(destination(&sent).1, 5000 + (port % 1000) as u16);
@@ -92,7 +96,7 @@ fn a_shuffled_port_is_one_from_49152() {
 
 #[test]
 fn the_seed_and_the_number_of_the_packet_decide() {
-    let text = "add-stateful all map ip-saddr 100.64.0.0/10";
+    let text = "add-stateful all map ip-daddr 100.64.0.0/10";
     let sent = |seed: u64, number: u64| {
         let mut bench = Bench::with(
             text,
@@ -102,7 +106,7 @@ fn the_seed_and_the_number_of_the_packet_decide() {
             },
         );
         bench.number = number;
-        source(&bench.pass(&udp(CLIENT, SERVER).build()))
+        destination(&bench.pass(&udp(CLIENT, SERVER).build()))
     };
     assert_eq!(sent(1, 5), sent(1, 5));
     assert_ne!(sent(1, 5), sent(2, 5));
@@ -207,26 +211,28 @@ fn a_busy_pool_comes_before_what_rules_say() {
 
 #[test]
 fn every_pool_goes_on_with_every_try() {
-    // Two source addresses; then, with the first choice of address, other ports.
-    let mut bench = Bench::new("add-stateful tcp-dport 80 map ip-saddr 192.0.2.0/31");
+    // Two servers; then, with the first choice of server, other ports.
+    let mut bench = Bench::new("add-stateful ip-daddr 198.51.100.0/24 map ip-daddr 192.0.2.0/31");
     let choice = |bench: &Bench| (bench.draw(FIRST) % 2) as u8;
+    let to = |host: u8| tcp(CLIENT, ([198, 51, 100, host], 80), SYN).build();
+    let server = |host: u8| ([192, 0, 2, host], 80);
     let a = choice(&bench);
-    let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
-    assert_eq!(source(&sent), ([192, 0, 2, a], 4000));
-    let sent = bench.pass(&tcp(OTHER_CLIENT, SERVER, SYN).build());
-    assert_eq!(source(&sent), ([192, 0, 2, 1 - a], 4000));
+    let sent = bench.pass(&to(1));
+    assert_eq!(ends(&sent), (CLIENT, server(a)));
+    let sent = bench.pass(&to(2));
+    assert_eq!(ends(&sent), (CLIENT, server(1 - a)));
     let (c, port) = (
         choice(&bench),
         (1024 + bench.draw(port_of_try(2)) % 64_512) as u16,
     );
-    let sent = bench.pass(&tcp(([10, 0, 0, 3], 4000), SERVER, SYN).build());
-    assert_eq!(source(&sent), ([192, 0, 2, c], port));
+    let sent = bench.pass(&to(3));
+    assert_eq!(ends(&sent), ((CLIENT.0, port), server(c)));
 
     // Addresses and ports step together: with 2 and 3 of them all 6 pairs come up.
     let mut bench = Bench::new(
-        "add-stateful tcp-dport 80 map ip-saddr 192.0.2.0/31 map tcp-sport 700-702 map tcp-dport 8080",
+        "add-stateful tcp-dport 80 map ip-daddr 192.0.2.0/31 map tcp-sport 700-702 map tcp-dport 8080",
     );
-    let mut sent: Vec<End> = Vec::new();
+    let mut sent: Vec<([u8; 4], u16)> = Vec::new();
     for host in 1..=6 {
         let (address, port) = (bench.draw(FIRST) % 2, bench.draw(FIRST + 1) % 3);
         let free = (0..6)
@@ -234,20 +240,94 @@ fn every_pool_goes_on_with_every_try() {
                 let port = 700 + (port + t) % 3;
                 ([192, 0, 2, ((address + t) % 2) as u8], port as u16)
             })
-            .find(|end| !sent.contains(end));
-        let packet = bench.pass(&tcp(([10, 0, 0, host], 4000), SERVER, SYN).build());
-        assert_eq!(Some(source(&packet)), free);
+            .find(|pair| !sent.contains(pair));
+        let packet = bench.pass(&to(host));
+        let pair = (destination(&packet).0, source(&packet).1);
+        assert_eq!(Some(pair), free);
         assert_eq!(destination(&packet).1, 8080);
-        sent.push(source(&packet));
+        sent.push(pair);
     }
-    let seventh = tcp(([10, 0, 0, 7], 4000), SERVER, SYN).build();
-    assert_eq!(bench.drop(&seventh), Reason::PoolBusy);
+    assert_eq!(bench.drop(&to(7)), Reason::PoolBusy);
+}
+
+#[test]
+fn a_host_has_one_address_of_the_pool() {
+    let mut bench = Bench::new("add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.0/30");
+    let mut used = std::collections::BTreeSet::new();
+    for host in 1..=20 {
+        let client = [10, 0, 0, host];
+        let address = [192, 0, 2, (paired(client) % 4) as u8];
+        used.insert(address);
+        for port in 1..=5 {
+            let sent = bench.pass(&udp((client, port), (SERVER.0, port + 7)).build());
+            assert_eq!(source(&sent).0, address);
+            let sent = bench.pass(&tcp((client, port), SERVER, SYN).build());
+            assert_eq!(source(&sent).0, address);
+        }
+        let sent = bench.pass(&ping(client, SERVER.0, 8, 9).build());
+        assert_eq!(source(&sent).0, address);
+    }
+    assert_eq!(used.len(), 4);
+}
+
+#[test]
+fn a_host_has_another_address_if_nothing_else_is_free() {
+    let mut bench =
+        Bench::new("add-stateful tcp-dport 80 map ip-saddr 192.0.2.0/30 map tcp-sport 700");
+    let own = (paired(CLIENT.0) % 4) as u8;
+    let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
+    assert_eq!(source(&sent), ([192, 0, 2, own], 700));
+    // Sixteen tries with its own, then any.
+    let tries: Vec<u8> = (16..32)
+        .map(|t| (bench.draw(port_of_try(t) - 2) % 4) as u8)
+        .collect();
+    let other = tries.into_iter().find(|&address| address != own);
+    let sent = bench.pass(&tcp((CLIENT.0, 4001), SERVER, SYN).build());
+    assert_eq!(source(&sent), ([192, 0, 2, other.expect("one")], 700));
+}
+
+#[test]
+fn a_port_that_is_taken_becomes_one_of_its_kind() {
+    let mut bench = Bench::new("add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.1");
+    for port in [0, 1, 2, 1022, 1023, 1024, 1025, 5004, 65_534, 65_535] {
+        bench.pass(&udp(([10, 0, 1, 0], port), SERVER).build());
+        bench.pass(&tcp(([10, 0, 1, 0], port), SERVER, SYN).build());
+        for host in 1..=30 {
+            let r = bench.draw(port_of_try(1));
+            let sent = bench.pass(&udp(([10, 0, 1, host], port), SERVER).build());
+            let new = source(&sent).1;
+            assert_eq!(
+                (new < 1024, new % 2),
+                (port < 1024, port % 2),
+                "{port} {new}"
+            );
+            let first = match port {
+                0..1024 => 2 + 2 * (r % 511) - u32::from(port % 2),
+                _ => 1024 + 2 * (r % 32_256) + u32::from(port % 2),
+            };
+            if host == 1 {
+                assert_eq!(u32::from(new), first);
+            }
+            assert_ne!(new, 0);
+            let r = bench.draw(port_of_try(1));
+            let sent = bench.pass(&tcp(([10, 0, 1, host], port), SERVER, SYN).build());
+            let new = source(&sent).1;
+            assert_eq!(new < 1024, port < 1024, "{port} {new}");
+            let first = match port {
+                0..1024 => 1 + r % 1023,
+                _ => 1024 + r % 64_512,
+            };
+            if host == 1 {
+                assert_eq!(u32::from(new), first);
+            }
+        }
+    }
 }
 
 #[test]
 fn a_port_that_no_rule_maps_is_left_alone_for_eight_tries() {
-    // Nine and more addresses; the port may change from try 8 on, the address goes on as before.
-    let text = "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.0/28\nadd-stateful ip-saddr 192.0.2.0/28 log";
+    // Nine and more servers; the port may change from try 8 on, the address goes on as before.
+    let text = "add-stateful ip-daddr 198.51.100.0/24 map ip-daddr 192.0.2.0/28\nadd-stateful ip-daddr 192.0.2.0/28 log";
     for taken in [7, 8] {
         let mut bench = Bench::new(text);
         bench.number = 100;
@@ -256,12 +336,12 @@ fn a_port_that_no_rule_maps_is_left_alone_for_eight_tries() {
         bench.number = 0;
         let address = |t: u32| [192, 0, 2, ((first + t) % 16) as u8];
         for t in 0..taken {
-            bench.pass(&tcp((address(t), 4000), SERVER, SYN).build());
+            bench.pass(&tcp(CLIENT, (address(t), 80), SYN).build());
         }
         bench.number = 100;
         let sent = bench.pass(&tcp(CLIENT, SERVER, SYN).build());
         let expected = if taken == 7 { 4000 } else { port };
-        assert_eq!(source(&sent), (address(taken), expected));
+        assert_eq!(ends(&sent), ((CLIENT.0, expected), (address(taken), 80)));
     }
 }
 

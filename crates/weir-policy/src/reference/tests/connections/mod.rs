@@ -6,6 +6,7 @@ mod errors;
 mod flags;
 mod fragments;
 mod life;
+mod mapping;
 mod nat;
 mod numbers;
 mod protocols;
