@@ -98,6 +98,7 @@ fn play() -> impl Strategy<Value = Play> {
         .prop_map(|(talks, events)| Play { talks, events })
 }
 
+#[expect(clippy::print_stdout, reason = "figures of a test")]
 fn compare(policy: &str) {
     if !root("conntrack_agrees") {
         return;
