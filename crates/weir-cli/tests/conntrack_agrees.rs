@@ -1,8 +1,8 @@
 //! Random conversations and random abuse through weir (XDP and tc) and nftables' connection tracking, on a live bed: the same packets pass, translated in the
 //! same way up to the choice of ports, and the tables of connections say the same.
 //!
-//! What may differ is listed in `weir_lab::firewall::random::CLASSES`, each class argued in docs/differences-nftables.md. 20 s a policy; with
-//! `WEIR_LONG=1` ten minutes; `WEIR_TRIAGE=1` collects differences instead of making the first one smaller. Failing plays are made smaller on the same bed, and kept in `conntrack_agrees.regressions`.
+//! What may differ is listed in `weir_lab::firewall::random::CLASSES`, each class argued in docs/differences-nftables.md. 150 plays a policy,
+//! the same in every run; with `WEIR_LONG=1` ten minutes of others; `WEIR_TRIAGE=1` collects differences instead of making the first one smaller. Failing plays are made smaller on the same bed, and kept in `conntrack_agrees.regressions`.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -10,16 +10,14 @@ use std::time::{Duration, Instant};
 
 use crate::live_bed::root;
 use proptest::prelude::*;
-use proptest::test_runner::{FileFailurePersistence, TestError, TestRunner};
+use proptest::test_runner::{FileFailurePersistence, RngAlgorithm, TestError, TestRng, TestRunner};
 use weir_lab::firewall::random::{
     CLASSES, Coverage, Differential, Event, Kind, Op, Play, STATE_CLASSES, Shift, Talk,
 };
 
-const SHORT: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(600);
-/// Plays between two looks at the clock, and the least of them, however slow the machine.
-const BATCH: u32 = 4;
-const LEAST: u32 = 16;
+/// Plays of a short run, and of a long one between two looks at the clock.
+const PLAYS: u32 = 150;
 
 fn talk() -> impl Strategy<Value = Talk> {
     let kind = prop_oneof![4 => Just(Kind::Tcp), 2 => Just(Kind::Udp), 1 => Just(Kind::Echo)];
@@ -120,10 +118,9 @@ fn compare(policy: &str) {
     let mut devices = Differential::build(weir, policy).expect("a bed");
     devices.triage = std::env::var("WEIR_TRIAGE").as_deref() == Ok("1");
     let devices = RefCell::new(devices);
-    let end = Instant::now() + if long { LONG } else { SHORT };
     let coverage = RefCell::new(Coverage::default());
     let config = ProptestConfig {
-        cases: BATCH,
+        cases: PLAYS,
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         source_file: Some(file!()),
         max_shrink_iters: 2_000,
@@ -131,9 +128,17 @@ fn compare(policy: &str) {
     };
     let plays = RefCell::new(0u32);
     let mut result = Ok(());
-    while result.is_ok() && (Instant::now() < end || *plays.borrow() < LEAST) {
-        // A runner is used up by its cases.
-        result = TestRunner::new(config.clone()).run(&play(), |play| {
+    let end = Instant::now() + LONG;
+    while result.is_ok() && (*plays.borrow() == 0 || long && Instant::now() < end) {
+        // The same plays in every short run, others in every long one.
+        let mut runner = match long {
+            true => TestRunner::new(config.clone()),
+            false => {
+                let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
+                TestRunner::new_with_rng(config.clone(), rng)
+            }
+        };
+        result = runner.run(&play(), |play| {
             *plays.borrow_mut() += 1;
             match devices.borrow_mut().play(&play, &mut coverage.borrow_mut()) {
                 Ok(None) => Ok(()),

@@ -100,7 +100,7 @@ pub const CLASSES: &[Class] = &[
 ];
 
 /// Classes of differences that only states show.
-pub const STATE_CLASSES: &[&str] = &["fin-acknowledged"];
+pub const STATE_CLASSES: &[&str] = &["fin-acknowledged", "reset-sent"];
 
 fn tcp(shot: &Shot) -> bool {
     matches!(shot.packet, Packet::Tcp(_)) || shot.quotes_tcp()
@@ -162,9 +162,10 @@ pub(super) fn of_states(
     match (same.contains(&conntrack), xdp, conntrack) {
         (true, ..) => Some("same"),
         // Any ACK of the other side will do for nf_conntrack.
-        (_, "tcp-last-ack", "TIME_WAIT") | (_, "tcp-fin-wait", "CLOSE_WAIT") => {
+        (_, "tcp-last-ack", "TIME_WAIT") | (_, "tcp-fin-wait", "CLOSE_WAIT" | "LAST_ACK") => {
             Some(STATE_CLASSES[0])
         }
+        (_, "tcp-close", _) if class.is_none() => Some(STATE_CLASSES[1]),
         _ => class,
     }
 }

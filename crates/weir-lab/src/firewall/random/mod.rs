@@ -322,7 +322,7 @@ fn exchange(
             .find(|(talk, other)| model.collide(**talk, shot.talk) && **other == view);
         if let Some(talk) = taken.map(|(talk, _)| *talk) {
             // Two connections to one server may share a port only if one of them is gone.
-            if !model.is_over(talk) {
+            if !model.is_over(talk) && model.class(talk).is_none() {
                 let what = format!("port {} is that of talk {talk}", view.port);
                 return Ok(Seen::Wrong(what));
             }

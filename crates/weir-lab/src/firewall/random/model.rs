@@ -346,6 +346,8 @@ struct State {
     forged: bool,
     /// Whether a segment of the conversation before passed in this one.
     revived: bool,
+    /// Whether it was picked up in the middle.
+    picked_up: bool,
     /// Whether SYN and the answer to it passed since the conversation began.
     answered: [bool; 2],
     /// Whether it began anew before it was closed.
@@ -376,6 +378,7 @@ impl Model {
                 passed: [None; 2],
                 forged: false,
                 revived: false,
+                picked_up: false,
                 answered: [false; 2],
                 unclosed: false,
                 history: Vec::new(),
@@ -464,7 +467,7 @@ impl Model {
             ..
         } = event.op
         {
-            state.revived |= flags & SYN != 0 && (state.over || state.round > 0);
+            state.revived |= flags & SYN != 0;
         }
         let previous = match event.op {
             Op::Again(back) => state
@@ -500,7 +503,7 @@ impl Model {
             text,
             not_under_way,
             after_forgery: state.forged,
-            answered: state.answered == [true; 2],
+            answered: state.answered == [true; 2] && !state.picked_up,
             unclosed: state.unclosed,
             previous: previous || state.revived,
             over: state.over,
@@ -521,6 +524,8 @@ impl Model {
         }
         let (own, other) = (usize::from(!segment.opener), usize::from(segment.opener));
         let more = u32::from(segment.flags & SYN != 0) + u32::from(segment.flags & FIN != 0);
+        state.picked_up |=
+            segment.flags & SYN == 0 && segment.opener && state.answered == [false; 2];
         // A SYN in an open connection, repeated or not.
         state.unclosed |= segment.flags & SYN != 0 && segment.opener && state.answered == [true; 2];
         if matches!(shot.op, Op::Next) {
@@ -560,7 +565,7 @@ impl Model {
             Some("after-forgery")
         } else if state.revived {
             Some("reopened")
-        } else if state.answered != [true; 2] {
+        } else if state.answered != [true; 2] || state.picked_up {
             Some(if state.round > 0 {
                 "reopened"
             } else {
