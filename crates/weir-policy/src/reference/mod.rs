@@ -5,6 +5,7 @@
 //! of its rate limit, and the connections of stateful rules. Nothing is shared with the planner or the data plane: both are tested against this.
 
 mod connections;
+mod draw;
 mod explain;
 mod fields;
 mod matching;
@@ -20,6 +21,8 @@ use weir_packet::parse::{Fragment, Layout, parse};
 use weir_packet::{Reason, Verdict};
 
 pub(crate) use connections::is_sane as is_sent;
+use draw::splitmix64;
+
 use connections::{Connections, Fit, Place};
 use translate::Translation;
 
@@ -402,14 +405,6 @@ pub fn random(seed: u64, number: u64, rule: u32) -> u32 {
         .wrapping_add(number << 32)
         .wrapping_add(u64::from(rule));
     (splitmix64(drawn) >> 32) as u32
-}
-
-/// The function of docs/semantics.md section 3.
-fn splitmix64(x: u64) -> u64 {
-    let mut z = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
 }
 
 fn drops(when: DropWhen, rule: &Rule, tat: &mut u64, seed: u64, input: &Input<'_>) -> bool {

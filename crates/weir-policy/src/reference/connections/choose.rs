@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use weir_packet::parse::protocol;
 
-use super::super::splitmix64;
 use super::Tuple;
 use crate::model::{Ranges, Rule, Target};
+use crate::reference::draw::splitmix64;
 
 /// Tuples that are tried before a pool is busy.
 const TRIES: u32 = 32;
