@@ -209,6 +209,27 @@ const JUDGES: &[Judge] = &[
         },
     },
     Judge {
+        mark: "icmp-type in { 5, 9 }",
+        ports: BOTH,
+        check: |net, faults| {
+            works("TCP", tcp(&net.inside, (SERVER, TCP), 50_000), faults);
+            works("ping", ping(&net.inside, SERVER, 56), faults);
+            works("over IPv6", ping(&net.inside, SERVER6, 56), faults);
+        },
+    },
+    Judge {
+        mark: "map ip-saddr 198.51.100.1 mapping endpoint-independent filtering address-dependent",
+        ports: BOTH,
+        check: |net, faults| {
+            works("TCP", tcp(&net.inside, (SERVER, TCP), 50_000), faults);
+            works("UDP", udp(&net.inside, (SERVER, UDP), &LENGTHS), faults);
+            let seen = net.seen();
+            if seen.len() < 2 || seen.iter().any(|peer| peer.ip().to_string() != PUBLIC) {
+                faults.push(format!("the server saw {seen:?}"));
+            }
+        },
+    },
+    Judge {
         mark: "set public",
         ports: BOTH,
         check: |net, faults| {

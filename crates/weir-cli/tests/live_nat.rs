@@ -697,6 +697,7 @@ fn the_policy_of_the_readme_works() {
     let policy = policy
         .replace("lan0", "box0")
         .replace("wan0", "box1")
+        .replace("10.0.0.0/8", "10.0.1.0/24")
         .replace("10.0.0.5", "10.0.1.2");
     let path = Path::build("weirn-me");
     let [there, _] = serve(&path.server, TCP, UDP);
