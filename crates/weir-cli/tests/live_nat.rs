@@ -531,7 +531,8 @@ fn curl_and_iperf3_work() {
                 let error = String::from_utf8_lossy(&got.stderr).into_owned();
                 failed.push(format!("curl {url}: {} bytes, {error}", got.stdout.len()));
             }
-            let args = ["-c", server, "-P", "4", "-t", "1", "--bidir", "-J"];
+            // Long enough for the bytes that are demanded on a machine busy with other tests.
+            let args = ["-c", server, "-P", "4", "-t", "4", "--bidir", "-J"];
             let output = live_path::run(&path.client, "iperf3", &args).expect("iperf3 runs");
             let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
             for sum in ["sum_received", "sum_received_bidir_reverse"] {
