@@ -180,7 +180,7 @@ static __always_inline int process(struct walk *w, __u32 *why)
 			reason = forget(s, find_connection(w));
 #ifdef WEIR_HOLDS
 		if (reason == WEIR_R_frag_before_first && s->frag_early && can_hold())
-			reason = hold_fragment(w);
+			reason = forget(s, hold_fragment(w));
 #endif
 		if (reason != PARSED)
 			goto drop;

@@ -462,12 +462,10 @@ __noinline int same_flow(__u32 level, __u32 at)
 	if (!s || !flow || at + 1 == s->self)
 		return 0;
 	life = life_of(flow);
-	if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_FREE)
-		return 0;
 	barrier();
 	tuple = &flow->orig;
 	if (s->by_trans) {
-		if (!(flow->what & WEIR_FLOW_NAT))
+		if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_FREE || !(flow->what & WEIR_FLOW_NAT))
 			return 0;
 		tuple = &flow->trans;
 		kind = WEIR_TRANS_DIRECT;
@@ -481,7 +479,8 @@ __noinline int same_flow(__u32 level, __u32 at)
 		s->busy = 1;
 		return 0;
 	}
-	if (flow_expired(s, flow, life))
+	/* A deleted one keeps its tag until its place is taken: passed over, three of them would hide the tuple's own record. */
+	if ((life & WEIR_LIFE_MASK) == WEIR_LIFE_FREE || flow_expired(s, flow, life))
 		goto dead;
 	if (s->reopens && !s->by_trans && flow->orig.proto == IPPROTO_TCP) {
 		__u32 state = forget(s, flow_state(life, &flow->orig));
@@ -897,8 +896,8 @@ __noinline int remember_fragment(__u32 level)
 	frag->kind = s->kind | first_fragment_end(s) << WEIR_FRAG_END_AT;
 	frag->flow = s->flow;
 	frag->flow_seq = SEQUENCE_OF(s->f.life);
-	barrier();
-	*(volatile __u64 *)&frag->lock = lock + 2;
+	/* A full barrier: what is looked for in `held` after this is not read before it (hold.h). */
+	__sync_val_compare_and_swap(&frag->lock, lock + 1, lock + 2);
 	return 0;
 }
 

@@ -39,7 +39,24 @@ static __always_inline int held_changes(struct weir_held *h, __u32 from, __u32 t
 	return __sync_val_compare_and_swap(&h->state, from, to) == from;
 }
 
-/* Keeps a later fragment. Returns the reason why it ends here. */
+/*
+ * A fragment waits. The first one may have been remembered since it was looked for, by another CPU that found nothing to call:
+ * then the packet is taken back, and goes on. Each side writes, passes a full barrier and looks at what the other writes, so that
+ * one of them sees the other.
+ */
+static __always_inline int waits(struct walk *w, struct weir_held *h)
+{
+	int reason;
+
+	if (!held_changes(h, WEIR_HELD_WRITING, WEIR_HELD_WAITS))
+		return WEIR_R_internal;
+	reason = recall_fragment(w->s->level);
+	if (reason == WEIR_R_frag_before_first)
+		return WEIR_R_frag_held;
+	return held_changes(h, WEIR_HELD_WAITS, WEIR_HELD_FREE) ? reason : WEIR_R_frag_held;
+}
+
+/* Keeps a later fragment. Returns the reason why it ends here, or PARSED. */
 static __noinline int hold_fragment(struct walk *w)
 {
 	struct scratch *s = w->s;
@@ -62,10 +79,10 @@ static __noinline int hold_fragment(struct walk *w)
 		at_most(len, WEIR_HELD_BYTES);
 		at_least_one(len);
 		h->len = len;
-		state = bpf_skb_load_bytes(w->ctx, 0, h->data, len) ? WEIR_HELD_FREE : WEIR_HELD_WAITS;
-		barrier();
-		*(volatile __u32 *)&h->state = state;
-		return state == WEIR_HELD_WAITS ? WEIR_R_frag_held : WEIR_R_frag_before_first;
+		if (!bpf_skb_load_bytes(w->ctx, 0, h->data, len))
+			return waits(w, h);
+		held_changes(h, WEIR_HELD_WRITING, WEIR_HELD_FREE);
+		return WEIR_R_frag_before_first;
 	}
 	return WEIR_R_frag_before_first;
 }

@@ -125,6 +125,45 @@ fn connections_are_listed_counted_and_ended() {
 }
 
 #[test]
+fn a_tuple_that_is_deleted_and_reopened_is_found() {
+    if !root("a_tuple_that_is_deleted_and_reopened_is_found") {
+        return;
+    }
+    pins::ensure_bpffs().expect("bpffs");
+    let left = NetNs::create("weircd-l").expect("namespace");
+    let right = NetNs::create("weircd-r").expect("namespace");
+    let end = |ns, name, addresses| bed::End {
+        ns,
+        name,
+        addresses,
+    };
+    bed::veth(
+        end(&left, "left0", &["10.82.1.1/24"]),
+        end(&right, "right0", &["10.82.1.2/24"]),
+    )
+    .expect("veth");
+    let run = Run::start(&right, POLICY, &["right0"], &["--egress"]);
+    let server = open(&left, "10.82.1.1:7");
+    let host = open(&right, "10.82.1.2:6000");
+    // A place of the index keeps its tag when its record is deleted; a search follows three places of a tag.
+    for round in 0..8 {
+        for exchange in 0..2 {
+            let mut buffer = [0; 8];
+            host.send_to(b"?", "10.82.1.1:7").expect("sends");
+            let (_, from) = server.recv_from(&mut buffer).expect("is asked");
+            server.send_to(b"!", from).expect("answers");
+            assert!(
+                host.recv_from(&mut buffer).is_ok(),
+                "round {round}, exchange {exchange}: the answer is lost"
+            );
+        }
+        assert_eq!(json(&right, &["count"])["total"], 1, "round {round}");
+        assert_eq!(json(&right, &["delete", "--all"])["ended"], 1);
+    }
+    run.stop();
+}
+
+#[test]
 fn what_is_not_said_well_is_refused() {
     if !root("what_is_not_said_well_is_refused") {
         return;
