@@ -106,7 +106,7 @@ pub fn attach(folder: &Path) -> Result<Monitor, KernelError> {
         let link = match PinnedLink::open(&pin)? {
             Some(link) => Ok(link),
             None => program(elf, tracepoint, &monitor)
-                .and_then(|program| hooks::attach(&program, &point(tracepoint), &pin)),
+                .and_then(|program| hooks::attach(&program, point(tracepoint), &pin)),
         };
         match link {
             Ok(link) => monitor.links.push(link),
@@ -136,7 +136,7 @@ pub fn watch() -> Result<Monitor, KernelError> {
     };
     for (tracepoint, loses) in TRACEPOINTS {
         let held = program(elf, tracepoint, &monitor)
-            .and_then(|program| hooks::hold(&program, &point(tracepoint)));
+            .and_then(|program| hooks::hold(&program, point(tracepoint)));
         match held {
             Ok(held) => monitor.held.push(held),
             Err(why) => monitor.absent.push(Absent {
@@ -496,10 +496,10 @@ fn program(elf: &[u8], tracepoint: &str, monitor: &Monitor) -> Result<LoadedProg
     object.load(tracepoint)
 }
 
-fn point(tracepoint: &str) -> HookPoint {
+fn point(tracepoint: &str) -> HookPoint<'_> {
     HookPoint::Tracepoint {
-        category: "xdp".to_owned(),
-        name: tracepoint.to_owned(),
+        category: "xdp",
+        name: tracepoint,
     }
 }
 

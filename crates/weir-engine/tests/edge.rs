@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use crate::edge_bed;
 use crate::edge_bed::{Bed, Down, Owned, chain, edge_name, empty, replace, root};
-use weir_engine::edge::plan::{LinkPlan, PortMode, Source, Target};
+use weir_engine::edge::plan::{LinkPlan, Source, Target};
 use weir_engine::edge::{self, Edge, EdgeError};
+use weir_graph::Mode;
 use weir_kernel::KernelError;
 
 #[test]
@@ -300,13 +301,10 @@ fn what_cannot_be_is_refused_and_what_runs_stays() {
     refused(&|p| p.ports[0].number = 9, &["number 1", "become number 9"]);
     refused(&|p| p.ports[0].number = 255, &["255", "1 to 254"]);
     refused(
-        &|p| p.ports[0].mode = PortMode::Offload,
+        &|p| p.ports[0].mode = Mode::Offload,
         &["port in", "m0 (driver veth) cannot run XDP in hardware"],
     );
-    refused(
-        &|p| p.ports[0].mode = PortMode::Generic,
-        &["native", "generic"],
-    );
+    refused(&|p| p.ports[0].mode = Mode::Generic, &["native", "generic"]);
     refused(
         &|p| p.links[3].to = Target::Instance(0),
         &["f0 -> f1 -> f2", "guard"],

@@ -6,9 +6,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::edge_bed::{Bed, Down, Owned, chain, edge_name, empty, port, replace, root};
-use weir_engine::edge::plan::{EdgePlan, SharedMap};
+use weir_engine::edge::plan::EdgePlan;
 use weir_engine::edge::{self, Edge, EdgeError, Step};
-use weir_kernel::MapDefinition;
+use weir_graph::{MapType, SharedMap};
 
 /// Names the edge and the step for a process that is to be killed.
 const VICTIM: &str = "WEIR_TEST_EDGE_VICTIM";
@@ -26,13 +26,10 @@ fn second(name: &str) -> EdgePlan {
     plan.ports.push(port("more", "m2", 3));
     plan.maps.push(SharedMap {
         name: "load".to_owned(),
-        definition: MapDefinition {
-            kind: 2,
-            key: 4,
-            value: 8,
-            entries: 1,
-            flags: 0,
-        },
+        kind: MapType::Array,
+        key: 4,
+        value: 8,
+        entries: 1,
         fresh: false,
     });
     plan

@@ -9,10 +9,11 @@ use std::process::Command;
 
 use crate::edge_bed;
 use crate::edge_bed::{Bed, Down, chain, edge_name, root};
-use weir_engine::edge::plan::{EdgeInstance, EdgePlan, HookPlan, SharedMap};
+use weir_engine::edge::plan::{EdgeInstance, EdgePlan};
 use weir_engine::edge::{self, EdgeError};
 use weir_functions::kind::{self, Files, Planned, Request};
-use weir_kernel::{Map, MapDefinition};
+use weir_graph::{Attach, CgroupHook, HookPlan, MapType, SharedMap};
+use weir_kernel::Map;
 
 /// Where this kernel has its cgroups of version 2.
 const CGROUPS: [&str; 2] = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
@@ -44,13 +45,21 @@ fn planned(of: &str, keys: &str) -> Planned {
     kind::plan(of, &request).expect("planned")
 }
 
-fn hook(name: &str, program: &str, point: &str) -> HookPlan {
+fn hook(name: &str, program: &str, attach: Attach) -> HookPlan {
     HookPlan {
         name: name.to_owned(),
+        file: "load.o".into(),
         object: weir_bpf::baseline("load").expect("compiled").into(),
         program: program.to_owned(),
-        point: point.parse().expect("a hook"),
-        maps: vec![("load".to_owned(), "shared".to_owned())],
+        attach,
+        shares: [("load".to_owned(), "shared".to_owned())].into(),
+    }
+}
+
+fn tracepoint(category: &str, name: &str) -> Attach {
+    Attach::Tracepoint {
+        category: category.to_owned(),
+        name: name.to_owned(),
     }
 }
 
@@ -68,22 +77,26 @@ fn gated(name: &str, limit: u64, cgroup: &Path) -> EdgePlan {
     }];
     plan.maps = vec![SharedMap {
         name: "shared".to_owned(),
-        definition: MapDefinition {
-            kind: MapDefinition::kind_named("array").expect("known"),
-            key: 4,
-            value: 8,
-            entries: 3,
-            flags: 0,
-        },
+        kind: MapType::Array,
+        key: 4,
+        value: 8,
+        entries: 3,
         fresh: false,
     }];
     plan.hooks = vec![
-        hook("calls", "on_call", "tracepoint:syscalls/sys_enter_getppid"),
-        hook("switches", "on_switch", "tracepoint:sched/sched_switch"),
+        hook(
+            "calls",
+            "on_call",
+            tracepoint("syscalls", "sys_enter_getppid"),
+        ),
+        hook("switches", "on_switch", tracepoint("sched", "sched_switch")),
         hook(
             "connects",
             "on_connect",
-            &format!("cgroup:{}:connect4", cgroup.display()),
+            Attach::Cgroup {
+                path: cgroup.to_owned(),
+                hook: CgroupHook::Connect4,
+            },
         ),
     ];
     plan
@@ -165,7 +178,7 @@ fn objects_on_other_hooks_share_maps_with_functions() {
     assert_eq!(status.hooks.len(), 3);
     // Another shape would lose what is in it.
     let mut wide = near.clone();
-    wide.maps[0].definition.entries = 4;
+    wide.maps[0].entries = 4;
     let e = bed.on_edge(|| edge::apply(&wide, "")).expect_err("refused");
     assert!(matches!(e, EdgeError::SharedMapChanged { .. }), "{e}");
     let mut missing = near.clone();
@@ -175,7 +188,11 @@ fn objects_on_other_hooks_share_maps_with_functions() {
         .expect_err("refused");
     assert!(matches!(e, EdgeError::NoSharedMap { .. }), "{e}");
     let mut nowhere = near.clone();
-    nowhere.hooks[0] = hook("calls", "on_call", "tracepoint:syscalls/sys_enter_nothing");
+    nowhere.hooks[0] = hook(
+        "calls",
+        "on_call",
+        tracepoint("syscalls", "sys_enter_nothing"),
+    );
     let e = bed
         .on_edge(|| edge::apply(&nowhere, ""))
         .expect_err("refused");

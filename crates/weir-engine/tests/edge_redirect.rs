@@ -4,9 +4,10 @@
 use std::path::Path;
 
 use crate::redirect_bed::{Bed, NoFiles, eventually};
-use weir_engine::edge::plan::{EdgeInstance, LinkPlan, PortMode, PortPlan, Source, Target};
+use weir_engine::edge::plan::{EdgeInstance, LinkPlan, PortPlan, Source, Target};
 use weir_engine::edge::{self, Edge, EdgePlan, Form, SecondStage, Status};
 use weir_functions::kind::{self, EdgePort, Planned, Request};
+use weir_graph::Mode;
 use weir_kernel::{FrameSocket, NetNs};
 use weir_packet::build::Frame;
 
@@ -59,7 +60,7 @@ fn plan_of(name: &str, keys: &str) -> EdgePlan {
         name: name.to_owned(),
         device: name.to_owned(),
         number,
-        mode: PortMode::Native,
+        mode: Mode::Native,
         checksums: None,
         metadata: false,
     };
@@ -261,7 +262,7 @@ fn a_device_that_is_not_there_leaves_the_host_as_it_was() {
             name: "in".to_owned(),
             device: "in".to_owned(),
             number: 1,
-            mode: PortMode::Native,
+            mode: Mode::Native,
             checksums: None,
             metadata: false,
         }],

@@ -110,7 +110,7 @@ fn plan(functions: usize, end: plan::Target) -> plan::EdgePlan {
             name: "in".to_owned(),
             device: "d".to_owned(),
             number: 1,
-            mode: plan::PortMode::Native,
+            mode: weir_graph::Mode::Native,
             checksums: None,
             metadata: false,
         }],

@@ -278,7 +278,7 @@ fn run(functions: &str) -> Said {
     let files = Compiled::new(&["agree"]);
     let planned = weir_graph::plan(&config, &files, &Numbers::new());
     let (plan, _) = planned.unwrap_or_else(|e| panic!("{e}"));
-    let plan = EdgePlan::try_from(&plan).expect("no hooks");
+    let plan = EdgePlan::from(&plan);
     let graph = Graph::of(&plan).expect("wired");
     let taken = |f: &Vec<u8>| (14..=weir_bpf::abi::FRAME_MAX).contains(&f.len());
     let samples: Vec<Sample> = (0..)

@@ -70,6 +70,21 @@ impl CgroupHook {
             CgroupHook::Sendmsg6 => "sendmsg6",
         }
     }
+
+    /// Linux's `enum bpf_attach_type`.
+    pub fn number(self) -> u32 {
+        match self {
+            CgroupHook::Ingress => 0,
+            CgroupHook::Egress => 1,
+            CgroupHook::SockCreate => 2,
+            CgroupHook::Bind4 => 8,
+            CgroupHook::Bind6 => 9,
+            CgroupHook::Connect4 => 10,
+            CgroupHook::Connect6 => 11,
+            CgroupHook::Sendmsg4 => 14,
+            CgroupHook::Sendmsg6 => 15,
+        }
+    }
 }
 
 impl Attach {
@@ -136,6 +151,33 @@ impl fmt::Display for Attach {
         match self {
             Attach::Tracepoint { category, name } => write!(f, "tracepoint:{category}/{name}"),
             Attach::Cgroup { path, hook } => write!(f, "cgroup:{}:{}", path.display(), hook.text()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hooks_read_back() {
+        for text in [
+            "tracepoint:sched/sched_switch",
+            "cgroup:/sys/fs/cgroup/unified:connect4",
+        ] {
+            let attach = Attach::parse(text).expect(text);
+            assert_eq!(attach.to_string(), text);
+        }
+        for bad in [
+            "",
+            "sched/sched_switch",
+            "tracepoint:sched",
+            "tracepoint:sched/../x",
+            "cgroup:/x",
+            "cgroup::ingress",
+            "cgroup:/x:everything",
+        ] {
+            assert!(Attach::parse(bad).is_err(), "{bad}");
         }
     }
 }

@@ -23,7 +23,7 @@ mod wiring;
 pub use attach::{Attach, CgroupHook};
 pub use config::{Config, parse};
 pub use diff::{Change, Diff, diff};
-pub use digest::digest;
+pub use digest::{Digest, digest};
 pub use edge::{
     EdgePlan, From, HookPlan, Instance, Link, MapType, Mode, PortPlan, SharedMap, Target,
 };

@@ -10,137 +10,37 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::mem;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::pinned::PinnedLink;
 use crate::{KernelError, LoadedProgram, sys};
 
 /// A hook that is not a device's.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HookPoint {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HookPoint<'a> {
     /// A tracepoint of the kernel by its two names: `sched/sched_switch`. Programs of the kinds `tp`, `raw_tp` and `tp_btf` go there.
     Tracepoint {
         /// Subsystem.
-        category: String,
+        category: &'a str,
         /// Event.
-        name: String,
+        name: &'a str,
     },
     /// A hook of a cgroup and all below it.
     Cgroup {
         /// Folder of a cgroup v2 file system.
-        path: PathBuf,
-        /// Which hook.
-        hook: CgroupHook,
+        path: &'a Path,
+        /// What messages call the hook.
+        hook: &'a str,
+        /// Linux's `enum bpf_attach_type`.
+        attach_type: u32,
     },
 }
 
-/// Hooks of cgroups.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CgroupHook {
-    /// Packets that sockets receive.
-    Ingress,
-    /// Packets that sockets send.
-    Egress,
-    /// `socket()`.
-    SockCreate,
-    /// `connect()` over IPv4.
-    Connect4,
-    /// `connect()` over IPv6.
-    Connect6,
-    /// `bind()` over IPv4.
-    Bind4,
-    /// `bind()` over IPv6.
-    Bind6,
-    /// `sendmsg()` without connection over IPv4.
-    Sendmsg4,
-    /// `sendmsg()` without connection over IPv6.
-    Sendmsg6,
-}
-
-impl CgroupHook {
-    /// All of them by name.
-    pub const ALL: [(&'static str, CgroupHook); 9] = [
-        ("ingress", CgroupHook::Ingress),
-        ("egress", CgroupHook::Egress),
-        ("sock_create", CgroupHook::SockCreate),
-        ("connect4", CgroupHook::Connect4),
-        ("connect6", CgroupHook::Connect6),
-        ("bind4", CgroupHook::Bind4),
-        ("bind6", CgroupHook::Bind6),
-        ("sendmsg4", CgroupHook::Sendmsg4),
-        ("sendmsg6", CgroupHook::Sendmsg6),
-    ];
-
-    fn attach_type(self) -> libbpf_sys::bpf_attach_type {
-        match self {
-            CgroupHook::Ingress => libbpf_sys::BPF_CGROUP_INET_INGRESS,
-            CgroupHook::Egress => libbpf_sys::BPF_CGROUP_INET_EGRESS,
-            CgroupHook::SockCreate => libbpf_sys::BPF_CGROUP_INET_SOCK_CREATE,
-            CgroupHook::Connect4 => libbpf_sys::BPF_CGROUP_INET4_CONNECT,
-            CgroupHook::Connect6 => libbpf_sys::BPF_CGROUP_INET6_CONNECT,
-            CgroupHook::Bind4 => libbpf_sys::BPF_CGROUP_INET4_BIND,
-            CgroupHook::Bind6 => libbpf_sys::BPF_CGROUP_INET6_BIND,
-            CgroupHook::Sendmsg4 => libbpf_sys::BPF_CGROUP_UDP4_SENDMSG,
-            CgroupHook::Sendmsg6 => libbpf_sys::BPF_CGROUP_UDP6_SENDMSG,
-        }
-    }
-}
-
-impl fmt::Display for HookPoint {
+impl fmt::Display for HookPoint<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HookPoint::Tracepoint { category, name } => write!(f, "tracepoint:{category}/{name}"),
-            HookPoint::Cgroup { path, hook } => {
-                let name = CgroupHook::ALL.iter().find(|(_, h)| h == hook);
-                write!(
-                    f,
-                    "cgroup:{}:{}",
-                    path.display(),
-                    name.map_or("", |(n, _)| n)
-                )
-            }
-        }
-    }
-}
-
-/// Text that names no hook.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` names no hook: write tracepoint:CATEGORY/NAME or cgroup:FOLDER:HOOK, where HOOK is one of {hooks}", hooks = CgroupHook::ALL.map(|(n, _)| n).join(", "))]
-pub struct BadHook(String);
-
-impl std::str::FromStr for HookPoint {
-    type Err = BadHook;
-
-    fn from_str(text: &str) -> Result<HookPoint, BadHook> {
-        let bad = || BadHook(text.to_owned());
-        let is_name =
-            |s: &str| !s.is_empty() && s.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        match text.split_once(':').ok_or_else(bad)? {
-            ("tracepoint", rest) => {
-                let (category, name) = rest.split_once('/').ok_or_else(bad)?;
-                if !is_name(category) || !is_name(name) {
-                    return Err(bad());
-                }
-                Ok(HookPoint::Tracepoint {
-                    category: category.to_owned(),
-                    name: name.to_owned(),
-                })
-            }
-            ("cgroup", rest) => {
-                let (path, hook) = rest.rsplit_once(':').ok_or_else(bad)?;
-                let (_, hook) = CgroupHook::ALL
-                    .into_iter()
-                    .find(|(name, _)| *name == hook)
-                    .ok_or_else(bad)?;
-                if path.is_empty() {
-                    return Err(bad());
-                }
-                Ok(HookPoint::Cgroup {
-                    path: PathBuf::from(path),
-                    hook,
-                })
-            }
-            _ => Err(bad()),
+            HookPoint::Cgroup { path, hook, .. } => write!(f, "cgroup:{}:{hook}", path.display()),
         }
     }
 }
@@ -152,7 +52,7 @@ pub struct Held {
 }
 
 /// Attaches a program for as long as the value lives.
-pub fn hold(program: &LoadedProgram, point: &HookPoint) -> Result<Held, KernelError> {
+pub fn hold(program: &LoadedProgram, point: HookPoint<'_>) -> Result<Held, KernelError> {
     Ok(Held {
         _fd: link(program, point)?,
     })
@@ -161,13 +61,13 @@ pub fn hold(program: &LoadedProgram, point: &HookPoint) -> Result<Held, KernelEr
 /// Attaches a program and pins the attachment at `pin`.
 pub fn attach(
     program: &LoadedProgram,
-    point: &HookPoint,
+    point: HookPoint<'_>,
     pin: &Path,
 ) -> Result<PinnedLink, KernelError> {
     PinnedLink::new(link(program, point)?, pin)
 }
 
-fn link(program: &LoadedProgram, point: &HookPoint) -> Result<OwnedFd, KernelError> {
+fn link(program: &LoadedProgram, point: HookPoint<'_>) -> Result<OwnedFd, KernelError> {
     sys::silence_libbpf();
     let failed = |e| KernelError::sys(format!("attach {} to {point}", program.name()), e);
     match point {
@@ -182,7 +82,9 @@ fn link(program: &LoadedProgram, point: &HookPoint) -> Result<OwnedFd, KernelErr
                 _ => raw_tracepoint(program, Some(name)).map_err(failed),
             }
         }
-        HookPoint::Cgroup { path, hook } => {
+        HookPoint::Cgroup {
+            path, attach_type, ..
+        } => {
             let folder = File::open(path)
                 .map_err(|e| KernelError::sys(format!("open cgroup {}", path.display()), e))?;
             // SAFETY: no pointers but a null options argument.
@@ -190,7 +92,7 @@ fn link(program: &LoadedProgram, point: &HookPoint) -> Result<OwnedFd, KernelErr
                 libbpf_sys::bpf_link_create(
                     program.as_fd().as_raw_fd(),
                     folder.as_raw_fd(),
-                    hook.attach_type(),
+                    attach_type,
                     std::ptr::null(),
                 )
             })
@@ -277,32 +179,4 @@ fn detached_tracefs() -> io::Result<OwnedFd> {
     }
     // SAFETY: no pointers.
     own(unsafe { libc::syscall(libc::SYS_fsmount, fs.as_raw_fd(), CLOEXEC, 0) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hooks_read_back() {
-        for text in [
-            "tracepoint:sched/sched_switch",
-            "cgroup:/sys/fs/cgroup/unified:connect4",
-        ] {
-            let point: HookPoint = text.parse().expect(text);
-            assert_eq!(point.to_string(), text);
-        }
-        for bad in [
-            "",
-            "sched/sched_switch",
-            "tracepoint:sched",
-            "tracepoint:sched/../x",
-            "cgroup:/x",
-            "cgroup::ingress",
-            "cgroup:/x:everything",
-        ] {
-            let e = bad.parse::<HookPoint>().expect_err(bad);
-            assert!(e.to_string().contains("connect4"), "{e}");
-        }
-    }
 }

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::abi::{self, Hop, panel};
 use weir_functions::plan::{Constant, InstancePlan, ObjectSource};
+use weir_graph::SharedMap;
 use weir_kernel::pinned::PinnedLink;
-use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map};
+use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition};
 
 use super::building::Building;
 use super::error::EdgeError;
@@ -18,7 +19,7 @@ use super::maps::STACK;
 use super::plan::{EdgePlan, Form};
 use super::ports::{PAIR_PLACE, Wanted};
 use super::state::{
-    self, HookState, InstanceState, PairState, PortState, SharedState, State, definition, words,
+    self, HookState, InstanceState, PairState, PortState, SharedState, State, words,
 };
 use super::wiring::{Node, Way, Wiring, wire};
 use super::{Edge, hooks, ports, second, status};
@@ -590,17 +591,18 @@ fn share(
             .into_iter()
             .flat_map(|old| &old.maps)
             .find(|map| map.name == wanted.name);
+        let definition = definition_of(wanted);
         let mut found = None;
         if let Some(running) = running {
-            let have = definition(running.declared);
-            if have == wanted.definition {
+            let have = state::definition(running.declared);
+            if have == definition {
                 found = Map::open(&edge.folder.path().join(&running.pin))?
                     .map(|map| (map, running.pin.clone()));
             } else if !wanted.fresh {
                 return Err(EdgeError::SharedMapChanged {
                     map: wanted.name.clone(),
                     have,
-                    want: wanted.definition,
+                    want: definition,
                 });
             }
         }
@@ -608,11 +610,9 @@ fn share(
             Some(found) => found,
             None => {
                 let pin = format!("map-{place}-{generation}");
-                let map = Map::create(&wanted.name, wanted.definition).map_err(|error| {
-                    EdgeError::Of {
-                        who: format!("map {}", wanted.name),
-                        error,
-                    }
+                let map = Map::create(&wanted.name, definition).map_err(|error| EdgeError::Of {
+                    who: format!("map {}", wanted.name),
+                    error,
                 })?;
                 map.pin(&building.pin(&pin))?;
                 (map, pin)
@@ -620,13 +620,24 @@ fn share(
         };
         states.push(SharedState {
             name: wanted.name.clone(),
-            declared: words(wanted.definition),
+            declared: words(definition),
             pin,
             id: map.id(),
         });
         shared.insert(wanted.name.clone(), map);
     }
     Ok((shared, states))
+}
+
+/// A shared map as the kernel knows it.
+fn definition_of(map: &SharedMap) -> MapDefinition {
+    MapDefinition {
+        kind: map.kind.number(),
+        key: map.key,
+        value: map.value,
+        entries: map.entries,
+        flags: map.kind.flags(),
+    }
 }
 
 /// Writes the half of the links and entries that the next generation reads.

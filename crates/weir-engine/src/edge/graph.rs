@@ -1,52 +1,20 @@
 //! The plan of `weir_graph` as what this engine is asked for. Implicit instances are left out: `wiring` makes them by the same rule.
 
-use weir_graph::{From as Start, Instance, Mode, Target as End};
-use weir_kernel::MapDefinition;
-use weir_kernel::hooks::BadHook;
+use weir_graph::{From as Start, Instance, Target as End};
 
-use super::plan::{
-    EdgeInstance, EdgePlan, HookPlan, LinkPlan, PortMode, PortPlan, SharedMap, Source, Target,
-};
+use super::plan::{EdgeInstance, EdgePlan, LinkPlan, PortPlan, Source, Target};
 
-impl TryFrom<&weir_graph::EdgePlan> for EdgePlan {
-    type Error = BadHook;
-
-    /// # Errors
-    /// A hook that this engine does not know.
-    fn try_from(plan: &weir_graph::EdgePlan) -> Result<EdgePlan, BadHook> {
+impl From<&weir_graph::EdgePlan> for EdgePlan {
+    fn from(plan: &weir_graph::EdgePlan) -> EdgePlan {
         let port = |port: &weir_graph::PortPlan| PortPlan {
             name: port.name.clone(),
             device: port.device.clone(),
             number: port.number,
-            mode: match port.mode {
-                Mode::Native => PortMode::Native,
-                Mode::Generic => PortMode::Generic,
-                Mode::Offload => PortMode::Offload,
-            },
+            mode: port.mode,
             checksums: port.checksums,
             metadata: port.metadata,
         };
-        let map = |map: &weir_graph::SharedMap| SharedMap {
-            name: map.name.clone(),
-            definition: MapDefinition {
-                kind: map.kind.number(),
-                key: map.key,
-                value: map.value,
-                entries: map.entries,
-                flags: map.kind.flags(),
-            },
-            fresh: map.fresh,
-        };
-        let hook = |hook: &weir_graph::HookPlan| {
-            Ok(HookPlan {
-                name: hook.name.clone(),
-                object: hook.object.clone(),
-                program: hook.program.clone(),
-                point: hook.attach.to_string().parse()?,
-                maps: hook.shares.clone().into_iter().collect(),
-            })
-        };
-        Ok(EdgePlan {
+        EdgePlan {
             name: plan.edge.clone(),
             ports: plan.ports.iter().map(port).collect(),
             // Configured instances come first, so that places are VIDs less one.
@@ -56,9 +24,9 @@ impl TryFrom<&weir_graph::EdgePlan> for EdgePlan {
                 .iter()
                 .filter_map(|one| link(plan, one))
                 .collect(),
-            maps: plan.maps.iter().map(map).collect(),
-            hooks: plan.hooks.iter().map(hook).collect::<Result<_, _>>()?,
-        })
+            maps: plan.maps.clone(),
+            hooks: plan.hooks.clone(),
+        }
     }
 }
 
@@ -128,7 +96,7 @@ mod tests {
                 refused += 1;
                 continue;
             };
-            let plan = EdgePlan::try_from(&planned).expect("no hooks");
+            let plan = EdgePlan::from(&planned);
             let wiring = wire(&plan).unwrap_or_else(|e| panic!("case {case}: {e}\n{text}"));
             let name = |node: usize| match &wiring.nodes[node] {
                 Node::Configured(at) => plan.instances[*at].name.clone(),

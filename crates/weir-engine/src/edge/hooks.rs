@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use weir_kernel::{KernelObject, Map, hooks};
+use weir_graph::{Attach, Digest, HookPlan};
+use weir_kernel::hooks::{self, HookPoint};
+use weir_kernel::{KernelObject, Map};
 
 use super::building::Building;
-use super::digest::Digest;
 use super::error::EdgeError;
 use super::load::shared_map;
-use super::plan::HookPlan;
 use super::state::HookState;
 
 /// Of everything that a hook is made from.
@@ -19,8 +19,8 @@ pub(super) fn digest(hook: &HookPlan, shared: &BTreeMap<String, Map>) -> String 
     digest
         .bytes(&hook.object)
         .text(&hook.program)
-        .text(&hook.point.to_string());
-    for (map, with) in &hook.maps {
+        .text(&hook.attach.to_string());
+    for (map, with) in &hook.shares {
         let id = shared.get(with).map_or(0, Map::id);
         digest.text(map).text(with).number(id.into());
     }
@@ -41,7 +41,7 @@ pub(super) fn attach(
         error,
     };
     let mut object = KernelObject::open(&hook.object).map_err(of)?;
-    for (map, with) in &hook.maps {
+    for (map, with) in &hook.shares {
         let here = object.map_definition(map).map_err(of)?;
         let map_there = shared_map(&who, map, with, here, shared)?;
         object.share_map(map, &map_there).map_err(of)?;
@@ -49,11 +49,23 @@ pub(super) fn attach(
     let program = object.load(&hook.program).map_err(of)?;
     let pin = format!("hook-{place}-{generation}");
     let path = building.link(&pin);
-    hooks::attach(&program, &hook.point, &path).map_err(of)?;
+    hooks::attach(&program, point(&hook.attach), &path).map_err(of)?;
     Ok(HookState {
         name: hook.name.clone(),
-        point: hook.point.to_string(),
+        point: hook.attach.to_string(),
         digest: digest(hook, shared),
         pin,
     })
+}
+
+/// The hook as the kernel knows it.
+fn point(attach: &Attach) -> HookPoint<'_> {
+    match attach {
+        Attach::Tracepoint { category, name } => HookPoint::Tracepoint { category, name },
+        Attach::Cgroup { path, hook } => HookPoint::Cgroup {
+            path,
+            hook: hook.text(),
+            attach_type: hook.number(),
+        },
+    }
 }

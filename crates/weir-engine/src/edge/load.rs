@@ -11,9 +11,9 @@ use weir_bpf::abi;
 use weir_functions::plan::{
     ChecksumMode, Constant, DeviceFacts, InstancePlan, MapPlan, ObjectSource, PortConstants,
 };
+use weir_graph::Digest;
 use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition, iface};
 
-use super::digest::Digest;
 use super::error::EdgeError;
 use super::maps::{EdgeMaps, PREFIX};
 use super::plan::Form;

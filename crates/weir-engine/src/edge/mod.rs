@@ -10,7 +10,6 @@ mod apply;
 mod balancers;
 mod building;
 mod carried;
-pub(crate) mod digest;
 mod error;
 mod filters;
 mod graph;

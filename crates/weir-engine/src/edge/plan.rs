@@ -1,11 +1,8 @@
 //! What is asked of an edge: ports, instances, the links between them, shared maps and hooks. Passive data; nothing here looks at the host.
 
-use std::sync::Arc;
-
 use weir_functions::kind::Planned;
 use weir_functions::plan::ChecksumMode;
-use weir_kernel::MapDefinition;
-use weir_kernel::hooks::HookPoint;
+use weir_graph::{HookPlan, Mode, SharedMap};
 
 /// Everything that one edge does.
 #[derive(Clone, Debug, Default)]
@@ -44,29 +41,6 @@ impl Form {
     }
 }
 
-/// How a port's program is attached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PortMode {
-    /// In the driver.
-    #[default]
-    Native,
-    /// In the stack.
-    Generic,
-    /// In the device.
-    Offload,
-}
-
-impl PortMode {
-    /// As configuration writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            PortMode::Native => "native",
-            PortMode::Generic => "generic",
-            PortMode::Offload => "offload",
-        }
-    }
-}
-
 /// A port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortPlan {
@@ -77,7 +51,7 @@ pub struct PortPlan {
     /// weir's number, 1 to 254: an index into the maps of entries and devices.
     pub number: u32,
     /// How to attach.
-    pub mode: PortMode,
+    pub mode: Mode,
     /// How checksums are to be read; `None`: by driver.
     pub checksums: Option<ChecksumMode>,
     /// Packets to the stack carry their mark there.
@@ -135,30 +109,4 @@ pub struct LinkPlan {
     pub to: Target,
     /// How often a packet may take it; only of links that close loops.
     pub guard: Option<u32>,
-}
-
-/// A map that is there for several objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedMap {
-    /// Its name.
-    pub name: String,
-    /// What it is.
-    pub definition: MapDefinition,
-    /// A map of another shape is replaced by an empty one instead of being refused.
-    pub fresh: bool,
-}
-
-/// An object on another hook.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HookPlan {
-    /// Name.
-    pub name: String,
-    /// The object.
-    pub object: Arc<[u8]>,
-    /// Name of the program in it.
-    pub program: String,
-    /// Where it runs.
-    pub point: HookPoint,
-    /// Maps of its object that are shared: name in the object, name of the shared map.
-    pub maps: Vec<(String, String)>,
 }

@@ -5,16 +5,16 @@
 
 use weir_bpf::abi::away;
 use weir_functions::plan::ChecksumMode;
+use weir_graph::{Digest, Mode};
 use weir_kernel::iface::{self, Interface};
 use weir_kernel::pinned::PinnedLink;
 use weir_kernel::{Direction, Filter, KernelError, LoadedProgram, Map, XdpMode, netlink};
 
 use super::building::Building;
-use super::digest::Digest;
 use super::error::EdgeError;
 use super::load::{csum_mode, load_own};
 use super::maps::EdgeMaps;
-use super::plan::{EdgePlan, Form, PortMode, PortPlan};
+use super::plan::{EdgePlan, Form, PortPlan};
 use super::state::{PairState, PortState, State};
 use super::wiring::meetings;
 
@@ -68,7 +68,7 @@ pub(super) fn find<'p>(
         refuse_offload(plan, &device)?;
         let offloaded = match plan.checksums {
             Some(mode) => mode == ChecksumMode::Offloaded,
-            None => plan.mode == PortMode::Generic || device.may_carry_unfinished_checksums(),
+            None => plan.mode == Mode::Generic || device.may_carry_unfinished_checksums(),
         };
         let found = running
             .into_iter()
@@ -88,12 +88,12 @@ pub(super) fn find<'p>(
                     want: plan.number,
                 });
             }
-            if attached && port.mode != plan.mode.name() {
+            if attached && port.mode != plan.mode.text() {
                 return Err(EdgeError::ModeChanged {
                     port: plan.name.clone(),
                     device: plan.device.clone(),
                     have: port.mode.clone(),
-                    want: plan.mode.name(),
+                    want: plan.mode.text(),
                 });
             }
             kept = attached.then(|| port.clone());
@@ -141,7 +141,7 @@ pub(super) fn suit(plan: &EdgePlan, wanted: &[Wanted<'_>]) -> Result<(), EdgeErr
             });
         }
         let (why, cure) = match port.plan.mode {
-            PortMode::Generic => (
+            Mode::Generic => (
                 "in generic mode the stack has put segments together".to_owned(),
                 "use mode = \"native\"".to_owned(),
             ),
@@ -164,7 +164,7 @@ pub(super) fn suit(plan: &EdgePlan, wanted: &[Wanted<'_>]) -> Result<(), EdgeErr
 }
 
 fn refuse_offload(plan: &PortPlan, device: &Interface) -> Result<(), EdgeError> {
-    if plan.mode != PortMode::Offload {
+    if plan.mode != Mode::Offload {
         return Ok(());
     }
     match weir_kernel::offers_offload(device.ifindex)? {
@@ -199,7 +199,7 @@ impl Wanted<'_> {
     /// What its programs must know of the device when they send a packet back by it ([`away`]).
     pub(super) fn away(&self) -> u32 {
         match self.plan.mode {
-            PortMode::Generic => away::GENERIC,
+            Mode::Generic => away::GENERIC,
             _ if self.device.is_veth() => away::VETH,
             _ => 0,
         }
@@ -221,7 +221,7 @@ impl Wanted<'_> {
         let pin = format!("port-{number}-{generation}");
         let entry = self.entry(form, edge, None)?;
         let mode = match self.plan.mode {
-            PortMode::Generic => XdpMode::Generic,
+            Mode::Generic => XdpMode::Generic,
             _ => XdpMode::Native,
         };
         let path = building.link(&pin);
@@ -232,7 +232,7 @@ impl Wanted<'_> {
             device: self.plan.device.clone(),
             ifindex: self.device.ifindex,
             number,
-            mode: self.plan.mode.name().to_owned(),
+            mode: self.plan.mode.text().to_owned(),
             offloaded: self.offloaded,
             away: self.away(),
             metadata: false,

@@ -14,11 +14,12 @@ use weir_bpf::abi::Stats;
 use weir_bpf::abi::redirect::{TARGETS, TO_ALL};
 use weir_functions::kind;
 use weir_functions::redirect::handed;
+use weir_graph::Mode;
 use weir_kernel::iface::LinkWatch;
 use weir_kernel::{KernelError, Map, iface, netns, pins};
 
 use super::error::EdgeError;
-use super::plan::{EdgePlan, LinkPlan, PortMode, Target};
+use super::plan::{EdgePlan, LinkPlan, Target};
 use super::state::{InstanceState, PairState, PortState, State};
 use super::status::stats_of;
 use crate::monitor::{self, Absent, Account, Readings};
@@ -208,7 +209,7 @@ pub(super) fn cures(state: &State) -> Vec<String> {
 }
 
 fn is_native(port: &PortState) -> bool {
-    port.mode == PortMode::Native.name()
+    port.mode == Mode::Native.text()
 }
 
 /// Devices that do not tell are believed to take frames: what they refuse is counted.

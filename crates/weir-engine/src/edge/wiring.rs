@@ -3,8 +3,10 @@
 //!
 //! Invariant: no packet makes more than [`CALLS`] tail calls between two recirculations, loops included.
 
+use weir_graph::Mode;
+
 use super::error::EdgeError;
-use super::plan::{EdgePlan, LinkPlan, PortMode, Source, Target};
+use super::plan::{EdgePlan, LinkPlan, Source, Target};
 
 /// Tail calls that the kernel lets a packet make (MAX_TAIL_CALL_CNT). The first one is that of the entry.
 pub(super) const CALLS: usize = 33;
@@ -298,7 +300,7 @@ fn refuse_generic(plan: &EdgePlan, wiring: &Wiring) -> Result<(), EdgeError> {
         let (Source::Port(port), Target::Instance(first)) = (link.from, link.to) else {
             continue;
         };
-        if plan.ports[port].mode != PortMode::Generic {
+        if plan.ports[port].mode != Mode::Generic {
             continue;
         }
         let reached = reached(plan, first);
@@ -410,7 +412,7 @@ mod tests {
                 name: "in".to_owned(),
                 device: "d".to_owned(),
                 number: 1,
-                mode: PortMode::Native,
+                mode: Mode::Native,
                 checksums: None,
                 metadata: false,
             }],
@@ -525,7 +527,7 @@ mod tests {
         let wiring = wire(&plan).expect("guarded");
         assert!(wiring.recirculates);
         assert!(most_calls(&wiring, wiring.entries[0]) <= CALLS);
-        plan.ports[0].mode = PortMode::Generic;
+        plan.ports[0].mode = Mode::Generic;
         let e = wire(&plan).expect_err("generic");
         assert!(e.to_string().contains("generic"), "{e}");
     }
@@ -571,10 +573,10 @@ mod tests {
     #[test]
     fn a_generic_port_in_front_of_a_long_path_is_refused() {
         let mut plan = chain(40);
-        plan.ports[0].mode = PortMode::Generic;
+        plan.ports[0].mode = Mode::Generic;
         assert!(matches!(wire(&plan), Err(EdgeError::LongGeneric { .. })));
         let mut plan = chain(33);
-        plan.ports[0].mode = PortMode::Generic;
+        plan.ports[0].mode = Mode::Generic;
         wire(&plan).expect("short enough");
     }
 }

@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use foldhash::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 use weir_functions::balancer;
+use weir_graph::Digest;
 use weir_kernel::links;
 use weir_kernel::pinned::{self, Folder};
 use weir_kernel::{Direction, Filter, KernelError, Map, grace_period, iface, netlink, netns};
@@ -23,7 +24,6 @@ use super::layout::{self, Capacity};
 use super::private;
 use super::set::Set;
 use super::state::{self, DeviceState, LAYOUT, State, Taking};
-use crate::edge::digest::Digest;
 use crate::edge::state::InstanceState;
 use crate::edge::{self, BalancerCounts};
 

@@ -7,11 +7,10 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use weir_engine::edge::plan::{
-    EdgeInstance, EdgePlan, LinkPlan, PortMode, PortPlan, Source, Target,
-};
+use weir_engine::edge::plan::{EdgeInstance, EdgePlan, LinkPlan, PortPlan, Source, Target};
 use weir_engine::edge::{self};
 use weir_functions::kind::Planned;
+use weir_graph::Mode;
 use weir_kernel::bed::{self, End};
 use weir_kernel::{KernelObject, Link, LoadedProgram, NetNs, XdpMode, iface};
 
@@ -371,7 +370,7 @@ pub(crate) fn port(name: &str, device: &str, number: u32) -> PortPlan {
         name: name.to_owned(),
         device: device.to_owned(),
         number,
-        mode: PortMode::Native,
+        mode: Mode::Native,
         checksums: None,
         metadata: false,
     }

@@ -5,11 +5,12 @@ use std::io;
 use std::path::Path;
 
 use weir_engine::EngineKind;
-use weir_engine::edge::plan::{EdgeInstance, LinkPlan, PortMode, PortPlan, Source, Target};
+use weir_engine::edge::plan::{EdgeInstance, LinkPlan, PortPlan, Source, Target};
 use weir_engine::edge::replay::{self, Graph, GraphOptions, Outcome};
 use weir_engine::edge::{self, EdgePlan};
 use weir_functions::kind::{self, EdgePort, Files, Request};
 use weir_functions::plan::ChecksumMode;
+use weir_graph::Mode;
 use weir_packet::Verdict;
 
 use super::bed::Bed;
@@ -107,7 +108,7 @@ impl Form {
                     name: port.name.clone(),
                     device: port.device.clone(),
                     number: port.number,
-                    mode: PortMode::Native,
+                    mode: Mode::Native,
                     checksums: Some(ChecksumMode::Complete),
                     metadata: false,
                 })

@@ -8,12 +8,11 @@ use std::sync::Arc;
 
 use toml::Table;
 use weir_engine::edge;
-use weir_engine::edge::plan::{
-    EdgeInstance, EdgePlan, LinkPlan, PortMode, PortPlan, Source, Target,
-};
+use weir_engine::edge::plan::{EdgeInstance, EdgePlan, LinkPlan, PortPlan, Source, Target};
 use weir_engine::edge::routers::Router;
 use weir_functions::kind::{self, EdgePort, Files, Request};
 use weir_functions::plan::ChecksumMode;
+use weir_graph::Mode;
 use weir_kernel::NetNs;
 
 use crate::LabError;
@@ -214,7 +213,7 @@ fn plan(
         name: port.name.clone(),
         device: port.device.clone(),
         number: port.number,
-        mode: PortMode::Native,
+        mode: Mode::Native,
         // Generated packets are complete, and the service's sender completes its own.
         checksums: Some(ChecksumMode::Complete),
         metadata: false,

@@ -94,7 +94,7 @@ fn plan(args: &ReplayArgs) -> Result<Graph, Failure> {
     let planned = weir_graph::plan(&config, &Folder::of(path), &Numbers::new());
     let (plan, warnings) = planned.map_err(mistakes)?;
     output::tell(&warnings.render(output::stderr_is_terminal()));
-    let plan = EdgePlan::try_from(&plan).map_err(|e| Failure::Usage(format!("{shown}: {e}")))?;
+    let plan = EdgePlan::from(&plan);
     let mut graph = Graph::of(&plan).map_err(|e| Failure::Usage(format!("{shown}: {e}")))?;
     // A port that says how to read checksums knows better than the command line.
     let default = match args.checksums {

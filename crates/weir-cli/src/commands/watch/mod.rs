@@ -218,7 +218,7 @@ impl Session {
 
 impl Watched {
     fn begin(name: &str, plan: &weir_graph::EdgePlan, text: String) -> Result<Watched, Failure> {
-        let mut wanted = EdgePlan::try_from(plan).map_err(Failure::usage)?;
+        let mut wanted = EdgePlan::from(plan);
         // Nothing is to begin anew because somebody looks.
         for instance in &mut wanted.instances {
             instance.fresh = false;
@@ -284,7 +284,7 @@ fn off(name: &str) -> Result<bool, Failure> {
         return Ok(false);
     }
     let plan = Record::read(name, &status.text)?.plan()?;
-    let mut wanted = EdgePlan::try_from(&plan).map_err(Failure::usage)?;
+    let mut wanted = EdgePlan::from(&plan);
     for instance in &mut wanted.instances {
         instance.fresh = false;
     }
