@@ -154,6 +154,29 @@ static __always_inline void edit(struct walk *w)
 		panel_resized(w->ctx);
 }
 
+#if defined(WEIR_HOLDS) || defined(WEIR_LEAVES)
+/* Takes back what was counted of a packet that is judged elsewhere, or as another one. */
+static __always_inline void uncount(struct walk *w)
+{
+	struct scratch *s = w->s;
+
+	w->stats->received -= s->packets;
+	w->stats->bytes -= s->wire_len;
+	if (s->ip_end && s->ip_end < s->frame_len)
+		w->stats->reason[WEIR_R_trailer] -= s->packets;
+	if (s->key[0] & WEIR_V_UDP && !hdr_be16(s, s->l4_csum))
+		w->stats->reason[WEIR_R_udp_zero_checksum] -= s->packets;
+}
+#endif
+
+#ifdef WEIR_HOLDS
+#define is_judged_elsewhere(s)	(weir_only_fragments && !((s)->key[0] & WEIR_V_FRAG))
+#elif defined(WEIR_LEAVES)
+#define is_judged_elsewhere(s)	(weir_leaves_fragments && (s)->key[0] & WEIR_V_FRAG)
+#else
+#define is_judged_elsewhere(s)	0
+#endif
+
 /* Returns the verdict; `why` of a drop is its reason. */
 static __always_inline int process(struct walk *w, __u32 *why)
 {
@@ -164,18 +187,18 @@ static __always_inline int process(struct walk *w, __u32 *why)
 		reason = parse(w);
 	if (reason != PARSED)
 		goto drop;
+	s->wire_len = s->frame_len + (s->packets - 1) * s->hdr_end;
+	w->stats->bytes += s->wire_len - s->frame_len;
 #ifdef WEIR_HOLDS
 	if (can_hold() && s->key[0] & WEIR_V_FRAG_FIRST && becomes_held(w)) {
-		w->stats->received -= s->packets;
-		w->stats->bytes -= s->frame_len;
+		uncount(w);
 		return CTX_AGAIN;
 	}
 #endif
-	s->wire_len = s->frame_len + (s->packets - 1) * s->hdr_end;
-	w->stats->bytes += s->wire_len - s->frame_len;
 	find_live(s);
 	if (weir_features & WEIR_F_STATE) {
-		reason = forget(s, check_l4(w));
+		/* A function of one value, which is forgotten: a branch of its own would double what the verifier walks. */
+		reason = forget(s, is_judged_elsewhere(s) ? JUDGED_ELSEWHERE : check_l4(w));
 		if (reason == PARSED)
 			reason = forget(s, find_connection(w));
 #ifdef WEIR_HOLDS
@@ -210,6 +233,12 @@ static __always_inline int process(struct walk *w, __u32 *why)
 	edit(w);
 	return CTX_PASS;
 drop:
+#if defined(WEIR_HOLDS) || defined(WEIR_LEAVES)
+	if (reason == JUDGED_ELSEWHERE) {
+		uncount(w);
+		return CTX_UNJUDGED;
+	}
+#endif
 	note(w, reason);
 	*why = reason;
 	return CTX_DROP;
@@ -223,6 +252,10 @@ int middlebox(ctx_t *ctx)
 	__u32 packets = ctx_segments(ctx), reason = WEIR_NO_REASON;
 	int verdict = CTX_DROP;
 
+#ifdef WEIR_HOLDS
+	if (weir_only_fragments && is_surely_whole(ctx))
+		return ctx_return(XDP_PASS);
+#endif
 	w.stats = bpf_map_lookup_elem(&stats, &zero);
 	if (!w.stats || !levels)
 		goto out;
@@ -240,6 +273,10 @@ int middlebox(ctx_t *ctx)
 	*levels = seen + 1;
 	verdict = process(&w, &reason);
 	*levels = level ? seen : seen + WEIR_DEPTH_LEFT;
+#if defined(WEIR_HOLDS) || defined(WEIR_LEAVES)
+	if (verdict == CTX_UNJUDGED)
+		return ctx_return(XDP_PASS);
+#endif
 #ifdef WEIR_HOLDS
 	if (verdict == CTX_AGAIN)
 		return bpf_redirect(ctx_word(ctx, ifindex), BPF_F_INGRESS);

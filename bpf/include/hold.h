@@ -3,11 +3,26 @@
  * Later fragments that come before their first one, on the receive side of tc: held in a map until the first one passes, then
  * received again behind it. A program cannot send a packet of its own making, so a copy of the first fragment carries each held
  * one: it is sent to the device's receive path, and takes on the held bytes when it comes by. docs/design/fragments.md
+ *
+ * XDP cannot send copies. There a copy of the program on tc judges all fragments of the port, and nothing else: the two agree on what a
+ * fragment is, whatever the rules say, so that each packet is judged once.
  */
 #ifndef WEIR_HOLD_H
 #define WEIR_HOLD_H
 
 const volatile __u32 weir_hold_buckets = 0;	/* of WEIR_HELD_WAYS; 0: nothing is held */
+
+#if !defined(WEIR_NETWORK) && !defined(WEIR_PANEL)
+#ifdef WEIR_HOOK_TC
+const volatile __u32 weir_only_fragments = 0;	/* all other packets were judged on XDP */
+#else
+#define WEIR_LEAVES
+const volatile __u32 weir_leaves_fragments = 0;	/* a copy on tc judges them */
+#endif
+#endif
+
+#define JUDGED_ELSEWHERE	-2		/* beside PARSED: the copy of the program on the other hook judges the packet */
+#define CTX_UNJUDGED		XDP_TX		/* the verdict about it */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -20,6 +35,23 @@ struct {
 #define WEIR_HOLDS
 
 #define CTX_AGAIN	XDP_REDIRECT	/* the packet enters the device once more, as another one */
+
+#define ETH_P_ARP	0x0806
+
+/* Packets that are surely no fragments, without their headers being walked. Of IPv6, only those without extension headers. */
+static __always_inline int is_surely_whole(ctx_t *ctx)
+{
+	__u32 proto = ctx_word(ctx, protocol);
+	__be16 frag;
+	__u8 next;
+
+	if (proto == bpf_htons(ETH_P_ARP))
+		return 1;
+	if (proto == bpf_htons(ETH_P_IP))
+		return !bpf_skb_load_bytes_relative(ctx, 6, &frag, sizeof(frag), BPF_HDR_START_NET) && !(frag & bpf_htons(0x3fff));
+	return proto == bpf_htons(ETH_P_IPV6) && !bpf_skb_load_bytes_relative(ctx, 6, &next, sizeof(next), BPF_HDR_START_NET) &&
+	       (next == IPPROTO_TCP || next == IPPROTO_UDP || next == IPPROTO_ICMPV6);
+}
 
 static __always_inline int can_hold(void)
 {

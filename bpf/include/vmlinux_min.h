@@ -88,6 +88,7 @@ struct weir_fib {
 #define VLAN_BYTES		4
 #define TC_ACT_UNSPEC		(-1)	/* the next program decides, the last one passes */
 #define BPF_F_INGRESS		1	/* of bpf_redirect(): into the receive path of the device */
+#define BPF_HDR_START_NET	1	/* of bpf_skb_load_bytes_relative() */
 #define TC_ACT_SHOT		2
 #define TC_ACT_REDIRECT		7
 #define BPF_F_RECOMPUTE_CSUM	(1U << 0)

@@ -9,15 +9,7 @@ use crate::live_bed::root;
 use serde_json::Value;
 
 /// Cases that weir does not pass yet, under one policy at least. One that passes must leave this list and the table of the page.
-const OPEN: &[&str] = &[
-    "error of a router inside leaves with a public address",
-    "traceroute: the box answers the first hop",
-    "two fragments in reverse order",
-    "three fragments, the first one last",
-    "answer in fragments through NAT, the first one last",
-    "two fragments over IPv6 in reverse order",
-    "one host keeps one public address",
-];
+const OPEN: &[&str] = &["traceroute: the box answers the first hop"];
 /// Cases in which weir passes what nftables drops, and says why.
 const ARGUED: &[&str] = &["data with a wrong checksum"];
 const BEGIN: &str = "<!-- table: written by the test `lab_firewall`; WEIR_UPDATE=1 renews it -->\n";
@@ -68,10 +60,7 @@ fn every_case_is_as_strict_as_nftables_and_none_breaks() {
     };
     let open: BTreeSet<&str> = OPEN.iter().copied().collect();
     let fails = with("fails");
-    assert!(fails.is_subset(&open), "{table}");
-    for passes in open.difference(&fails) {
-        println!("`{passes}` passes: it can leave the list of open cases");
-    }
+    assert_eq!(fails, open, "{table}");
     assert_eq!(with("laxer"), BTreeSet::new(), "{table}");
     assert_eq!(with("argued"), ARGUED.iter().copied().collect(), "{table}");
     assert_eq!(outcome["counters"], serde_json::json!([]));
@@ -91,17 +80,15 @@ fn page(table: &str) {
         fs::write(&path, new).expect("written");
         return;
     }
-    // What the page calls open may pass meanwhile; nothing else may differ. Columns are as wide as their widest cell.
+    // Columns are as wide as their widest cell.
     let cells = |line: &str| -> Vec<String> {
         line.split('|').map(|cell| cell.trim().to_owned()).collect()
     };
     let written: Vec<Vec<String>> = rest.lines().map(cells).collect();
     for line in rows.lines().filter(|line| !line.starts_with("|--")) {
         let line = cells(line);
-        let open =
-            |w: &Vec<String>| w.get(1) == line.get(1) && w.iter().any(|cell| cell == "FAILS");
         assert!(
-            written.iter().any(|w| *w == line || open(w)),
+            written.contains(&line),
             "docs/firewall-bed.md has another line for {line:?}; WEIR_UPDATE=1 renews the table"
         );
     }

@@ -1,10 +1,10 @@
-//! Fragments that come in another order than they were sent, through a live `weir run`: on tc later fragments wait for their first
-//! one, so that the host they are for puts the datagram together and answers; on XDP they are dropped.
+//! Fragments that come in another order than they were sent, through a live `weir run`: later fragments wait for their first one, so
+//! that the host they are for puts the datagram together and answers.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::live_bed::{Bed, Run, look_at, root};
+use crate::live_bed::{Bed, Run, look_at, root, stderr, weir};
 use crate::live_path::{SERVER, TCP, UDP, octets, serve, settle};
 use serde_json::Value;
 use weir_kernel::{FrameSocket, pins};
@@ -126,11 +126,40 @@ fn number(report: &Value, reason: &str) -> u64 {
 
 #[test]
 fn fragments_in_any_order_arrive_on_tc() {
-    if !root("fragments_in_any_order_arrive_on_tc") {
+    fragments_in_any_order_arrive("weirfo", &["--hook", "tc"]);
+}
+
+/// XDP leaves them to a copy of the program on tc.
+#[test]
+fn fragments_in_any_order_arrive_on_xdp() {
+    fragments_in_any_order_arrive("weirfx", &["--hook", "xdp"]);
+}
+
+/// Behind generic XDP there is no copy for fragments.
+#[test]
+fn later_fragments_before_their_first_are_lost_on_generic_xdp() {
+    if !root("later_fragments_before_their_first_are_lost_on_generic_xdp") {
         return;
     }
     pins::ensure_bpffs().expect("bpffs");
-    let bed = Bed::build("weirfo");
+    let bed = Bed::build("weirfg");
+    serve(&bed.server, TCP, UDP);
+    settle(&bed.client);
+    let wire = Wire::open(&bed);
+    let run = Run::start(&bed.middle, POLICY, &PORTS, &["--generic"]);
+    assert!(wire.comes_back(false, 20, 2, &[0, 1]));
+    assert!(wire.is_lost(false, 21, 2, &[1, 0]));
+    let report = run.stop();
+    assert_eq!(number(&report, "frag_before_first"), 1, "{report}");
+    assert_eq!(number(&report, "frag_held"), 0, "{report}");
+}
+
+fn fragments_in_any_order_arrive(names: &str, options: &[&str]) {
+    if !root(names) {
+        return;
+    }
+    pins::ensure_bpffs().expect("bpffs");
+    let bed = Bed::build(names);
     serve(&bed.server, TCP, UDP);
     settle(&bed.client);
     let wire = Wire::open(&bed);
@@ -145,7 +174,7 @@ fn fragments_in_any_order_arrive_on_tc() {
         (2, &[1, 1, 0], 2),
         (2, &[1, 0, 0], 1),
     ];
-    let run = Run::start(&bed.middle, POLICY, &PORTS, &["--hook", "tc"]);
+    let run = Run::start(&bed.middle, POLICY, &PORTS, options);
     // The first packet of a server to a host finds its neighbours.
     wire.comes_back(true, 500, 1, &[0]);
     let (mut held, mut failed) = (0, Vec::new());
@@ -169,22 +198,29 @@ fn fragments_in_any_order_arrive_on_tc() {
     assert_eq!(number(&report, "frag_held"), held + 4, "{report}");
     assert_eq!(number(&report, "frag_before_first"), 1, "{report}");
     assert_eq!(report["packets"]["drop"], held + 5, "{report}");
+    let count = |key: &str| report["packets"][key].as_u64().unwrap_or(0);
+    assert_eq!(
+        count("received"),
+        count("pass") + count("drop"),
+        "each packet is judged once: {report}"
+    );
 }
 
+/// A rule that makes fragments of whole packets cannot come later, where XDP and tc share the work.
 #[test]
-fn later_fragments_before_their_first_are_lost_on_xdp() {
-    if !root("later_fragments_before_their_first_are_lost_on_xdp") {
+fn rules_that_make_fragments_are_refused_later_on_xdp() {
+    if !root("rules_that_make_fragments_are_refused_later_on_xdp") {
         return;
     }
     pins::ensure_bpffs().expect("bpffs");
-    let bed = Bed::build("weirfx");
-    serve(&bed.server, TCP, UDP);
-    settle(&bed.client);
-    let wire = Wire::open(&bed);
+    let bed = Bed::build("weirfl");
     let run = Run::start(&bed.middle, POLICY, &PORTS, &["--hook", "xdp"]);
-    assert!(wire.comes_back(false, 20, 2, &[0, 1]));
-    assert!(wire.is_lost(false, 21, 2, &[1, 0]));
-    let report = run.stop();
-    assert_eq!(number(&report, "frag_before_first"), 1, "{report}");
-    assert_eq!(number(&report, "frag_held"), 0, "{report}");
+    let refused = weir(&bed.middle, &["rule", "add", "udp-dport 9 mod ip-flags 1"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("start it with --hook tc"),
+        "{}",
+        stderr(&refused)
+    );
+    run.stop();
 }

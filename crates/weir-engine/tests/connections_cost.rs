@@ -13,11 +13,11 @@ const SERVER: [u8; 4] = [198, 51, 100, 7];
 
 /// The most that a packet may run, and what of it is the window of TCP: more than UDP's.
 const RECORD: [(&str, u64); 5] = [
-    ("udp", 1638),
-    ("tcp acknowledges", 1994),
-    ("tcp data", 2002),
-    ("tcp data retransmitted", 2014),
-    ("tcp data, loose", 1997),
+    ("udp", 1641),
+    ("tcp acknowledges", 1997),
+    ("tcp data", 2005),
+    ("tcp data retransmitted", 2017),
+    ("tcp data, loose", 2000),
 ];
 
 fn run(machine: &mut Machine, frame: Frame) -> u64 {

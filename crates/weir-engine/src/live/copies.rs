@@ -85,7 +85,24 @@ pub(super) struct Place {
     pub(super) port: usize,
     pub(super) hook: Hook,
     pub(super) direction: Direction,
+    pub(super) packets: Packets,
     pub(super) constants: PortConstants,
+}
+
+impl Place {
+    pub(super) fn is_xdp(&self) -> bool {
+        matches!(self.hook, Hook::Xdp(_))
+    }
+}
+
+/// Which packets of its port and direction a copy judges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packets {
+    All,
+    /// XDP leaves fragments to a copy on tc, where they can wait for their first one (docs/design/fragments.md).
+    ButFragments,
+    /// That copy.
+    Fragments,
 }
 
 /// Whose maps a copy uses.
@@ -171,8 +188,13 @@ pub(super) fn load(
     }
     if is_tc {
         let egress = u32::from(place.direction == Direction::Egress);
+        let only_fragments = u32::from(place.packets == Packets::Fragments);
         object.set_rodata("weir_egress", &egress.to_ne_bytes())?;
+        object.set_rodata("weir_only_fragments", &only_fragments.to_ne_bytes())?;
         object.set_map_entries("ports", ports.len() as u32)?;
+    } else {
+        let leaves = u32::from(place.packets == Packets::ButFragments);
+        object.set_rodata("weir_leaves_fragments", &leaves.to_ne_bytes())?;
     }
     for map in &plan.maps {
         object.set_map_entries(&map.name, map.max_entries)?;

@@ -30,7 +30,7 @@ use weir_policy::{Parsed, ast};
 use zerocopy::FromBytes;
 
 use crate::translated::{Entrance, dropped_by_stack};
-use copies::{Attachment, Keep, LoadedCopy, Place, Sharing, load};
+use copies::{Attachment, Keep, LoadedCopy, Packets, Place, Sharing, load};
 use host::choose_hook;
 pub(crate) use host::{SwitchedOff, checksums_of, find_all, refuse_hidden_tags, unattached_ports};
 
@@ -111,6 +111,11 @@ pub enum LiveError {
         "the rule names VLANs, and weir was started on XDP for rules that name none, so tags may be hidden: put the rule into the policy and start `weir run` anew, or start it with --vlan-in-frame or on --hook tc"
     )]
     VlanLater,
+    /// A rule may make fragments of whole packets, and weir was not started for that.
+    #[error(
+        "the rule sets fields that tell fragments from whole packets, and weir was started on XDP for rules that set none: put the rule into the policy and start `weir run` anew, or start it with --hook tc"
+    )]
+    FragmentsLater,
     /// A killed run was on the interface by another hook.
     #[error(
         "a `weir run` that was killed left its program on {iface} at {had}, which is not among what this one attaches to: add {options} to go on there with its connections, or run `weir down -i {iface}`, which ends them"
@@ -233,6 +238,9 @@ impl Live {
         if !sees_tags {
             refuse_hidden_tags(on_xdp())?;
         }
+        // A fragment that XDP made would be judged once more on tc.
+        let fragments_wait = middlebox::connections::is_stateful(policy)
+            && !middlebox::makes_fragments(&policy.rules);
         let mut attached = Vec::with_capacity(interfaces.len());
         let mut places = Vec::with_capacity(interfaces.len());
         for ((port, interface), &hook) in ports.iter().zip(&interfaces).zip(&hooks) {
@@ -249,12 +257,22 @@ impl Live {
                 false => &[Direction::Ingress],
                 true => &[Direction::Ingress, Direction::Egress],
             };
-            places.extend(directions.iter().map(|&direction| Place {
+            let place = |hook, direction, packets| Place {
                 port: attached.len(),
                 hook,
                 direction,
+                packets,
                 constants,
-            }));
+            };
+            // Behind generic XDP tc may see a packet without its Ethernet header (Linux 6.18: `skb_pp_cow_data()` loses `mac_len`).
+            if fragments_wait && hook == Hook::Xdp(XdpMode::Native) {
+                // In this order they are attached: what XDP leaves is judged from the first packet on.
+                places.push(place(Hook::Tc, Direction::Ingress, Packets::Fragments));
+                places.push(place(hook, Direction::Ingress, Packets::ButFragments));
+            } else {
+                let all = |&direction| place(hook, direction, Packets::All);
+                places.extend(directions.iter().map(all));
+            }
             attached.push(AttachedPort {
                 interface: interface.clone(),
                 hook,

@@ -14,9 +14,9 @@ use weir_functions::report::Report;
 use weir_kernel::own_source::{self, OwnSource};
 use weir_kernel::pins::{self, Claim};
 use weir_kernel::{EventRing, Filter, KernelError, LoadedProgram};
-use weir_policy::model::Connections;
+use weir_policy::model::{Connections, Rule};
 
-use super::copies::Keep;
+use super::copies::{Keep, Packets};
 use super::kept::Memory;
 use super::maps::clear;
 use super::takeover::Left;
@@ -178,9 +178,7 @@ impl Running {
             Edit::Add(written) => Some(&written.rule),
             _ => None,
         });
-        if self.blind_to_vlan && middlebox::names_vlan(rules) {
-            return Err(LiveError::VlanLater);
-        }
+        self.refuse_late(rules)?;
         let translates = edits.iter().any(|edit| match edit {
             Edit::Add(written) => !translations::of([&written.rule]).is_empty(),
             Edit::Delete(_) | Edit::Flush => !self.own_sources.is_empty(),
@@ -216,6 +214,21 @@ impl Running {
         })
     }
 
+    /// Refuses rules that weir would have had to be attached differently for.
+    fn refuse_late<'a>(
+        &self,
+        rules: impl Iterator<Item = &'a Rule> + Clone,
+    ) -> Result<(), LiveError> {
+        if self.blind_to_vlan && middlebox::names_vlan(rules.clone()) {
+            return Err(LiveError::VlanLater);
+        }
+        let splits = |place: &Place| place.packets == Packets::ButFragments;
+        if self.places.iter().any(splits) && middlebox::makes_fragments(rules) {
+            return Err(LiveError::FragmentsLater);
+        }
+        Ok(())
+    }
+
     /// Lays the whole out anew, so that what was added is found as fast as the rest and what was deleted costs nothing.
     pub fn compact(&mut self) -> Result<(), LiveError> {
         let rebuild = self.book.stage_compaction()?;
@@ -229,9 +242,7 @@ impl Running {
         connections: &Connections,
         flush_connections: bool,
     ) -> Result<Followed, LiveError> {
-        if self.blind_to_vlan && middlebox::names_vlan(rules.iter().map(|w| &w.rule)) {
-            return Err(LiveError::VlanLater);
-        }
+        self.refuse_late(rules.iter().map(|w| &w.rule))?;
         self.is_unsettled = true;
         let past = self.book.past();
         if !flush_connections && past.is_stateful() && connections.capacity != past.capacity {
@@ -368,34 +379,46 @@ impl Running {
         ports: &mut [AttachedPort],
         left: Option<Left>,
     ) -> Result<Vec<String>, LiveError> {
-        let (old, mut taken, carried_but) = left.map_or_else(Default::default, |left| {
-            (left.copies, left.attachments, left.carried_but)
-        });
+        let (old, mut taken, mut surplus, carried_but) =
+            left.map_or_else(Default::default, |left| {
+                let Left {
+                    copies,
+                    attachments,
+                    surplus,
+                    carried_but,
+                    ..
+                } = left;
+                (copies, attachments, surplus, carried_but)
+            });
         let mut links = Vec::with_capacity(self.copies.len());
         let mut filters = Vec::new();
         let mut made_qdisc_of = None;
         for (index, copy) in self.copies.iter().enumerate() {
+            let place = self.places[index];
             let port = &mut ports[copy.port];
             let ifindex = port.interface.ifindex;
             if let Some((_, there)) = taken.iter().find(|(place, _)| *place == index) {
                 if let Attachment::Filter(filter) = there {
-                    port.hook = Hook::Clsact;
+                    if place.packets == Packets::All {
+                        port.hook = Hook::Clsact;
+                    }
                     if filter.made_qdisc() {
                         made_qdisc_of = Some(ifindex);
                     }
                 }
                 continue;
             }
-            if let Hook::Xdp(mode) = port.hook {
+            if let Hook::Xdp(mode) = place.hook {
                 links.push((index, copy.program.attach_xdp(ifindex, mode)?));
                 continue;
             }
-            if port.hook == Hook::Tc {
+            if place.hook == Hook::Tc {
                 match copy.program.attach_tcx(ifindex, copy.direction) {
                     Ok(link) => {
                         links.push((index, link));
                         continue;
                     }
+                    Err(KernelError::NoTcx) if place.packets == Packets::Fragments => {}
                     Err(KernelError::NoTcx) => port.hook = Hook::Clsact,
                     Err(error) => return Err(error.into()),
                 }
@@ -441,6 +464,10 @@ impl Running {
             there.own();
             self.links.push((index, there));
         }
+        for mut there in surplus.drain(..) {
+            there.own();
+            there.release()?;
+        }
         if let (Some(old), false) = (old.first(), carried.is_empty()) {
             // Packets on their way count in the old maps.
             weir_kernel::grace_period()?;
@@ -470,7 +497,8 @@ impl Running {
     /// Takes everything off and restores offloads.
     pub(super) fn detach(&mut self) -> Result<(), LiveError> {
         let mut failed = None;
-        for (_, link) in self.links.drain(..) {
+        // Copies for fragments are attached before those that leave fragments to them, and go after them.
+        for (_, link) in self.links.drain(..).rev() {
             failed = failed.or(link.release().err());
         }
         self.offloads.clear();

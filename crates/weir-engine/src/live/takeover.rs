@@ -10,7 +10,7 @@ use weir_kernel::pins::{self, Claim, PinnedLink};
 use weir_kernel::{KernelError, LoadedProgram, XdpMode, iface};
 
 use super::kept::{self, Kept};
-use super::{Attachment, Hook, LiveError, LoadedCopy, Place};
+use super::{Attachment, Hook, LiveError, LoadedCopy, Packets, Place};
 
 /// What was left on the interfaces of a run that begins.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(super) struct Left {
     pub(super) copies: Vec<LoadedCopy>,
     /// What holds them, and the index of their place.
     pub(super) attachments: Vec<(usize, Attachment)>,
+    /// Those that the new run has no place for: they go once its programs run.
+    pub(super) surplus: Vec<Attachment>,
     /// What they remember, or why that is of no use.
     pub(super) kept: Result<Kept, String>,
     /// The old counters have too little room, so what they counted is carried over but for these slots.
@@ -74,12 +76,26 @@ pub(super) fn find(interfaces: &[Interface], places: &[Place]) -> Result<Option<
     let mut left = Left {
         copies: Vec::new(),
         attachments: Vec::new(),
+        surplus: Vec::new(),
         kept: Err("it left no programs".to_owned()),
         carried_but: None,
     };
+    let on_xdp: Vec<usize> = (here.iter())
+        .filter(|(_, pin)| pin.place == pins::Place::Xdp)
+        .map(|(port, _)| *port)
+        .collect();
     for (port, pin) in here {
         let name = &interfaces[port].name;
-        let index = place_of(places, port, &pin, name)?;
+        let was_on_xdp = on_xdp.contains(&port);
+        let found = place_of(places, port, was_on_xdp, &pin);
+        // Beside a program on XDP, one on tc was for fragments.
+        let is_surplus = found.is_none()
+            && was_on_xdp
+            && pin.place != pins::Place::Xdp
+            && places.iter().any(|p| p.port == port && p.is_xdp());
+        if found.is_none() && !is_surplus {
+            return Err(other_hook(&pin, name));
+        }
         let (attachment, program) = pins::open(&pin)?;
         let this = instance_of(&program);
         if *instance.get_or_insert(this) != this {
@@ -87,6 +103,10 @@ pub(super) fn find(interfaces: &[Interface], places: &[Place]) -> Result<Option<
                 iface: name.clone(),
             });
         }
+        let Some(index) = found else {
+            left.surplus.push(attachment.into());
+            continue;
+        };
         // A run that was killed while it replaced its programs left some of both; the later ones know more.
         let kept = kept::read(&program);
         let generation =
@@ -135,15 +155,11 @@ fn instance_of(program: &LoadedProgram) -> u32 {
     program.map_id("stats").unwrap_or(0)
 }
 
-/// The place that a pin belongs to.
-fn place_of(
-    places: &[Place],
-    port: usize,
-    pin: &PinnedLink,
-    iface: &str,
-) -> Result<usize, LiveError> {
-    let found = places.iter().position(|place| {
+/// The place that a pin belongs to. What was not on XDP is no copy for fragments.
+fn place_of(places: &[Place], port: usize, was_on_xdp: bool, pin: &PinnedLink) -> Option<usize> {
+    places.iter().position(|place| {
         place.port == port
+            && (was_on_xdp || place.packets != Packets::Fragments)
             && match (pin.place, place.hook) {
                 (pins::Place::Xdp, Hook::Xdp(mode)) => {
                     // The mode of a link is that of its interface, and stays.
@@ -156,26 +172,25 @@ fn place_of(
                 }
                 _ => false,
             }
-    });
-    found.ok_or_else(|| {
-        let (had, options) = match pin.place {
-            pins::Place::Xdp => match iface::xdp_mode(pin.ifindex) {
-                Ok(Some(XdpMode::Generic)) => ("generic XDP".to_owned(), "--generic"),
-                _ => ("native XDP".to_owned(), "--hook xdp"),
-            },
-            pins::Place::Tcx(direction) => {
-                (format!("tc {direction}"), tc_options(direction, false))
-            }
-            pins::Place::Clsact { direction, .. } => {
-                (format!("clsact {direction}"), tc_options(direction, true))
-            }
-        };
-        LiveError::OtherHook {
-            iface: iface.to_owned(),
-            had,
-            options,
-        }
     })
+}
+
+fn other_hook(pin: &PinnedLink, iface: &str) -> LiveError {
+    let (had, options) = match pin.place {
+        pins::Place::Xdp => match iface::xdp_mode(pin.ifindex) {
+            Ok(Some(XdpMode::Generic)) => ("generic XDP".to_owned(), "--generic"),
+            _ => ("native XDP".to_owned(), "--hook xdp"),
+        },
+        pins::Place::Tcx(direction) => (format!("tc {direction}"), tc_options(direction, false)),
+        pins::Place::Clsact { direction, .. } => {
+            (format!("clsact {direction}"), tc_options(direction, true))
+        }
+    };
+    LiveError::OtherHook {
+        iface: iface.to_owned(),
+        had,
+        options,
+    }
 }
 
 fn tc_options(direction: weir_kernel::Direction, clsact: bool) -> &'static str {

@@ -480,6 +480,24 @@ pub fn names_vlan<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
     })
 }
 
+/// Whether a rule may turn a whole packet into a fragment: it writes flags or offset of IPv4, or the next header of IPv6.
+pub fn makes_fragments<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
+    use weir_policy::field::Header::{Ip4, Ip6};
+    rules.into_iter().any(|rule| {
+        rule.targets.iter().any(|target| {
+            let Target::Set { field, .. } = target else {
+                return false;
+            };
+            let info = field.info();
+            match info.header {
+                Ip4 => (48..64).contains(&info.offset),
+                Ip6 => info.offset == 48,
+                _ => false,
+            }
+        })
+    })
+}
+
 /// Whether any rule changes packets; such rules have a stake in the checksum mode of their ports.
 pub fn rewrites<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
     rules.into_iter().any(|rule| {
