@@ -72,7 +72,7 @@ fn generated_policies_do_the_same_to_generated_packets_in_every_engine() {
         }
     });
     if let Err(error) = result {
-        panic!("{error}");
+        crate::common::give_up(error);
     }
     eprintln!(
         "{cases} policies x {PACKETS} packets: reference and {engines:?} agree\n{}",
@@ -115,7 +115,7 @@ fn generated_connections_are_the_same_in_every_engine() {
         }
     });
     if let Err(error) = result {
-        panic!("{error}");
+        crate::common::give_up(error);
     }
     let (coverage, connected) = (coverage.borrow(), connected.borrow());
     eprintln!(

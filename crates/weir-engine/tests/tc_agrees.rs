@@ -134,7 +134,7 @@ fn generated_policies_over_generated_packets() {
         }
     });
     if let Err(error) = result {
-        panic!("{error}");
+        crate::common::give_up(error);
     }
     eprintln!(
         "{cases} policies x 100 packets, {} frames the test run does not take: reference and {engines:?} agree\n{}",
@@ -187,7 +187,7 @@ fn generated_connections() {
         }
     });
     if let Err(error) = result {
-        panic!("{error}");
+        crate::common::give_up(error);
     }
     let (coverage, connected) = (coverage.borrow(), connected.borrow());
     eprintln!(

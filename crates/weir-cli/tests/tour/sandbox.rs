@@ -79,7 +79,8 @@ impl Sandbox {
             folder,
             steps: 0,
         };
-        let done = sandbox.run(PREPARE, Duration::from_secs(20));
+        // A namespace takes seconds where many come and go at the same time.
+        let done = sandbox.run(PREPARE, Duration::from_secs(120));
         assert_eq!(done.status, Some(0), "no sandbox: {}", done.output());
         sandbox
     }

@@ -1,4 +1,4 @@
-//! What requests mean: one desk for each running instance. Writers queue for a moment; who finds another one at work for longer is told so.
+//! What requests mean: one desk for each running instance. Writers queue for a few seconds; who finds another one at work for longer is told so.
 //!
 //! Invariant: whatever is refused has changed nothing, neither rules nor file.
 
@@ -15,8 +15,8 @@ use super::{
 };
 use crate::live::{FlowTable, LiveError, Running, lock, written};
 
-/// A writer waits so long for another one.
-const QUEUE: Duration = Duration::from_millis(200);
+/// A writer waits so long for another one. Laying out a large policy anew takes a second or two.
+const QUEUE: Duration = Duration::from_secs(5);
 /// Connections in one answer at most.
 const PAGE: u32 = 20_000;
 /// Between two looks.
@@ -275,24 +275,25 @@ impl Desk {
 
     /// The right to change rules.
     fn writer(&self) -> Result<MutexGuard<'_, PolicyFile>, Refused> {
-        enter(&self.policy)
+        enter(&self.policy, QUEUE)
     }
 }
 
-/// Waits a moment for somebody else to leave.
-fn enter<T>(room: &Mutex<T>) -> Result<MutexGuard<'_, T>, Refused> {
+/// Waits so long for somebody else to leave.
+fn enter<T>(room: &Mutex<T>, patience: Duration) -> Result<MutexGuard<'_, T>, Refused> {
     let began = Instant::now();
     loop {
         match room.try_lock() {
             Ok(inside) => return Ok(inside),
             Err(TryLockError::Poisoned(inside)) => return Ok(PoisonError::into_inner(inside)),
-            Err(TryLockError::WouldBlock) if began.elapsed() < QUEUE => {
+            Err(TryLockError::WouldBlock) if began.elapsed() < patience => {
                 std::thread::sleep(LOOK);
             }
             Err(TryLockError::WouldBlock) => {
                 return Err(Refused {
                     kind: Kind::Busy,
-                    message: "somebody else is changing the rules, which are being laid out anew: try again in a moment".to_owned(),
+                    message: "another command is changing the rules: try again in a moment"
+                        .to_owned(),
                 });
             }
         }
@@ -338,15 +339,15 @@ mod tests {
     #[test]
     fn a_writer_who_finds_another_one_at_work_is_told_so() {
         let room = Mutex::new(());
-        let inside = enter(&room).expect("free");
+        let inside = enter(&room, LOOK).expect("free");
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| enter(&room).map(drop).expect_err("taken"));
+            let other = scope.spawn(|| enter(&room, LOOK * 20).map(drop).expect_err("taken"));
             let refused = other.join().expect("no panic");
             assert_eq!(refused.kind, Kind::Busy);
             assert!(refused.message.contains("try again"), "{}", refused.message);
             // One who leaves in time is waited for.
-            let other = scope.spawn(|| enter(&room).map(drop));
-            std::thread::sleep(QUEUE / 8);
+            let other = scope.spawn(|| enter(&room, QUEUE).map(drop));
+            std::thread::sleep(LOOK * 20);
             drop(inside);
             other.join().expect("no panic").expect("free by then");
         });

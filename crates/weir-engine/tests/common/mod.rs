@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use proptest::test_runner::{Config as ProptestConfig, FileFailurePersistence};
+use proptest::test_runner::{Config as ProptestConfig, FileFailurePersistence, TestError};
 use weir_bpf::abi::{Counter, Stats};
 use weir_engine::{EngineKind, LogLine, Packet, ReplayHook, ReplayOptions};
 use weir_packet::generate::{Exchange, Step};
@@ -505,6 +505,14 @@ pub(crate) fn cases(usual: u32) -> u32 {
         .ok()
         .and_then(|n| n.parse().ok())
         .unwrap_or(usual)
+}
+
+/// Ends a property test that failed. The reason comes last: inputs are long, and a log may be cut in front of its end.
+pub(crate) fn give_up<T: std::fmt::Debug>(error: TestError<T>) -> ! {
+    match error {
+        TestError::Fail(reason, input) => panic!("smallest input: {input:#?}\n{reason}"),
+        TestError::Abort(reason) => panic!("{reason}"),
+    }
 }
 
 /// Settings of a property test; seeds that failed are kept beside the test's `file`.
