@@ -185,6 +185,9 @@ fn tunnels() {
             3544,
             &[&[0, 0, 1, 2, 3, 4, 5, 6][..], &ipv6(4, &ip)].concat(),
         ),
+        // WCCP: version 1, and version 2 with four bytes of its own.
+        outer(47, &[&[0, 0, 0x88, 0x3e][..], &ip].concat()),
+        outer(47, &[&[0, 0, 0x88, 0x3e, 0, 0x45, 0, 1][..], &ip].concat()),
         outer(51, &[&[4, 4][..], &[0; 22], &ip].concat()),
         outer(47, &[&[0, 0, 0x81, 0, 0, 5, 8, 0][..], &ip].concat()),
         // Behind a mobility header.
@@ -262,6 +265,48 @@ fn what_is_usual_is_no_event() {
         let mut decoder = Decoder::default();
         let packet = innermost(&mut decoder, 1, &frame);
         assert_eq!(packet.events.iter().next(), event, "{frame:02x?}");
+    }
+}
+
+/// Of the reserved labels three have uses, but not at the bottom of a stack (RFC 7274, RFC 6790, RFC 3429); no other may stand anywhere.
+#[test]
+fn reserved_labels_of_mpls() {
+    let label = |label: u8, bottom: u8| [0, label >> 4, label << 4 | bottom, 64];
+    for reserved in 4..=15 {
+        let used = matches!(reserved, 7 | 13 | 14);
+        for (stack, odd) in [
+            ([label(16, 0), label(reserved, 1)].concat(), true),
+            ([label(reserved, 0), label(16, 1)].concat(), !used),
+        ] {
+            let frame = ethernet(0x8847, &[&stack[..], &inside()].concat());
+            let mut decoder = Decoder::default();
+            let packet = decoder.frame(LinkType(1), 0, 1, &frame);
+            assert_eq!(
+                packet.events.has(Event::MplsReserved),
+                odd,
+                "label {reserved}: {stack:02x?}"
+            );
+            assert_eq!(packet.ip.is_some(), !odd, "label {reserved}: {stack:02x?}");
+        }
+    }
+}
+
+/// An extended echo reply has five codes (RFC 8335, section 3).
+#[test]
+fn codes_of_an_extended_echo_reply() {
+    for code in 0..=255_u8 {
+        let mut message = [43, code, 0, 0, 0, 1, 0, 0];
+        let sum = weir_packet::checksum::checksum(&message);
+        message[2..4].copy_from_slice(&sum.to_be_bytes());
+        let bytes = ipv4(CLIENT, SERVER, 1, 1, 0, &message);
+        let mut decoder = Decoder::default();
+        let packet = decoder.frame(RAW, 0, 1, &bytes);
+        let expected = (code > 4).then_some(Event::Icmpv4UnknownCode);
+        assert_eq!(
+            packet.events.iter().collect::<Vec<_>>(),
+            Vec::from_iter(expected),
+            "code {code}"
+        );
     }
 }
 

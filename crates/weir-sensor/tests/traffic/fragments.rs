@@ -139,6 +139,59 @@ fn windows_and_solaris_differ_from_first() {
     }
 }
 
+/// The longest prefix that names the receiver decides, in whichever order prefixes are given; of two that are the same, the last.
+#[test]
+fn the_receivers_prefix_chooses_the_policy() {
+    let [a, b, c, d] = SERVER;
+    let network = [a, b, c, 0];
+    let (first, last) = (Policy::First, Policy::Last);
+    let host = |address: [u8; 4], length, policy| (address.into(), length, policy);
+    let elsewhere = host([192, 0, 2, 0], 24, first);
+    for (hosts, default, new) in [
+        (vec![], first, false),
+        (vec![], last, true),
+        (vec![host(SERVER, 32, last)], first, true),
+        (vec![host([a, b, c, d ^ 1], 32, last)], first, false),
+        (vec![host([0; 4], 0, last), elsewhere], first, true),
+        (
+            vec![host(SERVER, 32, last), host(network, 24, first)],
+            first,
+            true,
+        ),
+        (
+            vec![host(network, 24, first), host(SERVER, 32, last)],
+            first,
+            true,
+        ),
+        (
+            vec![host(network, 24, last), host([0; 4], 0, first)],
+            first,
+            true,
+        ),
+        (
+            vec![host(network, 24, first), host(network, 24, last)],
+            first,
+            true,
+        ),
+        (
+            vec![host(network, 24, last), host(network, 24, first)],
+            last,
+            false,
+        ),
+    ] {
+        let what = format!("{hosts:?}, else {default:?}");
+        let mut line = Line::new(Config {
+            policy: default,
+            hosts,
+            ..Config::default()
+        });
+        line.take(&fragment(1, 0, true, &[b'o'; 8]));
+        line.take(&fragment(1, 0, true, &[b'n'; 8]));
+        let whole = line.take(&fragment(1, 1, false, b"z")).0.expect(&what);
+        assert_eq!(whole[0] == b'n', new, "{what}");
+    }
+}
+
 fn ipv6_fragment(id: u32, start: u16, more: bool, options: bool, bytes: &[u8]) -> Vec<u8> {
     let extension = if options { 8 } else { 0 };
     let mut packet = vec![0x60, 0, 0, 0];

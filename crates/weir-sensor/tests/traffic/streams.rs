@@ -549,6 +549,132 @@ fn what_the_receiver_refuses() {
     assert_eq!((ledger.out_of_window, ledger.bad_checksum), (12, 3));
 }
 
+/// The last byte of the window is read, the one behind it is not; a FIN counts where all before it fits.
+#[test]
+fn a_segment_may_fill_the_window() {
+    let edge = 65_535;
+    for (beyond, flags) in [(0, PSH), (1, PSH), (0, FIN), (1, FIN)] {
+        let mut talk = Talk::new(stream::Config::default());
+        assert!(talk.data(0, &[b'a'; 65_000]).is_empty());
+        let rest = vec![b'b'; 535 + beyond];
+        let (tracked, events) = talk.send(true, 65_000, flags | ACK, &rest);
+        let flow = tracked.expect("a flow").flow;
+        let state = talk.line.tracker.flow(flow).tcp.as_ref().map(|s| s.state());
+        let expected = match (beyond, flags) {
+            (1, FIN) => vec![Event::FinOutOfWindow],
+            (1, _) => vec![Event::EstablishedOutOfWindow],
+            _ => vec![],
+        };
+        let what = format!("{beyond} bytes beyond, flags {flags:#x}");
+        assert_eq!(events.iter().collect::<Vec<_>>(), expected, "{what}");
+        let closes = beyond == 0 && flags == FIN;
+        let wanted = match closes {
+            true => stream::State::CloseWait,
+            false => stream::State::Established,
+        };
+        assert_eq!(state, Some(wanted), "{what}");
+        talk.ack(edge + u32::from(closes));
+        let (heard, ledger) = talk.close();
+        assert_eq!(heard[0].bytes.len(), edge as usize, "{what}");
+        assert_eq!(ledger.out_of_window, beyond as u64, "{what}");
+    }
+}
+
+/// The client's ACK was lost: what the server does next shows whether it had it. Data and a FIN do, a bare ACK does not.
+#[test]
+fn a_fin_of_the_server_shows_that_the_handshake_is_done() {
+    for (flags, payload, established) in [
+        (ACK, &b""[..], false),
+        (PSH | ACK, b"hello", true),
+        (FIN | ACK, b"", true),
+    ] {
+        let mut talk = Talk {
+            line: line(stream::Config::default()),
+            acked: [0; 2],
+        };
+        let client = CLIENT_ISN.wrapping_add(1);
+        talk.line
+            .ip(&Segment::new(true, CLIENT_ISN, 0, SYN, b"").packet(PORT));
+        talk.line
+            .ip(&Segment::new(false, SERVER_ISN, client, SYN | ACK, b"").packet(PORT));
+        let (tracked, events) = talk.send(false, 0, flags, payload);
+        let tracked = tracked.expect("a flow");
+        assert!(events.is_empty(), "{flags:#x}: {events:?}");
+        assert_eq!(tracked.established, established, "{flags:#x}");
+        let flow = talk.line.tracker.flow(tracked.flow);
+        let wanted = match (established, flags & FIN != 0) {
+            (false, _) => stream::State::SynReceived,
+            (true, false) => stream::State::Established,
+            (true, true) => stream::State::FinWait1,
+        };
+        assert_eq!(flow.tcp.as_ref().map(|s| s.state()), Some(wanted));
+    }
+}
+
+/// Both names that a flow's record has, at each step of a session.
+#[test]
+fn states_have_the_names_of_event_logs() {
+    let mut talk = Talk {
+        line: line(stream::Config::default()),
+        acked: [0; 2],
+    };
+    let names = |line: &mut Line, segment: Segment| {
+        let (tracked, _) = line.ip(&segment.packet(PORT));
+        let flow = line.tracker.flow(tracked.expect("a flow").flow);
+        let session = flow.tcp.as_ref().expect("a session");
+        (flow.info.state.name(), session.state().name())
+    };
+    let client = CLIENT_ISN.wrapping_add(1);
+    let syn = Segment::new(true, CLIENT_ISN, 0, SYN, b"");
+    assert_eq!(names(&mut talk.line, syn), ("new", "syn_sent"));
+    let answer = Segment::new(false, SERVER_ISN, client, SYN | ACK, b"");
+    assert_eq!(names(&mut talk.line, answer), ("new", "syn_recv"));
+    let steps = |closes: &[(bool, i64, u8, u32)]| {
+        let mut talk = Talk::new(stream::Config::default());
+        let mut seen = Vec::new();
+        for (to_server, offset, flags, acked) in closes {
+            talk.acked[usize::from(*to_server)] = *acked;
+            let segment = talk.segment(*to_server, *offset, *flags, b"");
+            seen.push(names(&mut talk.line, segment));
+        }
+        seen
+    };
+    let [open, over] = ["established", "closed"];
+    assert_eq!(
+        steps(&[
+            (true, 0, ACK, 0),
+            (true, 0, FIN | ACK, 0),
+            (false, 0, FIN | ACK, 0),
+            (false, 1, ACK, 1),
+            (true, 1, ACK, 1),
+        ]),
+        [
+            (open, "established"),
+            (open, "close_wait"),
+            (over, "last_ack"),
+            (over, "last_ack"),
+            (over, "closed"),
+        ]
+    );
+    assert_eq!(
+        steps(&[
+            (false, 0, FIN | ACK, 0),
+            (true, 0, ACK, 1),
+            (true, 0, FIN | ACK, 1),
+        ]),
+        [
+            (open, "fin_wait1"),
+            (open, "fin_wait2"),
+            (over, "time_wait"),
+        ]
+    );
+    assert_eq!(
+        steps(&[(false, 0, FIN | ACK, 0), (true, 0, FIN | ACK, 0)]).last(),
+        Some(&(open, "closing"))
+    );
+    assert_eq!(stream::State::None.name(), "none");
+}
+
 #[test]
 fn an_old_timestamp_is_refused() {
     let stamp = |value: u32| [&[8, 10][..], &value.to_be_bytes(), &[0; 4]].concat();
