@@ -12,6 +12,9 @@ use super::reach::{self, Reach};
 /// How far one match may go before it is given up; from the configuration.
 pub const MATCH_LIMIT: u32 = 3500;
 
+/// Steps that PCRE2 may take at one place before it is asked again with more, up to the limit: what it took is known by that.
+const STEPS: [u32; 2] = [64, 512];
+
 /// A compiled expression. Clones share the code and have their own scratch memory: give every worker a clone. Equal are those that say the same.
 #[derive(Clone, Debug)]
 pub struct Expression {
@@ -24,11 +27,11 @@ pub struct Expression {
 #[derive(Debug)]
 struct Shared {
     reach: Reach,
-    /// What an automaton is made from when the expression is first used; `None` where PCRE2 has little to go back over.
+    /// What an automaton is made from when the expression is first used; `None` where PCRE2 is tried everywhere and has little to go back over.
     source: Option<Pcre>,
     linear: OnceLock<Option<Box<Linear>>>,
-    /// The expression at one place only.
-    here: OnceLock<Option<Box<Regex>>>,
+    /// The expression at one place only, with each of `STEPS` and with the limit.
+    here: [OnceLock<Option<Box<Regex>>>; STEPS.len() + 1],
     limit: u32,
 }
 
@@ -83,13 +86,15 @@ impl Expression {
                     regex,
                     flags,
                     shared: Arc::new(Shared {
-                        source: reach.goes_back.then(|| Pcre {
-                            captures: Vec::new(),
-                            ..pcre.clone()
+                        source: (reach.goes_back || reach.place == reach::Place::Here).then(|| {
+                            Pcre {
+                                captures: Vec::new(),
+                                ..pcre.clone()
+                            }
                         }),
                         reach,
                         linear: OnceLock::new(),
-                        here: OnceLock::new(),
+                        here: Default::default(),
                         limit,
                     }),
                 })
@@ -122,20 +127,33 @@ impl Expression {
         }
     }
 
-    /// The match that begins at `start`, of an expression that has automata.
-    pub(crate) fn find_here(&self, bytes: &[u8], start: usize) -> Result<(usize, usize), NotFound> {
+    /// How many steps [`find_here`](Self::find_here) may take at each of its levels but the last, which has the limit.
+    pub(crate) fn steps(&self) -> impl Iterator<Item = u32> + use<> {
+        let limit = self.shared.limit;
+        STEPS.into_iter().take_while(move |steps| *steps < limit)
+    }
+
+    /// The match that begins at `start`, of an expression that is tried at single places; given up after so many of `STEPS`, or at the limit if there are no more.
+    pub(crate) fn find_here(
+        &self,
+        bytes: &[u8],
+        start: usize,
+        level: usize,
+    ) -> Result<(usize, usize), NotFound> {
         let Shared {
             source,
             here,
             limit,
             ..
         } = &*self.shared;
-        let compiled = here.get_or_init(|| {
+        let level = level.min(STEPS.len());
+        let limit = STEPS.get(level).map_or(*limit, |steps| *limit.min(steps));
+        let compiled = here[level].get_or_init(|| {
             let anchored = Pcre {
                 anchored: true,
                 ..source.clone()?
             };
-            Some(Box::new(Expression::new(&anchored, *limit).ok()?.regex))
+            Some(Box::new(Expression::new(&anchored, limit).ok()?.regex))
         });
         let Some(regex) = compiled else {
             return self.find_at(bytes, start);

@@ -13,7 +13,7 @@ use regex_syntax::ast::{
     self, AssertionKind, Ast, ClassSet, ClassSetItem, Flag, FlagsItemKind, GroupKind,
     HexLiteralKind, LiteralKind, SpecialLiteralKind,
 };
-use regex_syntax::hir::{Hir, HirKind, translate::TranslatorBuilder};
+use regex_syntax::hir::{Class, Hir, HirKind, translate::TranslatorBuilder};
 
 use super::model::Pcre;
 
@@ -22,8 +22,10 @@ const AUTOMATON: usize = 256 << 10;
 const DETERMINIZE: usize = 1 << 20;
 /// Groups within groups.
 const NESTED: u32 = 50;
-/// A part that is repeated more often makes automata large: in a wider expression it may be repeated less often.
-const OFTEN: u32 = 12;
+/// A part that is repeated more often makes automata large: in a wider expression it may be repeated less often. If the automaton of the first is still too large, of the next.
+const OFTEN: [u32; 3] = [12, 3, 1];
+/// A class lacks fewer bytes than this if it is nearly any.
+const NARROW: usize = 64;
 /// What a reference may be.
 const ANYTHING: &str = "(?s:.*?)";
 
@@ -68,25 +70,57 @@ impl Linear {
         if pcre.extended {
             return None;
         }
-        if let Some((hir, dollar)) = exact(pcre)
-            && let Some(forward) = automaton(&hir, pcre.anchored, false)
-        {
-            return Some(Linear {
-                forward,
-                reverse: automaton(&hir, pcre.anchored, true),
-                exact: true,
-                anchored: pcre.anchored,
-                dollar,
-            });
+        // Of the others only the end of a match can be found: used if no other has both.
+        let mut ends_only = None;
+        if let Some((hir, dollar)) = exact(pcre) {
+            let made = Linear::of(&hir, pcre.anchored, true, dollar);
+            if made.as_ref().is_some_and(Linear::finds_beginnings) {
+                return made;
+            }
+            ends_only = made;
         }
-        let hir = wider(pcre)?;
+        for often in OFTEN {
+            let Some(hir) = wider(pcre, often) else {
+                break;
+            };
+            let made = Linear::of(&hir, pcre.anchored, false, false);
+            if made.as_ref().is_some_and(Linear::finds_beginnings) {
+                return made;
+            }
+            ends_only = ends_only.or(made);
+        }
+        let least = wider(pcre, 1)?;
+        for loops in [Loops::Any, Loops::Wide] {
+            let beginning = beginning(&least, loops).0;
+            // What may begin with nothing begins everywhere.
+            if beginning.properties().minimum_len() == Some(0) {
+                break;
+            }
+            let made = Linear::of(&beginning, pcre.anchored, false, false);
+            if made.as_ref().is_some_and(Linear::finds_beginnings) {
+                return made;
+            }
+            ends_only = ends_only.or(made);
+        }
+        ends_only
+    }
+
+    fn of(hir: &Hir, anchored: bool, exact: bool, dollar: bool) -> Option<Linear> {
         Some(Linear {
-            forward: automaton(&hir, pcre.anchored, false)?,
-            reverse: automaton(&hir, pcre.anchored, true),
-            exact: false,
-            anchored: pcre.anchored,
-            dollar: false,
+            forward: automaton(hir, anchored, false)?,
+            reverse: match anchored {
+                true => None,
+                false => automaton(hir, false, true),
+            },
+            exact,
+            anchored,
+            dollar,
         })
+    }
+
+    /// Whether it says where a match begins or may begin.
+    fn finds_beginnings(&self) -> bool {
+        self.anchored || self.reverse.is_some()
     }
 
     /// The first match that begins at `start` or behind it, as PCRE2 finds it.
@@ -105,6 +139,8 @@ impl Linear {
             (Found::Match(a, b), Found::Match(c, d)) if (a, b) == (c, d) => whole,
             (Found::Match(a, _), Found::Match(c, _)) if a < c => whole,
             (Found::Match(a, _), Found::Match(c, _)) if c < a => shorter,
+            // Which of the two ends it has, PCRE2 knows.
+            (Found::Match(begin, _), Found::Match(..)) => Found::From(begin),
             _ => Found::Perhaps,
         };
         Searched { found, looked_at }
@@ -114,12 +150,10 @@ impl Linear {
         let Some(end) = self.end(bytes, start, looked_at) else {
             return Found::Nothing;
         };
-        let Some(reverse) = &self.reverse else {
-            return Found::Perhaps;
-        };
-        let begin = match self.anchored {
-            true => Some(start),
-            false => begin(reverse, bytes, start, end, looked_at),
+        let begin = match &self.reverse {
+            _ if self.anchored => Some(start),
+            Some(reverse) => begin(reverse, bytes, start, end, looked_at),
+            None => None,
         };
         match (begin, self.exact) {
             (Some(begin), true) => Found::Match(begin, end),
@@ -264,7 +298,7 @@ fn translated(pcre: &Pcre, pattern: &str, ast: &Ast) -> Option<Hir> {
 
 /// The expression, if all of it means the same in both syntaxes; and whether `$` stands at its end and may be before a final line feed.
 fn exact(pcre: &Pcre) -> Option<(Hir, bool)> {
-    let pattern = Rewrite::of(&pcre.pattern, false)?;
+    let pattern = Rewrite::of(&pcre.pattern, None)?;
     let ast = parsed(&pattern)?;
     let mut check = Check::new(pcre, false);
     // The text without its last line feed has another end.
@@ -280,14 +314,75 @@ fn exact(pcre: &Pcre) -> Option<(Hir, bool)> {
     Some((hir, check.dollar))
 }
 
-/// A wider expression that can be translated: look-around is left out, references may be anything, and much repeated parts may be repeated less and more often.
-fn wider(pcre: &Pcre) -> Option<Hir> {
-    let pattern = Rewrite::of(&pcre.pattern, true)?;
+/// A wider expression that can be translated: look-around is left out, references may be anything, and parts that must be repeated more than `often` may be repeated less and more often.
+fn wider(pcre: &Pcre, often: u32) -> Option<Hir> {
+    let pattern = Rewrite::of(&pcre.pattern, Some(often))?;
     let ast = parsed(&pattern)?;
     if !Check::new(pcre, true).same(&ast, true, true) {
         return None;
     }
     translated(pcre, &pattern, &ast)
+}
+
+/// Loops at which an expression is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loops {
+    /// Of any byte, or any but the line feed.
+    Any,
+    /// Of nearly any byte.
+    Wide,
+}
+
+impl Loops {
+    fn are(self, hir: &Hir) -> bool {
+        let HirKind::Class(Class::Bytes(class)) = hir.kind() else {
+            return false;
+        };
+        let others = |b: &u8| {
+            !class
+                .ranges()
+                .iter()
+                .any(|r| (r.start()..=r.end()).contains(b))
+        };
+        let mut others = (0..=u8::MAX).filter(others);
+        match self {
+            Loops::Any => others.all(|b| b == b'\n'),
+            Loops::Wide => others.count() < NARROW,
+        }
+    }
+}
+
+/// What an expression begins with, up to such a loop, and whether that is all of it: whatever matches begins with a match of it.
+fn beginning(hir: &Hir, loops: Loops) -> (Hir, bool) {
+    match hir.kind() {
+        HirKind::Repetition(r) if r.max.is_none() && loops.are(&r.sub) => {
+            let least = vec![(*r.sub).clone(); r.min as usize];
+            (Hir::concat(least), false)
+        }
+        HirKind::Repetition(r) => match beginning(&r.sub, loops) {
+            (_, true) => (hir.clone(), true),
+            (_, false) if r.min == 0 => (Hir::empty(), false),
+            (begins, false) => (begins, false),
+        },
+        HirKind::Capture(c) => beginning(&c.sub, loops),
+        HirKind::Alternation(all) => {
+            let parts = all.iter().map(|part| beginning(part, loops));
+            let (parts, whole): (Vec<Hir>, Vec<bool>) = parts.unzip();
+            (Hir::alternation(parts), whole.into_iter().all(|w| w))
+        }
+        HirKind::Concat(all) => {
+            let mut parts = Vec::with_capacity(all.len());
+            for part in all {
+                let (part, whole) = beginning(part, loops);
+                parts.push(part);
+                if !whole {
+                    return (Hir::concat(parts), false);
+                }
+            }
+            (Hir::concat(parts), true)
+        }
+        _ => (hir.clone(), true),
+    }
 }
 
 /// Whether something is repeated that may be empty: engines differ in what ends such a loop.
@@ -452,14 +547,16 @@ struct Rewrite<'a> {
     rest: &'a str,
     out: String,
     wide: bool,
+    often: u32,
 }
 
 impl Rewrite<'_> {
-    fn of(pattern: &str, wide: bool) -> Option<String> {
+    fn of(pattern: &str, wide: Option<u32>) -> Option<String> {
         let mut all = Rewrite {
             rest: pattern,
             out: String::with_capacity(pattern.len()),
-            wide,
+            wide: wide.is_some(),
+            often: wide.unwrap_or(u32::MAX),
         };
         while !all.rest.is_empty() {
             all.step()?;
@@ -483,7 +580,8 @@ impl Rewrite<'_> {
             b'\\' => self.take(2, None),
             b'[' => {
                 let length = class_length(bytes)?;
-                self.take(length, None)
+                let same = class_as_here(self.rest.get(..length)?, self.wide);
+                self.take(length, Some(&same))
             }
             b'(' if self.wide => self.group(bytes),
             b'*' | b'+' | b'?' if self.wide && bytes.get(1) == Some(&b'+') => {
@@ -510,6 +608,17 @@ impl Rewrite<'_> {
             }
             b'K' | b'G' | b'Z' => self.take(2, Some("(?:)")),
             b'h' => self.take(2, Some("[ \\t\\xa0]")),
+            // A reference: `\g1`, `\g{1}`, `\g{name}`; `\g<1>` is a call.
+            b'g' if matches!(bytes.get(2), Some(b'{' | b'0'..=b'9')) => {
+                let length = match bytes.get(2) {
+                    Some(b'{') => self.rest.find('}')? + 1,
+                    _ => {
+                        let digits = bytes.get(2..)?.iter().take_while(|b| b.is_ascii_digit());
+                        2 + digits.count()
+                    }
+                };
+                self.take(length, Some(ANYTHING))
+            }
             b'k' | b'g' | b'Q' | b'E' | b'R' | b'C' | b'X' | b'p' | b'P' => None,
             _ => self.take(2, None),
         }
@@ -545,8 +654,8 @@ impl Rewrite<'_> {
         let (least, most) = inside.split_once(',').unwrap_or((inside, inside));
         let least: u32 = least.parse().ok()?;
         let most: u32 = most.parse().unwrap_or(least);
-        if self.wide && most.max(least) > OFTEN {
-            let fewer = format!("{{{},}}", least.min(OFTEN));
+        if self.wide && most.max(least) > self.often {
+            let fewer = format!("{{{},}}", least.min(self.often));
             self.take(length, Some(&fewer))?;
         } else {
             self.take(length, None)?;
@@ -566,6 +675,26 @@ fn quantifier(bytes: &[u8]) -> Option<usize> {
         && inside.iter().all(|b| b.is_ascii_digit() || *b == b',')
         && inside.iter().filter(|b| **b == b',').count() < 2;
     good.then_some(end + 1)
+}
+
+/// A class as it is written in the other syntax: there, escaped angles are no bytes, and a bracket in brackets begins a class.
+fn class_as_here(class: &str, brackets: bool) -> String {
+    let mut out = String::with_capacity(class.len() + 2);
+    let mut characters = class.chars().peekable();
+    let mut first = true;
+    while let Some(c) = characters.next() {
+        match (c, characters.peek()) {
+            ('\\', Some('<' | '>')) => {}
+            ('\\', Some(next)) => {
+                out.extend([c, *next]);
+                characters.next();
+            }
+            ('[', next) if !first && brackets && next != Some(&':') => out.push_str("\\["),
+            _ => out.push(c),
+        }
+        first = false;
+    }
+    out
 }
 
 /// The length of a class in brackets.

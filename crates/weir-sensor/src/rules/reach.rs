@@ -332,6 +332,8 @@ impl Scan<'_> {
     fn quantifier(&mut self, at: usize, set: &Set) -> usize {
         let rest = self.text.get(at..).unwrap_or_default();
         let mark = rest.first().copied().unwrap_or(0);
+        // How often at least and at most what is followed stands there.
+        let mut times = None;
         let mut length = match mark {
             b'*' | b'+' => {
                 self.repeated.join(set);
@@ -351,31 +353,62 @@ impl Scan<'_> {
                 }
                 let text = String::from_utf8_lossy(inside);
                 let last = text.rsplit(',').next().unwrap_or_default().trim();
-                match last.parse::<usize>() {
-                    Ok(most) => self.most = self.most.saturating_mul(most.max(1)),
-                    Err(_) => {
+                let most = last.parse::<usize>().ok();
+                match most {
+                    Some(most) => self.most = self.most.saturating_mul(most.max(1)),
+                    None => {
                         self.repeated.join(set);
                         self.endless = true;
                     }
                 }
+                // Without a least number, or with blanks, versions of the library differ.
+                let least = text.split(',').next().and_then(|n| n.parse().ok());
+                let plain = !text.contains(' ') && (most.is_some() || text.ends_with(','));
+                times = least.filter(|_| plain).map(|least| (least, most));
                 end + 1
             }
             _ => return 0,
         };
-        if self.follows {
-            if let (Some(atom), true) = (self.first.last_mut(), mark != b'{') {
-                atom.may_lack = mark != b'+';
-                atom.endless = mark != b'?';
-            } else {
+        match (self.follows, mark, times) {
+            (false, _, _) => {}
+            (true, b'{', Some((least, most))) => self.follow(least, most),
+            (true, b'{', None) => {
                 self.first.pop();
                 self.follows = false;
             }
+            (true, _, _) => match self.first.last_mut() {
+                Some(atom) => {
+                    atom.may_lack = mark != b'+';
+                    atom.endless = mark != b'?';
+                }
+                None => self.follows = false,
+            },
         }
         // Lazy, or possessive.
         if matches!(rest.get(length), Some(b'?' | b'+')) {
             length += 1;
         }
         length
+    }
+
+    /// The last of the first stands there several times: as often as there are bits for.
+    fn follow(&mut self, least: usize, most: Option<usize>) {
+        let Some(atom) = self.first.pop() else {
+            self.follows = false;
+            return;
+        };
+        let copies = most.unwrap_or(least.max(1)).max(least);
+        for copy in 0..copies {
+            if self.first.len() == ATOMS {
+                self.follows = false;
+                return;
+            }
+            self.first.push(Atom {
+                may_lack: copy >= least,
+                endless: most.is_none() && copy + 1 == copies,
+                ..atom.clone()
+            });
+        }
     }
 
     fn one(&self, byte: u8) -> Set {
@@ -517,7 +550,10 @@ mod tests {
         assert_eq!(far("^xxc", &other), Some(3));
         assert_eq!(far("^(?:abc)", &other), Some(1));
         assert_eq!(far("^(?:abc)?d", &other), Some(11));
-        assert_eq!(far("^ {4}", &other), Some(21));
+        assert_eq!(far("^ {4}", &other), Some(1));
+        assert_eq!(far("^x{2,3}\\.", &other), Some(4));
+        assert_eq!(far("^x{2,}\\.", &other), Some(100));
+        assert_eq!(far("^(?:xx){4}", &other), Some(41));
         // Blanks may go on, anything else not.
         let mut text = vec![b' '; 500];
         text.extend([b'x'; 100]);
@@ -526,7 +562,7 @@ mod tests {
         assert_eq!(far("^\\s?=", &text), Some(2));
         assert_eq!(far("^[^>]+>", &text), Some(600));
         assert_eq!(far("^[^x]+>", &text), Some(501));
-        assert_eq!(far("^[ a]{3,}>", &text), Some(511));
+        assert_eq!(far("^[ a]{3,}>", &text), Some(501));
         assert_eq!(far("^(?:a|b)*>", &text), Some(600));
         assert_eq!(far("^\\)(?:a|b)*>", &text), Some(1));
         assert_eq!(far("^.*", &text), Some(600));
@@ -542,6 +578,15 @@ mod tests {
             "^[^a]b",
             "^[a-c]+?x",
             "^a{2}b",
+            "^a{1,2}b",
+            "^a{0,2}b",
+            "^a{0}b",
+            "^a{2,}?b",
+            "^a{0,}b+c",
+            "^[ab]{1,3}+c",
+            "^a{,2}b",
+            "^a{70}b",
+            "^a{1,70}b",
             "^a.c",
             "^A\\x62?c",
             "^\\w+\\d",

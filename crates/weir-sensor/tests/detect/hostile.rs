@@ -238,3 +238,20 @@ fn a_rule_that_is_given_up_is_named() {
     assert!(bed.transaction(&mut answer(&body), false).is_empty());
     assert_eq!(bed.detector.limited().get(&(1, 7)), Some(&1));
 }
+
+/// What PCRE2 could not decide in a few steps is charged: places at which it goes back cost more than places at which it does not.
+#[test]
+fn steps_of_the_library_are_charged() {
+    let work = |times: usize| {
+        let conditions = [plain(b"start"), pcre("^(a+)+\\1$", |p| p.relative = true)];
+        let body = [b"start".to_vec(), b"a".repeat(times), b"?".to_vec()].concat();
+        let (held, work, limited) = decided(&conditions, &body);
+        assert!(!held);
+        assert_eq!(limited, 0, "{times}");
+        work
+    };
+    let [few, some, many] = [3, 7, 9].map(work);
+    assert!(few < 128, "{few}");
+    assert!((few + 64..few + 64 + 512).contains(&some), "{some}");
+    assert!(many > few + 64 + 512, "{many}");
+}

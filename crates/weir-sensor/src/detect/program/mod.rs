@@ -153,6 +153,12 @@ impl Find {
     fn is_relative(&self) -> bool {
         self.distance.is_some() || self.within.is_some()
     }
+
+    /// Whether the match before alone says where it may stand, and another match another place.
+    fn is_bound(&self) -> bool {
+        let elsewhere = self.offset.is_some() || self.depth.is_some() || self.starts || self.ends;
+        self.is_relative() && !elsewhere && !self.after.scattered
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]

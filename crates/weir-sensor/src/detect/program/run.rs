@@ -299,11 +299,28 @@ impl<'a, 'b> Run<'a, 'b> {
                 false => self.chain(rest, cursor, reached, next),
             };
         }
+        let far = self.beyond == 0 || reached > self.beyond;
+        // Behind one place of what is before it there is one place of this: nothing else leads to it, so that there is nothing to remember.
+        if end == low + 1 && find.is_bound() && !self.scratch.forgets() {
+            let held = match self.search(find, low, end)? {
+                Some(start) => {
+                    self.spend(TRY)?;
+                    let stop = start + size;
+                    self.chain(rest, stop, reached.max(stop), next)
+                }
+                None => Err(Fail::Here),
+            };
+            let all = find.within.is_none() || high == self.subject.bytes.len();
+            return match held {
+                Err(Fail::Here) if far && all => Err(Fail::Beyond),
+                Err(Fail::Beyond) if !far => Err(Fail::Here),
+                held => held,
+            };
+        }
         if find.after.scattered {
             self.spend(SCATTERED)?;
         }
         let variables = find.after.variables;
-        let far = self.beyond == 0 || reached > self.beyond;
         let index = 2 * at + usize::from(far);
         let mut from = low;
         let mut failed = end;
@@ -513,6 +530,11 @@ impl<'a, 'b> Run<'a, 'b> {
     ) -> Result<Option<(usize, usize)>, Fail> {
         let reach = search.expression.reach();
         let rest = subject.get(start..).unwrap_or_default();
+        let one_place = reach.place == ReachPlace::Here;
+        if one_place && let Some(looked_at) = reach.fails_within(rest) {
+            self.spend(looked_at as u64)?;
+            return Ok(None);
+        }
         if let Some(linear) = search.expression.linear() {
             let mut on = start;
             loop {
@@ -532,26 +554,47 @@ impl<'a, 'b> Run<'a, 'b> {
                 };
                 // A wider expression says where this one may begin: only there it is tried.
                 let looked_at = reach.from(subject.get(at..).unwrap_or_default()) / PASSED;
-                let found = self.called(looked_at, at, |e| e.find_here(subject, at), search)?;
+                let found = self.tried(looked_at, at, subject, search)?;
                 if found.is_some() || search.anchored || at >= subject.len() {
                     return Ok(found);
                 }
                 on = at + 1;
             }
-        } else if reach.place == ReachPlace::Here
-            && let Some(looked_at) = reach.fails_within(rest)
-        {
-            self.spend(looked_at as u64)?;
-            return Ok(None);
         }
-        let looked_at = match reach.place {
-            ReachPlace::Here => reach.from(rest),
+        match reach.place {
+            ReachPlace::Here if search.anchored || start == 0 => {
+                self.tried(reach.from(rest), start, subject, search)
+            }
+            ReachPlace::Here => {
+                let looked_at = reach.from(rest);
+                self.called(looked_at, start, |e| e.find_at(subject, start), search)
+            }
             ReachPlace::Ahead | ReachPlace::Around => {
                 let most = usize::try_from(self.left).unwrap_or(usize::MAX);
-                reach.everywhere(rest, most)
+                let looked_at = reach.everywhere(rest, most);
+                self.called(looked_at, start, |e| e.find_at(subject, start), search)
             }
-        };
-        self.called(looked_at, start, |e| e.find_at(subject, start), search)
+        }
+    }
+
+    /// Whether there is a match that begins at a place: first with few steps of the library, and if these do not say it, with more, which cost more.
+    fn tried(
+        &mut self,
+        looked_at: usize,
+        at: usize,
+        subject: &[u8],
+        search: &Search,
+    ) -> Result<Option<(usize, usize)>, Fail> {
+        for (level, steps) in search.expression.steps().enumerate() {
+            let found = |e: &Expression| e.find_here(subject, at, level);
+            let found = self.ask(looked_at, at, found, search)?;
+            if found != Err(NotFound::GivenUp) {
+                return Ok(found.ok());
+            }
+            self.spend(u64::from(steps))?;
+        }
+        let found = |e: &Expression| e.find_here(subject, at, usize::MAX);
+        self.called(looked_at, at, found, search)
     }
 
     /// Calls the library, which may look at so many bytes from `start` on.
@@ -562,27 +605,36 @@ impl<'a, 'b> Run<'a, 'b> {
         find: impl FnOnce(&Expression) -> Result<(usize, usize), NotFound>,
         search: &Search,
     ) -> Result<Option<(usize, usize)>, Fail> {
+        let found = self.ask(looked_at, start, find, search)?;
+        if found == Err(NotFound::GivenUp) {
+            self.scratch.counts.pcre_limited += 1;
+            self.scratch.gave_up = true;
+            self.spend(GIVEN_UP.saturating_sub(looked_at) as u64)?;
+            return Err(Fail::Here);
+        }
+        Ok(found.ok())
+    }
+
+    /// What the library says, and what it looked at for that; more for a match that is given up is the caller's.
+    fn ask(
+        &mut self,
+        looked_at: usize,
+        start: usize,
+        find: impl FnOnce(&Expression) -> Result<(usize, usize), NotFound>,
+        search: &Search,
+    ) -> Result<Result<(usize, usize), NotFound>, Fail> {
         // What would cost more than there is left is not begun.
         if looked_at as u64 > self.left {
-            return self.spend(looked_at as u64).map(|()| None);
+            self.spend(looked_at as u64)?;
         }
         self.scratch.counts.pcre_calls += 1;
         let found = find(&search.expression);
         let looked_at = match found {
             Ok((found, end)) => looked_at.min(end.max(found + 1).saturating_sub(start)),
-            Err(NotFound::GivenUp) => looked_at.max(GIVEN_UP),
-            Err(NotFound::None) => looked_at,
+            Err(_) => looked_at,
         };
-        if found == Err(NotFound::GivenUp) {
-            self.scratch.counts.pcre_limited += 1;
-            self.scratch.gave_up = true;
-        }
         self.spend(CALL + looked_at as u64)?;
-        match found {
-            Ok(found) => Ok(Some(found)),
-            Err(NotFound::None) => Ok(None),
-            Err(NotFound::GivenUp) => Err(Fail::Here),
-        }
+        Ok(found)
     }
 
     /// Keeps what was captured by the match from `start` on, before what later conditions have captured.
