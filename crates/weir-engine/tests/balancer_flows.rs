@@ -10,10 +10,11 @@ use crate::balancers::{graph, planned};
 use crate::common::{Sample, engines};
 use crate::graph::{agree, instance, port};
 use weir_bpf::abi::balancer::{self, flow};
-use weir_engine::edge::replay::{Graph, GraphOptions, Target};
+use weir_engine::edge::replay::{Graph, GraphOptions};
 use weir_functions::decapsulate;
 use weir_functions::kind::{Files, Request};
 use weir_functions::plan::{ChecksumMode, InstancePlan};
+use weir_graph::Target;
 use weir_packet::build::Frame;
 use weir_packet::{Reason, Verdict};
 

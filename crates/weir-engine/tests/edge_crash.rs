@@ -5,21 +5,20 @@
 use std::process::Command;
 use std::time::Duration;
 
-use crate::edge_bed::{Bed, Down, Owned, chain, edge_name, empty, port, replace, root};
-use weir_engine::edge::plan::EdgePlan;
+use crate::edge_bed::{Bed, Down, Owned, chain, edge_name, empty, port, replace, root, wired};
 use weir_engine::edge::{self, Edge, EdgeError, Step};
-use weir_graph::{MapType, SharedMap};
+use weir_graph::{MapType, Model, SharedMap};
 
 /// Names the edge and the step for a process that is to be killed.
 const VICTIM: &str = "WEIR_TEST_EDGE_VICTIM";
 
 /// Five functions.
-fn first(name: &str) -> EdgePlan {
+fn first(name: &str) -> Model {
     chain(name, 5)
 }
 
 /// Everything is different: functions replaced, gone and new, a path so long that it is recirculated, a new port, a shared map.
-fn second(name: &str) -> EdgePlan {
+fn second(name: &str) -> Model {
     let mut plan = chain(name, 40);
     plan.instances[4] = empty("new");
     replace(&mut plan, 1, 7);
@@ -82,7 +81,7 @@ fn an_apply_that_fails_changes_nothing() {
     let bed = bed();
     let name = edge_name("fails");
     let _down = Down::of(&bed, &name);
-    bed.on_edge(|| edge::apply(&first(&name), "first"))
+    bed.on_edge(|| edge::apply(&wired(&first(&name)), "first"))
         .expect("applies");
     let before = bed.snapshot(&name);
     for step in Step::ALL {
@@ -91,10 +90,14 @@ fn an_apply_that_fails_changes_nothing() {
         }
         let e = bed.on_edge(|| {
             let mut edge = Edge::open(&name).expect("opens");
-            edge.apply_watched(&second(&name), "second", &mut |at| match at == step {
-                true => Err(EdgeError::GivenUp(step.name())),
-                false => Ok(()),
-            })
+            edge.apply_watched(
+                &wired(&second(&name)),
+                "second",
+                &mut |at| match at == step {
+                    true => Err(EdgeError::GivenUp(step.name())),
+                    false => Ok(()),
+                },
+            )
         });
         let e = e.expect_err("given up");
         assert!(matches!(e, EdgeError::GivenUp(_)), "{e}");
@@ -102,7 +105,7 @@ fn an_apply_that_fails_changes_nothing() {
         follows(&bed, &name, 1);
     }
     // Nothing stands in the way of the same once more.
-    bed.on_edge(|| edge::apply(&second(&name), "second"))
+    bed.on_edge(|| edge::apply(&wired(&second(&name)), "second"))
         .expect("applies");
     follows(&bed, &name, 2);
 }
@@ -117,7 +120,7 @@ fn a_killed_apply_leaves_a_whole_generation_and_the_next_one_cleans_up() {
         let name = edge_name("killed");
         let _down = Down::of(&bed, &name);
         let devices = bed.devices();
-        bed.on_edge(|| edge::apply(&first(&name), "first"))
+        bed.on_edge(|| edge::apply(&wired(&first(&name)), "first"))
             .expect("applies");
         let before = bed.snapshot(&name);
         kill_at(&bed, &name, step.name());
@@ -129,7 +132,7 @@ fn a_killed_apply_leaves_a_whole_generation_and_the_next_one_cleans_up() {
             assert_eq!(bed.snapshot(&name), before, "killed at {}", step.name());
         }
         follows(&bed, &name, generation);
-        let applied = bed.on_edge(|| edge::apply(&second(&name), "second"));
+        let applied = bed.on_edge(|| edge::apply(&wired(&second(&name)), "second"));
         assert_eq!(applied.expect("applies").generation, generation + 1);
         follows(&bed, &name, generation + 1);
         // And down finds everything of a process killed once more.
@@ -154,7 +157,7 @@ fn the_first_apply_may_be_killed() {
         kill_at(&bed, &name, step.name());
         let running = bed.on_edge(|| edge::status(&name)).is_ok();
         assert_eq!(running, !is_before_the_switch(step));
-        bed.on_edge(|| edge::apply(&first(&name), "first"))
+        bed.on_edge(|| edge::apply(&wired(&first(&name)), "first"))
             .expect("applies");
         follows(&bed, &name, if running { 2 } else { 1 });
         bed.on_edge(|| edge::down(&name)).expect("goes down");
@@ -171,7 +174,7 @@ fn killing_the_control_program_loses_no_packet() {
     let bed = bed();
     let name = edge_name("loses");
     let _down = Down::of(&bed, &name);
-    bed.on_edge(|| edge::apply(&first(&name), "first"))
+    bed.on_edge(|| edge::apply(&wired(&first(&name)), "first"))
         .expect("applies");
     bed.sending(256, Duration::from_millis(1), || {
         for round in 0..4u32 {
@@ -230,7 +233,7 @@ fn victim_of_the_others() {
     };
     if step != "never" {
         let mut edge = Edge::open_or_create(name).expect("opens");
-        let outcome = edge.apply_watched(&second(name), "second", &mut |at| {
+        let outcome = edge.apply_watched(&wired(&second(name)), "second", &mut |at| {
             if at.name() == step {
                 kill();
             }
@@ -243,6 +246,6 @@ fn victim_of_the_others() {
         for function in 0..5 {
             replace(&mut plan, function, round);
         }
-        edge::apply(&plan, "first").expect("applies");
+        edge::apply(&wired(&plan), "first").expect("applies");
     }
 }

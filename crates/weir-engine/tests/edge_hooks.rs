@@ -8,11 +8,10 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::edge_bed;
-use crate::edge_bed::{Bed, Down, chain, edge_name, root};
-use weir_engine::edge::plan::{EdgeInstance, EdgePlan};
+use crate::edge_bed::{Bed, Down, chain, edge_name, root, wired};
 use weir_engine::edge::{self, EdgeError};
 use weir_functions::kind::{self, Files, Planned, Request};
-use weir_graph::{Attach, CgroupHook, HookPlan, MapType, SharedMap};
+use weir_graph::{Attach, CgroupHook, HookPlan, Instance, MapType, Model, SharedMap, Target};
 use weir_kernel::Map;
 
 /// Where this kernel has its cgroups of version 2.
@@ -64,16 +63,20 @@ fn tracepoint(category: &str, name: &str) -> Attach {
 }
 
 /// Packets pass `gate` until somebody asked `limit` times for his parent.
-fn gated(name: &str, limit: u64, cgroup: &Path) -> EdgePlan {
+fn gated(name: &str, limit: u64, cgroup: &Path) -> Model {
     let mut plan = chain(name, 1);
-    plan.instances = vec![EdgeInstance {
-        name: "gate".to_owned(),
-        planned: planned(
+    plan.instances = vec![Instance {
+        shares: [("load".to_owned(), "shared".to_owned())].into(),
+        ..Instance::new(
+            "gate",
             "object",
-            &format!("file = \"load.o\"\nprogram = \"gate\"\nconstants = {{ limit = {limit} }}"),
-        ),
-        maps: vec![("load".to_owned(), "shared".to_owned())],
-        fresh: false,
+            planned(
+                "object",
+                &format!(
+                    "file = \"load.o\"\nprogram = \"gate\"\nconstants = {{ limit = {limit} }}"
+                ),
+            ),
+        )
     }];
     plan.maps = vec![SharedMap {
         name: "shared".to_owned(),
@@ -151,7 +154,8 @@ fn objects_on_other_hooks_share_maps_with_functions() {
     let name = edge_name("hooks");
     let down = Down::of(&bed, &name);
     let far = gated(&name, i64::MAX as u64, &cgroup.0);
-    bed.on_edge(|| edge::apply(&far, "")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&far), ""))
+        .expect("applies");
     let before = word(&bed, &name, CALLS);
     for _ in 0..100 {
         let _ = std::os::unix::process::parent_id();
@@ -165,7 +169,9 @@ fn objects_on_other_hooks_share_maps_with_functions() {
     // The function reads what the tracepoint has written, also after it was replaced; hooks that stay are not attached anew.
     let calls = word(&bed, &name, CALLS);
     let near = gated(&name, calls + 50, &cgroup.0);
-    let applied = bed.on_edge(|| edge::apply(&near, "")).expect("applies");
+    let applied = bed
+        .on_edge(|| edge::apply(&wired(&near), ""))
+        .expect("applies");
     assert_eq!(applied.replaced, ["gate"]);
     assert_eq!(word(&bed, &name, CONNECTS), 1);
     for _ in 0..100 {
@@ -179,12 +185,14 @@ fn objects_on_other_hooks_share_maps_with_functions() {
     // Another shape would lose what is in it.
     let mut wide = near.clone();
     wide.maps[0].entries = 4;
-    let e = bed.on_edge(|| edge::apply(&wide, "")).expect_err("refused");
+    let e = bed
+        .on_edge(|| edge::apply(&wired(&wide), ""))
+        .expect_err("refused");
     assert!(matches!(e, EdgeError::SharedMapChanged { .. }), "{e}");
     let mut missing = near.clone();
     missing.maps.clear();
     let e = bed
-        .on_edge(|| edge::apply(&missing, ""))
+        .on_edge(|| edge::apply(&wired(&missing), ""))
         .expect_err("refused");
     assert!(matches!(e, EdgeError::NoSharedMap { .. }), "{e}");
     let mut nowhere = near.clone();
@@ -194,14 +202,15 @@ fn objects_on_other_hooks_share_maps_with_functions() {
         tracepoint("syscalls", "sys_enter_nothing"),
     );
     let e = bed
-        .on_edge(|| edge::apply(&nowhere, ""))
+        .on_edge(|| edge::apply(&wired(&nowhere), ""))
         .expect_err("refused");
     assert!(e.to_string().contains("hook calls"), "{e}");
     assert!(e.to_string().contains("sys_enter_nothing"), "{e}");
     // A hook that goes is gone: nobody counts connections any more.
     let mut fewer = near.clone();
     fewer.hooks.truncate(2);
-    bed.on_edge(|| edge::apply(&fewer, "")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&fewer), ""))
+        .expect("applies");
     cgroup.connect();
     assert_eq!(word(&bed, &name, CONNECTS), 1);
     let owned = edge_bed::Owned::of(&bed, &name);
@@ -225,11 +234,9 @@ fn state_of_another_shape_is_refused_unless_it_may_begin_anew() {
             entries as usize,
             8,
         )];
-        plan.instances = vec![EdgeInstance {
-            name: "gate".to_owned(),
-            planned,
-            maps: Vec::new(),
+        plan.instances = vec![Instance {
             fresh,
+            ..Instance::new("gate", "object", planned)
         }];
         plan
     };
@@ -239,10 +246,10 @@ fn state_of_another_shape_is_refused_unless_it_may_begin_anew() {
         let found = maps.iter().find(|(name, _)| name == "load");
         found.expect("there").1
     };
-    bed.on_edge(|| edge::apply(&gate(3, false), ""))
+    bed.on_edge(|| edge::apply(&wired(&gate(3, false)), ""))
         .expect("applies");
     let (before, first) = (bed.snapshot(&name), map());
-    let e = bed.on_edge(|| edge::apply(&gate(4, false), ""));
+    let e = bed.on_edge(|| edge::apply(&wired(&gate(4, false)), ""));
     let e = e.expect_err("refused").to_string();
     assert!(
         e.contains("function gate") && e.contains("load") && e.contains("fresh = true"),
@@ -250,7 +257,7 @@ fn state_of_another_shape_is_refused_unless_it_may_begin_anew() {
     );
     assert!(e.contains("3 entries") && e.contains("4 entries"), "{e}");
     assert_eq!(bed.snapshot(&name), before);
-    bed.on_edge(|| edge::apply(&gate(4, true), ""))
+    bed.on_edge(|| edge::apply(&wired(&gate(4, true)), ""))
         .expect("applies");
     assert_ne!(map(), first);
 }
@@ -308,18 +315,21 @@ fn marks_go_on_to_the_stack() {
     send(1);
     let mut plan = chain(&name, 1);
     plan.instances[0].planned = planned("filter", "rules = [\"allow udp to-port 9 mark 7\"]");
-    plan.links[1].to = weir_engine::edge::plan::Target::Stack;
+    plan.links[1].to = Target::Stack;
     plan.ports.truncate(1);
     let before = send(0);
-    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&plan), ""))
+        .expect("applies");
     assert_eq!(send(10), [before[0], before[1] + 10]);
     plan.ports[0].metadata = true;
-    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&plan), ""))
+        .expect("applies");
     assert_eq!(send(10), [before[0] + 10, before[1] + 20]);
     let status = bed.on_edge(|| edge::status(&name)).expect("runs");
     assert_eq!(status.instances[0].reasons(), []);
     // And off again: nothing is left at tc.
     plan.ports[0].metadata = false;
-    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&plan), ""))
+        .expect("applies");
     assert_eq!(send(10), [before[0] + 10, before[1] + 30]);
 }

@@ -8,12 +8,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use crate::edge_bed::{Bed, Down, chain, edge_name, root};
+use crate::edge_bed::{Bed, Down, chain, edge_name, root, wired};
 use crate::pair;
 use weir_bpf::abi::NEXT;
-use weir_engine::edge::plan::EdgePlan;
 use weir_engine::edge::{self, Edge, EdgeError, Status};
 use weir_functions::kind::{self, Files, Planned, Request};
+use weir_graph::Model;
 
 /// Place of a verdict in the ledger.
 const REDIRECT: usize = 4;
@@ -45,7 +45,7 @@ fn objects_are_replaced_under_traffic_and_remember() {
     let mut running = bed
         .on_edge(|| {
             let mut running = Edge::open_or_create(&name)?;
-            running.apply(&plan, "0")?;
+            running.apply(&wired(&plan), "0")?;
             Ok::<_, EdgeError>(running)
         })
         .expect("applies");
@@ -53,7 +53,7 @@ fn objects_are_replaced_under_traffic_and_remember() {
         Ok("1") => 300,
         _ => 15,
     };
-    let versions: Vec<EdgePlan> = (0..rounds)
+    let versions: Vec<Model> = (0..rounds)
         .map(|round| {
             let limit = format!(
                 "{EVERYTHING}\n{all}\nconstants = {{ limit = {} }}",
@@ -71,7 +71,9 @@ fn objects_are_replaced_under_traffic_and_remember() {
         .collect();
     let applied: Vec<_> = bed.sending(640, Duration::from_millis(2), || {
         bed.on_edge(|| {
-            let each = versions.iter().map(|version| running.apply(version, "n"));
+            let each = versions
+                .iter()
+                .map(|version| running.apply(&wired(version), "n"));
             each.collect()
         })
     });
@@ -131,7 +133,8 @@ fn the_chain_stops_where_an_object_says() {
         0,
         &format!("{EVERYTHING}\nconstants = {{ limit = 10 }}"),
     );
-    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&plan), ""))
+        .expect("applies");
     bed.send(100);
     let status = bed.on_edge(|| edge::status(&name)).expect("runs");
     assert_eq!(status.instances[0].ledger.verdict[1], 100);
@@ -150,7 +153,8 @@ fn what_would_be_wrong_is_refused_and_the_edge_goes_on() {
     let _down = Down::of(&bed, &name);
     let mut plan = chain(&name, 1);
     put(&mut plan, 0, EVERYTHING);
-    bed.on_edge(|| edge::apply(&plan, "good")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&plan), "good"))
+        .expect("applies");
     bed.send(10);
 
     let mut other = plan.clone();
@@ -160,7 +164,7 @@ fn what_would_be_wrong_is_refused_and_the_edge_goes_on() {
         "file = \"chained:-DENTRIES=8\"\nprogram = \"everything\"",
     );
     let error = bed
-        .on_edge(|| edge::apply(&other, ""))
+        .on_edge(|| edge::apply(&wired(&other), ""))
         .expect_err("a map changed");
     assert!(
         matches!(&error, EdgeError::MapChanged { map, .. } if map == "own_stats"),
@@ -176,7 +180,7 @@ fn what_would_be_wrong_is_refused_and_the_edge_goes_on() {
         .ip(&["link", "set", "m0", "mtu", "3507"])
         .expect("an MTU");
     let error = bed
-        .on_edge(|| edge::apply(&plan, ""))
+        .on_edge(|| edge::apply(&wired(&plan), ""))
         .expect_err("half packets");
     let said = error.to_string();
     assert!(
@@ -193,7 +197,8 @@ fn what_would_be_wrong_is_refused_and_the_edge_goes_on() {
     assert_eq!(counted(&status, "f0"), 20);
     // With `fresh` the other one is taken, and begins anew.
     other.instances[0].fresh = true;
-    bed.on_edge(|| edge::apply(&other, "")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&other), ""))
+        .expect("applies");
     let status = bed.on_edge(|| edge::status(&name)).expect("runs");
     assert_eq!(counted(&status, "f0"), 0);
 }
@@ -211,7 +216,8 @@ fn tail_calls_of_an_object_outlive_the_process_that_loaded_it() {
     let tail = "file = \"chained\"\nprogram = \"tail\"\nproceed = [\"tx\", \"drop\"]";
     put(&mut plan, 0, tail);
     // Nothing of the edge is held here between the calls, as by a process that ended.
-    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&plan), ""))
+        .expect("applies");
     bed.send(100);
     let status = bed.on_edge(|| edge::status(&name)).expect("runs");
     // TX and DROP are the answers of the program that is called; PASS would be that of a call that missed.
@@ -220,7 +226,8 @@ fn tail_calls_of_an_object_outlive_the_process_that_loaded_it() {
     // The next one comes with its own, and the former one's goes.
     let constant = format!("{tail}\nconstants = {{ limit = 5000 }}");
     put(&mut plan, 0, &constant);
-    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&plan), ""))
+        .expect("applies");
     bed.send(100);
     let status = bed.on_edge(|| edge::status(&name)).expect("runs");
     assert_eq!(status.instances[0].ledger.received, 200);
@@ -245,7 +252,8 @@ fn timers_of_an_object_outlive_the_process_that_loaded_it() {
     let mut plan = chain(&name, 1);
     // The user engine has no timers.
     put(&mut plan, 0, "file = \"timer\"\nunverified = true");
-    bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+    bed.on_edge(|| edge::apply(&wired(&plan), ""))
+        .expect("applies");
     bed.send(10);
     std::thread::sleep(Duration::from_millis(100));
     let status = bed.on_edge(|| edge::status(&name)).expect("runs");
@@ -265,7 +273,8 @@ fn a_map_that_is_called_as_one_of_weirs_keeps_its_contents() {
     for (proceed, sum) in [("\"drop\"", 10), ("\"drop\", \"tx\"", 20)] {
         let keys = format!("file = \"legacy:-DTODAY\"\nprogram = \"first\"\nproceed = [{proceed}]");
         put(&mut plan, 0, &keys);
-        bed.on_edge(|| edge::apply(&plan, "")).expect("applies");
+        bed.on_edge(|| edge::apply(&wired(&plan), ""))
+            .expect("applies");
         bed.send(10);
         let status = bed.on_edge(|| edge::status(&name)).expect("runs");
         assert_eq!(first_of(&status, "f0", "counts"), sum);
@@ -305,7 +314,7 @@ impl Files for Compiled {
     }
 }
 
-fn put(plan: &mut EdgePlan, instance: usize, keys: &str) {
+fn put(plan: &mut Model, instance: usize, keys: &str) {
     plan.instances[instance].planned = planned(keys);
 }
 

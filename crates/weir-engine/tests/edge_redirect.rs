@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
+use crate::edge_bed::wired;
 use crate::redirect_bed::{Bed, NoFiles, eventually};
-use weir_engine::edge::plan::{EdgeInstance, LinkPlan, PortPlan, Source, Target};
-use weir_engine::edge::{self, Edge, EdgePlan, Form, SecondStage, Status};
+use weir_engine::edge::{self, Edge, Form, SecondStage, Status};
 use weir_functions::kind::{self, EdgePort, Planned, Request};
-use weir_graph::Mode;
+use weir_graph::{Instance, Link, Mode, Model, PortPlan, Source, Target};
 use weir_kernel::{FrameSocket, NetNs};
 use weir_packet::build::Frame;
 
@@ -50,12 +50,12 @@ fn apply<'a>(bed: &'a Bed, name: &str, keys: &str) -> Running<'a> {
 fn apply_with_notes<'a>(bed: &'a Bed, name: &str, keys: &str) -> (Running<'a>, Vec<String>) {
     let name = format!("{name}-{}", std::process::id());
     let plan = plan_of(&name, keys);
-    let applied = bed.middle.run(|| edge::apply(&plan, keys));
+    let applied = bed.middle.run(|| edge::apply(&wired(&plan), keys));
     let applied = applied.expect("namespace").expect("applied");
     (Running { bed, name }, applied.notes)
 }
 
-fn plan_of(name: &str, keys: &str) -> EdgePlan {
+fn plan_of(name: &str, keys: &str) -> Model {
     let port = |(number, name): (u32, &str)| PortPlan {
         name: name.to_owned(),
         device: name.to_owned(),
@@ -64,21 +64,16 @@ fn plan_of(name: &str, keys: &str) -> EdgePlan {
         checksums: None,
         metadata: false,
     };
-    EdgePlan {
-        name: name.to_owned(),
+    Model {
+        edge: name.to_owned(),
         ports: [(1, "in"), (2, "da"), (3, "db")].map(port).to_vec(),
-        instances: vec![EdgeInstance {
-            name: "it".to_owned(),
-            planned: planned("redirect", keys),
-            maps: Vec::new(),
-            fresh: false,
-        }],
-        links: vec![LinkPlan {
-            from: Source::Port(0),
+        instances: vec![Instance::new("it", "redirect", planned("redirect", keys))],
+        links: vec![Link {
+            from: Source::Port(1),
             to: Target::Instance(0),
             guard: None,
         }],
-        ..EdgePlan::default()
+        ..Model::default()
     }
 }
 
@@ -143,7 +138,7 @@ fn the_status_accounts_for_devices_in_turn_and_one_that_goes_down() {
         let changed = bed.middle.run(|| {
             let mut running = Edge::open(&edge.name)?;
             running.set_form(form);
-            running.apply(&plan, keys)
+            running.apply(&wired(&plan), keys)
         });
         changed.expect("namespace").expect("applied");
         edge.status().second.expect("the kernel tells")
@@ -256,8 +251,8 @@ fn a_device_that_is_not_there_leaves_the_host_as_it_was() {
     };
     let instance = planned("redirect", "device = \"nowhere0\"");
     let name = format!("redirnone-{}", std::process::id());
-    let plan = EdgePlan {
-        name: name.clone(),
+    let plan = Model {
+        edge: name.clone(),
         ports: vec![PortPlan {
             name: "in".to_owned(),
             device: "in".to_owned(),
@@ -266,22 +261,17 @@ fn a_device_that_is_not_there_leaves_the_host_as_it_was() {
             checksums: None,
             metadata: false,
         }],
-        instances: vec![EdgeInstance {
-            name: "it".to_owned(),
-            planned: instance,
-            maps: Vec::new(),
-            fresh: false,
-        }],
-        links: vec![LinkPlan {
-            from: Source::Port(0),
+        instances: vec![Instance::new("it", "redirect", instance)],
+        links: vec![Link {
+            from: Source::Port(1),
             to: Target::Instance(0),
             guard: None,
         }],
-        ..EdgePlan::default()
+        ..Model::default()
     };
     let error = bed
         .middle
-        .run(|| edge::apply(&plan, ""))
+        .run(|| edge::apply(&wired(&plan), ""))
         .expect("namespace");
     let error = error.expect_err("no such device").to_string();
     assert!(error.contains("nowhere0"), "{error}");

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::edge_bed;
-use crate::edge_bed::{Bed, Down, chain, edge_name, root};
+use crate::edge_bed::{Bed, Down, chain, edge_name, root, wired};
 use weir_bpf::abi::{WatchWant, watch};
 use weir_engine::edge::{self, Edge, EdgeError, Form};
 use weir_engine::watch::{Journey, Journeys, Watcher, Wish};
@@ -18,7 +18,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_secs(10);
 fn apply(name: &str, functions: usize, form: Form) -> Result<edge::Applied, EdgeError> {
     let mut edge = Edge::open_or_create(name)?;
     edge.set_form(form);
-    edge.apply(&chain(name, functions), "text")
+    edge.apply(&wired(&chain(name, functions)), "text")
 }
 
 #[test]

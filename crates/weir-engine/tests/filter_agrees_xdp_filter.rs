@@ -22,8 +22,9 @@ use crate::common;
 use crate::common::Sample;
 use crate::graph::{agree, chained, instance};
 use weir_engine::EngineKind;
-use weir_engine::edge::replay::{GraphOptions, Target};
+use weir_engine::edge::replay::GraphOptions;
 use weir_functions::kind::{self, Files, Request};
+use weir_graph::Target;
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_packet::Verdict;
 

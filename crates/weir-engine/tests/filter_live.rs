@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::edge_bed;
-use crate::edge_bed::{Bed, Down, chain, edge_name, root};
+use crate::edge_bed::{Bed, Down, chain, edge_name, root, wired};
 use crate::filters;
 use crate::filters::{compiled, filter, planned};
 use weir_engine::edge;
@@ -36,7 +36,10 @@ fn a_list_is_replaced_and_counters_and_blocks_go_on() {
         "{rules}\nsets.bad = [\"172.16.0.0/12\", \"10.0.0.2\", \"10.0.0.3\", \"10.0.0.0/24\", \"192.0.2.0/24\"]"
     );
     let mut plan = chain(&name, 1);
-    let apply = |plan: &edge::EdgePlan| bed.on_edge(|| edge::apply(plan, "text")).expect("applies");
+    let apply = |plan: &weir_graph::Model| {
+        bed.on_edge(|| edge::apply(&wired(plan), "text"))
+            .expect("applies")
+    };
     plan.instances[0].planned = planned(&before);
     apply(&plan);
 

@@ -14,13 +14,11 @@ use crate::graph::{agree, chained, empty, middlebox, port, ports};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as ProptestConfig, TestRunner};
 use weir_bpf::abi::NEXT;
-use weir_engine::edge::plan;
-use weir_engine::edge::replay::{
-    self, Graph, GraphOptions, GraphPort, GraphReport, Instance, Target,
-};
+use weir_engine::edge::replay::{self, Graph, GraphOptions, GraphPort, GraphReport, Instance};
 use weir_engine::{EngineKind, Packet, ReplayOptions};
 use weir_functions::kind::Planned;
 use weir_functions::plan::ChecksumMode;
+use weir_graph::{Link, Mode, Model, PortPlan, Source, Target};
 use weir_packet::{Reason, Verdict};
 use weir_policy::model::Policy;
 
@@ -45,7 +43,7 @@ fn empty_chains_count_at_every_hop_and_end_where_links_say() {
             (Target::Stack, Verdict::Pass),
             (Target::Drop, Verdict::Drop),
             (Target::Tx, Verdict::Tx),
-            (Target::Port(2), Verdict::Redirect),
+            (Target::Device(2), Verdict::Redirect),
         ] {
             let instances = (0..length).map(|i| empty(&format!("f{i}"), Target::Stack));
             let mut graph = chained(instances.collect(), end);
@@ -83,47 +81,47 @@ fn a_chain_of_more_calls_than_the_kernel_makes_is_a_counted_drop() {
 }
 
 /// A plan of functions that do nothing, one behind the other, between port 1 and `end`.
-fn plan(functions: usize, end: plan::Target) -> plan::EdgePlan {
-    let instance = |i: usize| plan::EdgeInstance {
-        name: format!("f{i}"),
-        planned: Planned::embedded("empty"),
-        maps: Vec::new(),
-        fresh: false,
-    };
-    let link = |i: usize| plan::LinkPlan {
+fn model(functions: usize, end: Target) -> Model {
+    let instance =
+        |i: usize| weir_graph::Instance::new(format!("f{i}"), "empty", Planned::embedded("empty"));
+    let link = |i: usize| Link {
         from: match i {
-            0 => plan::Source::Port(0),
-            _ => plan::Source::Out {
+            0 => Source::Port(1),
+            _ => Source::Out {
                 instance: i - 1,
                 out: 0,
             },
         },
         to: match i < functions {
-            true => plan::Target::Instance(i),
+            true => Target::Instance(i),
             false => end,
         },
         guard: None,
     };
-    plan::EdgePlan {
-        name: "test".to_owned(),
-        ports: vec![plan::PortPlan {
+    Model {
+        edge: "test".to_owned(),
+        ports: vec![PortPlan {
             name: "in".to_owned(),
             device: "d".to_owned(),
             number: 1,
-            mode: weir_graph::Mode::Native,
+            mode: Mode::Native,
             checksums: None,
             metadata: false,
         }],
         instances: (0..functions).map(instance).collect(),
         links: (0..=functions).map(link).collect(),
-        ..plan::EdgePlan::default()
+        ..Model::default()
     }
+}
+
+fn wired(model: Model) -> Graph {
+    Graph::from(&model.plan().expect("a plan"))
 }
 
 #[test]
 fn long_chains_recirculate() {
     for (length, rounds) in [(33, 0), (34, 1), (40, 1), (100, 3)] {
-        let graph = Graph::of(&plan(length, plan::Target::Port(0))).expect("wired");
+        let graph = wired(model(length, Target::Device(1)));
         let samples: Vec<Sample> = (0..3).map(frame).collect();
         let said = agree(&engines(), &graph, &GraphOptions::default(), &samples)
             .unwrap_or_else(|e| panic!("{length} functions: {e}"));
@@ -151,11 +149,11 @@ fn long_chains_recirculate() {
 #[test]
 fn guarded_loops_end() {
     for (length, guard) in [(3, 4), (10, 15)] {
-        let mut plan = plan(length, plan::Target::Stack);
-        let back = plan.links.last_mut().expect("has links");
-        back.to = plan::Target::Instance(0);
+        let mut model = model(length, Target::Stack);
+        let back = model.links.last_mut().expect("has links");
+        back.to = Target::Instance(0);
         back.guard = Some(guard);
-        let graph = Graph::of(&plan).expect("wired");
+        let graph = wired(model);
         let said = agree(&engines(), &graph, &GraphOptions::default(), &[frame(7)])
             .unwrap_or_else(|e| panic!("{length} functions: {e}"));
         assert_eq!(said.outcomes[0].verdict, Verdict::Drop);
@@ -223,7 +221,7 @@ fn policies_in_chains_agree_over_captures() {
             chain.push(empty(&format!("before-{}", instance.name), Target::Stack));
             chain.push(instance.clone());
         }
-        let graph = chained(chain, Target::Port(1));
+        let graph = chained(chain, Target::Device(1));
         let said = agree(&engines, &graph, &GraphOptions::default(), &samples)
             .unwrap_or_else(|e| panic!("{e}"));
         let left = said.outcomes.iter().filter(|o| o.port.is_some()).count() as u64;
@@ -282,7 +280,7 @@ fn target(from: usize, functions: usize, choice: u8) -> Target {
     match choice % 8 {
         0 => Target::Drop,
         1 => Target::Tx,
-        2 => Target::Port(u32::from(choice >> 7) + 1),
+        2 => Target::Device(u32::from(choice >> 7) + 1),
         3 => Target::Stack,
         _ if behind == 0 => Target::Stack,
         _ => Target::Instance(from + usize::from(choice >> 3) % behind),
@@ -358,11 +356,11 @@ fn walk(
         let end = loop {
             let place = match at {
                 Target::Instance(place) => place,
-                Target::Port(port) => break (Verdict::Redirect, Some(port)),
+                Target::Device(port) => break (Verdict::Redirect, Some(port)),
                 Target::Stack => break (Verdict::Pass, None),
                 Target::Drop => break (Verdict::Drop, None),
                 Target::Tx => break (Verdict::Tx, None),
-                Target::Away => unreachable!("short graphs do not recirculate"),
+                Target::Pair => unreachable!("short graphs do not recirculate"),
             };
             at = graph.instances[place].outs[0];
             let Some(reference) = references.get_mut(&place) else {
@@ -484,7 +482,7 @@ fn the_reference_engine_takes_no_graph() {
 fn reports_add_up() {
     let graph = chained(
         vec![empty("a", Target::Stack), empty("b", Target::Stack)],
-        Target::Port(1),
+        Target::Device(1),
     );
     let samples: Vec<Sample> = (0..3).map(frame).collect();
     let said = agree(&engines(), &graph, &GraphOptions::default(), &samples).expect("agree");

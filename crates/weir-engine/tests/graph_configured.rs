@@ -11,7 +11,6 @@ use crate::graph::{Said, agree};
 use crate::pair;
 use crate::pair::frames;
 use weir_bpf::abi::NEXT;
-use weir_engine::edge::plan::EdgePlan;
 use weir_engine::edge::replay::{Graph, GraphOptions};
 use weir_functions::kind::Files;
 use weir_graph::Numbers;
@@ -278,8 +277,7 @@ fn run(functions: &str) -> Said {
     let files = Compiled::new(&["agree"]);
     let planned = weir_graph::plan(&config, &files, &Numbers::new());
     let (plan, _) = planned.unwrap_or_else(|e| panic!("{e}"));
-    let plan = EdgePlan::from(&plan);
-    let graph = Graph::of(&plan).expect("wired");
+    let graph = Graph::from(&plan);
     let taken = |f: &Vec<u8>| (14..=weir_bpf::abi::FRAME_MAX).contains(&f.len());
     let samples: Vec<Sample> = (0..)
         .zip(frames(FRAMES).into_iter().filter(taken))

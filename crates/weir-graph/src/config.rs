@@ -12,7 +12,7 @@ use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report, Source};
 
 use crate::attach::Attach;
-use crate::edge::{MapType, Mode};
+use crate::edge::{MapType, Mode, SharedMap};
 
 /// A configuration that was read.
 #[derive(Clone, Debug)]
@@ -69,6 +69,20 @@ pub(crate) struct Map {
     pub(crate) value: u32,
     pub(crate) entries: u32,
     pub(crate) fresh: bool,
+}
+
+impl Map {
+    /// The map that is shared.
+    pub(crate) fn shared(&self) -> SharedMap {
+        SharedMap {
+            name: self.name.value.clone(),
+            kind: self.kind,
+            key: self.key,
+            value: self.value,
+            entries: self.entries,
+            fresh: self.fresh,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
-//! What an engine needs to run the graph of one edge: ports, instances, where each output leads, shared maps, objects on other hooks.
+//! What an engine carries out for one edge: ports, instances, where each output leads, shared maps, objects on other hooks.
 //!
-//! Numbers of instances (VIDs) count from 1 within a plan; an engine adds the base of its generation. Invariant of a plan that
-//! [`crate::plan`] made: every [`Target`] exists, and no walk over the links calls more functions in a row than the kernel allows.
+//! Made by [`crate::Model::plan`] and [`crate::plan`] only. Invariant: every [`Target`] exists, every output has one, and no walk over them calls
+//! more functions in a row than the kernel allows. Instances are named by their places; which number (VID) one has while it runs, an engine says.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,10 +20,12 @@ pub struct EdgePlan {
     pub edge: String,
     /// Ports, by number.
     pub ports: Vec<PortPlan>,
-    /// Instances by VID, from VID 1: those of the configuration in its order, then guards, then recirculations.
+    /// Where packets of each port begin, in the order of ports. Without a link from the port: [`Target::Stack`].
+    pub entries: Vec<Target>,
+    /// Instances: those of the configuration in its order, then guards, then recirculations.
     pub instances: Vec<Instance>,
-    /// Links as they are configured, for engines that insert guards and recirculations by themselves.
-    pub links: Vec<Link>,
+    /// Where each output of each instance leads, as many as its `planned.outs`.
+    pub targets: Vec<Vec<Target>>,
     /// Maps shared by name.
     pub maps: Vec<SharedMap>,
     /// Objects on other hooks.
@@ -39,7 +41,7 @@ pub struct EdgePlan {
 /// A port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortPlan {
-    /// weir's number, from 1.
+    /// weir's number, 1 to 254: an index into the maps of entries and devices.
     pub number: u32,
     /// Name in the configuration.
     pub name: String,
@@ -51,33 +53,6 @@ pub struct PortPlan {
     pub checksums: Option<ChecksumMode>,
     /// Packets to the stack carry their mark there.
     pub metadata: bool,
-    /// Where its packets begin. Without a link from the port: [`Target::Stack`].
-    pub entry: Target,
-}
-
-/// A link as it is configured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Its start.
-    pub from: From,
-    /// Its end: never an implicit instance.
-    pub to: Target,
-    /// How often a packet may take it.
-    pub guard: Option<u32>,
-}
-
-/// Where a link begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum From {
-    /// A port, by weir's number.
-    Port(u32),
-    /// An output of an instance.
-    Out {
-        /// VID within the plan.
-        vid: u32,
-        /// Number of the output.
-        out: usize,
-    },
 }
 
 /// Where on an interface programs run. Never another one than this.
@@ -107,8 +82,6 @@ impl Mode {
 /// One instance of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instance {
-    /// Number within the plan, from 1.
-    pub vid: u32,
     /// Name in the configuration; implicit ones have blanks in theirs.
     pub name: String,
     /// Kind; `guard` and `recirculate` are implicit.
@@ -119,15 +92,13 @@ pub struct Instance {
     pub planned: Planned,
     /// Maps of the object that are shared: name in the object -> name in [`EdgePlan::maps`].
     pub shares: BTreeMap<String, String>,
-    /// Where each output leads, as many as `planned.outs`.
-    pub links: Vec<Target>,
 }
 
 /// Where a packet goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// Another instance, by VID within the plan.
-    Instance(u32),
+    /// Another instance, by its place.
+    Instance(usize),
     /// The network stack.
     Stack,
     /// Into the pair of devices that brings packets back: only from instances of kind `recirculate`.
@@ -238,11 +209,6 @@ pub struct HookPlan {
 }
 
 impl EdgePlan {
-    /// The instance with that VID.
-    pub fn instance(&self, vid: u32) -> Option<&Instance> {
-        self.instances.get((vid as usize).checked_sub(1)?)
-    }
-
     /// Instances that are configured, in the order of the configuration.
     pub fn configured(&self) -> impl Iterator<Item = &Instance> {
         self.instances.iter().filter(|one| !one.is_implicit())
@@ -265,13 +231,30 @@ impl EdgePlan {
             Target::Pair => "pair",
             Target::Drop => "drop",
             Target::Tx => "tx",
-            Target::Instance(vid) => self.instance(vid).map_or("?", |one| &one.name),
+            Target::Instance(at) => self.instances.get(at).map_or("?", |one| &one.name),
             Target::Device(number) => self.port(number).map_or("?", |port| &port.name),
         }
+    }
+
+    /// Names of an instance's outputs, and where they lead.
+    pub fn outs(&self, at: usize) -> impl Iterator<Item = (&str, Target)> {
+        let names = self.instances[at].planned.outs.iter().map(String::as_str);
+        names.zip(self.targets[at].iter().copied())
     }
 }
 
 impl Instance {
+    /// One that shares nothing and keeps its state.
+    pub fn new(name: impl Into<String>, kind: impl Into<String>, planned: Planned) -> Instance {
+        Instance {
+            name: name.into(),
+            kind: kind.into(),
+            fresh: false,
+            planned,
+            shares: BTreeMap::new(),
+        }
+    }
+
     /// Whether weir inserted it: a guard or a recirculation.
     pub fn is_implicit(&self) -> bool {
         self.name.contains(' ')

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use weir_functions::plan::ChecksumMode;
 
 use crate::digest::digest;
-use crate::edge::{EdgePlan, Instance, Mode, PortPlan, SharedMap};
+use crate::edge::{EdgePlan, Mode, PortPlan, SharedMap, Target};
 
 /// A plan without its contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,19 +115,18 @@ impl EdgePlan {
             ports: self
                 .ports
                 .iter()
-                .map(|port| self.port_outline(port))
+                .zip(&self.entries)
+                .map(|(port, entry)| self.port_outline(port, *entry))
                 .collect(),
-            instances: self
-                .instances
-                .iter()
-                .map(|one| self.instance_outline(one))
+            instances: (0..self.instances.len())
+                .map(|at| self.instance_outline(at))
                 .collect(),
             maps: self.maps.clone(),
             hooks: self.hooks.iter().map(hook).collect(),
         }
     }
 
-    fn port_outline(&self, port: &PortPlan) -> PortOutline {
+    fn port_outline(&self, port: &PortPlan, entry: Target) -> PortOutline {
         PortOutline {
             number: port.number,
             name: port.name.clone(),
@@ -135,11 +134,12 @@ impl EdgePlan {
             mode: port.mode,
             checksums: port.checksums.map(|mode| checksums(mode).to_owned()),
             metadata: port.metadata,
-            entry: self.target_name(port.entry).to_owned(),
+            entry: self.target_name(entry).to_owned(),
         }
     }
 
-    fn instance_outline(&self, instance: &Instance) -> InstanceOutline {
+    fn instance_outline(&self, at: usize) -> InstanceOutline {
+        let instance = &self.instances[at];
         let plan = &instance.planned.instance;
         let constants = plan.constants.iter();
         let maps = plan.maps.iter().map(|map| {
@@ -155,7 +155,6 @@ impl EdgePlan {
             };
             (map.name.to_string(), outline)
         });
-        let outs = instance.planned.outs.iter().zip(&instance.links);
         InstanceOutline {
             name: instance.name.clone(),
             kind: instance.kind.clone(),
@@ -167,8 +166,9 @@ impl EdgePlan {
                 .collect(),
             maps: maps.collect(),
             shares: instance.shares.clone(),
-            links: outs
-                .map(|(out, target)| (out.clone(), self.target_name(*target).to_owned()))
+            links: self
+                .outs(at)
+                .map(|(out, target)| (out.to_owned(), self.target_name(target).to_owned()))
                 .collect(),
         }
     }

@@ -10,10 +10,10 @@ use weir_functions::plan::MapPlan;
 use weir_policy::ast::Span;
 use weir_vm::Object;
 
-use crate::config::{Function, Hook, Map, Share};
-use crate::edge::{HookPlan, SharedMap};
+use crate::config::{Function, Hook, Share};
+use crate::edge::HookPlan;
 use crate::objects;
-use crate::plan::Planning;
+use crate::planning::Planning;
 
 impl Planning<'_> {
     pub(crate) fn function(&mut self, function: &Function, ports: &[EdgePort]) -> Option<Planned> {
@@ -136,7 +136,7 @@ impl Planning<'_> {
                 .help(suggest(&own.value, &names));
             return;
         };
-        if let Some(why) = objects::mismatch(definition, planned, &shared_map(map)) {
+        if let Some(why) = objects::mismatch(definition, planned, &map.shared()) {
             let text = format!(
                 "the map `{}` of `{user}` cannot be `{}`: {why}",
                 own.value, shared.value
@@ -226,17 +226,6 @@ pub(crate) fn names_of(shares: &[Share]) -> BTreeMap<String, String> {
     pairs
         .map(|(own, shared)| (own.value.clone(), shared.value.clone()))
         .collect()
-}
-
-pub(crate) fn shared_map(map: &Map) -> SharedMap {
-    SharedMap {
-        name: map.name.value.clone(),
-        kind: map.kind,
-        key: map.key,
-        value: map.value,
-        entries: map.entries,
-        fresh: map.fresh,
-    }
 }
 
 /// The place of a key, or of what it is below of; a key that should be there and is not: the name of the function.

@@ -1,11 +1,13 @@
 //! The walks that packets can take: loops, how many functions one packet meets, and where it has to be recirculated.
 //!
 //! The kernel makes 33 tail calls for one packet and run ([`MAX_CALLS`]); each function, guard and recirculation is one of them.
-//! Where packets are recirculated is decided by the rule that the engine wires by: as late as it must be on straight paths, and at
-//! every guarded link if loops make the longest walk too long. What one packet meets at most is then found by following all walks,
+//! Packets are recirculated as late as it must be on straight paths, and at every guarded link if loops make the longest walk too long. What one packet meets at most is then found by following all walks,
 //! with the passes over guarded links they have left.
 
 use std::collections::{BTreeMap, BTreeSet};
+
+use crate::edge::Target;
+use crate::model::{Link, Source};
 
 /// Functions in a row that the kernel calls for one packet.
 pub const MAX_CALLS: u32 = 33;
@@ -38,6 +40,8 @@ pub(crate) struct Graph {
     pub(crate) steps: Vec<Step>,
     /// How often a packet may take each guarded link.
     pub(crate) guards: Vec<u32>,
+    /// Which link each step is, by place in the list of links.
+    pub(crate) links: Vec<usize>,
 }
 
 /// What the walks over a graph need.
@@ -52,6 +56,57 @@ pub(crate) struct Walks {
 }
 
 impl Graph {
+    /// The graph of so many functions and the links of their outputs and of ports.
+    pub(crate) fn of(nodes: usize, links: &[Link]) -> Graph {
+        let mut graph = Graph {
+            nodes,
+            ..Graph::default()
+        };
+        for (at, link) in links.iter().enumerate() {
+            let Target::Instance(to) = link.to else {
+                continue;
+            };
+            let Source::Out { instance: from, .. } = link.from else {
+                graph.entries.push(to);
+                continue;
+            };
+            let guard = link.guard.map(|limit| {
+                graph.guards.push(limit);
+                graph.guards.len() - 1
+            });
+            graph.steps.push(Step { from, to, guard });
+            graph.links.push(at);
+        }
+        graph.entries.sort_unstable();
+        graph.entries.dedup();
+        graph
+    }
+
+    /// Links with a guard that close no loop, by their places.
+    pub(crate) fn needless_guards(&self, links: &[Link]) -> Vec<usize> {
+        let closes_loop = |link: usize| {
+            let step = self.links.iter().position(|at| *at == link);
+            step.is_some_and(|step| self.closes_loop(step))
+        };
+        let guarded = (0..links.len()).filter(|&at| links[at].guard.is_some());
+        guarded.filter(|&at| !closes_loop(at)).collect()
+    }
+
+    /// The highest limit of a guarded link; 0: there is none.
+    pub(crate) fn highest_guard(&self) -> u32 {
+        self.guards.iter().copied().max().unwrap_or(0)
+    }
+
+    /// Bits of a packet's word of passes that each guarded link has.
+    pub(crate) fn bits_of_a_guard(&self) -> u32 {
+        (u32::BITS - self.highest_guard().leading_zeros()).max(1)
+    }
+
+    /// Bits that all guarded links need.
+    pub(crate) fn guard_bits(&self) -> u32 {
+        (self.guards.len() as u32).saturating_mul(self.bits_of_a_guard())
+    }
+
     /// Loops that no guard ends, each as the steps that make it, by place in [`Graph::steps`]. One for each step that closes one.
     pub(crate) fn endless_loops(&self) -> Vec<Vec<usize>> {
         let from = self.free_steps();
@@ -382,7 +437,7 @@ mod tests {
             nodes,
             entries: vec![0],
             steps: (0..nodes - 1).map(step).collect(),
-            guards: Vec::new(),
+            ..Graph::default()
         }
     }
 

@@ -1,4 +1,4 @@
-//! Configuration -> [`EdgePlan`]: kinds turn their keys into instances, links get targets, loops get guards, long paths get recirculations.
+//! Configuration -> [`Model`] -> [`EdgePlan`]: kinds turn their keys into instances, ports get numbers, links get ends.
 //!
 //! Deterministic: the same configuration, files and numbers of ports give the same plan on every machine. All errors of a configuration are
 //! found in one go, as far as one does not hide another.
@@ -7,20 +7,17 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use weir_bpf::abi::panel;
 use weir_functions::balancer::Balancer;
 use weir_functions::filter::Filter;
 use weir_functions::kind::{self, EdgePort, Files, FunctionError, Judge, Planned, Request};
 use weir_functions::router::interface::{self, Interface};
-use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report};
 
-use crate::config::Config;
-use crate::edge::{EdgePlan, From, HookPlan, Link, Mode, PortPlan, Target};
-use crate::instances::{instances, vid};
-use crate::parts::shared_map;
-use crate::paths::{Graph, MAX_CALLS, Walks};
-use crate::wiring::{End, Wired};
+use crate::config::{self, Config, Map};
+use crate::edge::{EdgePlan, HookPlan, Instance, PortPlan};
+use crate::model::Model;
+use crate::parts::names_of;
+use crate::planning::Planning;
 
 /// Numbers of ports that run, by the names of their interfaces.
 pub type Numbers = BTreeMap<String, u32>;
@@ -183,14 +180,6 @@ pub fn balancers(
     read.collect()
 }
 
-pub(crate) struct Planning<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) files: &'a dyn Files,
-    pub(crate) report: Report,
-    /// Files that mistakes were found in: name and text. The first is file number 1 of the report.
-    pub(crate) texts: Vec<(String, String)>,
-}
-
 impl Planning<'_> {
     fn run(&mut self, numbers: &Numbers) -> Option<EdgePlan> {
         let config = self.config;
@@ -201,60 +190,33 @@ impl Planning<'_> {
         let hooks = config.hooks.iter();
         let hooks: Vec<Option<HookPlan>> = hooks.map(|hook| self.hook(hook)).collect();
         self.unused_maps();
-        let wired = self.wire(&planned, &ports);
-        let entries = self.entries(&ports);
-        let graph = self.graph(&wired, &entries)?;
+        let (links, written) = self.links(&planned, &ports);
+        let graph = self.graph(&links, &written)?;
         self.unreachable(&graph);
-        let walks = self.walks(&graph, &wired)?;
-        self.generic_ports(&graph, &walks, &entries);
+        let walks = self.walks(&graph, &written)?;
+        let all = planned.into_iter().collect::<Option<Vec<_>>>();
+        let mut model = Model {
+            edge: config.edge.clone(),
+            ports: config.ports.iter().zip(&ports).map(port).collect(),
+            instances: Vec::new(),
+            links,
+            maps: config.maps.iter().map(Map::shared).collect(),
+            hooks: hooks.into_iter().flatten().collect(),
+        };
+        for port in model.generic_ports_that_recirculate(&graph, &walks) {
+            self.generic_port(&port.name);
+        }
         if self.report.has_errors() {
             return None;
         }
-        let planned = planned.into_iter().collect::<Option<Vec<_>>>()?;
-        let mut plan = EdgePlan {
-            edge: config.edge.clone(),
-            ports: Vec::new(),
-            instances: instances(&config.functions, planned, &wired, &walks, &graph),
-            links: Vec::new(),
-            maps: config.maps.iter().map(shared_map).collect(),
-            hooks: hooks.into_iter().collect::<Option<_>>()?,
-            longest: walks.longest.len() as u32,
-            recirculations: walks.recirculations,
-            notes: Vec::new(),
-        };
-        if plan.instances.len() >= panel::VIDS {
-            let text = format!(
-                "the graph has {} instances, guards and recirculations included; an edge holds {}",
-                plan.instances.len(),
-                panel::VIDS - 1
-            );
-            self.report.error(0, Span::default(), text);
-            return None;
-        }
-        for (port, numbered) in config.ports.iter().zip(&ports) {
-            let entry = entries.get(numbered.name.as_str()).copied();
-            let entry = entry.map_or(Target::Stack, target);
-            if entries.contains_key(numbered.name.as_str()) {
-                plan.links.push(Link {
-                    from: From::Port(numbered.number),
-                    to: entry,
-                    guard: None,
-                });
+        model.instances = config.functions.iter().zip(all?).map(instance).collect();
+        match model.wired(&graph, &walks) {
+            Ok(plan) => Some(plan),
+            Err(error) => {
+                self.refused_as_a_whole(&error);
+                None
             }
-            plan.ports.push(PortPlan {
-                number: numbered.number,
-                name: numbered.name.clone(),
-                device: numbered.device.clone(),
-                mode: port.mode,
-                checksums: port.checksums,
-                metadata: port.metadata,
-                entry,
-            });
         }
-        plan.ports.sort_by_key(|port| port.number);
-        plan.links.extend(wired.iter().map(link));
-        plan.notes = notes(&plan, &walks, &graph);
-        Some(plan)
     }
 
     fn ports(&self, numbers: &Numbers) -> Vec<EdgePort> {
@@ -279,92 +241,25 @@ impl Planning<'_> {
         }
         numbered
     }
+}
 
-    /// Generic XDP turns a redirected frame into a socket buffer, and what lies in front of it is lost.
-    fn generic_ports(&mut self, graph: &Graph, walks: &Walks, entries: &BTreeMap<&str, End>) {
-        for port in self
-            .config
-            .ports
-            .iter()
-            .filter(|port| port.mode == Mode::Generic)
-        {
-            let Some(End::Function(first)) = entries.get(port.name.value.as_str()) else {
-                continue;
-            };
-            let met = graph.reachable([*first]);
-            if walks.cut.iter().any(|&at| met[graph.steps[at].from]) {
-                let text = format!(
-                    "packets of the port `{}` could pass more than {MAX_CALLS} functions, and generic XDP cannot recirculate them",
-                    port.name.value
-                );
-                self.report
-                    .error(0, port.name.span, text)
-                    .help("use `mode = \"native\"`, or shorten the path; each pass of a guarded link counts");
-            }
-        }
+fn port((port, numbered): (&config::Port, &EdgePort)) -> PortPlan {
+    PortPlan {
+        number: numbered.number,
+        name: numbered.name.clone(),
+        device: numbered.device.clone(),
+        mode: port.mode,
+        checksums: port.checksums,
+        metadata: port.metadata,
     }
 }
 
-fn target(end: End) -> Target {
-    match end {
-        End::Function(at) => vid(at),
-        End::Out(target) => target,
-    }
-}
-
-fn link(one: &Wired<'_>) -> Link {
-    Link {
-        from: From::Out {
-            vid: one.from as u32 + 1,
-            out: one.out,
-        },
-        to: target(one.end),
-        guard: one.link.guard.as_ref().map(|guard| guard.value),
-    }
-}
-
-fn notes(plan: &EdgePlan, walks: &Walks, graph: &Graph) -> Vec<String> {
-    let mut notes = Vec::new();
-    for instance in &plan.instances {
-        let unshared = instance.planned.unshared.iter();
-        let unshared = unshared.filter(|(map, _)| !instance.shares.contains_key(map));
-        let of = instance.planned.notes.iter();
-        let of = of.chain(unshared.map(|(_, note)| note));
-        notes.extend(of.map(|note| format!("{}: {note}", instance.name)));
-    }
-    if !walks.cut.is_empty() {
-        let names: Vec<&str> = walks
-            .longest
-            .iter()
-            .map(|&at| plan.instances[at].name.as_str())
-            .collect();
-        let places: BTreeSet<&str> = walks
-            .cut
-            .iter()
-            .map(|&at| plan.instances[graph.steps[at].to].name.as_str())
-            .collect();
-        let places: Vec<String> = places.iter().map(|name| format!("`{name}`")).collect();
-        notes.push(format!(
-            "a packet may pass {} functions ({}), and the kernel calls 33 in a row: packets are sent round through a veth pair in front of {}, \
-             at most {} each, which costs about as much as receiving them once more",
-            names.len(),
-            abridged(&names),
-            places.join(", "),
-            match walks.recirculations {
-                1 => "once".to_owned(),
-                many => format!("{many} times"),
-            },
-        ));
-    }
-    notes
-}
-
-/// A walk, without its middle if it is long.
-pub(crate) fn abridged(names: &[&str]) -> String {
-    match names {
-        [first, second, .., last] if names.len() > 6 => {
-            format!("{first} > {second} > ... > {last}")
-        }
-        _ => names.join(" > "),
+fn instance((function, planned): (&config::Function, Planned)) -> Instance {
+    Instance {
+        name: function.name.value.clone(),
+        kind: function.kind.value.clone(),
+        fresh: function.fresh,
+        planned,
+        shares: names_of(&function.maps),
     }
 }

@@ -10,13 +10,13 @@ use crate::outline::checksums;
 impl fmt::Display for EdgePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "edge {}", self.edge)?;
-        for port in &self.ports {
+        for (port, entry) in self.ports.iter().zip(&self.entries) {
             let (number, name, device) = (port.number, &port.name, &port.device);
             write!(f, "port {number} {name}: {device}, {}", port.mode.text())?;
             if let Some(mode) = port.checksums {
                 write!(f, ", checksums {}", checksums(mode))?;
             }
-            writeln!(f, " > {}", self.target_name(port.entry))?;
+            writeln!(f, " > {}", self.target_name(*entry))?;
         }
         for map in &self.maps {
             writeln!(
@@ -29,21 +29,21 @@ impl fmt::Display for EdgePlan {
                 map.value
             )?;
         }
-        for one in &self.instances {
+        for (at, one) in self.instances.iter().enumerate() {
             let plan = &one.planned.instance;
-            write!(f, "function {} {}: {}", one.vid, one.name, one.kind)?;
+            write!(f, "function {} {}: {}", at + 1, one.name, one.kind)?;
             if plan.object.to_string() != one.kind {
                 write!(f, " ({})", plan.object)?;
             }
             for (own, shared) in &one.shares {
                 write!(f, ", map {own} is {shared}")?;
             }
-            for (out, (name, target)) in one.planned.outs.iter().zip(&one.links).enumerate() {
+            for (out, (name, target)) in self.outs(at).enumerate() {
                 // Outputs nobody linked are the stack; saying so of the first is enough.
                 if out == 0 {
-                    write!(f, " > {}", self.target_name(*target))?;
-                } else if *target != Target::Stack {
-                    write!(f, ", {name} > {}", self.target_name(*target))?;
+                    write!(f, " > {}", self.target_name(target))?;
+                } else if target != Target::Stack {
+                    write!(f, ", {name} > {}", self.target_name(target))?;
                 }
             }
             writeln!(f)?;

@@ -1,69 +1,68 @@
-//! Links of outputs and ports: what they lead to, loops among them, functions nobody comes to, and walks that are too long.
-
-use std::collections::BTreeMap;
+//! What links are written as: what they lead to, and mistakes of loops, guards and long walks with their places.
 
 use weir_functions::kind::{EdgePort, Planned, suggest};
 use weir_policy::ast::Span;
 
-use crate::config::Link;
+use crate::checked::ModelError;
+use crate::config;
 use crate::edge::Target;
-use crate::paths::{GUARD_BITS, Graph, MAX_RECIRCULATIONS, Step, Walks};
-use crate::plan::{Planning, abridged};
-
-/// A link that is an output of a function.
-pub(crate) struct Wired<'a> {
-    /// Place of the function.
-    pub(crate) from: usize,
-    pub(crate) out: usize,
-    pub(crate) link: &'a Link,
-    pub(crate) end: End,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    Function(usize),
-    Out(Target),
-}
+use crate::model::{Link, Source};
+use crate::paths::{GUARD_BITS, Graph, MAX_CALLS, MAX_RECIRCULATIONS, Walks};
+use crate::planning::Planning;
+use crate::wired::abridged;
 
 impl<'a> Planning<'a> {
-    /// Links of outputs. Those of functions that could not be planned keep their places, so that loops are still found.
-    pub(crate) fn wire(
+    /// What links lead to, and where each is written. Those of functions that could not be planned keep their places, so that loops are still found.
+    pub(crate) fn links(
         &mut self,
         planned: &[Option<Planned>],
         ports: &[EdgePort],
-    ) -> Vec<Wired<'a>> {
+    ) -> (Vec<Link>, Vec<&'a config::Link>) {
         let config = self.config;
-        let mut wired = Vec::new();
+        let (mut links, mut written) = (Vec::new(), Vec::new());
         for link in &config.links {
-            let Some(from) = self.place(&link.from.value) else {
+            let (Some(from), Some(to)) = (
+                self.source(link, planned, ports),
+                self.target(&link.to.value, ports),
+            ) else {
                 continue;
             };
-            let Some(end) = self.end(&link.to.value, ports) else {
-                continue;
-            };
-            let name = link.out.as_ref().map_or("next", |out| &out.value);
-            let out = match &planned[from] {
-                None => usize::MAX,
-                Some(planned) => match planned.outs.iter().position(|out| out == name) {
-                    Some(out) => out,
-                    None => {
-                        let text = format!("`{}` has no output `{name}`", link.from.value);
-                        let names: Vec<&str> = planned.outs.iter().map(String::as_str).collect();
-                        self.report
-                            .error(0, link.from.span, text)
-                            .help(suggest(name, &names));
-                        continue;
-                    }
-                },
-            };
-            wired.push(Wired {
+            links.push(Link {
                 from,
-                out,
-                link,
-                end,
+                to,
+                guard: link.guard.as_ref().map(|guard| guard.value),
             });
+            written.push(link);
         }
-        wired
+        (links, written)
+    }
+
+    fn source(
+        &mut self,
+        link: &config::Link,
+        planned: &[Option<Planned>],
+        ports: &[EdgePort],
+    ) -> Option<Source> {
+        let Some(instance) = self.place(&link.from.value) else {
+            let port = ports.iter().find(|port| port.name == link.from.value)?;
+            return Some(Source::Port(port.number));
+        };
+        let name = link.out.as_ref().map_or("next", |out| &out.value);
+        let out = match &planned[instance] {
+            None => usize::MAX,
+            Some(planned) => match planned.outs.iter().position(|out| out == name) {
+                Some(out) => out,
+                None => {
+                    let text = format!("`{}` has no output `{name}`", link.from.value);
+                    let names: Vec<&str> = planned.outs.iter().map(String::as_str).collect();
+                    self.report
+                        .error(0, link.from.span, text)
+                        .help(suggest(name, &names));
+                    return None;
+                }
+            },
+        };
+        Some(Source::Out { instance, out })
     }
 
     fn place(&self, function: &str) -> Option<usize> {
@@ -73,103 +72,50 @@ impl<'a> Planning<'a> {
             .position(|one| one.name.value == function)
     }
 
-    fn end(&self, name: &str, ports: &[EdgePort]) -> Option<End> {
+    fn target(&self, name: &str, ports: &[EdgePort]) -> Option<Target> {
         Some(match name {
-            "stack" => End::Out(Target::Stack),
-            "drop" => End::Out(Target::Drop),
-            "tx" => End::Out(Target::Tx),
+            "stack" => Target::Stack,
+            "drop" => Target::Drop,
+            "tx" => Target::Tx,
             _ => match self.place(name) {
-                Some(at) => End::Function(at),
+                Some(at) => Target::Instance(at),
                 None => {
                     let port = ports.iter().find(|port| port.name == name)?;
-                    End::Out(Target::Device(port.number))
+                    Target::Device(port.number)
                 }
             },
         })
     }
 
-    /// Where packets of each port begin.
-    pub(crate) fn entries(&mut self, ports: &[EdgePort]) -> BTreeMap<&'a str, End> {
-        let config = self.config;
-        let mut entries = BTreeMap::new();
-        for link in &config.links {
-            if !ports.iter().any(|port| port.name == link.from.value) {
-                continue;
-            }
-            if let Some(guard) = &link.guard {
-                self.needless_guard(guard.span);
-            }
-            if let Some(end) = self.end(&link.to.value, ports) {
-                entries.insert(link.from.value.as_str(), end);
-            }
-        }
-        entries
-    }
-
-    fn needless_guard(&mut self, at: Span) {
-        self.report
-            .error(0, at, "`guard` is on a link that closes no loop")
-            .help("leave it out: packets take this link once");
-    }
-
     /// The functions and the links between them. `None`: packets could go round for ever.
-    pub(crate) fn graph(
-        &mut self,
-        wired: &[Wired<'_>],
-        entries: &BTreeMap<&str, End>,
-    ) -> Option<Graph> {
-        let mut graph = Graph {
-            nodes: self.config.functions.len(),
-            ..Graph::default()
-        };
-        let starts = entries.values().filter_map(End::function);
-        graph.entries = starts.collect();
-        graph.entries.sort_unstable();
-        graph.entries.dedup();
-        let mut guards = Vec::new();
-        for one in wired {
-            let guard = one.link.guard.as_ref();
-            let Some(to) = one.end.function() else {
-                if let Some(guard) = guard {
-                    self.needless_guard(guard.span);
-                }
-                continue;
-            };
-            let number = guard.map(|guard| {
-                guards.push(guard.span);
-                graph.guards.push(guard.value);
-                graph.guards.len() - 1
-            });
-            graph.steps.push(Step {
-                from: one.from,
-                to,
-                guard: number,
-            });
-        }
-        for at in 0..graph.steps.len() {
-            if let Some(guard) = graph.steps[at].guard.filter(|_| !graph.closes_loop(at)) {
-                self.needless_guard(guards[guard]);
+    pub(crate) fn graph(&mut self, links: &[Link], written: &[&config::Link]) -> Option<Graph> {
+        let graph = Graph::of(self.config.functions.len(), links);
+        for at in graph.needless_guards(links) {
+            if let Some(guard) = &written[at].guard {
+                self.report
+                    .error(0, guard.span, "`guard` is on a link that closes no loop")
+                    .help("leave it out: packets take this link once");
             }
         }
-        let most = graph.guards.iter().copied().max().unwrap_or(0);
-        let bits = (u32::BITS - most.leading_zeros()) * guards.len() as u32;
-        if let Some(last) = guards.last().filter(|_| bits > GUARD_BITS) {
+        let bits = graph.guard_bits();
+        if let Some(last) = last_guard(written).filter(|_| bits > GUARD_BITS) {
             let text = format!(
-                "{} guards of up to {most} need {bits} bits of what a packet carries, and there are {GUARD_BITS}",
-                guards.len()
+                "{} guards of up to {} need {bits} bits of what a packet carries, and there are {GUARD_BITS}",
+                graph.guards.len(),
+                graph.highest_guard()
             );
             self.report
-                .error(0, *last, text)
+                .error(0, last, text)
                 .help("lower the highest guard, or guard fewer links");
         }
         let endless = graph.endless_loops();
         for steps in &endless {
-            self.endless(&graph, steps, wired);
+            self.endless(&graph, steps, written);
         }
         endless.is_empty().then_some(graph)
     }
 
-    fn endless(&mut self, graph: &Graph, steps: &[usize], wired: &[Wired<'_>]) {
+    fn endless(&mut self, graph: &Graph, steps: &[usize], written: &[&config::Link]) {
         let name = |node: usize| {
             self.config
                 .functions
@@ -179,16 +125,7 @@ impl<'a> Planning<'a> {
         let mut names: Vec<&str> = steps.iter().map(|&at| name(graph.steps[at].from)).collect();
         names.extend(names.first().copied());
         let text = format!("packets could go round for ever: {}", names.join(" > "));
-        let links: Vec<&Link> = steps
-            .iter()
-            .filter_map(|&at| {
-                let Step { from, to, .. } = graph.steps[at];
-                let link = wired.iter().find(|one| {
-                    one.from == from && one.end == End::Function(to) && one.link.guard.is_none()
-                });
-                link.map(|one| one.link)
-            })
-            .collect();
+        let links: Vec<&config::Link> = steps.iter().map(|&at| written[graph.links[at]]).collect();
         let Some((last, others)) = links.split_last() else {
             return;
         };
@@ -215,12 +152,9 @@ impl<'a> Planning<'a> {
         }
     }
 
-    pub(crate) fn walks(&mut self, graph: &Graph, wired: &[Wired<'_>]) -> Option<Walks> {
+    pub(crate) fn walks(&mut self, graph: &Graph, written: &[&config::Link]) -> Option<Walks> {
         let Some(walks) = graph.walks() else {
-            let mut guards = wired.iter().filter_map(|one| one.link.guard.as_ref());
-            let last = guards
-                .next_back()
-                .map_or(Span::default(), |guard| guard.span);
+            let last = last_guard(written).unwrap_or_default();
             self.report
                 .error(
                     0,
@@ -261,13 +195,29 @@ impl<'a> Planning<'a> {
                 .collect::<Vec<_>>(),
         )
     }
+
+    /// Ports in generic mode whose packets would have to be recirculated.
+    pub(crate) fn generic_port(&mut self, port: &str) {
+        let written = self.config.ports.iter();
+        let at = written
+            .map(|one| &one.name)
+            .find(|name| name.value == port)
+            .map_or(Span::default(), |name| name.span);
+        let text = format!(
+            "packets of the port `{port}` could pass more than {MAX_CALLS} functions, and generic XDP cannot recirculate them"
+        );
+        self.report.error(0, at, text).help(
+            "use `mode = \"native\"`, or shorten the path; each pass of a guarded link counts",
+        );
+    }
+
+    /// What is left to refuse when everything that has a place was checked.
+    pub(crate) fn refused_as_a_whole(&mut self, error: &ModelError) {
+        self.report.error(0, Span::default(), error.to_string());
+    }
 }
 
-impl End {
-    fn function(&self) -> Option<usize> {
-        match self {
-            End::Function(at) => Some(*at),
-            End::Out(_) => None,
-        }
-    }
+fn last_guard(written: &[&config::Link]) -> Option<Span> {
+    let mut guards = written.iter().filter_map(|link| link.guard.as_ref());
+    guards.next_back().map(|guard| guard.span)
 }

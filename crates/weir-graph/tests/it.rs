@@ -6,5 +6,6 @@ mod common;
 
 mod documents;
 mod mistakes;
+mod models;
 mod plans;
 mod properties;

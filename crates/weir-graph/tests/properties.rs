@@ -101,10 +101,10 @@ struct Walk {
 
 fn walk(plan: &EdgePlan, start: Target) -> Walk {
     let mut walk = Walk::default();
-    let mut passes: BTreeMap<u32, u32> = BTreeMap::new();
+    let mut passes: BTreeMap<usize, u32> = BTreeMap::new();
     let (mut at, mut calls) = (start, 0);
-    while let Target::Instance(vid) = at {
-        let instance = plan.instance(vid).expect("targets exist");
+    while let Target::Instance(place) = at {
+        let instance = &plan.instances[place];
         calls += 1;
         walk.calls = walk.calls.max(calls);
         match instance.kind.as_str() {
@@ -115,20 +115,20 @@ fn walk(plan: &EdgePlan, start: Target) -> Walk {
                     .find(|(name, _)| name == "weir_guard_limit")
                     .expect("a limit");
                 let limit = u32::from_ne_bytes(limit.as_slice().try_into().expect("4 bytes"));
-                let taken = passes.entry(vid).or_default();
+                let taken = passes.entry(place).or_default();
                 if *taken == limit {
                     break;
                 }
                 *taken += 1;
             }
             "recirculate" => {
-                assert_eq!(instance.links[1], Target::Pair);
+                assert_eq!(plan.targets[place][1], Target::Pair);
                 walk.recirculations += 1;
                 calls = 0;
             }
             _ => walk.configured += 1,
         }
-        at = instance.links[0];
+        at = plan.targets[place][0];
     }
     walk
 }
@@ -176,7 +176,7 @@ proptest! {
             }
         };
         prop_assert!(try_plan(&text).is_some_and(|again| again == plan));
-        let walks: Vec<Walk> = plan.ports.iter().map(|port| walk(&plan, port.entry)).collect();
+        let walks: Vec<Walk> = plan.entries.iter().map(|entry| walk(&plan, *entry)).collect();
         for walk in &walks {
             prop_assert!(walk.calls <= MAX_CALLS, "{walk:?} {plan}");
             prop_assert!(walk.recirculations <= plan.recirculations.min(MAX_RECIRCULATIONS), "{walk:?} {plan}");

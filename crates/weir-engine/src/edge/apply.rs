@@ -7,24 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use weir_bpf::abi::{self, Hop, panel};
-use weir_functions::plan::{Constant, InstancePlan, ObjectSource};
-use weir_graph::SharedMap;
+use weir_functions::plan::Constant;
+use weir_graph::{EdgePlan, SharedMap, Target};
 use weir_kernel::pinned::PinnedLink;
 use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition};
 
 use super::building::Building;
 use super::error::EdgeError;
+use super::form::Form;
 use super::load::{Build, Recipe, Surroundings};
-use super::maps::STACK;
-use super::plan::{EdgePlan, Form};
-use super::ports::{PAIR_PLACE, Wanted};
+use super::maps::{STACK, way_out};
+use super::ports::Wanted;
 use super::state::{
     self, HookState, InstanceState, PairState, PortState, SharedState, State, words,
 };
-use super::wiring::{Node, Way, Wiring, wire};
 use super::{Edge, hooks, ports, second, status};
 
-/// Nodes of a graph up to which links are constants of the programs in front of them: a hop costs 4 ns instead of 6 to 9, and a
+/// Instances of a graph up to which links are constants of the programs in front of them: a hop costs 4 ns instead of 6 to 9, and a
 /// new program takes all that lead to it along, at a few ms each.
 const CONSTANT_LINKS: usize = 256;
 
@@ -109,7 +108,7 @@ pub struct Applied {
 /// Watches an apply, and may end it by an error.
 pub type Watcher<'w> = &'w mut dyn FnMut(Step) -> Result<(), EdgeError>;
 
-/// A node as it is to run.
+/// An instance as it is to run.
 struct Instance {
     state: InstanceState,
     /// `None`: it runs already.
@@ -122,10 +121,8 @@ pub(super) fn apply(
     text: &str,
     watch: Watcher<'_>,
 ) -> Result<Applied, EdgeError> {
-    let wiring = wire(plan)?;
-    refuse_twice(plan)?;
     let old = edge.state.take();
-    let outcome = change(edge, plan, text, &wiring, old.as_ref(), watch);
+    let outcome = change(edge, plan, text, old.as_ref(), watch);
     match outcome {
         Ok((state, applied)) => {
             if !state.watched {
@@ -161,7 +158,6 @@ fn change(
     edge: &mut Edge,
     plan: &EdgePlan,
     text: &str,
-    wiring: &Wiring,
     old: Option<&State>,
     watch: Watcher<'_>,
 ) -> Result<(State, Applied), Failed> {
@@ -174,8 +170,10 @@ fn change(
         metadata: plan.ports.iter().any(|port| port.metadata),
     };
     let mut numbers = Numbers::of(old);
-    let nodes = wiring.nodes.iter();
-    let mut recipes: Vec<Recipe<'_>> = nodes.map(|node| recipe(plan, node, edge.form)).collect();
+    let wanted_instances = plan.instances.iter();
+    let mut recipes: Vec<Recipe<'_>> = wanted_instances
+        .map(|instance| recipe(instance, edge.form))
+        .collect();
     let mut vids = Vec::with_capacity(recipes.len());
     for recipe in &recipes {
         let before = old.and_then(|old| find_instance(old, &recipe.name));
@@ -227,14 +225,14 @@ fn change(
         ..Applied::default()
     };
     let mut made: Vec<Option<Instance>> = recipes.iter().map(|_| None).collect();
-    for at in wiring.targets_first() {
-        let slots = |node: usize| made[node].as_ref().map(|instance| instance.state.slot);
-        recipes[at].placement = placement(plan, wiring, at, vids[at], &slots);
+    for at in plan.targets_first() {
+        let slots = |at: usize| made[at].as_ref().map(|instance| instance.state.slot);
+        recipes[at].placement = placement(plan, at, vids[at], &slots);
         let recipe = &recipes[at];
         let before = old.and_then(|old| find_instance(old, &recipe.name));
         let content = recipe.content(around, &shared)?;
         let digest = recipe.digest(&content);
-        let implicit = !matches!(wiring.nodes[at], Node::Configured(_));
+        let implicit = plan.instances[at].is_implicit();
         if let Some(before) = before
             && before.digest == digest
         {
@@ -288,7 +286,9 @@ fn change(
     }
     let mut instances: Vec<Instance> = made.into_iter().flatten().collect();
     for (at, instance) in instances.iter_mut().enumerate() {
-        instance.state.outs = outs(plan, wiring, &recipes, at);
+        let outs = plan.outs(at);
+        let named = outs.map(|(out, to)| (out.to_owned(), plan.target_name(to).to_owned()));
+        instance.state.outs = named.collect();
     }
     if let Some(old) = old {
         let new: Vec<&InstanceState> = instances.iter().map(|i| &i.state).collect();
@@ -305,17 +305,17 @@ fn change(
     }
     watch(Step::Link)?;
 
-    write_links(edge, plan, wiring, &instances, generation)?;
+    write_links(edge, plan, &instances, generation)?;
     watch(Step::Attach)?;
 
-    let pair = pair(edge, plan, wiring, old, generation, &mut building)?;
+    let pair = pair(edge, plan, old, generation, &mut building)?;
     let port_states = attach(edge, &wanted, generation, &mut building, &mut applied)?;
     watch(Step::Hook)?;
 
     let hook_states = attach_hooks(edge, plan, old, generation, &shared, &mut building)?;
     watch(Step::Remember)?;
 
-    let leaves_by = second::leaves_by(plan);
+    let leaves_by = plan.leaves_by();
     let new: Vec<&InstanceState> = instances.iter().map(|i| &i.state).collect();
     let redirected_before = second::redirected_before(&edge.name, &new, old)?;
     let state = State {
@@ -443,74 +443,16 @@ pub(super) fn find_instance<'s>(state: &'s State, name: &str) -> Option<&'s Inst
     state.instances.iter().find(|i| i.name == name)
 }
 
-fn recipe<'p>(plan: &'p EdgePlan, node: &Node, form: Form) -> Recipe<'p> {
-    let word = |value: u32| value.to_ne_bytes().to_vec();
-    let embedded = |name: &'static str, constants| InstancePlan {
-        object: ObjectSource::Embedded(name),
-        program: name.into(),
-        constants,
-        maps: Vec::new(),
-    };
-    match node {
-        Node::Configured(at) => {
-            let instance = &plan.instances[*at];
-            Recipe {
-                name: instance.name.clone(),
-                plan: instance.planned.instance.clone(),
-                shares: &instance.maps,
-                fresh: instance.fresh,
-                secret: instance.planned.asks.secret,
-                build: Build::Graph(form),
-                placement: Vec::new(),
-            }
-        }
-        Node::Guard {
-            name,
-            shift,
-            mask,
-            limit,
-        } => Recipe {
-            name: name.clone(),
-            plan: embedded(
-                "guard",
-                vec![
-                    ("weir_guard_shift".into(), word(*shift)),
-                    ("weir_guard_mask".into(), word(*mask)),
-                    ("weir_guard_limit".into(), word(*limit)),
-                ],
-            ),
-            shares: &[],
-            fresh: false,
-            secret: None,
-            build: Build::Graph(form),
-            placement: Vec::new(),
-        },
-        Node::Recirculate { name } => Recipe {
-            name: name.clone(),
-            plan: embedded("recirculate", Vec::new()),
-            shares: &[],
-            fresh: false,
-            secret: None,
-            build: Build::Graph(form),
-            placement: Vec::new(),
-        },
+fn recipe(instance: &weir_graph::Instance, form: Form) -> Recipe<'_> {
+    Recipe {
+        name: instance.name.clone(),
+        plan: instance.planned.instance.clone(),
+        shares: &instance.shares,
+        fresh: instance.fresh,
+        secret: instance.planned.asks.secret,
+        build: Build::Graph(form),
+        placement: Vec::new(),
     }
-}
-
-fn refuse_twice(plan: &EdgePlan) -> Result<(), EdgeError> {
-    let mut seen = BTreeSet::new();
-    let functions = plan.instances.iter().map(|i| ("function", &i.name));
-    let maps = plan.maps.iter().map(|m| ("map", &m.name));
-    let hooks = plan.hooks.iter().map(|h| ("hook", &h.name));
-    for (what, name) in functions.chain(maps).chain(hooks) {
-        if !seen.insert((what, name)) {
-            return Err(EdgeError::Twice {
-                what,
-                name: name.clone(),
-            });
-        }
-    }
-    Ok(())
 }
 
 /// Old and new stand side by side for a moment, each name with a number of its own. There are twice as many slots.
@@ -644,57 +586,53 @@ fn definition_of(map: &SharedMap) -> MapDefinition {
 fn write_links(
     edge: &Edge,
     plan: &EdgePlan,
-    wiring: &Wiring,
     instances: &[Instance],
     generation: u64,
 ) -> Result<(), KernelError> {
-    let hop = |way: Way| match way {
-        Way::Node(at) => Hop {
+    let hop = |target: Target| match target {
+        Target::Instance(at) => Hop {
             vid: instances[at].state.vid,
             slot: instances[at].state.slot,
         },
-        out => way_out(plan, out),
+        out => way_out(out),
     };
-    for instance in instances {
+    for (instance, targets) in instances.iter().zip(&plan.targets) {
         for out in 0..panel::OUTS {
-            let vid = instance.state.vid;
-            edge.maps.set_link(vid, out, generation, Hop::default())?;
+            let target = targets.get(out);
+            let hop = target.map_or(Hop::default(), |target| hop(*target));
+            edge.maps
+                .set_link(instance.state.vid, out, generation, hop)?;
         }
-    }
-    for (node, out, way) in &wiring.hops {
-        let vid = instances[*node].state.vid;
-        edge.maps.set_link(vid, *out, generation, hop(*way))?;
     }
     for number in 0..panel::PORTS as u32 {
         edge.maps.set_entry(number, generation, STACK)?;
     }
-    for (port, way) in plan.ports.iter().zip(&wiring.entries) {
-        edge.maps.set_entry(port.number, generation, hop(*way))?;
+    for (port, target) in plan.ports.iter().zip(&plan.entries) {
+        edge.maps.set_entry(port.number, generation, hop(*target))?;
     }
     Ok(())
 }
 
-/// Constants by which a program knows its number and where its outputs lead. `slots`: of nodes that are settled, which are all that follow
+/// Constants by which a program knows its number and where its outputs lead. `slots`: of instances that are settled, which are all that follow
 /// it but for loops; those stay data, and so do links of graphs so large that loading all programs in front of a new one takes long.
 fn placement(
     plan: &EdgePlan,
-    wiring: &Wiring,
-    node: usize,
+    at: usize,
     vid: u32,
     slots: &dyn Fn(usize) -> Option<u32>,
 ) -> Vec<Constant> {
-    let constant = wiring.nodes.len() <= CONSTANT_LINKS;
+    let constant = plan.instances.len() <= CONSTANT_LINKS;
     let mut outs = [Hop::default(); panel::OUTS];
-    for (_, out, way) in wiring.hops.iter().filter(|(n, _, _)| *n == node) {
-        outs[*out] = match way {
-            Way::Node(next) => Hop {
+    for (hop, target) in outs.iter_mut().zip(&plan.targets[at]) {
+        *hop = match *target {
+            Target::Instance(next) => Hop {
                 // Every instance knows its own number.
                 vid: 0,
-                slot: slots(*next)
+                slot: slots(next)
                     .filter(|_| constant)
                     .unwrap_or(panel_slots::NOWHERE),
             },
-            way => way_out(plan, *way),
+            out => way_out(out),
         };
     }
     let words = |of: fn(&Hop) -> u32| outs.iter().flat_map(|h| of(h).to_ne_bytes()).collect();
@@ -705,40 +643,15 @@ fn placement(
     ]
 }
 
-/// The hop that leaves the graph.
-fn way_out(plan: &EdgePlan, way: Way) -> Hop {
-    match way {
-        Way::Node(_) => Hop::default(),
-        Way::Port(at) => Hop {
-            vid: plan.ports[at].number,
-            slot: panel::DEVICE,
-        },
-        Way::Away => Hop {
-            vid: PAIR_PLACE,
-            slot: panel::DEVICE,
-        },
-        Way::Stack => STACK,
-        Way::Drop => Hop {
-            vid: 0,
-            slot: panel::DROP,
-        },
-        Way::Tx => Hop {
-            vid: 0,
-            slot: panel::TX,
-        },
-    }
-}
-
 /// The pair for recirculation, if the plan needs it: the one that is there, or a new one.
 fn pair(
     edge: &Edge,
     plan: &EdgePlan,
-    wiring: &Wiring,
     old: Option<&State>,
     generation: u64,
     building: &mut Building<'_>,
 ) -> Result<Option<PairState>, EdgeError> {
-    if !wiring.recirculates {
+    if !plan.recirculates() {
         return Ok(None);
     }
     if let Some(pair) = old.and_then(|old| old.pair.as_ref()) {
@@ -747,7 +660,7 @@ fn pair(
             return Ok(Some(pair.clone()));
         }
     }
-    ports::make_pair(&plan.name, generation, edge.form, &edge.maps, building).map(Some)
+    ports::make_pair(&plan.edge, generation, edge.form, &edge.maps, building).map(Some)
 }
 
 fn attach(
@@ -809,35 +722,4 @@ fn attach_hooks(
         states.push(hooks::attach(hook, place, generation, shared, building)?);
     }
     Ok(states)
-}
-
-/// Names of a node's outputs and of what they lead to.
-fn outs(
-    plan: &EdgePlan,
-    wiring: &Wiring,
-    recipes: &[Recipe<'_>],
-    node: usize,
-) -> Vec<(String, String)> {
-    let named = |out: usize| match wiring.nodes[node] {
-        Node::Configured(at) => plan.instances[at].planned.outs.get(out).cloned(),
-        _ => None,
-    };
-    let to = |way: Way| match way {
-        Way::Node(at) => recipes[at].name.clone(),
-        Way::Port(at) => plan.ports[at].name.clone(),
-        Way::Away => "itself, by way of its pair".to_owned(),
-        Way::Stack => "stack".to_owned(),
-        Way::Drop => "drop".to_owned(),
-        Way::Tx => "tx".to_owned(),
-    };
-    let mut outs: Vec<(usize, String)> = wiring
-        .hops
-        .iter()
-        .filter(|(n, _, _)| *n == node)
-        .map(|(_, out, way)| (*out, to(*way)))
-        .collect();
-    outs.sort();
-    outs.into_iter()
-        .map(|(out, to)| (named(out).unwrap_or_else(|| out.to_string()), to))
-        .collect()
 }

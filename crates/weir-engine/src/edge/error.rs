@@ -181,34 +181,6 @@ pub enum EdgeError {
         /// What it should.
         least: u32,
     },
-    /// A loop without guard.
-    #[error(
-        "the links {path} go round in a loop: give one of them guard = N, the number of times a packet may take it"
-    )]
-    Loop {
-        /// Instances on the loop.
-        path: String,
-    },
-    /// Guards need more bits than there are.
-    #[error(
-        "{links} guarded links with limits up to {most} need more than the 32 bits a packet has for them: lower the limits"
-    )]
-    Guards {
-        /// Number of guarded links.
-        links: usize,
-        /// Highest limit.
-        most: u32,
-    },
-    /// A long path begins where metadata does not survive.
-    #[error(
-        "a path from port {port} has more than {most} functions in a row and must be recirculated, which mode = \"generic\" cannot: use mode = \"native\" or a shorter path"
-    )]
-    LongGeneric {
-        /// Port.
-        port: String,
-        /// Functions a path may have.
-        most: usize,
-    },
     /// No router with tables of its own to edit.
     #[error("{}", no_router(.edge, .wanted.as_deref(), .routers))]
     NoRouter {

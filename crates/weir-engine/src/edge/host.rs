@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use weir_bpf::abi::balancer::{deliver, mode, state};
 use weir_bpf::abi::{LbKey, LbPrefix, LbServer, LbService};
-use weir_functions::{balancer, kind};
+use weir_functions::balancer;
+use weir_graph::EdgePlan;
 use weir_kernel::{KernelError, Map, iface, own_source, routes, stack};
 use zerocopy::FromBytes;
 
 use super::health;
-use super::plan::EdgePlan;
 use super::state::{InstanceState, State};
 use crate::translated::{Entrance, dropped_by_stack, take_own_sources};
 
@@ -39,7 +39,7 @@ pub(super) fn settle(
     let before = own_source::held_by(&owner)?;
     let (mut held, mut notes) = (BTreeSet::new(), Vec::new());
     for instance in &plan.instances {
-        if !leads_to_stack(edge, &instance.name) {
+        if !plan.leads_to_stack(&instance.name) {
             continue;
         }
         match take_own_sources(&instance.planned.translations, &entrances, &owner) {
@@ -82,7 +82,7 @@ pub(super) fn notes(edge: &State, plan: &EdgePlan) -> Result<Vec<String>, Kernel
     let mut notes = Vec::new();
     let entrances = entrances(edge);
     for instance in &plan.instances {
-        if leads_to_stack(edge, &instance.name) {
+        if plan.leads_to_stack(&instance.name) {
             let found = dropped_by_stack(&instance.planned.translations, &entrances)?;
             let of = |note| format!("function {}: {note}", instance.name);
             notes.extend(found.into_iter().map(of));
@@ -103,44 +103,19 @@ pub(super) fn notes(edge: &State, plan: &EdgePlan) -> Result<Vec<String>, Kernel
         let is_used = |server: &LbServer| matches!(server.state, state::UP | state::DRAIN);
         let servers: Vec<LbServer> = all.into_iter().map(|(_, s)| s).filter(is_used).collect();
         let of = format!("function {}", instance.name);
-        notes.extend(forwarding(edge, instance, &of, &servers));
-        notes.extend(sources(edge, instance, &of, &servers)?);
+        let to_stack = plan.leads_to_stack(&instance.name);
+        notes.extend(forwarding(edge, to_stack, &of, &servers));
+        notes.extend(sources(edge, instance, to_stack, &of, &servers)?);
         notes.extend(stations(edge, &of, &servers)?);
     }
     Ok(notes)
 }
 
-/// Whether packets go on from a function to the stack, and no function on the way sends them out by itself.
-fn leads_to_stack(edge: &State, function: &str) -> bool {
-    let mut seen = BTreeSet::new();
-    let mut next = vec![function];
-    while let Some(name) = next.pop() {
-        if name == "stack" {
-            return true;
-        }
-        let found = edge.instances.iter().find(|i| i.name == name);
-        let Some(found) = found.filter(|_| seen.insert(name)) else {
-            continue;
-        };
-        let forwards = kind::named(&found.object).is_some_and(|kind| kind.forwards);
-        if name == function || !forwards {
-            next.extend(found.outs.iter().map(|(_, to)| to.as_str()));
-        }
-    }
-    false
-}
-
 /// Servers without `mac` are found by the kernel's tables, and answers are sent on by the stack.
-fn forwarding(
-    edge: &State,
-    instance: &InstanceState,
-    of: &str,
-    servers: &[LbServer],
-) -> Vec<String> {
+fn forwarding(edge: &State, to_stack: bool, of: &str, servers: &[LbServer]) -> Vec<String> {
     let asks_kernel = |s: &LbServer| s.deliver & (deliver::MAC | deliver::CPU) == 0;
     let is_here = |s: &LbServer| s.deliver & deliver::CPU != 0 && s.mode == mode::DSR;
-    let needs =
-        |s: &&LbServer| asks_kernel(s) || (leads_to_stack(edge, &instance.name) && !is_here(s));
+    let needs = |s: &&LbServer| asks_kernel(s) || (to_stack && !is_here(s));
     let mut notes = Vec::new();
     for (family, is_ipv6, cure) in [
         (4, false, "net.ipv4.ip_forward=1"),
@@ -168,10 +143,11 @@ fn forwarding(
 fn sources(
     edge: &State,
     instance: &InstanceState,
+    to_stack: bool,
     of: &str,
     servers: &[LbServer],
 ) -> Result<Vec<String>, KernelError> {
-    if !leads_to_stack(edge, &instance.name) {
+    if !to_stack {
         return Ok(Vec::new());
     }
     let services = addresses(instance)?;

@@ -15,8 +15,8 @@ use weir_graph::Digest;
 use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition, iface};
 
 use super::error::EdgeError;
+use super::form::Form;
 use super::maps::{EdgeMaps, PREFIX};
-use super::plan::Form;
 use super::state::{InstanceState, MapState, PROG_ARRAY, Role, definition, words};
 
 /// What an instance is to be made from.
@@ -25,7 +25,7 @@ pub(crate) struct Recipe<'p> {
     pub(crate) name: String,
     pub(crate) plan: InstancePlan,
     /// Name in the object, name of the shared map.
-    pub(crate) shares: &'p [(String, String)],
+    pub(crate) shares: &'p BTreeMap<String, String>,
     pub(crate) fresh: bool,
     /// Name of a constant that is random.
     pub(crate) secret: Option<&'static str>,
@@ -319,7 +319,7 @@ impl Recipe<'_> {
             let map = common.get(name).map(reopen).transpose()?;
             return Ok((Role::Edge, map));
         }
-        if let Some((_, with)) = self.shares.iter().find(|(map, _)| map == name) {
+        if let Some(with) = self.shares.get(name) {
             let who = format!("function {}", self.name);
             let map = shared_map(&who, name, with, here, shared)?;
             return Ok((Role::Shared, Some(map)));

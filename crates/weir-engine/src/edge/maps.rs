@@ -7,10 +7,14 @@ use std::mem::offset_of;
 use std::path::Path;
 
 use weir_bpf::abi::{self, Hop, panel};
+use weir_graph::Target;
 use weir_kernel::{KernelError, KernelObject, Map, MapDefinition, MmapArray};
 use zerocopy::IntoBytes;
 
 use super::error::EdgeError;
+
+/// Places of the map of devices: a port has that of its number, the pair the last one.
+pub(super) const PAIR_PLACE: u32 = weir_bpf::abi::panel::DEVICES as u32 - 1;
 
 /// Maps of an edge begin like this.
 pub(super) const PREFIX: &str = "weir_";
@@ -195,3 +199,20 @@ pub(super) const STACK: Hop = Hop {
     vid: 0,
     slot: panel::STACK,
 };
+
+/// The hop that leaves the graph by a target, which is no instance.
+pub(super) fn way_out(target: Target) -> Hop {
+    let out = |slot| Hop { vid: 0, slot };
+    let device = |place| Hop {
+        vid: place,
+        slot: panel::DEVICE,
+    };
+    match target {
+        Target::Instance(_) => Hop::default(),
+        Target::Device(number) => device(number),
+        Target::Pair => device(PAIR_PLACE),
+        Target::Stack => STACK,
+        Target::Drop => out(panel::DROP),
+        Target::Tx => out(panel::TX),
+    }
+}

@@ -1,7 +1,7 @@
 //! A graph of functions on the devices of this host: applied, changed under traffic, looked at, taken down.
 //!
 //! There is no process that stays: everything an edge is lies pinned in a folder of bpffs, and the next call picks it up there. What is
-//! asked for is in [`plan`], how links become hops in `wiring`, the change itself in `apply`, what is remembered in `state`; [`replay`] runs the
+//! asked for, and where every output leads, says the [`EdgePlan`]; the change itself is in `apply`, what is remembered in `state`; [`replay`] runs the
 //! same over captures.
 //! Invariant (docs/design/graph.md): packets follow one complete generation at any time, whatever ends the process that
 //! makes the next one; what such a process leaves is told from what runs, and removed by the next.
@@ -12,26 +12,25 @@ mod building;
 mod carried;
 mod error;
 mod filters;
-mod graph;
+mod form;
 pub mod health;
 mod hooks;
 mod host;
 pub(crate) mod load;
 mod maps;
-pub mod plan;
 mod ports;
 pub mod replay;
 pub mod routers;
 mod second;
 pub(crate) mod state;
 mod status;
-mod wiring;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use weir_bpf::abi::panel;
+use weir_graph::EdgePlan;
 use weir_kernel::pinned::{self, Folder, PinnedLink};
 use weir_kernel::{KernelError, LoadedProgram, Map, netlink, netns, own_source};
 
@@ -43,7 +42,7 @@ pub use apply::{Applied, Step, Watcher};
 pub use balancers::BalancerCounts;
 pub use carried::{HopCount, RouterCounts};
 pub use error::EdgeError;
-pub use plan::{EdgePlan, Form};
+pub use form::Form;
 pub use second::{DeviceAccount, InstanceTargets, SecondStage, TargetAccount};
 pub use status::{InstanceStatus, PortStatus, Recirculation, Status, reasons};
 
@@ -72,7 +71,7 @@ pub struct Edge {
 /// # Errors
 /// [`EdgeError`]; what ran before runs on, unchanged.
 pub fn apply(plan: &EdgePlan, text: &str) -> Result<Applied, EdgeError> {
-    let mut edge = Edge::open_or_create(&plan.name)?;
+    let mut edge = Edge::open_or_create(&plan.edge)?;
     let applied = edge.apply(plan, text);
     if edge.state.is_none() {
         // What is told is why nothing runs, not what could not be removed.
@@ -472,7 +471,7 @@ impl Edge {
             .ports
             .iter()
             .map(|p| p.number)
-            .chain(state.pair.iter().map(|_| ports::PAIR_PLACE))
+            .chain(state.pair.iter().map(|_| maps::PAIR_PLACE))
             .collect();
         for place in 0..panel::DEVICES as u32 {
             if !places.contains(&place) {

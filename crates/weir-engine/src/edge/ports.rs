@@ -5,21 +5,17 @@
 
 use weir_bpf::abi::away;
 use weir_functions::plan::ChecksumMode;
-use weir_graph::{Digest, Mode};
+use weir_graph::{Digest, EdgePlan, Instance, Mode, PortPlan};
 use weir_kernel::iface::{self, Interface};
 use weir_kernel::pinned::PinnedLink;
 use weir_kernel::{Direction, Filter, KernelError, LoadedProgram, Map, XdpMode, netlink};
 
 use super::building::Building;
 use super::error::EdgeError;
+use super::form::Form;
 use super::load::{csum_mode, load_own};
-use super::maps::EdgeMaps;
-use super::plan::{EdgePlan, Form, PortPlan};
+use super::maps::{EdgeMaps, PAIR_PLACE};
 use super::state::{PairState, PortState, State};
-use super::wiring::meetings;
-
-/// Places of the map of devices: a port has that of its number, the pair the last one.
-pub(super) const PAIR_PLACE: u32 = weir_bpf::abi::panel::DEVICES as u32 - 1;
 
 /// A port as it is to be, and its device.
 #[derive(Debug)]
@@ -124,8 +120,7 @@ pub(super) fn suit(plan: &EdgePlan, wanted: &[Wanted<'_>]) -> Result<(), EdgeErr
             });
         }
     }
-    for (port, at) in meetings(plan) {
-        let (port, instance) = (&wanted[port], &plan.instances[at]);
+    for (port, instance) in meetings(plan, wanted) {
         let asks = instance.planned.asks;
         let device = &port.device;
         let hides = || iface::feature(&device.name, iface::Feature::RxVlan).unwrap_or(false);
@@ -161,6 +156,18 @@ pub(super) fn suit(plan: &EdgePlan, wanted: &[Wanted<'_>]) -> Result<(), EdgeErr
         }
     }
     Ok(())
+}
+
+/// Each port with each instance that its packets can come to.
+fn meetings<'a>(
+    plan: &'a EdgePlan,
+    wanted: &'a [Wanted<'a>],
+) -> impl Iterator<Item = (&'a Wanted<'a>, &'a Instance)> {
+    let all = wanted.iter().enumerate();
+    all.flat_map(|(at, port)| {
+        let instances = plan.instances.iter().zip(plan.met_by(at));
+        instances.filter_map(move |(one, is_met)| is_met.then_some((port, one)))
+    })
 }
 
 fn refuse_offload(plan: &PortPlan, device: &Interface) -> Result<(), EdgeError> {

@@ -12,14 +12,12 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use weir_bpf::abi::Stats;
 use weir_bpf::abi::redirect::{TARGETS, TO_ALL};
-use weir_functions::kind;
 use weir_functions::redirect::handed;
 use weir_graph::Mode;
 use weir_kernel::iface::LinkWatch;
 use weir_kernel::{KernelError, Map, iface, netns, pins};
 
 use super::error::EdgeError;
-use super::plan::{EdgePlan, LinkPlan, Target};
 use super::state::{InstanceState, PairState, PortState, State};
 use super::status::stats_of;
 use crate::monitor::{self, Absent, Account, Readings};
@@ -111,33 +109,6 @@ pub(super) fn remove(edge: &str) -> Result<(), EdgeError> {
         }
     }
 }
-
-/// Devices that packets of a plan leave by, by redirect or, of native veths, by transmission (docs/design/redirect.md).
-pub(super) fn leaves_by(plan: &EdgePlan) -> Vec<String> {
-    let sends = |object: &str| kind::named(object).is_some_and(|kind| kind.sends);
-    let all = plan.instances.iter().any(|one| {
-        let planned = &one.planned.instance;
-        let answers = planned.maps.iter().any(|map| map.name == COOKIES);
-        answers || sends(&planned.object.to_string())
-    }) || plan.links.iter().any(|link| link.to == Target::Tx);
-    let ports = plan.ports.iter().enumerate().filter(|(place, _)| {
-        let linked = |link: &LinkPlan| link.to == Target::Port(*place);
-        all || plan.links.iter().any(linked)
-    });
-    let maps = plan.instances.iter();
-    let maps = maps.flat_map(|one| &one.planned.instance.maps);
-    let redirected = maps.flat_map(|map| &map.devices);
-    let mut names: Vec<String> = ports
-        .map(|(_, port)| port.device.clone())
-        .chain(redirected.map(|(_, name)| name.clone()))
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-/// Map of a filter that answers SYNs.
-const COOKIES: &str = "verified";
 
 /// Frames that devices dropped on transmission so far, where they tell.
 pub(super) fn baselines(

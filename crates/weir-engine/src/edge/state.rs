@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use weir_kernel::pinned::{self, Folder};
 use weir_kernel::{KernelError, Map, MapDefinition};
 
-use super::plan::Form;
+use super::form::Form;
 
 /// Version of this text and of what it describes.
 pub(super) const LAYOUT: u32 = 1;

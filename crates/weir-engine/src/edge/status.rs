@@ -9,7 +9,7 @@ use weir_packet::Reason;
 use zerocopy::FromBytes;
 
 use super::error::EdgeError;
-use super::plan::Form;
+use super::form::Form;
 use super::second::{self, SecondStage};
 use super::state::{InstanceState, PairState, State};
 

@@ -75,10 +75,11 @@ pub(super) fn recipe(
     name: &str,
     placement: Vec<Constant>,
 ) -> Recipe<'static> {
+    static NO_SHARES: BTreeMap<String, String> = BTreeMap::new();
     Recipe {
         name: name.to_owned(),
         plan: function.planned.instance.clone(),
-        shares: &[],
+        shares: &NO_SHARES,
         fresh: false,
         secret: function.planned.asks.secret,
         build: Build::Network,

@@ -5,10 +5,11 @@ pub(crate) mod model;
 use std::io;
 use std::path::Path;
 
-use weir_engine::edge::replay::{Graph, Instance, Target};
+use weir_engine::edge::replay::{Graph, Instance};
 use weir_functions::balancer;
 use weir_functions::kind::{EdgePort, Files, FunctionError, Planned, Request};
 use weir_functions::plan::ChecksumMode;
+use weir_graph::Target;
 
 use crate::graph::port;
 

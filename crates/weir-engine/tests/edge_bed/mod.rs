@@ -7,10 +7,9 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use weir_engine::edge::plan::{EdgeInstance, EdgePlan, LinkPlan, PortPlan, Source, Target};
 use weir_engine::edge::{self};
 use weir_functions::kind::Planned;
-use weir_graph::Mode;
+use weir_graph::{EdgePlan, Instance, Mode, Model, PortPlan, Source, Target};
 use weir_kernel::bed::{self, End};
 use weir_kernel::{KernelObject, Link, LoadedProgram, NetNs, XdpMode, iface};
 
@@ -377,18 +376,18 @@ pub(crate) fn port(name: &str, device: &str, number: u32) -> PortPlan {
 }
 
 /// Ports m0 and m1, and a chain of `empty` functions from m0 to m1.
-pub(crate) fn chain(name: &str, functions: usize) -> EdgePlan {
-    let mut plan = EdgePlan {
-        name: name.to_owned(),
+pub(crate) fn chain(name: &str, functions: usize) -> Model {
+    let mut plan = Model {
+        edge: name.to_owned(),
         ports: vec![port("in", "m0", 1), port("out", "m1", 2)],
-        ..EdgePlan::default()
+        ..Model::default()
     };
     for i in 0..functions {
         plan.instances.push(empty(&format!("f{i}")));
     }
     for i in 0..=functions {
         let from = match i {
-            0 => Source::Port(0),
+            0 => Source::Port(1),
             _ => Source::Out {
                 instance: i - 1,
                 out: 0,
@@ -396,9 +395,9 @@ pub(crate) fn chain(name: &str, functions: usize) -> EdgePlan {
         };
         let to = match i < functions {
             true => Target::Instance(i),
-            false => Target::Port(1),
+            false => Target::Device(2),
         };
-        plan.links.push(LinkPlan {
+        plan.links.push(weir_graph::Link {
             from,
             to,
             guard: None,
@@ -408,17 +407,17 @@ pub(crate) fn chain(name: &str, functions: usize) -> EdgePlan {
 }
 
 /// An instance that does nothing.
-pub(crate) fn empty(name: &str) -> EdgeInstance {
-    EdgeInstance {
-        name: name.to_owned(),
-        planned: Planned::embedded("empty"),
-        maps: Vec::new(),
-        fresh: false,
-    }
+pub(crate) fn empty(name: &str) -> Instance {
+    Instance::new(name, "empty", Planned::embedded("empty"))
+}
+
+/// The plan of a model that has one.
+pub(crate) fn wired(model: &Model) -> EdgePlan {
+    model.clone().plan().unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Another version of a function: the same but for a constant that its program never reads.
-pub(crate) fn replace(plan: &mut EdgePlan, instance: usize, version: u32) {
+pub(crate) fn replace(plan: &mut Model, instance: usize, version: u32) {
     plan.instances[instance].planned.instance.constants =
         vec![("weir_port".into(), version.to_ne_bytes().to_vec())];
 }

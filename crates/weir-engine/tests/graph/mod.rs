@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use weir_engine::edge::replay::{
     self, Contents, Graph, GraphLog, GraphOptions, GraphPort, GraphReport, Instance, Outcome,
-    Target, Totals,
+    Totals,
 };
 use weir_engine::{EngineKind, Packet};
 use weir_functions::middlebox;
 use weir_functions::plan::{ChecksumMode, InstancePlan, ObjectSource, Port};
+use weir_graph::Target;
 use weir_packet::Verdict;
 use weir_policy::model::Policy;
 

@@ -5,12 +5,11 @@ use std::io;
 use std::path::Path;
 
 use weir_engine::EngineKind;
-use weir_engine::edge::plan::{EdgeInstance, LinkPlan, PortPlan, Source, Target};
+use weir_engine::edge;
 use weir_engine::edge::replay::{self, Graph, GraphOptions, Outcome};
-use weir_engine::edge::{self, EdgePlan};
 use weir_functions::kind::{self, EdgePort, Files, Request};
 use weir_functions::plan::ChecksumMode;
-use weir_graph::Mode;
+use weir_graph::{EdgePlan, Instance, Link, Mode, Model, PortPlan, Source, Target};
 use weir_packet::Verdict;
 
 use super::bed::Bed;
@@ -100,8 +99,8 @@ impl Form {
         };
         let planned = kind::plan("router", &request);
         let planned = planned.unwrap_or_else(|e| panic!("{e}\n{keys}"));
-        EdgePlan {
-            name: name.to_owned(),
+        let model = Model {
+            edge: name.to_owned(),
             ports: ports
                 .iter()
                 .map(|port| PortPlan {
@@ -113,21 +112,17 @@ impl Form {
                     metadata: false,
                 })
                 .collect(),
-            instances: vec![EdgeInstance {
-                name: "it".to_owned(),
-                planned,
-                maps: Vec::new(),
-                fresh: false,
-            }],
+            instances: vec![Instance::new("it", "router", planned)],
             links: (0..PORTS)
-                .map(|n| LinkPlan {
-                    from: Source::Port(n),
+                .map(|n| Link {
+                    from: Source::Port(port_number(n)),
                     to: Target::Instance(0),
                     guard: None,
                 })
                 .collect(),
-            ..EdgePlan::default()
-        }
+            ..Model::default()
+        };
+        model.plan().expect("a plan")
     }
 }
 
@@ -175,7 +170,7 @@ pub(crate) fn replay(
     kind: EngineKind,
     packets: &[Packet],
 ) -> Vec<(Outcome, Vec<u8>)> {
-    let graph = Graph::of(&form.plan("replayed", world)).expect("a graph");
+    let graph = Graph::from(&form.plan("replayed", world));
     let options = GraphOptions {
         mtu: None,
         seed: world.seed,

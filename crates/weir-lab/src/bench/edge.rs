@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use toml::Table;
 use weir_engine::edge;
-use weir_engine::edge::plan::{EdgeInstance, EdgePlan, LinkPlan, PortPlan, Source, Target};
 use weir_engine::edge::routers::Router;
 use weir_functions::kind::{self, EdgePort, Files, Request};
 use weir_functions::plan::ChecksumMode;
-use weir_graph::Mode;
+use weir_graph::{EdgePlan, Instance, Link, Mode, Model, PortPlan, Source, Target};
 use weir_kernel::NetNs;
 
 use crate::LabError;
@@ -60,12 +59,7 @@ impl Function {
         kind::named(self.kind).is_some()
     }
 
-    fn instance(
-        &self,
-        edge: &str,
-        name: String,
-        ports: &[EdgePort],
-    ) -> Result<EdgeInstance, LabError> {
+    fn instance(&self, edge: &str, name: String, ports: &[EdgePort]) -> Result<Instance, LabError> {
         let bad = |why: String| LabError::Policy {
             name: self.kind.to_owned(),
             why,
@@ -81,12 +75,7 @@ impl Function {
             ports,
         };
         let planned = kind::plan(self.kind, &request).map_err(|e| bad(e.to_string()))?;
-        Ok(EdgeInstance {
-            name,
-            planned,
-            maps: Vec::new(),
-            fresh: false,
-        })
+        Ok(Instance::new(name, self.kind, planned))
     }
 }
 
@@ -188,7 +177,7 @@ fn plan(
         End::Tx => Target::Tx,
         End::Device(behind) => {
             devices.push(behind);
-            Target::Port(inside.len())
+            Target::Device(devices.len() as u32)
         }
     };
     devices.extend(beside);
@@ -218,30 +207,31 @@ fn plan(
         checksums: Some(ChecksumMode::Complete),
         metadata: false,
     };
-    let link = |from, to| LinkPlan {
+    let link = |from, to| Link {
         from,
         to,
         guard: None,
     };
     let out = |instance| Source::Out { instance, out: 0 };
-    let mut links: Vec<LinkPlan> = (1..functions.len())
+    let mut links: Vec<Link> = (1..functions.len())
         .map(|next| link(out(next - 1), Target::Instance(next)))
         .collect();
     links.push(link(out(functions.len() - 1), to));
-    for at in 0..devices.len() {
+    for (at, port) in ports.iter().enumerate() {
         let to = match at < inside.len() {
             true => Target::Instance(0),
             false => Target::Stack,
         };
-        links.push(link(Source::Port(at), to));
+        links.push(link(Source::Port(port.number), to));
     }
-    Ok(EdgePlan {
-        name: name.to_owned(),
+    let model = Model {
+        edge: name.to_owned(),
         ports: ports.iter().map(port).collect(),
         instances,
         links,
-        ..EdgePlan::default()
-    })
+        ..Model::default()
+    };
+    model.plan().map_err(|e| LabError::Engine(e.to_string()))
 }
 
 /// Files that were given with the function, and what its instance holds where the edge runs.

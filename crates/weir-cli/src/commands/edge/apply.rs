@@ -8,7 +8,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use weir_engine::edge::{self, Applied, EdgePlan as Wanted};
+use weir_engine::edge::{self, Applied};
 use weir_graph::{Diff, EdgePlan};
 
 use super::confirm;
@@ -79,8 +79,7 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<ExitCode, Failure> {
 fn dry_run(args: &ApplyArgs, planned: &Planned) -> Result<ExitCode, Failure> {
     let found = diff::against_running(planned)?;
     // A plan for another host is right all the same.
-    let wanted = Wanted::from(&planned.plan);
-    let refused = edge::refuses_devices(&wanted);
+    let refused = edge::refuses_devices(&planned.plan);
     let refused = refused.map(|why| format!("`weir apply` would be refused here now: {why}"));
     let notes: Vec<String> = refused.into_iter().collect();
     if args.json {
@@ -125,8 +124,7 @@ pub(super) fn carry_out(args: &ApplyArgs, planned: &Planned) -> Result<Applied, 
 
 /// Makes the edge what the plan says.
 pub(in crate::commands) fn switch_to(plan: &EdgePlan, record: &Record) -> Result<Applied, Failure> {
-    let wanted = Wanted::from(plan);
-    Ok(edge::apply(&wanted, &record.write()?)?)
+    Ok(edge::apply(plan, &record.write()?)?)
 }
 
 fn report<'a>(

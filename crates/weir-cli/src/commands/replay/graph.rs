@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use weir_engine::edge::plan::EdgePlan;
 use weir_engine::edge::replay::{
     self, Graph, GraphEngine, GraphLog, GraphOptions, GraphReport, Stage,
 };
@@ -94,8 +93,7 @@ fn plan(args: &ReplayArgs) -> Result<Graph, Failure> {
     let planned = weir_graph::plan(&config, &Folder::of(path), &Numbers::new());
     let (plan, warnings) = planned.map_err(mistakes)?;
     output::tell(&warnings.render(output::stderr_is_terminal()));
-    let plan = EdgePlan::from(&plan);
-    let mut graph = Graph::of(&plan).map_err(|e| Failure::Usage(format!("{shown}: {e}")))?;
+    let mut graph = Graph::from(&plan);
     // A port that says how to read checksums knows better than the command line.
     let default = match args.checksums {
         Checksums::Complete => ChecksumMode::Complete,

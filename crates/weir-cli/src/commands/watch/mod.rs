@@ -14,9 +14,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use weir_bpf::abi::{WatchCount, WatchEvent, watch};
-use weir_engine::edge::{self, Edge, EdgeError, EdgePlan, Form};
+use weir_engine::edge::{self, Edge, EdgeError, Form};
 use weir_engine::watch::words::Named;
 use weir_engine::watch::{At, Names, Quick, Watcher, Wish, filter};
+use weir_graph::EdgePlan;
 use weir_policy::Filter;
 
 use super::edge::record::Record;
@@ -78,7 +79,7 @@ struct Session {
     edge: Watched,
     names: Names,
     record: Record,
-    plan: weir_graph::EdgePlan,
+    plan: EdgePlan,
     watcher: Watcher,
     filter: Option<Filter>,
     stop: Arc<AtomicBool>,
@@ -217,8 +218,8 @@ impl Session {
 }
 
 impl Watched {
-    fn begin(name: &str, plan: &weir_graph::EdgePlan, text: String) -> Result<Watched, Failure> {
-        let mut wanted = EdgePlan::from(plan);
+    fn begin(name: &str, plan: &EdgePlan, text: String) -> Result<Watched, Failure> {
+        let mut wanted = plan.clone();
         // Nothing is to begin anew because somebody looks.
         for instance in &mut wanted.instances {
             instance.fresh = false;
@@ -283,8 +284,7 @@ fn off(name: &str) -> Result<bool, Failure> {
     if status.form == Form::Graph {
         return Ok(false);
     }
-    let plan = Record::read(name, &status.text)?.plan()?;
-    let mut wanted = EdgePlan::from(&plan);
+    let mut wanted = Record::read(name, &status.text)?.plan()?;
     for instance in &mut wanted.instances {
         instance.fresh = false;
     }
@@ -302,7 +302,7 @@ fn open_patiently(name: &str) -> Result<Edge, EdgeError> {
     }
 }
 
-fn names_of(status: &edge::Status, plan: &weir_graph::EdgePlan) -> Names {
+fn names_of(status: &edge::Status, plan: &EdgePlan) -> Names {
     let outs = |name: &str| {
         let found = plan.configured().find(|one| one.name == name);
         found
@@ -330,13 +330,13 @@ fn names_of(status: &edge::Status, plan: &weir_graph::EdgePlan) -> Names {
 }
 
 /// Ports may be named as in the configuration or by their devices.
-fn port_number(name: &str, plan: &weir_graph::EdgePlan) -> Option<u32> {
+fn port_number(name: &str, plan: &EdgePlan) -> Option<u32> {
     let by_name = plan.ports.iter().find(|port| port.name == name);
     let found = by_name.or_else(|| plan.ports.iter().find(|port| port.device == name));
     found.map(|port| port.number)
 }
 
-fn read_filter(text: &str, plan: &weir_graph::EdgePlan) -> Result<Filter, Failure> {
+fn read_filter(text: &str, plan: &EdgePlan) -> Result<Filter, Failure> {
     let mut filter = Filter::parse(text)
         .map_err(|error| Failure::Usage(format!("--filter: {}", error.to_string().trim_end())))?;
     let there: Vec<&str> = plan.ports.iter().map(|port| port.name.as_str()).collect();
@@ -356,7 +356,7 @@ fn wish(
     asked: &Asked,
     filter: Option<&Filter>,
     names: &Names,
-    plan: &weir_graph::EdgePlan,
+    plan: &EdgePlan,
 ) -> Result<Wish, Failure> {
     let mut ports = Vec::new();
     for name in &packets.ports {

@@ -14,8 +14,8 @@ use weir_packet::Verdict;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    AWAY, CHAIN, Contents, DEVICES, EDGE, EVENTS, GENERATION, GraphEngine, GraphLog, Outcome, Own,
-    PROGRAMS, Program, REPLAY, ROUNDS, STATS, Totals, Wiring, slot, summed,
+    CHAIN, Contents, DEVICES, EDGE, EVENTS, GENERATION, GraphEngine, GraphLog, Outcome, Own,
+    PAIR_PLACE, PROGRAMS, Program, REPLAY, ROUNDS, STATS, Totals, Wiring, slot, summed,
 };
 use crate::{EngineError, Packet};
 
@@ -120,7 +120,7 @@ impl Kernel {
             Some(program) => Some(shared.load(program)?),
             None => None,
         };
-        for number in wiring.ports.iter().chain(&[AWAY]) {
+        for number in wiring.ports.iter().chain(&[PAIR_PLACE]) {
             shared
                 .map(DEVICES)?
                 .update(&number.to_ne_bytes(), &LOOPBACK.to_ne_bytes())?;
@@ -196,7 +196,7 @@ impl GraphEngine for Kernel {
         let mut outcome = entry.test_run(packet.frame, out, TestCtx::default())?;
         let mut port = self.device(crate::verdict(outcome.retval))?;
         let mut rounds = 0;
-        while let (Some(AWAY), Some(resume)) = (port, &mut self.resume) {
+        while let (Some(PAIR_PLACE), Some(resume)) = (port, &mut self.resume) {
             let frame = std::mem::take(out);
             let ctx = TestCtx {
                 metadata: outcome.metadata as u32,

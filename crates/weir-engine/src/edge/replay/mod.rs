@@ -15,11 +15,13 @@ use weir_bpf::abi::{self, Hop, Stats, panel};
 use weir_functions::plan::{
     ChecksumMode, Constant, InstancePlan, MapPlan, ObjectSource, PortConstants,
 };
+use weir_graph::Target;
 use weir_kernel::object::TEST_RUN_LINEAR;
 use weir_packet::{Reason, Verdict};
 use weir_vm::Routes;
 use weir_vm::jit::Execution;
 
+use super::maps::{PAIR_PLACE, way_out};
 use crate::{EngineError, EngineKind, LogLine, Packet};
 
 pub use report::{GraphReport, InstanceReport, PortReport, Stage};
@@ -63,23 +65,6 @@ pub struct Instance {
     pub outs: Vec<Target>,
     /// A constant of 8 bytes that the live engine draws at random; here it follows from the seed.
     pub secret: Option<String>,
-}
-
-/// Where packets go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
-    /// To an instance, by its place in [`Graph::instances`].
-    Instance(usize),
-    /// Out of a port, by weir's number.
-    Port(u32),
-    /// To the stack.
-    Stack,
-    /// Dropped.
-    Drop,
-    /// Out of the port it came in by.
-    Tx,
-    /// From a `recirculate` function into the pair through which packets come back, with all calls before them again.
-    Away,
 }
 
 /// What is the same for all packets.
@@ -196,8 +181,6 @@ const PROGRAMS: &str = "weir_programs";
 const DEVICES: &str = "weir_devices";
 const CHAIN: &str = "weir_chain";
 const EDGE: &str = "weir_edge";
-/// Place of the pair for recirculation in the map of devices, behind those of ports.
-const AWAY: u32 = panel::DEVICES as u32 - 1;
 /// Most times a packet is recirculated; graphs are planned with far fewer.
 const ROUNDS: usize = 1000;
 
@@ -269,7 +252,7 @@ impl Wiring {
         limit(
             "is the highest port number",
             highest as usize,
-            AWAY as usize,
+            PAIR_PLACE as usize,
         )?;
         let offloaded = |p: &GraphPort| p.checksums == ChecksumMode::Offloaded;
         // An instance meets packets of all ports; which of them may be unfinished it asks for each packet.
@@ -302,7 +285,7 @@ impl Wiring {
             own(name, "entry_graph", "entry", constants)
         };
         let mut ways = graph.instances.iter().flat_map(|i| &i.outs);
-        let resume = ways.any(|to| *to == Target::Away).then(|| {
+        let resume = ways.any(|to| *to == Target::Pair).then(|| {
             let name = "recirculated:".to_owned();
             own(name, "resume_graph", "resume", offered(0, checksums))
         });
@@ -373,23 +356,12 @@ fn slot(instance: usize) -> u32 {
 }
 
 fn hop(target: Target) -> Hop {
-    let out = |slot| Hop { vid: 0, slot };
     match target {
         Target::Instance(place) => Hop {
             vid: vid(place),
             slot: slot(place),
         },
-        Target::Port(number) => Hop {
-            vid: number,
-            slot: panel::DEVICE,
-        },
-        Target::Away => Hop {
-            vid: AWAY,
-            slot: panel::DEVICE,
-        },
-        Target::Stack => out(panel::STACK),
-        Target::Drop => out(panel::DROP),
-        Target::Tx => out(panel::TX),
+        out => way_out(out),
     }
 }
 

@@ -11,7 +11,7 @@ use weir_vm::{BPF_ANY, Env, Frame, Join, LoadError, Machine, MapKind, Object, Re
 use zerocopy::IntoBytes;
 
 use super::{
-    AWAY, Contents, DEVICES, EVENTS, GraphEngine, GraphLog, Outcome, Own, PROGRAMS, Program,
+    Contents, DEVICES, EVENTS, GraphEngine, GraphLog, Outcome, Own, PAIR_PLACE, PROGRAMS, Program,
     REPLAY, ROUNDS, STATS, Totals, Wiring, slot, summed,
 };
 use crate::{EngineError, Packet};
@@ -52,7 +52,7 @@ impl User {
                 fill(&mut machine, &name, map)?;
             }
         }
-        for number in wiring.ports.iter().chain(&[AWAY]) {
+        for number in wiring.ports.iter().chain(&[PAIR_PLACE]) {
             let number = number.to_ne_bytes();
             update(&mut machine, DEVICES, &number, &number)?;
         }
@@ -137,7 +137,7 @@ impl GraphEngine for User {
         self.frame.reset(packet.frame);
         let (mut verdict, mut port) = self.run(packet.number, &env)?;
         let mut rounds = 0;
-        while let (Some(AWAY), Some(resume)) = (port, &self.wiring.resume) {
+        while let (Some(PAIR_PLACE), Some(resume)) = (port, &self.wiring.resume) {
             self.machine.select(&called(resume, &resume.program))?;
             self.selected = None;
             (verdict, port) = self.run(packet.number, &env)?;

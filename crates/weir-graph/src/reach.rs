@@ -1,0 +1,114 @@
+//! Where the packets of a plan can come to: which instances a port's packets meet, which devices they leave by, what leads to the stack.
+
+use std::collections::BTreeSet;
+
+use weir_functions::kind;
+
+use crate::edge::{EdgePlan, Instance, Target};
+
+/// Map of a filter that answers SYNs.
+const COOKIES: &str = "verified";
+
+impl EdgePlan {
+    /// Whether any instance sends packets through the pair for recirculation.
+    pub fn recirculates(&self) -> bool {
+        self.targets.iter().flatten().any(|to| *to == Target::Pair)
+    }
+
+    /// For each instance whether packets of a port, by its place, can come to it.
+    pub fn met_by(&self, port: usize) -> Vec<bool> {
+        let mut met = vec![false; self.instances.len()];
+        let mut open = vec![self.entries[port]];
+        while let Some(target) = open.pop() {
+            if let Target::Instance(at) = target
+                && !std::mem::replace(&mut met[at], true)
+            {
+                open.extend(&self.targets[at]);
+            }
+        }
+        met
+    }
+
+    /// Places of all instances, each behind those that its outputs lead to, but for loops.
+    pub fn targets_first(&self) -> Vec<usize> {
+        let mut order = Vec::with_capacity(self.instances.len());
+        let mut seen = vec![false; self.instances.len()];
+        for start in 0..self.instances.len() {
+            // (place, how many of its targets were visited): paths may be longer than the stack is deep.
+            let mut path = Vec::new();
+            if !std::mem::replace(&mut seen[start], true) {
+                path.push((start, 0));
+            }
+            while let Some((at, visited)) = path.last_mut() {
+                match self.targets[*at].get(*visited) {
+                    Some(target) => {
+                        *visited += 1;
+                        if let Target::Instance(to) = *target
+                            && !std::mem::replace(&mut seen[to], true)
+                        {
+                            path.push((to, 0));
+                        }
+                    }
+                    None => {
+                        order.push(*at);
+                        path.pop();
+                    }
+                }
+            }
+        }
+        order
+    }
+
+    /// Devices that packets leave by, by redirect or, of native veths, by transmission (docs/design/redirect.md).
+    pub fn leaves_by(&self) -> Vec<String> {
+        let sends = |one: &Instance| {
+            let planned = &one.planned.instance;
+            let kind = kind::named(&planned.object.to_string());
+            kind.is_some_and(|kind| kind.sends)
+                || planned.maps.iter().any(|map| map.name == COOKIES)
+        };
+        let mut targets = self.targets.iter().flatten().chain(&self.entries);
+        let all = self.instances.iter().any(sends) || targets.any(|to| *to == Target::Tx);
+        let ports = self.ports.iter().filter(|port| {
+            let mut targets = self.targets.iter().flatten().chain(&self.entries);
+            all || targets.any(|to| *to == Target::Device(port.number))
+        });
+        let maps = self.instances.iter();
+        let maps = maps.flat_map(|one| &one.planned.instance.maps);
+        let redirected = maps.flat_map(|map| &map.devices);
+        let mut names: Vec<String> = ports
+            .map(|port| port.device.clone())
+            .chain(redirected.map(|(_, name)| name.clone()))
+            .collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    /// Whether packets go on from an instance to the stack, and no function on the way sends them out by itself.
+    pub fn leads_to_stack(&self, instance: &str) -> bool {
+        let Some(start) = self.instances.iter().position(|one| one.name == instance) else {
+            return false;
+        };
+        let mut seen = BTreeSet::new();
+        let mut next = vec![start];
+        while let Some(at) = next.pop() {
+            if !seen.insert(at) {
+                continue;
+            }
+            let object = self.instances[at].planned.instance.object.to_string();
+            let forwards = kind::named(&object).is_some_and(|kind| kind.forwards);
+            if at != start && forwards {
+                continue;
+            }
+            for target in &self.targets[at] {
+                match target {
+                    Target::Stack => return true,
+                    Target::Instance(to) => next.push(*to),
+                    _ => {}
+                }
+            }
+        }
+        false
+    }
+}
