@@ -21,7 +21,7 @@ use super::ports::Wanted;
 use super::state::{
     self, HookState, InstanceState, PairState, PortState, SharedState, State, words,
 };
-use super::{Edge, hooks, ports, second, status};
+use super::{Edge, hooks, ledgers, ports, second};
 
 /// Instances of a graph up to which links are constants of the programs in front of them: a hop costs 4 ns instead of 6 to 9, and a
 /// new program takes all that lead to it along, at a few ms each.
@@ -176,7 +176,7 @@ fn change(
         .collect();
     let mut vids = Vec::with_capacity(recipes.len());
     for recipe in &recipes {
-        let before = old.and_then(|old| find_instance(old, &recipe.name));
+        let before = old.and_then(|old| old.instance(&recipe.name));
         vids.push(before.map_or_else(|| numbers.vid(), |before| before.vid));
     }
     refuse_too_many(&recipes, old)?;
@@ -194,7 +194,7 @@ fn change(
     // What objects bring to the edge itself stays, whatever becomes of the rest: it is empty.
     let mut objects: Vec<Option<KernelObject>> = Vec::with_capacity(recipes.len());
     for recipe in &recipes {
-        let before = old.and_then(|old| find_instance(old, &recipe.name));
+        let before = old.and_then(|old| old.instance(&recipe.name));
         let may_stay = before.is_some() && recipe.shares.is_empty();
         let same = may_stay
             && old.map(State::form) == Some(edge.form)
@@ -229,7 +229,7 @@ fn change(
         let slots = |at: usize| made[at].as_ref().map(|instance| instance.state.slot);
         recipes[at].placement = placement(plan, at, vids[at], &slots);
         let recipe = &recipes[at];
-        let before = old.and_then(|old| find_instance(old, &recipe.name));
+        let before = old.and_then(|old| old.instance(&recipe.name));
         let content = recipe.content(around, &shared)?;
         let digest = recipe.digest(&content);
         let implicit = plan.instances[at].is_implicit();
@@ -342,7 +342,7 @@ fn change(
     edge.maps.switch(generation)?;
     building.keep();
     if let Some(old) = old {
-        let gone = |i: &&InstanceState| find_instance(&state, &i.name).is_none() && !i.implicit;
+        let gone = |i: &&InstanceState| state.instance(&i.name).is_none() && !i.implicit;
         let gone = old.instances.iter().filter(gone);
         applied.removed = gone.map(|i| i.name.clone()).collect();
     }
@@ -414,7 +414,7 @@ fn drain(old: &State) -> Result<(), EdgeError> {
     let sent = || -> Result<u64, EdgeError> {
         let mut sent = 0;
         for sender in &senders {
-            sent += status::stats_of(sender)?.verdict[REDIRECT];
+            sent += ledgers::stats_of(sender)?.verdict[REDIRECT];
         }
         Ok(sent)
     };
@@ -422,7 +422,7 @@ fn drain(old: &State) -> Result<(), EdgeError> {
     for _ in 0..senders.len() {
         let until = sent()?;
         let began = Instant::now();
-        while status::returned(pair)? < until && began.elapsed() < PATIENCE {
+        while ledgers::returned(pair)? < until && began.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_micros(200));
         }
         weir_kernel::grace_period()?;
@@ -437,10 +437,6 @@ fn note(list: &mut Vec<String>, recipe: &Recipe<'_>, implicit: bool) {
     if !implicit {
         list.push(recipe.name.clone());
     }
-}
-
-pub(super) fn find_instance<'s>(state: &'s State, name: &str) -> Option<&'s InstanceState> {
-    state.instances.iter().find(|i| i.name == name)
 }
 
 fn recipe(instance: &weir_graph::Instance, form: Form) -> Recipe<'_> {
@@ -459,7 +455,7 @@ fn recipe(instance: &weir_graph::Instance, form: Form) -> Recipe<'_> {
 fn refuse_too_many(recipes: &[Recipe<'_>], old: Option<&State>) -> Result<(), EdgeError> {
     let new = recipes
         .iter()
-        .filter(|r| old.is_none_or(|old| find_instance(old, &r.name).is_none()));
+        .filter(|r| old.is_none_or(|old| old.instance(&r.name).is_none()));
     let have = new.count() + old.map_or(0, |old| old.instances.len());
     let most = panel::VIDS - 1;
     match have > most {

@@ -18,9 +18,9 @@ use weir_kernel::{KernelError, Map};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::error::EdgeError;
+use super::folder::{folder_of, lock, not_running, read_state};
 use super::maps::EdgeMaps;
 use super::state::{InstanceState, State};
-use super::{apply, folder_of, lock, not_running, read_state};
 
 /// Servers of a balancer that do not answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,7 +51,9 @@ pub fn set_down(name: &str, instance: &str, changes: &[(u64, bool)]) -> Result<D
     let Some(state) = state else {
         return Err(not_running(name)?);
     };
-    let found = apply::find_instance(&state, instance).filter(|i| i.object == balancer::OBJECT);
+    let found = state
+        .instance(instance)
+        .filter(|i| i.object == balancer::OBJECT);
     let found = found.ok_or_else(|| EdgeError::NoBalancer {
         edge: name.to_owned(),
         instance: instance.to_owned(),

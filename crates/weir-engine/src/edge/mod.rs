@@ -12,10 +12,12 @@ mod building;
 mod carried;
 mod error;
 mod filters;
+mod folder;
 mod form;
 pub mod health;
 mod hooks;
 mod host;
+mod ledgers;
 pub(crate) mod load;
 mod maps;
 mod ports;
@@ -27,7 +29,7 @@ mod status;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use weir_bpf::abi::panel;
 use weir_graph::EdgePlan;
@@ -35,6 +37,7 @@ use weir_kernel::pinned::{self, Folder, PinnedLink};
 use weir_kernel::{KernelError, LoadedProgram, Map, netlink, netns, own_source};
 
 use apply::panel_slots;
+use folder::{folder_of, lock, not_running, read_state};
 use maps::EdgeMaps;
 use state::State;
 
@@ -42,12 +45,11 @@ pub use apply::{Applied, Step, Watcher};
 pub use balancers::BalancerCounts;
 pub use carried::{HopCount, RouterCounts};
 pub use error::EdgeError;
+pub use folder::{FOLDER, list};
 pub use form::Form;
+pub use ledgers::reasons;
 pub use second::{DeviceAccount, InstanceTargets, SecondStage, TargetAccount};
-pub use status::{InstanceStatus, PortStatus, Recirculation, Status, reasons};
-
-/// The folder of all edges.
-pub const FOLDER: &str = "/sys/fs/bpf/weir/edge";
+pub use status::{InstanceStatus, PortStatus, Recirculation, Status};
 
 /// Pins that are attachments begin with one of these.
 const ATTACHMENTS: [&str; 4] = ["port-", "tc-", "pair-", "hook-"];
@@ -112,27 +114,6 @@ pub fn status(name: &str) -> Result<Status, EdgeError> {
     }
 }
 
-/// Names of the edges that run in the current namespace, and of those whose state cannot be read.
-///
-/// # Errors
-/// The folder cannot be read.
-pub fn list() -> Result<Vec<String>, EdgeError> {
-    let here = netns::current_inode()?;
-    let mut found = Vec::new();
-    for name in pinned::names(Path::new(FOLDER))? {
-        let folder = Path::new(FOLDER).join(&name);
-        let Some(maps) = EdgeMaps::open(&folder)? else {
-            continue;
-        };
-        match read_state(&name, &folder, &maps) {
-            Ok(Some(state)) if state.netns != here => {}
-            Ok(None) => {}
-            _ => found.push(name),
-        }
-    }
-    Ok(found)
-}
-
 /// Numbers of the ports of a running edge by device, so that a plan gives them the same; empty if it does not run.
 ///
 /// # Errors
@@ -159,7 +140,7 @@ pub fn held(name: &str, instance: &str, map: &str) -> Result<Option<Vec<u8>>, Ed
     };
     let state = read_state(name, &folder, &maps)?;
     let found = state.as_ref().and_then(|state| {
-        let instance = apply::find_instance(state, instance)?;
+        let instance = state.instance(instance)?;
         instance.maps.get(map).map(|map| map.id)
     });
     let Some(id) = found else {
@@ -537,33 +518,6 @@ fn wipe(name: &str, folder: &Folder) -> Result<(), EdgeError> {
     second::remove(name)
 }
 
-/// The state of the generation that packets follow; `None` if there never was one.
-fn read_state(name: &str, folder: &Path, maps: &EdgeMaps) -> Result<Option<State>, EdgeError> {
-    let generation = maps.generation()?;
-    if generation == 0 {
-        return Ok(None);
-    }
-    let damaged = |why: String| EdgeError::Damaged {
-        name: name.to_owned(),
-        why,
-    };
-    let pin = state::pin_name(generation);
-    let map = Map::open(&folder.join(&pin))?;
-    let map = map.ok_or_else(|| damaged(format!("{pin} is gone")))?;
-    let state = state::read(&map).map_err(damaged)?;
-    if state.maps_layout != weir_bpf::abi::STATE_LAYOUT {
-        return Err(EdgeError::OtherVersion {
-            name: name.to_owned(),
-            what: format!(
-                "its maps have layout {}, those of this one {}",
-                state.maps_layout,
-                weir_bpf::abi::STATE_LAYOUT
-            ),
-        });
-    }
-    Ok(Some(state))
-}
-
 fn stub_of(maps: &EdgeMaps) -> Result<LoadedProgram, EdgeError> {
     let id = maps.programs()?.program_at(panel_slots::STUB)?;
     let id = id.ok_or_else(|| KernelError::MissingProgram {
@@ -571,23 +525,4 @@ fn stub_of(maps: &EdgeMaps) -> Result<LoadedProgram, EdgeError> {
         near: Vec::new(),
     })?;
     Ok(LoadedProgram::by_id(id)?)
-}
-
-fn lock(name: &str, path: &Path) -> Result<Folder, EdgeError> {
-    Folder::lock(path)?.ok_or_else(|| EdgeError::Busy(name.to_owned()))
-}
-
-fn folder_of(name: &str) -> Result<PathBuf, EdgeError> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    match (1..=32).contains(&name.len()) && name.chars().all(fits) {
-        true => Ok(Path::new(FOLDER).join(name)),
-        false => Err(EdgeError::BadName(name.to_owned())),
-    }
-}
-
-fn not_running(name: &str) -> Result<EdgeError, EdgeError> {
-    Ok(EdgeError::NotRunning {
-        name: name.to_owned(),
-        others: list()?,
-    })
 }

@@ -17,6 +17,7 @@ use weir_kernel::{KernelError, Map, MmapArray};
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::error::EdgeError;
+use super::folder;
 use super::maps::EdgeMaps;
 use super::state::{InstanceState, State};
 
@@ -82,13 +83,13 @@ impl Router {
     /// # Errors
     /// [`EdgeError::NotRunning`], [`EdgeError::NoRouter`], what the kernel refused.
     pub fn open(edge: &str, function: Option<&str>) -> Result<Router, EdgeError> {
-        let path = super::folder_of(edge)?;
+        let path = folder::folder_of(edge)?;
         let state = match EdgeMaps::open(&path)? {
-            Some(maps) => super::read_state(edge, &path, &maps)?,
+            Some(maps) => folder::read_state(edge, &path, &maps)?,
             None => None,
         };
         let Some(state) = state else {
-            return Err(super::not_running(edge)?);
+            return Err(folder::not_running(edge)?);
         };
         let own = |i: &&InstanceState| i.object == OBJECT && has_tables(i);
         let routers: Vec<&InstanceState> = state.instances.iter().filter(own).collect();
@@ -355,17 +356,17 @@ impl Router {
 
     /// Locks the edge and makes sure that what is known here is what runs and what others left.
     fn begin(&mut self) -> Result<Folder, EdgeError> {
-        let path = super::folder_of(&self.edge)?;
+        let path = folder::folder_of(&self.edge)?;
         if !path.exists() {
-            return Err(super::not_running(&self.edge)?);
+            return Err(folder::not_running(&self.edge)?);
         }
-        let lock = super::lock(&self.edge, &path)?;
+        let lock = folder::lock(&self.edge, &path)?;
         let state = match EdgeMaps::open(&path)? {
-            Some(maps) => super::read_state(&self.edge, &path, &maps)?,
+            Some(maps) => folder::read_state(&self.edge, &path, &maps)?,
             None => None,
         };
         let Some(state) = state else {
-            return Err(super::not_running(&self.edge)?);
+            return Err(folder::not_running(&self.edge)?);
         };
         let instance = state.instances.iter().find(|i| i.name == self.function);
         let Some(instance) = instance.filter(|i| i.object == OBJECT && has_tables(i)) else {

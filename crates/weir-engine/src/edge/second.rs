@@ -18,8 +18,8 @@ use weir_kernel::iface::LinkWatch;
 use weir_kernel::{KernelError, Map, iface, netns, pins};
 
 use super::error::EdgeError;
+use super::ledgers::stats_of;
 use super::state::{InstanceState, PairState, PortState, State};
-use super::status::stats_of;
 use crate::monitor::{self, Absent, Account, Readings};
 
 /// Where monitors of edges are pinned, one folder for each: not in the edge's own, whose pins its state names.

@@ -48,6 +48,11 @@ pub(super) struct State {
 }
 
 impl State {
+    /// The instance of that name.
+    pub(super) fn instance(&self, name: &str) -> Option<&InstanceState> {
+        self.instances.iter().find(|one| one.name == name)
+    }
+
     /// Which build of the programs runs.
     pub(super) fn form(&self) -> Form {
         match self.watched {
