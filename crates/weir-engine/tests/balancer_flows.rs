@@ -8,13 +8,13 @@ use std::process::{Command, Stdio};
 
 use crate::balancers::{graph, planned};
 use crate::common::{Sample, engines};
-use crate::graph::{agree, instance, port};
+use crate::graph::{agree, instance, plan, port};
 use weir_bpf::abi::balancer::{self, flow};
-use weir_engine::edge::replay::{Graph, GraphOptions};
+use weir_engine::edge::replay::GraphOptions;
 use weir_functions::decapsulate;
 use weir_functions::kind::{Files, Request};
 use weir_functions::plan::{ChecksumMode, InstancePlan};
-use weir_graph::Target;
+use weir_graph::{EdgePlan, Target};
 use weir_packet::build::Frame;
 use weir_packet::{Reason, Verdict};
 
@@ -280,7 +280,7 @@ fn answers_reach_a_client_whose_server_was_found_by_connection_id() {
 }
 
 /// Runs packets through every engine; the table of flows behind it.
-fn run(graph: &Graph, samples: &[Sample]) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn run(graph: &EdgePlan, samples: &[Sample]) -> Vec<(Vec<u8>, Vec<u8>)> {
     // What all say of the table is compared in agree(), too, if it is among the maps that are told; here one is asked.
     let kinds = engines();
     let said = agree(&kinds, graph, &GraphOptions::default(), samples).expect("agree");
@@ -311,12 +311,11 @@ fn far_end(keys: &str) -> InstancePlan {
     planned.expect("planned").instance
 }
 
-fn end_graph(keys: &str) -> Graph {
-    Graph {
-        ports: vec![port(1, ChecksumMode::Complete, Target::Instance(0))],
-        instances: vec![instance("end", far_end(keys), Target::Stack)],
-        linear_frames: false,
-    }
+fn end_graph(keys: &str) -> EdgePlan {
+    plan(
+        vec![port(1, ChecksumMode::Complete, Target::Instance(0))],
+        vec![instance("end", far_end(keys), Target::Stack)],
+    )
 }
 
 const END: &str = "address = [\"10.0.0.1\", \"10.0.0.2\", \"2001:db8::3\"]\nfrom = [\"10.99.0.0/16\", \"fd99::/64\"]";

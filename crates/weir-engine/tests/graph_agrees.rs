@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use crate::captures::{captures, ethernet, examples};
 use crate::common::{Sample, cases, config, engines, policy};
-use crate::graph::{agree, chained, empty, middlebox, port, ports};
+use crate::graph::{Led, agree, chained, empty, middlebox, plan as graph_of, port, ports};
 use proptest::prelude::*;
 use proptest::test_runner::{Config as ProptestConfig, TestRunner};
 use weir_bpf::abi::NEXT;
-use weir_engine::edge::replay::{self, Graph, GraphOptions, GraphPort, GraphReport, Instance};
+use weir_engine::edge::replay::{self, GraphOptions, GraphReport};
 use weir_engine::{EngineKind, Packet, ReplayOptions};
 use weir_functions::kind::Planned;
 use weir_functions::plan::ChecksumMode;
-use weir_graph::{Link, Mode, Model, PortPlan, Source, Target};
+use weir_graph::{EdgePlan, Instance, Link, Mode, Model, PortPlan, Source, Target};
 use weir_packet::{Reason, Verdict};
 use weir_policy::model::Policy;
 
@@ -47,9 +47,9 @@ fn empty_chains_count_at_every_hop_and_end_where_links_say() {
         ] {
             let instances = (0..length).map(|i| empty(&format!("f{i}"), Target::Stack));
             let mut graph = chained(instances.collect(), end);
-            graph
-                .ports
-                .push(port(2, ChecksumMode::Complete, Target::Drop));
+            let (second, dropped) = port(2, ChecksumMode::Complete, Target::Drop);
+            graph.ports.push(second);
+            graph.entries.push(dropped);
             let mut samples: Vec<Sample> = (0..4).map(frame).collect();
             samples[3].port = 2;
             let said = agree(&engines, &graph, &GraphOptions::default(), &samples)
@@ -82,8 +82,7 @@ fn a_chain_of_more_calls_than_the_kernel_makes_is_a_counted_drop() {
 
 /// A plan of functions that do nothing, one behind the other, between port 1 and `end`.
 fn model(functions: usize, end: Target) -> Model {
-    let instance =
-        |i: usize| weir_graph::Instance::new(format!("f{i}"), "empty", Planned::embedded("empty"));
+    let instance = |i: usize| Instance::new(format!("f{i}"), "empty", Planned::embedded("empty"));
     let link = |i: usize| Link {
         from: match i {
             0 => Source::Port(1),
@@ -114,8 +113,8 @@ fn model(functions: usize, end: Target) -> Model {
     }
 }
 
-fn wired(model: Model) -> Graph {
-    Graph::from(&model.plan().expect("a plan"))
+fn wired(model: Model) -> EdgePlan {
+    model.plan().expect("a plan")
 }
 
 #[test]
@@ -208,7 +207,7 @@ fn policies_in_chains_agree_over_captures() {
         policies.push(Arc::new(parsed.policy));
     }
     // Those that name interfaces do not fit this graph's ports.
-    let instances: Vec<Instance> = policies
+    let instances: Vec<Led> = policies
         .iter()
         .enumerate()
         .filter_map(|(i, policy)| middlebox(&format!("p{i}"), policy, Target::Stack).ok())
@@ -218,7 +217,7 @@ fn policies_in_chains_agree_over_captures() {
     for chunk in instances.chunks(3) {
         let mut chain = Vec::new();
         for instance in chunk {
-            chain.push(empty(&format!("before-{}", instance.name), Target::Stack));
+            chain.push(empty(&format!("before-{}", instance.0.name), Target::Stack));
             chain.push(instance.clone());
         }
         let graph = chained(chain, Target::Device(1));
@@ -291,7 +290,7 @@ fn target(from: usize, functions: usize, choice: u8) -> Target {
 type Policies = Vec<Option<Arc<Policy>>>;
 
 /// The graph and its policies. The error is a planning error.
-fn built(drawn: &Drawn) -> Result<(Graph, Policies), String> {
+fn built(drawn: &Drawn) -> Result<(EdgePlan, Policies), String> {
     let count = drawn.functions.len();
     let mut policies = Vec::new();
     let mut instances = Vec::new();
@@ -319,12 +318,7 @@ fn built(drawn: &Drawn) -> Result<(Graph, Policies), String> {
             };
             port(number, checksums, target(0, count, choice | 4))
         });
-    let graph = Graph {
-        ports: ports.collect(),
-        instances,
-        linear_frames: false,
-    };
-    Ok((graph, policies))
+    Ok((graph_of(ports.collect(), instances), policies))
 }
 
 /// What became of a packet, by the reference: one policy after the other.
@@ -332,7 +326,7 @@ type Walked = (Verdict, Option<u32>, Vec<u8>);
 
 /// Walks packets through the graph with the reference for each policy. For ports with complete checksums.
 fn walk(
-    graph: &Graph,
+    graph: &EdgePlan,
     policies: &[Option<Arc<Policy>>],
     options: &GraphOptions,
     samples: &[Sample],
@@ -351,8 +345,8 @@ fn walk(
     }
     let mut walked = Vec::new();
     for (number, sample) in (0..).zip(samples) {
-        let port = &graph.ports[sample.port as usize - 1];
-        let (mut at, mut bytes) = (port.first, sample.frame.clone());
+        let first = graph.entries[sample.port as usize - 1];
+        let (mut at, mut bytes) = (first, sample.frame.clone());
         let end = loop {
             let place = match at {
                 Target::Instance(place) => place,
@@ -362,7 +356,7 @@ fn walk(
                 Target::Tx => break (Verdict::Tx, None),
                 Target::Pair => unreachable!("short graphs do not recirculate"),
             };
-            at = graph.instances[place].outs[0];
+            at = graph.targets[place][0];
             let Some(reference) = references.get_mut(&place) else {
                 continue;
             };
@@ -425,6 +419,7 @@ fn generated_graphs_agree_on_generated_packets() {
             let options = GraphOptions {
                 mtu: drawn.mtu,
                 seed: drawn.seed,
+                ..GraphOptions::default()
             };
             let said = agree(&engines, &graph, &options, &samples).map_err(TestCaseError::fail)?;
             for outcome in &said.outcomes {
@@ -434,7 +429,7 @@ fn generated_graphs_agree_on_generated_packets() {
             let hops: u64 = said.totals.instances.iter().map(|s| s.received).sum();
             count("hops", hops);
             // Checksums that senders left to a device are finished where packets leave a graph, of which the reference knows nothing.
-            let complete = |p: &GraphPort| p.checksums == ChecksumMode::Complete;
+            let complete = |p: &PortPlan| p.checksums == Some(ChecksumMode::Complete);
             if !graph.ports.iter().all(complete) {
                 return Ok(());
             }

@@ -11,7 +11,7 @@ use crate::graph::{Said, agree};
 use crate::pair;
 use crate::pair::frames;
 use weir_bpf::abi::NEXT;
-use weir_engine::edge::replay::{Graph, GraphOptions};
+use weir_engine::edge::replay::GraphOptions;
 use weir_functions::kind::Files;
 use weir_graph::Numbers;
 use weir_packet::{Reason, Verdict};
@@ -277,7 +277,6 @@ fn run(functions: &str) -> Said {
     let files = Compiled::new(&["agree"]);
     let planned = weir_graph::plan(&config, &files, &Numbers::new());
     let (plan, _) = planned.unwrap_or_else(|e| panic!("{e}"));
-    let graph = Graph::from(&plan);
     let taken = |f: &Vec<u8>| (14..=weir_bpf::abi::FRAME_MAX).contains(&f.len());
     let samples: Vec<Sample> = (0..)
         .zip(frames(FRAMES).into_iter().filter(taken))
@@ -288,7 +287,7 @@ fn run(functions: &str) -> Said {
             queue: 0,
         })
         .collect();
-    agree(&engines(), &graph, &GraphOptions::default(), &samples).unwrap_or_else(|e| panic!("{e}"))
+    agree(&engines(), &plan, &GraphOptions::default(), &samples).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// Objects by the names of their sources.

@@ -5,13 +5,12 @@ pub(crate) mod model;
 use std::io;
 use std::path::Path;
 
-use weir_engine::edge::replay::{Graph, Instance};
 use weir_functions::balancer;
 use weir_functions::kind::{EdgePort, Files, FunctionError, Planned, Request};
 use weir_functions::plan::ChecksumMode;
-use weir_graph::Target;
+use weir_graph::{EdgePlan, Instance, Target};
 
-use crate::graph::port;
+use crate::graph::{plan, port};
 
 /// What an instance that runs holds: map and contents.
 pub(crate) type Held<'a> = &'a [(&'a str, Vec<u8>)];
@@ -46,21 +45,10 @@ pub(crate) fn planned(text: &str, held: Held<'_>) -> Result<Planned, FunctionErr
 }
 
 /// A graph of that instance alone, behind both ports; what it does not balance goes to the stack.
-pub(crate) fn graph(planned: &Planned, checksums: ChecksumMode) -> Graph {
-    Graph {
-        ports: vec![
-            port(1, checksums, Target::Instance(0)),
-            port(2, checksums, Target::Instance(0)),
-        ],
-        instances: vec![Instance {
-            name: "lb".to_owned(),
-            plan: planned.instance.clone(),
-            shared: Default::default(),
-            outs: vec![Target::Stack],
-            secret: planned.asks.secret.map(str::to_owned),
-        }],
-        linear_frames: false,
-    }
+pub(crate) fn graph(planned: &Planned, checksums: ChecksumMode) -> EdgePlan {
+    let ports = [1, 2].map(|number| port(number, checksums, Target::Instance(0)));
+    let balancer = Instance::new("lb", "balancer", planned.clone());
+    plan(ports.into(), vec![(balancer, Target::Stack)])
 }
 
 /// The model of the same text.

@@ -1,16 +1,15 @@
 //! What the tests of graphs share: building graphs, running packets through every engine, comparing all they say.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use weir_engine::edge::replay::{
-    self, Contents, Graph, GraphLog, GraphOptions, GraphPort, GraphReport, Instance, Outcome,
-    Totals,
+    self, Contents, GraphLog, GraphOptions, GraphReport, Outcome, Totals,
 };
 use weir_engine::{EngineKind, Packet};
+use weir_functions::kind::Planned;
 use weir_functions::middlebox;
-use weir_functions::plan::{ChecksumMode, InstancePlan, ObjectSource, Port};
-use weir_graph::Target;
+use weir_functions::plan::{ChecksumMode, InstancePlan, Port};
+use weir_graph::{EdgePlan, Instance, Mode, PortPlan, Target};
 use weir_packet::Verdict;
 use weir_policy::model::Policy;
 
@@ -29,19 +28,16 @@ const TOLD: [&str; 9] = [
     "server_counts",
 ];
 
+/// An instance, and where its output leads.
+pub(crate) type Led = (Instance, Target);
+
 /// A function that does nothing.
-pub(crate) fn empty(name: &str, to: Target) -> Instance {
-    let plan = InstancePlan {
-        object: ObjectSource::Embedded("empty"),
-        program: "empty".into(),
-        constants: Vec::new(),
-        maps: Vec::new(),
-    };
-    instance(name, plan, to)
+pub(crate) fn empty(name: &str, to: Target) -> Led {
+    (Instance::new(name, "empty", Planned::embedded("empty")), to)
 }
 
 /// A policy; its ports are `eth1` and `eth2`. The error is a planning error.
-pub(crate) fn middlebox(name: &str, policy: &Arc<Policy>, to: Target) -> Result<Instance, String> {
+pub(crate) fn middlebox(name: &str, policy: &Arc<Policy>, to: Target) -> Result<Led, String> {
     let (plan, _) = middlebox::plan(policy, &ports()).map_err(|e| e.to_string())?;
     Ok(instance(name, plan, to))
 }
@@ -56,45 +52,58 @@ pub(crate) fn ports() -> Vec<Port> {
     vec![port(1), port(2)]
 }
 
-pub(crate) fn instance(name: &str, plan: InstancePlan, to: Target) -> Instance {
-    Instance {
-        name: name.to_owned(),
-        plan,
-        shared: BTreeMap::new(),
-        outs: vec![to],
-        secret: None,
-    }
+pub(crate) fn instance(name: &str, plan: InstancePlan, to: Target) -> Led {
+    (
+        Instance::new(name, plan.object.to_string(), Planned::new(plan)),
+        to,
+    )
 }
 
-pub(crate) fn port(number: u32, checksums: ChecksumMode, first: Target) -> GraphPort {
-    GraphPort {
+/// A port, and where its packets begin.
+pub(crate) fn port(number: u32, checksums: ChecksumMode, first: Target) -> (PortPlan, Target) {
+    let port = PortPlan {
         number,
         name: format!("p{number}"),
         device: format!("eth{number}"),
-        checksums,
-        first,
+        mode: Mode::Native,
+        checksums: Some(checksums),
+        metadata: false,
+    };
+    (port, first)
+}
+
+/// A plan as it is written here, which may be one that no configuration has: chains that are too long.
+pub(crate) fn plan(ports: Vec<(PortPlan, Target)>, instances: Vec<Led>) -> EdgePlan {
+    let (ports, entries) = ports.into_iter().unzip();
+    let (instances, targets): (Vec<Instance>, Vec<Target>) = instances.into_iter().unzip();
+    EdgePlan {
+        edge: "test".to_owned(),
+        ports,
+        entries,
+        instances,
+        targets: targets.into_iter().map(|to| vec![to]).collect(),
+        maps: Vec::new(),
+        hooks: Vec::new(),
+        longest: 0,
+        recirculations: 0,
+        notes: Vec::new(),
     }
 }
 
 /// Instances one behind the other behind port 1; each leads to the next one, the last to `end`.
-pub(crate) fn chained(mut instances: Vec<Instance>, end: Target) -> Graph {
+pub(crate) fn chained(mut instances: Vec<Led>, end: Target) -> EdgePlan {
     let last = instances.len();
-    for (place, instance) in instances.iter_mut().enumerate() {
-        let next = match place + 1 < last {
+    for (place, (_, to)) in instances.iter_mut().enumerate() {
+        *to = match place + 1 < last {
             true => Target::Instance(place + 1),
             false => end,
         };
-        instance.outs = vec![next];
     }
     let first = match last {
         0 => end,
         _ => Target::Instance(0),
     };
-    Graph {
-        ports: vec![port(1, ChecksumMode::Complete, first)],
-        instances,
-        linear_frames: false,
-    }
+    plan(vec![port(1, ChecksumMode::Complete, first)], instances)
 }
 
 /// All that an engine says of a run.
@@ -111,7 +120,7 @@ pub(crate) struct Said {
 /// Runs packets through one engine and checks its ledger.
 pub(crate) fn run(
     kind: EngineKind,
-    graph: &Graph,
+    graph: &EdgePlan,
     options: &GraphOptions,
     samples: &[Sample],
 ) -> Result<Said, String> {
@@ -206,7 +215,7 @@ fn shown(frame: &[u8]) -> String {
 /// Runs packets through all these engines; what they all say.
 pub(crate) fn agree(
     engines: &[EngineKind],
-    graph: &Graph,
+    graph: &EdgePlan,
     options: &GraphOptions,
     samples: &[Sample],
 ) -> Result<Said, String> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use weir_engine::EngineKind;
 use weir_engine::edge;
-use weir_engine::edge::replay::{self, Graph, GraphOptions, Outcome};
+use weir_engine::edge::replay::{self, GraphOptions, Outcome};
 use weir_functions::kind::{self, EdgePort, Files, Request};
 use weir_functions::plan::ChecksumMode;
 use weir_graph::{EdgePlan, Instance, Link, Mode, Model, PortPlan, Source, Target};
@@ -170,10 +170,10 @@ pub(crate) fn replay(
     kind: EngineKind,
     packets: &[Packet],
 ) -> Vec<(Outcome, Vec<u8>)> {
-    let graph = Graph::from(&form.plan("replayed", world));
+    let graph = form.plan("replayed", world);
     let options = GraphOptions {
-        mtu: None,
         seed: world.seed,
+        ..GraphOptions::default()
     };
     let mut engine = replay::open(kind, &graph, &options).expect("an engine");
     engine.set_routes(world.told());

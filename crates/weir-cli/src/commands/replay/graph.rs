@@ -7,13 +7,11 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
-use weir_engine::edge::replay::{
-    self, Graph, GraphEngine, GraphLog, GraphOptions, GraphReport, Stage,
-};
+use weir_engine::edge::replay::{self, GraphEngine, GraphLog, GraphOptions, GraphReport, Stage};
 use weir_engine::{EngineError, EngineKind, Packet};
 use weir_functions::plan::ChecksumMode;
 use weir_functions::report::Packets;
-use weir_graph::{Folder, Numbers};
+use weir_graph::{EdgePlan, Folder, Numbers};
 use weir_packet::pcap::CaptureError;
 use weir_packet::{Reason, Verdict};
 
@@ -47,6 +45,11 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         EngineName::Reference => EngineKind::Reference,
     };
     let options = GraphOptions {
+        // A port that says how to read checksums knows better than the command line.
+        checksums: match args.checksums {
+            Checksums::Complete => ChecksumMode::Complete,
+            Checksums::Offloaded => ChecksumMode::Offloaded,
+        },
         mtu: args.mtu,
         seed: args.seed,
     };
@@ -76,7 +79,7 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Reads and plans the configuration. Mistakes are shown.
-fn plan(args: &ReplayArgs) -> Result<Graph, Failure> {
+fn plan(args: &ReplayArgs) -> Result<EdgePlan, Failure> {
     let path = &args.policy;
     let shown = path.display().to_string();
     let text = std::fs::read_to_string(path).map_err(|error| {
@@ -93,20 +96,15 @@ fn plan(args: &ReplayArgs) -> Result<Graph, Failure> {
     let planned = weir_graph::plan(&config, &Folder::of(path), &Numbers::new());
     let (plan, warnings) = planned.map_err(mistakes)?;
     output::tell(&warnings.render(output::stderr_is_terminal()));
-    let mut graph = Graph::from(&plan);
-    // A port that says how to read checksums knows better than the command line.
-    let default = match args.checksums {
-        Checksums::Complete => ChecksumMode::Complete,
-        Checksums::Offloaded => ChecksumMode::Offloaded,
-    };
-    for (port, planned) in graph.ports.iter_mut().zip(&plan.ports) {
-        port.checksums = planned.checksums.unwrap_or(default);
-    }
-    Ok(graph)
+    Ok(plan)
 }
 
 /// For each interface of the capture the number of the port its packets come in by.
-fn ports(args: &ReplayArgs, graph: &Graph, survey: &capture::Survey) -> Result<Vec<u32>, Failure> {
+fn ports(
+    args: &ReplayArgs,
+    graph: &EdgePlan,
+    survey: &capture::Survey,
+) -> Result<Vec<u32>, Failure> {
     let names = || {
         let names: Vec<&str> = graph.ports.iter().map(|p| p.name.as_str()).collect();
         names.join(", ")
@@ -150,7 +148,7 @@ fn ports(args: &ReplayArgs, graph: &Graph, survey: &capture::Survey) -> Result<V
 /// Runs all packets. Returns what ended the capture early, if anything did.
 fn packets(
     args: &ReplayArgs,
-    graph: &Graph,
+    graph: &EdgePlan,
     survey: &capture::Survey,
     ports: &[u32],
     engine: &mut dyn GraphEngine,
@@ -192,7 +190,7 @@ fn packets(
     Ok(cut_off)
 }
 
-fn log_text(log: &GraphLog, number: u64, graph: &Graph, frame: &[u8]) -> String {
+fn log_text(log: &GraphLog, number: u64, graph: &EdgePlan, frame: &[u8]) -> String {
     let line = &log.line;
     let name = graph.instances.get(log.instance).map_or("?", |i| &i.name);
     format!(

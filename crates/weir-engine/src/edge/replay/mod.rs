@@ -1,21 +1,18 @@
 //! A whole graph over the packets of a capture, in the user engine or in the running kernel.
 //!
-//! Owns the wiring of a replayed graph (numbers of instances, hops, devices) and what is reported of it; the two engines carry the
-//! same wiring out. Nothing is pinned or attached, and no device is touched. Invariant: both engines give the same verdicts, bytes,
+//! Owns what a plan becomes in a replay (numbers of instances, hops, devices) and what is reported of it; the two engines carry the same out.
+//! What only a live edge has (hooks of other kinds, modes of devices, names of maps in bpffs) is left out. Nothing is pinned or attached, and no device is touched. Invariant: both engines give the same verdicts, bytes,
 //! ways out, ledgers and log lines; where the kernel's test run cannot be asked, neither is asked.
 
 mod kernel;
-mod planned;
 mod report;
 pub(crate) mod user;
 
 use std::collections::BTreeMap;
 
 use weir_bpf::abi::{self, Hop, Stats, panel};
-use weir_functions::plan::{
-    ChecksumMode, Constant, InstancePlan, MapPlan, ObjectSource, PortConstants,
-};
-use weir_graph::Target;
+use weir_functions::plan::{ChecksumMode, Constant, MapPlan, ObjectSource, PortConstants};
+use weir_graph::{EdgePlan, PortPlan, Target};
 use weir_kernel::object::TEST_RUN_LINEAR;
 use weir_packet::{Reason, Verdict};
 use weir_vm::Routes;
@@ -26,53 +23,14 @@ use crate::{EngineError, EngineKind, LogLine, Packet};
 
 pub use report::{GraphReport, InstanceReport, PortReport, Stage};
 
-/// A graph to replay.
-#[derive(Clone, Debug, Default)]
-pub struct Graph {
-    /// Ports, by weir's numbers from 1.
-    pub ports: Vec<GraphPort>,
-    /// Functions.
-    pub instances: Vec<Instance>,
-    /// Some function takes frames of one buffer only. Where it runs live, devices deliver no others.
-    pub linear_frames: bool,
-}
-
-/// A port of the graph.
-#[derive(Clone, Debug)]
-pub struct GraphPort {
-    /// weir's number, 1 to 255.
-    pub number: u32,
-    /// Name in the configuration.
-    pub name: String,
-    /// Name of the interface.
-    pub device: String,
-    /// How checksums of packets that come in here are to be read.
-    pub checksums: ChecksumMode,
-    /// Where packets begin.
-    pub first: Target,
-}
-
-/// A configured function.
-#[derive(Clone, Debug)]
-pub struct Instance {
-    /// Name in the configuration.
-    pub name: String,
-    /// Object, constants, maps.
-    pub plan: InstancePlan,
-    /// Maps of the object that it shares, and the names they are shared by.
-    pub shared: BTreeMap<String, String>,
-    /// Where its outputs lead; those that are missing lead to the stack.
-    pub outs: Vec<Target>,
-    /// A constant of 8 bytes that the live engine draws at random; here it follows from the seed.
-    pub secret: Option<String>,
-}
-
 /// What is the same for all packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GraphOptions {
     /// Largest L3 packet a rewrite may produce, in bytes.
     pub mtu: Option<u32>,
-    /// Seed of everything random.
+    /// How checksums are to be read of packets that come in by ports which do not say it.
+    pub checksums: ChecksumMode,
+    /// Seed of everything random, secrets included.
     pub seed: u64,
 }
 
@@ -88,7 +46,7 @@ pub struct Outcome {
 /// A log line and the instance that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphLog {
-    /// Place in [`Graph::instances`].
+    /// Place in [`EdgePlan::instances`].
     pub instance: usize,
     /// The line.
     pub line: LogLine,
@@ -152,10 +110,10 @@ pub trait GraphEngine {
 /// [`EngineError::Graph`] for the reference engine, which knows policies only, and for what the engine refuses to load.
 pub fn open(
     kind: EngineKind,
-    graph: &Graph,
+    plan: &EdgePlan,
     options: &GraphOptions,
 ) -> Result<Box<dyn GraphEngine>, EngineError> {
-    let wiring = Wiring::new(graph, options)?;
+    let wiring = Wiring::new(plan, options)?;
     Ok(match kind {
         EngineKind::User => Box::new(user::User::new(wiring, Execution::Interpreter)?),
         EngineKind::UserJit => Box::new(user::User::new(wiring, Execution::Jit)?),
@@ -234,7 +192,7 @@ struct Wiring {
 }
 
 impl Wiring {
-    fn new(graph: &Graph, options: &GraphOptions) -> Result<Wiring, EngineError> {
+    fn new(plan: &EdgePlan, options: &GraphOptions) -> Result<Wiring, EngineError> {
         let limit = |what: &str, has: usize, most: usize| {
             if has < most {
                 return Ok(());
@@ -245,18 +203,19 @@ impl Wiring {
         };
         limit(
             "functions",
-            graph.instances.len(),
+            plan.instances.len(),
             panel::VIDS - panel::DEVICES,
         )?;
-        let highest = graph.ports.iter().map(|p| p.number).max().unwrap_or(0);
+        let highest = plan.ports.iter().map(|p| p.number).max().unwrap_or(0);
         limit(
             "is the highest port number",
             highest as usize,
             PAIR_PLACE as usize,
         )?;
-        let offloaded = |p: &GraphPort| p.checksums == ChecksumMode::Offloaded;
+        let of_port = |port: &PortPlan| port.checksums.unwrap_or(options.checksums);
+        let offloaded = |port: &PortPlan| of_port(port) == ChecksumMode::Offloaded;
         // An instance meets packets of all ports; which of them may be unfinished it asks for each packet.
-        let checksums = match graph.ports.iter().any(offloaded) {
+        let checksums = match plan.ports.iter().any(offloaded) {
             true => ChecksumMode::Offloaded,
             false => ChecksumMode::Complete,
         };
@@ -279,40 +238,44 @@ impl Wiring {
             shared: BTreeMap::new(),
             logs: false,
         };
-        let entry = |port: &GraphPort| {
+        let entry = |port: &PortPlan| {
             let name = format!("port:{}", port.name);
-            let constants = offered(port.number, port.checksums);
+            let constants = offered(port.number, of_port(port));
             own(name, "entry_graph", "entry", constants)
         };
-        let mut ways = graph.instances.iter().flat_map(|i| &i.outs);
-        let resume = ways.any(|to| *to == Target::Pair).then(|| {
+        let resume = plan.recirculates().then(|| {
             let name = "recirculated:".to_owned();
             own(name, "resume_graph", "resume", offered(0, checksums))
         });
-        let instances = graph.instances.iter().map(|instance| {
-            let mut constants = instance.plan.constants.clone();
-            if let Some(secret) = &instance.secret {
-                let value = options.seed.to_ne_bytes().to_vec();
-                constants.push((secret.clone().into(), value));
+        let instances = plan.instances.iter().map(|one| {
+            let (instance, asks) = (&one.planned.instance, one.planned.asks);
+            let mut constants = instance.constants.clone();
+            if let Some(secret) = asks.secret {
+                constants.push((secret.into(), options.seed.to_ne_bytes().to_vec()));
             }
             Ok(Program {
-                name: instance.name.clone(),
-                object: form(&instance.plan.object)?,
-                program: instance.plan.program.to_string(),
-                logs: crate::logs(&instance.plan.constants),
+                name: one.name.clone(),
+                object: form(&instance.object)?,
+                program: instance.program.to_string(),
+                logs: crate::logs(&instance.constants),
                 constants,
                 offered: offered(0, checksums),
-                maps: instance.plan.maps.clone(),
-                shared: instance.shared.clone(),
+                maps: instance.maps.clone(),
+                shared: one.shares.clone(),
             })
         });
+        // Where such a function runs live, devices deliver no other frames.
+        let linear = plan
+            .instances
+            .iter()
+            .any(|one| one.planned.asks.linear_frames);
         Ok(Wiring {
-            entries: graph.ports.iter().map(entry).collect(),
-            ports: graph.ports.iter().map(|p| p.number).collect(),
+            entries: plan.ports.iter().map(entry).collect(),
+            ports: plan.ports.iter().map(|p| p.number).collect(),
             instances: instances.collect::<Result<_, EngineError>>()?,
             resume,
-            elements: elements(graph),
-            longest: match graph.linear_frames {
+            elements: elements(plan),
+            longest: match linear {
                 true => TEST_RUN_LINEAR,
                 false => abi::FRAME_MAX,
             },
@@ -365,20 +328,19 @@ fn hop(target: Target) -> Hop {
     }
 }
 
-fn elements(graph: &Graph) -> Vec<(&'static str, u32, Vec<u8>)> {
+fn elements(plan: &EdgePlan) -> Vec<(&'static str, u32, Vec<u8>)> {
     use zerocopy::IntoBytes;
     let word = GENERATION.to_ne_bytes().to_vec();
     let mut elements = vec![(EDGE, 0, word)];
-    for port in &graph.ports {
+    for (port, entry) in plan.ports.iter().zip(&plan.entries) {
         let at = port.number * 2 + (GENERATION & 1) as u32;
-        elements.push(("weir_entries", at, hop(port.first).as_bytes().to_vec()));
+        elements.push(("weir_entries", at, hop(*entry).as_bytes().to_vec()));
     }
-    for (place, instance) in graph.instances.iter().enumerate() {
-        for out in 0..panel::OUTS {
-            let target = instance.outs.get(out).copied().unwrap_or(Target::Stack);
+    for (place, targets) in plan.targets.iter().enumerate() {
+        for (out, target) in targets.iter().enumerate() {
             let half = (GENERATION & 1) as usize * panel::VIDS;
             let at = (half + vid(place) as usize) * panel::OUTS + out;
-            elements.push(("weir_links", at as u32, hop(target).as_bytes().to_vec()));
+            elements.push(("weir_links", at as u32, hop(*target).as_bytes().to_vec()));
         }
     }
     elements

@@ -8,9 +8,10 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use weir_bpf::abi::{NEXT, Stats};
 use weir_functions::report::Packets;
+use weir_graph::EdgePlan;
 use weir_packet::Reason;
 
-use super::{Graph, Totals};
+use super::Totals;
 
 /// Everything an engine reports of a graph. Equal for all engines but for `engine`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -100,8 +101,8 @@ impl Stage {
 
 impl GraphReport {
     /// From what an engine counted.
-    pub fn new(engine: &'static str, graph: &Graph, totals: &Totals) -> GraphReport {
-        let ports: Vec<PortReport> = graph
+    pub fn new(engine: &'static str, plan: &EdgePlan, totals: &Totals) -> GraphReport {
+        let ports: Vec<PortReport> = plan
             .ports
             .iter()
             .zip(&totals.ports)
@@ -112,13 +113,13 @@ impl GraphReport {
                 sent: totals.left_by.get(&port.number).copied().unwrap_or(0),
             })
             .collect();
-        let instances: Vec<InstanceReport> = graph
+        let instances: Vec<InstanceReport> = plan
             .instances
             .iter()
             .zip(&totals.instances)
             .map(|(instance, stats)| InstanceReport {
                 name: instance.name.clone(),
-                object: instance.plan.object.to_string(),
+                object: instance.planned.instance.object.to_string(),
                 stage: Stage::new(stats),
             })
             .collect();
