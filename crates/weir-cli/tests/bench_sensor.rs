@@ -181,6 +181,130 @@ fn a_mix_and_rules_of_the_user() {
     );
 }
 
+/// One rule for each protocol of the traffic that the bench makes.
+const RULES: &str =
+    "alert http any any -> any any (msg:\"page\"; http.uri; content:\"/object0.\"; sid:1;)
+alert dns any any -> any any (msg:\"name\"; dns.query; content:\"weir.example\"; sid:2;)
+alert tls any any -> any any (msg:\"server\"; tls.sni; content:\"weir.example\"; sid:3;)
+alert smtp any any -> any any (msg:\"mail\"; content:\"MAIL FROM\"; sid:4;)
+alert smb any any -> any 445 (msg:\"file\"; flow:to_server; app-layer-protocol:smb; sid:5;)
+";
+
+#[test]
+fn traffic_that_the_bench_makes() {
+    let folder = Folder::new("made");
+    let rules = folder.file("made.rules");
+    fs::write(&rules, RULES).expect("written");
+    let fifth = ["--seconds", "0.2", "--rules", &rules];
+    // New flows of a fifth of a second; of applications also names (twice, as the answer repeats the question), and what else has a rule.
+    for (traffic, alerts) in [
+        ("html", 80.0),
+        ("web", 80.0),
+        ("filler", 20.0),
+        ("apps", 444.0),
+        ("hostile", 10.0),
+    ] {
+        let outcome = outcome(&[&["--traffic", traffic][..], &fifth].concat());
+        for form in ["all", "open"] {
+            let name = format!("sensor.{traffic}.{form}.alerts");
+            assert_eq!(value(&outcome, &name), alerts, "{name}");
+        }
+        assert_eq!(
+            value(&outcome, &format!("sensor.{traffic}.none.alerts")),
+            0.0
+        );
+        let one = value(&outcome, &format!("sensor.{traffic}.one.alerts"));
+        assert!(one > 0.0 && one <= alerts, "{traffic}: {one}");
+        for form in ["none", "one", "all", "open"] {
+            let name = format!("sensor.{traffic}.{form}.prefilter.1.packets");
+            assert!(value(&outcome, &name) > 0.0, "{name}");
+        }
+        for figure in outcome["figures"].as_array().expect("figures") {
+            let name = figure["name"].as_str().expect("a name");
+            assert!(catalogue::is_known(name), "{name} is in no list");
+            assert!(!name.contains(".peer."), "{name}: no peer was named");
+        }
+        let notes: Vec<&str> = notes(&outcome).collect();
+        let count = |word: &str| notes.iter().filter(|n| n.contains(word)).count();
+        for word in [
+            "HOME_NET is [",
+            "the one rule is 1:",
+            "rules: 5 loaded",
+            traffic,
+        ] {
+            assert_eq!(count(word), 1, "{traffic}, {word}: {notes:?}");
+        }
+    }
+    // Without an alert there is no rule to run alone, which is said once.
+    let quiet = folder.file("quiet.rules");
+    let rule = "alert tcp any any -> any any (content:\"nothing like this\"; sid:9;)\n";
+    fs::write(&quiet, rule).expect("written");
+    let outcome = outcome(&["--traffic", "filler", "--flows", "10", "--rules", &quiet]);
+    assert_eq!(value(&outcome, "sensor.filler.all.alerts"), 0.0);
+    let said = notes(&outcome).filter(|n| n.contains("no rule alerts"));
+    assert_eq!(said.count(), 1);
+}
+
+fn notes(outcome: &Value) -> impl Iterator<Item = &str> {
+    let notes = outcome["notes"].as_array().expect("notes");
+    notes.iter().filter_map(Value::as_str)
+}
+
+/// A program that answers as the peer does: it has its version, a packet thread, and a log of what it was given.
+const PEER: &str = r#"#!/bin/sh
+if [ "$1" = -V ]; then echo "This is Suricata version 0.0.7 RELEASE"; exit; fi
+while [ $# -gt 0 ]; do
+  case "$1" in
+    -c) config=$2 ;; -S) rules=$2 ;; -r) capture=$2 ;; -l) log=$2 ;;
+  esac
+  shift
+done
+[ -s "$capture" ] && grep -q 'sid:5' "$rules" || exit 3
+grep -q '^marked: yes' "$config" && grep -q 'filename: eve.json' "$config" || exit 4
+grep -q 'not-wanted' "$config" && exit 5
+printf 'W#01' > /proc/$$/comm
+i=0
+while [ $i -lt 30000 ]; do i=$((i+1)); done
+echo '{"event_type":"alert"}' > "$log/eve.json"
+echo '{"event_type":"stats","stats":{"decoder":{"pkts":1234}}}' >> "$log/eve.json"
+i=0
+while [ $i -lt 30000 ]; do i=$((i+1)); done
+"#;
+
+#[test]
+fn a_peer_runs_on_the_same_packets_and_rules() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = Folder::new("peer");
+    let [peer, config, rules] = ["peer", "peer.yaml", "made.rules"].map(|name| folder.file(name));
+    fs::write(&rules, RULES).expect("written");
+    fs::write(&peer, PEER).expect("written");
+    fs::set_permissions(&peer, fs::Permissions::from_mode(0o755)).expect("an executable");
+    let text = "%YAML 1.1\n---\noutputs:\n  - not-wanted:\n      enabled: yes\nmarked: yes\n";
+    fs::write(&config, text).expect("written");
+    let made = ["--traffic", "html", "--flows", "10", "--rules", &rules];
+    let peered = ["--peer", &peer, "--peer-config", &config];
+    let outcome = outcome(&[&made[..], &peered].concat());
+    assert!(value(&outcome, "sensor.html.all.peer.1.packets") > 0.0);
+    let targets = outcome["targets"].as_array().expect("targets");
+    let against = |t: &&Value| t["against"] == "sensor.html.all.peer.1.packets";
+    let target = targets.iter().find(against).expect("compared with it");
+    assert_eq!(target["figure"], "sensor.html.all.prefilter.1.packets");
+    assert_eq!(target["promise"], "at least 1.5");
+    let note = notes(&outcome).find(|n| n.starts_with("peer:"));
+    let note = note.expect("said");
+    for part in ["0.0.7", "1234 packets", "1 alerts"] {
+        assert!(note.contains(part), "{note}");
+    }
+    // One that fails is an error, not a figure.
+    fs::write(&config, "marked: no\n").expect("written");
+    let output = bench(&[&made[..], &peered].concat());
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && words.contains("exit status: 4"),
+        "{words}"
+    );
+}
+
 #[test]
 fn what_cannot_be_is_refused_with_a_reason() {
     let folder = Folder::new("refused");
@@ -193,6 +317,40 @@ fn what_cannot_be_is_refused_with_a_reason() {
         (vec!["--own", "--multiple", "0"], "--multiple"),
         (vec!["--own", "--gaps", "long"], "templates"),
         (vec!["--own", "--rules", "x"], "--rules"),
+        (vec!["--traffic", "pages"], "html, web, filler"),
+        (vec!["--traffic", "html", "--own"], "--own"),
+        (vec!["--traffic", "html", "--mix", &none], "--mix"),
+        (vec!["--traffic", "html", "--capture", &none], "--capture"),
+        // What only traffic that is made knows.
+        (vec!["--capture", &none, "--flows", "3"], "--flows"),
+        (vec!["--capture", &none, "--seconds", "1"], "--seconds"),
+        (vec!["--capture", &none, "--gaps", "3ms"], "--gaps"),
+        (vec!["--capture", &none, "--multiple", "2"], "--multiple"),
+        (vec!["--flows", "3"], "--traffic"),
+        (
+            vec!["--own", "--peer", "/nonexistent/peer"],
+            "/nonexistent/peer",
+        ),
+        (vec!["--own", "--peer", "/bin/false"], "/bin/false"),
+        (
+            vec!["--own", "--peer-config", "/nonexistent.yaml"],
+            "--peer-config",
+        ),
+        (
+            vec![
+                "--own",
+                "--peer",
+                "/bin/true",
+                "--peer-config",
+                "/nonexistent.yaml",
+            ],
+            "/nonexistent.yaml",
+        ),
+        // It reads nothing and writes no log.
+        (
+            vec!["--own", "--peer", "/bin/true", "--peer-config", &none],
+            "the peer",
+        ),
     ] {
         let output = bench(&args);
         let words = String::from_utf8_lossy(&output.stderr).into_owned();

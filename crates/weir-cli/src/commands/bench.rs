@@ -11,6 +11,7 @@ use weir_lab::bench::{
     BenchOptions, Outcome, SensorBench, Traffic, balancer, ddos, middlebox, network, router,
     sensor, sensor_part, vm, xdp, xsk,
 };
+use weir_lab::generate::Gaps;
 
 use super::program;
 use crate::args::{BenchArgs, Benchmark, MiddleboxBenchArgs, SensorBenchArgs};
@@ -75,6 +76,19 @@ fn run_sensor(args: &SensorBenchArgs) -> Result<ExitCode, Failure> {
             "--multiple {}: it must be above 0",
             args.multiple
         )));
+    }
+    let made = args.mix.is_some() || args.traffic.is_some() || args.own;
+    for (given, name) in [
+        (args.multiple != 1.0, "--multiple"),
+        (args.flows.is_some(), "--flows"),
+        (args.seconds.is_some(), "--seconds"),
+        (args.gaps != Gaps::default(), "--gaps"),
+    ] {
+        if given && !made {
+            return Err(Failure::usage(format!(
+                "{name}: captures are read as they are; only with --mix, --traffic or --own"
+            )));
+        }
     }
     let wanted = SensorBench {
         traffic: Traffic {

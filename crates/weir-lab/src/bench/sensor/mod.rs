@@ -174,7 +174,7 @@ fn runs(
                 part.loaded.rules, part.loaded.refused
             ));
         }
-        if rules == "all" && one.is_none() {
+        if rules == "all" && engine == "prefilter" {
             one = chosen(&ran.alerts);
             bench.note(match one {
                 Some((gid, sid)) => {

@@ -61,6 +61,11 @@ impl Peer {
             .status();
         match there {
             Ok(status) if status.success() => {}
+            Ok(_) | Err(_) if !named && configuration.is_some() => {
+                return Err(failed(
+                    "--peer-config without a peer: `suricata` is not installed, and no --peer names it",
+                ));
+            }
             Ok(_) | Err(_) if !named => return Ok(None),
             Ok(status) => return Err(failed(&format!("`{} -V`: {status}", program.display()))),
             Err(e) => return Err(failed(&format!("{}: {e}", program.display()))),
