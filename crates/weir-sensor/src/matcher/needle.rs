@@ -84,7 +84,8 @@ impl Needle {
         self.bytes.len()
     }
 
-    fn is_at(&self, there: &[u8]) -> bool {
+    /// Whether these bytes are it.
+    pub(crate) fn is_at(&self, there: &[u8]) -> bool {
         if self.nocase {
             there.eq_ignore_ascii_case(&self.bytes)
         } else {

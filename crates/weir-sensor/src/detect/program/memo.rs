@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+/// So many stretches are kept in a row.
+const FEW: usize = 16;
+
 /// Of one condition of a chain.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
@@ -10,7 +13,7 @@ pub(super) struct Memo {
     /// Places from which the rest fails, or where there is nothing: from the first on, below the second.
     failed: (usize, usize),
     /// More of them, by their first, where places do not come from left to right.
-    scattered: BTreeMap<usize, usize>,
+    scattered: Stretches,
     /// From the first on and below the second nothing is found, and what is found there, if so.
     searched: Option<(usize, usize, Option<usize>)>,
 }
@@ -31,20 +34,16 @@ impl Memo {
         if (first..end).contains(&from) {
             return (end, usize::MAX);
         }
-        let mut next = if first > from && end > first {
+        let next = if first > from && end > first {
             first
         } else {
             usize::MAX
         };
-        if let Some((_, end)) = self.scattered.range(..=from).next_back()
-            && *end > from
-        {
-            return (*end, usize::MAX);
+        let (end, first) = self.scattered.around(from);
+        match end {
+            Some(end) if end > from => (end, usize::MAX),
+            _ => (from, next.min(first.unwrap_or(usize::MAX))),
         }
-        if let Some((first, _)) = self.scattered.range(from..).next() {
-            next = next.min(*first);
-        }
-        (from, next)
     }
 
     /// Places from the first on, below the second, fail.
@@ -53,27 +52,13 @@ impl Memo {
             return;
         }
         if scattered {
-            self.insert(first, end);
+            self.scattered.insert(first, end);
         } else if (self.failed.0..=self.failed.1).contains(&first) && self.failed.1 > self.failed.0
         {
             self.failed.1 = self.failed.1.max(end);
         } else {
             self.failed = (first, end);
         }
-    }
-
-    fn insert(&mut self, mut first: usize, mut end: usize) {
-        if let Some((f, e)) = self.scattered.range(..=first).next_back()
-            && *e >= first
-        {
-            (first, end) = (*f, end.max(*e));
-        }
-        while let Some((f, e)) = self.scattered.range(first..=end).next() {
-            let (f, e) = (*f, *e);
-            end = end.max(e);
-            self.scattered.remove(&f);
-        }
-        self.scattered.insert(first, end);
     }
 
     /// Where the first is from `low` on that begins below `end`, as far as that is known; if not, from where on it is to be searched for.
@@ -100,9 +85,104 @@ impl Memo {
     }
 }
 
+/// Stretches that neither overlap nor touch. Mostly there are few, often forgotten: those are kept in a row, without asking for memory again.
+#[derive(Debug, Default)]
+struct Stretches {
+    few: Vec<(usize, usize)>,
+    /// All of them, when they are more.
+    many: BTreeMap<usize, usize>,
+}
+
+impl Stretches {
+    fn clear(&mut self) {
+        self.few.clear();
+        self.many.clear();
+    }
+
+    /// The end of the last that begins at this place or before it, and the beginning of the next.
+    fn around(&self, from: usize) -> (Option<usize>, Option<usize>) {
+        if self.many.is_empty() {
+            let behind = self
+                .few
+                .iter()
+                .take_while(|(first, _)| *first <= from)
+                .count();
+            let before = behind.checked_sub(1).and_then(|at| self.few.get(at));
+            let next = self.few.get(behind);
+            return (before.map(|(_, end)| *end), next.map(|(first, _)| *first));
+        }
+        let before = self.many.range(..=from).next_back();
+        let next = self.many.range(from + 1..).next();
+        (before.map(|(_, end)| *end), next.map(|(first, _)| *first))
+    }
+
+    fn insert(&mut self, mut first: usize, mut end: usize) {
+        if self.many.is_empty() {
+            // Those that it joins are replaced by it.
+            let from = self.few.iter().take_while(|(_, e)| *e < first).count();
+            let joined = self.few.iter().skip(from).take_while(|(f, _)| *f <= end);
+            let to = from + joined.count();
+            let joined = self.few.get(from..to).unwrap_or_default();
+            first = joined.first().map_or(first, |(f, _)| first.min(*f));
+            end = joined.last().map_or(end, |(_, e)| end.max(*e));
+            self.few.splice(from..to, [(first, end)]);
+            if self.few.len() > FEW {
+                self.many.extend(self.few.drain(..));
+            }
+            return;
+        }
+        if let Some((f, e)) = self.many.range(..=first).next_back()
+            && *e >= first
+        {
+            (first, end) = (*f, end.max(*e));
+        }
+        while let Some((f, e)) = self.many.range(first..=end).next() {
+            let (f, e) = (*f, *e);
+            end = end.max(e);
+            self.many.remove(&f);
+        }
+        self.many.insert(first, end);
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Memo;
+    use super::{FEW, Memo, Stretches};
+
+    #[test]
+    fn few_and_many_stretches_say_the_same() {
+        let mut number = 5_u64;
+        let mut below = |most: usize| {
+            number = number.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(11);
+            (number >> 33) as usize % most
+        };
+        for places in [12, 40, 300] {
+            let mut most = 0;
+            for _ in 0..200 {
+                let mut stretches = Stretches::default();
+                let mut plain = vec![false; places + 8];
+                for _ in 0..below(80) {
+                    let first = below(places);
+                    let end = first + 1 + below(4);
+                    stretches.insert(first, end);
+                    plain[first..end].fill(true);
+                    let from = below(places);
+                    let (end, next) = stretches.around(from);
+                    let inside = end.is_some_and(|end| end > from);
+                    assert_eq!(inside, plain[from], "{from}: {stretches:?}");
+                    if inside {
+                        let wanted = plain[from..].iter().position(|p| !p).map(|at| from + at);
+                        assert_eq!(end, wanted);
+                    } else {
+                        let wanted = plain[from..].iter().position(|p| *p).map(|at| from + at);
+                        assert_eq!(next, wanted);
+                    }
+                    most = most.max(stretches.few.len() + stretches.many.len());
+                }
+            }
+            assert_eq!(most > FEW, places == 300, "{places}: {most}");
+        }
+    }
 
     #[test]
     fn failed_places_are_joined() {

@@ -111,9 +111,11 @@ impl<'a, 'b> Run<'a, 'b> {
     fn memo(&mut self, index: usize, variables: u16) -> &mut Memo {
         let mut epoch = 0;
         if variables != 0 {
-            let used = self.epochs.iter().zip(0..);
-            let used = used.filter(|(_, v)| variables >> v & 1 == 1);
-            epoch = used.map(|(e, _)| *e).max().unwrap_or(0);
+            let mut used = variables;
+            while used != 0 {
+                epoch = epoch.max(self.epochs[used.trailing_zeros() as usize % VARIABLES]);
+                used &= used - 1;
+            }
         }
         if self.memos.len() <= index {
             self.memos.resize_with(index + 1, Memo::default);
@@ -300,22 +302,24 @@ impl<'a, 'b> Run<'a, 'b> {
             };
         }
         let far = self.beyond == 0 || reached > self.beyond;
-        // Behind one place of what is before it there is one place of this: nothing else leads to it, so that there is nothing to remember.
-        if end == low + 1 && find.is_bound() && !self.scratch.forgets() {
-            let held = match self.search(find, low, end)? {
-                Some(start) => {
-                    self.spend(TRY)?;
-                    let stop = start + size;
-                    self.chain(rest, stop, reached.max(stop), next)
-                }
-                None => Err(Fail::Here),
-            };
+        // Whether it stands at its only place is seen at once: nothing of that is remembered.
+        if end == low + 1 && !self.scratch.forgets() {
             let all = find.within.is_none() || high == self.subject.bytes.len();
-            return match held {
-                Err(Fail::Here) if far && all => Err(Fail::Beyond),
-                Err(Fail::Beyond) if !far => Err(Fail::Here),
-                held => held,
-            };
+            let fail = if far && all { Fail::Beyond } else { Fail::Here };
+            let bytes = self.subject.bytes.get(low..high).unwrap_or_default();
+            if !find.needle.is_at(bytes) {
+                self.spend(size as u64 + 1)?;
+                return Err(fail);
+            }
+            // Another match before leads to another place, so what fails behind this one is not met again.
+            if find.is_bound() {
+                self.spend(size as u64 + TRY)?;
+                return match self.chain(rest, high, reached.max(high), next) {
+                    Err(Fail::Here) => Err(fail),
+                    Err(Fail::Beyond) if !far => Err(Fail::Here),
+                    held => held,
+                };
+            }
         }
         if find.after.scattered {
             self.spend(SCATTERED)?;
