@@ -211,21 +211,25 @@ static __always_inline int process(struct walk *w, __u32 *why)
 	classify(w);
 	if (weir_features & WEIR_F_STATE && s->flow)
 		match_flow_rules(w);
-	else if (weir_features & WEIR_F_MAPPING && s->mapped && !s->n_open)
+	else if (weir_features & (WEIR_F_MAPPING | WEIR_F_EXPECT) && lets_in(s))
 		match_mapping_rules(w);
 	if (s->overflow) {
 		reason = WEIR_R_match_overflow;
 		goto drop;
 	}
 	if (weir_features & WEIR_F_STATE && s->n_open && (s->accept || !s->drop))
-		reason = open_connection(w);
+		reason = weir_features & WEIR_F_EXPECT && was_used(s) ? WEIR_R_flow_busy : open_connection(w);
 	if (reason == PARSED && (s->drop || (weir_features & WEIR_F_STATE && s->drop_flow)) && !s->accept)
 		reason = WEIR_R_rule_drop;
 	if (weir_features & WEIR_F_STATE && reason == PARSED && !s->accept_icmp && needs_acceptance(s))
 		reason = WEIR_R_icmp_not_accepted;
-	s->verdict = reason == PARSED ? CTX_PASS : CTX_DROP;
-	if (weir_features & WEIR_F_LOG && s->n_hits)
-		log_hits(w);
+	if (weir_features & (WEIR_F_LOG | WEIR_F_EXPECT)) {
+		if (weir_features & WEIR_F_EXPECT && reason == PARSED && forget(s, is_request(w)))
+			reason = forget(s, expect(w));
+		s->verdict = reason == PARSED ? CTX_PASS : CTX_DROP;
+		if (weir_features & WEIR_F_LOG && s->n_hits)
+			log_hits(w);
+	}
 	if (reason != PARSED)
 		goto drop;
 	if (weir_features & WEIR_F_STATE)

@@ -36,7 +36,7 @@
 #define WEIR_WAYS		15	/* connections of a bucket of the index */
 #define WEIR_NAT_WAYS		7	/* ... of the index by translated tuple */
 #define WEIR_FRAG_WAYS		4	/* remembered fragments of a bucket */
-#define WEIR_FLOW_STATES	17	/* time-outs: states of connections, and others */
+#define WEIR_FLOW_STATES	18	/* time-outs: states of connections, and others */
 #define WEIR_STATE_LAYOUT	2	/* version of the maps that outlive a program: of connections, counters, and the ledger with its reasons' order */
 #define WEIR_LIVE_TABLES	32	/* tables that live edits may add */
 
@@ -150,6 +150,7 @@ struct weir_dim {
 #define WEIR_RULE_MAPPING	(1 << 7)	/* its connections have mappings that do not depend on who is sent to */
 #define WEIR_RULE_FILTER_ADDRESS (1 << 8)	/* ... to which addresses may send that were sent to */
 #define WEIR_RULE_FILTER_NONE	(1 << 9)	/* ... to which everybody may send */
+#define WEIR_RULE_HELPER_TFTP	(1 << 10)	/* its connections are read by the helper of TFTP */
 #define WEIR_RULE_REQUIRES	16	/* from this bit on: header classes */
 
 /* Two cache lines. Rules of up to four words that neither limit nor rewrite are decided by the first. */
@@ -297,10 +298,11 @@ struct weir_tuple {
 	__u16 what;		/* WEIR_TUPLE_* */
 };
 
-/* What has a tuple; those of packets are never the other two's. */
+/* What has a tuple; those of packets are never the others'. */
 #define WEIR_TUPLE_PACKET	0
 #define WEIR_TUPLE_MAPPING	1	/* any destination */
 #define WEIR_TUPLE_PERMISSION	2	/* any port of the destination */
+#define WEIR_TUPLE_EXPECTED	3	/* any port of the source */
 
 /* weir_flow.life: sequence number << 32 | flags seen << WEIR_SEEN_AT | one of these. */
 #define WEIR_LIFE_FREE		0
@@ -339,6 +341,7 @@ struct weir_tuple {
 #define WEIR_FLOW_INBOUND	(1 << 10)	/* ... with packets of the side that did not open it */
 #define WEIR_FLOW_FILTER_ADDRESS (1 << 11)	/* a mapping to which addresses may send that were sent to */
 #define WEIR_FLOW_FILTER_NONE	(1 << 12)	/* ... to which everybody may send */
+#define WEIR_FLOW_HELPER_TFTP	(1 << 13)	/* the helper of TFTP reads it */
 #define WEIR_FLOW_THIRD_LINE	0x7c		/* all of these that need the third cache line */
 
 /*
@@ -794,5 +797,6 @@ struct weir_filter_blocks {
 #define WEIR_F_NAT		(1 << 8)	/* ... addresses or ports */
 #define WEIR_F_SEQUENCE		(1 << 9)	/* ... sequence numbers */
 #define WEIR_F_MAPPING		(1 << 10)	/* there are mappings that do not depend on who is sent to */
+#define WEIR_F_EXPECT		(1 << 11)	/* there are helpers that expect connections */
 
 #endif

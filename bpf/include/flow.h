@@ -73,6 +73,7 @@ enum flow_state {
 	TCP_RETRANS,
 	TCP_UNACK,
 	MAPPING,
+	EXPECTATION,
 };
 
 #define TCP_FLAG_FIN	0x01
@@ -124,8 +125,8 @@ static __always_inline __u32 flow_state(__u64 life, struct weir_tuple *t)
 {
 	__u32 seen = (life >> WEIR_SEEN_AT) & 0xff, acked = life & (WEIR_LIFE_ACKED_FIN * 3), proto = t->proto;
 
-	if (weir_features & WEIR_F_MAPPING && t->what)
-		return MAPPING;
+	if (weir_features & (WEIR_F_MAPPING | WEIR_F_EXPECT) && t->what)
+		return t->what == WEIR_TUPLE_EXPECTED ? EXPECTATION : MAPPING;
 	if (proto == IPPROTO_UDP)
 		return seen >> WEIR_SEEN_REVERSE ? UDP_STREAM : UDP_UNREPLIED;
 	if (proto != IPPROTO_TCP) {
@@ -905,6 +906,7 @@ __noinline int remember_fragment(__u32 level)
 #include "hold.h"
 
 #include "mapping.h"
+#include "expect.h"
 
 /* ---- a packet's way through ---- */
 
@@ -922,8 +924,8 @@ static __always_inline int find_connection(struct walk *w)
 	}
 	locate(s);
 	if (!search(s)) {
-		if (weir_features & WEIR_F_MAPPING && s->may_open && !ctx_transmits())
-			find_mapping(s->level);
+		if (weir_features & (WEIR_F_MAPPING | WEIR_F_EXPECT) && s->may_open)
+			find_record(s);
 		return PARSED;
 	}
 	reason = adopt(s->level);

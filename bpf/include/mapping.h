@@ -7,6 +7,10 @@
 #ifndef WEIR_MAPPING_H
 #define WEIR_MAPPING_H
 
+/* scratch.by_mapping: only the rules of this match. */
+#define BY_MAPPING	1
+#define BY_EXPECTATION	2	/* `expected` */
+
 /* The tuple of the mapping of a tuple's source. */
 static __always_inline void mapping_of(struct weir_tuple *to, struct weir_tuple *from)
 {
@@ -123,10 +127,21 @@ static long mapping_rule(__u32 i, void *arg)
 	return 0;
 }
 
+/* Whether the rules of a mapping or expectation match the packet, and no stateful rule does by itself. */
+static __always_inline int lets_in(struct scratch *s)
+{
+	if (weir_features & WEIR_F_EXPECT && s->by_mapping == BY_EXPECTATION) {
+		s->may_open = 1;
+		return 1;
+	}
+	return weir_features & WEIR_F_MAPPING && s->mapped && !s->n_open;
+}
+
 /* No stateful rule matches a packet for a mapping: those of the mapping do. */
 static __always_inline void match_mapping_rules(struct walk *w)
 {
-	w->s->by_mapping = 1;
+	if (!(weir_features & WEIR_F_EXPECT) || w->s->by_mapping != BY_EXPECTATION)
+		w->s->by_mapping = BY_MAPPING;
 	bpf_loop(WEIR_FLOW_RULES, mapping_rule, w, 0);
 }
 

@@ -284,6 +284,14 @@ static long try_trans(__u32 t, void *arg)
 	if (!flow)
 		return 1;
 	s->f.trans = s->f.orig;
+	if (weir_features & WEIR_F_EXPECT && s->by_mapping == BY_EXPECTATION) {
+		s->f.trans.src[0] = s->outer[0];
+		s->f.trans.src[1] = s->outer[1];
+		s->f.trans.dst[0] = s->inner[0];
+		s->f.trans.dst[1] = s->inner[1];
+		s->f.trans.dport = s->inner_port;
+		goto chosen;
+	}
 	if (weir_features & WEIR_F_MAPPING && (s->stage == OPEN_PERMISSION || (s->stage == OPEN_FLOW && s->outer_fixed)))
 		goto destination;
 	choose_field(w, WEIR_D_SADDR, t);
@@ -349,8 +357,8 @@ static __always_inline void take_trans(struct walk *w)
 	s->paired = paired(&s->f.orig);
 	s->port_stays = is_generic(s->f.orig.proto, s->f.orig.family);
 	s->implicit_from = largest < TRIES_KEEP_PORT ? largest : TRIES_KEEP_PORT;
-	/* Nothing is chosen for a packet that a mapping lets in. */
-	if (weir_features & WEIR_F_MAPPING && s->by_mapping)
+	/* Nothing is chosen for a packet that a mapping lets in, or that is expected. */
+	if (weir_features & (WEIR_F_MAPPING | WEIR_F_EXPECT) && s->by_mapping)
 		tries = 1;
 	s->open_reason = WEIR_R_pool_busy;
 	if (s->port_stays)
@@ -361,7 +369,7 @@ static __always_inline void take_trans(struct walk *w)
 			tries = 1;
 	}
 	s->reopens = 0;
-	bpf_loop(tries, try_trans, w, 0);
+	bpf_loop(forget(s, tries), try_trans, w, 0);
 	s->reopens = reopens;
 }
 
@@ -691,14 +699,119 @@ static __always_inline int open_connection(struct walk *w)
 			s->choice[i].size = 0;
 		s->draws = 0;
 		s->mode = HITS_CHOOSE;
-		if (s->n_hits && !(weir_features & WEIR_F_MAPPING && s->by_mapping))
+		if (s->n_hits && !(weir_features & (WEIR_F_MAPPING | WEIR_F_EXPECT) && s->by_mapping))
 			apply_hits(w);
 	}
+	if (weir_features & WEIR_F_EXPECT && s->open_flags & WEIR_RULE_HELPER_TFTP && !s->by_mapping)
+		s->f.what |= WEIR_FLOW_HELPER_TFTP;
 	s->f.life = first_seen(s);
 	if (weir_features & WEIR_F_MAPPING)
 		choose_stage(s);
 	bpf_loop(weir_features & WEIR_F_MAPPING ? OPEN_RETRIES * OPEN_STAGES : OPEN_RETRIES, try_open, w, 0);
 	return s->open_reason;
+}
+
+/* ---- expectations ---- */
+
+/* One attempt to write down what the packet's connection expects. */
+static long try_expect(__u32 i, void *arg)
+{
+	struct walk *w = arg;
+	struct scratch *s = w->s;
+	struct weir_tuple *orig = &s->f.orig, *outer = s->f.what & WEIR_FLOW_NAT ? &s->f.trans : orig, *want = &s->want;
+	__u32 at, k, way, number, known;
+	struct weir_bucket *bucket;
+	struct weir_flow *flow;
+	__u64 life;
+
+	want->src[0] = outer->dst[0];
+	want->src[1] = outer->dst[1];
+	want->dst[0] = outer->src[0];
+	want->dst[1] = outer->src[1];
+	want->sport = 0;
+	want->dport = outer->sport;
+	want->proto = orig->proto;
+	want->family = orig->family;
+	want->what = WEIR_TUPLE_EXPECTED;
+	locate(s);
+	s->self = 0;
+	s->busy = 0;
+	s->stale = 0;
+	s->displaced = 0;
+	known = search_orig(s->level);
+	if (known) {
+		s->room = s->found;
+	} else if (s->busy) {
+		return 0;
+	} else if (!find_room(s->level)) {
+		s->expecting = WEIR_R_flow_full;
+		return 1;
+	}
+	at = s->room - 1;
+	flow = bpf_map_lookup_elem(&flows, &at);
+	if (!flow)
+		return 1;
+	if (known)
+		s->room_life = life_of(flow);
+	life = (SEQUENCE_OF(s->room_life) + 1) << 32 | WEIR_LIFE_CLAIMED;
+	if ((s->room_life & WEIR_LIFE_MASK) == WEIR_LIFE_CLAIMED ||
+	    __sync_val_compare_and_swap(&flow->life, s->room_life, life) != s->room_life)
+		return 0;
+	barrier();
+	flow->last_ns = flow_now(s);
+	flow->born_ns = flow->last_ns;
+	flow->orig = *want;
+	flow->what = s->f.what & WEIR_FLOW_MORE;
+	flow->rule = s->f.rule;
+	flow->trans = *want;
+	flow->trans.src[0] = orig->dst[0];
+	flow->trans.src[1] = orig->dst[1];
+	flow->trans.dst[0] = orig->src[0];
+	flow->trans.dst[1] = orig->src[1];
+	flow->trans.dport = orig->sport;
+	flow->timeout_ns = 0;
+#pragma unroll
+	for (k = 0; k < WEIR_FLOW_RULES - 1; k++)
+		flow->more[k] = s->f.more[k];
+	if (!known) {
+		number = at / WEIR_WAYS;
+		way = at % WEIR_WAYS;
+		bucket = bpf_map_lookup_elem(&flow_index, &number);
+		opaque(way);
+		if (!bucket || way >= WEIR_WAYS)
+			goto undo;
+		*(volatile __u32 *)&bucket->tag[way] = s->tag;
+		barrier();
+		number = s->home;
+		bucket = bpf_map_lookup_elem(&flow_index, &number);
+		if (!bucket)
+			goto undo;
+		if (__sync_val_compare_and_swap(&bucket->version, s->home_version, s->home_version + 1) != s->home_version)
+			goto undo;
+	}
+	barrier();
+	life_of(flow) = (SEQUENCE_OF(life) << 32) | (__u64)WEIR_SEEN_ANY << WEIR_SEEN_AT | WEIR_LIFE_LIVE;
+	s->expecting = PARSED;
+	if (s->displaced)
+		note(w, WEIR_R_flow_displaced);
+	return 1;
+undo:
+	release(flow, life);
+	return 0;
+}
+
+/* Writes down what the connection of a request expects. Returns PARSED or a reason to drop the request, which is sent again then. */
+static __always_inline int expect(struct walk *w)
+{
+	struct scratch *s = w->s;
+	struct weir_tuple *outer = s->f.what & WEIR_FLOW_NAT ? &s->f.trans : &s->f.orig;
+
+	/* No helper opens the port of a server. */
+	if (bpf_ntohs(s->f.orig.sport) < 1024 || bpf_ntohs(outer->sport) < 1024)
+		return PARSED;
+	s->expecting = WEIR_R_flow_busy;
+	bpf_loop(OPEN_RETRIES, try_expect, w, 0);
+	return s->expecting;
 }
 
 #endif

@@ -134,8 +134,11 @@ struct scratch {
 	__u32 mapped;		/* place + 1 of the mapping that the packet is for, 0: none */
 	__u32 mapped_sequence;
 	__u32 filtered;		/* it is for one that does not let it in */
-	__u32 by_mapping;	/* only the rules of that mapping match */
+	__u32 by_mapping;	/* only the rules of a mapping or expectation match: BY_* */
 	__u32 outer_fixed;	/* the source is translated to this */
+	__u32 expected;		/* place + 1 of the expectation that the packet meets, if by_mapping says so */
+	__u32 expecting;	/* what a helper expects could not be written down: a reason, else PARSED */
+	__u64 expected_life;
 	__u64 outer[2], inner[2];
 	__u16 outer_port, inner_port;	/* network order */
 	__u64 open_life;	/* of the connection that is being opened */

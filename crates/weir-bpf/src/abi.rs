@@ -50,7 +50,7 @@ pub const NAT_WAYS: usize = 7;
 /// Remembered fragments of a bucket.
 pub const FRAG_WAYS: usize = 4;
 /// Timeouts: states of connections, and fragments.
-pub const FLOW_STATES: usize = 17;
+pub const FLOW_STATES: usize = 18;
 /// Version of the maps that outlive a program.
 pub const STATE_LAYOUT: u32 = 2;
 /// Tables that live edits may add to those of a plan.
@@ -198,6 +198,7 @@ pub mod rule_flag {
     pub const MAPPING: u32 = 1 << 7;
     pub const FILTER_ADDRESS: u32 = 1 << 8;
     pub const FILTER_NONE: u32 = 1 << 9;
+    pub const HELPER_TFTP: u32 = 1 << 10;
     /// Not a flag: number of the first bit of the header classes.
     pub const REQUIRES: u32 = 16;
 }
@@ -409,6 +410,9 @@ pub struct Op {
     pub u: [u8; VALUE_MAX],
 }
 
+/// [`Tuple::what`] of what a helper expects: the tuple has any source port (`WEIR_TUPLE_EXPECTED`).
+pub const TUPLE_EXPECTED: u16 = 3;
+
 /// `struct weir_tuple`: addresses and ports as in the packet; an IPv4 address is the first four bytes, the rest zero.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, Hash, FromBytes, IntoBytes, Immutable, KnownLayout,
@@ -427,7 +431,7 @@ pub struct Tuple {
     pub proto: u8,
     /// 4 or 6.
     pub family: u8,
-    /// `WEIR_TUPLE_*`: 0 of packets, 1 of a mapping, 2 of a permission.
+    /// `WEIR_TUPLE_*`: 0 of packets, 1 of a mapping, 2 of a permission, [`TUPLE_EXPECTED`] of what a helper expects.
     pub what: u16,
 }
 
@@ -470,6 +474,7 @@ pub mod flow_flag {
     pub const INBOUND: u32 = 1 << 10;
     pub const FILTER_ADDRESS: u32 = 1 << 11;
     pub const FILTER_NONE: u32 = 1 << 12;
+    pub const HELPER_TFTP: u32 = 1 << 13;
 }
 
 /// `struct weir_parent`: the record of a mapping or permission.
@@ -1045,4 +1050,5 @@ pub mod feature {
     pub const NAT: u32 = 1 << 8;
     pub const SEQUENCE: u32 = 1 << 9;
     pub const MAPPING: u32 = 1 << 10;
+    pub const EXPECT: u32 = 1 << 11;
 }

@@ -302,7 +302,7 @@ pub(crate) struct ConnectionsArgs {
     #[arg(long, value_name = "PROTOCOL", global = true, value_parser = ["tcp", "udp", "icmp", "icmp6", "sctp", "gre", "esp", "ah"])]
     pub(crate) protocol: Option<String>,
     /// Only connections in this state
-    #[arg(long, value_name = "STATE", global = true, value_parser = ["tcp-syn-sent", "tcp-syn-recv", "tcp-established", "tcp-fin-wait", "tcp-close-wait", "tcp-last-ack", "tcp-time-wait", "tcp-close", "udp-unreplied", "udp-stream", "icmp", "generic-new", "generic", "mapping", "tcp-syn-received", "tcp-fin", "tcp-closed", "udp-new", "udp"])]
+    #[arg(long, value_name = "STATE", global = true, value_parser = ["tcp-syn-sent", "tcp-syn-recv", "tcp-established", "tcp-fin-wait", "tcp-close-wait", "tcp-last-ack", "tcp-time-wait", "tcp-close", "udp-unreplied", "udp-stream", "icmp", "generic-new", "generic", "mapping", "expectation", "tcp-syn-received", "tcp-fin", "tcp-closed", "udp-new", "udp"])]
     pub(crate) state: Option<String>,
     /// Only connections of this rule
     #[arg(long, value_name = "ID", global = true)]

@@ -12,6 +12,7 @@ use weir_kernel::bed::{self, End};
 use weir_policy::{NoFiles, Source, parse};
 
 use crate::live_bed::{Run, root, stderr, weir};
+use crate::live_helpers;
 use crate::live_path::{Peers, TCP, UDP, connect, ping, serve, tcp, udp};
 
 const PUBLIC: &str = "198.51.100.1";
@@ -226,6 +227,18 @@ const JUDGES: &[Judge] = &[
             let seen = net.seen();
             if seen.len() < 2 || seen.iter().any(|peer| peer.ip().to_string() != PUBLIC) {
                 faults.push(format!("the server saw {seen:?}"));
+            }
+        },
+    },
+    Judge {
+        mark: "helper tftp",
+        ports: BOTH,
+        check: |net, faults| {
+            works("TCP", tcp(&net.inside, (SERVER, TCP), 50_000), faults);
+            let file = live_helpers::file();
+            let _server = live_helpers::Server::start(&net.outside, &file);
+            if !live_helpers::gets(&net.inside, SERVER) {
+                faults.push("TFTP: no file".to_owned());
             }
         },
     },

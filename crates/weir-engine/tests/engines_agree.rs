@@ -5,7 +5,7 @@
 //! tests/engines_agree.regressions.
 
 use crate::common::{
-    Connected, Coverage, Sample, cases, config, disagreement, engines, play, policy,
+    Connected, Coverage, Sample, TRANSFERS, cases, config, disagreement, engines, play, policy,
 };
 use proptest::prelude::*;
 use weir_engine::{ReplayHook, ReplayOptions};
@@ -123,4 +123,45 @@ fn generated_connections_are_the_same_in_every_engine() {
     );
     coverage.demand_connections(cases);
     connected.demand(cases);
+}
+
+#[test]
+fn what_helpers_expect_is_the_same_in_every_engine() {
+    let cases = cases(200);
+    let engines = engines();
+    let strategy = (
+        proptest::sample::select(TRANSFERS),
+        options(),
+        weir_packet::generate::transfers(PACKETS),
+    );
+    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
+    let coverage = std::cell::RefCell::new(Coverage::default());
+    let connected = std::cell::RefCell::new(Connected::default());
+    let result = runner.run(&strategy, |(text, options, script)| {
+        let policy = policy(text);
+        let samples = play(ReplayHook::Xdp, &policy, &options, &script, |_| true).expect("planned");
+        connected
+            .borrow_mut()
+            .count(&policy, options.seed, &samples);
+        match disagreement(
+            &engines,
+            &policy,
+            &options,
+            &samples,
+            &mut coverage.borrow_mut(),
+        ) {
+            None => Ok(()),
+            Some(difference) => Err(TestCaseError::fail(format!(
+                "{difference}\npolicy:\n{text}"
+            ))),
+        }
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    let connected = connected.borrow();
+    eprintln!(
+        "{cases} policies x {PACKETS} packets: reference and {engines:?} agree\n{connected:?}"
+    );
+    connected.demand_expected(20);
 }

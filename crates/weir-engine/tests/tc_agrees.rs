@@ -7,7 +7,7 @@
 
 use crate::captures::{captures, ethernet, examples};
 use crate::common::{
-    Connected, Coverage, Sample, cases, config, disagreement_on, engines, play, policy,
+    Connected, Coverage, Sample, TRANSFERS, cases, config, disagreement_on, engines, play, policy,
 };
 use proptest::prelude::*;
 use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
@@ -195,4 +195,48 @@ fn generated_connections() {
     );
     coverage.demand_connections(demanded);
     connected.demand(demanded);
+}
+
+#[test]
+fn what_helpers_expect() {
+    let engines = tc_engines();
+    let cases = cases(70);
+    let strategy = (
+        proptest::sample::select(TRANSFERS),
+        any::<u64>(),
+        weir_packet::generate::transfers(100),
+    );
+    let mut runner = proptest::test_runner::TestRunner::new(config(cases, file!()));
+    let connected = std::cell::RefCell::new(Connected::default());
+    let result = runner.run(&strategy, |(text, seed, script)| {
+        let options = ReplayOptions {
+            checksums: ChecksumMode::Offloaded,
+            mtu: None,
+            seed,
+            ports: ports(),
+        };
+        let policy = policy(text);
+        let samples = play(ReplayHook::Tc, &policy, &options, &script, is_taken).expect("planned");
+        connected.borrow_mut().count(&policy, seed, &samples);
+        let difference = disagreement_on(
+            ReplayHook::Tc,
+            &engines,
+            &policy,
+            &options,
+            &samples,
+            &mut Coverage::default(),
+        );
+        match difference {
+            None => Ok(()),
+            Some(difference) => Err(TestCaseError::fail(format!(
+                "{difference}\npolicy:\n{text}"
+            ))),
+        }
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+    let connected = connected.borrow();
+    eprintln!("{cases} policies x 100 packets: reference and {engines:?} agree\n{connected:?}");
+    connected.demand_expected(20);
 }

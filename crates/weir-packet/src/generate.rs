@@ -19,7 +19,7 @@ use crate::parse::{parse, protocol};
 
 mod conversation;
 
-pub use conversation::{Exchange, Step, conversations};
+pub use conversation::{Exchange, Step, conversations, transfers};
 
 /// Ports of the pool.
 pub const PORTS: &[u16] = &[

@@ -228,6 +228,8 @@ pub enum Action {
     Mapping(Span),
     /// `filtering WORD`
     Filtering(Span),
+    /// `helper WORD`
+    Helper(Span),
 }
 
 /// What a `map` chooses from.

@@ -6,7 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::field::{Field, Header, Kind};
 use crate::model::{
-    Classes, DropWhen, Filtering, KindSet, Match, PortName, Ranges, Rule, Subject, Target, Test,
+    Classes, DropWhen, Filtering, Helper, KindSet, Match, PortName, Ranges, Rule, Subject, Target,
+    Test,
 };
 use crate::words::names_of;
 
@@ -42,6 +43,12 @@ pub fn describe(rule: &Rule) -> String {
         actions.push(format!(
             "keeps one address and port outside for each of its own{who}"
         ));
+    }
+    if let Some(Helper::Tftp) = rule.helper {
+        actions.push(
+            "lets in the answer to a TFTP request, from any port of the server that was asked"
+                .to_owned(),
+        );
     }
     if rule.stateful && actions.is_empty() {
         actions.push("is counted".to_owned());

@@ -326,6 +326,10 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
             out.push_str("filtering ");
             out.push_str(&word.of(text).to_ascii_lowercase());
         }
+        Action::Helper(word) => {
+            out.push_str("helper ");
+            out.push_str(&word.of(text).to_ascii_lowercase());
+        }
         Action::Log(prefix) => {
             out.push_str("log");
             if let Some(prefix) = prefix {

@@ -162,6 +162,7 @@ impl<'a> Lower<'a> {
             stateful,
             timeout_ns: chosen.timeout_ns(),
             mapping: chosen.filtering(),
+            helper: chosen.helper(),
             requires: required.classes,
             matches,
             targets,

@@ -79,6 +79,20 @@ pub enum FlowState {
     TcpUnack = 15,
     /// Not a connection: the address and port by which a host's port is known outside.
     Mapping = 16,
+    /// Not a connection: one that a helper expects.
+    Expectation = 17,
+}
+
+/// Who reads the packets of a connection for those that it expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Helper {
+    /// RFC 1350: the server answers from another port.
+    Tftp,
+}
+
+impl Helper {
+    /// All, as written.
+    pub const NAMES: [(&'static str, Helper); 1] = [("tftp", Helper::Tftp)];
 }
 
 /// Who outside may send to a mapping, RFC 4787 section 5.
@@ -107,7 +121,7 @@ impl Filtering {
 
 impl FlowState {
     /// All, by number.
-    pub const ALL: [FlowState; 17] = [
+    pub const ALL: [FlowState; 18] = [
         FlowState::TcpSynSent,
         FlowState::TcpSynRecv,
         FlowState::TcpEstablished,
@@ -125,6 +139,7 @@ impl FlowState {
         FlowState::TcpRetrans,
         FlowState::TcpUnack,
         FlowState::Mapping,
+        FlowState::Expectation,
     ];
 
     /// As `timeout NAME` spells it.
@@ -147,6 +162,7 @@ impl FlowState {
             FlowState::TcpRetrans => "tcp-retrans",
             FlowState::TcpUnack => "tcp-unack",
             FlowState::Mapping => "mapping",
+            FlowState::Expectation => "expectation",
         }
     }
 
@@ -189,7 +205,7 @@ impl FlowState {
             FlowState::TcpClose => 10,
             FlowState::UdpUnreplied | FlowState::GenericNew => 120,
             FlowState::Icmp => 60,
-            FlowState::Fragment => 30,
+            FlowState::Fragment | FlowState::Expectation => 30,
             FlowState::Generic => 600,
         }
     }
@@ -218,6 +234,8 @@ pub struct Rule {
     pub timeout_ns: Option<u64>,
     /// `mapping endpoint-independent` of a stateful rule, and who may send to the mappings.
     pub mapping: Option<Filtering>,
+    /// `helper NAME` of a stateful rule.
+    pub helper: Option<Helper>,
     /// Classes a packet must have, from every field named by matches and targets. See docs/semantics.md section 2.
     pub requires: Classes,
     /// All must hold.

@@ -85,9 +85,6 @@ struct Scratch {
     elements: Vec<Span>,
 }
 
-/// What to do instead of `helper ftp`.
-const NO_HELPERS: &str = "weir has no helpers (application level gateways): FTP works in passive mode; active FTP, TFTP and SIP need rules for their ports";
-
 /// A line that is no rule was reported.
 struct NoRule;
 
@@ -595,7 +592,6 @@ impl<'a> Parser<'a> {
                 Some("a set is used behind a field and `in`".to_owned())
             }
             None if looks_like_literal(word) => Some("a value stands behind its field".to_owned()),
-            None if word.eq_ignore_ascii_case("helper") => Some(NO_HELPERS.to_owned()),
             None => Some("docs/language.md lists all fields and targets".to_owned()),
         };
         let message = if looks_like_literal(word) || word.starts_with('@') {

@@ -17,6 +17,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "timeout",
     "mapping",
     "filtering",
+    "helper",
 ];
 
 /// A target of mmb that weir has not, and mmb never carried out.

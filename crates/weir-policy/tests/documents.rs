@@ -88,7 +88,7 @@ fn the_examples_of_the_page_are_valid() {
     let stateful = idioms
         .iter()
         .filter(|block| parsed(block).rules.iter().any(|rule| rule.stateful));
-    assert_eq!(stateful.count(), 8, "one for each idiom of stateful rules");
+    assert_eq!(stateful.count(), 9, "one for each idiom of stateful rules");
     assert!(!tutorials.is_empty(), "tutorials save policies");
     for block in &tutorials {
         assert!(!parsed(block).rules.is_empty(), "{block}");

@@ -13,9 +13,9 @@ use weir_engine::{EngineKind, LogLine, Packet, ReplayHook, ReplayOptions};
 use weir_packet::generate::{Exchange, Step};
 use weir_packet::parse::{Fragment, Protocol, Version, parse as parse_frame};
 use weir_packet::{Fate, Reason, Verdict};
-use weir_policy::model::Policy;
+use weir_policy::model::{Policy, Rule};
 use weir_policy::reference::{Input, Options, Part, PortId, Reference};
-use weir_policy::{FileSets, Source, parse};
+use weir_policy::{FileSets, Source, parse, reference};
 
 /// Engines to compare with the reference. Without root the kernel is left out, which is an error in CI.
 pub(crate) fn engines() -> Vec<EngineKind> {
@@ -102,11 +102,24 @@ pub(crate) fn play(
     Ok(samples)
 }
 
+/// Policies with the helper of TFTP: without translation, of either side, with mappings, over IPv6, with what else a connection has.
+pub(crate) const TRANSFERS: &[&str] = &[
+    "add-stateful udp-dport 69 helper tftp accept\nall drop",
+    "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.200 accept\nadd-stateful udp-dport 69 helper tftp\nall drop",
+    "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.200 map udp-sport 2000-2003 helper tftp accept\nadd-stateful udp-sport 70 drop\nip-ttl 3 drop",
+    "timeout expectation 1s\nadd-stateful ip-daddr 192.0.2.0/24 map ip-daddr 10.0.0.9-10.0.0.12 shuffle ip-id helper tftp timeout 5s accept\nadd-stateful ip-saddr 10.0.0.0/8 log \"out \"\nall drop",
+    "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.200 map ip-daddr 192.0.2.7 mapping endpoint-independent filtering address-dependent helper tftp accept mod ip-ttl 9\nall drop",
+    "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.200 mapping endpoint-independent filtering endpoint-independent accept\nadd-stateful udp-dport 69 helper tftp log \"asked \"\nall drop",
+    "add-stateful udp-dport 69 map ip6-saddr 2001:db8:ffff::1 helper tftp accept\nadd-stateful udp-dport 69 ip-daddr 192.0.2.1 helper tftp accept\nall drop",
+];
+
 /// What a script of connections went through, by the reference's own account.
 #[derive(Debug, Default)]
 pub(crate) struct Connected {
     packets: u64,
     opened: u64,
+    /// Of these, by packets that a helper expected.
+    expected: u64,
     forward: u64,
     reverse: u64,
     errors: u64,
@@ -128,7 +141,7 @@ impl Connected {
         };
         let mut reference = Reference::new(Arc::clone(policy), options);
         for (number, sample) in (0u64..).zip(samples) {
-            let outcome = reference.run(Input {
+            let input = Input {
                 now_ns: sample.now_ns,
                 number,
                 port: PortId {
@@ -136,11 +149,21 @@ impl Connected {
                     index: 2,
                 },
                 ..Input::new(&sample.frame)
-            });
+            };
+            let outcome = reference.run(input);
             self.packets += 1;
             match outcome.connection {
                 None => continue,
-                Some(Part::Opened) => self.opened += 1,
+                Some(Part::Opened) => {
+                    self.opened += 1;
+                    let rules =
+                        || (policy.rules.iter()).filter(|r| outcome.matched.contains(&r.id));
+                    // Rules match that do not match the packet, and no mapping brought them.
+                    let brought = |r: &Rule| r.helper.is_some() && !reference::matches(r, &input);
+                    self.expected += u64::from(
+                        rules().any(brought) && rules().all(|rule| rule.mapping.is_none()),
+                    );
+                }
                 Some(Part::Forward) => self.forward += 1,
                 Some(Part::Reverse) => self.reverse += 1,
                 Some(Part::Error) => self.errors += 1,
@@ -177,6 +200,14 @@ impl Connected {
                 sack.is_some_and(|o| differs(o.at, o.at + o.len)) && differs(l4.at + 8, l4.at + 12),
             );
         }
+    }
+
+    /// Fails unless so many packets in a thousand were expected by a helper.
+    pub(crate) fn demand_expected(&self, in_a_thousand: u64) {
+        assert!(
+            self.expected * 1000 > self.packets * in_a_thousand,
+            "few packets were expected: {self:?}"
+        );
     }
 
     /// Fails unless scripts of this many policies met what connections can meet.

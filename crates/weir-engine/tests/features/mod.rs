@@ -20,6 +20,10 @@ pub(crate) const SETS: &[(&str, u32)] = &[
     ("connections", feature::STATE),
     ("nat", feature::STATE | feature::TRANSLATE | feature::NAT),
     (
+        "helpers",
+        feature::STATE | feature::TRANSLATE | feature::NAT | feature::EXPECT,
+    ),
+    (
         "all",
         feature::TCPOPT
             | feature::SLOTS

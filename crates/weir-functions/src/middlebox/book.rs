@@ -694,8 +694,12 @@ struct Blank {
 }
 
 /// Features whose tables connections live in.
-const OF_CONNECTIONS: u32 =
-    feature::STATE | feature::TRANSLATE | feature::NAT | feature::SEQUENCE | feature::MAPPING;
+const OF_CONNECTIONS: u32 = feature::STATE
+    | feature::TRANSLATE
+    | feature::NAT
+    | feature::SEQUENCE
+    | feature::MAPPING
+    | feature::EXPECT;
 
 impl Blank {
     fn laid_out(

@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
-use weir_bpf::abi::{Flow, Tuple, flow_flag, life};
+use weir_bpf::abi::{Flow, TUPLE_EXPECTED, Tuple, flow_flag, life};
 use weir_policy::model::{Connections, FlowState};
 
 /// A live connection.
@@ -134,7 +134,7 @@ pub fn read(record: &Flow, place: u32, now_ns: u64, settings: &Connections) -> O
         id: id(record, place),
         protocol: protocol(&record.orig),
         original: ends(&record.orig),
-        translated: has(flow_flag::NAT).then(|| ends(&record.trans)),
+        translated: is_translated(record).then(|| ends(&record.trans)),
         state: state.name().to_owned(),
         idle_ms: idle / MS,
         expires_ms: (timeout - idle) / MS,
@@ -148,6 +148,12 @@ pub fn read(record: &Flow, place: u32, now_ns: u64, settings: &Connections) -> O
 }
 
 const MS: u64 = 1_000_000;
+
+/// Whether the connection, or what it expects, leaves with another tuple.
+fn is_translated(record: &Flow) -> bool {
+    let expects_other = record.orig.what == TUPLE_EXPECTED && record.orig != record.trans;
+    expects_other || record.what & flow_flag::NAT != 0
+}
 
 /// For how long a record lives without packets, ns.
 fn timeout(record: &Flow, state: FlowState, settings: &Connections) -> u64 {
@@ -190,6 +196,7 @@ fn state(record: &Flow) -> FlowState {
     let both = forward & reverse;
     let acked = (record.life / life::ACKED_FIN) & 3;
     match record.orig.proto {
+        _ if record.orig.what == TUPLE_EXPECTED => FlowState::Expectation,
         _ if record.orig.what != 0 => FlowState::Mapping,
         17 if reverse > 0 => FlowState::UdpStream,
         17 => FlowState::UdpUnreplied,

@@ -16,7 +16,7 @@ pub mod translations;
 
 use weir_bpf::abi::{self, feature, rule_flag};
 use weir_classify::{Classifier, ClassifyError, RuleKey, RuleSet, Scheme};
-use weir_policy::model::{Connections, DropWhen, Filtering, Policy, Rule, Target};
+use weir_policy::model::{Connections, DropWhen, Filtering, Helper, Policy, Rule, Target};
 use zerocopy::IntoBytes;
 
 use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
@@ -183,6 +183,9 @@ impl Lowered<'_> {
         }
         if with_flag(&self.rules, rule_flag::MAPPING).next().is_some() {
             features |= feature::MAPPING;
+        }
+        if (with_flag(&self.rules, rule_flag::HELPER_TFTP).next()).is_some() {
+            features |= feature::EXPECT;
         }
         features
     }
@@ -369,6 +372,10 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
         Some(Filtering::AddressAndPortDependent) => rule_flag::MAPPING,
         Some(Filtering::AddressDependent) => rule_flag::MAPPING | rule_flag::FILTER_ADDRESS,
         Some(Filtering::EndpointIndependent) => rule_flag::MAPPING | rule_flag::FILTER_NONE,
+    };
+    out.flags |= match rule.helper {
+        None => 0,
+        Some(Helper::Tftp) => rule_flag::HELPER_TFTP,
     };
     if ops.1 > 0 {
         out.flags |= rule_flag::HIT;

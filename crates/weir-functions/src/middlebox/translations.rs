@@ -63,15 +63,18 @@ impl Translation {
     }
 }
 
-/// Addresses that rules write where packets come in, in their order. A rule that names `out` holds behind the stack.
+/// Addresses that rules write where packets come in, in their order. A rule that names `out` holds behind the stack, but for connections
+/// that a helper expects: the peer opens them where it comes in, so what answers it is translated where that comes in.
 pub fn of<'r>(rules: impl IntoIterator<Item = &'r Rule>) -> Vec<Translation> {
+    let rules: Vec<&Rule> = rules.into_iter().collect();
+    let has_helper = rules.iter().any(|rule| rule.helper.is_some());
     let names_out = |rule: &&Rule| {
         let mut fields = rule.matches.iter().map(|one| one.subject.field);
         fields.any(|field| field.info().name == "out")
     };
     let all = rules
         .into_iter()
-        .filter(|rule| !names_out(rule))
+        .filter(|rule| !names_out(rule) || has_helper && rule.stateful)
         .flat_map(|rule| rule.targets.iter().map(move |target| (rule, target)));
     all.filter_map(|(rule, target)| {
         let (field, pool) = match target {
@@ -122,9 +125,12 @@ fn number(address: IpAddr) -> u128 {
 
 fn interface(one: &Match) -> Option<(bool, Vec<PortName>)> {
     match &one.test {
-        Test::Port(names) if one.subject.field.info().name == "in" => {
-            Some((one.negated, names.clone()))
-        }
+        Test::Port(names) => match one.subject.field.info().name {
+            "in" => Some((one.negated, names.clone())),
+            // Only rules of connections with a helper get here: their answers come in by any other interface.
+            "out" => Some((!one.negated, names.clone())),
+            _ => None,
+        },
         _ => None,
     }
 }

@@ -47,6 +47,45 @@ pub fn conversations(steps: usize) -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
+/// Scripts of so many steps of hosts that ask TFTP servers for files, of answers from any port, and of others.
+pub fn transfers(steps: usize) -> impl Strategy<Value = Vec<Step>> {
+    let ask = (ends(), select(&[69u16, 69, 69, 53][..])).prop_map(|(mut ends, port)| {
+        ends.talk = Talk::Udp(ends.talk.client_port(), port);
+        Next::Open(ends, Tcp::first())
+    });
+    let after = |follow: Follow, misled| (0usize..12, Just(follow), Just(misled));
+    let answer = (0u16..4).prop_flat_map(move |by| after(Follow::Answer { by }, false));
+    let misled = after(Follow::Answer { by: 1 }, true);
+    let more = any::<bool>().prop_flat_map(move |reverse| {
+        let tcp = Tcp::first();
+        after(Follow::More { reverse, tcp }, false)
+    });
+    let stranger = (1u16..5).prop_flat_map(move |by| {
+        let tcp = Tcp::first();
+        after(Follow::Stranger { by, tcp }, false)
+    });
+    let next = prop_oneof![
+        30 => ask,
+        40 => prop_oneof![12 => answer, 1 => misled, 8 => more, 2 => stranger]
+            .prop_map(|(back, follow, misled)| Next::After { back, misled, follow }),
+        1 => next(),
+    ];
+    let request =
+        select(&[1u8, 2][..]).prop_map(|opcode| [&[0, opcode], &b"boot\0octet\0"[..]].concat());
+    let dress = (dress(), request, proptest::bool::weighted(0.7));
+    vec((gap(), next, dress), steps).prop_map(|steps| {
+        let step = |(gap_ns, next, (dress, request, asks)): (_, _, (Dress, Vec<u8>, bool))| {
+            let payload = if asks { request } else { dress.payload.clone() };
+            Step {
+                gap_ns,
+                next,
+                dress: Dress { payload, ..dress },
+            }
+        };
+        steps.into_iter().map(step).collect()
+    })
+}
+
 impl Step {
     /// The frame, after these packets.
     pub fn frame(&self, earlier: &[Exchange]) -> Vec<u8> {
@@ -99,6 +138,8 @@ enum Follow {
     More { reverse: bool, tcp: Tcp },
     /// Nearly: one port or the identifier is another, or the host that it comes from.
     Stranger { by: u16, tcp: Tcp },
+    /// What a TFTP server answers, from a port so far from that which was asked.
+    Answer { by: u16 },
     /// An ICMP error that quotes it.
     Error {
         kind: u8,
@@ -236,6 +277,7 @@ fn follow() -> impl Strategy<Value = Follow> {
         12 => tcp().prop_map(|tcp| Follow::More { reverse: false, tcp }),
         1 => Just(Follow::Repeat),
         2 => (1u16..5, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
+        2 => (0u16..4).prop_map(|by| Follow::Answer { by }),
         30 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
         8 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
@@ -307,7 +349,7 @@ fn dress() -> impl Strategy<Value = Dress> {
     let ttl = prop_oneof![4 => Just(64u8), 1 => 1u8..4];
     let sum = prop_oneof![9 => Just(Sum::Correct), 1 => checksums()];
     let extended = proptest::bool::weighted(0.15);
-    (payload(), tags, trailer, sum, extended, ttl, 0u16..3).prop_map(
+    (said(), tags, trailer, sum, extended, ttl, 0u16..3).prop_map(
         |(payload, tags, trailer, sum, extended, ttl, id)| Dress {
             payload,
             tags,
@@ -318,6 +360,18 @@ fn dress() -> impl Strategy<Value = Dress> {
             id,
         },
     )
+}
+
+/// Anything, or what the ends of TFTP say and nearly say (RFC 1350).
+fn said() -> impl Strategy<Value = Vec<u8>> {
+    let request = (1u8..4, vec(1u8..=255, 0..8), 0u8..6);
+    prop_oneof![
+        6 => payload(),
+        1 => request.prop_map(|(opcode, name, end)| {
+            [&[0, opcode], &name[..], b"\0octet", &[end / 5]].concat()
+        }),
+        1 => (2u8..8, vec(any::<u8>(), 0..8)).prop_map(|(opcode, more)| [&[0, opcode], &more[..]].concat()),
+    ]
 }
 
 /// Few enough that connections are met again, and that what is chosen for them is taken.
@@ -378,6 +432,14 @@ fn address6(host: u8) -> Address {
 
 impl Talk {
     /// What a later fragment is one of.
+    /// A port that one of few clients has.
+    fn client_port(self) -> u16 {
+        match self {
+            Talk::Udp(a, _) | Talk::Tcp(a, _) if a >= 1024 => a,
+            _ => 1024,
+        }
+    }
+
     fn whole(self) -> Talk {
         match self {
             Talk::Other(protocol::TCP) => Talk::Tcp(1024, 80),
@@ -607,7 +669,14 @@ impl Follow {
                 .rev()
                 .filter(|exchange| exchange.sent.is_some())
         };
+        let is_request = |exchange: &&Exchange| {
+            let layout = parse(&exchange.received).ok();
+            let l4 = layout.and_then(|layout| layout.l4);
+            let l4 = l4.filter(|l4| l4.protocol == Protocol::Udp);
+            l4.is_some_and(|l4| matches!(exchange.received.get(l4.payload), Some([0, 1 | 2, ..])))
+        };
         let chosen = match self {
+            Follow::Answer { .. } => passed().find(is_request),
             Follow::Later { id: None, .. } => passed().find(is_first),
             Follow::More { .. } | Follow::Error { .. } | Follow::First { .. } => passed().next(),
             _ => None,
@@ -620,7 +689,7 @@ impl Follow {
         match self {
             Follow::Repeat | Follow::Later { .. } => false,
             Follow::More { reverse, .. } | Follow::First { reverse, .. } => *reverse,
-            Follow::Stranger { .. } | Follow::Error { .. } => true,
+            Follow::Answer { .. } | Follow::Stranger { .. } | Follow::Error { .. } => true,
         }
     }
 
@@ -649,6 +718,19 @@ impl Follow {
                     other => other,
                 };
                 Ends { talk, ..ends }.reversed().packet(tcp, dress)
+            }
+            Follow::Answer { by } => {
+                let talk = match ends.talk {
+                    Talk::Udp(a, b) => Talk::Udp(a, b.wrapping_add(*by)),
+                    other => other,
+                };
+                let answer = Dress {
+                    payload: vec![0, 3 + dress.id as u8, 0, 1],
+                    ..dress.clone()
+                };
+                Ends { talk, ..ends }
+                    .reversed()
+                    .packet(&Tcp::first(), &answer)
             }
             Follow::Error {
                 kind,

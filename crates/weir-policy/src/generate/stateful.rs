@@ -50,6 +50,7 @@ const STATES: &[&str] = &[
     "tcp-close",
     "tcp-retrans",
     "tcp-unack",
+    "expectation",
     "udp-unreplied",
     "udp-stream",
     "icmp",
@@ -150,6 +151,9 @@ fn stateful_rule(tape: &mut Tape<'_>, out: &mut String) {
             1 => targets.push("filtering endpoint-independent".to_owned()),
             _ => targets.push("filtering address-dependent".to_owned()),
         }
+    }
+    if headers.l4 == Some(Header::Udp) && tape.one_in(2) {
+        targets.push("helper tftp".to_owned());
     }
     if tape.one_in(3) {
         let strip = tape.below(3);

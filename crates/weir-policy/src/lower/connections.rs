@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Lower;
 use crate::ast::{self, Action, Pool, SettingKind, Span};
 use crate::field::Field;
-use crate::model::{Connections, Filtering, FlowState, Ranges, Rule, Target};
+use crate::model::{Classes, Connections, Filtering, FlowState, Helper, Ranges, Rule, Target};
 use crate::parse::DURATION;
 use crate::value::{self, Domain, Form};
 use crate::words::nearest;
@@ -56,7 +56,27 @@ pub(super) struct Chosen {
     /// `mapping`, and whether it does not depend on who is sent to.
     mapping: Option<(bool, Span)>,
     filtering: Option<(Filtering, Span)>,
+    helper: Option<(Helper, Span)>,
 }
+
+/// Helpers of other firewalls that weir has not, and what works without.
+const NO_HELPERS: &[(&str, &str)] = &[
+    (
+        "ftp",
+        "FTP works in passive mode; active mode needs a rule for connections from port 20 of the server, and a client that is not translated",
+    ),
+    (
+        "sip",
+        "SIP needs rules for the ports of its media, or clients that find their outer address themselves (STUN, ICE)",
+    ),
+    ("amanda", ""),
+    ("h323", ""),
+    ("irc", ""),
+    ("netbios-ns", ""),
+    ("pptp", ""),
+    ("sane", ""),
+    ("snmp", ""),
+];
 
 impl Chosen {
     /// `timeout T` of the rule.
@@ -68,6 +88,11 @@ impl Chosen {
     pub(super) fn filtering(&self) -> Option<Filtering> {
         let (independent, _) = self.mapping?;
         independent.then(|| self.filtering.map_or(Filtering::default(), |(f, _)| f))
+    }
+
+    /// `helper NAME` of the rule.
+    pub(super) fn helper(&self) -> Option<Helper> {
+        self.helper.map(|(helper, _)| helper)
     }
 }
 
@@ -145,6 +170,7 @@ impl<'a> Lower<'a> {
             Action::Timeout(_) => "timeout",
             Action::Mapping(_) => "mapping",
             Action::Filtering(_) => "filtering",
+            Action::Helper(_) => "helper",
             _ => return false,
         };
         let draft = self.report.error(
@@ -291,6 +317,39 @@ impl<'a> Lower<'a> {
                     .help(format!("these are known: {names}"));
             }
         }
+    }
+
+    /// `helper NAME`, and what packets must be that it reads.
+    pub(super) fn helper(
+        &mut self,
+        word: Span,
+        span: Span,
+        chosen: &mut Chosen,
+    ) -> Option<Classes> {
+        self.one_each("helper", span, chosen.helper.map(|(_, first)| first));
+        let text = self.of(word).to_ascii_lowercase();
+        if let Some(&(_, helper)) = Helper::NAMES.iter().find(|(name, _)| *name == text) {
+            chosen.helper.get_or_insert((helper, span));
+            return Some(match helper {
+                Helper::Tftp => Classes::UDP,
+            });
+        }
+        match NO_HELPERS.iter().find(|(name, _)| *name == text) {
+            Some(&(_, instead)) => {
+                let draft =
+                    (self.report).error(0, word, format!("there is no helper for `{text}`"));
+                if !instead.is_empty() {
+                    draft.help(instead);
+                }
+            }
+            None => {
+                let names = Helper::NAMES.map(|(name, _)| name).join(", ");
+                self.report
+                    .error(0, word, format!("unknown helper `{text}`"))
+                    .help(format!("these are known: {names}"));
+            }
+        }
+        None
     }
 
     fn one_each(&mut self, keyword: &str, span: Span, first: Option<Span>) {

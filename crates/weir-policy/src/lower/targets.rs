@@ -93,6 +93,12 @@ impl Lower<'_> {
                     self.filtering(*word, span, &mut seen.chosen);
                     None
                 }
+                Action::Helper(word) => {
+                    if let Some(classes) = self.helper(*word, span, &mut seen.chosen) {
+                        required.add(classes, span);
+                    }
+                    None
+                }
             };
             out.extend(lowered);
         }

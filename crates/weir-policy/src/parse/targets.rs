@@ -1,6 +1,6 @@
 //! Targets: from the first of their keywords (`mod`, `drop`, `map` ...) to the end of the rule.
 
-use super::{NO_HELPERS, Parser, after_at, names_match};
+use super::{Parser, after_at, names_match};
 use crate::ast::{Action, FieldRef, Pool, Span, Target};
 use crate::field::Kind as FieldKind;
 use crate::lexer::{Kind, Token};
@@ -117,19 +117,23 @@ impl Parser<'_> {
                 self.at += 1;
                 Some(Action::Timeout(word.span))
             }
-            "mapping" | "filtering" => {
+            "mapping" | "filtering" | "helper" => {
                 let value = self
                     .peek()
                     .filter(|t| t.kind == Kind::Word && !self.at_target());
                 let Some(value) = value else {
                     let end = self.peek().map_or(self.end(), |t| t.span);
                     self.error(end, format!("expected a word behind `{lower}`"))
-                        .help(format!("write `{lower} endpoint-independent`"));
+                        .help(match lower.as_str() {
+                            "helper" => "write `helper tftp`".to_owned(),
+                            _ => format!("write `{lower} endpoint-independent`"),
+                        });
                     return None;
                 };
                 self.at += 1;
                 Some(match lower.as_str() {
                     "mapping" => Action::Mapping(value.span),
+                    "helper" => Action::Helper(value.span),
                     _ => Action::Filtering(value.span),
                 })
             }
@@ -285,7 +289,6 @@ impl Parser<'_> {
         let near = nearest(word, TARGETS.iter().copied());
         let draft = self.error(token.span, format!("expected a target, found `{word}`"));
         match near {
-            _ if word.eq_ignore_ascii_case("helper") => draft.help(NO_HELPERS),
             Some(near) => draft.help(format!("did you mean `{near}`?")),
             None => draft.help(format!("the targets are {}", TARGETS.join(", "))),
         };

@@ -5,6 +5,7 @@
 //! makes room when one of its tuples is taken. Invariant: no two flows of the table share a tuple, in either direction.
 
 mod choose;
+mod expect;
 mod mapping;
 mod quote;
 mod tuple;
@@ -18,14 +19,16 @@ use weir_packet::parse::{Fragment, Ip, Layout, Protocol, Version, protocol, word
 
 use super::rewrite::is_unfinished;
 use super::{ChecksumMode, Input, Part, random};
-use crate::model::{Filtering, FlowState, Policy};
+use crate::model::{Filtering, FlowState, Helper, Policy};
 
 pub(super) use choose::{Change, Chosen};
+pub(super) use expect::Expected;
 pub(super) use mapping::Inbound;
 pub(super) use quote::Quote;
 pub(super) use tuple::{Tuple, is_query};
 
 use choose::Choice;
+use expect::{Expectations, answers_request, is_request};
 use mapping::{Clock, Endpoint, Kept, Mappings, has_mappings};
 use window::{Judgement, Segment, Times, Window};
 
@@ -51,6 +54,7 @@ pub(super) struct Connections {
     opened: u64,
     fragments: HashMap<FragmentKey, Remembered>,
     mappings: Mappings,
+    expectations: Expectations,
 }
 
 /// A flow's number, never used again.
@@ -77,6 +81,8 @@ pub(super) struct Flow {
     last_ns: u64,
     /// The mapping that packets of its host keep.
     kept: Option<Kept>,
+    /// Who reads its packets.
+    helper: Option<Helper>,
 }
 
 /// What was seen of one side.
@@ -115,6 +121,8 @@ pub(super) enum Place {
     Quotes(FlowId, Fit, Quote),
     /// To none, and may open one with this tuple; it may be for a mapping.
     MayOpen(Tuple, Option<Inbound>),
+    /// To none, and a helper expects it.
+    Expected(Tuple, Expected),
     /// To this one, which it opened.
     Opened(FlowId),
     /// To none, and may open none.
@@ -151,7 +159,7 @@ impl Place {
             Place::Of(..) => Some(Part::Reverse),
             Place::Quotes(..) => Some(Part::Error),
             Place::Opened(_) => Some(Part::Opened),
-            Place::MayOpen(..) | Place::Outside | Place::Refused(_) => None,
+            Place::MayOpen(..) | Place::Expected(..) | Place::Outside | Place::Refused(_) => None,
         }
     }
 }
@@ -196,8 +204,18 @@ impl Connections {
                 return Place::Of(id, fit);
             }
             if may_open(input.frame, layout) {
+                if answers_request(input.frame, layout)
+                    && let Some(expected) = self
+                        .expectations
+                        .of(&tuple, clock(policy, input, FlowState::Expectation))
+                {
+                    return Place::Expected(tuple, expected);
+                }
                 let inbound = (tuple.protocol != protocol::TCP || now.syn)
-                    .then(|| self.mappings.inbound(&tuple, clock(policy, input)))
+                    .then(|| {
+                        self.mappings
+                            .inbound(&tuple, clock(policy, input, FlowState::Mapping))
+                    })
                     .flatten();
                 return Place::MayOpen(tuple, inbound);
             }
@@ -241,12 +259,7 @@ impl Connections {
         layout: &Layout,
         seed: u64,
     ) -> Result<FlowId, Reason> {
-        // Whoever has the packet's own tuple is dead to it, and makes room even if nothing is opened.
-        for tuple in [orig, orig.reversed()] {
-            if let Some(dead) = self.by_tuple.get(&tuple).copied() {
-                self.forget(dead);
-            }
-        }
+        self.make_room(orig);
         // Only for the packet's own tuple is a closed connection gone.
         let now = Now {
             ns: input.now_ns,
@@ -257,7 +270,7 @@ impl Connections {
         let choice = Choice::of_rules(choosing.iter().map(|&i| &policy.rules[i]), &draw);
         let filtering = (choosing.iter()).filter_map(|&i| policy.rules[i].mapping);
         let filtering = filtering.max().filter(|_| has_mappings(&orig));
-        let clock = clock(policy, input);
+        let clock = clock(policy, input, FlowState::Mapping);
         let (mut kept, mut outer) = (None, None);
         if let Some(filtering) = filtering {
             let end = self.take_mapping(&choice, orig, &draw, rules, filtering, layout, clock)?;
@@ -288,11 +301,65 @@ impl Connections {
         let trans = tuples
             .find(|&trans| trans == orig || self.find(policy, &trans, now).is_none())
             .ok_or(taken)?;
-        for tuple in [trans, trans.reversed()] {
+        let mut helpers = choosing.iter().filter_map(|&i| policy.rules[i].helper);
+        let (chosen, helper) = (choice.chosen, helpers.next());
+        Ok(self.insert(
+            policy, rules, orig, trans, chosen, kept, helper, input, layout,
+        ))
+    }
+
+    /// Opens the flow that a helper expects. The attempt uses the expectation up.
+    pub(super) fn open_expected(
+        &mut self,
+        policy: &Policy,
+        rules: &[usize],
+        orig: Tuple,
+        expected: &Expected,
+        input: &Input<'_>,
+        layout: &Layout,
+    ) -> Result<FlowId, Reason> {
+        self.make_room(orig);
+        self.expectations.use_up(&orig);
+        let trans = expected.translated(orig);
+        if is_authenticated(layout) && trans != orig {
+            return Err(Reason::NatProtocol);
+        }
+        let now = Now {
+            ns: input.now_ns,
+            syn: false,
+        };
+        if trans != orig && self.find(policy, &trans, now).is_some() {
+            return Err(Reason::PoolBusy);
+        }
+        let chosen = Chosen::default();
+        Ok(self.insert(
+            policy, rules, orig, trans, chosen, None, None, input, layout,
+        ))
+    }
+
+    /// Whoever has the tuple is dead to its packet, and makes room even if nothing is opened.
+    fn make_room(&mut self, tuple: Tuple) {
+        for tuple in [tuple, tuple.reversed()] {
             if let Some(dead) = self.by_tuple.get(&tuple).copied() {
                 self.forget(dead);
             }
         }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that a flow is made of")]
+    fn insert(
+        &mut self,
+        policy: &Policy,
+        rules: &[usize],
+        orig: Tuple,
+        trans: Tuple,
+        chosen: Chosen,
+        kept: Option<Kept>,
+        helper: Option<Helper>,
+        input: &Input<'_>,
+        layout: &Layout,
+    ) -> FlowId {
+        self.make_room(trans);
         let id = FlowId(self.opened);
         self.opened += 1;
         self.by_tuple.insert(orig, id);
@@ -301,15 +368,16 @@ impl Connections {
             orig,
             trans,
             rules: rules.to_vec(),
-            chosen: choice.chosen,
+            chosen,
             timeout_ns: rules
                 .iter()
                 .filter_map(|&i| policy.rules[i].timeout_ns)
                 .min(),
             seen: [Seen::default(); 2],
             window: None,
-            last_ns: now.ns,
+            last_ns: input.now_ns,
             kept,
+            helper,
         };
         let flow = self.flows.entry(id).or_insert(flow);
         flow.seen[0].any = true;
@@ -318,7 +386,7 @@ impl Connections {
             flow.seen[0] = segment.seen();
             flow.window = Some(Window::opened_by(&segment));
         }
-        Ok(id)
+        id
     }
 
     /// The endpoint outside of the host that opens a flow with mappings: that of its mapping, which is opened if there is none.
@@ -393,7 +461,17 @@ impl Connections {
         if let Some(kept) = &flow.kept
             && kept.by_host == fit.is_forward()
         {
-            self.mappings.keep(kept, clock(policy, input));
+            (self.mappings).keep(kept, clock(policy, input, FlowState::Mapping));
+        }
+    }
+
+    /// A packet of the flow passes: what its helper expects because of it.
+    pub(super) fn expect(&mut self, id: FlowId, fit: Fit, input: &Input<'_>, layout: &Layout) {
+        let flow = &self.flows[&id];
+        if flow.helper == Some(Helper::Tftp) && fit.is_forward() && is_request(input.frame, layout)
+        {
+            self.expectations
+                .add(flow.orig, flow.trans, &flow.rules, input.now_ns);
         }
     }
 
@@ -625,11 +703,11 @@ fn fragment_data(frame: &[u8], layout: &Layout) -> Option<(usize, usize)> {
     Some((offset, offset + len))
 }
 
-/// How old mappings may be at the time of a packet.
-fn clock(policy: &Policy, input: &Input<'_>) -> Clock {
+/// How old mappings or expectations may be at the time of a packet.
+fn clock(policy: &Policy, input: &Input<'_>, of: FlowState) -> Clock {
     Clock {
         ns: input.now_ns,
-        timeout_ns: policy.connections.timeouts_ns[FlowState::Mapping as usize],
+        timeout_ns: policy.connections.timeouts_ns[of as usize],
     }
 }
 

@@ -203,6 +203,10 @@ impl Reference {
             matching.extend(&inbound.rules);
             matching.sort_unstable();
         }
+        if let Place::Expected(_, expected) = &place {
+            matching.extend(&expected.rules);
+            matching.sort_unstable();
+        }
         let said = self.verdict(&matching, &input);
 
         let mut drop = said.drops().then_some(Reason::RuleDrop);
@@ -229,6 +233,26 @@ impl Reference {
                     let connections = &mut self.connections;
                     match connections.open(
                         policy, &rules, tuple, inbound, own_rules, &input, &layout, seed,
+                    ) {
+                        Ok(id) => Place::Opened(id),
+                        Err(reason) => {
+                            drop = Some(reason);
+                            Place::Outside
+                        }
+                    }
+                }
+            }
+            Place::Expected(tuple, expected) => {
+                if said.stateless_drop && !said.accepted {
+                    Place::Outside
+                } else {
+                    match self.connections.open_expected(
+                        &self.policy,
+                        &expected.rules,
+                        tuple,
+                        &expected,
+                        &input,
+                        &layout,
                     ) {
                         Ok(id) => Place::Opened(id),
                         Err(reason) => {
@@ -283,7 +307,7 @@ impl Reference {
                 self.connections.flow(*id).rules.contains(&i)
             }
             Place::MayOpen(..) => matching::matches(rule, packet),
-            Place::Outside | Place::Refused(_) => false,
+            Place::Expected(..) | Place::Outside | Place::Refused(_) => false,
         }
     }
 
@@ -347,6 +371,7 @@ impl Reference {
         );
         if let Some((id, fit)) = flow {
             self.connections.mark(&self.policy, id, fit, input, layout);
+            self.connections.expect(id, fit, input, layout);
         }
         if self.stateful && is_first_fragment(layout) {
             self.connections.remember(flow, input, layout);

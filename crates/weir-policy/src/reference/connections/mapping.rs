@@ -71,7 +71,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    fn is_over(self, last_ns: u64) -> bool {
+    pub(super) fn is_over(self, last_ns: u64) -> bool {
         self.ns.saturating_sub(last_ns) > self.timeout_ns
     }
 }

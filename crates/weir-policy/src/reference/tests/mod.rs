@@ -96,6 +96,7 @@ pub(super) fn policy(rules: Vec<(Vec<Match>, Vec<Target>)>) -> Policy {
             stateful: false,
             timeout_ns: None,
             mapping: None,
+            helper: None,
             requires,
             matches,
             targets,

@@ -126,7 +126,7 @@ fn the_defaults_are_those_of_the_page() {
     assert_eq!(
         seconds,
         [
-            240, 240, 14_400, 240, 240, 10, 120, 300, 60, 30, 120, 600, 240, 240, 300, 300, 300
+            240, 240, 14_400, 240, 240, 10, 120, 300, 60, 30, 120, 600, 240, 240, 300, 300, 300, 30
         ]
     );
     assert_eq!(bench.reference.policy.connections.capacity, 65_536);

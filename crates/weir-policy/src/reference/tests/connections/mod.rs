@@ -5,6 +5,7 @@ mod choose;
 mod errors;
 mod flags;
 mod fragments;
+mod helpers;
 mod life;
 mod mapping;
 mod nat;
