@@ -454,7 +454,7 @@ fn many_clients_on_two_cpus() {
             crowds.concat()
         });
         let report = run.stop();
-        judge(&path, &failed, &report);
+        judge_closed_at_speed(&path, &failed, &report);
         for (peers, who) in [(&there[0], "server"), (&here[0], "client")] {
             let mut seen = peers.take();
             assert_eq!(seen.len(), CLIENTS * ROUNDS, "{who}");
