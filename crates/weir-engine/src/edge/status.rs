@@ -2,6 +2,10 @@
 //!
 //! Reading takes no lock, so that it works while another process applies; a generation that is switched away meanwhile is read again.
 
+use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
+
 use weir_bpf::abi::Stats;
 use weir_kernel::pinned::PinnedLink;
 use weir_kernel::{LoadedProgram, Map};
@@ -104,9 +108,38 @@ impl PortStatus {
     }
 }
 
+/// Looks at an edge that has redirected packets which no account has: so many, so far apart. A packet on its way is in some account
+/// at the next look, on a machine whose CPUs are taken away for milliseconds, too; a lost one is missing from all of them.
+const LOOKS: usize = 6;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(3);
+
 pub(super) fn of(
     name: &str,
-    folder: &std::path::Path,
+    folder: &Path,
+    state: &State,
+    stub: &LoadedProgram,
+) -> Result<Status, EdgeError> {
+    let unaccounted = |status: &Status| {
+        let second = status.second.as_ref();
+        second.and_then(|second| second.unaccounted).unwrap_or(0)
+    };
+    let mut best = look(name, folder, state, stub)?;
+    for _ in 1..LOOKS {
+        if unaccounted(&best) == 0 {
+            break;
+        }
+        sleep(BETWEEN_LOOKS);
+        let next = look(name, folder, state, stub)?;
+        if unaccounted(&next) < unaccounted(&best) {
+            best = next;
+        }
+    }
+    Ok(best)
+}
+
+fn look(
+    name: &str,
+    folder: &Path,
     state: &State,
     stub: &LoadedProgram,
 ) -> Result<Status, EdgeError> {
