@@ -35,7 +35,7 @@ pub(crate) struct Args {
 /// All commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check a policy and report all errors
+    /// Check policies, configurations and documents of networks, and report all errors
     Check(CheckArgs),
     /// Format policies in place, or print one
     Fmt(FmtArgs),
@@ -51,11 +51,13 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Run a policy on interfaces until Ctrl-C, with live counters
     Run(RunArgs),
-    /// Apply an edge configuration (idempotent)
+    /// Show the plan of a configuration or of an edge's networks, and what it would change; changes nothing
+    Plan(PlanArgs),
+    /// Apply an edge configuration or a document of networks (idempotent)
     Apply(ApplyArgs),
-    /// Show the difference between a configuration and the running state
+    /// Show the difference between a file and the running state
     Diff(EdgeDiffArgs),
-    /// Show running edges: links, packet counters and drops of every port and function
+    /// Show what runs here: edges with their graphs and networks, policies, loaded programs
     Status(StatusArgs),
     /// List and edit the routes of a running router, or follow the kernel's routing table
     Route(route::RouteArgs),
@@ -128,8 +130,8 @@ pub(crate) enum LabCommand {
 /// Arguments of `weir check`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckArgs {
-    /// Policy files
-    #[arg(required = true, value_name = "POLICY")]
+    /// Policies, edge configurations, documents of networks
+    #[arg(required = true, value_name = "FILE")]
     pub(crate) policies: Vec<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
@@ -465,10 +467,10 @@ pub(crate) struct RunArgs {
 }
 
 /// Arguments of `weir apply`.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 pub(crate) struct ApplyArgs {
-    /// Configuration file (TOML)
-    #[arg(value_name = "CONFIG")]
+    /// Configuration of an edge, or document of networks (TOML)
+    #[arg(value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// Print the plan and its changes without applying it
     #[arg(long, conflicts_with_all = ["watch", "confirm", "confirm_now"])]
@@ -482,10 +484,27 @@ pub(crate) struct ApplyArgs {
     /// Confirm a pending `weir apply --confirm`
     #[arg(long, conflicts_with_all = ["watch", "confirm"])]
     pub(crate) confirm_now: bool,
-    /// The edge to confirm, if several are pending
-    #[arg(long, value_name = "NAME", requires = "confirm_now")]
+    /// Which edge of a document this host is; default: the only one, or the one with this host's name. With --confirm-now: the edge to confirm
+    #[arg(long, value_name = "NAME")]
     pub(crate) edge: Option<String>,
+    /// Apply a document although a higher version runs, or a configuration owns the networks
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Print one JSON object for each apply
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir plan`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct PlanArgs {
+    /// Configuration of an edge, or document of networks (TOML)
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// Which edge of a document this host is; default: the only one, or the one with this host's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) edge: Option<String>,
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -493,9 +512,12 @@ pub(crate) struct ApplyArgs {
 /// Arguments of `weir diff`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EdgeDiffArgs {
-    /// Configuration file (TOML)
-    #[arg(value_name = "CONFIG")]
+    /// Configuration of an edge, or document of networks (TOML)
+    #[arg(value_name = "FILE")]
     pub(crate) config: PathBuf,
+    /// Which edge of a document this host is; default: the only one, or the one with this host's name
+    #[arg(long, value_name = "NAME")]
+    pub(crate) edge: Option<String>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -504,10 +526,10 @@ pub(crate) struct EdgeDiffArgs {
 /// Arguments of `weir status`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StatusArgs {
-    /// Show the edge of this configuration; default: all edges in this network namespace
-    #[arg(value_name = "CONFIG", conflicts_with = "edge")]
+    /// Show the edge of this file; default: everything that runs in this network namespace
+    #[arg(value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// Name of the edge to show
+    /// Name of the edge to show; with a document, which edge of it this host is
     #[arg(long, value_name = "NAME")]
     pub(crate) edge: Option<String>,
     /// Show the counters of every filter rule and set entry
@@ -521,10 +543,10 @@ pub(crate) struct StatusArgs {
 /// Arguments of `weir down`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DownArgs {
-    /// Stop the edge of this configuration
-    #[arg(value_name = "CONFIG", conflicts_with_all = ["edge", "all", "interfaces"])]
+    /// Stop what this file declares: the edge of a configuration, or the networks of a document
+    #[arg(value_name = "FILE", conflicts_with_all = ["all", "interfaces"])]
     pub(crate) config: Option<PathBuf>,
-    /// Name of the edge to stop
+    /// Name of the edge to stop; with a document, which edge of it this host is
     #[arg(long, value_name = "NAME", conflicts_with_all = ["all", "interfaces"])]
     pub(crate) edge: Option<String>,
     /// Stop all edges in this network namespace, and remove the remains of killed `weir run` processes

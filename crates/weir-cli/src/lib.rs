@@ -8,6 +8,7 @@
 mod args;
 mod commands;
 mod failure;
+mod limits;
 mod output;
 
 use std::process::ExitCode;

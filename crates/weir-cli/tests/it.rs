@@ -58,6 +58,7 @@ mod live_tc;
 mod live_transmit;
 mod live_vlan;
 mod live_watch;
+mod live_whole_edge;
 mod prog_broken;
 mod prog_exec;
 mod prog_run;

@@ -157,7 +157,7 @@ fn net_tells_what_balancers_do_and_keeps_the_numbers_of_servers() {
     let first = file("net-lb-1.toml", &document(1, &[2]));
     let second = file("net-lb-2.toml", &document(2, &[3, 2]));
     let [first, second] = [&first, &second].map(|path| path.to_str().expect("a path"));
-    succeed(&["net", "apply", first]);
+    succeed(&["apply", first]);
     let connect = || {
         let to: SocketAddr = "10.9.0.1:80".parse().expect("an address");
         let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(3));
@@ -169,9 +169,9 @@ fn net_tells_what_balancers_do_and_keeps_the_numbers_of_servers() {
     let mut held: Vec<TcpStream> = (0..12).map(|_| connect()).collect();
     assert_eq!(counted(&edge), (12, vec![("10.2.0.2:7000".to_owned(), 12)]));
     // Another server in front of it: flows and counters stay where they are.
-    let plan = succeed(&["net", "plan", second, "--edge", &name()]);
+    let plan = succeed(&["plan", second, "--edge", &name()]);
     assert!(plan.contains("lb.a"), "{plan}");
-    let applied = succeed(&["net", "apply", second]);
+    let applied = succeed(&["apply", second]);
     assert!(applied.contains("loaded n/lb"), "{applied}");
     for stream in &mut held {
         stream.write_all(b"still here").expect("sent");
@@ -195,7 +195,7 @@ fn net_tells_what_balancers_do_and_keeps_the_numbers_of_servers() {
         assert!(shown.contains(words), "{shown}");
     }
     // The same document is nothing new.
-    let again = succeed(&["net", "apply", second]);
+    let again = succeed(&["apply", second]);
     assert!(!again.contains("loaded"), "{again}");
     assert_eq!(
         succeed(&["net", "export", "--edge", &name()]),

@@ -85,7 +85,7 @@ fn a_helper_answers_a_client_and_ends_in_order() {
         host: &host,
         edge,
     };
-    let applied = weir(&host, &["net", "apply", document.to_str().expect("a path")]);
+    let applied = weir(&host, &["apply", document.to_str().expect("a path")]);
     assert!(applied.status.success(), "{}", stderr(&applied));
     let patience = Duration::from_millis(50);
     let station = FrameSocket::open(&client, "eth0", 1 << 16, patience).expect("a socket");

@@ -192,7 +192,7 @@ fn a_workload_is_pinged_over_bridge_router_and_tunnel_and_losses_are_named() {
     let document = document.to_str().expect("a path");
     let mut applied = Vec::new();
     for (edge, name) in edges.iter().zip(&names) {
-        let output = weir(edge, &["net", "apply", document, "--edge", name]);
+        let output = weir(edge, &["apply", document, "--edge", name]);
         assert!(output.status.success(), "{}", stderr(&output));
         applied.push(Applied(edge, name));
     }

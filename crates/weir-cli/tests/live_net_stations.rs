@@ -106,7 +106,7 @@ fn a_device_with_another_mac_is_named_before_and_after() {
     let warning = format!("workload n/a sends from {has} (eth0, the other end of wa)");
     let cure = format!("ip link set dev eth0 address {made}");
     // Before anything runs, and when it does.
-    for args in [&["net", "plan", path][..], &["net", "apply", path]] {
+    for args in [&["plan", path][..], &["apply", path]] {
         let output = weir(&edge, args);
         assert!(output.status.success(), "{args:?}: {}", stderr(&output));
         let (text, said) = (stdout(&output), stderr(&output));
@@ -127,7 +127,7 @@ fn a_device_with_another_mac_is_named_before_and_after() {
         assert!(said.contains(&warning) && said.contains(&cure), "{said}");
         assert!(!said.contains("n/b"), "{said}");
     }
-    let planned = json(&weir(&edge, &["net", "plan", path, "--json"]));
+    let planned = json(&weir(&edge, &["plan", path, "--json"]));
     let [first, second] = [&planned["stations"][0], &planned["stations"][1]];
     assert_eq!(first["workload"], "n/a", "{planned}");
     assert_eq!(first["mac"], made.as_str(), "{planned}");
@@ -137,7 +137,7 @@ fn a_device_with_another_mac_is_named_before_and_after() {
     assert_eq!(second["mac"], of_b.as_str(), "{planned}");
     assert_eq!(second["mac_from"], "device", "{planned}");
     assert_eq!(second["differs"], false, "{planned}");
-    let applied = json(&weir(&edge, &["net", "apply", path, "--json"]));
+    let applied = json(&weir(&edge, &["apply", path, "--json"]));
     assert_eq!(applied["stations"], planned["stations"], "{applied}");
     // What it sends is lost, and everybody who is asked says why, and what to do.
     let lost = a.output("ping", &["-c", "1", "-W", "1", "10.1.0.11"]);
@@ -202,7 +202,7 @@ fn a_device_with_another_mac_is_named_before_and_after() {
         .expect("set");
     let shown = a.output("ping", &["-c", "2", "-i", "0.2", "-W", "2", "10.1.0.11"]);
     assert!(shown.is_ok(), "{shown:?}");
-    let output = weir(&edge, &["net", "apply", path]);
+    let output = weir(&edge, &["apply", path]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
         !stderr(&output).contains("spoofed_mac"),
@@ -232,7 +232,7 @@ fn a_device_with_another_mac_is_named_before_and_after() {
         before["why"].to_string().contains("02:00:00:00:77:77"),
         "{before}"
     );
-    assert!(weir(&edge, &["net", "apply", path]).status.success());
+    assert!(weir(&edge, &["apply", path]).status.success());
     // It knows the address from before.
     a.ip(&["neigh", "flush", "dev", "eth0"]).expect("flushed");
     let shown = b.output("ping", &["-c", "2", "-i", "0.2", "-W", "2", "10.1.0.10"]);
@@ -255,7 +255,7 @@ fn an_address_that_no_device_tells_is_asked_for() {
     let path = file("net-mac-none.toml", &text);
     let path = path.to_str().expect("a path");
     for command in ["plan", "apply"] {
-        let output = weir(&edge, &["net", command, path]);
+        let output = weir(&edge, &[command, path]);
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         let said = stderr(&output);
         assert!(
@@ -274,7 +274,7 @@ fn an_address_that_no_device_tells_is_asked_for() {
     let path = file("net-mac-same.toml", &text);
     let planned = json(&weir(
         &edge,
-        &["net", "plan", path.to_str().expect("a path"), "--json"],
+        &["plan", path.to_str().expect("a path"), "--json"],
     ));
     assert_eq!(planned["stations"][0]["mac"], far, "{planned}");
     assert_eq!(

@@ -19,6 +19,8 @@ use crate::edge::{MapType, Mode, SharedMap};
 pub struct Config {
     /// Name of the edge; `default` unless `edge` says another one.
     pub edge: String,
+    /// File with the document of the edge's virtual networks, if it has any.
+    pub networks: Option<Spanned<String>>,
     pub(crate) source: Source,
     pub(crate) ports: Vec<Port>,
     pub(crate) functions: Vec<Function>,
@@ -114,6 +116,7 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Diagnostics> {
     let mut report = Report::default();
     let mut config = Config {
         edge: "default".to_owned(),
+        networks: None,
         source: Source::new(name, text),
         ports: Vec::new(),
         functions: Vec::new(),
@@ -146,11 +149,18 @@ pub fn parse(text: &str, name: &str) -> Result<Config, Diagnostics> {
 }
 
 impl Config {
+    /// Whether it declares a graph: ports, and what packets of theirs meet. One that names a document of networks need not.
+    #[must_use]
+    pub fn has_graph(&self) -> bool {
+        !self.ports.is_empty()
+    }
+
     fn read(&mut self, mut root: Section<'_, '_>, report: &mut Report) {
         if let Some(edge) = root.text("edge", report) {
             check_name(&edge, "the edge", report);
             self.edge = edge.value;
         }
+        self.networks = root.text("networks", report);
         for section in root.sections("port", "a port", report) {
             self.ports.extend(read_port(section, report));
         }
@@ -167,7 +177,8 @@ impl Config {
             self.links.extend(read_link(section, report));
         }
         root.finish(report);
-        if self.ports.is_empty() && !report.has_errors() {
+        let is_graph = self.networks.is_none() || !self.functions.is_empty();
+        if self.ports.is_empty() && is_graph && !report.has_errors() {
             report
                 .error(0, Span::default(), "the configuration has no port")
                 .help("add `[[port]]` with `name` and `device`: packets come in there");

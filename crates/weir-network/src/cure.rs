@@ -7,7 +7,7 @@ use weir_packet::Reason;
 pub fn cure(reason: Reason) -> Option<&'static str> {
     Some(match reason {
         Reason::SpoofedMac => {
-            "give the workload's interface the MAC address that `weir net plan` prints, or write the one that it has as `mac` (`mac = \"device\"` reads that of a veth)"
+            "give the workload's interface the MAC address that `weir plan` prints, or write the one that it has as `mac` (`mac = \"device\"` reads that of a veth)"
         }
         Reason::Spoofed => {
             "give the workload one of the addresses that the document gives it, or add the one that it has to `address`"

@@ -12,7 +12,7 @@ use weir_policy::ast::Span;
 use crate::values::{At, Kind, Mac, Net};
 
 /// What is wanted: of all edges, at one version.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Document {
     /// Of the document: a later one has a higher number.
     pub version: u64,

@@ -157,5 +157,5 @@ fn an_address_of_a_device_is_for_networks_of_one_edge() {
         refused.contains("can be read on edge `e` only"),
         "{refused}"
     );
-    assert!(refused.contains("weir net plan"), "{refused}");
+    assert!(refused.contains("weir plan"), "{refused}");
 }

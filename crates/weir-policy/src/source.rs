@@ -13,7 +13,7 @@ use crate::{Parsed, parse};
 pub const MAX_BYTES: u64 = 1 << 30;
 
 /// Policy text and the name it has in messages.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
     /// Path, or something like `<stdin>`.
     pub name: String,

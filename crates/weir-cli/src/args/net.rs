@@ -19,27 +19,30 @@ pub(crate) struct NetArgs {
 /// Commands on virtual networks.
 #[derive(Debug, Subcommand)]
 pub(crate) enum NetCommand {
-    /// Check a document and report all errors
+    /// Same as `weir check DOCUMENT`
+    #[command(hide = true)]
     Check {
         /// Document of networks (TOML)
         #[arg(value_name = "DOCUMENT")]
         document: PathBuf,
     },
-    /// Show the plan of an edge: interfaces, functions, devices, peer edges; changes nothing
+    /// Same as `weir plan DOCUMENT`
+    #[command(hide = true)]
     Plan {
         /// Document of networks (TOML)
         #[arg(value_name = "DOCUMENT")]
         document: PathBuf,
-        /// The edge; default: the only one in the document, or the one with this host's name
+        /// The edge of this host
         #[arg(long, value_name = "NAME")]
         edge: Option<String>,
     },
-    /// Apply this host's part of a document, atomically for all networks
+    /// Same as `weir apply DOCUMENT`
+    #[command(hide = true)]
     Apply {
         /// Document of networks (TOML)
         #[arg(value_name = "DOCUMENT")]
         document: PathBuf,
-        /// The edge of this host; default: the only one in the document, or the one with this host's name
+        /// The edge of this host
         #[arg(long, value_name = "NAME")]
         edge: Option<String>,
         /// Apply although the running document has a higher version

@@ -98,7 +98,7 @@ fn run_sensor(args: &SensorBenchArgs) -> Result<ExitCode, Failure> {
             flows: args.flows,
             seconds: args
                 .seconds
-                .map(|s| super::seconds("--seconds", s).map(|d| d.as_secs_f64()))
+                .map(|s| crate::limits::seconds("--seconds", s).map(|d| d.as_secs_f64()))
                 .transpose()?,
             gaps: args.gaps,
             made: args.traffic,
@@ -187,7 +187,7 @@ fn measure(
         fs::create_dir_all(dir)
             .map_err(|e| Failure::usage(format!("cannot create {}: {e}", dir.display())))?;
     }
-    let stop = super::stop_on_signals()?;
+    let stop = crate::limits::stop_on_signals()?;
     let options = options(&stop)?;
     let outcome = match bench(&options, &mut io::stdout()) {
         Ok(outcome) => outcome,

@@ -1,10 +1,14 @@
-//! `weir check`: reads policies and plans them, so that what passes here runs.
+//! `weir check`: reads files of all kinds and plans them, so that what passes here runs.
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
 use weir_functions::middlebox::{self, PlanError};
+use weir_network::model::Document;
 use weir_policy::{Diagnostic, Diagnostics, Parsed, PolicyError, ast, parse_file};
+use weir_runtime::networks::Record;
+use weir_runtime::{Kind, RuntimeError};
 
 use super::policy::{count, ports_named};
 use crate::args::CheckArgs;
@@ -20,9 +24,14 @@ struct Report {
 #[derive(Serialize)]
 struct PolicyReport {
     policy: String,
+    /// `policy`, `configuration`, `networks`.
+    kind: &'static str,
     ok: bool,
     rules: usize,
     diagnostics: Vec<Found>,
+    /// What it declares, in words.
+    #[serde(skip)]
+    declares: String,
 }
 
 #[derive(Serialize)]
@@ -42,12 +51,30 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     };
     for path in &args.policies {
         let name = path.display().to_string();
+        let kind = Kind::of(path);
         let mut one = PolicyReport {
             policy: name.clone(),
+            kind: match kind {
+                Kind::Policy => "policy",
+                Kind::Configuration => "configuration",
+                Kind::Networks => "networks",
+            },
             ok: true,
             rules: 0,
             diagnostics: Vec::new(),
+            declares: String::new(),
         };
+        if kind != Kind::Policy {
+            if let Err(error) = declared(&mut one, path, kind, args.json) {
+                one.ok = false;
+                match &error {
+                    RuntimeError::Mistakes { found, .. } => take(&mut one, found, args.json),
+                    _ => say(&mut one, args.json, "error", 0, &error.to_string()),
+                }
+            }
+            end(&mut report, one, args.json)?;
+            continue;
+        }
         match parse_file(path) {
             Ok(parsed) => {
                 one.rules = parsed.policy.rules.len();
@@ -79,30 +106,8 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
                 note(&mut one, "error", 0, message);
             }
         }
-        if !args.json {
-            let errors = one
-                .diagnostics
-                .iter()
-                .filter(|d| d.severity == "error")
-                .count();
-            let warnings = one.diagnostics.len() - errors;
-            let verdict = if one.ok {
-                count(one.rules, "rule")
-            } else {
-                count(errors, "error")
-            };
-            let rest = if warnings > 0 {
-                format!(", {}", count(warnings, "warning"))
-            } else {
-                String::new()
-            };
-            output::out(&format!(
-                "{name}: {}{verdict}{rest}\n",
-                if one.ok { "ok, " } else { "" }
-            ))?;
-        }
-        report.ok &= one.ok;
-        report.policies.push(one);
+        one.declares = count(one.rules, "rule");
+        end(&mut report, one, args.json)?;
     }
     if args.json {
         output::json(&report)?;
@@ -112,6 +117,75 @@ pub(crate) fn run(args: &CheckArgs) -> Result<ExitCode, Failure> {
     } else {
         ExitCode::from(2)
     })
+}
+
+/// Says how a file fared.
+fn end(report: &mut Report, one: PolicyReport, json: bool) -> Result<(), Failure> {
+    if !json {
+        let errors = one
+            .diagnostics
+            .iter()
+            .filter(|d| d.severity == "error")
+            .count();
+        let warnings = one.diagnostics.len() - errors;
+        let verdict = match one.ok {
+            true => format!("ok, {}", one.declares),
+            false => count(errors, "error"),
+        };
+        let rest = match warnings {
+            0 => String::new(),
+            some => format!(", {}", count(some, "warning")),
+        };
+        output::out(&format!("{}: {verdict}{rest}\n", one.policy))?;
+    }
+    report.ok &= one.ok;
+    report.policies.push(one);
+    Ok(())
+}
+
+/// Checks a configuration, and the document that it names; or a document of networks, for all of its edges.
+fn declared(
+    one: &mut PolicyReport,
+    path: &Path,
+    kind: Kind,
+    json: bool,
+) -> Result<(), RuntimeError> {
+    if kind == Kind::Networks {
+        let (networks, warnings) = Record::of_file(path)?.check()?;
+        take(one, &warnings, json);
+        one.declares = networks_text(&networks.document);
+        return Ok(());
+    }
+    let planned = weir_runtime::plan(path, None)?;
+    for warnings in &planned.warnings {
+        take(one, warnings, json);
+    }
+    for note in &planned.notes {
+        say(one, json, "warning", 0, note);
+    }
+    let mut parts = Vec::new();
+    if let Some(part) = &planned.graph {
+        parts.push(count(part.plan.ports.len(), "port"));
+        parts.push(count(part.plan.configured().count(), "function"));
+    }
+    if let Some(part) = &planned.networks {
+        parts.push(networks_text(&part.checked.document));
+    }
+    one.declares = parts.join(", ");
+    Ok(())
+}
+
+fn networks_text(document: &Document) -> String {
+    let networks = document.networks.iter();
+    let workloads: usize = networks.map(|one| one.workloads.len()).sum();
+    format!(
+        "version {}, {}, {}, {}, {}",
+        document.version,
+        count(document.edges.len(), "edge"),
+        count(document.tenants.len(), "tenant"),
+        count(document.networks.len(), "network"),
+        count(workloads, "workload"),
+    )
 }
 
 /// What cannot be planned, at its place in the policy; `None`: it has none.

@@ -10,6 +10,7 @@ use weir_engine::live::OWNER;
 use weir_kernel::own_source;
 use weir_kernel::pins::{self, PinnedLink};
 use weir_kernel::{KernelError, iface};
+use weir_runtime::Kind;
 
 use crate::args::DownArgs;
 use crate::failure::Failure;
@@ -25,18 +26,25 @@ struct Removed {
 
 pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
     let edges = match (&args.edge, &args.config) {
-        (Some(name), _) => Some(vec![name.clone()]),
-        (None, Some(path)) => Some(vec![super::edge::name(path)?]),
+        (edge, Some(path)) => Some(vec![super::edge::name(path, edge.as_deref())?]),
+        (Some(name), None) => Some(vec![name.clone()]),
         (None, None) if args.all => None,
         (None, None) => Some(Vec::new()),
     };
     let only_edges = args.edge.is_some() || args.config.is_some();
+    // A document says nothing of the graph of its edge.
+    let only_networks =
+        (args.config.as_deref()).is_some_and(|path| Kind::of(path) == Kind::Networks);
     let mut gone = Vec::new();
-    let all = || -> Result<Vec<String>, edge::EdgeError> {
-        Ok([edge::list()?, edge::orphans()?].concat())
+    let all = || -> Result<Vec<String>, Failure> {
+        Ok([weir_runtime::edges()?, edge::orphans()?].concat())
     };
     for name in edges.map_or_else(all, Ok)? {
-        if edge::down(&name)? {
+        let went = match only_networks {
+            true => weir_runtime::down_networks(&name)?,
+            false => weir_runtime::down(&name)?,
+        };
+        if went {
             gone.push(name);
         }
     }
@@ -82,7 +90,7 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
         output::json(&serde_json::json!({ "edges": gone, "removed": rows, "restored": restored }))?;
     } else if removed.is_empty() && gone.is_empty() && restored.is_empty() && failed.is_none() {
         output::out("nothing to remove: no `weir run` left anything here\n")?;
-        let running = edge::list()?;
+        let running = weir_runtime::edges()?;
         if !running.is_empty() {
             output::complain(&format!(
                 "edges that run stay: {}; take them down with --edge NAME or --all",

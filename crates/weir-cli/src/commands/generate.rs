@@ -13,9 +13,9 @@ use weir_lab::generate::{
     self, Arrival, GenerateError, Load, Pace, Place, Prefix, Protocol, Report, Traffic,
 };
 
-use super::stop_on_signals;
 use crate::args::generate::GenerateArgs;
 use crate::failure::Failure;
+use crate::limits::stop_on_signals;
 use crate::output;
 
 /// How long it sends where nothing says.

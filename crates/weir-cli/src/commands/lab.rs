@@ -29,7 +29,7 @@ pub(crate) fn run(args: &LabArgs) -> Result<ExitCode, Failure> {
 }
 
 fn run_demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
-    let stop = super::stop_on_signals()?;
+    let stop = crate::limits::stop_on_signals()?;
     let weir = super::program::weir()?;
     let options = DemoOptions {
         weir,

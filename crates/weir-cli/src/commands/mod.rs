@@ -30,11 +30,6 @@ mod watch;
 mod xsk;
 
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
-
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::args::{Command, LabCommand};
 use crate::failure::Failure;
@@ -47,6 +42,7 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Explain(args) => explain::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Plan(args) => edge::plan_of(&args),
         Command::Apply(args) => edge::apply::run(&args),
         Command::Diff(args) => edge::diff::run(&args),
         Command::Top(args) => watch::top::run(&args),
@@ -75,24 +71,5 @@ pub(crate) fn dispatch_lab(command: LabCommand) -> Result<ExitCode, Failure> {
     match command {
         LabCommand::Lab(args) => lab::run(&args),
         LabCommand::Bench(args) => bench::run(&args),
-    }
-}
-
-/// Set by the signals that end a long command; what it made is then taken down in order. Its child processes see a Ctrl-C, too.
-fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).map_err(Failure::failed)?;
-    }
-    Ok(stop)
-}
-
-/// A number of seconds above 0, given with `flag`.
-fn seconds(flag: &str, value: f64) -> Result<Duration, Failure> {
-    match Duration::try_from_secs_f64(value) {
-        Ok(duration) if value > 0.0 => Ok(duration),
-        _ => Err(Failure::Usage(format!(
-            "{flag} {value}: give a number of seconds above 0"
-        ))),
     }
 }

@@ -1,48 +1,74 @@
-//! `weir net`: virtual networks of this host, from documents that declare them for all hosts (docs/networks.md).
+//! `weir net`: what only virtual networks have: traces and pings of workloads, the helper daemon, counters by interface (docs/networks.md). Documents
+//! are checked, applied and compared by the commands for all kinds of files (`edge`).
 //!
 //! Exit status 2: the document or a name is wrong; 1: the host refused. Whatever fails has changed nothing.
 
 mod ping;
-mod stations;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 use weir_bpf::abi::LbCount;
 use weir_engine::edge::BalancerCounts;
 use weir_engine::network::helper::Options;
-use weir_engine::network::{self, Look, NetworkError, Networks};
+use weir_engine::network::{self, Look};
 use weir_functions::balancer::{Balancer, Server, Service};
-use weir_functions::kind::{Files, Request};
+use weir_functions::kind::Request;
 use weir_graph::Folder;
 use weir_network::model::Document;
 use weir_network::trace::{Described, Payload};
 use weir_network::values::Mac;
-use weir_network::{BALANCER, EdgeNetworks, Networks as Checked, Numbers};
-use weir_policy::Diagnostics;
+use weir_network::{BALANCER, Networks as Checked};
+use weir_runtime::networks::{Record, planned, running_edge};
+use weir_runtime::stations;
 
-use super::policy::count;
+use super::check;
+use super::edge::{
+    self,
+    networks::{applied_json, applied_text, as_json, columns, interfaces},
+};
 use crate::args::net::{NetArgs, NetCommand};
+use crate::args::{ApplyArgs, CheckArgs, PlanArgs};
 use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
+    let json = args.json;
     match &args.command {
-        NetCommand::Check { document } => check(document, args.json)?,
-        NetCommand::Plan { document, edge } => plan(document, edge.as_deref(), args.json)?,
+        // The verbs of all kinds of files, as they were called before.
+        NetCommand::Check { document } => {
+            let policies = vec![document.clone()];
+            return check::run(&CheckArgs { policies, json });
+        }
+        NetCommand::Plan { document, edge } => {
+            let (file, edge) = (document.clone(), edge.clone());
+            return edge::plan_of(&PlanArgs { file, edge, json });
+        }
         NetCommand::Apply {
             document,
             edge,
             force,
-        } => apply(document, edge.as_deref(), *force, args.json)?,
+        } => {
+            return edge::apply::run(&ApplyArgs {
+                config: Some(document.clone()),
+                edge: edge.clone(),
+                force: *force,
+                json,
+                ..ApplyArgs::default()
+            });
+        }
         NetCommand::Delete { networks, edge } => delete(networks, edge.as_deref(), args.json)?,
-        NetCommand::Show { networks, edge } => show(networks, edge.as_deref(), args.json)?,
+        NetCommand::Show { networks, edge } => {
+            let (edge, look) = running_edge(edge.as_deref())?;
+            let shown = Shown::of(edge, look, networks)?;
+            match args.json {
+                true => output::json(&shown.json()?)?,
+                false => output::out(&shown.text()?)?,
+            }
+        }
         NetCommand::Export { edge } => export(edge.as_deref())?,
         NetCommand::Ping(what) => return ping::run(what, args.json),
         NetCommand::Helper {
@@ -117,7 +143,7 @@ fn payload(words: &[String], source: u16) -> Result<Payload, Failure> {
 
 /// Exit status 0: it reached somebody; 1: it did not.
 fn trace(path: &Path, described: &Described, json: bool) -> Result<ExitCode, Failure> {
-    let networks = record(path)?.check()?;
+    let networks = checked(&Record::of_file(path)?)?;
     if let [first, ..] = networks.document.unread().as_slice() {
         output::complain(&format!(
             "a trace looks at no device: {first} and others with `mac = \"device\"` have addresses made of their names in it"
@@ -151,470 +177,31 @@ fn trace(path: &Path, described: &Described, json: bool) -> Result<ExitCode, Fai
     })
 }
 
-impl From<NetworkError> for Failure {
-    fn from(error: NetworkError) -> Failure {
-        match error {
-            NetworkError::Tables(_) | NetworkError::Name { .. } => Failure::usage(error),
-            _ => Failure::failed(error),
-        }
-    }
-}
-
-/// What is kept beside running networks, as the engine's text.
-#[derive(Debug, Serialize, Deserialize)]
-struct Record {
-    /// Where the document was read from, whole: files that it names lie beside it.
-    path: PathBuf,
-    /// The document.
-    text: String,
-    /// MAC addresses that were read from devices, by `network/workload`.
-    #[serde(default)]
-    stations: BTreeMap<String, String>,
-}
-
-impl Record {
-    fn read(text: &str) -> Result<Record, Failure> {
-        serde_json::from_str(text).map_err(|error| {
-            Failure::Failed(format!(
-                "what runs was applied by something else than `weir net apply` of this version: {error}"
-            ))
-        })
-    }
-
-    fn write(&self) -> Result<String, Failure> {
-        serde_json::to_string(self).map_err(Failure::failed)
-    }
-
-    fn check(&self) -> Result<Checked, Failure> {
-        let checked = self.check_beside(&|_, _| None)?;
-        output::tell(&checked.1.render(output::stderr_is_terminal()));
-        Ok(checked.0)
-    }
-
-    /// With what functions hold that run, by function and map: balancers go on with the numbers of their servers.
-    fn check_beside(&self, held: Held<'_>) -> Result<(Checked, Diagnostics), Failure> {
-        let document = self.parse()?;
-        let files = Beside {
-            folder: Folder::of(&self.path),
-            held,
-        };
-        weir_network::check(document, &files).map_err(|found| self.refused(&found))
-    }
-
-    fn parse(&self) -> Result<Document, Failure> {
-        let mut document = weir_network::parse(&self.text, &self.path.display().to_string())
-            .map_err(|found| self.refused(&found))?;
-        let read = self.stations.iter();
-        let read = read.filter_map(|(name, mac)| Some((name.clone(), mac.parse().ok()?)));
-        document.fill_devices(&read.collect());
-        Ok(document)
-    }
-
-    /// Reads the MAC addresses that workloads of an edge take from their devices.
-    fn read_devices(&mut self, edge: &str) -> Result<(), Failure> {
-        let mut document = self.parse()?;
-        self.stations = stations::read(&mut document, edge)?;
-        Ok(())
-    }
-
-    fn refused(&self, found: &Diagnostics) -> Failure {
-        output::tell(&found.render(output::stderr_is_terminal()));
-        Failure::Usage(format!(
-            "{}: {} in the document; nothing was changed",
-            self.path.display(),
-            count(found.len(), "mistake")
-        ))
-    }
-
-    /// A document that was checked by itself, checked again beside what runs, if that makes a difference. Its warnings were shown.
-    fn beside(&self, networks: Checked, held: Held<'_>) -> Result<Checked, Failure> {
-        let mut functions = networks
-            .document
-            .networks
-            .iter()
-            .flat_map(|one| &one.functions);
-        match functions.any(|one| one.kind.as_str() == BALANCER) {
-            true => Ok(self.check_beside(held)?.0),
-            false => Ok(networks),
-        }
-    }
-}
-
-/// What a map of a function holds that runs: function, map.
-type Held<'h> = &'h dyn Fn(&str, &str) -> Option<Vec<u8>>;
-
-/// Files beside a document, and what functions hold that run.
-struct Beside<'h> {
-    folder: Folder,
-    held: Held<'h>,
-}
-
-impl Files for Beside<'_> {
-    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        self.folder.read(path)
-    }
-
-    fn modified(&self, path: &Path) -> Option<u64> {
-        self.folder.modified(path)
-    }
-
-    fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {
-        (self.held)(instance, map)
-    }
-}
-
-/// What is held, or nothing: where it cannot be read, servers get numbers as if the function did not run.
-fn held(function: &str, found: Result<Option<Vec<u8>>, NetworkError>) -> Option<Vec<u8>> {
-    found.unwrap_or_else(|error| {
-        output::complain(&format!(
-            "what {function} runs with cannot be read ({error}): this is planned as if it did not run"
-        ));
-        None
-    })
-}
-
-fn record(path: &Path) -> Result<Record, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::Usage(format!(
-            "cannot read the document `{}`: {error}",
-            path.display()
-        ))
-    })?;
-    Ok(Record {
-        path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
-        text,
-        stations: BTreeMap::new(),
-    })
-}
-
-/// Reads a document. Mistakes and warnings are shown.
-pub(super) fn checked(path: &Path, text: &str) -> Result<Checked, Failure> {
-    let record = Record {
-        path: path.to_owned(),
-        text: text.to_owned(),
-        stations: BTreeMap::new(),
-    };
-    record.check()
-}
-
-fn check(path: &Path, json: bool) -> Result<(), Failure> {
-    let networks = record(path)?.check()?;
-    let document = &networks.document;
-    let workloads: usize = document
-        .networks
-        .iter()
-        .map(|one| one.workloads.len())
-        .sum();
-    if json {
-        return Ok(output::json(&json!({
-            "ok": true,
-            "version": document.version,
-            "edges": document.edges.len(),
-            "tenants": document.tenants.len(),
-            "networks": document.networks.len(),
-            "workloads": workloads,
-        }))?);
-    }
-    Ok(output::out(&format!(
-        "{}: version {}, {}, {}, {}, {}\n",
-        path.display(),
-        document.version,
-        count(document.edges.len(), "edge"),
-        count(document.tenants.len(), "tenant"),
-        count(document.networks.len(), "network"),
-        count(workloads, "workload"),
-    ))?)
-}
-
-/// Which edge is meant.
-pub(super) fn edge_of(document: &Document, given: Option<&str>) -> Result<String, Failure> {
-    if let Some(given) = given {
-        return Ok(given.to_owned());
-    }
-    if let [only] = document.edges.as_slice() {
-        return Ok(only.name.value.clone());
-    }
-    let host = rustix::system::uname();
-    let host = host.nodename().to_string_lossy();
-    match document.edges.iter().find(|one| one.name.value == host) {
-        Some(edge) => Ok(edge.name.value.clone()),
-        None => {
-            let names: Vec<&str> = document.edges.iter().map(|e| e.name.as_str()).collect();
-            Err(Failure::Usage(format!(
-                "the document has no edge named as this host (`{host}`); say which one it is with --edge: {}",
-                names.join(", ")
-            )))
-        }
-    }
-}
-
-pub(super) fn planned(
-    networks: &Checked,
-    edge: &str,
-    before: &Numbers,
-) -> Result<EdgeNetworks, Failure> {
-    networks.plan(edge, before).map_err(Failure::usage)
-}
-
-fn plan(path: &Path, edge: Option<&str>, json: bool) -> Result<(), Failure> {
-    let mut record = record(path)?;
-    let edge = edge_of(&record.parse()?, edge)?;
-    record.read_devices(&edge)?;
-    let mut networks = record.check()?;
-    // Numbers of what runs, where that can be seen.
-    let running = network::look(&edge).ok().flatten();
-    if let Some(look) = &running {
-        let kept = |function: &str, map: &str| held(function, look.held(function, map));
-        networks = record.beside(networks, &kept)?;
-    }
-    let before = running.map_or_else(Arc::default, |look| look.numbers);
-    let plan = planned(&networks, &edge, &before)?;
-    let stations = stations::of(&plan)?;
-    for warning in stations::warnings(&stations) {
-        output::complain(&warning);
-    }
-    if json {
-        let mut value = as_json(&plan);
-        value["stations"] = stations::as_json(&stations);
-        return Ok(output::json(&value)?);
-    }
-    let mut text = format!(
-        "edge {edge}: {}, {}, {}\n",
-        count(plan.devices.len(), "workload"),
-        count(
-            plan.labels.bridges.iter().filter(|b| !b.is_empty()).count(),
-            "subnet"
-        ),
-        count(
-            plan.labels.remotes.iter().filter(|r| !r.is_empty()).count(),
-            "other edge"
-        ),
-    );
-    text.push_str(&stations::table(&stations, usize::MAX));
-    text.push_str(&interfaces(&plan, &[], |_| None));
-    Ok(output::out(&text)?)
-}
-
-pub(super) fn as_json(plan: &EdgeNetworks) -> serde_json::Value {
-    let interfaces = plan.labels.interfaces.iter().enumerate();
-    let interfaces: Vec<_> = interfaces
-        .filter(|(_, label)| !label.name.is_empty())
-        .map(|(vid, label)| {
-            json!({
-                "vid": vid,
-                "network": label.network,
-                "interface": label.name,
-                "function": label.function,
-                "peer": plan.interfaces[vid].peer,
-            })
-        })
-        .collect();
-    let devices: Vec<_> = plan
-        .devices
-        .iter()
-        .map(|one| {
-            json!({
-                "device": one.device,
-                "network": one.network,
-                "workload": one.workload,
-                "vid": one.vid,
-            })
-        })
-        .collect();
-    let edges: Vec<&String> = plan
-        .labels
-        .remotes
-        .iter()
-        .filter(|r| !r.is_empty())
-        .collect();
-    json!({
-        "edge": plan.edge,
-        "version": plan.version,
-        "interfaces": interfaces,
-        "devices": devices,
-        "edges": edges,
-    })
-}
-
-/// Interfaces of a plan as a table, of some networks, or all if none is named.
-pub(super) fn interfaces(
-    plan: &EdgeNetworks,
-    only: &[String],
-    counted: impl Fn(u32) -> Option<[u64; 3]>,
-) -> String {
-    let head = [
-        "network",
-        "interface",
-        "vid",
-        "leads to",
-        "packets",
-        "bytes",
-        "dropped",
-    ];
-    let mut rows = vec![head.map(str::to_owned)];
-    for (vid, label) in plan.labels.interfaces.iter().enumerate() {
-        let named = only.is_empty() || only.iter().any(|name| **name == *label.network);
-        if label.name.is_empty() || !named {
-            continue;
-        }
-        let peer = plan.interfaces[vid].peer as usize;
-        let peer = plan
-            .labels
-            .interfaces
-            .get(peer)
-            .map_or("", |l| l.name.as_str());
-        let counts = counted(vid as u32);
-        let shown = |at: usize| counts.map_or(String::new(), |counts| counts[at].to_string());
-        rows.push([
-            label.network.to_string(),
-            label.name.clone(),
-            vid.to_string(),
-            peer.to_owned(),
-            shown(0),
-            shown(1),
-            shown(2),
-        ]);
-    }
-    columns(&rows)
-}
-
-/// Rows under each other, numbers to the right.
-fn columns<const N: usize>(rows: &[[String; N]]) -> String {
-    let widths: [usize; N] = std::array::from_fn(|at| {
-        let cells = rows.iter().map(|row| row[at].chars().count());
-        cells.max().unwrap_or(0)
-    });
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for (cell, width) in row.iter().zip(widths) {
-            let number = !cell.is_empty() && cell.bytes().all(|byte| byte.is_ascii_digit());
-            let cell = match number {
-                true => format!("{cell:>width$}  "),
-                false => format!("{cell:<width$}  "),
-            };
-            line.push_str(&cell);
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-fn apply(path: &Path, edge: Option<&str>, force: bool, json: bool) -> Result<(), Failure> {
-    let mut record = record(path)?;
-    let edge = edge_of(&record.parse()?, edge)?;
-    record.read_devices(&edge)?;
-    let networks = record.check()?;
-    let mut running = Networks::open(&edge)?;
-    if running.version() > networks.document.version && !force {
-        return Err(Failure::Usage(format!(
-            "version {} of the document runs on edge {edge}, and this is version {}; `--force` applies it all the same",
-            running.version(),
-            networks.document.version
-        )));
-    }
-    make(&edge, &mut running, networks, &record, json)
-}
-
-/// Plans a document that was checked beside what runs, and applies it.
-fn make(
-    edge: &str,
-    running: &mut Networks,
-    networks: Checked,
-    record: &Record,
-    json: bool,
-) -> Result<(), Failure> {
-    let kept = |function: &str, map: &str| held(function, running.held(function, map));
-    let networks = record.beside(networks, &kept)?;
-    let plan = planned(&networks, edge, running.numbers())?;
-    let applied = running.apply(&plan, &record.write()?)?;
-    let stations = stations::of(&plan)?;
-    for warning in stations::warnings(&stations) {
-        output::complain(&warning);
-    }
-    told(edge, &plan, &applied, &stations, json)
-}
-
-fn told(
-    edge: &str,
-    plan: &EdgeNetworks,
-    applied: &network::Applied,
-    stations: &[stations::Station<'_>],
-    json: bool,
-) -> Result<(), Failure> {
-    if json {
-        let mut value = serde_json::to_value(applied).map_err(Failure::failed)?;
-        value["stations"] = stations::as_json(stations);
-        value["edge"] = json!(edge);
-        value["version"] = json!(plan.version);
-        return Ok(output::json(&value)?);
-    }
-    let mut text = format!(
-        "edge {edge} is at generation {} (document version {}): {}, {}\n",
-        applied.generation,
-        plan.version,
-        count(plan.devices.len(), "workload"),
-        count(
-            plan.labels.bridges.iter().filter(|b| !b.is_empty()).count(),
-            "subnet"
-        ),
-    );
-    for (what, names) in [
-        ("attached", &applied.attached),
-        ("detached", &applied.detached),
-        ("loaded", &applied.loaded),
-    ] {
-        match names.as_slice() {
-            [] => {}
-            few if few.len() <= 8 => text.push_str(&format!("  {what} {}\n", few.join(", "))),
-            many => text.push_str(&format!("  {what} {}\n", count(many.len(), "device"))),
-        }
-    }
-    if applied.remade {
-        text.push_str(&format!(
-            "  maps of {} KiB were made\n",
-            applied.memory.div_ceil(1024)
-        ));
-    }
-    text.push_str(&stations::table(stations, stations::FEW));
-    Ok(output::out(&text)?)
-}
-
-/// The edge that is meant of those that run here.
-fn running_edge(given: Option<&str>) -> Result<(String, Look), Failure> {
-    let names = match given {
-        Some(given) => vec![given.to_owned()],
-        None => network::list_here()?,
-    };
-    match names.as_slice() {
-        [only] => match network::look(only)? {
-            Some(look) => Ok((only.clone(), look)),
-            None => Err(Failure::Failed(format!(
-                "edge {only} runs no networks here; `weir net apply DOCUMENT` makes it"
-            ))),
-        },
-        [] => Err(Failure::Failed(
-            "no networks run here; `weir net apply DOCUMENT` makes them".to_owned(),
-        )),
-        many => Err(Failure::Usage(format!(
-            "networks of several edges run here; say which with --edge: {}",
-            many.join(", ")
-        ))),
-    }
+/// A document, checked; its warnings are shown.
+pub(super) fn checked(record: &Record) -> Result<Checked, Failure> {
+    let (checked, warnings) = record.check()?;
+    output::tell(&warnings.render(output::stderr_is_terminal()));
+    Ok(checked)
 }
 
 fn delete(names: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> {
     let (edge, look) = running_edge(edge)?;
     if names.is_empty() {
-        Networks::open(&edge)?.remove()?;
+        weir_runtime::down_networks(&edge)?;
         match json {
             true => output::json(&json!({ "edge": edge, "removed": true }))?,
-            false => output::out(&format!("edge {edge}: all networks are gone\n"))?,
+            false => output::out(&format!("edge {edge}: all networks are removed\n"))?,
         }
         return Ok(());
     }
     let mut record = Record::read(&look.text)?;
+    if let Some(owner) = &record.configuration {
+        return Err(Failure::Usage(format!(
+            "the networks of edge {edge} belong to the configuration {0}: change its document {1} and run `weir apply {0}`",
+            owner.display(),
+            record.path.display()
+        )));
+    }
     let mut document: toml_edit::DocumentMut = record.text.parse().map_err(Failure::failed)?;
     let networks = document
         .get_mut("network")
@@ -639,40 +226,63 @@ fn delete(names: &[String], edge: Option<&str>, json: bool) -> Result<(), Failur
         networks.retain(|table| !name_of(table).is_some_and(|name| names.contains(&name)));
     }
     record.text = document.to_string();
-    let networks = record.check()?;
-    make(&edge, &mut Networks::open(&edge)?, networks, &record, json)
+    drop(checked(&record)?);
+    let done = weir_runtime::networks::apply(&edge, &record)?;
+    match json {
+        true => output::json(&applied_json(&edge, &done)?)?,
+        false => output::out(&applied_text(&edge, &done)?)?,
+    }
+    Ok(())
 }
 
-fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> {
-    let (edge, look) = running_edge(edge)?;
-    let record = Record::read(&look.text)?;
-    let networks = record.check()?;
-    let plan = planned(&networks, &edge, &look.numbers)?;
-    let balancers = balancers(&networks.document, only, &look)?;
-    let mut counts = BTreeMap::new();
-    for (vid, label) in plan.labels.interfaces.iter().enumerate() {
-        if !label.name.is_empty()
-            && (only.is_empty() || only.iter().any(|name| **name == *label.network))
-        {
-            let count = look.set.count(vid as u32)?;
-            counts.insert(vid as u32, [count.packets, count.bytes, count.dropped]);
+/// Running networks and what they counted.
+pub(super) struct Shown {
+    edge: String,
+    look: Look,
+    plan: weir_network::EdgeNetworks,
+    only: Vec<String>,
+    /// Packets, bytes and drops, by VID.
+    counts: BTreeMap<u32, [u64; 3]>,
+    drops: Vec<(weir_bpf::abi::NetDrop, u64)>,
+    balancers: Vec<Counted>,
+}
+
+impl Shown {
+    /// Of some networks of an edge, or of all if none is named.
+    pub(super) fn of(edge: String, look: Look, only: &[String]) -> Result<Shown, Failure> {
+        let networks = checked(&Record::read(&look.text)?)?;
+        let plan = planned(&networks, &edge, &look.numbers)?;
+        let balancers = balancers(&networks.document, only, &look)?;
+        let mut counts = BTreeMap::new();
+        for (vid, label) in plan.labels.interfaces.iter().enumerate() {
+            if !label.name.is_empty()
+                && (only.is_empty() || only.iter().any(|name| **name == *label.network))
+            {
+                let count = look.set.count(vid as u32)?;
+                counts.insert(vid as u32, [count.packets, count.bytes, count.dropped]);
+            }
         }
+        Ok(Shown {
+            drops: look.set.drops()?,
+            edge,
+            look,
+            plan,
+            only: only.to_vec(),
+            counts,
+            balancers,
+        })
     }
-    let drops = look.set.drops()?;
-    let reason = |number: u32| {
-        let reason = weir_packet::Reason::ALL.get(number as usize);
-        reason.map_or_else(|| number.to_string(), |reason| reason.name().to_owned())
-    };
-    if json {
-        let mut value = as_json(&plan);
-        value["generation"] = json!(look.generation);
+
+    pub(super) fn json(&self) -> Result<serde_json::Value, Failure> {
+        let mut value = as_json(&self.plan);
+        value["generation"] = json!(self.look.generation);
         if let Some(rows) = value["interfaces"].as_array_mut() {
             rows.retain_mut(|row| {
                 let vid = row["vid"].as_u64().unwrap_or(0) as u32;
-                let Some([packets, bytes, dropped]) = counts.get(&vid) else {
+                let Some([packets, bytes, dropped]) = self.counts.get(&vid) else {
                     return false;
                 };
-                let found = drops.iter().filter(|(drop, _)| drop.vid == vid);
+                let found = self.drops.iter().filter(|(drop, _)| drop.vid == vid);
                 let reasons: BTreeMap<String, u64> = found
                     .clone()
                     .map(|(drop, n)| (reason(drop.reason), *n))
@@ -680,7 +290,7 @@ fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> 
                 let cures: BTreeMap<String, String> = found
                     .filter_map(|(drop, _)| {
                         let known = weir_packet::Reason::from_index(drop.reason)?;
-                        let cure = stations::cure(&plan, vid, known).ok().flatten()?;
+                        let cure = stations::cure(&self.plan, vid, known).ok().flatten()?;
                         Some((known.name().to_owned(), cure))
                     })
                     .collect();
@@ -692,39 +302,89 @@ fn show(only: &[String], edge: Option<&str>, json: bool) -> Result<(), Failure> 
                 true
             });
         }
-        value["balancers"] = balancers.iter().map(Counted::as_json).collect();
-        return Ok(output::json(&value)?);
+        value["balancers"] = self.balancers.iter().map(Counted::as_json).collect();
+        Ok(value)
     }
-    let mut text = format!(
-        "edge {edge}, generation {}, document version {}\n",
-        look.generation, plan.version
-    );
-    text.push_str(&interfaces(&plan, only, |vid| counts.get(&vid).copied()));
-    for (drop, n) in &drops {
-        if !counts.contains_key(&drop.vid) && drop.vid != 0 {
-            continue;
+
+    pub(super) fn text(&self) -> Result<String, Failure> {
+        let mut text = self.head();
+        text.push_str(&interfaces(&self.plan, &self.only, |vid| {
+            self.counts.get(&vid).copied()
+        }));
+        text.push_str(&self.drops_text()?);
+        for balancer in &self.balancers {
+            text.push_str(&balancer.shown());
         }
-        let label = plan.labels.interfaces.get(drop.vid as usize);
-        let place = label.filter(|l| !l.name.is_empty()).map_or_else(
-            || "no interface".to_owned(),
-            |l| format!("{} {}", l.network, l.name),
-        );
-        text.push_str(&format!(
-            "dropped at {place}: {n} {}\n",
-            reason(drop.reason)
-        ));
-        let known = weir_packet::Reason::from_index(drop.reason);
-        if let Some(known) = known {
-            text.push_str(&format!("  {}\n", known.text()));
-            if let Some(cure) = stations::cure(&plan, drop.vid, known)? {
-                text.push_str(&format!("  {cure}\n"));
+        Ok(text)
+    }
+
+    fn head(&self) -> String {
+        format!(
+            "edge {}, networks: generation {}, document version {}\n",
+            self.edge, self.look.generation, self.plan.version
+        )
+    }
+
+    /// A line for each network instead of one for each interface; drops in full.
+    pub(super) fn summary(&self) -> Result<String, Failure> {
+        let head = ["network", "workloads", "packets", "bytes", "dropped"];
+        let mut rows = vec![head.map(str::to_owned)];
+        let mut networks: BTreeMap<&str, (usize, [u64; 3])> = BTreeMap::new();
+        for one in &self.plan.devices {
+            networks.entry(&one.network).or_default().0 += 1;
+        }
+        for (vid, label) in self.plan.labels.interfaces.iter().enumerate() {
+            let Some(counts) = self.counts.get(&(vid as u32)) else {
+                continue;
+            };
+            let (_, sum) = networks.entry(&label.network).or_default();
+            for (sum, one) in sum.iter_mut().zip(counts) {
+                *sum += one;
             }
         }
+        for (name, (workloads, counts)) in networks {
+            let [packets, bytes, dropped] = counts.map(|n| n.to_string());
+            let workloads = workloads.to_string();
+            rows.push([name.to_owned(), workloads, packets, bytes, dropped]);
+        }
+        Ok(format!(
+            "{}{}{}",
+            self.head(),
+            columns(&rows),
+            self.drops_text()?
+        ))
     }
-    for balancer in &balancers {
-        text.push_str(&balancer.shown());
+
+    fn drops_text(&self) -> Result<String, Failure> {
+        let mut text = String::new();
+        for (drop, n) in &self.drops {
+            if !self.counts.contains_key(&drop.vid) && drop.vid != 0 {
+                continue;
+            }
+            let label = self.plan.labels.interfaces.get(drop.vid as usize);
+            let place = label.filter(|l| !l.name.is_empty()).map_or_else(
+                || "no interface".to_owned(),
+                |l| format!("{} {}", l.network, l.name),
+            );
+            text.push_str(&format!(
+                "dropped at {place}: {n} {}\n",
+                reason(drop.reason)
+            ));
+            let known = weir_packet::Reason::from_index(drop.reason);
+            if let Some(known) = known {
+                text.push_str(&format!("  {}\n", known.text()));
+                if let Some(cure) = stations::cure(&self.plan, drop.vid, known)? {
+                    text.push_str(&format!("  {cure}\n"));
+                }
+            }
+        }
+        Ok(text)
     }
-    Ok(output::out(&text)?)
+}
+
+fn reason(number: u32) -> String {
+    let reason = weir_packet::Reason::ALL.get(number as usize);
+    reason.map_or_else(|| number.to_string(), |reason| reason.name().to_owned())
 }
 
 /// A balancer that runs here, and what it counted.
@@ -867,11 +527,13 @@ fn helper(
         options.socket = socket.to_owned();
     }
     let planner = |look: &Look| {
-        let record = Record::read(&look.text).map_err(|error| error.to_string())?;
-        let networks = record.check().map_err(|error| error.to_string())?;
-        planned(&networks, &edge, &look.numbers).map_err(|error| error.to_string())
+        let plan = || {
+            let (networks, _) = Record::read(&look.text)?.check()?;
+            planned(&networks, &edge, &look.numbers)
+        };
+        plan().map_err(|error| error.to_string())
     };
-    let stop = super::stop_on_signals()?;
+    let stop = crate::limits::stop_on_signals()?;
     output::tell(&format!(
         "helper of edge {edge}: controllers at {}\n",
         options.socket.display()

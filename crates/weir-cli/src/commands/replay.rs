@@ -16,6 +16,7 @@ use weir_functions::report::Report;
 use weir_packet::Verdict;
 use weir_packet::pcap::{CaptureError, Packet as Captured, Writer};
 use weir_policy::model::Policy;
+use weir_runtime::Kind;
 
 use super::policy::count;
 use super::{capture, policy, table};
@@ -24,7 +25,8 @@ use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
-    if networks::is_document(&args.policy) {
+    let kind = Kind::of(&args.policy);
+    if kind == Kind::Networks {
         return networks::run(args);
     }
     if args.edge.is_some() || args.verdicts {
@@ -32,7 +34,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
             "--edge and --verdicts are for documents of virtual networks",
         ));
     }
-    if graph::is_configuration(&args.policy) {
+    if kind == Kind::Configuration {
         return graph::run(args);
     }
     if args.port.is_some() {

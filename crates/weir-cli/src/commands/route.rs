@@ -17,12 +17,12 @@ use weir_functions::router::interface::Interface;
 use weir_functions::router::rib::{Hop, Prefix, Way};
 use weir_functions::router::route;
 use weir_kernel::routes::{self, Follower};
+use weir_runtime::graph::Record;
 
-use super::edge::record::Record;
 use super::policy::count;
-use super::{seconds, stop_on_signals};
 use crate::args::route::{RouteArgs, RouteCommand};
 use crate::failure::Failure;
+use crate::limits::{seconds, stop_on_signals};
 use crate::output;
 
 /// How often it is looked after gateways that the kernel does not know, and whether the edge still runs.

@@ -33,10 +33,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
             "{flag} is for sockets of the user engine: add --engine user, or user-jit"
         )));
     }
-    let interval = super::seconds("--interval", args.interval)?;
+    let interval = crate::limits::seconds("--interval", args.interval)?;
     let duration = args
         .duration
-        .map(|s| super::seconds("--for", s))
+        .map(|s| crate::limits::seconds("--for", s))
         .transpose()?;
     let parsed = super::policy::read(&args.policy)?;
     let options = Options {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         vlan_in_frame: args.vlan_in_frame,
     };
     // Before attaching: a signal from here on ends the run in order.
-    let stop = super::stop_on_signals()?;
+    let stop = crate::limits::stop_on_signals()?;
     let mut live = Live::start(&parsed, &args.interfaces, options)?;
     for note in live.notes() {
         output::complain(note);

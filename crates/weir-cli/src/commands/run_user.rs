@@ -33,10 +33,10 @@ struct Account {
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
-    let interval = super::seconds("--interval", args.interval)?;
+    let interval = crate::limits::seconds("--interval", args.interval)?;
     let duration = args
         .duration
-        .map(|s| super::seconds("--for", s))
+        .map(|s| crate::limits::seconds("--for", s))
         .transpose()?;
     if args.egress || !matches!(args.hook, None | Some(HookName::Xdp)) {
         return Err(Failure::usage(
@@ -55,7 +55,7 @@ pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     let mut judge = PolicyJudge::new(kind, &policy, planned.ports, planned.mtu, seed())
         .map_err(|error| engine_failure(error, args))?;
     // Before anything is attached: a signal from here on ends the run in order.
-    let stop = super::stop_on_signals()?;
+    let stop = crate::limits::stop_on_signals()?;
     let vlan = PolicyJudge::names_vlan(&policy) && !args.vlan_in_frame;
     let checksums = args.checksums.map(|c| match c {
         Checksums::Complete => ChecksumMode::Complete,

@@ -106,7 +106,10 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         .map(Filter::parse)
         .transpose()
         .map_err(Failure::usage)?;
-    let idle = args.idle.map(|s| super::seconds("--idle", s)).transpose()?;
+    let idle = args
+        .idle
+        .map(|s| crate::limits::seconds("--idle", s))
+        .transpose()?;
     let matcher = match args.engine {
         MatcherName::Prefilter => matcher::Engine::Prefilter,
         MatcherName::AhoCorasick => matcher::Engine::AhoCorasick,

@@ -18,9 +18,8 @@ use weir_bpf::abi::LbCount;
 use weir_engine::edge::{self, BalancerCounts};
 use weir_functions::balancer::{Balancer, Protocol, Server, Service};
 use weir_functions::kind::EdgePort;
+use weir_runtime::graph::Record;
 
-use super::edge::apply::switch_to;
-use super::edge::record::Record;
 use crate::args::service::{How, Place, ServiceArgs, ServiceCommand, ServiceMode, TunType};
 use crate::failure::Failure;
 use crate::output;
@@ -247,8 +246,9 @@ impl Desk {
 
     /// Applies a changed text.
     fn apply(&self, args: &ServiceArgs, text: &Text, done: &str) -> Result<(), Failure> {
-        let (plan, record) = self.record.edited(text.to_string())?;
-        let applied = switch_to(&plan, &record)?;
+        let (plan, record, warnings) = self.record.edited(text.to_string())?;
+        output::tell(&warnings.render(output::stderr_is_terminal()));
+        let applied = edge::apply(&plan, &record.write()?)?;
         if args.json {
             output::json(&json!({
                 "edge": self.edge,

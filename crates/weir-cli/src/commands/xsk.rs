@@ -17,12 +17,12 @@ use weir_lab::xsk::{
 use weir_xsk::{BusyPoll, Match, Mode, SocketConfig, UmemConfig, Wait};
 
 use super::lab_afxdp_judge::{failure as profile_failure, named_profile};
-use super::stop_on_signals;
 use crate::args::xsk::{
     ForwardArgs, GoalName, PingArgs, ReceiveArgs, SendArgs, SocketArgs, SteerArgs, XskArgs,
     XskCommand,
 };
 use crate::failure::Failure;
+use crate::limits::stop_on_signals;
 use crate::output;
 
 /// How long send works where nothing says.

@@ -138,7 +138,7 @@ fn workloads(document: &Document, network: &Network, graph: &Graph, report: &mut
                     "the device of `{name}` can be read on edge `{}` only, and the network is on edge `{}`, too",
                     workload.edge.value, document.edges[*other].name.value
                 );
-                let help = "write the MAC address: `mac = \"02:...\"`; or leave `mac` out, and give the device the one that `weir net plan` prints";
+                let help = "write the MAC address: `mac = \"02:...\"`; or leave `mac` out, and give the device the one that `weir plan` prints";
                 report.error(0, mac.span, text).help(help);
             }
         }

@@ -1,4 +1,4 @@
-//! `weir apply`: makes an edge what a configuration says. One shot; with `--watch` it stays and applies again when a file changes, with
+//! `weir apply`: applies a configuration of an edge, or a document of networks. One shot; with `--watch` it stays and applies again when a file changes, with
 //! `--confirm` it stays until somebody says that the new configuration is right, and goes back to the former one if nobody does.
 
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use weir_engine::edge::{self, Applied};
+use serde_json::{Value, json};
+use weir_engine::edge::{self, Applied as GraphApplied};
 use weir_graph::{Diff, EdgePlan};
+use weir_runtime::{Applied, Changes, Planned};
 
-use super::confirm;
-use super::record::Record;
-use super::{Planned, Refused, diff, plan, running};
+use super::{confirm, networks, plan};
 use crate::args::ApplyArgs;
 use crate::commands::policy::count;
 use crate::failure::Failure;
@@ -50,25 +50,25 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<ExitCode, Failure> {
     }
     let Some(path) = &args.config else {
         return Err(Failure::Usage(
-            "name a configuration: weir apply CONFIG".to_owned(),
+            "name a configuration or a document of networks: weir apply FILE".to_owned(),
         ));
     };
-    let planned = plan(path)?;
+    let planned = plan(path, args.edge.as_deref())?;
     if args.dry_run {
-        return dry_run(args, &planned);
+        return dry_run(&planned, args.json);
     }
     let confirm = args
         .confirm
-        .map(|s| crate::commands::seconds("--confirm", s))
+        .map(|s| crate::limits::seconds("--confirm", s))
         .transpose()?;
     // Before anything changes: a signal from here on ends the command in order.
     let stop = match args.watch || confirm.is_some() {
-        true => Some(crate::commands::stop_on_signals()?),
+        true => Some(crate::limits::stop_on_signals()?),
         false => None,
     };
     match confirm {
         Some(limit) => confirm::apply(args, &planned, limit)?,
-        None => drop(carry_out(args, &planned)?),
+        None => carry_out(args, &planned)?,
     }
     match stop.filter(|_| args.watch) {
         Some(stop) => watch(args, planned, &stop),
@@ -76,67 +76,146 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-fn dry_run(args: &ApplyArgs, planned: &Planned) -> Result<ExitCode, Failure> {
-    let found = diff::against_running(planned)?;
-    // A plan for another host is right all the same.
-    let refused = edge::refuses_devices(&planned.plan);
-    let refused = refused.map(|why| format!("`weir apply` would be refused here now: {why}"));
-    let notes: Vec<String> = refused.into_iter().collect();
-    if args.json {
-        let nothing = Applied {
-            notes,
-            ..Applied::default()
-        };
-        output::json(&report(planned, &found.diff, &nothing, None, true))?;
-    } else {
-        for note in &notes {
+/// Shows a plan, and what it would change of what runs. Changes nothing.
+pub(crate) fn dry_run(planned: &Planned, json: bool) -> Result<ExitCode, Failure> {
+    let changes = planned.changes(&mut |note| output::complain(&note))?;
+    let mut value = json!({ "edge": planned.edge });
+    let mut text = String::new();
+    if let (Some(part), Some(found)) = (&planned.graph, &changes.graph) {
+        // A plan for another host is right all the same.
+        let refused = edge::refuses_devices(&part.plan);
+        let refused = refused.map(|why| format!("`weir apply` would be refused here now: {why}"));
+        let notes: Vec<String> = refused.into_iter().collect();
+        for note in notes.iter().filter(|_| !json) {
             output::complain(note);
         }
         let against = match found.is_running {
             true => "against what runs",
             false => "nothing of it runs",
         };
-        output::out(&format!("{}\n{against}:\n{}", planned.plan, found.diff))?;
+        text.push_str(&format!("{}\n{against}:\n{}", part.plan, found.diff));
+        let nothing = GraphApplied {
+            notes,
+            ..GraphApplied::default()
+        };
+        value = report(&part.plan, &found.diff, &nothing, None, true)?;
+    }
+    if let Some(part) = &planned.networks {
+        let stations = networks::stations_of(&part.plan)?;
+        for warning in weir_runtime::stations::warnings(&stations) {
+            output::complain(&warning);
+        }
+        text.push_str(&networks::plan_text(&part.plan, &stations));
+        let found = networks::plan_json(&part.plan, &stations);
+        match planned.graph {
+            Some(_) => value["networks"] = found,
+            None => value = found,
+        }
+    }
+    show_removals(&changes, planned, &mut text, &mut value)?;
+    match json {
+        true => output::json(&value)?,
+        false => output::out(&text)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Applies a plan and says what that changed.
-pub(super) fn carry_out(args: &ApplyArgs, planned: &Planned) -> Result<Applied, Failure> {
-    let found = diff::against_running(planned)?;
-    let applied = switch_to(&planned.plan, &planned.record)?;
-    if args.json {
-        let generation = Some(applied.generation);
-        output::json(&report(planned, &found.diff, &applied, generation, false))?;
-        return Ok(applied);
+/// Parts of an edge that its configuration names no more.
+fn show_removals(
+    changes: &Changes,
+    planned: &Planned,
+    text: &mut String,
+    value: &mut Value,
+) -> Result<(), Failure> {
+    if planned.graph.is_none()
+        && let Some(found) = &changes.graph
+    {
+        text.push_str(&format!("the graph is removed:\n{}", found.diff));
+        value["changes"] = serde_json::to_value(&found.diff).map_err(Failure::failed)?;
     }
-    for note in planned.plan.notes.iter().chain(&applied.notes) {
+    if let Some(found) = changes.networks.as_ref().filter(|found| found.are_removed) {
+        text.push_str(&format!("the networks are removed:\n{}", found.diff));
+        value["network_changes"] = serde_json::to_value(&found.diff).map_err(Failure::failed)?;
+    }
+    Ok(())
+}
+
+/// Applies a plan and says what that changed.
+pub(super) fn carry_out(args: &ApplyArgs, planned: &Planned) -> Result<(), Failure> {
+    let changes = planned.changes(&mut |note| output::complain(&note))?;
+    let applied = planned.apply(args.force)?;
+    for note in &applied.notes {
         output::complain(note);
     }
-    let ports = count(planned.plan.ports.len(), "port");
-    let functions = count(planned.plan.configured().count(), "function");
-    output::out(&format!(
-        "{}edge {} is at generation {}: {ports}, {functions}\n",
-        found.diff, planned.plan.edge, applied.generation
-    ))?;
-    Ok(applied)
+    match args.json {
+        true => Ok(output::json(&applied_json(planned, &changes, &applied)?)?),
+        false => tell(planned, &changes, &applied),
+    }
 }
 
-/// Makes the edge what the plan says.
-pub(in crate::commands) fn switch_to(plan: &EdgePlan, record: &Record) -> Result<Applied, Failure> {
-    Ok(edge::apply(plan, &record.write()?)?)
+fn tell(planned: &Planned, changes: &Changes, applied: &Applied) -> Result<(), Failure> {
+    let mut text = String::new();
+    if let Some(found) = &changes.graph {
+        text.push_str(&found.diff.to_string());
+    }
+    if let (Some(part), Some(done)) = (&planned.graph, &applied.graph) {
+        for note in part.plan.notes.iter().chain(&done.notes) {
+            output::complain(note);
+        }
+        let ports = count(part.plan.ports.len(), "port");
+        let functions = count(part.plan.configured().count(), "function");
+        text.push_str(&format!(
+            "edge {} is at generation {}: {ports}, {functions}\n",
+            planned.edge, done.generation
+        ));
+    }
+    if applied.graph_removed {
+        text.push_str(&format!("edge {}: the graph is removed\n", planned.edge));
+    }
+    if let Some(done) = &applied.networks {
+        text.push_str(&networks::applied_text(&planned.edge, done)?);
+    }
+    if applied.networks_removed {
+        text.push_str(&format!(
+            "edge {}: all networks are removed\n",
+            planned.edge
+        ));
+    }
+    Ok(output::out(&text)?)
 }
 
-fn report<'a>(
-    planned: &'a Planned,
-    changes: &'a Diff,
-    applied: &'a Applied,
+fn applied_json(planned: &Planned, changes: &Changes, applied: &Applied) -> Result<Value, Failure> {
+    let mut value = json!({ "edge": planned.edge });
+    if let (Some(part), Some(found), Some(done)) = (&planned.graph, &changes.graph, &applied.graph)
+    {
+        value = report(&part.plan, &found.diff, done, Some(done.generation), false)?;
+    }
+    if let Some(done) = &applied.networks {
+        let of_networks = networks::applied_json(&planned.edge, done)?;
+        match planned.graph {
+            Some(_) => value["networks"] = of_networks,
+            None => value = of_networks,
+        }
+    }
+    if applied.graph_removed {
+        value["graph_removed"] = json!(true);
+    }
+    if applied.networks_removed {
+        value["networks_removed"] = json!(true);
+    }
+    Ok(value)
+}
+
+fn report(
+    plan: &EdgePlan,
+    changes: &Diff,
+    applied: &GraphApplied,
     generation: Option<u64>,
     whole: bool,
-) -> Report<'a> {
-    let notes = planned.plan.notes.iter().chain(&applied.notes);
-    Report {
-        edge: &planned.plan.edge,
+) -> Result<Value, Failure> {
+    let notes = plan.notes.iter().chain(&applied.notes);
+    serde_json::to_value(Report {
+        edge: &plan.edge,
         generation,
         changes,
         kept: &applied.kept,
@@ -146,13 +225,14 @@ fn report<'a>(
         attached: &applied.attached,
         detached: &applied.detached,
         notes: notes.map(String::as_str).collect(),
-        plan: whole.then_some(&planned.plan),
-    }
+        plan: whole.then_some(plan),
+    })
+    .map_err(Failure::failed)
 }
 
 /// Applies again whenever a file changes, until a signal. Mistakes are shown, and what runs goes on.
 fn watch(args: &ApplyArgs, planned: Planned, stop: &AtomicBool) -> Result<ExitCode, Failure> {
-    let name = planned.plan.edge.clone();
+    let name = planned.edge.clone();
     let path = planned.files[0].0.clone();
     output::complain(&format!(
         "watching {}; Ctrl-C ends the watch, not the edge",
@@ -185,19 +265,15 @@ fn watch(args: &ApplyArgs, planned: Planned, stop: &AtomicBool) -> Result<ExitCo
 }
 
 fn again(args: &ApplyArgs, path: &Path, name: &str) -> Result<Planned, Failure> {
-    let planned = plan(path).map_err(|refused| match refused {
-        Refused::Mistakes(text) => Failure::Usage(text),
-        Refused::Failed(failure) => failure,
-    })?;
-    if planned.plan.edge != name {
+    let planned = plan(path, args.edge.as_deref())?;
+    if planned.edge != name {
         return Err(Failure::Usage(format!(
             "{}: the edge is called {} now, and {name} is watched: end the watch and apply it by itself",
             path.display(),
-            planned.plan.edge
+            planned.edge
         )));
     }
-    let same = running(name)?.is_some_and(|record| record == planned.record);
-    if !same {
+    if !planned.is_running()? {
         carry_out(args, &planned)?;
     }
     Ok(planned)

@@ -10,8 +10,8 @@ use weir_engine::edge::{InstanceStatus, Status};
 use weir_functions::kind::EdgePort;
 use weir_graph::Numbers;
 
-use super::record::Record;
 use crate::failure::Failure;
+use weir_runtime::graph::Record;
 
 /// Lines of a function that are shown as text; the JSON has all.
 const LINES: usize = 20;

@@ -15,11 +15,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use weir_engine::control;
-use weir_engine::edge;
+use weir_runtime::{Former, Planned};
 
-use super::apply::{carry_out, switch_to};
-use super::record::Record;
-use super::{Planned, read, running};
+use super::apply::carry_out;
 use crate::args::ApplyArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -37,12 +35,11 @@ pub(super) enum Answer {
 
 /// Applies, waits, and goes back unless it was confirmed.
 pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Result<(), Failure> {
-    let name = &planned.plan.edge;
+    let name = &planned.edge;
     let waiting = Waiting::open(name)?;
     let signals = Signals::listen()?;
-    let former: Option<Record> = running(name)?;
     // Whether it can be gone back to is found out before anything changes.
-    let back = former.as_ref().map(Record::plan).transpose()?;
+    let former = Former::of(planned)?;
     carry_out(args, planned)?;
     output::complain(&format!(
         "confirm within {} s, or the former configuration comes back: press ENTER here, or run `weir apply --confirm-now --edge {name}`",
@@ -54,22 +51,19 @@ pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Res
         return Ok(());
     }
     // Whoever applied or took down the edge meanwhile has the last word.
-    if running(name)?.as_ref() != Some(&planned.record) {
+    if !planned.is_running()? {
         return Err(Failure::Failed(format!(
             "nobody confirmed, and edge {name} was changed by another command meanwhile: what that made of it stays"
         )));
     }
-    match (&back, &former) {
-        (Some(plan), Some(record)) => drop(switch_to(plan, record)?),
-        _ => drop(edge::down(name)?),
-    }
+    former.restore()?;
     let why = match answer {
         Answer::TooLate => "nobody confirmed in time",
         _ => "it was refused",
     };
-    let now = match back {
-        Some(_) => "the former configuration runs again",
-        None => "the edge was taken down, as nothing ran before",
+    let now = match former.ran() {
+        true => "the former configuration runs again",
+        false => "the edge was taken down, as nothing ran before",
     };
     Err(Failure::Failed(format!("{why}: {now}")))
 }
@@ -78,7 +72,7 @@ pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Res
 pub(super) fn say_yes(args: &ApplyArgs) -> Result<ExitCode, Failure> {
     let name = match (&args.edge, &args.config) {
         (Some(name), _) => name.clone(),
-        (None, Some(path)) => read(path)?.1.edge,
+        (None, Some(path)) => super::name(path, None)?,
         (None, None) => the_one_that_waits()?,
     };
     match fs::remove_file(place(&name)) {

@@ -1,42 +1,35 @@
-//! `weir diff`: what `weir apply` of a configuration would change of what runs. Changes nothing.
+//! `weir diff`: what `weir apply` of a file would change of what runs. Changes nothing.
 
 use std::process::ExitCode;
 
-use weir_graph::{Diff, Outline};
+use serde_json::json;
 
-use super::{Planned, plan, running};
+use super::plan;
 use crate::args::EdgeDiffArgs;
 use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &EdgeDiffArgs) -> Result<ExitCode, Failure> {
-    let planned = plan(&args.config)?;
-    let found = against_running(&planned)?;
-    if args.json {
-        output::json(&serde_json::json!({
-            "edge": planned.plan.edge,
-            "running": found.is_running,
-            "changes": found.diff,
-        }))?;
-    } else {
-        output::out(&found.diff.to_string())?;
+    let planned = plan(&args.config, args.edge.as_deref())?;
+    let changes = planned.changes(&mut |note| output::complain(&note))?;
+    let mut value = json!({ "edge": planned.edge });
+    let mut text = String::new();
+    if let Some(found) = &changes.graph {
+        value["running"] = json!(found.is_running);
+        value["changes"] = serde_json::to_value(&found.diff).map_err(Failure::failed)?;
+        text.push_str(&found.diff.to_string());
+    }
+    if let Some(found) = &changes.networks {
+        value["networks"] = json!({ "running": found.is_running, "changes": found.diff });
+        if found.diff.is_empty() && !found.are_removed {
+            text.push_str("the networks stay as they are\n");
+        } else {
+            text.push_str(&format!("networks:\n{}", found.diff));
+        }
+    }
+    match args.json {
+        true => output::json(&value)?,
+        false => output::out(&text)?,
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A plan beside what runs.
-pub(super) struct Found {
-    /// Whether the edge runs at all.
-    pub(super) is_running: bool,
-    pub(super) diff: Diff,
-}
-
-pub(super) fn against_running(planned: &Planned) -> Result<Found, Failure> {
-    let record = running(&planned.plan.edge)?;
-    let before = record.as_ref().map(|record| &record.outline);
-    let nothing = Outline::default();
-    Ok(Found {
-        is_running: record.is_some(),
-        diff: weir_graph::diff(before.unwrap_or(&nothing), &planned.record.outline),
-    })
 }

@@ -1,4 +1,4 @@
-//! `weir status`: the ledgers of ports and functions of running edges. received = sum of verdicts, each side counted on its own.
+//! `weir status`: what runs here. Of edges the ledgers of ports and functions, and the networks. received = sum of verdicts, each side counted on its own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -6,14 +6,16 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weir_bpf::abi::{NEXT, Stats};
-use weir_engine::edge::{self, Form, SecondStage, Status, reasons};
+use weir_engine::edge::{self, EdgeError, Form, SecondStage, Status, reasons};
 use weir_engine::monitor::Account;
+use weir_engine::network;
 use weir_functions::filter::report::{EntryHits, FilterReport};
+use weir_runtime::graph::Record;
 
 use super::carried::{self, Carried};
-use super::read;
-use super::record::Record;
+use super::others;
 use crate::args::StatusArgs;
+use crate::commands::net::Shown;
 use crate::failure::Failure;
 use crate::output;
 
@@ -126,28 +128,60 @@ struct Counted {
 }
 
 pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
-    let names = match (&args.edge, &args.config) {
-        (Some(name), _) => vec![name.clone()],
-        (None, Some(path)) => vec![read(path)?.1.edge],
-        (None, None) => edge::list()?,
+    let named = match &args.config {
+        Some(path) => Some(super::name(path, args.edge.as_deref())?),
+        None => args.edge.clone(),
+    };
+    let names = match &named {
+        Some(name) => vec![name.clone()],
+        None => weir_runtime::edges()?,
     };
     let mut reports = Vec::with_capacity(names.len());
+    let mut networks = Vec::new();
     for name in names {
-        let status = edge::status(&name)?;
-        let hits = match args.hits {
-            true => hits(&status)?,
-            false => BTreeMap::new(),
-        };
-        let carried = carried::read(&status)?;
-        reports.push(Report::of(status, hits, carried));
+        let look = network::look(&name)?;
+        match edge::status(&name) {
+            Ok(status) => {
+                let hits = match args.hits {
+                    true => hits(&status)?,
+                    false => BTreeMap::new(),
+                };
+                let carried = carried::read(&status)?;
+                reports.push(Report::of(status, hits, carried));
+            }
+            // It has networks only.
+            Err(EdgeError::NotRunning { .. }) if look.is_some() => {}
+            Err(error) => return Err(error.into()),
+        }
+        if let Some(look) = look {
+            networks.push(Shown::of(name, look, &[])?);
+        }
     }
+    // What is no part of an edge is told where no edge is asked for.
+    let (policies, programs) = match named {
+        Some(_) => (Vec::new(), Vec::new()),
+        None => (others::policies()?, others::programs()?),
+    };
     if args.json {
-        output::json(&serde_json::json!({ "edges": reports }))?;
-    } else if reports.is_empty() {
-        output::out("no edge is running in this network namespace\n")?;
-    } else {
-        let texts: Vec<String> = reports.iter().map(Report::text).collect();
-        output::out(&texts.join("\n"))?;
+        let networks: Result<Vec<_>, _> = networks.iter().map(Shown::json).collect();
+        output::json(&serde_json::json!({
+            "edges": reports,
+            "networks": networks?,
+            "policies": policies,
+            "programs": programs,
+        }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut texts: Vec<String> = reports.iter().map(Report::text).collect();
+    for one in &networks {
+        texts.push(one.summary()?);
+    }
+    if !policies.is_empty() || !programs.is_empty() {
+        texts.push(others::text(&policies, &programs));
+    }
+    match texts.is_empty() {
+        true => output::out("nothing is running in this network namespace\n")?,
+        false => output::out(&texts.join("\n"))?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -12,8 +12,8 @@ use weir_lab::afxdp::results::{self, Pruned, Results};
 use weir_lab::afxdp::{self, AfxdpError, Bed, Ends, Options, PRESETS, Plan, Sweep, Told};
 
 use crate::args::lab::AfxdpArgs;
-use crate::commands::stop_on_signals;
 use crate::failure::Failure;
+use crate::limits::stop_on_signals;
 use crate::output;
 
 pub(crate) fn run(args: &AfxdpArgs) -> Result<ExitCode, Failure> {

@@ -14,7 +14,10 @@ use weir_network::trace::{self, Described, Payload, Trace};
 use weir_network::{EdgeNetworks, Networks};
 use weir_packet::Reason;
 
-use super::{Record, planned, running_edge, station, stations, workload_of};
+use weir_runtime::networks::{Record, planned, running_edge};
+use weir_runtime::stations;
+
+use super::{checked, station, workload_of};
 use crate::args::net::PingArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -25,7 +28,7 @@ const PROBED: Duration = Duration::from_secs(1);
 pub(super) fn run(args: &PingArgs, json: bool) -> Result<ExitCode, Failure> {
     let pace = pace(args)?;
     let (edge, look) = running_edge(args.edge.as_deref())?;
-    let networks = Record::read(&look.text)?.check()?;
+    let networks = checked(&Record::read(&look.text)?)?;
     let plan = planned(&networks, &edge, &look.numbers)?;
     let (network, workload) = workload_of(&args.from)?;
     let target = target(args, &networks, network, workload)?;

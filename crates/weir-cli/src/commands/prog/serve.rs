@@ -42,7 +42,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     if args.wire && args.interfaces.len() != 2 {
         return Err(Failure::usage("--wire joins two interfaces: give -i twice"));
     }
-    let duration = args.duration.map(|s| crate::commands::seconds("--for", s));
+    let duration = args.duration.map(|s| crate::limits::seconds("--for", s));
     let duration = duration.transpose()?;
     let mut opened = object::open(&args.object)?;
     let program = object::program(&args.object, &opened.object, args.prog.as_deref())?;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         pass: if args.wire { Pass::Across } else { Pass::Port },
         instruction_budget: args.limit_insns,
     };
-    let stop = crate::commands::stop_on_signals()?;
+    let stop = crate::limits::stop_on_signals()?;
     if let Some(duration) = duration {
         let stop = Arc::clone(&stop);
         thread::spawn(move || {
@@ -171,7 +171,7 @@ fn over_xsk(
         args.ports.wanted(&args.interfaces)?
     };
     let name = engine.name();
-    let stop = crate::commands::stop_on_signals()?;
+    let stop = crate::limits::stop_on_signals()?;
     let Some(machine) = engine.machine_mut() else {
         return Err(Failure::usage("the kernel serves with `weir run`"));
     };

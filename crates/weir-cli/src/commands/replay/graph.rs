@@ -4,7 +4,6 @@
 //! there is. All packets that leave are written into one capture, in the order they came in; by which port they left is counted.
 
 use std::fmt::Write as _;
-use std::path::Path;
 use std::process::ExitCode;
 
 use weir_engine::edge::replay::{self, GraphEngine, GraphLog, GraphOptions, GraphReport, Stage};
@@ -22,11 +21,6 @@ use super::routes;
 use crate::args::{Checksums, EngineName, ReplayArgs};
 use crate::failure::Failure;
 use crate::output;
-
-/// Whether a file is the configuration of a graph.
-pub(super) fn is_configuration(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e == "toml")
-}
 
 pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     if args.in_if.is_some() {
@@ -93,6 +87,12 @@ fn plan(args: &ReplayArgs) -> Result<EdgePlan, Failure> {
         ))
     };
     let config = weir_graph::parse(&text, &shown).map_err(mistakes)?;
+    if let (false, Some(document)) = (config.has_graph(), &config.networks) {
+        return Err(Failure::Usage(format!(
+            "{shown}: it has no graph; `weir replay {}` runs a capture through its networks",
+            document.value
+        )));
+    }
     let planned = weir_graph::plan(&config, &Folder::of(path), &Numbers::new());
     let (plan, warnings) = planned.map_err(mistakes)?;
     output::tell(&warnings.render(output::stderr_is_terminal()));

@@ -16,7 +16,9 @@ use weir_engine::network::user::{self, End, NetworkLog, Port, Totals, User, User
 use weir_network::{EdgeNetworks, Numbers};
 use weir_packet::Reason;
 use weir_packet::pcap::{CaptureError, Writer};
+use weir_runtime::networks::{Record, edge_of, planned};
 
+use super::super::edge::networks::{self, interfaces};
 use super::super::table::grouped;
 use super::super::{capture, net};
 use super::routes;
@@ -27,47 +29,18 @@ use crate::output;
 /// What the underlay is called; no workload has a name without a slash.
 const UNDERLAY: &str = "underlay";
 
-/// Whether a file is a document of virtual networks: of the TOML files that weir reads, only those have lists of networks, tenants or edges.
-pub(super) fn is_document(path: &Path) -> bool {
-    if path.extension().is_none_or(|e| e != "toml") {
-        return false;
-    }
-    // Who reads it says what is wrong with it.
-    let Ok(text) = std::fs::read_to_string(path) else {
-        return false;
-    };
-    let names = ["network", "tenant", "edge"];
-    match text.parse::<toml_edit::DocumentMut>() {
-        Ok(document) => names.iter().any(|name| {
-            let item = document.get(name);
-            item.is_some_and(|item| item.is_array_of_tables() || item.is_array())
-        }),
-        Err(_) => text.lines().any(|line| {
-            names
-                .iter()
-                .any(|name| line.trim().starts_with(&format!("[[{name}]]")))
-        }),
-    }
-}
-
 pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
     refuse(args)?;
     let path = &args.policy;
-    let text = std::fs::read_to_string(path).map_err(|error| {
-        Failure::Usage(format!(
-            "cannot read the document `{}`: {error}",
-            path.display()
-        ))
-    })?;
-    let networks = net::checked(path, &text)?;
-    let edge = net::edge_of(&networks.document, args.edge.as_deref())?;
+    let networks = net::checked(&Record::of_file(path)?)?;
+    let edge = edge_of(&networks.document, args.edge.as_deref())?;
     if let Some(name) = networks.document.unread().first() {
         return Err(Failure::Usage(format!(
             "{}: workload {name} has `mac = \"device\"`, and a replay looks at no device; write its MAC address",
             path.display()
         )));
     }
-    let plan = net::planned(&networks, &edge, &Numbers::default())?;
+    let plan = planned(&networks, &edge, &Numbers::default())?;
     let survey = capture::survey(&args.input, None)?;
     let ports = ports(args, &plan, &survey)?;
     let mut engine = User::new(&plan, args.seed).map_err(|e| failure(e, path))?;
@@ -409,7 +382,7 @@ fn by_reason(totals: &Totals) -> BTreeMap<&'static str, u64> {
 }
 
 fn report(plan: &EdgeNetworks, totals: &Totals) -> Value {
-    let mut value = net::as_json(plan);
+    let mut value = networks::as_json(plan);
     let left: BTreeMap<String, u64> = totals
         .left
         .iter()
@@ -484,7 +457,7 @@ fn table(plan: &EdgeNetworks, totals: &Totals) -> String {
             Reason::text(*reason)
         );
     }
-    text.push_str(&net::interfaces(plan, &[], |vid| {
+    text.push_str(&interfaces(plan, &[], |vid| {
         let count = totals.interfaces.get(vid as usize)?;
         Some([count.packets, count.bytes, count.dropped])
     }));

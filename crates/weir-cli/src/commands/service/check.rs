@@ -18,8 +18,8 @@ use weir_functions::balancer::{AllDown, Protocol, Server, Service};
 
 use super::{Desk, shown};
 use crate::args::service::{Check as Options, ServiceArgs};
-use crate::commands::{seconds, stop_on_signals};
 use crate::failure::Failure;
+use crate::limits::{seconds, stop_on_signals};
 use crate::output;
 
 type Check = weir_functions::balancer::Check;

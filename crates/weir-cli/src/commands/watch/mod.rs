@@ -20,10 +20,10 @@ use weir_engine::watch::{At, Names, Quick, Watcher, Wish, filter};
 use weir_graph::EdgePlan;
 use weir_policy::Filter;
 
-use super::edge::record::Record;
 use crate::args::watch::{EdgeArgs, PacketArgs};
 use crate::failure::Failure;
 use crate::output;
+use weir_runtime::graph::Record;
 
 /// Between two looks at the ring.
 const TICK: Duration = Duration::from_millis(10);
@@ -38,7 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 fn edge_name(args: &EdgeArgs) -> Result<String, Failure> {
     match (&args.edge, &args.config) {
         (Some(name), _) => Ok(name.clone()),
-        (None, Some(path)) => super::edge::name(path),
+        (None, Some(path)) => super::edge::name(path, None),
         (None, None) => {
             let mut running = edge::list()?;
             match (running.pop(), running.is_empty()) {
@@ -111,8 +111,9 @@ impl Session {
         let status = edge::status(&name)?;
         let record = Record::read(&name, &status.text)?;
         if let Some(path) = &args.config {
-            let planned = super::edge::plan(path).map_err(Failure::from)?;
-            if planned.record != record {
+            let planned = super::edge::plan(path, None)?;
+            let planned = planned.graph.map(|part| part.record);
+            if planned.as_ref() != Some(&record) {
                 return Err(Failure::Usage(format!(
                     "{} is not what runs: apply it first, or watch what runs with --edge {name}",
                     path.display()
@@ -134,10 +135,10 @@ impl Session {
         let wish = wish(packets, asked, filter.as_ref(), &names, &plan)?;
         let duration = packets
             .duration
-            .map(|seconds| super::seconds("--for", seconds))
+            .map(|seconds| crate::limits::seconds("--for", seconds))
             .transpose()?;
         // From here on a signal ends the command in order.
-        let stop = super::stop_on_signals()?;
+        let stop = crate::limits::stop_on_signals()?;
         let edge = Watched::begin(&name, &plan, status.text)?;
         let maps = edge::watch_maps(&name)?;
         let [want, ring, count] = maps.ok_or_else(|| {

@@ -71,9 +71,9 @@ struct Reading {
 }
 
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode, Failure> {
-    let interval = crate::commands::seconds("--interval", args.interval)?;
+    let interval = crate::limits::seconds("--interval", args.interval)?;
     let name = edge_name(&args.edge)?;
-    let stop = crate::commands::stop_on_signals()?;
+    let stop = crate::limits::stop_on_signals()?;
     // Counting ends with the command.
     let _counting = args
         .time

@@ -1,4 +1,4 @@
-//! Virtual networks as benchmarks stand them up: a document applied to an edge in a namespace, as `weir net apply` does it.
+//! Virtual networks as benchmarks stand them up: a document applied to an edge in a namespace, as `weir apply` does it.
 //!
 //! Invariant: networks are removed with their value, and their namespace lives as long as that.
 

@@ -15,7 +15,7 @@ use crate::output;
 
 /// A loaded program.
 #[derive(Serialize)]
-pub(super) struct Row {
+pub(in crate::commands) struct Row {
     pub(super) id: u32,
     name: String,
     /// Name in the object, cut to 15 bytes by the kernel.
@@ -51,7 +51,7 @@ struct MapRow {
 }
 
 pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
-    let rows: Vec<Row> = shelf::kept()?.iter().map(row).collect::<Result<_, _>>()?;
+    let rows = rows()?;
     if args.json {
         output::json(&serde_json::json!({ "programs": rows }))?;
     } else if rows.is_empty() {
@@ -60,6 +60,25 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
         output::out(&rows.iter().map(words).collect::<String>())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// All loaded programs.
+pub(in crate::commands) fn rows() -> Result<Vec<Row>, Failure> {
+    shelf::kept()?.iter().map(row).collect()
+}
+
+impl Row {
+    /// Name, program and interfaces in one line.
+    pub(in crate::commands) fn line(&self) -> String {
+        let on: Vec<&str> = (self.interfaces.iter())
+            .filter_map(|one| one.interface.as_deref())
+            .collect();
+        let on = match on.is_empty() {
+            true => "loaded, on no interface here".to_owned(),
+            false => format!("on {}", on.join(", ")),
+        };
+        format!("program {} ({} {}) {on}", self.id, self.name, self.program)
+    }
 }
 
 /// What there is to say about a program.

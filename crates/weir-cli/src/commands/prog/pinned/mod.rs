@@ -4,7 +4,7 @@
 pub(super) mod attach;
 pub(super) mod detach;
 pub(in crate::commands) mod holder;
-pub(super) mod list;
+pub(in crate::commands) mod list;
 pub(super) mod load;
 mod prepare;
 pub(super) mod replace;

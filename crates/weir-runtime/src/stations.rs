@@ -6,55 +6,60 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
-use serde_json::{Value, json};
 use weir_kernel::links::{self, FarEnd};
 use weir_network::model::Document;
 use weir_network::values::{Mac, address, number};
 use weir_network::{EdgeNetworks, Networks, Numbers};
 use weir_packet::Reason;
 
-use super::columns;
-use crate::failure::Failure;
-
-/// So many are shown after an apply.
-pub(super) const FEW: usize = 20;
+use crate::error::RuntimeError;
 
 /// A workload of a plan, and the other end of its device.
-pub(super) struct Station<'p> {
+#[derive(Debug)]
+pub struct Station<'p> {
     /// `network/workload`.
-    name: String,
-    device: &'p str,
-    mac: Option<Mac>,
-    from: &'static str,
+    pub name: String,
+    /// Its device on this host.
+    pub device: &'p str,
+    /// What it may send from; `None`: anything.
+    pub mac: Option<Mac>,
+    /// Where that comes from: `document`, `names`, `device`.
+    pub from: &'static str,
     far: Option<FarEnd>,
 }
 
 impl Station<'_> {
     /// What its device has; `None`: it cannot be read.
-    fn of_device(&self) -> Option<Mac> {
+    #[must_use]
+    pub fn of_device(&self) -> Option<Mac> {
         self.far.as_ref().map(|far| Mac(far.mac))
     }
 
     /// The address that the document says and the other one that the device has.
-    fn difference(&self) -> Option<(Mac, Mac)> {
+    #[must_use]
+    pub fn difference(&self) -> Option<(Mac, Mac)> {
         let (mac, has) = (self.mac?, self.of_device()?);
         (mac != has).then_some((mac, has))
     }
 }
 
-fn far_end(device: &str) -> Result<Option<FarEnd>, Failure> {
-    links::far_end(device).map_err(Failure::failed)
+fn failed(error: weir_kernel::KernelError) -> RuntimeError {
+    RuntimeError::Failed(error.to_string())
+}
+
+fn far_end(device: &str) -> Result<Option<FarEnd>, RuntimeError> {
+    links::far_end(device).map_err(failed)
 }
 
 /// Reads the addresses that workloads of an edge take from their devices: those, by full name.
-pub(super) fn read(
+pub(crate) fn read(
     document: &mut Document,
     edge: &str,
-) -> Result<BTreeMap<String, String>, Failure> {
+) -> Result<BTreeMap<String, String>, RuntimeError> {
     let mut found = BTreeMap::new();
-    document.read_devices(edge, |name: &str, device: &str| -> Result<Mac, Failure> {
+    document.read_devices(edge, |name: &str, device: &str| -> Result<Mac, RuntimeError> {
         let far = far_end(device)?.ok_or_else(|| {
-            Failure::Failed(format!(
+            RuntimeError::Failed(format!(
                 "workload {name} has `mac = \"device\"`, and {device} is no veth whose other end can be read from here; write its MAC address: `mac = \"02:...\"`"
             ))
         })?;
@@ -66,7 +71,10 @@ pub(super) fn read(
 }
 
 /// Workloads of a plan in its order.
-pub(super) fn of(plan: &EdgeNetworks) -> Result<Vec<Station<'_>>, Failure> {
+///
+/// # Errors
+/// The kernel refused to tell.
+pub fn of(plan: &EdgeNetworks) -> Result<Vec<Station<'_>>, RuntimeError> {
     plan.devices
         .iter()
         .map(|workload| {
@@ -82,11 +90,14 @@ pub(super) fn of(plan: &EdgeNetworks) -> Result<Vec<Station<'_>>, Failure> {
 }
 
 /// What is wrong with the addresses of some workloads of a network.
-pub(super) fn of_ends(
+///
+/// # Errors
+/// The kernel refused to tell.
+pub fn of_ends(
     plan: &EdgeNetworks,
     network: &str,
     names: &[Option<&str>],
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, RuntimeError> {
     let names: Vec<String> = names
         .iter()
         .flatten()
@@ -98,70 +109,30 @@ pub(super) fn of_ends(
 }
 
 /// What is wrong with the addresses of some workloads of an edge, if that is an edge whose networks run here.
-pub(super) fn here(
+///
+/// # Errors
+/// The kernel refused to tell.
+pub fn here(
     networks: &Networks,
     edge: &str,
     names: &[String],
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, RuntimeError> {
     // Without the right to look nothing is known of devices.
     let running = weir_engine::network::list_here().unwrap_or_default();
     if !running.iter().any(|one| one == edge) {
         return Ok(Vec::new());
     }
-    let plan = super::planned(networks, edge, &Numbers::default())?;
+    let plan = networks
+        .plan(edge, &Numbers::default())
+        .map_err(|error| RuntimeError::Usage(error.to_string()))?;
     let stations = of(&plan)?;
     let named = stations.iter().filter(|one| names.contains(&one.name));
     Ok(named.filter_map(warning).collect())
 }
 
-/// Addresses that the document leaves open, of so many workloads at most.
-pub(super) fn table(stations: &[Station<'_>], most: usize) -> String {
-    let open: Vec<_> = stations
-        .iter()
-        .filter(|one| matches!(one.from, "names" | "device"))
-        .collect();
-    if open.is_empty() {
-        return String::new();
-    }
-    let head = ["workload", "device", "MAC address to use", "its device has"];
-    let mut rows = vec![head.map(str::to_owned)];
-    for one in open.iter().take(most) {
-        let mac = one
-            .mac
-            .map_or_else(|| "any".to_owned(), |mac| mac.to_string());
-        let has = match (one.of_device(), one.difference()) {
-            (None, _) => "(cannot be read)".to_owned(),
-            (Some(_), None) => "the same".to_owned(),
-            (Some(has), Some(_)) => has.to_string(),
-        };
-        rows.push([one.name.clone(), one.device.to_owned(), mac, has]);
-    }
-    let mut text = columns(&rows);
-    if open.len() > most {
-        text.push_str(&format!(
-            "and {} more: `weir net plan` prints all of them\n",
-            open.len() - most
-        ));
-    }
-    text
-}
-
-pub(super) fn as_json(stations: &[Station<'_>]) -> Value {
-    let one = |one: &Station<'_>| {
-        json!({
-            "workload": one.name,
-            "device": one.device,
-            "mac": one.mac.map(|mac| mac.to_string()),
-            "mac_from": one.from,
-            "device_mac": one.of_device().map(|mac| mac.to_string()),
-            "differs": one.difference().is_some(),
-        })
-    };
-    stations.iter().map(one).collect()
-}
-
 /// A sentence for each workload whose device has another address than it may send from.
-pub(super) fn warnings(stations: &[Station<'_>]) -> Vec<String> {
+#[must_use]
+pub fn warnings(stations: &[Station<'_>]) -> Vec<String> {
     let found = stations.iter().filter_map(warning);
     found.map(|text| format!("warning: {text}")).collect()
 }
@@ -192,11 +163,10 @@ fn how(far: &FarEnd, mac: Mac, has: Mac) -> String {
 }
 
 /// What to do about drops at an interface, where the next step is known.
-pub(super) fn cure(
-    plan: &EdgeNetworks,
-    vid: u32,
-    reason: Reason,
-) -> Result<Option<String>, Failure> {
+///
+/// # Errors
+/// The kernel refused to tell.
+pub fn cure(plan: &EdgeNetworks, vid: u32, reason: Reason) -> Result<Option<String>, RuntimeError> {
     let Some(workload) = plan.devices.iter().find(|one| one.vid == vid) else {
         return Ok(weir_network::cure(reason).map(str::to_owned));
     };

@@ -1,5 +1,5 @@
-//! What is kept beside a running edge: its configuration and the files it named, so that it can be compared with another one and gone
-//! back to; and the outline of its plan.
+//! The graph of an edge: what is kept beside it while it runs. The configuration and the files it named, so that it can be compared with
+//! another one and gone back to; and the outline of its plan.
 //!
 //! The engine keeps the text without reading it. Files above [`KEPT_MAX`] are kept by length and digest only: going back then needs them
 //! as they were.
@@ -9,22 +9,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use weir_engine::edge::{self, EdgeError};
 use weir_functions::kind::Files;
 use weir_graph::{Config, EdgePlan, Folder, Numbers, Outline};
-
 use weir_policy::Diagnostics;
 
-use crate::failure::Failure;
-use crate::output;
+use crate::error::RuntimeError;
+use crate::files::Read;
 
 /// Largest file that is kept whole, in bytes.
 const KEPT_MAX: usize = 256 << 10;
 
 /// A configuration that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::commands) struct Record {
+pub struct Record {
     /// Path of the configuration, whole if that could be found out.
-    pub(in crate::commands) path: PathBuf,
+    pub path: PathBuf,
     /// Its text.
     text: String,
     /// Files by their names in it.
@@ -33,7 +33,7 @@ pub(in crate::commands) struct Record {
     #[serde(default)]
     changed: BTreeMap<PathBuf, u64>,
     /// What runs.
-    pub(in crate::commands) outline: Outline,
+    pub outline: Outline,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,12 +46,7 @@ enum Kept {
 
 impl Record {
     /// Of a plan; `files` are those that were read for it.
-    pub(in crate::commands) fn new(
-        path: &Path,
-        text: &str,
-        plan: &EdgePlan,
-        files: &BTreeMap<PathBuf, Option<Vec<u8>>>,
-    ) -> Record {
+    pub(crate) fn new(path: &Path, text: &str, plan: &EdgePlan, files: &Read) -> Record {
         let read = files
             .iter()
             .filter_map(|(name, bytes)| Some((name.clone(), bytes.as_ref()?)));
@@ -69,23 +64,32 @@ impl Record {
     }
 
     /// From what the engine kept.
-    pub(in crate::commands) fn read(edge: &str, text: &str) -> Result<Record, Failure> {
+    ///
+    /// # Errors
+    /// Something else than this version applied it.
+    pub fn read(edge: &str, text: &str) -> Result<Record, RuntimeError> {
         serde_json::from_str(text).map_err(|error| {
-            Failure::Failed(format!(
+            RuntimeError::Failed(format!(
                 "edge {edge} was applied by something else than `weir apply` of this version ({error}): run `weir down --edge {edge}` and apply anew"
             ))
         })
     }
 
     /// For the engine to keep.
-    pub(in crate::commands) fn write(&self) -> Result<String, Failure> {
-        serde_json::to_string(self).map_err(Failure::failed)
+    ///
+    /// # Errors
+    /// It has no text.
+    pub fn write(&self) -> Result<String, RuntimeError> {
+        serde_json::to_string(self).map_err(failed)
     }
 
     /// The configuration.
-    pub(in crate::commands) fn config(&self) -> Result<Config, Failure> {
+    ///
+    /// # Errors
+    /// This version does not read it.
+    pub fn config(&self) -> Result<Config, RuntimeError> {
         weir_graph::parse(&self.text, &self.path.display().to_string()).map_err(|found| {
-            Failure::Failed(format!(
+            RuntimeError::Failed(format!(
                 "the configuration that runs ({}) cannot be read by this version: {found}",
                 self.path.display()
             ))
@@ -93,31 +97,34 @@ impl Record {
     }
 
     /// The text of the configuration.
-    pub(in crate::commands) fn text(&self) -> &str {
+    pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The same with another text, planned beside what runs. Mistakes are shown; the files it names are those that were kept.
-    pub(in crate::commands) fn edited(&self, text: String) -> Result<(EdgePlan, Record), Failure> {
+    /// The same with another text, planned beside what runs, and what the planner warns of. The files it names are those that were kept.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Mistakes`] in the text.
+    pub fn edited(&self, text: String) -> Result<(EdgePlan, Record, Diagnostics), RuntimeError> {
         let name = self.path.display().to_string();
-        let refused = |found: &Diagnostics| {
-            output::tell(&found.render(output::stderr_is_terminal()));
-            Failure::Usage("the change does not fit; nothing was changed".to_owned())
+        let refused = |found: Diagnostics| RuntimeError::Mistakes {
+            path: self.path.clone(),
+            what: "changed configuration",
+            found,
         };
-        let config = weir_graph::parse(&text, &name).map_err(|found| refused(&found))?;
+        let config = weir_graph::parse(&text, &name).map_err(refused)?;
         let files = Running {
             record: self,
             edge: &config.edge,
         };
-        let planned = weir_graph::plan(&config, &files, &self.numbers());
-        let (plan, warnings) = planned.map_err(|found| refused(&found))?;
-        output::tell(&warnings.render(output::stderr_is_terminal()));
+        let (plan, warnings) =
+            weir_graph::plan(&config, &files, &self.numbers()).map_err(refused)?;
         let record = Record {
             text,
             outline: plan.outline(),
             ..self.clone()
         };
-        Ok((plan, record))
+        Ok((plan, record, warnings))
     }
 
     fn numbers(&self) -> Numbers {
@@ -128,9 +135,12 @@ impl Record {
     }
 
     /// The same plan again, from what was kept.
-    pub(in crate::commands) fn plan(&self) -> Result<EdgePlan, Failure> {
+    ///
+    /// # Errors
+    /// A file that was too large to be kept has changed.
+    pub fn plan(&self) -> Result<EdgePlan, RuntimeError> {
         let cannot = |why: String| {
-            Failure::Failed(format!(
+            RuntimeError::Failed(format!(
                 "the configuration that runs ({}) could not be gone back to: {why}; nothing was changed",
                 self.path.display()
             ))
@@ -152,6 +162,59 @@ impl Record {
     }
 }
 
+fn failed(error: serde_json::Error) -> RuntimeError {
+    RuntimeError::Failed(error.to_string())
+}
+
+/// What is kept beside the running graph of an edge; `None` if none runs, or only root can tell: then `note` is told.
+///
+/// # Errors
+/// It cannot be read.
+pub fn running(edge: &str, note: &mut dyn FnMut(String)) -> Result<Option<Record>, RuntimeError> {
+    match edge::status(edge) {
+        Ok(status) => Record::read(edge, &status.text).map(Some),
+        Err(EdgeError::NotRunning { .. }) => Ok(None),
+        Err(error) if is_hidden(&error) => {
+            note("only root sees what runs: this is compared with nothing".to_owned());
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Numbers of the ports of the graph that runs; none where that cannot be seen, as without root.
+pub(crate) fn numbers(edge: &str) -> Result<Numbers, RuntimeError> {
+    match edge::numbers(edge) {
+        Ok(numbers) => Ok(numbers),
+        Err(error) if is_hidden(&error) => Ok(Numbers::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What a map of a running instance holds; `None` if it does not run. Where that cannot be seen, the plan is that of a fresh start.
+pub(crate) fn held(
+    edge: &str,
+    instance: &str,
+    map: &str,
+    note: &mut dyn FnMut(String),
+) -> Option<Vec<u8>> {
+    match edge::held(edge, instance, map) {
+        Ok(held) => held,
+        Err(error) if is_hidden(&error) => None,
+        Err(error) => {
+            note(format!(
+                "what {instance} runs with cannot be read ({error}): this is planned as if it did not run"
+            ));
+            None
+        }
+    }
+}
+
+/// Whether only root can tell.
+fn is_hidden(error: &EdgeError) -> bool {
+    !rustix::process::geteuid().is_root() && matches!(error, EdgeError::Kernel(_))
+}
+
 /// Files of a record, and what runs of its edge.
 struct Running<'a> {
     record: &'a Record,
@@ -168,7 +231,7 @@ impl Files for Running<'_> {
     }
 
     fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {
-        super::kept(self.edge, instance, map)
+        held(self.edge, instance, map, &mut |_| ())
     }
 }
 

@@ -1,0 +1,336 @@
+//! One configuration for a whole edge: a graph on the underlay's device, and the tenants' networks that use the same device. Planned, applied,
+//! compared, rolled back and taken down by one set of commands, with real clients.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use weir_kernel::NetNs;
+
+use crate::live_bed::{file, root, stderr, weir};
+
+/// Names of the two edges: tests of other processes have others.
+fn names() -> [String; 2] {
+    [1, 2].map(|n| format!("whole-{}-{n}", std::process::id()))
+}
+
+/// A subnet over both edges: one client here, one server there.
+fn document(version: u32, client_device: &str) -> String {
+    let [here, there] = names();
+    let mut text = format!("version = {version}\n[[tenant]]\nname = \"red\"\n");
+    for (name, address) in [(&here, "192.0.2.1"), (&there, "192.0.2.2")] {
+        text.push_str(&format!(
+            "[[edge]]\nname = \"{name}\"\nunderlay = \"{address}\"\ndevice = \"under0\"\nmtu = 1600\n"
+        ));
+    }
+    text.push_str(
+        "[[network]]\nname = \"n\"\ntenant = \"red\"\n[[network.subnet]]\nname = \"web\"\nprefix = \"10.1.0.0/24\"\n",
+    );
+    for (name, edge, device, address) in [
+        ("client", &here, client_device, "10.1.0.7"),
+        ("server", &there, "server", "10.1.0.8"),
+    ] {
+        text.push_str(&format!(
+            "[[network.workload]]\nname = \"{name}\"\nsubnet = \"web\"\nedge = \"{edge}\"\ndevice = \"{device}\"\naddress = \"{address}\"\n"
+        ));
+    }
+    text
+}
+
+/// The configuration of the first edge: rules of its filter, and the document that it names.
+fn configuration(rules: &str, networks: Option<&Path>) -> String {
+    let [here, _] = names();
+    let networks = match networks {
+        Some(path) => format!("networks = \"{}\"\n", path.display()),
+        None => String::new(),
+    };
+    format!(
+        "edge = \"{here}\"\n{networks}[[port]]\nname = \"under\"\ndevice = \"under0\"\n[[function]]\nname = \"shield\"\nkind = \"filter\"\nrules = [{rules}]\n\
+         [[link]]\nfrom = \"under\"\nto = \"shield\"\n[[link]]\nfrom = \"shield\"\nto = \"stack\"\n"
+    )
+}
+
+/// A workload's namespace behind a device of the edge.
+fn workload(edge: &NetNs, name: &str, address: &str) -> NetNs {
+    let ns = NetNs::create("whw").expect("a namespace");
+    let pair = ["link", "add", name, "type", "veth", "peer", "name", "eth0"];
+    edge.ip(&[&pair[..], &["netns", ns.name()]].concat())
+        .expect("a pair");
+    edge.ip(&["link", "set", name, "up"]).expect("up");
+    let mac = weir_network::values::Mac::of_name(&format!("n/{name}")).to_string();
+    ns.ip(&["link", "set", "eth0", "address", &mac, "up"])
+        .expect("its address");
+    ns.ip(&["address", "add", &format!("{address}/24"), "dev", "eth0"])
+        .expect("an address");
+    ns
+}
+
+/// Takes both edges away, whatever happens.
+struct Gone<'n>([&'n NetNs; 2]);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        for (ns, name) in self.0.iter().zip(names()) {
+            weir(ns, &["down", "--edge", &name]);
+        }
+    }
+}
+
+fn succeed(ns: &NetNs, args: &[&str]) -> String {
+    let output = weir(ns, args);
+    assert!(output.status.success(), "{args:?}: {}", stderr(&output));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// What runs, as JSON.
+fn status(ns: &NetNs) -> Value {
+    serde_json::from_str(&succeed(ns, &["status", "--json"])).expect("JSON")
+}
+
+/// Sends a line and takes it back.
+fn echo(stream: &mut TcpStream) -> std::io::Result<()> {
+    stream.write_all(b"are you there?\n")?;
+    stream.read_exact(&mut [0; 15])
+}
+
+#[test]
+fn one_configuration_carries_a_graph_and_the_networks_of_its_device() {
+    if !root("one_configuration_carries_a_graph_and_the_networks_of_its_device") {
+        return;
+    }
+    let [here, there] = [1, 2].map(|_| NetNs::create("whe").expect("a namespace"));
+    let _gone = Gone([&here, &there]);
+    let pair = [
+        "link", "add", "under0", "mtu", "1600", "type", "veth", "peer", "name", "under0", "mtu",
+        "1600",
+    ];
+    here.ip(&[&pair[..], &["netns", there.name()]].concat())
+        .expect("an underlay");
+    for (ns, address) in [(&here, "192.0.2.1/24"), (&there, "192.0.2.2/24")] {
+        ns.ip(&["address", "add", address, "dev", "under0"])
+            .expect("an address");
+        ns.ip(&["link", "set", "under0", "up"]).expect("up");
+    }
+    let client = workload(&here, "client", "10.1.0.7");
+    let server = workload(&there, "server", "10.1.0.8");
+    let listener = server.run(|| TcpListener::bind("0.0.0.0:80").expect("bound"));
+    let listener = listener.expect("in the namespace");
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            std::thread::spawn(move || {
+                let mut bytes = [0; 64];
+                while let Ok(n @ 1..) = stream.read(&mut bytes) {
+                    if stream.write_all(&bytes[..n]).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+    });
+    let connect = || {
+        let to: SocketAddr = "10.1.0.8:80".parse().expect("an address");
+        let stream = client
+            .run(|| TcpStream::connect_timeout(&to, Duration::from_secs(3)))
+            .expect("in the namespace")?;
+        stream.set_read_timeout(Some(Duration::from_secs(3)))?;
+        Ok::<_, std::io::Error>(stream)
+    };
+
+    let document_path = file("whole-net.toml", &document(1, "client"));
+    let edge_path = file("whole-edge.toml", &configuration("", Some(&document_path)));
+    let [net, edge] = [&document_path, &edge_path].map(|path| path.to_str().expect("a path"));
+    let [name, other] = names();
+    // One check, one plan and one difference for both parts.
+    let checked = succeed(&here, &["check", edge, net]);
+    assert!(
+        checked
+            .contains("1 port, 1 function, version 1, 2 edges, 1 tenant, 1 network, 2 workloads"),
+        "{checked}"
+    );
+    let planned = weir(&here, &["plan", edge]);
+    let said = stderr(&planned);
+    assert!(
+        said.contains("under0 is port under of the graph and the underlay of the networks"),
+        "{said}"
+    );
+    let planned = String::from_utf8_lossy(&planned.stdout).into_owned();
+    for words in ["shield", "n/client", "nothing of it runs"] {
+        assert!(planned.contains(words), "{planned}");
+    }
+    let changes = succeed(&here, &["diff", edge]);
+    for words in [
+        "+ port under",
+        "+ function shield",
+        "networks:",
+        "network n added",
+    ] {
+        assert!(changes.contains(words), "{changes}");
+    }
+    assert_eq!(status(&here)["edges"], Value::Array(Vec::new()));
+
+    // Applied at once; the far edge runs its part of the document alone.
+    let applied = succeed(&here, &["apply", edge]);
+    for words in [
+        "is at generation 1: 1 port, 1 function",
+        "(document version 1): 1 workload",
+    ] {
+        assert!(applied.contains(words), "{applied}");
+    }
+    succeed(&there, &["apply", net, "--edge", &other]);
+    let mut stream = connect().expect("connected");
+    echo(&mut stream).expect("through the tunnel");
+    let runs = status(&here);
+    assert_eq!(runs["edges"][0]["edge"], Value::from(name.as_str()));
+    let passed = &runs["edges"][0]["functions"][0]["ledger"]["verdicts"]["pass"];
+    assert!(
+        passed.as_u64() > Some(3),
+        "the graph saw the tunnel: {runs}"
+    );
+    assert_eq!(runs["networks"][0]["edge"], Value::from(name.as_str()));
+    let text = succeed(&here, &["status"]);
+    assert!(text.contains("function shield (filter) > stack"), "{text}");
+    assert!(
+        text.contains(&format!("edge {name}, networks: generation 1")),
+        "{text}"
+    );
+    let nothing = succeed(&here, &["diff", edge]);
+    assert!(
+        nothing.contains("the networks stay as they are"),
+        "{nothing}"
+    );
+    assert!(
+        !nothing.contains("shield") || !nothing.contains("+ "),
+        "{nothing}"
+    );
+
+    // The document belongs to the configuration now.
+    let refused = weir(&here, &["apply", net, "--edge", &name]);
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("belong to the configuration"),
+        "{}",
+        stderr(&refused)
+    );
+
+    // Where the networks are refused, the graph stays as it was, and so do connections.
+    std::fs::write(&document_path, document(2, "missing0")).expect("written");
+    std::fs::write(
+        &edge_path,
+        configuration("\"deny tcp to-port 1\"", Some(&document_path)),
+    )
+    .expect("written");
+    let refused = weir(&here, &["apply", edge]);
+    assert!(!refused.status.success());
+    assert!(
+        stderr(&refused).contains("missing0"),
+        "{}",
+        stderr(&refused)
+    );
+    let runs = status(&here);
+    assert_eq!(runs["networks"][0]["version"], 1, "{runs}");
+    let shield = succeed(&here, &["status", "--hits"]);
+    assert!(!shield.contains("deny tcp to-port 1"), "{shield}");
+    echo(&mut stream).expect("as before");
+
+    // A configuration that cuts the tunnel off comes back by itself, networks included.
+    std::fs::write(&document_path, document(2, "client")).expect("written");
+    std::fs::write(
+        &edge_path,
+        configuration("\"deny udp\"", Some(&document_path)),
+    )
+    .expect("written");
+    let unconfirmed = weir(&here, &["apply", edge, "--confirm", "1"]);
+    assert_eq!(unconfirmed.status.code(), Some(1));
+    assert!(
+        stderr(&unconfirmed).contains("the former configuration runs again"),
+        "{}",
+        stderr(&unconfirmed)
+    );
+    let runs = status(&here);
+    assert_eq!(runs["networks"][0]["version"], 1, "{runs}");
+    echo(&mut stream).expect("as before");
+
+    // Both parts change, the connection goes on.
+    std::fs::write(
+        &edge_path,
+        configuration("\"deny tcp to-port 1\"", Some(&document_path)),
+    )
+    .expect("written");
+    let applied = succeed(&here, &["apply", edge]);
+    assert!(applied.contains("(document version 2)"), "{applied}");
+    echo(&mut stream).expect("through both parts as they are now");
+
+    // What the configuration names no more is removed; the graph goes on.
+    std::fs::write(&edge_path, configuration("\"deny tcp to-port 1\"", None)).expect("written");
+    let changes = succeed(&here, &["diff", edge]);
+    assert!(changes.contains("network n removed"), "{changes}");
+    let applied = succeed(&here, &["apply", edge]);
+    assert!(applied.contains("all networks are removed"), "{applied}");
+    let runs = status(&here);
+    assert_eq!(runs["networks"], Value::Array(Vec::new()));
+    assert_eq!(runs["edges"][0]["edge"], Value::from(name.as_str()));
+    connect().expect_err("no way");
+
+    // And back, then all of it down: nothing is left.
+    std::fs::write(&edge_path, configuration("", Some(&document_path))).expect("written");
+    succeed(&here, &["apply", edge]);
+    echo(&mut connect().expect("connected")).expect("through the tunnel");
+    let down = succeed(&here, &["down", edge]);
+    assert!(down.contains(&format!("edge {name}: down")), "{down}");
+    succeed(&there, &["down", net, "--edge", &other]);
+    for folder in ["edge", "net"] {
+        for name in names() {
+            let left = Path::new("/sys/fs/bpf/weir").join(folder).join(&name);
+            assert!(!left.exists(), "{}", left.display());
+        }
+    }
+    for (ns, device) in [(&here, "under0"), (&here, "client"), (&there, "under0")] {
+        let shown = ns.ip(&["-details", "link", "show", device]).expect("shown");
+        assert!(!shown.contains("xdp"), "{shown}");
+    }
+}
+
+/// A configuration that names a document needs no graph of its own, and its name is that of an edge of the document.
+#[test]
+fn networks_alone_are_a_configuration_too() {
+    let [here, _] = names();
+    let document = file("whole-alone-net.toml", &document(1, "client"));
+    let text = |name: &str| {
+        let path = document.file_name().and_then(|name| name.to_str());
+        format!(
+            "edge = \"{name}\"\nnetworks = \"{}\"\n",
+            path.expect("a name")
+        )
+    };
+    let path = file("whole-alone.toml", &text(&here));
+    let path = path.to_str().expect("a path");
+    let run = |args: &[&str]| {
+        std::process::Command::new(crate::common::WEIR)
+            .args(args)
+            .output()
+            .expect("weir runs")
+    };
+    let checked = run(&["check", path]);
+    assert!(checked.status.success(), "{}", stderr(&checked));
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    assert!(said.contains("ok, version 1, 2 edges"), "{said}");
+    let other = file("whole-other.toml", &text("elsewhere"));
+    let checked = run(&["check", other.to_str().expect("a path")]);
+    assert_eq!(checked.status.code(), Some(2));
+    let said = stderr(&checked);
+    assert!(
+        said.contains("configures edge elsewhere") && said.contains(&here),
+        "{said}"
+    );
+    // A policy is no configuration, and says what to do with it.
+    let policy = file("whole.weir", "tcp-dport 23 drop\n");
+    let applied = run(&["apply", policy.to_str().expect("a path")]);
+    assert_eq!(applied.status.code(), Some(2));
+    assert!(
+        stderr(&applied).contains("weir run"),
+        "{}",
+        stderr(&applied)
+    );
+}

@@ -1,0 +1,178 @@
+//! Making an edge what was planned, and taking it down.
+//!
+//! The graph and the networks have a generation word each, so they switch one after the other: the graph first, because what it drops never
+//! reaches the networks. All that can be refused is refused before the first of them; if the second fails all the same, the first goes back.
+
+use weir_engine::edge;
+use weir_engine::network::{self, Networks};
+use weir_network::EdgeNetworks;
+
+use crate::error::RuntimeError;
+use crate::files::Read;
+use crate::former::Former;
+use crate::networks::{self, NetworksApplied};
+use crate::plan::{NetworksPart, Planned};
+
+/// What an apply did.
+#[derive(Debug, Default)]
+pub struct Applied {
+    /// Of the graph; `None`: the file has none.
+    pub graph: Option<edge::Applied>,
+    /// Of the networks; `None`: the file has none.
+    pub networks: Option<NetworksApplied>,
+    /// A graph ran and is wanted no more.
+    pub graph_removed: bool,
+    /// Networks ran that a configuration of the edge had named, and that it names no more.
+    pub networks_removed: bool,
+    /// What a user should know.
+    pub notes: Vec<String>,
+}
+
+impl Planned {
+    /// Makes the edge what was planned. `force`: also with a document of a lower version than the one that runs, and with a document of
+    /// networks that belong to a configuration.
+    ///
+    /// # Errors
+    /// What ran before runs on, unless the text says otherwise.
+    pub fn apply(&self, force: bool) -> Result<Applied, RuntimeError> {
+        let mut applied = Applied::default();
+        let mut ready = self.prepare_networks(force, &mut applied.notes)?;
+        let former = match (&self.graph, &ready) {
+            // Only of two parts one can be left behind by the other's failure.
+            (Some(_), Some(_)) => Some(Former::of_graph(&self.edge)?),
+            _ => None,
+        };
+        if let Some(part) = &self.graph {
+            applied.graph = Some(edge::apply(&part.plan, &part.record.write()?)?);
+        }
+        let outcome = match &mut ready {
+            Some(ready) => ready.apply().map(Some),
+            None => Ok(None),
+        };
+        match (outcome, former) {
+            (Ok(done), _) => applied.networks = done,
+            (Err(error), None) => return Err(error),
+            (Err(error), Some(former)) => {
+                let text = format!("the networks were refused: {error}");
+                return Err(match former.restore() {
+                    Ok(()) => RuntimeError::Failed(format!("{text}; nothing was changed")),
+                    Err(why) => RuntimeError::Failed(format!(
+                        "{text}; the new graph runs, because the former one could not be gone back to: {why}"
+                    )),
+                });
+            }
+        }
+        drop(ready);
+        self.remove_rest(&mut applied)?;
+        Ok(applied)
+    }
+
+    /// Holds the networks and plans them beside what runs, so that the graph is not touched where they are refused.
+    fn prepare_networks<'p>(
+        &'p self,
+        force: bool,
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Ready<'p>>, RuntimeError> {
+        let Some(part) = &self.networks else {
+            return Ok(None);
+        };
+        let edge = &self.edge;
+        let running = Networks::open(edge)?;
+        let version = part.checked.document.version;
+        if running.version() > version && !force {
+            return Err(RuntimeError::Usage(format!(
+                "version {} of the document runs on edge {edge}, and this is version {version}; `--force` applies it all the same",
+                running.version()
+            )));
+        }
+        let before = self.running_networks()?;
+        if let (None, Some(owner), false) = (
+            &self.configuration,
+            before.and_then(|record| record.configuration),
+            force,
+        ) {
+            return Err(RuntimeError::Usage(format!(
+                "the networks of edge {edge} belong to the configuration {0}: run `weir apply {0}`, or take them from it with --force",
+                owner.display()
+            )));
+        }
+        let held = |function: &str, map: &str| {
+            let found = running.held(function, map);
+            networks::held(function, found, &mut |_| ())
+        };
+        let (checked, _) = part.record.check_beside(&held, &mut Read::new())?;
+        let plan = networks::planned(&checked, edge, running.numbers())?;
+        for station in crate::stations::warnings(&crate::stations::of(&plan)?) {
+            notes.push(station);
+        }
+        Ok(Some(Ready {
+            running,
+            plan: Some(plan),
+            part,
+        }))
+    }
+
+    /// Takes down what the configuration of a whole edge does not name any more.
+    fn remove_rest(&self, applied: &mut Applied) -> Result<(), RuntimeError> {
+        if self.configuration.is_none() {
+            return Ok(());
+        }
+        if self.graph.is_none() {
+            applied.graph_removed = edge::down(&self.edge)?;
+        }
+        let running = self.running_networks()?;
+        if self.networks.is_none() && running.is_some_and(|record| self.owns(&record)) {
+            applied.networks_removed = down_networks(&self.edge)?;
+        }
+        Ok(())
+    }
+}
+
+/// Networks that are held, with a plan that fits what runs.
+struct Ready<'p> {
+    running: Networks,
+    plan: Option<EdgeNetworks>,
+    part: &'p NetworksPart,
+}
+
+impl Ready<'_> {
+    fn apply(&mut self) -> Result<NetworksApplied, RuntimeError> {
+        let plan = self.plan.take();
+        let plan = plan.ok_or_else(|| RuntimeError::Failed("applied twice".to_owned()))?;
+        let applied = self.running.apply(&plan, &self.part.record.write()?)?;
+        Ok(NetworksApplied { plan, applied })
+    }
+}
+
+/// Names of edges that run in this network namespace: their graphs, their networks, or both.
+///
+/// # Errors
+/// A folder or a state cannot be read.
+pub fn edges() -> Result<Vec<String>, RuntimeError> {
+    let mut names = edge::list()?;
+    names.extend(network::list_here()?);
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
+/// Takes down the graph and the networks of an edge. `false`: nothing of it runs.
+///
+/// # Errors
+/// What the kernel refused; calling it again goes on.
+pub fn down(name: &str) -> Result<bool, RuntimeError> {
+    let networks = down_networks(name)?;
+    Ok(edge::down(name)? || networks)
+}
+
+/// Takes down the networks of an edge. `false`: none run.
+///
+/// # Errors
+/// What the kernel refused; calling it again goes on.
+pub fn down_networks(name: &str) -> Result<bool, RuntimeError> {
+    if !network::list_here()?.iter().any(|one| one == name) {
+        return Ok(false);
+    }
+    Networks::open(name)?.remove()?;
+    Ok(true)
+}

@@ -1,0 +1,54 @@
+//! Files that a plan asks for, what was read of them, and what runs already that the plan must agree with.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use weir_functions::kind::Files;
+use weir_graph::Folder;
+
+/// Files by the names that they are asked for by; `None`: it could not be read.
+pub(crate) type Read = BTreeMap<PathBuf, Option<Vec<u8>>>;
+
+/// What an array of a running function holds: function, map.
+pub(crate) type Held<'h> = &'h dyn Fn(&str, &str) -> Option<Vec<u8>>;
+
+/// Files of a folder; remembers what it read.
+pub(crate) struct Watched<'h> {
+    folder: Folder,
+    held: Held<'h>,
+    read: RefCell<Read>,
+}
+
+impl<'h> Watched<'h> {
+    pub(crate) fn new(folder: Folder, held: Held<'h>) -> Watched<'h> {
+        Watched {
+            folder,
+            held,
+            read: RefCell::default(),
+        }
+    }
+
+    /// What was read.
+    pub(crate) fn into_read(self) -> Read {
+        self.read.into_inner()
+    }
+}
+
+impl Files for Watched<'_> {
+    fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let bytes = self.folder.read(path);
+        let seen = bytes.as_ref().ok().cloned();
+        self.read.borrow_mut().insert(path.to_owned(), seen);
+        bytes
+    }
+
+    fn modified(&self, path: &Path) -> Option<u64> {
+        self.folder.modified(path)
+    }
+
+    fn kept(&self, instance: &str, map: &str) -> Option<Vec<u8>> {
+        (self.held)(instance, map)
+    }
+}

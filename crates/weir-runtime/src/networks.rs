@@ -1,0 +1,239 @@
+//! The virtual networks of an edge: what is kept beside them while they run, and how that becomes a plan again.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use weir_engine::network::{self, Look, NetworkError, Networks};
+use weir_graph::Folder;
+use weir_network::model::Document;
+use weir_network::{BALANCER, EdgeNetworks, Networks as Checked, Numbers};
+use weir_policy::Diagnostics;
+
+use crate::error::RuntimeError;
+use crate::files::{Held, Read, Watched};
+use crate::stations;
+
+/// What is kept beside running networks, as the engine's text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Record {
+    /// Where the document was read from, whole: files that it names lie beside it.
+    pub path: PathBuf,
+    /// The document.
+    pub text: String,
+    /// MAC addresses that were read from devices, by `network/workload`.
+    #[serde(default)]
+    stations: BTreeMap<String, String>,
+    /// The configuration of the edge that names the document; `None`: the document was applied for itself.
+    #[serde(default)]
+    pub configuration: Option<PathBuf>,
+}
+
+impl Record {
+    /// Of a file.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn of_file(path: &Path) -> Result<Record, RuntimeError> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            RuntimeError::Usage(format!(
+                "cannot read the document `{}`: {error}",
+                path.display()
+            ))
+        })?;
+        Ok(Record {
+            path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            text,
+            stations: BTreeMap::new(),
+            configuration: None,
+        })
+    }
+
+    /// From what the engine kept.
+    ///
+    /// # Errors
+    /// Something else than this version applied it.
+    pub fn read(text: &str) -> Result<Record, RuntimeError> {
+        serde_json::from_str(text).map_err(|error| {
+            RuntimeError::Failed(format!(
+                "what runs was applied by something else than `weir apply` of this version: {error}"
+            ))
+        })
+    }
+
+    /// For the engine to keep.
+    ///
+    /// # Errors
+    /// It has no text.
+    pub fn write(&self) -> Result<String, RuntimeError> {
+        serde_json::to_string(self).map_err(|error| RuntimeError::Failed(error.to_string()))
+    }
+
+    /// The document, checked as if nothing of it ran; and what is probably not meant.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Mistakes`].
+    pub fn check(&self) -> Result<(Checked, Diagnostics), RuntimeError> {
+        self.check_beside(&|_, _| None, &mut Read::new())
+    }
+
+    /// With what functions hold that run, by function and map: balancers go on with the numbers of their servers. `read` gets the files
+    /// that the document names.
+    pub(crate) fn check_beside(
+        &self,
+        held: Held<'_>,
+        read: &mut Read,
+    ) -> Result<(Checked, Diagnostics), RuntimeError> {
+        let document = self.parse()?;
+        let files = Watched::new(Folder::of(&self.path), held);
+        let checked = weir_network::check(document, &files).map_err(|found| self.refused(found));
+        read.extend(files.into_read());
+        checked
+    }
+
+    /// The document by itself.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Mistakes`].
+    pub fn parse(&self) -> Result<Document, RuntimeError> {
+        let mut document = weir_network::parse(&self.text, &self.path.display().to_string())
+            .map_err(|found| self.refused(found))?;
+        let read = self.stations.iter();
+        let read = read.filter_map(|(name, mac)| Some((name.clone(), mac.parse().ok()?)));
+        document.fill_devices(&read.collect());
+        Ok(document)
+    }
+
+    /// Reads the MAC addresses that workloads of an edge take from their devices.
+    pub(crate) fn read_devices(&mut self, edge: &str) -> Result<(), RuntimeError> {
+        let mut document = self.parse()?;
+        self.stations = stations::read(&mut document, edge)?;
+        Ok(())
+    }
+
+    fn refused(&self, found: Diagnostics) -> RuntimeError {
+        RuntimeError::Mistakes {
+            path: self.path.clone(),
+            what: "document",
+            found,
+        }
+    }
+
+    /// A document that was checked by itself, checked again beside what runs, if that makes a difference.
+    pub(crate) fn beside(
+        &self,
+        networks: Checked,
+        held: Held<'_>,
+    ) -> Result<Checked, RuntimeError> {
+        let mut functions = networks
+            .document
+            .networks
+            .iter()
+            .flat_map(|one| &one.functions);
+        match functions.any(|one| one.kind.as_str() == BALANCER) {
+            true => Ok(self.check_beside(held, &mut Read::new())?.0),
+            false => Ok(networks),
+        }
+    }
+}
+
+/// The plan of an edge.
+///
+/// # Errors
+/// The document does not declare the edge, or what it declares does not fit one.
+pub fn planned(
+    networks: &Checked,
+    edge: &str,
+    before: &Numbers,
+) -> Result<EdgeNetworks, RuntimeError> {
+    networks
+        .plan(edge, before)
+        .map_err(|error| RuntimeError::Usage(error.to_string()))
+}
+
+/// Which edge of a document is this host: the one that is given, the only one, or the one that has the host's name.
+///
+/// # Errors
+/// None of these.
+pub fn edge_of(document: &Document, given: Option<&str>) -> Result<String, RuntimeError> {
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    if let [only] = document.edges.as_slice() {
+        return Ok(only.name.value.clone());
+    }
+    let host = rustix::system::uname();
+    let host = host.nodename().to_string_lossy();
+    match document.edges.iter().find(|one| one.name.value == host) {
+        Some(edge) => Ok(edge.name.value.clone()),
+        None => {
+            let names: Vec<&str> = document.edges.iter().map(|e| e.name.as_str()).collect();
+            Err(RuntimeError::Usage(format!(
+                "the document has no edge named as this host (`{host}`); say which one it is with --edge: {}",
+                names.join(", ")
+            )))
+        }
+    }
+}
+
+/// The running networks of the edge that is given, or of the only one of this network namespace.
+///
+/// # Errors
+/// None runs, or several do.
+pub fn running_edge(given: Option<&str>) -> Result<(String, Look), RuntimeError> {
+    let names = match given {
+        Some(given) => vec![given.to_owned()],
+        None => network::list_here()?,
+    };
+    match names.as_slice() {
+        [only] => match network::look(only)? {
+            Some(look) => Ok((only.clone(), look)),
+            None => Err(RuntimeError::Failed(format!(
+                "edge {only} runs no networks here; `weir apply DOCUMENT` starts them"
+            ))),
+        },
+        [] => Err(RuntimeError::Failed(
+            "no networks run here; `weir apply DOCUMENT` starts them".to_owned(),
+        )),
+        many => Err(RuntimeError::Usage(format!(
+            "networks of several edges run here; say which with --edge: {}",
+            many.join(", ")
+        ))),
+    }
+}
+
+/// What an apply did with virtual networks.
+#[derive(Debug)]
+pub struct NetworksApplied {
+    /// What runs now.
+    pub plan: EdgeNetworks,
+    /// What changed.
+    pub applied: network::Applied,
+}
+
+/// Makes the networks of an edge what a record says: one that ran before, or one that was changed since.
+///
+/// # Errors
+/// The document has mistakes, or the kernel refused; what ran before runs on.
+pub fn apply(edge: &str, record: &Record) -> Result<NetworksApplied, RuntimeError> {
+    let mut running = Networks::open(edge)?;
+    let kept = |function: &str, map: &str| held(function, running.held(function, map), &mut |_| ());
+    let (checked, _) = record.check_beside(&kept, &mut Read::new())?;
+    let plan = planned(&checked, edge, running.numbers())?;
+    let applied = running.apply(&plan, &record.write()?)?;
+    Ok(NetworksApplied { plan, applied })
+}
+
+/// What is held, or nothing: where it cannot be read, servers get numbers as if the function did not run.
+pub(crate) fn held(
+    function: &str,
+    found: Result<Option<Vec<u8>>, NetworkError>,
+    note: &mut dyn FnMut(String),
+) -> Option<Vec<u8>> {
+    found.unwrap_or_else(|error| {
+        note(format!(
+            "what {function} runs with cannot be read ({error}): this is planned as if it did not run"
+        ));
+        None
+    })
+}
