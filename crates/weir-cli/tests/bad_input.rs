@@ -381,7 +381,7 @@ fn wrong_arguments_are_named() {
         (&["frobnicate"], &["frobnicate"]),
         (&["replay", &policy], &["--in <CAPTURE>"]),
         (&["replay", "--in", "x.pcap"], &["<POLICY>"]),
-        (&["check"], &["<POLICY>"]),
+        (&["check"], &["<FILE>"]),
         (
             &["replay", &policy, "--in", "x.pcap", "--engine", "fpga"],
             &["fpga", "user, user-jit, kernel, reference"],

@@ -361,7 +361,7 @@ fn what_is_wrong_leaves_what_runs_untouched() {
         2,
         &["no edge no-such-edge is running"],
     );
-    refused(&bed.weir(&["apply"]), 2, &["weir apply CONFIG"]);
+    refused(&bed.weir(&["apply"]), 2, &["weir apply FILE"]);
     refused(
         &bed.weir(&["apply", "/none.toml"]),
         2,
