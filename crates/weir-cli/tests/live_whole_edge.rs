@@ -4,16 +4,23 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
-use std::time::Duration;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use weir_kernel::NetNs;
 
 use crate::live_bed::{file, root, stderr, weir};
 
-/// Names of the two edges: tests of other processes have others.
+/// Names of the two edges: other processes and other tests of this one have others.
 fn names() -> [String; 2] {
-    [1, 2].map(|n| format!("whole-{}-{n}", std::process::id()))
+    let thread = std::thread::current();
+    // Threads have the names of their tests, unless there is only one.
+    let test = match thread.name() {
+        Some(name) if name.ends_with("whole_parts") => "killed",
+        _ => "whole",
+    };
+    [1, 2].map(|n| format!("{test}-{}-{n}", std::process::id()))
 }
 
 /// A subnet over both edges: one client here, one server there.
@@ -67,17 +74,6 @@ fn workload(edge: &NetNs, name: &str, address: &str) -> NetNs {
     ns
 }
 
-/// Takes both edges away, whatever happens.
-struct Gone<'n>([&'n NetNs; 2]);
-
-impl Drop for Gone<'_> {
-    fn drop(&mut self) {
-        for (ns, name) in self.0.iter().zip(names()) {
-            weir(ns, &["down", "--edge", &name]);
-        }
-    }
-}
-
 fn succeed(ns: &NetNs, args: &[&str]) -> String {
     let output = weir(ns, args);
     assert!(output.status.success(), "{args:?}: {}", stderr(&output));
@@ -95,61 +91,94 @@ fn echo(stream: &mut TcpStream) -> std::io::Result<()> {
     stream.read_exact(&mut [0; 15])
 }
 
+/// Two hosts with an underlay between them, a client behind the first one and a server behind the second.
+struct Hosts {
+    here: NetNs,
+    there: NetNs,
+    client: NetNs,
+    /// Kept for its life.
+    _server: NetNs,
+}
+
+impl Hosts {
+    fn build() -> Hosts {
+        let [here, there] = [1, 2].map(|_| NetNs::create("whe").expect("a namespace"));
+        let pair = [
+            "link", "add", "under0", "mtu", "1600", "type", "veth", "peer", "name", "under0",
+            "mtu", "1600",
+        ];
+        here.ip(&[&pair[..], &["netns", there.name()]].concat())
+            .expect("an underlay");
+        for (ns, address) in [(&here, "192.0.2.1/24"), (&there, "192.0.2.2/24")] {
+            ns.ip(&["address", "add", address, "dev", "under0"])
+                .expect("an address");
+            ns.ip(&["link", "set", "under0", "up"]).expect("up");
+        }
+        let client = workload(&here, "client", "10.1.0.7");
+        let server = workload(&there, "server", "10.1.0.8");
+        let listener = server.run(|| TcpListener::bind("0.0.0.0:80").expect("bound"));
+        let listener = listener.expect("in the namespace");
+        std::thread::spawn(move || {
+            while let Ok((mut stream, _)) = listener.accept() {
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 64];
+                    while let Ok(n @ 1..) = stream.read(&mut bytes) {
+                        if stream.write_all(&bytes[..n]).is_err() {
+                            break;
+                        }
+                    }
+                });
+            }
+        });
+        Hosts {
+            here,
+            there,
+            client,
+            _server: server,
+        }
+    }
+
+    /// A connection from the client to the server, which sends back what it gets.
+    fn connect(&self) -> std::io::Result<TcpStream> {
+        let to: SocketAddr = "10.1.0.8:80".parse().expect("an address");
+        let stream = self
+            .client
+            .run(|| TcpStream::connect_timeout(&to, Duration::from_secs(3)))
+            .expect("in the namespace")?;
+        stream.set_read_timeout(Some(Duration::from_secs(3)))?;
+        Ok(stream)
+    }
+}
+
+impl Drop for Hosts {
+    /// Takes both edges away, whatever happens.
+    fn drop(&mut self) {
+        for (ns, name) in [&self.here, &self.there].into_iter().zip(names()) {
+            weir(ns, &["down", "--edge", &name]);
+        }
+    }
+}
+
 #[test]
 fn one_configuration_carries_a_graph_and_the_networks_of_its_device() {
     if !root("one_configuration_carries_a_graph_and_the_networks_of_its_device") {
         return;
     }
-    let [here, there] = [1, 2].map(|_| NetNs::create("whe").expect("a namespace"));
-    let _gone = Gone([&here, &there]);
-    let pair = [
-        "link", "add", "under0", "mtu", "1600", "type", "veth", "peer", "name", "under0", "mtu",
-        "1600",
-    ];
-    here.ip(&[&pair[..], &["netns", there.name()]].concat())
-        .expect("an underlay");
-    for (ns, address) in [(&here, "192.0.2.1/24"), (&there, "192.0.2.2/24")] {
-        ns.ip(&["address", "add", address, "dev", "under0"])
-            .expect("an address");
-        ns.ip(&["link", "set", "under0", "up"]).expect("up");
-    }
-    let client = workload(&here, "client", "10.1.0.7");
-    let server = workload(&there, "server", "10.1.0.8");
-    let listener = server.run(|| TcpListener::bind("0.0.0.0:80").expect("bound"));
-    let listener = listener.expect("in the namespace");
-    std::thread::spawn(move || {
-        while let Ok((mut stream, _)) = listener.accept() {
-            std::thread::spawn(move || {
-                let mut bytes = [0; 64];
-                while let Ok(n @ 1..) = stream.read(&mut bytes) {
-                    if stream.write_all(&bytes[..n]).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-    });
-    let connect = || {
-        let to: SocketAddr = "10.1.0.8:80".parse().expect("an address");
-        let stream = client
-            .run(|| TcpStream::connect_timeout(&to, Duration::from_secs(3)))
-            .expect("in the namespace")?;
-        stream.set_read_timeout(Some(Duration::from_secs(3)))?;
-        Ok::<_, std::io::Error>(stream)
-    };
-
+    let hosts = Hosts::build();
+    let Hosts { here, there, .. } = &hosts;
+    let connect = || hosts.connect();
     let document_path = file("whole-net.toml", &document(1, "client"));
     let edge_path = file("whole-edge.toml", &configuration("", Some(&document_path)));
     let [net, edge] = [&document_path, &edge_path].map(|path| path.to_str().expect("a path"));
     let [name, other] = names();
     // One check, one plan and one difference for both parts.
-    let checked = succeed(&here, &["check", edge, net]);
+    let checked = succeed(here, &["check", edge, net]);
     assert!(
         checked
             .contains("1 port, 1 function, version 1, 2 edges, 1 tenant, 1 network, 2 workloads"),
         "{checked}"
     );
-    let planned = weir(&here, &["plan", edge]);
+    let planned = weir(here, &["plan", edge]);
     let said = stderr(&planned);
     assert!(
         said.contains("under0 is port under of the graph and the underlay of the networks"),
@@ -159,7 +188,7 @@ fn one_configuration_carries_a_graph_and_the_networks_of_its_device() {
     for words in ["shield", "n/client", "nothing of it runs"] {
         assert!(planned.contains(words), "{planned}");
     }
-    let changes = succeed(&here, &["diff", edge]);
+    let changes = succeed(here, &["diff", edge]);
     for words in [
         "+ port under",
         "+ function shield",
@@ -168,20 +197,20 @@ fn one_configuration_carries_a_graph_and_the_networks_of_its_device() {
     ] {
         assert!(changes.contains(words), "{changes}");
     }
-    assert_eq!(status(&here)["edges"], Value::Array(Vec::new()));
+    assert_eq!(status(here)["edges"], Value::Array(Vec::new()));
 
     // Applied at once; the far edge runs its part of the document alone.
-    let applied = succeed(&here, &["apply", edge]);
+    let applied = succeed(here, &["apply", edge]);
     for words in [
         "is at generation 1: 1 port, 1 function",
         "(document version 1): 1 workload",
     ] {
         assert!(applied.contains(words), "{applied}");
     }
-    succeed(&there, &["apply", net, "--edge", &other]);
+    succeed(there, &["apply", net, "--edge", &other]);
     let mut stream = connect().expect("connected");
     echo(&mut stream).expect("through the tunnel");
-    let runs = status(&here);
+    let runs = status(here);
     assert_eq!(runs["edges"][0]["edge"], Value::from(name.as_str()));
     let passed = &runs["edges"][0]["functions"][0]["ledger"]["verdicts"]["pass"];
     assert!(
@@ -189,13 +218,13 @@ fn one_configuration_carries_a_graph_and_the_networks_of_its_device() {
         "the graph saw the tunnel: {runs}"
     );
     assert_eq!(runs["networks"][0]["edge"], Value::from(name.as_str()));
-    let text = succeed(&here, &["status"]);
+    let text = succeed(here, &["status"]);
     assert!(text.contains("function shield (filter) > stack"), "{text}");
     assert!(
         text.contains(&format!("edge {name}, networks: generation 1")),
         "{text}"
     );
-    let nothing = succeed(&here, &["diff", edge]);
+    let nothing = succeed(here, &["diff", edge]);
     assert!(
         nothing.contains("the networks stay as they are"),
         "{nothing}"
@@ -206,7 +235,7 @@ fn one_configuration_carries_a_graph_and_the_networks_of_its_device() {
     );
 
     // The document belongs to the configuration now.
-    let refused = weir(&here, &["apply", net, "--edge", &name]);
+    let refused = weir(here, &["apply", net, "--edge", &name]);
     assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
     assert!(
         stderr(&refused).contains("belong to the configuration"),
@@ -221,16 +250,16 @@ fn one_configuration_carries_a_graph_and_the_networks_of_its_device() {
         configuration("\"deny tcp to-port 1\"", Some(&document_path)),
     )
     .expect("written");
-    let refused = weir(&here, &["apply", edge]);
+    let refused = weir(here, &["apply", edge]);
     assert!(!refused.status.success());
     assert!(
         stderr(&refused).contains("missing0"),
         "{}",
         stderr(&refused)
     );
-    let runs = status(&here);
+    let runs = status(here);
     assert_eq!(runs["networks"][0]["version"], 1, "{runs}");
-    let shield = succeed(&here, &["status", "--hits"]);
+    let shield = succeed(here, &["status", "--hits"]);
     assert!(!shield.contains("deny tcp to-port 1"), "{shield}");
     echo(&mut stream).expect("as before");
 
@@ -241,14 +270,14 @@ fn one_configuration_carries_a_graph_and_the_networks_of_its_device() {
         configuration("\"deny udp\"", Some(&document_path)),
     )
     .expect("written");
-    let unconfirmed = weir(&here, &["apply", edge, "--confirm", "1"]);
+    let unconfirmed = weir(here, &["apply", edge, "--confirm", "1"]);
     assert_eq!(unconfirmed.status.code(), Some(1));
     assert!(
         stderr(&unconfirmed).contains("the former configuration runs again"),
         "{}",
         stderr(&unconfirmed)
     );
-    let runs = status(&here);
+    let runs = status(here);
     assert_eq!(runs["networks"][0]["version"], 1, "{runs}");
     echo(&mut stream).expect("as before");
 
@@ -258,35 +287,35 @@ fn one_configuration_carries_a_graph_and_the_networks_of_its_device() {
         configuration("\"deny tcp to-port 1\"", Some(&document_path)),
     )
     .expect("written");
-    let applied = succeed(&here, &["apply", edge]);
+    let applied = succeed(here, &["apply", edge]);
     assert!(applied.contains("(document version 2)"), "{applied}");
     echo(&mut stream).expect("through both parts as they are now");
 
     // What the configuration names no more is removed; the graph goes on.
     std::fs::write(&edge_path, configuration("\"deny tcp to-port 1\"", None)).expect("written");
-    let changes = succeed(&here, &["diff", edge]);
+    let changes = succeed(here, &["diff", edge]);
     assert!(changes.contains("network n removed"), "{changes}");
-    let applied = succeed(&here, &["apply", edge]);
+    let applied = succeed(here, &["apply", edge]);
     assert!(applied.contains("all networks are removed"), "{applied}");
-    let runs = status(&here);
+    let runs = status(here);
     assert_eq!(runs["networks"], Value::Array(Vec::new()));
     assert_eq!(runs["edges"][0]["edge"], Value::from(name.as_str()));
     connect().expect_err("no way");
 
     // And back, then all of it down: nothing is left.
     std::fs::write(&edge_path, configuration("", Some(&document_path))).expect("written");
-    succeed(&here, &["apply", edge]);
+    succeed(here, &["apply", edge]);
     echo(&mut connect().expect("connected")).expect("through the tunnel");
-    let down = succeed(&here, &["down", edge]);
+    let down = succeed(here, &["down", edge]);
     assert!(down.contains(&format!("edge {name}: down")), "{down}");
-    succeed(&there, &["down", net, "--edge", &other]);
+    succeed(there, &["down", net, "--edge", &other]);
     for folder in ["edge", "net"] {
         for name in names() {
             let left = Path::new("/sys/fs/bpf/weir").join(folder).join(&name);
             assert!(!left.exists(), "{}", left.display());
         }
     }
-    for (ns, device) in [(&here, "under0"), (&here, "client"), (&there, "under0")] {
+    for (ns, device) in [(here, "under0"), (here, "client"), (there, "under0")] {
         let shown = ns.ip(&["-details", "link", "show", device]).expect("shown");
         assert!(!shown.contains("xdp"), "{shown}");
     }
@@ -333,4 +362,83 @@ fn networks_alone_are_a_configuration_too() {
         "{}",
         stderr(&applied)
     );
+}
+
+/// `weir apply` of both parts, killed at random moments: each part is the old or the new one, connections go on, and the next command cleans up.
+#[test]
+fn an_apply_that_is_killed_leaves_whole_parts() {
+    if !root("an_apply_that_is_killed_leaves_whole_parts") {
+        return;
+    }
+    let hosts = Hosts::build();
+    let Hosts { here, there, .. } = &hosts;
+    let [name, other] = names();
+    let documents = [1, 2].map(|version| file("killed-net.toml", &document(version, "client")));
+    let rules = ["", "\"deny tcp to-port 1\""];
+    let edges = [0, 1].map(|at| {
+        let text = configuration(rules[at], Some(&documents[at]));
+        file("killed-edge.toml", &text)
+    });
+    let [first, second] = [&edges[0], &edges[1]].map(|path| path.to_str().expect("a path"));
+    succeed(here, &["apply", first]);
+    let net = documents[0].to_str().expect("a path");
+    succeed(there, &["apply", net, "--edge", &other]);
+    let pins = || {
+        let mut all = Vec::new();
+        for folder in ["edge", "net"] {
+            let folder = Path::new("/sys/fs/bpf/weir").join(folder).join(&name);
+            let entries = std::fs::read_dir(folder).expect("its folder");
+            all.push(entries.count());
+        }
+        all
+    };
+    // How long one takes, and how much is there after it.
+    let began = Instant::now();
+    succeed(here, &["apply", second]);
+    succeed(here, &["apply", first, "--force"]);
+    let took = began.elapsed() / 2;
+    let clean = pins();
+    let mut stream = hosts.connect().expect("connected");
+    let rounds = match std::env::var_os("WEIR_LONG") {
+        Some(_) => 200,
+        None => 24,
+    };
+    // A linear congruence: the same moments in every run, as parts of the time that an apply takes.
+    let mut random = 12_345u32;
+    let (mut ended, mut seen) = (0, [0, 0]);
+    for round in 0..rounds {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let moment = took.mul_f64(f64::from(random >> 16) / 65_536.0 * 1.1);
+        let mut child = here
+            .command(crate::common::WEIR)
+            .expect("namespace")
+            .args(["apply", [second, first][round % 2], "--force"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("weir starts");
+        std::thread::sleep(moment);
+        child.kill().expect("killed, or over");
+        if child.wait().expect("waits").success() {
+            ended += 1;
+        }
+        echo(&mut stream).unwrap_or_else(|e| panic!("round {round}, after {moment:?}: {e}"));
+        let runs = status(here);
+        let version = runs["networks"][0]["version"].as_u64().expect("a number");
+        assert!((1..=2).contains(&version), "round {round}: {runs}");
+        seen[version as usize - 1] += 1;
+        assert_eq!(
+            runs["edges"][0]["ports"][0]["attached"], true,
+            "round {round}: {runs}"
+        );
+    }
+    let line = format!(
+        "{rounds} applies killed, {ended} of them too late; networks old or new: {seen:?}\n"
+    );
+    let _ = std::io::stderr().write_all(line.as_bytes());
+    assert!(ended < rounds, "no apply was killed in time");
+    succeed(here, &["apply", first, "--force"]);
+    assert_eq!(pins(), clean, "the next apply cleans up");
+    echo(&mut stream).expect("as before");
+    succeed(here, &["down", first]);
 }

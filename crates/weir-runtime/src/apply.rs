@@ -3,12 +3,13 @@
 //! The graph and the networks have a generation word each, so they switch one after the other: the graph first, because what it drops never
 //! reaches the networks. All that can be refused is refused before the first of them; if the second fails all the same, the first goes back.
 
+use std::sync::Arc;
+
 use weir_engine::edge;
 use weir_engine::network::{self, Networks};
 use weir_network::EdgeNetworks;
 
 use crate::error::RuntimeError;
-use crate::files::Read;
 use crate::former::Former;
 use crate::networks::{self, NetworksApplied};
 use crate::plan::{NetworksPart, Planned};
@@ -24,8 +25,6 @@ pub struct Applied {
     pub graph_removed: bool,
     /// Networks ran that a configuration of the edge had named, and that it names no more.
     pub networks_removed: bool,
-    /// What a user should know.
-    pub notes: Vec<String>,
 }
 
 impl Planned {
@@ -36,7 +35,7 @@ impl Planned {
     /// What ran before runs on, unless the text says otherwise.
     pub fn apply(&self, force: bool) -> Result<Applied, RuntimeError> {
         let mut applied = Applied::default();
-        let mut ready = self.prepare_networks(force, &mut applied.notes)?;
+        let ready = self.prepare_networks(force)?;
         let former = match (&self.graph, &ready) {
             // Only of two parts one can be left behind by the other's failure.
             (Some(_), Some(_)) => Some(Former::of_graph(&self.edge)?),
@@ -45,10 +44,7 @@ impl Planned {
         if let Some(part) = &self.graph {
             applied.graph = Some(edge::apply(&part.plan, &part.record.write()?)?);
         }
-        let outcome = match &mut ready {
-            Some(ready) => ready.apply().map(Some),
-            None => Ok(None),
-        };
+        let outcome = ready.map(Ready::apply).transpose();
         match (outcome, former) {
             (Ok(done), _) => applied.networks = done,
             (Err(error), None) => return Err(error),
@@ -62,17 +58,12 @@ impl Planned {
                 });
             }
         }
-        drop(ready);
         self.remove_rest(&mut applied)?;
         Ok(applied)
     }
 
     /// Holds the networks and plans them beside what runs, so that the graph is not touched where they are refused.
-    fn prepare_networks<'p>(
-        &'p self,
-        force: bool,
-        notes: &mut Vec<String>,
-    ) -> Result<Option<Ready<'p>>, RuntimeError> {
+    fn prepare_networks(&self, force: bool) -> Result<Option<Ready<'_>>, RuntimeError> {
         let Some(part) = &self.networks else {
             return Ok(None);
         };
@@ -85,29 +76,26 @@ impl Planned {
                 running.version()
             )));
         }
-        let before = self.running_networks()?;
-        if let (None, Some(owner), false) = (
-            &self.configuration,
-            before.and_then(|record| record.configuration),
-            force,
-        ) {
+        let is_same = running.generation() == part.seen.0;
+        let owner = match (is_same, running.text()?) {
+            (true, _) => part.seen.1.clone(),
+            (false, Some(text)) => networks::Record::read(&text)?.configuration,
+            (false, None) => None,
+        };
+        if let (None, Some(owner), false) = (&self.configuration, owner, force) {
             return Err(RuntimeError::Usage(format!(
                 "the networks of edge {edge} belong to the configuration {0}: run `weir apply {0}`, or take them from it with --force",
                 owner.display()
             )));
         }
-        let held = |function: &str, map: &str| {
-            let found = running.held(function, map);
-            networks::held(function, found, &mut |_| ())
+        let plan = match is_same {
+            true => Arc::clone(&part.plan),
+            // Another command changed them since, or they could not be seen.
+            false => Arc::new(part.record.plan_beside(edge, &running)?),
         };
-        let (checked, _) = part.record.check_beside(&held, &mut Read::new())?;
-        let plan = networks::planned(&checked, edge, running.numbers())?;
-        for station in crate::stations::warnings(&crate::stations::of(&plan)?) {
-            notes.push(station);
-        }
         Ok(Some(Ready {
             running,
-            plan: Some(plan),
+            plan,
             part,
         }))
     }
@@ -131,15 +119,15 @@ impl Planned {
 /// Networks that are held, with a plan that fits what runs.
 struct Ready<'p> {
     running: Networks,
-    plan: Option<EdgeNetworks>,
+    plan: Arc<EdgeNetworks>,
     part: &'p NetworksPart,
 }
 
 impl Ready<'_> {
-    fn apply(&mut self) -> Result<NetworksApplied, RuntimeError> {
-        let plan = self.plan.take();
-        let plan = plan.ok_or_else(|| RuntimeError::Failed("applied twice".to_owned()))?;
-        let applied = self.running.apply(&plan, &self.part.record.write()?)?;
+    fn apply(mut self) -> Result<NetworksApplied, RuntimeError> {
+        let record = self.part.record.write()?;
+        let applied = self.running.apply(&self.plan, &record)?;
+        let plan = self.plan;
         Ok(NetworksApplied { plan, applied })
     }
 }

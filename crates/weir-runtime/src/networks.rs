@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weir_engine::network::{self, Look, NetworkError, Networks};
@@ -111,6 +112,18 @@ impl Record {
         Ok(())
     }
 
+    /// The plan of an edge that fits what runs of it.
+    pub(crate) fn plan_beside(
+        &self,
+        edge: &str,
+        running: &Networks,
+    ) -> Result<EdgeNetworks, RuntimeError> {
+        let kept =
+            |function: &str, map: &str| held(function, running.held(function, map), &mut |_| ());
+        let (checked, _) = self.check_beside(&kept, &mut Read::new())?;
+        planned(&checked, edge, running.numbers())
+    }
+
     fn refused(&self, found: Diagnostics) -> RuntimeError {
         RuntimeError::Mistakes {
             path: self.path.clone(),
@@ -206,7 +219,7 @@ pub fn running_edge(given: Option<&str>) -> Result<(String, Look), RuntimeError>
 #[derive(Debug)]
 pub struct NetworksApplied {
     /// What runs now.
-    pub plan: EdgeNetworks,
+    pub plan: Arc<EdgeNetworks>,
     /// What changed.
     pub applied: network::Applied,
 }
@@ -217,9 +230,7 @@ pub struct NetworksApplied {
 /// The document has mistakes, or the kernel refused; what ran before runs on.
 pub fn apply(edge: &str, record: &Record) -> Result<NetworksApplied, RuntimeError> {
     let mut running = Networks::open(edge)?;
-    let kept = |function: &str, map: &str| held(function, running.held(function, map), &mut |_| ());
-    let (checked, _) = record.check_beside(&kept, &mut Read::new())?;
-    let plan = planned(&checked, edge, running.numbers())?;
+    let plan = Arc::new(record.plan_beside(edge, &running)?);
     let applied = running.apply(&plan, &record.write()?)?;
     Ok(NetworksApplied { plan, applied })
 }

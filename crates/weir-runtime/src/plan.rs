@@ -46,11 +46,13 @@ pub struct GraphPart {
 #[derive(Debug)]
 pub struct NetworksPart {
     /// What runs then, with the numbers of what runs now where that can be seen.
-    pub plan: EdgeNetworks,
+    pub plan: Arc<EdgeNetworks>,
     /// The document as it was checked.
     pub checked: Checked,
     /// What is kept.
     pub record: networks::Record,
+    /// The generation that ran when this was planned, 0 if none could be seen; and the configuration that its networks belonged to.
+    pub(crate) seen: (u64, Option<PathBuf>),
 }
 
 /// What would change of what runs.
@@ -251,12 +253,20 @@ impl Planned {
             checked = record.beside(checked, &held)?;
             self.notes.extend(notes.into_inner());
         }
+        let seen = match &running {
+            Some(look) => {
+                let owner = networks::Record::read(&look.text).ok();
+                (look.generation, owner.and_then(|owner| owner.configuration))
+            }
+            None => (0, None),
+        };
         let before = running.map_or_else(Arc::default, |look| look.numbers);
-        let plan = networks::planned(&checked, &edge, &before)?;
+        let plan = Arc::new(networks::planned(&checked, &edge, &before)?);
         Ok(NetworksPart {
             plan,
             checked,
             record,
+            seen,
         })
     }
 
@@ -298,7 +308,11 @@ impl Planned {
         })
     }
 
-    fn graph_changes(
+    /// What applying this would change of the graph that runs; `None`: none runs and none is wanted, or the file says nothing of it.
+    ///
+    /// # Errors
+    /// What runs cannot be read.
+    pub fn graph_changes(
         &self,
         note: &mut dyn FnMut(String),
     ) -> Result<Option<GraphChanges>, RuntimeError> {

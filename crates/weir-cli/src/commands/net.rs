@@ -228,9 +228,13 @@ fn delete(names: &[String], edge: Option<&str>, json: bool) -> Result<(), Failur
     record.text = document.to_string();
     drop(checked(&record)?);
     let done = weir_runtime::networks::apply(&edge, &record)?;
+    let stations = stations::of(&done.plan)?;
+    for warning in stations::warnings(&stations) {
+        output::complain(&warning);
+    }
     match json {
-        true => output::json(&applied_json(&edge, &done)?)?,
-        false => output::out(&applied_text(&edge, &done)?)?,
+        true => output::json(&applied_json(&edge, &done, &stations)?)?,
+        false => output::out(&applied_text(&edge, &done, &stations))?,
     }
     Ok(())
 }

@@ -238,6 +238,26 @@ impl Networks {
         self.running.as_ref().map_or(0, |r| r.state.version)
     }
 
+    /// The generation that packets follow; 0: nothing runs.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.running.as_ref().map_or(0, |r| r.state.generation)
+    }
+
+    /// The document of the running generation; `None`: nothing runs.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn text(&self) -> Result<Option<String>, NetworkError> {
+        let generation = self.generation();
+        if generation == 0 {
+            return Ok(None);
+        }
+        let text = state::read_document(self.folder.path(), generation);
+        text.map(Some)
+            .map_err(|why| NetworkError::OtherVersion { why })
+    }
+
     /// What a map of a function with a program of its own holds, all elements one behind the other; `None` if it does not run, or has no
     /// such array. For what a new plan must agree with; `function`: as of [`weir_network::instance_name`].
     ///

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use weir_engine::edge::{self, Applied as GraphApplied};
 use weir_graph::{Diff, EdgePlan};
+use weir_runtime::stations::Station;
 use weir_runtime::{Applied, Changes, Planned};
 
 use super::{confirm, networks, plan};
@@ -142,21 +143,36 @@ fn show_removals(
 
 /// Applies a plan and says what that changed.
 pub(super) fn carry_out(args: &ApplyArgs, planned: &Planned) -> Result<(), Failure> {
-    let changes = planned.changes(&mut |note| output::complain(&note))?;
+    let changes = planned.graph_changes(&mut |note| output::complain(&note))?;
+    let changes = changes.map(|found| found.diff);
     let applied = planned.apply(args.force)?;
-    for note in &applied.notes {
-        output::complain(note);
+    let stations = match &applied.networks {
+        Some(done) => networks::stations_of(&done.plan)?,
+        None => Vec::new(),
+    };
+    for warning in weir_runtime::stations::warnings(&stations) {
+        output::complain(&warning);
     }
     match args.json {
-        true => Ok(output::json(&applied_json(planned, &changes, &applied)?)?),
-        false => tell(planned, &changes, &applied),
+        true => Ok(output::json(&applied_json(
+            planned,
+            changes.as_ref(),
+            &applied,
+            &stations,
+        )?)?),
+        false => tell(planned, changes.as_ref(), &applied, &stations),
     }
 }
 
-fn tell(planned: &Planned, changes: &Changes, applied: &Applied) -> Result<(), Failure> {
+fn tell(
+    planned: &Planned,
+    changes: Option<&Diff>,
+    applied: &Applied,
+    stations: &[Station<'_>],
+) -> Result<(), Failure> {
     let mut text = String::new();
-    if let Some(found) = &changes.graph {
-        text.push_str(&found.diff.to_string());
+    if let Some(diff) = changes {
+        text.push_str(&diff.to_string());
     }
     if let (Some(part), Some(done)) = (&planned.graph, &applied.graph) {
         for note in part.plan.notes.iter().chain(&done.notes) {
@@ -173,7 +189,7 @@ fn tell(planned: &Planned, changes: &Changes, applied: &Applied) -> Result<(), F
         text.push_str(&format!("edge {}: the graph is removed\n", planned.edge));
     }
     if let Some(done) = &applied.networks {
-        text.push_str(&networks::applied_text(&planned.edge, done)?);
+        text.push_str(&networks::applied_text(&planned.edge, done, stations));
     }
     if applied.networks_removed {
         text.push_str(&format!(
@@ -184,14 +200,18 @@ fn tell(planned: &Planned, changes: &Changes, applied: &Applied) -> Result<(), F
     Ok(output::out(&text)?)
 }
 
-fn applied_json(planned: &Planned, changes: &Changes, applied: &Applied) -> Result<Value, Failure> {
+fn applied_json(
+    planned: &Planned,
+    changes: Option<&Diff>,
+    applied: &Applied,
+    stations: &[Station<'_>],
+) -> Result<Value, Failure> {
     let mut value = json!({ "edge": planned.edge });
-    if let (Some(part), Some(found), Some(done)) = (&planned.graph, &changes.graph, &applied.graph)
-    {
-        value = report(&part.plan, &found.diff, done, Some(done.generation), false)?;
+    if let (Some(part), Some(diff), Some(done)) = (&planned.graph, changes, &applied.graph) {
+        value = report(&part.plan, diff, done, Some(done.generation), false)?;
     }
     if let Some(done) = &applied.networks {
-        let of_networks = networks::applied_json(&planned.edge, done)?;
+        let of_networks = networks::applied_json(&planned.edge, done, stations)?;
         match planned.graph {
             Some(_) => value["networks"] = of_networks,
             None => value = of_networks,

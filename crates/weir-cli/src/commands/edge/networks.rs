@@ -45,19 +45,21 @@ pub(crate) fn plan_json(plan: &EdgeNetworks, stations: &[Station<'_>]) -> Value 
 }
 
 /// What an apply did, as JSON.
-pub(crate) fn applied_json(edge: &str, done: &NetworksApplied) -> Result<Value, Failure> {
-    let stations = stations_of(&done.plan)?;
+pub(crate) fn applied_json(
+    edge: &str,
+    done: &NetworksApplied,
+    stations: &[Station<'_>],
+) -> Result<Value, Failure> {
     let mut value = serde_json::to_value(&done.applied).map_err(Failure::failed)?;
-    value["stations"] = stations_json(&stations);
+    value["stations"] = stations_json(stations);
     value["edge"] = json!(edge);
     value["version"] = json!(done.plan.version);
     Ok(value)
 }
 
 /// What an apply did, in words.
-pub(crate) fn applied_text(edge: &str, done: &NetworksApplied) -> Result<String, Failure> {
+pub(crate) fn applied_text(edge: &str, done: &NetworksApplied, stations: &[Station<'_>]) -> String {
     let NetworksApplied { plan, applied } = done;
-    let stations = stations_of(plan)?;
     let mut text = format!(
         "edge {edge} is at generation {} (document version {}): {}, {}\n",
         applied.generation,
@@ -85,8 +87,8 @@ pub(crate) fn applied_text(edge: &str, done: &NetworksApplied) -> Result<String,
             applied.memory.div_ceil(1024)
         ));
     }
-    text.push_str(&stations_table(&stations, FEW));
-    Ok(text)
+    text.push_str(&stations_table(stations, FEW));
+    text
 }
 
 /// Addresses that the document leaves open, of so many workloads at most.
