@@ -75,12 +75,10 @@ impl Former {
             Some(Some(record)) => {
                 networks::apply(&self.edge, record)?;
             }
-            Some(None) => {
-                if network::look(&self.edge)?.is_some() {
-                    Networks::open(&self.edge)?.remove()?;
-                }
+            Some(None) if network::look(&self.edge)?.is_some() => {
+                Networks::open(&self.edge)?.remove()?;
             }
-            None => {}
+            _ => {}
         }
         Ok(())
     }
