@@ -235,10 +235,10 @@ static __always_inline int by_kernel(ctx_t *ctx, struct packet *p, struct weir_f
 		__builtin_memcpy(back.src, fib->dst, 16);
 		code = bpf_fib_lookup(ctx, (void *)&back, sizeof(back), 0);
 		if (code != BPF_FIB_LKUP_RET_SUCCESS && code != BPF_FIB_LKUP_RET_NO_NEIGH)
-			return drop(p, WEIR_R_reverse_path);
+			return drop(p, WEIR_R_rpf_failed);
 		source = back.ifindex;
 		if (does(WEIR_RF_STRICT) && source != p->in->ifindex)
-			return drop(p, WEIR_R_reverse_path);
+			return drop(p, WEIR_R_rpf_failed);
 	}
 	code = bpf_fib_lookup(ctx, (void *)fib, sizeof(*fib), 0);
 	if (code)
@@ -362,7 +362,7 @@ static __always_inline int by_own(ctx_t *ctx, struct packet *p, struct weir_fib 
 	__u32 word, number, mtu;
 
 	if (does(WEIR_RF_STRICT | WEIR_RF_LOOSE) && !comes_right(p, fib->family, fib->src))
-		return drop(p, WEIR_R_reverse_path);
+		return drop(p, WEIR_R_rpf_failed);
 	word = find_route(fib->family, fib->dst, p);
 	if (!word)
 		return no_route(p);

@@ -43,7 +43,9 @@
 /* ---- reasons, from the one list ---- */
 enum weir_reason {
 #define REASON(name, fate, text) WEIR_R_##name,
+#define ALIAS(old, name)
 #include "reasons.def"
+#undef ALIAS
 #undef REASON
 	WEIR_R_MAX,
 	WEIR_NO_REASON = WEIR_R_MAX,

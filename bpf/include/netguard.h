@@ -347,7 +347,7 @@ static __always_inline __u32 net_guard(ctx_t *ctx, struct net *n)
 		return guard_arp(ctx, n);
 	/* It would hide what may be sent by some only. What is neither IP nor ARP speaks for nobody. */
 	if (type == bpf_htons(ETH_P_8021Q) || type == bpf_htons(ETH_P_8021AD))
-		return (flags & GUARD_MAY_ALL) == GUARD_MAY_ALL ? WEIR_NO_REASON : WEIR_R_vlan_barred;
+		return (flags & GUARD_MAY_ALL) == GUARD_MAY_ALL ? WEIR_NO_REASON : WEIR_R_vlan_not_allowed;
 	return WEIR_NO_REASON;
 }
 

@@ -24,7 +24,7 @@ static __always_inline __u32 net_untag_beside(ctx_t *ctx)
 	if (data + 14 > end)
 		return WEIR_R_frame_short;
 	if (net_is_tag(*(__be16 *)(data + 12)))
-		return WEIR_R_vlan_barred;
+		return WEIR_R_vlan_not_allowed;
 	return bpf_skb_vlan_pop(ctx) ? WEIR_R_internal : WEIR_NO_REASON;
 #else
 	return WEIR_NO_REASON;
@@ -42,7 +42,7 @@ static __always_inline __u32 net_untag_inside(ctx_t *ctx)
 	if (data + 18 > end || !net_is_tag(*(__be16 *)(data + 12)) || *(__be16 *)(data + 14) & bpf_htons(0xfff))
 		return WEIR_NO_REASON;
 	if (net_is_tag(*(__be16 *)(data + 16)))
-		return WEIR_R_vlan_barred;
+		return WEIR_R_vlan_not_allowed;
 #ifdef WEIR_HOOK_TC
 	return bpf_skb_vlan_pop(ctx) ? WEIR_R_internal : WEIR_NO_REASON;
 #else

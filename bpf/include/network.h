@@ -300,11 +300,11 @@ static __always_inline __u32 net_send(ctx_t *ctx, struct net *n, __u32 vid, int 
 	struct weir_vi *out = net_interface(chain, vid);
 
 	if (!out)
-		return WEIR_R_unlinked;
+		return WEIR_R_no_link;
 	if (out->slot == WEIR_NS_DEVICE)
 		return net_deliver(ctx, n, out, action);
 	if (!out->peer)
-		return WEIR_R_unlinked;
+		return WEIR_R_no_link;
 	if (chain->calls >= WEIR_NET_CALLS) {
 		if (chain->rounds >= WEIR_NET_ROUNDS)
 			return WEIR_R_loop_guard;

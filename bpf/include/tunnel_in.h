@@ -20,7 +20,7 @@ static __always_inline struct weir_net_remote *sender(struct net *n, __u64 *src,
 	struct weir_exact *peer = net_find(n->chain, exact_scope(WEIR_EX_PEER, 0, 0), src[0], src[1]);
 	struct weir_net_remote *r;
 
-	*reason = WEIR_R_tunnel_peer;
+	*reason = WEIR_R_unknown_vtep;
 	if (!peer || peer->value >= net_half_remotes)
 		return 0;
 	r = net_at(net_remotes, n->chain, peer->value, net_half_remotes);

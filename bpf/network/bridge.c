@@ -148,12 +148,12 @@ static __always_inline __u32 admit(ctx_t *ctx, struct net *n, struct frame *f, _
 	struct weir_vi *out = net_interface(n->chain, vid);
 
 	if (!out)
-		return WEIR_R_unlinked;
+		return WEIR_R_no_link;
 	if (vid == n->chain->vid || (out->flags & n->in->flags & WEIR_VF_TUNNEL))
-		return WEIR_R_same_way;
+		return WEIR_R_split_horizon;
 	if (!net_carries(n->chain, vid, out, f->vlan))
-		return WEIR_R_vlan_barred;
-	return leave_vlan(ctx, out, f->vlan) ? WEIR_NO_REASON : WEIR_R_vlan_barred;
+		return WEIR_R_vlan_not_allowed;
+	return leave_vlan(ctx, out, f->vlan) ? WEIR_NO_REASON : WEIR_R_vlan_not_allowed;
 }
 
 SEC(CTX_SECTION)
@@ -173,7 +173,7 @@ int bridge(ctx_t *ctx)
 	reason = net_untag_beside(ctx);
 	if (reason != WEIR_NO_REASON)
 		goto leave;
-	reason = WEIR_R_vlan_barred;
+	reason = WEIR_R_vlan_not_allowed;
 	f.vlan = vlan_of(ctx, &n);
 	if (f.vlan == NO_VLAN)
 		goto leave;

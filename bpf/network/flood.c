@@ -157,7 +157,7 @@ int flood(ctx_t *ctx)
 	bridge = net_at(net_bridges, n.chain, n.in->instance, net_half_bridges);
 	if (!bridge)
 		goto leave;
-	reason = WEIR_R_storm;
+	reason = WEIR_R_flood_rate_limited;
 	if (is_storm(&n, bridge->storm))
 		goto leave;
 	f.n = &n;

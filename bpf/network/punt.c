@@ -113,7 +113,7 @@ static __always_inline __u32 hand_over(ctx_t *ctx, struct net *n, __u32 rate, __
 		return WEIR_R_internal;
 	/* The helper's clock has no ticks, and is ahead of this one. */
 	if (!p->heard_ns || (now > p->heard_ns && now - p->heard_ns > WEIR_PUNT_HEARD_NS))
-		return WEIR_R_punt_unheard;
+		return WEIR_R_punt_no_listener;
 	if (is_large(ctx))
 		return WEIR_R_punt_large;
 	if (is_over(p, now, rate))

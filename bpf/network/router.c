@@ -233,7 +233,7 @@ static __always_inline __u32 send_on(ctx_t *ctx, struct net *n, struct way *w, _
 	__u32 sum;
 
 	if (!out)
-		return WEIR_R_unlinked;
+		return WEIR_R_no_link;
 	if (out->mtu && packet_len(ctx, v6) > out->mtu) {
 		data = packet_word(ctx, data);
 		end = packet_word(ctx, data_end);
@@ -449,7 +449,7 @@ int router(ctx_t *ctx)
 	reason = WEIR_R_frame_short;
 	if (data + 14 > end)
 		goto leave;
-	reason = WEIR_R_other_station;
+	reason = WEIR_R_dst_mac_mismatch;
 	if (!is_ours(data, n.in))
 		goto leave;
 	type = *(__be16 *)(data + 12);

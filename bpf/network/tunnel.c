@@ -115,7 +115,7 @@ static __always_inline int put(ctx_t *ctx, struct tunnel_out *t, struct weir_net
 	case WEIR_TK_GRE:
 		return tunnel_put(ctx, t, r, net, transit, v6, WEIR_TK_GRE);
 	}
-	return WEIR_R_tunnel_nowhere;
+	return WEIR_R_no_remote_vtep;
 }
 
 /*
@@ -131,15 +131,15 @@ static __always_inline __u32 send(ctx_t *ctx, struct net *n, int *action, int *b
 	struct tunnel_out t = {};
 
 	if (!net)
-		return WEIR_R_tunnel_nowhere;
+		return WEIR_R_no_remote_vtep;
 	if (net->tenant != n->in->tenant)
 		return WEIR_R_tunnel_tenant;
 	number = net->remote ? net->remote : chain->remote;
 	if (!number || number >= net_half_remotes)
-		return WEIR_R_tunnel_nowhere;
+		return WEIR_R_no_remote_vtep;
 	r = net_at(net_remotes, chain, number, net_half_remotes);
 	if (!r || (r->family != 4 && r->family != 6))
-		return WEIR_R_tunnel_nowhere;
+		return WEIR_R_no_remote_vtep;
 	reason = tunnel_look(ctx, &t);
 	if (reason)
 		return reason;

@@ -45,7 +45,7 @@ static __always_inline int is_icmp(ctx_t *ctx)
 SEC(CTX_SECTION)
 int workload(ctx_t *ctx)
 {
-	__u32 reason = WEIR_R_unlinked;
+	__u32 reason = WEIR_R_no_link;
 	struct weir_exact *device;
 	int action = NET_DROPPED;
 	struct net n = {};

@@ -22,9 +22,21 @@ fn main() {
         })
         .collect();
     assert!(!rows.is_empty(), "{LIST} holds no REASON line");
+    let aliases: Vec<(String, String)> = text
+        .lines()
+        .filter(|line| line.starts_with("ALIAS("))
+        .map(|line| alias(line).unwrap_or_else(|| panic!("{LIST}: not ALIAS(old, name): {line}")))
+        .collect();
+    for (old, name) in &aliases {
+        assert!(
+            rows.iter().any(|(known, ..)| known == name),
+            "{LIST}: {old} is an alias of {name}, which is not a reason"
+        );
+    }
 
     let out = std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR");
-    std::fs::write(Path::new(&out).join("reasons.rs"), source(&rows)).expect("OUT_DIR is writable");
+    std::fs::write(Path::new(&out).join("reasons.rs"), source(&rows, &aliases))
+        .expect("OUT_DIR is writable");
 }
 
 fn row(line: &str) -> Option<(String, String, String)> {
@@ -40,7 +52,13 @@ fn row(line: &str) -> Option<(String, String, String)> {
     Some((name.trim().to_owned(), fate.to_owned(), text.to_owned()))
 }
 
-fn source(rows: &[(String, String, String)]) -> String {
+fn alias(line: &str) -> Option<(String, String)> {
+    let inner = line.strip_prefix("ALIAS(")?.trim_end().strip_suffix(')')?;
+    let (old, name) = inner.split_once(',')?;
+    Some((old.trim().to_owned(), name.trim().to_owned()))
+}
+
+fn source(rows: &[(String, String, String)], aliases: &[(String, String)]) -> String {
     let mut s = String::new();
     let _ = writeln!(
         s,
@@ -60,6 +78,12 @@ fn source(rows: &[(String, String, String)]) -> String {
     let _ = writeln!(s, "    ];\n}}\n\nstatic ROWS: &[(&str, Fate, &str)] = &[");
     for (name, fate, text) in rows {
         let _ = writeln!(s, "    ({name:?}, Fate::{fate}, \"{text}\"),");
+    }
+    s.push_str(
+        "];\n\n/// Names that reasons had before.\nstatic ALIASES: &[(&str, Reason)] = &[\n",
+    );
+    for (old, name) in aliases {
+        let _ = writeln!(s, "    ({old:?}, Reason::{}),", camel(name));
     }
     s.push_str("];\n");
     s

@@ -384,7 +384,7 @@ fn the_user_engine_does_with_frames_what_the_reference_does() {
                 Seen::Left(place.expect("a workload"), one.frame.clone())
             }
             // Over captures nobody listens.
-            To::Process { .. } => Seen::Dropped(Reason::PuntUnheard.name()),
+            To::Process { .. } => Seen::Dropped(Reason::PuntNoListener.name()),
             other => panic!("{other:?}"),
         });
         let mut want: Vec<Seen> = left
@@ -581,7 +581,7 @@ fn the_data_plane_does_with_frames_what_the_reference_does() {
                     Outcome::Dropped("unknown_neighbour"),
                 ]
                 .contains(&got);
-            let storm = want == Outcome::Copied && got == Outcome::Dropped("storm");
+            let storm = want == Outcome::Copied && got == Outcome::Dropped("flood_rate_limited");
             // Of DHCP clients so many a second are heard, and no more.
             let storm = storm
                 || (matches!(want, Outcome::Punted(..)) && got == Outcome::Dropped("punt_limited"));

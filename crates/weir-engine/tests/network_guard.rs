@@ -370,7 +370,7 @@ fn flipped_bits_are_judged_alike_by_engine_and_reference() {
         "group_spoofed",
         "spoofed",
         "martian",
-        "vlan_barred",
+        "vlan_not_allowed",
     ] {
         assert!(
             reasons.get(reason).is_some_and(|n| *n > 10),
@@ -474,8 +474,13 @@ fn on_hook(
         // A test run leaves tags in the data, where XDP has them, and there they end: without one beside the data nothing has a VLAN.
         let tag = matches!(frame.get(12..14), Some([0x81, 0] | [0x88, 0xa8]));
         if tag && (frame[14] & 15, frame[15]) != (0, 0) {
-            assert_eq!((new, left.len()), (Some("vlan_barred"), 0), "{}", case.name);
-            *reasons.entry("vlan_barred".to_owned()).or_default() += 1;
+            assert_eq!(
+                (new, left.len()),
+                (Some("vlan_not_allowed"), 0),
+                "{}",
+                case.name
+            );
+            *reasons.entry("vlan_not_allowed".to_owned()).or_default() += 1;
             continue;
         }
         let about = || {
@@ -518,7 +523,7 @@ fn on_hook(
         "spoofed_mac",
         "spoofed",
         "martian",
-        "vlan_barred",
+        "vlan_not_allowed",
     ] {
         assert!(reasons.contains_key(reason), "{reason}: {reasons:?}");
     }
@@ -665,8 +670,8 @@ fn who_is_on_the_underlay_reaches_nobody_without_leave() {
         })
     };
     let cases: Vec<(&str, Vec<u8>, &str)> = vec![
-        ("an undeclared host", byte(29, 99), "tunnel_peer"),
-        ("this edge's own address", byte(29, 1), "tunnel_peer"),
+        ("an undeclared host", byte(29, 99), "unknown_vtep"),
+        ("this edge's own address", byte(29, 1), "unknown_vtep"),
         (
             "an edge without a part in the network",
             byte(29, 3),
@@ -789,7 +794,7 @@ fn who_is_on_the_underlay_reaches_nobody_without_leave() {
                     out[at..at + 2].copy_from_slice(&length.to_be_bytes());
                 }
             }),
-            "vlan_barred",
+            "vlan_not_allowed",
         ),
     ];
     assert!(cases.len() >= 20);

@@ -350,8 +350,8 @@ fn forge(bed: &Bed) {
             "spoofed",
             "spoofed_mac",
             "neighbour_spoofed",
-            "vlan_barred",
-            "same_way",
+            "vlan_not_allowed",
+            "split_horizon",
         ];
         drops
             .flatten()

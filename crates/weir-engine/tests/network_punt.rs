@@ -274,7 +274,7 @@ fn dhcp_clients_get_the_addresses_that_are_declared() {
     a.send(&request(A, 1, &[])).expect("sent");
     assert!(answered(&a).is_none());
     assert_eq!(
-        drops(&bed).get("punt_unheard"),
+        drops(&bed).get("punt_no_listener"),
         Some(&1),
         "{:?}",
         bed.drops("e1")
@@ -405,7 +405,7 @@ fn first_packets_go_to_a_controller_and_the_rest_stays_in_the_kernel() {
     let helped = Helped::start(&bed, true);
     // Nobody listens to the function; what it does not select goes on.
     assert!(!bed.reaches_at_once("shop/a", ip("10.2.0.2")));
-    assert!(drops(&bed)["punt_unheard"] > 0);
+    assert!(drops(&bed)["punt_no_listener"] > 0);
     assert!(bed.ping("shop/a", &["10.2.0.2"]).contains(" 2 received"));
     let controller = reactive::Controller {
         network: "shop".to_owned(),
@@ -773,8 +773,8 @@ fn a_killed_helper_costs_what_was_for_it_and_nothing_else() {
         // 3 s are past: the data plane knows.
         assert_eq!(discover(), None);
         let drops = drops(&bed);
-        assert!(drops["punt_unheard"] > unheard, "{drops:?}");
-        unheard = drops["punt_unheard"];
+        assert!(drops["punt_no_listener"] > unheard, "{drops:?}");
+        unheard = drops["punt_no_listener"];
         assert!(connects(&bed), "round {round}: {:?}", bed.drops("e1"));
     }
     let helped = Helped::start(&bed, true);

@@ -67,7 +67,7 @@ fn no_drops(weir: &Weir) {
     for program in ["workload", "tunnel", "underlay"] {
         let mut reasons = weir.reasons(program);
         // What a workload's kernel said before there was a generation to follow.
-        reasons.retain(|(reason, _)| program != "workload" || *reason != Reason::Unlinked);
+        reasons.retain(|(reason, _)| program != "workload" || *reason != Reason::NoLink);
         assert_eq!(reasons, [], "{program}");
     }
 }
@@ -398,7 +398,7 @@ fn what_is_forged_is_a_counted_drop() {
                 src: Place(77).underlay(false),
                 ..good.clone()
             },
-            dropped(Reason::TunnelPeer),
+            dropped(Reason::UnknownVtep),
         ),
         (
             "a stranger of IPv6",
@@ -406,7 +406,7 @@ fn what_is_forged_is_a_counted_drop() {
                 src: Place(77).underlay(true),
                 ..good6.clone()
             },
-            dropped(Reason::TunnelPeer),
+            dropped(Reason::UnknownVtep),
         ),
         (
             "a stranger who probes",
@@ -415,7 +415,7 @@ fn what_is_forged_is_a_counted_drop() {
                 identifier: abi::probe::IDENTIFIER,
                 ..good.clone()
             },
-            dropped(Reason::TunnelPeer),
+            dropped(Reason::UnknownVtep),
         ),
         (
             "a probe that is none",

@@ -28,21 +28,23 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
         Reason::TunnelNoTenant => {
             "write `tenant_option = false` for the edge that it comes from if that edge sends none"
         }
-        Reason::Unlinked => {
+        Reason::NoLink => {
             "link the interface in the document, or apply it again if the device is new"
         }
         Reason::UnknownStation => {
             "declare the station as a workload, or write `unknown = \"flood\"` in the subnet"
         }
-        Reason::VlanBarred => "add the VLAN to `vlan` of the workload or link",
-        Reason::Storm => "raise `storm` of the subnet if so many packets to all are meant",
-        Reason::TunnelPeer => {
+        Reason::VlanNotAllowed => "add the VLAN to `vlan` of the workload or link",
+        Reason::FloodRateLimited => {
+            "raise `storm` of the subnet if so many packets to all are meant"
+        }
+        Reason::UnknownVtep => {
             "add the address to `underlay` of its edge, or the edge to the document"
         }
         Reason::TunnelKind => "add the kind to `accepts` of this edge",
         Reason::TunnelUnknown => "apply the same document on both edges",
         Reason::TunnelMember => "apply the same document on both edges",
-        Reason::PuntUnheard => "start `weir net helper`, or the controller",
+        Reason::PuntNoListener => "start `weir net helper`, or the controller",
         _ => return None,
     })
 }

@@ -329,7 +329,7 @@ impl Packet {
             _ => return Ok(()),
         }
         if is_tag(ether_type(&self.bytes)) {
-            return Err(Reason::VlanBarred.name());
+            return Err(Reason::VlanNotAllowed.name());
         }
         self.tag = None;
         Ok(())
@@ -380,7 +380,7 @@ impl<'a> Reference<'a> {
             .exact
             .find(scope(exact_kind::DEVICE, 0, 0), [index.into(), 0]);
         match found.map(|cell| cell.value) {
-            None => going.drop_at(0, Reason::Unlinked.name()),
+            None => going.drop_at(0, Reason::NoLink.name()),
             Some(vid) => going.enter(vid, Packet::new(frame.to_vec())),
         }
         going.finish()
@@ -436,7 +436,7 @@ impl Going<'_, '_> {
 
     fn enter(&mut self, vid: u32, mut packet: Packet) {
         let Some(vi) = self.edge.vi(vid) else {
-            return self.drop_at(vid, Reason::Unlinked.name());
+            return self.drop_at(vid, Reason::NoLink.name());
         };
         match self.admit(vid, vi, &packet.bytes) {
             Err(reason) => return self.drop_at(vid, reason),
@@ -450,13 +450,13 @@ impl Going<'_, '_> {
         let key = words(number(arrival.from));
         let (remote, _) = self
             .find(exact_kind::PEER, 0, 0, key)
-            .ok_or("tunnel_peer")?;
+            .ok_or("unknown_vtep")?;
         let record = self
             .edge
             .tables
             .remotes
             .get(remote as usize)
-            .ok_or("tunnel_peer")?;
+            .ok_or("unknown_vtep")?;
         if record.accepts >> arrival.kind.number() & 1 == 0 {
             return Err("tunnel_kind");
         }
@@ -494,7 +494,7 @@ impl Going<'_, '_> {
             .vi(vid)
             .filter(|vi| vi.slot == net_slot::DEVICE || vi.peer != 0)
         else {
-            return self.drop_at(vid, Reason::Unlinked.name());
+            return self.drop_at(vid, Reason::NoLink.name());
         };
         if out.slot == net_slot::DEVICE {
             if out.mtu != 0
@@ -522,7 +522,7 @@ impl Going<'_, '_> {
         packet.calls += 1;
         let peer = out.peer;
         let Some(vi) = self.edge.vi(peer) else {
-            return self.drop_at(vid, Reason::Unlinked.name());
+            return self.drop_at(vid, Reason::NoLink.name());
         };
         let done = match out.slot {
             net_slot::BRIDGE => self.bridge(peer, vi, packet),
@@ -583,7 +583,7 @@ impl Going<'_, '_> {
             .remotes
             .get(remote as usize)
             .filter(|one| one.family != 0)
-            .ok_or("tunnel_nowhere")?;
+            .ok_or("no_remote_vtep")?;
         let kind = Kind::ALL
             .iter()
             .find(|(_, kind)| kind.number() == other.kind);

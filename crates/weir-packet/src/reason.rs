@@ -33,12 +33,18 @@ impl Reason {
         ROWS[self as usize].0
     }
 
-    /// The reason of a name.
+    /// The reason of a name, or of one that it had before.
     pub fn from_name(name: &str) -> Option<Reason> {
-        Reason::ALL
-            .iter()
-            .copied()
-            .find(|reason| reason.name() == name)
+        let mut all = Reason::ALL.iter().copied();
+        let mut aliases = ALIASES.iter();
+        all.find(|reason| reason.name() == name)
+            .or_else(|| aliases.find(|(old, _)| *old == name).map(|(_, now)| *now))
+    }
+
+    /// Names that it had before; still accepted where a reason is named.
+    pub fn aliases(self) -> impl Iterator<Item = &'static str> {
+        let of_this = ALIASES.iter().filter(move |(_, now)| *now == self);
+        of_this.map(|(old, _)| *old)
     }
 
     /// Whether it drops the packet.
@@ -63,8 +69,8 @@ impl std::fmt::Display for Reason {
 /// Renders `docs/reasons.md`.
 pub fn markdown() -> String {
     let mut page = String::from(
-        "# Reasons\n\n\
-         Why a packet was dropped, and what was noted about packets that went on. The names are the keys of `reasons` in\n\
+        "# Drop reasons and notes\n\n\
+         Why a packet was dropped, and what was unusual about packets that passed. The names are the keys of `reasons` in\n\
          `weir replay --json` and the labels of the counters. This page is generated from `bpf/include/reasons.def`;\n\
          `WEIR_UPDATE=1 cargo test -p weir-packet` writes it.\n",
     );
@@ -72,12 +78,12 @@ pub fn markdown() -> String {
         (
             Fate::Drop,
             "Drops",
-            "The packet is gone. A dropped packet has exactly one of these.",
+            "The packet is dropped. A dropped packet has exactly one of these.",
         ),
         (
             Fate::Note,
             "Notes",
-            "The packet goes on. One packet may have several.",
+            "The packet passes. One packet may have several.",
         ),
     ] {
         let _ = write!(
@@ -85,9 +91,14 @@ pub fn markdown() -> String {
             "\n## {title}\n\n{lead}\n\n| index | name | meaning |\n|---|---|---|\n"
         );
         for reason in Reason::ALL.iter().filter(|reason| reason.fate() == fate) {
+            let before: Vec<String> = reason.aliases().map(|old| format!("`{old}`")).collect();
+            let before = match before.is_empty() {
+                true => String::new(),
+                false => format!("; before: {}", before.join(", ")),
+            };
             let _ = writeln!(
                 page,
-                "| {} | `{}` | {} |",
+                "| {} | `{}` | {}{before} |",
                 reason.index(),
                 reason.name(),
                 reason.text()
@@ -113,6 +124,26 @@ mod tests {
         assert_eq!(Reason::Ip4BadIhl.name(), "ip4_bad_ihl");
         assert_eq!(Reason::Trailer.fate(), Fate::Note);
         assert_eq!(Reason::FrameShort.fate(), Fate::Drop);
+    }
+
+    #[test]
+    fn names_of_before_are_accepted() {
+        for (old, now) in [
+            ("same_way", Reason::SplitHorizon),
+            ("reverse_path", Reason::RpfFailed),
+            ("punt_unheard", Reason::PuntNoListener),
+            ("other_station", Reason::DstMacMismatch),
+            ("vlan_barred", Reason::VlanNotAllowed),
+            ("unlinked", Reason::NoLink),
+            ("storm", Reason::FloodRateLimited),
+            ("tunnel_peer", Reason::UnknownVtep),
+            ("tunnel_nowhere", Reason::NoRemoteVtep),
+        ] {
+            assert_eq!(Reason::from_name(old), Some(now), "{old}");
+            assert!(now.aliases().any(|alias| alias == old), "{old}");
+            assert!(Reason::ALL.iter().all(|one| one.name() != old), "{old}");
+        }
+        assert_eq!(Reason::from_name("no_such_reason"), None);
     }
 
     #[test]

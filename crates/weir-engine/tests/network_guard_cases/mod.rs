@@ -609,15 +609,19 @@ pub(crate) fn tags_and_others() -> Vec<Case> {
         drop(
             "a tag on an untagged port",
             tagged(&own, &[5]),
-            "vlan_barred",
+            "vlan_not_allowed",
         ),
-        drop("two tags", tagged(&own, &[5, 6]), "vlan_barred"),
+        drop("two tags", tagged(&own, &[5, 6]), "vlan_not_allowed"),
         drop(
             "a tag behind a priority tag",
             tagged(&own, &[0, 5]),
-            "vlan_barred",
+            "vlan_not_allowed",
         ),
-        drop("two priority tags", tagged(&own, &[0, 0]), "vlan_barred"),
+        drop(
+            "two priority tags",
+            tagged(&own, &[0, 0]),
+            "vlan_not_allowed",
+        ),
         drop(
             "IPv4 that ends early",
             eth(VICTIM, OWN, 0x800, &[0x45; 12]),

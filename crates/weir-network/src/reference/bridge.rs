@@ -79,9 +79,9 @@ impl Going<'_, '_> {
                 None => return self.flood(vid, vi, &bridge, vlan, packet),
             },
         };
-        let leads = self.edge.vi(out).ok_or(Reason::Unlinked.name())?;
+        let leads = self.edge.vi(out).ok_or(Reason::NoLink.name())?;
         if out == vid || leads.flags & vi.flags & vi_flag::TUNNEL != 0 {
-            return Err(Reason::SameWay.name());
+            return Err(Reason::SplitHorizon.name());
         }
         self.step(
             vid,
@@ -94,7 +94,7 @@ impl Going<'_, '_> {
             },
         );
         if !self.leave_vlan(out, leads, vlan, &mut packet) {
-            return Err(Reason::VlanBarred.name());
+            return Err(Reason::VlanNotAllowed.name());
         }
         packet.remote = remote;
         self.ahead.push_back((out, packet));
@@ -115,10 +115,10 @@ impl Going<'_, '_> {
         let vlan = match packet.tag {
             None => vi.vlan,
             Some((_, tci)) if is_trunk => tci & 0xfff,
-            Some(_) => return Err(Reason::VlanBarred.name()),
+            Some(_) => return Err(Reason::VlanNotAllowed.name()),
         };
         match is_trunk && !self.carries(vid, vi, vlan) {
-            true => Err(Reason::VlanBarred.name()),
+            true => Err(Reason::VlanNotAllowed.name()),
             false => Ok(vlan),
         }
     }

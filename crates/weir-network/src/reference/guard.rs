@@ -96,7 +96,7 @@ impl Going<'_, '_> {
             // It would hide what may be sent by some only.
             kind if is_tag(kind) => only(
                 by.any_address && by.may(vi_flag::MAY_RA) && by.may(vi_flag::MAY_DHCP),
-                Reason::VlanBarred,
+                Reason::VlanNotAllowed,
             ),
             ETH_ARP => self.admit_arp(&by, frame),
             ETH_IP4 => self.admit4(&by, frame),

@@ -30,7 +30,7 @@ impl Going<'_, '_> {
         }
         let to = mac(frame, 0);
         if !to.is_group() && to.0 != vi.mac {
-            return Err(Reason::OtherStation.name());
+            return Err(Reason::DstMacMismatch.name());
         }
         let own = frames::asked(frame).filter(|asked| self.is_own(vi.instance, asked.address));
         // Who looks for a duplicate has no address yet.
@@ -100,7 +100,7 @@ impl Going<'_, '_> {
             let reason = Reason::TtlExpired.name();
             return self.refuse(vid, vi, packet, v6, Some(Cause::Expired), reason);
         }
-        let out = self.edge.vi(next.vid).ok_or(Reason::Unlinked.name())?;
+        let out = self.edge.vi(next.vid).ok_or(Reason::NoLink.name())?;
         let length = packet.bytes.len() - HEADER;
         if out.mtu != 0 && length > usize::from(out.mtu) {
             let may_fragment = !v6 && packet.bytes[HEADER + 6] & 0x40 == 0;
