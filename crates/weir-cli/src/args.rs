@@ -285,9 +285,15 @@ pub(crate) struct SaveArgs {
 /// Arguments of `weir connections`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ConnectionsArgs {
-    /// Interface of the instance; required if several instances run
-    #[arg(short = 'i', long = "interface", value_name = "IF", global = true)]
+    /// Interface of a `weir run`; required if several tables of connections are kept here
+    #[arg(short = 'i', long = "interface", value_name = "IF", global = true, conflicts_with_all = ["edge", "function"])]
     pub(crate) interface: Option<String>,
+    /// Edge whose function keeps the connections
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) edge: Option<String>,
+    /// The function: its name in the graph, or NETWORK/FUNCTION
+    #[arg(long, value_name = "NAME", global = true)]
+    pub(crate) function: Option<String>,
     /// Print one JSON object
     #[arg(long, global = true)]
     pub(crate) json: bool,

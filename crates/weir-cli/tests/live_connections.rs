@@ -4,7 +4,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
-use crate::live_bed::{Run, root, stderr, weir};
+use crate::live_bed::{Run, file, root, stderr, weir};
 use serde_json::Value;
 use weir_kernel::{NetNs, bed, pins};
 
@@ -122,6 +122,63 @@ fn connections_are_listed_counted_and_ended() {
     assert_eq!(json(&right, &["delete", "--all"])["ended"], 2);
     assert_eq!(json(&right, &["count"])["total"], 0);
     run.stop();
+}
+
+/// A middlebox of a graph keeps its connections without a process; the same command lists, counts and ends them.
+#[test]
+fn connections_of_a_graph_are_listed_and_ended() {
+    if !root("connections_of_a_graph_are_listed_and_ended") {
+        return;
+    }
+    let left = NetNs::create("weirc-gl").expect("namespace");
+    let right = NetNs::create("weirc-gr").expect("namespace");
+    let end = |ns, name, addresses| bed::End {
+        ns,
+        name,
+        addresses,
+    };
+    bed::veth(
+        end(&left, "left0", &["10.82.1.1/24"]),
+        end(&right, "right0", &["10.82.1.2/24"]),
+    )
+    .expect("veth");
+    let edge = format!("conn-{}", std::process::id());
+    let config = file(
+        "connections.toml",
+        &format!(
+            "edge = \"{edge}\"\n[[port]]\nname = \"right\"\ndevice = \"right0\"\n[[function]]\nname = \"track\"\nkind = \"middlebox\"\n\
+             rules = \"connections 300\\nudp: add-stateful udp-dport 1-1000 accept\"\n[[link]]\nfrom = \"right\"\nto = \"track\"\n[[link]]\nfrom = \"track\"\nto = \"stack\"\n"
+        ),
+    );
+    let config = config.to_str().expect("a path");
+    let applied = weir(&right, &["apply", config]);
+    assert!(applied.status.success(), "{}", stderr(&applied));
+    let server = open(&right, "10.82.1.2:7");
+    let host = open(&left, "10.82.1.1:6000");
+    host.send_to(b"?", "10.82.1.2:7").expect("sends");
+    server.recv_from(&mut [0; 8]).expect("arrives");
+    // The only table here needs no name; by its name it is the same.
+    let named = ["--edge", &edge, "--function", "track"];
+    for arguments in [&[][..], &named] {
+        let listed = list(&right, arguments);
+        assert_eq!(listed["capacity"], 300, "{listed}");
+        assert_eq!(listed["instance"]["function"], "track", "{listed}");
+        let all = listed["connections"].as_array().expect("a list");
+        assert_eq!(all.len(), 1, "{listed}");
+        assert_eq!(all[0]["original"]["source"], "10.82.1.1");
+        assert_eq!(all[0]["rules"], serde_json::json!([1]));
+    }
+    let ended = json(&right, &["delete", "--all"]);
+    assert_eq!(ended["ended"], 1);
+    assert_eq!(json(&right, &["count"])["total"], 0);
+    let unknown = weir(&right, &["connections", "--function", "other"]);
+    assert!(
+        stderr(&unknown).contains("no such function"),
+        "{}",
+        stderr(&unknown)
+    );
+    let down = weir(&right, &["down", config]);
+    assert!(down.status.success(), "{}", stderr(&down));
 }
 
 #[test]

@@ -33,4 +33,4 @@ pub use edge::{EdgePlan, HookPlan, Instance, MapType, Mode, PortPlan, SharedMap,
 pub use model::{Link, Model, Source};
 pub use outline::{HookOutline, InstanceOutline, MapOutline, Outline, PortOutline};
 pub use paths::{GUARD_BITS, MAX_CALLS, MAX_RECIRCULATIONS};
-pub use plan::{Folder, Numbers, balancers, filters, interfaces, judges, plan};
+pub use plan::{Folder, Numbers, balancers, filters, interfaces, judges, plan, policies};

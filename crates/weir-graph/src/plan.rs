@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use weir_functions::balancer::Balancer;
 use weir_functions::filter::Filter;
 use weir_functions::kind::{self, EdgePort, Files, FunctionError, Judge, Planned, Request};
+use weir_functions::middlebox;
 use weir_functions::router::interface::{self, Interface};
+use weir_policy::model::Policy;
 use weir_policy::{Diagnostics, Report};
 
 use crate::config::{self, Config, Map};
@@ -158,6 +160,28 @@ impl Files for NoFiles {
     fn read(&self, _: &Path) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::NotFound.into())
     }
+}
+
+/// The policies of the middleboxes of a configuration that was planned, by name; why one cannot be read any more.
+pub fn policies(
+    config: &Config,
+    files: &dyn Files,
+) -> BTreeMap<String, Result<Policy, FunctionError>> {
+    let all = config.functions.iter();
+    let middleboxes = all.filter(|function| function.kind.value == "middlebox");
+    let read = middleboxes.map(|function| {
+        let request = Request {
+            name: &function.name.value,
+            keys: &function.keys,
+            files,
+            ports: &[],
+        };
+        (
+            function.name.value.clone(),
+            middlebox::instance::policy(&request),
+        )
+    });
+    read.collect()
 }
 
 /// The balancers of a configuration, by name; why one cannot be read. `ports` are those of its plan: name, device and number.

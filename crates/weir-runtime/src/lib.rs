@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+pub mod connections;
 mod error;
 mod files;
 mod former;

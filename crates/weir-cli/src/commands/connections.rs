@@ -1,4 +1,4 @@
-//! `weir connections`: the connections of a running `weir run`, through its socket, page by page.
+//! `weir connections`: the connections of a `weir run`, through its socket, or of a function of an edge, from its table; page by page.
 //!
 //! A table of a million is listed while packets go on changing it: what opens or ends meanwhile may be there or not.
 
@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weir_engine::control::{Ask, Client, ConnectionPage, Reply};
+use weir_engine::control::{Ask, Client, Reply};
 use weir_functions::middlebox::flows::{Connection, Ends, Filter};
+use weir_runtime::connections::{Tracked, tracked};
 
 use super::policy::count;
 use super::rule::strange_answer;
@@ -28,14 +29,12 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<ExitCode, Failure> {
             "say which connections to end, by --id, --address, --port, --protocol, --state or --rule; or --all of them",
         ));
     }
-    let mut client = Client::find(args.interface.as_deref())?;
+    let mut table = Table::find(args)?;
     match command {
-        ConnectionsCommand::List => list(&mut client, &filter, args.json)?,
-        ConnectionsCommand::Count => total(&mut client, &filter, args.json)?,
+        ConnectionsCommand::List => list(&mut table, &filter, args.json)?,
+        ConnectionsCommand::Count => total(&mut table, &filter, args.json)?,
         ConnectionsCommand::Delete { .. } => {
-            let Reply::Ended(ended) = client.ask(Ask::EndConnections { filter })? else {
-                return Err(strange_answer());
-            };
+            let ended = table.end(filter)?;
             if args.json {
                 output::json(&serde_json::json!({ "ended": ended }))?;
             } else {
@@ -44,6 +43,106 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<ExitCode, Failure> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where connections are kept.
+enum Table {
+    /// By a `weir run`, which is asked.
+    Run(Client),
+    /// By a function of an edge.
+    Function(Tracked),
+}
+
+/// Some connections of a table.
+struct Page {
+    /// Who keeps them, for JSON.
+    instance: serde_json::Value,
+    capacity: u32,
+    connections: Vec<Connection>,
+    next: Option<u32>,
+}
+
+impl Table {
+    /// The one that is meant: the only one of this network namespace, unless more is said.
+    fn find(args: &ConnectionsArgs) -> Result<Table, Failure> {
+        if args.interface.is_some() {
+            return Ok(Table::Run(Client::find(args.interface.as_deref())?));
+        }
+        let asks_edge = args.edge.is_some() || args.function.is_some();
+        let mut tracked = tracked(args.edge.as_deref())?;
+        if let Some(name) = &args.function {
+            tracked.retain(|one| one.function == *name);
+        }
+        let mut runs = match asks_edge {
+            true => Vec::new(),
+            false => Client::all()?,
+        };
+        match (runs.len(), tracked.len()) {
+            (1, 0) => Ok(Table::Run(runs.remove(0))),
+            (0, 1) => Ok(Table::Function(tracked.remove(0))),
+            (0, 0) if asks_edge => Err(Failure::Failed(
+                "no such function keeps connections: `weir status` lists the functions of edges"
+                    .to_owned(),
+            )),
+            // Says that nothing runs.
+            (0, 0) => Ok(Table::Run(Client::find(None)?)),
+            _ => {
+                let runs = runs.iter().map(|client| {
+                    let interfaces = client.hello().interfaces.join("+");
+                    format!("-i {interfaces}")
+                });
+                let tracked = tracked
+                    .iter()
+                    .map(|one| format!("--edge {} --function {}", one.edge, one.function));
+                let all: Vec<String> = runs.chain(tracked).collect();
+                Err(Failure::Usage(format!(
+                    "several tables of connections are kept here; say which one: {}",
+                    all.join("; ")
+                )))
+            }
+        }
+    }
+
+    fn page(&mut self, filter: &Filter, from: u32) -> Result<Page, Failure> {
+        match self {
+            Table::Run(client) => {
+                let ask = Ask::Connections {
+                    filter: filter.clone(),
+                    from,
+                    limit: PAGE,
+                };
+                let Reply::Connections(page) = client.ask(ask)? else {
+                    return Err(strange_answer());
+                };
+                Ok(Page {
+                    instance: serde_json::to_value(&page.instance).map_err(Failure::failed)?,
+                    capacity: page.capacity,
+                    connections: page.connections,
+                    next: page.next,
+                })
+            }
+            Table::Function(one) => {
+                let page = one.table.page(filter, from, PAGE as usize);
+                let page = page.map_err(Failure::failed)?;
+                Ok(Page {
+                    instance: serde_json::json!({ "edge": one.edge, "function": one.function }),
+                    capacity: one.capacity,
+                    connections: page.connections,
+                    next: page.next,
+                })
+            }
+        }
+    }
+
+    fn end(&mut self, filter: Filter) -> Result<u64, Failure> {
+        match self {
+            Table::Run(client) => match client.ask(Ask::EndConnections { filter })? {
+                Reply::Ended(ended) => Ok(ended),
+                _ => Err(strange_answer()),
+            },
+            Table::Function(one) => one.table.end(&filter).map_err(Failure::failed),
+        }
+    }
 }
 
 fn filter(args: &ConnectionsArgs) -> Filter {
@@ -59,20 +158,13 @@ fn filter(args: &ConnectionsArgs) -> Filter {
 
 /// Hands every page to `take`.
 fn pages(
-    client: &mut Client,
+    table: &mut Table,
     filter: &Filter,
-    mut take: impl FnMut(&ConnectionPage) -> Result<(), Failure>,
+    mut take: impl FnMut(&Page) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut from = 0;
     loop {
-        let ask = Ask::Connections {
-            filter: filter.clone(),
-            from,
-            limit: PAGE,
-        };
-        let Reply::Connections(page) = client.ask(ask)? else {
-            return Err(strange_answer());
-        };
+        let page = table.page(filter, from)?;
         take(&page)?;
         match page.next {
             Some(next) if next > from => from = next,
@@ -83,10 +175,10 @@ fn pages(
 }
 
 /// Written as it is read: a million connections are hundreds of megabytes of JSON.
-fn list(client: &mut Client, filter: &Filter, json: bool) -> Result<(), Failure> {
+fn list(table: &mut Table, filter: &Filter, json: bool) -> Result<(), Failure> {
     let mut listed = 0usize;
     let mut first = true;
-    pages(client, filter, |page| {
+    pages(table, filter, |page| {
         let mut text = String::new();
         if first && json {
             let instance = serde_json::to_string(&page.instance).map_err(Failure::failed)?;
@@ -130,14 +222,14 @@ struct Total {
     by_state: BTreeMap<String, u64>,
 }
 
-fn total(client: &mut Client, filter: &Filter, json: bool) -> Result<(), Failure> {
+fn total(table: &mut Table, filter: &Filter, json: bool) -> Result<(), Failure> {
     let mut total = Total {
         total: 0,
         translated: 0,
         capacity: 0,
         by_state: BTreeMap::new(),
     };
-    pages(client, filter, |page| {
+    pages(table, filter, |page| {
         total.capacity = page.capacity;
         for connection in &page.connections {
             total.total += 1;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::abi::{self, Flow, life};
 use weir_functions::middlebox::flows::{self, Connection, Filter};
-use weir_kernel::{KernelError, LoadedProgram, MmapArray};
+use weir_kernel::{KernelError, LoadedProgram, Map, MmapArray};
 use weir_policy::model::Connections;
 use zerocopy::FromBytes;
 
@@ -41,6 +41,15 @@ impl FlowTable {
             records: program.mmap_array("flows")?,
             settings: settings.clone(),
             aliases: aliases.iter().copied().collect(),
+        })
+    }
+
+    /// Of an instance of a graph or of a network, by its map `flows`. Rules keep their ids as long as such an instance runs.
+    pub fn of_map(map: &Map, settings: &Connections) -> Result<FlowTable, KernelError> {
+        Ok(FlowTable {
+            records: map.mmap()?,
+            settings: settings.clone(),
+            aliases: HashMap::new(),
         })
     }
 

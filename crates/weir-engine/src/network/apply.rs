@@ -861,6 +861,14 @@ impl Look {
         held(&self.functions, function, map)
     }
 
+    /// Kernel id of a map of a function with a program of its own; `None` if it does not run here, or has no such map. `function`: as of
+    /// [`weir_network::instance_name`].
+    #[must_use]
+    pub fn map_id(&self, function: &str, map: &str) -> Option<u32> {
+        let found = self.functions.iter().find(|one| one.name == function)?;
+        found.maps.get(map).map(|map| map.id)
+    }
+
     /// What a balancer counted; `None` if none of that name runs here. `function`: as of [`weir_network::instance_name`].
     ///
     /// # Errors

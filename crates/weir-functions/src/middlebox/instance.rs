@@ -52,6 +52,14 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     Ok(planned)
 }
 
+/// The policy of an instance with these keys.
+///
+/// # Errors
+/// As of [`plan`].
+pub fn policy(request: &Request<'_>) -> Result<Policy, FunctionError> {
+    Ok(read(request)?.2.policy)
+}
+
 /// What a policy says about a packet that an instance dropped.
 #[derive(Debug)]
 pub struct Judgement {
@@ -64,9 +72,8 @@ impl Judgement {
     /// # Errors
     /// As of [`plan`].
     pub fn of(request: &Request<'_>) -> Result<Judgement, FunctionError> {
-        let (_, _, parsed) = read(request)?;
         Ok(Judgement {
-            policy: parsed.policy,
+            policy: policy(request)?,
         })
     }
 }
