@@ -3,7 +3,7 @@
  * empty: counts packets and lets them go on. What a hop costs is measured with
  * it; in a graph it is a counter between two functions.
  *
- * Hooks: xdp.
+ * Hooks: xdp, graph on tc.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>
@@ -21,13 +21,13 @@ SEC(CTX_SECTION)
 int empty(ctx_t *ctx)
 {
 	struct weir_stats *stats = stats_here();
-	int verdict = XDP_DROP;
+	int verdict = ctx_return(XDP_DROP);
 	struct panel p;
 
 	if (!stats)
 		goto out;
-	p = panel_enter(ctx, stats, 1);
-	verdict = panel_leave_with(ctx, stats, p, 1, CTX_PASS, 0, WEIR_NO_REASON);
+	p = panel_enter(ctx, stats, ctx_segments(ctx));
+	verdict = panel_leave_with(ctx, stats, p, ctx_segments(ctx), CTX_PASS, 0, WEIR_NO_REASON);
 out:
 	return verdict;
 }

@@ -6,7 +6,7 @@
  * Every part of a packet that rules ask about is turned into a row of bits, one for each rule; the rules that
  * match are the AND of the rows. Nothing here depends on the number of prefixes.
  *
- * Hooks: xdp, networks.
+ * Hooks: xdp, graph on tc, networks.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>
@@ -497,7 +497,7 @@ static __always_inline void accept(struct judge *j, struct panel p, struct weir_
 	}
 }
 
-/* Moves a packet to one of its CPUs. XDP's alone: planning refuses such rules in networks. */
+/* Moves a packet to one of its CPUs. XDP's alone: planning refuses such rules in networks and on tc. */
 static __always_inline int move(ctx_t *ctx, struct judge *j)
 {
 	__u32 at = j->cpu_first;
@@ -621,26 +621,82 @@ static __always_inline int judge(struct judge *j, struct panel p)
 	return has(WEIR_FF_DENY_REST) ? WEIR_R_not_allowed : QUICK_OK;
 }
 
+/* Packets on the wire that one stands for, as ledgers of graphs count them; rules count it once. */
+#ifdef WEIR_PANEL
+#define filter_packets(ctx)	ctx_segments(ctx)
+#else
+#define filter_packets(ctx)	1
+#endif
+
+/* On tc the headers need not be in the linear part, and the outermost tag is beside the data. */
+#if defined(WEIR_HOOK_TC) && defined(WEIR_PANEL)
+
+/* Bytes from the start that headers may take. */
+#define FILTER_HEADS	(WEIR_FRAME_MIN + WEIR_VLAN_MAX * VLAN_BYTES + 40 + WEIR_EH_BYTES + 20)
+
+/* Bytes from the start that headers do take, of packets without tags in the data and IPv6 extension headers; of others FILTER_HEADS. */
+static __always_inline __u32 filter_heads(ctx_t *ctx)
+{
+	__u8 *data = packet_word(ctx, data), *end = packet_word(ctx, data_end);
+
+	if (data + WEIR_FRAME_MIN + 20 > end)
+		return FILTER_HEADS;
+	if (be16_at(data + 12) == ETH_P_IP)
+		return WEIR_FRAME_MIN + (data[WEIR_FRAME_MIN] & 15) * 4 + 20;
+	if (be16_at(data + 12) == ETH_P_IPV6 && !is_extension(data[WEIR_FRAME_MIN + 6]))
+		return WEIR_FRAME_MIN + 40 + 20;
+	return FILTER_HEADS;
+}
+
+static __always_inline void filter_pull(ctx_t *ctx)
+{
+	__u32 need = filter_heads(ctx), len = ctx_word(ctx, len);
+
+	if (need > len)
+		need = len;
+	if (packet_word(ctx, data) + need > packet_word(ctx, data_end))
+		bpf_skb_pull_data(ctx, need);
+}
+
+/* Whether the frame has more tags than it may, the one beside the data included. */
+static __always_inline int filter_is_deep(ctx_t *ctx, struct head *h)
+{
+	return ctx_beside(ctx) && h->l3 == WEIR_FRAME_MIN + WEIR_VLAN_MAX * VLAN_BYTES;
+}
+
+#define filter_len(ctx, p)	((p).len - ctx_beside(ctx))
+
+#else
+
+#define filter_pull(ctx)	do { } while (0)
+#define filter_is_deep(ctx, h)	0
+#define filter_len(ctx, p)	((p).len)
+
+#endif
+
 SEC(CTX_SECTION)
 int filter(ctx_t *ctx)
 {
 	struct weir_stats *stats = stats_here();
 	struct judge j = { .ctx = ctx };
-	int verdict = XDP_ABORTED, reason;
+	int verdict = ctx_return(XDP_ABORTED), reason;
 	struct panel p;
 
 	keep();
 	if (!stats)
 		goto out;
-	p = panel_enter(ctx, stats, 1);
-	j.h.len = p.len;
+	p = panel_enter(ctx, stats, filter_packets(ctx));
+	filter_pull(ctx);
+	j.h.len = filter_len(ctx, p);
 	reason = judge(&j, p);
+	if (filter_is_deep(ctx, &j.h))
+		reason = WEIR_R_vlan_deep;
 	if (reason == QUICK_OTHER)
-		stats->reason[WEIR_R_not_ip]++;
+		stats->reason[WEIR_R_not_ip] += filter_packets(ctx);
 	if (has(WEIR_FF_CPU) && reason == QUICK_OK && j.cpus && move(ctx, &j) != XDP_REDIRECT)
 		reason = WEIR_R_redirect_failed;
 	if (reason >= 0) {
-		stats->reason[reason & (WEIR_REASONS - 1)]++;
+		stats->reason[reason & (WEIR_REASONS - 1)] += filter_packets(ctx);
 		verdict = CTX_DROP;
 	} else {
 		verdict = CTX_PASS;
@@ -650,7 +706,7 @@ int filter(ctx_t *ctx)
 			verdict = XDP_TX;
 		reason = WEIR_NO_REASON;
 	}
-	verdict = panel_leave_with(ctx, stats, p, 1, verdict, 0, reason);
+	verdict = panel_leave_with(ctx, stats, p, filter_packets(ctx), verdict, 0, reason);
 out:
 	return verdict;
 }

@@ -4,7 +4,7 @@
  * addresses of one side or protocols, and only allow and deny: block lists,
  * allow lists, `deny udp`. The source is filter.c.
  *
- * Hooks: xdp, networks.
+ * Hooks: xdp, graph on tc, networks.
  */
 #define WEIR_FILTER_ALWAYS	WEIR_FF_ONE
 #define WEIR_FILTER_KEPT	(WEIR_FF_ONE | WEIR_FF_SRC | WEIR_FF_DST | WEIR_FF_KIND | WEIR_FF_IP6_SRC | WEIR_FF_IP6_DST | \

@@ -3,7 +3,7 @@
  * filter_quick: function filter where rules ask about addresses, ports and
  * protocols, and only allow and deny, for good. The source is filter.c.
  *
- * Hooks: xdp, networks.
+ * Hooks: xdp, graph on tc, networks.
  */
 #define WEIR_FILTER_ALWAYS	0
 #define WEIR_FILTER_KEPT	(WEIR_FF_SRC | WEIR_FF_DST | WEIR_FF_SPORT | WEIR_FF_DPORT | WEIR_FF_KIND | WEIR_FF_L4 | \

@@ -6,7 +6,7 @@
  * The control program fills the maps and sets the constants below before load,
  * one copy of the program for each port; copies share their maps.
  *
- * Hooks: xdp, tc, networks.
+ * Hooks: xdp, tc, graph on tc, networks.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>
@@ -112,6 +112,10 @@ static __always_inline int begin(struct walk *w)
 		s->random = given->random;
 		port = given->port;
 		queue = given->queue;
+#if defined(WEIR_PANEL) && defined(WEIR_HOOK_TC)
+		port = ctx_port_in(w->ctx);
+		key_set_be16(s, WEIR_K_OUT, ctx_port_out(w->ctx));
+#endif
 	} else {
 		port = ctx_port_in(w->ctx);
 		queue = ctx_queue(w->ctx);

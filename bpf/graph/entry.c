@@ -4,9 +4,9 @@
  * generation word once, and hands the packet to the first instance of that
  * generation; everything behind it follows from the number it was given.
  *
- * One copy for each port.
+ * One copy for each port, and on tc one for each direction.
  *
- * Hooks: xdp.
+ * Hooks: xdp, graph on tc.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>
@@ -38,6 +38,26 @@ struct {
 	__type(value, struct weir_hop);
 } weir_entries SEC(".maps");
 
+#ifdef WEIR_HOOK_TC
+/* The same of packets that leave by the port. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2 * WEIR_PORTS);
+	__type(key, __u32);
+	__type(value, struct weir_hop);
+} weir_transmits SEC(".maps");
+#endif
+
+static __always_inline struct weir_hop *entry_hop(__u32 at)
+{
+#ifdef WEIR_HOOK_TC
+	if (weir_away & WEIR_AWAY_TRANSMIT)
+		return bpf_map_lookup_elem(&weir_transmits, &at);
+#endif
+	return bpf_map_lookup_elem(&weir_entries, &at);
+}
+
 SEC(CTX_SECTION)
 int entry(ctx_t *ctx)
 {
@@ -59,20 +79,20 @@ int entry(ctx_t *ctx)
 	chain->number++;
 	chain->generation = edge->generation;
 	chain->base = (chain->generation & 1) * WEIR_VIDS * WEIR_OUTS;
-	stats->received++;
+	stats->received += ctx_segments(ctx);
 	stats->bytes += chain->len;
 	watch_begin(ctx, chain, 0);
 	at = weir_port * 2 + (chain->generation & 1);
-	hop = bpf_map_lookup_elem(&weir_entries, &at);
+	hop = entry_hop(at);
 	if (hop) {
 		chain->vid = hop->vid;
 		verdict = panel_step(ctx, stats, hop->vid, hop->slot);
 	} else {
-		verdict = panel_missed(stats);
+		verdict = panel_missed(ctx, stats);
 	}
-	stats->verdict[verdict & 7]++;
+	stats->verdict[verdict & 7] += ctx_segments(ctx);
 out:
-	return verdict;
+	return ctx_return(verdict);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

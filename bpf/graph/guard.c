@@ -5,7 +5,7 @@
  *
  * Each guarded link of an edge has some bits of chain->passes for itself.
  *
- * Hooks: xdp.
+ * Hooks: xdp, graph on tc.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>
@@ -32,21 +32,21 @@ int guard(ctx_t *ctx)
 	__u32 taken;
 
 	if (!stats)
-		goto out;
-	p = panel_enter(ctx, stats, 1);
+		goto lost;
+	p = panel_enter(ctx, stats, ctx_segments(ctx));
 	chain = p.chain;
 	if (!chain)
-		goto out;
+		goto lost;
 	taken = (chain->passes >> (weir_guard_shift & 31)) & weir_guard_mask;
 	if (taken >= weir_guard_limit) {
-		stats->reason[WEIR_R_loop_guard]++;
+		stats->reason[WEIR_R_loop_guard] += ctx_segments(ctx);
 	} else {
 		verdict = CTX_PASS;
 		chain->passes += 1U << (weir_guard_shift & 31);
 	}
-	verdict = panel_leave_with(ctx, stats, p, 1, verdict, 0, WEIR_R_loop_guard);
-out:
-	return verdict;
+	return panel_leave_with(ctx, stats, p, ctx_segments(ctx), verdict, 0, WEIR_R_loop_guard);
+lost:
+	return ctx_return(XDP_DROP);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

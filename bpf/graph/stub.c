@@ -3,7 +3,7 @@
  * stub: fills slots that no instance has. A call that still leads here is
  * counted as missed.
  *
- * Hooks: xdp.
+ * Hooks: xdp, graph on tc.
  */
 #include "vmlinux_min.h"
 #include <bpf/bpf_endian.h>
@@ -24,11 +24,11 @@ int stub(ctx_t *ctx)
 
 	if (!stats)
 		goto out;
-	panel_enter(ctx, stats, 1);
-	stats->reason[WEIR_R_missed_call]++;
-	stats->verdict[XDP_DROP]++;
+	panel_enter(ctx, stats, ctx_segments(ctx));
+	stats->reason[WEIR_R_missed_call] += ctx_segments(ctx);
+	stats->verdict[XDP_DROP] += ctx_segments(ctx);
 out:
-	return XDP_DROP;
+	return ctx_return(XDP_DROP);
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -491,12 +491,13 @@ struct weir_edge {
 };
 
 /*
- * A packet's way through the graph, on the CPU that has it. XDP programs do not nest on a CPU, so there is one.
+ * A packet's way through the graph, on the CPU that has it. Programs of an edge do not nest on a CPU, on XDP and on tc: all run with
+ * soft interrupts off, and none sends packets before it ends. So there is one.
  * It does not survive a redirect; what must is in struct weir_meta.
  */
 struct weir_chain {
 	__u32 vid;		/* of the instance that has the packet */
-	__u32 port;		/* weir's number of the port it came in by */
+	__u32 port;		/* weir's number of the port it came in by; WEIR_AWAY_TRANSMIT: of the one it is leaving by */
 	__u32 csum_mode;	/* of that port: WEIR_CSUM_* */
 	__u32 len;		/* bytes of the frame, brought up to date by functions that change it */
 	__u32 mark;		/* what functions tell those behind them */
@@ -512,7 +513,8 @@ struct weir_chain {
 /* weir_chain.away */
 #define WEIR_AWAY_RECIRCULATED	(1 << 0)	/* the device that has it is not that of its port */
 #define WEIR_AWAY_VETH		(1 << 1)	/* its port is a native veth, whose XDP_TX waits for a program at the far end */
-#define WEIR_AWAY_GENERIC	(1 << 2)	/* its port is generic: no tracepoint tells what devices sent. XDP_TX is right */
+#define WEIR_AWAY_GENERIC	(1 << 2)	/* its port is generic or on tc: no tracepoint tells what devices sent. XDP_TX is right */
+#define WEIR_AWAY_TRANSMIT	(1 << 3)	/* its port is the one that it is leaving by: on tc, at egress */
 
 /* The metadata area in front of a frame: what goes with a packet to the stack, to tc, and through recirculation. */
 struct weir_meta {
@@ -539,6 +541,7 @@ struct weir_meta {
 #define WEIR_W_ON		(1 << 1)	/* a function let it go on to another one */
 #define WEIR_W_END		(1 << 2)	/* it left the graph */
 #define WEIR_W_DROP		(1 << 3)	/* ... by being dropped; beside WEIR_W_END */
+#define WEIR_W_TRANSMIT		(1 << 4)	/* beside the others, of an event: the packet is on its way out of its port */
 
 /* What of the filter there is to test. Every test may say yes where it cannot know. */
 #define WEIR_WQ_IP4		(1 << 0)

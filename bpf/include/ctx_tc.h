@@ -32,9 +32,28 @@ typedef struct __sk_buff ctx_t;
 /* Headers in front of a payload stay where they are. */
 #define CTX_HEAD_MOVES	0
 
+const volatile __u32 weir_replay;	/* programs with such a map define it with a value */
+
+#ifdef WEIR_PANEL
+
+/*
+ * Port numbers of the interfaces of an edge, so that packets on their way out know where they came in. Key: index of the interface * 2 + low
+ * bit of the generation.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 2 * WEIR_PORTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} weir_ports SEC(".maps");
+
+#else
+
 const volatile __u32 weir_egress = 0;	/* this copy sees packets on their way out of its port */
 
-#ifndef WEIR_NETWORK
+#endif
+
+#if !defined(WEIR_NETWORK) && !defined(WEIR_PANEL)
 /* Port numbers of the interfaces that weir is attached to, so that packets on their way out know where they came in. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -47,6 +66,11 @@ struct {
 /* Passing lets later programs of the hook see the packet. */
 static __always_inline int ctx_return(int verdict)
 {
+#ifdef WEIR_PANEL
+	/* bpf_redirect() was told where to. */
+	if (verdict == XDP_TX || verdict == XDP_REDIRECT)
+		return TC_ACT_REDIRECT;
+#endif
 	return verdict == XDP_PASS ? TC_ACT_UNSPEC : TC_ACT_SHOT;
 }
 
@@ -165,7 +189,13 @@ static __always_inline int ctx_is_unfinished(ctx_t *ctx, __u32 off)
 
 static __always_inline int ctx_transmits(void)
 {
+#ifdef WEIR_PANEL
+	struct weir_chain *chain = panel_chain();
+
+	return chain && chain->away & WEIR_AWAY_TRANSMIT;
+#else
 	return weir_egress;
+#endif
 }
 
 /* skb->queue_mapping: the receive queue + 1, 0 for packets of this host. */
@@ -180,6 +210,22 @@ static __always_inline __u32 ctx_queue(ctx_t *ctx)
 
 /* 1 for what came in by interface `a`, 2 for `b` (network.h). */
 static __always_inline __u32 ctx_port_in(ctx_t *ctx);
+
+#elif defined(WEIR_PANEL)
+
+static __always_inline __u32 ctx_port_in(ctx_t *ctx)
+{
+	struct weir_chain *chain = panel_chain();
+	__u32 key, *port;
+
+	if (!chain)
+		return 0;
+	if (!(chain->away & WEIR_AWAY_TRANSMIT))
+		return chain->port;
+	key = ctx_word(ctx, ingress_ifindex) * 2 + (chain->generation & 1);
+	port = bpf_map_lookup_elem(&weir_ports, &key);
+	return port ? *port : 0;
+}
 
 #else
 
@@ -198,7 +244,13 @@ static __always_inline __u32 ctx_port_in(ctx_t *ctx)
 
 static __always_inline __u32 ctx_port_out(ctx_t *ctx)
 {
+#ifdef WEIR_PANEL
+	struct weir_chain *chain = panel_chain();
+
+	return chain && chain->away & WEIR_AWAY_TRANSMIT ? chain->port : 0;
+#else
 	return weir_egress ? weir_port : 0;
+#endif
 }
 
 #endif

@@ -25,7 +25,9 @@
 
 #include "csum.h"
 #include "finish.h"
+#ifndef WEIR_HOOK_TC
 #include "meta.h"
+#endif
 
 /* 1: packets to the stack take their mark along. */
 const volatile __u32 weir_metadata = 0;
@@ -50,6 +52,13 @@ struct {
 	__type(value, struct weir_hop);
 } weir_links SEC(".maps");
 
+/*
+ * The programs of the instances, one array for each hook: an array takes programs of one type. An instance that packets of both hooks come to has
+ * the same slot in both, so that links and constants are the same.
+ */
+#ifdef WEIR_HOOK_TC
+#define weir_programs	weir_tc_programs
+#endif
 struct {
 	__uint(type, BPF_MAP_TYPE_PROG_ARRAY);
 	__uint(max_entries, WEIR_PROGRAMS);
@@ -57,26 +66,41 @@ struct {
 	__type(value, __u32);
 } weir_programs SEC(".maps");
 
+#ifdef WEIR_HOOK_TC
+/* Indexes of the devices by their places in weir_devices, 0: none. The kernel binds a map of devices to programs of one type. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, WEIR_DEVICES);
+	__type(key, __u32);
+	__type(value, __u32);
+} weir_tc_devices SEC(".maps");
+#else
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, WEIR_DEVICES);
 	__type(key, __u32);
 	__type(value, __u32);
 } weir_devices SEC(".maps");
+#endif
 
-static __always_inline int panel_missed(struct weir_stats *stats)
+static __always_inline int panel_missed(ctx_t *ctx, struct weir_stats *stats)
 {
-	stats->reason[WEIR_R_missed_call]++;
+	stats->reason[WEIR_R_missed_call] += ctx_segments(ctx);
 	return XDP_DROP;
 }
 
-/* Leaves the packet's mark where `handover` finds it. */
+/* Leaves the packet's mark where `handover` finds it; on tc it is the socket buffer's at once. */
 static __always_inline void panel_hand_over(ctx_t *ctx, struct weir_stats *stats)
 {
 	struct weir_chain *chain = panel_chain();
 
+#ifdef WEIR_HOOK_TC
+	if (chain && chain->mark)
+		ctx->mark = chain->mark;
+#else
 	if (chain && chain->mark && !meta_make(ctx, chain, 0))
 		stats->reason[WEIR_R_mark_lost]++;
+#endif
 }
 
 /* Packets of generic ports that were handed to the device of a place: the kernel tells of native ones only. */
@@ -96,7 +120,7 @@ struct {
 } weir_transmitted SEC(".maps");
 
 /* Sends the packet back by the device that has it. Returns the verdict. */
-static __always_inline int panel_transmit(void)
+static __always_inline int panel_transmit(ctx_t *ctx)
 {
 	struct weir_chain *chain = panel_chain();
 	struct weir_counter *counter;
@@ -106,30 +130,45 @@ static __always_inline int panel_transmit(void)
 		port = chain->port;
 		counter = bpf_map_lookup_elem(&weir_transmitted, &port);
 		if (counter) {
-			counter->packets++;
+			counter->packets += ctx_segments(ctx);
 			counter->bytes += chain->len;
 		}
 	}
+#ifdef WEIR_HOOK_TC
+	bpf_redirect(ctx_word(ctx, ifindex), 0);
+#endif
 	return XDP_TX;
 }
 
+/* Whether the device of a place is there, and takes the packet once the program has ended. */
+static __always_inline int panel_takes(__u32 place)
+{
+#ifdef WEIR_HOOK_TC
+	__u32 *device = bpf_map_lookup_elem(&weir_tc_devices, &place);
+
+	return device && *device && bpf_redirect(*device, 0) == TC_ACT_REDIRECT;
+#else
+	return bpf_redirect_map(&weir_devices, place, XDP_ABORTED) == XDP_REDIRECT;
+#endif
+}
+
 /* Hands the packet to the device of a place. Returns the verdict; drops are counted. */
-static __always_inline int panel_to_device(struct weir_stats *stats, __u32 place)
+static __always_inline int panel_to_device(ctx_t *ctx, struct weir_stats *stats, __u32 place)
 {
 	struct weir_chain *chain = panel_chain();
 	struct weir_counter *counter;
 
-	if (bpf_redirect_map(&weir_devices, place, XDP_ABORTED) == XDP_REDIRECT) {
+	if (panel_takes(place)) {
 		if (chain && chain->away & WEIR_AWAY_GENERIC) {
 			counter = bpf_map_lookup_elem(&weir_handed, &place);
 			if (counter) {
-				counter->packets++;
+				counter->packets += ctx_segments(ctx);
 				counter->bytes += chain->len;
 			}
 		}
 		return XDP_REDIRECT;
 	}
-	stats->reason[WEIR_R_redirect_failed]++;
+	stats->reason[WEIR_R_redirect_failed] += ctx_segments(ctx);
 	return XDP_DROP;
 }
 
@@ -145,14 +184,14 @@ static __always_inline int panel_way_out(ctx_t *ctx, struct weir_stats *stats, _
 			panel_hand_over(ctx, stats);
 		return XDP_PASS;
 	case WEIR_SLOT_DROP:
-		stats->reason[WEIR_R_link_drop]++;
+		stats->reason[WEIR_R_link_drop] += ctx_segments(ctx);
 		return XDP_DROP;
 	case WEIR_SLOT_TX:
-		return panel_transmit();
+		return panel_transmit(ctx);
 	case WEIR_SLOT_DEVICE:
-		return panel_to_device(stats, vid);
+		return panel_to_device(ctx, stats, vid);
 	}
-	return panel_missed(stats);
+	return panel_missed(ctx, stats);
 }
 
 static __always_inline int panel_exit(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
@@ -187,9 +226,9 @@ static __always_inline __u32 panel_vid(struct weir_chain *chain)
 static __always_inline int panel_step(ctx_t *ctx, struct weir_stats *stats, __u32 vid, __u32 slot)
 {
 	watch_step(ctx, vid, slot);
-	stats->verdict[WEIR_NEXT]++;
+	stats->verdict[WEIR_NEXT] += ctx_segments(ctx);
 	bpf_tail_call(ctx, &weir_programs, slot);
-	stats->verdict[WEIR_NEXT]--;
+	stats->verdict[WEIR_NEXT] -= ctx_segments(ctx);
 	return panel_exit(ctx, stats, vid, slot);
 }
 
@@ -214,7 +253,7 @@ static __always_inline int panel_follow(ctx_t *ctx, struct weir_stats *stats, st
 	at = chain->base + at * WEIR_OUTS + (out & (WEIR_OUTS - 1));
 	hop = bpf_map_lookup_elem(&weir_links, &at);
 	if (!hop)
-		return panel_missed(stats);
+		return panel_missed(ctx, stats);
 	chain->vid = hop->vid;
 	return panel_step(ctx, stats, hop->vid, hop->slot);
 }
@@ -277,14 +316,14 @@ static __always_inline int panel_back(ctx_t *ctx, struct weir_stats *stats, stru
 	int verdict;
 
 	if (!(chain->away & WEIR_AWAY_VETH)) {
-		verdict = panel_transmit();
+		verdict = panel_transmit(ctx);
 		watch_end(ctx, chain, panel_vid(chain), verdict, reason);
 		goto out;
 	}
 	watch_says(chain, reason);
 	watch_follow(chain, panel_vid(chain), 0);
 	chain->vid = chain->port;
-	verdict = panel_to_device(stats, chain->port);
+	verdict = panel_to_device(ctx, stats, chain->port);
 	watch_exit(ctx, chain->port, WEIR_SLOT_DEVICE, verdict);
 out:
 	return verdict;

@@ -71,14 +71,14 @@ static __noinline int watch_emit(ctx_t *ctx, struct weir_chain *chain, struct we
 	if (snap > WEIR_WATCH_SNAP)
 		snap = WEIR_WATCH_SNAP;
 	at_most(snap, WEIR_WATCH_SNAP);
-	if (snap && ctx_load(ctx, 0, desk->data, snap))
+	if (snap && ctx_load_head(ctx, desk->data, snap, WEIR_WATCH_SNAP))
 		snap = 0;
 	desk->event.time_ns = bpf_ktime_get_ns();
 	desk->event.number = chain->number;
 	desk->event.generation = chain->generation;
 	desk->event.session = want->session;
 	desk->event.cpu = bpf_get_smp_processor_id();
-	desk->event.kind = kind;
+	desk->event.kind = ctx_transmits() ? kind | WEIR_W_TRANSMIT : kind;
 	desk->event.hop = chain->hops;
 	desk->event.port = chain->port;
 	desk->event.len = len;
@@ -144,7 +144,7 @@ static __noinline int watch_may_match(ctx_t *ctx, struct weir_chain *chain, stru
 		return 1;
 	end = len < WEIR_WATCH_HEAD ? len : WEIR_WATCH_HEAD;
 	at_most(end, WEIR_WATCH_HEAD);
-	if (ctx_load(ctx, 0, desk->head, end))
+	if (ctx_load_head(ctx, desk->head, end, WEIR_WATCH_HEAD))
 		return 1;
 	type = watch_be16(desk, at);
 #pragma unroll

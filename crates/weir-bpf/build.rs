@@ -1,6 +1,6 @@
 //! Compiles every file of bpf/functions with clang for what the line "Hooks: ..." of its head says: `xdp` by itself (object NAME), in a graph
-//! (NAME_graph) and in one that is watched (NAME_watched); `graph` these two alone; `tc` by itself (NAME_tc); `networks` in virtual networks
-//! (NAME_net). Files of bpf/graph are for graphs, or for tc alone; those of bpf/network for tc (net_NAME) and XDP (net_NAME_xdp). Then every file of
+//! (NAME_graph) and in one that is watched (NAME_watched); `graph` these two alone; `graph on tc` the same two for ports on tc (NAME_graph_tc,
+//! NAME_watched_tc); `tc` by itself (NAME_tc); `networks` in virtual networks (NAME_net). Files of bpf/graph are for graphs, or for tc alone; those of bpf/network for tc (net_NAME) and XDP (net_NAME_xdp). Then every file of
 //! bpf/baselines, bpf/monitor and bpf/tools once, strips debug sections (BTF stays), compresses each, and writes the tables of embedded objects.
 //! As many compilers run at a time as cargo allows jobs.
 //!
@@ -46,11 +46,13 @@ fn main() {
         "xdp" => vec![Form::Xdp, Form::Graph, Form::Watched],
         "graph" => vec![Form::Graph, Form::Watched],
         "tc" => vec![Form::Tc],
+        "graph on tc" => vec![Form::GraphTc, Form::WatchedTc],
         "networks" => vec![Form::Private],
         _ => unreachable!("hooks() knows all"),
     });
     let graph = in_folder("graph", "", |hook| match hook {
         "tc" => vec![Form::Tc],
+        "graph on tc" => vec![Form::GraphTc, Form::WatchedTc],
         _ => vec![Form::Graph, Form::Watched],
     });
     let network = in_folder("network", "net_", |hook| match hook {
@@ -146,7 +148,7 @@ fn hooks(text: &str) -> Vec<&str> {
     let (_, rest) = text.split_once("Hooks: ").expect("a head says what for");
     let line = rest.split_once('.').map_or(rest, |(line, _)| line);
     let hooks: Vec<&str> = line.split(", ").collect();
-    let known = ["xdp", "tc", "graph", "networks"];
+    let known = ["xdp", "tc", "graph", "graph on tc", "networks"];
     assert!(
         hooks.iter().all(|hook| known.contains(hook)),
         "hooks are {known:?}, not {hooks:?}"
@@ -202,6 +204,10 @@ enum Form {
     Graph,
     /// XDP, an instance of a graph that is watched.
     Watched,
+    /// tc, an instance of a graph.
+    GraphTc,
+    /// tc, an instance of a graph that is watched.
+    WatchedTc,
     /// tc, in virtual networks, with a program for each instance.
     Private,
     /// tc, in virtual networks.
@@ -217,6 +223,8 @@ impl Form {
             Form::Tc => "_tc",
             Form::Graph => "_graph",
             Form::Watched => "_watched",
+            Form::GraphTc => "_graph_tc",
+            Form::WatchedTc => "_watched_tc",
             Form::Private => "_net",
             Form::Network => "",
             Form::NetworkXdp => "_xdp",
@@ -229,6 +237,8 @@ impl Form {
             Form::Tc => &["-DWEIR_HOOK_TC"],
             Form::Graph => &["-DWEIR_PANEL"],
             Form::Watched => &["-DWEIR_PANEL", "-DWEIR_WATCH"],
+            Form::GraphTc => &["-DWEIR_PANEL", "-DWEIR_HOOK_TC"],
+            Form::WatchedTc => &["-DWEIR_PANEL", "-DWEIR_WATCH", "-DWEIR_HOOK_TC"],
             Form::Private | Form::Network => &["-DWEIR_HOOK_TC", "-DWEIR_NETWORK"],
             Form::NetworkXdp => &["-DWEIR_NETWORK"],
         }

@@ -763,6 +763,8 @@ pub mod away {
     pub const VETH: u32 = 1 << 1;
     /// Its port is generic: no tracepoint tells what devices sent.
     pub const GENERIC: u32 = 1 << 2;
+    /// Its port is the one that it is leaving by: on tc, at egress.
+    pub const TRANSMIT: u32 = 1 << 3;
 }
 
 /// `struct weir_meta`: the metadata area in front of a frame.
@@ -803,6 +805,8 @@ pub mod watch {
     pub const END: u32 = 1 << 2;
     /// It left by being dropped; stands beside [`END`].
     pub const DROP: u32 = 1 << 3;
+    /// Beside the others, of an event: the packet is on its way out of its port.
+    pub const TRANSMIT: u32 = 1 << 4;
     /// Test: IPv4.
     pub const IP4: u32 = 1 << 0;
     /// Test: IPv6.

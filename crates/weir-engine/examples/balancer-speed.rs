@@ -102,6 +102,7 @@ fn plan(mode: &str) -> InstancePlan {
         keys: &keys,
         files: &NoFiles,
         ports: &[],
+        transmits: false,
     };
     let mut plan = balancer::plan(&request).expect("planned").instance;
     plan.constants

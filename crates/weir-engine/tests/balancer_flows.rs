@@ -307,6 +307,7 @@ fn far_end(keys: &str) -> InstancePlan {
         keys: &keys,
         files: &NoFiles,
         ports: &[],
+        transmits: false,
     });
     planned.expect("planned").instance
 }

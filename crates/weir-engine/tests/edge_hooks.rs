@@ -40,6 +40,7 @@ fn planned(of: &str, keys: &str) -> Planned {
         keys: &keys,
         files: &Embedded,
         ports: &[],
+        transmits: false,
     };
     kind::plan(of, &request).expect("planned")
 }

@@ -325,6 +325,7 @@ fn planned(keys: &str) -> Planned {
         keys: &keys,
         files: &Compiled,
         ports: &[],
+        transmits: false,
     };
     kind::plan("object", &request).unwrap_or_else(|e| panic!("{e}"))
 }

@@ -36,6 +36,7 @@ fn planned(kind: &str, keys: &str) -> Planned {
         keys: &keys.parse().expect("TOML"),
         files: &NoFiles,
         ports: &[(1, "in"), (2, "da"), (3, "db")].map(port),
+        transmits: false,
     };
     kind::plan(kind, &request).expect("planned")
 }

@@ -170,6 +170,7 @@ fn ours(
             keys: &rules.configuration(denies),
             files: &NoFiles,
             ports: &[],
+            transmits: false,
         },
     );
     let plan = plan.map_err(|e| format!("{e}: {:?}", e.advice))?.instance;

@@ -201,6 +201,7 @@ fn flows(bed: &Bed, servers: &[&str]) -> BTreeMap<String, (u64, u64)> {
         keys: &keys,
         files: &network_bed::NoFiles,
         ports: &[],
+        transmits: false,
     };
     let model = Balancer::read(&request).expect("read");
     let of = |service: &weir_functions::balancer::Service| {

@@ -382,6 +382,7 @@ fn plan(keys: &str) -> Result<Planned, FunctionError> {
             keys: &keys,
             files: &Compiled,
             ports: &[],
+            transmits: false,
         },
     )
 }

@@ -141,6 +141,7 @@ mod tests {
             keys: &keys,
             files: &NoFiles,
             ports: &[],
+            transmits: false,
         })
     }
 

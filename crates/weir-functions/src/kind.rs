@@ -74,6 +74,7 @@ mod tests {
                 keys: &keys,
                 files: &NoFiles,
                 ports: &[],
+                transmits: false,
             },
         )
     }

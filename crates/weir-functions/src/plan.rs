@@ -60,6 +60,17 @@ impl ObjectSource {
         }
     }
 
+    /// The object in the form for ports of graphs on tc, or of graphs that are watched; `None` if it has none.
+    pub fn for_graph_on_tc(&self, watched: bool) -> Option<&[u8]> {
+        match self {
+            ObjectSource::Embedded(name) => {
+                let form = if watched { "watched" } else { "graph" };
+                weir_bpf::object(&format!("{name}_{form}_tc"))
+            }
+            ObjectSource::Linked { .. } => None,
+        }
+    }
+
     /// The object in the form for virtual networks; `None` if it has none.
     pub fn for_networks(&self) -> Option<&[u8]> {
         match self {

@@ -341,6 +341,7 @@ mod tests {
             keys: &keys,
             files: &NoFiles,
             ports: &[port(1, "wan"), port(2, "lan")],
+            transmits: false,
         })
     }
 

@@ -96,6 +96,8 @@ pub struct Request<'a> {
     pub files: &'a dyn Files,
     /// All ports of the edge.
     pub ports: &'a [EdgePort],
+    /// Whether packets that leave by a port, seen on tc, can come to it: then their port is known, and that of packets that this host sends is not.
+    pub transmits: bool,
 }
 
 /// One instance, ready for any engine.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use weir_bpf::abi::panel;
 
 use crate::edge::{EdgePlan, Mode, PortPlan, Target};
+use crate::misplaced::Misplaced;
 use crate::model::{Model, Source};
 use crate::paths::{GUARD_BITS, Graph, MAX_CALLS, MAX_RECIRCULATIONS, Walks};
 use crate::wired::wired;
@@ -76,6 +77,35 @@ pub enum ModelError {
         /// Port.
         port: String,
     },
+    /// A long path begins on tc, where there is no recirculation.
+    #[error(
+        "a path from port {port} has more than {MAX_CALLS} functions in a row and must be recirculated, which ports on tc cannot: \
+         use a port on XDP or a shorter path"
+    )]
+    LongTc {
+        /// Port.
+        port: String,
+    },
+    /// A function that does not run where its packets come from.
+    #[error("packets of port {port}, which is on tc, come to function {instance}: {why}")]
+    NotOnTc {
+        /// Port.
+        port: String,
+        /// Function.
+        instance: String,
+        /// Why it does not run there.
+        why: String,
+    },
+    /// Packets that leave by a port would be sent out of it once more.
+    #[error(
+        "link {link} sends packets that leave by port {port} out of it once more: let it lead to the stack, which lets them leave"
+    )]
+    TransmitBack {
+        /// Port.
+        port: String,
+        /// Place in [`Model::links`].
+        link: usize,
+    },
     /// More instances than an edge holds.
     #[error(
         "the graph has {have} instances, guards and recirculations included; an edge holds {}",
@@ -119,9 +149,33 @@ impl Model {
                 times: walks.recirculations,
             });
         }
-        if let Some(port) = self.generic_ports_that_recirculate(&graph, &walks).next() {
-            let port = port.name.clone();
-            return Err(ModelError::LongGeneric { port });
+        if let Some(found) = self.ports_that_cannot_recirculate(&graph, &walks).next() {
+            let port = found.name.clone();
+            return Err(match found.mode {
+                Mode::Tc => ModelError::LongTc { port },
+                _ => ModelError::LongGeneric { port },
+            });
+        }
+        let name = |number: u32| {
+            let port = self.ports.iter().find(|port| port.number == number);
+            port.map_or_else(|| number.to_string(), |port| port.name.clone())
+        };
+        if let Some(first) = self.misplaced(&graph).into_iter().next() {
+            return Err(match first {
+                Misplaced::Function {
+                    port,
+                    instance,
+                    why,
+                } => ModelError::NotOnTc {
+                    port: name(port),
+                    instance: self.instances[instance].name.clone(),
+                    why,
+                },
+                Misplaced::Back { port, link } => ModelError::TransmitBack {
+                    port: name(port),
+                    link,
+                },
+            });
         }
         self.wired(&graph, &walks)
     }
@@ -135,24 +189,21 @@ impl Model {
         }
     }
 
-    /// Generic XDP turns a redirected frame into a socket buffer, and what lies in front of it is lost.
-    pub(crate) fn generic_ports_that_recirculate<'a>(
+    /// Generic XDP turns a redirected frame into a socket buffer, and what lies in front of it is lost; on tc nothing lies there.
+    pub(crate) fn ports_that_cannot_recirculate<'a>(
         &'a self,
         graph: &Graph,
         walks: &Walks,
     ) -> impl Iterator<Item = &'a PortPlan> {
         let recirculates = |port: &PortPlan| {
-            let mut links = self.links.iter();
-            let first = links.find(|link| link.from == Source::Port(port.number));
-            let Some(Target::Instance(first)) = first.map(|link| link.to) else {
-                return false;
-            };
-            let met = graph.reachable([first]);
+            let sources = [Source::Port(port.number), Source::Transmit(port.number)];
+            let met = graph.reachable(sources.into_iter().flat_map(|one| self.firsts(one)));
             walks.cut.iter().any(|&at| met[graph.steps[at].from])
         };
-        let generic = self.ports.iter();
-        let generic = generic.filter(|port| port.mode == Mode::Generic && recirculates(port));
-        generic.collect::<Vec<_>>().into_iter()
+        let cannot = |port: &&PortPlan| matches!(port.mode, Mode::Generic | Mode::Tc);
+        let ports = self.ports.iter().filter(cannot);
+        let ports = ports.filter(|port| recirculates(port));
+        ports.collect::<Vec<_>>().into_iter()
     }
 
     fn check_names(&self) -> Result<(), ModelError> {
@@ -176,8 +227,18 @@ impl Model {
         let is_port = |number: u32| self.ports.iter().any(|port| port.number == number);
         for (at, link) in self.links.iter().enumerate() {
             let wrong = |why| Err(ModelError::Link { link: at, why });
+            let is_on_tc = |port: &PortPlan| port.mode == Mode::Tc;
             let is_there = match link.from {
                 Source::Port(number) => is_port(number),
+                Source::Transmit(number) => {
+                    let port = self.ports.iter().find(|port| port.number == number);
+                    if port.is_some_and(|port| !is_on_tc(port)) {
+                        return wrong(
+                            "begins at packets that leave by a port on XDP, which sees none",
+                        );
+                    }
+                    port.is_some()
+                }
                 Source::Out { instance, out } => {
                     let from = self.instances.get(instance);
                     from.is_some_and(|one| out < one.planned.outs.len())

@@ -2,7 +2,7 @@
 //!
 //! [`parse`] reports all that is wrong with one text at once: syntax, types, unknown keys, names that are taken or lead nowhere.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use weir_bpf::abi::panel;
 use weir_functions::kind::suggest;
@@ -33,7 +33,10 @@ pub struct Config {
 pub(crate) struct Port {
     pub(crate) name: Spanned<String>,
     pub(crate) device: Spanned<String>,
+    /// `hook` and `mode` in one.
     pub(crate) mode: Mode,
+    /// Where the hook is named, if it is.
+    pub(crate) hook: Option<Span>,
     pub(crate) checksums: Option<ChecksumMode>,
     pub(crate) metadata: bool,
 }
@@ -98,6 +101,9 @@ pub(crate) struct Hook {
 
 /// Words that links name and that are neither ports nor functions.
 pub(crate) const WAYS_OUT: [&str; 3] = ["stack", "drop", "tx"];
+
+/// What a link begins at behind the name of a port on tc: packets that leave by it.
+pub(crate) const TRANSMIT: &str = "transmit";
 
 /// Largest `guard`.
 const GUARD_MOST: u32 = 0xffff;
@@ -183,6 +189,25 @@ impl Config {
                 .error(0, Span::default(), "the configuration has no port")
                 .help("add `[[port]]` with `name` and `device`: packets come in there");
         }
+    }
+
+    /// Names of functions that packets that leave by a port can come to.
+    pub(crate) fn transmitted(&self) -> BTreeSet<&str> {
+        let is_port = |name: &str| self.ports.iter().any(|port| port.name.value == name);
+        let starts = self.links.iter().filter(|link| {
+            let out = link.out.as_ref();
+            is_port(&link.from.value) && out.is_some_and(|out| out.value == TRANSMIT)
+        });
+        let mut met = BTreeSet::new();
+        let mut open: Vec<&str> = starts.map(|link| link.to.value.as_str()).collect();
+        while let Some(name) = open.pop() {
+            // A port as a target is its device: packets leave the graph there.
+            if !is_port(name) && met.insert(name) {
+                let from = self.links.iter().filter(|link| link.from.value == name);
+                open.extend(from.map(|link| link.to.value.as_str()));
+            }
+        }
+        met
     }
 
     fn check_names(&self, report: &mut Report) {
@@ -309,10 +334,29 @@ impl Config {
             } else if !from.contains(&name) {
                 let (text, help) = dangling(name, &from);
                 report.error(0, link.from.span, text).help(help);
-            } else if let Some(out) = link.out.as_ref().filter(|_| ports.contains(&name)) {
-                let text = format!("the port `{name}` has no output `{}`", out.value);
-                let help = format!("write `from = \"{name}\"`");
-                report.error(0, out.span, text).help(help);
+            } else if let Some(out) = link.out.as_ref()
+                && let Some(port) = self.ports.iter().find(|port| port.name.value == name)
+            {
+                let received = format!("write `from = \"{name}\"`");
+                if out.value != TRANSMIT {
+                    let text = format!("the port `{name}` has no output `{}`", out.value);
+                    let help = match port.mode {
+                        Mode::Tc => format!(
+                            "{received} for packets that it receives, `from = \"{name}.{TRANSMIT}\"` for those that leave by it"
+                        ),
+                        _ => received,
+                    };
+                    report.error(0, out.span, text).help(help);
+                } else if port.mode != Mode::Tc {
+                    let text = format!(
+                        "the port `{name}` is on XDP, which does not see packets that leave by it"
+                    );
+                    let help = format!(
+                        "add `hook = \"tc\"` to the port, or {received} for packets that it receives"
+                    );
+                    let draft = report.error(0, out.span, text);
+                    draft.help(help).also(0, port.name.span, "the port");
+                }
             }
             let end = link.to.value.as_str();
             if let Some((function, _)) = end.split_once('.').filter(|(one, _)| from.contains(one)) {
@@ -327,9 +371,10 @@ impl Config {
             match seen.get(&(name, out)) {
                 None => drop(seen.insert((name, out), link.from.span)),
                 Some(first) => {
-                    let output = match ports.contains(&name) {
-                        true => format!("the port `{name}`"),
-                        false => format!("the output `{out}` of `{name}`"),
+                    let output = match (ports.contains(&name), out) {
+                        (true, TRANSMIT) => format!("`{name}.{TRANSMIT}`"),
+                        (true, _) => format!("the port `{name}`"),
+                        (false, _) => format!("the output `{out}` of `{name}`"),
                     };
                     report
                         .error(0, link.from.span, format!("two links leave {output}"))
@@ -345,28 +390,39 @@ fn read_port(mut section: Section<'_, '_>, report: &mut Report) -> Option<Port> 
     let name = section.need("name", report);
     let device = section.need("device", report);
     let modes = [Mode::Native, Mode::Generic, Mode::Offload].map(|mode| (mode.text(), mode));
-    let mode = one_of(
-        section.text("mode", report),
-        "a port has no mode",
-        &modes,
-        report,
-    );
+    let hook = section.text("hook", report);
+    let hook_span = hook.as_ref().map(|hook| hook.span);
+    let hooks = [("xdp", None), ("tc", Some(Mode::Tc))];
+    let hook = one_of(hook, "a port cannot be on", &hooks, report).flatten();
+    let mode = section.text("mode", report);
+    let mode_span = mode.as_ref().map(|mode| mode.span);
+    let mode = one_of(mode, "a port has no mode", &modes, report);
     let sums = [
         ("complete", ChecksumMode::Complete),
         ("offloaded", ChecksumMode::Offloaded),
     ];
-    let checksums = one_of(
-        section.text("checksums", report),
-        "checksums cannot be",
-        &sums,
-        report,
-    );
+    let checksums = section.text("checksums", report);
+    let checksums_span = checksums.as_ref().map(|checksums| checksums.span);
+    let checksums = one_of(checksums, "checksums cannot be", &sums, report);
     let metadata = section.flag("metadata", report);
+    if hook.is_some() {
+        if let Some(span) = mode_span {
+            let help = "leave `mode` out: it says where XDP runs";
+            let text = "a port with `hook = \"tc\"` has no `mode`";
+            report.error(0, span, text).help(help);
+        }
+        if let Some(span) = checksums_span {
+            let help = "leave `checksums` out: on tc the kernel says of every packet whether its checksum is finished";
+            let text = "a port with `hook = \"tc\"` has no `checksums`";
+            report.error(0, span, text).help(help);
+        }
+    }
     section.finish(report);
     Some(Port {
         name: name?,
         device: device?,
-        mode: mode.unwrap_or_default(),
+        mode: hook.or(mode).unwrap_or_default(),
+        hook: hook_span,
         checksums,
         metadata: metadata.is_some_and(|metadata| metadata.value),
     })

@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::config::TRANSMIT;
 use crate::outline::{InstanceOutline, Outline};
 
 /// All that differs, in the order of the new plan; what is gone comes last.
@@ -291,10 +292,11 @@ fn port_text(port: &crate::outline::PortOutline) -> String {
 
 /// Every link: where from, where to. The default output goes without its name.
 fn links(outline: &Outline) -> Vec<(String, String)> {
-    let ports = outline
-        .ports
-        .iter()
-        .map(|port| (port.name.clone(), port.entry.clone()));
+    let ports = outline.ports.iter().flat_map(|port| {
+        let sent = port.transmit.clone();
+        let sent = sent.map(|to| (format!("{}.{TRANSMIT}", port.name), to));
+        std::iter::once((port.name.clone(), port.entry.clone())).chain(sent)
+    });
     let outs = outline.instances.iter().flat_map(|one| {
         one.links.iter().map(|(out, to)| match out.as_str() {
             "next" => (one.name.clone(), to.clone()),

@@ -20,8 +20,10 @@ pub struct EdgePlan {
     pub edge: String,
     /// Ports, by number.
     pub ports: Vec<PortPlan>,
-    /// Where packets of each port begin, in the order of ports. Without a link from the port: [`Target::Stack`].
+    /// Where packets that each port receives begin, in the order of ports. Without a link from the port: [`Target::Stack`].
     pub entries: Vec<Target>,
+    /// Where packets that leave by each port begin, in the order of ports: of ports on tc only. `None`: no program sees them.
+    pub transmits: Vec<Option<Target>>,
     /// Instances: those of the configuration in its order, then guards, then recirculations.
     pub instances: Vec<Instance>,
     /// Where each output of each instance leads, as many as its `planned.outs`.
@@ -56,6 +58,8 @@ pub struct PortPlan {
 }
 
 /// Where on an interface programs run. Never another one than this.
+///
+/// [`Mode::Tc`] is `hook = "tc"` of a configuration, the others are modes of XDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -66,6 +70,17 @@ pub enum Mode {
     Generic,
     /// On the device.
     Offload,
+    /// At tc, through tcx: received packets, and those that leave.
+    Tc,
+}
+
+/// On which hooks an instance runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Hooks {
+    /// Ports on XDP lead to it, or none does.
+    pub xdp: bool,
+    /// Ports on tc lead to it.
+    pub tc: bool,
 }
 
 impl Mode {
@@ -75,6 +90,7 @@ impl Mode {
             Mode::Native => "native",
             Mode::Generic => "generic",
             Mode::Offload => "offload",
+            Mode::Tc => "tc",
         }
     }
 }

@@ -36,8 +36,10 @@ pub struct Link {
 /// Where a link begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A port, by weir's number.
+    /// Packets that a port receives, by weir's number.
     Port(u32),
+    /// Packets that leave by a port, which is on tc.
+    Transmit(u32),
     /// An output of an instance.
     Out {
         /// Place in [`Model::instances`].

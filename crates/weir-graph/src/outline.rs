@@ -42,6 +42,9 @@ pub struct PortOutline {
     pub metadata: bool,
     /// Where its packets begin.
     pub entry: String,
+    /// Where packets that leave by it begin, if anything sees them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transmit: Option<String>,
 }
 
 /// One instance.
@@ -115,8 +118,8 @@ impl EdgePlan {
             ports: self
                 .ports
                 .iter()
-                .zip(&self.entries)
-                .map(|(port, entry)| self.port_outline(port, *entry))
+                .enumerate()
+                .map(|(at, port)| self.port_outline(port, at))
                 .collect(),
             instances: (0..self.instances.len())
                 .map(|at| self.instance_outline(at))
@@ -126,7 +129,8 @@ impl EdgePlan {
         }
     }
 
-    fn port_outline(&self, port: &PortPlan, entry: Target) -> PortOutline {
+    fn port_outline(&self, port: &PortPlan, at: usize) -> PortOutline {
+        let name = |target: Target| self.target_name(target).to_owned();
         PortOutline {
             number: port.number,
             name: port.name.clone(),
@@ -134,7 +138,8 @@ impl EdgePlan {
             mode: port.mode,
             checksums: port.checksums.map(|mode| checksums(mode).to_owned()),
             metadata: port.metadata,
-            entry: self.target_name(entry).to_owned(),
+            entry: name(self.entries[at]),
+            transmit: self.transmits[at].map(name),
         }
     }
 

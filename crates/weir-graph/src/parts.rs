@@ -16,12 +16,19 @@ use crate::objects;
 use crate::planning::Planning;
 
 impl Planning<'_> {
-    pub(crate) fn function(&mut self, function: &Function, ports: &[EdgePort]) -> Option<Planned> {
+    /// `transmits`: packets that leave by a port can come to it.
+    pub(crate) fn function(
+        &mut self,
+        function: &Function,
+        ports: &[EdgePort],
+        transmits: bool,
+    ) -> Option<Planned> {
         let request = Request {
             name: &function.name.value,
             keys: &function.keys,
             files: self.files,
             ports,
+            transmits,
         };
         let planned = match kind::plan(&function.kind.value, &request) {
             Ok(planned) => planned,

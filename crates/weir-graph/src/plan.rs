@@ -98,12 +98,14 @@ pub fn judges(
             device: port.device.clone(),
         })
         .collect();
+    let transmitted = config.transmitted();
     let functions = config.functions.iter().filter_map(|function| {
         let request = Request {
             name: &function.name.value,
             keys: &function.keys,
             files,
             ports: &ports,
+            transmits: transmitted.contains(function.name.value.as_str()),
         };
         // What was planned can be read.
         let judge = kind::judge(&function.kind.value, &request).ok()??;
@@ -125,6 +127,7 @@ pub fn filters(
             keys: &function.keys,
             files,
             ports: &[],
+            transmits: false,
         };
         (function.name.value.clone(), Filter::read(&request))
     });
@@ -149,6 +152,7 @@ pub fn interfaces(config: &Config, numbers: &Numbers, function: &str) -> Option<
         keys: &function.keys,
         files: &NoFiles,
         ports: &ports,
+        transmits: false,
     };
     interface::read(&request).ok()
 }
@@ -198,6 +202,7 @@ pub fn balancers(
             keys: &function.keys,
             files,
             ports,
+            transmits: false,
         };
         (function.name.value.clone(), Balancer::read(&request))
     });
@@ -208,9 +213,11 @@ impl Planning<'_> {
     fn run(&mut self, numbers: &Numbers) -> Option<EdgePlan> {
         let config = self.config;
         let ports = self.ports(numbers);
+        let transmitted = config.transmitted();
         let functions = config.functions.iter();
-        let planned: Vec<Option<Planned>> =
-            functions.map(|one| self.function(one, &ports)).collect();
+        let planned: Vec<Option<Planned>> = functions
+            .map(|one| self.function(one, &ports, transmitted.contains(one.name.value.as_str())))
+            .collect();
         let hooks = config.hooks.iter();
         let hooks: Vec<Option<HookPlan>> = hooks.map(|hook| self.hook(hook)).collect();
         self.unused_maps();
@@ -227,13 +234,20 @@ impl Planning<'_> {
             maps: config.maps.iter().map(Map::shared).collect(),
             hooks: hooks.into_iter().flatten().collect(),
         };
-        for port in model.generic_ports_that_recirculate(&graph, &walks) {
-            self.generic_port(&port.name);
+        for port in model.ports_that_cannot_recirculate(&graph, &walks) {
+            self.cannot_recirculate(port);
         }
         if self.report.has_errors() {
             return None;
         }
         model.instances = config.functions.iter().zip(all?).map(instance).collect();
+        let misplaced = model.misplaced(&graph);
+        for found in &misplaced {
+            self.misplaced(found, &ports, &written);
+        }
+        if !misplaced.is_empty() {
+            return None;
+        }
         match model.wired(&graph, &walks) {
             Ok(plan) => Some(plan),
             Err(error) => {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use weir_functions::kind;
 
-use crate::edge::{EdgePlan, Instance, Target};
+use crate::edge::{EdgePlan, Hooks, Instance, Mode, Target};
 
 /// Map of a filter that answers SYNs.
 const COOKIES: &str = "verified";
@@ -15,10 +15,11 @@ impl EdgePlan {
         self.targets.iter().flatten().any(|to| *to == Target::Pair)
     }
 
-    /// For each instance whether packets of a port, by its place, can come to it.
+    /// For each instance whether packets of a port, by its place, can come to it: those that it receives, and those that leave by it.
     pub fn met_by(&self, port: usize) -> Vec<bool> {
         let mut met = vec![false; self.instances.len()];
         let mut open = vec![self.entries[port]];
+        open.extend(self.transmits[port]);
         while let Some(target) = open.pop() {
             if let Target::Instance(at) = target
                 && !std::mem::replace(&mut met[at], true)
@@ -27,6 +28,32 @@ impl EdgePlan {
             }
         }
         met
+    }
+
+    /// On which hooks each instance runs: those of the ports whose packets can come to it. One that no port leads to runs on XDP.
+    pub fn instance_hooks(&self) -> Vec<Hooks> {
+        let mut hooks = vec![Hooks::default(); self.instances.len()];
+        for (at, port) in self.ports.iter().enumerate() {
+            for (hooks, _) in hooks
+                .iter_mut()
+                .zip(self.met_by(at))
+                .filter(|(_, met)| *met)
+            {
+                match port.mode {
+                    Mode::Tc => hooks.tc = true,
+                    Mode::Native | Mode::Generic | Mode::Offload => hooks.xdp = true,
+                }
+            }
+        }
+        for hooks in &mut hooks {
+            hooks.xdp |= !hooks.tc;
+        }
+        hooks
+    }
+
+    /// Whether any port is on tc.
+    pub fn has_tc(&self) -> bool {
+        self.ports.iter().any(|port| port.mode == Mode::Tc)
     }
 
     /// Places of all instances, each behind those that its outputs lead to, but for loops.
@@ -67,10 +94,11 @@ impl EdgePlan {
             kind.is_some_and(|kind| kind.sends)
                 || planned.maps.iter().any(|map| map.name == COOKIES)
         };
-        let mut targets = self.targets.iter().flatten().chain(&self.entries);
+        let firsts = || self.entries.iter().chain(self.transmits.iter().flatten());
+        let mut targets = self.targets.iter().flatten().chain(firsts());
         let all = self.instances.iter().any(sends) || targets.any(|to| *to == Target::Tx);
         let ports = self.ports.iter().filter(|port| {
-            let mut targets = self.targets.iter().flatten().chain(&self.entries);
+            let mut targets = self.targets.iter().flatten().chain(firsts());
             all || targets.any(|to| *to == Target::Device(port.number))
         });
         let maps = self.instances.iter();

@@ -4,19 +4,25 @@ use std::fmt;
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
+use crate::config::TRANSMIT;
 use crate::edge::{EdgePlan, Target};
 use crate::outline::checksums;
 
 impl fmt::Display for EdgePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "edge {}", self.edge)?;
-        for (port, entry) in self.ports.iter().zip(&self.entries) {
+        let targets = self.entries.iter().zip(&self.transmits);
+        for (port, (entry, transmit)) in self.ports.iter().zip(targets) {
             let (number, name, device) = (port.number, &port.name, &port.device);
             write!(f, "port {number} {name}: {device}, {}", port.mode.text())?;
             if let Some(mode) = port.checksums {
                 write!(f, ", checksums {}", checksums(mode))?;
             }
-            writeln!(f, " > {}", self.target_name(*entry))?;
+            write!(f, " > {}", self.target_name(*entry))?;
+            if let Some(transmit) = transmit {
+                write!(f, ", {TRANSMIT} > {}", self.target_name(*transmit))?;
+            }
+            writeln!(f)?;
         }
         for map in &self.maps {
             writeln!(

@@ -47,12 +47,18 @@ pub(crate) fn wired(model: Model, graph: &Graph, walks: &Walks) -> EdgePlan {
         }
     }
     let mut entries = vec![Target::Stack; ports.len()];
+    let mut transmits = vec![None; ports.len()];
     for link in &links {
         match link.from {
             Source::Out { instance, out } => targets[instance][out] = link.to,
             Source::Port(number) => {
                 if let Some(at) = ports.iter().position(|port| port.number == number) {
                     entries[at] = link.to;
+                }
+            }
+            Source::Transmit(number) => {
+                if let Some(at) = ports.iter().position(|port| port.number == number) {
+                    transmits[at] = Some(link.to);
                 }
             }
         }
@@ -75,6 +81,7 @@ pub(crate) fn wired(model: Model, graph: &Graph, walks: &Walks) -> EdgePlan {
         edge,
         ports,
         entries,
+        transmits,
         instances,
         targets,
         maps,
@@ -95,7 +102,7 @@ fn guard(instances: &[Instance], link: &Link, shift: u32, bits: u32, limit: u32)
                 out => format!("{}.{out}", instance.name),
             }
         }
-        Source::Port(number) => number.to_string(),
+        Source::Port(number) | Source::Transmit(number) => number.to_string(),
     };
     let number = |n: u32| n.to_ne_bytes().to_vec();
     let mut planned = Planned::embedded("guard");

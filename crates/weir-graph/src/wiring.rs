@@ -5,7 +5,8 @@ use weir_policy::ast::Span;
 
 use crate::checked::ModelError;
 use crate::config;
-use crate::edge::Target;
+use crate::edge::{Mode, PortPlan, Target};
+use crate::misplaced::Misplaced;
 use crate::model::{Link, Source};
 use crate::paths::{GUARD_BITS, Graph, MAX_CALLS, MAX_RECIRCULATIONS, Walks};
 use crate::planning::Planning;
@@ -45,7 +46,10 @@ impl<'a> Planning<'a> {
     ) -> Option<Source> {
         let Some(instance) = self.place(&link.from.value) else {
             let port = ports.iter().find(|port| port.name == link.from.value)?;
-            return Some(Source::Port(port.number));
+            return Some(match &link.out {
+                Some(_) => Source::Transmit(port.number),
+                None => Source::Port(port.number),
+            });
         };
         let name = link.out.as_ref().map_or("next", |out| &out.value);
         let out = match &planned[instance] {
@@ -196,19 +200,72 @@ impl<'a> Planning<'a> {
         )
     }
 
-    /// Ports in generic mode whose packets would have to be recirculated.
-    pub(crate) fn generic_port(&mut self, port: &str) {
+    /// Ports whose packets would have to be recirculated and cannot be.
+    pub(crate) fn cannot_recirculate(&mut self, port: &PortPlan) {
         let written = self.config.ports.iter();
         let at = written
             .map(|one| &one.name)
-            .find(|name| name.value == port)
+            .find(|name| name.value == port.name)
             .map_or(Span::default(), |name| name.span);
+        let (which, instead) = match port.mode {
+            Mode::Tc => ("ports on tc", "`hook = \"xdp\"`"),
+            _ => ("generic XDP", "`mode = \"native\"`"),
+        };
         let text = format!(
-            "packets of the port `{port}` could pass more than {MAX_CALLS} functions, and generic XDP cannot recirculate them"
+            "packets of the port `{}` could pass more than {MAX_CALLS} functions, and {which} cannot recirculate them",
+            port.name
         );
-        self.report.error(0, at, text).help(
-            "use `mode = \"native\"`, or shorten the path; each pass of a guarded link counts",
-        );
+        let help =
+            format!("use {instead}, or shorten the path; each pass of a guarded link counts");
+        self.report.error(0, at, text).help(help);
+    }
+
+    /// What a port's hook cannot carry.
+    pub(crate) fn misplaced(
+        &mut self,
+        found: &Misplaced,
+        ports: &[EdgePort],
+        written: &[&config::Link],
+    ) {
+        let config = self.config;
+        let port = |number: u32| {
+            let at = ports.iter().position(|port| port.number == number);
+            at.and_then(|at| config.ports.get(at))
+        };
+        match found {
+            Misplaced::Function {
+                port: number,
+                instance,
+                why,
+            } => {
+                let (Some(port), Some(function)) = (port(*number), config.functions.get(*instance))
+                else {
+                    return;
+                };
+                let text = format!(
+                    "packets of the port `{}`, which is on tc, come to `{}`: {why}",
+                    port.name.value, function.name.value
+                );
+                let draft = self.report.error(0, function.kind.span, text);
+                draft
+                    .help(
+                        "use a port with `hook = \"xdp\"`, or lead its packets past this function",
+                    )
+                    .also(0, port.hook.unwrap_or(port.name.span), "the port's hook");
+            }
+            Misplaced::Back { port: number, link } => {
+                let (Some(port), Some(link)) = (port(*number), written.get(*link)) else {
+                    return;
+                };
+                let name = &port.name.value;
+                let text = format!(
+                    "packets that leave by the port `{name}` would be sent out of it once more, and so for ever"
+                );
+                self.report
+                    .error(0, link.to.span, text)
+                    .help("write `to = \"stack\"`: then they leave by the port");
+            }
+        }
     }
 
     /// What is left to refuse when everything that has a place was checked.

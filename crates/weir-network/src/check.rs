@@ -230,6 +230,7 @@ fn plan_one(
         keys,
         files,
         ports: &ports,
+        transmits: false,
     };
     match kind::plan(&function.kind, &request) {
         Ok(mut planned) => {

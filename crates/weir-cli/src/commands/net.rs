@@ -422,6 +422,7 @@ fn balancers(document: &Document, only: &[String], look: &Look) -> Result<Vec<Co
                 keys: &function.keys,
                 files: &Folder::of(Path::new("")),
                 ports: &[],
+                transmits: false,
             };
             found.push(Counted {
                 network: name.to_owned(),

@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use weir_bpf::abi::{self, Hop, panel};
 use weir_functions::plan::Constant;
-use weir_graph::{EdgePlan, SharedMap, Target};
+use weir_graph::{EdgePlan, Hooks, Mode, SharedMap, Target};
 use weir_kernel::pinned::PinnedLink;
 use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition};
 
 use super::building::Building;
 use super::error::EdgeError;
-use super::form::Form;
+use super::form::{Form, Hook};
 use super::load::{Build, Recipe, Surroundings};
 use super::maps::{STACK, way_out};
-use super::ports::Wanted;
+use super::ports::{Sees, Wanted};
 use super::state::{
     self, HookState, InstanceState, PairState, PortState, SharedState, State, words,
 };
@@ -111,8 +111,8 @@ pub type Watcher<'w> = &'w mut dyn FnMut(Step) -> Result<(), EdgeError>;
 /// An instance as it is to run.
 struct Instance {
     state: InstanceState,
-    /// `None`: it runs already.
-    made: Option<LoadedProgram>,
+    /// Programs on XDP and on tc; `None`: it runs already, or does not run there.
+    made: [Option<LoadedProgram>; 2],
 }
 
 pub(super) fn apply(
@@ -170,9 +170,9 @@ fn change(
         metadata: plan.ports.iter().any(|port| port.metadata),
     };
     let mut numbers = Numbers::of(old);
-    let wanted_instances = plan.instances.iter();
+    let wanted_instances = plan.instances.iter().zip(plan.instance_hooks());
     let mut recipes: Vec<Recipe<'_>> = wanted_instances
-        .map(|instance| recipe(instance, edge.form))
+        .map(|(instance, hooks)| recipe(instance, edge.form, hooks))
         .collect();
     let mut vids = Vec::with_capacity(recipes.len());
     for recipe in &recipes {
@@ -183,13 +183,11 @@ fn change(
     watch(Step::Make)?;
 
     if edge.form == Form::Watched {
-        let name = edge.form.of("entry");
-        let elf = weir_bpf::object(&name).ok_or_else(|| EdgeError::NoObject {
-            instance: "entry".to_owned(),
-            object: name.clone(),
-        })?;
-        let entry = KernelObject::open(elf)?;
-        edge.maps.complete(&entry, edge.folder.path(), &edge.name)?;
+        complete_entry(edge, Hook::Xdp)?;
+    }
+    if plan.has_tc() {
+        complete_entry(edge, Hook::Tc)?;
+        edge.need_tc_stub()?;
     }
     // What objects bring to the edge itself stays, whatever becomes of the rest: it is empty.
     let mut objects: Vec<Option<KernelObject>> = Vec::with_capacity(recipes.len());
@@ -198,6 +196,7 @@ fn change(
         let may_stay = before.is_some() && recipe.shares.is_empty();
         let same = may_stay
             && old.map(State::form) == Some(edge.form)
+            && before.map(InstanceState::hooks) == Some(recipe.hooks())
             && before.is_some_and(|b| {
                 recipe
                     .content(around, &BTreeMap::new())
@@ -209,16 +208,14 @@ fn change(
         };
         if let Some(object) = &object {
             edge.maps.complete(object, edge.folder.path(), &edge.name)?;
+            if let Some(copy) = recipe.open_copy()? {
+                edge.maps.complete(&copy, edge.folder.path(), &edge.name)?;
+            }
         }
         objects.push(object);
     }
 
-    let mut building = Building::new(
-        &edge.folder,
-        edge.maps.programs()?,
-        edge.maps.devices()?,
-        &edge.stub,
-    );
+    let mut building = Building::new(&edge.folder, edge.arrays()?, &edge.maps);
     let (shared, shared_states) = share(edge, plan, old, generation, &mut building)?;
     let mut applied = Applied {
         generation,
@@ -231,7 +228,7 @@ fn change(
         let recipe = &recipes[at];
         let before = old.and_then(|old| old.instance(&recipe.name));
         let content = recipe.content(around, &shared)?;
-        let digest = recipe.digest(&content);
+        let digest = recipe.digest(&content)?;
         let implicit = plan.instances[at].is_implicit();
         if let Some(before) = before
             && before.digest == digest
@@ -239,7 +236,7 @@ fn change(
             note(&mut applied.kept, recipe, implicit);
             made[at] = Some(Instance {
                 state: before.clone(),
-                made: None,
+                made: [None, None],
             });
             continue;
         }
@@ -262,6 +259,17 @@ fn change(
             Some(_) => note(&mut applied.replaced, recipe, implicit),
             None => note(&mut applied.added, recipe, implicit),
         }
+        let programs = match recipe.hooks() {
+            Hooks { xdp: true, .. } => [Some(loaded.program), loaded.copy],
+            Hooks { xdp: false, .. } => [None, Some(loaded.program)],
+        };
+        let id = |at: usize| -> Result<Option<u32>, KernelError> {
+            let program = programs.get(at).and_then(Option::as_ref);
+            Ok(program
+                .map(LoadedProgram::info)
+                .transpose()?
+                .map(|info| info.id))
+        };
         made[at] = Some(Instance {
             state: InstanceState {
                 name: recipe.name.clone(),
@@ -271,13 +279,14 @@ fn change(
                 digest,
                 content,
                 object_digest: recipe.object_digest()?,
-                program: loaded.program.info()?.id,
+                program: id(0)?.unwrap_or_default(),
+                tc_program: id(1)?,
                 maps: loaded.maps,
                 secret: loaded.secret,
                 outs: Vec::new(),
                 implicit,
             },
-            made: Some(loaded.program),
+            made: programs,
         });
     }
     let place = |name: &String| recipes.iter().position(|recipe| recipe.name == *name);
@@ -297,19 +306,24 @@ fn change(
     watch(Step::Fill)?;
 
     for instance in &instances {
-        if let Some(program) = &instance.made {
-            building.slot(instance.state.slot);
-            let programs = edge.maps.programs()?;
-            programs.set_program(instance.state.slot, program)?;
+        let arrays = [Some(edge.maps.programs()?), edge.maps.tc_programs()];
+        for (array, program) in arrays.into_iter().zip(&instance.made) {
+            if let (Some(array), Some(program)) = (array, program) {
+                building.slot(instance.state.slot);
+                array.set_program(instance.state.slot, program)?;
+            }
         }
     }
     watch(Step::Link)?;
 
     write_links(edge, plan, &instances, generation)?;
+    let devices = wanted.iter();
+    let devices = devices.map(|port| (port.device.ifindex, port.plan.number));
+    edge.maps.set_ports(generation, devices)?;
     watch(Step::Attach)?;
 
     let pair = pair(edge, plan, old, generation, &mut building)?;
-    let port_states = attach(edge, &wanted, generation, &mut building, &mut applied)?;
+    let port_states = attach(edge, plan, &wanted, generation, &mut building, &mut applied)?;
     watch(Step::Hook)?;
 
     let hook_states = attach_hooks(edge, plan, old, generation, &shared, &mut building)?;
@@ -362,7 +376,7 @@ fn finish(
     watch: Watcher<'_>,
 ) -> Result<(), EdgeError> {
     watch(Step::Settle)?;
-    refresh(edge, wanted, old.map_or(edge.form, State::form))?;
+    refresh(edge, wanted, state, old.map_or(edge.form, State::form))?;
     if old.is_some_and(|old| old.form() != edge.form) {
         edge.refresh_pair(state)?;
     }
@@ -383,17 +397,19 @@ fn finish(
 }
 
 /// Gives ports that stay and whose checksums are read in another way, or that ran in another form, the entry program for that.
-fn refresh(edge: &Edge, wanted: &[Wanted<'_>], before: Form) -> Result<(), EdgeError> {
-    for port in wanted {
+fn refresh(
+    edge: &Edge,
+    wanted: &[Wanted<'_>],
+    state: &State,
+    before: Form,
+) -> Result<(), EdgeError> {
+    for (port, state) in wanted.iter().zip(&state.ports) {
         let Some(running) = &port.running else {
             continue;
         };
         let same = running.offloaded == port.offloaded && running.away == port.away();
-        if same && before == edge.form {
-            continue;
-        }
-        if let Some(link) = PinnedLink::open(&edge.folder.path().join(&running.pin))? {
-            edge.exchange(&link, |ledger| port.entry(edge.form, &edge.maps, ledger))?;
+        if !same || before != edge.form {
+            edge.refresh_port(state, edge.form)?;
         }
     }
     Ok(())
@@ -439,16 +455,32 @@ fn note(list: &mut Vec<String>, recipe: &Recipe<'_>, implicit: bool) {
     }
 }
 
-fn recipe(instance: &weir_graph::Instance, form: Form) -> Recipe<'_> {
+fn recipe(instance: &weir_graph::Instance, form: Form, hooks: Hooks) -> Recipe<'_> {
+    let (build, copy) = match hooks {
+        Hooks { xdp, tc: true } if !xdp => (Build::GraphTc(form), None),
+        Hooks { tc, .. } => (Build::Graph(form), tc.then_some(Build::GraphTc(form))),
+    };
     Recipe {
         name: instance.name.clone(),
         plan: instance.planned.instance.clone(),
         shares: &instance.shares,
         fresh: instance.fresh,
         secret: instance.planned.asks.secret,
-        build: Build::Graph(form),
+        build,
+        copy,
         placement: Vec::new(),
     }
+}
+
+/// Makes the maps that the copies of `entry` on a hook need.
+fn complete_entry(edge: &mut Edge, hook: Hook) -> Result<(), EdgeError> {
+    let name = edge.form.of("entry", hook);
+    let elf = weir_bpf::object(&name).ok_or_else(|| EdgeError::NoObject {
+        instance: "entry".to_owned(),
+        object: name.clone(),
+    })?;
+    let entry = KernelObject::open(elf)?;
+    edge.maps.complete(&entry, edge.folder.path(), &edge.name)
 }
 
 /// Old and new stand side by side for a moment, each name with a number of its own. There are twice as many slots.
@@ -602,9 +634,15 @@ fn write_links(
     }
     for number in 0..panel::PORTS as u32 {
         edge.maps.set_entry(number, generation, STACK)?;
+        edge.maps.set_transmit(number, generation, STACK)?;
     }
-    for (port, target) in plan.ports.iter().zip(&plan.entries) {
-        edge.maps.set_entry(port.number, generation, hop(*target))?;
+    let targets = plan.entries.iter().zip(&plan.transmits);
+    for (port, (entry, transmit)) in plan.ports.iter().zip(targets) {
+        let maps = &edge.maps;
+        maps.set_entry(port.number, generation, hop(*entry))?;
+        if let Some(transmit) = transmit {
+            maps.set_transmit(port.number, generation, hop(*transmit))?;
+        }
     }
     Ok(())
 }
@@ -661,30 +699,41 @@ fn pair(
 
 fn attach(
     edge: &Edge,
+    plan: &EdgePlan,
     wanted: &[Wanted<'_>],
     generation: u64,
     building: &mut Building<'_>,
     applied: &mut Applied,
 ) -> Result<Vec<PortState>, EdgeError> {
     let mut states = Vec::with_capacity(wanted.len());
-    for port in wanted {
-        let mut state = match &port.running {
-            Some(running) => PortState {
-                name: port.plan.name.clone(),
-                device: port.plan.device.clone(),
-                offloaded: port.offloaded,
-                away: port.away(),
-                ..running.clone()
-            },
-            None => {
-                building.device(port.plan.number);
-                ports::set_device(&edge.maps, port.plan.number, port.device.ifindex)?;
-                applied.attached.push(port.plan.name.clone());
-                port.attach(generation, edge.form, &edge.maps, building)?
-            }
-        };
-        state.metadata = port.plan.metadata;
-        match (port.plan.metadata, &state.handover) {
+    for (port, transmit) in wanted.iter().zip(&plan.transmits) {
+        let mut state = port.state();
+        if let Some(running) = &port.running {
+            state.pin.clone_from(&running.pin);
+            state.handover.clone_from(&running.handover);
+            state.transmit.clone_from(&running.transmit);
+        } else {
+            building.device(port.plan.number);
+            applied.attached.push(port.plan.name.clone());
+        }
+        let (maps, index) = (&edge.maps, port.device.ifindex);
+        match port.running {
+            // It has its place already, unless the map for tc is new.
+            Some(_) => maps.set_tc_device(port.plan.number, index)?,
+            None => maps.set_device(port.plan.number, Some(index))?,
+        }
+        let mut attach = |sees| port.attach(sees, generation, edge.form, &edge.maps, building);
+        if port.running.is_none() {
+            state.pin = attach(Sees::Received)?;
+        }
+        match (transmit, &state.transmit) {
+            (Some(_), None) => state.transmit = Some(attach(Sees::Transmitted)?),
+            (None, Some(_)) => state.transmit = None,
+            _ => {}
+        }
+        // On tc the mark is the socket buffer's already.
+        let hands_over = port.plan.metadata && port.plan.mode != Mode::Tc;
+        match (hands_over, &state.handover) {
             (true, None) => state.handover = Some(port.hand_over(generation, building)?),
             (false, Some(_)) => state.handover = None,
             _ => {}

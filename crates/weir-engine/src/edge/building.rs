@@ -8,17 +8,19 @@ use std::path::PathBuf;
 use weir_kernel::pinned::{Folder, PinnedLink};
 use weir_kernel::{LoadedProgram, Map, netlink};
 
+use super::maps::EdgeMaps;
+
 /// Things made since the last generation.
 #[derive(Debug)]
 pub(super) struct Building<'e> {
     folder: &'e Folder,
-    programs: &'e Map,
-    stub: &'e LoadedProgram,
+    /// The arrays of programs, each with what fills slots of it that no instance has.
+    arrays: Vec<(&'e Map, &'e LoadedProgram)>,
     links: Vec<PathBuf>,
     pins: Vec<String>,
     slots: Vec<u32>,
     devices: Vec<u32>,
-    device_map: &'e Map,
+    maps: &'e EdgeMaps,
     pair: Option<String>,
     kept: bool,
 }
@@ -26,19 +28,17 @@ pub(super) struct Building<'e> {
 impl<'e> Building<'e> {
     pub(super) fn new(
         folder: &'e Folder,
-        programs: &'e Map,
-        device_map: &'e Map,
-        stub: &'e LoadedProgram,
+        arrays: Vec<(&'e Map, &'e LoadedProgram)>,
+        maps: &'e EdgeMaps,
     ) -> Building<'e> {
         Building {
             folder,
-            programs,
-            stub,
+            arrays,
             links: Vec::new(),
             pins: Vec::new(),
             slots: Vec::new(),
             devices: Vec::new(),
-            device_map,
+            maps,
             pair: None,
             kept: false,
         }
@@ -90,7 +90,7 @@ impl Drop for Building<'_> {
             }
         }
         for place in &self.devices {
-            let _ = self.device_map.delete(&place.to_ne_bytes());
+            let _ = self.maps.set_device(*place, None);
         }
         if let Some(near) = &self.pair {
             let _ = netlink::remove(near);
@@ -98,8 +98,10 @@ impl Drop for Building<'_> {
         for name in &self.pins {
             let _ = self.folder.unlink(name);
         }
-        for slot in &self.slots {
-            let _ = self.programs.set_program(*slot, self.stub);
+        for (programs, stub) in &self.arrays {
+            for slot in &self.slots {
+                let _ = programs.set_program(*slot, stub);
+            }
         }
     }
 }

@@ -114,6 +114,14 @@ pub enum EdgeError {
         /// Port.
         port: String,
     },
+    /// A port on tc without tcx.
+    #[error(
+        "port {port}: hook = \"tc\" needs tcx, which this kernel does not have (Linux 6.6 has): use hook = \"xdp\", or `weir run`, which attaches with clsact there"
+    )]
+    NoTcx {
+        /// Port.
+        port: String,
+    },
     /// Offload where there is none.
     #[error(
         "port {port}: {device} (driver {driver}) cannot run XDP in hardware: use mode = \"native\" or \"generic\""

@@ -1,4 +1,4 @@
-//! Which build of its programs an edge runs.
+//! Which build of its programs an edge runs, and on which hook each of them does.
 
 /// Which build of its programs an edge runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,10 +12,22 @@ pub enum Form {
 
 impl Form {
     /// Name of the object that a function or a program of the edge is built into.
-    pub(super) fn of(self, name: &str) -> String {
-        match self {
-            Form::Graph => format!("{name}_graph"),
-            Form::Watched => format!("{name}_watched"),
+    pub(super) fn of(self, name: &str, hook: Hook) -> String {
+        let form = match self {
+            Form::Graph => "graph",
+            Form::Watched => "watched",
+        };
+        match hook {
+            Hook::Xdp => format!("{name}_{form}"),
+            Hook::Tc => format!("{name}_{form}_tc"),
         }
     }
+}
+
+/// The hook that a program of the graph is built for. Programs call each other on one hook only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Hook {
+    Xdp,
+    /// Ingress and egress.
+    Tc,
 }

@@ -11,11 +11,11 @@ use weir_bpf::abi;
 use weir_functions::plan::{
     ChecksumMode, Constant, DeviceFacts, InstancePlan, MapPlan, ObjectSource, PortConstants,
 };
-use weir_graph::Digest;
+use weir_graph::{Digest, Hooks};
 use weir_kernel::{KernelError, KernelObject, LoadedProgram, Map, MapDefinition, iface};
 
 use super::error::EdgeError;
-use super::form::Form;
+use super::form::{Form, Hook};
 use super::maps::{EdgeMaps, PREFIX};
 use super::state::{InstanceState, MapState, PROG_ARRAY, Role, definition, words};
 
@@ -30,6 +30,8 @@ pub(crate) struct Recipe<'p> {
     /// Name of a constant that is random.
     pub(crate) secret: Option<&'static str>,
     pub(crate) build: Build,
+    /// The same once more for the other hook, where packets of both come to it.
+    pub(crate) copy: Option<Build>,
     /// Constants that say where in the graph it stands; objects that are not weir's own may have none of them.
     pub(crate) placement: Vec<Constant>,
 }
@@ -39,6 +41,8 @@ pub(crate) struct Recipe<'p> {
 pub(crate) enum Build {
     /// Graphs on XDP.
     Graph(Form),
+    /// Graphs on tc.
+    GraphTc(Form),
     /// Virtual networks on tc.
     Network,
 }
@@ -47,6 +51,8 @@ pub(crate) enum Build {
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) program: LoadedProgram,
+    /// The copy for the other hook.
+    pub(crate) copy: Option<LoadedProgram>,
     pub(crate) maps: BTreeMap<String, MapState>,
     pub(crate) secret: Option<[u8; 8]>,
 }
@@ -90,18 +96,20 @@ impl Recipe<'_> {
         let found = match build {
             Build::Network => self.plan.object.for_networks(),
             Build::Graph(form) => self.plan.object.for_graph(form == Form::Watched),
+            Build::GraphTc(form) => self.plan.object.for_graph_on_tc(form == Form::Watched),
         };
         found.ok_or_else(|| EdgeError::NoObject {
             instance: self.name.clone(),
             object: match (&self.plan.object, build) {
-                (ObjectSource::Embedded(name), Build::Graph(form)) => form.of(name),
+                (ObjectSource::Embedded(name), Build::Graph(form)) => form.of(name, Hook::Xdp),
+                (ObjectSource::Embedded(name), Build::GraphTc(form)) => form.of(name, Hook::Tc),
                 (ObjectSource::Embedded(name), Build::Network) => format!("{name}_net"),
                 (other, _) => other.to_string(),
             },
         })
     }
 
-    /// Of the object alone; the same in all forms for graphs, as what it keeps is.
+    /// Of the object alone; the same in all forms for graphs and on both hooks, as what it keeps is.
     pub(crate) fn object_digest(&self) -> Result<String, EdgeError> {
         Ok(Digest::new().bytes(self.unwatched()?).finish())
     }
@@ -109,7 +117,7 @@ impl Recipe<'_> {
     fn unwatched(&self) -> Result<&[u8], EdgeError> {
         self.elf_in(match self.build {
             Build::Network => Build::Network,
-            Build::Graph(_) => Build::Graph(Form::Graph),
+            Build::Graph(_) | Build::GraphTc(_) => Build::Graph(Form::Graph),
         })
     }
 
@@ -157,16 +165,36 @@ impl Recipe<'_> {
     }
 
     /// Of its contents, its form and its place: a program whose digest is that of the one that runs need not be loaded.
-    pub(crate) fn digest(&self, content: &str) -> String {
+    pub(crate) fn digest(&self, content: &str) -> Result<String, EdgeError> {
         let mut digest = Digest::new();
         digest.text(content);
-        if self.build == Build::Graph(Form::Watched) {
+        if matches!(self.build, Build::Graph(form) | Build::GraphTc(form) if form == Form::Watched)
+        {
             digest.text("watched");
+        }
+        let builds = [Some(self.build), self.copy].into_iter().flatten();
+        for build in builds.filter(|build| matches!(build, Build::GraphTc(_))) {
+            let which = if self.copy.is_some() {
+                "xdp and tc"
+            } else {
+                "tc"
+            };
+            digest.text(which).bytes(self.elf_in(build)?);
         }
         for (symbol, value) in &self.placement {
             digest.text(symbol).bytes(value);
         }
-        digest.finish()
+        Ok(digest.finish())
+    }
+
+    /// On which hooks of graphs it runs.
+    pub(super) fn hooks(&self) -> Hooks {
+        let builds = [Some(self.build), self.copy];
+        let has = |wanted: fn(&Build) -> bool| builds.iter().flatten().any(wanted);
+        Hooks {
+            xdp: has(|build| matches!(build, Build::Graph(_))),
+            tc: has(|build| matches!(build, Build::GraphTc(_))),
+        }
     }
 
     /// All constants that it is told, its own first; objects need not have those of where it stands.
@@ -198,6 +226,12 @@ impl Recipe<'_> {
         KernelObject::open(self.elf()?).map_err(|error| self.of(error))
     }
 
+    /// The same for the copy, if there is to be one.
+    pub(crate) fn open_copy(&self) -> Result<Option<KernelObject>, EdgeError> {
+        let open = |build| KernelObject::open(self.elf_in(build)?).map_err(|error| self.of(error));
+        self.copy.map(open).transpose()
+    }
+
     fn of(&self, error: KernelError) -> EdgeError {
         EdgeError::Of {
             who: format!("function {}", self.name),
@@ -217,32 +251,12 @@ impl Recipe<'_> {
         content: &str,
     ) -> Result<Made, EdgeError> {
         let of = |error| self.of(error);
-        let known: Vec<String> = object.constants().map(str::to_owned).collect();
-        let own = self.plan.constants.len();
-        for (at, (symbol, value)) in self.constants(around).iter().enumerate() {
-            // Not every object asks what its ports are like.
-            if at < own || known.iter().any(|k| *k == **symbol) {
-                object.set_rodata(symbol, value).map_err(of)?;
-            }
-        }
-        if known.iter().any(|symbol| symbol == CLOCK_OFFSET) {
-            let offset = wall_offset_ns().to_ne_bytes();
-            object.set_rodata(CLOCK_OFFSET, &offset).map_err(of)?;
-        }
         let kept = old.and_then(|old| old.secret).filter(|_| !self.fresh);
         let secret = match self.secret {
-            Some(symbol) => {
-                let value = kept.map_or_else(random, Ok)?;
-                object.set_rodata(symbol, &value).map_err(of)?;
-                Some(value)
-            }
+            Some(_) => Some(kept.map_or_else(random, Ok)?),
             None => None,
         };
-        for map in &self.plan.maps {
-            object
-                .set_map_entries(&map.name, map.max_entries)
-                .map_err(of)?;
-        }
+        self.prepare(&mut object, around, secret)?;
         let same_object = match old {
             Some(old) => old.object_digest == self.object_digest()?,
             None => false,
@@ -298,11 +312,75 @@ impl Recipe<'_> {
             };
             maps.insert(name, map);
         }
+        let copy = match self.open_copy()? {
+            Some(object) => Some(self.load_copy(object, around, common, &maps, secret)?),
+            None => None,
+        };
         Ok(Made {
             program,
+            copy,
             maps,
             secret,
         })
+    }
+
+    /// Sets constants and sizes of maps.
+    fn prepare(
+        &self,
+        object: &mut KernelObject,
+        around: Surroundings,
+        secret: Option<[u8; 8]>,
+    ) -> Result<(), EdgeError> {
+        let of = |error| self.of(error);
+        let known: Vec<String> = object.constants().map(str::to_owned).collect();
+        let own = self.plan.constants.len();
+        for (at, (symbol, value)) in self.constants(around).iter().enumerate() {
+            // Not every object asks what its ports are like.
+            if at < own || known.iter().any(|k| *k == **symbol) {
+                object.set_rodata(symbol, value).map_err(of)?;
+            }
+        }
+        if known.iter().any(|symbol| symbol == CLOCK_OFFSET) {
+            let offset = wall_offset_ns().to_ne_bytes();
+            object.set_rodata(CLOCK_OFFSET, &offset).map_err(of)?;
+        }
+        if let (Some(symbol), Some(value)) = (self.secret, secret) {
+            object.set_rodata(symbol, &value).map_err(of)?;
+        }
+        for map in &self.plan.maps {
+            object
+                .set_map_entries(&map.name, map.max_entries)
+                .map_err(of)?;
+        }
+        Ok(())
+    }
+
+    /// Loads the program for the other hook: it has all maps in common with the first one, so that both are one instance.
+    fn load_copy(
+        &self,
+        mut object: KernelObject,
+        around: Surroundings,
+        common: &dyn Common,
+        maps: &BTreeMap<String, MapState>,
+        secret: Option<[u8; 8]>,
+    ) -> Result<LoadedProgram, EdgeError> {
+        let of = |error| self.of(error);
+        self.prepare(&mut object, around, secret)?;
+        for name in object.maps() {
+            if name == ".rodata" || name.starts_with(".rodata.") {
+                continue;
+            }
+            let map = match maps.get(&name) {
+                Some(map) => Some(Map::by_id(map.id, &name)?),
+                None => common.get(&name).map(reopen).transpose()?,
+            };
+            let map = map.ok_or_else(|| KernelError::MissingMap {
+                map: name.clone(),
+                near: Vec::new(),
+            });
+            object.share_map(&name, &map.map_err(of)?).map_err(of)?;
+        }
+        object.load(&self.plan.program).map_err(of)
     }
 
     /// Whose a map of the object is to be, and the map that is there for it already.
@@ -448,12 +526,13 @@ pub(super) fn reopen(map: &Map) -> Result<Map, KernelError> {
 /// `ledger`: the counters of the program that it replaces.
 pub(super) fn load_own(
     name: &'static str,
+    hook: Hook,
     form: Form,
     constants: &[(&str, u32)],
     edge: &EdgeMaps,
     ledger: Option<&Map>,
 ) -> Result<LoadedProgram, EdgeError> {
-    let object = form.of(name);
+    let object = form.of(name, hook);
     let elf = weir_bpf::object(&object).ok_or_else(|| EdgeError::NoObject {
         instance: name.to_owned(),
         object: object.clone(),

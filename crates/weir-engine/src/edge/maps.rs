@@ -36,6 +36,8 @@ pub(super) struct EdgeMaps {
     by_name: BTreeMap<String, Map>,
     links: MmapArray,
     entries: MmapArray,
+    /// Only of edges that had a port on tc.
+    transmits: Option<MmapArray>,
     word: MmapArray,
 }
 
@@ -90,6 +92,7 @@ impl EdgeMaps {
         Ok(EdgeMaps {
             links: view("weir_links")?,
             entries: view("weir_entries")?,
+            transmits: (by_name.get(TRANSMITS).map(Map::mmap)).transpose()?,
             word: view("weir_edge")?,
             by_name,
         })
@@ -115,6 +118,9 @@ impl EdgeMaps {
             let Some(map) = self.by_name.get(&name) else {
                 let map = Map::create(&name, here)?;
                 map.pin(&folder.join(&name))?;
+                if name == TRANSMITS {
+                    self.transmits = Some(map.mmap()?);
+                }
                 self.by_name.insert(name, map);
                 continue;
             };
@@ -147,7 +153,30 @@ impl EdgeMaps {
         self.needed("weir_programs")
     }
 
-    pub(super) fn devices(&self) -> Result<&Map, KernelError> {
+    /// The programs on tc; `None`: there never was a port on tc.
+    pub(super) fn tc_programs(&self) -> Option<&Map> {
+        self.find("weir_tc_programs")
+    }
+
+    /// Puts a device into its place, on both hooks; `None`: takes it out.
+    pub(super) fn set_device(&self, place: u32, ifindex: Option<u32>) -> Result<(), KernelError> {
+        let key = place.to_ne_bytes();
+        match ifindex {
+            Some(ifindex) => self.devices()?.update(&key, &ifindex.to_ne_bytes())?,
+            None => drop(self.devices()?.delete(&key)?),
+        }
+        self.set_tc_device(place, ifindex.unwrap_or_default())
+    }
+
+    /// Tells programs on tc which device is at a place, 0: none. Edges that never had a port on tc have no such map.
+    pub(super) fn set_tc_device(&self, place: u32, ifindex: u32) -> Result<(), KernelError> {
+        match self.find(TC_DEVICES) {
+            Some(map) => map.update(&place.to_ne_bytes(), &ifindex.to_ne_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    fn devices(&self) -> Result<&Map, KernelError> {
         self.needed("weir_devices")
     }
 
@@ -192,7 +221,51 @@ impl EdgeMaps {
         let at = port as usize * 2 + (generation & 1) as usize;
         self.entries.write(at * size_of::<Hop>(), hop.as_bytes())
     }
+
+    /// Where packets that leave by a port begin in a generation. Edges that never had a port on tc have no such place.
+    pub(super) fn set_transmit(
+        &self,
+        port: u32,
+        generation: u64,
+        hop: Hop,
+    ) -> Result<(), KernelError> {
+        let at = port as usize * 2 + (generation & 1) as usize;
+        match &self.transmits {
+            Some(transmits) => transmits.write(at * size_of::<Hop>(), hop.as_bytes()),
+            None => Ok(()),
+        }
+    }
+
+    /// Which port each interface is in a generation, by their indexes. Only programs on tc ask.
+    pub(super) fn set_ports(
+        &self,
+        generation: u64,
+        ports: impl Iterator<Item = (u32, u32)>,
+    ) -> Result<(), KernelError> {
+        let Some(map) = self.find(PORTS) else {
+            return Ok(());
+        };
+        let half = (generation & 1) as u32;
+        for key in map.keys()? {
+            let is_of_half = |key: &[u8; 4]| u32::from_ne_bytes(*key) & 1 == half;
+            if key.first_chunk().is_some_and(is_of_half) {
+                map.delete(&key)?;
+            }
+        }
+        for (ifindex, number) in ports {
+            let key = ifindex * 2 + half;
+            map.update(&key.to_ne_bytes(), &number.to_ne_bytes())?;
+        }
+        Ok(())
+    }
 }
+
+/// Where packets begin that leave by a port.
+const TRANSMITS: &str = "weir_transmits";
+/// Devices by their places, for programs on tc.
+const TC_DEVICES: &str = "weir_tc_devices";
+/// Ports by the indexes of their interfaces.
+const PORTS: &str = "weir_ports";
 
 /// To the stack.
 pub(super) const STACK: Hop = Hop {

@@ -38,8 +38,9 @@ use weir_kernel::{KernelError, LoadedProgram, Map, netlink, netns, own_source};
 
 use apply::panel_slots;
 use folder::{folder_of, lock, not_running, read_state};
+use form::Hook;
 use maps::EdgeMaps;
-use state::State;
+use state::{PortState, State};
 
 pub use apply::{Applied, Step, Watcher};
 pub use balancers::BalancerCounts;
@@ -48,6 +49,7 @@ pub use error::EdgeError;
 pub use folder::{FOLDER, list};
 pub use form::Form;
 pub use ledgers::reasons;
+pub use ports::Sees;
 pub use second::{DeviceAccount, InstanceTargets, SecondStage, TargetAccount};
 pub use status::{InstanceStatus, PortStatus, Recirculation, Status};
 
@@ -61,6 +63,8 @@ pub struct Edge {
     folder: Folder,
     maps: EdgeMaps,
     stub: LoadedProgram,
+    /// The same on tc; `None`: there never was a port on tc.
+    tc_stub: Option<LoadedProgram>,
     netns: u64,
     /// Which build of its programs the next apply makes.
     form: Form,
@@ -283,6 +287,7 @@ impl Edge {
             let edge = Edge {
                 name: name.to_owned(),
                 stub: stub_of(&maps)?,
+                tc_stub: tc_stub_of(&maps)?,
                 folder,
                 maps,
                 netns: here,
@@ -298,7 +303,7 @@ impl Edge {
         // Whatever lies here was never switched to, or its devices are gone with their namespace.
         wipe(name, &folder)?;
         let made = EdgeMaps::create(&path).and_then(|maps| {
-            let stub = load::load_own("stub", Form::Graph, &[], &maps, None)?;
+            let stub = load::load_own("stub", Hook::Xdp, Form::Graph, &[], &maps, None)?;
             maps.programs()?.set_program(panel_slots::STUB, &stub)?;
             Ok((maps, stub))
         });
@@ -316,6 +321,7 @@ impl Edge {
             folder,
             maps,
             stub,
+            tc_stub: None,
             netns: here,
             form: Form::Graph,
             state: None,
@@ -397,6 +403,39 @@ impl Edge {
         Ok(link.update(&load(Some(&ledger))?)?)
     }
 
+    /// Gives the attachments of a port the copies of `entry` for its state.
+    fn refresh_port(&self, port: &PortState, form: Form) -> Result<(), EdgeError> {
+        for (pin, sees) in port.entries() {
+            if let Some(link) = PinnedLink::open(&self.folder.path().join(pin))? {
+                self.exchange(&link, |ledger| port.entry(sees, form, &self.maps, ledger))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The arrays of programs, each with its stub.
+    fn arrays(&self) -> Result<Vec<(&Map, &LoadedProgram)>, KernelError> {
+        let tc = self.maps.tc_programs().zip(self.tc_stub.as_ref());
+        Ok([(self.maps.programs()?, &self.stub)]
+            .into_iter()
+            .chain(tc)
+            .collect())
+    }
+
+    /// Puts the stub into the array of programs on tc, which is there, unless it is there as well. Both stubs have one ledger.
+    fn need_tc_stub(&mut self) -> Result<(), EdgeError> {
+        if self.tc_stub.is_none() {
+            let ledger = Map::of(&self.stub, load::LEDGER)?;
+            let ledger = Some(&ledger);
+            let stub = load::load_own("stub", Hook::Tc, Form::Graph, &[], &self.maps, ledger)?;
+            if let Some(programs) = self.maps.tc_programs() {
+                programs.set_program(panel_slots::STUB, &stub)?;
+            }
+            self.tc_stub = Some(stub);
+        }
+        Ok(())
+    }
+
     /// Gives the far end of the pair the program of the state's form.
     fn refresh_pair(&self, state: &State) -> Result<(), EdgeError> {
         let Some(pair) = &state.pair else {
@@ -404,7 +443,15 @@ impl Edge {
         };
         match PinnedLink::open(&self.folder.path().join(&pair.pin))? {
             Some(link) => self.exchange(&link, |ledger| {
-                load::load_own("resume", state.form(), ports::RESUME, &self.maps, ledger)
+                let maps = &self.maps;
+                load::load_own(
+                    "resume",
+                    Hook::Xdp,
+                    state.form(),
+                    ports::RESUME,
+                    maps,
+                    ledger,
+                )
             }),
             None => Ok(()),
         }
@@ -430,23 +477,8 @@ impl Edge {
             }
         }
         let used: BTreeSet<u32> = state.instances.iter().map(|i| i.slot).collect();
-        let stub = self.stub.info()?.id;
-        let programs = self.maps.programs()?;
-        // Slots are given out from the lowest on: behind a long run of empty ones there is nothing.
-        let mut empty = 0;
-        for slot in panel_slots::STUB + 1..panel::PROGRAMS as u32 {
-            match programs.program_at(slot)? {
-                None => empty += 1,
-                Some(id) => {
-                    empty = 0;
-                    if id != stub && !used.contains(&slot) {
-                        programs.set_program(slot, &self.stub)?;
-                    }
-                }
-            }
-            if empty > 64 {
-                break;
-            }
+        for (programs, stub) in self.arrays()? {
+            retire(programs, stub, &used)?;
         }
         let places: BTreeSet<u32> = state
             .ports
@@ -456,7 +488,7 @@ impl Edge {
             .collect();
         for place in 0..panel::DEVICES as u32 {
             if !places.contains(&place) {
-                self.maps.devices()?.delete(&place.to_ne_bytes())?;
+                self.maps.set_device(place, None)?;
             }
         }
         if state.pair.is_none() {
@@ -474,13 +506,7 @@ impl Edge {
             // It was killed behind its switch, before it had cleaned up.
             weir_kernel::grace_period()?;
             for port in &state.ports {
-                if let Some(link) = PinnedLink::open(&self.folder.path().join(&port.pin))? {
-                    let mode = load::csum_mode(port.offloaded);
-                    let constants = [("weir_port", port.number), ("weir_csum_mode", mode)];
-                    self.exchange(&link, |ledger| {
-                        load::load_own("entry", state.form(), &constants, &self.maps, ledger)
-                    })?;
-                }
+                self.refresh_port(port, state.form())?;
             }
             self.refresh_pair(state)?;
         }
@@ -488,12 +514,42 @@ impl Edge {
     }
 }
 
+/// Puts the stub into all slots of an array that are not in use.
+fn retire(programs: &Map, stub: &LoadedProgram, used: &BTreeSet<u32>) -> Result<(), KernelError> {
+    let id = stub.info()?.id;
+    // An instance may run on one hook only, and slots are given out from the lowest on: behind those in use, and a long run of empty
+    // ones, there is nothing.
+    let last = used.last().copied().unwrap_or_default();
+    let mut empty = 0;
+    for slot in panel_slots::STUB + 1..panel::PROGRAMS as u32 {
+        match programs.program_at(slot)? {
+            None => empty += 1,
+            Some(there) => {
+                empty = 0;
+                if there != id && !used.contains(&slot) {
+                    programs.set_program(slot, stub)?;
+                }
+            }
+        }
+        if empty > 64 && slot > last {
+            break;
+        }
+    }
+    Ok(())
+}
+
 fn named_pins(state: &State) -> impl Iterator<Item = Cow<'_, str>> {
     let own = state.instances.iter().flat_map(|i| i.maps.values());
     let own = own.filter_map(|map| map.pin().map(Cow::Owned));
     let ports = state.ports.iter();
     let written = ports
-        .flat_map(|p| [Some(p.pin.as_str()), p.handover.as_deref()])
+        .flat_map(|p| {
+            [
+                Some(p.pin.as_str()),
+                p.handover.as_deref(),
+                p.transmit.as_deref(),
+            ]
+        })
         .flatten()
         .chain(state.hooks.iter().map(|h| h.pin.as_str()))
         .chain(state.maps.iter().map(|m| m.pin.as_str()))
@@ -516,6 +572,15 @@ fn wipe(name: &str, folder: &Folder) -> Result<(), EdgeError> {
         folder.unlink(pin)?;
     }
     second::remove(name)
+}
+
+/// The stub on tc, if there is one.
+fn tc_stub_of(maps: &EdgeMaps) -> Result<Option<LoadedProgram>, EdgeError> {
+    let Some(programs) = maps.tc_programs() else {
+        return Ok(None);
+    };
+    let id = programs.program_at(panel_slots::STUB)?;
+    Ok(id.map(LoadedProgram::by_id).transpose()?)
 }
 
 fn stub_of(maps: &EdgeMaps) -> Result<LoadedProgram, EdgeError> {

@@ -1,4 +1,4 @@
-//! Attaching ports: the copy of `entry` that a device runs, the tc program that takes metadata over, and the pair for recirculation.
+//! Attaching ports: the copies of `entry` that a device runs, the tc program that takes metadata over, and the pair for recirculation.
 //!
 //! Invariant: a mode is never another one than was asked for. What is attached here gives packets to the stack until the generation is
 //! switched to.
@@ -12,9 +12,9 @@ use weir_kernel::{Direction, Filter, KernelError, LoadedProgram, Map, XdpMode, n
 
 use super::building::Building;
 use super::error::EdgeError;
-use super::form::Form;
+use super::form::{Form, Hook};
 use super::load::{csum_mode, load_own};
-use super::maps::{EdgeMaps, PAIR_PLACE};
+use super::maps::{EdgeMaps, PAIR_PLACE, STACK};
 use super::state::{PairState, PortState, State};
 
 /// A port as it is to be, and its device.
@@ -64,6 +64,8 @@ pub(super) fn find<'p>(
         refuse_offload(plan, &device)?;
         let offloaded = match plan.checksums {
             Some(mode) => mode == ChecksumMode::Offloaded,
+            // A socket buffer says so itself.
+            None if plan.mode == Mode::Tc => false,
             None => plan.mode == Mode::Generic || device.may_carry_unfinished_checksums(),
         };
         let found = running
@@ -124,7 +126,8 @@ pub(super) fn suit(plan: &EdgePlan, wanted: &[Wanted<'_>]) -> Result<(), EdgeErr
         let asks = instance.planned.asks;
         let device = &port.device;
         let hides = || iface::feature(&device.name, iface::Feature::RxVlan).unwrap_or(false);
-        if asks.vlan_in_frame && hides() {
+        // Programs on tc see a tag that lies beside the frame.
+        if asks.vlan_in_frame && port.plan.mode != Mode::Tc && hides() {
             return Err(EdgeError::VlanHidden {
                 instance: instance.name.clone(),
                 port: port.plan.name.clone(),
@@ -140,6 +143,7 @@ pub(super) fn suit(plan: &EdgePlan, wanted: &[Wanted<'_>]) -> Result<(), EdgeErr
                 "in generic mode the stack has put segments together".to_owned(),
                 "use mode = \"native\"".to_owned(),
             ),
+            Mode::Tc => continue,
             _ if device.mtu > one_buffer => (
                 format!("its MTU is {}", device.mtu),
                 format!("run `ip link set dev {} mtu {one_buffer}`", device.name),
@@ -187,65 +191,108 @@ fn refuse_offload(plan: &PortPlan, device: &Interface) -> Result<(), EdgeError> 
     }
 }
 
-impl Wanted<'_> {
+/// Which packets of a port are meant: a port on tc sees both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sees {
+    /// Those that come in.
+    Received,
+    /// Those that leave, on tc.
+    Transmitted,
+}
+
+impl PortState {
     /// The copy of `entry` for it. `ledger`: the counters of the one that it replaces.
     pub(super) fn entry(
         &self,
+        sees: Sees,
         form: Form,
         edge: &EdgeMaps,
         ledger: Option<&Map>,
     ) -> Result<LoadedProgram, EdgeError> {
+        let transmit = match sees {
+            Sees::Received => 0,
+            Sees::Transmitted => away::TRANSMIT,
+        };
         let constants = [
-            ("weir_port", self.plan.number),
+            ("weir_port", self.number),
             ("weir_csum_mode", csum_mode(self.offloaded)),
-            ("weir_away", self.away()),
+            ("weir_away", self.away | transmit),
         ];
-        load_own("entry", form, &constants, edge, ledger)
+        load_own("entry", self.hook(), form, &constants, edge, ledger)
+    }
+
+    /// Its attachments that run a copy of `entry`: pins, and what the copies see.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (&str, Sees)> {
+        let transmit = self.transmit.as_deref();
+        let transmit = transmit.map(|pin| (pin, Sees::Transmitted));
+        std::iter::once((self.pin.as_str(), Sees::Received)).chain(transmit)
+    }
+}
+
+impl Wanted<'_> {
+    /// What the state says of it once it runs, but for its pins.
+    pub(super) fn state(&self) -> PortState {
+        PortState {
+            name: self.plan.name.clone(),
+            device: self.plan.device.clone(),
+            ifindex: self.device.ifindex,
+            number: self.plan.number,
+            mode: self.plan.mode.text().to_owned(),
+            offloaded: self.offloaded,
+            away: self.away(),
+            metadata: self.plan.metadata,
+            pin: String::new(),
+            handover: None,
+            transmit: None,
+        }
     }
 
     /// What its programs must know of the device when they send a packet back by it ([`away`]).
     pub(super) fn away(&self) -> u32 {
         match self.plan.mode {
-            Mode::Generic => away::GENERIC,
+            Mode::Generic | Mode::Tc => away::GENERIC,
             _ if self.device.is_veth() => away::VETH,
             _ => 0,
         }
     }
 
-    /// Attaches a port that does not run.
+    /// Attaches a copy of `entry`; yields the name of the pin of its link.
     pub(super) fn attach(
         &self,
+        sees: Sees,
         generation: u64,
         form: Form,
         edge: &EdgeMaps,
         building: &mut Building<'_>,
-    ) -> Result<PortState, EdgeError> {
-        let of = |error| EdgeError::Of {
-            who: format!("port {}", self.plan.name),
-            error,
+    ) -> Result<String, EdgeError> {
+        let of = |error| match error {
+            KernelError::NoTcx => EdgeError::NoTcx {
+                port: self.plan.name.clone(),
+            },
+            error => EdgeError::Of {
+                who: format!("port {}", self.plan.name),
+                error,
+            },
         };
         let number = self.plan.number;
-        let pin = format!("port-{number}-{generation}");
-        let entry = self.entry(form, edge, None)?;
-        let mode = match self.plan.mode {
-            Mode::Generic => XdpMode::Generic,
-            _ => XdpMode::Native,
+        let (pin, direction) = match sees {
+            Sees::Received => (format!("port-{number}-{generation}"), Direction::Ingress),
+            Sees::Transmitted => {
+                // Until the switch, as received packets of a new port: no generation before had anything here.
+                edge.set_transmit(number, generation - 1, STACK)?;
+                (format!("port-{number}-out-{generation}"), Direction::Egress)
+            }
         };
+        let entry = self.state().entry(sees, form, edge, None)?;
         let path = building.link(&pin);
-        let link = entry.attach_xdp(self.device.ifindex, mode).map_err(of)?;
-        link.pin(&path).map_err(of)?;
-        Ok(PortState {
-            name: self.plan.name.clone(),
-            device: self.plan.device.clone(),
-            ifindex: self.device.ifindex,
-            number,
-            mode: self.plan.mode.text().to_owned(),
-            offloaded: self.offloaded,
-            away: self.away(),
-            metadata: false,
-            pin,
-            handover: None,
-        })
+        let index = self.device.ifindex;
+        let link = match self.plan.mode {
+            Mode::Tc => entry.attach_tcx(index, direction),
+            Mode::Generic => entry.attach_xdp(index, XdpMode::Generic),
+            Mode::Native | Mode::Offload => entry.attach_xdp(index, XdpMode::Native),
+        };
+        link.map_err(of)?.pin(&path).map_err(of)?;
+        Ok(pin)
     }
 
     /// Attaches the tc program that gives packets their mark back.
@@ -305,15 +352,16 @@ pub(super) fn make_pair(
     take_home(&far, far_ifindex, "to_stack")?;
     let near_pin = format!("pair-near-{generation}");
     let path = building.link(&near_pin);
-    let link = load_own("near", form, &[], edge, None)?.attach_xdp(ifindex, XdpMode::Native)?;
+    let near_end = load_own("near", Hook::Xdp, form, &[], edge, None)?;
+    let link = near_end.attach_xdp(ifindex, XdpMode::Native)?;
     link.pin(&path)?;
-    let resume = load_own("resume", form, RESUME, edge, None)?;
+    let resume = load_own("resume", Hook::Xdp, form, RESUME, edge, None)?;
     let pin = format!("pair-{generation}");
     let path = building.link(&pin);
     let link = resume.attach_xdp(far_ifindex, XdpMode::Native)?;
     link.pin(&path)?;
     building.device(PAIR_PLACE);
-    set_device(edge, PAIR_PLACE, ifindex)?;
+    edge.set_device(PAIR_PLACE, Some(ifindex))?;
     Ok(PairState {
         near,
         far,
@@ -344,10 +392,4 @@ fn take_home(name: &str, ifindex: u32, program: &'static str) -> Result<(), Edge
     let filter = Filter::attach(&program, ifindex, Direction::Ingress, false).map_err(of)?;
     filter.keep();
     Ok(())
-}
-
-/// Puts a device into its place.
-pub(super) fn set_device(edge: &EdgeMaps, place: u32, ifindex: u32) -> Result<(), KernelError> {
-    edge.devices()?
-        .update(&place.to_ne_bytes(), &ifindex.to_ne_bytes())
 }

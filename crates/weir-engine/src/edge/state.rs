@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
+use weir_graph::{Hooks, Mode};
 use weir_kernel::pinned::{self, Folder};
 use weir_kernel::{KernelError, Map, MapDefinition};
 
-use super::form::Form;
+use super::form::{Form, Hook};
 
 /// Version of this text and of what it describes.
 pub(super) const LAYOUT: u32 = 1;
@@ -76,10 +77,23 @@ pub(super) struct PortState {
     /// What the entry program was told of the device; 0 in a state of an older weir, whose programs knew nothing of it.
     #[serde(default)]
     pub(super) away: u32,
-    /// Pin of its XDP link.
+    /// Pin of its link, XDP or tc.
     pub(super) pin: String,
     /// Pin of the tc link that takes metadata over.
     pub(super) handover: Option<String>,
+    /// Pin of the tc link whose program sees packets that leave; only of ports on tc, whose `pin` is that of received ones.
+    #[serde(default)]
+    pub(super) transmit: Option<String>,
+}
+
+impl PortState {
+    /// The hook that its programs are on.
+    pub(super) fn hook(&self) -> Hook {
+        match self.mode == Mode::Tc.text() {
+            true => Hook::Tc,
+            false => Hook::Xdp,
+        }
+    }
 }
 
 /// An instance that packets reach.
@@ -96,7 +110,11 @@ pub(crate) struct InstanceState {
     pub(crate) content: String,
     /// Of its object alone.
     pub(crate) object_digest: String,
+    /// The kernel's id of its program on XDP; 0: it runs on tc only.
     pub(crate) program: u32,
+    /// ... and of the one on tc.
+    #[serde(default)]
+    pub(crate) tc_program: Option<u32>,
     pub(crate) maps: BTreeMap<String, MapState>,
     /// A constant that is random once and kept then.
     pub(crate) secret: Option<[u8; 8]>,
@@ -104,6 +122,16 @@ pub(crate) struct InstanceState {
     pub(crate) outs: Vec<(String, String)>,
     /// Whether weir put it there by itself.
     pub(crate) implicit: bool,
+}
+
+impl InstanceState {
+    /// On which hooks it runs.
+    pub(crate) fn hooks(&self) -> Hooks {
+        Hooks {
+            xdp: self.program != 0,
+            tc: self.tc_program.is_some(),
+        }
+    }
 }
 
 /// A map of an instance.

@@ -56,12 +56,14 @@ pub struct PortStatus {
     pub ifindex: u32,
     /// weir's number.
     pub number: u32,
-    /// `native` or `generic`.
+    /// `native`, `generic` or `tc`.
     pub mode: String,
     /// Whether the device is there and runs the program.
     pub attached: bool,
     /// What came in since it was attached.
     pub ledger: Stats,
+    /// What left by it since that is seen; `None`: no program sees it.
+    pub transmit: Option<Stats>,
 }
 
 /// An instance.
@@ -145,11 +147,19 @@ fn look(
 ) -> Result<Status, EdgeError> {
     let mut ports = Vec::with_capacity(state.ports.len());
     for port in &state.ports {
-        let link = PinnedLink::open(&folder.join(&port.pin))?;
-        let (attached, ledger) = match &link {
-            Some(link) => (link.is_attached()?, stats_of_link(link)?),
-            None => (false, crate::no_stats()),
+        let of = |pin: &str| -> Result<(bool, Stats), EdgeError> {
+            Ok(match PinnedLink::open(&folder.join(pin))? {
+                Some(link) => (link.is_attached()?, stats_of_link(&link)?),
+                None => (false, crate::no_stats()),
+            })
         };
+        let (mut attached, ledger) = of(&port.pin)?;
+        let mut transmit = None;
+        if let Some(pin) = &port.transmit {
+            let (is_attached, stats) = of(pin)?;
+            attached &= is_attached;
+            transmit = Some(stats);
+        }
         ports.push(PortStatus {
             name: port.name.clone(),
             device: port.device.clone(),
@@ -158,6 +168,7 @@ fn look(
             mode: port.mode.clone(),
             attached,
             ledger,
+            transmit,
         });
     }
     let mut instances = Vec::with_capacity(state.instances.len());
@@ -166,7 +177,10 @@ fn look(
             name: instance.name.clone(),
             object: instance.object.clone(),
             vid: instance.vid,
-            program: instance.program,
+            program: match instance.program {
+                0 => instance.tc_program.unwrap_or_default(),
+                program => program,
+            },
             outs: instance.outs.clone(),
             implicit: instance.implicit,
             ledger: stats_of(instance)?,
@@ -188,7 +202,9 @@ fn look(
         }
         None => None,
     };
-    let of_ports = ports.iter().map(|port: &PortStatus| &port.ledger);
+    let of_ports = ports
+        .iter()
+        .flat_map(|port: &PortStatus| std::iter::once(&port.ledger).chain(&port.transmit));
     let of_instances = instances.iter().map(|one: &InstanceStatus| &one.ledger);
     let returned = recirculation
         .iter()

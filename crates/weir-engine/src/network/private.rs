@@ -83,6 +83,7 @@ pub(super) fn recipe(
         fresh: false,
         secret: function.planned.asks.secret,
         build: Build::Network,
+        copy: None,
         placement,
     }
 }
@@ -113,7 +114,7 @@ fn one(
         },
     };
     let content = recipe.content(around, &shared).map_err(of)?;
-    let digest = recipe.digest(&content);
+    let digest = recipe.digest(&content).map_err(of)?;
     if let Some(before) = before.filter(|before| !is_new && before.digest == digest) {
         return Ok(before.clone());
     }
@@ -141,6 +142,7 @@ fn one(
         content,
         object_digest: recipe.object_digest().map_err(of)?,
         program: made.program.info()?.id,
+        tc_program: None,
         maps: made.maps,
         secret: made.secret,
         outs: Vec::new(),

@@ -41,6 +41,7 @@ pub(crate) fn planned(text: &str, held: Held<'_>) -> Result<Planned, FunctionErr
         keys: &keys,
         files: &Kept(held),
         ports: &[port(1, "wan"), port(2, "lan")],
+        transmits: false,
     })
 }
 
@@ -64,6 +65,7 @@ pub(crate) fn read(text: &str) -> balancer::Balancer {
         keys: &keys,
         files: &Kept(&[]),
         ports: &[port(1, "wan"), port(2, "lan")],
+        transmits: false,
     });
     read.expect("read")
 }

@@ -32,6 +32,7 @@ pub(crate) fn filter(text: &str) -> Filter {
         keys: &keys,
         files: &NoFiles,
         ports: &[],
+        transmits: false,
     };
     Filter::read(&request).unwrap_or_else(|e| panic!("{e}: {:?}\n{text}", e.advice))
 }
@@ -44,6 +45,7 @@ pub(crate) fn planned(text: &str) -> Planned {
         keys: &keys,
         files: &NoFiles,
         ports: &[],
+        transmits: false,
     };
     weir_functions::filter::plan(&request).unwrap_or_else(|e| panic!("{e}: {:?}\n{text}", e.advice))
 }

@@ -74,10 +74,11 @@ pub(crate) fn port(number: u32, checksums: ChecksumMode, first: Target) -> (Port
 
 /// A plan as it is written here, which may be one that no configuration has: chains that are too long.
 pub(crate) fn plan(ports: Vec<(PortPlan, Target)>, instances: Vec<Led>) -> EdgePlan {
-    let (ports, entries) = ports.into_iter().unzip();
+    let (ports, entries): (Vec<PortPlan>, Vec<Target>) = ports.into_iter().unzip();
     let (instances, targets): (Vec<Instance>, Vec<Target>) = instances.into_iter().unzip();
     EdgePlan {
         edge: "test".to_owned(),
+        transmits: vec![None; ports.len()],
         ports,
         entries,
         instances,

@@ -185,6 +185,7 @@ impl Instance {
             keys: &keys,
             files: &NoFiles,
             ports: &ports,
+            transmits: false,
         });
         let plan = planned.expect("planned").instance;
         assert_eq!(plan.object, ObjectSource::Embedded("redirect"));

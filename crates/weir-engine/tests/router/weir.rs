@@ -96,6 +96,7 @@ impl Form {
             keys: &keys.parse().expect("TOML"),
             files: &NoFiles,
             ports: &ports,
+            transmits: false,
         };
         let planned = kind::plan("router", &request);
         let planned = planned.unwrap_or_else(|e| panic!("{e}\n{keys}"));

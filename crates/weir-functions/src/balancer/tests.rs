@@ -36,6 +36,7 @@ fn planned_beside(text: &str, runs: &[(&str, Vec<u8>)]) -> Result<Planned, Funct
             name: "lan".to_owned(),
             device: "eth7".to_owned(),
         }],
+        transmits: false,
     })
 }
 
@@ -334,6 +335,7 @@ fn checks_are_read_and_wrong_ones_refused_at_their_key() {
             keys: &keys,
             files: &Runs(&[]),
             ports: &[],
+            transmits: false,
         })
     };
     let full = r#"{ kind = "http", path = "/healthz", interval = "500ms", timeout = "2s", rise = 3, fall = 4, port = 8081 }"#;

@@ -291,6 +291,7 @@ mod tests {
             keys: &keys,
             files: &OneFile,
             ports: &[],
+            transmits: false,
         })
     }
 
@@ -316,6 +317,7 @@ mod tests {
             keys: &keys,
             files: &OneFile,
             ports: &[],
+            transmits: false,
         })
         .expect("planned");
         assert_eq!(planned.notes[0], "no rule names the set `@x`");

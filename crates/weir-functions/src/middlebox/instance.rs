@@ -28,7 +28,7 @@ pub const KIND: Kind = Kind {
 pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     let (key, name, parsed) = read(request)?;
     by_name_only(key, &name, &parsed.policy)?;
-    let (instance, _) = middlebox::plan(&parsed.policy, &ports(request))
+    let (instance, _) = middlebox::plan_for(&parsed.policy, &ports(request), request.transmits)
         .map_err(|error| FunctionError::key(key, error.to_string()))?;
     let mut planned = Planned::new(instance);
     planned.asks = Asks {

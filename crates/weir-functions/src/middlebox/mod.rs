@@ -30,7 +30,7 @@ use room::{Room, Sizes};
 pub enum PlanError {
     /// `out` on a hook in front of routing.
     #[error(
-        "line {line}: `out` cannot be known here: XDP, tc on receive and replay see packets before routing decides where they leave; use `weir run --egress`, or match `in` or addresses instead"
+        "line {line}: `out` cannot be known here: XDP, tc on receive and replay see packets before routing decides where they leave; use `weir run --egress`, in a graph a link from `PORT.transmit` of a port with `hook = \"tc\"`, or match `in` or addresses instead"
     )]
     OutUnknown {
         /// Line of the rule.

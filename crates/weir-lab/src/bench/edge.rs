@@ -73,6 +73,7 @@ impl Function {
                 edge,
             },
             ports,
+            transmits: false,
         };
         let planned = kind::plan(self.kind, &request).map_err(|e| bad(e.to_string()))?;
         Ok(Instance::new(name, self.kind, planned))

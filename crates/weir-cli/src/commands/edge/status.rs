@@ -47,6 +47,9 @@ struct Port {
     mode: String,
     attached: bool,
     ledger: Ledger,
+    /// Of packets that leave by it; absent where no program sees them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transmit: Option<Ledger>,
 }
 
 #[derive(Serialize)]
@@ -216,6 +219,7 @@ impl Report {
                     mode: port.mode.clone(),
                     attached: port.attached,
                     ledger: Ledger::of(&port.ledger),
+                    transmit: port.transmit.as_ref().map(Ledger::of),
                 })
                 .collect(),
             functions: status
@@ -297,6 +301,9 @@ impl Report {
                 port.mode,
                 port.ledger.text()
             );
+            if let Some(transmit) = &port.transmit {
+                let _ = writeln!(text, "port {}.transmit: {}", port.name, transmit.text());
+            }
         }
         for one in &self.functions {
             let kind = one.kind.as_deref().filter(|_| !one.implicit);

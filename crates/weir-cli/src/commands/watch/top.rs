@@ -144,14 +144,20 @@ impl Table {
             verdict: [0; 8],
             reason: [0; weir_bpf::abi::REASONS],
         };
-        let ports = now.status.ports.iter().map(|port| {
-            let mut earlier = before.status.ports.iter();
-            let earlier = earlier.find(|one| one.number == port.number);
-            let earlier = earlier.map_or(&nothing, |one| &one.ledger);
-            Row {
+        let ports = now.status.ports.iter().flat_map(|port| {
+            let mut before_it = before.status.ports.iter();
+            let before_it = before_it.find(|one| one.number == port.number);
+            let earlier = before_it.map_or(&nothing, |one| &one.ledger);
+            let received = Row {
                 ns: now.ns(before, port.number),
                 ..Row::of(&port.name, earlier, &port.ledger, seconds)
-            }
+            };
+            let transmit = port.transmit.as_ref().map(|transmit| {
+                let earlier = before_it.and_then(|one| one.transmit.as_ref());
+                let name = format!("{}.transmit", port.name);
+                Row::of(&name, earlier.unwrap_or(&nothing), transmit, seconds)
+            });
+            std::iter::once(received).chain(transmit)
         });
         let functions = now.status.instances.iter().map(|one| {
             let mut earlier = before.status.instances.iter();

@@ -14,8 +14,9 @@ use weir_packet::Verdict;
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    CHAIN, Contents, DEVICES, EDGE, EVENTS, GENERATION, GraphEngine, GraphLog, Outcome, Own,
-    PAIR_PLACE, PROGRAMS, Program, REPLAY, ROUNDS, STATS, Totals, Wiring, slot, summed,
+    CHAIN, Contents, DEVICES, EDGE, EVENTS, GENERATION, GraphEngine, GraphLog, Hook, Outcome, Own,
+    PAIR_PLACE, PROGRAMS, Program, REPLAY, ROUNDS, STATS, Sees, TC_PROGRAMS, Totals, Wiring, slot,
+    summed,
 };
 use crate::{EngineError, Packet};
 
@@ -26,6 +27,7 @@ pub(super) struct Kernel {
     wiring: Wiring,
     own: Own,
     entries: Vec<LoadedProgram>,
+    transmits: Vec<Option<LoadedProgram>>,
     instances: Vec<LoadedProgram>,
     resume: Option<LoadedProgram>,
     shared: Shared,
@@ -97,6 +99,9 @@ impl Kernel {
             .iter()
             .map(|p| shared.load(p))
             .collect::<Result<_, _>>()?;
+        let transmits = wiring.transmits.iter();
+        let transmits = transmits.map(|p| p.as_ref().map(|p| shared.load(p)).transpose());
+        let transmits: Vec<Option<LoadedProgram>> = transmits.collect::<Result<_, _>>()?;
         let mut instances = Vec::with_capacity(wiring.instances.len());
         for (place, program) in wiring.instances.iter().enumerate() {
             let loaded = shared.load(program)?;
@@ -110,7 +115,15 @@ impl Kernel {
                     loaded.update(&map.name, &key, &value, 0)?;
                 }
             }
-            shared.map(PROGRAMS)?.set_program(slot(place), &loaded)?;
+            let array = match program.hook {
+                Hook::Xdp => PROGRAMS,
+                Hook::Tc => TC_PROGRAMS,
+            };
+            shared.map(array)?.set_program(slot(place), &loaded)?;
+            if let Some(Some(copy)) = wiring.copies.get(place) {
+                let copy = shared.load(copy)?;
+                shared.map(TC_PROGRAMS)?.set_program(slot(place), &copy)?;
+            }
             instances.push(loaded);
         }
         for (map, at, value) in &wiring.elements {
@@ -121,9 +134,10 @@ impl Kernel {
             None => None,
         };
         for number in wiring.ports.iter().chain(&[PAIR_PLACE]) {
-            shared
-                .map(DEVICES)?
-                .update(&number.to_ne_bytes(), &LOOPBACK.to_ne_bytes())?;
+            // Where all ports are on tc there is no such map.
+            if let Ok(devices) = shared.map(DEVICES) {
+                devices.update(&number.to_ne_bytes(), &LOOPBACK.to_ne_bytes())?;
+            }
         }
         let replay = match shared.map(REPLAY) {
             Ok(map) => Some(map.mmap()?),
@@ -136,6 +150,7 @@ impl Kernel {
             own: Own::new(&wiring),
             wiring,
             entries,
+            transmits,
             instances,
             resume,
             shared,
@@ -149,11 +164,16 @@ impl Kernel {
         if verdict != Verdict::Redirect {
             return Ok(None);
         }
+        let place = self.last_vid()?;
+        Ok(place.filter(|place| (*place as usize) < panel::DEVICES))
+    }
+
+    /// What the chain of the packet names last.
+    fn last_vid(&self) -> Result<Option<u32>, EngineError> {
         let chains = self.shared.map(CHAIN)?.lookup_percpu(&0u32.to_ne_bytes())?;
         let mut chains = chains.iter().filter_map(|c| Chain::read_from_bytes(c).ok());
         let ours = chains.find(|c| c.generation == self.generation);
-        let place = ours.map(|c| c.vid);
-        Ok(place.filter(|place| (*place as usize) < panel::DEVICES))
+        Ok(ours.map(|c| c.vid))
     }
 
     fn drain(&mut self) -> Result<(), EngineError> {
@@ -177,10 +197,16 @@ impl GraphEngine for Kernel {
         "kernel"
     }
 
-    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Outcome, EngineError> {
+    fn packet_of(
+        &mut self,
+        packet: &Packet<'_>,
+        sees: Sees,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, EngineError> {
         let port = self.wiring.port(packet.port)?;
+        let hook = self.wiring.entry(port, sees)?.hook;
         out.clear();
-        if let Some(outcome) = self.own.refuse(port, packet.frame) {
+        if let Some(outcome) = self.own.refuse(port, sees, packet.frame) {
             return Ok(outcome);
         }
         if let Some(replay) = &self.replay {
@@ -190,10 +216,21 @@ impl GraphEngine for Kernel {
         // An odd one again: links and entries stay those of the graph.
         self.generation += 2;
         self.word.publish(0, self.generation)?;
-        let Some(entry) = self.entries.get_mut(port) else {
+        let entry = match sees {
+            Sees::Received => self.entries.get_mut(port),
+            Sees::Transmitted => self.transmits.get_mut(port).and_then(Option::as_mut),
+        };
+        let Some(entry) = entry else {
             return Err(EngineError::Graph(format!("no port {}", packet.port)));
         };
         let mut outcome = entry.test_run(packet.frame, out, TestCtx::default())?;
+        if hook == Hook::Tc {
+            if self.logging {
+                self.drain()?;
+            }
+            let (verdict, port) = super::tc_end(outcome.retval, self.last_vid()?);
+            return Ok(self.own.left(verdict, port));
+        }
         let mut port = self.device(crate::verdict(outcome.retval))?;
         let mut rounds = 0;
         while let (Some(PAIR_PLACE), Some(resume)) = (port, &mut self.resume) {
@@ -231,7 +268,10 @@ impl GraphEngine for Kernel {
         let instances: Result<Vec<Stats>, KernelError> =
             self.instances.iter().map(ledger).collect();
         let resumed = self.resume.as_ref().map(ledger).transpose()?;
-        Ok(self.own.totals(ports?, instances?, resumed))
+        let transmits = self.transmits.iter();
+        let transmits = transmits.map(|program| program.as_ref().map(ledger).transpose());
+        let transmits = transmits.collect::<Result<_, KernelError>>()?;
+        Ok(self.own.totals(ports?, transmits, instances?, resumed))
     }
 
     fn contents(&mut self, instance: usize, map: &str) -> Result<Option<Contents>, EngineError> {

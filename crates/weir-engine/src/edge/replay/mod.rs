@@ -10,15 +10,17 @@ pub(crate) mod user;
 
 use std::collections::BTreeMap;
 
-use weir_bpf::abi::{self, Hop, Stats, panel};
+use weir_bpf::abi::{self, Hop, Stats, away, panel};
 use weir_functions::plan::{ChecksumMode, Constant, MapPlan, ObjectSource, PortConstants};
-use weir_graph::{EdgePlan, PortPlan, Target};
-use weir_kernel::object::TEST_RUN_LINEAR;
+use weir_graph::{EdgePlan, Hooks, Instance, Mode, PortPlan, Target};
+use weir_kernel::object::{TC_TEST_RUN_MAX, TEST_RUN_LINEAR};
 use weir_packet::{Reason, Verdict};
 use weir_vm::Routes;
 use weir_vm::jit::Execution;
 
+use super::form::{Form, Hook};
 use super::maps::{PAIR_PLACE, way_out};
+use super::ports::Sees;
 use crate::{EngineError, EngineKind, LogLine, Packet};
 
 pub use report::{GraphReport, InstanceReport, PortReport, Stage};
@@ -55,8 +57,10 @@ pub struct GraphLog {
 /// Ledgers, summed over all CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
-    /// Of the ports in their order. A packet that went on to a function counts at [`abi::NEXT`].
+    /// Of what the ports received, in their order. A packet that went on to a function counts at [`abi::NEXT`].
     pub ports: Vec<Stats>,
+    /// Of what left by the ports, in their order; `None` where no program sees that.
+    pub transmits: Vec<Option<Stats>>,
     /// Of the instances in their order.
     pub instances: Vec<Stats>,
     /// Of what takes packets that come back from the pair for recirculation, if the graph has one.
@@ -77,7 +81,20 @@ pub trait GraphEngine {
     ///
     /// # Errors
     /// [`EngineError`]; the engine is of no more use then.
-    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Outcome, EngineError>;
+    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Outcome, EngineError> {
+        self.packet_of(packet, Sees::Received, out)
+    }
+
+    /// As [`GraphEngine::packet`], of a packet that comes in by the port or, sent by this host, leaves by it: its `in` is unknown then.
+    ///
+    /// # Errors
+    /// As [`GraphEngine::packet`], and for packets that leave by a port none of whose programs sees them.
+    fn packet_of(
+        &mut self,
+        packet: &Packet<'_>,
+        sees: Sees,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, EngineError>;
 
     /// Log lines since the last call, those of a packet by instance.
     ///
@@ -114,6 +131,11 @@ pub fn open(
     options: &GraphOptions,
 ) -> Result<Box<dyn GraphEngine>, EngineError> {
     let wiring = Wiring::new(plan, options)?;
+    if kind == EngineKind::UserJit && plan.has_tc() {
+        return Err(EngineError::Graph(
+            "native code is of XDP programs only: choose user or kernel for ports on tc".to_owned(),
+        ));
+    }
     Ok(match kind {
         EngineKind::User => Box::new(user::User::new(wiring, Execution::Interpreter)?),
         EngineKind::UserJit => Box::new(user::User::new(wiring, Execution::Jit)?),
@@ -136,7 +158,9 @@ const STATS: &str = "stats";
 /// Ring buffer of log lines.
 const EVENTS: &str = "events";
 const PROGRAMS: &str = "weir_programs";
+const TC_PROGRAMS: &str = "weir_tc_programs";
 const DEVICES: &str = "weir_devices";
+const TC_DEVICES: &str = "weir_tc_devices";
 const CHAIN: &str = "weir_chain";
 const EDGE: &str = "weir_edge";
 /// Most times a packet is recirculated; graphs are planned with far fewer.
@@ -147,6 +171,9 @@ const ROUNDS: usize = 1000;
 struct Program {
     /// Name of the part: the instance's, or the port's behind a colon.
     name: String,
+    hook: Hook,
+    /// Of an instance with a program on each hook its name: then both have all maps in common.
+    common: Option<String>,
     object: ObjectSource,
     program: String,
     constants: Vec<Constant>,
@@ -163,7 +190,9 @@ impl Program {
         if map.starts_with("weir_") || map == REPLAY {
             return Some(map.to_owned());
         }
-        self.shared.get(map).cloned()
+        let common = self.common.as_ref().filter(|_| !map.starts_with('.'));
+        let common = common.map(|name| format!("{name}/{map}"));
+        self.shared.get(map).cloned().or(common)
     }
 
     fn elf(&self) -> Result<&[u8], EngineError> {
@@ -178,16 +207,20 @@ impl Program {
 struct Wiring {
     /// Of the ports, in their order.
     entries: Vec<Program>,
+    /// Of what leaves by them, in their order, where anything sees that.
+    transmits: Vec<Option<Program>>,
     /// weir's numbers of the ports.
     ports: Vec<u32>,
     /// Of the instances, in their order.
     instances: Vec<Program>,
+    /// The same once more for tc, of those that run on both hooks.
+    copies: Vec<Option<Program>>,
     /// Of the far end of the pair for recirculation.
     resume: Option<Program>,
     /// Elements of arrays of the edge: map, index, value.
     elements: Vec<(&'static str, u32, Vec<u8>)>,
-    /// Longest frame in bytes.
-    longest: usize,
+    /// Longest frame in bytes, by port.
+    longest: Vec<usize>,
     seed: u64,
 }
 
@@ -228,11 +261,13 @@ impl Wiring {
             }
             .constants()
         };
-        let own = |name, object, program: &str, offered| Program {
+        let own = |name, hook, object, program: &str, constants, offered| Program {
             name,
+            hook,
+            common: None,
             object: ObjectSource::Embedded(object),
             program: program.to_owned(),
-            constants: Vec::new(),
+            constants,
             offered,
             maps: Vec::new(),
             shared: BTreeMap::new(),
@@ -240,22 +275,60 @@ impl Wiring {
         };
         let entry = |port: &PortPlan| {
             let name = format!("port:{}", port.name);
-            let constants = offered(port.number, of_port(port));
-            own(name, "entry_graph", "entry", constants)
+            let offered = offered(port.number, of_port(port));
+            match hook_of(port) {
+                Hook::Xdp => own(name, Hook::Xdp, "entry_graph", "entry", Vec::new(), offered),
+                Hook::Tc => own(
+                    name,
+                    Hook::Tc,
+                    "entry_graph_tc",
+                    "entry",
+                    Vec::new(),
+                    offered,
+                ),
+            }
+        };
+        let transmit = |port: &PortPlan| {
+            let name = format!("transmit:{}", port.name);
+            let away = away::TRANSMIT.to_ne_bytes().to_vec();
+            let constants = vec![("weir_away".into(), away)];
+            let offered = offered(port.number, of_port(port));
+            own(
+                name,
+                Hook::Tc,
+                "entry_graph_tc",
+                "entry",
+                constants,
+                offered,
+            )
         };
         let resume = plan.recirculates().then(|| {
             let name = "recirculated:".to_owned();
-            own(name, "resume_graph", "resume", offered(0, checksums))
+            let offered = offered(0, checksums);
+            own(
+                name,
+                Hook::Xdp,
+                "resume_graph",
+                "resume",
+                Vec::new(),
+                offered,
+            )
         });
-        let instances = plan.instances.iter().map(|one| {
+        let program = |one: &Instance, hook: Hook, is_on_both: bool| {
             let (instance, asks) = (&one.planned.instance, one.planned.asks);
             let mut constants = instance.constants.clone();
             if let Some(secret) = asks.secret {
                 constants.push((secret.into(), options.seed.to_ne_bytes().to_vec()));
             }
-            Ok(Program {
-                name: one.name.clone(),
-                object: form(&instance.object)?,
+            let is_copy = is_on_both && hook == Hook::Tc;
+            Ok::<_, EngineError>(Program {
+                name: match is_copy {
+                    true => format!("{} on tc", one.name),
+                    false => one.name.clone(),
+                },
+                hook,
+                common: is_on_both.then(|| one.name.clone()),
+                object: form(&instance.object, hook)?,
                 program: instance.program.to_string(),
                 logs: crate::logs(&instance.constants),
                 constants,
@@ -263,7 +336,16 @@ impl Wiring {
                 maps: instance.maps.clone(),
                 shared: one.shares.clone(),
             })
-        });
+        };
+        let on = plan.instance_hooks();
+        let first = |(one, hooks): (&Instance, &Hooks)| match hooks.xdp {
+            true => program(one, Hook::Xdp, hooks.tc),
+            false => program(one, Hook::Tc, false),
+        };
+        let copy = |(one, hooks): (&Instance, &Hooks)| {
+            let both = hooks.xdp && hooks.tc;
+            both.then(|| program(one, Hook::Tc, true)).transpose()
+        };
         // Where such a function runs live, devices deliver no other frames.
         let linear = plan
             .instances
@@ -271,22 +353,43 @@ impl Wiring {
             .any(|one| one.planned.asks.linear_frames);
         Ok(Wiring {
             entries: plan.ports.iter().map(entry).collect(),
+            transmits: (plan.ports.iter().zip(&plan.transmits))
+                .map(|(port, target)| target.map(|_| transmit(port)))
+                .collect(),
             ports: plan.ports.iter().map(|p| p.number).collect(),
-            instances: instances.collect::<Result<_, EngineError>>()?,
+            instances: (plan.instances.iter().zip(&on).map(first))
+                .collect::<Result<_, EngineError>>()?,
+            copies: (plan.instances.iter().zip(&on).map(copy))
+                .collect::<Result<_, EngineError>>()?,
             resume,
             elements: elements(plan),
-            longest: match linear {
-                true => TEST_RUN_LINEAR,
-                false => abi::FRAME_MAX,
-            },
+            longest: (plan.ports.iter())
+                .map(|port| match (linear, hook_of(port)) {
+                    (_, Hook::Tc) => TC_TEST_RUN_MAX,
+                    (true, Hook::Xdp) => TEST_RUN_LINEAR,
+                    (false, Hook::Xdp) => abi::FRAME_MAX,
+                })
+                .collect(),
             seed: options.seed,
         })
     }
 
     /// All programs: of ports, of instances, of the pair.
     fn programs(&self) -> impl Iterator<Item = &Program> {
-        let both = self.entries.iter().chain(&self.instances);
-        both.chain(&self.resume)
+        let ports = self.entries.iter().chain(self.transmits.iter().flatten());
+        let all = ports.chain(&self.instances);
+        all.chain(self.copies.iter().flatten()).chain(&self.resume)
+    }
+
+    /// The program that packets of a port, by its place, begin at.
+    fn entry(&self, port: usize, sees: Sees) -> Result<&Program, EngineError> {
+        let program = match sees {
+            Sees::Received => self.entries.get(port),
+            Sees::Transmitted => self.transmits.get(port).and_then(Option::as_ref),
+        };
+        program.ok_or_else(|| {
+            EngineError::Graph("the graph does not see packets that leave by that port".to_owned())
+        })
     }
 
     /// Place of the port with weir's number `number`.
@@ -296,12 +399,35 @@ impl Wiring {
     }
 }
 
+/// The hook of a port.
+fn hook_of(port: &PortPlan) -> Hook {
+    match port.mode {
+        Mode::Tc => Hook::Tc,
+        Mode::Native | Mode::Generic | Mode::Offload => Hook::Xdp,
+    }
+}
+
+/// How a packet's way ended that a program on tc returned `action` for. `vid`: what the chain names last: a device that the packet was handed
+/// to, by its place; there is none at place 0, so that it is where the packet goes back if that is what happened.
+fn tc_end(action: u32, vid: Option<u32>) -> (Verdict, Option<u32>) {
+    /// `TC_ACT_REDIRECT`.
+    const REDIRECT: u32 = 7;
+    if action != REDIRECT {
+        return (crate::tc_verdict(action), None);
+    }
+    let place = vid.filter(|vid| (1..panel::DEVICES as u32).contains(vid));
+    match place {
+        Some(_) => (Verdict::Redirect, place),
+        None => (Verdict::Tx, None),
+    }
+}
+
 /// The object built for a graph.
-fn form(source: &ObjectSource) -> Result<ObjectSource, EngineError> {
+fn form(source: &ObjectSource, hook: Hook) -> Result<ObjectSource, EngineError> {
     let ObjectSource::Embedded(name) = source else {
         return Ok(source.clone());
     };
-    let graph = format!("{name}_graph");
+    let graph = Form::Graph.of(name, hook);
     let found = weir_bpf::OBJECTS.iter().find(|object| object.name == graph);
     found
         .map(|object| ObjectSource::Embedded(object.name))
@@ -336,6 +462,18 @@ fn elements(plan: &EdgePlan) -> Vec<(&'static str, u32, Vec<u8>)> {
         let at = port.number * 2 + (GENERATION & 1) as u32;
         elements.push(("weir_entries", at, hop(*entry).as_bytes().to_vec()));
     }
+    for (port, transmit) in plan.ports.iter().zip(&plan.transmits) {
+        if let Some(transmit) = transmit {
+            let at = port.number * 2 + (GENERATION & 1) as u32;
+            let hop = hop(*transmit).as_bytes().to_vec();
+            elements.push(("weir_transmits", at, hop));
+        }
+    }
+    // The index of a device is its port's number here.
+    for port in plan.ports.iter().filter(|_| plan.has_tc()) {
+        let number = port.number.to_ne_bytes().to_vec();
+        elements.push((TC_DEVICES, port.number, number));
+    }
     for (place, targets) in plan.targets.iter().enumerate() {
         for (out, target) in targets.iter().enumerate() {
             let half = (GENERATION & 1) as usize * panel::VIDS;
@@ -354,10 +492,16 @@ fn endless(packet: &Packet<'_>) -> EngineError {
     ))
 }
 
-/// Why a frame of this length is not given to any engine: no device of the graph delivers it.
-fn refused(frame: usize, longest: usize) -> Option<Reason> {
-    match frame {
-        0..14 => Some(Reason::FrameShort),
+/// Why a frame is not given to any engine: no device of the graph delivers it or, of ports on tc, the kernel's test run takes no socket buffer
+/// of it.
+fn refused(frame: &[u8], hook: Hook, longest: usize) -> Option<Reason> {
+    let least = match (hook, frame.get(12..14)) {
+        (Hook::Tc, Some([0x08, 0x00])) => 34,
+        (Hook::Tc, Some([0x86, 0xdd])) => 54,
+        _ => 14,
+    };
+    match frame.len() {
+        len if len < least => Some(Reason::FrameShort),
         len if len > longest => Some(Reason::FrameLong),
         _ => None,
     }
@@ -366,25 +510,35 @@ fn refused(frame: usize, longest: usize) -> Option<Reason> {
 /// What the engines count themselves: frames that were not given to the graph, by port, and where redirected packets went.
 #[derive(Debug)]
 struct Own {
-    /// Longest frame that is given to the graph.
-    longest: usize,
+    /// Hook and longest frame that is given to the graph, by port.
+    ports: Vec<(Hook, usize)>,
     refused: Vec<Stats>,
+    /// Of those that leave by the port.
+    refused_transmit: Vec<Stats>,
     left_by: BTreeMap<u32, u64>,
 }
 
 impl Own {
     fn new(wiring: &Wiring) -> Own {
+        let hooks = wiring.entries.iter().map(|entry| entry.hook);
+        let ports: Vec<(Hook, usize)> = hooks.zip(wiring.longest.iter().copied()).collect();
         Own {
-            longest: wiring.longest,
-            refused: vec![crate::no_stats(); wiring.ports.len()],
+            refused: vec![crate::no_stats(); ports.len()],
+            refused_transmit: vec![crate::no_stats(); ports.len()],
+            ports,
             left_by: BTreeMap::new(),
         }
     }
 
     /// Counts a frame that is refused as a drop of its port.
-    fn refuse(&mut self, port: usize, frame: &[u8]) -> Option<Outcome> {
-        let reason = refused(frame.len(), self.longest)?;
-        if let Some(stats) = self.refused.get_mut(port) {
+    fn refuse(&mut self, port: usize, sees: Sees, frame: &[u8]) -> Option<Outcome> {
+        let (hook, longest) = self.ports.get(port)?;
+        let reason = refused(frame, *hook, *longest)?;
+        let ledgers = match sees {
+            Sees::Received => &mut self.refused,
+            Sees::Transmitted => &mut self.refused_transmit,
+        };
+        if let Some(stats) = ledgers.get_mut(port) {
             stats.received += 1;
             stats.bytes += frame.len() as u64;
             stats.verdict[1] += 1;
@@ -406,14 +560,21 @@ impl Own {
     fn totals(
         &self,
         mut ports: Vec<Stats>,
+        mut transmits: Vec<Option<Stats>>,
         instances: Vec<Stats>,
         resumed: Option<Stats>,
     ) -> Totals {
         for (port, refused) in ports.iter_mut().zip(&self.refused) {
             crate::add_stats(port, refused);
         }
+        for (transmit, refused) in transmits.iter_mut().zip(&self.refused_transmit) {
+            if let Some(transmit) = transmit {
+                crate::add_stats(transmit, refused);
+            }
+        }
         Totals {
             ports,
+            transmits,
             instances,
             resumed,
             left_by: self.left_by.clone(),

@@ -40,6 +40,9 @@ pub struct PortReport {
     /// Ledger of packets that came in here.
     #[serde(flatten)]
     pub stage: Stage,
+    /// Ledger of packets that left here; absent where no program sees them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub transmit: Option<Stage>,
     /// Packets that were redirected to it.
     pub sent: u64,
 }
@@ -99,14 +102,22 @@ impl Stage {
     }
 }
 
+impl PortReport {
+    /// Of packets that came in, and of those that left.
+    fn stages(&self) -> impl Iterator<Item = &Stage> {
+        std::iter::once(&self.stage).chain(&self.transmit)
+    }
+}
+
 impl GraphReport {
     /// From what an engine counted.
     pub fn new(engine: &'static str, plan: &EdgePlan, totals: &Totals) -> GraphReport {
         let ports: Vec<PortReport> = plan
             .ports
             .iter()
-            .zip(&totals.ports)
-            .map(|(port, stats)| PortReport {
+            .zip(totals.ports.iter().zip(&totals.transmits))
+            .map(|(port, (stats, transmit))| PortReport {
+                transmit: transmit.as_ref().map(Stage::new),
                 name: port.name.clone(),
                 device: port.device.clone(),
                 stage: Stage::new(stats),
@@ -124,12 +135,14 @@ impl GraphReport {
             })
             .collect();
         let mut packets = Packets {
-            received: ports.iter().map(|p| p.stage.packets.received).sum(),
+            received: (ports.iter().flat_map(PortReport::stages))
+                .map(|stage| stage.packets.received)
+                .sum(),
             ..Packets::default()
         };
         let mut reasons = BTreeMap::new();
         let recirculated = totals.resumed.as_ref().map(Stage::new);
-        let stages = ports.iter().map(|p| &p.stage);
+        let stages = ports.iter().flat_map(PortReport::stages);
         let stages = stages.chain(instances.iter().map(|i| &i.stage));
         for stage in stages.chain(&recirculated) {
             packets.pass += stage.packets.pass;
@@ -157,7 +170,7 @@ impl GraphReport {
     /// Whether the ledger balances: in every stage, between stages, and as a whole.
     pub fn balanced(&self) -> bool {
         let stages = || {
-            let ports = self.ports.iter().map(|p| &p.stage);
+            let ports = self.ports.iter().flat_map(PortReport::stages);
             let all = ports.chain(self.instances.iter().map(|i| &i.stage));
             all.chain(&self.recirculated)
         };

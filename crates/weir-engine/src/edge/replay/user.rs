@@ -2,27 +2,31 @@
 
 use std::collections::BTreeSet;
 
-use weir_bpf::abi::Stats;
+use weir_bpf::abi::{Chain, Stats};
 use weir_functions::plan::{HostElement, MapPlan};
 use weir_packet::Verdict;
 use weir_vm::jit::Execution;
 use weir_vm::verify::{Verified, VerifyOptions, verify};
-use weir_vm::{BPF_ANY, Env, Frame, Join, LoadError, Machine, MapKind, Object, Redirect, Routes};
-use zerocopy::IntoBytes;
+use weir_vm::{
+    BPF_ANY, Env, Frame, Join, LoadError, Machine, MapKind, Object, Redirect, Routes, Skb,
+};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
-    Contents, DEVICES, EVENTS, GraphEngine, GraphLog, Outcome, Own, PAIR_PLACE, PROGRAMS, Program,
-    REPLAY, ROUNDS, STATS, Totals, Wiring, slot, summed,
+    CHAIN, Contents, DEVICES, EVENTS, GraphEngine, GraphLog, Hook, Outcome, Own, PAIR_PLACE,
+    PROGRAMS, Program, REPLAY, ROUNDS, STATS, Sees, TC_PROGRAMS, Totals, Wiring, slot, summed,
 };
 use crate::{EngineError, Packet};
 
 pub(super) struct User {
     machine: Machine,
     frame: Frame,
+    /// The packet of a port on tc.
+    skb: Box<Skb>,
     wiring: Wiring,
     own: Own,
-    /// Place of the port whose entry program is selected.
-    selected: Option<usize>,
+    /// Place of the port whose entry program is selected, and for which of its packets.
+    selected: Option<(usize, Sees)>,
     /// Some instance reads the map of the packet's circumstances.
     replays: bool,
 }
@@ -44,7 +48,14 @@ impl User {
             update(&mut machine, map, &at.to_ne_bytes(), value)?;
         }
         for (place, program) in wiring.instances.iter().enumerate() {
-            machine.set_tail_call(PROGRAMS, slot(place), &called(program, &program.program))?;
+            let copy = wiring.copies.get(place).and_then(Option::as_ref);
+            for program in std::iter::once(program).chain(copy) {
+                let array = match program.hook {
+                    Hook::Xdp => PROGRAMS,
+                    Hook::Tc => TC_PROGRAMS,
+                };
+                machine.set_tail_call(array, slot(place), &called(program, &program.program))?;
+            }
             for map in &program.maps {
                 let name = program
                     .shared_as(&map.name)
@@ -53,8 +64,11 @@ impl User {
             }
         }
         for number in wiring.ports.iter().chain(&[PAIR_PLACE]) {
-            let number = number.to_ne_bytes();
-            update(&mut machine, DEVICES, &number, &number)?;
+            // Where all ports are on tc there is no such map.
+            if machine.map(DEVICES).is_some() {
+                let number = number.to_ne_bytes();
+                update(&mut machine, DEVICES, &number, &number)?;
+            }
         }
         if execution == Execution::Jit {
             compile(&mut machine, &wiring)?;
@@ -63,9 +77,10 @@ impl User {
             replays: machine.map(REPLAY).is_some(),
             machine,
             frame: Frame::new(&[]),
+            skb: Box::new(Skb::new(&[])),
             own: Own::new(&wiring),
             wiring,
-            selected: Some(0),
+            selected: Some((0, Sees::Received)),
         })
     }
 
@@ -90,6 +105,21 @@ impl User {
         Ok((verdict, place))
     }
 
+    /// The same of a packet on tc, which is a socket buffer.
+    fn run_tc(&mut self, number: u64, env: &Env) -> Result<(Verdict, Option<u32>), EngineError> {
+        let action =
+            self.machine
+                .run_tc(&mut self.skb, env)
+                .map_err(|fault| EngineError::Fault {
+                    number: number + 1,
+                    fault: Box::new(fault),
+                })?;
+        let chain = self.machine.map(CHAIN);
+        let chain = chain.and_then(|map| map.lookup(&0u32.to_ne_bytes()));
+        let chain = chain.and_then(|value| Some(Chain::read_from_prefix(&value).ok()?.0));
+        Ok(super::tc_end(action, chain.map(|chain| chain.vid)))
+    }
+
     fn stats(&self, program: &Program) -> Result<Stats, EngineError> {
         let name = called(program, STATS);
         let map = self.machine.map(&name).ok_or_else(|| missing(&name))?;
@@ -108,17 +138,22 @@ impl GraphEngine for User {
         }
     }
 
-    fn packet(&mut self, packet: &Packet<'_>, out: &mut Vec<u8>) -> Result<Outcome, EngineError> {
+    fn packet_of(
+        &mut self,
+        packet: &Packet<'_>,
+        sees: Sees,
+        out: &mut Vec<u8>,
+    ) -> Result<Outcome, EngineError> {
         let port = self.wiring.port(packet.port)?;
+        let entry = self.wiring.entry(port, sees)?;
+        let hook = entry.hook;
         out.clear();
-        if let Some(outcome) = self.own.refuse(port, packet.frame) {
+        if let Some(outcome) = self.own.refuse(port, sees, packet.frame) {
             return Ok(outcome);
         }
-        if self.selected != Some(port)
-            && let Some(entry) = self.wiring.entries.get(port)
-        {
+        if self.selected != Some((port, sees)) {
             self.machine.select(&called(entry, &entry.program))?;
-            self.selected = Some(port);
+            self.selected = Some((port, sees));
         }
         if self.replays {
             let input = crate::replay_input(packet, self.wiring.seed);
@@ -134,6 +169,12 @@ impl GraphEngine for User {
             random_seed: self.wiring.seed,
             ..Env::default()
         };
+        if hook == Hook::Tc {
+            self.skb.reset(packet.frame);
+            let (verdict, port) = self.run_tc(packet.number, &env)?;
+            out.extend_from_slice(self.skb.data());
+            return Ok(self.own.left(verdict, port));
+        }
         self.frame.reset(packet.frame);
         let (mut verdict, mut port) = self.run(packet.number, &env)?;
         let mut rounds = 0;
@@ -168,7 +209,10 @@ impl GraphEngine for User {
         let ports: Result<Vec<Stats>, EngineError> = ledgers(&self.wiring.entries);
         let instances: Result<Vec<Stats>, EngineError> = ledgers(&self.wiring.instances);
         let resumed = self.wiring.resume.as_ref().map(|p| self.stats(p));
-        Ok(self.own.totals(ports?, instances?, resumed.transpose()?))
+        let transmits = self.wiring.transmits.iter();
+        let transmits = transmits.map(|p| p.as_ref().map(|p| self.stats(p)).transpose());
+        let transmits = transmits.collect::<Result<_, _>>()?;
+        Ok((self.own).totals(ports?, transmits, instances?, resumed.transpose()?))
     }
 
     fn set_routes(&mut self, routes: Routes) {
