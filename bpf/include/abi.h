@@ -534,6 +534,7 @@ struct weir_meta {
 #define WEIR_WATCH_SNAP		9216	/* most bytes of a packet in an event */
 #define WEIR_WATCH_PATH		48	/* hops of a path that are kept */
 #define WEIR_WATCH_HEAD		160	/* bytes that the filter looks at, less than WEIR_WATCH_HEAD_ROOM / 2 */
+#define WEIR_WATCH_TRANSMIT	(1U << 16)	/* in the port of an event: the packet is on its way out of it */
 #define WEIR_WATCH_CODE		(1U << 31)	/* in a reason: the low bits are what somebody's object returned */
 
 /* Where an event is from; bits of weir_watch_want.emit. */
@@ -541,7 +542,6 @@ struct weir_meta {
 #define WEIR_W_ON		(1 << 1)	/* a function let it go on to another one */
 #define WEIR_W_END		(1 << 2)	/* it left the graph */
 #define WEIR_W_DROP		(1 << 3)	/* ... by being dropped; beside WEIR_W_END */
-#define WEIR_W_TRANSMIT		(1 << 4)	/* beside the others, of an event: the packet is on its way out of its port */
 
 /* What of the filter there is to test. Every test may say yes where it cannot know. */
 #define WEIR_WQ_IP4		(1 << 0)

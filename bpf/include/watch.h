@@ -78,9 +78,9 @@ static __noinline int watch_emit(ctx_t *ctx, struct weir_chain *chain, struct we
 	desk->event.generation = chain->generation;
 	desk->event.session = want->session;
 	desk->event.cpu = bpf_get_smp_processor_id();
-	desk->event.kind = ctx_transmits() ? kind | WEIR_W_TRANSMIT : kind;
+	desk->event.kind = kind;
 	desk->event.hop = chain->hops;
-	desk->event.port = chain->port;
+	desk->event.port = ctx_transmits() ? chain->port | WEIR_WATCH_TRANSMIT : chain->port;
 	desk->event.len = len;
 	desk->event.snap = snap;
 	desk->event.queue = ctx_queue(ctx);

@@ -795,6 +795,8 @@ pub mod watch {
     pub const SNAP: usize = 9216;
     /// Hops of a path that are kept.
     pub const PATH: usize = 48;
+    /// In [`super::WatchEvent::port`]: the packet is on its way out of it.
+    pub const TRANSMIT: u32 = 1 << 16;
     /// In [`super::WatchEvent::reason`]: the low bits are what somebody's object returned.
     pub const CODE: u32 = 1 << 31;
     /// The packet came in, or came back by recirculation.
@@ -805,8 +807,6 @@ pub mod watch {
     pub const END: u32 = 1 << 2;
     /// It left by being dropped; stands beside [`END`].
     pub const DROP: u32 = 1 << 3;
-    /// Beside the others, of an event: the packet is on its way out of its port.
-    pub const TRANSMIT: u32 = 1 << 4;
     /// Test: IPv4.
     pub const IP4: u32 = 1 << 0;
     /// Test: IPv6.

@@ -34,6 +34,7 @@ mod live_demo;
 mod live_edge;
 mod live_flows;
 mod live_fragments;
+mod live_graph_tc;
 mod live_helpers;
 mod live_home_router;
 mod live_host_notes;

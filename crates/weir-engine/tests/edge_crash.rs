@@ -7,22 +7,40 @@ use std::time::Duration;
 
 use crate::edge_bed::{Bed, Down, Owned, chain, edge_name, empty, port, replace, root, wired};
 use weir_engine::edge::{self, Edge, EdgeError, Step};
-use weir_graph::{MapType, Model, SharedMap};
+use weir_graph::{Link, MapType, Mode, Model, PortPlan, SharedMap, Source, Target};
 
 /// Names the edge and the step for a process that is to be killed.
 const VICTIM: &str = "WEIR_TEST_EDGE_VICTIM";
 
-/// Five functions.
+/// Five functions, and a port on tc.
 fn first(name: &str) -> Model {
-    chain(name, 5)
+    let mut plan = chain(name, 5);
+    add_tc_port(&mut plan, &[Source::Port(4)]);
+    plan
 }
 
-/// Everything is different: functions replaced, gone and new, a path so long that it is recirculated, a new port, a shared map.
+/// A port on tc whose packets come to the last function.
+fn add_tc_port(plan: &mut Model, sources: &[Source]) {
+    let last = plan.instances.len() - 1;
+    plan.ports.push(PortPlan {
+        mode: Mode::Tc,
+        ..port("both", "m4", 4)
+    });
+    plan.links.extend(sources.iter().map(|from| Link {
+        from: *from,
+        to: Target::Instance(last),
+        guard: None,
+    }));
+}
+
+/// Everything is different: functions replaced, gone and new, a path so long that it is recirculated, a new port, a port on tc that sees what
+/// leaves it, too, a shared map.
 fn second(name: &str) -> Model {
     let mut plan = chain(name, 40);
     plan.instances[4] = empty("new");
     replace(&mut plan, 1, 7);
     plan.ports.push(port("more", "m2", 3));
+    add_tc_port(&mut plan, &[Source::Port(4), Source::Transmit(4)]);
     plan.maps.push(SharedMap {
         name: "load".to_owned(),
         kind: MapType::Array,
@@ -38,6 +56,9 @@ fn bed() -> Bed {
     let bed = Bed::new();
     bed.edge
         .ip(&["link", "add", "m2", "type", "veth", "peer", "name", "m3"])
+        .expect("veth");
+    bed.edge
+        .ip(&["link", "add", "m4", "type", "veth", "peer", "name", "m5"])
         .expect("veth");
     bed
 }

@@ -50,6 +50,7 @@ fn empty_chains_count_at_every_hop_and_end_where_links_say() {
             let (second, dropped) = port(2, ChecksumMode::Complete, Target::Drop);
             graph.ports.push(second);
             graph.entries.push(dropped);
+            graph.transmits.push(None);
             let mut samples: Vec<Sample> = (0..4).map(frame).collect();
             samples[3].port = 2;
             let said = agree(&engines, &graph, &GraphOptions::default(), &samples)

@@ -36,6 +36,7 @@ mod filter_live;
 mod filters_agree;
 mod graph_agrees;
 mod graph_configured;
+mod graph_tc;
 mod live_updates;
 mod network_agrees;
 mod network_balancer;

@@ -150,6 +150,12 @@ fn verified_instructions_stay_within_the_record() {
             measured.push((label, loaded("middlebox", &constants)));
         }
     }
+    let (_, all) = SETS.last().expect("sets");
+    for form in ["graph_tc", "watched_tc"] {
+        let constants = [("weir_features", *all), ("weir_dims", DIMS as u32)];
+        let program = loaded_as(&format!("middlebox_{form}"), "middlebox", &constants);
+        measured.push((format!("{form}:all"), program));
+    }
     for (name, keys) in FILTERS {
         let compiled = filters::compiled(&filters::filter(keys)).expect("compiles");
         let program = filters::runs::load(&compiled, &[]);

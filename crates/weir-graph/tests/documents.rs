@@ -77,6 +77,7 @@ fn the_reference_names_every_key() {
         "edge",
         "name",
         "device",
+        "hook",
         "mode",
         "checksums",
         "metadata",

@@ -70,6 +70,23 @@ program = \"p\"
 attach = \"cgroup:/sys/fs/cgroup:conect4\"
 ";
 
+/// A port on tc, what leaves by which comes to the first of two functions.
+const TC: &str = "\
+[[port]]
+name = \"wan\"
+device = \"veth0\"
+hook = \"tc\"
+[[function]]
+name = \"a\"
+kind = \"empty\"
+[[function]]
+name = \"b\"
+kind = \"empty\"
+[[link]]
+from = \"wan.transmit\"
+to = \"a\"
+";
+
 /// A filter with a list.
 const FILTER: &str = "\
 [[port]]
@@ -178,6 +195,42 @@ fn cases() -> Vec<Case> {
         plain("a map of the edge", format!("{MAPS}{}", shared.replace("nothing", "weir_links"))),
         plain("maps that cannot be", MAPS.replace("key = 4", "key = 8").replace("array", "arry").replace("entries = 1\n", "") + MAPS),
         plain("hooks that are none", HOOKS.to_owned()),
+        plain(
+            "keys of XDP in a port on tc, and a hook that is none",
+            "[[port]]\nname = \"a\"\ndevice = \"veth0\"\nhook = \"tc\"\nmode = \"native\"\nchecksums = \"complete\"\n\
+             [[port]]\nname = \"b\"\ndevice = \"veth1\"\nhook = \"tcx\"\n"
+                .to_owned(),
+        ),
+        with(
+            "what leaves by a port that does not see it, and an output of a port on tc that is none",
+            "[[link]]\nfrom = \"wan.transmit\"\nto = \"a\"\n[[port]]\nname = \"lan\"\ndevice = \"veth1\"\nhook = \"tc\"\n\
+             [[link]]\nfrom = \"lan.egress\"\nto = \"a\"\n",
+        ),
+        plain(
+            "two links of what leaves by a port",
+            format!("{TC}[[link]]\nfrom = \"wan.transmit\"\nto = \"b\"\n"),
+        ),
+        plain(
+            "functions that do not run on tc",
+            format!(
+                "{TC}[[link]]\nfrom = \"a\"\nto = \"r\"\n[[function]]\nname = \"r\"\nkind = \"redirect\"\ncpus = [0]\n\
+                 [[link]]\nfrom = \"wan\"\nto = \"f\"\n[[function]]\nname = \"f\"\nkind = \"filter\"\nrules = [\"allow tcp cpu 0\"]\n\
+                 [[link]]\nfrom = \"f\"\nto = \"c\"\n[[function]]\nname = \"c\"\nkind = \"filter\"\nrules = [\"syncookie to-port 80\"]\n"
+            ),
+        ),
+        plain(
+            "what leaves by a port, and is sent out of it once more",
+            format!("{TC}[[link]]\nfrom = \"a\"\nto = \"b\"\n[[link]]\nfrom = \"b\"\nto = \"wan\"\n"),
+        ),
+        plain(
+            "a long path behind a port on tc",
+            long(40, "native").replace("mode = 'native'", "hook = 'tc'"),
+        ),
+        rules(
+            "`out` where nothing that leaves is seen",
+            RULES,
+            "out wan tcp-dport 25 drop\n",
+        ),
         plain("other hooks that are none", other_hooks),
         Case {
             files: vec![("text.bpf.o", "no object")],

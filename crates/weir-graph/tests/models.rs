@@ -143,6 +143,84 @@ fn a_loop_that_may_be_long_recirculates() {
     assert!(matches!(refused(&model), ModelError::LongGeneric { .. }));
 }
 
+/// A port on tc instead, whose packets come to the first function in both directions.
+fn on_tc(mut model: Model) -> Model {
+    model.ports[0].mode = Mode::Tc;
+    model.links.push(Link {
+        from: Source::Transmit(1),
+        to: Target::Instance(0),
+        guard: None,
+    });
+    model
+}
+
+#[test]
+fn a_port_on_tc_has_both_directions_and_instances_run_where_packets_come_from() {
+    let mut model = on_tc(chain(3));
+    let second = PortPlan {
+        number: 2,
+        name: "other".to_owned(),
+        device: "e".to_owned(),
+        ..chain(1).ports.remove(0)
+    };
+    model.ports.push(second);
+    model.links.push(Link {
+        from: Source::Port(2),
+        to: Target::Instance(2),
+        guard: None,
+    });
+    model.instances.push(chain(1).instances.remove(0));
+    model.instances[3].name = "alone".to_owned();
+    let plan = planned(&model);
+    assert_eq!(plan.entries, [Target::Instance(0), Target::Instance(2)]);
+    assert_eq!(plan.transmits, [Some(Target::Instance(0)), None]);
+    assert!(plan.has_tc());
+    let on: Vec<(bool, bool)> = (plan.instance_hooks().iter())
+        .map(|hooks| (hooks.xdp, hooks.tc))
+        .collect();
+    // The one that both lead to runs on both, the one that none leads to on XDP.
+    assert_eq!(
+        on,
+        [(false, true), (false, true), (true, true), (true, false)]
+    );
+    assert_eq!(plan.met_by(0), [true, true, true, false]);
+}
+
+#[test]
+fn what_a_port_on_tc_cannot_carry_is_refused() {
+    let long = refused(&on_tc(chain(34)));
+    assert!(matches!(long, ModelError::LongTc { .. }), "{long}");
+    planned(&on_tc(chain(33)));
+    // XDP sees nothing that leaves.
+    let mut xdp = on_tc(chain(1));
+    xdp.ports[0].mode = Mode::Native;
+    let e = refused(&xdp).to_string();
+    assert!(e.contains("on XDP, which sees none"), "{e}");
+    for to in [Target::Tx, Target::Device(1)] {
+        let mut back = on_tc(chain(1));
+        back.links.push(Link {
+            from: Source::Out {
+                instance: 0,
+                out: 0,
+            },
+            to,
+            guard: None,
+        });
+        let e = refused(&back);
+        assert!(matches!(e, ModelError::TransmitBack { link: 2, .. }), "{e}");
+        // Received packets may go back.
+        back.links.remove(1);
+        planned(&back);
+    }
+    let mut router = on_tc(chain(1));
+    router.instances[0] = Instance::new("r", "router", Planned::embedded("router"));
+    let e = refused(&router).to_string();
+    assert!(
+        e.contains("port in") && e.contains("function r") && e.contains("`router`"),
+        "{e}"
+    );
+}
+
 #[test]
 fn the_guard_that_ends_a_walk_is_called_too() {
     // 8 functions, then 5 times the guard and 4 functions are 33 calls; the guard's last one would be the 34th.

@@ -203,6 +203,55 @@ fn a_difference_names_what_changes_and_only_that() {
     );
 }
 
+/// A port on tc shows both of its links; a link more or less of what leaves is a difference of links.
+#[test]
+fn a_port_on_tc_in_plans_and_differences() {
+    let files = Given::new(&[("p.weir", "mine: add-stateful out wan accept\nin wan drop\n")]);
+    let text = r#"
+        edge = "host"
+        [[port]]
+        name = "wan"
+        device = "veth0"
+        hook = "tc"
+        metadata = true
+        [[function]]
+        name = "wall"
+        kind = "middlebox"
+        policy = "p.weir"
+        [[link]]
+        from = "wan"
+        to = "wall"
+        [[link]]
+        from = "wan.transmit"
+        to = "wall"
+    "#;
+    let (both, _) = plan(text, &files);
+    assert_eq!(
+        both.to_string().lines().nth(1),
+        Some("port 1 wan: veth0, tc > wall, transmit > wall")
+    );
+    let json = serde_json::to_value(&both).expect("serializes");
+    assert_eq!(json["ports"][0]["mode"], "tc");
+    assert_eq!(json["ports"][0]["transmit"], "wall");
+    let files = Given::new(&[("p.weir", "in wan drop\n")]);
+    let less = text.replace("from = \"wan.transmit\"", "from = \"wall\"");
+    let less = less.replacen(
+        "to = \"wall\"\n        [[link]]\n        from = \"wall\"\n        to = \"wall\"",
+        "to = \"wall\"",
+        1,
+    );
+    let (received, _) = plan(&less, &files);
+    let text = diff(&both.outline(), &received.outline()).to_string();
+    assert!(text.contains("- link wan.transmit > wall\n"), "{text}");
+    // A record of an older weir has no word of it.
+    let mut old = serde_json::to_value(received.outline()).expect("serializes");
+    assert!(old["ports"][0].get("transmit").is_none());
+    old["ports"][0]["mode"] = "native".into();
+    let old: weir_graph::Outline = serde_json::from_value(old).expect("is read");
+    let text = diff(&old, &received.outline()).to_string();
+    assert!(text.contains("~ port wan: mode native -> tc"), "{text}");
+}
+
 const LOOP: &str = "[[link]]\nfrom = 'f3'\nto = 'f1'\n";
 
 fn chain(functions: usize) -> String {

@@ -60,6 +60,8 @@ pub struct PortStatus {
     pub mode: String,
     /// Whether the device is there and runs the program.
     pub attached: bool,
+    /// The kernel's id of the program that its received packets begin at; `None`: it is not attached.
+    pub program: Option<u32>,
     /// What came in since it was attached.
     pub ledger: Stats,
     /// What left by it since that is seen; `None`: no program sees it.
@@ -147,17 +149,21 @@ fn look(
 ) -> Result<Status, EdgeError> {
     let mut ports = Vec::with_capacity(state.ports.len());
     for port in &state.ports {
-        let of = |pin: &str| -> Result<(bool, Stats), EdgeError> {
+        let of = |pin: &str| -> Result<(Option<u32>, Stats), EdgeError> {
             Ok(match PinnedLink::open(&folder.join(pin))? {
-                Some(link) => (link.is_attached()?, stats_of_link(&link)?),
-                None => (false, crate::no_stats()),
+                Some(link) => {
+                    let program = link.is_attached()?.then(|| link.prog_id()).transpose()?;
+                    (program, stats_of_link(&link)?)
+                }
+                None => (None, crate::no_stats()),
             })
         };
-        let (mut attached, ledger) = of(&port.pin)?;
+        let (program, ledger) = of(&port.pin)?;
+        let mut attached = program.is_some();
         let mut transmit = None;
         if let Some(pin) = &port.transmit {
-            let (is_attached, stats) = of(pin)?;
-            attached &= is_attached;
+            let (program, stats) = of(pin)?;
+            attached &= program.is_some();
             transmit = Some(stats);
         }
         ports.push(PortStatus {
@@ -167,6 +173,7 @@ fn look(
             number: port.number,
             mode: port.mode.clone(),
             attached,
+            program,
             ledger,
             transmit,
         });

@@ -8,7 +8,7 @@ use weir_packet::Reason;
 /// Names of an edge's ports and instances.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
-    /// By weir's number.
+    /// By weir's number; with [`watch::TRANSMIT`] in it, of packets that leave by the port.
     pub ports: BTreeMap<u32, String>,
     /// By number of the instance.
     pub instances: BTreeMap<u32, Named>,
@@ -49,7 +49,7 @@ impl Names {
     pub fn port(&self, number: u32) -> String {
         match self.ports.get(&number) {
             Some(name) => name.clone(),
-            None => format!("port {number}"),
+            None => format!("port {}", number & !watch::TRANSMIT),
         }
     }
 
@@ -82,6 +82,7 @@ impl Names {
     pub fn verdict(&self, event: &WatchEvent) -> String {
         if event.kind == watch::ENTRY {
             return match event.vid {
+                0 if event.port & watch::TRANSMIT != 0 => "is leaving".to_owned(),
                 0 => "came in".to_owned(),
                 _ => "came back".to_owned(),
             };

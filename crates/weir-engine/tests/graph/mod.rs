@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use weir_engine::edge::Sees;
 use weir_engine::edge::replay::{
     self, Contents, GraphLog, GraphOptions, GraphReport, Outcome, Totals,
 };
@@ -30,6 +31,9 @@ const TOLD: [&str; 9] = [
 
 /// An instance, and where its output leads.
 pub(crate) type Led = (Instance, Target);
+
+/// A sample leaves by a port, on tc, instead of coming in by it: added to the port's number.
+pub(crate) const LEAVES: u32 = 1 << 16;
 
 /// A function that does nothing.
 pub(crate) fn empty(name: &str, to: Target) -> Led {
@@ -136,8 +140,13 @@ pub(crate) fn run(
             port: sample.port,
             queue: sample.queue,
         };
+        let (sees, port) = match packet.port.checked_sub(LEAVES) {
+            Some(port) => (Sees::Transmitted, port),
+            None => (Sees::Received, packet.port),
+        };
+        let packet = Packet { port, ..packet };
         let outcome = engine
-            .packet(&packet, &mut out)
+            .packet_of(&packet, sees, &mut out)
             .map_err(|e| e.to_string())?;
         let leaves = !matches!(outcome.verdict, Verdict::Drop | Verdict::Aborted);
         frames.push(if leaves { out.clone() } else { Vec::new() });

@@ -1,11 +1,12 @@
 //! `weir replay CONFIG.toml`: a whole graph over a capture, in the user engine or in the running kernel.
 //!
 //! Every packet comes in by a port: the one that `--port` names, the one whose name or interface the capture says, or the only one
-//! there is. All packets that leave are written into one capture, in the order they came in; by which port they left is counted.
+//! there is. A name with `.transmit` behind it is that of a port on tc, for packets that leave by it. All packets that leave are written into one capture, in the order they came in; by which port they left is counted.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
+use weir_engine::edge::Sees;
 use weir_engine::edge::replay::{self, GraphEngine, GraphLog, GraphOptions, GraphReport, Stage};
 use weir_engine::{EngineError, EngineKind, Packet};
 use weir_functions::plan::ChecksumMode;
@@ -99,38 +100,59 @@ fn plan(args: &ReplayArgs) -> Result<EdgePlan, Failure> {
     Ok(plan)
 }
 
-/// For each interface of the capture the number of the port its packets come in by.
+/// What names packets that leave by a port, behind its name.
+const TRANSMIT: &str = ".transmit";
+
+/// The port of that name, or on the interface of that name, by its number, and which of its packets are meant.
+fn named(graph: &EdgePlan, name: &str) -> Result<Option<(u32, Sees)>, Failure> {
+    let find = |name: &str| {
+        let by_name = graph.ports.iter().position(|port| port.name == name);
+        by_name.or_else(|| graph.ports.iter().position(|port| port.device == name))
+    };
+    if let Some(at) = find(name) {
+        return Ok(Some((graph.ports[at].number, Sees::Received)));
+    }
+    let Some(at) = name.strip_suffix(TRANSMIT).and_then(find) else {
+        return Ok(None);
+    };
+    let port = &graph.ports[at];
+    match graph.transmits[at] {
+        Some(_) => Ok(Some((port.number, Sees::Transmitted))),
+        None => Err(Failure::Usage(format!(
+            "{name}: the graph does not see packets that leave by `{}`; add a link from `{}{TRANSMIT}`, with `hook = \"tc\"` in the port",
+            port.name, port.name
+        ))),
+    }
+}
+
+/// For each interface of the capture the number of the port that its packets come in or leave by.
 fn ports(
     args: &ReplayArgs,
     graph: &EdgePlan,
     survey: &capture::Survey,
-) -> Result<Vec<u32>, Failure> {
+) -> Result<Vec<(u32, Sees)>, Failure> {
     let names = || {
         let names: Vec<&str> = graph.ports.iter().map(|p| p.name.as_str()).collect();
         names.join(", ")
     };
     if let Some(wanted) = &args.port {
-        let found = graph.ports.iter().find(|p| p.name == *wanted);
-        let port = found.ok_or_else(|| {
+        let port = named(graph, wanted)?.ok_or_else(|| {
             Failure::Usage(format!(
                 "--port {wanted}: the graph has no such port; it has {}",
                 names()
             ))
         })?;
-        return Ok(vec![port.number; survey.ports.len()]);
+        return Ok(vec![port; survey.ports.len()]);
     }
     survey
         .ports
         .iter()
         .map(|interface| {
             let name = interface.name.as_deref();
-            let named = graph
-                .ports
-                .iter()
-                .find(|p| Some(p.name.as_str()) == name)
-                .or_else(|| graph.ports.iter().find(|p| Some(p.device.as_str()) == name));
-            match (named, graph.ports.as_slice()) {
-                (Some(port), _) | (None, [port]) => Ok(port.number),
+            let found = name.map_or(Ok(None), |name| named(graph, name))?;
+            match (found, graph.ports.as_slice()) {
+                (Some(port), _) => Ok(port),
+                (None, [port]) => Ok((port.number, Sees::Received)),
                 _ => Err(Failure::Usage(format!(
                     "{}: packets of {} could come in by any port; choose one of {} with --port",
                     args.input.display(),
@@ -150,7 +172,7 @@ fn packets(
     args: &ReplayArgs,
     graph: &EdgePlan,
     survey: &capture::Survey,
-    ports: &[u32],
+    ports: &[(u32, Sees)],
     engine: &mut dyn GraphEngine,
 ) -> Result<Option<CaptureError>, Failure> {
     let mut writer = super::writer(args)?;
@@ -165,14 +187,15 @@ fn packets(
             Err(error) => break Some(error),
         };
         let port = ports.get(packet.interface.index as usize).copied();
+        let (port, sees) = port.unwrap_or((0, Sees::Received));
         let input = Packet {
             frame: packet.data,
             now_ns: packet.timestamp_ns,
             number: packet.number,
-            port: port.unwrap_or(0),
+            port,
             queue: args.queue,
         };
-        let outcome = engine.packet(&input, &mut out).map_err(failure)?;
+        let outcome = engine.packet_of(&input, sees, &mut out).map_err(failure)?;
         if !matches!(outcome.verdict, Verdict::Drop | Verdict::Aborted)
             && let Some((writer, _)) = &mut writer
         {
@@ -223,6 +246,11 @@ fn table(report: &GraphReport) -> String {
         }
         text.push('\n');
         reasons(&mut text, &port.stage);
+        if let Some(stage) = &port.transmit {
+            let ledger = ledger(&stage.packets, stage.next);
+            let _ = writeln!(text, "port {}{TRANSMIT}  {ledger}", port.name);
+            reasons(&mut text, stage);
+        }
     }
     for instance in &report.instances {
         let _ = writeln!(

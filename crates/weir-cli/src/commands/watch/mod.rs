@@ -314,7 +314,15 @@ fn names_of(status: &edge::Status, plan: &EdgePlan) -> Names {
         ports: status
             .ports
             .iter()
-            .map(|port| (port.number, port.name.clone()))
+            .flat_map(|port| {
+                let received = (port.number, port.name.clone());
+                let leaving = port.transmit.as_ref();
+                let leaving = leaving.map(|_| {
+                    let name = format!("{}.transmit", port.name);
+                    (port.number | watch::TRANSMIT, name)
+                });
+                std::iter::once(received).chain(leaving)
+            })
             .collect(),
         instances: status
             .instances

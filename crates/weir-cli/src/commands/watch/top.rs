@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use weir_bpf::abi::{NEXT, Stats};
 use weir_engine::edge::{self, Status};
-use weir_kernel::{LoadedProgram, RunCounting, iface};
+use weir_kernel::{LoadedProgram, RunCounting};
 use weir_packet::Reason;
 
 use super::edge_name;
@@ -112,9 +112,8 @@ impl Reading {
     fn take(name: &str, time: bool) -> Result<Reading, Failure> {
         let status = edge::status(name)?;
         let mut runs = BTreeMap::new();
-        for port in status.ports.iter().filter(|port| time && port.attached) {
-            let program = iface::xdp_prog_id(port.ifindex).map_err(Failure::failed)?;
-            let Some(id) = program else { continue };
+        for port in status.ports.iter().filter(|_| time) {
+            let Some(id) = port.program else { continue };
             let info = LoadedProgram::by_id(id).and_then(|program| program.info());
             let info = info.map_err(Failure::failed)?;
             runs.insert(port.number, (id, info.runs, info.run_time_ns));

@@ -240,7 +240,7 @@ fn why(end: &Stage, names: &Names, judges: &BTreeMap<String, Box<dyn Judge>>) ->
             number: event.number,
             port: PortId {
                 name: port,
-                index: event.port,
+                index: event.port & !watch::TRANSMIT,
             },
             queue: event.queue as u16,
         };
