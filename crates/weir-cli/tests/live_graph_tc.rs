@@ -440,7 +440,7 @@ fn a_function_that_does_not_run_on_tc_is_refused_by_name() {
     let Hosts { left: _left, right } = Hosts::new("no");
     let edge = Edge::new(&right, "no", &firewall(""));
     edge.apply();
-    let more = "[[function]]\nname = \"spread\"\nkind = \"redirect\"\ncpus = [0]\n";
+    let more = "[[function]]\nname = \"spread\"\nkind = \"redirect\"\ncpu = [0]\n";
     let text = firewall(more).replace("to = \"count\"", "to = \"spread\"");
     edge.configure(&text);
     for command in [&["apply", "--dry-run"][..], &["apply"], &["diff"]] {

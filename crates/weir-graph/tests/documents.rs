@@ -35,7 +35,7 @@ fn the_reference_shows_configurations_that_work() {
         .iter()
         .map(|block| planned(block, "docs/graph.md"))
         .collect();
-    let [office, guarded, ..] = plans.as_slice() else {
+    let [office, on_tc, guarded, ..] = plans.as_slice() else {
         panic!("{} examples in docs/graph.md", plans.len());
     };
     assert_eq!(
@@ -46,6 +46,10 @@ port 2 lan: eth1, native > stack
 function 1 rules: middlebox > stack
 longest path: 1 function
 "
+    );
+    assert_eq!(
+        on_tc.to_string().lines().nth(1),
+        Some("port 1 wan: eth0, tc > firewall, transmit > firewall")
     );
     // Two functions, and twice more.
     assert_eq!((guarded.longest, guarded.instances.len()), (6, 3));

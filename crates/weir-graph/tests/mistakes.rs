@@ -213,7 +213,7 @@ fn cases() -> Vec<Case> {
         plain(
             "functions that do not run on tc",
             format!(
-                "{TC}[[link]]\nfrom = \"a\"\nto = \"r\"\n[[function]]\nname = \"r\"\nkind = \"redirect\"\ncpus = [0]\n\
+                "{TC}[[link]]\nfrom = \"a\"\nto = \"r\"\n[[function]]\nname = \"r\"\nkind = \"redirect\"\ncpu = [0]\n\
                  [[link]]\nfrom = \"wan\"\nto = \"f\"\n[[function]]\nname = \"f\"\nkind = \"filter\"\nrules = [\"allow tcp cpu 0\"]\n\
                  [[link]]\nfrom = \"f\"\nto = \"c\"\n[[function]]\nname = \"c\"\nkind = \"filter\"\nrules = [\"syncookie to-port 80\"]\n"
             ),
