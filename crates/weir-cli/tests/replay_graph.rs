@@ -101,6 +101,99 @@ fn packets_come_in_by_the_port_their_interface_names() {
     assert_eq!(report["ports"][0]["sent"].as_u64(), lan, "{report}");
 }
 
+/// A port on tc: what it receives, and what leaves by it.
+const HOST: &str = r#"
+[[port]]
+name = "wan"
+device = "box0"
+hook = "tc"
+[[function]]
+name = "wall"
+kind = "middlebox"
+rules = "out wan udp-dport accept\nin wan tcp-dport accept\nall drop"
+[[link]]
+from = "wan"
+to = "wall"
+[[link]]
+from = "wan.transmit"
+to = "wall"
+"#;
+
+#[test]
+fn packets_leave_by_a_port_on_tc_where_that_is_asked_for() {
+    let folder = Folder::new();
+    let graph = folder.write("host.toml", HOST);
+    let input = root().join("tests/captures/demo.pcapng");
+    for (port, wanted) in [
+        ("wan", false),
+        ("wan.transmit", true),
+        ("box0.transmit", true),
+    ] {
+        let mut first: Option<serde_json::Value> = None;
+        for engine in engines() {
+            // Native code is of XDP programs only.
+            if ["reference", "user-jit"].contains(&engine) {
+                continue;
+            }
+            let args = ["replay", text(&graph), "--in", text(&input), "--json"];
+            let more = ["--port", port, "--engine", engine];
+            let mut report = weir([&args[..], &more].concat()).succeeded().json();
+            report["engine"].take();
+            let own = &report["ports"][0];
+            let (received, sent) = (&own["packets"], &own["transmit"]["packets"]);
+            let (some, none) = if wanted {
+                (sent, received)
+            } else {
+                (received, sent)
+            };
+            assert_eq!(none["received"], 0, "{port} {report}");
+            assert!(some["received"].as_u64() > Some(0), "{port} {report}");
+            // UDP may leave, TCP may come in: the policy knows which is which.
+            let passed = report["packets"]["pass"].as_u64();
+            assert!(passed > Some(0), "{port} {report}");
+            assert_ne!(report["packets"]["pass"], report["packets"]["received"]);
+            match &first {
+                None => first = Some(report),
+                Some(known) => assert_eq!(*known, report, "{engine}"),
+            }
+        }
+        assert!(first.is_some());
+    }
+    let received = |text: &str| {
+        let (before, _) = text
+            .split_once("[[link]]\nfrom = \"wan.transmit\"")
+            .expect("two links");
+        before.to_owned()
+    };
+    let less = folder.write("less.toml", received(HOST));
+    let args = [
+        "replay",
+        text(&less),
+        "--in",
+        text(&input),
+        "--port",
+        "wan.transmit",
+    ];
+    let refused = weir(args);
+    assert_eq!(refused.status, 2, "{}", refused.stderr);
+    // Without that link `out` is not known, which is said first.
+    assert!(refused.stderr.contains("`out`"), "{}", refused.stderr);
+    let plain = HOST.replace("out wan udp-dport accept\\n", "");
+    let plain = folder.write("plain.toml", received(&plain));
+    let args = [
+        "replay",
+        text(&plain),
+        "--in",
+        text(&input),
+        "--port",
+        "wan.transmit",
+    ];
+    let refused = weir(args);
+    assert_eq!(refused.status, 2, "{}", refused.stderr);
+    let says = "does not see packets that leave by `wan`";
+    assert!(refused.stderr.contains(says), "{}", refused.stderr);
+}
+
 #[test]
 fn what_is_wrong_is_said_in_one_line() {
     let folder = Folder::new();

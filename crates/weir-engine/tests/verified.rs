@@ -151,7 +151,7 @@ fn verified_instructions_stay_within_the_record() {
         }
     }
     let (_, all) = SETS.last().expect("sets");
-    for form in ["graph_tc", "watched_tc"] {
+    for form in ["tc", "graph_tc", "watched_tc"] {
         let constants = [("weir_features", *all), ("weir_dims", DIMS as u32)];
         let program = loaded_as(&format!("middlebox_{form}"), "middlebox", &constants);
         measured.push((format!("{form}:all"), program));

@@ -265,3 +265,23 @@ pub(super) fn read(map: &Map) -> Result<State, String> {
     }
     serde_json::from_slice(&text).map_err(|e| e.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a weir without ports on tc wrote is read: all it ran is on XDP.
+    #[test]
+    fn a_state_from_before_ports_on_tc_is_read() {
+        let port = r#"{"name":"wan","device":"eth0","ifindex":2,"number":1,"mode":"native","offloaded":false,"metadata":false,"pin":"port-1-1","handover":null}"#;
+        let instance = r#"{"name":"rules","object":"middlebox","vid":1,"slot":2,"digest":"","content":"","object_digest":"","program":7,"maps":{},"secret":null,"outs":[],"implicit":false}"#;
+        let text = format!(
+            r#"{{"layout":1,"maps_layout":1,"netns":1,"generation":1,"text":"","ports":[{port}],"instances":[{instance}],"maps":[],"hooks":[],"pair":null}}"#
+        );
+        let state: State = serde_json::from_str(&text).expect("is read");
+        let (port, instance) = (&state.ports[0], &state.instances[0]);
+        assert_eq!((port.hook(), port.transmit.as_deref()), (Hook::Xdp, None));
+        let on = instance.hooks();
+        assert_eq!((on.xdp, on.tc), (true, false));
+    }
+}
