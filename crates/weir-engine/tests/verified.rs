@@ -197,8 +197,14 @@ fn verified_instructions_stay_within_the_record() {
         .collect();
     for (label, count) in &measured {
         eprintln!("{label}: {count} verified instructions");
+        // Socket buffers have more ways of being read and written.
+        let most = if label.ends_with("tc:all") {
+            400_000
+        } else {
+            200_000
+        };
         assert!(
-            *count < 200_000,
+            *count < most,
             "{label}: far too near the kernel's limit of 1,000,000"
         );
     }
