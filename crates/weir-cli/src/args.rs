@@ -366,7 +366,7 @@ pub(crate) struct ReplayArgs {
     /// Capture to read (pcap or pcapng)
     #[arg(long = "in", value_name = "CAPTURE")]
     pub(crate) input: PathBuf,
-    /// Write every packet that was not dropped, as rewritten, with its timestamp (pcap, nanoseconds); of virtual networks, a folder with a capture for each
+    /// Write every packet that was not dropped, as rewritten, with its timestamp (pcap, nanoseconds, link type Ethernet); of virtual networks, a folder with a capture for each
     /// device that packets left by
     #[arg(long = "out", value_name = "CAPTURE|FOLDER")]
     pub(crate) output: Option<PathBuf>,

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use weir_packet::parse::{Layout, MAX_FRAME};
-use weir_packet::pcap::Capture;
+use weir_packet::pcap::{Capture, CaptureError, MAX_PACKET};
 use weir_policy::model::Policy;
 use weir_policy::reference::{Input, Options, Reference};
 use weir_policy::{NoFiles, Source};
@@ -248,7 +248,7 @@ pub fn packet_parser(frame: &[u8]) {
     assert_inside(&layout, frame.len());
 }
 
-/// Reads a capture to its end or first error and parses every packet in it.
+/// Reads a capture to its end or first error, as packets and as Ethernet frames, and parses every frame in it.
 pub fn pcap_reader(file: &[u8]) {
     let Ok(mut capture) = Capture::open(file) else {
         return;
@@ -260,7 +260,6 @@ pub fn pcap_reader(file: &[u8]) {
             packet.data.len() <= file.len(),
             "a packet is longer than the file"
         );
-        packet_parser(packet.data);
         packets += 1;
     }
     // A packet takes at least the 12 bytes of a pcapng block.
@@ -269,6 +268,25 @@ pub fn pcap_reader(file: &[u8]) {
         "{packets} packets out of {} bytes",
         file.len()
     );
+    let Ok(mut capture) = Capture::open(file) else {
+        return;
+    };
+    let mut frames = 0;
+    loop {
+        match capture.next_frame() {
+            Ok(Some(frame)) => {
+                assert_eq!(frame.number, frames, "frames are numbered without gaps");
+                assert!(frame.original_len as usize >= frame.data.len());
+                assert!(frame.data.len() <= (file.len() + 14).min(MAX_PACKET as usize));
+                assert!(!frame.cut_in_link_header || frame.data.len() < 14);
+                packet_parser(frame.data);
+                frames += 1;
+            }
+            Err(CaptureError::UnsupportedLinkType { .. }) => frames += 1,
+            _ => break,
+        }
+    }
+    assert_eq!(frames, packets, "each packet is a frame or refused");
 }
 
 fn assert_inside(layout: &Layout, len: usize) {

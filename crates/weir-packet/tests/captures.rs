@@ -174,20 +174,266 @@ fn the_upper_bits_of_a_link_type_are_not_part_of_it() {
         let file = Order::Little.pcap(0xa1b2_c3d4, network, &[]);
         let capture = Capture::open(&file[..]).expect("a capture");
         assert_eq!(capture.interfaces()[0].link_type, LinkType::ETHERNET);
-        capture.interfaces()[0]
-            .require_ethernet()
-            .expect("Ethernet");
+        capture.interfaces()[0].require_frames().expect("Ethernet");
     }
-    let file = Order::Big.pcap(0xa1b2_c3d4, 113, &[]);
-    let error = Capture::open(&file[..]).expect("a capture").interfaces()[0]
-        .require_ethernet()
-        .expect_err("cooked");
-    assert!(
-        error
-            .to_string()
-            .starts_with("link type 113 (LINUX_SLL) is not supported"),
-        "{error}"
+}
+
+#[test]
+fn a_link_type_that_is_not_read_is_named_packet_by_packet() {
+    let file = Order::Big.pcap(0xa1b2_c3d4, 105, &[(1, 2, b"abc"), (3, 4, b"def")]);
+    let mut capture = Capture::open(&file[..]).expect("a capture");
+    let said = "link type 105 (IEEE802_11) is not supported: weir reads ETHERNET, LINUX_SLL, LINUX_SLL2, RAW, IPV4, IPV6, NULL, LOOP, PPP, PPP_HDLC and C_HDLC";
+    let error = capture.interfaces()[0]
+        .require_frames()
+        .expect_err("wireless");
+    assert_eq!(error.to_string(), said);
+    for _ in 0..2 {
+        let error = capture.next_frame().expect_err("wireless");
+        assert_eq!(error.to_string(), said);
+    }
+    assert!(capture.next_frame().expect("the end").is_none());
+}
+
+/// What a test sees of a frame: its first 14 bytes in hex, what follows, the original length, the device, whether its link header is cut.
+type SeenFrame = (String, Vec<u8>, u32, Option<u32>, bool);
+
+fn frames(file: &[u8]) -> Vec<SeenFrame> {
+    let mut capture = Capture::open(file).expect("a capture");
+    let mut frames = Vec::new();
+    while let Some(frame) = capture.next_frame().expect("whole") {
+        let (header, rest) = frame.data.split_at(frame.data.len().min(14));
+        frames.push((
+            header.iter().map(|byte| format!("{byte:02x}")).collect(),
+            rest.to_vec(),
+            frame.original_len,
+            frame.device,
+            frame.cut_in_link_header,
+        ));
+    }
+    frames
+}
+
+/// Link type, a link header, and the Ethernet header that stands for it. The packet behind it is `PACKET`.
+const LINKS: &[(u16, &[u8], &str, Option<u32>)] = &[
+    // NULL in both byte orders, and the IPv6 of each system.
+    (0, &[2, 0, 0, 0], "0000000000000000000000000800", None),
+    (0, &[0, 0, 0, 2], "0000000000000000000000000800", None),
+    (0, &[10, 0, 0, 0], "00000000000000000000000086dd", None),
+    (0, &[0, 0, 0, 24], "00000000000000000000000086dd", None),
+    (0, &[28, 0, 0, 0], "00000000000000000000000086dd", None),
+    (108, &[0, 0, 0, 30], "00000000000000000000000086dd", None),
+    (108, &[0, 0, 0, 2], "0000000000000000000000000800", None),
+    (108, &[0, 0, 0, 23], "000000000000000000000000ffff", None),
+    // IP without a link header: the packet begins with 0x45.
+    (12, &[], "0000000000000000000000000800", None),
+    (14, &[], "0000000000000000000000000800", None),
+    (101, &[], "0000000000000000000000000800", None),
+    (228, &[], "0000000000000000000000000800", None),
+    (229, &[], "00000000000000000000000086dd", None),
+    // PPP with and without address and control, and with a short protocol number.
+    (9, &[0x00, 0x21], "0000000000000000000000000800", None),
+    (
+        9,
+        &[0xff, 3, 0x00, 0x57],
+        "00000000000000000000000086dd",
+        None,
+    ),
+    (9, &[0x21], "0000000000000000000000000800", None),
+    (9, &[0xff, 3, 0x57], "00000000000000000000000086dd", None),
+    (9, &[0x02, 0x81], "0000000000000000000000008847", None),
+    (9, &[0x02, 0x83], "0000000000000000000000008848", None),
+    (
+        50,
+        &[0xff, 3, 0x00, 0x21],
+        "0000000000000000000000000800",
+        None,
+    ),
+    // Cisco HDLC, as a type of its own and as PPP_HDLC has it.
+    (
+        104,
+        &[0x0f, 0, 0x08, 0x00],
+        "0000000000000000000000000800",
+        None,
+    ),
+    (
+        104,
+        &[0x8f, 0, 0x80, 0x35],
+        "000000000000000000000000ffff",
+        None,
+    ),
+    (
+        50,
+        &[0x0f, 0, 0x86, 0xdd],
+        "00000000000000000000000086dd",
+        None,
+    ),
+    // Cooked: a broadcast, a group, a host, and what this host sent.
+    (
+        113,
+        &[0, 1, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0, 8, 0],
+        "ffffffffffff0200000000090800",
+        None,
+    ),
+    (
+        113,
+        &[0, 2, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0, 0x86, 0xdd],
+        "01000000000002000000000986dd",
+        None,
+    ),
+    (
+        113,
+        &[0, 0, 2, 8, 0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 8, 6],
+        "0000000000000000000000000806",
+        None,
+    ),
+    (
+        113,
+        &[0, 4, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0, 0x81, 0],
+        "0000000000000200000000098100",
+        None,
+    ),
+    // IEEE 802.3 with LLC: the length; other protocols below 0x600, and devices whose protocol is no EtherType.
+    (
+        113,
+        &[0, 3, 0, 1, 0, 6, 2, 0, 0, 0, 0, 9, 0, 0, 0, 4],
+        "0000000000000200000000090006",
+        None,
+    ),
+    (
+        113,
+        &[0, 3, 1, 24, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 12],
+        "000000000000000000000000ffff",
+        None,
+    ),
+    (
+        113,
+        &[0, 4, 3, 56, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0],
+        "000000000000000000000000ffff",
+        None,
+    ),
+    (
+        276,
+        &[8, 0, 0, 0, 0, 0, 1, 3, 0, 1, 1, 6, 2, 0, 0, 0, 0, 9, 0, 0],
+        "ffffffffffff0200000000090800",
+        Some(259),
+    ),
+    (
+        276,
+        &[
+            0x86, 0xdd, 0, 0, 0, 0, 0, 3, 3, 4, 4, 0, 2, 0, 0, 0, 0, 9, 0, 0,
+        ],
+        "00000000000000000000000086dd",
+        Some(3),
+    ),
+];
+
+const PACKET: &[u8] = &[0x45, 2, 3, 4, 5, 6];
+
+#[test]
+fn frames_of_other_link_types_get_an_ethernet_header() {
+    for order in [Order::Little, Order::Big] {
+        for &(link, header, ethernet, device) in LINKS {
+            let packet = [header, PACKET].concat();
+            let expected: SeenFrame = (
+                ethernet.to_owned(),
+                PACKET.to_vec(),
+                // `pcap` says that ten bytes more were on the wire.
+                14 + PACKET.len() as u32 + 10,
+                device,
+                false,
+            );
+            let file = order.pcap(0xa1b2_c3d4, u32::from(link), &[(7, 8, &packet)]);
+            assert_eq!(
+                frames(&file),
+                std::slice::from_ref(&expected),
+                "{link} {header:02x?}"
+            );
+
+            let mut file = order.section();
+            file.extend(order.interface(1, 0, &[]));
+            file.extend(order.interface(link, 0, &[(2, b"any")]));
+            file.extend(order.enhanced(0, 1, b"as it is, and longer than 14"));
+            file.extend(order.enhanced(1, 2, &packet));
+            let read = frames(&file);
+            assert_eq!(read[0].1, b"longer than 14");
+            assert_eq!(
+                read[1],
+                (
+                    expected.0,
+                    expected.1,
+                    14 + PACKET.len() as u32,
+                    device,
+                    false
+                ),
+                "{link} {header:02x?}"
+            );
+        }
+    }
+}
+
+/// A number of PPP that has no EtherType keeps its bytes behind the EtherType of PPP, a short one too.
+#[test]
+fn other_protocols_of_ppp_keep_their_number() {
+    for (packet, rest) in [
+        (&[0xff, 3, 0xc0, 0x21, 1][..], &[0xc0, 0x21, 1][..]),
+        (&[0x80, 0x21, 1], &[0x80, 0x21, 1]),
+        (&[0x2d, 1], &[0x2d, 1]),
+    ] {
+        let read = frames(&Order::Little.pcap(0xa1b2_c3d4, 9, &[(7, 8, packet)]));
+        assert_eq!(
+            (read[0].0.as_str(), read[0].1.as_slice()),
+            ("000000000000000000000000880b", rest)
+        );
+    }
+}
+
+/// Cut anywhere in its link header, a packet becomes a frame that is too short for Ethernet, which every engine counts as `frame_short`.
+#[test]
+fn a_packet_that_ends_inside_its_link_header_is_a_short_frame() {
+    let mut cuts = 0;
+    for &(link, header, _, _) in LINKS {
+        for length in 0..header.len() {
+            let read = frames(&Order::Big.pcap(
+                0xa1b2_c3d4,
+                u32::from(link),
+                &[(7, 8, &header[..length])],
+            ));
+            let (start, rest, original, device, cut) = &read[0];
+            // Of PPP an odd byte is a whole protocol number.
+            if matches!(link, 9 | 50) && header[..length].last().is_some_and(|byte| byte & 1 == 1) {
+                continue;
+            }
+            assert!(*cut, "{link} {length}");
+            assert_eq!((start.len() / 2, rest.len()), (length.min(13), 0));
+            assert_eq!((*original, *device), (length as u32 + 10, None));
+            let frame = &header[..length.min(13)];
+            assert_eq!(
+                parse::parse(frame).expect_err("short").reason,
+                weir_packet::Reason::FrameShort
+            );
+            cuts += 1;
+        }
+    }
+    assert!(cuts > 100, "{cuts}");
+    let read = frames(&Order::Big.pcap(0xa1b2_c3d4, 101, &[(7, 8, b"")]));
+    assert_eq!(read[0].0, "000000000000000000000000ffff");
+}
+
+/// A frame is never longer than a capture can hold, so that it can be written.
+#[test]
+fn the_longest_packet_of_another_link_type_is_cut_to_what_can_be_written() {
+    let longest = vec![0x45; weir_packet::pcap::MAX_PACKET as usize];
+    let file = Order::Little.pcap(0xa1b2_c3d4, 101, &[(7, 8, &longest)]);
+    let mut capture = Capture::open(&file[..]).expect("a capture");
+    let frame = capture.next_frame().expect("whole").expect("one");
+    assert_eq!(
+        (frame.data.len(), frame.original_len),
+        (longest.len(), longest.len() as u32 + 14 + 10)
     );
+    let mut writer = Writer::new(Vec::new()).expect("memory");
+    writer
+        .write(7, frame.data, frame.original_len)
+        .expect("fits");
 }
 
 #[test]
@@ -412,8 +658,22 @@ fn the_shared_corpora_are_read_to_their_ends() {
         collect(&folder, &mut files);
     }
     let (mut captures, mut total, mut dropped) = (0, 0, 0);
+    // Captures with packets that are not Ethernet, and those of them of which no frames can be made.
+    let (mut others, mut refused) = (0, 0);
     for path in &files {
         let bytes = std::fs::read(path).expect("a readable file");
+        if let Ok(mut capture) = Capture::open(&bytes[..]) {
+            let (mut other, mut unread) = (false, false);
+            loop {
+                match capture.next_frame() {
+                    Ok(Some(frame)) => other |= frame.interface.link_type != LinkType::ETHERNET,
+                    Err(CaptureError::UnsupportedLinkType { .. }) => unread = true,
+                    _ => break,
+                }
+            }
+            others += u32::from(other || unread);
+            refused += u32::from(unread);
+        }
         let (packets, error) = read(&bytes);
         for (_, data, ..) in &packets {
             dropped += u32::from(parse::parse(data).is_err());
@@ -435,9 +695,10 @@ fn the_shared_corpora_are_read_to_their_ends() {
     }
     let _ = writeln!(
         std::io::stderr(),
-        "{captures} captures, {total} packets, {dropped} malformed as Ethernet"
+        "{captures} captures, {total} packets, {dropped} malformed as Ethernet; {others} captures are not of Ethernet alone, {refused} are refused for their link type"
     );
     assert!(captures > 100 && total > 10_000);
+    assert!(refused > 0 && others > refused + 50);
 }
 
 /// Whole packets of a file, counted by a second, minimal walk over its length words.

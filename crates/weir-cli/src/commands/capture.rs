@@ -1,6 +1,7 @@
 //! Captures as commands read and write them: the ports in them, each packet with its port, and how far a long one is.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::os::unix::fs::MetadataExt;
@@ -8,27 +9,68 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use weir_functions::plan::Port;
-use weir_packet::pcap::{Capture, CaptureError, Writer};
+use weir_packet::pcap::{Capture, CaptureError, Frame, Writer};
 
+use super::policy::count;
 use crate::failure::Failure;
 use crate::output;
 
 /// What a first pass over a capture tells.
 pub(crate) struct Survey {
-    /// A port for each interface, numbered from 1.
+    /// A port for each interface of the file, and behind them one for each network interface that its packets name; numbered from 1.
     pub(crate) ports: Vec<Port>,
+    /// Where the ports of network interfaces are in `ports`, by interface of the file and index.
+    devices: HashMap<(u32, u32), usize>,
     /// Packets it holds, as far as it can be read.
     pub(crate) packets: u64,
     /// Packets that were cut by the snap length.
     pub(crate) cut: u64,
+    /// Packets that end inside the header of their link type.
+    pub(crate) cut_in_link_header: u64,
 }
 
 impl Survey {
-    /// Number of the port that packets of an interface come in by.
-    pub(crate) fn port_of(&self, interface: u32) -> u32 {
-        self.ports
-            .get(interface as usize)
-            .map_or(0, |port| port.number)
+    /// Place in `ports` of the port that a frame came in by.
+    pub(crate) fn place_of(&self, frame: &Frame<'_>) -> usize {
+        let interface = frame.interface.index;
+        let device = frame
+            .device
+            .and_then(|device| self.devices.get(&(interface, device)));
+        device.copied().unwrap_or(interface as usize)
+    }
+
+    /// The port that a frame came in by.
+    pub(crate) fn port_of(&self, frame: &Frame<'_>) -> Option<&Port> {
+        self.ports.get(self.place_of(frame))
+    }
+
+    fn add_port(&mut self, name: Option<&str>, index: u32) {
+        self.ports.push(Port {
+            number: (self.ports.len() + 1).min(65_535) as u32,
+            name: name.map(str::to_owned),
+            index,
+        });
+    }
+
+    /// Remarks for people about what of the capture is not whole; empty if all is.
+    pub(crate) fn notes(&self) -> String {
+        let mut notes = String::new();
+        let packets = |n: u64| count(n as usize, "packet");
+        if self.cut > 0 {
+            let _ = write!(
+                notes,
+                "\n{} of the capture were cut by its snap length; weir judges what is there (see ip4_len_over, ip6_len_over)\n",
+                packets(self.cut)
+            );
+        }
+        if self.cut_in_link_header > 0 {
+            let _ = write!(
+                notes,
+                "\n{} of the capture cut inside the header of the link type, counted as frame_short\n",
+                packets(self.cut_in_link_header)
+            );
+        }
+        notes
     }
 }
 
@@ -51,49 +93,57 @@ pub(crate) fn open(path: &Path) -> Result<Capture<BufReader<File>>, Failure> {
         .map_err(|e| Failure::usage(format!("{shown}: {e}")))
 }
 
-/// Reads a capture once for its interfaces, and refuses what is not Ethernet. `in_if` names the interface of every packet.
+/// Reads a capture once for its interfaces, and refuses packets of which no Ethernet frames can be made. `in_if` names the interface of every packet.
 /// A capture that is cut off is surveyed up to the cut; reading it again meets the cut again.
 pub(crate) fn survey(path: &Path, in_if: Option<&str>) -> Result<Survey, Failure> {
     let mut capture = open(path)?;
     let mut survey = Survey {
         ports: Vec::new(),
+        devices: HashMap::new(),
         packets: 0,
         cut: 0,
+        cut_in_link_header: 0,
     };
-    let mut refused: HashMap<u32, CaptureError> = HashMap::new();
+    let mut devices: Vec<(u32, u32)> = Vec::new();
     loop {
-        match capture.next_packet() {
-            Ok(Some(packet)) => {
+        match capture.next_frame() {
+            Ok(Some(frame)) => {
                 survey.packets += 1;
-                survey.cut += u64::from(packet.original_len as usize > packet.data.len());
-                if let Err(error) = packet.interface.require_ethernet() {
-                    refused.entry(packet.interface.index).or_insert(error);
+                survey.cut += u64::from(frame.original_len as usize > frame.data.len());
+                survey.cut_in_link_header += u64::from(frame.cut_in_link_header);
+                if let Some(device) = frame.device {
+                    let device = (frame.interface.index, device);
+                    // 0 until its place is known: all interfaces of the file come first.
+                    if survey.devices.insert(device, 0).is_none() {
+                        devices.push(device);
+                    }
                 }
             }
             Ok(None) => break,
+            Err(CaptureError::Truncated { .. }) => break,
             Err(error)
-                if survey.packets == 0 && !matches!(error, CaptureError::Truncated { .. }) =>
+                if survey.packets == 0
+                    || matches!(error, CaptureError::UnsupportedLinkType { .. }) =>
             {
                 return Err(Failure::usage(format!("{}: {error}", path.display())));
             }
             Err(_) => break,
         }
     }
-    // A capture without packets has a link type all the same.
     for interface in capture.interfaces() {
+        // A capture without packets has a link type all the same.
         if survey.packets == 0
-            && let Err(error) = interface.require_ethernet()
+            && let Err(error) = interface.require_frames()
         {
-            refused.entry(interface.index).or_insert(error);
+            return Err(Failure::usage(format!("{}: {error}", path.display())));
         }
-        survey.ports.push(Port {
-            number: (interface.index + 1).min(65_535),
-            name: in_if.map(str::to_owned).or_else(|| interface.name.clone()),
-            index: interface.index,
-        });
+        survey.add_port(in_if.or(interface.name.as_deref()), interface.index);
     }
-    if let Some((_, error)) = refused.into_iter().min_by_key(|(index, _)| *index) {
-        return Err(Failure::usage(format!("{}: {error}", path.display())));
+    for (interface, index) in devices {
+        survey
+            .devices
+            .insert((interface, index), survey.ports.len());
+        survey.add_port(in_if, index);
     }
     Ok(survey)
 }

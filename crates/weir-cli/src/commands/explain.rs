@@ -106,7 +106,7 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
         .then(|| Reference::new(policy.clone(), Options::default()));
     let mut all = Vec::new();
     loop {
-        let packet = match capture.next_packet() {
+        let packet = match capture.next_frame() {
             Ok(Some(packet)) => packet,
             Ok(None) => break,
             Err(error) => return Err(Failure::failed(format!("{}: {error}", path.display()))),
@@ -116,14 +116,14 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
         if !wanted && stateful.is_none() {
             continue;
         }
-        let port = survey.ports.get(packet.interface.index as usize);
+        let port = survey.port_of(&packet);
         let input = Input {
             frame: packet.data,
             now_ns: packet.timestamp_ns,
             number: packet.number,
             port: PortId {
                 name: port.and_then(|p| p.name.as_deref()),
-                index: packet.interface.index,
+                index: port.map_or(u32::MAX, |p| p.index),
             },
             queue: 0,
         };

@@ -14,11 +14,10 @@ use weir_engine::{Engine, EngineError, EngineKind, LogLine, Packet, ReplayOption
 use weir_functions::plan::ChecksumMode;
 use weir_functions::report::Report;
 use weir_packet::Verdict;
-use weir_packet::pcap::{CaptureError, Packet as Captured, Writer};
+use weir_packet::pcap::{CaptureError, Frame, Writer};
 use weir_policy::model::Policy;
 use weir_runtime::Kind;
 
-use super::policy::count;
 use super::{capture, policy, table};
 use crate::args::{Checksums, EngineName, ReplayArgs};
 use crate::failure::Failure;
@@ -87,7 +86,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         output::json(&report)?;
     } else {
         let mut text = table::report(&report);
-        text.push_str(&cut_note(survey.cut));
+        text.push_str(&survey.notes());
         output::out(&text)?;
     }
     end(args, cut_off)
@@ -104,11 +103,7 @@ fn writer(args: &ReplayArgs) -> Result<Output<'_>, Failure> {
 }
 
 /// Writes a packet as it left; what the capture had lost of it is still lost.
-fn write<W: Write>(
-    writer: &mut Writer<W>,
-    packet: &Captured<'_>,
-    out: &[u8],
-) -> Result<(), Failure> {
+fn write<W: Write>(writer: &mut Writer<W>, packet: &Frame<'_>, out: &[u8]) -> Result<(), Failure> {
     let lost = (packet.original_len as usize).saturating_sub(packet.data.len());
     writer
         .write(packet.timestamp_ns, out, (out.len() + lost) as u32)
@@ -131,17 +126,6 @@ fn refuse_own_input(args: &ReplayArgs) -> Result<(), Failure> {
         ));
     }
     Ok(())
-}
-
-/// What is said of packets that a capture has parts of only.
-fn cut_note(cut: u64) -> String {
-    match cut {
-        0 => String::new(),
-        cut => format!(
-            "\n{} of the capture were cut by its snap length; weir judges what is there (see ip4_len_over, ip6_len_over)\n",
-            count(cut as usize, "packet")
-        ),
-    }
 }
 
 /// Success, unless the capture ended before its end.
@@ -167,7 +151,7 @@ fn packets<W: Write>(
     let mut progress = capture::Progress::new(survey.packets);
     let mut out = Vec::new();
     loop {
-        let packet = match capture.next_packet() {
+        let packet = match capture.next_frame() {
             Ok(Some(packet)) => packet,
             Ok(None) => return Ok(None),
             Err(error) => return Ok(Some(error)),
@@ -176,7 +160,7 @@ fn packets<W: Write>(
             frame: packet.data,
             now_ns: packet.timestamp_ns,
             number: packet.number,
-            port: survey.port_of(packet.interface.index),
+            port: survey.port_of(&packet).map_or(0, |port| port.number),
             queue: args.queue,
         };
         let verdict = engine

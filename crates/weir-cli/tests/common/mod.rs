@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use weir_packet::pcap::{Capture, Writer};
+use weir_packet::pcap::{Capture, CaptureError, Writer};
 
 /// Root of the workspace.
 pub(crate) fn root() -> PathBuf {
@@ -217,19 +217,22 @@ pub(crate) fn read_capture(path: &Path) -> Vec<(u64, Vec<u8>)> {
     packets
 }
 
-/// Packets of a capture as far as it can be read; `None` if it is no capture of Ethernet frames.
+/// Packets of a capture as far as it can be read; `None` if it is no capture, or of a link type that weir does not read.
 pub(crate) fn ethernet(path: &Path) -> Option<Vec<Vec<u8>>> {
     let mut capture = Capture::open(BufReader::new(File::open(path).ok()?)).ok()?;
     let mut frames = Vec::new();
-    while let Ok(Some(packet)) = capture.next_packet() {
-        packet.interface.require_ethernet().ok()?;
-        frames.push(packet.data.to_vec());
+    loop {
+        match capture.next_frame() {
+            Ok(Some(packet)) => frames.push(packet.data.to_vec()),
+            Err(CaptureError::UnsupportedLinkType { .. }) => return None,
+            _ => break,
+        }
     }
-    let ethernet = capture
+    let read = capture
         .interfaces()
         .iter()
-        .all(|i| i.require_ethernet().is_ok());
-    ethernet.then_some(frames)
+        .all(|i| i.require_frames().is_ok());
+    read.then_some(frames)
 }
 
 /// Bytes as hex digits.

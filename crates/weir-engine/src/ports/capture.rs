@@ -60,17 +60,13 @@ impl Port for CapturePort {
     fn receive(&self, into: &mut Vec<Arrival>) -> io::Result<Look> {
         let mut from = self.from.lock().unwrap_or_else(PoisonError::into_inner);
         for n in 0..BATCH {
-            let packet = from.next_packet().map_err(io::Error::other)?;
+            let packet = from.next_frame().map_err(io::Error::other)?;
             let Some(packet) = packet else {
                 return Ok(match n {
                     0 => Look::Over,
                     n => Look::Frames(n),
                 });
             };
-            packet
-                .interface
-                .require_ethernet()
-                .map_err(io::Error::other)?;
             into.push(Arrival {
                 frame: packet.data.to_vec(),
                 now_ns: packet.timestamp_ns,

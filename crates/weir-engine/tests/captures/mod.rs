@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use weir_packet::pcap::Capture;
+use weir_packet::pcap::{Capture, CaptureError};
 
 use crate::common::Sample;
 
@@ -29,14 +29,16 @@ pub(crate) fn examples() -> Vec<PathBuf> {
     policies
 }
 
-/// The packets of an Ethernet capture, up to where it can be read, as they come in by port 1; `None` for other files.
+/// The packets of a capture as Ethernet frames, up to where it can be read, as they come in by port 1; `None` for files of which none can be made.
 pub(crate) fn ethernet(path: &Path) -> Option<Vec<Sample>> {
     let mut capture = Capture::open(BufReader::new(File::open(path).ok()?)).ok()?;
     let mut samples = Vec::new();
-    while let Ok(Some(packet)) = capture.next_packet() {
-        if packet.interface.require_ethernet().is_err() {
-            return None;
-        }
+    loop {
+        let packet = match capture.next_frame() {
+            Ok(Some(packet)) => packet,
+            Err(CaptureError::UnsupportedLinkType { .. }) => return None,
+            _ => return Some(samples),
+        };
         samples.push(Sample {
             frame: packet.data.to_vec(),
             now_ns: packet.timestamp_ns,
@@ -44,7 +46,6 @@ pub(crate) fn ethernet(path: &Path) -> Option<Vec<Sample>> {
             queue: 0,
         });
     }
-    Some(samples)
 }
 
 /// All files below a folder, sorted; none if it is not there.

@@ -225,7 +225,7 @@ impl Load {
     /// The frames of a capture, as they are.
     ///
     /// # Errors
-    /// It cannot be read, is not of Ethernet frames, or has none that can be sent.
+    /// It cannot be read, is of a link type that weir does not read, or has none that can be sent.
     pub fn from_capture(input: impl Read) -> Result<Load, GenerateError> {
         let wrong = |e: &dyn fmt::Display| GenerateError::Traffic(e.to_string());
         let mut capture = Capture::open(input).map_err(|e| wrong(&e))?;
@@ -235,8 +235,7 @@ impl Load {
             capture: true,
             left_out: 0,
         };
-        while let Some(packet) = capture.next_packet().map_err(|e| wrong(&e))? {
-            packet.interface.require_ethernet().map_err(|e| wrong(&e))?;
+        while let Some(packet) = capture.next_frame().map_err(|e| wrong(&e))? {
             let whole = packet.data.len() == packet.original_len as usize;
             if !whole || !(ETHERNET..=FRAME).contains(&packet.data.len()) {
                 load.left_out += 1;

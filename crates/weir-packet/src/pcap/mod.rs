@@ -1,10 +1,11 @@
 //! Capture files: pcap and pcapng in, nanosecond pcap and pcapng out.
 //!
 //! Reading streams from any [`std::io::Read`] and never holds more than one block. A file that ends inside a record
-//! yields all its whole packets, then [`CaptureError::Truncated`]. Link types are only named here;
-//! who can handle Ethernet only asks [`Interface::require_ethernet`].
+//! yields all its whole packets, then [`CaptureError::Truncated`]. [`Capture::next_packet`] gives packets as captured, whatever their
+//! link type; [`Capture::next_frame`] gives Ethernet frames, for which frames of some other link types get an Ethernet header (`link`).
 
 mod annotated;
+mod link;
 mod reader;
 mod writer;
 
@@ -90,12 +91,12 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Refuses interfaces whose packets are not Ethernet frames.
+    /// Refuses interfaces whose packets [`Capture::next_frame`] cannot give as Ethernet frames.
     ///
     /// # Errors
     /// [`CaptureError::UnsupportedLinkType`] with the number and the name of the type.
-    pub fn require_ethernet(&self) -> Result<(), CaptureError> {
-        if self.link_type == LinkType::ETHERNET {
+    pub fn require_frames(&self) -> Result<(), CaptureError> {
+        if link::is_read(self.link_type.0) {
             return Ok(());
         }
         Err(CaptureError::UnsupportedLinkType {
@@ -118,6 +119,25 @@ pub struct Packet<'a> {
     pub original_len: u32,
     /// Where it came in.
     pub interface: &'a Interface,
+}
+
+/// One packet of a capture as an Ethernet frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame<'a> {
+    /// Number in the file from 0.
+    pub number: u64,
+    /// Nanoseconds since 1970, as of [`Packet`].
+    pub timestamp_ns: u64,
+    /// The frame, at most [`MAX_PACKET`] bytes. Of a packet that ends inside the header of its link type: fewer than the 14 bytes of an Ethernet header.
+    pub data: &'a [u8],
+    /// Length of the whole frame in bytes, at least that of `data`.
+    pub original_len: u32,
+    /// Where it was captured.
+    pub interface: &'a Interface,
+    /// Index of the network interface, of link types that say it for each packet (`LINUX_SLL2`).
+    pub device: Option<u32>,
+    /// The packet ends inside the header of its link type, which is not Ethernet.
+    pub cut_in_link_header: bool,
 }
 
 /// Why a capture cannot be read, or not any further.
@@ -165,9 +185,10 @@ pub enum CaptureError {
         /// What is wrong.
         what: String,
     },
-    /// Packets that are not Ethernet frames.
+    /// Packets of which no Ethernet frames can be made.
     #[error(
-        "link type {number} ({name}) is not supported: weir needs Ethernet frames (link type 1), captured on an Ethernet device"
+        "link type {number} ({name}) is not supported: weir reads {}",
+        link::READ
     )]
     UnsupportedLinkType {
         /// Number of the registry.

@@ -11,7 +11,8 @@ use std::io::Read;
 use pcap_parser::pcapng::{Block, OptionCode, PcapNGOption};
 use pcap_parser::traits::PcapNGPacketBlock;
 
-use super::{CaptureError, Interface, LinkType, MAX_PACKET, Packet, Resolution};
+use super::link::{self, ETHERNET_HEADER};
+use super::{CaptureError, Frame, Interface, LinkType, MAX_PACKET, Packet, Resolution};
 
 /// Blocks that are decoded may be this long; a packet with generous options is far below it.
 const MAX_BLOCK: u32 = 16 << 20;
@@ -27,6 +28,8 @@ const ENHANCED_PACKET: u32 = 6;
 pub struct Capture<R> {
     input: R,
     buffer: Vec<u8>,
+    /// The Ethernet frame made of the last packet, if it was none.
+    frame: Vec<u8>,
     format: Format,
     /// All interfaces seen so far, over all sections.
     interfaces: Vec<Interface>,
@@ -65,6 +68,7 @@ impl<R: Read> Capture<R> {
         let mut capture = Capture {
             input,
             buffer: Vec::new(),
+            frame: Vec::new(),
             format: Format::Pcap {
                 big_endian: false,
                 minor: 4,
@@ -105,6 +109,66 @@ impl<R: Read> Capture<R> {
         reason = "what was found lies in the buffer, and its interface was read"
     )]
     pub fn next_packet(&mut self) -> Result<Option<Packet<'_>>, CaptureError> {
+        let Some(found) = self.find()? else {
+            return Ok(None);
+        };
+        Ok(Some(Packet {
+            number: self.packets - 1,
+            timestamp_ns: found.timestamp_ns,
+            data: &self.buffer[found.data],
+            original_len: found.original_len,
+            interface: &self.interfaces[found.interface],
+        }))
+    }
+
+    /// The next packet as an Ethernet frame; `None` at the end, and after an error. docs/semantics.md section 8 says what
+    /// the Ethernet header of a frame of another link type holds.
+    ///
+    /// # Errors
+    /// As of [`Capture::next_packet`]; [`CaptureError::UnsupportedLinkType`] for a packet of which no frame can be made, after which reading goes on.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "what was found lies in the buffer, and its interface was read"
+    )]
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, CaptureError> {
+        let Some(found) = self.find()? else {
+            return Ok(None);
+        };
+        let interface = &self.interfaces[found.interface];
+        let data = &self.buffer[found.data];
+        let mut frame = Frame {
+            number: self.packets - 1,
+            timestamp_ns: found.timestamp_ns,
+            data,
+            original_len: found.original_len.max(data.len() as u32),
+            interface,
+            device: None,
+            cut_in_link_header: false,
+        };
+        if interface.link_type == LinkType::ETHERNET {
+            return Ok(Some(frame));
+        }
+        interface.require_frames()?;
+        let Some(header) = link::header(interface.link_type.0, data) else {
+            frame.cut_in_link_header = true;
+            frame.data = data.get(..ETHERNET_HEADER - 1).unwrap_or(data);
+            return Ok(Some(frame));
+        };
+        let lost = frame.original_len - data.len() as u32;
+        self.frame.clear();
+        self.frame.extend_from_slice(&header.bytes());
+        self.frame
+            .extend_from_slice(data.get(header.length..).unwrap_or_default());
+        let whole = self.frame.len() as u32;
+        self.frame.truncate(MAX_PACKET as usize);
+        frame.data = &self.frame;
+        frame.original_len = whole.saturating_add(lost);
+        frame.device = header.device;
+        Ok(Some(frame))
+    }
+
+    /// Finds the next packet and counts it.
+    fn find(&mut self) -> Result<Option<Found>, CaptureError> {
         if self.ended {
             return Ok(None);
         }
@@ -112,27 +176,14 @@ impl<R: Read> Capture<R> {
             Format::Pcap { big_endian, minor } => self.next_record(big_endian, minor),
             Format::PcapNg { .. } => self.next_block_with_packet(),
         };
-        let found = match found {
-            Ok(Some(found)) => found,
-            Ok(None) => {
-                self.ended = true;
-                return Ok(None);
+        match &found {
+            Ok(Some(found)) => {
+                self.packets += 1;
+                self.last_ns = found.timestamp_ns;
             }
-            Err(error) => {
-                self.ended = true;
-                return Err(error);
-            }
-        };
-        let number = self.packets;
-        self.packets += 1;
-        self.last_ns = found.timestamp_ns;
-        Ok(Some(Packet {
-            number,
-            timestamp_ns: found.timestamp_ns,
-            data: &self.buffer[found.data],
-            original_len: found.original_len,
-            interface: &self.interfaces[found.interface],
-        }))
+            _ => self.ended = true,
+        }
+        found
     }
 
     fn open_pcap(&mut self) -> Result<(), CaptureError> {

@@ -166,7 +166,7 @@ fn packets(
         |e: std::io::Error| Failure::failed(format!("cannot write the output capture: {e}"));
     let mut out = Vec::new();
     let cut_off = loop {
-        let packet = match capture.next_packet() {
+        let packet = match capture.next_frame() {
             Ok(Some(packet)) => packet,
             Ok(None) => break None,
             Err(error) => break Some(error),

@@ -337,7 +337,7 @@ fn given(path: &Path) -> Result<Vec<Vec<u8>>, Failure> {
     let mut capture = capture::open(path)?;
     let mut packets = Vec::new();
     loop {
-        match capture.next_packet() {
+        match capture.next_frame() {
             Ok(Some(packet)) => packets.push(packet.data.to_vec()),
             Ok(None) => return Ok(packets),
             Err(error) => {

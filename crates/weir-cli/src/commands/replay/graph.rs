@@ -67,7 +67,7 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         output::json(&report)?;
     } else {
         let mut text = table(&report);
-        text.push_str(&super::cut_note(survey.cut));
+        text.push_str(&survey.notes());
         output::out(&text)?;
     }
     super::end(args, cut_off)
@@ -181,12 +181,12 @@ fn packets(
     let mut out = Vec::new();
     let failure = |error: EngineError| super::engine_failure(error, &args.policy);
     let cut_off = loop {
-        let packet = match capture.next_packet() {
+        let packet = match capture.next_frame() {
             Ok(Some(packet)) => packet,
             Ok(None) => break None,
             Err(error) => break Some(error),
         };
-        let port = ports.get(packet.interface.index as usize).copied();
+        let port = ports.get(survey.place_of(&packet)).copied();
         let (port, sees) = port.unwrap_or((0, Sees::Received));
         let input = Packet {
             frame: packet.data,

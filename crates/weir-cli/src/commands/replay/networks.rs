@@ -71,7 +71,7 @@ pub(super) fn run(args: &ReplayArgs) -> Result<ExitCode, Failure> {
         output::json(&value)?;
     } else {
         let mut text = table(&plan, &totals);
-        text.push_str(&super::cut_note(survey.cut));
+        text.push_str(&survey.notes());
         output::out(&text)?;
     }
     super::end(args, cut_off)
@@ -197,12 +197,12 @@ fn packets(
     let mut capture = capture::open(&args.input)?;
     let mut progress = capture::Progress::new(survey.packets);
     loop {
-        let packet = match capture.next_packet() {
+        let packet = match capture.next_frame() {
             Ok(Some(packet)) => packet,
             Ok(None) => return Ok(None),
             Err(error) => return Ok(Some(error)),
         };
-        let Some(port) = ports.get(packet.interface.index as usize) else {
+        let Some(port) = ports.get(survey.place_of(&packet)) else {
             return Err(Failure::failed(format!(
                 "{}: the capture has changed while it was read",
                 args.input.display()
