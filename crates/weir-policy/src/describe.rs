@@ -9,7 +9,7 @@ use crate::model::{
     Classes, DropWhen, Filtering, Helper, KindSet, Match, PortName, Ranges, Rule, Subject, Target,
     Test,
 };
-use crate::words::names_of;
+use crate::names::name_of;
 
 /// More intervals than this are counted instead of listed.
 const LISTED: usize = 8;
@@ -404,11 +404,8 @@ fn number(field: Field, value: u128) -> String {
     match field.info().kind {
         Kind::Addr4 => Ipv4Addr::from(value as u32).to_string(),
         Kind::Addr6 => Ipv6Addr::from(value).to_string(),
-        _ => match names_of(field)
-            .iter()
-            .find(|&&(_, n)| u128::from(n) == value)
-        {
-            Some((name, _)) => format!("{value} ({name})"),
+        _ => match name_of(field, value) {
+            Some(name) => format!("{value} ({name})"),
             None => value.to_string(),
         },
     }

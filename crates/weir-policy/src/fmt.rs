@@ -12,10 +12,12 @@ use crate::ast::{
 };
 use crate::diagnostic::{Diagnostics, Report};
 use crate::field::Kind;
+use crate::names::is_named;
 use crate::parse::{parse_text, takes_values};
 use crate::source::Source;
-use crate::value::{is_hex, looks_like_literal};
-use crate::words::{LB, TARGETS, field, is_one_of, names_of, number_of};
+use crate::value::is_hex;
+use crate::words::looks_like_literal;
+use crate::words::{LB, TARGETS, field, is_one_of};
 
 /// Matches longer than this do not push the targets of their neighbours to the right.
 const ALIGNED: usize = 56;
@@ -245,7 +247,7 @@ fn match_text(text: &str, m: &Match, before: Option<&Match>, out: &mut String) {
                 field(word).is_none() && !is_one_of(word, TARGETS) && !word.eq_ignore_ascii_case(LB)
             } else {
                 !matches!(kind, Kind::Payload | Kind::TcpOption(_))
-                    && (looks_like_literal(word) || is_named(&m.field, word))
+                    && (looks_like_literal(word) || is_named(m.field.field, word))
             };
             if *cond != Cond::Eq || !plain {
                 out.push(' ');
@@ -362,7 +364,7 @@ fn value_text(reference: &FieldRef, word: &str, out: &mut String) {
         out.push_str(word);
         return;
     }
-    if is_named(reference, word) {
+    if is_named(reference.field, word) {
         out.push_str(&word.to_ascii_lowercase());
         return;
     }
@@ -391,16 +393,6 @@ fn hex_text(word: &str, out: &mut String) {
         out.push('0');
     }
     out.push_str(&digits);
-}
-
-fn is_named(reference: &FieldRef, word: &str) -> bool {
-    let names = names_of(reference.field);
-    let part = |p: &str| number_of(names, p).is_some();
-    !names.is_empty()
-        && (part(word)
-            || word
-                .split_once('-')
-                .is_some_and(|(a, b)| part(a) && (part(b) || looks_like_literal(b))))
 }
 
 /// `{ a, b }`, with the line breaks it had.

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::field::{Field, Header, Kind};
-use crate::words::names_of;
+use crate::names::{SERVICES, names_of};
 use crate::{NoFiles, Source};
 
 mod stateful;
@@ -385,7 +385,9 @@ fn number_test(tape: &mut Tape<'_>, field: Field, out: &mut String) {
 fn value(tape: &mut Tape<'_>, field: Field) -> String {
     let info = field.info();
     let names = names_of(field);
-    if !names.is_empty() && tape.below(2) == 0 {
+    // Packets are of few ports: names of all services would seldom match one.
+    let often = if names.len() == SERVICES.len() { 8 } else { 2 };
+    if !names.is_empty() && tape.below(often) == 0 {
         return tape.pick(names).0.to_owned();
     }
     let pool: &[u32] = match info.name {

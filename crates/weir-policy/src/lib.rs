@@ -18,6 +18,7 @@ mod lexer;
 mod lint;
 mod lower;
 pub mod model;
+mod names;
 mod parse;
 pub mod reference;
 mod sets;
@@ -29,6 +30,7 @@ pub use describe::describe;
 pub use diagnostic::{Diagnostic, Diagnostics, Draft, Report, Severity};
 pub use filter::{Filter, FilterError};
 pub use fmt::{format, format_source, one_line};
+pub use names::names;
 pub use source::{
     FileSets, MAX_BYTES, NoFiles, PolicyError, SetLoader, Source, parse_file, read_source,
 };

@@ -15,10 +15,9 @@ use crate::ast::{
 use crate::diagnostic::Report;
 use crate::field::{Field, Kind as FieldKind};
 use crate::lexer::{Kind, Lexer, Line, Token};
-use crate::value::looks_like_literal;
-use crate::words::{
-    COMMANDS, LB, TARGETS, field, field_spellings, is_one_of, names_of, nearest, number_of,
-};
+use crate::names::{has_flags, is_named, names_of};
+use crate::words::looks_like_literal;
+use crate::words::{COMMANDS, LB, TARGETS, field, field_spellings, is_one_of, nearest};
 
 /// File number of the policy in reports.
 const POLICY: u32 = 0;
@@ -404,13 +403,13 @@ impl<'a> Parser<'a> {
         match token.kind {
             Kind::Cond(cond) => {
                 self.at += 1;
-                self.compared(cond, token, is_port)
+                self.compared(f, cond, token)
             }
             Kind::Assign => {
                 self.error(token.span, "`=` is not a condition")
                     .help("write `==`");
                 self.at += 1;
-                self.compared(Cond::Eq, token, is_port)
+                self.compared(f, Cond::Eq, token)
             }
             Kind::Open if is_port => self.list().map_or(Test::Present, |l| Test::List(l.into())),
             Kind::Open => {
@@ -450,17 +449,34 @@ impl<'a> Parser<'a> {
         let is_value = if is_port {
             field(word).is_none() && !self.at_target()
         } else {
-            looks_like_literal(word) || names_match(f, word)
+            looks_like_literal(word) || is_named(f, word)
         };
         if !is_value {
             return Test::Present;
         }
+        Test::Compare(Cond::Eq, self.value(f))
+    }
+
+    /// The value at the next word. Flags of a value are parted by commas, without blanks.
+    fn value(&mut self, f: Field) -> Span {
+        let start = self.peek().map_or(self.end(), |t| t.span);
         self.at += 1;
-        Test::Compare(Cond::Eq, token.span)
+        let mut end = start;
+        while has_flags(f)
+            && let [comma, word, ..] = self.tokens.get(self.at..).unwrap_or_default()
+            && comma.kind == Kind::Comma
+            && word.kind == Kind::Word
+            && (comma.span.start, word.span.start) == (end.end, comma.span.end)
+        {
+            end = word.span;
+            self.at += 2;
+        }
+        start.to(end)
     }
 
     /// What follows a condition.
-    fn compared(&mut self, cond: Cond, at: Token, is_port: bool) -> Test {
+    fn compared(&mut self, f: Field, cond: Cond, at: Token) -> Test {
+        let is_port = matches!(f.info().kind, FieldKind::InPort | FieldKind::OutPort);
         match self.peek() {
             Some(t) if t.kind == Kind::Word && self.of(t.span).starts_with('@') => {
                 self.no_set_here(cond, at.span);
@@ -475,8 +491,7 @@ impl<'a> Parser<'a> {
                 if t.kind == Kind::Word
                     && (is_port || (field(self.of(t.span)).is_none() && !self.at_target())) =>
             {
-                self.at += 1;
-                Test::Compare(cond, t.span)
+                Test::Compare(cond, self.value(f))
             }
             other => {
                 let text = cond.text();
@@ -699,17 +714,4 @@ fn after_at(span: Span) -> Span {
         start: span.start + 1,
         end: span.end,
     }
-}
-
-/// Whether `word` is a name, or a range of names, of values of the field.
-fn names_match(f: Field, word: &str) -> bool {
-    let names = names_of(f);
-    if names.is_empty() {
-        return false;
-    }
-    number_of(names, word).is_some()
-        || word.split_once('-').is_some_and(|(a, b)| {
-            number_of(names, a).is_some()
-                && (number_of(names, b).is_some() || looks_like_literal(b))
-        })
 }

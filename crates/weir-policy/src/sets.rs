@@ -40,6 +40,7 @@ struct Entry<'a> {
 enum Use {
     /// Width, and the first of the names that values may have.
     Number(u16, Option<(&'static str, u32)>),
+    Flags,
     Addr4,
     Addr6,
 }
@@ -89,6 +90,7 @@ impl<'a> Sets<'a> {
         let key = self.known(name, report)?;
         let how = match domain {
             Domain::Number(bits, names) => Use::Number(bits, names.first().copied()),
+            Domain::Flags(_) => Use::Flags,
             Domain::Addr4 => Use::Addr4,
             Domain::Addr6 => Use::Addr6,
         };
@@ -99,7 +101,7 @@ impl<'a> Sets<'a> {
         let used = (name, format!("used here for `{}`", field.info().name));
         let ok = self.each(key, &used, loader, report, &mut |word| {
             let found = interval(word, domain)?;
-            intervals.push((found.lo, found.hi));
+            intervals.extend(found.intervals());
             Ok((found.form == Form::Prefix(true)).then(|| host_bits(word)))
         });
         let ranges = ok.then(|| Arc::new(Ranges::new(intervals)));

@@ -6,7 +6,11 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::field::{Field, Kind};
-use crate::words::{Names, names_of, nearest, number_of};
+use crate::names::{Names, examples, flag_parts, has_flags, names_of, number_of, range_of};
+use crate::words::{hex_digits, nearest};
+
+/// Width of flags.
+const FLAG_BITS: u16 = 8;
 
 /// Longest hex literal, in bytes.
 pub(crate) const MAX_BYTES: usize = 64;
@@ -16,6 +20,8 @@ pub(crate) const MAX_BYTES: usize = 64;
 pub(crate) enum Domain {
     /// Numbers of so many bits, some with names.
     Number(u16, Names),
+    /// Eight bits with names.
+    Flags(Names),
     /// IPv4 addresses.
     Addr4,
     /// IPv6 addresses.
@@ -27,6 +33,7 @@ impl Domain {
     pub(crate) fn of(field: Field) -> Option<Domain> {
         let info = field.info();
         match info.kind {
+            Kind::Number if has_flags(field) => Some(Domain::Flags(names_of(field))),
             Kind::Number => Some(Domain::Number(info.bits, names_of(field))),
             Kind::NetProto => Some(Domain::Number(8, names_of(field))),
             Kind::Addr4 => Some(Domain::Addr4),
@@ -39,6 +46,7 @@ impl Domain {
     pub(crate) fn bits(self) -> u16 {
         match self {
             Domain::Number(bits, _) => bits,
+            Domain::Flags(_) => FLAG_BITS,
             Domain::Addr4 => 32,
             Domain::Addr6 => 128,
         }
@@ -49,9 +57,17 @@ impl Domain {
         u128::MAX >> (128 - u32::from(self.bits().clamp(1, 128)))
     }
 
+    fn names(self) -> Names {
+        match self {
+            Domain::Number(_, names) | Domain::Flags(names) => names,
+            Domain::Addr4 | Domain::Addr6 => &[],
+        }
+    }
+
     fn expected(self) -> &'static str {
         match self {
             Domain::Number(..) => "a number, decimal or hex (`80`, `x50`)",
+            Domain::Flags(_) => "flags (`syn,ack`) or a number",
             Domain::Addr4 => "an IPv4 address like `192.0.2.1`",
             Domain::Addr6 => "an IPv6 address like `2001:db8::1`",
         }
@@ -90,6 +106,8 @@ pub(crate) enum Form {
     Range,
     /// `a/len`; true: bits behind the prefix were set.
     Prefix(bool),
+    /// `flags/mask`: every value that has these flags of the mask, and no others of it.
+    Mask(u8),
 }
 
 /// A closed interval of values.
@@ -100,41 +118,44 @@ pub(crate) struct Interval {
     pub(crate) form: Form,
 }
 
-/// Whether a word looks like a number or an address, whatever the field.
-pub(crate) fn looks_like_literal(word: &str) -> bool {
-    let first = word.split('-').next().unwrap_or("");
-    word.starts_with(|c: char| c.is_ascii_digit())
-        || word.contains(':')
-        || hex_digits(first)
-            .is_some_and(|h| !h.is_empty() && h.bytes().all(|b| b.is_ascii_hexdigit()))
+impl Interval {
+    /// All values: one interval, or those that a mask leaves.
+    pub(crate) fn intervals(self) -> Vec<(u128, u128)> {
+        match self.form {
+            Form::Mask(mask) => (0..=u128::from(u8::MAX))
+                .filter(|value| value & u128::from(mask) == self.lo)
+                .map(|value| (value, value))
+                .collect(),
+            _ => vec![(self.lo, self.hi)],
+        }
+    }
 }
 
 /// Reads a value, a range or a prefix.
 pub(crate) fn interval(word: &str, domain: Domain) -> Result<Interval, Problem> {
-    if let Some((address, len)) = word.split_once('/') {
-        return prefix(word, address, len, domain);
+    if let Some((left, right)) = word.split_once('/') {
+        return match domain {
+            Domain::Flags(names) => masked(word, left, right, names),
+            _ => prefix(word, left, right, domain),
+        };
     }
-    if let Some((left, right)) = word.split_once('-') {
-        let is_name =
-            matches!(domain, Domain::Number(_, names) if number_of(names, word).is_some());
-        if !is_name && (looks_like_literal(left) || single(left, domain).is_ok()) {
-            let lo = single(left, domain)?;
-            if right.is_empty() {
-                return Err(Problem::new(format!("the range `{word}` has no end")));
-            }
-            let hi = single(right, domain)?;
-            if lo > hi {
-                return Err(Problem::with_help(
-                    format!("the range `{word}` runs backwards"),
-                    format!("write `{right}-{left}`"),
-                ));
-            }
-            return Ok(Interval {
-                lo,
-                hi,
-                form: Form::Range,
-            });
+    if let Some((left, right)) = range_of(domain.names(), word) {
+        let lo = single(left, domain)?;
+        if right.is_empty() {
+            return Err(Problem::new(format!("the range `{word}` has no end")));
         }
+        let hi = single(right, domain)?;
+        if lo > hi {
+            return Err(Problem::with_help(
+                format!("the range `{word}` runs backwards"),
+                format!("write `{right}-{left}`"),
+            ));
+        }
+        return Ok(Interval {
+            lo,
+            hi,
+            form: Form::Range,
+        });
     }
     let value = single(word, domain)?;
     Ok(Interval {
@@ -148,6 +169,7 @@ pub(crate) fn interval(word: &str, domain: Domain) -> Result<Interval, Problem> 
 pub(crate) fn single(word: &str, domain: Domain) -> Result<u128, Problem> {
     match domain {
         Domain::Number(bits, names) => number(word, bits, names),
+        Domain::Flags(names) => flags(word, names),
         Domain::Addr4 => match word.parse::<Ipv4Addr>() {
             Ok(address) => Ok(u128::from(u32::from(address))),
             Err(_) => hex_address(word, domain),
@@ -157,6 +179,27 @@ pub(crate) fn single(word: &str, domain: Domain) -> Result<u128, Problem> {
             Err(_) => hex_address(word, domain),
         },
     }
+}
+
+/// Reads flags that are joined: `syn,ack`, or `syn|ack` and `syn+ack` where a comma parts values.
+fn flags(word: &str, names: Names) -> Result<u128, Problem> {
+    flag_parts(word).try_fold(0, |all, part| Ok(all | number(part, FLAG_BITS, names)?))
+}
+
+/// `flags/mask`.
+fn masked(word: &str, value: &str, mask: &str, names: Names) -> Result<Interval, Problem> {
+    let (value, mask) = (flags(value, names)?, flags(mask, names)?);
+    if value & !mask != 0 {
+        return Err(Problem::with_help(
+            format!("no packet has `{word}`: in front of the `/` are flags that are not behind it"),
+            "in front of the `/` stand the flags that are set, behind it all that are looked at: `syn/syn,ack` is SYN without ACK",
+        ));
+    }
+    Ok(Interval {
+        lo: value,
+        hi: value,
+        form: Form::Mask(mask as u8),
+    })
 }
 
 /// Reads a number of at most `bits` bits.
@@ -228,13 +271,6 @@ pub(crate) fn is_hex(word: &str) -> bool {
     hex_digits(word).is_some()
 }
 
-/// What stands behind `x` or `0x`.
-fn hex_digits(word: &str) -> Option<&str> {
-    ["x", "X", "0x", "0X"]
-        .iter()
-        .find_map(|p| word.strip_prefix(p))
-}
-
 fn not_a_number(word: &str, names: Names) -> Problem {
     let help = if word.contains('.') || word.contains(':') {
         "this field takes a number, not an address".to_owned()
@@ -245,10 +281,13 @@ fn not_a_number(word: &str, names: Names) -> Problem {
     } else if names.is_empty() {
         "numbers are decimal, or hex behind `x`: `80`, `x50`".to_owned()
     } else {
-        let some: Vec<_> = names.iter().take(5).map(|n| n.0).collect();
-        format!("a number, or a name like {}", some.join(", "))
+        format!("a number, or a name like {}", examples(names).join(", "))
     };
-    Problem::with_help(format!("`{word}` is not a number"), help)
+    let what = match names {
+        [] => "is not a number",
+        _ => "is neither a number nor a known name",
+    };
+    Problem::with_help(format!("`{word}` {what}"), help)
 }
 
 fn hex_address(word: &str, domain: Domain) -> Result<u128, Problem> {
@@ -353,10 +392,5 @@ mod tests {
     fn literals() {
         assert_eq!(bytes("x123").ok(), Some(vec![1, 0x23]));
         assert!(bytes(&format!("x{}", "00".repeat(65))).is_err());
-        assert!(
-            looks_like_literal("x0a-x0f")
-                && looks_like_literal("::1")
-                && !looks_like_literal("xdp0")
-        );
     }
 }

@@ -1,8 +1,6 @@
-//! The words of the language that are not fields: keywords, names of numbers, and how close two words are.
-//!
-//! Names of numbers are those of the IANA registries, in lower case; the first name of a number is its canonical one.
+//! The words of the language that are not fields or names of values: keywords, and how close two words are.
 
-use crate::field::{Field, Kind};
+use crate::field::Field;
 
 /// Words that start a target.
 pub(crate) const TARGETS: &[&str] = &[
@@ -28,112 +26,20 @@ pub(crate) const COMMANDS: &[&str] = &[
     "enable", "disable", "delete", "del", "flush", "list", "show",
 ];
 
-/// Names of numbers.
-pub(crate) type Names = &'static [(&'static str, u32)];
-
-/// IP protocol numbers.
-pub(crate) const PROTOCOLS: Names = &[
-    ("tcp", 6),
-    ("udp", 17),
-    ("icmp", 1),
-    ("icmp6", 58),
-    ("icmpv6", 58),
-    ("ipv6-icmp", 58),
-    ("igmp", 2),
-    ("ipip", 4),
-    ("ip6", 41),
-    ("ipv6", 41),
-    ("gre", 47),
-    ("esp", 50),
-    ("ah", 51),
-    ("sctp", 132),
-    ("ospf", 89),
-    ("dccp", 33),
-    ("udplite", 136),
-    ("udp-lite", 136),
-    ("pim", 103),
-    ("vrrp", 112),
-    ("l2tp", 115),
-    ("eigrp", 88),
-    ("rsvp", 46),
-    ("hopopt", 0),
-    ("ipv6-route", 43),
-    ("ipv6-frag", 44),
-    ("ipv6-nonxt", 59),
-    ("ipv6-opts", 60),
-    ("mobility", 135),
-    ("hip", 139),
-    ("shim6", 140),
-];
-
-/// EtherTypes. VLAN tags are not among them: `eth-type` lies behind the last tag.
-pub(crate) const ETHER_TYPES: Names = &[
-    ("ip4", 0x0800),
-    ("ipv4", 0x0800),
-    ("ip", 0x0800),
-    ("ip6", 0x86dd),
-    ("ipv6", 0x86dd),
-    ("arp", 0x0806),
-    ("rarp", 0x8035),
-    ("mpls", 0x8847),
-    ("pppoe-discovery", 0x8863),
-    ("pppoe", 0x8864),
-    ("eapol", 0x888e),
-    ("lldp", 0x88cc),
-    ("macsec", 0x88e5),
-    ("ptp", 0x88f7),
-];
-
-/// Differentiated services code points.
-pub(crate) const CODE_POINTS: Names = &[
-    ("cs0", 0),
-    ("cs1", 8),
-    ("cs2", 16),
-    ("cs3", 24),
-    ("cs4", 32),
-    ("cs5", 40),
-    ("cs6", 48),
-    ("cs7", 56),
-    ("le", 1),
-    ("af11", 10),
-    ("af12", 12),
-    ("af13", 14),
-    ("af21", 18),
-    ("af22", 20),
-    ("af23", 22),
-    ("af31", 26),
-    ("af32", 28),
-    ("af33", 30),
-    ("af41", 34),
-    ("af42", 36),
-    ("af43", 38),
-    ("voice-admit", 44),
-    ("ef", 46),
-];
-
-/// `net-proto`, as IP versions.
-pub(crate) const FAMILIES: Names = &[("ip4", 4), ("ip6", 6), ("ipv4", 4), ("ipv6", 6)];
-
-/// Names that values of this field may have.
-pub(crate) fn names_of(field: Field) -> Names {
-    let info = field.info();
-    if matches!(info.kind, Kind::NetProto) {
-        return FAMILIES;
-    }
-    match info.name {
-        "ip-proto" | "ip6-next" => PROTOCOLS,
-        "eth-type" => ETHER_TYPES,
-        "ip-dscp" | "ip6-dscp" => CODE_POINTS,
-        _ => &[],
-    }
+/// Whether a word looks like a number or an address, whatever the field.
+pub(crate) fn looks_like_literal(word: &str) -> bool {
+    let first = word.split('-').next().unwrap_or("");
+    word.starts_with(|c: char| c.is_ascii_digit())
+        || word.contains(':')
+        || hex_digits(first)
+            .is_some_and(|h| !h.is_empty() && h.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
-/// The number of a name, in any case.
-pub(crate) fn number_of(names: Names, word: &str) -> Option<u32> {
-    names
+/// What stands behind `x` or `0x`.
+pub(crate) fn hex_digits(word: &str) -> Option<&str> {
+    ["x", "X", "0x", "0X"]
         .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case(word))
-        .map(|&(_, n)| n)
+        .find_map(|p| word.strip_prefix(p))
 }
 
 /// Finds a field by any spelling in any case.
@@ -209,14 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn no_name_is_a_field_or_a_target() {
-        for (name, _) in PROTOCOLS
-            .iter()
-            .chain(ETHER_TYPES)
-            .chain(CODE_POINTS)
-            .chain(FAMILIES)
-        {
-            assert!(field(name).is_none() && !is_one_of(name, TARGETS), "{name}");
-        }
+    fn literals() {
+        assert!(
+            looks_like_literal("x0a-x0f")
+                && looks_like_literal("::1")
+                && !looks_like_literal("xdp0")
+        );
     }
 }

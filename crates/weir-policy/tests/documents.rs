@@ -2,12 +2,16 @@
 //! rules shown there are valid, and so are all files in examples/.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 use weir_policy::field::{FIELDS, FieldInfo, Kind};
 use weir_policy::model::FlowState;
 use weir_policy::{NoFiles, Source, format, parse, parse_file, read_source};
 
-const START: &str = "WEIR_UPDATE=1 renews it -->\n";
+/// Tests that write the page with WEIR_UPDATE=1 take turns.
+static PAGE: Mutex<()> = Mutex::new(());
+
+const START: &str = "`the_table_of_fields`; WEIR_UPDATE=1 renews it -->\n";
 const END: &str = "<!-- end of fields -->";
 
 fn root() -> PathBuf {
@@ -20,6 +24,7 @@ fn read(path: &Path) -> String {
 
 #[test]
 fn the_table_of_fields() {
+    let _one = PAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let path = root().join("docs/language.md");
     let page = read(&path);
     let start = page.find(START).map(|i| i + START.len());
@@ -35,6 +40,45 @@ fn the_table_of_fields() {
     assert!(
         page[start..end] == table,
         "the table of fields is old: run this test with WEIR_UPDATE=1"
+    );
+}
+
+const NAMES_START: &str = "`the_table_of_names`; WEIR_UPDATE=1 renews it -->\n";
+const NAMES_END: &str = "<!-- end of names -->";
+
+#[test]
+fn the_table_of_names() {
+    let _one = PAGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = root().join("docs/language.md");
+    let page = read(&path);
+    let start = page.find(NAMES_START).map(|i| i + NAMES_START.len());
+    let (Some(start), Some(end)) = (start, page.find(NAMES_END)) else {
+        panic!("the page has no table of names")
+    };
+    let mut table = "| for | names |\n|---|---|\n".to_owned();
+    for (what, names) in weir_policy::names() {
+        let words: Vec<String> = names
+            .chunk_by(|a, b| a.1 == b.1)
+            .map(|same| {
+                let same: Vec<String> = same.iter().map(|(name, _)| format!("`{name}`")).collect();
+                same.join(" or ")
+            })
+            .zip(names.chunk_by(|a, b| a.1 == b.1))
+            .map(|(words, same)| match *what {
+                "`eth-type`" => format!("{words} x{:04x}", same[0].1),
+                _ => format!("{words} {}", same[0].1),
+            })
+            .collect();
+        table.push_str(&format!("| {what} | {} |\n", words.join(", ")));
+    }
+    if std::env::var_os("WEIR_UPDATE").is_some() {
+        let renewed = format!("{}{table}{}", &page[..start], &page[end..]);
+        std::fs::write(&path, renewed).unwrap_or_else(|e| panic!("{e}"));
+        return;
+    }
+    assert!(
+        page[start..end] == table,
+        "the table of names is old: run this test with WEIR_UPDATE=1"
     );
 }
 

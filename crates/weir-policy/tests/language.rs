@@ -301,6 +301,145 @@ fn every_form_of_value() {
     }
 }
 
+/// Names stand for their numbers in every place of a value, in any case, and whatever the machine calls them.
+#[test]
+fn names_of_values() {
+    for (text, wanted) in [
+        ("tcp-dport http", within(false, "tcp-dport", &[(80, 80)])),
+        (
+            "tcp-dport != HTTPS",
+            within(true, "tcp-dport", &[(443, 443)]),
+        ),
+        ("tcp-sport < ssh", within(false, "tcp-sport", &[(0, 21)])),
+        (
+            "udp-dport in { dns, ntp, 5000-5010, snmp-snmptrap }",
+            within(
+                false,
+                "udp-dport",
+                &[(53, 53), (123, 123), (161, 162), (5000, 5010)],
+            ),
+        ),
+        (
+            "! udp-sport ftp-data-ssh",
+            within(true, "udp-sport", &[(20, 22)]),
+        ),
+        (
+            "tcp-dport 8000-http-alt",
+            within(false, "tcp-dport", &[(8000, 8080)]),
+        ),
+        (
+            "icmp-type echo-request",
+            within(false, "icmp-type", &[(8, 8)]),
+        ),
+        (
+            "icmp-type in { ping, destination-unreachable }",
+            within(false, "icmp-type", &[(3, 3), (8, 8)]),
+        ),
+        (
+            "icmp-code port-unreachable",
+            within(false, "icmp-code", &[(3, 3)]),
+        ),
+        (
+            "icmp6-type nd-router-solicit-nd-neighbor-advert",
+            within(false, "icmp6-type", &[(133, 136)]),
+        ),
+        (
+            "icmp6-type echo-request",
+            within(false, "icmp6-type", &[(128, 128)]),
+        ),
+        (
+            "icmp6-code port-unreachable",
+            within(false, "icmp6-code", &[(4, 4)]),
+        ),
+        (
+            "eth-type lacp",
+            within(false, "eth-type", &[(0x8809, 0x8809)]),
+        ),
+        ("ip-proto == ospf", within(false, "ip-proto", &[(89, 89)])),
+    ] {
+        assert_eq!(only(text), wanted, "{text}");
+    }
+    assert_eq!(
+        rule("tcp-dport http mod tcp-dport http-alt").targets,
+        [set("tcp-dport", 8080)]
+    );
+    let mapped = rule("add-stateful tcp-dport 8080 map tcp-dport http");
+    assert!(matches!(&mapped.targets[..], [Target::Map { pool, .. }] if pool.contains(80)));
+    let parsed = read(
+        "set web = { http, https, 8000-8999 }\ntcp-dport in @web drop\nudp-dport in @web drop",
+    );
+    for rule in &parsed.policy.rules {
+        assert!(
+            matches!(&rule.matches[0].test, Test::In(set) if set.contains(80) && set.contains(443))
+        );
+    }
+}
+
+/// Flags compare as the number they are; with a mask, only those behind the `/` count, set as in front of it.
+#[test]
+fn names_of_tcp_flags() {
+    assert_eq!(only("tcp-flags syn"), within(false, "tcp-flags", &[(2, 2)]));
+    assert_eq!(
+        only("tcp-flags SYN,ack"),
+        within(false, "tcp-flags", &[(18, 18)])
+    );
+    assert_eq!(
+        only("tcp-flags == syn|ack"),
+        within(false, "tcp-flags", &[(18, 18)])
+    );
+    assert_eq!(
+        only("tcp-flags none"),
+        within(false, "tcp-flags", &[(0, 0)])
+    );
+    assert_eq!(
+        rule("tcp-flags syn/syn,ack,rst log").matches,
+        [
+            present(true, "tcp-ack"),
+            present(true, "tcp-rst"),
+            present(false, "tcp-syn")
+        ]
+    );
+    assert_eq!(
+        rule("! tcp-flags != cwr/cwr log").matches,
+        [present(false, "tcp-cwr")]
+    );
+    let all = |keep: &dyn Fn(u128) -> bool| -> Vec<(u128, u128)> {
+        (0..256).filter(|n| keep(*n)).map(|n| (n, n)).collect()
+    };
+    assert_eq!(
+        only("tcp-flags != syn/syn,ack"),
+        within(true, "tcp-flags", &all(&|n| n & 18 == 2))
+    );
+    assert_eq!(
+        only("tcp-flags in { syn, syn|ack, rst/rst }"),
+        within(
+            false,
+            "tcp-flags",
+            &all(&|n| n == 2 || n == 18 || n & 4 != 0)
+        )
+    );
+    assert_eq!(
+        rule("tcp-flags x02/x12 log"),
+        rule("tcp-flags 2/syn|ack log")
+    );
+    assert_eq!(
+        rule("tcp-syn mod tcp-flags syn,ece,cwr").targets,
+        [set("tcp-flags", 0xc2)]
+    );
+    let formatted = |text: &str| format_source(&Source::new("p", text)).expect("valid");
+    assert_eq!(
+        formatted(
+            "tcp-flags SYN/SYN,ACK drop\ntcp-flags in {SYN,syn|ACK} drop\ntcp-dport == HTTP drop\nudp-dport 53 drop\n"
+        ),
+        "tcp-flags syn/syn,ack         drop\ntcp-flags in { syn, syn|ack } drop\ntcp-dport http                drop\nudp-dport 53                  drop\n"
+    );
+    let said = describe(&rule("tcp-flags 18 tcp-dport 443 drop"));
+    assert_eq!(
+        said,
+        "Rule 1: every TCP packet whose eight flag bits is 18 (syn,ack) and whose destination port is 443 (https) is dropped unless a matching rule accepts it."
+    );
+}
+
 #[test]
 fn families() {
     let four = rule("net-proto ip4 drop");
@@ -739,7 +878,7 @@ fn descriptions() {
     for (text, sentence) in [
         (
             "web: tcp-dport in { 80, 8000-8999 } drop",
-            "Rule 1 (web): every TCP packet whose destination port is 80 or from 8000 to 8999 is dropped unless a matching rule accepts it.",
+            "Rule 1 (web): every TCP packet whose destination port is 80 (http) or from 8000 to 8999 is dropped unless a matching rule accepts it.",
         ),
         (
             "all drop 0.1",
@@ -755,7 +894,7 @@ fn descriptions() {
         ),
         (
             "in eth0 udp-payload[4] == x0102 mod udp-dport 53 log \"x\"",
-            "Rule 1: every UDP packet that came in by eth0 and whose UDP payload has x0102 at byte 4 gets its destination port set to 53 and is logged as \"x\".",
+            "Rule 1: every UDP packet that came in by eth0 and whose UDP payload has x0102 at byte 4 gets its destination port set to 53 (domain) and is logged as \"x\".",
         ),
     ] {
         assert_eq!(describe(&rule(text)), sentence);

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::{Lower, Required, classes_of};
 use crate::ast::{self, Cond, Span};
-use crate::field::{Field, Kind};
+use crate::field::{Field, FieldInfo, Header, Kind};
 use crate::model::{Classes, Match, PortName, Ranges, Subject, Test};
+use crate::names::has_flags;
 use crate::sets::{host_bits, port};
-use crate::value::{self, Domain, Form, Problem};
+use crate::value::{self, Domain, Form, Interval, Problem};
 
 /// Longest value of a TCP option that is compared as a number, in bits.
 const OPTION_BITS: u16 = 64;
@@ -45,6 +46,7 @@ impl Lower<'_> {
                 return;
             }
             Kind::NetProto => self.family(m, subject, required),
+            Kind::Number if self.masked_flags(m, subject.field, out) => return,
             Kind::Number | Kind::Addr4 | Kind::Addr6 => self.number(m, subject),
             Kind::Payload => self.payload(m, subject),
             Kind::TcpOption(_) => self.tcp_option(m, subject),
@@ -255,6 +257,48 @@ impl Lower<'_> {
         })
     }
 
+    /// `tcp-flags syn/syn,ack` is a test of each flag of the mask, which the classifier finds by its key.
+    fn masked_flags(&mut self, m: &ast::Match, field: Field, out: &mut Vec<Match>) -> bool {
+        let ast::Test::Compare(cond @ (Cond::Eq | Cond::Ne), span) = m.test else {
+            return false;
+        };
+        if !has_flags(field) || m.negated != (cond == Cond::Ne) {
+            return false;
+        }
+        let found = Domain::of(field).and_then(|d| value::interval(self.of(span), d).ok());
+        let Some(Interval {
+            lo,
+            form: Form::Mask(mask @ 1..),
+            ..
+        }) = found
+        else {
+            return false;
+        };
+        let bit_of = |flag: &Field| match flag.info() {
+            FieldInfo {
+                header: Header::Tcp,
+                kind: Kind::Is(1),
+                ..
+            } => Some(1u8 << (field.info().offset + 7).saturating_sub(flag.info().offset)),
+            _ => None,
+        };
+        for flag in Field::all() {
+            let Some(bit) = bit_of(&flag).filter(|bit| mask & bit != 0) else {
+                continue;
+            };
+            out.push(Match {
+                negated: lo & u128::from(bit) == 0,
+                subject: Subject {
+                    field: flag,
+                    option: None,
+                    at: 0,
+                },
+                test: Test::Present,
+            });
+        }
+        true
+    }
+
     fn payload(&mut self, m: &ast::Match, subject: Subject) -> Option<Match> {
         let name = subject.field.info().name;
         let (cond, span) = match &m.test {
@@ -374,16 +418,18 @@ impl Lower<'_> {
             }
             ast::Test::List(spans) => {
                 let mut intervals = Vec::with_capacity(spans.len());
+                let mut read = 0;
                 for &span in spans {
                     match value::interval(self.of(span), domain) {
                         Ok(found) => {
                             self.warn_host_bits(span, found.form);
-                            intervals.push((found.lo, found.hi));
+                            intervals.extend(found.intervals());
+                            read += 1;
                         }
                         Err(problem) => self.value_problem(span, field, problem),
                     }
                 }
-                (intervals.len() == spans.len()).then(|| (Arc::new(Ranges::new(intervals)), false))
+                (read == spans.len()).then(|| (Arc::new(Ranges::new(intervals)), false))
             }
             &ast::Test::Compare(cond, span) => {
                 let word = self.of(span);
@@ -395,10 +441,10 @@ impl Lower<'_> {
                     }
                 };
                 if !matches!(cond, Cond::Eq | Cond::Ne) && found.form != Form::Single {
-                    let what = if found.form == Form::Range {
-                        "a range"
-                    } else {
-                        "a prefix"
+                    let what = match found.form {
+                        Form::Range => "a range",
+                        Form::Mask(_) => "a mask",
+                        _ => "a prefix",
                     };
                     self.report
                         .error(
@@ -411,6 +457,9 @@ impl Lower<'_> {
                 }
                 self.warn_host_bits(span, found.form);
                 let ranges = match cond {
+                    Cond::Eq | Cond::Ne if matches!(found.form, Form::Mask(_)) => {
+                        Arc::new(Ranges::new(found.intervals()))
+                    }
                     Cond::Eq | Cond::Ne => self.range(found.lo, found.hi),
                     Cond::Le => self.range(0, found.lo),
                     Cond::Ge => self.range(found.lo, domain.max()),

@@ -1,10 +1,11 @@
 //! Targets: from the first of their keywords (`mod`, `drop`, `map` ...) to the end of the rule.
 
-use super::{Parser, after_at, names_match};
+use super::{Parser, after_at};
 use crate::ast::{Action, FieldRef, Pool, Span, Target};
 use crate::field::Kind as FieldKind;
 use crate::lexer::{Kind, Token};
-use crate::value::looks_like_literal;
+use crate::names::is_named;
+use crate::words::looks_like_literal;
 use crate::words::{TARGETS, field, field_spellings, nearest};
 
 /// How durations are written.
@@ -261,14 +262,13 @@ impl Parser<'_> {
         }
         let word = self.of(token.span);
         let is_value = looks_like_literal(word)
-            || names_match(reference.field, word)
+            || is_named(reference.field, word)
             || (field(word).is_none()
                 && matches!(
                     reference.field.info().kind,
                     FieldKind::Number | FieldKind::Addr4 | FieldKind::Addr6 | FieldKind::Payload
                 ));
-        self.at += usize::from(is_value);
-        is_value.then_some(token.span)
+        is_value.then(|| self.value(reference.field))
     }
 
     fn no_condition(&mut self, keyword: &str) {

@@ -12,8 +12,9 @@ use weir_packet::parse::parse;
 
 use super::fields::View;
 use super::{Input, Outcome, Part, Reference, connections, matching};
-use crate::field::Kind;
+use crate::field::{Field, Kind};
 use crate::model::{Classes, Match, Policy, PortName, Ranges, Subject, Test};
+use crate::names::name_of;
 
 /// What one rule made of a packet.
 #[derive(Clone, Debug, PartialEq)]
@@ -245,12 +246,11 @@ impl fmt::Display for Check {
             Checked::Class(name) => return write!(f, "the packet has no {name}"),
             Checked::Match(one) => one,
         };
-        let kind = one.subject.field.info().kind;
         write!(f, "{}", Name(one.subject))?;
         match &self.found {
             Found::Absent => return f.write_str(" is absent"),
             Found::Present => f.write_str(" is present")?,
-            Found::Number(number) => write!(f, " is {}", Value(kind, *number))?,
+            Found::Number(number) => write!(f, " is {}", Value(one.subject.field, *number))?,
             Found::Bytes(bytes) => write!(f, " is {}", Hex(bytes))?,
             Found::Incomparable => return f.write_str(" has a value of another length"),
             Found::Port {
@@ -266,7 +266,7 @@ impl fmt::Display for Check {
                 f,
                 ", {}in {}",
                 if inside { "" } else { "not " },
-                Set(kind, set)
+                Set(one.subject.field, set)
             ),
             Test::Bytes(bytes) => {
                 write!(f, ", {} {}", if inside { "as" } else { "not" }, Hex(bytes))
@@ -306,21 +306,24 @@ impl fmt::Display for Name {
 }
 
 /// A number as its field is written.
-struct Value(Kind, u128);
+struct Value(Field, u128);
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        match self.0.info().kind {
             Kind::Addr4 => Ipv4Addr::from(self.1 as u32).fmt(f),
             Kind::Addr6 => Ipv6Addr::from(self.1).fmt(f),
             Kind::NetProto => write!(f, "ip{}", self.1),
-            _ => self.1.fmt(f),
+            _ => match name_of(self.0, self.1) {
+                Some(name) => write!(f, "{} ({name})", self.1),
+                None => self.1.fmt(f),
+            },
         }
     }
 }
 
 /// A set of numbers; of a long one the first few.
-struct Set<'a>(Kind, &'a Ranges);
+struct Set<'a>(Field, &'a Ranges);
 
 impl fmt::Display for Set<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -54,8 +54,8 @@ fn each_rule_gets_its_line() {
     assert_eq!(
         lines,
         [
-            "rule 1 (web) does not match: tcp-dport is 443, not in {80}",
-            "rule 2 does not match: tcp-dport is 443, in {80, 400-499}",
+            "rule 1 (web) does not match: tcp-dport is 443 (https), not in {80 (http)}",
+            "rule 2 does not match: tcp-dport is 443 (https), in {80 (http), 400-499}",
             "rule 3 does not match: the packet has no UDP header; udp-dport is absent",
             "rule 4 does not match: tcp-syn is 0; tcp-opt-mss is absent",
             "rule 5 does not match: tcp-payload[1] is x6263, not x7878",
@@ -97,7 +97,7 @@ fn rules_of_connections_are_explained_by_them() {
     assert_eq!(said[0], format!("rule 1 (out) {may_not}"));
     assert_eq!(
         said[1],
-        "rule 2 does not match: tcp-dport is 80, not in {443}"
+        "rule 2 does not match: tcp-dport is 80 (http), not in {443 (https)}"
     );
     assert_eq!(said[2], format!("rule 3 (web) {may_not}"));
 
@@ -112,7 +112,7 @@ fn rules_of_connections_are_explained_by_them() {
     assert_eq!(said[0], "rule 1 (out) matches: it opens a connection");
     assert_eq!(
         said[1],
-        "rule 2 does not match: tcp-dport is 80, not in {443}"
+        "rule 2 does not match: tcp-dport is 80 (http), not in {443 (https)}"
     );
 
     let answer = Frame::new()
