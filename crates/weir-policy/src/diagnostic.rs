@@ -212,6 +212,13 @@ pub struct Report {
     spill: Option<Draft>,
 }
 
+/// How much a report held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    drafts: usize,
+    counts: [usize; 4],
+}
+
 impl Report {
     /// Whether an error was reported.
     pub fn has_errors(&self) -> bool {
@@ -231,6 +238,30 @@ impl Report {
     /// How many errors were reported.
     pub fn errors(&self) -> usize {
         self.errors + self.omitted_errors
+    }
+
+    /// A place to go back to with [`Report::take_back`].
+    pub(crate) fn mark(&self) -> Mark {
+        Mark {
+            drafts: self.drafts.len(),
+            counts: [
+                self.errors,
+                self.warnings,
+                self.omitted_errors,
+                self.omitted_warnings,
+            ],
+        }
+    }
+
+    /// Forgets what was reported since a mark.
+    pub(crate) fn take_back(&mut self, mark: Mark) {
+        self.drafts.truncate(mark.drafts);
+        [
+            self.errors,
+            self.warnings,
+            self.omitted_errors,
+            self.omitted_warnings,
+        ] = mark.counts;
     }
 
     /// Reports an error in file number `file`.

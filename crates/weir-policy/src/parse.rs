@@ -3,6 +3,7 @@
 //! Decides what is a field, a value or a keyword, and nothing about widths or meanings. An error never ends the file:
 //! the line is taken up again at the next word that can start a match or a target.
 
+mod habits;
 mod targets;
 
 pub(crate) use targets::DURATION;
@@ -15,9 +16,11 @@ use crate::ast::{
 use crate::diagnostic::Report;
 use crate::field::{Field, Kind as FieldKind};
 use crate::lexer::{Kind, Lexer, Line, Token};
-use crate::names::{has_flags, is_named, names_of};
+use crate::names::{examples, has_flags, is_named, names_of};
 use crate::words::looks_like_literal;
-use crate::words::{COMMANDS, LB, TARGETS, field, field_spellings, is_one_of, nearest};
+use crate::words::{
+    COMMANDS, LB, TARGETS, field, field_spellings, is_name, is_one_of, meant, nearest,
+};
 
 /// File number of the policy in reports.
 const POLICY: u32 = 0;
@@ -49,14 +52,6 @@ pub(crate) fn parse_text(text: &str, report: &mut Report) -> File {
     file
 }
 
-/// Whether a name may stand in front of a rule or behind `set`.
-pub(crate) fn is_name(word: &str) -> bool {
-    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && word
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
-}
-
 /// Whether a field takes values (given the kind behind an option's name); others are tested for presence only.
 pub(crate) fn takes_values(field: Field, has_arg: bool) -> bool {
     match field.info().kind {
@@ -73,6 +68,20 @@ pub(crate) fn takes_values(field: Field, has_arg: bool) -> bool {
         | FieldKind::ExtHeader(_)
         | FieldKind::Exists
         | FieldKind::All => false,
+    }
+}
+
+/// What values a field takes, for messages.
+fn takes(field: Field) -> String {
+    let names = names_of(field);
+    match field.info().kind {
+        FieldKind::Addr4 => "an IPv4 address, a prefix or a range: `192.0.2.0/24`".to_owned(),
+        FieldKind::Addr6 => "an IPv6 address, a prefix or a range: `2001:db8::/32`".to_owned(),
+        FieldKind::NetProto => "`ip4` or `ip6`".to_owned(),
+        FieldKind::Payload => "bytes behind `==`: `== x474554`".to_owned(),
+        FieldKind::InPort | FieldKind::OutPort => "an interface: `eth0`".to_owned(),
+        _ if names.is_empty() => "a number: `80`, `x50`".to_owned(),
+        _ => format!("a number or a name, like {}", examples(names).join(", ")),
     }
 }
 
@@ -122,7 +131,19 @@ impl<'a> Parser<'a> {
                 comment: line.comment,
             }));
         }
-        self.rule(span, line).map(Item::Rule)
+        let mark = self.report.mark();
+        let errors = self.report.errors();
+        let text = self.of(span);
+        let rule = self.rule(span, line).map(Item::Rule);
+        // What other firewalls write is told in one piece instead of word by word.
+        if self.report.errors() > errors
+            && let Some(advice) = habits::advice(text, span.start)
+        {
+            self.report.take_back(mark);
+            self.error(advice.span, advice.message).help(advice.help);
+            return None;
+        }
+        rule
     }
 
     /// `connections N`, `timeout STATE DURATION`, `min-pmtu N`.
@@ -595,19 +616,38 @@ impl<'a> Parser<'a> {
             .chain(field_spellings())
             .chain(TARGETS.iter().copied());
         let near = nearest(word, candidates);
-        let help = match near {
-            Some(near) => Some(format!("did you mean `{near}`?")),
-            None if word.ends_with(':') => {
+        let word_of_names = |name: &str| names.iter().any(|n| n.0 == name);
+        let value_of = behind.filter(|&f| takes_values(f, false));
+        let help = match (meant(word), near) {
+            (None, Some(near)) if word_of_names(near) || value_of.is_none() => {
+                Some(format!("did you mean `{near}`?"))
+            }
+            (Some(_), _) if value_of.is_some() && is_one_of(word, &["any", "all", "*"]) => Some(
+                "leave this test out: a rule covers all values of what it does not test".to_owned(),
+            ),
+            (Some(help), _) => Some(help.to_owned()),
+            _ if self.is_value_of_last(word) => Some(self.second_value(word)),
+            (None, Some(near)) => Some(format!("did you mean `{near}`?")),
+            (None, None) if word.ends_with(':') => {
                 Some("the name of a rule stands at its beginning".to_owned())
             }
-            None if word.contains(':') && self.at == 0 => {
+            (None, None) if word.contains(':') && self.at == 0 => {
                 Some("put a space behind the colon of a rule's name".to_owned())
             }
-            None if word.starts_with('@') => {
+            (None, None) if word.starts_with('@') => {
                 Some("a set is used behind a field and `in`".to_owned())
             }
-            None if looks_like_literal(word) => Some("a value stands behind its field".to_owned()),
-            None => Some("docs/language.md lists all fields and targets".to_owned()),
+            (None, None) if looks_like_literal(word) => Some(self.second_value(word)),
+            (None, None) => Some(match value_of {
+                Some(f) if names_of(f).iter().any(|n| n.0.starts_with(word)) => {
+                    let longer = names_of(f).iter().filter(|n| n.0.starts_with(word));
+                    let longer: Vec<String> =
+                        longer.map(|n| format!("`{}`", n.0)).take(4).collect();
+                    format!("did you mean {}?", longer.join(" or "))
+                }
+                Some(f) => format!("`{}` takes {}", f.info().name, takes(f)),
+                None => "docs/language.md lists all fields and targets".to_owned(),
+            }),
         };
         let message = if looks_like_literal(word) || word.starts_with('@') {
             format!("expected a field or a target, found `{word}`")
@@ -622,6 +662,58 @@ impl<'a> Parser<'a> {
         self.skip_to_start();
     }
 
+    /// Whether a word would be a value of the field that was tested last.
+    fn is_value_of_last(&self, word: &str) -> bool {
+        let last = self.scratch.matches.last();
+        last.is_some_and(|m| matches!(m.test, Test::Compare(..)) && is_named(m.field.field, word))
+    }
+
+    /// What to say of a value that stands behind no field: most often the second of a list.
+    fn second_value(&self, word: &str) -> String {
+        let behind = self.before();
+        let mut before = self.scratch.matches.iter().rev();
+        let last = before
+            .next()
+            .filter(|m| m.span.end == behind.end || self.of(behind) == ",");
+        match last {
+            // `tcp-dport in 80, 443`: the `in` was read as the interface.
+            Some(Match {
+                field,
+                test: Test::Compare(Cond::Eq, value),
+                ..
+            }) if matches!(field.field.info().kind, FieldKind::InPort)
+                && let Some(set_of) = before.next().filter(|m| {
+                    matches!(m.test, Test::Present) && takes_values(m.field.field, false)
+                }) =>
+            {
+                format!(
+                    "a set stands in braces: `{} in {{ {}, {word} }}`",
+                    self.of(set_of.field.span),
+                    self.of(*value)
+                )
+            }
+            Some(Match {
+                field,
+                test: Test::Compare(Cond::Eq, value),
+                ..
+            }) if has_flags(field.field) => format!(
+                "no blanks stand between flags: `{} {},{word}`",
+                self.of(field.span),
+                self.of(*value)
+            ),
+            Some(Match {
+                field,
+                test: Test::Compare(Cond::Eq, value),
+                ..
+            }) => format!(
+                "for several values write `{} in {{ {}, {word} }}`",
+                self.of(field.span),
+                self.of(*value)
+            ),
+            _ => "a value stands behind its field".to_owned(),
+        }
+    }
+
     fn stray(&mut self, token: Token, expected: &str) {
         if token.kind == Kind::OpenText {
             self.open_text(token);
@@ -632,7 +724,16 @@ impl<'a> Parser<'a> {
             );
         } else {
             let found = self.of(token.span);
-            self.error(token.span, format!("expected {expected}, found `{found}`"));
+            let next = self.tokens.get(self.at + 1);
+            let help = next
+                .filter(|t| token.kind == Kind::Comma && t.kind == Kind::Word)
+                .map(|next| self.of(next.span))
+                .filter(|word| looks_like_literal(word) || self.is_value_of_last(word))
+                .map(|word| self.second_value(word));
+            let draft = self.error(token.span, format!("expected {expected}, found `{found}`"));
+            if let Some(help) = help {
+                draft.help(help);
+            }
         }
         if self.peek().is_some_and(|t| t.span == token.span) {
             self.at += 1;

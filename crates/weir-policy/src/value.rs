@@ -192,7 +192,7 @@ fn masked(word: &str, value: &str, mask: &str, names: Names) -> Result<Interval,
     if value & !mask != 0 {
         return Err(Problem::with_help(
             format!("no packet has `{word}`: in front of the `/` are flags that are not behind it"),
-            "in front of the `/` stand the flags that are set, behind it all that are looked at: `syn/syn,ack` is SYN without ACK",
+            "the flags that are set stand in front of the `/`, all that are looked at behind it: `syn/syn,ack` is SYN without ACK; both set are `syn,ack`",
         ));
     }
     Ok(Interval {
@@ -272,7 +272,18 @@ pub(crate) fn is_hex(word: &str) -> bool {
 }
 
 fn not_a_number(word: &str, names: Names) -> Problem {
-    let help = if word.contains('.') || word.contains(':') {
+    let help = if let Some((low, high)) = word.split_once(':')
+        && [low, high]
+            .iter()
+            .all(|end| end.bytes().all(|b| b.is_ascii_digit()))
+        && !(low.is_empty() && high.is_empty())
+    {
+        match (low, high) {
+            ("", high) => format!("a range is written `0-{high}`"),
+            (low, "") => format!("a test from a value on is written `>= {low}`"),
+            _ => format!("a range is written `{low}-{high}`"),
+        }
+    } else if word.contains('.') || word.contains(':') {
         "this field takes a number, not an address".to_owned()
     } else if word.contains('/') {
         "only addresses take a prefix length".to_owned()
@@ -301,6 +312,10 @@ fn hex_address(word: &str, domain: Domain) -> Result<u128, Problem> {
         Domain::Addr6 if word.parse::<Ipv4Addr>().is_ok() => {
             " (`ip-...` fields take IPv4 addresses)"
         }
+        // The last label of a name is letters.
+        _ if word.contains('.') && word.ends_with(|c: char| c.is_ascii_alphabetic()) => {
+            "; names of hosts are not looked up"
+        }
         _ => "",
     };
     let kind = if matches!(domain, Domain::Addr4) {
@@ -325,7 +340,10 @@ fn prefix(word: &str, address: &str, len: &str, domain: Domain) -> Result<Interv
         _ => {
             return Err(Problem::with_help(
                 format!("`/{len}` is not a prefix length"),
-                format!("it is a number from 0 to {bits}"),
+                match mask_length(len) {
+                    Some(length) => format!("write `{address}/{length}`"),
+                    None => format!("it is a number from 0 to {bits}"),
+                },
             ));
         }
     };
@@ -340,6 +358,12 @@ fn prefix(word: &str, address: &str, len: &str, domain: Domain) -> Result<Interv
         hi: lo | host,
         form: Form::Prefix(value & host != 0),
     })
+}
+
+/// The length of a netmask like `255.255.0.0`.
+fn mask_length(mask: &str) -> Option<u32> {
+    let bits = u32::from(mask.parse::<Ipv4Addr>().ok()?);
+    (bits.leading_ones() + bits.trailing_zeros() == 32).then(|| bits.leading_ones())
 }
 
 #[cfg(test)]

@@ -21,6 +21,156 @@ pub(crate) const TARGETS: &[&str] = &[
 /// A target of mmb that weir has not, and mmb never carried out.
 pub(crate) const LB: &str = "lb";
 
+/// Words that other programs have for something of weir's, and what to write.
+const MEANT: &[(&[&str], &str)] = &[
+    (&["allow", "permit", "pass"], "write `accept`"),
+    (&["deny", "block", "discard"], "write `drop`"),
+    (
+        &["reject", "rst", "reset"],
+        "weir drops without an answer: it has no `reject`; write `drop`",
+    ),
+    (
+        &["counter", "count"],
+        "every rule counts its packets: leave this out",
+    ),
+    (
+        &["return", "continue", "jump", "goto", "queue-num"],
+        "all rules count, in one list: there is nothing to go to; `accept` beats `drop` wherever it stands",
+    ),
+    (
+        &["masquerade", "snat"],
+        "source NAT is `add-stateful in lan0 ip-saddr 10.0.0.0/8 map ip-saddr 198.51.100.1`",
+    ),
+    (
+        &["dnat", "redirect"],
+        "destination NAT is `add-stateful ip-daddr 198.51.100.1 tcp-dport 8080 map ip-daddr 10.0.0.2 map tcp-dport 80`",
+    ),
+    (&["set-mark", "mark", "meta"], "weir has no marks"),
+    (&["tcp-port"], "write `tcp-dport` or `tcp-sport`"),
+    (&["udp-port"], "write `udp-dport` or `udp-sport`"),
+    (&["any", "everything", "*"], "write `all`"),
+    (
+        &[
+            "src",
+            "source",
+            "saddr",
+            "src-ip",
+            "ip-src",
+            "from",
+            "source-ip",
+        ],
+        "write `ip-saddr` (IPv6: `ip6-saddr`)",
+    ),
+    (
+        &[
+            "dst",
+            "dest",
+            "destination",
+            "daddr",
+            "dst-ip",
+            "ip-dst",
+            "to",
+            "dest-ip",
+        ],
+        "write `ip-daddr` (IPv6: `ip6-daddr`)",
+    ),
+    (
+        &["dport", "dst-port", "destination-port", "port", "dest-port"],
+        "write `tcp-dport` or `udp-dport`",
+    ),
+    (
+        &["sport", "src-port", "source-port"],
+        "write `tcp-sport` or `udp-sport`",
+    ),
+    (
+        &["proto", "protocol", "ip-protocol", "l4proto"],
+        "write `ip-proto` (IPv6: `ip6-next`)",
+    ),
+    (
+        &[
+            "iif",
+            "iifname",
+            "interface",
+            "iface",
+            "dev",
+            "in-interface",
+            "in-if",
+        ],
+        "write `in eth0`, for packets that leave `out eth0`",
+    ),
+    (&["oif", "oifname", "out-interface"], "write `out eth0`"),
+    (&["ttl"], "write `ip-ttl` (IPv6: `ip6-hop-limit`)"),
+    (&["dscp", "tos"], "write `ip-dscp` (IPv6: `ip6-dscp`)"),
+    (&["mss", "maxseg"], "write `tcp-opt-mss`"),
+    (
+        &["flags"],
+        "write `tcp-flags syn/syn,ack`, or one flag: `tcp-syn`",
+    ),
+    (&["syn"], "write `tcp-syn`"),
+    (&["ack"], "write `tcp-ack`"),
+    (
+        &["established", "related", "state", "ctstate", "ct-state"],
+        "answers need no rule: write `add-stateful` in front of the rules whose packets may open connections",
+    ),
+    (
+        &["keep", "stateful", "keep-state"],
+        "write `add-stateful` in front of the rule",
+    ),
+    (
+        &["limit", "rate", "rate-limit"],
+        "to drop above a rate write `drop over 100/s burst 20`",
+    ),
+    (&["ethertype", "eth-proto"], "write `eth-type`"),
+    (&["vlan-tag", "vid"], "write `vlan-id`"),
+    (
+        &["tcp"],
+        "a field of TCP says it: `tcp-dport 80`, or `ip-proto tcp`",
+    ),
+    (
+        &["udp"],
+        "a field of UDP says it: `udp-dport 53`, or `ip-proto udp`",
+    ),
+    (
+        &["icmp"],
+        "a field of ICMP says it: `icmp-type echo-request`, or `ip-proto icmp`",
+    ),
+    (
+        &["icmp6", "icmpv6"],
+        "a field of ICMPv6 says it: `icmp6-type echo-request`",
+    ),
+    (
+        &["ip", "ipv4", "ip4"],
+        "a field of IPv4 says it: `ip-saddr 10.0.0.0/8`, or `net-proto ip4`",
+    ),
+    (
+        &["ip6", "ipv6"],
+        "a field of IPv6 says it: `ip6-saddr 2001:db8::/32`, or `net-proto ip6`",
+    ),
+    (&["arp"], "write `eth-type arp`"),
+    (&["ping"], "write `icmp-type echo-request`"),
+    (
+        &["else", "otherwise", "default"],
+        "write `all drop` as the last rule: it drops what nothing accepts",
+    ),
+    (
+        &["is", "eq", "equals"],
+        "leave this out: a value stands right behind its field",
+    ),
+    (&["ne", "neq"], "write `!=`"),
+    (&["gt"], "write `>`"),
+    (&["lt"], "write `<`"),
+    (&["ge"], "write `>=`"),
+    (&["le"], "write `<=`"),
+];
+
+/// What to write instead of a word that other programs have.
+pub(crate) fn meant(word: &str) -> Option<&'static str> {
+    MEANT
+        .iter()
+        .find(|(words, _)| is_one_of(word, words))
+        .map(|&(_, help)| help)
+}
+
 /// Commands of mmb that are no rules.
 pub(crate) const COMMANDS: &[&str] = &[
     "enable", "disable", "delete", "del", "flush", "list", "show",
@@ -40,6 +190,14 @@ pub(crate) fn hex_digits(word: &str) -> Option<&str> {
     ["x", "X", "0x", "0X"]
         .iter()
         .find_map(|p| word.strip_prefix(p))
+}
+
+/// Whether a name may stand in front of a rule or behind `set`.
+pub(crate) fn is_name(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && word
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
 }
 
 /// Finds a field by any spelling in any case.

@@ -216,6 +216,171 @@ const CANNOT_WORK: &[&str] = &[
     "set none = file \"empty.txt\"\ntcp-dport in @none drop",
 ];
 
+/// What people write who know other firewalls, or guess: each is answered with what to write.
+const MISTAKES: &[&str] = &[
+    // Alternatives and lists.
+    "tcp-dport 80 tcp-dport 443 accept",
+    "tcp-dport 80,443 accept",
+    "tcp-dport 80, 443 accept",
+    "tcp-dport 80 443 accept",
+    "tcp-dport http https accept",
+    "tcp-dport 80 || tcp-dport 443 accept",
+    "tcp-dport 80 or 443 drop",
+    "tcp-dport { 80, 443 } drop",
+    "tcp-dport in 80, 443 drop",
+    "tcp-dport 80:90 drop",
+    "tcp-dport :1023 drop",
+    "ip-saddr 10.0.0.1 ip-saddr 10.0.0.2 drop",
+    "in eth0 in eth1 drop",
+    // Operators.
+    "tcp-dport 22 && ip-saddr 10.0.0.0/8 accept",
+    "tcp-dport 22 and ip-saddr 10.0.0.0/8 accept",
+    "not tcp-dport 22 drop",
+    "tcp-dport not 22 drop",
+    "tcp-dport 22 => drop",
+    "tcp-dport 22 -> drop",
+    "if tcp-dport 22 then drop",
+    "tcp-dport = 22 drop",
+    "tcp-dport is 22 drop",
+    "tcp-dport eq 22 drop",
+    "tcp-dport gt 1024 drop",
+    "tcp-dport 22 drop;",
+    // Values of the wrong kind.
+    "tcp-dport htpp drop",
+    "tcp-dport eth0 drop",
+    "tcp-dport 10.0.0.1 drop",
+    "ip-saddr 80 drop",
+    "ip-saddr example.com drop",
+    "ip-saddr 10.0.0.0/255.0.0.0 drop",
+    "ip-saddr 10.0.0.256 drop",
+    "ip-saddr any tcp-dport 80 drop",
+    "ip-saddr 2001:db8::1 drop",
+    "ip-proto tcpp drop",
+    "icmp-type echo drop",
+    "tcp-flags syn,akc drop",
+    "tcp-flags syn/ack drop",
+    "tcp-flags syn, ack drop",
+    "eth-type ipx drop",
+    "ip-dscp ef1 drop",
+    // Names of fields.
+    "tcp-port 80 drop",
+    "port 80 drop",
+    "src-ip 10.0.0.1 drop",
+    "ip-src 10.0.0.1 drop",
+    "src 10.0.0.1 dst 10.0.0.2 drop",
+    "proto udp drop",
+    "udp drop",
+    "ttl 1 drop",
+    "interface eth0 drop",
+    "syn drop",
+    "any drop",
+    // Targets.
+    "tcp-dport 22 reject",
+    "tcp-dport 22 deny",
+    "tcp-dport 22 allow",
+    "tcp-dport 22 counter drop",
+    "tcp-dport 22 return",
+    "tcp-dport 22 limit 5/s accept",
+    "in lan0 masquerade",
+    "default drop",
+    // nftables.
+    "ip saddr 10.0.0.0/8 drop",
+    "ip saddr != 10.0.0.0/8 drop",
+    "ip6 saddr 2001:db8::/32 accept",
+    "tcp dport 80 accept",
+    "tcp dport { 80, 443 } accept",
+    "tcp dport {22,80} ip saddr 10.0.0.0/8 counter accept",
+    "udp dport 1024-2048 drop",
+    "tcp dport != { 22, 80 } drop",
+    "tcp flags syn drop",
+    "tcp flags & (fin|syn|rst|ack) == syn accept",
+    "tcp flags syn / syn,ack drop",
+    "iifname \"eth0\" tcp dport ssh accept",
+    "iifname { \"eth0\", \"eth1\" } drop",
+    "ip saddr @blocked drop",
+    "meta l4proto udp drop",
+    "icmp type echo-request accept",
+    "icmpv6 type { nd-neighbor-solicit, nd-router-advert } accept",
+    "ether type arp accept",
+    "ct state established,related accept",
+    "ct state new tcp dport 22 accept",
+    "nft add rule inet filter input tcp dport 22 counter drop",
+    "table inet filter {",
+    "type filter hook input priority 0; policy drop;",
+    "policy drop",
+    "policy accept",
+    "tcp dport 22 log prefix \"ssh\" drop",
+    "ip protocol icmp drop",
+    "ip ttl < 5 drop",
+    "tcp dport 8080 dnat to 10.0.0.2:80",
+    "ip saddr 10.0.0.0/8 oifname \"wan0\" snat to 198.51.100.1",
+    "udp dport 53 queue num 1",
+    // iptables.
+    "iptables -A INPUT -p tcp --dport 22 -j ACCEPT",
+    "-A INPUT -p tcp --dport 22",
+    "-A INPUT -p tcp -m tcp --dport 22 -j DROP",
+    "-A INPUT -s 10.0.0.0/8 -j DROP",
+    "-A INPUT ! -s 10.0.0.0/8 -p udp --dport 53 -j REJECT --reject-with icmp-port-unreachable",
+    "-A INPUT -p tcp -m multiport --dports 80,443,8000:8080 -j ACCEPT",
+    "-A INPUT -m state --state ESTABLISHED,RELATED -j ACCEPT",
+    "-A INPUT -p tcp -m conntrack --ctstate NEW --dport 22 -j ACCEPT",
+    "-A INPUT -p tcp --tcp-flags SYN,ACK SYN -j DROP",
+    "-A INPUT -p tcp --tcp-flags ALL NONE -j DROP",
+    "-A INPUT -p tcp --syn -j DROP",
+    "-A INPUT -i eth0 -p icmp --icmp-type echo-request -j ACCEPT",
+    "-A INPUT -p icmp --icmp-type 3/4 -j ACCEPT",
+    "-A FORWARD -i eth0 -o eth1 -p tcp -j DROP",
+    "ip6tables -A INPUT -p icmpv6 -j ACCEPT",
+    "-A INPUT -p gre -j ACCEPT",
+    "-P INPUT DROP",
+    "-A INPUT -j LOG --log-prefix \"dropped \"",
+    "tcp-dport 80 -j DROP",
+    "*filter",
+    ":INPUT DROP [0:0]",
+    "-A INPUT -m mac --mac-source 02:00:00:00:00:01 -j DROP",
+    "-t nat -A POSTROUTING -o wan0 -j MASQUERADE",
+    // pf.
+    "block in on em0",
+    "block in all",
+    "block drop in quick on em0 proto tcp from any to any port 22",
+    "pass in on em0 proto tcp from any to 192.0.2.1 port 80 keep state",
+    "pass in proto { tcp, udp } from 10.0.0.0/8 to any port 53",
+    "pass out on em0 proto udp from any to any port 123 no state",
+    "block in from <blocked> to any",
+    "block in on em0 from ! 10.0.0.0/8 to any",
+    "pass in on em0 inet proto icmp icmp-type echoreq",
+    "block return in log on em0 proto tcp from any to any port 6000:6010",
+    "pass in on $ext_if",
+];
+
+/// The answers were read one by one. What they say to write instead of a whole line is a rule.
+#[test]
+fn mistakes_are_answered_with_what_to_write() {
+    assert!(MISTAKES.len() >= 80);
+    for text in MISTAKES {
+        let found = said(text);
+        for one in &found {
+            let help = one.help.as_deref().unwrap_or_default();
+            assert!(!help.is_empty(), "{text}: {one:?}");
+            if !one.message.starts_with("this is ") || !help.starts_with("write `") {
+                continue;
+            }
+            let quoted = help.split('`').skip(1).step_by(2);
+            let quoted = quoted.filter(|q| q.contains(' ') && !q.starts_with("weir "));
+            for rule in quoted.filter(|q| !q.contains("ADDRESS")) {
+                let sets = "set blocked = { 192.0.2.0/24 }\n";
+                let parses = |rule: &str| {
+                    let text = format!("{sets}{rule}\n");
+                    parse(&Source::new("p.weir", text.as_str()), &NoFiles).map(drop)
+                };
+                let outcome = parses(rule).or_else(|_| parses(&format!("{rule} log")));
+                assert!(outcome.is_ok(), "{text}: {rule}: {outcome:?}");
+            }
+        }
+    }
+    compare(&rendered(MISTAKES), "mistakes.snap");
+}
+
 /// Set files that the cases name.
 struct Files;
 

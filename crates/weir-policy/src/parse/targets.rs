@@ -6,7 +6,7 @@ use crate::field::Kind as FieldKind;
 use crate::lexer::{Kind, Token};
 use crate::names::is_named;
 use crate::words::looks_like_literal;
-use crate::words::{TARGETS, field, field_spellings, nearest};
+use crate::words::{TARGETS, field, field_spellings, meant, nearest};
 
 /// How durations are written.
 pub(crate) const DURATION: &str =
@@ -288,9 +288,10 @@ impl Parser<'_> {
         let word = self.of(token.span);
         let near = nearest(word, TARGETS.iter().copied());
         let draft = self.error(token.span, format!("expected a target, found `{word}`"));
-        match near {
-            Some(near) => draft.help(format!("did you mean `{near}`?")),
-            None => draft.help(format!("the targets are {}", TARGETS.join(", "))),
+        match (meant(word), near) {
+            (Some(help), _) => draft.help(help),
+            (None, Some(near)) => draft.help(format!("did you mean `{near}`?")),
+            (None, None) => draft.help(format!("the targets are {}", TARGETS.join(", "))),
         };
         self.at += 1;
         self.skip_to_target();
