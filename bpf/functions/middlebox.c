@@ -58,7 +58,7 @@ static __always_inline int begin(struct walk *w)
 		s->key[i] = 0;
 	if (weir_features & WEIR_F_SLOTS) {
 #pragma unroll
-		for (i = WEIR_K_SLOT / 8; i < WEIR_KEY_WORDS; i++)
+		for (i = WEIR_K_SLOT / 8; i < WEIR_K_MAC / 8; i++)
 			s->key[i] = 0;
 	}
 	s->ip_payload = 0;

@@ -22,7 +22,7 @@
 #define WEIR_EH_BYTES		256	/* ... and their length in all */
 #define WEIR_WINDOW		160	/* header bytes read at first: 14 + 4 tags + 60 + 60, rounded up */
 #define WEIR_WINDOW_EH		400	/* ... when there are extension headers */
-#define WEIR_KEY_WORDS		55	/* flat key, 64-bit words */
+#define WEIR_KEY_WORDS		57	/* flat key, 64-bit words */
 #define WEIR_SLOTS		16	/* TCP option kinds whose values a policy may test */
 #define WEIR_PROBE_WORDS	8	/* words of a table's mask */
 #define WEIR_DIMS		8	/* 16-bit pieces of the key that decide which tables are probed */
@@ -60,14 +60,16 @@ enum weir_key_at {
 	WEIR_K_ETHER = 14,	/* be16 EtherType behind the last tag */
 	WEIR_K_VLAN = 16,	/* be16 TCI of the outermost tag */
 	WEIR_K_VLAN2 = 18,	/* be16 TCI of the second tag */
+	WEIR_K_L4PROTO = 20,	/* u8 1 if there is an IP header, u8 the protocol behind it and its extensions (WEIR_F_L4PROTO) */
 	WEIR_K_IP4 = 24,	/* 20 bytes as in the packet */
 	WEIR_K_IP6 = 48,	/* 40 bytes as in the packet */
-	WEIR_K_L4 = 88,		/* 20 bytes of TCP, 8 of UDP, ICMP, ICMPv6 */
+	WEIR_K_L4 = 88,		/* 20 bytes of TCP, 8 of UDP, ICMP, ICMPv6, and of others with WEIR_V_PORTS */
 	WEIR_K_FRAG6 = 112,	/* 8 bytes of the last IPv6 fragment header */
 	WEIR_K_IP4OPT = 120,	/* 256 bits: IPv4 option types present */
 	WEIR_K_TCPOPT = 152,	/* 256 bits: TCP option kinds present (not 0, 1) */
 	WEIR_K_SLOT = 184,	/* WEIR_SLOTS * 16: u8 length of the value, 7 zero bytes, be64 number */
-	WEIR_K_END = 440,	/* WEIR_KEY_WORDS * 8 */
+	WEIR_K_MAC = 440,	/* destination and source address, 12 bytes, and 4 zero bytes (WEIR_F_MAC) */
+	WEIR_K_END = 456,	/* WEIR_KEY_WORDS * 8 */
 };
 
 /* valid bits: what the packet has. The first eight are the header classes. */
@@ -86,6 +88,7 @@ enum weir_key_at {
 #define WEIR_V_TCPOPT		(1ULL << 12)
 #define WEIR_V_FRAG6		(1ULL << 13)	/* an IPv6 fragment header was walked */
 #define WEIR_V_EH		(1ULL << 14)	/* any extension header */
+#define WEIR_V_PORTS		(1ULL << 15)	/* TCP, UDP; with WEIR_F_PORTS UDP-Lite, SCTP, DCCP */
 #define WEIR_V_EH_HOPBYHOP	(1ULL << 16)
 #define WEIR_V_EH_ROUTING	(1ULL << 17)
 #define WEIR_V_EH_FRAGMENT	(1ULL << 18)
@@ -803,5 +806,8 @@ struct weir_filter_blocks {
 #define WEIR_F_SEQUENCE		(1 << 9)	/* ... sequence numbers */
 #define WEIR_F_MAPPING		(1 << 10)	/* there are mappings that do not depend on who is sent to */
 #define WEIR_F_EXPECT		(1 << 11)	/* there are helpers that expect connections */
+#define WEIR_F_MAC		(1 << 12)	/* MAC addresses are tested */
+#define WEIR_F_PORTS		(1 << 13)	/* ports are tested whatever the protocol */
+#define WEIR_F_L4PROTO		(1 << 14)	/* the protocol is tested whatever the family */
 
 #endif

@@ -376,7 +376,7 @@ static __always_inline int parse_tcp(struct walk *w)
 	doff = (tcp[12] >> 4) * 4;
 	if (doff < 20 || doff > plen)
 		return WEIR_R_tcp_bad_offset;
-	s->key[0] |= WEIR_V_TCP;
+	s->key[0] |= WEIR_V_TCP | WEIR_V_PORTS;
 	*(__u64 *)to = *(__u64 *)tcp;
 	*(__u64 *)(to + 8) = *(__u64 *)(tcp + 8);
 	*(__u32 *)(to + 16) = *(__u32 *)(tcp + 16);
@@ -394,6 +394,13 @@ static __always_inline int parse_tcp(struct walk *w)
 			return WEIR_R_tcp_bad_option;
 	}
 	return PARSED;
+}
+
+/* The ports of a protocol that has no other fields. */
+static __always_inline void ports_of_others(struct scratch *s, __u64 *to, __u32 l4)
+{
+	s->key[0] |= WEIR_V_PORTS;
+	*to = *(__u64 *)hdr_at(s, l4);
 }
 
 static __always_inline int parse_l4(struct walk *w)
@@ -417,7 +424,7 @@ static __always_inline int parse_l4(struct walk *w)
 				return WEIR_R_udp_bad_len;
 			len = plen;
 		}
-		s->key[0] |= WEIR_V_UDP;
+		s->key[0] |= WEIR_V_UDP | WEIR_V_PORTS;
 		s->l4_csum = l4 + 6;
 		s->l4_payload_end = l4 + len;
 		if (!hdr_be16(s, l4 + 6))
@@ -441,10 +448,16 @@ static __always_inline int parse_l4(struct walk *w)
 		s->l4_csum = l4 + 2;
 		s->l4_payload_end = s->ip_end;
 		break;
+	case IPPROTO_SCTP:
+		if (weir_features & WEIR_F_PORTS && plen >= 8)
+			ports_of_others(s, to, l4);
+		return PARSED;
 	case IPPROTO_DCCP:
 	case IPPROTO_UDPLITE:
 		if (plen < 8)
 			return PARSED;
+		if (weir_features & WEIR_F_PORTS)
+			ports_of_others(s, to, l4);
 		s->l4_csum = l4 + 6;
 		s->pseudo_only = 1;
 		s->hdr_end = l4 + 8;
@@ -465,6 +478,10 @@ static __always_inline int parse(struct walk *w)
 	__u32 off = 12, type, i;
 	int reason;
 
+	if (weir_features & WEIR_F_MAC) {
+		s->key[WEIR_K_MAC / 8] = *(__u64 *)hdr_at(s, 0);
+		s->key[WEIR_K_MAC / 8 + 1] = *(__u32 *)hdr_at(s, 8);
+	}
 	type = hdr_be16(s, 12);
 #pragma unroll
 	for (i = 0; i <= WEIR_VLAN_MAX; i++) {
@@ -499,6 +516,8 @@ static __always_inline int parse(struct walk *w)
 		return PARSED;
 	if (reason != PARSED)
 		return reason;
+	if (weir_features & WEIR_F_L4PROTO)
+		key_set_be16(s, WEIR_K_L4PROTO, 0x100 | s->l4_proto);
 	if (s->key[0] & (WEIR_V_FRAG_LATER | WEIR_V_EH_ESP))
 		return PARSED;
 	return parse_l4(w);

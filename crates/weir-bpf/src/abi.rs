@@ -24,7 +24,7 @@ pub use tunnels::*;
 /// Largest frame: an Ethernet header and the largest IP packet.
 pub const FRAME_MAX: usize = 65_549;
 /// 64-bit words of the flat key.
-pub const KEY_WORDS: usize = 55;
+pub const KEY_WORDS: usize = 57;
 /// TCP option kinds whose values a policy may test.
 pub const SLOTS: usize = 16;
 /// Words of a table's mask.
@@ -66,6 +66,7 @@ pub mod key {
     pub const ETHER: usize = 14;
     pub const VLAN: usize = 16;
     pub const VLAN2: usize = 18;
+    pub const L4PROTO: usize = 20;
     pub const IP4: usize = 24;
     pub const IP6: usize = 48;
     pub const L4: usize = 88;
@@ -73,6 +74,7 @@ pub mod key {
     pub const IP4OPT: usize = 120;
     pub const TCPOPT: usize = 152;
     pub const SLOT: usize = 184;
+    pub const MAC: usize = 440;
 }
 
 /// Valid bits of the flat key beyond the header classes (`WEIR_V_*`).
@@ -85,6 +87,7 @@ pub mod valid {
     pub const TCPOPT: u64 = 1 << 12;
     pub const FRAG6: u64 = 1 << 13;
     pub const EH: u64 = 1 << 14;
+    pub const PORTS: u64 = 1 << 15;
     /// First of the extension header bits, in the order of [`super::EXT_HEADERS`].
     pub const EH_FIRST: u64 = 1 << 16;
     /// Number of the first slot bit.
@@ -1055,4 +1058,7 @@ pub mod feature {
     pub const SEQUENCE: u32 = 1 << 9;
     pub const MAPPING: u32 = 1 << 10;
     pub const EXPECT: u32 = 1 << 11;
+    pub const MAC: u32 = 1 << 12;
+    pub const PORTS: u32 = 1 << 13;
+    pub const L4PROTO: u32 = 1 << 14;
 }

@@ -10,6 +10,7 @@ use crate::model::{
     Test,
 };
 use crate::names::name_of;
+use crate::value::mac_text;
 
 /// More intervals than this are counted instead of listed.
 const LISTED: usize = 8;
@@ -136,7 +137,9 @@ fn condition(m: &Match) -> Option<String> {
             format!("with the {} bit {state}", phrase(m.subject.field))
         }
         (Test::Present, Kind::Is(value)) => format!("whose ECN is {not}{value}"),
-        (Test::Present, Kind::NetProto) => format!("that is {not}IPv4 or IPv6"),
+        (Test::Present, Kind::NetProto | Kind::L4Proto) => format!("that is {not}IPv4 or IPv6"),
+        // The class that the rule requires has said so.
+        (Test::Present, Kind::Exists) if !m.negated && is_transport(info.header) => return None,
         (Test::Present, Kind::Exists) => match info.name {
             "vlan" => format!("{with} a VLAN tag"),
             "vlan2" => format!("{with} a second VLAN tag"),
@@ -195,6 +198,13 @@ fn condition(m: &Match) -> Option<String> {
             format!("whose {} {verb} with {}", option(m.subject), hex(bytes))
         }
     })
+}
+
+fn is_transport(header: Header) -> bool {
+    matches!(
+        header,
+        Header::Tcp | Header::Udp | Header::Icmp | Header::Icmp6
+    )
 }
 
 fn action(target: &Target) -> String {
@@ -393,6 +403,7 @@ fn prefix_length(field: Field, lo: u128, hi: u128) -> Option<u32> {
     let bits = match field.info().kind {
         Kind::Addr4 => 32,
         Kind::Addr6 => 128,
+        Kind::Mac => 48,
         _ => return None,
     };
     let host = lo ^ hi;
@@ -404,6 +415,7 @@ fn number(field: Field, value: u128) -> String {
     match field.info().kind {
         Kind::Addr4 => Ipv4Addr::from(value as u32).to_string(),
         Kind::Addr6 => Ipv6Addr::from(value).to_string(),
+        Kind::Mac => mac_text(value),
         _ => match name_of(field, value) {
             Some(name) => format!("{value} ({name})"),
             None => value.to_string(),

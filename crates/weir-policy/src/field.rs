@@ -11,6 +11,8 @@ pub enum Header {
     Meta,
     /// EtherType behind the last VLAN tag.
     Ether,
+    /// Destination and source address in front of it.
+    EtherAddr,
     /// Outermost VLAN tag: {TCI, EtherType}.
     Vlan,
     /// Second VLAN tag.
@@ -29,6 +31,8 @@ pub enum Header {
     Udp,
     /// TCP (RFC 9293).
     Tcp,
+    /// The two ports that TCP, UDP, UDP-Lite, SCTP and DCCP begin with.
+    Ports,
 }
 
 /// What kind of thing a field is, which decides the values and conditions it takes.
@@ -42,6 +46,8 @@ pub enum Kind {
     Addr4,
     /// IPv6 address; takes a prefix.
     Addr6,
+    /// MAC address; takes a prefix.
+    Mac,
     /// Bytes behind the header: `F[n]`, == and != with up to 64 bytes.
     Payload,
     /// TCP option of this kind; `None`: the kind is written behind the name, or any option.
@@ -58,6 +64,8 @@ pub enum Kind {
     OutPort,
     /// `ip4` or `ip6`.
     NetProto,
+    /// The protocol behind the IP header and its extension headers.
+    L4Proto,
     /// Every packet.
     All,
 }
@@ -157,6 +165,11 @@ pub static FIELDS: &[FieldInfo] = &[
     row("out", &[], Meta, OutPort, 0, 0, false, "interface the packet leaves by, on hooks that know it"),
     row("queue", &["in-queue"], Meta, Number, 0, 16, false, "receive queue of the device"),
     row("net-proto", &[], Meta, NetProto, 0, 0, false, "ip4 or ip6"),
+    row("l4-proto", &["th-proto"], Meta, L4Proto, 0, 8, false, "protocol behind the IP headers, of either family"),
+    row("sport", &["th-sport"], Ports, Number, 0, 16, false, "source port: TCP, UDP, UDP-Lite, SCTP, DCCP"),
+    row("dport", &["th-dport"], Ports, Number, 16, 16, false, "destination port: TCP, UDP, UDP-Lite, SCTP, DCCP"),
+    row("eth-saddr", &["eth-src", "ether-saddr"], EtherAddr, Mac, 48, 48, false, "source MAC address or prefix"),
+    row("eth-daddr", &["eth-dst", "ether-daddr"], EtherAddr, Mac, 0, 48, false, "destination MAC address or prefix"),
     row("eth-type", &["ether-type"], Ether, Number, 0, 16, false, "EtherType behind the last VLAN tag"),
     row("vlan", &[], Vlan, Exists, 0, 0, false, "the frame has a VLAN tag"),
     row("vlan-id", &[], Vlan, Number, 4, 12, true, "VLAN identifier of the outermost tag"),
@@ -223,21 +236,25 @@ pub static FIELDS: &[FieldInfo] = &[
     row("ip6-mf", &[], Ip6Frag, Is(1), 31, 1, false, "more fragments, of the fragment header"),
     row("ip6-frag-id", &[], Ip6Frag, Number, 32, 32, false, "identification, of the fragment header"),
 
+    row("icmp", &[], Icmp, Exists, 0, 0, false, "ICMP"),
     row("icmp-type", &[], Icmp, Number, 0, 8, true, "ICMP type"),
     row("icmp-code", &[], Icmp, Number, 8, 8, true, "ICMP code"),
     row("icmp-checksum", &[], Icmp, Number, 16, 16, true, "ICMP checksum"),
     row("icmp-payload", &[], Icmp, Payload, 0, 0, true, "bytes behind the 8-byte ICMP header"),
+    row("icmp6", &["icmpv6"], Icmp6, Exists, 0, 0, false, "ICMPv6"),
     row("icmp6-type", &["icmpv6-type"], Icmp6, Number, 0, 8, true, "ICMPv6 type"),
     row("icmp6-code", &["icmpv6-code"], Icmp6, Number, 8, 8, true, "ICMPv6 code"),
     row("icmp6-checksum", &["icmpv6-checksum"], Icmp6, Number, 16, 16, true, "ICMPv6 checksum"),
     row("icmp6-payload", &["icmpv6-payload"], Icmp6, Payload, 0, 0, true, "bytes behind the 8-byte ICMPv6 header"),
 
+    row("udp", &[], Udp, Exists, 0, 0, false, "UDP"),
     row("udp-sport", &[], Udp, Number, 0, 16, true, "source port"),
     row("udp-dport", &[], Udp, Number, 16, 16, true, "destination port"),
     row("udp-len", &[], Udp, Number, 32, 16, true, "UDP length"),
     row("udp-checksum", &[], Udp, Number, 48, 16, true, "UDP checksum"),
     row("udp-payload", &[], Udp, Payload, 0, 0, true, "bytes behind the UDP header"),
 
+    row("tcp", &[], Tcp, Exists, 0, 0, false, "TCP"),
     row("tcp-sport", &[], Tcp, Number, 0, 16, true, "source port"),
     row("tcp-dport", &[], Tcp, Number, 16, 16, true, "destination port"),
     row("tcp-seq-num", &["tcp-seq"], Tcp, Number, 32, 32, true, "sequence number"),

@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use crate::field::{Field, Header, Kind};
-use crate::names::{SERVICES, names_of};
+use crate::names::{SERVICES, has_flags, names_of};
 use crate::{NoFiles, Source};
 
 mod stateful;
@@ -27,6 +27,19 @@ pub const PORTS: &[u32] = &[
     80, 22, 53, 443, 8080, 1024, 1025, 1026, 1027, 1028, 1029, 1030,
 ];
 
+const MACS: &[&str] = &[
+    "02:00:00:00:00:01",
+    "02:00:00:00:00:02",
+    "x020000000001",
+    "ff:ff:ff:ff:ff:ff",
+];
+const MAC_PREFIXES: &[&str] = &[
+    "02:00:00:00:00:00/40",
+    "02:00:00:00:00:00/24",
+    "02:00:00:00:00:00-02:00:00:00:00:01",
+    "ff:ff:ff:ff:ff:ff/1",
+];
+const FLAG_MASKS: &[&str] = &["syn/syn|ack", "ack/ack", "syn|ack/syn|ack|rst", "1-3"];
 const ADDRESSES4: &[&str] = &[
     "10.0.0.1",
     "10.0.0.2",
@@ -166,7 +179,10 @@ impl Headers {
 
     fn have(&self, header: Header) -> bool {
         match header {
-            Header::Meta | Header::Ether | Header::Vlan | Header::Vlan2 => true,
+            Header::Meta | Header::Ether | Header::EtherAddr | Header::Vlan | Header::Vlan2 => true,
+            Header::Ports => self
+                .l4
+                .is_none_or(|l4| matches!(l4, Header::Tcp | Header::Udp)),
             Header::Ip4 => self.four,
             Header::Ip6 | Header::Ip6Frag => self.six,
             other => self.l4 == Some(other),
@@ -275,7 +291,7 @@ fn one_match(tape: &mut Tape<'_>, headers: &Headers, first: bool, out: &mut Stri
             }
         }
         Kind::TcpOption(named) => option_test(tape, named, out),
-        Kind::Number | Kind::Addr4 | Kind::Addr6 => {
+        Kind::Number | Kind::Addr4 | Kind::Addr6 | Kind::Mac | Kind::L4Proto => {
             if tape.below(6) < 5 {
                 number_test(tape, field, out);
             }
@@ -374,6 +390,7 @@ fn number_test(tape: &mut Tape<'_>, field: Field, out: &mut String) {
         _ => out.push_str(match (info.kind, info.bits) {
             (Kind::Addr4, _) => " in @hosts4",
             (Kind::Addr6, _) => " in @hosts6",
+            (Kind::Mac, _) => " in { 02:00:00:00:00:02, ff:ff:ff:ff:ff:ff, 1:0:5e:0:0:0/25 }",
             (_, 13..) => " in @ports",
             (_, 3..) => " in @few",
             _ => " in { 0, 1 }",
@@ -393,7 +410,9 @@ fn value(tape: &mut Tape<'_>, field: Field) -> String {
     let pool: &[u32] = match info.name {
         _ if matches!(info.kind, Kind::Addr4) => return tape.pick(ADDRESSES4).to_owned(),
         _ if matches!(info.kind, Kind::Addr6) => return tape.pick(ADDRESSES6).to_owned(),
+        _ if matches!(info.kind, Kind::Mac) => return tape.pick(MACS).to_owned(),
         name if name.ends_with("port") => PORTS,
+        "l4-proto" => &[6, 17, 1, 58, 47, 132, 136, 33, 50, 0],
         "eth-type" => &[0x0800, 0x86dd, 0x0806, 0x88cc],
         "ip-ver" | "ip6-ver" => &[4, 6, 5],
         "ip-ihl" | "tcp-offset" => &[5, 6, 8, 10, 15],
@@ -429,6 +448,8 @@ fn interval(tape: &mut Tape<'_>, field: Field) -> String {
         Kind::Addr4 => tape.pick(PREFIXES4).to_owned(),
         Kind::Addr6 if tape.one_in(3) => "2001:db8::2-2001:db8::ff".to_owned(),
         Kind::Addr6 => tape.pick(PREFIXES6).to_owned(),
+        Kind::Mac => tape.pick(MAC_PREFIXES).to_owned(),
+        Kind::Number if has_flags(field) => tape.pick(FLAG_MASKS).to_owned(),
         _ => match field.info().bits {
             16.. => tape
                 .pick(&["80-443", "1024-1027", "0-1", "x400-x0402", "0-65535"])

@@ -102,6 +102,8 @@ const EXCLUSIVE: &[(Classes, Classes)] = &[
     (Classes::ICMP, Classes::ICMP6),
     (Classes::IP6, Classes::ICMP),
     (Classes::IP4, Classes::ICMP6),
+    (Classes::PORTS, Classes::ICMP),
+    (Classes::PORTS, Classes::ICMP6),
 ];
 
 /// What a class is called.
@@ -112,6 +114,7 @@ const CLASS_NAMES: &[(Classes, &str)] = &[
     (Classes::UDP, "UDP"),
     (Classes::ICMP, "ICMP"),
     (Classes::ICMP6, "ICMPv6"),
+    (Classes::PORTS, "of a protocol with ports"),
 ];
 
 impl<'a> Lower<'a> {
@@ -318,7 +321,8 @@ impl<'a> Lower<'a> {
 /// Classes that packets with this field have.
 fn classes_of(field: Field) -> Classes {
     match field.info().header {
-        Header::Meta | Header::Ether => Classes::NONE,
+        Header::Meta | Header::Ether | Header::EtherAddr => Classes::NONE,
+        Header::Ports => Classes::PORTS,
         Header::Vlan => Classes::VLAN,
         Header::Vlan2 => Classes::VLAN2,
         Header::Ip4 => Classes::IP4,

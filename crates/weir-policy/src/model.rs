@@ -275,6 +275,8 @@ impl Classes {
     pub const ICMP6: Classes = Classes(1 << 5);
     pub const VLAN: Classes = Classes(1 << 6);
     pub const VLAN2: Classes = Classes(1 << 7);
+    /// A transport that begins with two ports (class of `sport` and `dport`).
+    pub const PORTS: Classes = Classes(1 << 15);
     /// An IPv6 fragment header was walked (class of `ip6-frag-*`).
     pub const IP6_FRAG: Classes = Classes(1 << 13);
 

@@ -371,7 +371,7 @@ pub(crate) const FAMILIES: Names = &[("ip4", 4), ("ip6", 6), ("ipv4", 4), ("ipv6
 pub fn names() -> &'static [(&'static str, &'static [(&'static str, u32)])] {
     &[
         ("ports", SERVICES),
-        ("`ip-proto`, `ip6-next`", PROTOCOLS),
+        ("`ip-proto`, `ip6-next`, `l4-proto`", PROTOCOLS),
         ("`eth-type`", ETHER_TYPES),
         ("`ip-dscp`, `ip6-dscp`", CODE_POINTS),
         ("`icmp-type`", ICMP_TYPES),
@@ -399,10 +399,10 @@ pub(crate) fn names_of(field: Field) -> Names {
         return FAMILIES;
     }
     match info.name {
-        "ip-proto" | "ip6-next" => PROTOCOLS,
+        "ip-proto" | "ip6-next" | "l4-proto" => PROTOCOLS,
         "eth-type" => ETHER_TYPES,
         "ip-dscp" | "ip6-dscp" => CODE_POINTS,
-        "tcp-sport" | "tcp-dport" | "udp-sport" | "udp-dport" => SERVICES,
+        "tcp-sport" | "tcp-dport" | "udp-sport" | "udp-dport" | "sport" | "dport" => SERVICES,
         "icmp-type" => ICMP_TYPES,
         "icmp-code" => ICMP_CODES,
         "icmp6-type" => ICMP6_TYPES,
@@ -505,13 +505,17 @@ mod tests {
         TCP_FLAGS,
     ];
 
+    /// Protocols that are fields as well: behind a field that takes their names they are its value.
+    const BOTH: [&str; 5] = ["tcp", "udp", "icmp", "icmp6", "icmpv6"];
+
     /// A word of a rule is one thing: a name is no field, no target and no number, and stands for one number.
     #[test]
     fn names_are_nothing_else() {
         for table in TABLES {
             let mut seen = std::collections::BTreeSet::new();
             for &(name, _) in *table {
-                assert!(field(name).is_none() && !is_one_of(name, TARGETS), "{name}");
+                let is_field = field(name).is_some() && !BOTH.contains(&name);
+                assert!(!is_field && !is_one_of(name, TARGETS), "{name}");
                 assert!(!looks_like_literal(name), "{name} reads as a number");
                 assert!(
                     name.to_ascii_lowercase() == name && seen.insert(name),

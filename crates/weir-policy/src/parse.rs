@@ -58,6 +58,8 @@ pub(crate) fn takes_values(field: Field, has_arg: bool) -> bool {
         FieldKind::Number
         | FieldKind::Addr4
         | FieldKind::Addr6
+        | FieldKind::Mac
+        | FieldKind::L4Proto
         | FieldKind::Payload
         | FieldKind::NetProto
         | FieldKind::InPort
@@ -78,6 +80,7 @@ fn takes(field: Field) -> String {
         FieldKind::Addr4 => "an IPv4 address, a prefix or a range: `192.0.2.0/24`".to_owned(),
         FieldKind::Addr6 => "an IPv6 address, a prefix or a range: `2001:db8::/32`".to_owned(),
         FieldKind::NetProto => "`ip4` or `ip6`".to_owned(),
+        FieldKind::Mac => "a MAC address or a prefix: `02:00:00:00:00:00/24`".to_owned(),
         FieldKind::Payload => "bytes behind `==`: `== x474554`".to_owned(),
         FieldKind::InPort | FieldKind::OutPort => "an interface: `eth0`".to_owned(),
         _ if names.is_empty() => "a number: `80`, `x50`".to_owned(),
@@ -510,7 +513,9 @@ impl<'a> Parser<'a> {
             }
             Some(t)
                 if t.kind == Kind::Word
-                    && (is_port || (field(self.of(t.span)).is_none() && !self.at_target())) =>
+                    && (is_port
+                        || is_named(f, self.of(t.span))
+                        || (field(self.of(t.span)).is_none() && !self.at_target())) =>
             {
                 Test::Compare(cond, self.value(f))
             }

@@ -43,6 +43,7 @@ enum Use {
     Flags,
     Addr4,
     Addr6,
+    Mac,
 }
 
 impl<'a> Sets<'a> {
@@ -93,6 +94,7 @@ impl<'a> Sets<'a> {
             Domain::Flags(_) => Use::Flags,
             Domain::Addr4 => Use::Addr4,
             Domain::Addr6 => Use::Addr6,
+            Domain::Mac => Use::Mac,
         };
         if let Some(done) = self.numbers.get(&(key, how)) {
             return done.clone();

@@ -26,6 +26,8 @@ pub(crate) enum Domain {
     Addr4,
     /// IPv6 addresses.
     Addr6,
+    /// MAC addresses.
+    Mac,
 }
 
 impl Domain {
@@ -35,7 +37,8 @@ impl Domain {
         match info.kind {
             Kind::Number if has_flags(field) => Some(Domain::Flags(names_of(field))),
             Kind::Number => Some(Domain::Number(info.bits, names_of(field))),
-            Kind::NetProto => Some(Domain::Number(8, names_of(field))),
+            Kind::NetProto | Kind::L4Proto => Some(Domain::Number(8, names_of(field))),
+            Kind::Mac => Some(Domain::Mac),
             Kind::Addr4 => Some(Domain::Addr4),
             Kind::Addr6 => Some(Domain::Addr6),
             _ => None,
@@ -49,6 +52,7 @@ impl Domain {
             Domain::Flags(_) => FLAG_BITS,
             Domain::Addr4 => 32,
             Domain::Addr6 => 128,
+            Domain::Mac => 48,
         }
     }
 
@@ -60,7 +64,7 @@ impl Domain {
     fn names(self) -> Names {
         match self {
             Domain::Number(_, names) | Domain::Flags(names) => names,
-            Domain::Addr4 | Domain::Addr6 => &[],
+            Domain::Addr4 | Domain::Addr6 | Domain::Mac => &[],
         }
     }
 
@@ -70,6 +74,7 @@ impl Domain {
             Domain::Flags(_) => "flags (`syn,ack`) or a number",
             Domain::Addr4 => "an IPv4 address like `192.0.2.1`",
             Domain::Addr6 => "an IPv6 address like `2001:db8::1`",
+            Domain::Mac => "a MAC address like `02:00:00:00:00:01`",
         }
     }
 }
@@ -139,6 +144,12 @@ pub(crate) fn interval(word: &str, domain: Domain) -> Result<Interval, Problem> 
             _ => prefix(word, left, right, domain),
         };
     }
+    if matches!(domain, Domain::Mac) && !word.contains(':') && word.matches('-').count() == 5 {
+        return Err(Problem::with_help(
+            format!("`{word}` is not a MAC address"),
+            format!("write `{}`", word.replace('-', ":")),
+        ));
+    }
     if let Some((left, right)) = range_of(domain.names(), word) {
         let lo = single(left, domain)?;
         if right.is_empty() {
@@ -178,7 +189,32 @@ pub(crate) fn single(word: &str, domain: Domain) -> Result<u128, Problem> {
             Ok(address) => Ok(u128::from(address)),
             Err(_) => hex_address(word, domain),
         },
+        Domain::Mac => match mac(word) {
+            Some(address) => Ok(address),
+            None => hex_address(word, domain),
+        },
     }
+}
+
+/// Six bytes of one or two hex digits.
+fn mac(word: &str) -> Option<u128> {
+    let mut bytes = 0;
+    let mut address = 0;
+    for part in word.split(':') {
+        let is_byte = matches!(part.len(), 1 | 2) && part.bytes().all(|b| b.is_ascii_hexdigit());
+        address = address << 8 | u128::from(u8::from_str_radix(part, 16).ok().filter(|_| is_byte)?);
+        bytes += 1;
+    }
+    (bytes == 6).then_some(address)
+}
+
+/// A MAC address as it is written.
+pub(crate) fn mac_text(address: u128) -> String {
+    let bytes: Vec<String> = (0..6)
+        .rev()
+        .map(|n| format!("{:02x}", address >> (8 * n) & 0xff))
+        .collect();
+    bytes.join(":")
 }
 
 /// Reads flags that are joined: `syn,ack`, or `syn|ack` and `syn+ack` where a comma parts values.
@@ -318,13 +354,13 @@ fn hex_address(word: &str, domain: Domain) -> Result<u128, Problem> {
         }
         _ => "",
     };
-    let kind = if matches!(domain, Domain::Addr4) {
-        "IPv4"
-    } else {
-        "IPv6"
+    let kind = match domain {
+        Domain::Addr4 => "an IPv4",
+        Domain::Mac => "a MAC",
+        _ => "an IPv6",
     };
     Err(Problem::with_help(
-        format!("`{word}` is not an {kind} address"),
+        format!("`{word}` is not {kind} address"),
         format!("expected {}{other}", domain.expected()),
     ))
 }

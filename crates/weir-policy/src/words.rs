@@ -75,16 +75,24 @@ const MEANT: &[(&[&str], &str)] = &[
         "write `ip-daddr` (IPv6: `ip6-daddr`)",
     ),
     (
-        &["dport", "dst-port", "destination-port", "port", "dest-port"],
-        "write `tcp-dport` or `udp-dport`",
+        &["dst-port", "destination-port", "port", "dest-port"],
+        "write `dport`, or of one protocol `tcp-dport`",
     ),
     (
-        &["sport", "src-port", "source-port"],
-        "write `tcp-sport` or `udp-sport`",
+        &["src-port", "source-port"],
+        "write `sport`, or of one protocol `tcp-sport`",
+    ),
+    (
+        &["src-mac", "smac", "mac-source", "mac-src"],
+        "write `eth-saddr`",
+    ),
+    (
+        &["dst-mac", "dmac", "mac-dst", "mac"],
+        "write `eth-daddr`, or `eth-saddr`",
     ),
     (
         &["proto", "protocol", "ip-protocol", "l4proto"],
-        "write `ip-proto` (IPv6: `ip6-next`)",
+        "write `l4-proto`, or of one family `ip-proto` or `ip6-next`",
     ),
     (
         &[
@@ -122,22 +130,6 @@ const MEANT: &[(&[&str], &str)] = &[
     ),
     (&["ethertype", "eth-proto"], "write `eth-type`"),
     (&["vlan-tag", "vid"], "write `vlan-id`"),
-    (
-        &["tcp"],
-        "a field of TCP says it: `tcp-dport 80`, or `ip-proto tcp`",
-    ),
-    (
-        &["udp"],
-        "a field of UDP says it: `udp-dport 53`, or `ip-proto udp`",
-    ),
-    (
-        &["icmp"],
-        "a field of ICMP says it: `icmp-type echo-request`, or `ip-proto icmp`",
-    ),
-    (
-        &["icmp6", "icmpv6"],
-        "a field of ICMPv6 says it: `icmp6-type echo-request`",
-    ),
     (
         &["ip", "ipv4", "ip4"],
         "a field of IPv4 says it: `ip-saddr 10.0.0.0/8`, or `net-proto ip4`",

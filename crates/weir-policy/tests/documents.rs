@@ -114,6 +114,8 @@ fn value(info: &FieldInfo) -> String {
         Kind::TcpOption(_) => "option, bytes".to_owned(),
         Kind::InPort | Kind::OutPort => "interface".to_owned(),
         Kind::NetProto => "`ip4` or `ip6`".to_owned(),
+        Kind::L4Proto => format!("{} bits", info.bits),
+        Kind::Mac => "MAC address".to_owned(),
     }
 }
 
@@ -159,6 +161,7 @@ fn blocks(page: &str, kind: &str) -> Vec<String> {
 /// The states and their timeouts stand in the page as the program has them.
 #[test]
 fn the_table_of_states() {
+    let _one = PAGE.lock().unwrap_or_else(PoisonError::into_inner);
     let page = read(&root().join("docs/language.md"));
     for state in FlowState::ALL {
         let row = format!("| `{}` |", state.name());

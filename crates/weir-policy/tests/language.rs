@@ -201,7 +201,9 @@ fn every_field_in_every_spelling_and_case() {
                 let m = only(&format!("{name}{value}"));
                 assert_eq!(m.subject.field, field(info.name), "{name}");
                 assert!(!m.negated);
-                if info.kind != Kind::All && !matches!(info.name, "queue" | "eth-type") {
+                if info.kind != Kind::All
+                    && !matches!(info.name, "queue" | "eth-type" | "eth-saddr" | "eth-daddr")
+                {
                     assert!(only(&format!("! {name}{value}")).negated, "{name}");
                 }
             }
@@ -373,6 +375,72 @@ fn names_of_values() {
             matches!(&rule.matches[0].test, Test::In(set) if set.contains(80) && set.contains(443))
         );
     }
+}
+
+#[test]
+fn mac_addresses() {
+    let one = 0x02_00_00_00_00_01;
+    assert_eq!(
+        only("eth-saddr 02:00:00:00:00:01"),
+        within(false, "eth-saddr", &[(one, one)])
+    );
+    assert_eq!(only("ETH-SRC 2:0:0:0:0:1"), only("eth-saddr x020000000001"));
+    assert_eq!(
+        only("eth-daddr != 02:00:00:00:00:00/24"),
+        within(
+            true,
+            "eth-daddr",
+            &[(0x02_00_00_00_00_00, 0x02_00_00_ff_ff_ff)]
+        )
+    );
+    let multicast = (1 << 40, (2 << 40) - 1);
+    assert_eq!(
+        only("eth-daddr in { 01:00:00:00:00:00-01:ff:ff:ff:ff:ff, ff:ff:ff:ff:ff:ff }"),
+        within(
+            false,
+            "eth-daddr",
+            &[multicast, ((1 << 48) - 1, (1 << 48) - 1)]
+        )
+    );
+    let rule = rule("ether-saddr 02:00:00:00:00:00/24 drop");
+    assert_eq!(rule.requires, Classes::NONE);
+    assert_eq!(
+        describe(&rule),
+        "Rule 1: every packet whose source MAC address is in 02:00:00:00:00:00/24 is dropped unless a matching rule accepts it."
+    );
+    let parsed = read(
+        "set cameras = { 02:00:00:00:00:01, 02:00:00:00:00:10/44 }\neth-saddr in @cameras drop",
+    );
+    assert!(matches!(&parsed.policy.rules[0].matches[0].test, Test::In(set) if set.size() == 17));
+}
+
+/// Tests that do not ask for a family or a transport of their own.
+#[test]
+fn any_family_and_any_transport() {
+    assert_eq!(only("dport 53"), within(false, "dport", &[(53, 53)]));
+    assert_eq!(rule("sport ntp drop").requires, Classes::PORTS);
+    assert_eq!(only("l4-proto gre"), within(false, "l4-proto", &[(47, 47)]));
+    assert_eq!(rule("l4-proto gre drop").requires, Classes::NONE);
+    assert_eq!(only("udp"), present(false, "udp"));
+    assert_eq!(rule("udp drop").requires, Classes::UDP);
+    assert_eq!(only("! icmpv6"), present(true, "icmp6"));
+    assert_eq!(rule("! icmpv6 drop").requires, Classes::NONE);
+    // Behind a field that takes protocols a name is its value.
+    assert_eq!(only("ip-proto udp"), within(false, "ip-proto", &[(17, 17)]));
+    assert_eq!(only("ip-proto == udp"), only("ip-proto udp"));
+    assert_eq!(
+        only("l4-proto in { tcp, udp }"),
+        within(false, "l4-proto", &[(6, 6), (17, 17)])
+    );
+    // What nftables writes is a rule that means the same.
+    assert_eq!(
+        rule("tcp dport 80 drop").matches,
+        [present(false, "tcp"), within(false, "dport", &[(80, 80)])]
+    );
+    assert_eq!(
+        describe(&rule("udp dport 53 ! icmp drop")),
+        "Rule 1: every UDP packet whose destination port is 53 (domain) and that is not ICMP is dropped unless a matching rule accepts it."
+    );
 }
 
 /// Flags compare as the number they are; with a mask, only those behind the `/` count, set as in front of it.

@@ -1,7 +1,7 @@
 //! Two namespaces: frames are sent into one end of a veth pair, nftables judges them at the other, and what it lets pass
 //! is handed on to a second pair and received.
 //!
-//! Frames are told apart by a number in their source address, which no policy can name. A frame with a number of its own ends each batch:
+//! Frames are told apart by a number in their source address, which no chain names (`eth-saddr` is left out). A frame with a number of its own ends each batch:
 //! all is sent from one CPU, so when it arrives, nothing that passed is still on its way.
 
 use std::io::Write;

@@ -149,7 +149,7 @@ fn classes(requires: Classes) -> Vec<String> {
 /// Presence of a header, by itself.
 fn header(of: Header) -> String {
     match of {
-        Header::Meta | Header::Ether => String::new(),
+        Header::Meta | Header::Ether | Header::EtherAddr | Header::Ports => String::new(),
         Header::Vlan => format!("@ll,96,16 {TAGS}"),
         Header::Vlan2 => format!("@ll,96,16 {TAGS} @ll,128,16 {TAGS}"),
         Header::Ip4 => "meta protocol ip".to_owned(),
@@ -176,6 +176,16 @@ fn transport(of: Header) -> &'static str {
 /// `l4`: the rule asks for a transport protocol already, and nft refuses a line in which the IP header's field disagrees with it.
 fn terms(one: &Match, l4: bool) -> Result<Vec<Term>, Inexpressible> {
     let info = one.subject.field.info();
+    if info.header == Header::Ports {
+        return Err(Inexpressible("sport and dport of any protocol"));
+    }
+    // The bed numbers frames in their source address.
+    if info.name == "eth-saddr" {
+        return Err(Inexpressible("eth-saddr"));
+    }
+    if info.kind == Kind::L4Proto {
+        return Err(Inexpressible("l4-proto"));
+    }
     if let Test::Present = one.test {
         return presence(one, l4).map(|term| vec![term]);
     }
@@ -199,6 +209,7 @@ fn terms(one: &Match, l4: bool) -> Result<Vec<Term>, Inexpressible> {
             let write = match info.kind {
                 Kind::Addr4 => address4,
                 Kind::Addr6 => address6,
+                Kind::Mac => address_mac,
                 _ => decimal,
             };
             let max = u128::MAX >> (128 - u32::from(info.bits));
@@ -268,7 +279,13 @@ fn presence(one: &Match, l4: bool) -> Result<Term, Inexpressible> {
         Kind::OutPort => return Err(Inexpressible("out")),
         // There in every frame, or required by the rule.
         _ if !one.negated => Term::none(),
-        _ if matches!(info.header, Header::Meta | Header::Ether) => Term::Never,
+        _ if matches!(
+            info.header,
+            Header::Meta | Header::Ether | Header::EtherAddr
+        ) =>
+        {
+            Term::Never
+        }
         _ => any(&[&header(info.header)]),
     })
 }
@@ -355,6 +372,7 @@ fn ports_of(ports: &[PortName], negated: bool) -> Result<Term, Inexpressible> {
 fn number(field: Field) -> Result<String, Inexpressible> {
     let info = field.info();
     Ok(match info.name {
+        "eth-daddr" => "ether daddr".to_owned(),
         "vlan-id" | "vlan-pcp" => format!("@ll,{},{}", 112 + info.offset, info.bits),
         "vlan2-id" | "vlan2-pcp" => format!("@ll,{},{}", 144 + info.offset, info.bits),
         "ip-ver" => "ip version".to_owned(),
@@ -453,6 +471,12 @@ fn address4(value: u128) -> String {
 
 fn address6(value: u128) -> String {
     Ipv6Addr::from(value).to_string()
+}
+
+fn address_mac(value: u128) -> String {
+    let bytes = value.to_be_bytes();
+    let digits: Vec<String> = bytes[10..].iter().map(|b| format!("{b:02x}")).collect();
+    digits.join(":")
 }
 
 /// Bytes at a byte offset behind a base (`@th`, `tcp option @30`), in pieces that fit a register.

@@ -111,6 +111,12 @@ impl<'a> Lowering<'a> {
 
     fn one(&mut self, exact: &mut ExactKey, m: &Match, rule: &Rule) -> Result<(), PlanError> {
         let info = m.subject.field.info();
+        self.features |= match (info.header, info.kind) {
+            (Header::EtherAddr, _) => feature::MAC,
+            (Header::Ports, _) => feature::PORTS,
+            (_, Kind::L4Proto) => feature::L4PROTO,
+            _ => 0,
+        };
         match &m.test {
             Test::Always => {}
             Test::Present => self.presence(exact, m, rule.line)?,
@@ -132,6 +138,10 @@ impl<'a> Lowering<'a> {
                 }
                 Kind::TcpOption(_) => self.option_number(exact, m, ranges, rule.line)?,
                 Kind::OutPort => return Err(PlanError::OutUnknown { line: rule.line }),
+                Kind::L4Proto => {
+                    self.has_l4_proto(exact, true);
+                    self.number(exact, place(m.subject.field), ranges, m.negated);
+                }
                 _ => self.number(exact, place(m.subject.field), ranges, m.negated),
             },
             Test::Bytes(bytes) => self.bytes(exact, &m.subject, bytes, m.negated, rule.line)?,
@@ -150,6 +160,7 @@ impl<'a> Lowering<'a> {
             Kind::OutPort => self.constant(!there),
             Kind::All | Kind::InPort => self.constant(there),
             Kind::NetProto => self.net_proto(exact, |_| there),
+            Kind::L4Proto => self.has_l4_proto(exact, there),
             Kind::Is(value) => {
                 let ranges = Arc::new(Ranges::new(vec![(value.into(), value.into())]));
                 self.number(exact, place(m.subject.field), &ranges, m.negated);
@@ -158,6 +169,10 @@ impl<'a> Lowering<'a> {
                 let bit = match info.name {
                     "vlan" => Classes::VLAN.0,
                     "vlan2" => Classes::VLAN2.0,
+                    "tcp" => Classes::TCP.0,
+                    "udp" => Classes::UDP.0,
+                    "icmp" => Classes::ICMP.0,
+                    "icmp6" => Classes::ICMP6.0,
                     "frag" => valid::FRAG,
                     "frag-first" => valid::FRAG_FIRST,
                     _ => valid::FRAG_LATER,
@@ -179,7 +194,7 @@ impl<'a> Lowering<'a> {
                 };
                 self.require_bits(exact, bit, if there { bit } else { 0 });
             }
-            Kind::Number | Kind::Addr4 | Kind::Addr6 | Kind::Payload => {
+            Kind::Number | Kind::Addr4 | Kind::Addr6 | Kind::Mac | Kind::Payload => {
                 match class_bit(info.header) {
                     Some(bit) => self.require_bits(exact, bit, if there { bit } else { 0 }),
                     None => self.constant(there),
@@ -249,6 +264,19 @@ impl<'a> Lowering<'a> {
                     );
                 }
             }
+        }
+    }
+
+    /// The byte in front of the protocol is 1 in packets with an IP header.
+    fn has_l4_proto(&mut self, exact: &mut ExactKey, there: bool) {
+        let number = u8::from(there);
+        if !exact.require(&masked(&[(key::L4PROTO, 1, number)])) {
+            let place = Place {
+                at: key::L4PROTO,
+                bit: 7,
+                bits: 1,
+            };
+            self.push_range(place, number.into(), number.into(), false);
         }
     }
 
@@ -542,16 +570,24 @@ fn empty_cond(negated: bool) -> Cond {
 
 fn place(field: Field) -> Place {
     let info = field.info();
+    if info.kind == Kind::L4Proto {
+        return Place {
+            at: key::L4PROTO + 1,
+            bit: 0,
+            bits: 8,
+        };
+    }
     let at = match info.header {
-        // The one number of this header is the queue.
+        // The other number of this header is the queue.
         Header::Meta => key::QUEUE,
+        Header::EtherAddr => key::MAC,
         Header::Ether => key::ETHER,
         Header::Vlan => key::VLAN,
         Header::Vlan2 => key::VLAN2,
         Header::Ip4 => key::IP4,
         Header::Ip6 => key::IP6,
         Header::Ip6Frag => key::FRAG6,
-        Header::Icmp | Header::Icmp6 | Header::Udp | Header::Tcp => key::L4,
+        Header::Icmp | Header::Icmp6 | Header::Udp | Header::Tcp | Header::Ports => key::L4,
     };
     Place {
         at,
@@ -562,7 +598,8 @@ fn place(field: Field) -> Place {
 
 fn class_bit(header: Header) -> Option<u64> {
     let class = match header {
-        Header::Meta | Header::Ether => return None,
+        Header::Meta | Header::Ether | Header::EtherAddr => return None,
+        Header::Ports => Classes::PORTS,
         Header::Vlan => Classes::VLAN,
         Header::Vlan2 => Classes::VLAN2,
         Header::Ip4 => Classes::IP4,

@@ -118,7 +118,9 @@ fn words(header: Header, kind: Kind, offset: u16, bits: u16, value: u128) -> Vec
         Header::Ip6 => base::IP6,
         Header::Icmp | Header::Icmp6 | Header::Udp | Header::Tcp => base::L4,
         // The table of fields has nothing writable elsewhere.
-        Header::Meta | Header::Ether | Header::Ip6Frag => return Vec::new(),
+        Header::Meta | Header::Ether | Header::EtherAddr | Header::Ip6Frag | Header::Ports => {
+            return Vec::new();
+        }
     };
     let first = offset / 32;
     let count = (offset % 32 + bits).div_ceil(32);

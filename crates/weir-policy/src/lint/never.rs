@@ -7,7 +7,7 @@ use crate::ast::{self, Cond, Span};
 use crate::diagnostic::Report;
 use crate::field::{Field, Header, Kind};
 use crate::model::{Classes, Match, Ranges, Test};
-use crate::value::Domain;
+use crate::value::{Domain, mac_text};
 
 /// Something that a rule asks of packets, and where.
 #[derive(Clone, Copy, Debug)]
@@ -165,7 +165,8 @@ fn alone(one: &Asked<'_>) -> Said {
     };
     let info = field.info();
     let name = info.name;
-    if matches!(name, "queue" | "eth-type") && one.model().is_some_and(|m| m.test == Test::Present)
+    if matches!(name, "queue" | "eth-type" | "eth-saddr" | "eth-daddr")
+        && one.model().is_some_and(|m| m.test == Test::Present)
     {
         return Said {
             message: format!("every packet has `{name}`, so this rule never matches"),
@@ -306,12 +307,13 @@ fn number(field: Field, value: u128) -> String {
     match field.info().kind {
         Kind::Addr4 => Ipv4Addr::from(value as u32).to_string(),
         Kind::Addr6 => Ipv6Addr::from(value).to_string(),
+        Kind::Mac => mac_text(value),
         _ => value.to_string(),
     }
 }
 
 /// Fields whose values say which header follows.
-const PROTOCOLS: &[&str] = &["ip-proto", "ip6-next", "eth-type", "net-proto"];
+const PROTOCOLS: &[&str] = &["ip-proto", "ip6-next", "l4-proto", "eth-type", "net-proto"];
 
 /// Tests of several fields.
 fn together(core: &[Asked<'_>]) -> Said {
@@ -364,7 +366,7 @@ fn together(core: &[Asked<'_>]) -> Said {
     if let Some(at) = position(&|one| one.is_named(PROTOCOLS)) {
         // The next protocol of an IP header says nothing of the header itself.
         let is_told = |header: &&str| {
-            !core[at].is_named(&["ip-proto", "ip6-next"]) || !header.starts_with("IPv")
+            !core[at].is_named(&["ip-proto", "ip6-next", "l4-proto"]) || !header.starts_with("IPv")
         };
         let others = core.iter().enumerate().filter(|&(n, _)| n != at);
         let header = others.filter_map(|(_, one)| one.header()).find(is_told);

@@ -28,7 +28,7 @@ pub(super) enum Part {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub(super) family: Family,
-    /// Its L4 header: one class, or none.
+    /// Its L4 header: one class, or none. `PORTS` is one of a protocol that has no other class.
     pub(super) l4: Classes,
     pub(super) part: Part,
     /// VLAN tags; 2 stands for two or more.
@@ -49,6 +49,8 @@ pub(super) static SHAPES: LazyLock<Vec<Shape>> = LazyLock::new(|| {
                 (Family::V6, Classes::UDP),
                 (Family::V4, Classes::ICMP),
                 (Family::V6, Classes::ICMP6),
+                (Family::V4, Classes::PORTS),
+                (Family::V6, Classes::PORTS),
                 (Family::V4, Classes::NONE),
                 (Family::V6, Classes::NONE),
                 (Family::None, Classes::NONE),
@@ -86,6 +88,10 @@ impl Shape {
             (self.tags >= 1, Classes::VLAN),
             (self.tags >= 2, Classes::VLAN2),
             (fragment_header, Classes::IP6_FRAG),
+            (
+                matches!(self.l4, Classes::TCP | Classes::UDP),
+                Classes::PORTS,
+            ),
             (true, self.l4),
         ];
         let has = all.into_iter().filter(|&(has, _)| has);
@@ -100,7 +106,8 @@ impl Shape {
     /// Whether packets of this shape have a header. Every packet has what is not a header.
     pub(super) fn has(&self, header: Header) -> bool {
         let class = match header {
-            Header::Meta | Header::Ether => return true,
+            Header::Meta | Header::Ether | Header::EtherAddr => return true,
+            Header::Ports => Classes::PORTS,
             Header::Vlan => Classes::VLAN,
             Header::Vlan2 => Classes::VLAN2,
             Header::Ip4 => Classes::IP4,
@@ -121,7 +128,7 @@ impl Shape {
             (Kind::Exists, "frag") => self.part != Part::Whole,
             (Kind::Exists, "frag-first") => self.part == Part::First,
             (Kind::Exists, "frag-later") => self.part == Part::Later,
-            (Kind::NetProto, _) => self.family != Family::None,
+            (Kind::NetProto | Kind::L4Proto, _) => self.family != Family::None,
             _ => self.has(info.header),
         }
     }
@@ -203,9 +210,11 @@ impl Shape {
                 }
                 Family::None => among(points([0x0800, 0x86dd]), true),
             },
-            "ip-proto" => match self.protocol() {
+            "ip-proto" | "l4-proto" => match self.protocol() {
                 Some(number) => between(number, number),
                 None if is_later => between(0, all),
+                None if self.l4 == Classes::PORTS => among(points([33, 132, 136]), false),
+                None if self.family == Family::V6 => among(points([6, 17, 58]), true),
                 None => among(points([1, 6, 17]), true),
             },
             "ip-frag-offset" | "ip6-frag-offset" if is_later => between(1, all),

@@ -119,8 +119,8 @@ fn fails(shape: &Shape, one: &Match) -> Failing {
     if one.test == Test::Always {
         return Failing::Never;
     }
-    let is_absent =
-        !shape.has(info.header) || info.kind == Kind::NetProto && !shape.exists(one.subject.field);
+    let is_absent = !shape.has(info.header)
+        || matches!(info.kind, Kind::NetProto | Kind::L4Proto) && !shape.exists(one.subject.field);
     match (&one.test, info.kind) {
         (
             Test::Present,
@@ -145,10 +145,14 @@ fn at_once(shape: &Shape, literal: Literal<'_>) -> Option<bool> {
             | Kind::Number
             | Kind::Addr4
             | Kind::Addr6
+            | Kind::Mac
             | Kind::Payload
-            | Kind::NetProto,
+            | Kind::NetProto
+            | Kind::L4Proto,
         ) => Some(shape.exists(literal.subject.field) != literal.negated),
-        (Test::In(_), Kind::NetProto) if !shape.exists(literal.subject.field) => Some(false),
+        (Test::In(_), Kind::NetProto | Kind::L4Proto) if !shape.exists(literal.subject.field) => {
+            Some(false)
+        }
         _ if !shape.has(info.header) => Some(false),
         _ => None,
     }

@@ -208,15 +208,12 @@ fn address_field(value: &str, source: bool) -> &'static str {
     }
 }
 
-/// `tcp`, `udp` and such as a test of their own.
-fn protocol(name: &str, is_v6: bool) -> String {
-    match (name, is_v6) {
-        ("tcp", _) => "tcp-dport".to_owned(),
-        ("udp", _) => "udp-dport".to_owned(),
-        ("icmp", _) => "icmp-type".to_owned(),
-        ("icmpv6" | "icmp6" | "ipv6-icmp", _) => "icmp6-type".to_owned(),
-        (name, false) => format!("ip-proto {name}"),
-        (name, true) => format!("ip6-next {name}"),
+/// A protocol as a test of its own.
+fn protocol(name: &str) -> String {
+    match name {
+        "tcp" | "udp" | "icmp" | "icmp6" => name.to_owned(),
+        "icmpv6" | "ipv6-icmp" => "icmp6".to_owned(),
+        _ => format!("l4-proto {name}"),
     }
 }
 
@@ -255,7 +252,6 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
         });
     }
     let first = words.iter().position(is_option)?;
-    let is_v6 = words.first().is_some_and(|w| w.text == "ip6tables");
     let mut made = Made::default();
     let mut proto: Option<&str> = None;
     let mut tested_ports = false;
@@ -310,9 +306,8 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                     .find(|p| name.eq_ignore_ascii_case(p));
                 if proto.is_none() || not {
                     let name = name.to_ascii_lowercase();
-                    let field = if is_v6 { "ip6-next" } else { "ip-proto" };
                     if name != "all" {
-                        made.matches.push(with_value(field, &name, not));
+                        made.matches.push(with_value("l4-proto", &name, not));
                     }
                     proto = None;
                 }
@@ -366,7 +361,12 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                         | "conntrack"
                         | "comment"
                         | "limit"
+                        | "mac"
                 );
+            }
+            "--mac-source" => {
+                let address = value(&mut not);
+                made.matches.push(with_value("eth-saddr", &address, not));
             }
             "--comment" => {
                 value(&mut not);
@@ -438,7 +438,7 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
         }
     }
     if let Some(name) = proto.filter(|_| !tested_ports) {
-        made.matches.insert(0, protocol(name, is_v6));
+        made.matches.insert(0, protocol(name));
     }
     let span = whole(words)?;
     if only_answers && made.targets.iter().any(|t| t == "accept") {
@@ -546,11 +546,8 @@ fn pf(words: &[Word<'_>]) -> Option<Advice> {
     let of_ports = protocols.iter().all(|p| p == "tcp" || p == "udp");
     let alternatives: Vec<Vec<String>> = match (ports.is_empty(), protocols.as_slice()) {
         (true, []) => vec![Vec::new()],
-        (true, names) => names
-            .iter()
-            .map(|name| vec![protocol(name, false)])
-            .collect(),
-        (false, []) => ["tcp", "udp"].map(|name| with_ports(name, &ports)).into(),
+        (true, names) => names.iter().map(|name| vec![protocol(name)]).collect(),
+        (false, []) => vec![with_ports("", &ports)],
         (false, names) => {
             known &= of_ports;
             names.iter().map(|name| with_ports(name, &ports)).collect()
@@ -590,8 +587,11 @@ fn with_ports(protocol: &str, ports: &[(bool, String)]) -> Vec<String> {
         .iter()
         .map(|(source, value)| {
             let side = if *source { "sport" } else { "dport" };
-            with_value(&format!("{protocol}-{side}"), value, false)
-                .replace(&format!("{side} in {{ != }}"), side)
+            let field = match protocol {
+                "" => side.to_owned(),
+                protocol => format!("{protocol}-{side}"),
+            };
+            with_value(&field, value, false).replace(&format!("{side} in {{ != }}"), side)
         })
         .collect()
 }
@@ -632,7 +632,11 @@ const FIELDS: &[(&str, &str, &str)] = &[
     ("icmp", "code", "icmp-code"),
     ("icmpv6", "type", "icmp6-type"),
     ("icmpv6", "code", "icmp6-code"),
+    ("th", "dport", "dport"),
+    ("th", "sport", "sport"),
     ("ether", "type", "eth-type"),
+    ("ether", "saddr", "eth-saddr"),
+    ("ether", "daddr", "eth-daddr"),
     ("vlan", "id", "vlan-id"),
     ("vlan", "pcp", "vlan-pcp"),
     ("vlan", "dei", "vlan-dei"),
@@ -767,8 +771,10 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                 }
                 ("meta", "l4proto") => {
                     let name = text(at + 2);
-                    known &= is_name(name);
-                    made.matches.push(protocol(name, false));
+                    made.matches.push(match is_name(name) {
+                        true => protocol(name),
+                        false => with_value("l4-proto", name, false),
+                    });
                     at += 3;
                 }
                 ("meta", "nfproto") => {

@@ -15,6 +15,7 @@ use super::{Input, Outcome, Part, Reference, connections, matching};
 use crate::field::{Field, Kind};
 use crate::model::{Classes, Match, Policy, PortName, Ranges, Subject, Test};
 use crate::names::name_of;
+use crate::value::mac_text;
 
 /// What one rule made of a packet.
 #[derive(Clone, Debug, PartialEq)]
@@ -162,7 +163,7 @@ pub fn explain(policy: &Policy, input: &Input<'_>) -> Result<Vec<RuleExplanation
         .collect())
 }
 
-const CLASSES: [(Classes, &str); 9] = [
+const CLASSES: [(Classes, &str); 10] = [
     (Classes::IP4, "IPv4 header"),
     (Classes::IP6, "IPv6 header"),
     (Classes::TCP, "TCP header"),
@@ -172,6 +173,7 @@ const CLASSES: [(Classes, &str); 9] = [
     (Classes::VLAN, "VLAN tag"),
     (Classes::VLAN2, "second VLAN tag"),
     (Classes::IP6_FRAG, "IPv6 fragment header"),
+    (Classes::PORTS, "ports"),
 ];
 
 fn found(one: &Match, packet: &View<'_>) -> Found {
@@ -313,6 +315,7 @@ impl fmt::Display for Value {
         match self.0.info().kind {
             Kind::Addr4 => Ipv4Addr::from(self.1 as u32).fmt(f),
             Kind::Addr6 => Ipv6Addr::from(self.1).fmt(f),
+            Kind::Mac => f.write_str(&mac_text(self.1)),
             Kind::NetProto => write!(f, "ip{}", self.1),
             _ => match name_of(self.0, self.1) {
                 Some(name) => write!(f, "{} ({name})", self.1),

@@ -28,6 +28,7 @@ impl<'a> View<'a> {
             (Classes::VLAN, Header::Vlan),
             (Classes::VLAN2, Header::Vlan2),
             (Classes::IP6_FRAG, Header::Ip6Frag),
+            (Classes::PORTS, Header::Ports),
         ]
         .into_iter()
         .filter(|&(_, header)| header_at(self.layout, header).is_some())
@@ -56,10 +57,10 @@ impl<'a> View<'a> {
                 "frag-later" => self.fragment() == Some(Fragment::Later),
                 _ => header_at(self.layout, info.header).is_some(),
             },
-            Kind::NetProto => self.layout.ip.is_some(),
+            Kind::NetProto | Kind::L4Proto => self.layout.ip.is_some(),
             Kind::OutPort => false,
             Kind::InPort | Kind::All => true,
-            Kind::Number | Kind::Is(_) | Kind::Addr4 | Kind::Addr6 | Kind::Payload => {
+            Kind::Number | Kind::Is(_) | Kind::Addr4 | Kind::Addr6 | Kind::Mac | Kind::Payload => {
                 matches!(info.header, Header::Meta | Header::Ether)
                     || header_at(self.layout, info.header).is_some()
             }
@@ -74,7 +75,7 @@ impl<'a> View<'a> {
             Kind::Number if info.header == Header::Ether => {
                 Some(u128::from(self.layout.ether_type))
             }
-            Kind::Number | Kind::Is(_) | Kind::Addr4 | Kind::Addr6 => {
+            Kind::Number | Kind::Is(_) | Kind::Addr4 | Kind::Addr6 | Kind::Mac => {
                 let at = header_at(self.layout, info.header)?;
                 Some(bits(self.input.frame, at, info.offset, info.bits))
             }
@@ -83,6 +84,7 @@ impl<'a> View<'a> {
                 .ip
                 .as_ref()
                 .map(|ip| if ip.version == Version::V4 { 4 } else { 6 }),
+            Kind::L4Proto => self.layout.ip.as_ref().map(|ip| ip.protocol.into()),
             Kind::TcpOption(_) => {
                 let value = self.option_value(subject.option?)?;
                 let fits = (1..=8).contains(&value.len());
@@ -137,6 +139,8 @@ impl<'a> View<'a> {
 pub(super) fn header_at(layout: &Layout, header: Header) -> Option<usize> {
     match header {
         Header::Meta | Header::Ether => None,
+        Header::EtherAddr => Some(0),
+        Header::Ports => ports_at(layout),
         Header::Vlan => layout.tags.first().copied(),
         Header::Vlan2 => layout.tags.get(1).copied(),
         Header::Ip4 => ip(layout, Version::V4).map(|ip| ip.at),
@@ -147,6 +151,18 @@ pub(super) fn header_at(layout: &Layout, header: Header) -> Option<usize> {
         Header::Udp => l4(layout, Protocol::Udp).map(|l4| l4.at),
         Header::Tcp => l4(layout, Protocol::Tcp).map(|l4| l4.at),
     }
+}
+
+/// Where the two ports are: of TCP and UDP, and of other protocols that begin with them, if 8 bytes of the packet are there.
+fn ports_at(layout: &Layout) -> Option<usize> {
+    const OTHERS: [u8; 3] = [33, 132, 136];
+    if let Some(l4) = &layout.l4 {
+        return matches!(l4.protocol, Protocol::Tcp | Protocol::Udp).then_some(l4.at);
+    }
+    let ip = layout.ip.as_ref()?;
+    let has_ports =
+        ip.fragment != Fragment::Later && OTHERS.contains(&ip.protocol) && ip.payload.len() >= 8;
+    has_ports.then_some(ip.payload.start)
 }
 
 /// Largest offset in a frame at which payload bytes may begin, docs/semantics.md section 2.

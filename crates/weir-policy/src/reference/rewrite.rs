@@ -175,7 +175,13 @@ impl Edit<'_> {
                 };
                 self.update_l4(covered(old), covered(new));
             }
-            Header::Meta | Header::Ether | Header::Vlan | Header::Vlan2 | Header::Ip6Frag => {}
+            Header::Meta
+            | Header::Ether
+            | Header::EtherAddr
+            | Header::Vlan
+            | Header::Vlan2
+            | Header::Ip6Frag
+            | Header::Ports => {}
         }
     }
 

@@ -110,7 +110,8 @@ pub(super) fn policy(rules: Vec<(Vec<Match>, Vec<Target>)>) -> Policy {
 
 fn required(matches: &[Match], targets: &[Target]) -> Classes {
     let class = |field: Field| match field.info().header {
-        Header::Meta | Header::Ether => Classes::NONE,
+        Header::Meta | Header::Ether | Header::EtherAddr => Classes::NONE,
+        Header::Ports => Classes::PORTS,
         Header::Vlan => Classes::VLAN,
         Header::Vlan2 => Classes::VLAN2,
         Header::Ip4 => Classes::IP4,
