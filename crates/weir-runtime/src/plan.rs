@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weir_engine::network;
-use weir_graph::{Config, EdgePlan, Folder, Outline};
+use weir_graph::{Config, EdgePlan, Folder, Mode, Outline};
 use weir_network::{EdgeNetworks, Networks as Checked};
 use weir_policy::Diagnostics;
 
@@ -167,7 +167,7 @@ fn of_configuration(path: &Path, edge: Option<&str>) -> Result<Planned, RuntimeE
         let folder = path.parent().unwrap_or(Path::new(""));
         let document = folder.join(&document.value);
         let part = planned.networks_of(&document, Some(&config.edge))?;
-        planned.share_devices(&part.plan);
+        planned.share_devices(&part.plan)?;
         planned.networks = Some(part);
     }
     Ok(planned)
@@ -277,9 +277,11 @@ impl Planned {
             .extend(read.map(|(file, bytes)| (folder.join(file), bytes)));
     }
 
-    /// Says in which order a device serves the graph and the networks, where it serves both.
-    fn share_devices(&mut self, networks: &EdgeNetworks) {
-        let Some(graph) = &self.graph else { return };
+    /// Says in which order a device serves the graph and the networks, where it serves both. On one hook there would be no order that lasts.
+    fn share_devices(&mut self, networks: &EdgeNetworks) -> Result<(), RuntimeError> {
+        let Some(graph) = &self.graph else {
+            return Ok(());
+        };
         let workloads = networks.devices.iter().map(|one| {
             let what = format!("workload {}/{}", one.network, one.workload);
             (one.device.as_str(), what)
@@ -289,12 +291,19 @@ impl Planned {
         let of_networks: BTreeMap<&str, String> = workloads.chain(underlay).collect();
         for port in &graph.plan.ports {
             if let Some(what) = of_networks.get(port.device.as_str()) {
+                if port.mode == Mode::Tc {
+                    return Err(RuntimeError::Usage(format!(
+                        "{} is port {} of the graph, on tc, and {what} of the networks, which are on tc, too: leave `hook = \"tc\"` out of the port",
+                        port.device, port.name
+                    )));
+                }
                 self.notes.push(format!(
                     "{} is port {} of the graph and {what} of the networks: received packets pass the graph first, and the networks see what it passes to the stack",
                     port.device, port.name
                 ));
             }
         }
+        Ok(())
     }
 
     /// What applying this would change of what runs.
