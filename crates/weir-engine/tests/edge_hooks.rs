@@ -11,7 +11,7 @@ use crate::edge_bed;
 use crate::edge_bed::{Bed, Down, chain, edge_name, root, wired};
 use weir_engine::edge::{self, EdgeError};
 use weir_functions::kind::{self, Files, Planned, Request};
-use weir_graph::{Attach, CgroupHook, HookPlan, Instance, MapType, Model, SharedMap, Target};
+use weir_graph::{Attach, CgroupHook, HookPlan, Instance, MapType, Mode, Model, SharedMap, Target};
 use weir_kernel::Map;
 
 /// Where this kernel has its cgroups of version 2.
@@ -333,4 +333,11 @@ fn marks_go_on_to_the_stack() {
     bed.on_edge(|| edge::apply(&wired(&plan), ""))
         .expect("applies");
     assert_eq!(send(10), [before[0] + 10, before[1] + 30]);
+    // On tc the mark is the socket buffer's at once.
+    bed.on_edge(|| edge::down(&name)).expect("goes down");
+    plan.ports[0].mode = Mode::Tc;
+    plan.ports[0].metadata = true;
+    bed.on_edge(|| edge::apply(&wired(&plan), ""))
+        .expect("applies");
+    assert_eq!(send(10), [before[0] + 20, before[1] + 40]);
 }

@@ -28,6 +28,7 @@ mod edge_crash;
 mod edge_hooks;
 mod edge_objects;
 mod edge_redirect;
+mod edge_tc;
 mod edge_watched;
 mod engines_agree;
 mod filter_agrees_xdp_filter;
