@@ -169,8 +169,8 @@ fn a_capture_that_cannot_be_read_is_one_line() {
     let folder = Folder::new();
     let policy = good_policy();
     let whole = std::fs::read(folder.capture("whole.pcap", &frames(1))).expect("just written");
-    let mut raw_ip = whole.clone();
-    raw_ip[20] = 101;
+    let mut radio = whole.clone();
+    radio[20] = 105;
     let cases = [
         (
             folder.join("absent.pcap"),
@@ -192,7 +192,7 @@ fn a_capture_that_cannot_be_read_is_one_line() {
             folder.write("header.pcap", &whole[..10]),
             &["cut off", "inside its file header"],
         ),
-        (folder.write("raw.pcap", raw_ip), &["101 (RAW)", "Ethernet"]),
+        (folder.write("radio.pcap", radio), &["105", "ETHERNET, LINUX_SLL"]),
     ];
     for (file, texts) in cases {
         for engine in ["reference", "user", "kernel"] {

@@ -353,6 +353,17 @@ fn networks_alone_are_a_configuration_too() {
         said.contains("configures edge elsewhere") && said.contains(&here),
         "{said}"
     );
+    // tc has one owner on a device.
+    let on_tc = text(&here)
+        + "[[port]]\nname = \"under\"\ndevice = \"under0\"\nhook = \"tc\"\n[[link]]\nfrom = \"under\"\nto = \"stack\"\n";
+    let on_tc = file("whole-tc.toml", &on_tc);
+    let checked = run(&["check", on_tc.to_str().expect("a path")]);
+    assert_eq!(checked.status.code(), Some(2));
+    let said = stderr(&checked);
+    assert!(
+        said.contains("under0 is port under of the graph, on tc, and the underlay"),
+        "{said}"
+    );
     // A policy is no configuration, and says what to do with it.
     let policy = file("whole.weir", "tcp-dport 23 drop\n");
     let applied = run(&["apply", policy.to_str().expect("a path")]);

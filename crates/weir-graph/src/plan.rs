@@ -179,6 +179,7 @@ pub fn policies(
             keys: &function.keys,
             files,
             ports: &[],
+            transmits: false,
         };
         (
             function.name.value.clone(),

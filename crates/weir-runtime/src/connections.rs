@@ -94,6 +94,7 @@ fn in_networks(edge: &str, found: &mut Vec<Tracked>) -> Result<bool, RuntimeErro
                 keys: &function.keys,
                 files: &Folder::of(Path::new(&record.path)),
                 ports: &[],
+                transmits: false,
             };
             let policy = middlebox::instance::policy(&request)
                 .map_err(|error| RuntimeError::Failed(error.message))?;
