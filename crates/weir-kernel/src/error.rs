@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub enum KernelError {
     /// The process lacks a capability.
     #[error(
-        "no permission to {what}: run as root or grant CAP_NET_ADMIN, CAP_BPF (and CAP_SYS_ADMIN for namespaces and pins)"
+        "run as root or grant CAP_NET_ADMIN, CAP_BPF (and CAP_SYS_ADMIN for namespaces and pins): no permission to {what}"
     )]
     NoPermission {
         /// The refused operation, an infinitive without "to".

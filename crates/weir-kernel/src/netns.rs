@@ -18,7 +18,8 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use crate::{KernelError, iface, netlink};
+use crate::iface::{self, Interface};
+use crate::{KernelError, netlink};
 
 /// Where `ip netns` keeps its names.
 const NAMES: &str = "/run/netns";
@@ -204,6 +205,13 @@ pub fn far_end(ifindex: u32) -> Result<Option<FarEnd>, KernelError> {
         return Ok(Some(found(name, place)));
     }
     Ok(Some(found(None, Place::Unknown)))
+}
+
+/// The far end of a veth that lies in this namespace. Its index alone does not say so: another interface may have it here.
+pub fn peer_here(interface: &Interface) -> Option<Interface> {
+    let far = far_end(interface.ifindex).ok().flatten()?;
+    let is_here = interface.is_veth() && far.place == Place::Here;
+    is_here.then(|| iface::find(&far.name?).ok()).flatten()
 }
 
 /// Namespaces that there may be, and their files.

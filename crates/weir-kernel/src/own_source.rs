@@ -168,14 +168,18 @@ impl OwnSource {
 
     fn write_record(&self) -> Result<(), KernelError> {
         let failed = |e| KernelError::sys(format!("write {}", self.record.display()), e);
-        fs::create_dir_all(RECORDS).map_err(failed)?;
         let line = |c: &Changed| format!("{} {} {}\n", c.name, c.before, c.now);
         let text: String = self.changed.iter().map(line).collect();
         // Whole or not at all.
         let draft = Path::new(RECORDS).join(format!(".{}", std::process::id()));
-        fs::write(&draft, text)
-            .and_then(|()| fs::rename(&draft, &self.record))
-            .map_err(failed)
+        loop {
+            fs::create_dir_all(RECORDS).map_err(failed)?;
+            match fs::write(&draft, &text).and_then(|()| fs::rename(&draft, &self.record)) {
+                // The last of others removed the folder in between.
+                Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+                done => return done.map_err(failed),
+            }
+        }
     }
 }
 
@@ -195,6 +199,9 @@ impl Drop for OwnSource {
             }
         }
         let _ = fs::remove_file(&self.record);
+        // With others in them, they stay.
+        let folders = Path::new(RECORDS).ancestors().take(2);
+        let _ = folders.map(fs::remove_dir).find(Result::is_err);
     }
 }
 

@@ -292,8 +292,11 @@ pub fn claim(ifindex: u32) -> Result<Option<Claim>, KernelError> {
     let failed = |e| KernelError::sys(format!("lock {}", path.display()), e);
     let gone = |e: &io::Error| e.kind() == io::ErrorKind::NotFound;
     loop {
-        fs::create_dir_all(&path).map_err(failed)?;
-        // Its last owner may remove it between any two steps.
+        // Its last owner may remove it between any two steps, and the last of all what it is in.
+        match fs::create_dir_all(&path) {
+            Err(e) if gone(&e) => continue,
+            made => made.map_err(failed)?,
+        }
         let lock = match try_lock(&path) {
             Ok(Some(lock)) => lock,
             Ok(None) => return Ok(None),
@@ -319,12 +322,21 @@ pub fn sweep_claims() {
             let _ = fs::remove_dir(entry.path());
         }
     }
+    tidy();
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.path);
+        tidy();
     }
+}
+
+/// Removes the folders of pins and claims where nothing is in them. Who pins has a claim: the folder of the claims goes first.
+fn tidy() {
+    let above = Path::new(RUN).parent().unwrap_or(Path::new(RUN));
+    let folders = [Path::new(CLAIMS), Path::new(RUN), above];
+    let _ = folders.iter().map(fs::remove_dir).find(Result::is_err);
 }
 
 /// The lock of a folder; `None` if somebody has it.

@@ -9,7 +9,7 @@ use weir_kernel::KernelError;
 pub enum XskError {
     /// The process may not do that.
     #[error(
-        "no permission to {what}: run as root or grant CAP_NET_RAW (sockets), CAP_NET_ADMIN and CAP_BPF (steering, busy polling)"
+        "run as root or grant CAP_NET_RAW (sockets), CAP_NET_ADMIN and CAP_BPF (steering, busy polling): no permission to {what}"
     )]
     NoPermission {
         /// The refused operation, an infinitive without "to".

@@ -127,6 +127,8 @@ impl Client {
                 let _ = fs::remove_file(&path);
             }
         }
+        // With others in it, it stays.
+        let _ = fs::remove_dir(FOLDER);
     }
 
     /// The instance.

@@ -75,6 +75,8 @@ impl Drop for Server {
         // Wakes the thread; if that fails it is left behind, and ends with the process.
         let woken = UnixStream::connect(&self.path).is_ok();
         let _ = fs::remove_file(&self.path);
+        // With others in it, it stays.
+        let _ = fs::remove_dir(FOLDER);
         if let Some(thread) = self.thread.take().filter(|_| woken) {
             let _ = thread.join();
         }
@@ -83,6 +85,16 @@ impl Drop for Server {
 
 /// A socket that only its owner may use. It is made under another name, so that it is never open to others at its own.
 fn listen(path: &Path) -> io::Result<UnixListener> {
+    // The last of others may remove the folder between any two steps.
+    loop {
+        match listen_once(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+            done => return done,
+        }
+    }
+}
+
+fn listen_once(path: &Path) -> io::Result<UnixListener> {
     let folder = path.parent().unwrap_or(Path::new(FOLDER));
     fs::DirBuilder::new()
         .recursive(true)
