@@ -40,14 +40,14 @@ fuzz: setup ## fuzz each parser and loader for five minutes
 bench: ## measure weir beside nftables, iptables and xdp-filter (root, half an hour); results in bench-results/
 	@scripts/setup bench
 	cargo build --release -p weir-cli
-	$(TARGET)/release/weir bench middlebox --out bench-results
-	$(TARGET)/release/weir bench xdp --out bench-results
-	$(TARGET)/release/weir bench ddos --out bench-results
-	$(TARGET)/release/weir bench router --out bench-results
-	$(TARGET)/release/weir bench balancer --out bench-results
-	$(TARGET)/release/weir bench network --out bench-results
-	$(TARGET)/release/weir bench xsk --out bench-results
-	$(TARGET)/release/weir bench sensor --out bench-results
+	$(TARGET)/release/weir bench middlebox --output bench-results
+	$(TARGET)/release/weir bench xdp --output bench-results
+	$(TARGET)/release/weir bench ddos --output bench-results
+	$(TARGET)/release/weir bench router --output bench-results
+	$(TARGET)/release/weir bench balancer --output bench-results
+	$(TARGET)/release/weir bench network --output bench-results
+	$(TARGET)/release/weir bench xsk --output bench-results
+	$(TARGET)/release/weir bench sensor --output bench-results
 
 .PHONY: deny
 deny: ## check licences, advisories, duplicates and sources of dependencies (cargo install cargo-deny)

@@ -1,5 +1,8 @@
 //! The one table of commands and flags. Help, and every other appearance of a command, is generated from it.
 
+#[cfg(test)]
+mod conventions;
+pub(crate) mod examples;
 pub(crate) mod generate;
 pub(crate) mod lab;
 pub(crate) mod net;
@@ -8,25 +11,35 @@ pub(crate) mod prog;
 pub(crate) mod route;
 pub(crate) mod sensor;
 pub(crate) mod service;
+#[cfg(test)]
+mod spellings;
+pub(crate) mod table;
+pub(crate) mod value;
 pub(crate) mod watch;
 pub(crate) mod xsk;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{ColorChoice, Parser, Subcommand, ValueEnum};
 use weir_lab::bench::Made;
 use weir_lab::generate::Gaps;
 
 /// weir turns a Linux host into a programmable packet-processing edge.
 #[derive(Debug, Parser)]
-#[command(
-    name = "weir",
-    version,
-    arg_required_else_help = true,
-    after_help = "Exit status: 0 done, 1 failed, 2 bad usage or configuration."
-)]
+#[command(name = "weir", arg_required_else_help = true)]
 pub(crate) struct Args {
+    /// Colors in messages; auto: on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true
+    )]
+    pub(crate) color: ColorChoice,
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -35,58 +48,90 @@ pub(crate) struct Args {
 /// All commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Check policies, configurations and documents of networks, and report all errors
+    /// Check policies, configurations, documents of networks
+    ///
+    /// And report all errors.
     Check(CheckArgs),
     /// Format policies in place, or print one
     Fmt(FmtArgs),
-    /// Explain rules in plain English, or which rules match the packets of a capture and why
+    /// Explain rules, and which of them match packets
+    ///
+    /// In plain English; with a capture, which rules match its packets and why.
     Explain(ExplainArgs),
-    /// Show the classifier tables of a policy or a running instance, and the worst-case cost of a packet
+    /// Show classifier tables and the worst-case cost
+    ///
+    /// Of a policy or a running instance.
     Tables(TablesArgs),
     /// List and edit the rules of a running policy
     Rule(RuleArgs),
     /// List, count or delete tracked connections
     Connections(ConnectionsArgs),
-    /// Run a policy, graph or virtual network over a capture; no privileges needed
+    /// Run a policy, graph or network over a capture
+    ///
+    /// No privileges are needed.
     Replay(ReplayArgs),
-    /// Run a policy on interfaces until Ctrl-C, with live counters
+    /// Run a policy on interfaces, with live counters
+    ///
+    /// Until Ctrl-C, or for a time.
     Run(RunArgs),
-    /// Show the plan of a configuration or of an edge's networks, and what it would change; changes nothing
+    /// Show the plan of a file and what it would change
+    ///
+    /// Of a configuration, or of an edge's networks. Changes nothing.
     Plan(PlanArgs),
-    /// Apply an edge configuration or a document of networks (idempotent)
+    /// Apply a configuration or a document of networks
+    ///
+    /// Idempotent: what is the same stays as it is.
     Apply(ApplyArgs),
     /// Show the difference between a file and the running state
     Diff(EdgeDiffArgs),
-    /// Show what runs here: edges with their graphs and networks, policies, loaded programs
+    /// Show what runs here: edges, policies, programs
+    ///
+    /// Edges with their graphs and networks, policies, loaded programs.
     Status(StatusArgs),
-    /// List and edit the routes of a running router, or follow the kernel's routing table
+    /// List and edit the routes of a running router
+    ///
+    /// Or follow the kernel's routing table.
     Route(route::RouteArgs),
-    /// List and edit load-balanced services and servers (also in ipvsadm syntax)
+    /// List and edit load-balanced services and servers
+    ///
+    /// Also in ipvsadm syntax.
     Service(Box<service::ServiceArgs>),
     /// Manage tenants' virtual networks across hosts
     Net(net::NetArgs),
     /// Live rates per port, function and drop reason
     Top(watch::TopArgs),
-    /// Capture packets of a running graph to pcapng, at any stage, with verdict and path
+    /// Capture packets of a running graph to pcapng
+    ///
+    /// At any stage, with verdict and path.
     Capture(watch::CaptureArgs),
-    /// Trace packets through a running graph, with verdicts and reasons
+    /// Trace packets through a running graph
+    ///
+    /// With verdicts and reasons.
     Trace(watch::TraceArgs),
-    /// Stop an edge, or remove the remains of a killed `weir run`
+    /// Stop an edge, or clean up after a killed `weir run`
     Down(DownArgs),
     /// Inspect, verify, run and attach eBPF objects
     Prog(prog::ProgArgs),
     /// Generate synthetic traffic, and count what arrives
     Generate(generate::GenerateArgs),
-    /// Signature-based intrusion detection on captures or interfaces
+    /// Signature-based intrusion detection
+    ///
+    /// On captures or interfaces.
     Sensor(Box<sensor::SensorArgs>),
-    /// Send, receive, forward and measure with AF_XDP sockets; every socket option is a flag
+    /// Send, receive, forward and measure with AF_XDP sockets
+    ///
+    /// Every socket option is a flag.
     Xsk(xsk::XskArgs),
     /// Probe kernel features and list the fallbacks in use
     Doctor(DoctorArgs),
-    /// Run experiments in network namespaces (package weir-lab)
+    /// Print shell completions
+    Completions(CompletionsArgs),
+    /// Write man pages
+    Man(ManArgs),
+    /// Run experiments in network namespaces (weir-lab)
     #[command(disable_help_flag = true)]
     Lab(PassedOn),
-    /// Run benchmarks against other tools in network namespaces (package weir-lab)
+    /// Run benchmarks against other tools (weir-lab)
     #[command(disable_help_flag = true)]
     Bench(PassedOn),
 }
@@ -108,11 +153,20 @@ pub(crate) struct PassedOn {
 #[command(
     name = "weir-lab",
     bin_name = "weir",
-    version,
     arg_required_else_help = true,
     after_help = "Exit status: 0 done, 1 failed, 2 bad usage or configuration."
 )]
 pub(crate) struct LabProgram {
+    /// Colors in messages; auto: on a terminal, unless NO_COLOR is set
+    #[arg(
+        long,
+        global = true,
+        value_enum,
+        value_name = "WHEN",
+        default_value = "auto",
+        hide_default_value = true
+    )]
+    pub(crate) color: ColorChoice,
     /// What to do.
     #[command(subcommand)]
     pub(crate) command: LabCommand,
@@ -182,7 +236,7 @@ pub(crate) struct TablesArgs {
     #[arg(
         short = 'i',
         long = "interface",
-        value_name = "IF",
+        value_name = "IF", value_parser = weir_value::interface,
         conflicts_with = "policy"
     )]
     pub(crate) interface: Option<String>,
@@ -195,7 +249,7 @@ pub(crate) struct TablesArgs {
 #[derive(Debug, clap::Args)]
 pub(crate) struct RuleArgs {
     /// Interface of the instance; required if several instances run
-    #[arg(short = 'i', long = "interface", value_name = "IF", global = true)]
+    #[arg(short = 'i', long = "interface", value_name = "IF", value_parser = weir_value::interface, global = true)]
     pub(crate) interface: Option<String>,
     /// Edit only if the rules are still at this generation (see `weir rule list`)
     #[arg(long, value_name = "N", global = true)]
@@ -301,7 +355,7 @@ pub(crate) struct ConnectionsArgs {
     #[arg(long, value_name = "ID", global = true)]
     pub(crate) id: Option<u64>,
     /// Only connections with this address at either end, original or translated
-    #[arg(long, value_name = "ADDRESS", global = true)]
+    #[arg(long, value_name = "ADDRESS", global = true, value_parser = weir_value::address)]
     pub(crate) address: Option<std::net::IpAddr>,
     /// Only connections with this port at either end (with --address: at the same end)
     #[arg(long, value_name = "PORT", global = true)]
@@ -368,7 +422,12 @@ pub(crate) struct ReplayArgs {
     pub(crate) input: PathBuf,
     /// Write every packet that was not dropped, as rewritten, with its timestamp (pcap, nanoseconds, link type Ethernet); of virtual networks, a folder with a capture for each
     /// device that packets left by
-    #[arg(long = "out", value_name = "CAPTURE|FOLDER")]
+    #[arg(
+        short = 'o',
+        long = "output",
+        alias = "out",
+        value_name = "CAPTURE|FOLDER"
+    )]
     pub(crate) output: Option<PathBuf>,
     /// Engine that runs the policy
     #[arg(long, value_enum, default_value = "user")]
@@ -435,7 +494,7 @@ pub(crate) struct RunArgs {
     #[arg(value_name = "POLICY")]
     pub(crate) policy: PathBuf,
     /// Interface to attach to; repeatable
-    #[arg(short = 'i', long = "interface", required = true, value_name = "IF")]
+    #[arg(short = 'i', long = "interface", required = true, value_name = "IF", value_parser = weir_value::interface)]
     pub(crate) interfaces: Vec<String>,
     /// Engine that runs the policy
     #[arg(long, value_enum, default_value = "kernel")]
@@ -452,12 +511,12 @@ pub(crate) struct RunArgs {
     /// Checksum mode; default: by driver (veth, tap and virtio: offloaded)
     #[arg(long, value_enum)]
     pub(crate) checksums: Option<Checksums>,
-    /// Interval between counter updates, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) interval: f64,
-    /// Stop after SECONDS
-    #[arg(long = "for", value_name = "SECONDS")]
-    pub(crate) duration: Option<f64>,
+    /// Interval between counter updates
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = value::duration)]
+    pub(crate) interval: Duration,
+    /// Stop after this time
+    #[arg(long = "duration", alias = "for", value_name = "TIME", value_parser = value::duration)]
+    pub(crate) duration: Option<Duration>,
     /// Accept a policy that matches VLANs on a device that may strip tags in hardware: you have disabled that offload
     #[arg(long)]
     pub(crate) vlan_in_frame: bool,
@@ -484,9 +543,9 @@ pub(crate) struct ApplyArgs {
     /// Keep running, and apply again whenever the configuration or a file it references changes
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Roll back automatically unless confirmed within SECONDS, by ENTER or `weir apply --confirm-now`
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) confirm: Option<f64>,
+    /// Roll back automatically unless confirmed within TIME, by ENTER or `weir apply --confirm-now`
+    #[arg(long, value_name = "TIME", value_parser = value::duration)]
+    pub(crate) confirm: Option<Duration>,
     /// Confirm a pending `weir apply --confirm`
     #[arg(long, conflicts_with_all = ["watch", "confirm"])]
     pub(crate) confirm_now: bool,
@@ -559,7 +618,7 @@ pub(crate) struct DownArgs {
     #[arg(long, conflicts_with = "interfaces")]
     pub(crate) all: bool,
     /// Interface to detach a killed `weir run` from; default: all in this network namespace
-    #[arg(short = 'i', long = "interface", value_name = "IF")]
+    #[arg(short = 'i', long = "interface", value_name = "IF", value_parser = weir_value::interface)]
     pub(crate) interfaces: Vec<String>,
     /// Print one JSON object
     #[arg(long)]
@@ -572,6 +631,30 @@ pub(crate) struct DoctorArgs {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Shells that completions are made for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ShellName {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Arguments of `weir completions`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CompletionsArgs {
+    /// Shell
+    #[arg(value_name = "SHELL", value_enum)]
+    pub(crate) shell: ShellName,
+}
+
+/// Arguments of `weir man`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ManArgs {
+    /// Directory; created if missing. Gets a page for each command
+    #[arg(value_name = "DIR")]
+    pub(crate) folder: PathBuf,
 }
 
 /// Arguments of `weir lab forward`.
@@ -589,9 +672,9 @@ pub(crate) struct ForwardArgs {
 /// Arguments of `weir lab demo`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DemoArgs {
-    /// Seconds the iperf3 stream runs
-    #[arg(long, value_name = "SECONDS", default_value_t = 3)]
-    pub(crate) seconds: u32,
+    /// Time the iperf3 stream runs, in whole seconds
+    #[arg(long = "duration", alias = "seconds", value_name = "TIME", default_value = "3s", value_parser = value::seconds)]
+    pub(crate) duration: u32,
     /// Replay the committed capture even when root
     #[arg(long)]
     pub(crate) replay: bool,
@@ -663,13 +746,13 @@ pub(crate) struct SensorBenchArgs {
     #[arg(long, value_name = "X", default_value_t = 1.0)]
     pub(crate) multiple: f64,
     /// Flows of the mix at most
-    #[arg(long, value_name = "N", value_parser = generate::count)]
+    #[arg(long, value_name = "N", value_parser = value::count)]
     pub(crate) flows: Option<u64>,
-    /// Seconds in which its flows begin; default: 3, or until so many --flows have begun
-    #[arg(long, value_name = "S")]
-    pub(crate) seconds: Option<f64>,
+    /// Time in which its flows begin; default: 3s, or until so many --flows have begun
+    #[arg(long = "duration", alias = "seconds", value_name = "TIME", value_parser = value::duration)]
+    pub(crate) duration: Option<Duration>,
     /// Between the packets of a flow: mix (its ipg and rtt), templates (as captured), or a time as 100us, which sets how long flows last
-    #[arg(long, value_name = "GAPS", value_parser = generate::gaps, default_value = "mix")]
+    #[arg(long, value_name = "GAPS", value_parser = value::gaps, default_value = "mix")]
     pub(crate) gaps: Gaps,
     /// Leave the capture that was measured on here
     #[arg(long, value_name = "FILE")]
@@ -684,8 +767,8 @@ pub(crate) struct SensorBenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write sensor.json and sensor.tsv into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -698,8 +781,8 @@ pub(crate) struct XskBenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write xsk.json and xsk.tsv into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -712,8 +795,8 @@ pub(crate) struct NetworkBenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write network.json and network.tsv into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Only groups of figures whose names start so: network.rtt, network.crr, network.flow, network.hop, network.scale
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
@@ -729,8 +812,8 @@ pub(crate) struct BalancerBenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write balancer.json and balancer.tsv into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Only groups of figures: balancer.cost, balancer.attack, balancer.spread
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
@@ -746,8 +829,8 @@ pub(crate) struct RouterBenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write router.json and router.tsv into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Only groups of figures whose names start so: router.one, router.full, router.changes
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
@@ -763,8 +846,8 @@ pub(crate) struct DdosBenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write ddos.json, ddos.tsv and the plots into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -777,8 +860,8 @@ pub(crate) struct XdpBenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write xdp.json, xdp.tsv and the plots into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Only groups of figures whose names start so, as in `testrun.chain,live`
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,
@@ -794,8 +877,8 @@ pub(crate) struct VmBenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write vm.json and vm.tsv into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -808,8 +891,8 @@ pub(crate) struct MiddleboxBenchArgs {
     #[arg(long)]
     pub(crate) quick: bool,
     /// Write middlebox.json, middlebox.tsv and the plots into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Only groups of figures whose names start so, as in `testrun.rules,live`
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) only: Vec<String>,

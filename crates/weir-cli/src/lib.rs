@@ -13,7 +13,7 @@ mod output;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Command, FromArgMatches};
 
 use failure::Failure;
 
@@ -23,17 +23,25 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The program `weir`.
 pub fn weir() -> ExitCode {
-    let args = args::Args::parse();
+    let args: args::Args = parsed(args::table::weir());
+    output::set_color(args.color);
     // `ip netns exec` hides it, and with it all that runs.
     weir_kernel::pins::share_bpffs();
-    exit(commands::dispatch(args.command))
+    exit(commands::dispatch(args.command, args.color))
 }
 
 /// The program `weir-lab`.
 pub fn weir_lab() -> ExitCode {
-    let args = args::LabProgram::parse();
+    let args: args::LabProgram = parsed(args::table::weir_lab());
+    output::set_color(args.color);
     weir_kernel::pins::share_bpffs();
     exit(commands::dispatch_lab(args.command))
+}
+
+/// The arguments of this process; ends it where they are wrong, or ask for help.
+fn parsed<T: FromArgMatches>(mut command: Command) -> T {
+    let matches = command.get_matches_mut();
+    T::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
 fn exit(outcome: Result<ExitCode, Failure>) -> ExitCode {

@@ -192,7 +192,10 @@ fn a_capture_that_cannot_be_read_is_one_line() {
             folder.write("header.pcap", &whole[..10]),
             &["cut off", "inside its file header"],
         ),
-        (folder.write("radio.pcap", radio), &["105", "ETHERNET, LINUX_SLL"]),
+        (
+            folder.write("radio.pcap", radio),
+            &["105", "ETHERNET, LINUX_SLL"],
+        ),
     ];
     for (file, texts) in cases {
         for engine in ["reference", "user", "kernel"] {

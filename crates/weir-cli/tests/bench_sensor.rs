@@ -323,7 +323,7 @@ fn what_cannot_be_is_refused_with_a_reason() {
         (vec!["--traffic", "html", "--capture", &none], "--capture"),
         // What only traffic that is made knows.
         (vec!["--capture", &none, "--flows", "3"], "--flows"),
-        (vec!["--capture", &none, "--seconds", "1"], "--seconds"),
+        (vec!["--capture", &none, "--duration", "1"], "--duration"),
         (vec!["--capture", &none, "--gaps", "3ms"], "--gaps"),
         (vec!["--capture", &none, "--multiple", "2"], "--multiple"),
         (vec!["--flows", "3"], "--traffic"),

@@ -130,7 +130,7 @@ fn what_cannot_be_is_told_with_status_1_or_2() {
             2,
             "not of one family",
         ),
-        (&["-i", "near", "--rate", "fast"], 2, "write 1M/s"),
+        (&["-i", "near", "--rate", "fast"], 2, "invalid rate `fast`"),
         (&["-i", "near", "--udp", "--icmp"], 2, "cannot be used with"),
         (&["-i", "near", "--capture", "none.pcap"], 2, "none.pcap"),
         (&["-i", "near", "--cpu", "900"], 2, "--cpu 900"),
@@ -140,4 +140,38 @@ fn what_cannot_be_is_told_with_status_1_or_2() {
         assert_eq!(out.status.code(), Some(status), "{args:?}: {text}");
         assert!(text.contains(words), "{args:?}: {text}");
     }
+}
+
+/// Whatever has the index of the far end here: in a namespace made at the same time it is the interface itself.
+#[test]
+fn a_far_end_in_another_namespace_is_told_with_it() {
+    let Some(ns) = pair() else { return };
+    let other = NetNs::create("weir-cli-gen").expect("namespace");
+    let end = |ns, name| End {
+        ns,
+        name,
+        addresses: &[],
+    };
+    bed::veth(end(&ns, "wire"), end(&other, "beyond")).expect("veth");
+    other
+        .output("ethtool", &["-K", "beyond", "gro", "off"])
+        .expect("ethtool");
+    // The interface here that has the index there.
+    let index = |ns: &NetNs, name: &str| {
+        ns.run(|| weir_kernel::iface::index_of(name))
+            .expect("namespace")
+            .expect("an index")
+    };
+    let far = index(&other, "beyond").to_string();
+    ns.ip(&[
+        "link", "add", "name", "same", "index", &far, "type", "dummy",
+    ])
+    .or_else(|_| ns.ip(&["link", "show", "dev", "wire"]))
+    .expect("an interface of that index");
+    let out = weir(&ns, &["-i", "wire", "--frames", "10"]);
+    let text = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{text}");
+    let cure = format!("`ip netns exec {} ethtool -K beyond gro on`", other.name());
+    assert!(text.contains(&cure), "{text}");
+    assert!(!text.contains("--count-on"), "{text}");
 }

@@ -98,7 +98,7 @@ fn a_device_with_another_mac_is_named_before_and_after() {
     let _gone = Gone(&edge);
     let a = workload(&edge, "wa", "10.1.0.10");
     let b = workload(&edge, "wb", "10.1.0.11");
-    let made = weir_network::values::Mac::of_name("n/a").to_string();
+    let made = weir_network::values::mac_of_name("n/a").to_string();
     let (has, of_b) = (mac_of(&a), mac_of(&b));
     assert_ne!(made, has);
     let path = file("net-mac.toml", &document("\"device\""));

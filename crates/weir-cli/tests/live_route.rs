@@ -12,10 +12,11 @@ use crate::live_bed::{file, root, stderr, weir};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use weir_engine::edge::routers::Router;
-use weir_functions::router::rib::{Hop, Prefix, Way};
+use weir_functions::router::rib::{Hop, Way};
 use weir_kernel::bed::{self, End};
 use weir_kernel::{Frames, NetNs, PacketSocket, iface};
 use weir_packet::build::Frame;
+use weir_value::Prefix;
 
 /// Interfaces of a router with tables of its own.
 const INTERFACES: &str = "[[function.interface]]\nport = \"left\"\naddress = [\"10.81.1.1/24\", \"fd81:1::1/64\"]\n\
@@ -426,7 +427,7 @@ fn routes_are_shown_changed_and_refused() {
     for (words, want) in [
         (
             &["add", "10.96.0.0/8", "via", "10.81.2.2"][..],
-            "`10.96.0.0/8` has bits behind its length: write `10.0.0.0/8`",
+            "invalid prefix `10.96.0.0/8`: host bits are set; write 10.0.0.0/8 or 10.96.0.0",
         ),
         (
             &["add", "10.96.0.0/16", "via", "10.99.0.1"],
@@ -731,7 +732,7 @@ fn no_packet_is_lost_while_routes_change() {
             let mut changes = 0u32;
             while start.elapsed() < Duration::from_secs(seconds) {
                 let (address, len) = prefixes[changes as usize % prefixes.len()];
-                let prefix = Prefix::of(IpAddr::from(address), len);
+                let prefix = Prefix::around(IpAddr::from(address), len);
                 if changes % 3 == 2 {
                     router.remove(prefix, None).expect("removed");
                 } else {

@@ -196,14 +196,46 @@ fn a_killed_run_leaves_the_complete_program_and_down_removes_it() {
     again.signal(Signal::KILL);
     drop(again.wait());
 
+    let inode = right.run(weir_kernel::netns::current_inode);
+    let inode = inode.expect("namespace").expect("its number").to_string();
+    let sockets = || {
+        let entries = std::fs::read_dir("/run/weir").into_iter().flatten();
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.filter(|name| name.starts_with(&inode)).count()
+    };
+    assert_eq!(sockets(), 1, "a killed run leaves its socket");
     let down = weir(&right, &["down"]);
     assert!(down.status.success(), "{}", stderr(&down));
+    assert_eq!(sockets(), 0);
     assert!(String::from_utf8_lossy(&down.stdout).contains("right0: removed program"));
     assert_eq!((look_at(&left, "left0"), look_at(&right, "right0")), before);
     assert_eq!(pinned(&right), 0);
     let nothing = weir(&right, &["down", "-i", "right0"]);
     assert!(nothing.status.success());
     assert!(String::from_utf8_lossy(&nothing.stdout).contains("nothing to remove"));
+}
+
+#[test]
+fn folders_go_with_the_last_run() {
+    if !root("folders_go_with_the_last_run") {
+        return;
+    }
+    let (_left, right) = pair("weirl-tidy");
+    let policy = file("tidy.weir", POLICY);
+    // Folders of its own: others run at the same time.
+    let script = "mount -t tmpfs none /run && mount -t bpf none /sys/fs/bpf || exit 9
+        \"$1\" run \"$2\" --hook xdp -i right0 --duration 300ms --json > /dev/null || exit 8
+        find /run /sys/fs/bpf -path '*weir*'";
+    let output = right
+        .command("unshare")
+        .expect("namespace")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(env!("CARGO_BIN_EXE_weir"))
+        .arg(&policy)
+        .output()
+        .expect("starts");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
 }
 
 #[test]
@@ -367,10 +399,13 @@ fn bad_input_is_one_line_and_a_status() {
         2,
         &["named twice"],
     );
-    refused(
-        &weir(&ns, &["run", good, "-i", "lo", "--interval", "0"]),
-        2,
-        &["--interval"],
+    // Told by the parser of options, with how they are written.
+    let zero = weir(&ns, &["run", good, "-i", "lo", "--interval", "0"]);
+    assert_eq!(zero.status.code(), Some(2), "{}", stderr(&zero));
+    assert!(
+        stderr(&zero).contains("'0' for '--interval <TIME>'"),
+        "{}",
+        stderr(&zero)
     );
     refused(
         &weir(&ns, &["down", "-i", "eth77"]),
@@ -427,7 +462,14 @@ fn without_privileges_the_line_says_what_to_do() {
         .output();
     let _ = std::fs::remove_file(&weir);
     let _ = std::fs::remove_file(&policy);
-    refused(&output.expect("starts"), 1, &["no permission", "root"]);
+    let output = output.expect("starts");
+    refused(&output, 1, &["no permission"]);
+    // The cure first: a path of a lock says nothing to who may not look at it.
+    assert!(
+        stderr(&output).starts_with("weir: run as root or grant CAP_NET_ADMIN"),
+        "{}",
+        stderr(&output)
+    );
     let doctor = doctor.expect("starts");
     assert_eq!(doctor.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&doctor.stdout).contains("MISSING"));

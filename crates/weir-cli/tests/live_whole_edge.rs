@@ -66,7 +66,7 @@ fn workload(edge: &NetNs, name: &str, address: &str) -> NetNs {
     edge.ip(&[&pair[..], &["netns", ns.name()]].concat())
         .expect("a pair");
     edge.ip(&["link", "set", name, "up"]).expect("up");
-    let mac = weir_network::values::Mac::of_name(&format!("n/{name}")).to_string();
+    let mac = weir_network::values::mac_of_name(&format!("n/{name}")).to_string();
     ns.ip(&["link", "set", "eth0", "address", &mac, "up"])
         .expect("its address");
     ns.ip(&["address", "add", &format!("{address}/24"), "dev", "eth0"])

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::common::{Folder, read_capture, root, run, weir};
-use weir_network::values::Mac;
+use weir_network::values::mac_of_name;
 use weir_packet::build::Frame;
 
 fn text(path: &Path) -> &str {
@@ -46,7 +46,7 @@ fn a_capture_goes_through_two_edges_of_the_example() {
     let folder = Folder::new();
     let document = root().join("examples/network.toml");
     let document = text(&document);
-    let w2 = Mac::of_name("shop/w2").0;
+    let w2 = mac_of_name("shop/w2").0;
     let frames = [
         from_w1(GATEWAY, W1, STORE, 53),
         from_w1(w2, W1, W2, 80),
@@ -108,7 +108,7 @@ fn a_capture_goes_through_two_edges_of_the_example() {
         panic!("{second}");
     };
     let mut expected = frames[0].clone();
-    expected[..6].copy_from_slice(&Mac::of_name("shop/store").0);
+    expected[..6].copy_from_slice(&mac_of_name("shop/store").0);
     expected[6..12].copy_from_slice(&[2, 0, 0, 0, 2, 1]);
     expected[22] -= 1;
     expected[24] += 1;
@@ -127,7 +127,7 @@ fn a_capture_goes_through_two_edges_of_the_example() {
 fn routes_of_the_underlay_can_be_said() {
     let folder = Folder::new();
     let document = root().join("examples/network.toml");
-    let frame = from_w1(Mac::of_name("shop/w2").0, W1, W2, 80);
+    let frame = from_w1(mac_of_name("shop/w2").0, W1, W2, 80);
     let input = folder.capture("in.pcap", &[frame]);
     let routes = folder.write(
         "routes",
@@ -267,7 +267,7 @@ fn what_is_wrong_is_told_in_a_line() {
     // A capture in the folder that would be written over.
     let own = folder.capture(
         "underlay.pcap",
-        &[from_w1(Mac::of_name("shop/w2").0, W1, W2, 80)],
+        &[from_w1(mac_of_name("shop/w2").0, W1, W2, 80)],
     );
     let args = replay(document, "e1", "shop/w1", &own);
     refused(

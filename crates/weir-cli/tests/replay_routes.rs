@@ -141,10 +141,10 @@ fn lines_that_are_not_understood_are_refused_with_their_place() {
     let config = folder.write("router.toml", ROUTER);
     let input = folder.capture("in.pcap", &[udp([10, 2, 0, 2], 64)]);
     for (lines, why) in [
-        ("10.0.0.0/33 dev w0\n", ":1: `10.0.0.0/33` has no length"),
+        ("10.0.0.0/33 dev w0\n", ":1: invalid prefix `10.0.0.0/33`"),
         ("\nhello world\n", ":2: `world` is not understood"),
         ("default dev w0\n", "is of neither family"),
-        ("10.0.0.0/8 via nobody dev w0\n", "`nobody` is no address"),
+        ("10.0.0.0/8 via nobody dev w0\n", "invalid address `nobody`"),
         ("10.0.0.0/8 via\n", "`via` has no value"),
         (
             "10.0.0.0/8 proto static\n",
@@ -152,7 +152,7 @@ fn lines_that_are_not_understood_are_refused_with_their_place() {
         ),
         (
             "10.0.0.1 dev w0 lladdr 02:00 REACHABLE\n",
-            "`02:00` is no MAC address",
+            "invalid MAC address `02:00`",
         ),
         ("nexthop via 10.0.0.1 dev w0\n", "`nexthop` without a route"),
         ("    link/ether 02:00:00:00:00:01\n", "no line of a device"),

@@ -295,7 +295,7 @@ fn knobs_keep_the_account() {
         &["--shared-umem", "--queue", "1", "--batch", "1"],
         &[
             "--busy-poll",
-            "20",
+            "20us",
             "--busy-poll-budget",
             "8",
             "--wait",
@@ -448,6 +448,23 @@ fn round_trips_are_measured() {
 }
 
 #[test]
+fn a_ping_that_ends_in_its_warm_up_measured_nothing() {
+    let Some(bed) = Bed::new("AF_XDP sockets") else {
+        return;
+    };
+    let mut forwarder = Running::start(&bed.far, &["forward", "-i", "far", "--json"]);
+    // At the usual interval of a second.
+    let args = ["ping", "-i", "near", "--warm-up", "100000", "--json"];
+    let mut ping = Running::begin(&bed.near, &args);
+    std::thread::sleep(Duration::from_millis(1500));
+    let pinged = json(&ping.end());
+    let forwarded = json(&forwarder.end());
+    assert_eq!(count(&pinged["sent"]), 0, "{pinged}");
+    assert_eq!(pinged["seconds"].as_f64(), Some(0.0), "{pinged}");
+    assert!(count(&forwarded["forwarded"]) >= 10, "{forwarded}");
+}
+
+#[test]
 fn forwards_between_interfaces() {
     let Some(bed) = Bed::new("AF_XDP sockets") else {
         return;
@@ -555,7 +572,7 @@ fn what_cannot_be_is_told() {
         ),
         (&["--cpu", "900"], 1, "run on CPU 900"),
         (&["--batch", "0"], 2, "at least 1"),
-        (&["--interval", "soon"], 2, "is no time"),
+        (&["--interval", "soon"], 2, "invalid duration `soon`"),
     ] {
         let out = run(&bed.near, &[&send, args].concat());
         let text = String::from_utf8_lossy(&out.stderr);

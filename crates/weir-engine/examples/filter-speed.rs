@@ -10,9 +10,10 @@
 use std::io::Write as _;
 use std::time::Instant;
 
-use weir_functions::filter::{Entry, Filter, Only, Prefix, Set, list, rule};
+use weir_functions::filter::{Entry, Filter, Only, Set, list, rule};
 use weir_kernel::{KernelObject, LoadedProgram, TestCtx};
 use weir_packet::build::Frame;
+use weir_value::Prefix;
 use weir_vm::{BPF_ANY, Env, Object};
 
 /// Sources of a run, a power of two.

@@ -12,7 +12,7 @@ use weir_functions::balancer::Balancer;
 use weir_functions::kind::Request;
 use weir_kernel::TestCtx;
 use weir_network::reference::{Balanced, Functions, Reference, What};
-use weir_network::values::Mac;
+use weir_network::values::{Mac, mac_of_name};
 use weir_network::{Device, Host};
 use weir_packet::build::Frame;
 
@@ -402,7 +402,7 @@ fn the_data_plane_balances_as_the_reference_says() {
     let tables = plan
         .tables(&devices, look.capacity.buckets)
         .expect("tables");
-    let router = |side: &str| Mac::of_name(&format!("n/gw.{side}"));
+    let router = |side: &str| mac_of_name(&format!("n/gw.{side}"));
     let mac = |name: &str| bed.workloads[&format!("n/{name}")].mac;
     let mut cases = Vec::new();
     for port in 2000..2040u16 {

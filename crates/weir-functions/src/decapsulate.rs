@@ -5,9 +5,9 @@
 use std::net::IpAddr;
 
 use weir_bpf::abi::{TunnelEnd, TunnelFrom, decapsulate as abi};
+use weir_value::Prefix;
 use zerocopy::IntoBytes;
 
-use crate::balancer::Prefix;
 use crate::plan::{Constant, MapPlan};
 use crate::request::{FunctionError, Kind, Planned, Request, suggest};
 
@@ -25,8 +25,8 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     request.only(KEYS)?;
     let mut ends = Vec::new();
     for text in request.texts("address")? {
-        let address: IpAddr = text.parse().map_err(|_| {
-            FunctionError::key("address", format!("`{text}` is no IP address"))
+        let address = weir_value::address(text).map_err(|invalid| {
+            FunctionError::key("address", invalid.to_string())
                 .advice("write the server's own addresses, those that the balancer has of it")
         })?;
         ends.push(address);
@@ -102,8 +102,8 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     for prefix in &from {
         let key = TunnelFrom {
             bits: 32 + u32::from(prefix.len),
-            family: if prefix.first.is_ipv4() { 4 } else { 6 },
-            address: crate::balancer::bytes(prefix.first),
+            family: if prefix.is_ip6 { 6 } else { 4 },
+            address: crate::balancer::bytes(prefix.address()),
         };
         map.keys.extend(key.as_bytes());
         map.values.extend(1u32.to_ne_bytes());
@@ -165,6 +165,9 @@ mod tests {
         let error = planned("address = \"10.0.0.1\"\naccept = \"gre\"").expect_err("refused");
         assert_eq!(error.message, "there is no kind of tunnel `gre`");
         let error = planned("address = \"10.0.0.1\"\nfrom = \"10.0.0.1/8\"").expect_err("refused");
-        assert_eq!(error.message, "`10.0.0.1/8` has bits behind its length");
+        assert_eq!(
+            error.message,
+            "invalid prefix `10.0.0.1/8`: host bits are set; write 10.0.0.0/8 or 10.0.0.1"
+        );
     }
 }

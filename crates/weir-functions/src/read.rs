@@ -135,6 +135,65 @@ impl<'a, 'i> Section<'a, 'i> {
         }
     }
 
+    /// A duration of whole seconds, from `least` to `most` of them: a text, or their number.
+    pub fn seconds(
+        &mut self,
+        key: &'static str,
+        least: u64,
+        most: u64,
+        report: &mut Report,
+    ) -> Option<Spanned<u64>> {
+        let found = self.typed(key, "a duration such as \"30s\"", report, |value| {
+            let number = value.as_integer().map(|number| number.as_str());
+            value.as_str().or(number).map(str::to_owned)
+        })?;
+        let read = weir_value::whole_seconds(&found.value);
+        let wrong = match read {
+            Ok(value) if (least..=most).contains(&value) => {
+                return Some(Spanned {
+                    value,
+                    span: found.span,
+                });
+            }
+            Ok(_) => format!("`{key}` cannot be {}", found.value),
+            Err(invalid) => invalid.to_string(),
+        };
+        report
+            .error(0, found.span, wrong)
+            .help(format!("it is from {least} to {most} seconds"));
+        None
+    }
+
+    /// Packets per second: a rate, or their number, which may be 0.
+    pub fn per_second(&mut self, key: &'static str, report: &mut Report) -> Option<Spanned<u32>> {
+        let found = self.typed(key, "a rate such as \"10k/s\"", report, |value| {
+            let number = value.as_integer().map(|number| number.as_str());
+            value.as_str().or(number).map(str::to_owned)
+        })?;
+        let read = match found.value.as_str() {
+            "0" => Ok(0),
+            text => weir_value::rate(text)
+                .map_err(|invalid| invalid.to_string())
+                .and_then(|rate| {
+                    let whole = rate.per_second().and_then(|n| u32::try_from(n).ok());
+                    whole.ok_or_else(|| format!("`{key}` cannot be {text}"))
+                }),
+        };
+        match read {
+            Ok(value) => Some(Spanned {
+                value,
+                span: found.span,
+            }),
+            Err(wrong) => {
+                let most = u32::MAX;
+                report
+                    .error(0, found.span, wrong)
+                    .help(format!("it is from 0 to {most} a second, a whole number"));
+                None
+            }
+        }
+    }
+
     /// Texts; one text is a list of one. Empty if the key is absent.
     pub fn texts(&mut self, key: &'static str, report: &mut Report) -> Vec<Spanned<String>> {
         self.known.insert(key);

@@ -114,13 +114,8 @@ fn to_the_devices(request: &Request<'_>) -> Result<Planned, FunctionError> {
     };
     count(key, devices.len())?;
     for (at, device) in devices.iter().enumerate() {
-        if device.is_empty() || device.len() > 15 {
-            return Err(FunctionError::key(
-                "device",
-                format!("`{device}` cannot be the name of a device"),
-            )
-            .advice("names of devices have 1 to 15 bytes; `ip link` lists them"));
-        }
+        weir_value::interface(device)
+            .map_err(|invalid| FunctionError::key("device", invalid.to_string()))?;
         if devices[..at].contains(device) {
             return Err(FunctionError::key(
                 key,
@@ -420,7 +415,7 @@ mod tests {
             (
                 "device = \"a-name-that-is-too-long\"",
                 Some("device"),
-                "`a-name-that-is-too-long` cannot be the name of a device",
+                "invalid interface name `a-name-that-is-too-long`: expected 1 to 15 bytes without slash, colon or white space",
             ),
             (
                 "device = [\"t\", \"t\"]",

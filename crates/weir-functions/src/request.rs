@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::{Table, Value};
 use weir_packet::Reason;
@@ -280,6 +281,24 @@ impl Request<'_> {
                     range.end()
                 )),
             ),
+        }
+    }
+
+    /// A duration: a text, or a number of seconds.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn duration(&self, key: &str) -> Result<Option<Duration>, FunctionError> {
+        let text = match self.keys.get(key) {
+            None => return Ok(None),
+            Some(Value::String(text)) => text.clone(),
+            Some(Value::Integer(seconds)) => seconds.to_string(),
+            Some(Value::Float(seconds)) => seconds.to_string(),
+            Some(other) => return Err(wrong_type(key, "a duration such as \"30s\"", other)),
+        };
+        match weir_value::duration(&text) {
+            Ok(duration) => Ok(Some(duration)),
+            Err(invalid) => Err(FunctionError::key(key, invalid.to_string())),
         }
     }
 

@@ -6,7 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weir_bpf::abi::router::hop;
 use weir_functions::router::memory::{PlanMemory, Size};
-use weir_functions::router::rib::{Hop, Memory, Prefix, Rib, RibError, Room, Way};
+use weir_functions::router::rib::{Hop, Memory, Rib, RibError, Room, Way};
+use weir_value::Prefix;
 
 /// A sequence of numbers that is the same everywhere (splitmix64).
 struct Draws(u64);
@@ -75,7 +76,7 @@ fn prefix(draws: &mut Draws) -> Prefix {
         0 => [0, 8, 16, 24, 32, 25, 17][draws.below(7) as usize],
         _ => draws.below(if v6 { 129 } else { 33 }) as u8,
     };
-    Prefix::of(address(v6, bits), len)
+    Prefix::around(address(v6, bits), len)
 }
 
 fn address(v6: bool, bits: u128) -> IpAddr {
@@ -90,8 +91,8 @@ type Model = BTreeMap<Prefix, BTreeMap<u32, Way>>;
 fn longest(model: &Model, address: IpAddr) -> Option<Way> {
     let holds = model
         .iter()
-        .filter(|(p, _)| p.v6 == address.is_ipv6() && Prefix::of(address, p.key.len) == **p);
-    let (_, ways) = holds.max_by_key(|(p, _)| p.key.len)?;
+        .filter(|(p, _)| p.is_ip6 == address.is_ipv6() && Prefix::around(address, p.len) == **p);
+    let (_, ways) = holds.max_by_key(|(p, _)| p.len)?;
     ways.values().next().cloned()
 }
 
@@ -105,9 +106,13 @@ fn members(way: Option<Way>) -> Option<Vec<Hop>> {
 /// First and last addresses of prefixes, their neighbours, and others.
 fn probes(model: &Model, draws: &mut Draws) -> Vec<IpAddr> {
     let edges = model.keys().flat_map(|p| {
-        let first = p.key.bits;
-        let last = first | u128::MAX.checked_shr(p.key.len.into()).unwrap_or(0);
-        [first, last, first.wrapping_sub(1), last.wrapping_add(1)].map(|bits| address(p.v6, bits))
+        let first = match p.is_ip6 {
+            true => p.first,
+            false => p.first << 96,
+        };
+        let last = first | u128::MAX.checked_shr(p.len.into()).unwrap_or(0);
+        [first, last, first.wrapping_sub(1), last.wrapping_add(1)]
+            .map(|bits| address(p.is_ip6, bits))
     });
     let mut all: Vec<IpAddr> = edges.collect();
     all.extend((0..50).map(|_| prefix(draws).address()));
@@ -195,7 +200,7 @@ fn a_full_table_changes_nothing() {
         },
         ..size(false, false)
     };
-    let net = |a: u8, b: u8, c: u8, len: u8| Prefix::of(Ipv4Addr::new(a, b, c, 0).into(), len);
+    let net = |a: u8, b: u8, c: u8, len: u8| Prefix::around(Ipv4Addr::new(a, b, c, 0).into(), len);
     let mut rib = Rib::open(PlanMemory::new(small), false);
     let way = gateway(1);
     // One element of nodes holds 256 of them.
@@ -230,7 +235,7 @@ fn a_full_table_changes_nothing() {
 #[test]
 fn few_flows_move_when_a_next_hop_goes() {
     let mut rib = Rib::open(PlanMemory::new(size(false, false)), false);
-    let here = Prefix::of(Ipv4Addr::new(10, 0, 0, 0).into(), 8);
+    let here = Prefix::around(Ipv4Addr::new(10, 0, 0, 0).into(), 8);
     let way = |members: &[u64]| Way {
         hops: members.iter().map(|n| (hop(*n), 1)).collect(),
     };

@@ -8,11 +8,11 @@ use weir_functions::filter::{Filter, Set, list, rule};
 use weir_functions::kind::Files;
 use weir_functions::router::interface::Interface;
 use weir_functions::router::memory::{PlanMemory, Size};
-use weir_functions::router::rib::{Prefix, Rib, Room};
+use weir_functions::router::rib::{Rib, Room};
 use weir_functions::router::route;
-use weir_functions::router::trie::Key;
 use weir_graph::Numbers;
 use weir_object::{Request, chain, check};
+use weir_value::{InterfaceAddress, Prefix};
 use weir_vm::verify::VerifyOptions;
 
 /// A list that configurations find under any name.
@@ -128,13 +128,8 @@ pub fn routes(text: &[u8]) {
     for route in &routes {
         let first = route.prefix.address();
         let last = Prefix {
-            key: Key {
-                bits: route.prefix.key.bits
-                    | u128::MAX
-                        .checked_shr(route.prefix.key.len.into())
-                        .unwrap_or(0),
-                len: 128,
-            },
+            first: route.prefix.last(),
+            len: route.prefix.width(),
             ..route.prefix
         };
         for address in [first, last.address()] {
@@ -151,7 +146,9 @@ fn interfaces() -> Vec<Interface> {
         port,
         vlan: 0,
         device: format!("{name}0"),
-        addresses: addresses.to_vec(),
+        addresses: addresses
+            .map(|(address, len)| InterfaceAddress { address, len })
+            .to_vec(),
         address4: None,
         address6: None,
         mtu: 0,

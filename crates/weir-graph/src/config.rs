@@ -111,9 +111,6 @@ const GUARD_MOST: u32 = 0xffff;
 /// Longest name of anything, in bytes.
 const NAME_MAX: usize = 32;
 
-/// Longest name of an interface (`IFNAMSIZ` without its final zero), in bytes.
-const DEVICE_MAX: usize = 15;
-
 /// Reads a configuration. `name` is what messages call the text, usually its path.
 ///
 /// # Errors
@@ -234,16 +231,8 @@ impl Config {
         let mut devices = BTreeMap::new();
         for port in &self.ports {
             let device = &port.device;
-            let is_odd = |b: u8| b == b'/' || b == b':' || b.is_ascii_whitespace();
-            if device.value.is_empty()
-                || device.value.len() > DEVICE_MAX
-                || device.value.bytes().any(is_odd)
-            {
-                let text = format!("`{}` cannot be the name of an interface", device.value);
-                let help = format!(
-                    "names have up to {DEVICE_MAX} bytes, without blanks, colons and slashes"
-                );
-                report.error(0, device.span, text).help(help);
+            if let Err(invalid) = weir_value::interface(&device.value) {
+                report.error(0, device.span, invalid.to_string());
             }
             taken(
                 &mut devices,

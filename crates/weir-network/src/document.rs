@@ -8,12 +8,13 @@ use weir_functions::kind::suggest;
 use weir_functions::read::{Section, Spanned, one_of, span};
 use weir_policy::ast::Span;
 use weir_policy::{Diagnostics, Report, Source};
+use weir_value::PortRange;
 
 use crate::model::{
     Addresses, Allowed, Chain, Document, Edge, Function, Interface, Link, Network, Places, Punt,
     Route, Selection, Station, Subnet, Tenant, Unknown, Vlan, Way, Workload,
 };
-use crate::values::{At, Kind, Mac, Net, NotOne, plain_address};
+use crate::values::{At, Kind, Mac, plain_address, plain_interface_address, plain_prefix};
 
 /// Largest packet of a network or underlay unless the document says another.
 pub const DEFAULT_MTU: u16 = 1500;
@@ -105,13 +106,7 @@ fn read(document: &mut Document, mut root: Section<'_, '_>, report: &mut Report)
 fn read_edge(mut section: Section<'_, '_>, report: &mut Report) -> Option<Edge> {
     let at = section.span;
     let name = section.need("name", report);
-    let underlay = values(
-        section.texts("underlay", report),
-        "address",
-        ADDRESS,
-        plain_address,
-        report,
-    );
+    let underlay = values(section.texts("underlay", report), plain_address, report);
     let device = section.text("device", report);
     let mtu = read_mtu(&mut section, report);
     let kind = section.text("tunnel", report);
@@ -190,20 +185,8 @@ fn read_network(mut section: Section<'_, '_>, report: &mut Report) -> Option<Net
 
 fn read_subnet(mut section: Section<'_, '_>, report: &mut Report) -> Option<Subnet> {
     let name = section.need("name", report);
-    let prefixes = values(
-        section.texts("prefix", report),
-        "prefix",
-        PREFIX,
-        Net::from_str,
-        report,
-    );
-    let gateway = values(
-        section.texts("gateway", report),
-        "gateway",
-        ADDRESS,
-        plain_address,
-        report,
-    );
+    let prefixes = values(section.texts("prefix", report), plain_prefix, report);
+    let gateway = values(section.texts("gateway", report), plain_address, report);
     let identifier = read_identifier(&mut section, report);
     let unknown = section.text("unknown", report);
     let unknown = one_of(
@@ -212,10 +195,10 @@ fn read_subnet(mut section: Section<'_, '_>, report: &mut Report) -> Option<Subn
         &Unknown::ALL,
         report,
     );
-    let storm = section.number("storm", 0, u32::MAX.into(), report);
-    let age = section.number("age", 1, 1_000_000, report);
+    let storm = section.per_second("storm", report);
+    let age = section.seconds("age", 1, 1_000_000, report);
     let dhcp = section.flag("dhcp", report);
-    let lease = section.number("lease", 60, u32::MAX.into(), report);
+    let lease = section.seconds("lease", 60, u32::MAX.into(), report);
     if let Some(lease) = lease
         .as_ref()
         .filter(|_| dhcp.as_ref().is_none_or(|dhcp| !dhcp.value))
@@ -236,7 +219,7 @@ fn read_subnet(mut section: Section<'_, '_>, report: &mut Report) -> Option<Subn
         gateway,
         identifier,
         unknown,
-        storm: storm.map_or(DEFAULT_STORM, |storm| storm.value as u32),
+        storm: storm.map_or(DEFAULT_STORM, |storm| storm.value),
         age: age.map_or(DEFAULT_AGE, |age| age.value as u32),
         dhcp,
     })
@@ -261,13 +244,7 @@ fn read_function(mut section: Section<'_, '_>, report: &mut Report) -> Option<Fu
         for one in section.sections("interface", "an interface", report) {
             interfaces.extend(read_interface(one, report));
         }
-        routes = values(
-            section.texts("route", report),
-            "route",
-            ROUTE,
-            read_route,
-            report,
-        );
+        routes = values(section.texts("route", report), read_route, report);
         section.finish(report);
     } else {
         (keys, places) = section.rest(report);
@@ -290,12 +267,12 @@ fn read_punt(mut section: Section<'_, '_>, report: &mut Report) -> Punt {
     for one in section.sections("select", "a selection", report) {
         selections.push(read_selection(one, report));
     }
-    let rate = section.number("rate", 0, u32::MAX.into(), report);
+    let rate = section.per_second("rate", report);
     let flows = section.number("flows", 0, MOST_FLOWS.into(), report);
     section.finish(report);
     Punt {
         selections,
-        rate: rate.map_or(DEFAULT_PUNT_RATE, |rate| rate.value as u32),
+        rate: rate.map_or(DEFAULT_PUNT_RATE, |rate| rate.value),
         flows: flows.map_or(DEFAULT_FLOWS, |flows| flows.value as u32),
     }
 }
@@ -304,13 +281,11 @@ fn read_interface(mut section: Section<'_, '_>, report: &mut Report) -> Option<I
     let name = section.need("name", report);
     let addresses = values(
         section.texts("address", report),
-        "address",
-        NET,
-        Net::from_str,
+        plain_interface_address,
         report,
     );
     let mac = section.text("mac", report);
-    let mac = mac.and_then(|text| value(text, "mac", MAC, Mac::from_str, report));
+    let mac = mac.and_then(|text| value(text, Mac::from_str, report));
     let mtu = read_mtu(&mut section, report);
     section.finish(report);
     Some(Interface {
@@ -356,17 +331,16 @@ fn read_chain(mut section: Section<'_, '_>, report: &mut Report) -> Option<Chain
 fn read_selection(mut section: Section<'_, '_>, report: &mut Report) -> Selection {
     let mut net = |key| {
         let text = section.text(key, report)?;
-        value(text, key, PREFIX, Net::from_str, report).map(|net| net.value)
+        value(text, plain_prefix, report).map(|prefix| prefix.value)
     };
     let (from, to) = (net("from"), net("to"));
     let mut ports = |key| {
         let text = section.text(key, report)?;
-        value(text, key, PORTS, read_ports, report).map(|ports| ports.value)
+        value(text, PortRange::from_str, report).map(|ports| ports.value)
     };
     let (from_port, port) = (ports("from_port"), ports("port"));
     let protocol = section.text("protocol", report);
-    let protocol =
-        protocol.and_then(|text| value(text, "protocol", PROTOCOL, read_protocol, report));
+    let protocol = protocol.and_then(|text| value(text, weir_value::protocol, report));
     let at = section.span;
     section.finish(report);
     let protocol = protocol.map(|protocol| protocol.value);
@@ -377,7 +351,7 @@ fn read_selection(mut section: Section<'_, '_>, report: &mut Report) -> Selectio
             .help("add `protocol = \"tcp\"`, `\"udp\"` or `\"sctp\"`");
     }
     if let (Some(from), Some(to)) = (from, to)
-        && from.address.is_ipv4() != to.address.is_ipv4()
+        && from.is_ip6 != to.is_ip6
     {
         report
             .error(0, at, format!("no packet goes from `{from}` to `{to}`"))
@@ -389,36 +363,6 @@ fn read_selection(mut section: Section<'_, '_>, report: &mut Report) -> Selectio
         to,
         from_port,
         port,
-    }
-}
-
-const PORTS: &str = "ports are written `\"443\"` or `\"1024-65535\"`";
-const PROTOCOL: &str = "a protocol is tcp, udp, sctp, icmp, icmp6, or its number in quotes";
-
-fn read_ports(text: &str) -> Result<(u16, u16), NotOne> {
-    let number = |text: &str| match text.bytes().all(|b| b.is_ascii_digit()) {
-        true => text.parse().map_err(|_| NotOne),
-        false => Err(NotOne),
-    };
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (number(first)?, number(last)?);
-    (first <= last).then_some((first, last)).ok_or(NotOne)
-}
-
-/// Names of protocols.
-pub(crate) const PROTOCOLS: [(&str, u8); 5] = [
-    ("tcp", 6),
-    ("udp", 17),
-    ("sctp", 132),
-    ("icmp", 1),
-    ("icmp6", 58),
-];
-
-fn read_protocol(text: &str) -> Result<u8, NotOne> {
-    match PROTOCOLS.iter().find(|(name, _)| *name == text) {
-        Some((_, number)) => Ok(*number),
-        None if text.bytes().all(|b| b.is_ascii_digit()) => text.parse().map_err(|_| NotOne),
-        None => Err(NotOne),
     }
 }
 
@@ -438,20 +382,13 @@ fn read_workload(mut section: Section<'_, '_>, report: &mut Report) -> Option<Wo
             value: None,
             span: text.span,
         }),
-        Some(text) => value(text, "mac", MAC_OR_ANY, Mac::from_str, report)
-            .map_or(Station::Made, Station::Given),
+        Some(text) => value(text, Mac::from_str, report).map_or(Station::Made, Station::Given),
     };
     let texts = section.texts("address", report);
     let addresses = match texts.as_slice() {
         [] if external => Addresses::Any,
         [one] if one.value == ANY => Addresses::Any,
-        _ => Addresses::Given(values(
-            texts,
-            "address",
-            ADDRESS_OR_ANY,
-            plain_address,
-            report,
-        )),
+        _ => Addresses::Given(values(texts, plain_address, report)),
     };
     let vlan = match section.numbers("vlan", MOST_VLAN, report) {
         None => Vlan::Access(0),
@@ -483,18 +420,13 @@ pub(crate) const ANY: &str = "any";
 /// The word for "what the workload's end of its device has".
 pub(crate) const DEVICE: &str = "device";
 
-const ADDRESS: &str = "an address is written `192.0.2.1` or `2001:db8::1`";
-const ADDRESS_OR_ANY: &str =
-    "an address is written `192.0.2.1` or `2001:db8::1`; `\"any\"` alone: whatever it sends from";
-const PREFIX: &str = "a prefix is written `10.1.0.0/24` or `fd00:1::/64`";
-const NET: &str =
-    "an address of an interface is written with its network: `10.1.0.1/24` or `fd00:1::1/64`";
-const MAC: &str = "a MAC address is written `02:00:00:00:00:07`";
-const MAC_OR_ANY: &str = "a MAC address is written `02:00:00:00:00:07`; `\"device\"`: that of the workload's end of a veth pair; `\"any\"`: they are learned";
-const ROUTE: &str = "a route is written `PREFIX via ADDRESS`, with more than one ADDRESS if there are several gateways, or `blackhole PREFIX`, `unreachable PREFIX` or `prohibit PREFIX`; the word may stand behind the prefix, too";
-
 /// The word in front, as `ip route` writes it, or behind.
-fn read_route(text: &str) -> Result<Route, NotOne> {
+fn read_route(text: &str) -> Result<Route, String> {
+    let wrong = || {
+        format!(
+            "invalid route `{text}`: expected `PREFIX via ADDRESS ...`, `blackhole PREFIX`, `unreachable PREFIX` or `prohibit PREFIX`"
+        )
+    };
     let words: Vec<&str> = text.split_ascii_whitespace().collect();
     let (to, way) = match words.as_slice() {
         [to, "via", gateways @ ..] if !gateways.is_empty() => {
@@ -504,12 +436,12 @@ fn read_route(text: &str) -> Result<Route, NotOne> {
         [one, other] => match (nowhere(one), nowhere(other)) {
             (Some(way), None) => (other, way),
             (None, Some(way)) => (one, way),
-            _ => return Err(NotOne),
+            _ => return Err(wrong()),
         },
-        _ => return Err(NotOne),
+        _ => return Err(wrong()),
     };
     Ok(Route {
-        to: to.parse()?,
+        to: plain_prefix(to)?,
         way,
     })
 }
@@ -538,22 +470,18 @@ fn read_identifier(section: &mut Section<'_, '_>, report: &mut Report) -> Option
         .map(At::from)
 }
 
-fn values<T>(
+fn values<T, E: ToString>(
     texts: Vec<Spanned<String>>,
-    key: &str,
-    help: &str,
-    read: impl Fn(&str) -> Result<T, NotOne>,
+    read: impl Fn(&str) -> Result<T, E>,
     report: &mut Report,
 ) -> Vec<At<T>> {
-    let one = |text| value(text, key, help, &read, report);
+    let one = |text| value(text, &read, report);
     texts.into_iter().filter_map(one).collect()
 }
 
-fn value<T>(
+fn value<T, E: ToString>(
     text: Spanned<String>,
-    key: &str,
-    help: &str,
-    read: impl Fn(&str) -> Result<T, NotOne>,
+    read: impl Fn(&str) -> Result<T, E>,
     report: &mut Report,
 ) -> Option<At<T>> {
     match read(&text.value) {
@@ -561,9 +489,8 @@ fn value<T>(
             value,
             span: text.span,
         }),
-        Err(NotOne) => {
-            let message = format!("`{key}` cannot be `{}`", text.value);
-            report.error(0, text.span, message).help(help);
+        Err(error) => {
+            report.error(0, text.span, error.to_string());
             None
         }
     }

@@ -11,7 +11,7 @@ use toml::Value;
 
 use crate::document::{
     ANY, DEFAULT_AGE, DEFAULT_FLOWS, DEFAULT_LEASE, DEFAULT_MTU, DEFAULT_PUNT_RATE, DEFAULT_STORM,
-    DEVICE, PROTOCOLS,
+    DEVICE,
 };
 use crate::model::{
     Addresses, Chain, Document, Edge, Function, Interface, Link, Network, Route, Selection,
@@ -283,21 +283,17 @@ fn selection(one: &Selection) -> String {
     let mut key = |key: &str, value: Option<String>| {
         keys.extend(value.map(|value| format!("{key} = {}", text(&value))))
     };
-    let ports = |(first, last): (u16, u16)| match first == last {
-        true => first.to_string(),
-        false => format!("{first}-{last}"),
-    };
     key(
         "protocol",
         one.protocol.map(|number| {
-            let known = PROTOCOLS.iter().find(|(_, one)| *one == number);
+            let known = weir_value::PROTOCOLS.iter().find(|(_, one)| *one == number);
             known.map_or_else(|| number.to_string(), |(name, _)| (*name).to_owned())
         }),
     );
     key("from", one.from.map(|net| net.to_string()));
     key("to", one.to.map(|net| net.to_string()));
-    key("from_port", one.from_port.map(ports));
-    key("port", one.port.map(ports));
+    key("from_port", one.from_port.map(|ports| ports.to_string()));
+    key("port", one.port.map(|ports| ports.to_string()));
     match keys.is_empty() {
         true => "{}".to_owned(),
         false => format!("{{ {} }}", keys.join(", ")),

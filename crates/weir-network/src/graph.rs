@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::model::{Document, Network, SIDES, Station};
-use crate::values::{At, Mac};
+use crate::values::{At, Mac, mac_of_name};
 
 /// Where a link ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -112,7 +112,7 @@ impl Graph {
                 Station::Any => None,
                 Station::Made | Station::Device(_) => {
                     let name = format!("{}/{}", network.name.value, workload.name.value);
-                    Some(Mac::of_name(&name))
+                    Some(mac_of_name(&name))
                 }
             });
         }
@@ -200,7 +200,7 @@ pub(crate) fn addresses(network: &Network, who: Who) -> Vec<At<IpAddr>> {
 fn side_macs(network: &Network, function: &crate::model::Function) -> Vec<Mac> {
     let made = |interface: &crate::model::Interface| {
         let [network, function] = [&network.name, &function.name].map(|name| name.as_str());
-        Mac::of_name(&format!("{network}/{function}.{}", interface.name.value))
+        mac_of_name(&format!("{network}/{function}.{}", interface.name.value))
     };
     (function.interfaces.iter())
         .map(|one| one.mac.map_or_else(|| made(one), |mac| mac.value))

@@ -9,7 +9,9 @@ use toml::Table;
 use weir_policy::Source;
 use weir_policy::ast::Span;
 
-use crate::values::{At, Kind, Mac, Net};
+use weir_value::{InterfaceAddress, PortRange, Prefix};
+
+use crate::values::{At, Kind, Mac};
 
 /// What is wanted: of all edges, at one version.
 #[derive(Clone, Debug, Default)]
@@ -159,7 +161,7 @@ pub struct Subnet {
     /// Its name, of the subnets and functions of the network.
     pub name: At<String>,
     /// Its addresses.
-    pub prefixes: Vec<At<Net>>,
+    pub prefixes: Vec<At<Prefix>>,
     /// Where hosts send what is for others, as they are told: addresses of routers.
     pub gateway: Vec<At<IpAddr>>,
     /// On the wire; `None`: given out.
@@ -292,7 +294,7 @@ pub struct Interface {
     /// Its name, of the router's.
     pub name: At<String>,
     /// Its addresses, with the networks they are in.
-    pub addresses: Vec<At<Net>>,
+    pub addresses: Vec<At<InterfaceAddress>>,
     /// `None`: made of the names.
     pub mac: Option<At<Mac>>,
     /// Largest packet that leaves here; `None`: that of the network.
@@ -303,7 +305,7 @@ pub struct Interface {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Which packets.
-    pub to: Net,
+    pub to: Prefix,
     /// Where they go.
     pub way: Way,
 }
@@ -353,13 +355,13 @@ pub struct Selection {
     /// Protocol of IP.
     pub protocol: Option<u8>,
     /// Where they come from.
-    pub from: Option<Net>,
+    pub from: Option<Prefix>,
     /// Where they go.
-    pub to: Option<Net>,
-    /// Ports of TCP, UDP or SCTP that they come from: first and last.
-    pub from_port: Option<(u16, u16)>,
-    /// Ports that they go to: first and last.
-    pub port: Option<(u16, u16)>,
+    pub to: Option<Prefix>,
+    /// Ports of TCP, UDP or SCTP that they come from.
+    pub from_port: Option<PortRange>,
+    /// Ports that they go to.
+    pub port: Option<PortRange>,
 }
 
 impl Selection {

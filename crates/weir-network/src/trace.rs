@@ -20,7 +20,7 @@ use crate::numbers::Numbers;
 use crate::plan::{EdgeNetworks, Label, PlanError};
 use crate::reference::{Arrival, Balanced, Functions, Question, Reference, Step, To, What};
 use crate::tables::{Device, Host, Tables, TablesError};
-use crate::values::{Kind, Mac, number, words};
+use crate::values::{Kind, Mac, mac_of_name, number, words};
 
 /// Most frames that one is followed as: copies, and what is sent around.
 const MOST_FRAMES: usize = 4096;
@@ -382,7 +382,7 @@ fn frame_of(
         .find(|one| one.network == described.network && one.workload == *name);
     let source_mac = own
         .and_then(|one| one.mac)
-        .unwrap_or_else(|| Mac::of_name(name));
+        .unwrap_or_else(|| mac_of_name(name));
     let same = |address: &IpAddr| address.is_ipv4() == described.to.is_ipv4();
     let first = || {
         workload

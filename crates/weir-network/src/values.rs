@@ -1,15 +1,15 @@
-//! Values that documents of virtual networks are made of: MAC addresses, networks of addresses, kinds of tunnels, and values with a place.
-//!
-//! Each reads and writes its text form; what was read is in range.
+//! Values that documents of virtual networks are made of: kinds of tunnels, addresses as the tables have them, and values with a place.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 use std::ops::Deref;
-use std::str::FromStr;
 
 use weir_bpf::abi::tunnel_kind;
 use weir_functions::read::Spanned;
 use weir_policy::ast::Span;
+use weir_value::{InterfaceAddress, Prefix};
+
+pub use weir_value::Mac;
 
 /// A value and where it stands. Two are the same if they say the same, wherever they do.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,69 +55,11 @@ impl<T> At<T> {
     }
 }
 
-/// Why a text was not read: it is not such a value. Who reads says what was expected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not such a value")]
-pub struct NotOne;
-
-/// A MAC address.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Mac(pub [u8; 6]);
-
-impl Mac {
-    /// The one that all stations take for theirs.
-    pub const BROADCAST: Mac = Mac([0xff; 6]);
-
-    /// As a number of 48 bits.
-    pub fn number(self) -> u64 {
-        let [a, b, c, d, e, f] = self.0;
-        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
-    }
-
-    /// Of a number's lower 48 bits.
-    pub fn from_number(number: u64) -> Mac {
-        let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
-        Mac([a, b, c, d, e, f])
-    }
-
-    /// Whether it names more than one station.
-    pub fn is_group(self) -> bool {
-        self.0[0] & 1 == 1
-    }
-
-    /// The address of who was given none: made of names, so that every edge makes the same; locally administered, of one station.
-    pub fn of_name(name: &str) -> Mac {
-        let mut mac = Mac::from_number(hash(name));
-        mac.0[0] = mac.0[0] & 0xfc | 0x02;
-        mac
-    }
-}
-
-impl fmt::Display for Mac {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
-    }
-}
-
-impl FromStr for Mac {
-    type Err = NotOne;
-
-    fn from_str(text: &str) -> Result<Mac, NotOne> {
-        let mut mac = [0; 6];
-        let mut parts = text.split(':');
-        for byte in &mut mac {
-            let part = parts.next().ok_or(NotOne)?;
-            if part.len() != 2 || !part.bytes().all(|b| b.is_ascii_hexdigit()) {
-                return Err(NotOne);
-            }
-            *byte = u8::from_str_radix(part, 16).map_err(|_| NotOne)?;
-        }
-        match parts.next() {
-            None => Ok(Mac(mac)),
-            Some(_) => Err(NotOne),
-        }
-    }
+/// The address of who was given none: made of names, so that every edge makes the same; locally administered, of one station.
+pub fn mac_of_name(name: &str) -> Mac {
+    let mut mac = Mac::from_number(hash(name));
+    mac.0[0] = mac.0[0] & 0xfc | 0x02;
+    mac
 }
 
 /// A hash of a text that is the same everywhere and for ever: FNV-1a of 64 bits and the finalizer of MurmurHash3.
@@ -151,55 +93,10 @@ pub fn words(number: u128) -> [u64; 2] {
     [high, low].map(|half| u64::from_ne_bytes(half.try_into().unwrap_or_default()))
 }
 
-/// An address and the length of its network's prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Net {
-    /// The address, host bits included.
-    pub address: IpAddr,
-    /// Bits of the prefix, of the address's own family.
-    pub length: u8,
-}
-
-impl Net {
-    /// Bits of an address of its family.
-    pub fn bits(&self) -> u8 {
-        match self.address {
-            IpAddr::V4(_) => 32,
-            IpAddr::V6(_) => 128,
-        }
-    }
-
-    /// Bits of the prefix as one of an IPv6 address: 96 more for IPv4.
-    pub fn mapped_length(&self) -> u8 {
-        self.length + (128 - self.bits())
-    }
-
-    /// The first address, as a number.
-    pub fn first(&self) -> u128 {
-        masked(number(self.address), self.mapped_length())
-    }
-
-    /// Without host bits.
-    pub fn network(&self) -> Net {
-        Net {
-            address: match self.address {
-                IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from(self.first() as u32)),
-                IpAddr::V6(_) => IpAddr::V6(self.first().into()),
-            },
-            length: self.length,
-        }
-    }
-
-    /// Whether an address is one of the network.
-    pub fn contains(&self, other: IpAddr) -> bool {
-        self.address.is_ipv4() == other.is_ipv4()
-            && masked(number(other), self.mapped_length()) == self.first()
-    }
-
-    /// Whether some address is in both.
-    pub fn overlaps(&self, other: &Net) -> bool {
-        self.contains(other.address) || other.contains(self.address)
-    }
+/// First address and length of a prefix as one of IPv6: IPv4 addresses as [`number`] has them.
+pub fn mapped(prefix: &Prefix) -> (u128, u8) {
+    let length = prefix.len + (128 - prefix.width());
+    (number(prefix.address()), length)
 }
 
 /// The first bits of an address; the rest are zeros.
@@ -210,34 +107,34 @@ pub fn masked(address: u128, length: u8) -> u128 {
     }
 }
 
-impl fmt::Display for Net {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.length)
-    }
-}
-
-impl FromStr for Net {
-    type Err = NotOne;
-
-    fn from_str(text: &str) -> Result<Net, NotOne> {
-        let (address, length) = text.split_once('/').ok_or(NotOne)?;
-        let address = plain_address(address)?;
-        if length.starts_with('+') {
-            return Err(NotOne);
-        }
-        let net = Net {
-            address,
-            length: length.parse().map_err(|_| NotOne)?,
-        };
-        (net.length <= net.bits()).then_some(net).ok_or(NotOne)
-    }
-}
-
 /// An address; not one of IPv4 in the clothes of IPv6, which packets never have.
-pub fn plain_address(text: &str) -> Result<IpAddr, NotOne> {
-    match text.parse().map_err(|_| NotOne)? {
-        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Err(NotOne),
-        address => Ok(address),
+pub fn plain_address(text: &str) -> Result<IpAddr, String> {
+    let address = weir_value::address(text)?;
+    plain(text, &address).map(|()| address)
+}
+
+/// A prefix of such addresses.
+pub fn plain_prefix(text: &str) -> Result<Prefix, String> {
+    let prefix: Prefix = text.parse()?;
+    match prefix.len {
+        96.. => plain(text, &prefix.address()).map(|()| prefix),
+        _ => Ok(prefix),
+    }
+}
+
+/// Such an address of an interface.
+pub fn plain_interface_address(text: &str) -> Result<InterfaceAddress, String> {
+    let own: InterfaceAddress = text.parse()?;
+    plain(text, &own.address).map(|()| own)
+}
+
+fn plain(text: &str, address: &IpAddr) -> Result<(), String> {
+    match address {
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => Err(format!("`{text}` is the IPv4 address {v4}; write that")),
+            None => Ok(()),
+        },
+        IpAddr::V4(_) => Ok(()),
     }
 }
 
@@ -323,50 +220,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_read_and_written() {
-        for text in ["02:00:00:00:00:07", "ff:ff:ff:ff:ff:ff"] {
-            assert_eq!(text.parse::<Mac>().expect(text).to_string(), text);
-        }
-        for text in [
-            "",
-            "02:00:00:00:00",
-            "02:00:00:00:00:07:01",
-            "2:0:0:0:0:7",
-            "+2:00:00:00:00:07",
-        ] {
-            assert!(text.parse::<Mac>().is_err(), "{text}");
-        }
-        for text in [
-            "10.1.0.1/24",
-            "0.0.0.0/0",
-            "fd00::1/64",
-            "::/0",
-            "fe80::1/128",
-        ] {
-            assert_eq!(text.parse::<Net>().expect(text).to_string(), text);
-        }
-        for text in [
-            "10.1.0.1",
-            "10.1.0.1/33",
-            "fd00::/129",
-            "::ffff:10.0.0.1/128",
-            "10.0.0.0/+8",
-        ] {
-            assert!(text.parse::<Net>().is_err(), "{text}");
-        }
+    fn addresses_of_ipv4_in_ipv6_are_refused() {
+        let why = "`::ffff:10.0.0.1` is the IPv4 address 10.0.0.1; write that".to_owned();
+        assert_eq!(plain_address("::ffff:10.0.0.1"), Err(why));
+        assert!(plain_prefix("::ffff:0:0/96").is_err() && plain_prefix("::/0").is_ok());
+        assert!(plain_interface_address("::ffff:10.0.0.1/120").is_err());
     }
 
     #[test]
-    fn networks_hold_their_addresses() {
-        let net: Net = "10.1.0.7/24".parse().expect("net");
-        assert_eq!(net.network().to_string(), "10.1.0.0/24");
-        assert_eq!(net.mapped_length(), 120);
-        assert!(net.contains("10.1.0.255".parse().expect("address")));
-        assert!(!net.contains("10.1.1.0".parse().expect("address")));
-        let all: Net = "0.0.0.0/0".parse().expect("net");
-        assert!(all.overlaps(&net) && net.overlaps(&all));
-        assert!(!all.contains("fd00::1".parse().expect("address")));
-        assert_eq!(address(number(net.address)), net.address);
+    fn prefixes_are_those_of_mapped_addresses() {
+        let of = |text: &str| mapped(&text.parse().expect("a prefix"));
+        let first = number("10.1.0.0".parse().expect("an address"));
+        assert_eq!(of("10.1.0.0/24"), (first, 120));
+        assert_eq!(of("fd00::/64").1, 64);
+        assert_eq!(address(first).to_string(), "10.1.0.0");
     }
 
     #[test]
@@ -378,9 +245,9 @@ mod tests {
 
     #[test]
     fn addresses_made_of_names_are_of_one_station_and_local() {
-        let a = Mac::of_name("shop/w1");
-        assert_eq!(a, Mac::of_name("shop/w1"));
-        assert_ne!(a, Mac::of_name("shop/w2"));
+        let a = mac_of_name("shop/w1");
+        assert_eq!(a, mac_of_name("shop/w1"));
+        assert_ne!(a, mac_of_name("shop/w2"));
         assert_eq!(a.0[0] & 3, 2);
         assert_eq!(Mac::from_number(a.number()), a);
         // Whoever changes the hash gives every station another address.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::bench::{Numbered, networks};
 use weir_bpf::abi::{exact_kind, net_slot};
 use weir_network::exact::scope;
-use weir_network::values::{Mac, number, words};
+use weir_network::values::{mac_of_name, number, words};
 use weir_network::{EdgeNetworks, Numbers, Tables};
 
 fn planned(edge: &str) -> (EdgeNetworks, Tables) {
@@ -27,7 +27,7 @@ fn both_edges_have_what_they_need() {
     let bridge = |name: &str| plan.numbers.bridges.of(name);
     let vid = |name: &str| plan.numbers.interfaces.of(name);
     // The other workload of the subnet is behind the tunnel, by the only remote there is.
-    let w2 = Mac::of_name("shop/w2");
+    let w2 = mac_of_name("shop/w2");
     let find = |kind, instance, key| tables.exact.find(scope(kind, instance, 0), key);
     let station = find(
         exact_kind::STATION,
@@ -41,7 +41,7 @@ fn both_edges_have_what_they_need() {
     let red = find(exact_kind::ARP, bridge("shop/web"), address("10.1.0.8")).expect("known");
     let blue = find(exact_kind::ARP, bridge("lab/bench"), address("10.1.0.8")).expect("known");
     assert_eq!(red.extra, w2.number());
-    assert_eq!(blue.extra, Mac::of_name("lab/b").number());
+    assert_eq!(blue.extra, mac_of_name("lab/b").number());
     // What is on the wire leads to the bridge of the segment, and only the other edge may send it.
     let tunnel = find(exact_kind::TUNNEL, 0, [100, 0]).expect("known");
     let vi = &tables.interfaces[tunnel.value as usize];

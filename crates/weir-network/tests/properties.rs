@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use weir_bpf::abi::{exact_kind, net_slot};
 use weir_network::exact::scope;
 use weir_network::trace::{Described, Payload, TraceError, tables_of, trace, trace_frame};
-use weir_network::values::{Mac, number, words};
+use weir_network::values::{Mac, mac_of_name, number, words};
 use weir_network::{Numbers, Tables, diff, export, parse};
 use weir_packet::build::Frame;
 
@@ -288,7 +288,7 @@ proptest! {
         }
         for (n, net) in doc.nets.iter().enumerate() {
             let network = format!("n{n}");
-            let mac = |w: usize| Mac::of_name(&format!("{network}/w{w}"));
+            let mac = |w: usize| mac_of_name(&format!("{network}/w{w}"));
             for (w, (subnet, edge)) in net.workloads.iter().enumerate() {
                 let me = format!("w{w}");
                 let own = [10, 0, *subnet as u8, w as u8 + 1];
@@ -349,7 +349,7 @@ proptest! {
                 for r in net.routers_at(segment) {
                     for (side, at) in [("a", net.routers[r].0), ("b", net.routers[r].1)] {
                         if net.segment(at) == segment {
-                            known.insert(format!("10.0.{at}.{}", 200 + r), Mac::of_name(&format!("{network}/r{r}.{side}")));
+                            known.insert(format!("10.0.{at}.{}", 200 + r), mac_of_name(&format!("{network}/r{r}.{side}")));
                         }
                     }
                 }

@@ -2,7 +2,7 @@
 
 use crate::bench::networks;
 use weir_network::trace::{Described, Payload, Trace, trace, trace_frame};
-use weir_network::values::Mac;
+use weir_network::values::{Mac, mac_of_name};
 use weir_packet::build::Frame;
 
 const EXAMPLE: &str = include_str!("../../../examples/network.toml");
@@ -58,7 +58,7 @@ edge e2
     let [arrived] = trace.delivered.as_slice() else {
         panic!("{trace}");
     };
-    let store = Mac::of_name("shop/store");
+    let store = mac_of_name("shop/store");
     let router = Mac([2, 0, 0, 0, 2, 1]);
     let expected = Frame::new()
         .ip4([10, 1, 0, 7], [10, 2, 0, 2])
@@ -86,7 +86,7 @@ fn what_a_workload_is_not_it_cannot_send() {
     ] {
         let bytes = frame(
             source,
-            Mac::of_name("shop/w2"),
+            mac_of_name("shop/w2"),
             Frame::new().ip4(address, [10, 1, 0, 8]).udp(1, 2),
         );
         let trace = trace_frame(&networks(EXAMPLE), "shop", "w1", &bytes).expect("traced");
@@ -99,7 +99,7 @@ fn what_a_workload_is_not_it_cannot_send() {
 fn a_station_of_another_tenant_is_nobody() {
     let bytes = frame(
         W1,
-        Mac::of_name("lab/a"),
+        mac_of_name("lab/a"),
         Frame::new().ip4([10, 1, 0, 7], [10, 1, 0, 8]).udp(1, 2),
     );
     let trace = trace_frame(&networks(EXAMPLE), "shop", "w1", &bytes).expect("traced");
@@ -114,7 +114,7 @@ fn questions_for_declared_addresses_are_answered_where_they_are_asked() {
     arp.extend(W1.0);
     arp.extend([10, 1, 0, 7, 0, 0, 0, 0, 0, 0, 10, 1, 0, 8]);
     let trace = trace_frame(&networks(EXAMPLE), "shop", "w1", &arp).expect("traced");
-    let w2 = Mac::of_name("shop/w2");
+    let w2 = mac_of_name("shop/w2");
     let mut answer = W1.0.to_vec();
     answer.extend(w2.0);
     answer.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 2]);
@@ -158,7 +158,7 @@ fn routers_answer_what_they_cannot_send_on() {
     };
     let trace = traced(&short);
     assert_eq!(trace.delivered.len(), 1, "{trace}");
-    let gateway = Mac::of_name("shop/gw.web");
+    let gateway = mac_of_name("shop/gw.web");
     let sent = frame(
         W1,
         gateway,
@@ -235,7 +235,7 @@ fn what_does_not_fit_is_answered_with_what_does() {
     );
     assert_eq!(frame[38..42], [0, 0, 2, 88]);
     // Who allows fragments gets none of them, and no word.
-    let store = Mac::of_name("shop/gw.web");
+    let store = mac_of_name("shop/gw.web");
     let whole = Frame::new().ip4([10, 1, 0, 7], [10, 2, 0, 2]).udp(1, 2);
     let open = self::frame(W1, store, whole.fragment(0, false).payload(&[0; 600]));
     let dropped = trace_frame(&networks(&text), "shop", "w1", &open).expect("traced");
@@ -501,8 +501,7 @@ fn a_balancer_says_which_server_a_flow_gets_and_whose_answers_are_whose() {
         // What arrives has the address and port of the server, and right checksums.
         let last = [10, 2, 0, 2 + which as u8];
         let expected = Frame::new().ip4([10, 1, 0, 7], last).tcp(port, 8080);
-        let [own, router] =
-            [&*format!("shop/{}", arrived.workload), "shop/gw.db"].map(Mac::of_name);
+        let [own, router] = [&*format!("shop/{}", arrived.workload), "shop/gw.db"].map(mac_of_name);
         assert_eq!(arrived.frame, frame(router, own, expected.ttl(63)));
         chosen[which] += 1;
         // The answer passes the balancer on its edge, wherever the server is. From the other server it is none.
@@ -523,7 +522,7 @@ fn a_balancer_says_which_server_a_flow_gets_and_whose_answers_are_whose() {
                 ),
             };
             assert!(trace.to_string().contains(&said), "{trace}");
-            let [own, router] = ["shop/w1", "shop/gw.web"].map(Mac::of_name);
+            let [own, router] = ["shop/w1", "shop/gw.web"].map(mac_of_name);
             assert_eq!(
                 trace.delivered[0].frame,
                 frame(router, own, expected.ttl(63))

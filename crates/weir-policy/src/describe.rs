@@ -74,12 +74,14 @@ fn duration(ns: u64) -> String {
         ("h", 3_600_000_000_000),
         ("min", 60_000_000_000),
         ("s", 1_000_000_000),
+        ("ms", 1_000_000),
+        ("us", 1_000),
     ] {
         if ns.is_multiple_of(size) {
             return format!("{} {unit}", ns / size);
         }
     }
-    format!("{} ms", ns / 1_000_000)
+    format!("{ns} ns")
 }
 
 fn packets(classes: Classes) -> String {

@@ -270,47 +270,17 @@ pub(crate) const TCP_FLAGS: Names = &[
 ];
 
 /// IP protocol numbers.
-pub(crate) const PROTOCOLS: Names = &[
-    ("tcp", 6),
-    ("udp", 17),
-    ("icmp", 1),
-    ("icmp6", 58),
-    ("icmpv6", 58),
-    ("ipv6-icmp", 58),
-    ("igmp", 2),
-    ("ipip", 4),
-    ("ip6", 41),
-    ("ipv6", 41),
-    ("gre", 47),
-    ("esp", 50),
-    ("ah", 51),
-    ("sctp", 132),
-    ("ospf", 89),
-    ("dccp", 33),
-    ("udplite", 136),
-    ("udp-lite", 136),
-    ("pim", 103),
-    ("vrrp", 112),
-    ("l2tp", 115),
-    ("eigrp", 88),
-    ("rsvp", 46),
-    ("egp", 8),
-    ("ipcomp", 108),
-    ("mpls-in-ip", 137),
-    ("isis", 124),
-    ("fc", 133),
-    ("encap", 98),
-    ("pgm", 113),
-    ("hopopt", 0),
-    ("ipv6-route", 43),
-    ("ipv6-frag", 44),
-    ("ipv6-nonxt", 59),
-    ("ipv6-opts", 60),
-    ("mobility", 135),
-    ("mobility-header", 135),
-    ("hip", 139),
-    ("shim6", 140),
-];
+pub(crate) const PROTOCOLS: Names = &numbers(weir_value::PROTOCOLS);
+
+const fn numbers<const N: usize>(names: [(&'static str, u8); N]) -> [(&'static str, u32); N] {
+    let mut wide = [("", 0); N];
+    let mut at = 0;
+    while at < N {
+        wide[at] = (names[at].0, names[at].1 as u32);
+        at += 1;
+    }
+    wide
+}
 
 /// EtherTypes. VLAN tags are not among them: `eth-type` lies behind the last tag.
 pub(crate) const ETHER_TYPES: Names = &[

@@ -6,8 +6,6 @@
 mod habits;
 mod targets;
 
-pub(crate) use targets::DURATION;
-
 use std::sync::Arc;
 
 use crate::ast::{

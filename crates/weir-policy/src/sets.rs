@@ -11,7 +11,7 @@ use crate::diagnostic::Report;
 use crate::field::Field;
 use crate::model::{PortName, Ranges};
 use crate::source::{SetLoader, Source};
-use crate::value::{Domain, Form, Problem, interval};
+use crate::value::{Domain, Problem, interval};
 use crate::words::nearest;
 
 /// Errors shown for one use of a set; the rest of the set is then left unread.
@@ -104,7 +104,7 @@ impl<'a> Sets<'a> {
         let ok = self.each(key, &used, loader, report, &mut |word| {
             let found = interval(word, domain)?;
             intervals.extend(found.intervals());
-            Ok((found.form == Form::Prefix(true)).then(|| host_bits(word)))
+            Ok(())
         });
         let ranges = ok.then(|| Arc::new(Ranges::new(intervals)));
         self.numbers.insert((key, how), ranges.clone());
@@ -126,7 +126,7 @@ impl<'a> Sets<'a> {
         let used = (name, "used here for interfaces".to_owned());
         let ok = self.each(key, &used, loader, report, &mut |word| {
             ports.push(port(word)?);
-            Ok(None)
+            Ok(())
         });
         let ports = ok.then_some(ports);
         self.ports.insert(key, ports.clone());
@@ -171,21 +171,15 @@ impl<'a> Sets<'a> {
         used: &(Span, String),
         loader: &dyn SetLoader,
         report: &mut Report,
-        read: &mut dyn FnMut(&str) -> Result<Option<String>, Problem>,
+        read: &mut dyn FnMut(&str) -> Result<(), Problem>,
     ) -> bool {
         let Some(body) = self.by_name.get(key).map(|e| e.body) else {
             return false;
         };
         let mut errors = 0;
-        let mut warnings = 0;
         let mut judge = |file: u32, span: Span, word: &str, report: &mut Report| -> bool {
             match read(word) {
-                Ok(None) => {}
-                Ok(Some(_)) if warnings >= MAX_ERRORS => {}
-                Ok(Some(warning)) => {
-                    warnings += 1;
-                    report.warning(file, span, warning);
-                }
+                Ok(()) => {}
                 Err(problem) => {
                     errors += 1;
                     let draft = report.error(file, span, problem.message);
@@ -291,11 +285,6 @@ impl<'a> Sets<'a> {
     }
 }
 
-/// What to say about a prefix with bits behind it.
-pub(crate) fn host_bits(word: &str) -> String {
-    format!("`{word}` has bits set behind its prefix; they are ignored")
-}
-
 /// An interface as written: a number is an index.
 pub(crate) fn port(word: &str) -> Result<PortName, Problem> {
     if word.bytes().all(|b| b.is_ascii_digit()) && !word.is_empty() {
@@ -307,11 +296,5 @@ pub(crate) fn port(word: &str) -> Result<PortName, Problem> {
             )),
         };
     }
-    if word.len() > 15 || word.contains('/') || word == "." || word == ".." || word.contains(':') {
-        return Err(Problem::with_help(
-            format!("`{word}` cannot be the name of an interface"),
-            "names have at most 15 bytes and no `/` or `:`",
-        ));
-    }
-    Ok(PortName::Name(word.to_owned()))
+    Ok(PortName::Name(weir_value::interface(word)?))
 }

@@ -3,7 +3,9 @@
 //! What a word means depends on the field it is for ([`Domain`]). Nothing is ever cut to fit: what is too wide is refused with
 //! the width and the largest value.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::Ipv4Addr;
+
+use weir_value::{Invalid, Mac, Prefix};
 
 use crate::field::{Field, Kind};
 use crate::names::{Names, examples, flag_parts, has_flags, names_of, number_of, range_of};
@@ -102,6 +104,23 @@ impl Problem {
     }
 }
 
+impl From<Invalid> for Problem {
+    fn from(invalid: Invalid) -> Problem {
+        Problem::with_help(
+            invalid.to_string(),
+            "docs/values.md says how values are written",
+        )
+    }
+}
+
+/// Reads a value; words of the language are of any case, and values of others are not.
+pub(crate) fn any_case<T>(
+    word: &str,
+    read: impl Fn(&str) -> Result<T, Invalid>,
+) -> Result<T, Invalid> {
+    read(word).or_else(|invalid| read(&word.to_ascii_lowercase()).map_err(|_| invalid))
+}
+
 /// How an interval was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
@@ -109,8 +128,8 @@ pub(crate) enum Form {
     Single,
     /// `a-b`.
     Range,
-    /// `a/len`; true: bits behind the prefix were set.
-    Prefix(bool),
+    /// `a/len`
+    Prefix,
     /// `flags/mask`: every value that has these flags of the mask, and no others of it.
     Mask(u8),
 }
@@ -144,11 +163,13 @@ pub(crate) fn interval(word: &str, domain: Domain) -> Result<Interval, Problem> 
             _ => prefix(word, left, right, domain),
         };
     }
-    if matches!(domain, Domain::Mac) && !word.contains(':') && word.matches('-').count() == 5 {
-        return Err(Problem::with_help(
-            format!("`{word}` is not a MAC address"),
-            format!("write `{}`", word.replace('-', ":")),
-        ));
+    if matches!(domain, Domain::Mac)
+        && !word.contains(':')
+        && word.matches('-').count() == 5
+        && let Err(problem) = single(word, domain)
+    {
+        let help = format!("write `{}`", word.replace('-', ":"));
+        return Err(Problem::with_help(problem.message, help));
     }
     if let Some((left, right)) = range_of(domain.names(), word) {
         let lo = single(left, domain)?;
@@ -168,6 +189,14 @@ pub(crate) fn interval(word: &str, domain: Domain) -> Result<Interval, Problem> 
             form: Form::Range,
         });
     }
+    if matches!(domain, Domain::Addr4 | Domain::Addr6) && !is_hex(word) {
+        let (lo, hi) = block(word, domain)?;
+        return Ok(Interval {
+            lo,
+            hi,
+            form: Form::Single,
+        });
+    }
     let value = single(word, domain)?;
     Ok(Interval {
         lo: value,
@@ -181,40 +210,18 @@ pub(crate) fn single(word: &str, domain: Domain) -> Result<u128, Problem> {
     match domain {
         Domain::Number(bits, names) => number(word, bits, names),
         Domain::Flags(names) => flags(word, names),
-        Domain::Addr4 => match word.parse::<Ipv4Addr>() {
-            Ok(address) => Ok(u128::from(u32::from(address))),
-            Err(_) => hex_address(word, domain),
-        },
-        Domain::Addr6 => match word.parse::<Ipv6Addr>() {
-            Ok(address) => Ok(u128::from(address)),
-            Err(_) => hex_address(word, domain),
-        },
-        Domain::Mac => match mac(word) {
-            Some(address) => Ok(address),
-            None => hex_address(word, domain),
-        },
+        _ if is_hex(word) => number(word, domain.bits(), &[]),
+        Domain::Mac => Ok(word.parse::<Mac>()?.number().into()),
+        Domain::Addr4 | Domain::Addr6 => {
+            let address = weir_value::address(word)?;
+            of_family(word, Prefix::one(address), domain).map(|prefix| prefix.first)
+        }
     }
-}
-
-/// Six bytes of one or two hex digits.
-fn mac(word: &str) -> Option<u128> {
-    let mut bytes = 0;
-    let mut address = 0;
-    for part in word.split(':') {
-        let is_byte = matches!(part.len(), 1 | 2) && part.bytes().all(|b| b.is_ascii_hexdigit());
-        address = address << 8 | u128::from(u8::from_str_radix(part, 16).ok().filter(|_| is_byte)?);
-        bytes += 1;
-    }
-    (bytes == 6).then_some(address)
 }
 
 /// A MAC address as it is written.
 pub(crate) fn mac_text(address: u128) -> String {
-    let bytes: Vec<String> = (0..6)
-        .rev()
-        .map(|n| format!("{:02x}", address >> (8 * n) & 0xff))
-        .collect();
-    bytes.join(":")
+    Mac::from_number(address as u64).to_string()
 }
 
 /// Reads flags that are joined: `syn,ack`, or `syn|ack` and `syn+ack` where a comma parts values.
@@ -337,37 +344,55 @@ fn not_a_number(word: &str, names: Names) -> Problem {
     Problem::with_help(format!("`{word}` {what}"), help)
 }
 
-fn hex_address(word: &str, domain: Domain) -> Result<u128, Problem> {
-    if is_hex(word) {
-        return number(word, domain.bits(), &[]);
-    }
-    let other = match domain {
-        Domain::Addr4 if word.parse::<Ipv6Addr>().is_ok() => {
-            " (`ip6-...` fields take IPv6 addresses)"
-        }
-        Domain::Addr6 if word.parse::<Ipv4Addr>().is_ok() => {
-            " (`ip-...` fields take IPv4 addresses)"
-        }
+/// First and last address of a prefix or of an address.
+fn block(word: &str, domain: Domain) -> Result<(u128, u128), Problem> {
+    let prefix: Prefix = word.parse().map_err(|invalid: Invalid| {
         // The last label of a name is letters.
-        _ if word.contains('.') && word.ends_with(|c: char| c.is_ascii_alphabetic()) => {
-            "; names of hosts are not looked up"
+        let is_name = word.contains('.') && word.ends_with(|c: char| c.is_ascii_alphabetic());
+        let (address, len) = word.split_once('/').unwrap_or((word, ""));
+        let help = match mask_length(len) {
+            _ if is_name => Some("names of hosts are not looked up".to_owned()),
+            Some(length) => Some(format!("write `{address}/{length}`")),
+            None => Some(
+                "a field of addresses takes one, a prefix, a range `first-last`, or a set in braces"
+                    .to_owned(),
+            ),
+        };
+        Problem {
+            message: invalid.to_string(),
+            help,
         }
-        _ => "",
+    })?;
+    let prefix = of_family(word, prefix, domain)?;
+    Ok((prefix.first, prefix.last()))
+}
+
+/// The prefix, if it is of the family that the field takes.
+fn of_family(word: &str, prefix: Prefix, domain: Domain) -> Result<Prefix, Problem> {
+    let (is_ip6, kind, other) = match domain {
+        Domain::Addr4 => (false, "IPv4", "`ip6-...` fields take IPv6 addresses"),
+        _ => (true, "IPv6", "`ip-...` fields take IPv4 addresses"),
     };
-    let kind = match domain {
-        Domain::Addr4 => "an IPv4",
-        Domain::Mac => "a MAC",
-        _ => "an IPv6",
-    };
-    Err(Problem::with_help(
-        format!("`{word}` is not {kind} address"),
-        format!("expected {}{other}", domain.expected()),
-    ))
+    match prefix.is_ip6 == is_ip6 {
+        true => Ok(prefix),
+        false => Err(Problem::with_help(
+            format!("`{word}` is not an {kind} address"),
+            format!("expected {} ({other})", domain.expected()),
+        )),
+    }
 }
 
 fn prefix(word: &str, address: &str, len: &str, domain: Domain) -> Result<Interval, Problem> {
     if matches!(domain, Domain::Number(..)) {
         return Err(not_a_number(word, &[]));
+    }
+    if matches!(domain, Domain::Addr4 | Domain::Addr6) && !is_hex(address) {
+        let (lo, hi) = block(word, domain)?;
+        return Ok(Interval {
+            lo,
+            hi,
+            form: Form::Prefix,
+        });
     }
     let value = single(address, domain)?;
     let bits = u32::from(domain.bits());
@@ -389,10 +414,15 @@ fn prefix(word: &str, address: &str, len: &str, domain: Domain) -> Result<Interv
         domain.max() >> length
     };
     let lo = value & !host;
+    if value != lo {
+        return Err(Problem::new(format!(
+            "invalid prefix `{word}`: host bits are set"
+        )));
+    }
     Ok(Interval {
         lo,
         hi: lo | host,
-        form: Form::Prefix(value & host != 0),
+        form: Form::Prefix,
     })
 }
 
@@ -423,28 +453,24 @@ mod tests {
         let p = |w, d| interval(w, d).map(|i| (i.lo, i.hi, i.form)).ok();
         assert_eq!(
             p("10.0.0.0/8", Domain::Addr4),
-            Some((0x0a000000, 0x0affffff, Form::Prefix(false)))
+            Some((0x0a000000, 0x0affffff, Form::Prefix))
         );
         assert_eq!(
-            p("10.0.0.1/8", Domain::Addr4),
-            Some((0x0a000000, 0x0affffff, Form::Prefix(true)))
+            p("x0a000000/8", Domain::Addr4),
+            Some((0x0a000000, 0x0affffff, Form::Prefix))
         );
+        assert_eq!(p("10.0.0.1/8", Domain::Addr4), None);
+        assert_eq!(p("x0a000001/8", Domain::Addr4), None);
         assert_eq!(
             p("10.0.0.1/32", Domain::Addr4),
-            Some((0x0a000001, 0x0a000001, Form::Prefix(false)))
+            Some((0x0a000001, 0x0a000001, Form::Prefix))
         );
         assert_eq!(
             p("0.0.0.0/0", Domain::Addr4),
-            Some((0, 0xffff_ffff, Form::Prefix(false)))
+            Some((0, 0xffff_ffff, Form::Prefix))
         );
-        assert_eq!(
-            p("::/0", Domain::Addr6),
-            Some((0, u128::MAX, Form::Prefix(false)))
-        );
-        assert_eq!(
-            p("::1/128", Domain::Addr6),
-            Some((1, 1, Form::Prefix(false)))
-        );
+        assert_eq!(p("::/0", Domain::Addr6), Some((0, u128::MAX, Form::Prefix)));
+        assert_eq!(p("::1/128", Domain::Addr6), Some((1, 1, Form::Prefix)));
         assert_eq!(p("10.0.0.0/33", Domain::Addr4), None);
     }
 

@@ -384,7 +384,10 @@ fn mac_addresses() {
         only("eth-saddr 02:00:00:00:00:01"),
         within(false, "eth-saddr", &[(one, one)])
     );
-    assert_eq!(only("ETH-SRC 2:0:0:0:0:1"), only("eth-saddr x020000000001"));
+    assert_eq!(
+        only("ETH-SRC 02:00:00:00:00:01"),
+        only("eth-saddr x020000000001")
+    );
     assert_eq!(
         only("eth-daddr != 02:00:00:00:00:00/24"),
         within(

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 
-use super::generate::duration;
+use super::value::duration;
 use super::{DemoArgs, ForwardArgs};
 use crate::commands::lab_afxdp_judge::JudgeArgs;
 
@@ -80,8 +80,8 @@ pub(crate) struct FirewallArgs {
     #[arg(long = "script", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
     /// Write firewall.json and firewall.md into this folder
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -114,12 +114,12 @@ pub(crate) struct AfxdpArgs {
     #[arg(
         short = 'i',
         long = "interface",
-        value_name = "IF",
+        value_name = "IF", value_parser = weir_value::interface,
         requires = "forwarder"
     )]
     pub(crate) interface: Option<String>,
     /// Interface of the forwarder, connected to the prober's
-    #[arg(long, value_name = "IF", requires = "interface")]
+    #[arg(long, value_name = "IF", value_parser = weir_value::interface, requires = "interface")]
     pub(crate) forwarder: Option<String>,
     /// Where the forwarder's host listens
     #[arg(
@@ -130,13 +130,13 @@ pub(crate) struct AfxdpArgs {
     )]
     pub(crate) remote: Option<String>,
     /// Run as forwarder on the interface of -i for sweeps of another host; unauthenticated: any host that connects controls it
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "interface", conflicts_with_all = ["forwarder", "remote", "document", "show", "dry_run", "out"])]
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "interface", conflicts_with_all = ["forwarder", "remote", "document", "show", "dry_run", "output"])]
     pub(crate) listen: Option<std::net::SocketAddr>,
     #[command(flatten)]
     pub(crate) judge: JudgeArgs,
     /// Output directory; an interrupted sweep resumes there. At the end: results.json, report.html, judgement.json, cells.csv
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: Option<PathBuf>,
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "DIR")]
+    pub(crate) output: Option<PathBuf>,
     /// Random seed of the order; overrides the definition
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,

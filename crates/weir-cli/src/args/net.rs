@@ -2,8 +2,12 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use weir_value::Mac;
+
+use super::value::up_to_an_hour;
 
 /// Arguments of `weir net`.
 #[derive(Debug, Args)]
@@ -76,7 +80,7 @@ pub(crate) enum NetCommand {
         #[arg(value_name = "NETWORK/WORKLOAD")]
         from: String,
         /// Destination address
-        #[arg(value_name = "ADDRESS")]
+        #[arg(value_name = "ADDRESS", value_parser = weir_value::address)]
         to: IpAddr,
         /// Protocol: `echo`, `tcp PORT`, `udp PORT` or an IP protocol number
         #[arg(value_name = "WHAT", default_values = ["echo"], num_args = 1..=2)]
@@ -85,11 +89,11 @@ pub(crate) enum NetCommand {
         #[arg(long, value_name = "PORT", default_value_t = 40_000)]
         source_port: u16,
         /// Source address; default: the first of the workload
-        #[arg(long, value_name = "ADDRESS")]
+        #[arg(long, value_name = "ADDRESS", value_parser = weir_value::address)]
         source: Option<IpAddr>,
         /// Destination MAC address; default: resolved as the workload would by ARP
         #[arg(long, value_name = "MAC")]
-        mac: Option<String>,
+        mac: Option<Mac>,
         /// TTL or hop limit
         #[arg(long, value_name = "N", default_value_t = 64)]
         ttl: u8,
@@ -131,12 +135,12 @@ pub(crate) struct PingArgs {
     /// Number of requests
     #[arg(short = 'c', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) count: u16,
-    /// Interval between requests in seconds, at least 0.001
-    #[arg(short = 'i', long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) interval: f64,
-    /// Time to wait for the last reply, in seconds
-    #[arg(short = 'W', long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) wait: f64,
+    /// Interval between requests, at least 1ms
+    #[arg(short = 'i', long, value_name = "TIME", default_value = "1s", value_parser = up_to_an_hour)]
+    pub(crate) interval: Duration,
+    /// Time to wait for the last reply
+    #[arg(short = 'W', long, value_name = "TIME", default_value = "1s", value_parser = up_to_an_hour)]
+    pub(crate) wait: Duration,
     /// Payload size in bytes
     #[arg(short = 's', long, value_name = "BYTES", default_value_t = 56, value_parser = clap::value_parser!(u16).range(8..=3300))]
     pub(crate) size: u16,
@@ -144,11 +148,11 @@ pub(crate) struct PingArgs {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..))]
     pub(crate) ttl: u8,
     /// Source address; default: the workload's first of that family
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = weir_value::address)]
     pub(crate) source: Option<IpAddr>,
     /// Destination MAC address; default: resolved as the workload would by ARP
     #[arg(long, value_name = "MAC")]
-    pub(crate) mac: Option<String>,
+    pub(crate) mac: Option<Mac>,
     /// The edge; default: the only one running here
     #[arg(long, value_name = "NAME")]
     pub(crate) edge: Option<String>,

@@ -27,8 +27,8 @@ pub(crate) struct PortArgs {
     /// How to wait for frames [default: poll]
     #[arg(long, value_enum)]
     pub(crate) wait: Option<WaitName>,
-    /// Busy polling: microseconds of a call
-    #[arg(long, value_name = "US")]
+    /// Busy polling: duration of a call: 20us
+    #[arg(long, value_name = "TIME", value_parser = super::value::micros)]
     pub(crate) busy_poll: Option<u32>,
     /// Frames taken from a socket at once [default: 64]
     #[arg(long, value_name = "N")]
@@ -127,10 +127,7 @@ impl PortArgs {
 
 fn to_stack(text: &str) -> Result<ToStack, String> {
     match text.strip_prefix("tap:") {
-        Some(name) if name.is_empty() || name.len() > 15 => {
-            Err("a device's name has 1 to 15 bytes".to_owned())
-        }
-        Some(name) => Ok(ToStack::Tap(name.to_owned())),
+        Some(name) => Ok(ToStack::Tap(weir_value::interface(name)?)),
         None if text == "none" => Ok(ToStack::Nowhere),
         None => Err("tap:NAME, or none".to_owned()),
     }

@@ -1,8 +1,11 @@
 //! Commands and flags of `weir prog`: eBPF objects, of weir and of others. Part of the one table in `args`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
+
+use super::value::duration;
 
 /// Arguments of `weir prog`.
 #[derive(Debug, clap::Args)]
@@ -121,7 +124,7 @@ pub(crate) struct RunArgs {
     #[arg(long = "in", value_name = "CAPTURE")]
     pub(crate) input: PathBuf,
     /// Write every packet that was not dropped, as modified by the program (pcap, nanoseconds)
-    #[arg(long = "out", value_name = "CAPTURE")]
+    #[arg(short = 'o', long = "output", alias = "out", value_name = "CAPTURE")]
     pub(crate) output: Option<PathBuf>,
     /// Engine that runs the program
     #[arg(long, value_enum, default_value = "interpreter")]
@@ -193,7 +196,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) prog: Option<String>,
     /// Interface; repeatable. Without --xsk the kernel's stack still sees every frame: assign no addresses
-    #[arg(short = 'i', long = "interface", value_name = "IF", required = true)]
+    #[arg(short = 'i', long = "interface", value_name = "IF", value_parser = weir_value::interface, required = true)]
     pub(crate) interfaces: Vec<String>,
     /// Bridge two interfaces: a packet passed on one leaves through the other. Otherwise PASS has no effect, or follows --to-stack
     #[arg(long, conflicts_with = "to_stack")]
@@ -219,9 +222,9 @@ pub(crate) struct ServeArgs {
     /// Dump map contents as JSON at the end; `-`: standard output
     #[arg(long, value_name = "FILE")]
     pub(crate) dump_maps: Option<PathBuf>,
-    /// Stop after SECONDS
-    #[arg(long = "for", value_name = "SECONDS")]
-    pub(crate) duration: Option<f64>,
+    /// Stop after this time
+    #[arg(long = "duration", alias = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
     /// Print the totals as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -285,7 +288,7 @@ pub(crate) struct AttachArgs {
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: String,
     /// Interface
-    #[arg(short = 'i', long = "interface", value_name = "IF")]
+    #[arg(short = 'i', long = "interface", value_name = "IF", value_parser = weir_value::interface)]
     pub(crate) interface: String,
     /// Attach mode; weir never falls back to another
     #[arg(long, value_enum, default_value = "native")]
@@ -299,7 +302,7 @@ pub(crate) struct DetachArgs {
     #[arg(value_name = "PROGRAM")]
     pub(crate) program: String,
     /// Interface
-    #[arg(short = 'i', long = "interface", value_name = "IF")]
+    #[arg(short = 'i', long = "interface", value_name = "IF", value_parser = weir_value::interface)]
     pub(crate) interface: String,
 }
 

@@ -1,8 +1,11 @@
 //! Arguments of `weir route`.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
+
+use super::value::duration;
 
 /// Arguments of `weir route`.
 #[derive(Debug, Args)]
@@ -34,7 +37,7 @@ pub(crate) enum RouteCommand {
     /// Say which route packets to an address take
     Get {
         /// Where to
-        #[arg(value_name = "ADDRESS")]
+        #[arg(value_name = "ADDRESS", value_parser = weir_value::address)]
         address: IpAddr,
     },
     /// List next hops and interfaces, with what was sent to each and the link-layer addresses that were learned
@@ -69,8 +72,8 @@ pub(crate) enum RouteCommand {
         /// Kernel routing table: `main`, or a number
         #[arg(long, value_name = "TABLE", default_value = "main")]
         table: String,
-        /// Stop after SECONDS
-        #[arg(long = "for", value_name = "SECONDS")]
-        duration: Option<f64>,
+        /// Stop after this time
+        #[arg(long = "duration", alias = "for", value_name = "TIME", value_parser = duration)]
+        duration: Option<Duration>,
     },
 }

@@ -1,8 +1,11 @@
 //! Arguments of `weir sensor`: where frames come from, which rules they are held to, where logs go. Letters are those that users of such sensors know.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
+
+use super::value::duration;
 
 /// Arguments of `weir sensor`.
 #[derive(Debug, clap::Args)]
@@ -117,7 +120,7 @@ pub(crate) struct SensorRunArgs {
     #[arg(
         short = 'i',
         long = "interface",
-        value_name = "IF",
+        value_name = "IF", value_parser = weir_value::interface,
         conflicts_with = "read"
     )]
     pub(crate) interfaces: Vec<String>,
@@ -130,9 +133,9 @@ pub(crate) struct SensorRunArgs {
     /// Keep reading growing files and new files in directories until Ctrl-C
     #[arg(long, requires = "read")]
     pub(crate) follow: bool,
-    /// With --follow or an interface: stop after SECONDS without a frame
-    #[arg(long, value_name = "SECONDS")]
-    pub(crate) idle: Option<f64>,
+    /// With --follow or an interface: stop after this time without a frame
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub(crate) idle: Option<Duration>,
     /// Capture filter in tcpdump syntax
     #[arg(short = 'f', long = "filter", value_name = "FILTER")]
     pub(crate) filter: Option<String>,

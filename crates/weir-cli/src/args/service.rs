@@ -2,8 +2,13 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+
+use weir_value::Mac;
+
+use super::value::duration;
 
 /// Arguments of `weir service`.
 #[derive(Debug, Args)]
@@ -151,8 +156,8 @@ pub(crate) struct How {
     #[arg(long, hide = true)]
     pub(crate) tun_nocsum: bool,
     /// MAC address of the server or its gateway
-    #[arg(long, value_name = "MAC")]
-    pub(crate) mac: Option<String>,
+    #[arg(long, value_name = "MAC", value_parser = Mac::of_station)]
+    pub(crate) mac: Option<Mac>,
     /// Port of the edge towards the server
     #[arg(long, value_name = "PORT")]
     pub(crate) to: Option<String>,
@@ -243,7 +248,7 @@ pub(crate) enum ServiceCommand {
         #[command(flatten)]
         place: Place,
         /// Server
-        #[arg(short = 'r', long, value_name = "ADDRESS")]
+        #[arg(short = 'r', long, value_name = "ADDRESS", value_parser = weir_value::address)]
         real_server: IpAddr,
         /// Accept new flows again
         #[arg(long)]
@@ -265,19 +270,19 @@ pub(crate) struct Check {
     /// HTTP check: GET this path, expect status 200 to 399; default: TCP connect
     #[arg(long, value_name = "PATH")]
     pub(crate) http: Option<String>,
-    /// Interval between checks, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
-    pub(crate) interval: f64,
-    /// Timeout of a check, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) timeout: f64,
+    /// Interval between checks
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = duration)]
+    pub(crate) interval: Duration,
+    /// Timeout of a check
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub(crate) timeout: Duration,
     /// Consecutive failures until a server is down
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) fall: u32,
     /// Consecutive successes until a server is up again
     #[arg(long, value_name = "N", default_value_t = 2)]
     pub(crate) rise: u32,
-    /// Stop after SECONDS
-    #[arg(long = "for", value_name = "SECONDS")]
-    pub(crate) duration: Option<f64>,
+    /// Stop after this time
+    #[arg(long = "duration", alias = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
 }

@@ -1,8 +1,11 @@
 //! Arguments of the commands that watch a running edge.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
+
+use super::value::duration;
 
 /// Which edge.
 #[derive(Debug, Args)]
@@ -30,9 +33,9 @@ pub(crate) struct PacketArgs {
     /// Stop after N packets
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) count: Option<u64>,
-    /// Stop after SECONDS
-    #[arg(long = "for", value_name = "SECONDS")]
-    pub(crate) duration: Option<f64>,
+    /// Stop after this time
+    #[arg(long = "duration", alias = "for", value_name = "TIME", value_parser = duration)]
+    pub(crate) duration: Option<Duration>,
 }
 
 /// Arguments of `weir trace`.
@@ -64,8 +67,14 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "STAGE", default_value = "entry")]
     pub(crate) at: String,
     /// File to write; `-`: standard output
-    #[arg(long, value_name = "FILE", default_value = "-")]
-    pub(crate) out: PathBuf,
+    #[arg(
+        short = 'o',
+        long = "output",
+        alias = "out",
+        value_name = "FILE",
+        default_value = "-"
+    )]
+    pub(crate) output: PathBuf,
     /// Snapshot length in bytes, at most 9216; 0: maximum
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=9216))]
     pub(crate) snap: u32,
@@ -79,9 +88,9 @@ pub(crate) struct CaptureArgs {
 pub(crate) struct TopArgs {
     #[command(flatten)]
     pub(crate) edge: EdgeArgs,
-    /// Interval between updates, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
-    pub(crate) interval: f64,
+    /// Interval between updates
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    pub(crate) interval: Duration,
     /// Stop after one interval
     #[arg(long)]
     pub(crate) once: bool,

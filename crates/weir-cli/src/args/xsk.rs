@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use clap::{Subcommand, ValueEnum};
+use weir_value::Mac;
 use weir_xsk::Match;
 
-use super::generate::{count, duration, mac, rate};
+use super::value::{count, duration, micros, millis, rate};
 
 /// Arguments of `weir xsk`.
 #[derive(Debug, clap::Args)]
@@ -85,7 +86,7 @@ pub(crate) enum GoalName {
 #[derive(Debug, clap::Args)]
 pub(crate) struct SocketArgs {
     /// Interface
-    #[arg(short = 'i', long = "interface", value_name = "IF")]
+    #[arg(short = 'i', long = "interface", value_name = "IF", value_parser = weir_value::interface)]
     pub(crate) interface: String,
     /// Queue of the first socket
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -111,8 +112,8 @@ pub(crate) struct SocketArgs {
     /// Packet sockets (TPACKET_V3) instead of AF_XDP
     #[arg(long)]
     pub(crate) packet: bool,
-    /// Packet sockets: block timeout in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 1, requires = "packet", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    /// Packet sockets: block timeout
+    #[arg(long, value_name = "TIME", default_value = "1ms", requires = "packet", value_parser = millis)]
     pub(crate) retire: u32,
     /// UMEM frame size in bytes [default: 4096]
     #[arg(long, value_name = "BYTES")]
@@ -153,8 +154,8 @@ pub(crate) struct SocketArgs {
     /// Enable XDP_USE_NEED_WAKEUP (default), overriding a profile
     #[arg(long)]
     pub(crate) need_wakeup: bool,
-    /// Busy polling: microseconds of a call; with --wait call or poll. 0: none, for a profile that says otherwise
-    #[arg(long, value_name = "US")]
+    /// Busy polling: duration of a call, such as 20us; with --wait call or poll. 0: none, for a profile that says otherwise
+    #[arg(long, value_name = "TIME", value_parser = micros)]
     pub(crate) busy_poll: Option<u32>,
     /// Busy polling budget in packets (SO_BUSY_POLL_BUDGET)
     #[arg(long, value_name = "N", default_value_t = 64, requires = "busy_poll")]
@@ -221,8 +222,8 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "TIME", value_parser = duration, conflicts_with = "rate")]
     pub(crate) interval: Option<Duration>,
     /// Destination MAC address [default: of the veth peer in this namespace, else 02:00:00:00:00:02]
-    #[arg(long, value_name = "MAC", value_parser = mac)]
-    pub(crate) dst_mac: Option<[u8; 6]>,
+    #[arg(long, value_name = "MAC")]
+    pub(crate) dst_mac: Option<Mac>,
     /// EtherType of frames
     #[arg(long, value_name = "NUMBER", default_value = "0x88b5", value_parser = ethertype)]
     pub(crate) ethertype: u16,
@@ -265,7 +266,7 @@ pub(crate) struct ForwardArgs {
     #[command(flatten)]
     pub(crate) steer: SteerArgs,
     /// Output interface; default: reflect with swapped addresses
-    #[arg(long, value_name = "IF")]
+    #[arg(long, value_name = "IF", value_parser = weir_value::interface)]
     pub(crate) to: Option<String>,
     /// Forward in both directions
     #[arg(long, requires = "to")]
@@ -305,7 +306,7 @@ pub(crate) struct PingArgs {
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
     /// Interval between batches; 0: send the next when the last is back
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = pause)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = weir_value::duration)]
     pub(crate) interval: Duration,
     /// Batch size in frames
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -320,19 +321,11 @@ pub(crate) struct PingArgs {
     #[arg(long, value_name = "N", default_value_t = 1_000_000)]
     pub(crate) samples: usize,
     /// Destination MAC address [default: of the veth peer in this namespace, else 02:00:00:00:00:02]
-    #[arg(long, value_name = "MAC", value_parser = mac)]
-    pub(crate) dst_mac: Option<[u8; 6]>,
+    #[arg(long, value_name = "MAC")]
+    pub(crate) dst_mac: Option<Mac>,
     /// EtherType of frames
     #[arg(long, value_name = "NUMBER", default_value = "0x88b5", value_parser = ethertype)]
     pub(crate) ethertype: u16,
-}
-
-/// A time that may be nothing.
-fn pause(text: &str) -> Result<Duration, String> {
-    match text {
-        "0" => Ok(Duration::ZERO),
-        _ => duration(text),
-    }
 }
 
 fn number(text: &str) -> Option<u16> {

@@ -25,37 +25,42 @@ const CLASSBENCH: &str = "../shared/data/classbench";
 pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode, Failure> {
     match &args.benchmark {
         Benchmark::Middlebox(args) => run_middlebox(args),
-        Benchmark::Vm(args) => run_one(vm, &shown(args.json, &args.out), args.quick, &[]),
-        Benchmark::Xdp(args) => run_one(xdp, &shown(args.json, &args.out), args.quick, &args.only),
+        Benchmark::Vm(args) => run_one(vm, &shown(args.json, &args.output), args.quick, &[]),
+        Benchmark::Xdp(args) => {
+            run_one(xdp, &shown(args.json, &args.output), args.quick, &args.only)
+        }
         Benchmark::Balancer(args) => run_one(
             balancer,
-            &shown(args.json, &args.out),
+            &shown(args.json, &args.output),
             args.quick,
             &args.only,
         ),
-        Benchmark::Router(args) => {
-            run_one(router, &shown(args.json, &args.out), args.quick, &args.only)
-        }
+        Benchmark::Router(args) => run_one(
+            router,
+            &shown(args.json, &args.output),
+            args.quick,
+            &args.only,
+        ),
         Benchmark::Network(args) => run_one(
             network,
-            &shown(args.json, &args.out),
+            &shown(args.json, &args.output),
             args.quick,
             &args.only,
         ),
-        Benchmark::Xsk(args) => run_one(xsk, &shown(args.json, &args.out), args.quick, &[]),
+        Benchmark::Xsk(args) => run_one(xsk, &shown(args.json, &args.output), args.quick, &[]),
         Benchmark::Sensor(args) => run_sensor(args),
         Benchmark::SensorPart => {
             sensor_part(&mut io::stdin().lock(), &mut io::stdout().lock())
                 .map_err(Failure::failed)?;
             Ok(ExitCode::SUCCESS)
         }
-        Benchmark::Ddos(args) => run_one(ddos, &shown(args.json, &args.out), args.quick, &[]),
+        Benchmark::Ddos(args) => run_one(ddos, &shown(args.json, &args.output), args.quick, &[]),
     }
 }
 
 fn run_middlebox(args: &MiddleboxBenchArgs) -> Result<ExitCode, Failure> {
     let shared = Some(PathBuf::from(CLASSBENCH)).filter(|p| p.is_dir());
-    carry_out(&shown(args.json, &args.out), middlebox, |stop| {
+    carry_out(&shown(args.json, &args.output), middlebox, |stop| {
         Ok(BenchOptions {
             weir: program::weir()?,
             quick: args.quick,
@@ -81,7 +86,7 @@ fn run_sensor(args: &SensorBenchArgs) -> Result<ExitCode, Failure> {
     for (given, name) in [
         (args.multiple != 1.0, "--multiple"),
         (args.flows.is_some(), "--flows"),
-        (args.seconds.is_some(), "--seconds"),
+        (args.duration.is_some(), "--duration"),
         (args.gaps != Gaps::default(), "--gaps"),
     ] {
         if given && !made {
@@ -96,10 +101,7 @@ fn run_sensor(args: &SensorBenchArgs) -> Result<ExitCode, Failure> {
             mix: args.mix.clone(),
             multiple: args.multiple,
             flows: args.flows,
-            seconds: args
-                .seconds
-                .map(|s| crate::limits::seconds("--seconds", s).map(|d| d.as_secs_f64()))
-                .transpose()?,
+            seconds: args.duration.map(|time| time.as_secs_f64()),
             gaps: args.gaps,
             made: args.traffic,
             own: args.own,
@@ -112,7 +114,7 @@ fn run_sensor(args: &SensorBenchArgs) -> Result<ExitCode, Failure> {
         peer_config: args.peer_config.clone(),
     };
     measure(
-        &shown(args.json, &args.out),
+        &shown(args.json, &args.output),
         |options, out| sensor(&wanted, options, out),
         |stop| {
             Ok(BenchOptions {

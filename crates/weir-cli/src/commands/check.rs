@@ -219,7 +219,7 @@ fn planned(error: &PlanError, parsed: &Parsed, name: &str, is_hint: bool) -> Opt
 
 fn take(report: &mut PolicyReport, diagnostics: &Diagnostics, json: bool) {
     if !json {
-        output::tell(&diagnostics.render(output::stderr_is_terminal()));
+        output::tell(&diagnostics.render(output::stderr_has_color()));
     }
     report
         .diagnostics

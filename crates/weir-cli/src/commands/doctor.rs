@@ -47,7 +47,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode, Failure> {
         }))?;
     } else {
         output::out(
-            &(table(&results, missing, fatal)
+            &(table(&results, missing, fatal, output::columns())
                 + &profile_lines(measured.as_ref())
                 + &edge_lines(&edges)),
         )?;
@@ -172,29 +172,53 @@ fn row(result: &ProbeResult) -> Row {
     }
 }
 
-fn table(results: &[ProbeResult], missing: usize, fatal: bool) -> String {
+/// `columns`: those of the terminal; `None`: lines are as long as they are.
+fn table(results: &[ProbeResult], missing: usize, fatal: bool, columns: Option<usize>) -> String {
     let width =
         |of: fn(&ProbeResult) -> &str| results.iter().map(|r| of(r).len()).max().unwrap_or(0);
     let (name, used) = (width(|r| r.name), width(|r| r.used_for));
+    let whole = name + 2 + 7 + 2 + used + 2 + 6 + 2 + width(|r| r.fallback);
+    let is_narrow = columns.is_some_and(|columns| columns < whole);
     let mut text = format!("kernel {}\n\n", probes::kernel_release());
-    let _ = writeln!(
-        text,
-        "{:name$}  state    {:used$}  since   without it",
-        "feature", "used for"
-    );
+    match is_narrow {
+        true => {
+            let _ = writeln!(text, "{:name$}  state    since", "feature");
+        }
+        false => {
+            let _ = writeln!(
+                text,
+                "{:name$}  state    {:used$}  since   without it",
+                "feature", "used for"
+            );
+        }
+    }
     for result in results {
         let state = match (&result.ok, result.needed) {
             (Ok(()), _) => "ok",
             (Err(_), true) => "MISSING",
             (Err(_), false) => "missing",
         };
-        let _ = writeln!(
-            text,
-            "{:name$}  {state:7}  {:used$}  {:6}  {}",
-            result.name, result.used_for, result.first_kernel, result.fallback
-        );
-        if let Err(why) = &result.ok {
-            let _ = writeln!(text, "{:name$}  {why}", "");
+        if is_narrow {
+            let _ = writeln!(
+                text,
+                "{:name$}  {state:7}  {}",
+                result.name, result.first_kernel
+            );
+            let what = format!("{}; without it: {}", result.used_for, result.fallback);
+            wrap(&mut text, &what, columns);
+        } else {
+            let _ = writeln!(
+                text,
+                "{:name$}  {state:7}  {:used$}  {:6}  {}",
+                result.name, result.used_for, result.first_kernel, result.fallback
+            );
+        }
+        match &result.ok {
+            Err(why) if is_narrow => wrap(&mut text, why, columns),
+            Err(why) => {
+                let _ = writeln!(text, "{:name$}  {why}", "");
+            }
+            Ok(()) => {}
         }
     }
     text.push('\n');
@@ -207,4 +231,52 @@ fn table(results: &[ProbeResult], missing: usize, fatal: bool) -> String {
         ),
     });
     text
+}
+
+/// Writes words in lines of so many columns, four from the left.
+fn wrap(text: &mut String, words: &str, columns: Option<usize>) {
+    let most = columns.unwrap_or(usize::MAX).max(20);
+    let mut at = 0;
+    for word in words.split_whitespace() {
+        let length = word.chars().count();
+        if at > 0 && at + 1 + length > most {
+            text.push('\n');
+            at = 0;
+        }
+        let before = if at == 0 { "    " } else { " " };
+        let _ = write!(text, "{before}{word}");
+        at += before.len() + length;
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_keeps_to_the_width_of_a_terminal() {
+        let row = |name, ok| ProbeResult {
+            name,
+            ok,
+            needed: false,
+            used_for: "a use that takes some words to be told",
+            first_kernel: "5.18",
+            fallback: "another way, which is slower, and which takes even more words than what it replaces",
+        };
+        let why = "BPF_PROG_LOAD: Operation not permitted, as long as nobody grants the capability";
+        let rows = [row("live-frames", Ok(())), row("tcx", Err(why.to_owned()))];
+        let lines = |columns| table(&rows, 1, false, columns);
+        for columns in [60, 80, 100] {
+            let text = lines(Some(columns));
+            let longest = text.lines().map(|line| line.chars().count()).max();
+            assert!(longest <= Some(columns), "{columns}:\n{text}");
+            assert!(
+                text.contains("capability") && text.contains("replaces"),
+                "{text}"
+            );
+        }
+        assert_eq!(lines(None), lines(Some(1000)));
+        assert!(lines(None).contains("without it"));
+    }
 }

@@ -5,6 +5,7 @@
 use std::process::ExitCode;
 
 use serde::Serialize;
+use weir_engine::control::Client;
 use weir_engine::edge;
 use weir_engine::live::OWNER;
 use weir_kernel::own_source;
@@ -69,6 +70,7 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
         }
     }
     pins::sweep_claims();
+    Client::sweep();
     let only: Option<Vec<u32>> = match args.interfaces.is_empty() {
         true => None,
         false => Some(

@@ -98,6 +98,7 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
         )));
     }
     let mut capture = capture::open(path)?;
+    let mut progress = capture::Progress::new(survey.packets);
     // Connections are those of all packets before, shown or not.
     let mut stateful = policy
         .rules
@@ -112,6 +113,7 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
             Err(error) => return Err(Failure::failed(format!("{}: {error}", path.display()))),
         };
         let number = packet.number + 1;
+        progress.tick(number);
         let wanted = args.packet.is_none_or(|wanted| wanted == number);
         if !wanted && stateful.is_none() {
             continue;

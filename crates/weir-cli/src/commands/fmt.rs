@@ -28,7 +28,7 @@ pub(crate) fn run(args: &FmtArgs) -> Result<ExitCode, Failure> {
         let formatted = match format_source(&source) {
             Ok(formatted) => formatted,
             Err(diagnostics) => {
-                output::tell(&diagnostics.render(output::stderr_is_terminal()));
+                output::tell(&diagnostics.render(output::stderr_has_color()));
                 broken += 1;
                 continue;
             }

@@ -8,9 +8,9 @@ use std::io::BufReader;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use weir_kernel::{KernelError, iface};
+use weir_kernel::{KernelError, iface, netns};
 use weir_lab::generate::{
-    self, Arrival, GenerateError, Load, Pace, Place, Prefix, Protocol, Report, Traffic,
+    self, Arrival, GenerateError, Load, Pace, Place, Protocol, Report, Traffic,
 };
 
 use crate::args::generate::GenerateArgs;
@@ -32,7 +32,10 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
         count_on: args.count_on.as_deref(),
         owned: args.i_own_this_network,
     };
-    let report = generate::run(&load, pace(args, &load), place, &stop).map_err(failure)?;
+    let pace = pace(args, &load);
+    let told = output::Elapsed::begin("sending", pace.lasting);
+    let report = generate::run(&load, pace, place, &stop).map_err(failure)?;
+    drop(told);
     if args.json {
         output::json(&report)?;
     } else {
@@ -51,11 +54,10 @@ fn load(args: &GenerateArgs) -> Result<Load, Failure> {
     let given = [args.src, args.dst]
         .into_iter()
         .flatten()
-        .any(|prefix| prefix.is_v6());
-    let [sources, destinations] = Prefix::benchmark(args.ipv6 || given);
+        .any(|prefix| prefix.is_ip6);
+    let [sources, destinations] = generate::benchmark(args.ipv6 || given);
     let interface = iface::find(&args.interface).map_err(Failure::usage)?;
-    let peer = interface.veth_peer.and_then(iface::name_of);
-    let peer = peer.and_then(|name| iface::find(&name).ok());
+    let peer = netns::peer_here(&interface);
     let usual = Traffic::new(false);
     let traffic = Traffic {
         protocol: match (args.tcp_syn, args.icmp) {
@@ -66,19 +68,20 @@ fn load(args: &GenerateArgs) -> Result<Load, Failure> {
         },
         sources: args.src.unwrap_or(sources),
         destinations: args.dst.unwrap_or(destinations),
-        source_ports: args.sport.clone(),
-        destination_ports: args.dport.clone(),
+        source_ports: args.sport.range(),
+        destination_ports: args.dport.range(),
         flows: args.flows,
         sizes: args.size.clone(),
         macs: [
-            args.src_mac.unwrap_or(interface.mac),
+            args.src_mac.map_or(interface.mac, |mac| mac.0),
             args.dst_mac
+                .map(|mac| mac.0)
                 .or(peer.map(|peer| peer.mac))
                 .unwrap_or(usual.macs[1]),
         ],
         seed: args.seed,
     };
-    if args.ipv6 && !traffic.sources.is_v6() {
+    if args.ipv6 && !traffic.sources.is_ip6 {
         return Err(Failure::Usage(format!(
             "--ipv6 and --src {}: leave one out",
             traffic.sources

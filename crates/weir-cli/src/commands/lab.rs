@@ -33,7 +33,7 @@ fn run_demo(args: &DemoArgs) -> Result<ExitCode, Failure> {
     let weir = super::program::weir()?;
     let options = DemoOptions {
         weir,
-        seconds: args.seconds,
+        seconds: args.duration,
         replay: args.replay,
         quiet: args.json,
         stop: &stop,

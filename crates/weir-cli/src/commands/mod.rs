@@ -5,6 +5,7 @@ mod capture;
 mod check;
 mod connections;
 mod doctor;
+mod documents;
 mod down;
 mod edge;
 mod explain;
@@ -31,11 +32,13 @@ mod xsk;
 
 use std::process::ExitCode;
 
+use clap::ColorChoice;
+
 use crate::args::{Command, LabCommand};
 use crate::failure::Failure;
 
 /// Runs a command.
-pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
+pub(crate) fn dispatch(command: Command, color: ColorChoice) -> Result<ExitCode, Failure> {
     match command {
         Command::Check(args) => check::run(&args),
         Command::Fmt(args) => fmt::run(&args),
@@ -54,6 +57,8 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Sensor(args) => sensor::run(&args),
         Command::Xsk(args) => xsk::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Completions(args) => documents::completions(args.shell),
+        Command::Man(args) => documents::man(&args.folder),
         Command::Prog(args) => prog::run(&args),
         Command::Tables(args) => tables::run(&args),
         Command::Route(args) => route::run(&args),
@@ -61,8 +66,8 @@ pub(crate) fn dispatch(command: Command) -> Result<ExitCode, Failure> {
         Command::Net(args) => net::run(&args),
         Command::Rule(args) => rule::run(&args),
         Command::Connections(args) => connections::run(&args),
-        Command::Lab(args) => program::become_lab("lab", &args.arguments),
-        Command::Bench(args) => program::become_lab("bench", &args.arguments),
+        Command::Lab(args) => program::become_lab("lab", color, &args.arguments),
+        Command::Bench(args) => program::become_lab("bench", color, &args.arguments),
     }
 }
 

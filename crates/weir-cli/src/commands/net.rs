@@ -20,7 +20,6 @@ use weir_functions::kind::Request;
 use weir_graph::Folder;
 use weir_network::model::Document;
 use weir_network::trace::{Described, Payload};
-use weir_network::values::Mac;
 use weir_network::{BALANCER, Networks as Checked};
 use weir_runtime::networks::{Record, planned, running_edge};
 use weir_runtime::stations;
@@ -93,7 +92,7 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
                 workload: workload.to_owned(),
                 to: *to,
                 from: *source,
-                mac: mac.as_deref().map(station).transpose()?,
+                mac: *mac,
                 payload: payload(what, *source_port)?,
                 ttl: *ttl,
                 length: *length,
@@ -110,14 +109,6 @@ fn workload_of(text: &str) -> Result<(&str, &str), Failure> {
         .ok_or_else(|| Failure::Usage(format!("`{text}` is no workload: write NETWORK/WORKLOAD")))
 }
 
-fn station(text: &str) -> Result<Mac, Failure> {
-    text.parse().map_err(|_| {
-        Failure::Usage(format!(
-            "`{text}` is no MAC address: write 02:00:00:00:00:07"
-        ))
-    })
-}
-
 /// `echo`, `tcp PORT`, `udp PORT`, or the number of a protocol.
 fn payload(words: &[String], source: u16) -> Result<Payload, Failure> {
     let wrong = || {
@@ -128,9 +119,11 @@ fn payload(words: &[String], source: u16) -> Result<Payload, Failure> {
     };
     match words {
         [echo] if echo == "echo" => Ok(Payload::Echo),
-        [number] => number.parse().map(Payload::Protocol).map_err(|_| wrong()),
+        [number] => weir_value::protocol(number)
+            .map(Payload::Protocol)
+            .map_err(Failure::usage),
         [protocol, port] => {
-            let port = port.parse().map_err(|_| wrong())?;
+            let port = weir_value::port(port).map_err(Failure::usage)?;
             match protocol.as_str() {
                 "tcp" => Ok(Payload::Tcp(source, port)),
                 "udp" => Ok(Payload::Udp(source, port)),
@@ -180,7 +173,7 @@ fn trace(path: &Path, described: &Described, json: bool) -> Result<ExitCode, Fai
 /// A document, checked; its warnings are shown.
 pub(super) fn checked(record: &Record) -> Result<Checked, Failure> {
     let (checked, warnings) = record.check()?;
-    output::tell(&warnings.render(output::stderr_is_terminal()));
+    output::tell(&warnings.render(output::stderr_has_color()));
     Ok(checked)
 }
 

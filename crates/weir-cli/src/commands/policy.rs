@@ -13,11 +13,11 @@ use crate::output;
 pub(crate) fn read(path: &Path) -> Result<Parsed, Failure> {
     match parse_file(path) {
         Ok(parsed) => {
-            output::tell(&parsed.warnings.render(output::stderr_is_terminal()));
+            output::tell(&parsed.warnings.render(output::stderr_has_color()));
             Ok(parsed)
         }
         Err(PolicyError::Invalid(diagnostics)) => {
-            output::tell(&diagnostics.render(output::stderr_is_terminal()));
+            output::tell(&diagnostics.render(output::stderr_has_color()));
             Err(Failure::Usage(format!(
                 "{}: {} in the policy",
                 path.display(),

@@ -8,16 +8,26 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use clap::ColorChoice;
+
 use crate::failure::Failure;
 
 /// Becomes `weir-lab COMMAND ARGUMENTS`, with the same process id, so that signals reach it.
-pub(crate) fn become_lab(command: &str, arguments: &[OsString]) -> Result<ExitCode, Failure> {
+pub(crate) fn become_lab(
+    command: &str,
+    color: ColorChoice,
+    arguments: &[OsString],
+) -> Result<ExitCode, Failure> {
     let program = find("weir-lab").ok_or_else(|| {
         Failure::Failed(format!(
             "`weir {command}` is in the program weir-lab, which is neither beside weir nor in PATH: install the package weir-lab"
         ))
     })?;
-    let error = Command::new(&program).arg(command).args(arguments).exec();
+    let mut lab = Command::new(&program);
+    if color != ColorChoice::Auto {
+        lab.arg(format!("--color={color}"));
+    }
+    let error = lab.arg(command).args(arguments).exec();
     Err(Failure::Failed(format!(
         "cannot start {}: {error}",
         program.display()

@@ -122,7 +122,7 @@ fn refuse_own_input(args: &ReplayArgs) -> Result<(), Failure> {
     let output = args.output.as_deref();
     if output.is_some_and(|out| capture::same_file(out, &args.input)) {
         return Err(Failure::usage(
-            "--out names the capture that --in reads; choose another file",
+            "--output names the capture that --in reads; choose another file",
         ));
     }
     Ok(())

@@ -14,15 +14,16 @@ use weir_bpf::abi::router::{hop, origin};
 use weir_engine::edge::routers::{Followed, Listed, Router};
 use weir_engine::edge::{self, EdgeError};
 use weir_functions::router::interface::Interface;
-use weir_functions::router::rib::{Hop, Prefix, Way};
+use weir_functions::router::rib::{Hop, Way};
 use weir_functions::router::route;
 use weir_kernel::routes::{self, Follower};
 use weir_runtime::graph::Record;
+use weir_value::Prefix;
 
 use super::policy::count;
 use crate::args::route::{RouteArgs, RouteCommand};
 use crate::failure::Failure;
-use crate::limits::{seconds, stop_on_signals};
+use crate::limits::stop_on_signals;
 use crate::output;
 
 /// How often it is looked after gateways that the kernel does not know, and whether the edge still runs.
@@ -89,9 +90,9 @@ impl Desk {
             hop::PROHIBIT => text.push_str("prohibit "),
             _ => {}
         }
-        match listed.prefix.key.len {
+        match listed.prefix.len {
             0 => text.push_str("default"),
-            _ => text.push_str(&listed.prefix.to_string()),
+            _ => text.push_str(&format!("{:#}", listed.prefix)),
         }
         for (hop, share) in &listed.way.hops {
             if listed.way.hops.len() > 1 {
@@ -135,7 +136,7 @@ impl Desk {
             })
             .collect();
         json!({
-            "prefix": listed.prefix.to_string(),
+            "prefix": format!("{:#}", listed.prefix),
             "hops": hops,
             "metric": listed.metric,
             "from": from(listed.origin),
@@ -164,13 +165,7 @@ fn list(desk: &Desk, within: Option<&str>, as_json: bool) -> Result<(), Failure>
         .map(|text| prefix(text, &desk.interfaces))
         .transpose()?;
     let listed = desk.router.list().map_err(Failure::failed)?;
-    let holds = |one: &&Listed| {
-        within.is_none_or(|outer| {
-            one.prefix.v6 == outer.v6
-                && one.prefix.key.len >= outer.key.len
-                && Prefix::of(one.prefix.address(), outer.key.len) == outer
-        })
-    };
+    let holds = |one: &&Listed| within.is_none_or(|outer| outer.covers(&one.prefix));
     let listed: Vec<&Listed> = listed.iter().filter(holds).collect();
     if as_json {
         let routes: Vec<Value> = listed.iter().map(|one| desk.as_json(one)).collect();
@@ -326,11 +321,11 @@ fn delete(mut desk: Desk, words: &[String], as_json: bool) -> Result<ExitCode, F
     let removed = desk.router.remove(prefix, metric)?;
     if !removed {
         return Err(Failure::Failed(format!(
-            "there is no route to {prefix}: `weir route list` shows those there are"
+            "there is no route to {prefix:#}: `weir route list` shows those there are"
         )));
     }
     said(&desk.router, json!({ "removed": 1 }), as_json, || {
-        format!("the route to {prefix} is gone")
+        format!("the route to {prefix:#} is gone")
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -360,12 +355,11 @@ fn refused(router: &Router, followed: &Followed) -> Result<(), Failure> {
 fn follow(
     mut desk: Desk,
     table: &str,
-    duration: Option<f64>,
+    duration: Option<Duration>,
     as_json: bool,
 ) -> Result<(), Failure> {
     let stop = stop_on_signals()?;
-    let until = duration.map(|s| seconds("--for", s)).transpose()?;
-    let until = until.map(|d| Instant::now() + d);
+    let until = duration.map(|d| Instant::now() + d);
     let table = table_number(table)?;
     // Opened before the first reading, so that nothing falls between the two.
     let follower = Follower::open(table).map_err(Failure::failed)?;

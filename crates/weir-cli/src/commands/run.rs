@@ -33,11 +33,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
             "{flag} is for sockets of the user engine: add --engine user, or user-jit"
         )));
     }
-    let interval = crate::limits::seconds("--interval", args.interval)?;
-    let duration = args
-        .duration
-        .map(|s| crate::limits::seconds("--for", s))
-        .transpose()?;
+    let (interval, duration) = (args.interval, args.duration);
     let parsed = super::policy::read(&args.policy)?;
     let options = Options {
         hook: match (args.hook, args.generic) {

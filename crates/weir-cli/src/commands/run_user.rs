@@ -33,11 +33,7 @@ struct Account {
 }
 
 pub(super) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
-    let interval = crate::limits::seconds("--interval", args.interval)?;
-    let duration = args
-        .duration
-        .map(|s| crate::limits::seconds("--for", s))
-        .transpose()?;
+    let (interval, duration) = (args.interval, args.duration);
     if args.egress || !matches!(args.hook, None | Some(HookName::Xdp)) {
         return Err(Failure::usage(
             "the user engine sees what an interface receives, in front of the stack: leave --egress out, and --hook, or use --hook xdp",

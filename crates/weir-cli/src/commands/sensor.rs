@@ -106,10 +106,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         .map(Filter::parse)
         .transpose()
         .map_err(Failure::usage)?;
-    let idle = args
-        .idle
-        .map(|s| crate::limits::seconds("--idle", s))
-        .transpose()?;
+    let idle = args.idle;
     let matcher = match args.engine {
         MatcherName::Prefilter => matcher::Engine::Prefilter,
         MatcherName::AhoCorasick => matcher::Engine::AhoCorasick,

@@ -19,6 +19,7 @@ use weir_engine::edge::{self, BalancerCounts};
 use weir_functions::balancer::{Balancer, Protocol, Server, Service};
 use weir_functions::kind::EdgePort;
 use weir_runtime::graph::Record;
+use weir_value::{Invalid, Prefix};
 
 use crate::args::service::{How, Place, ServiceArgs, ServiceCommand, ServiceMode, TunType};
 use crate::failure::Failure;
@@ -247,7 +248,7 @@ impl Desk {
     /// Applies a changed text.
     fn apply(&self, args: &ServiceArgs, text: &Text, done: &str) -> Result<(), Failure> {
         let (plan, record, warnings) = self.record.edited(text.to_string())?;
-        output::tell(&warnings.render(output::stderr_is_terminal()));
+        output::tell(&warnings.render(output::stderr_has_color()));
         let applied = edge::apply(&plan, &record.write()?)?;
         if args.json {
             output::json(&json!({
@@ -514,9 +515,11 @@ fn which(place: &Place) -> Result<Which, Failure> {
             Some((len, port)) => (len, Some(number(port, text)?)),
             None => (len, None),
         };
+        let prefix = format!("{}/{len}", network.trim_matches(['[', ']']));
+        let prefix: Prefix = prefix.parse().map_err(|e: Invalid| Failure::usage(e))?;
         return Ok(Which {
             protocol,
-            address: format!("{}/{len}", network.trim_matches(['[', ']'])),
+            address: prefix.to_string(),
             port,
         });
     }
@@ -530,19 +533,11 @@ fn which(place: &Place) -> Result<Which, Failure> {
 
 /// `ADDRESS`, `ADDRESS:PORT`, `[ADDRESS]:PORT`.
 fn address(text: &str) -> Result<(IpAddr, Option<u16>), Failure> {
-    let wrong = || {
-        Failure::Usage(format!(
-            "`{text}` is no address: write 192.0.2.1:80, [2001:db8::1]:80, or the address alone"
-        ))
-    };
-    if let Ok(address) = text.trim_matches(['[', ']']).parse() {
+    if let Ok(address) = weir_value::address(text.trim_matches(['[', ']'])) {
         return Ok((address, None));
     }
-    let (address, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-    let address = address
-        .trim_matches(['[', ']'])
-        .parse()
-        .map_err(|_| wrong())?;
+    let (address, port) = text.rsplit_once(':').unwrap_or((text, "0"));
+    let address = weir_value::address(address.trim_matches(['[', ']'])).map_err(Failure::usage)?;
     // As ipvsadm: 0 is any.
     let port = if port == "0" {
         None
@@ -553,7 +548,7 @@ fn address(text: &str) -> Result<(IpAddr, Option<u16>), Failure> {
 }
 
 fn number(port: &str, whole: &str) -> Result<u16, Failure> {
-    port.parse()
+    weir_value::port(port)
         .ok()
         .filter(|port| *port > 0)
         .ok_or_else(|| Failure::Usage(format!("`{whole}` has no port from 1 to 65535")))

@@ -29,6 +29,8 @@ use crate::output;
 const USUAL: Duration = Duration::from_secs(10);
 /// Frames of ping where nothing says.
 const USUAL_PINGS: u64 = 10;
+/// Longest interval of frames of the warm-up.
+const WARM_UP: Duration = Duration::from_millis(10);
 
 pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
     let stop = stop_on_signals()?;
@@ -40,11 +42,13 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
                 rate: args.rate,
                 interval: args.interval,
                 lasting: or_usual(args.duration, args.count),
-                to: args.dst_mac,
+                to: args.dst_mac.map(|mac| mac.0),
                 ethertype: args.ethertype,
             };
             let setup = setup(&args.socket, None, args.batch, Role::Prober)?;
+            let told = output::Elapsed::begin("sending", plan.lasting);
             let report = xsk::send(&setup, &plan, &stop).map_err(failure)?;
+            drop(told);
             show(&args.socket, &report, || sent(args, &report))
         }
         XskCommand::Receive(args) => {
@@ -56,7 +60,9 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
                 samples: args.samples,
             };
             let setup = setup(&args.socket, Some(&args.steer), args.batch, Role::Prober)?;
+            let told = output::Elapsed::begin("receiving", plan.lasting);
             let report = xsk::receive(&setup, &plan, &stop).map_err(failure)?;
+            drop(told);
             show(&args.socket, &report, || received(args, &report))
         }
         XskCommand::Forward(args) => {
@@ -69,7 +75,9 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
                 idle: args.idle,
             };
             let setup = setup(&args.socket, Some(&args.steer), args.batch, Role::Forwarder)?;
+            let told = output::Elapsed::begin("forwarding", plan.lasting);
             let report = xsk::forward(&setup, &plan, &stop).map_err(failure)?;
+            drop(told);
             show(&args.socket, &report, || forwarded(args, &report))
         }
         XskCommand::Ping(args) => {
@@ -85,15 +93,19 @@ pub(crate) fn run(args: &XskArgs) -> Result<ExitCode, Failure> {
                 lasting: args.duration,
                 timeout: args.timeout,
                 warm_up: args.warm_up,
+                // At the interval itself 100 frames could take minutes, without a word.
+                warm_up_interval: args.interval.min(WARM_UP),
                 back: None,
-                to: args.dst_mac,
+                to: args.dst_mac.map(|mac| mac.0),
                 ethertype: args.ethertype,
                 samples: args.samples,
                 warm_up_lasting: None,
                 calibration: None,
             };
             let setup = setup(&args.socket, Some(&args.steer), args.batch, Role::Prober)?;
+            let told = output::Elapsed::begin("probing", plan.lasting);
             let report = xsk::ping(&setup, &plan, &stop).map_err(failure)?;
+            drop(told);
             let shown = show(&args.socket, &report, || pinged(args, &report))?;
             if report.sent > 0 && report.received == 0 {
                 return Err(Failure::failed(format!(

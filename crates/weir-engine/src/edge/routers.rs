@@ -9,11 +9,12 @@ use std::net::IpAddr;
 
 use weir_bpf::abi::router::{CHUNK, hop, origin};
 use weir_bpf::abi::{self, Group, Interface, NextHop, Route};
-use weir_functions::router::rib::{Hop, Memory, Prefix, Rib, RibError, Room, Way};
+use weir_functions::router::rib::{Hop, Memory, Rib, RibError, Room, Way};
 use weir_functions::router::trie::{Table, Words};
 use weir_kernel::pinned::Folder;
 use weir_kernel::routes::{Change, KernelRoute, KernelRouteKind};
 use weir_kernel::{KernelError, Map, MmapArray};
+use weir_value::Prefix;
 use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 use super::error::EdgeError;
@@ -228,7 +229,7 @@ impl Router {
                     self.end()?;
                     return Err(EdgeError::Route {
                         function: self.function.clone(),
-                        prefix: prefix.to_string(),
+                        prefix: format!("{prefix:#}"),
                         error,
                     });
                 }
@@ -537,7 +538,7 @@ pub(super) fn carry_over(old: &State, new: &[&InstanceState]) -> Result<(), Edge
                     .put(prefix, &way, metric, by)
                     .map_err(|error| EdgeError::Route {
                         function: instance.name.clone(),
-                        prefix: prefix.to_string(),
+                        prefix: format!("{prefix:#}"),
                         error,
                     })?;
             }
@@ -561,7 +562,7 @@ fn ids(instance: &InstanceState) -> BTreeMap<String, u32> {
 }
 
 fn key(route: &KernelRoute) -> (Prefix, u32) {
-    (Prefix::of(route.destination, route.len), route.metric)
+    (Prefix::around(route.destination, route.len), route.metric)
 }
 
 /// Whether two ways are the same; of several next hops only who they are is known of one that is in the tables.

@@ -167,7 +167,7 @@ impl<'a> Model<'a> {
                 let what = if is_between { "reply between" } else { "reply" };
                 *self.seen.entry(what.into()).or_default() += 1;
                 let service = &self.balancer.services[service];
-                let (address, port) = (service.address.first, service.port);
+                let (address, port) = (service.address.address(), service.port);
                 Fate::Stack(error(made, quote, address, port, false, is_between))
             }
         }
@@ -255,7 +255,7 @@ impl<'a> Model<'a> {
     ) -> Option<(usize, usize)> {
         let (service, server) = self.behind(address, protocol, port)?;
         let it = &self.balancer.services[service];
-        let at = (it.address.first, it.port.unwrap_or(port));
+        let at = (it.address.address(), it.port.unwrap_or(port));
         let flow = (protocol, client.0, client.1, at.0, at.1);
         let known = self.flows.get(&flow) == Some(&(service, server));
         if !known {
@@ -327,7 +327,7 @@ impl<'a> Model<'a> {
         *self.seen.entry("back".into()).or_default() += 1;
         Fate::Stack(translated(
             made,
-            service.address.first,
+            service.address.address(),
             service.port,
             false,
             later,
@@ -359,11 +359,7 @@ impl<'a> Model<'a> {
 }
 
 fn covers(service: &Service, address: IpAddr) -> bool {
-    let one = weir_functions::balancer::Prefix {
-        first: address,
-        len: if address.is_ipv4() { 32 } else { 128 },
-    };
-    service.address.covers(&one)
+    service.address.contains(address)
 }
 
 /// Bytes behind the IP packet; generated packets have none.
@@ -577,7 +573,7 @@ fn tunnel(
         }
         protocol = 17;
     }
-    let low = |prefix: weir_functions::balancer::Prefix, width: u8| -> u32 {
+    let low = |prefix: weir_value::Prefix, width: u8| -> u32 {
         let bits = u32::from(width - prefix.len).min(32);
         hash as u32
             & if bits == 32 {
@@ -591,7 +587,7 @@ fn tunnel(
     let l3 = made.l3;
     if server.address.is_ipv4() {
         let source = balancer.source4.expect("given");
-        let IpAddr::V4(first) = source.first else {
+        let IpAddr::V4(first) = source.address() else {
             panic!("IPv4")
         };
         out.extend([0x45, tos]);
@@ -603,7 +599,7 @@ fn tunnel(
         out[l3 - 2..l3].copy_from_slice(&[0x08, 0x00]);
     } else {
         let source = balancer.source6.expect("given");
-        let IpAddr::V6(first) = source.first else {
+        let IpAddr::V6(first) = source.address() else {
             panic!("IPv6")
         };
         out.extend((6u32 << 28 | u32::from(tos) << 20 | hash as u32 & 0xfffff).to_be_bytes());

@@ -154,7 +154,7 @@ impl<'f> Oracle<'f> {
                     ),
                     Per::Source { len4, len6 } => {
                         let len = if facts.src.is_ipv4() { len4 } else { len6 };
-                        weir_functions::filter::Prefix::around(facts.src, len).to_string()
+                        weir_value::Prefix::around(facts.src, len).to_string()
                     }
                     Per::Entry => {
                         let entry = if model.from.as_ref().is_some_and(|t| !t.is_negated) {

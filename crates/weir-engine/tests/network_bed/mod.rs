@@ -18,7 +18,7 @@ use weir_engine::network::{self, Applied, Look, NetworkError, Networks, Step};
 use weir_functions::kind::Files;
 use weir_kernel::{NetNs, Tap};
 use weir_network::model::{Document, Station, Vlan};
-use weir_network::values::Mac;
+use weir_network::values::mac_of_name;
 use weir_packet::build::Frame;
 
 /// Whether this process is root. In CI it must be.
@@ -139,7 +139,7 @@ impl Bed {
                 let name = format!("{}/{}", network.name.value, workload.name.value);
                 let mac = match &workload.mac {
                     Station::Given(mac) => mac.value.0,
-                    _ => Mac::of_name(&name).0,
+                    _ => mac_of_name(&name).0,
                 };
                 // Of those that may have any, and of trunks, the test gives some to devices of its own.
                 let addresses = workload.addresses.known();
@@ -178,9 +178,9 @@ impl Bed {
                     let net = subnet
                         .prefixes
                         .iter()
-                        .find(|net| net.address.is_ipv4() == address.is_ipv4())
+                        .find(|net| net.address().is_ipv4() == address.is_ipv4())
                         .expect("a prefix");
-                    let with_length = format!("{}/{}", address.value, net.length);
+                    let with_length = format!("{}/{}", address.value, net.len);
                     let mut args = vec!["address", "add", &with_length, "dev", "eth0"];
                     if address.is_ipv6() {
                         args.push("nodad");

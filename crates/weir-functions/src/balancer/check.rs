@@ -3,7 +3,6 @@
 
 use super::read::below;
 use super::{Protocol, Service};
-use crate::filter::units::duration_ns;
 use crate::request::{FunctionError, Request, suggest};
 
 const KEYS: &[&str] = &[
@@ -139,15 +138,15 @@ fn is_path(path: &str) -> bool {
 }
 
 fn time(request: &Request<'_>, key: &str, usual: u64) -> Result<u64, FunctionError> {
-    let Some(text) = request.text(key)? else {
+    let Some(time) = request.duration(key)? else {
         return Ok(usual);
     };
-    let ns = duration_ns(text).map_err(|why| FunctionError::key(key, why))?;
+    let ns = time.as_nanos() as u64;
     match TIMES_NS.contains(&ns) {
         true => Ok(ns),
         false => Err(FunctionError::key(
             key,
-            format!("`{text}` is not from 10ms to 1h"),
+            format!("`{key}` is not from 10ms to 1h"),
         )),
     }
 }

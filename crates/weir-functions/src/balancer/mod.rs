@@ -16,6 +16,7 @@ mod tests;
 use std::net::IpAddr;
 
 use weir_bpf::abi::balancer::mode;
+use weir_value::Prefix;
 
 use crate::request::{FunctionError, Kind, Planned, Request};
 
@@ -98,43 +99,6 @@ impl AllDown {
     }
 }
 
-/// Addresses that begin with the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    /// The first of them.
-    pub first: IpAddr,
-    /// Bits that are the same.
-    pub len: u8,
-}
-
-impl Prefix {
-    /// Whether it is a single address.
-    pub fn is_one(&self) -> bool {
-        self.len == bits(self.first)
-    }
-
-    /// Whether all of `other` is in it.
-    pub fn covers(&self, other: &Prefix) -> bool {
-        let top = |prefix: &Prefix| {
-            let (value, width) = number(prefix.first);
-            let unused = u32::from(width - self.len);
-            value.checked_shr(unused).unwrap_or(0)
-        };
-        self.first.is_ipv4() == other.first.is_ipv4()
-            && self.len <= other.len
-            && top(self) == top(other)
-    }
-}
-
-impl std::fmt::Display for Prefix {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.is_one() {
-            true => self.first.fmt(f),
-            false => write!(f, "{}/{}", self.first, self.len),
-        }
-    }
-}
-
 fn bits(address: IpAddr) -> u8 {
     match address {
         IpAddr::V4(_) => 32,
@@ -194,10 +158,10 @@ impl Service {
     fn identity_bytes(&self) -> Vec<u8> {
         let mut all = vec![
             self.protocol.number(),
-            bits(self.address.first),
+            self.address.width(),
             self.address.len,
         ];
-        all.extend(bytes(self.address.first));
+        all.extend(bytes(self.address.address()));
         all.extend(self.port.unwrap_or(0).to_be_bytes());
         all
     }
@@ -214,7 +178,7 @@ impl Service {
     /// `tcp 192.0.2.1:80`.
     pub fn place(&self) -> String {
         let (protocol, address) = (self.protocol.name(), self.address);
-        match (self.port, address.first.is_ipv6()) {
+        match (self.port, address.is_ip6) {
             (None, _) => format!("{protocol} {address}"),
             (Some(port), false) => format!("{protocol} {address}:{port}"),
             (Some(port), true) => format!("{protocol} [{address}]:{port}"),

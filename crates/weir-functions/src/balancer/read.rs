@@ -3,16 +3,16 @@
 //! Sections below the function (`service`, `service.server`) are read as requests of their own, so that their keys are typed and known
 //! like those of any function; what they say is put behind the place of the section.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use toml::{Table, Value};
 use weir_bpf::abi::balancer as abi;
+use weir_value::{Invalid, Mac, Prefix};
 
 use super::{
-    AllDown, Answers, Balancer, Mode, Prefix, Protocol, Quic, SERVERS_MAX, SERVICES_MAX, Server,
-    Service, bits, check, number, ring,
+    AllDown, Answers, Balancer, Mode, Protocol, Quic, SERVERS_MAX, SERVICES_MAX, Server, Service,
+    check, ring,
 };
-use crate::filter::units::duration_ns;
 use crate::request::{FunctionError, Request, suggest};
 
 const KEYS: &[&str] = &[
@@ -346,8 +346,8 @@ fn server(request: &Request<'_>, service: &Service) -> Result<Server, FunctionEr
     let address = request
         .text("address")?
         .ok_or_else(|| needs("address", "write address = \"10.0.0.1\""))?;
-    let address: IpAddr = address.parse().map_err(|_| {
-        FunctionError::key("address", format!("`{address}` is no IP address"))
+    let address = weir_value::address(address).map_err(|invalid| {
+        FunctionError::key("address", invalid.to_string())
             .advice("a server has one address, without a port")
     })?;
     let port = request.number("port", 1..=65_535)?.map(|n| n as u16);
@@ -362,7 +362,7 @@ fn server(request: &Request<'_>, service: &Service) -> Result<Server, FunctionEr
         _ => request.number("weight", 1..=65_535)?.unwrap_or(1) as u32,
     };
     let mode = service.mode.name();
-    if !service.mode.is_tunnel() && bits(address) != bits(service.address.first) {
+    if !service.mode.is_tunnel() && address.is_ipv6() != service.address.is_ip6 {
         return Err(FunctionError::key(
             "address",
             format!(
@@ -472,63 +472,15 @@ fn shown(server: &Server) -> String {
 }
 
 fn mac(text: &str) -> Result<[u8; 6], FunctionError> {
-    let wrong = |why: &str| {
-        FunctionError::key("mac", format!("`{text}` {why}"))
-            .advice("write six bytes: mac = \"02:00:00:00:00:01\"")
-    };
-    let bytes: Option<Vec<u8>> = text
-        .split(':')
-        .map(|byte| {
-            let fits = byte.len() == 2 && byte.bytes().all(|b| b.is_ascii_hexdigit());
-            fits.then(|| u8::from_str_radix(byte, 16).ok()).flatten()
-        })
-        .collect();
-    let mac: [u8; 6] = bytes
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| wrong("is no MAC address"))?;
-    match mac[0] & 1 == 1 || mac == [0; 6] {
-        true => Err(wrong("is not the address of one station")),
-        false => Ok(mac),
-    }
+    Mac::of_station(text)
+        .map(|mac| mac.0)
+        .map_err(|invalid| FunctionError::key("mac", invalid.to_string()))
 }
 
 /// An address or a prefix.
 pub(crate) fn prefix(key: &str, text: &str) -> Result<Prefix, FunctionError> {
-    let wrong = |why: String| {
-        FunctionError::key(key, why)
-            .advice("write \"192.0.2.1\", \"192.0.2.0/24\" or their like of IPv6")
-    };
-    let (address, len) = match text.split_once('/') {
-        Some((address, len)) => (address, Some(len)),
-        None => (text, None),
-    };
-    let first: IpAddr = address
-        .parse()
-        .map_err(|_| wrong(format!("`{text}` is no address and no prefix")))?;
-    let width = bits(first);
-    let len = match len {
-        None => width,
-        Some(len) => len
-            .parse()
-            .ok()
-            .filter(|len| *len <= width)
-            .ok_or_else(|| wrong(format!("`{text}` has no length from 0 to {width}")))?,
-    };
-    let (value, width) = number(first);
-    let unused = u32::from(width - len);
-    let cut = value.checked_shr(unused).unwrap_or(0);
-    let cut = cut.checked_shl(unused).unwrap_or(0);
-    if cut != value {
-        let first = match first {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from(cut as u32)),
-            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from(cut)),
-        };
-        return Err(
-            FunctionError::key(key, format!("`{text}` has bits behind its length"))
-                .advice(format!("write \"{first}/{len}\"")),
-        );
-    }
-    Ok(Prefix { first, len })
+    text.parse()
+        .map_err(|invalid: Invalid| FunctionError::key(key, invalid.to_string()))
 }
 
 fn source(request: &Request<'_>, key: &str, is_v6: bool) -> Result<Option<Prefix>, FunctionError> {
@@ -536,7 +488,7 @@ fn source(request: &Request<'_>, key: &str, is_v6: bool) -> Result<Option<Prefix
         return Ok(None);
     };
     let prefix = prefix(key, text)?;
-    match prefix.first.is_ipv6() == is_v6 {
+    match prefix.is_ip6 == is_v6 {
         true => Ok(Some(prefix)),
         false => Err(FunctionError::key(
             key,
@@ -553,7 +505,11 @@ fn idle(request: &Request<'_>) -> Result<[u64; 4], FunctionError> {
     let empty = Table::new();
     let table = request.table("idle")?.unwrap_or(&empty);
     let names = IDLE.map(|(name, _)| name);
-    for (name, value) in table {
+    let inner = Request {
+        keys: table,
+        ..*request
+    };
+    for name in table.keys() {
         let key = format!("idle.{name}");
         let Some(place) = names.iter().position(|known| known == name) else {
             return Err(
@@ -561,16 +517,11 @@ fn idle(request: &Request<'_>) -> Result<[u64; 4], FunctionError> {
                     .advice(suggest(name, &names)),
             );
         };
-        let text = value.as_str().ok_or_else(|| {
-            FunctionError::key(&key, format!("`{key}` is a duration in quotes"))
-                .advice("write \"15m\"")
-        })?;
-        let ns = duration_ns(text).map_err(|why| FunctionError::key(&key, why))?;
-        if ns > IDLE_MAX_NS {
-            return Err(FunctionError::key(
-                &key,
-                format!("`{text}` is more than 72h, the longest that is remembered"),
-            ));
+        let wrong = |why: String| FunctionError::key(&key, why);
+        let time = inner.duration(name).map_err(|error| wrong(error.message))?;
+        let ns = time.unwrap_or_default().as_nanos() as u64;
+        if !(1_000_000..=IDLE_MAX_NS).contains(&ns) {
+            return Err(wrong(format!("`{key}` is not from 1ms to 72h")));
         }
         all[place] = ns;
     }

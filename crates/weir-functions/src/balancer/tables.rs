@@ -6,13 +6,13 @@ use weir_bpf::abi::balancer::{self as abi, deliver, feature, flow, service, stat
 use weir_bpf::abi::{
     LbBack, LbBucket, LbCount, LbKey, LbPrefix, LbServer, LbService, Near, PortAt,
 };
+use weir_value::Prefix;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::numbers::{Former, assign};
 use super::ring::{self, Member};
 use super::{
-    AllDown, Answers, Balancer, Mode, OBJECT, Prefix, SERVICES_MAX, Server, Service, bits, bytes,
-    number,
+    AllDown, Answers, Balancer, Mode, OBJECT, SERVICES_MAX, Server, Service, bytes, number,
 };
 use crate::plan::{Constant, DeviceField, HostElement, MapPlan};
 use crate::request::{EdgePort, FunctionError, Planned};
@@ -97,11 +97,11 @@ fn constants(balancer: &Balancer, buckets: u32) -> Vec<Constant> {
     let hosts = |prefix: Option<Prefix>| {
         prefix.map_or(0, |p| {
             u32::MAX
-                .checked_shr(32u32.saturating_sub(u32::from(bits(p.first) - p.len)))
+                .checked_shr(32u32.saturating_sub(u32::from(p.width() - p.len)))
                 .unwrap_or(0)
         })
     };
-    let first = |prefix: Option<Prefix>| prefix.map_or(0, |p| number(p.first).0);
+    let first = |prefix: Option<Prefix>| prefix.map_or(0, |p| p.first);
     let source6 = first(balancer.source6);
     let halves = [(source6 >> 64) as u64, source6 as u64];
     vec![
@@ -120,11 +120,7 @@ fn constants(balancer: &Balancer, buckets: u32) -> Vec<Constant> {
 fn least_mtu(balancer: &Balancer) -> u32 {
     let tunnels = balancer.services.iter().filter(|s| s.mode.is_tunnel());
     let needs = tunnels.flat_map(|service| {
-        let inner = if service.address.first.is_ipv4() {
-            576
-        } else {
-            1280
-        };
+        let inner = if !service.address.is_ip6 { 576 } else { 1280 };
         let gue = match service.mode {
             Mode::Gue { version: 1, .. } => 8,
             Mode::Gue { .. } => 12,
@@ -323,12 +319,16 @@ impl Numbered {
                 number: abi::ECHO,
                 ..LbService::default()
             };
-            let icmp = if it.address.first.is_ipv4() { 1 } else { 58 };
+            let icmp = if it.address.is_ip6 { 58 } else { 1 };
             let protocol = it.protocol.number();
             let port = it.port.unwrap_or(0);
             for (protocol, port, element) in [(protocol, port, element), (icmp, 0, echo)] {
                 if it.address.is_one() {
-                    put(&mut exact, key(it.address.first, protocol, port), element);
+                    put(
+                        &mut exact,
+                        key(it.address.address(), protocol, port),
+                        element,
+                    );
                 } else {
                     put(&mut prefixes, trie_key(it.address, protocol, port), element);
                 }
@@ -337,7 +337,7 @@ impl Numbered {
                 if it.mode == Mode::Nat {
                     let from = server.port.or(it.port).unwrap_or(0);
                     let back = LbBack {
-                        address: bytes(it.address.first),
+                        address: bytes(it.address.address()),
                         port: it.port.unwrap_or(0).to_be(),
                         pad: 0,
                         server: *number as u32,
@@ -486,9 +486,9 @@ fn trie_key(prefix: Prefix, protocol: u8, port: u16) -> LbPrefix {
     LbPrefix {
         bits: 32 + u32::from(prefix.len),
         protocol,
-        family: if prefix.first.is_ipv4() { 4 } else { 6 },
+        family: if prefix.is_ip6 { 6 } else { 4 },
         port: port.to_be(),
-        address: bytes(prefix.first),
+        address: bytes(prefix.address()),
     }
 }
 

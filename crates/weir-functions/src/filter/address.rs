@@ -12,9 +12,9 @@ use zerocopy::IntoBytes;
 use super::Filter;
 use super::compile::{CompileError, chunks};
 use super::intervals::{self, Item, NONE, States};
-use super::prefix::Prefix;
 use super::tables::{self, Asks, Rows, Table};
 use crate::plan::{Constant, MapPlan};
+use weir_value::Prefix;
 
 /// What one condition names: prefix, end (0: none), and number among all entries.
 pub(super) type List = Vec<(Prefix, u32, u32)>;

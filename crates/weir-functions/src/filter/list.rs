@@ -10,8 +10,8 @@
 //!
 //! All errors of a list are found in one pass; the text of a million lines is read in a fraction of a second.
 
-use super::prefix::Prefix;
 use super::units;
+use weir_value::Prefix;
 
 /// One line of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub(super) fn entry(text: &str, line: u32, modified: Option<u64>) -> Result<Entr
     let named = words
         .peek()
         .filter(|word| !word.as_bytes()[0].is_ascii_digit());
-    if let Some(protocol) = named.and_then(|word| units::protocol(word)) {
+    if let Some(protocol) = named.and_then(|word| weir_value::protocol(word).ok()) {
         only.protocol = Some(protocol);
         words.next();
     }
@@ -119,7 +119,7 @@ pub(super) fn entry(text: &str, line: u32, modified: Option<u64>) -> Result<Entr
                 "`{first}` names a port already, and `{word}` is another one"
             ));
         }
-        only.port = Some(units::port(word)?);
+        only.port = Some(weir_value::port(word)?);
         words.next();
     }
     match (words.next(), words.next()) {
@@ -162,7 +162,7 @@ pub(super) fn entry(text: &str, line: u32, modified: Option<u64>) -> Result<Entr
 fn unknown(word: &str) -> String {
     let known = ["until", "for"]
         .into_iter()
-        .chain(units::PROTOCOLS.iter().map(|(name, _)| *name));
+        .chain(weir_value::PROTOCOLS.iter().map(|(name, _)| *name));
     let near = match weir_policy::nearest(word, known) {
         Some(near) => format!("; did you mean `{near}`?"),
         None => String::new(),
@@ -179,17 +179,17 @@ fn place(word: &str) -> Result<(Prefix, Option<u16>), String> {
             return Err(format!("`{word}` lacks its `]`"));
         };
         let port = match rest.strip_prefix(':') {
-            Some(port) => Some(units::port(port)?),
+            Some(port) => Some(weir_value::port(port)?),
             None if rest.is_empty() => None,
             None => return Err(format!("`{rest}` behind `]` is not `:PORT`")),
         };
-        return Ok((Prefix::parse(address)?, port));
+        return Ok((address.parse::<Prefix>()?, port));
     }
     match word.split_once(':') {
         Some((address, port)) if address.contains('.') && !port.contains(':') => {
-            Ok((Prefix::parse(address)?, Some(units::port(port)?)))
+            Ok((address.parse::<Prefix>()?, Some(weir_value::port(port)?)))
         }
-        _ => Ok((Prefix::parse(word)?, None)),
+        _ => Ok((word.parse::<Prefix>()?, None)),
     }
 }
 
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(told.len(), 5);
         assert_eq!(
             told[0],
-            "2: 10.0.0.1/8 has bits set behind its length: write 10.0.0.0/8, or 10.0.0.1"
+            "2: invalid prefix `10.0.0.1/8`: host bits are set; write 10.0.0.0/8 or 10.0.0.1"
         );
         assert!(
             told[1].starts_with("4: `udpp` is not understood here")
@@ -258,8 +258,14 @@ mod tests {
         );
         assert_eq!(told[4], "7: `until` wants a time behind it");
         for (lines, last) in [
-            (TOLD, "`x` is not an IPv4 or IPv6 address"),
-            (TOLD + 1, "`x` is not an IPv4 or IPv6 address"),
+            (
+                TOLD,
+                "invalid prefix `x`: expected an address or a prefix such as 192.0.2.0/24 or 2001:db8::/32",
+            ),
+            (
+                TOLD + 1,
+                "invalid prefix `x`: expected an address or a prefix such as 192.0.2.0/24 or 2001:db8::/32",
+            ),
             (30, "this line and 9 more are wrong"),
         ] {
             let many = "x\n".repeat(lines);

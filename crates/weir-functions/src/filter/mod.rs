@@ -12,18 +12,16 @@ mod intervals;
 mod judge;
 pub mod list;
 mod parts;
-pub mod prefix;
 pub mod report;
 pub mod rule;
 mod tables;
-pub(crate) mod units;
+mod units;
 
 use weir_bpf::abi::filter as limits;
 
 pub use compile::{CompileError, Compiled, OBJECTS};
 pub use instance::{KIND, plan};
 pub use list::{Entry, Only};
-pub use prefix::Prefix;
 pub use report::{EntryHits, FilterReport, RuleCount};
 pub use rule::Rule;
 

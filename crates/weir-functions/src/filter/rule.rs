@@ -3,9 +3,9 @@
 //! `docs/filter.md` has the grammar. A mistake is told with its column and, where a word is nearly right, with the word that was meant.
 //! What a set is called is kept as a name; whether there is such a set is not decided here.
 
-use super::prefix::Prefix;
 use super::units;
 use weir_bpf::abi::filter::action;
+use weir_value::{PortRange, Prefix};
 
 /// What a rule does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -430,7 +430,10 @@ impl<'t> Reader<'t> {
                     &mut rule.to_port
                 };
                 once(place.is_some(), column, word)?;
-                let any = self.list("a port", units::ports)?;
+                let any = self.list("a port", |word| {
+                    let ports: PortRange = word.parse()?;
+                    Ok((ports.first, ports.last))
+                })?;
                 *place = Some(Test { is_negated, any });
             }
             "rate" => {
@@ -447,10 +450,14 @@ impl<'t> Reader<'t> {
                 options.given.push((column, "burst", &["limit"]));
                 once(options.burst.is_some(), column, word)?;
                 let (_, word) = self.want("a number of packets")?;
-                let burst = units::amount(word).filter(|n| (1..=1_000_000_000).contains(n));
-                options.burst = Some(burst.ok_or_else(|| {
-                    value(format!("`{word}` is not a number of packets from 1 to 1G"))
-                })?);
+                let burst =
+                    weir_value::count(word).map_err(|invalid| value(invalid.to_string()))?;
+                if !(1..=1_000_000_000).contains(&burst) {
+                    return Err(value(format!(
+                        "`{word}` is not a number of packets from 1 to 1G"
+                    )));
+                }
+                options.burst = Some(burst);
             }
             "per" => {
                 options.given.push((column, "per", &["limit"]));
@@ -480,9 +487,9 @@ impl<'t> Reader<'t> {
                     });
                 }
                 let (column, word) = self.want("a number")?;
-                let above = units::amount(word).ok_or_else(|| RuleError {
+                let above = weir_value::count(word).map_err(|invalid| RuleError {
                     column,
-                    message: format!("`{word}` is not a whole number"),
+                    message: invalid.to_string(),
                     advice: None,
                 })?;
                 options.when = Some((name.to_owned(), above));
@@ -491,7 +498,9 @@ impl<'t> Reader<'t> {
                 options.given.push((column, "mark", &["allow"]));
                 once(options.mark.is_some(), column, word)?;
                 let (column, word) = self.want("a number")?;
-                let mark = units::amount(word).and_then(|n| u32::try_from(n).ok());
+                let mark = weir_value::count(word)
+                    .ok()
+                    .and_then(|n| u32::try_from(n).ok());
                 options.mark = Some(mark.ok_or_else(|| RuleError {
                     column,
                     message: format!("`{word}` is not a mark from 0 to 4294967295"),
@@ -502,7 +511,7 @@ impl<'t> Reader<'t> {
                 options.given.push((column, "cpu", &["allow"]));
                 once(!options.cpus.is_empty(), column, word)?;
                 options.cpus = self.list("the number of a CPU", |word| {
-                    super::prefix::decimal(word.as_bytes())
+                    weir_value::decimal(word.as_bytes())
                         .and_then(|n| u32::try_from(n).ok())
                         .filter(|n| *n < super::CPUS_MAX)
                         .ok_or_else(|| {
@@ -557,7 +566,7 @@ impl<'t> Reader<'t> {
             return Err(wrong(format!("`{word}` is nothing a limit is counted by")));
         };
         let len = |digits: &str, most: u64| {
-            super::prefix::decimal(digits.as_bytes())
+            weir_value::decimal(digits.as_bytes())
                 .filter(|n| (1..=most).contains(n))
                 .map(|n| n as u8)
                 .ok_or_else(|| wrong(format!("`/{digits}` is not a length from /1 to /{most}")))
@@ -596,7 +605,7 @@ fn addresses(word: &str) -> Result<Addresses, String> {
     match word.strip_prefix('@') {
         Some("") => Err("`@` wants the name of a set behind it".to_owned()),
         Some(name) => Ok(Addresses::Set(name.to_owned())),
-        None => Prefix::parse(word).map(Addresses::Prefix),
+        None => Ok(Addresses::Prefix(word.parse::<Prefix>()?)),
     }
 }
 
@@ -606,13 +615,13 @@ fn kind(column: usize, word: &str) -> Result<Kind, RuleError> {
         "fragment" => Kind::Fragment,
         "ip4" => Kind::Family { is_ip6: false },
         "ip6" => Kind::Family { is_ip6: true },
-        _ => match units::protocol(word) {
+        _ => match weir_value::protocol(word).ok() {
             Some(number) => Kind::Protocol(number),
             None => {
                 let known = WORDS
                     .iter()
                     .copied()
-                    .chain(units::PROTOCOLS.iter().map(|(name, _)| *name));
+                    .chain(weir_value::PROTOCOLS.iter().map(|(name, _)| *name));
                 let near = weir_policy::nearest(word, known);
                 return Err(RuleError {
                     column,
@@ -730,7 +739,7 @@ mod tests {
             said("deny to-port 70000"),
             (
                 13,
-                "`70000` is not a port from 0 to 65535".to_owned(),
+                "invalid port range `70000`: expected a port such as 80 or a range such as 8000-8999".to_owned(),
                 String::new()
             )
         );

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use toml::Table;
 use weir_bpf::abi;
+use weir_value::{InterfaceAddress, Invalid, Mac};
 use zerocopy::IntoBytes;
 
 use crate::plan::{DeviceField, HostElement, MapPlan};
@@ -26,7 +27,7 @@ pub struct Interface {
     /// What the host calls it.
     pub device: String,
     /// Its addresses, with the lengths of their networks.
-    pub addresses: Vec<(IpAddr, u8)>,
+    pub addresses: Vec<InterfaceAddress>,
     /// The first of them of each family: who answers with errors.
     pub address4: Option<Ipv4Addr>,
     /// See `address4`.
@@ -120,10 +121,10 @@ pub fn read(request: &Request<'_>) -> Result<Vec<Interface>, FunctionError> {
                     other.name, this.name, this.device
                 )));
             }
-            if let Some((address, _)) = this
+            if let Some(InterfaceAddress { address, .. }) = this
                 .addresses
                 .iter()
-                .find(|a| other.addresses.iter().any(|b| a.0 == b.0))
+                .find(|a| other.addresses.iter().any(|b| a.address == b.address))
             {
                 return Err(twice(format!(
                     "interfaces `{}` and `{}` have the same address {address}",
@@ -164,18 +165,18 @@ fn one(request: &Request<'_>, at: usize, table: &Table) -> Result<Interface, Fun
             // As `ip link add link ... type vlan` is told to call it by most.
             (None, _) => format!("{}.{vlan}", port.device),
         };
-        if device.is_empty() || device.len() > 15 {
-            return Err(FunctionError::key(
-                "device",
-                format!("`{device}` cannot be the name of a device"),
-            )
-            .advice("names of devices have 1 to 15 bytes; `ip link` lists them"));
-        }
+        weir_value::interface(&device)
+            .map_err(|invalid| FunctionError::key("device", invalid.to_string()))?;
         let mut addresses = Vec::new();
         for text in inner.texts("address")? {
             addresses.push(address(text)?);
         }
-        let first = |v6: bool| addresses.iter().map(|a| a.0).find(|a| a.is_ipv6() == v6);
+        let first = |v6: bool| {
+            addresses
+                .iter()
+                .map(|a: &InterfaceAddress| a.address)
+                .find(|a| a.is_ipv6() == v6)
+        };
         Ok(Interface {
             name: inner.text("name")?.map_or(default, str::to_owned),
             port: port.number as u16,
@@ -196,26 +197,17 @@ fn one(request: &Request<'_>, at: usize, table: &Table) -> Result<Interface, Fun
     read().map_err(place)
 }
 
-/// An address with the length of its network; without one it is alone.
-fn address(text: &str) -> Result<(IpAddr, u8), FunctionError> {
-    let wrong = || {
-        FunctionError::key("address", format!("`{text}` is no address of an interface"))
-            .advice("write \"192.0.2.1/24\" or \"2001:db8::1/64\"")
-    };
-    let (address, len) = match text.split_once('/') {
-        Some((address, len)) => (address, Some(len)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.trim().parse().map_err(|_| wrong())?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let len = match len {
-        Some(len) => len.trim().parse().ok().filter(|len| *len <= most),
-        None => Some(most),
-    };
-    let odd = address.is_multicast() || address.is_unspecified() || address.is_loopback();
-    match len.filter(|_| !odd) {
-        Some(len) => Ok((address, len)),
-        None => Err(wrong()),
+/// An address with the length of its prefix; without one it is alone.
+fn address(text: &str) -> Result<InterfaceAddress, FunctionError> {
+    let wrong = |message: String| FunctionError::key("address", message);
+    let read: InterfaceAddress = text
+        .parse()
+        .map_err(|invalid: Invalid| wrong(invalid.to_string()))?;
+    let own = read.address;
+    match own.is_multicast() || own.is_unspecified() || own.is_loopback() {
+        true => Err(wrong(format!("`{text}` is not the address of a station"))
+            .advice("write \"192.0.2.1/24\" or \"2001:db8::1/64\"")),
+        false => Ok(read),
     }
 }
 
@@ -237,14 +229,15 @@ pub fn stations(
             FunctionError::key(format!("station.{at}"), what).advice(advice)
         };
         let mut words = text.split_whitespace();
-        let (mac, name) = (words.next().unwrap_or_default(), words.next());
-        let mac = mac_address(mac).filter(|mac| mac[0] & 1 == 0);
-        let (Some(mac), Some(name), None) = (mac, name, words.next()) else {
+        let (Some(mac), Some(name), None) = (words.next(), words.next(), words.next()) else {
             return Err(wrong(
                 format!("`{text}` is no station"),
                 "write \"02:00:00:00:00:01 INTERFACE\"".to_owned(),
             ));
         };
+        let mac = Mac::of_station(mac)
+            .map_err(|invalid| FunctionError::key(format!("station.{at}"), invalid.to_string()))?
+            .0;
         let number = interfaces.iter().position(|one| one.name == name);
         let Some(number) = number else {
             let names: Vec<&str> = interfaces.iter().map(|one| one.name.as_str()).collect();
@@ -270,15 +263,4 @@ pub fn stations(
     map.max_entries = keys.len().max(1) as u32;
     map.keys = keys.concat();
     Ok((!keys.is_empty()).then_some(map))
-}
-
-/// `02:00:00:00:00:01`.
-pub fn mac_address(text: &str) -> Option<[u8; 6]> {
-    let mut mac = [0; 6];
-    let mut parts = text.split(':');
-    for byte in &mut mac {
-        let part = parts.next().filter(|p| (1..=2).contains(&p.len()))?;
-        *byte = u8::from_str_radix(part, 16).ok()?;
-    }
-    parts.next().is_none().then_some(mac)
 }

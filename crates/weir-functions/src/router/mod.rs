@@ -14,13 +14,14 @@ use std::path::{Path, PathBuf};
 use toml::Value;
 use weir_bpf::abi::router::{feature, hop, origin};
 use weir_bpf::abi::{PortAt, panel, router as abi};
+use weir_value::Prefix;
 use zerocopy::IntoBytes;
 
 use crate::plan::{Constant, DeviceField, HostElement, MapPlan};
 use crate::request::{FunctionError, Kind, Planned, Request, suggest};
 use interface::Interface;
 use memory::{PlanMemory, Size};
-use rib::{Hop, Prefix, Rib, RibError, Room, Way};
+use rib::{Hop, Rib, RibError, Room, Way};
 use route::{Written, Wrong};
 
 /// Keys of an instance.
@@ -165,7 +166,12 @@ fn own_tables(
     }
     let mut routes = of_interfaces(interfaces);
     routes.extend(configured(request, interfaces)?);
-    let have = |v6: bool| routes.iter().filter(|route| route.prefix.v6 == v6).count();
+    let have = |v6: bool| {
+        routes
+            .iter()
+            .filter(|route| route.prefix.is_ip6 == v6)
+            .count()
+    };
     let default = |have: usize| (have + have / 4 + 1024) as u64;
     let [prefixes, prefixes6] =
         [("prefixes", have(false)), ("prefixes6", have(true))].map(|(key, have)| {
@@ -211,12 +217,12 @@ fn own_tables(
 /// Nodes for these routes and as many more as prefixes may come: of IPv4 few lie below a root of 24 bits, of IPv6 about every second needs one.
 fn nodes(routes: &[Written], prefixes: usize, prefixes6: usize) -> usize {
     let narrow = prefixes <= WIDE_FROM;
-    let below = |route: &&Written| match (route.prefix.v6, narrow) {
-        (true, _) | (false, true) => route.prefix.key.len > 16,
-        (false, false) => route.prefix.key.len > 24,
+    let below = |route: &&Written| match (route.prefix.is_ip6, narrow) {
+        (true, _) | (false, true) => route.prefix.len > 16,
+        (false, false) => route.prefix.len > 24,
     };
-    let steps = |route: &Written| match route.prefix.v6 {
-        true => usize::from(route.prefix.key.len - 16).div_ceil(8),
+    let steps = |route: &Written| match route.prefix.is_ip6 {
+        true => usize::from(route.prefix.len - 16).div_ceil(8),
         false => 2,
     };
     // An upper bound for those that are known, for small tables; large ones share nodes.
@@ -228,7 +234,7 @@ fn nodes(routes: &[Written], prefixes: usize, prefixes6: usize) -> usize {
 fn full(error: RibError, route: &Written) -> FunctionError {
     let key = match error {
         RibError::Hops(_) => "next_hops",
-        RibError::Routes(_) if route.prefix.v6 => "prefixes6",
+        RibError::Routes(_) if route.prefix.is_ip6 => "prefixes6",
         RibError::Routes(_) | RibError::Nodes { .. } => "prefixes",
         RibError::Groups(_) | RibError::Width => "routes",
     };
@@ -254,19 +260,17 @@ fn of_interfaces(interfaces: &[Interface]) -> Vec<Written> {
     };
     let mut routes: Vec<Written> = Vec::new();
     for (number, one) in (0u16..).zip(interfaces) {
-        for (address, len) in &one.addresses {
-            let alone = if address.is_ipv4() { 32 } else { 128 };
-            routes.push(written(
-                Prefix::of(*address, alone),
-                Hop::special(hop::LOCAL),
-            ));
-            if *len < alone {
+        for own in &one.addresses {
+            let (address, len) = (&own.address, own.len);
+            let local = |address| written(Prefix::one(address), Hop::special(hop::LOCAL));
+            routes.push(local(*address));
+            if !own.network().is_one() {
                 let hop = Hop {
                     kind: hop::LINK,
                     interface: number,
                     ..Hop::special(hop::LINK)
                 };
-                routes.push(written(Prefix::of(*address, *len), hop));
+                routes.push(written(own.network(), hop));
             }
             let more: std::net::IpAddr = match (address, len) {
                 (std::net::IpAddr::V4(v4), 1..=30) => {
@@ -278,7 +282,7 @@ fn of_interfaces(interfaces: &[Interface]) -> Vec<Written> {
                 }
                 _ => continue,
             };
-            routes.push(written(Prefix::of(more, alone), Hop::special(hop::LOCAL)));
+            routes.push(local(more));
         }
     }
     routes

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use weir_bpf::abi::router::{BUCKETS, hop, word};
 use weir_bpf::abi::{Group, NextHop, Route};
+use weir_value::Prefix;
 
 use super::trie::{Full, Key, Nodes, Table, Trie, Words};
 
@@ -39,43 +40,6 @@ pub struct Room {
     pub hops: usize,
     /// For groups.
     pub groups: usize,
-}
-
-/// A prefix of either family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    /// IPv6.
-    pub v6: bool,
-    /// Its bits.
-    pub key: Key,
-}
-
-impl Prefix {
-    /// The prefix of `len` bits that holds an address.
-    pub fn of(address: IpAddr, len: u8) -> Prefix {
-        let bits = match address {
-            IpAddr::V4(a) => u128::from(u32::from(a)) << 96,
-            IpAddr::V6(a) => a.into(),
-        };
-        Prefix {
-            v6: address.is_ipv6(),
-            key: Key::cut(bits, len),
-        }
-    }
-
-    /// Its first address.
-    pub fn address(&self) -> IpAddr {
-        match self.v6 {
-            false => IpAddr::V4(((self.key.bits >> 96) as u32).into()),
-            true => IpAddr::V6(self.key.bits.into()),
-        }
-    }
-}
-
-impl std::fmt::Display for Prefix {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.address(), self.key.len)
-    }
 }
 
 /// Where a route leads.
@@ -305,7 +269,11 @@ impl<M: Memory> Rib<M> {
         }
         for (prefix, held) in &mut self.routes {
             held.sort_by_key(|one| one.metric);
-            self.tries[usize::from(prefix.v6)].adopt(&self.memory, &mut self.nodes, prefix.key);
+            self.tries[usize::from(prefix.is_ip6)].adopt(
+                &self.memory,
+                &mut self.nodes,
+                Key::of(prefix),
+            );
         }
         self.nodes.adopted();
         for (number, users) in groups {
@@ -402,10 +370,10 @@ impl<M: Memory> Rib<M> {
 
     /// The longest prefix that holds an address, and where it leads.
     pub fn lookup(&self, address: IpAddr) -> Option<(Prefix, Way)> {
-        let host = Prefix::of(address, if address.is_ipv4() { 32 } else { 128 });
-        let most = host.key.len;
+        let host = Prefix::one(address);
+        let most = host.len;
         (0..=most).rev().find_map(|len| {
-            let prefix = Prefix::of(address, len);
+            let prefix = Prefix::around(address, len);
             let held = self.routes.get(&prefix)?.first()?;
             Some((prefix, self.way(held.to)))
         })
@@ -414,7 +382,7 @@ impl<M: Memory> Rib<M> {
     /// What the tables say of an address: the same as [`Rib::lookup`], by the way that packets go.
     pub fn find(&self, address: IpAddr) -> Option<Way> {
         let v6 = address.is_ipv6();
-        let bits = Prefix::of(address, if v6 { 128 } else { 32 }).key.bits;
+        let bits = Key::of(&Prefix::one(address)).bits;
         let found = self.tries[usize::from(v6)].find(&self.memory, bits);
         let to = match self.counted && found != 0 {
             true => self.memory.word(Table::Targets, found as usize),
@@ -514,8 +482,8 @@ impl<M: Memory> Rib<M> {
             Some(_) => {}
             None => {
                 let instead = self.above(prefix);
-                let trie = self.tries[usize::from(prefix.v6)];
-                trie.remove(&mut self.memory, &mut self.nodes, prefix.key, instead);
+                let trie = self.tries[usize::from(prefix.is_ip6)];
+                trie.remove(&mut self.memory, &mut self.nodes, Key::of(&prefix), instead);
             }
         }
         self.memory.set_route(gone.at as usize, &Route::default());
@@ -539,11 +507,8 @@ impl<M: Memory> Rib<M> {
 
     /// What the longest shorter prefix leads to, as a word, and its length.
     fn above(&self, prefix: Prefix) -> Option<(u32, u8)> {
-        (0..prefix.key.len).rev().find_map(|len| {
-            let shorter = Prefix {
-                key: Key::cut(prefix.key.bits, len),
-                ..prefix
-            };
+        (0..prefix.len).rev().find_map(|len| {
+            let shorter = Prefix::around(prefix.address(), len);
             let held = self.routes.get(&shorter)?.first()?;
             Some((self.leaf(held), len))
         })
@@ -560,8 +525,14 @@ impl<M: Memory> Rib<M> {
                 .set_word(Table::Targets, held.at as usize, held.to);
         }
         let leaf = self.leaf(held);
-        let trie = self.tries[usize::from(prefix.v6)];
-        trie.put(&mut self.memory, &mut self.nodes, prefix.key, leaf, new)?;
+        let trie = self.tries[usize::from(prefix.is_ip6)];
+        trie.put(
+            &mut self.memory,
+            &mut self.nodes,
+            Key::of(&prefix),
+            leaf,
+            new,
+        )?;
         Ok(())
     }
 
@@ -647,7 +618,7 @@ fn prefix_of(route: &Route) -> Prefix {
         4 => [a, b, c, d].into(),
         _ => route.address.into(),
     };
-    Prefix::of(address, route.len)
+    Prefix::around(address, route.len)
 }
 
 fn encode(prefix: Prefix, held: &Held) -> Route {
@@ -658,8 +629,8 @@ fn encode(prefix: Prefix, held: &Held) -> Route {
     }
     Route {
         address,
-        len: prefix.key.len,
-        family: if prefix.v6 { 6 } else { 4 },
+        len: prefix.len,
+        family: if prefix.is_ip6 { 6 } else { 4 },
         origin: held.origin,
         to: held.to,
         metric: held.metric,

@@ -14,9 +14,10 @@ use std::net::IpAddr;
 
 use weir_bpf::abi::router::hop;
 use weir_policy::nearest;
+use weir_value::{Invalid, Mac, Prefix};
 
-use super::interface::{Interface, mac_address};
-use super::rib::{Hop, Prefix, Way};
+use super::interface::Interface;
+use super::rib::{Hop, Way};
 
 /// A route as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +43,13 @@ fn wrong(message: impl Into<String>, advice: impl Into<String>) -> Wrong {
     Wrong {
         message: message.into(),
         advice: Some(advice.into()),
+    }
+}
+
+fn plain(invalid: Invalid) -> Wrong {
+    Wrong {
+        message: invalid.to_string(),
+        advice: None,
     }
 }
 
@@ -131,12 +139,7 @@ pub fn parse(text: &str, interfaces: &[Interface]) -> Result<Written, Wrong> {
                 if text == "inet" || text == "inet6" {
                     text = words.next().unwrap_or_default();
                 }
-                let address = text.parse().map_err(|_| {
-                    wrong(
-                        format!("`{text}` is no address"),
-                        "write `via 192.0.2.1` or `via 2001:db8::1`",
-                    )
-                })?;
+                let address = weir_value::address(text).map_err(plain)?;
                 if let Some(draft) = current {
                     draft.via = Some(address);
                 }
@@ -167,13 +170,7 @@ pub fn parse(text: &str, interfaces: &[Interface]) -> Result<Written, Wrong> {
             }
             "lladdr" => {
                 let text = value("02:00:00:00:00:01")?;
-                let mac = mac_address(text).filter(|mac| mac[0] & 1 == 0 && *mac != [0; 6]);
-                let mac = mac.ok_or_else(|| {
-                    wrong(
-                        format!("`{text}` is no link-layer address of a station"),
-                        "write `lladdr 02:00:00:00:00:01`",
-                    )
-                })?;
+                let mac = Mac::of_station(text).map_err(plain)?.0;
                 if let Some(draft) = current {
                     draft.mac = mac;
                 }
@@ -267,7 +264,7 @@ impl Draft {
             })?,
             (None, None) => {
                 return Err(wrong(
-                    format!("the route to {prefix} leads nowhere"),
+                    format!("the route to {prefix:#} leads nowhere"),
                     "add `via ADDRESS` or `dev INTERFACE`, or begin it with `blackhole`",
                 ));
             }
@@ -279,15 +276,15 @@ impl Draft {
                     "a gateway is one station on a network",
                 ));
             }
-            if prefix.v6 && via.is_ipv4() {
+            if prefix.is_ip6 && via.is_ipv4() {
                 return Err(wrong(
-                    format!("the IPv6 route to {prefix} cannot have the IPv4 gateway {via}"),
+                    format!("the IPv6 route to {prefix:#} cannot have the IPv4 gateway {via}"),
                     "name a gateway of the same family",
                 ));
             }
             let own = interfaces
                 .iter()
-                .find(|one| one.addresses.iter().any(|(a, _)| *a == via));
+                .find(|one| one.addresses.iter().any(|own| own.address == via));
             if let Some(own) = own {
                 return Err(wrong(
                     format!(
@@ -318,11 +315,9 @@ impl Draft {
 /// The interface whose network holds an address: the longest.
 pub fn behind(address: IpAddr, interfaces: &[Interface]) -> Option<u16> {
     let networks = (0u16..).zip(interfaces).flat_map(|(number, one)| {
-        let holds = one.addresses.iter().filter(move |(own, len)| {
-            own.is_ipv4() == address.is_ipv4()
-                && Prefix::of(*own, *len) == Prefix::of(address, *len)
-        });
-        holds.map(move |(_, len)| (*len, number))
+        let connected = one.addresses.iter().map(|own| own.network());
+        let holds = connected.filter(move |network| network.contains(address));
+        holds.map(move |network| (network.len, number))
     });
     networks
         .max_by_key(|(len, _)| *len)
@@ -349,42 +344,15 @@ fn interface(name: &str, interfaces: &[Interface]) -> Result<u16, Wrong> {
 
 /// `default` is that of IPv6 if its gateway is.
 fn prefix(text: &str, v6: bool) -> Result<Prefix, Wrong> {
-    let refused = || {
-        wrong(
-            format!("`{text}` is no prefix"),
-            "write `192.0.2.0/24`, `2001:db8::/32` or `default`",
-        )
-    };
     if text == "default" {
         let any: IpAddr = if v6 {
             [0u16; 8].into()
         } else {
             [0u8; 4].into()
         };
-        return Ok(Prefix::of(any, 0));
+        return Ok(Prefix::around(any, 0));
     }
-    let (address, len) = match text.split_once('/') {
-        Some((address, len)) => (address, Some(len)),
-        None => (text, None),
-    };
-    let address: IpAddr = address.parse().map_err(|_| refused())?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let len: u8 = match len {
-        None => most,
-        Some(len) => len
-            .parse()
-            .ok()
-            .filter(|len| *len <= most)
-            .ok_or_else(refused)?,
-    };
-    let prefix = Prefix::of(address, len);
-    if prefix.address() != address {
-        return Err(wrong(
-            format!("`{text}` has bits behind its length"),
-            format!("write `{prefix}`"),
-        ));
-    }
-    Ok(prefix)
+    text.parse().map_err(plain)
 }
 
 /// Reads lines; `#` begins a comment.

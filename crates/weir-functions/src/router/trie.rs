@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 
 use weir_bpf::abi::router::{NODE, word};
+use weir_value::Prefix;
 
 /// Memory that packets read: words by place.
 pub trait Words {
@@ -118,6 +119,17 @@ pub struct Key {
 }
 
 impl Key {
+    /// Of a prefix.
+    pub fn of(prefix: &Prefix) -> Key {
+        Key {
+            bits: match prefix.is_ip6 {
+                true => prefix.first,
+                false => prefix.first << 96,
+            },
+            len: prefix.len,
+        }
+    }
+
     /// The bits of an address that a prefix of `len` bits has.
     pub fn cut(bits: u128, len: u8) -> Key {
         let keep = match len {

@@ -12,7 +12,6 @@ use weir_xsk::{BusyPoll, Mode, Wait};
 
 use super::judgement::Judgement;
 use super::recommend::{Goal, usual};
-use super::statistics::nanoseconds;
 use crate::xsk::Setup;
 
 /// Of the format.
@@ -413,9 +412,9 @@ fn busy_poll(text: &str) -> Option<Option<BusyPoll>> {
         return Some(None);
     }
     let (time, budget) = text.split_once('/')?;
-    let micros = nanoseconds(time)? / 1e3;
+    let micros = weir_value::duration(time).ok()?.as_micros();
     Some(Some(BusyPoll {
-        micros: (1.0..=1e6).contains(&micros).then_some(micros as u32)?,
+        micros: (1..=1_000_000).contains(&micros).then_some(micros as u32)?,
         budget: budget.parse().ok()?,
         prefer: true,
     }))

@@ -56,7 +56,7 @@ pub enum AfxdpError {
     },
     /// The folder holds another sweep.
     #[error(
-        "{folder} holds runs of another sweep ({why}): give another --out, or remove the folder"
+        "{folder} holds runs of another sweep ({why}): give another --output, or remove the folder"
     )]
     OtherSweep {
         /// The folder.
@@ -491,7 +491,7 @@ fn kept(options: &Options<'_>) -> &'static str {
     if options.out.is_some() {
         "; what ran is kept, and the same command goes on"
     } else {
-        "; with --out DIR a sweep can go on where it was interrupted"
+        "; with --output DIR a sweep can go on where it was interrupted"
     }
 }
 
@@ -712,6 +712,7 @@ impl Bed {
                         batch: one.batch as usize,
                         count: Some(count),
                         interval: one.interval,
+                        warm_up_interval: one.interval,
                         lasting: Some(sweep.duration),
                         timeout: sweep.timeout,
                         warm_up,

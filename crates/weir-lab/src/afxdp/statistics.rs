@@ -373,7 +373,10 @@ fn find_faults(cell: &Cell, judged: &mut Judged) {
         found.push((Kind::Failed, true, "nothing was measured".to_owned()));
     }
 
-    let interval = cell.knobs.get(INTERVAL).and_then(|text| nanoseconds(text));
+    let interval = cell.knobs.get(INTERVAL);
+    let interval = interval
+        .and_then(|text| weir_value::duration(text).ok())
+        .map(|time| time.as_nanos() as f64);
     if let (Some(figures), Some(interval)) = (&judged.figures, interval)
         && interval > 0.0
         && figures.median >= interval / 2.0
@@ -456,22 +459,4 @@ fn compare_with_control(cell: &mut Judged, controls: &[Judged], usual: &[Option<
             "slower than blocking UDP sockets in every block, {ratio:.2} times in the median one"
         ));
     }
-}
-
-/// `100us`, `1ms`, `10s`, `0` as nanoseconds.
-pub fn nanoseconds(text: &str) -> Option<f64> {
-    let text = text.trim();
-    let split = text
-        .find(|c: char| c.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let number: f64 = text[..split].trim().parse().ok()?;
-    let unit = match text[split..].trim() {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "" if number == 0.0 => 1.0,
-        _ => return None,
-    };
-    Some(number * unit)
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use weir_value::duration;
 use weir_xsk::Wait;
 
 /// Pings of [`Sweep::text`]'s default where nothing is said.
@@ -222,25 +223,7 @@ fn tell_wait(by: WaitBy) -> String {
     .to_owned()
 }
 
-/// `200us`, `1ms`, `2s`, `0`.
-fn time(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let units = [
-        ("ns", 1u64),
-        ("us", 1_000),
-        ("ms", 1_000_000),
-        ("s", 1_000_000_000),
-        ("m", 60_000_000_000),
-    ];
-    units.iter().find_map(|(suffix, ns)| {
-        let n: u64 = text.strip_suffix(suffix)?.parse().ok()?;
-        n.checked_mul(*ns).map(Duration::from_nanos)
-    })
-}
-
-/// As [`time`] reads it, in the largest unit that leaves a whole number.
+/// As a duration is read, in the largest unit that leaves a whole number.
 fn tell_time(time: Duration) -> String {
     let ns = time.as_nanos();
     match ns {
@@ -256,7 +239,7 @@ fn micros(text: &str, unchanged: &str) -> Option<Option<u32>> {
     if text == unchanged {
         return Some(None);
     }
-    let us = time(text)?.as_micros();
+    let us = duration(text).ok()?.as_micros();
     u32::try_from(us)
         .ok()
         .filter(|us| *us <= 1_000_000)
@@ -327,7 +310,7 @@ const KNOBS: [Knob; 17] = [
                     return Some(None);
                 }
                 let (us, budget) = v.split_once('/')?;
-                let us = time(us)?.as_micros();
+                let us = duration(us).ok()?.as_micros();
                 let us = u32::try_from(us)
                     .ok()
                     .filter(|us| (1..=1_000_000).contains(us))?;
@@ -352,7 +335,9 @@ const KNOBS: [Knob; 17] = [
                 let (irqs, timeout) = v.split_once('/')?;
                 Some(Deferral {
                     irqs: number(irqs, 0, 1000)?,
-                    timeout: time(timeout).filter(|t| *t <= Duration::from_secs(1))?,
+                    timeout: duration(timeout)
+                        .ok()
+                        .filter(|t| *t <= Duration::from_secs(1))?,
                 })
             };
             assign(&mut c.deferral, read())
@@ -440,7 +425,7 @@ const KNOBS: [Knob; 17] = [
         set: |c, v| {
             assign(
                 &mut c.interval,
-                time(v).filter(|t| *t <= Duration::from_secs(60)),
+                duration(v).ok().filter(|t| *t <= Duration::from_secs(60)),
             )
         },
         tell: |c| tell_time(c.interval),
@@ -727,7 +712,7 @@ fn read_plain(
     let whole: Option<u64> = value.is_integer().then(|| text.parse().ok()).flatten();
     let span = value
         .is_str()
-        .then(|| time(&text))
+        .then(|| duration(&text).ok())
         .flatten()
         .filter(|t| !t.is_zero());
     let some_time = "a time as in \"500ms\", \"2s\"";

@@ -129,7 +129,7 @@ Try next:
   weir replay examples/tcp-normaliser.weir --in FILE.pcap    a policy over your own capture, without root
   weir run examples/flood-guard.weir -i IF                   a policy on an interface, until Ctrl-C (root)
   weir doctor                                                what this kernel can do
-`weir` is in target/release after `make run`; docs/ explains the language.";
+`make run` builds target/debug/weir, `make release` target/dist/weir; docs/ explains the language.";
 
 /// Where the demo tells what happens and collects what it found.
 struct Stage<'a> {

@@ -33,12 +33,12 @@ pub(crate) fn show(stage: &mut Stage<'_>, scratch: &Scratch, why: &str) -> Resul
             .arg(&policy)
             .arg("--in")
             .arg(&capture)
-            .arg("--out")
+            .arg("--output")
             .arg(output);
         command
     };
     if !stage.options.quiet {
-        stage.say("\n$ weir replay demo.weir --in demo.pcapng --out rewritten.pcap")?;
+        stage.say("\n$ weir replay demo.weir --in demo.pcapng --output rewritten.pcap")?;
         let mut child = Running::start(
             replay(&rewritten).stdout(Stdio::inherit()),
             "weir replay",

@@ -513,11 +513,7 @@ impl Reader {
             Some("wait") => {
                 self.at += 1;
                 let word = self.word()?;
-                let ms = word
-                    .strip_suffix("ms")
-                    .and_then(|n| n.parse().ok())
-                    .ok_or("expected `wait Nms`")?;
-                Step::Wait(Duration::from_millis(ms))
+                Step::Wait(weir_value::duration(&word)?)
             }
             Some("isn") => {
                 self.at += 1;

@@ -23,7 +23,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use abi::{Arrived, State};
 pub use mix::{Gaps, Mix, MixError, Plan, Written};
-pub use traffic::{CAPTURE_MAX, FLOWS_MAX, Load, Prefix, Protocol, Traffic};
+pub use traffic::{CAPTURE_MAX, FLOWS_MAX, Load, Protocol, Traffic, benchmark};
 
 /// Frames of a call at most: a call ends early only by a signal.
 const CALL_MAX: u64 = 1 << 28;
@@ -256,10 +256,25 @@ fn nothing_taken(
         .collect();
     let cure = match interface.driver.as_str() {
         "veth" => {
-            let peer = interface.veth_peer.and_then(iface::name_of);
-            let peer = peer.as_deref().unwrap_or("PEER");
+            let far = netns::far_end(interface.ifindex).ok().flatten();
+            let here = far
+                .as_ref()
+                .is_some_and(|far| far.place == netns::Place::Here);
+            let known = far.and_then(|far| Some((far.place.prefix()?, far.name?)));
+            let (there, peer) = match &known {
+                Some((there, peer)) => (there.as_str(), peer.as_str()),
+                None => ("", "NAME"),
+            };
+            let place = match (known.is_some(), here) {
+                (false, _) => ", in another namespace: there",
+                _ => "",
+            };
+            let attaches = match here {
+                true => format!(" (--count-on {peer} attaches one)"),
+                false => String::new(),
+            };
             format!(
-                "; on the far end, `ethtool -K {peer} gro on` lets frames into its stack, an XDP program takes them itself (--count-on {peer} attaches one)"
+                "; on the far end{place}, `{there}ethtool -K {peer} gro on` lets frames into its stack, an XDP program takes them itself{attaches}"
             )
         }
         "tun" => "; start the virtual machine that opens the tap".to_owned(),

@@ -30,6 +30,8 @@ pub struct PingPlan {
     pub timeout: Duration,
     /// Frames at the beginning that are not counted.
     pub warm_up: u64,
+    /// From batch to batch of those; zero: as for `interval`.
+    pub warm_up_interval: Duration,
     /// The longest that those may take; what was sent by then is the warm-up.
     pub warm_up_lasting: Option<Duration>,
     /// The interface that frames come back to, if it is another one: for chains of forwarders.
@@ -59,7 +61,7 @@ pub struct PingReport {
     pub repeated: u64,
     /// Frames that came back behind a later one.
     pub reordered: u64,
-    /// Seconds from the first counted frame to the end.
+    /// Seconds from the first counted frame to the end; 0: there was none.
     pub seconds: f64,
     /// Round trips, ns.
     pub round_trip_ns: Option<Summary>,
@@ -192,8 +194,17 @@ struct Seen {
     there: Delays,
     back: Delays,
     hook: Delays,
-    begun_ns: u64,
+    /// When the first counted frame was sent.
+    begun_ns: Option<u64>,
     ended_ns: u64,
+}
+
+impl Seen {
+    /// Seconds from the first counted frame to the end.
+    fn seconds(&self) -> f64 {
+        let begun = self.begun_ns.unwrap_or(self.ended_ns);
+        self.ended_ns.saturating_sub(begun) as f64 / 1e9
+    }
 }
 
 fn run<P: Told>(
@@ -229,7 +240,7 @@ fn run<P: Told>(
         late: seen.late,
         repeated: seen.numbers.repeated,
         reordered: seen.numbers.reordered,
-        seconds: seen.ended_ns.saturating_sub(seen.begun_ns) as f64 / 1e9,
+        seconds: seen.seconds(),
         round_trip_ns: seen.trips.summary(),
         there_ns: seen.there.summary(),
         back_ns: seen.back.summary(),
@@ -260,7 +271,7 @@ fn probe(
         there: Delays::new(plan.samples),
         back: Delays::new(plan.samples),
         hook: Delays::new(if setup.mark { plan.samples } else { 0 }),
-        begun_ns: 0,
+        begun_ns: None,
         ended_ns: 0,
     };
     clock.begin(&ports.there)?;
@@ -286,7 +297,7 @@ fn probe(
         }
         for _ in 0..most {
             if seen.sent == seen.warm_up {
-                seen.begun_ns = now_ns();
+                seen.begun_ns = Some(now_ns());
                 if let Some(meter) = &setup.meter {
                     meter.begin();
                 }
@@ -319,10 +330,14 @@ fn probe(
         }
         let over = all.is_some_and(|all| seen.sent >= all);
         let now = Instant::now();
-        due += plan.interval;
+        let interval = match seen.sent < seen.warm_up {
+            true => plan.warm_up_interval,
+            false => plan.interval,
+        };
+        due += interval;
         // Late: not made up for, which would be a burst.
         due = due.max(now);
-        let until = if over || plan.interval.is_zero() {
+        let until = if over || interval.is_zero() {
             now + plan.timeout
         } else {
             due
@@ -334,7 +349,7 @@ fn probe(
             &mut clock,
             &mut seen,
             until,
-            over || plan.interval.is_zero(),
+            over || interval.is_zero(),
         )?;
         if over || !goes_on {
             if !goes_on {

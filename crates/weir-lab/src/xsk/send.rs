@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use weir_kernel::iface;
+use weir_kernel::{iface, netns};
 use weir_xsk::Port;
 
 use super::payload::{self, Mark, SHORTEST};
@@ -108,8 +108,7 @@ pub(super) fn macs(name: &str, to: Option<[u8; 6]>) -> Result<[[u8; 6]; 2], XskR
     /// Locally administered, of nobody.
     const NOBODY: [u8; 6] = [2, 0, 0, 0, 0, 2];
     let interface = iface::find(name)?;
-    let peer = interface.veth_peer.and_then(iface::name_of);
-    let peer = peer.and_then(|name| iface::find(&name).ok());
+    let peer = netns::peer_here(&interface);
     Ok([
         interface.mac,
         to.or(peer.map(|peer| peer.mac)).unwrap_or(NOBODY),

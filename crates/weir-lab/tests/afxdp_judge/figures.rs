@@ -1,7 +1,7 @@
 //! Quantiles, densities and times.
 
 use weir_lab::afxdp::density::{Bandwidth, Density};
-use weir_lab::afxdp::statistics::{Statistics, nanoseconds, quantile};
+use weir_lab::afxdp::statistics::{Statistics, quantile};
 
 use super::golden::{floats, golden};
 use super::near;
@@ -52,18 +52,4 @@ fn densities_are_scipys() {
     }
     assert!(Density::new(vec![3.0], Bandwidth::Scott).is_none());
     assert!(Density::new(vec![3.0; 9], Bandwidth::Scott).is_none());
-}
-
-#[test]
-fn times_of_knobs_are_read() {
-    for (text, ns) in [
-        ("0", Some(0.0)),
-        ("100us", Some(1e5)),
-        ("1ms", Some(1e6)),
-        ("1s", Some(1e9)),
-        ("5", None),
-        ("soon", None),
-    ] {
-        assert_eq!(nanoseconds(text), ns, "{text}");
-    }
 }

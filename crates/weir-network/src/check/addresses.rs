@@ -5,15 +5,15 @@ use std::net::IpAddr;
 
 use weir_policy::Report;
 use weir_policy::ast::Span;
+use weir_value::Prefix;
 
 use super::Shape;
 use crate::graph::Graph;
 use crate::model::{Addresses, Document, Network, Station, Vlan};
-use crate::values::{At, Mac, Net};
+use crate::values::{At, Mac, mapped};
 
 pub(super) fn check(document: &Document, graphs: &[Graph], shapes: &[Shape], report: &mut Report) {
     for (at, network) in document.networks.iter().enumerate() {
-        prefixes(network, report);
         mtus(network, report);
         workloads(document, network, &graphs[at], report);
         interfaces(network, &graphs[at], report);
@@ -23,22 +23,8 @@ pub(super) fn check(document: &Document, graphs: &[Graph], shapes: &[Shape], rep
     overlaps(document, shapes, report);
 }
 
-fn prefixes(network: &Network, report: &mut Report) {
-    for prefix in network.subnets.iter().flat_map(|subnet| &subnet.prefixes) {
-        if prefix.value != prefix.network() {
-            report
-                .error(
-                    0,
-                    prefix.span,
-                    format!("the prefix `{}` has bits behind its length", prefix.value),
-                )
-                .help(format!("write `{}`", prefix.network()));
-        }
-    }
-}
-
 /// Why an address is nobody's.
-fn unusable(address: IpAddr, net: Option<&Net>) -> Option<&'static str> {
+fn unusable(address: IpAddr, net: Option<Prefix>) -> Option<&'static str> {
     if address.is_unspecified() {
         return Some("it stands for no address");
     }
@@ -51,9 +37,9 @@ fn unusable(address: IpAddr, net: Option<&Net>) -> Option<&'static str> {
     let (IpAddr::V4(v4), Some(net)) = (address, net) else {
         return None;
     };
-    let hosts = u32::MAX.checked_shr(net.length.into()).unwrap_or(0);
+    let hosts = u32::MAX.checked_shr(net.len.into()).unwrap_or(0);
     match u32::from(v4) & hosts {
-        _ if net.length >= 31 => None,
+        _ if net.len >= 31 => None,
         0 => Some("it is that of the network itself"),
         bits if bits == hosts => Some("it is that of all hosts of the network"),
         _ => None,
@@ -84,12 +70,12 @@ fn mtus(network: &Network, report: &mut Report) {
             ));
     };
     let prefixes = network.subnets.iter().flat_map(|subnet| &subnet.prefixes);
-    if network.mtu.value < LEAST_MTU6 && prefixes.into_iter().any(|net| net.address.is_ipv6()) {
+    if network.mtu.value < LEAST_MTU6 && prefixes.into_iter().any(|prefix| prefix.is_ip6) {
         small(&network.mtu, format!("network `{}`", network.name.value));
     }
     for function in &network.functions {
         for interface in &function.interfaces {
-            let has_v6 = interface.addresses.iter().any(|net| net.address.is_ipv6());
+            let has_v6 = interface.addresses.iter().any(|own| own.address.is_ipv6());
             if let Some(mtu) = interface
                 .mtu
                 .as_ref()
@@ -104,8 +90,8 @@ fn mtus(network: &Network, report: &mut Report) {
     }
 }
 
-fn texts<'a>(nets: impl Iterator<Item = &'a At<Net>>) -> String {
-    let texts: Vec<String> = nets.map(|net| format!("`{}`", net.network())).collect();
+fn texts<'a>(prefixes: impl Iterator<Item = &'a At<Prefix>>) -> String {
+    let texts: Vec<String> = prefixes.map(|one| format!("`{}`", one.value)).collect();
     match texts.as_slice() {
         [] => "it has no prefix; add `prefix = [\"...\"]`".to_owned(),
         _ => format!("it has {}", texts.join(", ")),
@@ -162,7 +148,7 @@ fn workloads(document: &Document, network: &Network, graph: &Graph, report: &mut
                 .prefixes
                 .iter()
                 .find(|net| net.contains(address.value));
-            if let Some(why) = unusable(address.value, net.map(|net| &net.value)) {
+            if let Some(why) = unusable(address.value, net.map(|net| net.value)) {
                 let text = format!(
                     "`{name}` cannot have the address `{}`: {why}",
                     address.value
@@ -184,7 +170,7 @@ fn workloads(document: &Document, network: &Network, graph: &Graph, report: &mut
 }
 
 fn mac_address(mac: &At<Mac>, report: &mut Report) {
-    if mac.is_group() || mac.value == Mac::default() {
+    if !mac.is_station() {
         report
             .error(
                 0,
@@ -213,7 +199,7 @@ fn interfaces(network: &Network, graph: &Graph, report: &mut Report) {
             };
             let prefixes = || subnets.iter().flat_map(|at| &network.subnets[*at].prefixes);
             for net in &interface.addresses {
-                if let Some(why) = unusable(net.address, Some(&net.value)) {
+                if let Some(why) = unusable(net.address, Some(net.network())) {
                     let text = format!("`{name}` cannot have the address `{}`: {why}", net.value);
                     report
                         .error(0, net.span, text)
@@ -232,12 +218,12 @@ fn interfaces(network: &Network, graph: &Graph, report: &mut Report) {
                         );
                         report.error(0, net.span, text).help(texts(prefixes()));
                     }
-                    Some(prefix) if prefix.length != net.length => {
+                    Some(prefix) if prefix.len != net.len => {
                         let text = format!(
                             "the address `{}` of `{name}` is of another prefix than the subnet `{first}` has",
                             net.value
                         );
-                        let help = format!("write `{}/{}`", net.address, prefix.length);
+                        let help = format!("write `{}/{}`", net.address, prefix.len);
                         report.error(0, net.span, text).help(help);
                     }
                     Some(_) => {}
@@ -334,7 +320,7 @@ fn gateways(network: &Network, graph: &Graph, report: &mut Report) {
 
 /// A prefix and the segment it is in: network, and set of subnets that are one at layer 2.
 struct Placed<'a> {
-    net: &'a At<Net>,
+    net: &'a At<Prefix>,
     subnet: &'a str,
     segment: (usize, usize),
 }
@@ -353,7 +339,7 @@ fn overlaps(document: &Document, shapes: &[Shape], report: &mut Report) {
     }
     for (tenant, mut list) in of_tenants {
         // Of prefixes that overlap one holds the other, and comes first in this order.
-        list.sort_by_key(|one| (one.net.first(), one.net.mapped_length(), one.net.span.start));
+        list.sort_by_key(|one| (mapped(&one.net.value), one.net.span.start));
         let mut open: Option<&Placed<'_>> = None;
         for one in &list {
             match open.filter(|open| open.net.overlaps(&one.net.value)) {

@@ -118,7 +118,7 @@ pub(super) fn way(
     };
     let declared = declared(network);
     for (number, service) in balancer.services.iter().enumerate() {
-        let address = service.address.first;
+        let address = service.address.address();
         let at = place(function, &format!("service.{number}.address"));
         if declared.contains(&address) {
             let text = format!(

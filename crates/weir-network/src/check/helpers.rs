@@ -11,7 +11,7 @@ pub(super) fn check(document: &Document, report: &mut Report) {
             let Some(dhcp) = &subnet.dhcp else {
                 continue;
             };
-            if subnet.prefixes.iter().all(|net| net.address.is_ipv6()) {
+            if subnet.prefixes.iter().all(|prefix| prefix.is_ip6) {
                 let text = format!(
                     "the subnet `{}` has no prefix of IPv4, and `dhcp` leases addresses of that only",
                     subnet.name.value

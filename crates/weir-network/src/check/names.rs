@@ -15,9 +15,6 @@ use crate::values::At;
 /// Longest name of anything, in bytes.
 const NAME_MAX: usize = 32;
 
-/// Longest name of an interface (`IFNAMSIZ` without its final zero), in bytes.
-const DEVICE_MAX: usize = 15;
-
 /// Kinds of functions with the interfaces `a` and `b` that networks have besides those of graphs.
 const OWN_KINDS: [&str; 1] = ["punt"];
 
@@ -283,18 +280,8 @@ fn check_devices(document: &Document, report: &mut Report) {
 }
 
 fn device_name(device: &At<String>, report: &mut Report) {
-    let is_odd = |b: u8| b == b'/' || b == b':' || b.is_ascii_whitespace();
-    let text = device.as_str();
-    if text.is_empty() || text.len() > DEVICE_MAX || text.bytes().any(is_odd) {
-        let help =
-            format!("names have up to {DEVICE_MAX} bytes, without blanks, colons and slashes");
-        report
-            .error(
-                0,
-                device.span,
-                format!("`{text}` cannot be the name of an interface"),
-            )
-            .help(help);
+    if let Err(invalid) = weir_value::interface(device) {
+        report.error(0, device.span, invalid.to_string());
     }
 }
 

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use weir_bpf::abi::NET_LENGTHS;
 use weir_policy::Report;
 use weir_policy::ast::Span;
+use weir_value::Prefix;
 
 use crate::model::{Document, Function, Way};
-use crate::values::Net;
 
 /// Gateways of one route.
 const MOST_GATEWAYS: usize = 64;
@@ -32,24 +32,15 @@ fn router(function: &Function, report: &mut Report) {
             .iter()
             .flat_map(|interface| &interface.addresses)
     };
-    let mut seen: BTreeMap<Net, Span> = BTreeMap::new();
+    let mut seen: BTreeMap<Prefix, Span> = BTreeMap::new();
     let mut lengths: [BTreeSet<u8>; 2] = Default::default();
     let mut last = function.name.span;
     for net in own() {
-        lengths[usize::from(net.address.is_ipv6())].insert(net.length);
+        lengths[usize::from(net.address.is_ipv6())].insert(net.len);
         seen.entry(net.network()).or_insert(net.span);
     }
     for route in &function.routes {
         let to = route.to;
-        if to != to.network() {
-            report
-                .error(
-                    0,
-                    route.span,
-                    format!("the prefix `{to}` has bits behind its length"),
-                )
-                .help(format!("write `{}`", to.network()));
-        }
         match seen.get(&to) {
             None => drop(seen.insert(to, route.span)),
             Some(first) => {
@@ -59,7 +50,7 @@ fn router(function: &Function, report: &mut Report) {
                     .also(0, *first, "the first one");
             }
         }
-        if lengths[usize::from(to.address.is_ipv6())].insert(to.length) {
+        if lengths[usize::from(to.is_ip6)].insert(to.len) {
             last = route.span;
         }
         let Way::Via(gateways) = &route.way else {
@@ -72,7 +63,7 @@ fn router(function: &Function, report: &mut Report) {
                 .help(format!("there are {MOST_GATEWAYS} at most"));
         }
         for gateway in gateways {
-            if gateway.is_ipv4() != to.address.is_ipv4() {
+            if gateway.is_ipv6() != to.is_ip6 {
                 let text = format!("the gateway `{gateway}` is of another family than `{to}`");
                 report
                     .error(0, route.span, text)
@@ -82,7 +73,7 @@ fn router(function: &Function, report: &mut Report) {
                 report
                     .error(0, route.span, text)
                     .help("name the router behind one of its interfaces");
-            } else if !own().any(|net| net.contains(*gateway)) {
+            } else if !own().any(|net| net.network().contains(*gateway)) {
                 let text = format!("the gateway `{gateway}` is on no interface of `{name}`");
                 let nets: Vec<String> = own().map(|net| format!("`{}`", net.network())).collect();
                 let help = match nets.is_empty() {

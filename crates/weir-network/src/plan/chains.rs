@@ -1,10 +1,11 @@
 //! Chains on one edge: where packets go that come in by each interface of what leads into and out of them.
 
 use weir_bpf::abi::{NetSelection, NetSteer};
+use weir_value::{PortRange, Prefix};
 
 use super::network::OneNetwork;
 use crate::model::{Selection, Steer};
-use crate::values::{Net, masked, words};
+use crate::values::{mapped, masked, words};
 
 impl OneNetwork<'_, '_> {
     pub(super) fn steer(&mut self, at: usize, steer: &Steer) {
@@ -62,27 +63,26 @@ pub(super) fn select(all: &mut Vec<NetSelection>, selected: &[Selection]) -> (u3
 }
 
 fn selection(one: &Selection) -> NetSelection {
-    let net = |net: Option<Net>| match net {
+    let net = |prefix: Option<Prefix>| match prefix.as_ref().map(mapped) {
         None => ([0; 2], [0; 2]),
-        Some(net) => (
-            words(net.first()),
-            words(masked(u128::MAX, net.mapped_length())),
-        ),
+        Some((first, length)) => (words(first), words(masked(u128::MAX, length))),
     };
-    let (source, source_mask) = net(one.from);
-    let (target, target_mask) = net(one.to);
-    let all = (0, u16::MAX);
-    let (source_low, source_high) = one.from_port.unwrap_or(all);
-    let (target_low, target_high) = one.port.unwrap_or(all);
+    let (from, source_mask) = net(one.from);
+    let (to, target_mask) = net(one.to);
+    let all = PortRange {
+        first: 0,
+        last: u16::MAX,
+    };
+    let (source, target) = (one.from_port.unwrap_or(all), one.port.unwrap_or(all));
     NetSelection {
-        source,
+        source: from,
         source_mask,
-        target,
+        target: to,
         target_mask,
-        source_low,
-        source_high,
-        target_low,
-        target_high,
+        source_low: source.first,
+        source_high: source.last,
+        target_low: target.first,
+        target_high: target.last,
         protocol: one.protocol.unwrap_or(0),
         ports: u8::from(one.from_port.is_some() || one.port.is_some()),
         pad: [0; 6],

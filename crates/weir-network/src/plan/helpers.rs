@@ -8,7 +8,7 @@ use super::network::OneNetwork;
 use super::{Lease, PuntFunction, chains};
 use crate::graph::{Who, addresses};
 use crate::model::{Punt, Selection};
-use crate::values::Mac;
+use crate::values::mac_of_name;
 
 /// Who leases addresses in subnets without a router: an address that is routed nowhere (RFC 3927).
 const NO_ROUTER: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
@@ -75,10 +75,10 @@ impl OneNetwork<'_, '_> {
             vid: port,
             mac: self.graph.workload_macs[workload],
             address,
-            length: net.length,
+            length: net.len,
             router,
             server: router.unwrap_or(NO_ROUTER),
-            server_mac: Mac::of_name(&format!("{network}/{} dhcp", own.name.value)),
+            server_mac: mac_of_name(&format!("{network}/{} dhcp", own.name.value)),
             mtu: self.network.mtu.value,
             seconds: seconds.value,
         };

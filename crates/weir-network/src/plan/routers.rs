@@ -5,12 +5,13 @@ use std::net::IpAddr;
 
 use weir_bpf::abi::router::hop;
 use weir_bpf::abi::{NET_LENGTHS, NetHop, NetRouter, exact_kind};
+use weir_value::Prefix;
 
 use super::network::{OneNetwork, mapped_words};
 use super::record;
 use crate::graph::{Beyond, Tip, addresses};
 use crate::model::Way;
-use crate::values::{Mac, masked, number, words};
+use crate::values::{Mac, mapped, masked, number, words};
 
 impl OneNetwork<'_, '_> {
     pub(super) fn router(&mut self, at: usize) {
@@ -33,9 +34,7 @@ impl OneNetwork<'_, '_> {
             let own = self.graph.side_macs[at][side];
             for net in &interface.addresses {
                 neighbours.entry(number(net.address)).or_insert((0, own));
-                let hops = routes
-                    .entry((net.mapped_length(), net.first()))
-                    .or_default();
+                let hops = routes.entry(by_length(&net.network())).or_default();
                 if hops.is_empty() {
                     hops.push(NetHop {
                         kind: hop::LINK.into(),
@@ -74,7 +73,7 @@ impl OneNetwork<'_, '_> {
                 Way::Unreachable => vec![special(hop::UNREACHABLE)],
                 Way::Prohibit => vec![special(hop::PROHIBIT)],
             };
-            routes.insert((route.to.mapped_length(), route.to.first()), hops);
+            routes.insert(by_length(&route.to), hops);
         }
         let mut record_of = NetRouter {
             tenant: self.tenant,
@@ -141,10 +140,12 @@ impl OneNetwork<'_, '_> {
     /// The hop to a gateway; `check` refuses those that are on no interface.
     fn gateway(&self, at: usize, gateway: IpAddr, neighbours: &Neighbours) -> Option<NetHop> {
         let function = &self.network.functions[at];
-        let side = function
-            .interfaces
-            .iter()
-            .position(|interface| interface.addresses.iter().any(|net| net.contains(gateway)))?;
+        let side = function.interfaces.iter().position(|interface| {
+            interface
+                .addresses
+                .iter()
+                .any(|net| net.network().contains(gateway))
+        })?;
         let tip = self.graph.at_side[at][side]?;
         let vid = *self.tips.get(&(tip.link, tip.side))?;
         let known = neighbours
@@ -173,4 +174,10 @@ fn special(kind: u8) -> NetHop {
 /// Prefixes of IPv4 have their first 96 bits in common with none of IPv6.
 fn is_v4(length: u8, first: u128) -> bool {
     length >= 96 && first >> 32 == 0xffff
+}
+
+/// A prefix as routes are ordered: by length.
+fn by_length(prefix: &Prefix) -> (u8, u128) {
+    let (first, length) = mapped(prefix);
+    (length, first)
 }

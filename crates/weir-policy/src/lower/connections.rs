@@ -4,13 +4,13 @@
 //! how large a pool may be, and which rules could never open a connection.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Lower;
 use crate::ast::{self, Action, Pool, SettingKind, Span};
 use crate::field::Field;
 use crate::model::{Classes, Connections, Filtering, FlowState, Helper, Ranges, Rule, Target};
-use crate::parse::DURATION;
-use crate::value::{self, Domain, Form};
+use crate::value::{self, Domain};
 use crate::words::nearest;
 
 /// Fields that `map` gives a value to.
@@ -428,13 +428,7 @@ impl<'a> Lower<'a> {
         let mut ok = true;
         for &span in words {
             match value::interval(self.of(span), domain) {
-                Ok(found) => {
-                    if found.form == Form::Prefix(true) {
-                        let warning = crate::sets::host_bits(self.of(span));
-                        self.report.warning(0, span, warning);
-                    }
-                    intervals.push((found.lo, found.hi));
-                }
+                Ok(found) => intervals.push((found.lo, found.hi)),
                 Err(problem) => {
                     ok = false;
                     self.value_problem(span, field, problem);
@@ -489,65 +483,18 @@ impl<'a> Lower<'a> {
 
     /// A duration above 0, in ns.
     fn duration(&mut self, span: Span) -> Option<u64> {
-        let word = self.of(span);
-        match duration(word) {
-            Some(0) => {
+        match value::any_case(self.of(span), weir_value::duration) {
+            Ok(Duration::ZERO) => {
                 self.report
                     .error(0, span, "a connection lasts longer than no time")
                     .help("write a duration above 0");
                 None
             }
-            // Half of 64 bits of nanoseconds, so that sums of times never wrap.
-            Some(ns) if ns < 1 << 63 => Some(ns as u64),
-            Some(_) => {
-                self.report
-                    .error(0, span, format!("`{word}` is longer than 292 years"))
-                    .help("write a shorter duration");
+            Ok(time) => Some(time.as_nanos() as u64),
+            Err(invalid) => {
+                self.report.error(0, span, invalid.to_string());
                 None
             }
-            None => {
-                self.report
-                    .error(0, span, format!("`{word}` is not a duration"))
-                    .help(DURATION);
-                None
-            }
-        }
-    }
-}
-
-/// A duration in ns: a number with a unit, or of seconds. At most 2^96.
-fn duration(word: &str) -> Option<u128> {
-    let digits = word.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = word.split_at(digits);
-    let unit_ns: u128 = match unit.to_ascii_lowercase().as_str() {
-        "ms" => 1_000_000,
-        "" | "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    };
-    if number.is_empty() {
-        return None;
-    }
-    let number: u128 = number.parse().unwrap_or(u128::MAX);
-    Some(number.saturating_mul(unit_ns))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations() {
-        assert_eq!(duration("30s"), Some(30_000_000_000));
-        assert_eq!(duration("30"), Some(30_000_000_000));
-        assert_eq!(duration("5M"), Some(300_000_000_000));
-        assert_eq!(duration("4h"), Some(14_400_000_000_000));
-        assert_eq!(duration("500ms"), Some(500_000_000));
-        assert_eq!(duration("0"), Some(0));
-        assert!(duration(&"9".repeat(80)).is_some_and(|ns| ns >= 1 << 63));
-        for bad in ["", "s", "5d", "1.5s", "-1", "x10", "5 s", "5mss"] {
-            assert_eq!(duration(bad), None, "{bad}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::ast::{self, Cond, Span};
 use crate::field::{Field, FieldInfo, Header, Kind};
 use crate::model::{Classes, Match, PortName, Ranges, Subject, Test};
 use crate::names::has_flags;
-use crate::sets::{host_bits, port};
+use crate::sets::port;
 use crate::value::{self, Domain, Form, Interval, Problem};
 
 /// Longest value of a TCP option that is compared as a number, in bits.
@@ -424,7 +424,6 @@ impl Lower<'_> {
                 for &span in spans {
                     match value::interval(self.of(span), domain) {
                         Ok(found) => {
-                            self.warn_host_bits(span, found.form);
                             intervals.extend(found.intervals());
                             read += 1;
                         }
@@ -457,7 +456,6 @@ impl Lower<'_> {
                         .help("ranges and prefixes go with `==`, `!=` and `in`");
                     return None;
                 }
-                self.warn_host_bits(span, found.form);
                 let ranges = match cond {
                     Cond::Eq | Cond::Ne if matches!(found.form, Form::Mask(_)) => {
                         Arc::new(Ranges::new(found.intervals()))
@@ -486,13 +484,6 @@ impl Lower<'_> {
         });
         if let Some(help) = problem.help {
             draft.help(help);
-        }
-    }
-
-    fn warn_host_bits(&mut self, span: Span, form: Form) {
-        if form == Form::Prefix(true) {
-            let word = self.of(span);
-            self.report.warning(0, span, host_bits(word));
         }
     }
 

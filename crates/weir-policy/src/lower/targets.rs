@@ -348,13 +348,14 @@ impl Lower<'_> {
 
     fn drop_over(&mut self, rate: Span, burst: Option<Span>) -> Option<Target> {
         let word = self.of(rate);
-        let Some((count, unit_seconds)) = per_time(word) else {
-            self.report
-                .error(0, rate, format!("`{word}` is not a rate"))
-                .help("a rate is a number of packets per second, minute or hour: `100/s`, `20/m`, `5/h`");
-            return None;
+        let limit = match value::any_case(word, weir_value::rate) {
+            Ok(limit) => limit,
+            Err(invalid) => {
+                self.report.error(0, rate, invalid.to_string());
+                return None;
+            }
         };
-        let period_ns = unit_seconds * 1_000_000_000 / count.max(1);
+        let period_ns = limit.seconds * 1_000_000_000 / limit.count.max(1);
         if period_ns == 0 {
             self.report
                 .error(
@@ -559,22 +560,6 @@ fn percentage(word: &str) -> Option<u64> {
     (1..=100_000).contains(&rate).then_some(rate)
 }
 
-/// `N/s`, `N/m`, `N/h`: packets, and seconds of the unit.
-fn per_time(word: &str) -> Option<(u64, u64)> {
-    let (count, unit) = word.split_once('/')?;
-    let seconds = match unit.to_ascii_lowercase().as_str() {
-        "s" => 1,
-        "m" => 60,
-        "h" => 3600,
-        _ => return None,
-    };
-    if !count.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    let count: u64 = count.parse().ok()?;
-    (count > 0).then_some((count, seconds))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -589,22 +574,6 @@ mod tests {
             "0", "0.000", "100.001", "101", "0.0001", "%", "", "-1", "5.", "1e1",
         ] {
             assert_eq!(percentage(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn rates() {
-        assert_eq!(per_time("100/s"), Some((100, 1)));
-        assert_eq!(per_time("20/M"), Some((20, 60)));
-        for bad in [
-            "100",
-            "/s",
-            "0/s",
-            "10/d",
-            "x/s",
-            "99999999999999999999999/s",
-        ] {
-            assert_eq!(per_time(bad), None, "{bad}");
         }
     }
 }

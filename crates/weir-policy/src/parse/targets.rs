@@ -9,7 +9,7 @@ use crate::words::looks_like_literal;
 use crate::words::{TARGETS, field, field_spellings, meant, nearest};
 
 /// How durations are written.
-pub(crate) const DURATION: &str =
+const DURATION: &str =
     "a duration is written `30s`, `5m`, `4h`, `500ms`, or as a number of seconds";
 
 impl Parser<'_> {

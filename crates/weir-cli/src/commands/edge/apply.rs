@@ -58,16 +58,12 @@ pub(crate) fn run(args: &ApplyArgs) -> Result<ExitCode, Failure> {
     if args.dry_run {
         return dry_run(&planned, args.json);
     }
-    let confirm = args
-        .confirm
-        .map(|s| crate::limits::seconds("--confirm", s))
-        .transpose()?;
     // Before anything changes: a signal from here on ends the command in order.
-    let stop = match args.watch || confirm.is_some() {
+    let stop = match args.watch || args.confirm.is_some() {
         true => Some(crate::limits::stop_on_signals()?),
         false => None,
     };
-    match confirm {
+    match args.confirm {
         Some(limit) => confirm::apply(args, &planned, limit)?,
         None => carry_out(args, &planned)?,
     }

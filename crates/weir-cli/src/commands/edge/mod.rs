@@ -30,7 +30,7 @@ impl From<RuntimeError> for Failure {
             RuntimeError::Edge(error) => error.into(),
             RuntimeError::Network(error) => error.into(),
             RuntimeError::Mistakes { ref found, .. } => {
-                output::tell(&found.render(output::stderr_is_terminal()));
+                output::tell(&found.render(output::stderr_has_color()));
                 Failure::usage(error)
             }
             RuntimeError::Usage(text) => Failure::Usage(text),
@@ -68,7 +68,7 @@ impl From<NetworkError> for Failure {
 pub(super) fn plan(path: &Path, edge: Option<&str>) -> Result<Planned, Failure> {
     let planned = weir_runtime::plan(path, edge)?;
     for warnings in &planned.warnings {
-        output::tell(&warnings.render(output::stderr_is_terminal()));
+        output::tell(&warnings.render(output::stderr_has_color()));
     }
     for note in &planned.notes {
         output::complain(note);

@@ -27,7 +27,10 @@ pub(crate) fn run(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
             .map_err(failure)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let Some(code) = args.judge.without_sweep(args.out.as_deref(), args.json)? {
+    if let Some(code) = args
+        .judge
+        .without_sweep(args.output.as_deref(), args.json)?
+    {
         return Ok(code);
     }
     let (name, text) = document(args)?;
@@ -64,7 +67,7 @@ pub(crate) fn run(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
     let options = Options {
         sweep: &sweep,
         ends,
-        out: args.out.as_deref(),
+        out: args.output.as_deref(),
         time_limit: args.time_limit,
         owned: args.i_own_this_network,
         stop: &stop,
@@ -74,7 +77,7 @@ pub(crate) fn run(args: &AfxdpArgs) -> Result<ExitCode, Failure> {
     let results = afxdp::run(&options);
     progress.end();
     let results = results.map_err(failure)?;
-    if let Some(folder) = &args.out {
+    if let Some(folder) = &args.output {
         write(folder, &results)?;
     }
     judge(args, &results)?;
@@ -90,7 +93,7 @@ fn judge(args: &AfxdpArgs, results: &Results) -> Result<(), Failure> {
     }
     let judgement = args.judge.judge(results);
     args.judge
-        .finish(&judgement, args.out.as_deref(), args.json)
+        .finish(&judgement, args.output.as_deref(), args.json)
 }
 
 fn restore(args: &AfxdpArgs) -> Result<ExitCode, Failure> {

@@ -22,7 +22,7 @@ pub(super) fn run(args: &FirewallArgs) -> Result<ExitCode, Failure> {
         files: args.files.clone(),
     };
     let outcome = firewall(&options).map_err(Failure::failed)?;
-    if let Some(folder) = &args.out {
+    if let Some(folder) = &args.output {
         write(folder, &outcome)?;
     }
     if args.json {

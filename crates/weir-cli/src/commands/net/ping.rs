@@ -17,7 +17,7 @@ use weir_packet::Reason;
 use weir_runtime::networks::{Record, planned, running_edge};
 use weir_runtime::stations;
 
-use super::{checked, station, workload_of};
+use super::{checked, workload_of};
 use crate::args::net::PingArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -26,7 +26,11 @@ use crate::output;
 const PROBED: Duration = Duration::from_secs(1);
 
 pub(super) fn run(args: &PingArgs, json: bool) -> Result<ExitCode, Failure> {
-    let pace = pace(args)?;
+    let pace = Pace {
+        count: args.count,
+        interval: args.interval,
+        patience: args.wait,
+    };
     let (edge, look) = running_edge(args.edge.as_deref())?;
     let networks = checked(&Record::read(&look.text)?)?;
     let plan = planned(&networks, &edge, &look.numbers)?;
@@ -37,7 +41,7 @@ pub(super) fn run(args: &PingArgs, json: bool) -> Result<ExitCode, Failure> {
         workload: workload.to_owned(),
         to: target.address,
         from: args.source,
-        mac: args.mac.as_deref().map(station).transpose()?,
+        mac: args.mac,
         payload: Payload::Echo,
         ttl: args.ttl,
         length: args.size + if target.address.is_ipv4() { 28 } else { 48 },
@@ -111,22 +115,6 @@ pub(super) fn run(args: &PingArgs, json: bool) -> Result<ExitCode, Failure> {
     Ok(match times.is_empty() {
         true => ExitCode::from(1),
         false => ExitCode::SUCCESS,
-    })
-}
-
-fn pace(args: &PingArgs) -> Result<Pace, Failure> {
-    let seconds = |name: &str, value: f64, least: f64| {
-        let is_right = (least..=3600.0).contains(&value);
-        is_right
-            .then(|| Duration::from_secs_f64(value))
-            .ok_or_else(|| {
-                Failure::Usage(format!("{name} takes {least} to 3600 seconds, not {value}"))
-            })
-    };
-    Ok(Pace {
-        count: args.count,
-        interval: seconds("--interval", args.interval, 0.001)?,
-        patience: seconds("--wait", args.wait, 0.001)?,
     })
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
         .is_some_and(|out| capture::same_file(out, &args.input))
     {
         return Err(Failure::usage(
-            "--out names the capture that --in reads; choose another file",
+            "--output names the capture that --in reads; choose another file",
         ));
     }
     let tc = opened.object.program_kind(&program) == Some(&ProgramKind::SchedCls);

@@ -42,8 +42,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
     if args.wire && args.interfaces.len() != 2 {
         return Err(Failure::usage("--wire joins two interfaces: give -i twice"));
     }
-    let duration = args.duration.map(|s| crate::limits::seconds("--for", s));
-    let duration = duration.transpose()?;
+    let duration = args.duration;
     let mut opened = object::open(&args.object)?;
     let program = object::program(&args.object, &opened.object, args.prog.as_deref())?;
     let types = contents::Types::of(&opened.object);

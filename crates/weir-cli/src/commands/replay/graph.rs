@@ -81,7 +81,7 @@ fn plan(args: &ReplayArgs) -> Result<EdgePlan, Failure> {
         Failure::Usage(format!("cannot read the configuration `{shown}`: {error}"))
     })?;
     let mistakes = |found: weir_policy::Diagnostics| {
-        output::tell(&found.render(output::stderr_is_terminal()));
+        output::tell(&found.render(output::stderr_has_color()));
         Failure::Usage(format!(
             "{shown}: {} in the configuration",
             count(found.len(), "mistake")
@@ -96,7 +96,7 @@ fn plan(args: &ReplayArgs) -> Result<EdgePlan, Failure> {
     }
     let planned = weir_graph::plan(&config, &Folder::of(path), &Numbers::new());
     let (plan, warnings) = planned.map_err(mistakes)?;
-    output::tell(&warnings.render(output::stderr_is_terminal()));
+    output::tell(&warnings.render(output::stderr_has_color()));
     Ok(plan)
 }
 

@@ -259,7 +259,7 @@ impl<'a> Files<'a> {
                 .is_some_and(|e| e == "pcap" || e == "pcapng");
             if is_capture || folder.is_file() {
                 return Err(Failure::Usage(format!(
-                    "--out {}: packets of virtual networks leave by many devices; name a folder, which gets a capture for each",
+                    "--output {}: packets of virtual networks leave by many devices; name a folder, which gets a capture for each",
                     folder.display()
                 )));
             }
@@ -292,7 +292,7 @@ impl<'a> Files<'a> {
                 let path = folder.join(format!("{name}.pcap"));
                 if capture::same_file(&path, self.input) {
                     return Err(Failure::Usage(format!(
-                        "--out would write over {}, which --in reads; choose another folder",
+                        "--output would write over {}, which --in reads; choose another folder",
                         path.display()
                     )));
                 }

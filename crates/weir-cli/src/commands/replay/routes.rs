@@ -10,6 +10,7 @@ use std::path::Path;
 
 use weir_kernel::routes::{self, KernelRouteKind};
 use weir_kernel::{KernelError, iface};
+use weir_value::{Invalid, Mac, Prefix};
 use weir_vm::{Neighbour, Route, RouteKind, RouteLink, Routes};
 
 use crate::failure::Failure;
@@ -244,10 +245,10 @@ impl Table {
         if words[0] != "link/ether" {
             return Ok(());
         }
-        let address = mac(words.get(1).copied().unwrap_or_default())?;
+        let address: Mac = words.get(1).copied().unwrap_or_default().parse()?;
         let links = &mut self.routes.links;
         if let Some(link) = links.iter_mut().find(|l| l.ifindex == index) {
-            link.address = address;
+            link.address = address.0;
         }
         Ok(())
     }
@@ -260,7 +261,7 @@ impl Table {
             words.get(at + 1).copied()
         };
         let device = after("dev").ok_or("a neighbour without `dev`")?;
-        let Some(link) = after("lladdr").map(mac).transpose()? else {
+        let Some(link) = after("lladdr").map(str::parse::<Mac>).transpose()? else {
             return Ok(());
         };
         if words.contains(&"FAILED") || words.contains(&"INCOMPLETE") {
@@ -270,7 +271,7 @@ impl Table {
         self.routes.neighbours.push(Neighbour {
             ifindex,
             address,
-            link,
+            link: link.0,
         });
         Ok(())
     }
@@ -318,7 +319,10 @@ impl Table {
                         .to_owned(),
                 );
             }
-            (to, _) => (route.network, route.prefix) = network(to)?,
+            (to, _) => {
+                let prefix = network(to)?;
+                (route.network, route.prefix) = (prefix.address(), prefix.len);
+            }
         }
         let Some(table) = said else {
             // Of a table that only rules lead to.
@@ -440,47 +444,26 @@ fn is_state(word: &str) -> bool {
 }
 
 fn ip(text: &str) -> Result<IpAddr, String> {
-    text.parse().map_err(|_| format!("`{text}` is no address"))
+    Ok(weir_value::address(text)?)
 }
 
 fn number(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("`{text}` is no number"))
 }
 
-fn network(text: &str) -> Result<(IpAddr, u8), String> {
-    let (address, len) = match text.split_once('/') {
-        Some((address, len)) => (address, Some(len)),
-        None => (text, None),
+/// A prefix as `ip route` shows it: IPv4 networks may be short.
+fn network(text: &str) -> Result<Prefix, String> {
+    let (address, len) = match text.find('/') {
+        Some(at) => text.split_at(at),
+        None => (text, ""),
     };
-    // IPv4 networks may be written short.
-    let whole = match address.contains(':') {
-        true => address.to_owned(),
-        false => {
-            let dots = address.matches('.').count();
-            format!("{address}{}", ".0".repeat(3usize.saturating_sub(dots)))
-        }
+    let is_short = !address.is_empty() && address.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+    let dots = address.matches('.').count();
+    let whole = match is_short && dots < 3 {
+        true => format!("{address}{}{len}", ".0".repeat(3 - dots)),
+        false => text.to_owned(),
     };
-    let address: IpAddr = whole.parse().map_err(|_| {
-        format!("`{text}` is no network: lines are those of `ip route`, `ip neigh` or `ip link`")
-    })?;
-    let width = if address.is_ipv4() { 32 } else { 128 };
-    let len = match len {
-        None => width,
-        Some(len) => len
-            .parse()
-            .ok()
-            .filter(|len| *len <= width)
-            .ok_or_else(|| format!("`{text}` has no length from 0 to {width}"))?,
-    };
-    Ok((address, len))
-}
-
-fn mac(text: &str) -> Result<[u8; 6], String> {
-    let bytes: Option<Vec<u8>> = text
-        .split(':')
-        .map(|byte| u8::from_str_radix(byte, 16).ok())
-        .collect();
-    bytes
-        .and_then(|bytes| bytes.try_into().ok())
-        .ok_or_else(|| format!("`{text}` is no MAC address"))
+    whole.parse().map_err(|invalid: Invalid| {
+        format!("{invalid}; lines are those of `ip route`, `ip neigh` or `ip link`")
+    })
 }

@@ -19,7 +19,7 @@ use weir_functions::balancer::{AllDown, Protocol, Server, Service};
 use super::{Desk, shown};
 use crate::args::service::{Check as Options, ServiceArgs};
 use crate::failure::Failure;
-use crate::limits::{seconds, stop_on_signals};
+use crate::limits::stop_on_signals;
 use crate::output;
 
 type Check = weir_functions::balancer::Check;
@@ -45,8 +45,8 @@ struct Watched {
 
 pub(super) fn run(args: &ServiceArgs, options: &Options) -> Result<ExitCode, Failure> {
     let stop = stop_on_signals()?;
-    let usual = usual(options)?;
-    let limit = options.duration.map(|s| seconds("--for", s)).transpose()?;
+    let usual = usual(options);
+    let limit = options.duration;
     let began = Instant::now();
     let mut desk = Desk::open(args)?;
     let mut generation = edge::generation(&desk.edge)?;
@@ -81,21 +81,18 @@ pub(super) fn run(args: &ServiceArgs, options: &Options) -> Result<ExitCode, Fai
 }
 
 /// How services without a `check` are asked.
-fn usual(options: &Options) -> Result<Check, Failure> {
-    let ns = |name: &str, value: f64| -> Result<u64, Failure> {
-        Ok(seconds(name, value)?.as_nanos() as u64)
-    };
-    Ok(Check {
+fn usual(options: &Options) -> Check {
+    Check {
         kind: match &options.http {
             Some(path) => CheckKind::Http(path.clone()),
             None => CheckKind::Tcp,
         },
         port: None,
-        interval_ns: ns("--interval", options.interval)?,
-        timeout_ns: ns("--timeout", options.timeout)?,
+        interval_ns: options.interval.as_nanos() as u64,
+        timeout_ns: options.timeout.as_nanos() as u64,
         rise: options.rise,
         fall: options.fall,
-    })
+    }
 }
 
 /// Asks those that are due, and acts on what they answer.

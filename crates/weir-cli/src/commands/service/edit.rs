@@ -255,7 +255,7 @@ impl Text {
             server["weight"] = value(i64::from(weight));
         }
         if let Some(mac) = &how.mac {
-            server["mac"] = value(mac);
+            server["mac"] = value(mac.to_string());
         }
         if let Some(to) = &how.to {
             server["to"] = value(to);
@@ -266,7 +266,7 @@ impl Text {
                     "the host does not know the MAC address of {address}: ping it first, or give --mac; nothing was changed"
                 ))
             })?;
-            server["mac"] = value(mac);
+            server["mac"] = value(mac.to_string());
         }
         Ok(())
     }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::io::Read;
 
 use clap::Parser;
-use weir_functions::balancer::{AllDown, Mode, Prefix, Server, Service};
+use weir_functions::balancer::{AllDown, Mode, Server, Service};
+use weir_value::{Mac, Prefix};
 
 use super::edit::{Text, Which};
 use super::{Desk, address, mode, which};
@@ -210,8 +211,7 @@ fn lines(service: &Service, desk: &Desk, text: &mut String, left_out: &mut Vec<S
         let at = self::server(server, port);
         let mut more = String::new();
         if let Some(mac) = server.mac {
-            let bytes: Vec<String> = mac.iter().map(|b| format!("{b:02x}")).collect();
-            let _ = write!(more, " --mac {}", bytes.join(":"));
+            let _ = write!(more, " --mac {}", Mac(mac));
         }
         let to = server.to.and_then(|number| {
             let ports = desk.record.outline.ports.iter();
@@ -229,8 +229,8 @@ fn lines(service: &Service, desk: &Desk, text: &mut String, left_out: &mut Vec<S
 
 fn place(address: Prefix, port: Option<u16>) -> String {
     let port = port.unwrap_or(0);
-    match address.first.is_ipv6() {
-        true => format!("[{}]{}:{port}", address.first, len(address)),
+    match address.is_ip6 {
+        true => format!("[{}]{}:{port}", address.address(), len(address)),
         false => format!("{address}:{port}"),
     }
 }

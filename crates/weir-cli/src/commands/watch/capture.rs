@@ -41,10 +41,10 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode, Failure> {
         name => Stages::Function(name.to_owned()),
     };
     let only_entries = matches!(at, Stages::Entry | Stages::All);
-    let to_stdout = args.out == Path::new("-");
+    let to_stdout = args.output == Path::new("-");
     if to_stdout && io::stdout().is_terminal() {
         return Err(Failure::Usage(
-            "a capture is no text for a terminal: give --out FILE, or pipe it to `tshark -r -`"
+            "a capture is no text for a terminal: give --output FILE, or pipe it to `tshark -r -`"
                 .to_owned(),
         ));
     }
@@ -55,8 +55,8 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode, Failure> {
     let mut session = Session::open(&args.edge, &args.packets, &Asked { at, snap })?;
     let output: Box<dyn Write> = match to_stdout {
         true => Box::new(io::stdout().lock()),
-        false => Box::new(File::create(&args.out).map_err(|error| {
-            Failure::Failed(format!("cannot write {}: {error}", args.out.display()))
+        false => Box::new(File::create(&args.output).map_err(|error| {
+            Failure::Failed(format!("cannot write {}: {error}", args.output.display()))
         })?),
     };
     let file = std::cell::RefCell::new(Capture::new(output, snap)?);

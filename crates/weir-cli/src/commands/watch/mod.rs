@@ -133,10 +133,7 @@ impl Session {
             .map(|text| read_filter(text, &plan))
             .transpose()?;
         let wish = wish(packets, asked, filter.as_ref(), &names, &plan)?;
-        let duration = packets
-            .duration
-            .map(|seconds| crate::limits::seconds("--for", seconds))
-            .transpose()?;
+        let duration = packets.duration;
         // From here on a signal ends the command in order.
         let stop = crate::limits::stop_on_signals()?;
         let edge = Watched::begin(&name, &plan, status.text)?;

@@ -71,7 +71,7 @@ struct Reading {
 }
 
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode, Failure> {
-    let interval = crate::limits::seconds("--interval", args.interval)?;
+    let interval = args.interval;
     let name = edge_name(&args.edge)?;
     let stop = crate::limits::stop_on_signals()?;
     // Counting ends with the command.

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weir_engine::edge::routers::Router;
-use weir_functions::router::rib::{Prefix as RouterPrefix, Way};
+use weir_functions::router::rib::Way;
 use weir_kernel::LoadedProgram;
+use weir_value::Prefix as RouterPrefix;
 
 use super::bed::{BEHIND, Bed, Counts, INSIDE};
 use super::table::{self, HOPS, Prefix};
@@ -122,7 +123,7 @@ fn change(mut router: Router, prefixes: &[Prefix], lasting: Duration) -> Result<
         while done < due {
             let (network, bits) = prefixes[done / 2 % prefixes.len()];
             let network = IpAddr::from(Ipv4Addr::from_bits(network));
-            let prefix = RouterPrefix::of(network, bits);
+            let prefix = RouterPrefix::around(network, bits);
             // Every fourth one goes, and comes back with the next change.
             if done.is_multiple_of(8) {
                 router.remove(prefix, None).map_err(failed)?;
