@@ -212,6 +212,8 @@ static __always_inline int process(struct walk *w, __u32 *why)
 		if (reason != PARSED)
 			goto drop;
 	}
+	if (weir_features & (WEIR_F_MAC | WEIR_F_L4PROTO))
+		extend_key(s);
 	classify(w);
 	if (weir_features & WEIR_F_STATE && s->flow)
 		match_flow_rules(w);

@@ -471,6 +471,17 @@ static __always_inline int parse_l4(struct walk *w)
 	return PARSED;
 }
 
+/* What few policies ask of a packet that was parsed. */
+static __always_inline void extend_key(struct scratch *s)
+{
+	if (weir_features & WEIR_F_MAC) {
+		s->key[WEIR_K_MAC / 8] = *(__u64 *)hdr_at(s, 0);
+		s->key[WEIR_K_MAC / 8 + 1] = *(__u32 *)hdr_at(s, 8);
+	}
+	if (weir_features & WEIR_F_L4PROTO && s->key[0] & (WEIR_V_IP4 | WEIR_V_IP6))
+		key_set_be16(s, WEIR_K_L4PROTO, 0x100 | s->l4_proto);
+}
+
 /* Fills scratch from the frame. Returns PARSED or the reason to drop it. */
 static __always_inline int parse(struct walk *w)
 {
@@ -478,10 +489,6 @@ static __always_inline int parse(struct walk *w)
 	__u32 off = 12, type, i;
 	int reason;
 
-	if (weir_features & WEIR_F_MAC) {
-		s->key[WEIR_K_MAC / 8] = *(__u64 *)hdr_at(s, 0);
-		s->key[WEIR_K_MAC / 8 + 1] = *(__u32 *)hdr_at(s, 8);
-	}
 	type = hdr_be16(s, 12);
 #pragma unroll
 	for (i = 0; i <= WEIR_VLAN_MAX; i++) {
@@ -516,8 +523,6 @@ static __always_inline int parse(struct walk *w)
 		return PARSED;
 	if (reason != PARSED)
 		return reason;
-	if (weir_features & WEIR_F_L4PROTO)
-		key_set_be16(s, WEIR_K_L4PROTO, 0x100 | s->l4_proto);
 	if (s->key[0] & (WEIR_V_FRAG_LATER | WEIR_V_EH_ESP))
 		return PARSED;
 	return parse_l4(w);
