@@ -1,7 +1,7 @@
 //! The graph of an edge: what is kept beside it while it runs. The configuration and the files it named, so that it can be compared with
 //! another one and gone back to; and the outline of its plan.
 //!
-//! The engine keeps the text without reading it. Files above [`KEPT_MAX`] are kept by length and digest only: going back then needs them
+//! The engine keeps the text without reading it. Files above 256 KiB are kept by length and digest only: going back then needs them
 //! as they were.
 
 use std::collections::BTreeMap;

@@ -375,7 +375,7 @@ mod tests {
         let error = Load::new(&traffic).expect_err("there are not so many");
         assert_eq!(
             error.to_string(),
-            "257 flows: 1 to 256 are possible between 192.0.2.0/28 and 198.51.100.7/32 with these ports"
+            "257 flows: 1 to 256 are possible between 192.0.2.0/28 and 198.51.100.7 with these ports"
         );
     }
 
