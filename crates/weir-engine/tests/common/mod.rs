@@ -466,11 +466,26 @@ pub(crate) fn disagreement_on(
         .then(|| format!("{reasons} drop reasons for {} drops", run.stats.verdict[1]))
 }
 
+/// What the packets before one were, and what the reference made of them: a connection may be older than the packet that shows the difference.
+fn before(at: usize, wanted: &Run, samples: &[Sample]) -> String {
+    let lines = samples.iter().take(at).enumerate().map(|(i, sample)| {
+        format!(
+            "{i} at {} ms: {}; {} {}\n",
+            sample.now_ns / 1_000_000,
+            weir_packet::summary(&sample.frame),
+            wanted.verdicts[i],
+            weir_packet::summary(&wanted.frames[i]),
+        )
+    });
+    lines.collect()
+}
+
 fn difference(kind: EngineKind, wanted: &Run, found: &Run, samples: &[Sample]) -> Option<String> {
     for (i, sample) in samples.iter().enumerate() {
         if wanted.verdicts[i] != found.verdicts[i] || wanted.frames[i] != found.frames[i] {
             return Some(format!(
-                "packet {i} ({})\nreceived  {}\nreference {} {}\n{kind:?} {} {}",
+                "{}packet {i} ({})\nreceived  {}\nreference {} {}\n{kind:?} {} {}",
+                before(i, wanted, samples),
                 weir_packet::summary(&sample.frame),
                 hex(&sample.frame),
                 wanted.verdicts[i],

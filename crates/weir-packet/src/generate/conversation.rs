@@ -278,10 +278,10 @@ fn follow() -> impl Strategy<Value = Follow> {
         1 => Just(Follow::Repeat),
         2 => (1u16..5, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
         2 => (0u16..4).prop_map(|by| Follow::Answer { by }),
-        30 => (kind, len, from, wrong)
+        36 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
-        8 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
-        14 => (proptest::option::weighted(0.2, 0u16..3), offset)
+        12 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
+        22 => (proptest::option::weighted(0.2, 0u16..3), offset)
             .prop_map(|(id, offset)| Follow::Later { id, offset }),
     ]
 }
@@ -431,7 +431,6 @@ fn address6(host: u8) -> Address {
 }
 
 impl Talk {
-    /// What a later fragment is one of.
     /// A port that one of few clients has.
     fn client_port(self) -> u16 {
         match self {
@@ -440,6 +439,7 @@ impl Talk {
         }
     }
 
+    /// What a later fragment is one of.
     fn whole(self) -> Talk {
         match self {
             Talk::Other(protocol::TCP) => Talk::Tcp(1024, 80),

@@ -259,7 +259,6 @@ impl Connections {
         layout: &Layout,
         seed: u64,
     ) -> Result<FlowId, Reason> {
-        self.make_room(orig);
         // Only for the packet's own tuple is a closed connection gone.
         let now = Now {
             ns: input.now_ns,
@@ -278,6 +277,8 @@ impl Connections {
             kept = (self.mappings).send(inner, orig.destination, filtering, clock);
             outer = Some(end);
         }
+        // Where no mapping could be had, nothing was begun, and the connection that is dead to this packet stays.
+        self.make_room(orig);
         let mapped = inbound.filter(|_| !choice.maps_destination());
         if outer.is_some() && mapped.is_some_and(|inbound| !inbound.may_enter) {
             return Err(Reason::NatFiltered);
