@@ -42,7 +42,16 @@ impl Planned {
             _ => None,
         };
         if let Some(part) = &self.graph {
-            applied.graph = Some(edge::apply(&part.plan, &part.record.write()?)?);
+            let text = part.record.write()?;
+            match edge::apply(&part.plan, &text) {
+                Ok(done) => applied.graph = Some(done),
+                Err(error) => {
+                    if let Some(ready) = ready {
+                        give_back(ready.running);
+                    }
+                    return Err(error.into());
+                }
+            }
         }
         let outcome = ready.map(Ready::apply).transpose();
         match (outcome, former) {
@@ -77,10 +86,12 @@ impl Planned {
             )));
         }
         let is_same = running.generation() == part.seen.0;
-        let owner = match (is_same, running.text()?) {
-            (true, _) => part.seen.1.clone(),
-            (false, Some(text)) => networks::Record::read(&text)?.configuration,
-            (false, None) => None,
+        let owner = match is_same {
+            true => part.seen.1.clone(),
+            false => match running.text()? {
+                Some(text) => networks::Record::read(&text)?.configuration,
+                None => None,
+            },
         };
         if let (None, Some(owner), false) = (&self.configuration, owner, force) {
             return Err(RuntimeError::Usage(format!(
@@ -108,8 +119,9 @@ impl Planned {
         if self.graph.is_none() {
             applied.graph_removed = edge::down(&self.edge)?;
         }
-        let running = self.running_networks()?;
-        if self.networks.is_none() && running.is_some_and(|record| self.owns(&record)) {
+        if self.networks.is_none()
+            && (self.running_networks()?).is_some_and(|record| self.owns(&record))
+        {
             applied.networks_removed = down_networks(&self.edge)?;
         }
         Ok(())
@@ -126,9 +138,24 @@ struct Ready<'p> {
 impl Ready<'_> {
     fn apply(mut self) -> Result<NetworksApplied, RuntimeError> {
         let record = self.part.record.write()?;
-        let applied = self.running.apply(&self.plan, &record)?;
-        let plan = self.plan;
-        Ok(NetworksApplied { plan, applied })
+        match self.running.apply(&self.plan, &record) {
+            Ok(applied) => Ok(NetworksApplied {
+                plan: self.plan,
+                applied,
+            }),
+            Err(error) => {
+                give_back(self.running);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+/// Lets go of networks that were not applied: where none ran, their empty folder goes, too.
+fn give_back(networks: Networks) {
+    if networks.generation() == 0 {
+        // What is told is why nothing runs, not what could not be removed.
+        let _ = networks.remove();
     }
 }
 
@@ -158,7 +185,7 @@ pub fn down(name: &str) -> Result<bool, RuntimeError> {
 /// # Errors
 /// What the kernel refused; calling it again goes on.
 pub fn down_networks(name: &str) -> Result<bool, RuntimeError> {
-    if !network::list_here()?.iter().any(|one| one == name) {
+    if !network::runs_here(name)? {
         return Ok(false);
     }
     Networks::open(name)?.remove()?;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weir_engine::network;
+use weir_engine::network::{self, NetworkError};
 use weir_graph::{Config, EdgePlan, Folder, Mode, Outline};
 use weir_network::{EdgeNetworks, Networks as Checked};
 use weir_policy::Diagnostics;
@@ -362,7 +362,12 @@ impl Planned {
 
     /// What is kept beside the running networks of the edge, where that can be seen.
     pub(crate) fn running_networks(&self) -> Result<Option<networks::Record>, RuntimeError> {
-        let look = network::look(&self.edge).ok().flatten();
+        let look = match network::look(&self.edge) {
+            Ok(look) => look,
+            // Only root can tell.
+            Err(NetworkError::Kernel(_)) if !rustix::process::geteuid().is_root() => None,
+            Err(error) => return Err(error.into()),
+        };
         look.map(|look| networks::Record::read(&look.text))
             .transpose()
     }

@@ -884,6 +884,16 @@ impl Look {
     }
 }
 
+/// Whether networks of an edge run in the current namespace. Of other edges nothing is read.
+///
+/// # Errors
+/// Its state cannot be read.
+pub fn runs_here(edge: &str) -> Result<bool, NetworkError> {
+    let here = netns::current_inode()?;
+    let found = find(&folder_of(edge)?)?;
+    Ok(found.is_some_and(|running| running.state.netns == here))
+}
+
 /// Names of edges whose networks run in the current namespace.
 ///
 /// # Errors

@@ -13,7 +13,7 @@ mod set;
 mod state;
 pub mod user;
 
-pub use apply::{Applied, Look, Networks, Role, Step, Watcher, list_here, look};
+pub use apply::{Applied, Look, Networks, Role, Step, Watcher, list_here, look, runs_here};
 pub use error::NetworkError;
 pub use layout::Capacity;
 pub use set::Set;
