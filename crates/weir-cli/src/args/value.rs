@@ -9,7 +9,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let time = weir_value::duration(text)?;
     match time.is_zero() {
         false => Ok(time),
-        true => Err(format!("`{text}` is no time at all; it must be above 0")),
+        true => Err(format!("`{text}` must be above 0")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What runs here and is no edge: policies of `weir run`, and programs that `weir prog` loaded.
+//! What runs beside edges: policies of `weir run`, and programs loaded by `weir prog`.
 
 use std::fmt::Write as _;
 

@@ -160,7 +160,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode, Failure> {
             networks.push(Shown::of(name, look, &[])?);
         }
     }
-    // What is no part of an edge is told where no edge is asked for.
+    // Policies and programs belong to no edge: they are shown unless one edge is asked for.
     let (policies, programs) = match named {
         Some(_) => (Vec::new(), Vec::new()),
         None => (others::policies()?, others::programs()?),

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode, Failure> {
     let to_stdout = args.output == Path::new("-");
     if to_stdout && io::stdout().is_terminal() {
         return Err(Failure::Usage(
-            "a capture is no text for a terminal: give --output FILE, or pipe it to `tshark -r -`"
+            "refusing to write a binary capture to a terminal: give --output FILE, or pipe it to `tshark -r -`"
                 .to_owned(),
         ));
     }
