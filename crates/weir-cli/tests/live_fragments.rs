@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::live_bed::{Bed, Run, look_at, root, stderr, weir};
 use crate::live_path::{SERVER, TCP, UDP, octets, serve, settle};
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use serde_json::Value;
 use weir_kernel::{FrameSocket, pins};
 use weir_packet::build::Frame;
@@ -73,15 +74,17 @@ impl Wire {
         let text: Vec<u8> = (0..pieces * PIECE - 8 - 5)
             .map(|n| (n as u8) ^ id as u8)
             .collect();
-        for &n in order {
-            let mut bytes = piece(six, id, &text, n).build();
-            bytes[..6].copy_from_slice(&self.to_box0);
-            let end = Instant::now() + PATIENCE;
-            while let Err(error) = self.socket.send(&bytes) {
-                assert!(Instant::now() < end, "{error}");
-                thread::sleep(Duration::from_micros(50));
-            }
-        }
+        // A thread that moves between two pieces leaves them to two CPUs, in any order.
+        let sent = thread::scope(|scope| {
+            let sender = scope.spawn(|| {
+                let mut cpu = CpuSet::new();
+                cpu.set(sched_getcpu());
+                sched_setaffinity(None, &cpu).expect("one CPU");
+                self.send(six, id, &text, order);
+            });
+            sender.join()
+        });
+        sent.expect("sent");
         let mut buffer = [0; 4096];
         let end = Instant::now() + patience;
         loop {
@@ -91,6 +94,18 @@ impl Wire {
                 }
                 None if Instant::now() >= end => return false,
                 _ => {}
+            }
+        }
+    }
+
+    fn send(&self, six: bool, id: u16, text: &[u8], order: &[usize]) {
+        for &n in order {
+            let mut bytes = piece(six, id, text, n).build();
+            bytes[..6].copy_from_slice(&self.to_box0);
+            let end = Instant::now() + PATIENCE;
+            while let Err(error) = self.socket.send(&bytes) {
+                assert!(Instant::now() < end, "{error}");
+                thread::sleep(Duration::from_micros(50));
             }
         }
     }

@@ -6,6 +6,7 @@
 use std::io;
 use std::path::Path;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use crate::edge_bed;
 use crate::edge_bed::{Bed, Down, chain, edge_name, root, wired};
@@ -14,6 +15,8 @@ use weir_functions::kind::{self, Files, Planned, Request};
 use weir_graph::{Attach, CgroupHook, HookPlan, Instance, MapType, Mode, Model, SharedMap, Target};
 use weir_kernel::Map;
 
+/// How long packets may be on their way.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Where this kernel has its cgroups of version 2.
 const CGROUPS: [&str; 2] = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
 /// Places in the shared map of bpf/baselines/load.c.
@@ -301,7 +304,9 @@ fn marks_go_on_to_the_stack() {
             })
             .collect()
     };
+    // All of them reach the stack, once the neighbour is known.
     let send = |count: usize| {
+        let all = counted()[1] + count as u64;
         let sent = bed.sender.run(|| {
             let socket = std::net::UdpSocket::bind("10.9.0.1:0")?;
             for _ in 0..count {
@@ -310,6 +315,10 @@ fn marks_go_on_to_the_stack() {
             Ok::<_, io::Error>(())
         });
         sent.expect("namespace").expect("sent");
+        let end = Instant::now() + PATIENCE;
+        while counted()[1] < all && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         edge_bed::settled(counted)
     };
     // The addresses are found out before anything is counted.

@@ -201,11 +201,11 @@ impl Bed {
     }
 }
 
-/// A reading that no longer changes.
+/// A reading that no longer changes: the same for 150 ms. On a busy machine packets wait tens of milliseconds for a softirq.
 pub(crate) fn settled<T: PartialEq>(read: impl Fn() -> T) -> T {
     let mut last = read();
     let mut same = 0;
-    while same < 3 {
+    while same < 15 {
         std::thread::sleep(std::time::Duration::from_millis(10));
         let now = read();
         same = if now == last { same + 1 } else { 0 };
