@@ -111,7 +111,8 @@ impl Range {
         self.intersect_unsigned(known.min(), known.max());
     }
 
-    /// Signed from unsigned bounds and back, where they do not cross the other's ends.
+    /// Signed from unsigned bounds and back. A signed range over zero is two pieces of the unsigned one, [0, smax] and [smin, max]; where
+    /// the unsigned bounds rule one out, the other is left (`__reg32_deduce_bounds` and `__reg64_deduce_bounds` of the kernel).
     pub(crate) fn learn_signs(&mut self) {
         let (smin, smax) = (signed(self.umin, self.bits), signed(self.umax, self.bits));
         if smin <= smax {
@@ -120,6 +121,12 @@ impl Range {
         let (umin, umax) = (self.unsigned(self.smin), self.unsigned(self.smax));
         if umin <= umax {
             self.intersect_unsigned(umin, umax);
+        } else if self.umax < umin {
+            self.smin = signed(self.umin, self.bits);
+            self.umax = self.umax.min(umax);
+        } else if umax < self.umin {
+            self.smax = signed(self.umax, self.bits);
+            self.umin = self.umin.max(umin);
         }
     }
 

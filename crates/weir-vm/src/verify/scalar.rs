@@ -477,17 +477,6 @@ impl<const WIDTH: u32> Number<WIDTH> {
     fn deduce_signs(&mut self) {
         let mut wide = self.wide();
         wide.learn_signs();
-        let (smin, smax) = (wide.unsigned(wide.smin), wide.unsigned(wide.smax));
-        if smin > smax {
-            // The signed range is two pieces of the unsigned one: [0, smax] and [smin, max]. One may be ruled out.
-            if wide.umax < smin {
-                wide.smin = signed(wide.umin, WIDTH);
-                wide.umax = wide.umax.min(smax);
-            } else if smax < wide.umin {
-                wide.smax = signed(wide.umax, WIDTH);
-                wide.umin = wide.umin.max(smin);
-            }
-        }
         self.set_wide(wide);
     }
 

@@ -392,6 +392,33 @@ fn what_linux_can_know_is_known() {
     assert_eq!(Scalar::between_signed(-4, -1).umin, -4i64 as u64);
 }
 
+/// w = (byte & 31) - 1, signed from -1 to 30, and not below 31 unsigned: only -1 is left. Linux 6.18 refuses to add it to a pointer.
+#[test]
+fn a_half_over_zero_learns_from_its_unsigned_range() {
+    let few = Scalar::UNKNOWN.zero_extend(5);
+    let less = few.alu(Alu::Sub, false, &Scalar::constant(1));
+    assert_eq!((less.s32_min, less.s32_max), (-1, 30));
+    let mut negative = less;
+    assert!(Scalar::refine(
+        Cond::Lt,
+        false,
+        false,
+        &mut negative,
+        &mut Scalar::constant(31)
+    ));
+    assert_eq!(negative, Scalar::constant(0xffff_ffff));
+    let mut positive = less;
+    assert!(Scalar::refine(
+        Cond::Le,
+        false,
+        true,
+        &mut positive,
+        &mut Scalar::constant(40)
+    ));
+    assert_eq!((positive.u32_min, positive.u32_max), (0, 30));
+    assert_eq!((positive.s32_min, positive.s32_max), (0, 30));
+}
+
 /// Numbers near the ends of ranges more often than others.
 fn number() -> impl Strategy<Value = u64> {
     prop_oneof![
