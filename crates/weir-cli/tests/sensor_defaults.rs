@@ -269,3 +269,54 @@ fn rules_that_break_while_it_runs_are_not_taken() {
         assert_eq!(records("engine").len() as u64, refused);
     }
 }
+
+#[test]
+fn a_configuration_is_tested_without_traffic() {
+    let folder = Folder::new();
+    let path = |p: &std::path::Path| p.to_str().expect("UTF-8").to_owned();
+    let logs = path(folder.path());
+    let test = |rules: &str, more: &[&str]| {
+        let rules = folder.write("r.rules", rules);
+        let mut args = vec!["sensor".to_owned(), "-T".to_owned(), "-l".to_owned()];
+        args.extend([logs.clone(), "-S".to_owned(), path(&rules)]);
+        args.extend(more.iter().map(|m| (*m).to_owned()));
+        weir(args)
+    };
+    let right = test(RULE, &["--strict"]).succeeded();
+    assert_eq!(
+        right.stdout,
+        "1 rules loaded, 0 rejected; the configuration is valid\n"
+    );
+    assert!(!folder.join("eve.json").exists());
+    let broken = format!("{RULE}alert udp any any -> any any (no_such_word; sid:2;)\n");
+    let loose = test(&broken, &["--json"]).succeeded();
+    let found: Value = serde_json::from_str(&loose.stdout).expect("JSON");
+    assert_eq!(found["rules"]["loaded"], 1);
+    assert_eq!(found["rules"]["refused"], 1);
+    assert_eq!(test(&broken, &["--strict"]).status, 2);
+    assert_eq!(test(RULE, &["--set", "action-order.0=drop"]).status, 2);
+}
+
+#[test]
+fn only_captures_can_be_as_if_in_line() {
+    let folder = Folder::new();
+    let capture = folder.capture("x.pcap", &[frame(), frame()]);
+    let rules = folder.write("r.rules", &RULE.replace("alert", "drop"));
+    let path = |p: &std::path::Path| p.to_str().expect("UTF-8").to_owned();
+    let run = |from: [&str; 2], more: &[&str]| {
+        let mut args = vec!["sensor", from[0], from[1], "--json"];
+        let (rules, log) = (path(&rules), path(folder.path()));
+        args.extend(["-S", &rules, "-l", &log]);
+        args.extend(more);
+        weir(args.into_iter().map(str::to_owned).collect::<Vec<_>>())
+    };
+    let capture = path(&capture);
+    let found = run(["-r", &capture], &["--simulate-ips", "--workers", "4"]).succeeded();
+    let found: Value = serde_json::from_str(&found.stdout).expect("JSON");
+    assert_eq!(found["counters"]["ips.blocked"], 2);
+    let live = run(["-i", "lo"], &["--simulate-ips"]);
+    assert_eq!(live.status, 2);
+    let live = run(["-i", "lo"], &["--set", "ips.simulate=yes"]);
+    assert_eq!(live.status, 2);
+    assert!(live.stderr.contains("read captures (-r)"), "{live:?}");
+}

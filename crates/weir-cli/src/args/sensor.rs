@@ -153,7 +153,10 @@ pub(crate) struct SensorRunArgs {
     pub(crate) checksums: Option<ChecksumsName>,
     #[command(flatten)]
     pub(crate) settings: SettingsArgs,
-    /// Number of worker threads; results do not depend on it
+    /// Show what an inline sensor would do to these captures: rules with drop and reject take effect, later packets of dropped flows are not inspected
+    #[arg(long, conflicts_with = "interfaces", overrides_with = "simulate_ips")]
+    pub(crate) simulate_ips: bool,
+    /// Number of worker threads; results do not depend on it. With --simulate-ips there is one
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) workers: u16,
     /// Pattern matching engine; results do not depend on it
@@ -162,6 +165,9 @@ pub(crate) struct SensorRunArgs {
     /// Profile rules: show the most expensive ones, with the buffer that cost most
     #[arg(long)]
     pub(crate) profile_rules: bool,
+    /// Test the configuration and the rules, and exit; with --strict, status 2 if anything is rejected
+    #[arg(short = 'T', long = "test-config")]
+    pub(crate) test_config: bool,
     /// Exit with status 2 if a rule is rejected or a configuration key asks for an unsupported output
     #[arg(long)]
     pub(crate) strict: bool,

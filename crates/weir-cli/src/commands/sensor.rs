@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
-use weir_sensor::config::{Checksums, Config, DNS_VERSION, Verified};
+use weir_sensor::config::{Checksums, Config, DNS_VERSION, SIMULATE, Verified};
 use weir_sensor::load::{BookError, named};
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
@@ -46,6 +46,10 @@ pub(crate) fn run(args: &SensorArgs) -> Result<ExitCode, Failure> {
 
 /// The configuration, with what the command line changes of it.
 fn config(args: &SettingsArgs) -> Result<Config, Failure> {
+    Config::from_settings(&settings(args)?).map_err(Failure::usage)
+}
+
+fn settings(args: &SettingsArgs) -> Result<Settings, Failure> {
     let mut settings = Settings::read(&args.configs).map_err(Failure::usage)?;
     // As users of such sensors say it where they have no section for records of DNS.
     if let Ok(version) = std::env::var("SURICATA_EVE_DNS_VERSION") {
@@ -56,7 +60,7 @@ fn config(args: &SettingsArgs) -> Result<Config, Failure> {
     for set in &args.sets {
         settings.set(set).map_err(Failure::usage)?;
     }
-    Config::from_settings(&settings).map_err(Failure::usage)
+    Ok(settings)
 }
 
 fn dialect(args: &SettingsArgs) -> Dialect {
@@ -90,7 +94,13 @@ fn files(only: &[PathBuf], beside: &[PathBuf], config: &Config) -> Result<Vec<Pa
 }
 
 fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
-    let mut config = config(&args.settings)?;
+    let mut settings = settings(&args.settings)?;
+    if args.simulate_ips {
+        settings
+            .set(&format!("{SIMULATE}=yes"))
+            .map_err(Failure::usage)?;
+    }
+    let mut config = Config::from_settings(&settings).map_err(Failure::usage)?;
     if let Some(which) = args.checksums {
         config.checksums = Checksums::all(match which {
             ChecksumsName::Auto => Verified::Auto,
@@ -98,7 +108,14 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
             ChecksumsName::None => Verified::None,
         });
     }
-    config.logs.options.interfaces = interfaces(args, &config)?;
+    if !args.test_config {
+        config.logs.options.interfaces = interfaces(args, &config)?;
+    }
+    if config.ips && !config.logs.options.interfaces.is_empty() {
+        return Err(Failure::Usage(format!(
+            "the sensor listens beside live traffic and cannot drop it: read captures (-r) with --simulate-ips, or remove {SIMULATE} from the configuration"
+        )));
+    }
     config.profile_rules |= args.profile_rules;
     let filter = args
         .filter
@@ -112,7 +129,10 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         MatcherName::AhoCorasick => matcher::Engine::AhoCorasick,
     };
     // What is slow or needs rights comes after what can be wrong at once.
-    let mut source = source(args, &config.logs.options.interfaces)?;
+    let source = match args.test_config {
+        true => None,
+        false => Some(source(args, &config.logs.options.interfaces)?),
+    };
     writable(&args.log)?;
     let started = std::time::Instant::now();
     let (engine, rules, refused) = files(&args.only_rules, &args.rules, &config)
@@ -129,6 +149,17 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     if args.strict {
         strict(&loaded, &config)?;
     }
+    let Some(mut source) = source else {
+        if args.json {
+            output::json(&report::tested(&loaded))?;
+        } else {
+            output::out(&format!(
+                "{} rules loaded, {} rejected; the configuration is valid\n",
+                loaded.rules, loaded.refused
+            ))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    };
     drop(rules);
 
     let controls = Arc::new(Controls::default());
@@ -170,7 +201,11 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     let setup = Setup {
         config: &config,
         engine: Arc::new(engine),
-        workers: usize::from(args.workers),
+        // Each decision may depend on all before it.
+        workers: match config.ips {
+            true => 1,
+            false => usize::from(args.workers),
+        },
         filter,
         logs: args.log.clone(),
         idle,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use crate::app::{PROTOCOLS, Protocol, Said, Sums};
-use crate::output::eve::EveOptions;
+use crate::output::eve::{EveOptions, Forwarded};
 use crate::output::{Rotation, Target};
 use crate::settings::{Settings, SettingsError};
 
@@ -14,6 +14,8 @@ pub struct Logs {
     pub eve: Vec<Eve>,
     /// fast.log.
     pub fast: Option<Log>,
+    /// stats.log; only if the configuration lists it.
+    pub stats: Option<Log>,
     /// Which records any of them has.
     pub kinds: Kinds,
     /// What they say: what any of them asks for.
@@ -42,6 +44,8 @@ pub enum Record {
     Flow,
     /// One direction of it.
     Netflow,
+    /// A dropped packet.
+    Drop,
     /// A file.
     File,
     /// An event of decoding.
@@ -82,6 +86,8 @@ pub struct Kinds {
     pub anomaly_stream: bool,
     /// Events of applications.
     pub anomaly_app: bool,
+    /// Dropped packets.
+    pub drop: Option<Drops>,
     /// Files.
     pub files: bool,
     /// Applications by the names of their records; `None`: all.
@@ -110,6 +116,7 @@ impl Kinds {
             Record::Alert => self.alert,
             Record::Flow => self.flow,
             Record::Netflow => self.netflow,
+            Record::Drop => self.drop.is_some(),
             Record::File => self.files,
             Record::Decode => self.anomaly_decode,
             Record::Stream => self.anomaly_stream,
@@ -128,6 +135,13 @@ impl Kinds {
         self.anomaly_decode |= other.anomaly_decode;
         self.anomaly_stream |= other.anomaly_stream;
         self.anomaly_app |= other.anomaly_app;
+        self.drop = match (self.drop, other.drop) {
+            (Some(a), Some(b)) => Some(Drops {
+                alerts: a.alerts || b.alerts,
+                all: a.all || b.all,
+            }),
+            (a, b) => a.or(b),
+        };
         self.files |= other.files;
         let both = |a: &mut Option<Vec<String>>, b: &Option<Vec<String>>| {
             let joined = a.take().zip(b.clone());
@@ -170,6 +184,7 @@ impl Kinds {
             anomaly_decode: false,
             anomaly_stream: false,
             anomaly_app: false,
+            drop: None,
             files: false,
             apps: Some(Vec::new()),
             dns: DnsKinds::default(),
@@ -189,6 +204,7 @@ impl Kinds {
             anomaly_decode: false,
             anomaly_stream: false,
             anomaly_app: true,
+            drop: None,
             files: true,
             apps: None,
             dns: DnsKinds::default(),
@@ -197,6 +213,15 @@ impl Kinds {
             said: Said::default(),
         }
     }
+}
+
+/// What records of dropped packets say, and which of a flow have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Drops {
+    /// The rule that dropped the packet.
+    pub alerts: bool,
+    /// All packets of a flow that is dropped as a whole, not only the first of each direction.
+    pub all: bool,
 }
 
 /// Which records of DNS are written, and what answers they show.
@@ -255,6 +280,7 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
             kinds: Kinds::all(),
         }],
         fast: Some(file("fast.log")),
+        stats: None,
         kinds: Kinds::all(),
         options: EveOptions::usual(),
         stats_interval: s.seconds("stats.interval")?.unwrap_or(8),
@@ -273,15 +299,23 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
             let usual = match name.as_str() {
                 "fast" => "fast.log",
                 "eve-log" => "eve.json",
+                "stats" => "stats.log",
                 _ => continue,
             };
             if s.truth(&format!("{at}.enabled"))? == Some(false) {
                 continue;
             }
             let log = log(s, &at, usual)?;
-            if name == "fast" {
-                logs.fast = Some(log);
-                continue;
+            match name.as_str() {
+                "fast" => {
+                    logs.fast = Some(log);
+                    continue;
+                }
+                "stats" => {
+                    logs.stats = Some(log);
+                    continue;
+                }
+                _ => {}
             }
             let same = |one: &Eve| one.log.target == log.target && log.target != Target::Stdout;
             if logs.eve.iter().any(same) {
@@ -296,6 +330,7 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
             let mut one = Logs {
                 eve: Vec::new(),
                 fast: None,
+                stats: None,
                 kinds: Kinds::all(),
                 options: EveOptions::usual(),
                 ..logs
@@ -441,6 +476,23 @@ impl Section<'_> {
             }
             "flow" => kinds.flow = true,
             "netflow" => kinds.netflow = true,
+            "drop" => {
+                let flows = self.key("flows");
+                kinds.drop = Some(Drops {
+                    alerts: self.truth("alerts", false)?,
+                    all: match self.s.text(&flows).as_deref() {
+                        None | Some("start") => false,
+                        Some("all") => true,
+                        Some(other) => {
+                            return Err(SettingsError::Value {
+                                key: flows,
+                                value: other.to_owned(),
+                                expected: "start or all",
+                            });
+                        }
+                    },
+                });
+            }
             "stats" => {
                 kinds.stats = true;
                 kinds.all_stats = self.truth("extended", false)?;
@@ -498,6 +550,7 @@ impl Section<'_> {
         let limit = self.s.bytes(&self.key("payload-buffer-size"))?;
         // One byte of it is the end that others put behind text.
         o.payload_limit = (limit.unwrap_or(4096) as usize).saturating_sub(1);
+        o.forwarded = self.forwarded()?;
         // `metadata` is a word for all of it, or a section.
         let all = match self.s.text(&self.key("metadata")) {
             Some(_) => self.truth("metadata", true).unwrap_or(true),
@@ -506,6 +559,36 @@ impl Section<'_> {
         o.app_fields = self.truth("metadata.app-layer", all)?;
         o.metadata = self.truth("metadata.rule.metadata", true)?;
         Ok(())
+    }
+
+    fn forwarded(&self) -> Result<Option<Forwarded>, SettingsError> {
+        if !self.truth("xff.enabled", false)? {
+            return Ok(None);
+        }
+        let one_of = |key: &str, usual: &str, other: &str, expected: &'static str| {
+            let key = self.key(key);
+            match self.s.text(&key) {
+                None => Ok(false),
+                Some(word) if word == usual => Ok(false),
+                Some(word) if word == other => Ok(true),
+                Some(value) => Err(SettingsError::Value {
+                    key,
+                    value,
+                    expected,
+                }),
+            }
+        };
+        let header = self.s.text(&self.key("xff.header"));
+        Ok(Some(Forwarded {
+            header: header.unwrap_or_else(|| "X-Forwarded-For".to_owned()),
+            overwrite: one_of(
+                "xff.mode",
+                "extra-data",
+                "overwrite",
+                "extra-data or overwrite",
+            )?,
+            first: one_of("xff.deployment", "reverse", "forward", "reverse or forward")?,
+        }))
     }
 
     fn dns(&self) -> Result<DnsKinds, SettingsError> {

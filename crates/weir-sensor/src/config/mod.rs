@@ -3,10 +3,12 @@
 //! A key that nothing here asks for changes nothing; how many there are is told, so that nobody believes in one.
 
 mod logs;
+mod prevention;
 mod stages;
 mod vital;
 
-pub use logs::{DNS_VERSION, DnsKinds, Eve, Kinds, Log, Logs, Record};
+pub use logs::{DNS_VERSION, DnsKinds, Drops, Eve, Kinds, Log, Logs, Record};
+pub use prevention::{Policy, SIMULATE};
 pub use stages::{App, Checksums, Defragment, Flow, Host, Overlaps, Stream, Tunnels, Verified};
 
 use std::path::PathBuf;
@@ -14,6 +16,7 @@ use std::path::PathBuf;
 use self::logs::logs;
 use self::stages::{app, checksums, defragment, flow, hosts, interfaces, slices, stream, tunnels};
 use self::vital::vital;
+use crate::rules::ActionOrder;
 use crate::settings::{Settings, SettingsError};
 
 /// All of it.
@@ -61,6 +64,12 @@ pub struct Config {
     pub regex_steps: Option<u64>,
     /// `profiling.rules.enabled`: whether it is counted what each rule costs.
     pub profile_rules: bool,
+    /// Actions, the one first whose rules are decided first.
+    pub actions: ActionOrder,
+    /// Rules that drop do so, as where the sensor stands in the traffic's way; of captures, it is what it would have done.
+    pub ips: bool,
+    /// What becomes of sessions whose beginning was not seen.
+    pub midstream: Policy,
     /// Logs.
     pub logs: Logs,
     /// Keys that change nothing.
@@ -128,6 +137,7 @@ impl Config {
             })
             .collect();
         let (overlaps, hosts) = hosts(s)?;
+        let ips = s.truth(SIMULATE)?.unwrap_or(false);
         let config = Config {
             addresses: variables("vars.address-groups"),
             ports: variables("vars.port-groups"),
@@ -142,7 +152,7 @@ impl Config {
             slices: slices(s)?,
             defragment: defragment(s)?,
             flow: flow(s)?,
-            stream: stream(s)?,
+            stream: stream(s, ips)?,
             overlaps,
             hosts,
             app: app(s)?,
@@ -162,6 +172,9 @@ impl Config {
             },
             regex_steps: s.number("pcre.match-limit")?,
             profile_rules: s.truth("profiling.rules.enabled")?.unwrap_or(false),
+            actions: prevention::action_order(s)?,
+            ips,
+            midstream: prevention::midstream(s, ips)?,
             logs: logs(s)?,
             unknown: Vec::new(),
             vital: Vec::new(),

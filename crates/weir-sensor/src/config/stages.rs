@@ -409,7 +409,7 @@ pub(super) fn flow(s: &Settings) -> Result<Flow, SettingsError> {
     })
 }
 
-pub(super) fn stream(s: &Settings) -> Result<Stream, SettingsError> {
+pub(super) fn stream(s: &Settings, ips: bool) -> Result<Stream, SettingsError> {
     Ok(Stream {
         memory: s.bytes("stream.reassembly.memcap")?.unwrap_or(256 << 20),
         depth: s.bytes("stream.reassembly.depth")?.unwrap_or(1 << 20),
@@ -418,9 +418,9 @@ pub(super) fn stream(s: &Settings) -> Result<Stream, SettingsError> {
             .unwrap_or(0),
         midstream: s.truth("stream.midstream")?.unwrap_or(false),
         one_sided: s.truth("stream.async-oneside")?.unwrap_or(false),
-        // `auto` is what a sensor beside the traffic does: it waits.
+        // `auto`: a sensor beside the traffic waits, one in its way must decide on each packet.
         inline: match s.text("stream.inline").as_deref() {
-            None | Some("auto") => false,
+            None | Some("auto") => ips,
             Some(_) => s.truth("stream.inline")?.unwrap_or(false),
         },
         urgent: match s.text(URGENT) {

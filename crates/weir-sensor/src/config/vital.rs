@@ -22,10 +22,6 @@ const OUTPUTS: &[(&str, &str)] = &[
     ("tcp-data", "streams are not written to files"),
     ("http-body-data", "bodies are not written to files"),
     ("alert-debug", "the log alert-debug is not written"),
-    (
-        "stats",
-        "the log stats is not written; eve-log has records of counters",
-    ),
     ("syslog", "alerts do not go to syslog"),
     ("lua", "scripts are not run"),
     ("alert-prelude", "alerts do not go to Prelude"),
@@ -37,15 +33,7 @@ const ENDINGS: &[(&str, &str)] = &[
         "memcap-policy",
         "traffic is inspected as far as memory goes, whatever is said here",
     ),
-    (
-        "midstream-policy",
-        "sessions taken up late are inspected or not by stream.midstream alone",
-    ),
     ("error-policy", "flows with errors are inspected on"),
-    (
-        "exception-policy",
-        "traffic is inspected as far as it can be, whatever is said here",
-    ),
     (
         "bpf-filter",
         "frames are filtered by -f only: more is inspected than this says",
@@ -56,16 +44,8 @@ const ENDINGS: &[(&str, &str)] = &[
 const KEYS: &[(&str, &str)] = &[
     ("datasets.rules.allow-write", "datasets are not saved"),
     (
-        "app-layer.protocols.http2.enabled",
-        "HTTP/2 is recognized and not parsed: rules for http do not hold of it",
-    ),
-    (
         "multi-detect.enabled",
         "there is one set of rules for all traffic",
-    ),
-    (
-        "xff.enabled",
-        "alerts name the ends of the connection, not X-Forwarded-For",
     ),
 ];
 
@@ -81,10 +61,6 @@ pub(super) fn vital(s: &Settings, key: &str, value: &str) -> Option<&'static str
             let on = s.text_of_unknown(&format!("outputs.{number}.{name}.enabled"));
             let on = on.is_some_and(|on| !NOTHING.contains(&on.to_ascii_lowercase().as_str()));
             return (on && *rest == ["enabled"]).then_some(*what);
-        }
-        if *name == "eve-log" && rest.contains(&"xff") && last == "enabled" {
-            return (!NOTHING.contains(&value.as_str()))
-                .then_some("alerts name the ends of the connection, not X-Forwarded-For");
         }
         return None;
     }

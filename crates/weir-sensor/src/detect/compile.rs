@@ -6,8 +6,8 @@ use crate::buffer::{Buffer, BufferSet, Sides};
 use crate::matcher::Engine;
 use crate::packet::Direction;
 use crate::rules::{
-    Action, Bit, BitOperation, Condition, Content, Expression, Expressions, HeaderProtocol,
-    PacketCondition, Place, Reputation, Rule, Transform,
+    ACTION_ORDER, Action, ActionOrder, Bit, BitOperation, Condition, Content, Expression,
+    Expressions, HeaderProtocol, PacketCondition, Place, Reputation, Rule, Transform,
 };
 
 use super::bits::{BitAction, BitTest, Names};
@@ -71,7 +71,7 @@ pub(super) struct Compiled {
     pub(super) of_events: bool,
     /// Its expressions capture what is to be kept.
     pub(super) captures: bool,
-    /// The sequencer has something to do for it even if it is silent.
+    /// It does something beside alerting, so that its matches count even if it is silent.
     pub(super) reaches_over_flows: bool,
     /// What of a growing body it may be asked.
     pub(super) growth: Growth,
@@ -129,6 +129,8 @@ pub(super) struct CompiledGroup {
 
 /// A rule set while rules are added to it. What a rule was compiled from need not be kept, only what it says of itself.
 pub(crate) struct Build {
+    /// Which rules are decided first.
+    pub(crate) actions: ActionOrder,
     reputation: Arc<Reputation>,
     rules: Vec<Arc<Rule>>,
     places: Vec<Place>,
@@ -149,6 +151,7 @@ impl Build {
     /// With the scores that `iprep` asks for, and room for so many rules.
     pub(crate) fn new(reputation: Arc<Reputation>, rules: usize) -> Build {
         Build {
+            actions: ACTION_ORDER,
             reputation,
             rules: Vec::with_capacity(rules),
             places: Vec::with_capacity(rules),
@@ -202,7 +205,10 @@ impl Build {
         let mut refused = Vec::new();
         let kept: Vec<usize> = (0..self.rules.len()).filter(|at| !left_out(*at)).collect();
         let rules: Vec<Arc<Rule>> = kept.iter().map(|at| Arc::clone(&self.rules[*at])).collect();
-        let mut order: Vec<usize> = order(&rules).into_iter().map(|at| kept[at]).collect();
+        let mut order: Vec<usize> = order(&rules, &self.actions)
+            .into_iter()
+            .map(|at| kept[at])
+            .collect();
         drop((rules, kept));
         let mut all = self.compiled;
         let mut compiled = Vec::with_capacity(order.len());
@@ -348,7 +354,8 @@ fn compile(
         silent: rule.silent,
         pass: rule.action == Action::Pass,
         untold: !rule.is_told(),
-        reaches_over_flows: rule.bits.iter().any(|b| matches!(b, Bit::Host { .. })),
+        reaches_over_flows: matches!(rule.action, Action::Drop | Action::Reject)
+            || rule.bits.iter().any(|b| matches!(b, Bit::Host { .. })),
     })
 }
 

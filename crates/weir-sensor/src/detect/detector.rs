@@ -262,8 +262,8 @@ impl Detector {
             if let (Kind::PayloadAndStream, Some(end), Some(flow)) = (rule.kind, end, &mut flow) {
                 work.fired(flow.state, index, flow.direction, end);
             }
-            let whole_flow = matches!(rule.kind, Kind::Addresses | Kind::App)
-                || rule.kind == Kind::Packet && !rule.gate.apps.is_empty();
+            // A rule that asks about the packet itself is about no other packet.
+            let whole_flow = matches!(rule.kind, Kind::Addresses | Kind::App);
             let found = Found {
                 time: packet.time,
                 transaction: None,

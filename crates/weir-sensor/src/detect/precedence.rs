@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use foldhash::{HashMap, HashMapExt};
 
-use crate::rules::{Action, Bit, BitOperation, Rule};
+use crate::rules::{ActionOrder, Bit, BitOperation, Rule};
 
-/// The order in which rules are decided: `pass` first, then `drop`, `reject` and `alert`; rules that set a bit before those that ask for it; then by priority, then as loaded.
-pub(super) fn order(rules: &[Arc<Rule>]) -> Vec<usize> {
+/// The order in which rules are decided: by their actions, as `actions` has them; rules that set a bit before those that ask for it; then by priority, then as loaded.
+pub(super) fn order(rules: &[Arc<Rule>], actions: &ActionOrder) -> Vec<usize> {
     let mut setters: HashMap<(u8, &str), Vec<usize>> = HashMap::new();
     for (i, rule) in rules.iter().enumerate() {
         for key in touched(rule, true) {
@@ -49,12 +49,7 @@ pub(super) fn order(rules: &[Arc<Rule>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..rules.len()).collect();
     order.sort_by_key(|i| {
         let rule = &rules[*i];
-        let action = match rule.action {
-            Action::Pass => 0,
-            Action::Drop => 1,
-            Action::Reject => 2,
-            Action::Alert => 3,
-        };
+        let action = actions.iter().position(|a| *a == rule.action);
         (action, levels[*i].unwrap_or(0), rule.priority, *i)
     });
     order

@@ -23,10 +23,12 @@ pub enum Decision {
     Silent,
     /// A bit of a host is not as the rule wants it: it does not hold.
     Void,
-    /// Its threshold or filter holds it back.
-    Limited,
-    /// Suppressed.
-    Suppressed,
+    /// Its threshold holds the alert back; what the rule does beside alerting, it does.
+    Limited(Action),
+    /// It does not hold yet: its `detection_filter` has not been reached, or a rate filter passes it.
+    Below,
+    /// The alert is suppressed; what the rule does beside alerting, it does.
+    Suppressed(Action),
 }
 
 /// What a sequencer counts.
@@ -175,8 +177,8 @@ impl Sequencer {
         self.counts.matches += 1;
         match decision {
             Decision::Alert(_) => self.counts.alerts += 1,
-            Decision::Limited => self.counts.limited += 1,
-            Decision::Suppressed => self.counts.suppressed += 1,
+            Decision::Limited(_) | Decision::Below => self.counts.limited += 1,
+            Decision::Suppressed(_) => self.counts.suppressed += 1,
             Decision::Void => self.counts.void += 1,
             Decision::Silent => {}
         }
@@ -223,7 +225,7 @@ impl Sequencer {
             _ => false,
         });
         if suppressed {
-            return Decision::Suppressed;
+            return Decision::Suppressed(rule.action);
         }
         let replaced = filters.iter().rev().find_map(|p| match p {
             FilterKind::Threshold(t) => Some(*t),
@@ -245,7 +247,10 @@ impl Sequencer {
             if let Some(threshold) = threshold
                 && !self.passes(found, slot as u8, &threshold)
             {
-                return Decision::Limited;
+                return match slot {
+                    0 => Decision::Below,
+                    _ => Decision::Limited(rule.action),
+                };
             }
         }
         let mut action = rule.action;
@@ -256,7 +261,7 @@ impl Sequencer {
         }
         if action == Action::Pass && rule.action != Action::Pass {
             // A rate filter that passes from its count on.
-            return Decision::Limited;
+            return Decision::Below;
         }
         Decision::Alert(action)
     }

@@ -171,6 +171,11 @@ pub trait Sink<X> {
 
     /// The flow is over; all it held was handed on before. Its counters are final.
     fn finished(&mut self, flow: &mut Flow<X>, reason: Reason);
+
+    /// Whether nothing more of the flow is looked at: its packets are counted, and its streams are not followed.
+    fn is_left(&self, _extra: &X) -> bool {
+        false
+    }
 }
 
 /// The stream's view of a flow's sink.
@@ -412,6 +417,7 @@ impl<X: Default> Tracker<X> {
         let before = info.state;
         let mut events = Events::default();
         match (packet.tcp(), &mut flow.tcp) {
+            _ if sink.is_left(&flow.extra) => {}
             (Some(tcp), Some(_)) if packet.quoted.is_none() => {
                 if self.streams.is_short_of(packet.payload().len()) {
                     self.relieve(at, packet.payload().len(), sink);

@@ -2,13 +2,20 @@
 
 use std::io::Write;
 
-use super::eve::{Head, RuleText, address, protocol_name};
+use super::eve::{Effect, Head, RuleText, address, protocol_name};
 use super::time;
+use crate::rules::Action;
 
 /// A line of fast.log, with its newline.
-pub fn alert(out: &mut Vec<u8>, head: &Head<'_>, rule: &RuleText) {
+pub fn alert(out: &mut Vec<u8>, head: &Head<'_>, rule: &RuleText, effect: Effect) {
     time::fast(out, head.time);
     out.extend_from_slice(b"  ");
+    match effect {
+        Effect::Blocked if rule.action == Action::Reject => {}
+        Effect::Blocked => out.extend_from_slice(b"[Drop] "),
+        Effect::WouldBlock => out.extend_from_slice(b"[wDrop] "),
+        Effect::Allowed => {}
+    }
     out.extend_from_slice(&rule.fast);
     match head.addresses {
         Some((source, destination)) => {

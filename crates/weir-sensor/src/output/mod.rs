@@ -1,10 +1,11 @@
-//! Logs: EVE JSON and fast.log, and where their lines go.
+//! Logs: EVE JSON, fast.log and stats.log, and where their lines go.
 
 mod community;
 pub mod eve;
 pub mod fast;
 pub mod json;
 mod sink;
+pub mod stats_log;
 mod time;
 
 pub use sink::{Rotation, Sink, SinkError, Target};

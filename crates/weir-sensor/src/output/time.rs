@@ -63,6 +63,22 @@ pub(super) fn fast(out: &mut Vec<u8>, nanoseconds: u64) {
     write(out, date, [hour, minute, second], micro);
 }
 
+/// `01/01/2024 -- 00:00:00`, as in stats.log.
+pub(super) fn table(out: &mut Vec<u8>, nanoseconds: u64) {
+    let (year, month, day, hour, minute, second, _) = civil(nanoseconds);
+    for (value, count, after) in [
+        (month, 2, "/"),
+        (day, 2, "/"),
+        (year, 4, " -- "),
+        (hour, 2, ":"),
+        (minute, 2, ":"),
+        (second, 2, ""),
+    ] {
+        digits(out, value, count);
+        out.extend_from_slice(after.as_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

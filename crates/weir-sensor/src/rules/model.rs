@@ -121,6 +121,12 @@ pub enum Action {
     Reject,
 }
 
+/// Actions, the one first whose rules are decided first (`action-order`).
+pub type ActionOrder = [Action; 4];
+
+/// As users of such sensors are used to.
+pub const ACTION_ORDER: ActionOrder = [Action::Pass, Action::Drop, Action::Reject, Action::Alert];
+
 /// `target`: which end is attacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {

@@ -10,7 +10,8 @@ use super::{Controls, Ledger, RunError, Setup, Summary};
 use crate::config::{Kinds, Log};
 use crate::detect::{Decision, Sequencer};
 use crate::output::eve::EveOptions;
-use crate::output::{Sink, SinkError, Target, eve, json};
+use crate::output::{Sink, SinkError, Target, eve, json, stats_log};
+use crate::rules::Action;
 use crate::source::SourceCounts;
 use crate::worker::{Engine, Report};
 
@@ -18,6 +19,7 @@ use crate::worker::{Engine, Report};
 pub(super) struct Writer {
     eve: Vec<(Sink, Kinds)>,
     fast: Option<Sink>,
+    stats: Option<Sink>,
     options: EveOptions,
     sequencer: Sequencer,
     engine: Arc<Engine>,
@@ -74,6 +76,9 @@ impl Writer {
                 .map(|one| Ok((sink(&one.log, &setup.logs)?, one.kinds.clone())))
                 .collect::<Result<_, SinkError>>()?,
             fast: (logs.fast.as_ref())
+                .map(|log| sink(log, &setup.logs))
+                .transpose()?,
+            stats: (logs.stats.as_ref())
                 .map(|log| sink(log, &setup.logs))
                 .transpose()?,
             options: logs.options.clone(),
@@ -133,12 +138,18 @@ impl Writer {
         for l in &self.order {
             let line = &report.lines[*l as usize];
             if let Some(matched) = &line.matched {
-                match self.sequencer.decide(matched) {
+                // Where packets are dropped it was decided with its packet.
+                let decision = match line.decided {
+                    true => Decision::Alert(Action::Alert),
+                    false => self.sequencer.decide(matched),
+                };
+                match decision {
                     Decision::Alert(_) => {}
                     Decision::Silent
                     | Decision::Void
-                    | Decision::Limited
-                    | Decision::Suppressed => continue,
+                    | Decision::Limited(_)
+                    | Decision::Below
+                    | Decision::Suppressed(_) => continue,
                 }
                 // A rule that passes has no line; it is decided like the others, for the bits that it sets.
                 if line.eve.is_empty() && line.fast.is_empty() {
@@ -186,7 +197,7 @@ impl Writer {
     /// All logs.
     fn sinks(&mut self) -> impl Iterator<Item = &mut Sink> {
         let eve = self.eve.iter_mut().map(|(sink, _)| sink);
-        eve.chain(&mut self.fast)
+        eve.chain(&mut self.fast).chain(&mut self.stats)
     }
 
     /// Records of what happened to the sensor itself.
@@ -221,7 +232,10 @@ impl Writer {
 
     /// Adds the counters of the sequencer to those of sequencers before it.
     fn keep_counts(&mut self) {
-        let now = self.sequencer.counts();
+        let now = self
+            .engine
+            .decided()
+            .unwrap_or_else(|| self.sequencer.counts());
         for (name, count) in [
             ("detect.alerts_limited", now.limited),
             ("detect.alerts_suppressed", now.suppressed),
@@ -281,6 +295,11 @@ impl Writer {
             eve::stats(&mut self.scratch, self.now, uptime, counters, engine, all);
             let record = longer(&self.scratch, self.tail.as_deref(), &mut buffer);
             sink.line(record, self.now)?;
+        }
+        if let Some(sink) = &mut self.stats {
+            self.scratch.clear();
+            stats_log::table(&mut self.scratch, self.now, uptime, counters);
+            sink.line(&self.scratch, self.now)?;
         }
         Ok(())
     }

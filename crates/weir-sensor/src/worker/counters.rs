@@ -39,6 +39,8 @@ pub(crate) struct Totals {
     decoding: EventCounts,
     streams: EventCounts,
     apps: AppCounts,
+    /// Exception policies, and packets by what became of them where they are dropped.
+    verdicts: BTreeMap<String, u64>,
     /// By generator and number of a rule: how often it was given up.
     limited: BTreeMap<(u32, u32), u64>,
     costs: BTreeMap<(u32, u32), RuleCost>,
@@ -66,6 +68,9 @@ impl Totals {
         }
         for (key, count) in &other.apps.errors {
             *self.apps.errors.entry(*key).or_default() += count;
+        }
+        for (name, count) in &other.verdicts {
+            *self.verdicts.entry(name.clone()).or_default() += count;
         }
         for (rule, count) in &other.limited {
             *self.limited.entry(*rule).or_default() += count;
@@ -104,6 +109,7 @@ impl Totals {
         for ((gid, sid), count) in &self.limited {
             all.insert(format!("detect.limited.rule.{gid}:{sid}"), *count);
         }
+        all.extend(self.verdicts.iter().map(|(name, n)| (name.clone(), *n)));
         for event in Event::ALL.iter().filter(|e| e.is_stream()) {
             let count = self.streams.get(*event);
             all.insert(format!("stream.{}", event.name()), count);
@@ -304,6 +310,7 @@ impl Pipeline {
             decoding: self.decoder.events().clone(),
             streams: events,
             apps: self.state.counts.clone(),
+            verdicts: self.state.prevention.counters(),
             limited: self.state.detector.limited().clone(),
             costs: self.state.detector.costs().clone(),
             ledger: self.ledger,

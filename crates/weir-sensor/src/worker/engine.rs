@@ -1,13 +1,13 @@
 //! Rules of an engine: loaded, compiled, with what parsers must fill for them and what logs say of them.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::app::{App, Asked, Said, Sums, Wanted};
 use crate::buffer::Buffer;
 use crate::config::Config;
-use crate::detect::{Build, Built, Part, Ruleset};
+use crate::detect::{Build, Built, Decision, Match, Part, Ruleset, SequenceCounts, Sequencer};
 use crate::load::{Book, BookError, empty_book, kept_book};
 use crate::matcher;
 use crate::output::eve::{EveOptions, RuleText};
@@ -29,6 +29,8 @@ pub struct Engine {
     pub(super) opaque: [Option<App>; 2],
     /// No other engine of this process has it, and it is not 0: an address in memory may be given out again.
     pub(super) number: u64,
+    /// What decides over flows, where that is done for each packet at once.
+    sequencer: Option<Mutex<Sequencer>>,
     /// Rules that are not there: refused, and those that require something else than this sensor.
     pub(crate) missing: [usize; 2],
 }
@@ -82,8 +84,10 @@ impl<'a> Shelf<'a> {
         let rules = before.map_or(0, Engine::rules);
         // A few rules more do not make lists twice as large.
         let room = rules + rules / 32;
+        let mut build = Build::new(Arc::clone(&settings.reputation), room);
+        build.actions = config.actions;
         Shelf {
-            build: Build::new(Arc::clone(&settings.reputation), room),
+            build,
             options: &config.logs.options,
             texts: Vec::with_capacity(room),
             before: before.map(Before::new),
@@ -195,6 +199,9 @@ impl Engine {
             buffers.insert(Buffer::HttpRequestBody);
             buffers.insert(Buffer::HttpResponseBody);
         }
+        if config.logs.options.forwarded.is_some() {
+            buffers.insert(Buffer::HttpHeaderRaw);
+        }
         // Sums that rules ask for, and those that records are to have.
         let mut asked = Sums::default();
         let mut keys = false;
@@ -251,6 +258,8 @@ impl Engine {
         let required = |r: &&Refused| r.keyword.as_deref() == Some("requires");
         let skipped = all.iter().filter(required).count();
         static NEXT: AtomicU64 = AtomicU64::new(1);
+        let grows = ruleset.asks_growing();
+        let ruleset = Arc::new(ruleset);
         let engine = Engine {
             missing: [all.len() - skipped + refused.len(), skipped],
             number: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -269,6 +278,8 @@ impl Engine {
                 },
                 http: Arc::clone(&config.app.http),
             },
+            sequencer: (config.ips)
+                .then(|| Mutex::new(Sequencer::new(Arc::clone(&ruleset), &book.filters))),
             filters: book.filters.clone(),
             streams: [Direction::ToServer, Direction::ToClient]
                 .map(|d| ruleset.inspects_streams(d)),
@@ -276,8 +287,8 @@ impl Engine {
                 (!config.app.encrypted_tls).then_some(App::Tls),
                 (!config.app.encrypted_ssh).then_some(App::Ssh),
             ],
-            grows: ruleset.asks_growing(),
-            ruleset: Arc::new(ruleset),
+            grows,
+            ruleset,
         };
         let uncompiled = refused
             .into_iter()
@@ -288,6 +299,26 @@ impl Engine {
             })
             .collect();
         (engine, uncompiled)
+    }
+
+    /// Decides a match over flows, where that is done for each packet at once.
+    pub(super) fn decide(&self, found: &Match) -> Option<Decision> {
+        let mut sequencer = self
+            .sequencer
+            .as_ref()?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Some(sequencer.decide(found))
+    }
+
+    /// What was counted where matches are decided for each packet at once.
+    pub(crate) fn decided(&self) -> Option<SequenceCounts> {
+        let sequencer = self
+            .sequencer
+            .as_ref()?
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        Some(sequencer.counts())
     }
 
     /// How many rules there are.

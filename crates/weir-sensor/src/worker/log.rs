@@ -1,19 +1,21 @@
 //! The lines of a worker's report: matches, transactions, flows, anomalies, as they will stand in the logs.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use super::prevention::{Dropped, Fate};
 use super::{Extra, Line, PipelineState};
 use crate::app::{self, App, Conversation, Protocol, Transaction};
 use crate::buffer::Buffer;
-use crate::config::{DnsKinds, Record};
+use crate::config::{DnsKinds, Policy, Record};
 use crate::detect::{FlowState, Match, Ruleset};
 use crate::event::Events;
 use crate::flow::{Flow, Info, Reason};
 use crate::output::eve::{
-    self, AlertFacts, Anomaly, AppNames, Ether, EveOptions, FlowFacts, Head, Link, Marks, Origin,
-    TcpFacts, Tunnel,
+    self, AlertFacts, Anomaly, AppNames, DropFacts, Effect, Ether, EveOptions, FlowFacts, Head,
+    Link, Marks, Origin, TcpFacts, Tunnel,
 };
 use crate::output::{fast, json};
 use crate::packet::{Direction, Packet, Transport};
@@ -103,6 +105,8 @@ fn has_ports(protocol: u8) -> bool {
 
 fn facts(info: &Info, alerted: bool, talk: Option<&Conversation>) -> FlowFacts {
     FlowFacts {
+        action: None,
+        exception: None,
         transactions: talk.map(|t| t.transactions.count).filter(|n| *n > 0),
         client: (info.client, info.client_port),
         server: (info.server, info.server_port),
@@ -377,9 +381,23 @@ impl PipelineState {
             time: self.time,
             record,
             matched,
+            decided: false,
             eve,
             fast,
         });
+    }
+
+    /// The client behind a proxy: of the transaction of an alert, or the last one that names one.
+    fn client(&self, talk: &Conversation, found: Option<&Transaction>) -> Option<IpAddr> {
+        let forwarded = self.logs.options.forwarded.as_ref()?;
+        let of = |t: &Transaction| {
+            let mut headers = t.get(Buffer::HttpHeaderRaw, Direction::ToServer);
+            headers.find_map(|headers| forwarded.client(headers))
+        };
+        match found {
+            Some(one) => of(one),
+            None => talk.transactions.live.iter().rev().find_map(of),
+        }
     }
 
     /// Takes the matches of what was inspected, with their lines.
@@ -409,8 +427,21 @@ impl PipelineState {
         let marks = state.as_ref().and_then(|s| self.marks(&ruleset, s));
         let parent = extra.as_ref().map_or(0, |e| e.parent);
         let first = extra.as_ref().and_then(|e| e.macs.as_ref()?.first());
+        let inline = self.prevention.is_inline();
         for one in matches {
+            // Where packets are dropped, what reaches over flows is decided now.
+            let (decided, action) = match inline {
+                true => {
+                    let standing = extra.as_mut().map(|e| &mut e.standing);
+                    (true, self.prevention.decide(&self.engine, &one, standing))
+                }
+                false => (false, None),
+            };
             let rule = self.engine.ruleset.rule(one.rule);
+            if inline && action.is_none() && rule.is_told() {
+                continue;
+            }
+            let effect = Effect::of(action.unwrap_or(rule.action), inline);
             let silent = !rule.is_told();
             if !silent && let Some(extra) = &mut extra {
                 extra.alerted = true;
@@ -418,7 +449,7 @@ impl PipelineState {
             let (start, mut middle) = (self.bytes.len(), self.bytes.len());
             if !silent {
                 let text = &self.engine.texts[one.rule as usize];
-                let head = match (packet, info) {
+                let mut head = match (packet, info) {
                     // Who sent what matched, which need not be who sent the packet that completed it.
                     (_, Some(info)) => {
                         let mut head = flow_head(
@@ -479,6 +510,21 @@ impl PipelineState {
                             (bytes, bytes.len())
                         }
                     };
+                    let mut forwarded = talk.and_then(|t| self.client(t, found));
+                    if self
+                        .logs
+                        .options
+                        .forwarded
+                        .as_ref()
+                        .is_some_and(|f| f.overwrite)
+                        && let Some(client) = forwarded.take()
+                        && let Some((source, destination)) = &mut head.addresses
+                    {
+                        match one.direction {
+                            Some(Direction::ToClient) => *destination = client,
+                            _ => *source = client,
+                        }
+                    }
                     let with_bodies = found.and_then(|t| for_alert(t, &self.logs.options));
                     let record = found.map(|t| {
                         (
@@ -487,6 +533,9 @@ impl PipelineState {
                         )
                     });
                     let facts = AlertFacts {
+                        effect,
+                        inline,
+                        forwarded,
                         transaction: found.map(|t| t.number).or(one.transaction),
                         to_server: info.and(one.direction).map(|d| d == Direction::ToServer),
                         app: names(talk),
@@ -515,7 +564,7 @@ impl PipelineState {
                 }
                 middle = self.bytes.len();
                 if self.logs.fast.is_some() {
-                    fast::alert(&mut self.bytes, &head, text);
+                    fast::alert(&mut self.bytes, &head, text, effect);
                 }
             }
             let end = self.bytes.len();
@@ -526,6 +575,9 @@ impl PipelineState {
                 start..middle,
                 middle..end,
             );
+            if let Some(line) = self.lines.last_mut() {
+                line.decided = decided;
+            }
         }
     }
 
@@ -624,6 +676,7 @@ impl PipelineState {
             time: self.time,
             record: Record::Application,
             matched: None,
+            decided: false,
             eve: start..end,
             fast: 0..0,
         }
@@ -827,6 +880,35 @@ impl PipelineState {
         }
     }
 
+    /// The record of a dropped packet.
+    pub(super) fn log_drop(
+        &mut self,
+        packet: &Packet<'_>,
+        dropped: Dropped,
+        of: Option<(&Flow<Extra>, Direction)>,
+    ) {
+        if self.logs.eve.is_empty() {
+            return;
+        }
+        let start = self.bytes.len();
+        let (flow, direction) = of.unzip();
+        let mut head = packet_head(packet, flow.map_or(0, |f| f.info.id));
+        head.parent = flow.map_or(0, |f| f.extra.parent);
+        let text = dropped
+            .rule
+            .and_then(|rule| self.engine.texts.get(rule as usize));
+        let facts = DropFacts {
+            packet,
+            reason: dropped.reason.text(),
+            alert: text.map(|text| &**text),
+            to_server: direction.map(|d| d == Direction::ToServer),
+        };
+        eve::dropped(&mut self.bytes, &head, &facts, &self.logs.options);
+        let end = self.bytes.len();
+        let number = flow.map_or(0, |f| f.info.number);
+        self.line(number, Record::Drop, None, start..end, 0..0);
+    }
+
     /// The record of a flow that is over.
     pub(super) fn log_flow(
         &mut self,
@@ -855,7 +937,13 @@ impl PipelineState {
             state: (s.state() != State::None).then(|| s.state().name()),
             gaps: extra.gaps,
         });
-        let facts = facts(info, extra.alerted, extra.talk.as_ref());
+        let mut facts = facts(info, extra.alerted, extra.talk.as_ref());
+        facts.exception = extra.standing.exception.map(Policy::name);
+        let passed = || extra.state.is_passed().then_some("pass");
+        facts.action = extra.standing.action().or_else(passed);
+        if extra.standing.fate == Fate::Bypassed {
+            facts.state = "bypassed";
+        }
         let app = names(extra.talk.as_ref());
         if self.logs.kinds.netflow {
             for direction in [Direction::ToServer, Direction::ToClient] {

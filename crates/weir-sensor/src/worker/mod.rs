@@ -10,6 +10,7 @@
 mod counters;
 mod engine;
 mod log;
+mod prevention;
 mod report;
 mod window;
 
@@ -35,6 +36,7 @@ use crate::run::{Amounts, Ledger, Tick, Work};
 use crate::source::Frame;
 use crate::stream::End;
 pub use engine::{Engine, Uncompiled};
+use prevention::{Arrival, Fate, Prevention, Standing};
 pub(crate) use report::{Line, Report};
 use window::Window;
 
@@ -69,6 +71,8 @@ struct Extra {
     logged_events: usize,
     /// And those that rules were asked about.
     told_events: usize,
+    /// What was decided of all its packets.
+    standing: Standing,
 }
 
 /// What the flow tracker state everything to; it keeps what belongs to no single flow.
@@ -97,6 +101,8 @@ struct PipelineState {
     counts: AppCounts,
     /// Alerts that one packet may give.
     alerts: usize,
+    /// What becomes of packets.
+    prevention: Prevention,
     /// How far streams of SMB are followed; 0: all of them.
     smb_depth: u64,
     bytes: Vec<u8>,
@@ -257,6 +263,7 @@ impl Pipeline {
                     .collect(),
                 counts: AppCounts::default(),
                 alerts: config.alerts,
+                prevention: Prevention::new(config.ips, config.midstream),
                 smb_depth: config.stream.smb_depth,
                 bytes: Vec::new(),
                 lines: Vec::new(),
@@ -521,10 +528,14 @@ impl Pipeline {
             all.extend(events);
             state.detector.packet(packet, all, None);
             state.alerts(Some(packet), None);
+            state.depart(packet, None);
             return;
         };
         let flow = slice.tracker.flow_mut(tracked.flow);
-        state.inspect(packet, &tracked, flow);
+        if state.arrive(packet, flow) {
+            state.inspect(packet, &tracked, flow);
+        }
+        state.depart(packet, Some((flow, tracked.direction)));
         state.recount(&mut flow.extra);
         slice.memory_peak = slice.memory_peak.max(state.memory[state.slice]);
         // The flows that have been quiet for longest go first.
@@ -570,6 +581,33 @@ impl PipelineState {
 
     fn at(&mut self, time: u64, number: u64, phase: u8) {
         (self.time, self.number, self.phase) = (time, number, phase);
+    }
+
+    /// Whether a packet of a flow is inspected.
+    fn arrive(&mut self, packet: &Packet<'_>, flow: &mut Flow<Extra>) -> bool {
+        let session = flow.tcp.as_ref();
+        let session = session.filter(|_| packet.tcp().is_some() && packet.quoted.is_none());
+        let arrival = Arrival {
+            unseen: session.is_some_and(|s| s.state() == crate::stream::State::None),
+            taken_up: session.is_some_and(crate::stream::Session::is_midstream),
+            passed: flow.extra.state.is_passed(),
+        };
+        let inspected = self.prevention.arrive(&mut flow.extra.standing, arrival);
+        flow.extra.state.passed |= flow.extra.standing.fate == Fate::Passed;
+        inspected
+    }
+
+    /// A packet is decided.
+    fn depart(&mut self, packet: &Packet<'_>, of: Option<(&mut Flow<Extra>, Direction)>) {
+        let mut of = of;
+        let standing = of
+            .as_mut()
+            .map(|(flow, way)| (&mut flow.extra.standing, *way));
+        let wanted = self.logs.kinds.drop.as_ref();
+        if let Some(dropped) = self.prevention.depart(standing, wanted) {
+            let of = of.map(|(flow, way)| (&*flow, way));
+            self.log_drop(packet, dropped, of);
+        }
     }
 
     /// A packet of a flow, after its stream has taken it.
@@ -901,6 +939,10 @@ impl flow::Sink<Extra> for PipelineState {
         }
     }
 
+    fn is_left(&self, extra: &Extra) -> bool {
+        extra.standing.is_left()
+    }
+
     fn end(&mut self, _: &Info, extra: &mut Extra, direction: Direction, end: End) {
         // At its depth a stream goes on, unseen; that is no end for those who wait for one.
         extra.windows[direction.index()].end();
@@ -943,14 +985,17 @@ impl flow::Sink<Extra> for PipelineState {
             packet: None,
         };
         let Flow { info, extra, tcp } = flow;
-        for side in [Direction::ToServer, Direction::ToClient] {
-            self.pieces(&moment, &view, extra, side, true);
+        // What was dropped or let go has no end that rules and records would be about.
+        if !extra.standing.is_left() {
+            for side in [Direction::ToServer, Direction::ToClient] {
+                self.pieces(&moment, &view, extra, side, true);
+            }
+            let sides = [Direction::ToServer, Direction::ToClient];
+            self.transactions(&moment, &view, extra, &sides, true);
+            self.alerts(None, Some((info, extra)));
+            self.detector.turn();
+            self.log_transactions(info, extra);
         }
-        let sides = [Direction::ToServer, Direction::ToClient];
-        self.transactions(&moment, &view, extra, &sides, true);
-        self.alerts(None, Some((info, extra)));
-        self.detector.turn();
-        self.log_transactions(info, extra);
         if self.logs.kinds.flow || self.logs.kinds.netflow {
             self.log_flow(info, extra, tcp.as_ref(), reason);
         }

@@ -19,6 +19,8 @@ pub(crate) struct Line {
     pub(crate) time: u64,
     pub(crate) record: Record,
     pub(crate) matched: Option<Match>,
+    /// Its match was decided over flows.
+    pub(crate) decided: bool,
     pub(crate) eve: Range<usize>,
     pub(crate) fast: Range<usize>,
 }

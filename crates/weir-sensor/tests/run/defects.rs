@@ -189,7 +189,6 @@ fn keys_that_would_be_missed() {
             "outputs.0.file-store.enabled: true",
             "outputs.2.tls-store.enabled: true",
             "stream.memcap-policy: drop-flow",
-            "stream.midstream-policy: pass-flow",
         ]
     );
     assert!(config.unknown.len() > config.vital.len());

@@ -284,3 +284,30 @@ fn counters_say_what_rules_there_are_and_what_never_happened() {
         assert_eq!(stats.pointer(name), Some(&0.into()), "{name}");
     }
 }
+
+#[test]
+fn counters_as_a_table() {
+    let folder = Folder::new();
+    let file = folder.0.join("stats.log");
+    let how = How::rules(RULE)
+        .set("outputs.0.eve-log.enabled=yes")
+        .set("outputs.1.fast.enabled=yes")
+        .set("outputs.2.stats.enabled=yes")
+        .set(&format!("outputs.2.stats.filename={}", file.display()));
+    let left = sense_tape(&tape(), &how);
+    let text = std::fs::read_to_string(file).expect("written");
+    assert!(
+        text.contains("Date: 01/01/2024 -- 00:00:00 (uptime: 0d, 00h 00m 00s)"),
+        "{text}"
+    );
+    let value = |name: &str| {
+        let mut rows = text.lines().map(|line| line.split('|').map(str::trim));
+        rows.find_map(|mut row| (row.next() == Some(name)).then(|| row.nth(1))?)
+    };
+    let counters = &left.summary.counters;
+    let packets = counters["decoder.pkts"].to_string();
+    assert_eq!(value("decoder.pkts"), Some(packets.as_str()));
+    // What never happened has no row.
+    assert_eq!(counters["decoder.sctp"], 0);
+    assert_eq!(value("decoder.sctp"), None);
+}

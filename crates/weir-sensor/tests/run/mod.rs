@@ -15,6 +15,7 @@ mod mail;
 mod names;
 mod numbers;
 mod pass;
+mod prevention;
 mod records;
 mod reload;
 mod schema;

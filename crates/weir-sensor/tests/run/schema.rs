@@ -98,7 +98,7 @@ fn is_time(text: &str) -> bool {
         })
 }
 
-fn hold<'a>(records: impl Iterator<Item = &'a Value>) {
+pub(super) fn hold<'a>(records: impl Iterator<Item = &'a Value>) {
     let text = std::fs::read_to_string(
         Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/run/schema.json"),
     )

@@ -280,6 +280,15 @@ fn losses(summary: &Summary) -> Vec<(&'static str, u64)> {
     .collect()
 }
 
+/// What `-T` found.
+pub(super) fn tested(loaded: &Loaded) -> Value {
+    json!({"rules": rules_json(loaded)})
+}
+
+fn rules_json(loaded: &Loaded) -> Value {
+    json!({"loaded": loaded.rules, "refused": loaded.refused, "refused_lines": loaded.lines, "files": loaded.files, "seconds": loaded.took.as_secs_f64()})
+}
+
 pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
     let rules: Vec<Value> = summary
         .rules
@@ -303,7 +312,7 @@ pub(super) fn json(loaded: &Loaded, summary: &Summary) -> Value {
         })
         .collect();
     json!({
-        "rules": {"loaded": loaded.rules, "refused": loaded.refused, "refused_lines": loaded.lines, "files": loaded.files, "seconds": loaded.took.as_secs_f64()},
+        "rules": rules_json(loaded),
         "frames": summary.source.frames,
         "bytes": summary.source.wire_bytes,
         "seconds": summary.elapsed.as_secs_f64(),

@@ -35,12 +35,12 @@ pub struct Tunnel {
 /// What a rule says of itself, ready to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleText {
-    /// The inside of `alert`, without braces.
+    /// The inside of `alert`, without braces and the action.
     pub eve: Vec<u8>,
-    /// Of fast.log, from the action to the priority.
+    /// Of fast.log, from behind the action to the priority.
     pub fast: Vec<u8>,
-    /// What a sensor beside the traffic does of what the rule asks, as JSON.
-    verdict: &'static str,
+    /// What the rule asks for.
+    pub action: Action,
     target: Option<Target>,
 }
 
@@ -49,15 +49,6 @@ impl RuleText {
     pub fn new(rule: &Rule, options: &EveOptions) -> RuleText {
         let mut eve = Vec::new();
         let mut o = Object::new(&mut eve);
-        // A sensor beside the traffic stops nothing; a reset would have been sent.
-        o.string(
-            "action",
-            if rule.action == Action::Reject {
-                "blocked"
-            } else {
-                "allowed"
-            },
-        );
         o.number("gid", u64::from(rule.gid));
         o.number("signature_id", u64::from(rule.sid));
         o.number("rev", u64::from(rule.rev));
@@ -69,9 +60,6 @@ impl RuleText {
         }
         o.end();
         let mut fast = Vec::new();
-        if rule.action == Action::Drop {
-            fast.extend_from_slice(b"[wDrop] ");
-        }
         let class = if rule.category.is_empty() {
             "(null)"
         } else {
@@ -88,10 +76,7 @@ impl RuleText {
         RuleText {
             eve: inside,
             fast,
-            verdict: match rule.action {
-                Action::Pass => r#"{"action":"pass"}"#,
-                _ => r#"{"action":"alert"}"#,
-            },
+            action: rule.action,
             target: rule.target,
         }
     }
@@ -118,9 +103,35 @@ fn metadata(out: &mut Vec<u8>, pairs: &[(String, String)]) {
     out.push(b'}');
 }
 
+/// What became of the packet of an alert.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effect {
+    /// It passed.
+    #[default]
+    Allowed,
+    /// It passed, and would have been dropped by a sensor in the traffic's way.
+    WouldBlock,
+    /// It was dropped, or a reset was sent.
+    Blocked,
+}
+
+impl Effect {
+    /// Of a rule with this action; `inline`: the sensor stands in the traffic's way.
+    pub fn of(action: Action, inline: bool) -> Effect {
+        match action {
+            Action::Reject => Effect::Blocked,
+            Action::Drop if inline => Effect::Blocked,
+            Action::Drop => Effect::WouldBlock,
+            Action::Alert | Action::Pass => Effect::Allowed,
+        }
+    }
+}
+
 /// What an alert record says beside its head and its rule.
 #[derive(Clone, Debug, Default)]
 pub struct AlertFacts<'a> {
+    /// What was done of it.
+    pub effect: Effect,
     /// The transaction it is about.
     pub transaction: Option<u64>,
     /// `to_server` (true) or `to_client`, of packets that belong to a flow.
@@ -147,6 +158,10 @@ pub struct AlertFacts<'a> {
     pub length: usize,
     /// The frame.
     pub packet: &'a [u8],
+    /// The client behind a proxy, where it stands beside the proxy's address.
+    pub forwarded: Option<IpAddr>,
+    /// Whether the sensor stands in the traffic's way.
+    pub inline: bool,
     /// Whether the payload is of the stream rather than of the packet.
     pub stream: bool,
 }
@@ -178,7 +193,10 @@ pub fn alert(
         inner.end();
     }
     let inner = o.key("alert");
-    inner.push(b'{');
+    inner.extend_from_slice(match facts.effect {
+        Effect::Blocked => b"{\"action\":\"blocked\",",
+        Effect::Allowed | Effect::WouldBlock => b"{\"action\":\"allowed\",",
+    });
     inner.extend_from_slice(&rule.eve);
     if let (Some(target), Some((source, destination))) = (rule.target, head.addresses) {
         let ports = head.ports.unwrap_or_default();
@@ -217,6 +235,9 @@ pub fn alert(
     }
     if options.app_fields {
         files(&mut o, facts);
+    }
+    if let Some(client) = facts.forwarded {
+        quoted(o.key("xff"), |out| address(out, client));
     }
     app_names(&mut o, &facts.app);
     if let Some(to_server) = facts.to_server {
@@ -262,7 +283,13 @@ pub fn alert(
         packet(&mut o, facts.packet, facts.link);
     }
     if options.verdict {
-        o.key("verdict").extend_from_slice(rule.verdict.as_bytes());
+        let verdict = match (rule.action, facts.effect) {
+            (Action::Pass, _) => r#"{"action":"pass"}"#,
+            // A reset beside the traffic stops nothing that has passed.
+            (_, Effect::Blocked) if facts.inline => r#"{"action":"drop"}"#,
+            _ => r#"{"action":"alert"}"#,
+        };
+        o.key("verdict").extend_from_slice(verdict.as_bytes());
     }
     o.end();
     out.push(b'\n');

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use super::{AppNames, EveOptions, Head, Object, app_names, begin};
+use super::{AppNames, EveOptions, Head, Object, app_names, begin, json};
 
 /// A flow as records show it.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,10 @@ pub struct FlowFacts {
     pub alerted: bool,
     /// Transactions of its application, if a parser reads it.
     pub transactions: Option<u64>,
+    /// What is done with its packets, if that was decided for all of them.
+    pub action: Option<&'static str>,
+    /// The exception policy that was applied because its beginning was not seen.
+    pub exception: Option<&'static str>,
     /// Whether it is a TCP session whose beginning was not seen.
     pub midstream: bool,
 }
@@ -68,16 +72,24 @@ pub fn flow(
     f.string("state", facts.state);
     f.string("reason", reason);
     f.boolean("alerted", facts.alerted);
+    if let Some(action) = facts.action {
+        f.string("action", action);
+    }
     if let Some(count) = facts.transactions {
         f.number("tx_cnt", count);
     }
     if facts.midstream {
         f.boolean("midstream", true);
     }
-    if tcp.is_some_and(TcpFacts::is_passed_by) {
-        // Packets of a session that was not seen to begin: why nothing of it was put together.
-        f.key("exception_policy")
-            .extend_from_slice(br#"[{"target":"stream_midstream","policy":"ignore"}]"#);
+    // Packets of a session that was not seen to begin: why nothing of it was put together.
+    let passed_by = tcp.is_some_and(TcpFacts::is_passed_by).then_some("ignore");
+    if let Some(policy) = facts.exception.or(passed_by) {
+        json::list(f.key("exception_policy"), [policy], |out, policy| {
+            let mut one = Object::new(out);
+            one.string("target", "stream_midstream");
+            one.string("policy", policy);
+            one.end();
+        });
     }
     f.end();
     if let Some(tcp) = tcp {

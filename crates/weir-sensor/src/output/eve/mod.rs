@@ -5,12 +5,14 @@
 
 mod alert;
 mod app;
+mod drop;
 mod flow;
 mod names;
 mod stats;
 
-pub use alert::{AlertFacts, RuleText, Tunnel, alert};
+pub use alert::{AlertFacts, Effect, RuleText, Tunnel, alert};
 pub use app::{Anomaly, anomaly, file, transaction};
+pub use drop::{DropFacts, dropped};
 pub use flow::{FlowFacts, TcpFacts, flow, netflow};
 pub use names::protocol_name;
 pub use stats::{engine, stats};
@@ -44,6 +46,8 @@ pub struct EveOptions {
     pub payload_limit: usize,
     /// The application's fields in alerts.
     pub app_fields: bool,
+    /// Who sent a request, where a proxy says so.
+    pub forwarded: Option<Forwarded>,
     /// Rules' metadata in alerts.
     pub metadata: bool,
     /// What rules have set in a flow (`metadata`, `traffic`).
@@ -66,6 +70,40 @@ pub struct EveOptions {
     pub file: bool,
 }
 
+/// How alerts name the client behind a proxy (`xff`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Forwarded {
+    /// The header that proxies write.
+    pub header: String,
+    /// In place of the address of the proxy, not beside it.
+    pub overwrite: bool,
+    /// The first address of the header, as behind a forward proxy; else the last one.
+    pub first: bool,
+}
+
+impl Forwarded {
+    /// The client in the header lines of a request.
+    pub fn client(&self, headers: &[u8]) -> Option<IpAddr> {
+        let values = headers.split(|b| *b == b'\n').filter_map(|line| {
+            let at = line.iter().position(|b| *b == b':')?;
+            let (name, value) = line.split_at(at);
+            let own = name
+                .trim_ascii()
+                .eq_ignore_ascii_case(self.header.as_bytes());
+            own.then(|| std::str::from_utf8(value.get(1..)?).ok())?
+        });
+        let mut addresses = values
+            .flat_map(|value| value.split(','))
+            .map(str::trim)
+            .filter(|text| !text.is_empty());
+        let text = match self.first {
+            true => addresses.next(),
+            false => addresses.next_back(),
+        }?;
+        text.parse().ok()
+    }
+}
+
 impl EveOptions {
     /// Whether alerts show what was inspected.
     pub fn shows_payload(&self) -> bool {
@@ -82,6 +120,9 @@ impl EveOptions {
         self.verdict |= other.verdict;
         self.payload_limit = self.payload_limit.max(other.payload_limit);
         self.app_fields |= other.app_fields;
+        if self.forwarded.is_none() {
+            self.forwarded.clone_from(&other.forwarded);
+        }
         self.metadata |= other.metadata;
         self.marks |= other.marks;
         self.http_body |= other.http_body;
@@ -434,5 +475,29 @@ pub fn address(out: &mut Vec<u8>, address: IpAddr) {
                 let _ = write!(out, "{}{group:04x}", if n > 0 { ":" } else { "" });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_behind_proxies() {
+        let headers =
+            b"Host: a\r\nx-forwarded-for: 10.1.1.1, 10.2.2.2\r\nX-Forwarded-For:2001:db8::1\r\n";
+        let client = |first: bool, headers: &[u8]| {
+            let forwarded = Forwarded {
+                header: "X-Forwarded-For".to_owned(),
+                overwrite: false,
+                first,
+            };
+            forwarded.client(headers).map(|ip| ip.to_string())
+        };
+        assert_eq!(client(true, headers).as_deref(), Some("10.1.1.1"));
+        assert_eq!(client(false, headers).as_deref(), Some("2001:db8::1"));
+        assert_eq!(client(false, b"X-Forwarded-For: unknown\r\n"), None);
+        assert_eq!(client(false, b"X-Forwarded: 10.1.1.1\r\n"), None);
+        assert_eq!(client(true, b""), None);
     }
 }

@@ -1,0 +1,273 @@
+//! Prevention: what becomes of each packet where the sensor stands in the traffic's way (`--simulate-ips`: would stand).
+//!
+//! Decisions over flows (thresholds, bits of hosts) change what becomes of later packets, so that they are made here and not where logs are written: there is one worker.
+
+use std::collections::BTreeMap;
+
+use super::engine::Engine;
+use crate::config::{Drops, Policy};
+use crate::detect::{Decision, Match};
+use crate::packet::Direction;
+use crate::rules::Action;
+
+/// What becomes of all later packets of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Each is inspected.
+    #[default]
+    Inspected,
+    /// They are dropped.
+    Dropped,
+    /// They pass, and rules are not asked.
+    Passed,
+    /// They pass, and nothing more is looked at.
+    Bypassed,
+}
+
+/// Why a packet is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reason {
+    /// A rule drops it.
+    Rules,
+    /// A rate filter makes a rule drop it.
+    RateFilter,
+    /// Its flow is dropped.
+    FlowDrop,
+    /// The beginning of its session was not seen.
+    Midstream,
+}
+
+impl Reason {
+    /// As records have it.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Reason::Rules => "rules",
+            Reason::RateFilter => "threshold detection_filter",
+            Reason::FlowDrop => "flow drop",
+            Reason::Midstream => "stream midstream",
+        }
+    }
+
+    /// The name of its counter.
+    fn counter(self) -> &'static str {
+        match self {
+            Reason::Rules => "ips.drop_reason.rules",
+            Reason::RateFilter => "ips.drop_reason.threshold_detection_filter",
+            Reason::FlowDrop => "ips.drop_reason.flow_drop",
+            Reason::Midstream => "ips.drop_reason.stream_midstream",
+        }
+    }
+}
+
+/// What was decided of a flow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Standing {
+    /// What becomes of all later packets.
+    pub(super) fate: Fate,
+    /// The exception policy that was applied.
+    pub(super) exception: Option<Policy>,
+    /// Directions of which a dropped packet was logged.
+    logged: [bool; 2],
+}
+
+impl Standing {
+    /// Whether nothing more of it is looked at.
+    pub(super) fn is_left(&self) -> bool {
+        matches!(self.fate, Fate::Dropped | Fate::Bypassed)
+    }
+
+    /// As records of flows have it.
+    pub(super) fn action(&self) -> Option<&'static str> {
+        match self.fate {
+            Fate::Dropped => Some("drop"),
+            Fate::Passed | Fate::Bypassed => Some("pass"),
+            Fate::Inspected => None,
+        }
+    }
+}
+
+/// What a flow is when a packet of it comes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// It is a TCP session of which nothing was seen before, and that is not followed.
+    pub(super) unseen: bool,
+    /// It is a TCP session that was taken up without its beginning.
+    pub(super) taken_up: bool,
+    /// A rule has passed all of it.
+    pub(super) passed: bool,
+}
+
+/// What becomes of the packet that is looked at.
+#[derive(Clone, Copy, Debug, Default)]
+struct Verdict {
+    dropped: Option<Reason>,
+    rejected: bool,
+    /// The rule that dropped it.
+    rule: Option<u32>,
+    /// A rule had passed its flow before it came: of a rule that passes and one that drops, the first one wins.
+    passed: bool,
+}
+
+/// A dropped packet that is to be logged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Dropped {
+    pub(super) reason: Reason,
+    /// The rule that dropped it.
+    pub(super) rule: Option<u32>,
+}
+
+/// What becomes of packets.
+#[derive(Debug)]
+pub(super) struct Prevention {
+    inline: bool,
+    midstream: Policy,
+    verdict: Verdict,
+    accepted: u64,
+    blocked: u64,
+    rejected: u64,
+    reasons: BTreeMap<Reason, u64>,
+    /// How often each exception policy was applied.
+    exceptions: BTreeMap<&'static str, u64>,
+}
+
+impl Prevention {
+    pub(super) fn new(inline: bool, midstream: Policy) -> Prevention {
+        Prevention {
+            inline,
+            midstream,
+            verdict: Verdict::default(),
+            accepted: 0,
+            blocked: 0,
+            rejected: 0,
+            reasons: BTreeMap::new(),
+            exceptions: BTreeMap::new(),
+        }
+    }
+
+    /// Whether packets are dropped.
+    pub(super) fn is_inline(&self) -> bool {
+        self.inline
+    }
+
+    /// Counters, by their names; those of packets only where they are dropped.
+    pub(super) fn counters(&self) -> BTreeMap<String, u64> {
+        let exceptions = self.exceptions.iter();
+        let mut all: BTreeMap<String, u64> = exceptions
+            .map(|(policy, n)| (format!("exception_policy.tcp.midstream.{policy}"), *n))
+            .collect();
+        if self.inline {
+            let packets = [
+                ("ips.accepted", self.accepted),
+                ("ips.blocked", self.blocked),
+                ("ips.rejected", self.rejected),
+                ("ips.replaced", 0),
+            ];
+            let reasons = self.reasons.iter().map(|(r, n)| (r.counter(), *n));
+            let packets = packets.into_iter().chain(reasons);
+            all.extend(packets.map(|(name, n)| (name.to_owned(), n)));
+        }
+        all
+    }
+
+    /// Decides a match, once for all: the action of its alert, if it has one. What it does beside that is done.
+    pub(super) fn decide(
+        &mut self,
+        engine: &Engine,
+        one: &Match,
+        flow: Option<&mut Standing>,
+    ) -> Option<Action> {
+        let rule = engine.ruleset.rule(one.rule);
+        let (action, alerts) = match engine.decide(one)? {
+            Decision::Alert(action) => (action, true),
+            Decision::Limited(action) | Decision::Suppressed(action) => (action, false),
+            Decision::Silent => (rule.action, false),
+            Decision::Void | Decision::Below => return None,
+        };
+        if matches!(action, Action::Drop | Action::Reject) {
+            let reason = match rule.action == action {
+                true => Reason::Rules,
+                false => Reason::RateFilter,
+            };
+            self.block(reason, Some(one.rule));
+            self.verdict.rejected |= action == Action::Reject;
+            if let Some(flow) = flow
+                && one.whole_flow
+                && flow.fate == Fate::Inspected
+                && !self.verdict.passed
+            {
+                flow.fate = Fate::Dropped;
+            }
+        }
+        alerts.then_some(action)
+    }
+
+    /// A packet of a flow comes: what is decided before rules are asked. Returns whether it is inspected.
+    pub(super) fn arrive(&mut self, flow: &mut Standing, arrival: Arrival) -> bool {
+        let policy = self.midstream;
+        // Of what is neither dropped nor let go each packet is one without a beginning.
+        let again = arrival.unseen || arrival.taken_up && flow.exception.is_none();
+        if policy != Policy::Ignore && again && !flow.is_left() {
+            flow.exception = Some(policy);
+            *self.exceptions.entry(policy.name()).or_default() += 1;
+            flow.fate = match policy {
+                Policy::DropFlow | Policy::Reject => Fate::Dropped,
+                Policy::PassFlow => Fate::Passed,
+                Policy::Bypass => Fate::Bypassed,
+                Policy::Ignore | Policy::DropPacket | Policy::PassPacket => Fate::Inspected,
+            };
+            if policy.drops() {
+                self.block(Reason::Midstream, None);
+                self.verdict.rejected |= policy == Policy::Reject;
+            }
+            if policy == Policy::PassPacket {
+                return false;
+            }
+        }
+        self.verdict.passed = arrival.passed;
+        if flow.fate == Fate::Dropped {
+            self.block(Reason::FlowDrop, None);
+        }
+        !flow.is_left() && self.verdict.dropped.is_none()
+    }
+
+    /// The packet is decided: it is counted, and returned if it is dropped and to be logged.
+    pub(super) fn depart(
+        &mut self,
+        flow: Option<(&mut Standing, Direction)>,
+        logged: Option<&Drops>,
+    ) -> Option<Dropped> {
+        if !self.inline {
+            return None;
+        }
+        let verdict = std::mem::take(&mut self.verdict);
+        self.rejected += u64::from(verdict.rejected);
+        let Some(reason) = verdict.dropped else {
+            self.accepted += 1;
+            return None;
+        };
+        self.blocked += 1;
+        *self.reasons.entry(reason).or_default() += 1;
+        let logged = logged?;
+        // Of a flow that is dropped as a whole, `start` has the first packet of each direction, and those that a rule dropped.
+        if !logged.all
+            && let Some((flow, direction)) = flow
+        {
+            let whole = flow.fate == Fate::Dropped;
+            let done = &mut flow.logged[direction.index()];
+            let again = std::mem::replace(done, *done || whole);
+            if verdict.rule.is_none() && (again || !whole) {
+                return None;
+            }
+        }
+        Some(Dropped {
+            reason,
+            rule: verdict.rule.filter(|_| logged.alerts),
+        })
+    }
+
+    fn block(&mut self, reason: Reason, rule: Option<u32>) {
+        if self.verdict.dropped.is_none() {
+            (self.verdict.dropped, self.verdict.rule) = (Some(reason), rule);
+        }
+    }
+}
