@@ -301,7 +301,7 @@ fn a_configuration_is_tested_without_traffic() {
 fn only_captures_can_be_as_if_in_line() {
     let folder = Folder::new();
     let capture = folder.capture("x.pcap", &[frame(), frame()]);
-    let rules = folder.write("r.rules", &RULE.replace("alert", "drop"));
+    let rules = folder.write("r.rules", RULE.replace("alert", "drop"));
     let path = |p: &std::path::Path| p.to_str().expect("UTF-8").to_owned();
     let run = |from: [&str; 2], more: &[&str]| {
         let mut args = vec!["sensor", from[0], from[1], "--json"];
