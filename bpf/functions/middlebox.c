@@ -212,8 +212,12 @@ static __always_inline int process(struct walk *w, __u32 *why)
 		if (reason != PARSED)
 			goto drop;
 	}
-	if (weir_features & (WEIR_F_MAC | WEIR_F_L4PROTO))
+	/* One branch for most policies: what is behind it costs them nothing else. */
+	if (weir_features & (WEIR_F_MAC | WEIR_F_L4PROTO | WEIR_F_CT)) {
 		extend_key(s);
+		if (weir_features & WEIR_F_CT && weir_features & WEIR_F_STATE)
+			key_set_be16(s, WEIR_K_CT, forget(s, ct_state(s)));
+	}
 	classify(w);
 	if (weir_features & WEIR_F_STATE && s->flow)
 		match_flow_rules(w);

@@ -61,6 +61,7 @@ enum weir_key_at {
 	WEIR_K_VLAN = 16,	/* be16 TCI of the outermost tag */
 	WEIR_K_VLAN2 = 18,	/* be16 TCI of the second tag */
 	WEIR_K_L4PROTO = 20,	/* u8 1 if there is an IP header, u8 the protocol behind it and its extensions (WEIR_F_L4PROTO) */
+	WEIR_K_CT = 22,		/* be16 WEIR_CT_*, 0: none (WEIR_F_CT) */
 	WEIR_K_IP4 = 24,	/* 20 bytes as in the packet */
 	WEIR_K_IP6 = 48,	/* 40 bytes as in the packet */
 	WEIR_K_L4 = 88,		/* 20 bytes of TCP, 8 of UDP, ICMP, ICMPv6, and of others with WEIR_V_PORTS */
@@ -99,6 +100,13 @@ enum weir_key_at {
 #define WEIR_V_EH_HIP		(1ULL << 23)
 #define WEIR_V_EH_SHIM6		(1ULL << 24)
 #define WEIR_V_SLOT		32		/* first of WEIR_SLOTS bits: the option of slot i is present */
+
+/* What a packet has to do with connections: `ct-state`, docs/semantics.md section 7. */
+#define WEIR_CT_INVALID		1
+#define WEIR_CT_ESTABLISHED	2
+#define WEIR_CT_RELATED		4
+#define WEIR_CT_NEW		8
+#define WEIR_CT_UNTRACKED	64
 
 /* ---- classifier ---- */
 
@@ -347,6 +355,7 @@ struct weir_tuple {
 #define WEIR_FLOW_FILTER_ADDRESS (1 << 11)	/* a mapping to which addresses may send that were sent to */
 #define WEIR_FLOW_FILTER_NONE	(1 << 12)	/* ... to which everybody may send */
 #define WEIR_FLOW_HELPER_TFTP	(1 << 13)	/* the helper of TFTP reads it */
+#define WEIR_FLOW_EXPECTED	(1 << 14)	/* a helper let it in (WEIR_F_CT) */
 #define WEIR_FLOW_THIRD_LINE	0x7c		/* all of these that need the third cache line */
 
 /*
@@ -809,5 +818,6 @@ struct weir_filter_blocks {
 #define WEIR_F_MAC		(1 << 12)	/* MAC addresses are tested */
 #define WEIR_F_PORTS		(1 << 13)	/* ports are tested whatever the protocol */
 #define WEIR_F_L4PROTO		(1 << 14)	/* the protocol is tested whatever the family */
+#define WEIR_F_CT		(1 << 15)	/* states of connections are tested */
 
 #endif

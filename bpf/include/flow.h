@@ -920,6 +920,7 @@ static __always_inline int find_connection(struct walk *w)
 		return recall_fragment(s->level);
 	if (!packet_tuple(w)) {
 		s->may_open = 0;
+		s->is_error = HAS_NO_TUPLE;
 		return PARSED;
 	}
 	locate(s);
@@ -932,6 +933,26 @@ static __always_inline int find_connection(struct walk *w)
 	if (reason == PARSED && s->flow && s->handled && s->f.orig.proto == IPPROTO_TCP)
 		reason = s->is_error ? judge_quote(s->level) : judge_segment(s->level);
 	return reason;
+}
+
+/* What the packet has to do with connections, once that is known. */
+static __always_inline __u32 ct_state(struct scratch *s)
+{
+	if (!(s->key[0] & (WEIR_V_IP4 | WEIR_V_IP6)))
+		return 0;
+	if (s->flow) {
+		if (s->is_error)
+			return WEIR_CT_RELATED;
+		/* A reset answers nothing: it marks itself only. */
+		if (s->kind & 1 || s->f.life >> (WEIR_SEEN_AT + WEIR_SEEN_REVERSE) & WEIR_SEEN_ANY)
+			return WEIR_CT_ESTABLISHED;
+		return weir_features & WEIR_F_EXPECT && s->f.what & WEIR_FLOW_EXPECTED ? WEIR_CT_RELATED : WEIR_CT_NEW;
+	}
+	if (weir_features & WEIR_F_EXPECT && s->by_mapping == BY_EXPECTATION)
+		return WEIR_CT_RELATED;
+	if (s->may_open)
+		return WEIR_CT_NEW;
+	return s->is_error == HAS_NO_TUPLE || s->key[0] & WEIR_V_FRAG_LATER ? WEIR_CT_UNTRACKED : WEIR_CT_INVALID;
 }
 
 /* A rule of the packet's connection. */

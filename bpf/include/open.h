@@ -704,6 +704,8 @@ static __always_inline int open_connection(struct walk *w)
 	}
 	if (weir_features & WEIR_F_EXPECT && s->open_flags & WEIR_RULE_HELPER_TFTP && !s->by_mapping)
 		s->f.what |= WEIR_FLOW_HELPER_TFTP;
+	if (weir_features & WEIR_F_EXPECT && weir_features & WEIR_F_CT && s->by_mapping == BY_EXPECTATION)
+		s->f.what |= WEIR_FLOW_EXPECTED;
 	s->f.life = first_seen(s);
 	if (weir_features & WEIR_F_MAPPING)
 		choose_stage(s);

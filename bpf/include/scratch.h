@@ -14,6 +14,7 @@
 #define HITS_REWRITE	0
 #define HITS_LOG	1
 #define HITS_CHOOSE	2	/* what is chosen for a new connection */
+#define HAS_NO_TUPLE	2	/* in `is_error`: there is nothing to find a connection by */
 #define HIT_LOGS_ONLY	(1U << 31)	/* in the index of a hit: rewrites of the rule do not run */
 #define SUM_CHUNK	256	/* bytes that are summed at once */
 #define HDR_GUARD	64	/* so that a masked offset may be read this far */
@@ -90,7 +91,7 @@ struct scratch {
 	__u32 flow;		/* place + 1 of the packet's connection, 0: none */
 	__u32 kind;		/* enum weir_kind of its tuple, or of its quote's */
 	__u32 handled;		/* translated and accounted here */
-	__u32 is_error;		/* an ICMP error: the tuple is that of its quote */
+	__u32 is_error;		/* 1: an ICMP error, the tuple is that of its quote; HAS_NO_TUPLE of packets without connections */
 	__u32 may_open;
 	__u32 n_open;		/* stateful rules that matched */
 	__u32 drop_flow;	/* one of those, or of the connection's, drops */

@@ -67,6 +67,7 @@ pub mod key {
     pub const VLAN: usize = 16;
     pub const VLAN2: usize = 18;
     pub const L4PROTO: usize = 20;
+    pub const CT: usize = 22;
     pub const IP4: usize = 24;
     pub const IP6: usize = 48;
     pub const L4: usize = 88;
@@ -478,6 +479,7 @@ pub mod flow_flag {
     pub const FILTER_ADDRESS: u32 = 1 << 11;
     pub const FILTER_NONE: u32 = 1 << 12;
     pub const HELPER_TFTP: u32 = 1 << 13;
+    pub const EXPECTED: u32 = 1 << 14;
 }
 
 /// `struct weir_parent`: the record of a mapping or permission.
@@ -1061,4 +1063,5 @@ pub mod feature {
     pub const MAC: u32 = 1 << 12;
     pub const PORTS: u32 = 1 << 13;
     pub const L4PROTO: u32 = 1 << 14;
+    pub const CT: u32 = 1 << 15;
 }

@@ -139,7 +139,9 @@ fn condition(m: &Match) -> Option<String> {
             format!("with the {} bit {state}", phrase(m.subject.field))
         }
         (Test::Present, Kind::Is(value)) => format!("whose ECN is {not}{value}"),
-        (Test::Present, Kind::NetProto | Kind::L4Proto) => format!("that is {not}IPv4 or IPv6"),
+        (Test::Present, Kind::NetProto | Kind::L4Proto | Kind::CtState) => {
+            format!("that is {not}IPv4 or IPv6")
+        }
         // The class that the rule requires has said so.
         (Test::Present, Kind::Exists) if !m.negated && is_transport(info.header) => return None,
         (Test::Present, Kind::Exists) => match info.name {
@@ -418,6 +420,7 @@ fn number(field: Field, value: u128) -> String {
         Kind::Addr4 => Ipv4Addr::from(value as u32).to_string(),
         Kind::Addr6 => Ipv6Addr::from(value).to_string(),
         Kind::Mac => mac_text(value),
+        Kind::CtState => name_of(field, value).unwrap_or_else(|| value.to_string()),
         _ => match name_of(field, value) {
             Some(name) => format!("{value} ({name})"),
             None => value.to_string(),

@@ -66,6 +66,8 @@ pub enum Kind {
     NetProto,
     /// The protocol behind the IP header and its extension headers.
     L4Proto,
+    /// What the packet has to do with connections: a state, by its name.
+    CtState,
     /// Every packet.
     All,
 }
@@ -166,6 +168,7 @@ pub static FIELDS: &[FieldInfo] = &[
     row("queue", &["in-queue"], Meta, Number, 0, 16, false, "receive queue of the device"),
     row("net-proto", &[], Meta, NetProto, 0, 0, false, "ip4 or ip6"),
     row("l4-proto", &["th-proto"], Meta, L4Proto, 0, 8, false, "protocol behind the IP headers, of either family"),
+    row("ct-state", &[], Meta, CtState, 0, 8, false, "state of the connection: new, established, related, invalid, untracked"),
     row("sport", &["th-sport"], Ports, Number, 0, 16, false, "source port: TCP, UDP, UDP-Lite, SCTP, DCCP"),
     row("dport", &["th-dport"], Ports, Number, 16, 16, false, "destination port: TCP, UDP, UDP-Lite, SCTP, DCCP"),
     row("eth-saddr", &["eth-src", "ether-saddr"], EtherAddr, Mac, 48, 48, false, "source MAC address or prefix"),

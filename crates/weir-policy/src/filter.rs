@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::diagnostic::Diagnostics;
 use crate::field::Kind;
-use crate::model::{PortName, Rule, Target, Test};
+use crate::model::{Match, PortName, Rule, Target, Test};
 use crate::reference::{Input, matches};
 use crate::source::{NoFiles, Source};
 
@@ -28,6 +28,9 @@ pub enum FilterError {
         "`{0}` is more than one filter: write matches only, as in `tcp-dport 80 ip-saddr 192.0.2.0/24`"
     )]
     More(String),
+    /// A test of what one packet does not tell.
+    #[error("the filter tests `ct-state`, which rules of a policy know only")]
+    State,
     /// A port that is not there.
     #[error("the filter names port `{port}`, and there is none; ports: {there}")]
     NoPort {
@@ -51,6 +54,10 @@ impl Filter {
         let rule = rules.pop().ok_or_else(more)?;
         if !rules.is_empty() || rule.stateful || rule.targets != [Target::Accept] {
             return Err(more());
+        }
+        let of_state = |m: &Match| m.subject.field.info().kind == Kind::CtState;
+        if rule.matches.iter().any(of_state) {
+            return Err(FilterError::State);
         }
         Ok(Filter { rule })
     }

@@ -241,7 +241,8 @@ fn possible(start: &str, matches: &[String], end: &str) -> String {
 fn one_match(tape: &mut Tape<'_>, headers: &Headers, first: bool, out: &mut String) {
     let fields: Vec<Field> = Field::all()
         .filter(|f| {
-            headers.have(f.info().header) && !matches!(f.info().kind, Kind::All | Kind::OutPort)
+            headers.have(f.info().header)
+                && !matches!(f.info().kind, Kind::All | Kind::OutPort | Kind::CtState)
         })
         .collect();
     let field = pick_field(tape, headers, &fields);
@@ -273,7 +274,12 @@ fn one_match(tape: &mut Tape<'_>, headers: &Headers, first: bool, out: &mut Stri
         Kind::Is(_) if field.info().bits == 1 && tape.one_in(3) => {
             out.push_str(tape.pick(&[" 1", " == 0", " != 1", " == 1", " != 0"]));
         }
-        Kind::All | Kind::OutPort | Kind::Is(_) | Kind::Exists | Kind::ExtHeader(_) => {}
+        Kind::All
+        | Kind::OutPort
+        | Kind::CtState
+        | Kind::Is(_)
+        | Kind::Exists
+        | Kind::ExtHeader(_) => {}
         Kind::Ip4Option(Some(_)) => {}
         Kind::Ip4Option(None) => {
             if tape.one_in(2) {

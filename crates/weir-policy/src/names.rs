@@ -254,6 +254,15 @@ pub(crate) const ICMP6_CODES: Names = &[
     ("reject-route", 6),
 ];
 
+/// States of `ct-state`, with the numbers of nftables.
+pub(crate) const CT_STATES: Names = &[
+    ("invalid", 1),
+    ("established", 2),
+    ("related", 4),
+    ("new", 8),
+    ("untracked", 64),
+];
+
 /// Bits of `tcp-flags`, lowest first.
 pub(crate) const TCP_FLAGS: Names = &[
     ("fin", 0x01),
@@ -349,6 +358,7 @@ pub fn names() -> &'static [(&'static str, &'static [(&'static str, u32)])] {
         ("`icmp6-type`", ICMP6_TYPES),
         ("`icmp6-code`", ICMP6_CODES),
         ("`tcp-flags`", TCP_FLAGS),
+        ("`ct-state`", CT_STATES),
     ]
 }
 
@@ -378,6 +388,7 @@ pub(crate) fn names_of(field: Field) -> Names {
         "icmp6-type" => ICMP6_TYPES,
         "icmp6-code" => ICMP6_CODES,
         "tcp-flags" => TCP_FLAGS,
+        "ct-state" => CT_STATES,
         _ => &[],
     }
 }
@@ -473,6 +484,7 @@ mod tests {
         ICMP6_TYPES,
         ICMP6_CODES,
         TCP_FLAGS,
+        CT_STATES,
     ];
 
     /// Protocols that are fields as well: behind a field that takes their names they are its value.

@@ -58,6 +58,7 @@ pub(crate) fn takes_values(field: Field, has_arg: bool) -> bool {
         | FieldKind::Addr6
         | FieldKind::Mac
         | FieldKind::L4Proto
+        | FieldKind::CtState
         | FieldKind::Payload
         | FieldKind::NetProto
         | FieldKind::InPort

@@ -39,7 +39,9 @@ impl Domain {
         match info.kind {
             Kind::Number if has_flags(field) => Some(Domain::Flags(names_of(field))),
             Kind::Number => Some(Domain::Number(info.bits, names_of(field))),
-            Kind::NetProto | Kind::L4Proto => Some(Domain::Number(8, names_of(field))),
+            Kind::NetProto | Kind::L4Proto | Kind::CtState => {
+                Some(Domain::Number(8, names_of(field)))
+            }
             Kind::Mac => Some(Domain::Mac),
             Kind::Addr4 => Some(Domain::Addr4),
             Kind::Addr6 => Some(Domain::Addr6),

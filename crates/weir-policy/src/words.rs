@@ -117,8 +117,15 @@ const MEANT: &[(&[&str], &str)] = &[
     (&["syn"], "write `tcp-syn`"),
     (&["ack"], "write `tcp-ack`"),
     (
-        &["established", "related", "state", "ctstate", "ct-state"],
-        "answers need no rule: write `add-stateful` in front of the rules whose packets may open connections",
+        &[
+            "established",
+            "related",
+            "state",
+            "ctstate",
+            "invalid",
+            "untracked",
+        ],
+        "write `ct-state in { established, related }`; answers to what `add-stateful` rules open need no rule",
     ),
     (
         &["keep", "stateful", "keep-state"],

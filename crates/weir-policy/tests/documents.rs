@@ -116,6 +116,7 @@ fn value(info: &FieldInfo) -> String {
         Kind::NetProto => "`ip4` or `ip6`".to_owned(),
         Kind::L4Proto => format!("{} bits", info.bits),
         Kind::Mac => "MAC address".to_owned(),
+        Kind::CtState => "state".to_owned(),
     }
 }
 

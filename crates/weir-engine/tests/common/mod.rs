@@ -5,6 +5,7 @@
     reason = "a skipped engine is said where the test runs"
 )]
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use proptest::test_runner::{Config as ProptestConfig, FileFailurePersistence, TestError};
@@ -14,7 +15,7 @@ use weir_packet::generate::{Exchange, Step};
 use weir_packet::parse::{Fragment, Protocol, Version, parse as parse_frame};
 use weir_packet::{Fate, Reason, Verdict};
 use weir_policy::model::{Policy, Rule};
-use weir_policy::reference::{Input, Options, Part, PortId, Reference};
+use weir_policy::reference::{ConnectionState, Input, Options, Part, PortId, Reference};
 use weir_policy::{FileSets, Source, parse, reference};
 
 /// Engines to compare with the reference. Without root the kernel is left out, which is an error in CI.
@@ -105,6 +106,7 @@ pub(crate) fn play(
 /// Policies with the helper of TFTP: without translation, of either side, with mappings, over IPv6, with what else a connection has.
 pub(crate) const TRANSFERS: &[&str] = &[
     "add-stateful udp-dport 69 helper tftp accept\nall drop",
+    "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.200 accept\nadd-stateful udp-dport 69 helper tftp\nct-state related mod ip-dscp 9 log \"rel\"\nct-state established log \"est\"\nct-state new log \"new\"\nct-state untracked accept\nall drop",
     "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.200 accept\nadd-stateful udp-dport 69 helper tftp\nall drop",
     "add-stateful ip-saddr 10.0.0.0/8 map ip-saddr 192.0.2.200 map udp-sport 2000-2003 helper tftp accept\nadd-stateful udp-sport 70 drop\nip-ttl 3 drop",
     "timeout expectation 1s\nadd-stateful ip-daddr 192.0.2.0/24 map ip-daddr 10.0.0.9-10.0.0.12 shuffle ip-id helper tftp timeout 5s accept\nadd-stateful ip-saddr 10.0.0.0/8 log \"out \"\nall drop",
@@ -130,6 +132,8 @@ pub(crate) struct Connected {
     /// Sequence numbers, and SACK blocks.
     moved: u64,
     moved_sack: u64,
+    /// Packets that rules with `ct-state` judged, by their state.
+    states: BTreeMap<&'static str, u64>,
 }
 
 impl Connected {
@@ -140,6 +144,8 @@ impl Connected {
             ..Options::default()
         };
         let mut reference = Reference::new(Arc::clone(policy), options);
+        let tests_states = (policy.rules.iter().flat_map(|rule| &rule.matches))
+            .any(|one| one.subject.field.info().name == "ct-state");
         for (number, sample) in (0u64..).zip(samples) {
             let input = Input {
                 now_ns: sample.now_ns,
@@ -152,6 +158,16 @@ impl Connected {
             };
             let outcome = reference.run(input);
             self.packets += 1;
+            if let Some(state) = outcome.state.filter(|_| tests_states) {
+                let name = match state {
+                    ConnectionState::Invalid => "invalid",
+                    ConnectionState::Established => "established",
+                    ConnectionState::Related => "related",
+                    ConnectionState::New => "new",
+                    ConnectionState::Untracked => "untracked",
+                };
+                *self.states.entry(name).or_default() += 1;
+            }
             match outcome.connection {
                 None => continue,
                 Some(Part::Opened) => {
@@ -230,6 +246,13 @@ impl Connected {
             assert!(
                 count * one_in > self.packets,
                 "{what} are fewer than one in {one_in}: {self:?}"
+            );
+        }
+        for state in ["invalid", "established", "related", "new", "untracked"] {
+            let count = self.states.get(state).copied().unwrap_or(0);
+            assert!(
+                count * 1000 > self.packets,
+                "packets that rules saw as {state} are fewer than one in 1000: {self:?}"
             );
         }
     }

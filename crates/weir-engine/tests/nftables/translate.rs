@@ -183,6 +183,9 @@ fn terms(one: &Match, l4: bool) -> Result<Vec<Term>, Inexpressible> {
     if info.name == "eth-saddr" {
         return Err(Inexpressible("eth-saddr"));
     }
+    if info.kind == Kind::CtState {
+        return Err(Inexpressible("ct-state"));
+    }
     if info.kind == Kind::L4Proto {
         return Err(Inexpressible("l4-proto"));
     }

@@ -115,6 +115,7 @@ impl<'a> Lowering<'a> {
             (Header::EtherAddr, _) => feature::MAC,
             (Header::Ports, _) => feature::PORTS,
             (_, Kind::L4Proto) => feature::L4PROTO,
+            (_, Kind::CtState) => feature::CT,
             _ => 0,
         };
         match &m.test {
@@ -138,6 +139,10 @@ impl<'a> Lowering<'a> {
                 }
                 Kind::TcpOption(_) => self.option_number(exact, m, ranges, rule.line)?,
                 Kind::OutPort => return Err(PlanError::OutUnknown { line: rule.line }),
+                Kind::CtState => {
+                    self.has_ct_state(true);
+                    self.number(exact, place(m.subject.field), ranges, m.negated);
+                }
                 Kind::L4Proto => {
                     self.has_l4_proto(exact, true);
                     self.number(exact, place(m.subject.field), ranges, m.negated);
@@ -161,6 +166,7 @@ impl<'a> Lowering<'a> {
             Kind::All | Kind::InPort => self.constant(there),
             Kind::NetProto => self.net_proto(exact, |_| there),
             Kind::L4Proto => self.has_l4_proto(exact, there),
+            Kind::CtState => self.has_ct_state(there),
             Kind::Is(value) => {
                 let ranges = Arc::new(Ranges::new(vec![(value.into(), value.into())]));
                 self.number(exact, place(m.subject.field), &ranges, m.negated);
@@ -278,6 +284,16 @@ impl<'a> Lowering<'a> {
             };
             self.push_range(place, number.into(), number.into(), false);
         }
+    }
+
+    /// 0 is in the key of packets without a state.
+    fn has_ct_state(&mut self, there: bool) {
+        let place = Place {
+            at: key::CT,
+            bit: 8,
+            bits: 8,
+        };
+        self.push_range(place, 0, 0, there);
     }
 
     fn net_proto(&mut self, exact: &mut ExactKey, holds: impl Fn(u128) -> bool) {
@@ -572,8 +588,15 @@ fn place(field: Field) -> Place {
     let info = field.info();
     if info.kind == Kind::L4Proto {
         return Place {
-            at: key::L4PROTO + 1,
-            bit: 0,
+            at: key::L4PROTO,
+            bit: 8,
+            bits: 8,
+        };
+    }
+    if info.kind == Kind::CtState {
+        return Place {
+            at: key::CT,
+            bit: 8,
             bits: 8,
         };
     }

@@ -38,6 +38,21 @@ const POOLS_PORT: &[&str] = &[
     "0-65535",
 ];
 const POOLS_NUMBER: &[&str] = &["0", "7", "1-3", "@few", "0-65535"];
+const STATE_RULES: &[&str] = &[
+    "",
+    "",
+    "",
+    "ct-state established log \"est\"\n",
+    "ct-state in { established, related } accept\n",
+    "ct-state new log \"new\"\n",
+    "ct-state invalid drop\n",
+    "! ct-state new log \"old\"\n",
+    "ct-state != established drop 30%\n",
+    "ct-state related log \"rel\"\n",
+    "ct-state untracked log \"un\"\n",
+    "ct-state log \"any\"\n! ct-state log \"none\"\n",
+    "ct-state new-untracked tcp drop over 3/s burst 4\n",
+];
 const TIMES: &[&str] = &["1s", "2s", "5s", "10s", "1m", "500ms", "2m"];
 const STATES: &[&str] = &[
     "tcp-syn-sent",
@@ -63,7 +78,7 @@ const STATES: &[&str] = &[
 /// A policy of 1 to 8 rules, most of them stateful. Its table is small: large ones cost time.
 pub fn stateful_policy_text() -> impl Strategy<Value = String> {
     let rules = vec(vec(any::<u16>(), TAPE), 1..=8);
-    (vec(any::<u16>(), 12), rules).prop_map(|(settings, tapes)| {
+    (vec(any::<u16>(), 14), rules).prop_map(|(settings, tapes)| {
         let mut text = "connections 200\n".to_owned();
         timeouts(
             &mut Tape {
@@ -88,6 +103,9 @@ pub fn stateful_policy_text() -> impl Strategy<Value = String> {
             _ => "",
         };
         text.push_str(accept);
+        for number in [settings[12], settings[13]] {
+            text.push_str(STATE_RULES[usize::from(number) % STATE_RULES.len()]);
+        }
         let mut rules = String::new();
         for (i, tape) in tapes.iter().enumerate() {
             let mut tape = Tape {
@@ -117,6 +135,7 @@ fn stateful_rule(tape: &mut Tape<'_>, out: &mut String) {
     let start = ["add-stateful ", "add-stateful ", "mmb add-stateful "][tape.below(3)];
     let mut matches = String::new();
     match tape.below(8) {
+        0 if tape.one_in(4) => matches.push_str("ct-state new"),
         0..=2 => matches.push_str("all"),
         3 if headers.four => matches.push_str("ip-saddr 10.0.0.0/24"),
         3 if headers.six => matches.push_str("ip6-saddr 2001:db8::/64"),

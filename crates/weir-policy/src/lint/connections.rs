@@ -5,7 +5,7 @@ use super::view::{Seen, View};
 use crate::ast::{self, Action, SettingKind, Span};
 use crate::diagnostic::Report;
 use crate::field::{Field, Kind};
-use crate::model::{Classes, Match, Rule, Subject, Target, Test};
+use crate::model::{Classes, Match, Policy, Rule, Subject, Target, Test};
 
 /// A protocol that has connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,27 @@ enum Opens {
     Icmp,
     /// Everything else, by the two addresses.
     Other,
+}
+
+/// Tests of states that no packet has, because nothing opens connections.
+pub(super) fn states(policy: &Policy, file: &ast::File, report: &mut Report) {
+    if policy.rules.iter().any(|rule| rule.stateful) {
+        return;
+    }
+    let rules = file.items.iter().filter_map(|item| match item {
+        ast::Item::Rule(rule) => Some(rule),
+        _ => None,
+    });
+    let tests = rules.flat_map(|rule| &rule.matches);
+    for one in tests.filter(|one| one.field.field.info().kind == Kind::CtState) {
+        report
+            .warning(
+                0,
+                one.span,
+                "no rule opens connections, so no packet has a state",
+            )
+            .help("write `add-stateful` in front of the rules whose packets may open connections");
+    }
 }
 
 /// Kinds of packets that open connections: docs/semantics.md section 7.

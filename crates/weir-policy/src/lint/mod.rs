@@ -26,4 +26,5 @@ pub(crate) fn policy(policy: &Policy, file: &ast::File, report: &mut Report) {
     verdicts::judge(&view, report);
     targets::judge(&view, report);
     connections::judge(&view, file, report);
+    connections::states(policy, file, report);
 }

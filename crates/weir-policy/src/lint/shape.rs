@@ -128,7 +128,7 @@ impl Shape {
             (Kind::Exists, "frag") => self.part != Part::Whole,
             (Kind::Exists, "frag-first") => self.part == Part::First,
             (Kind::Exists, "frag-later") => self.part == Part::Later,
-            (Kind::NetProto | Kind::L4Proto, _) => self.family != Family::None,
+            (Kind::NetProto | Kind::L4Proto | Kind::CtState, _) => self.family != Family::None,
             _ => self.has(info.header),
         }
     }
@@ -202,6 +202,7 @@ impl Shape {
                 Family::V4 => between(4, 4),
                 _ => between(6, 6),
             },
+            "ct-state" => among(points([1, 2, 4, 8, 64]), false),
             "eth-type" => match self.family {
                 Family::V4 => between(0x0800, 0x0800),
                 Family::V6 => between(0x86dd, 0x86dd),

@@ -67,6 +67,7 @@ struct Literal<'a> {
 
 fn fits(shape: &Shape, demands: &[Demand<'_>], known: Known) -> bool {
     let mut literals: Vec<Literal<'_>> = Vec::with_capacity(demands.len());
+    let (mut with_state, mut without_state) = (false, false);
     for demand in demands {
         let (one, negated) = match *demand {
             Demand::Has(classes) => {
@@ -87,6 +88,12 @@ fn fits(shape: &Shape, demands: &[Demand<'_>], known: Known) -> bool {
             test: &one.test,
             negated,
         };
+        if one.subject.field.info().kind == Kind::CtState {
+            // A value test holds of packets with a state only, negated or not.
+            let has_state = literal.test != &Test::Present || !negated;
+            with_state |= has_state;
+            without_state |= !has_state;
+        }
         match at_once(shape, literal) {
             Some(true) => {}
             Some(false) => return false,
@@ -102,7 +109,7 @@ fn fits(shape: &Shape, demands: &[Demand<'_>], known: Known) -> bool {
         extensions,
         known,
     };
-    ports_agree(&literals) && around.numbers_agree(&literals)
+    !(with_state && without_state) && ports_agree(&literals) && around.numbers_agree(&literals)
 }
 
 /// What it takes for a match not to hold.
@@ -120,7 +127,8 @@ fn fails(shape: &Shape, one: &Match) -> Failing {
         return Failing::Never;
     }
     let is_absent = !shape.has(info.header)
-        || matches!(info.kind, Kind::NetProto | Kind::L4Proto) && !shape.exists(one.subject.field);
+        || matches!(info.kind, Kind::NetProto | Kind::L4Proto | Kind::CtState)
+            && !shape.exists(one.subject.field);
     match (&one.test, info.kind) {
         (
             Test::Present,
@@ -129,7 +137,7 @@ fn fails(shape: &Shape, one: &Match) -> Failing {
         (Test::Present, _) => Failing::If(!one.negated),
         _ if is_absent => Failing::Always,
         // The option may be missing, too, or have another length; the interface may be unknown.
-        (_, Kind::TcpOption(_) | Kind::InPort | Kind::OutPort) => Failing::Always,
+        (_, Kind::TcpOption(_) | Kind::InPort | Kind::OutPort | Kind::CtState) => Failing::Always,
         _ => Failing::If(!one.negated),
     }
 }
@@ -139,6 +147,10 @@ fn at_once(shape: &Shape, literal: Literal<'_>) -> Option<bool> {
     let info = literal.subject.field.info();
     match (literal.test, info.kind) {
         (Test::Always, _) => Some(true),
+        // Policies without stateful rules know no states.
+        (Test::Present, Kind::CtState) => {
+            Some(literal.negated || shape.exists(literal.subject.field))
+        }
         (
             Test::Present,
             Kind::Exists
@@ -150,7 +162,9 @@ fn at_once(shape: &Shape, literal: Literal<'_>) -> Option<bool> {
             | Kind::NetProto
             | Kind::L4Proto,
         ) => Some(shape.exists(literal.subject.field) != literal.negated),
-        (Test::In(_), Kind::NetProto | Kind::L4Proto) if !shape.exists(literal.subject.field) => {
+        (Test::In(_), Kind::NetProto | Kind::L4Proto | Kind::CtState)
+            if !shape.exists(literal.subject.field) =>
+        {
             Some(false)
         }
         _ if !shape.has(info.header) => Some(false),

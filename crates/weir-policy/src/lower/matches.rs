@@ -47,9 +47,12 @@ impl Lower<'_> {
             }
             Kind::NetProto => self.family(m, subject, required),
             Kind::Number if self.masked_flags(m, subject.field, out) => return,
-            Kind::Number | Kind::Addr4 | Kind::Addr6 | Kind::Mac | Kind::L4Proto => {
-                self.number(m, subject)
-            }
+            Kind::Number
+            | Kind::Addr4
+            | Kind::Addr6
+            | Kind::Mac
+            | Kind::L4Proto
+            | Kind::CtState => self.number(m, subject),
             Kind::Payload => self.payload(m, subject),
             Kind::TcpOption(_) => self.tcp_option(m, subject),
         };

@@ -125,7 +125,8 @@ impl Made {
 }
 
 const NO_REJECT: &str = "weir drops without an answer: it has no `reject`";
-const LETS_ANSWERS_IN: &str = "answers need no rule: write `add-stateful` in front of the rules whose packets may open connections";
+const LETS_ANSWERS_IN: &str =
+    "answers to what `add-stateful` rules open are let in without this rule";
 const OUT: &str = "`out` is known with `weir run --egress`";
 const NO_CHAINS: &str = "a policy is one list of rules without tables and chains: remove this line; `weir run POLICY -i INTERFACE` attaches it";
 
@@ -257,7 +258,6 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
     let mut tested_ports = false;
     let mut negated = false;
     let mut known = true;
-    let mut only_answers = false;
     // `tcp-dport 80 -j DROP`: what stands in front of the first option stays, if it is not the command.
     let mut front = words.get(..first).unwrap_or_default();
     while let Some(word) = front.first()
@@ -407,13 +407,16 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                 tested_ports = true;
             }
             "--state" | "--ctstate" => {
-                let states = value(&mut not).to_ascii_uppercase();
-                known &= !not;
-                match states.split(',').any(|state| state == "NEW") {
-                    true => made.stateful = true,
-                    false => only_answers = true,
+                let states = value(&mut not).to_ascii_lowercase();
+                match states.as_str() {
+                    "new" if !not => made.stateful = true,
+                    _ => {
+                        if states.contains("established") && !not {
+                            made.note(LETS_ANSWERS_IN);
+                        }
+                        made.matches.push(with_value("ct-state", &states, not));
+                    }
                 }
-                known &= !states.contains("INVALID");
             }
             "--limit" => {
                 known = false;
@@ -441,14 +444,7 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
         made.matches.insert(0, protocol(name));
     }
     let span = whole(words)?;
-    if only_answers && made.targets.iter().any(|t| t == "accept") {
-        return Some(Advice {
-            span,
-            message: "this is iptables; in weir stateful rules let answers in".to_owned(),
-            help: LETS_ANSWERS_IN.to_owned(),
-        });
-    }
-    if !known || only_answers {
+    if !known {
         let word = words.get(first)?;
         return Some(Advice {
             span: word.span,
@@ -694,7 +690,6 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
     let mut first: Option<(Span, String)> = None;
     let mut known = true;
     let mut foreign = at > 0;
-    let mut only_answers = false;
     while at < words.len() {
         let begins = at;
         let pair = FIELDS
@@ -783,12 +778,19 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                     at += 3;
                 }
                 ("ct", "state") => {
-                    match text(at + 2).contains("new") {
-                        true => made.stateful = true,
-                        false => only_answers = true,
+                    at += 2;
+                    let negated = text(at) == "!=";
+                    at += usize::from(negated || text(at) == "==");
+                    match text(at) {
+                        "new" if !negated => made.stateful = true,
+                        states => {
+                            if states.contains("established") && !negated {
+                                made.note(LETS_ANSWERS_IN);
+                            }
+                            made.matches.push(with_value("ct-state", states, negated));
+                        }
                     }
-                    known &= !text(at + 2).contains("invalid");
-                    at += 3;
+                    at += 1;
                 }
                 ("counter", _) => {
                     made.note("every rule counts its packets: leave `counter` out");
@@ -876,13 +878,7 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
     if !foreign {
         return None;
     }
-    if only_answers && known && made.targets.iter().any(|t| t == "accept") {
-        return says(
-            "this is nftables; in weir stateful rules let answers in",
-            LETS_ANSWERS_IN,
-        );
-    }
-    if known && !only_answers {
+    if known {
         return Some(made.advice(span, "this is nftables; weir has one word for each field"));
     }
     let (span, now) = first.filter(|(_, now)| !now.is_empty())?;

@@ -18,7 +18,7 @@ use weir_packet::checksum::{fold, sum};
 use weir_packet::parse::{Fragment, Ip, Layout, Protocol, Version, protocol, word16};
 
 use super::rewrite::is_unfinished;
-use super::{ChecksumMode, Input, Part, random};
+use super::{ChecksumMode, ConnectionState, Input, Part, random};
 use crate::model::{Filtering, FlowState, Helper, Policy};
 
 pub(super) use choose::{Change, Chosen};
@@ -83,6 +83,8 @@ pub(super) struct Flow {
     kept: Option<Kept>,
     /// Who reads its packets.
     helper: Option<Helper>,
+    /// A helper of another flow let it in.
+    was_expected: bool,
 }
 
 /// What was seen of one side.
@@ -165,6 +167,33 @@ impl Place {
 }
 
 impl Connections {
+    /// What `ct-state` is of a packet at this place, before it counts.
+    pub(super) fn state(
+        &self,
+        place: &Place,
+        input: &Input<'_>,
+        layout: &Layout,
+    ) -> Option<ConnectionState> {
+        let ip = layout.ip.as_ref()?;
+        Some(match place {
+            Place::Of(id, fit) if !fit.is_forward() || self.flow(*id).seen[1].any => {
+                ConnectionState::Established
+            }
+            Place::Of(id, _) if self.flow(*id).was_expected => ConnectionState::Related,
+            Place::Of(..) | Place::MayOpen(..) => ConnectionState::New,
+            Place::Quotes(..) | Place::Expected(..) => ConnectionState::Related,
+            Place::Opened(_) | Place::Refused(_) => return None,
+            Place::Outside if ip.fragment == Fragment::Later => ConnectionState::Untracked,
+            Place::Outside
+                if Tuple::of_packet(input.frame, layout).is_some()
+                    || Quote::of_packet(input.frame, layout).is_some() =>
+            {
+                ConnectionState::Invalid
+            }
+            Place::Outside => ConnectionState::Untracked,
+        })
+    }
+
     /// What a packet has to do with the flows there are.
     pub(super) fn place(
         &self,
@@ -333,9 +362,13 @@ impl Connections {
             return Err(Reason::PoolBusy);
         }
         let chosen = Chosen::default();
-        Ok(self.insert(
+        let id = self.insert(
             policy, rules, orig, trans, chosen, None, None, input, layout,
-        ))
+        );
+        if let Some(flow) = self.flows.get_mut(&id) {
+            flow.was_expected = true;
+        }
+        Ok(id)
     }
 
     /// Whoever has the tuple is dead to its packet, and makes room even if nothing is opened.
@@ -379,6 +412,7 @@ impl Connections {
             last_ns: input.now_ns,
             kept,
             helper,
+            was_expected: false,
         };
         let flow = self.flows.entry(id).or_insert(flow);
         flow.seen[0].any = true;

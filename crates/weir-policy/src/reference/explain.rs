@@ -11,7 +11,7 @@ use weir_packet::Reason;
 use weir_packet::parse::parse;
 
 use super::fields::View;
-use super::{Input, Outcome, Part, Reference, connections, matching};
+use super::{ConnectionState, Input, Outcome, Part, Reference, connections, matching};
 use crate::field::{Field, Kind};
 use crate::model::{Classes, Match, Policy, PortName, Ranges, Subject, Test};
 use crate::names::name_of;
@@ -101,7 +101,7 @@ impl Reference {
         if let Some(&reason) = refused {
             return (outcome, Err(reason));
         }
-        let mut rules = explain(&self.policy, &input);
+        let mut rules = explain_in(&self.policy, &input, outcome.state);
         for (explained, rule) in rules.iter_mut().flatten().zip(&self.policy.rules) {
             if !rule.stateful {
                 continue;
@@ -124,10 +124,20 @@ impl Reference {
 /// # Errors
 /// The reason why the packet is dropped before any rule sees it.
 pub fn explain(policy: &Policy, input: &Input<'_>) -> Result<Vec<RuleExplanation>, Reason> {
+    explain_in(policy, input, None)
+}
+
+/// For a packet that is in this state.
+fn explain_in(
+    policy: &Policy,
+    input: &Input<'_>,
+    state: Option<ConnectionState>,
+) -> Result<Vec<RuleExplanation>, Reason> {
     let layout = parse(input.frame).map_err(|malformed| malformed.reason)?;
     let packet = View {
         input,
         layout: &layout,
+        state,
     };
     Ok(policy
         .rules
@@ -316,6 +326,10 @@ impl fmt::Display for Value {
             Kind::Addr4 => Ipv4Addr::from(self.1 as u32).fmt(f),
             Kind::Addr6 => Ipv6Addr::from(self.1).fmt(f),
             Kind::Mac => f.write_str(&mac_text(self.1)),
+            Kind::CtState => match name_of(self.0, self.1) {
+                Some(name) => f.write_str(&name),
+                None => self.1.fmt(f),
+            },
             Kind::NetProto => write!(f, "ip{}", self.1),
             _ => match name_of(self.0, self.1) {
                 Some(name) => write!(f, "{} ({name})", self.1),

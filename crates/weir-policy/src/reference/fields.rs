@@ -4,7 +4,7 @@
 
 use weir_packet::parse::{Fragment, Ip, L4, Layout, Opt, Protocol, Version};
 
-use super::Input;
+use super::{ConnectionState, Input};
 use crate::field::{Field, Header, Kind};
 use crate::model::{Classes, Subject};
 
@@ -13,6 +13,8 @@ use crate::model::{Classes, Subject};
 pub(super) struct View<'a> {
     pub(super) input: &'a Input<'a>,
     pub(super) layout: &'a Layout,
+    /// What it has to do with connections, in policies that keep some.
+    pub(super) state: Option<ConnectionState>,
 }
 
 impl<'a> View<'a> {
@@ -58,6 +60,7 @@ impl<'a> View<'a> {
                 _ => header_at(self.layout, info.header).is_some(),
             },
             Kind::NetProto | Kind::L4Proto => self.layout.ip.is_some(),
+            Kind::CtState => self.state.is_some(),
             Kind::OutPort => false,
             Kind::InPort | Kind::All => true,
             Kind::Number | Kind::Is(_) | Kind::Addr4 | Kind::Addr6 | Kind::Mac | Kind::Payload => {
@@ -85,6 +88,7 @@ impl<'a> View<'a> {
                 .as_ref()
                 .map(|ip| if ip.version == Version::V4 { 4 } else { 6 }),
             Kind::L4Proto => self.layout.ip.as_ref().map(|ip| ip.protocol.into()),
+            Kind::CtState => self.state.map(|state| state as u128),
             Kind::TcpOption(_) => {
                 let value = self.option_value(subject.option?)?;
                 let fits = (1..=8).contains(&value.len());

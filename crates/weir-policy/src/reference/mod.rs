@@ -114,6 +114,23 @@ pub struct Outcome {
     pub logs: Vec<LogLine>,
     /// What the packet has to do with a connection.
     pub connection: Option<Part>,
+    /// Its state, as rules see it; `None` of policies without stateful rules, and of frames without IP.
+    pub state: Option<ConnectionState>,
+}
+
+/// `ct-state`, docs/semantics.md section 7. The numbers are those of `WEIR_CT_*` in `bpf/include/abi.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionState {
+    /// It belongs to no connection, and such a packet opens none.
+    Invalid = 1,
+    /// It belongs to one that has seen both directions, with it.
+    Established = 2,
+    /// An error about one, or one that a helper expects.
+    Related = 4,
+    /// It may open one, or belongs to one that nobody answered.
+    New = 8,
+    /// No connection can have it.
+    Untracked = 64,
 }
 
 /// What a packet has to do with a connection.
@@ -188,9 +205,14 @@ impl Reference {
             reasons.push(reason);
             return unseen(&input, reasons);
         }
+        let state = self
+            .stateful
+            .then(|| self.connections.state(&place, &input, &layout))
+            .flatten();
         let packet = fields::View {
             input: &input,
             layout: &layout,
+            state,
         };
         let mut matching: Vec<usize> = (0..self.policy.rules.len())
             .filter(|&i| self.matches(i, &packet, &place))
@@ -295,6 +317,7 @@ impl Reference {
             matched: rules().map(|rule| rule.id).collect(),
             logs,
             connection: place.part(),
+            state,
         }
     }
 
@@ -354,7 +377,11 @@ impl Reference {
             (_, Some((id, fit))) => Some(Translation::of_packet(self.connections.flow(id), fit)),
             _ => None,
         };
-        let packet = fields::View { input, layout };
+        let packet = fields::View {
+            input,
+            layout,
+            state: None,
+        };
         let classes = packet.classes();
         let targets = matching
             .iter()
@@ -406,6 +433,7 @@ fn unseen(input: &Input<'_>, reasons: Vec<Reason>) -> Outcome {
         matched: Vec::new(),
         logs: Vec::new(),
         connection: None,
+        state: None,
     }
 }
 
@@ -420,7 +448,15 @@ fn is_first_fragment(layout: &Layout) -> bool {
 pub fn matches(rule: &Rule, input: &Input<'_>) -> bool {
     parse(input.frame).is_ok_and(|layout| {
         let layout = &layout;
-        matching::matches(rule, &fields::View { input, layout })
+        let state = None;
+        matching::matches(
+            rule,
+            &fields::View {
+                input,
+                layout,
+                state,
+            },
+        )
     })
 }
 
