@@ -4,6 +4,7 @@
 mod conventions;
 pub(crate) mod examples;
 pub(crate) mod generate;
+pub(crate) mod import;
 pub(crate) mod lab;
 pub(crate) mod net;
 pub(crate) mod ports;
@@ -54,6 +55,10 @@ pub(crate) enum Command {
     Check(CheckArgs),
     /// Format policies in place, or print one
     Fmt(FmtArgs),
+    /// Translate rules of iptables, nftables, pf
+    ///
+    /// Or xdp-filter to a policy; names each line that cannot be translated, and what that means.
+    Import(import::ImportArgs),
     /// Explain rules, and which of them match packets
     ///
     /// In plain English; with a capture, which rules match its packets and why.

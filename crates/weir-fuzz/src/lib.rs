@@ -6,6 +6,7 @@
 //! A panic is a finding, whatever the input was.
 
 pub mod graph;
+pub mod import;
 pub mod sensor;
 pub mod sensor_input;
 pub mod sensor_rules;
@@ -48,6 +49,10 @@ const TARGETS: &[(&str, Target)] = &[
     ("elf_loader", elf_loader),
     ("filter_list", graph::filter_list),
     ("graph_config", graph::graph_config),
+    ("import_iptables", import::iptables),
+    ("import_nft", import::nft),
+    ("import_pf", import::pf),
+    ("import_xdp_filter", import::xdp_filter),
     ("jit", jit),
     ("object_chain", graph::object_chain),
     ("packet_parser", packet_parser),

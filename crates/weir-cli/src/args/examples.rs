@@ -11,6 +11,14 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("fmt", &["weir fmt policy.weir", "weir fmt --check *.weir"]),
     (
+        "import",
+        &[
+            "weir import iptables-save rules.v4 --chain input -o host.weir",
+            "nft list ruleset | weir import nft - --route wan0=0.0.0.0/0 --route lan0=10.0.0.0/8 --local 192.0.2.1",
+            "weir import pf /etc/pf.conf --strict",
+        ],
+    ),
+    (
         "explain",
         &[
             "weir explain policy.weir",

@@ -14,6 +14,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         &[
             "check",
             "fmt",
+            "import",
             "explain",
             "tables",
             "replay",

@@ -11,6 +11,7 @@ mod edge;
 mod explain;
 mod fmt;
 mod generate;
+mod import;
 mod lab;
 pub(crate) mod lab_afxdp_judge;
 mod net;
@@ -42,6 +43,7 @@ pub(crate) fn dispatch(command: Command, color: ColorChoice) -> Result<ExitCode,
     match command {
         Command::Check(args) => check::run(&args),
         Command::Fmt(args) => fmt::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Replay(args) => replay::run(&args),
         Command::Run(args) => run::run(&args),

@@ -1,0 +1,205 @@
+//! Chains with jumps, made one list of decisions.
+//!
+//! A chain that is jumped to is inlined with the conditions of the jump; what returned is taken off the conditions of the rules behind. Base chains of one
+//! path come one after the other: an accept ends its own chain only, a drop ends the packet.
+
+use std::collections::BTreeMap;
+
+use crate::condition::{Condition, TooMany, product, subtract};
+
+/// Most decisions that chains may become.
+const MAX_DECISIONS: usize = 20_000;
+/// Deepest nesting of jumps, that of the kernel.
+const MAX_DEPTH: usize = 16;
+
+/// What a rule says of packets that meet its conditions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    Accept,
+    Drop,
+    Jump(String),
+    Goto(String),
+    Return,
+    /// No verdict: the packet goes on.
+    Continue,
+}
+
+/// A rule as read.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) line: u32,
+    /// As written, in one line.
+    pub(crate) text: String,
+    /// One of these holds.
+    pub(crate) when: Vec<Condition>,
+    pub(crate) then: Then,
+    /// Text in front of what is logged.
+    pub(crate) log: Option<String>,
+}
+
+/// A chain as read.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Chain {
+    pub(crate) rules: Vec<Rule>,
+    /// Where it is defined.
+    pub(crate) line: u32,
+}
+
+/// All chains by name.
+pub(crate) type Chains = BTreeMap<String, Chain>;
+
+/// What is decided about packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Accept,
+    Drop,
+    /// Only reported.
+    Log,
+}
+
+/// Packets that meet one of the conditions, and none of earlier accepts and drops, have the verdict.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    pub(crate) line: u32,
+    pub(crate) text: String,
+    pub(crate) when: Vec<Condition>,
+    pub(crate) verdict: Verdict,
+    pub(crate) log: Option<String>,
+    /// Whether the packets open connections whose packets have the verdict, too.
+    pub(crate) stateful: bool,
+}
+
+/// Why a rule has no place in the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refused {
+    pub(crate) line: u32,
+    pub(crate) text: String,
+    pub(crate) reason: String,
+}
+
+/// Inlines a chain.
+pub(crate) struct Flatten<'a> {
+    chains: &'a Chains,
+    pub(crate) decisions: Vec<Decision>,
+    pub(crate) refused: Vec<Refused>,
+}
+
+impl<'a> Flatten<'a> {
+    pub(crate) fn new(chains: &'a Chains) -> Flatten<'a> {
+        Flatten {
+            chains,
+            decisions: Vec::new(),
+            refused: Vec::new(),
+        }
+    }
+
+    /// Appends what a chain decides about packets that meet one of the conditions. What is left at its end.
+    pub(crate) fn chain(
+        &mut self,
+        name: &str,
+        entered: Vec<Condition>,
+        depth: usize,
+    ) -> Result<(), String> {
+        let Some(chain) = self.chains.get(name) else {
+            return Err(format!("there is no chain `{name}`"));
+        };
+        if depth > MAX_DEPTH {
+            return Err(format!("chains are nested deeper than {MAX_DEPTH}"));
+        }
+        let mut left = entered;
+        for rule in &chain.rules {
+            if left.is_empty() {
+                break;
+            }
+            let before = self.decisions.len();
+            match self.rule(rule, &left, depth) {
+                Ok(gone) => left = gone,
+                Err(reason) => {
+                    // A chain that cannot be inlined whole is not inlined in part.
+                    self.decisions.truncate(before);
+                    self.refused.push(Refused {
+                        line: rule.line,
+                        text: rule.text.clone(),
+                        reason,
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what a rule decides; the conditions of packets that go on to the next rule, as far as that is cheap to say.
+    fn rule(
+        &mut self,
+        rule: &Rule,
+        left: &[Condition],
+        depth: usize,
+    ) -> Result<Vec<Condition>, String> {
+        let too_many =
+            |_: TooMany| "with the chains around it, it becomes too many rules of weir".to_owned();
+        let when = product(left, &rule.when).map_err(too_many)?;
+        if when.is_empty() {
+            return Ok(left.to_vec());
+        }
+        let mut push = |verdict, log| {
+            if self.decisions.len() >= MAX_DECISIONS {
+                return Err(format!("the chains become more than {MAX_DECISIONS} rules"));
+            }
+            self.decisions.push(Decision {
+                line: rule.line,
+                text: rule.text.clone(),
+                when: when.clone(),
+                verdict,
+                log,
+                stateful: false,
+            });
+            Ok(())
+        };
+        if rule.log.is_some() {
+            push(Verdict::Log, rule.log.clone())?;
+        }
+        let ends = |left: &[Condition]| -> Vec<Condition> {
+            let open = |one: &&Condition| !when.iter().any(|gone| gone.covers(one));
+            left.iter().filter(open).cloned().collect()
+        };
+        match &rule.then {
+            Then::Continue => Ok(left.to_vec()),
+            Then::Accept => push(Verdict::Accept, None).map(|()| ends(left)),
+            Then::Drop => push(Verdict::Drop, None).map(|()| ends(left)),
+            Then::Return => subtract(left.to_vec(), when.iter()).map_err(too_many),
+            Then::Jump(name) => {
+                self.chain(name, when, depth + 1)?;
+                Ok(left.to_vec())
+            }
+            Then::Goto(name) => {
+                self.chain(name, when.clone(), depth + 1)?;
+                subtract(left.to_vec(), when.iter()).map_err(too_many)
+            }
+        }
+    }
+}
+
+/// The decisions of base chains that a packet passes one after the other. Only the last one may drop what nothing decides: what comes before
+/// is drops, each without what its own chain accepted before.
+pub(crate) fn in_series(earlier: Vec<Decision>, refused: &mut Vec<Refused>) -> Vec<Decision> {
+    let mut accepted: Vec<Condition> = Vec::new();
+    let mut out = Vec::new();
+    for mut decision in earlier {
+        match decision.verdict {
+            Verdict::Accept => accepted.extend(decision.when),
+            Verdict::Drop | Verdict::Log => match subtract(decision.when, accepted.iter()) {
+                Ok(when) => {
+                    decision.when = when;
+                    out.push(decision);
+                }
+                Err(TooMany) => refused.push(Refused {
+                    line: decision.line,
+                    text: decision.text,
+                    reason: "without what is accepted before it, it becomes too many rules of weir"
+                        .to_owned(),
+                }),
+            },
+        }
+    }
+    out
+}

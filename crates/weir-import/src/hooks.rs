@@ -1,0 +1,276 @@
+//! From chains at hooks to one policy: which chains received packets pass, in which order, and what the host must tell.
+
+use crate::chains::{Chains, Decision, Flatten, Verdict, in_series};
+use crate::condition::{Condition, Field, product};
+use crate::finding::{Effect, Finding};
+use crate::nat::{Translation, Translations};
+use crate::numbers::Numbers;
+use crate::options::Error;
+use crate::policy::Draft;
+use crate::state::State;
+
+/// Where a base chain stands in the path of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Hook {
+    Ingress,
+    Prerouting,
+    Input,
+    Forward,
+    Output,
+    Postrouting,
+    Egress,
+}
+
+impl Hook {
+    /// As `--chain` spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Hook::Ingress => "ingress",
+            Hook::Prerouting => "prerouting",
+            Hook::Input => "input",
+            Hook::Forward => "forward",
+            Hook::Output => "output",
+            Hook::Postrouting => "postrouting",
+            Hook::Egress => "egress",
+        }
+    }
+}
+
+/// A chain that packets enter by themselves.
+#[derive(Clone, Debug)]
+pub(crate) struct Base {
+    pub(crate) hook: Hook,
+    pub(crate) priority: i32,
+    /// Key in [`Rules::chains`].
+    pub(crate) chain: String,
+    /// For messages.
+    pub(crate) name: String,
+    /// For the head of the policy.
+    pub(crate) short: String,
+    /// Whether packets that no rule decides are dropped.
+    pub(crate) drops: bool,
+    /// Packets that the chain sees.
+    pub(crate) covers: Vec<Condition>,
+    pub(crate) line: u32,
+}
+
+/// What a file of chains says.
+#[derive(Debug, Default)]
+pub(crate) struct Rules {
+    pub(crate) chains: Chains,
+    pub(crate) bases: Vec<Base>,
+    pub(crate) nat: Vec<Translation>,
+    /// Packets of the families that the file is about.
+    pub(crate) covers: Vec<Condition>,
+}
+
+/// Makes one list of decisions of the chains that received packets pass.
+pub(crate) fn assemble(rules: Rules, state: &mut State, source: &str) -> Result<Draft, Error> {
+    let is_empty = |base: &Base| {
+        let chain = rules.chains.get(&base.chain);
+        !base.drops && chain.is_none_or(|chain| chain.rules.is_empty())
+    };
+    let mut bases: Vec<&Base> = rules.bases.iter().filter(|base| !is_empty(base)).collect();
+    bases.sort_by_key(|base| base.priority);
+    let with = |hook: Hook| bases.iter().any(|base| base.hook == hook);
+    let chosen: Vec<Hook> = match state.options.chain.as_deref() {
+        Some(name) => [Hook::Input, Hook::Forward]
+            .into_iter()
+            .filter(|hook| hook.name() == name)
+            .collect(),
+        None => [Hook::Input, Hook::Forward]
+            .into_iter()
+            .filter(|&hook| with(hook))
+            .collect(),
+    };
+    if chosen.len() > 1 && state.options.local.is_empty() {
+        return Err(Error::TwoPaths);
+    }
+    let mut head = vec![format!("made by `weir import` from {source}")];
+    let mut translations = Translations::of(&rules.nat, state);
+    let mut decisions: Vec<Decision> = Vec::new();
+    let mut rest: Vec<Condition> = Vec::new();
+    let mut judged: Vec<Hook> = vec![Hook::Ingress, Hook::Prerouting];
+    judged.extend(&chosen);
+    let early: Vec<&&Base> = bases
+        .iter()
+        .filter(|base| base.hook <= Hook::Prerouting)
+        .collect();
+    for base in &early {
+        let found = flatten(&rules, base, &base.covers, state);
+        decisions.extend(in_series_of(found, state));
+        if base.drops {
+            refuse_policy(base, state);
+        }
+    }
+    for &hook in &chosen {
+        // Which of several chains comes last makes no difference to verdicts; one that drops by default must.
+        let mut here: Vec<&&Base> = bases.iter().filter(|base| base.hook == hook).collect();
+        here.sort_by_key(|base| base.drops);
+        let count = here.len();
+        for (at, base) in here.iter().enumerate() {
+            let mut covers = base.covers.clone();
+            if chosen.len() > 1 {
+                let half = state.for_host(hook == Hook::Input);
+                covers = product(&covers, &half).unwrap_or_default();
+            }
+            let mut found = flatten(&rules, base, &covers, state);
+            if hook == Hook::Forward {
+                for decision in &mut found {
+                    decision.when = decision.when.iter().map(before_forwarding).collect();
+                }
+            }
+            if at + 1 < count {
+                if base.drops {
+                    refuse_policy(base, state);
+                }
+                decisions.extend(in_series_of(found, state));
+            } else {
+                decisions.extend(found);
+                if base.drops {
+                    rest.extend(covers);
+                }
+            }
+            head.push(format!(
+                "chain {}: {}",
+                base.short,
+                if base.drops {
+                    "drops what no rule accepts"
+                } else {
+                    "accepts what no rule drops"
+                }
+            ));
+        }
+    }
+    // Filters see destinations as they were translated, rules of weir as they were received.
+    let mut seen = Vec::with_capacity(decisions.len());
+    for mut decision in decisions {
+        match translations.before(&decision.when) {
+            Ok(when) => {
+                decision.when = when;
+                seen.push(decision);
+            }
+            Err(reason) => {
+                let effect = effect_of(decision.verdict);
+                let finding = Finding::new(decision.line, &decision.text, reason, effect);
+                state.findings.push(finding);
+            }
+        }
+    }
+    for base in &bases {
+        if judged.contains(&base.hook) {
+            continue;
+        }
+        elsewhere(&rules, base, state);
+    }
+    let ready = translations.rules(state);
+    let tracked = match &rules.covers[..] {
+        [] => vec![Condition::of(Field::EthType, crate::condition::ip()).unwrap_or_default()],
+        covers => covers.to_vec(),
+    };
+    Ok(Draft {
+        head,
+        decisions: seen,
+        rest,
+        ready,
+        tracked,
+    })
+}
+
+/// The kernel takes one off TTL and hop limit in front of the chains for forwarded packets; what would become 0 is not forwarded.
+fn before_forwarding(condition: &Condition) -> Condition {
+    let mut out = condition.clone();
+    for field in [Field::Ttl, Field::HopLimit] {
+        if let Some(values) = out.has.get_mut(&field) {
+            let received = values.intervals().iter().map(|&(low, high)| {
+                let low = if low == 0 { 0 } else { low + 1 };
+                (low, (high + 1).min(255))
+            });
+            *values = Numbers::new(received.collect());
+        }
+    }
+    out
+}
+
+fn effect_of(verdict: Verdict) -> Effect {
+    match verdict {
+        Verdict::Accept => Effect::Narrower,
+        Verdict::Drop => Effect::Wider,
+        Verdict::Log => Effect::NotLogged,
+    }
+}
+
+fn flatten(rules: &Rules, base: &Base, covers: &[Condition], state: &mut State) -> Vec<Decision> {
+    let mut flat = Flatten::new(&rules.chains);
+    // The chain is there: its base names it.
+    let _ = flat.chain(&base.chain, covers.to_vec(), 0);
+    for refused in flat.refused {
+        let known = (state.findings.iter())
+            .any(|finding| finding.line == refused.line && finding.reason == refused.reason);
+        if !known {
+            state.findings.push(Finding::new(
+                refused.line,
+                &refused.text,
+                refused.reason,
+                Effect::Either,
+            ));
+        }
+    }
+    flat.decisions
+}
+
+fn in_series_of(found: Vec<Decision>, state: &mut State) -> Vec<Decision> {
+    let mut refused = Vec::new();
+    let out = in_series(found, &mut refused);
+    for one in refused {
+        state
+            .findings
+            .push(Finding::new(one.line, &one.text, one.reason, Effect::Wider));
+    }
+    out
+}
+
+fn refuse_policy(base: &Base, state: &mut State) {
+    state.findings.push(Finding::new(
+        base.line,
+        &format!("policy drop of {}", base.name),
+        "only the last chain of a path may drop by default",
+        Effect::Wider,
+    ));
+}
+
+/// Names the rules of a chain that received packets do not pass.
+fn elsewhere(rules: &Rules, base: &Base, state: &mut State) {
+    let reason = match base.hook {
+        Hook::Input | Hook::Forward => {
+            format!(
+                "the policy is not for chain {}; give `--chain {}` for one that is",
+                base.short,
+                base.hook.name()
+            )
+        }
+        _ => format!("packets that are received do not pass chain {}", base.short),
+    };
+    if base.drops {
+        let text = format!("policy drop of {}", base.name);
+        state.findings.push(Finding::new(
+            base.line,
+            &text,
+            reason.as_str(),
+            Effect::Elsewhere,
+        ));
+    }
+    for rule in rules
+        .chains
+        .get(&base.chain)
+        .into_iter()
+        .flat_map(|chain| &chain.rules)
+    {
+        state.findings.push(Finding::new(
+            rule.line,
+            &rule.text,
+            reason.as_str(),
+            Effect::Elsewhere,
+        ));
+    }
+}

@@ -1,0 +1,340 @@
+//! Address translation: rules of the NAT hooks as `map` targets, and what filters behind them see.
+
+use crate::condition::{Condition, Field, TCP, TooMany, UDP, narrowed, prune, subtract};
+use crate::finding::{Effect, Finding};
+use crate::numbers::Numbers;
+use crate::state::State;
+use crate::values::{self, Family};
+
+/// What a packet's address becomes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum To {
+    /// One of these; `None`: it stays.
+    Pool(Family, Numbers),
+    /// The address of the interface it leaves by.
+    Outgoing,
+    /// The address of the interface it came in by.
+    Incoming,
+    /// Nothing is translated.
+    Same,
+}
+
+/// Address and ports.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) address: To,
+    pub(crate) ports: Option<Numbers>,
+}
+
+/// A rule of a NAT hook.
+#[derive(Clone, Debug)]
+pub(crate) struct Translation {
+    pub(crate) line: u32,
+    pub(crate) text: String,
+    pub(crate) when: Vec<Condition>,
+    pub(crate) to: Target,
+    /// The source is translated, else the destination.
+    pub(crate) source: bool,
+    /// The interface that packets leave by, if the rule names one.
+    pub(crate) out: Option<String>,
+}
+
+/// `ADDRESS[-ADDRESS][:PORT[-PORT]]`, addresses of IPv6 with ports in brackets.
+pub(crate) fn to(text: &str, _source: bool, family: Family) -> Result<Target, String> {
+    let bad = || format!("`{text}` is not an address to translate to");
+    let (address, ports) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (address, rest) = rest.split_once(']').ok_or_else(bad)?;
+            (address, rest.strip_prefix(':'))
+        }
+        None if family == Family::Four => match text.split_once(':') {
+            Some((address, ports)) => (address, Some(ports)),
+            None => (text, None),
+        },
+        None => (text, None),
+    };
+    let ports = match ports {
+        Some(ports) => Some(values::numbers(Field::Dport, ports, '-').ok_or_else(bad)?),
+        None => None,
+    };
+    let address = match address {
+        "" if ports.is_some() => To::Same,
+        address => {
+            let (of, pool) = values::addresses(address).ok_or_else(bad)?;
+            if of != family {
+                return Err(bad());
+            }
+            To::Pool(of, pool)
+        }
+    };
+    Ok(Target { address, ports })
+}
+
+fn ports_of(ports: Option<&str>) -> Result<Option<Numbers>, String> {
+    let read = |ports: &str| {
+        values::numbers(Field::Dport, ports, '-').ok_or_else(|| format!("`{ports}` are not ports"))
+    };
+    ports.map(read).transpose()
+}
+
+/// The address of the interface that a packet leaves by.
+pub(crate) fn masquerade(ports: Option<&str>) -> Result<Target, String> {
+    Ok(Target {
+        address: To::Outgoing,
+        ports: ports_of(ports)?,
+    })
+}
+
+/// This host, by the address of the interface that a packet came in by.
+pub(crate) fn redirect(ports: Option<&str>) -> Result<Target, String> {
+    Ok(Target {
+        address: To::Incoming,
+        ports: ports_of(ports)?,
+    })
+}
+
+/// Not translated, whatever later rules say.
+pub(crate) fn none() -> Target {
+    Target {
+        address: To::Same,
+        ports: None,
+    }
+}
+
+/// One translation for packets that no earlier one of its kind takes.
+#[derive(Clone, Debug)]
+struct Settled {
+    line: u32,
+    text: String,
+    when: Vec<Condition>,
+    pool: Option<(Family, Numbers)>,
+    ports: Option<Numbers>,
+    source: bool,
+}
+
+/// All translations, first match made explicit.
+#[derive(Debug, Default)]
+pub(crate) struct Translations {
+    settled: Vec<Settled>,
+}
+
+impl Translations {
+    /// Settles what the host's addresses decide; what cannot be said goes to the findings.
+    pub(crate) fn of(rules: &[Translation], state: &mut State) -> Translations {
+        let mut out = Translations::default();
+        for rule in rules {
+            if let Err(reason) = out.add(rule, state) {
+                state.findings.push(Finding::new(
+                    rule.line,
+                    &rule.text,
+                    reason,
+                    Effect::NotMapped,
+                ));
+            }
+        }
+        out
+    }
+
+    fn add(&mut self, rule: &Translation, state: &State) -> Result<(), String> {
+        let too_many = |_: TooMany| {
+            "behind the translations before it, it becomes too many rules of weir".to_owned()
+        };
+        let earlier = self
+            .settled
+            .iter()
+            .filter(|other| other.source == rule.source);
+        let earlier: Vec<&Condition> = earlier.flat_map(|other| &other.when).collect();
+        let mut when = subtract(rule.when.clone(), earlier.into_iter()).map_err(too_many)?;
+        if rule.source {
+            // Sources are translated behind destinations.
+            when = self.before(&when)?;
+        }
+        let pools: Vec<Option<(Family, Numbers)>> = match &rule.to.address {
+            To::Same => vec![None],
+            To::Pool(family, pool) => vec![Some((*family, pool.clone()))],
+            To::Outgoing | To::Incoming => {
+                let both = [Family::Four, Family::Six];
+                let asked = |family: &Family| {
+                    let version = match family {
+                        Family::Four => crate::condition::IP4,
+                        Family::Six => crate::condition::IP6,
+                    };
+                    let one = Numbers::one(version);
+                    when.iter()
+                        .any(|when| narrowed(when, Field::EthType, one.clone()).is_some())
+                };
+                let interface = match rule.to.address {
+                    To::Outgoing => rule.out.as_deref(),
+                    _ => None,
+                };
+                let mut found = Vec::new();
+                for family in both.into_iter().filter(asked) {
+                    if let Some(address) = state.address(interface, family) {
+                        found.push(Some((family, Numbers::one(address.first))));
+                    }
+                }
+                if found.is_empty() {
+                    let of = interface.unwrap_or("IF");
+                    return Err(format!(
+                        "the address to translate to is not in the file; give it with `--local {of}=ADDRESS`"
+                    ));
+                }
+                found
+            }
+        };
+        for pool in pools {
+            let when = match &pool {
+                Some((family, _)) => {
+                    let field = if rule.source {
+                        family.source()
+                    } else {
+                        family.destination()
+                    };
+                    when.iter()
+                        .filter_map(|one| narrowed(one, field, field.domain()))
+                        .collect()
+                }
+                None => when.clone(),
+            };
+            self.settled.push(Settled {
+                line: rule.line,
+                text: rule.text.clone(),
+                when,
+                pool,
+                ports: rule.to.ports.clone(),
+                source: rule.source,
+            });
+        }
+        Ok(())
+    }
+
+    /// Conditions on packets as received, for conditions on packets whose destination was translated.
+    pub(crate) fn before(&self, when: &[Condition]) -> Result<Vec<Condition>, String> {
+        let destinations: Vec<&Settled> = (self.settled.iter())
+            .filter(|one| !one.source && (one.pool.is_some() || one.ports.is_some()))
+            .collect();
+        if destinations.is_empty() {
+            return Ok(when.to_vec());
+        }
+        let mut out = Vec::new();
+        for one in when {
+            for translation in &destinations {
+                if let Some(seen) = seen_after(one, translation)? {
+                    out.extend(
+                        translation
+                            .when
+                            .iter()
+                            .filter_map(|opened| opened.and(&seen)),
+                    );
+                }
+            }
+        }
+        let taken = destinations.iter().flat_map(|one| &one.when);
+        let others = subtract(when.to_vec(), taken).map_err(|_| {
+            "beside what is translated, it becomes too many rules of weir".to_owned()
+        })?;
+        out.extend(others);
+        Ok(prune(out))
+    }
+
+    /// The rules in weir's words.
+    pub(crate) fn rules(&mut self, state: &mut State) -> Vec<(u32, String, Mapped)> {
+        let mut out = Vec::new();
+        for one in &self.settled {
+            if one.pool.is_none() && one.ports.is_none() {
+                continue;
+            }
+            for when in &one.when {
+                match targets(one, when) {
+                    Ok(rules) => out.extend(
+                        rules
+                            .into_iter()
+                            .map(|(when, targets)| (one.line, one.text.clone(), (when, targets))),
+                    ),
+                    Err(reason) => state.findings.push(Finding::new(
+                        one.line,
+                        &one.text,
+                        reason,
+                        Effect::NotMapped,
+                    )),
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Condition of a rule, and its targets.
+pub(crate) type Mapped = (Condition, Vec<(Field, Numbers)>);
+
+/// What a translated packet must have been for a condition to hold behind the translation; `None`: it does not hold.
+fn seen_after(condition: &Condition, translation: &Settled) -> Result<Option<Condition>, String> {
+    let mut seen = condition.clone();
+    let mut judge = |field: Field, values: &Numbers| -> Result<bool, String> {
+        let Some(wanted) = seen.has.remove(&field) else {
+            return Ok(true);
+        };
+        if values.is_within(&wanted) {
+            return Ok(true);
+        }
+        match wanted.and(values).is_empty() {
+            true => Ok(false),
+            false => Err(
+                "it holds for some of the addresses that a packet may be translated to".to_owned(),
+            ),
+        }
+    };
+    if let Some((family, pool)) = &translation.pool {
+        let other = match family {
+            Family::Four => Field::Daddr6,
+            Family::Six => Field::Daddr4,
+        };
+        if condition.has.contains_key(&other) {
+            return Ok(None);
+        }
+        if !judge(family.destination(), pool)? {
+            return Ok(None);
+        }
+    }
+    if let Some(ports) = &translation.ports
+        && !judge(Field::Dport, ports)?
+    {
+        return Ok(None);
+    }
+    Ok(Some(seen))
+}
+
+/// A rule for each protocol, as ports are those of one.
+fn targets(one: &Settled, when: &Condition) -> Result<Vec<Mapped>, String> {
+    let mut maps = Vec::new();
+    if let Some((family, pool)) = &one.pool {
+        let field = if one.source {
+            family.source()
+        } else {
+            family.destination()
+        };
+        maps.push((field, pool.clone()));
+    }
+    let Some(ports) = &one.ports else {
+        return Ok(vec![(when.clone(), maps)]);
+    };
+    let field = if one.source {
+        Field::Sport
+    } else {
+        Field::Dport
+    };
+    let mut out = Vec::new();
+    for protocol in [TCP, UDP] {
+        let of_protocol = narrowed(when, Field::Proto, Numbers::one(protocol));
+        if let Some(of_protocol) = of_protocol.and_then(|one| narrowed(&one, field, field.domain()))
+        {
+            let mut maps = maps.clone();
+            maps.push((field, ports.clone()));
+            out.push((of_protocol, maps));
+        }
+    }
+    match out.is_empty() {
+        true => Err("weir maps ports of TCP and UDP only".to_owned()),
+        false => Ok(out),
+    }
+}

@@ -1,0 +1,427 @@
+//! `nft list ruleset`, and rule files as people write them: tables, sets, maps, chains, variables.
+//!
+//! `rule` reads what stands in a chain.
+
+mod rule;
+mod table;
+mod tokens;
+
+use std::collections::BTreeMap;
+
+use crate::chains::{Rule, Then};
+use crate::condition::Field;
+use crate::finding::{Effect, Finding};
+use crate::hooks::{Base, Hook, Rules};
+use crate::nat::Translation;
+use crate::numbers::Numbers;
+use crate::state::State;
+use crate::values;
+use table::{Named, Table, closing, elements};
+use tokens::{Kind, Token, lines, substitute, text_of};
+
+/// Most statements and elements that are read.
+const MAX_TOKENS: usize = 8_000_000;
+
+/// Reads the text.
+pub(crate) fn read(text: &str, state: &mut State) -> Rules {
+    let mut reader = Reader {
+        rules: Rules::default(),
+        state,
+        variables: BTreeMap::new(),
+    };
+    let mut tokens = lines(text);
+    tokens.truncate(MAX_TOKENS);
+    reader.top(&tokens);
+    reader.rules
+}
+
+struct Reader<'s> {
+    rules: Rules,
+    state: &'s mut State,
+    variables: BTreeMap<String, Vec<Token>>,
+}
+
+/// One statement of a block: its words, and the block behind them if it has one.
+struct Statement<'t> {
+    words: &'t [Token],
+    block: Option<&'t [Token]>,
+}
+
+/// Where statements stand: there are blocks in tables only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Level {
+    Table,
+    Chain,
+}
+
+/// Parts the tokens of a block. A brace opens a block behind these words only; elsewhere it is a set.
+fn statements(tokens: &[Token], level: Level) -> Vec<Statement<'_>> {
+    const BLOCKS: &[&str] = &[
+        "table",
+        "chain",
+        "set",
+        "map",
+        "flowtable",
+        "counter",
+        "quota",
+        "limit",
+        "secmark",
+        "synproxy",
+        "ct",
+    ];
+    let mut out = Vec::new();
+    let mut at = 0;
+    while let Some(first) = tokens.get(at) {
+        if first.kind == Kind::End {
+            at += 1;
+            continue;
+        }
+        let opens = |at: usize, token: &Token| {
+            let words = at.saturating_sub(1);
+            level == Level::Table
+                && token.kind == Kind::Open
+                && BLOCKS.contains(&first.text.as_str())
+                && words < 5
+        };
+        let start = at;
+        let mut depth = 0usize;
+        let mut block = None;
+        let mut end = tokens.len();
+        while let Some(token) = tokens.get(at) {
+            match token.kind {
+                Kind::Open if depth == 0 && opens(at - start, token) => {
+                    end = at;
+                    let close = closing(tokens, at);
+                    block = tokens.get(at + 1..close);
+                    at = close + 1;
+                    break;
+                }
+                Kind::Open => depth += 1,
+                Kind::Close => depth = depth.saturating_sub(1),
+                Kind::End if depth == 0 => {
+                    end = at;
+                    at += 1;
+                    break;
+                }
+                _ => {}
+            }
+            at += 1;
+            end = at;
+        }
+        out.push(Statement {
+            words: tokens.get(start..end).unwrap_or_default(),
+            block,
+        });
+    }
+    out
+}
+
+impl Reader<'_> {
+    fn top(&mut self, tokens: &[Token]) {
+        // Tables may be opened more than once, and chains use sets that follow them.
+        let mut tables: BTreeMap<(String, String), Table> = BTreeMap::new();
+        let mut blocks: Vec<((String, String), &[Token])> = Vec::new();
+        for statement in statements(tokens, Level::Table) {
+            let words: Vec<&str> = statement.words.iter().map(|t| t.text.as_str()).collect();
+            match (&words[..], statement.block) {
+                (["table", rest @ ..], Some(block)) => {
+                    let (family, name) = match rest {
+                        [family, name, ..] => (*family, *name),
+                        [name] => ("ip", *name),
+                        [] => ("ip", ""),
+                    };
+                    let key = (family.to_owned(), name.to_owned());
+                    let table = tables.entry(key.clone()).or_insert_with(|| Table {
+                        family: family.to_owned(),
+                        name: name.to_owned(),
+                        sets: BTreeMap::new(),
+                    });
+                    self.definitions(block);
+                    self.sets(block, table);
+                    blocks.push((key, block));
+                }
+                (["define", ..], _) => self.define(statement.words),
+                (["flush" | "#!/usr/sbin/nft", ..] | [], _) => {}
+                (
+                    ["table" | "add", "table", ..] | ["table", ..] | ["delete" | "destroy", ..],
+                    _,
+                ) => {}
+                _ => {
+                    let reason = "only tables, chains, sets and variables are read; list what is loaded with `nft list ruleset`";
+                    self.unread(statement.words, reason, Effect::Either);
+                }
+            }
+        }
+        for (key, block) in blocks {
+            if let Some(table) = tables.get(&key) {
+                self.chains(block, table);
+            }
+        }
+    }
+
+    fn unread(&mut self, words: &[Token], reason: impl Into<String>, effect: Effect) {
+        let line = words.first().map_or(1, |token| token.line);
+        let finding = Finding::new(line, &text_of(words), reason, effect);
+        self.state.findings.push(finding);
+    }
+
+    fn definitions(&mut self, block: &[Token]) {
+        for statement in statements(block, Level::Table) {
+            if statement
+                .words
+                .first()
+                .is_some_and(|word| word.text == "define")
+            {
+                self.define(statement.words);
+            }
+        }
+    }
+
+    /// `define NAME = VALUE`
+    fn define(&mut self, words: &[Token]) {
+        if let [_, name, equals, value @ ..] = words
+            && equals.text == "="
+        {
+            let value = substitute(value, &self.variables);
+            self.variables.insert(name.text.clone(), value);
+        }
+    }
+
+    fn sets(&mut self, block: &[Token], table: &mut Table) {
+        for statement in statements(block, Level::Table) {
+            let (Some(body), [kind, name]) = (statement.block, statement.words) else {
+                continue;
+            };
+            if kind.text != "set" && kind.text != "map" {
+                continue;
+            }
+            let mut named = Named::default();
+            for line in statements(body, Level::Chain) {
+                match line.words {
+                    [first, equals, rest @ ..]
+                        if first.text == "elements" && equals.text == "=" =>
+                    {
+                        let rest = substitute(rest, &self.variables);
+                        named.elements.extend(elements(&rest));
+                    }
+                    [first, rest @ ..] if first.text == "flags" => {
+                        let dynamic =
+                            |token: &Token| matches!(token.text.as_str(), "dynamic" | "timeout");
+                        named.changes |= rest.iter().any(dynamic);
+                    }
+                    [first, ..] if first.text == "timeout" => named.changes = true,
+                    _ => {}
+                }
+            }
+            table.sets.insert(name.text.clone(), named);
+        }
+    }
+
+    fn chains(&mut self, block: &[Token], table: &Table) {
+        for statement in statements(block, Level::Table) {
+            let (Some(body), [kind, name]) = (statement.block, statement.words) else {
+                if let [first, rest @ ..] = statement.words
+                    && first.text == "flags"
+                    && rest.iter().any(|token| token.text == "dormant")
+                {
+                    self.unread(
+                        statement.words,
+                        "the table is dormant; it is read as if it were not",
+                        Effect::Either,
+                    );
+                }
+                continue;
+            };
+            if kind.text == "chain" {
+                self.chain(body, name, table);
+            }
+        }
+    }
+
+    fn chain(&mut self, body: &[Token], name: &Token, table: &Table) {
+        let scoped = table.scoped(&name.text);
+        let mut base: Option<Base> = None;
+        let mut is_nat = false;
+        let mut rules = Vec::new();
+        for statement in statements(body, Level::Chain) {
+            let words = substitute(statement.words, &self.variables);
+            let texts: Vec<&str> = words.iter().map(|token| token.text.as_str()).collect();
+            match &texts[..] {
+                [] | ["comment", _] => continue,
+                ["type", kind, "hook", hook, rest @ ..] => {
+                    is_nat = *kind == "nat";
+                    base = self.base(hook, rest, name, table, &scoped);
+                    if base.is_none() {
+                        self.unread(
+                            &words,
+                            "the hook or the name of a device is not understood",
+                            Effect::Either,
+                        );
+                    }
+                    continue;
+                }
+                ["policy", policy] => {
+                    if let Some(base) = &mut base {
+                        base.drops = *policy == "drop";
+                    }
+                    continue;
+                }
+                _ => {}
+            }
+            rules.push(words);
+        }
+        let hook = base.as_ref().map(|base| base.hook);
+        let entry = self.rules.chains.entry(scoped.clone()).or_default();
+        entry.line = name.line;
+        for words in rules {
+            self.rule(&words, table, &scoped, is_nat.then_some(hook).flatten());
+        }
+        if let Some(base) = base
+            && !is_nat
+        {
+            self.rules.bases.push(base);
+        }
+    }
+
+    fn base(
+        &mut self,
+        hook: &str,
+        rest: &[&str],
+        name: &Token,
+        table: &Table,
+        scoped: &str,
+    ) -> Option<Base> {
+        let hook = match hook {
+            "ingress" => Hook::Ingress,
+            "prerouting" => Hook::Prerouting,
+            "input" => Hook::Input,
+            "forward" => Hook::Forward,
+            "output" => Hook::Output,
+            "postrouting" => Hook::Postrouting,
+            "egress" => Hook::Egress,
+            _ => return None,
+        };
+        let at = rest.iter().position(|word| *word == "priority");
+        let priority = at.map_or(0, |at| priority(rest.get(at + 1..).unwrap_or_default()));
+        let mut covers = table.covers();
+        let named = rest.iter().take_while(|word| **word != "priority");
+        let named =
+            named.filter(|word| !matches!(**word, "device" | "devices" | "=" | "{" | "}" | ","));
+        let mut devices: Vec<u128> = Vec::new();
+        for word in named {
+            devices.push(self.state.names.interface(values::interface(word)?));
+        }
+        if !devices.is_empty() {
+            let devices = Numbers::new(devices.iter().map(|&number| (number, number)).collect());
+            covers = (covers.iter())
+                .filter_map(|one| crate::condition::narrowed(one, Field::In, devices.clone()))
+                .collect();
+        }
+        Some(Base {
+            hook,
+            priority,
+            chain: scoped.to_owned(),
+            name: format!(
+                "chain {} of table {} {}",
+                name.text, table.family, table.name
+            ),
+            short: name.text.clone(),
+            drops: false,
+            covers,
+            line: name.line,
+        })
+    }
+
+    /// A rule of a chain; `nat` is the hook of a chain of type nat.
+    fn rule(&mut self, words: &[Token], table: &Table, scoped: &str, nat: Option<Hook>) {
+        let line = words.first().map_or(1, |token| token.line);
+        let text = text_of(words);
+        let made = rule::read(words, table, self.state);
+        for (reason, effect) in made.notes {
+            self.state
+                .findings
+                .push(Finding::new(line, &text, reason, effect));
+        }
+        let branches = match made.branches {
+            Ok(branches) => branches,
+            Err(reason) => {
+                self.state
+                    .findings
+                    .push(Finding::new(line, &text, reason, made.effect));
+                return;
+            }
+        };
+        if let Some(to) = made.to {
+            let source = match nat {
+                Some(Hook::Postrouting | Hook::Input) => true,
+                Some(Hook::Prerouting) => false,
+                _ => {
+                    let reason = "only rules of the hooks prerouting and postrouting translate what is received";
+                    self.state
+                        .findings
+                        .push(Finding::new(line, &text, reason, Effect::NotMapped));
+                    return;
+                }
+            };
+            self.rules.nat.push(Translation {
+                line,
+                text,
+                when: branches.into_iter().flat_map(|(when, _)| when).collect(),
+                to,
+                source,
+                out: made.out,
+            });
+            return;
+        }
+        if nat.is_some() {
+            if branches.iter().any(|(_, then)| *then != Then::Continue) {
+                let reason = "verdicts and jumps in chains of type nat are not read";
+                self.state
+                    .findings
+                    .push(Finding::new(line, &text, reason, Effect::Either));
+            }
+            return;
+        }
+        let chain = self.rules.chains.entry(scoped.to_owned()).or_default();
+        for (when, mut then) in branches {
+            if let Then::Jump(to) | Then::Goto(to) = &mut then {
+                *to = table.scoped(to);
+            }
+            chain.rules.push(Rule {
+                line,
+                text: text.clone(),
+                when,
+                then,
+                log: made.log.clone(),
+            });
+        }
+    }
+}
+
+/// `filter`, `-10`, `filter - 10`.
+fn priority(words: &[&str]) -> i32 {
+    let mut sum = 0i32;
+    let mut sign = 1;
+    for word in words {
+        let value = match *word {
+            "raw" => -300,
+            "mangle" => -150,
+            "dstnat" => -100,
+            "filter" => 0,
+            "security" => 50,
+            "srcnat" => 100,
+            "-" => {
+                sign = -1;
+                continue;
+            }
+            "+" => continue,
+            word => match word.parse::<i32>() {
+                Ok(value) => value,
+                Err(_) => break,
+            },
+        };
+        sum = sum.saturating_add(value.saturating_mul(sign));
+        sign = 1;
+    }
+    sum
+}

@@ -1,0 +1,762 @@
+//! A rule of nftables: tests, statements and a verdict, in the order written.
+
+use super::table::{Table, closing, elements};
+use super::tokens::{Kind, Token, text_of};
+use crate::chains::Then;
+use crate::condition::{
+    CT_ESTABLISHED, CT_INVALID, CT_NEW, CT_RELATED, CT_UNTRACKED, Condition, Field, IP4, IP6, Part,
+    TCP, TooMany, UDP, product, prune, subtract,
+};
+use crate::finding::Effect;
+use crate::nat::{self, Target};
+use crate::numbers::Numbers;
+use crate::state::State;
+use crate::values::{self, Family};
+
+/// What a rule says.
+pub(super) struct Made {
+    /// Conditions and what happens; more than one of a verdict map. Or why there is none.
+    pub(super) branches: Result<Vec<(Vec<Condition>, Then)>, String>,
+    pub(super) log: Option<String>,
+    pub(super) to: Option<Target>,
+    pub(super) out: Option<String>,
+    pub(super) notes: Vec<(String, Effect)>,
+    /// What leaving it out means.
+    pub(super) effect: Effect,
+}
+
+/// Reads a rule.
+pub(super) fn read(words: &[Token], table: &Table, state: &mut State) -> Made {
+    let has = |word: &str| {
+        words
+            .iter()
+            .any(|token| token.kind == Kind::Word && token.text == word)
+    };
+    let effect = if has("vmap") || has("jump") || has("goto") || has("return") {
+        Effect::Either
+    } else if has("accept") {
+        Effect::Narrower
+    } else if has("drop") || has("reject") {
+        Effect::Wider
+    } else if has("masquerade") || has("snat") || has("dnat") || has("redirect") {
+        Effect::Either
+    } else if has("log") {
+        Effect::NotLogged
+    } else {
+        Effect::NoChange
+    };
+    let mut reader = Reader {
+        words,
+        at: 0,
+        table,
+        state,
+        when: vec![Condition::any()],
+        then: Then::Continue,
+        branches: Vec::new(),
+        log: None,
+        to: None,
+        out: None,
+        notes: Vec::new(),
+    };
+    let read = reader.rule();
+    let branches = read.map(|()| {
+        let mut branches = std::mem::take(&mut reader.branches);
+        if branches.is_empty() || reader.then != Then::Continue {
+            branches.push((reader.when.clone(), reader.then.clone()));
+        }
+        branches
+    });
+    Made {
+        branches,
+        log: reader.log,
+        to: reader.to,
+        out: reader.out,
+        notes: reader.notes,
+        effect,
+    }
+}
+
+/// What is tested.
+#[derive(Clone, Copy, Debug)]
+enum Selector {
+    /// A field, and the EtherType or protocol that naming it asks for.
+    Field(Field, Option<(Field, u128)>),
+    Incoming,
+    Outgoing,
+    /// `meta nfproto`: the IP version.
+    Version,
+}
+
+struct Reader<'a, 's> {
+    words: &'a [Token],
+    at: usize,
+    table: &'a Table,
+    state: &'s mut State,
+    when: Vec<Condition>,
+    then: Then,
+    branches: Vec<(Vec<Condition>, Then)>,
+    log: Option<String>,
+    to: Option<Target>,
+    out: Option<String>,
+    notes: Vec<(String, Effect)>,
+}
+
+fn too_many(_: TooMany) -> String {
+    "it becomes too many rules of weir".to_owned()
+}
+
+impl Reader<'_, '_> {
+    fn peek(&self) -> &str {
+        self.words
+            .get(self.at)
+            .map_or("", |token| token.text.as_str())
+    }
+
+    fn take(&mut self) -> &str {
+        self.at += 1;
+        self.words
+            .get(self.at - 1)
+            .map_or("", |token| token.text.as_str())
+    }
+
+    fn skip(&mut self, word: &str) -> bool {
+        let found = self.peek() == word && self.at < self.words.len();
+        self.at += usize::from(found);
+        found
+    }
+
+    /// Passes pairs of a word and its value.
+    fn skip_pairs(&mut self, names: &[&str]) {
+        while names.contains(&self.peek()) && self.at < self.words.len() {
+            self.at += 2;
+        }
+    }
+
+    fn rule(&mut self) -> Result<(), String> {
+        while let Some(token) = self.words.get(self.at) {
+            if token.kind == Kind::Text {
+                return Err(format!("`{}` stands where no text can", token.text));
+            }
+            let word = token.text.clone();
+            self.at += 1;
+            match word.as_str() {
+                "counter" => self.skip_pairs(&["packets", "bytes", "name"]),
+                "comment" => self.at += 1,
+                "accept" => self.then = Then::Accept,
+                "drop" => self.then = Then::Drop,
+                "return" => self.then = Then::Return,
+                "continue" => self.then = Then::Continue,
+                "jump" => self.then = Then::Jump(self.take().to_owned()),
+                "goto" => self.then = Then::Goto(self.take().to_owned()),
+                "reject" => {
+                    let rest = self.words.get(self.at..).unwrap_or_default();
+                    let stop = rest.iter().position(|token| token.text == "comment");
+                    let rest = rest.get(..stop.unwrap_or(rest.len())).unwrap_or_default();
+                    let with = text_of(rest);
+                    self.at += rest.len();
+                    let with = if with.is_empty() {
+                        with
+                    } else {
+                        format!(" {with}")
+                    };
+                    self.notes
+                        .push((format!("weir has no `reject{with}`"), Effect::NoAnswer));
+                    self.then = Then::Drop;
+                }
+                "log" => self.log()?,
+                "masquerade" | "snat" | "dnat" | "redirect" => self.translate(&word)?,
+                "limit" | "quota" | "connlimit" => {
+                    return Err(format!(
+                        "`{word}` depends on packets before, and rules of weir do not"
+                    ));
+                }
+                "update" | "add" | "delete" if self.peek().starts_with('@') => {
+                    return Err("rules of weir do not fill sets".to_owned());
+                }
+                "queue" | "tproxy" | "synproxy" => {
+                    return Err(format!(
+                        "`{word}` hands packets to programs, which weir does not"
+                    ));
+                }
+                "notrack" => {
+                    return Err(
+                        "weir cannot leave packets out of the table of connections".to_owned()
+                    );
+                }
+                "flow" | "dup" | "fwd" => return Err(format!("`{word}` has no counterpart")),
+                "fib" => {
+                    return Err(
+                        "`fib` asks the routing table, which rules of weir do not see".to_owned(),
+                    );
+                }
+                _ => {
+                    self.at -= 1;
+                    self.test()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn log(&mut self) -> Result<(), String> {
+        let mut prefix = String::new();
+        let mut group = false;
+        loop {
+            match self.peek() {
+                "prefix" => {
+                    self.at += 1;
+                    prefix = self.take().to_owned();
+                }
+                "level" | "snaplen" | "queue-threshold" => self.at += 2,
+                "group" => {
+                    group = true;
+                    self.at += 2;
+                }
+                "flags" => {
+                    self.at += 2;
+                    while self.skip(",") {
+                        self.at += 1;
+                    }
+                    // `flags tcp sequence`
+                    if matches!(self.peek(), "sequence" | "options") {
+                        self.at += 1;
+                    }
+                }
+                _ => break,
+            }
+        }
+        match group {
+            true => self.notes.push((
+                "weir's log goes to the readers of weir, not to a group of netlink".to_owned(),
+                Effect::NotLogged,
+            )),
+            false => self.log = Some(prefix),
+        }
+        Ok(())
+    }
+
+    fn translate(&mut self, what: &str) -> Result<(), String> {
+        let mut family = match self.table.family.as_str() {
+            "ip6" => Family::Six,
+            _ => Family::Four,
+        };
+        if self.skip("ip6") {
+            family = Family::Six;
+        } else if self.skip("ip") {
+            family = Family::Four;
+        }
+        let mut value = String::new();
+        if self.skip("to") {
+            while let Some(token) = self.words.get(self.at) {
+                if token.kind != Kind::Word
+                    || matches!(
+                        token.text.as_str(),
+                        "random" | "persistent" | "fully-random" | "comment" | "counter"
+                    )
+                {
+                    break;
+                }
+                value.push_str(&token.text);
+                self.at += 1;
+            }
+            if self
+                .words
+                .get(self.at)
+                .is_some_and(|token| token.kind == Kind::Open)
+                || value.contains("map")
+            {
+                return Err(format!("`{what}` to the value of a map has no counterpart"));
+            }
+        }
+        if value.starts_with('[') || value.matches(':').count() > 1 {
+            family = Family::Six;
+        }
+        while matches!(self.peek(), "random" | "persistent" | "fully-random" | ",") {
+            self.at += 1;
+        }
+        let ports = value.strip_prefix(':').filter(|ports| !ports.is_empty());
+        self.to = Some(match what {
+            "masquerade" => nat::masquerade(ports)?,
+            "redirect" => nat::redirect(ports)?,
+            _ => nat::to(&value, what == "snat", family)?,
+        });
+        Ok(())
+    }
+
+    /// A test, or a statement that begins like one.
+    fn test(&mut self) -> Result<(), String> {
+        let start = self.at;
+        let first = self.selector()?;
+        if self.sets_next() {
+            self.writes(start);
+            return Ok(());
+        }
+        let Some(first) = first else {
+            return Ok(());
+        };
+        let mut selectors = vec![first];
+        while self.skip(".") {
+            selectors.extend(self.selector()?);
+        }
+        if let Selector::Field(Field::TcpFlags, _) = first
+            && !matches!(self.peek(), "{" | "vmap")
+            && !self.peek().starts_with('@')
+        {
+            return self.flags();
+        }
+        if self.skip("vmap") {
+            return self.verdicts(&selectors);
+        }
+        let mut negated = false;
+        let mut compared = String::new();
+        if self
+            .words
+            .get(self.at)
+            .is_some_and(|token| token.kind == Kind::Sign)
+        {
+            let sign = self.take().to_owned();
+            match sign.as_str() {
+                "!=" => negated = true,
+                "==" => {}
+                "<" | "<=" | ">" | ">=" => compared = sign,
+                "&" => return Err("a mask of this field has no counterpart".to_owned()),
+                other => return Err(format!("`{other}` is not understood")),
+            }
+        }
+        let values = self.values()?;
+        if let (false, Selector::Field(field, _), [one]) = (compared.is_empty(), first, &values[..])
+        {
+            let word = one.first().map_or("", |token| token.text.as_str());
+            let number =
+                values::number(field, word).ok_or_else(|| format!("`{word}` is not a number"))?;
+            let max = u128::MAX >> (128 - field.bits().clamp(1, 128));
+            let set = match compared.as_str() {
+                "<" => number.checked_sub(1).map(|high| Numbers::range(0, high)),
+                "<=" => Some(Numbers::range(0, number)),
+                ">" => Some(Numbers::range(number.saturating_add(1), max)),
+                _ => Some(Numbers::range(number, max)),
+            };
+            let set = set.unwrap_or_default();
+            return self.narrow(&[of(first, set)]);
+        }
+        if let [one] = &selectors[..] {
+            let conditions = self.any_of(*one, &values, negated)?;
+            return self.narrow_all(conditions);
+        }
+        let mut alternatives = Vec::new();
+        for value in &values {
+            alternatives.extend(self.tuple(&selectors, value)?);
+        }
+        if !negated {
+            return self.narrow_all(prune(alternatives));
+        }
+        // What has all fields of the tuple, and is not in the set.
+        let mut with_all = vec![Condition::any()];
+        for selector in &selectors {
+            if let Selector::Field(field, _) = selector {
+                let present: Vec<Condition> = of(*selector, field.domain()).into_iter().collect();
+                with_all = product(&with_all, &present).map_err(too_many)?;
+            }
+        }
+        let left = subtract(with_all, alternatives.iter()).map_err(too_many)?;
+        self.narrow_all(left)
+    }
+
+    /// Whether the words up to the next statement write what they name.
+    fn sets_next(&self) -> bool {
+        let rest = self.words.get(self.at..).unwrap_or_default();
+        let rest = rest.iter().take_while(|token| !is_statement(&token.text));
+        rest.take(4)
+            .any(|token| token.kind == Kind::Word && token.text == "set")
+    }
+
+    /// Passes a statement that writes something, which changes no verdict.
+    fn writes(&mut self, start: usize) {
+        while self
+            .words
+            .get(self.at)
+            .is_some_and(|token| !is_statement(&token.text))
+        {
+            self.at += 1;
+        }
+        let what = text_of(self.words.get(start..self.at).unwrap_or_default());
+        self.notes
+            .push((format!("`{what}` is not translated"), Effect::NoChange));
+    }
+
+    fn narrow(&mut self, alternatives: &[Option<Condition>]) -> Result<(), String> {
+        self.narrow_all(alternatives.iter().flatten().cloned().collect())
+    }
+
+    fn narrow_all(&mut self, alternatives: Vec<Condition>) -> Result<(), String> {
+        self.when = product(&self.when, &alternatives).map_err(too_many)?;
+        Ok(())
+    }
+
+    /// `ip saddr`, `tcp dport`, `meta l4proto`, `iifname`.
+    /// `None`: the words are no test, or one that is done.
+    fn selector(&mut self) -> Result<Option<Selector>, String> {
+        let first = self.take().to_owned();
+        let plain = |field| Ok(Some(Selector::Field(field, None)));
+        let on = |field, class, value| Ok(Some(Selector::Field(field, Some((class, value)))));
+        match first.as_str() {
+            "iif" | "iifname" => return Ok(Some(Selector::Incoming)),
+            "oif" | "oifname" => return Ok(Some(Selector::Outgoing)),
+            _ => {}
+        }
+        let second = self.take().to_owned();
+        match (first.as_str(), second.as_str()) {
+            ("meta", "iif" | "iifname") => Ok(Some(Selector::Incoming)),
+            ("meta", "oif" | "oifname") => Ok(Some(Selector::Outgoing)),
+            ("meta", "l4proto") => plain(Field::Proto),
+            ("meta", "nfproto") => Ok(Some(Selector::Version)),
+            ("meta", "protocol") | ("ether", "type") => plain(Field::EthType),
+            ("meta", "mark" | "priority") | ("ct", "mark") => {
+                match self.peek() {
+                    "set" => Ok(None),
+                    _ => Err(format!("weir does not test {first} {second}")),
+                }
+            }
+            ("tcp" | "ip" | "ip6", "option") | ("exthdr", _) if self.sets_next() => Ok(None),
+            ("ether", "saddr") => plain(Field::EthSaddr),
+            ("ether", "daddr") => plain(Field::EthDaddr),
+            ("vlan", "id") => plain(Field::VlanId),
+            ("ip", "saddr") => plain(Field::Saddr4),
+            ("ip", "daddr") => plain(Field::Daddr4),
+            ("ip6", "saddr") => plain(Field::Saddr6),
+            ("ip6", "daddr") => plain(Field::Daddr6),
+            ("ip", "protocol") => on(Field::Proto, Field::EthType, IP4),
+            ("ip", "ttl") => plain(Field::Ttl),
+            ("ip", "dscp") => plain(Field::Dscp4),
+            ("ip", "length") => plain(Field::Length4),
+            ("ip6", "hoplimit") => plain(Field::HopLimit),
+            ("ip6", "dscp") => plain(Field::Dscp6),
+            ("ip", "frag-off") => {
+                // Written by iptables-nft for `-f`.
+                let words: Vec<&str> = (self.words.get(self.at..).unwrap_or_default().iter())
+                    .take(4)
+                    .map(|token| token.text.as_str())
+                    .collect();
+                match words[..] {
+                    ["&", "0x1fff" | "8191", "!=" | "==", "0" | "0x0"] => {
+                        let later = words.get(2) == Some(&"!=");
+                        self.at += 4;
+                        let one = of(Selector::Field(Field::FragLater, Some((Field::EthType, IP4))), Numbers::one(u128::from(later)));
+                        self.narrow(&[one])?;
+                        Ok(None)
+                    }
+                    _ => Err("`ip frag-off` has no counterpart but `& 0x1fff` compared with 0".to_owned()),
+                }
+            }
+            ("ip6", "nexthdr") => Err(
+                "`ip6 nexthdr` looks at the first header only; write `meta l4proto` for the protocol behind extension headers".to_owned(),
+            ),
+            ("tcp", "sport") => on(Field::Sport, Field::Proto, TCP),
+            ("tcp", "dport") => on(Field::Dport, Field::Proto, TCP),
+            ("tcp", "flags") => plain(Field::TcpFlags),
+            ("udp", "sport") => on(Field::Sport, Field::Proto, UDP),
+            ("udp", "dport") => on(Field::Dport, Field::Proto, UDP),
+            ("sctp", "sport") => on(Field::Sport, Field::Proto, 132),
+            ("sctp", "dport") => on(Field::Dport, Field::Proto, 132),
+            ("dccp", "sport") => on(Field::Sport, Field::Proto, 33),
+            ("dccp", "dport") => on(Field::Dport, Field::Proto, 33),
+            ("udplite", "sport") => on(Field::Sport, Field::Proto, 136),
+            ("udplite", "dport") => on(Field::Dport, Field::Proto, 136),
+            ("th", "sport") => plain(Field::Sport),
+            ("th", "dport") => plain(Field::Dport),
+            ("icmp", "type") => plain(Field::IcmpType),
+            ("icmp", "code") => plain(Field::IcmpCode),
+            ("icmpv6", "type") => plain(Field::Icmp6Type),
+            ("icmpv6", "code") => plain(Field::Icmp6Code),
+            ("ct", "state") => plain(Field::CtState),
+            _ => Err(format!("weir does not test `{first} {second}`")),
+        }
+    }
+
+    /// One value, values with commas between, `{ ... }` or `@set`.
+    fn values(&mut self) -> Result<Vec<Vec<Token>>, String> {
+        let Some(token) = self.words.get(self.at) else {
+            return Err("a value is missing".to_owned());
+        };
+        if token.kind == Kind::Open {
+            let close = closing(self.words, self.at);
+            let inside = self.words.get(self.at..close).unwrap_or_default();
+            self.at = close + 1;
+            return Ok(elements(inside));
+        }
+        if let Some(name) = token.text.strip_prefix('@') {
+            self.at += 1;
+            return self.set(name);
+        }
+        let mut out = Vec::new();
+        loop {
+            let mut one = Vec::new();
+            while let Some(token) = self.words.get(self.at) {
+                let joins =
+                    token.text == "." || one.last().is_some_and(|last: &Token| last.text == ".");
+                if !one.is_empty() && !joins {
+                    break;
+                }
+                one.push(token.clone());
+                self.at += 1;
+            }
+            out.push(one);
+            if !self.skip(",") {
+                return Ok(out);
+            }
+        }
+    }
+
+    fn set(&self, name: &str) -> Result<Vec<Vec<Token>>, String> {
+        let set = self.table.sets.get(name);
+        let set = set.ok_or_else(|| format!("there is no set or map `{name}`"))?;
+        match set.changes {
+            true => Err(format!(
+                "the set `{name}` changes while rules run, and sets of weir do not"
+            )),
+            false => Ok(set.elements.clone()),
+        }
+    }
+
+    /// The condition that a field has one of these values.
+    fn any_of(
+        &mut self,
+        selector: Selector,
+        values: &[Vec<Token>],
+        negated: bool,
+    ) -> Result<Vec<Condition>, String> {
+        let name_of = self.words.get(self.at.wrapping_sub(1));
+        let name_of = name_of
+            .and_then(|token| token.text.strip_prefix('@'))
+            .map(str::to_owned);
+        match selector {
+            Selector::Outgoing => {
+                let names: Vec<&str> = (values.iter())
+                    .filter_map(|value| value.first())
+                    .map(|token| token.text.as_str())
+                    .collect();
+                if let ([name], false) = (&names[..], negated) {
+                    self.out = Some((*name).to_owned());
+                }
+                self.state.leaves_by(&names, negated)
+            }
+            Selector::Incoming => {
+                let mut set = Numbers::default();
+                for value in values {
+                    let word = value.first().map_or("", |token| token.text.as_str());
+                    let name = values::interface(word)
+                        .ok_or_else(|| format!("`{word}` is not a whole name of an interface"))?;
+                    set = set.or(&Numbers::one(self.state.names.interface(name)));
+                }
+                let set = if negated {
+                    set.not_in(&Field::In.domain())
+                } else {
+                    set
+                };
+                Ok(Condition::of(Field::In, set).into_iter().collect())
+            }
+            Selector::Version => {
+                let mut set = Numbers::default();
+                for value in values {
+                    set = set.or(&Numbers::one(version(value)?));
+                }
+                let set = if negated {
+                    set.not_in(&crate::condition::ip())
+                } else {
+                    set
+                };
+                Ok(Condition::of(Field::EthType, set).into_iter().collect())
+            }
+            Selector::Field(field, _) => {
+                let mut intervals = Vec::new();
+                for value in values {
+                    intervals.extend_from_slice(number_of(field, value)?.intervals());
+                }
+                let set = Numbers::new(intervals);
+                if let Some(name) = name_of {
+                    self.state.names.call(set.clone(), &name);
+                }
+                let set = if negated {
+                    set.not_in(&field.domain())
+                } else {
+                    set
+                };
+                Ok(of(selector, set).into_iter().collect())
+            }
+        }
+    }
+
+    /// The conditions of `a . b`.
+    fn tuple(&mut self, selectors: &[Selector], value: &[Token]) -> Result<Vec<Condition>, String> {
+        let parts: Vec<&[Token]> = value.split(|token| token.text == ".").collect();
+        if parts.len() != selectors.len() {
+            return Err("an element has another number of parts than the test".to_owned());
+        }
+        let mut out = vec![Condition::any()];
+        for (selector, part) in selectors.iter().zip(parts) {
+            let one = self.any_of(*selector, &[part.to_vec()], false)?;
+            out = product(&out, &one).map_err(too_many)?;
+        }
+        Ok(out)
+    }
+
+    /// `vmap { key : verdict, ... }` or `vmap @map`.
+    fn verdicts(&mut self, selectors: &[Selector]) -> Result<(), String> {
+        let entries = self.values()?;
+        let mut keyed: Vec<(Then, Vec<Vec<Token>>)> = Vec::new();
+        for entry in entries {
+            let colon = entry.iter().position(|token| token.text == ":");
+            let colon = colon.ok_or("an element of a map has no verdict")?;
+            let (key, verdict) = (
+                entry.get(..colon).unwrap_or_default(),
+                entry.get(colon + 1..).unwrap_or_default(),
+            );
+            let verdict: Vec<&str> = verdict.iter().map(|token| token.text.as_str()).collect();
+            let then = match verdict[..] {
+                ["accept", ..] => Then::Accept,
+                ["drop", ..] => Then::Drop,
+                ["return", ..] => Then::Return,
+                ["continue", ..] => Then::Continue,
+                ["jump", chain, ..] => Then::Jump(chain.to_owned()),
+                ["goto", chain, ..] => Then::Goto(chain.to_owned()),
+                _ => return Err("a verdict of a map is not understood".to_owned()),
+            };
+            match keyed.iter_mut().find(|(known, _)| *known == then) {
+                Some((_, keys)) => keys.push(key.to_vec()),
+                None => keyed.push((then, vec![key.to_vec()])),
+            }
+        }
+        for (then, keys) in keyed {
+            let conditions = match selectors {
+                [one] => self.any_of(*one, &keys, false)?,
+                _ => {
+                    let mut all = Vec::new();
+                    for key in &keys {
+                        all.extend(self.tuple(selectors, key)?);
+                    }
+                    prune(all)
+                }
+            };
+            let when = product(&self.when, &conditions).map_err(too_many)?;
+            self.branches.push((when, then));
+        }
+        Ok(())
+    }
+
+    /// What stands behind `tcp flags`.
+    fn flags(&mut self) -> Result<(), String> {
+        let bad = || "these TCP flags are not understood".to_owned();
+        let mask = match self.skip("&") {
+            true => Some(self.flag_words().ok_or_else(bad)?),
+            false => None,
+        };
+        let sign = match self.words.get(self.at) {
+            Some(token) if token.kind == Kind::Sign && token.text != "(" => {
+                self.at += 1;
+                token.text.clone()
+            }
+            _ => String::new(),
+        };
+        let value = self.flag_words().ok_or_else(bad)?;
+        let mask = match (mask, self.skip("/")) {
+            (None, true) => Some(self.flag_words().ok_or_else(bad)?),
+            (mask, _) => mask,
+        };
+        let all = Field::TcpFlags.domain();
+        let set = match (mask, sign.as_str()) {
+            (Some(mask), "" | "==") => values::masked_flags(mask, value),
+            (Some(mask), "!=") => values::masked_flags(mask, value).not_in(&all),
+            (None, "==") => Numbers::one(value),
+            // One of them is set.
+            (None, "") => values::masked_flags(value, 0).not_in(&all),
+            _ => return Err(bad()),
+        };
+        self.narrow(&[of(Selector::Field(Field::TcpFlags, None), set)])
+    }
+
+    /// Flags joined by `|` or commas, in parentheses or not.
+    fn flag_words(&mut self) -> Option<u128> {
+        let open = self.skip("(");
+        let mut all = 0;
+        loop {
+            let token = self.words.get(self.at)?;
+            all |= values::flags(&token.text, &['|'])?;
+            self.at += 1;
+            if !self.skip("|") && !self.skip(",") {
+                break;
+            }
+        }
+        (!open || self.skip(")")).then_some(all)
+    }
+}
+
+/// Words that begin a statement without a value in front.
+fn is_statement(word: &str) -> bool {
+    matches!(
+        word,
+        "accept"
+            | "drop"
+            | "return"
+            | "continue"
+            | "jump"
+            | "goto"
+            | "counter"
+            | "comment"
+            | "log"
+            | "reject"
+            | "limit"
+    )
+}
+
+/// A condition on one field, with what naming it asks for.
+fn of(selector: Selector, set: Numbers) -> Option<Condition> {
+    let Selector::Field(field, needed) = selector else {
+        return None;
+    };
+    let condition = Condition::of(field, set)?;
+    match needed {
+        Some((field, value)) => condition.with(&Part::Has(field, Numbers::one(value))),
+        None => Some(condition),
+    }
+}
+
+fn version(value: &[Token]) -> Result<u128, String> {
+    match value.first().map_or("", |token| token.text.as_str()) {
+        "ipv4" | "2" => Ok(IP4),
+        "ipv6" | "10" => Ok(IP6),
+        other => Err(format!("`{other}` is not an IP version")),
+    }
+}
+
+/// The numbers that an element means for a field.
+fn number_of(field: Field, value: &[Token]) -> Result<Numbers, String> {
+    // Elements may go on with `timeout`, `counter` or `comment`.
+    let word = value.first().map_or("", |token| token.text.as_str());
+    let extra = value.get(1).map_or("", |token| token.text.as_str());
+    if matches!(extra, "timeout" | "expires") {
+        return Err("an element of the set ends after a time".to_owned());
+    }
+    if !matches!(extra, "" | "counter" | "comment") {
+        return Err(format!("`{word} {extra}` is not understood"));
+    }
+    let found = match field {
+        Field::Saddr4 | Field::Daddr4 => values::addresses(word)
+            .filter(|(family, _)| *family == Family::Four)
+            .map(|(_, set)| set),
+        Field::Saddr6 | Field::Daddr6 => values::addresses(word)
+            .filter(|(family, _)| *family == Family::Six)
+            .map(|(_, set)| set),
+        Field::EthSaddr | Field::EthDaddr => values::mac(word),
+        Field::CtState => match word {
+            "invalid" => Some(CT_INVALID),
+            "established" => Some(CT_ESTABLISHED),
+            "related" => Some(CT_RELATED),
+            "new" => Some(CT_NEW),
+            "untracked" => Some(CT_UNTRACKED),
+            _ => None,
+        }
+        .map(Numbers::one),
+        _ => values::numbers(field, word, '-'),
+    };
+    found.ok_or_else(|| format!("`{word}` is not understood here"))
+}

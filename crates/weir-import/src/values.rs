@@ -1,0 +1,192 @@
+//! Values as iptables, nft and pf write them.
+
+use std::net::IpAddr;
+
+use crate::condition::Field;
+use crate::numbers::Numbers;
+
+/// Numbers of a table of names of the policy language, by a field that takes them.
+fn named(table: &str, word: &str) -> Option<u128> {
+    let tables = weir_policy::names();
+    let (_, names) = tables.iter().find(|(fields, _)| fields.contains(table))?;
+    let found = names
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case(word));
+    found.map(|&(_, number)| number.into())
+}
+
+/// The names that a field's values have.
+fn table(field: Field) -> Option<&'static str> {
+    Some(match field {
+        Field::Sport | Field::Dport => "ports",
+        Field::Proto => "`l4-proto`",
+        Field::EthType => "`eth-type`",
+        Field::Dscp4 | Field::Dscp6 => "`ip-dscp`",
+        Field::IcmpType => "`icmp-type`",
+        Field::IcmpCode => "`icmp-code`",
+        Field::Icmp6Type => "`icmp6-type`",
+        Field::Icmp6Code => "`icmp6-code`",
+        Field::TcpFlags => "`tcp-flags`",
+        _ => return None,
+    })
+}
+
+/// A number, decimal or hex, or a name; what does not fit the field is none.
+pub(crate) fn number(field: Field, word: &str) -> Option<u128> {
+    let max = u128::MAX >> 128u32.saturating_sub(field.bits()).min(127);
+    let number = match word.strip_prefix("0x") {
+        Some(digits) => u128::from_str_radix(digits, 16).ok(),
+        None if word.starts_with(|c: char| c.is_ascii_digit()) => word.parse().ok(),
+        None => table(field).and_then(|table| named(table, word)),
+    };
+    // `lo-hi` and the like are for the caller.
+    number.filter(|&number| number <= max)
+}
+
+/// A number, or a range with this between its ends; an end may be left out.
+pub(crate) fn numbers(field: Field, word: &str, between: char) -> Option<Numbers> {
+    if let Some(one) = number(field, word) {
+        return Some(Numbers::one(one));
+    }
+    // Names may have the separator in them: the split that gives two values counts.
+    word.match_indices(between).find_map(|(at, _)| {
+        let (low, high) = (word.get(..at)?, word.get(at + between.len_utf8()..)?);
+        if low.is_empty() && high.is_empty() {
+            return None;
+        }
+        let max = u128::MAX >> 128u32.saturating_sub(field.bits()).min(127);
+        let low = if low.is_empty() {
+            0
+        } else {
+            number(field, low)?
+        };
+        let high = if high.is_empty() {
+            max
+        } else {
+            number(field, high)?
+        };
+        (low <= high).then(|| Numbers::range(low, high))
+    })
+}
+
+/// Addresses of one family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Family {
+    Four,
+    Six,
+}
+
+impl Family {
+    pub(crate) fn source(self) -> Field {
+        match self {
+            Family::Four => Field::Saddr4,
+            Family::Six => Field::Saddr6,
+        }
+    }
+
+    pub(crate) fn destination(self) -> Field {
+        match self {
+            Family::Four => Field::Daddr4,
+            Family::Six => Field::Daddr6,
+        }
+    }
+}
+
+fn as_number(address: IpAddr) -> (Family, u128) {
+    match address {
+        IpAddr::V4(address) => (Family::Four, u32::from(address).into()),
+        IpAddr::V6(address) => (Family::Six, address.into()),
+    }
+}
+
+/// An address, a prefix, an address with a netmask, or a range; host bits behind a prefix count for nothing, as in the programs that are read.
+pub(crate) fn addresses(word: &str) -> Option<(Family, Numbers)> {
+    if let Some((address, length)) = word.split_once('/') {
+        let (family, number) = as_number(address.parse().ok()?);
+        let bits: u32 = if family == Family::Four { 32 } else { 128 };
+        let length = match length.parse::<u32>() {
+            Ok(length) if length <= bits => length,
+            _ => netmask(length.parse().ok()?, family)?,
+        };
+        let host = match length {
+            0 => u128::MAX >> (128 - bits),
+            _ if length == bits => 0,
+            _ => (1u128 << (bits - length)) - 1,
+        };
+        return Some((
+            family,
+            Numbers::range(number & !host, number & !host | host),
+        ));
+    }
+    if let Some((low, high)) = word.split_once('-') {
+        let (family, low) = as_number(low.parse().ok()?);
+        let (other, high) = as_number(high.parse().ok()?);
+        return (family == other && low <= high).then(|| (family, Numbers::range(low, high)));
+    }
+    let (family, number) = as_number(word.parse().ok()?);
+    Some((family, Numbers::one(number)))
+}
+
+/// The length of a mask that is ones and then zeros.
+fn netmask(mask: IpAddr, family: Family) -> Option<u32> {
+    let (of, number) = as_number(mask);
+    let bits = if family == Family::Four { 32 } else { 128 };
+    let aligned = number << (128 - bits);
+    let ones = aligned.leading_ones();
+    (of == family && aligned.count_ones() == ones).then_some(ones)
+}
+
+/// A MAC address.
+pub(crate) fn mac(word: &str) -> Option<Numbers> {
+    let mac: weir_value::Mac = word.to_ascii_lowercase().parse().ok()?;
+    Some(Numbers::one(mac.number().into()))
+}
+
+/// The name of an interface that can be written; patterns are not.
+pub(crate) fn interface(word: &str) -> Option<&str> {
+    let in_policies = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
+    let plain = word.chars().all(in_policies) && weir_value::interface(word).is_ok();
+    // In policies a number is an index.
+    let number = word.bytes().all(|b| b.is_ascii_digit());
+    (plain && !number).then_some(word)
+}
+
+/// Values of flags that have `set` of `mask`.
+pub(crate) fn masked_flags(mask: u128, set: u128) -> Numbers {
+    let members = (0..=255).filter(|value| value & mask == set);
+    Numbers::new(members.map(|value| (value, value)).collect())
+}
+
+/// Flags with these between them.
+pub(crate) fn flags(words: &str, between: &[char]) -> Option<u128> {
+    words.split(between).try_fold(0, |all, word| {
+        let flag = match word.trim().to_ascii_lowercase().as_str() {
+            "none" | "0" => 0,
+            "all" => 0x3f,
+            word => number(Field::TcpFlags, word)?,
+        };
+        Some(all | flag)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_read_as_their_programs_do() {
+        let of = |word| addresses(word).map(|(_, set)| set.intervals().to_vec());
+        assert_eq!(of("10.1.2.3/8"), Some(vec![(0x0a00_0000, 0x0aff_ffff)]));
+        assert_eq!(of("10.0.0.0/255.0.0.0"), of("10.0.0.0/8"));
+        assert_eq!(of("10.0.0.0/255.0.255.0"), None);
+        assert_eq!(of("0.0.0.0/0"), Some(vec![(0, 0xffff_ffff)]));
+        assert_eq!(of("::/0"), Some(vec![(0, u128::MAX)]));
+        assert_eq!(of("10.0.0.9-10.0.0.1"), None);
+        let ports = |word| numbers(Field::Dport, word, ':').map(|set| set.intervals().to_vec());
+        assert_eq!(ports("ssh"), Some(vec![(22, 22)]));
+        assert_eq!(ports(":1023"), Some(vec![(0, 1023)]));
+        assert_eq!(ports("65536"), None);
+        let dashed = numbers(Field::Dport, "ftp-data-ssh", '-');
+        assert_eq!(dashed, Some(Numbers::range(20, 22)));
+    }
+}

@@ -1,0 +1,266 @@
+//! Single features of each format, and the rules that they become.
+
+use weir_import::{Effect, Error, Format, Imported, Options, import};
+use weir_policy::{NoFiles, Source};
+
+fn options() -> Options {
+    let prefix = |text: &str| text.parse().expect("a prefix");
+    Options {
+        chain: None,
+        local: vec![(Some("eth0".to_owned()), prefix("192.0.2.1/32"))],
+        routes: vec![
+            ("eth0".to_owned(), prefix("0.0.0.0/0")),
+            ("eth1".to_owned(), prefix("10.0.0.0/8")),
+        ],
+    }
+}
+
+/// The rules without comments, and the findings; the policy is valid.
+fn rules(format: Format, text: &str, options: &Options) -> (Vec<String>, Imported) {
+    let made = import(format, text, "test", options).expect("imported");
+    if let Err(errors) = weir_policy::parse(&Source::new("test", made.policy.as_str()), &NoFiles) {
+        panic!("{}\n{}", errors.render(false), made.policy);
+    }
+    let lines = made.policy.lines();
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    (lines.map(str::to_owned).collect(), made)
+}
+
+fn forward() -> Options {
+    Options {
+        chain: Some("forward".to_owned()),
+        ..options()
+    }
+}
+
+fn filter(rules: &str) -> String {
+    format!(
+        "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n:SUB - [0:0]\n{rules}COMMIT\n"
+    )
+}
+
+#[test]
+fn an_accept_behind_a_drop_is_the_rest_of_it() {
+    let text = filter(
+        "-A FORWARD -s 10.1.0.0/16 -j DROP\n-A FORWARD -p tcp -m tcp --dport 22 -j ACCEPT\n",
+    );
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(
+        lines,
+        [
+            "ip-saddr 10.1.0.0/16 drop",
+            "! ip-saddr 10.1.0.0/16 tcp-dport 22 accept",
+            "net-proto ip4 drop",
+        ]
+    );
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+}
+
+#[test]
+fn chains_return_where_they_were_entered() {
+    let text = filter(
+        "-A FORWARD -i eth0 -j SUB\n-A FORWARD -p udp -m udp --dport 53 -j ACCEPT\n-A SUB -s 10.0.0.0/8 -j RETURN\n-A SUB -p udp -j DROP\n",
+    );
+    let (lines, _) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(
+        lines,
+        [
+            "in eth0 l4-proto udp ! ip-saddr 10.0.0.0/8 drop",
+            "! in eth0 net-proto ip4 udp-dport 53 accept",
+            "ip-saddr 10.0.0.0/8 udp-dport 53 accept",
+            "net-proto ip4 drop",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_translated_is_named_with_what_that_means() {
+    let text = filter(
+        "-A FORWARD -p icmp -m limit --limit 5/sec -j ACCEPT\n-A FORWARD -m set --match-set bad src -j DROP\n-A FORWARD -i eth+ -g SUB\n-A FORWARD -j REJECT --reject-with tcp-reset\n",
+    );
+    let (_, made) = rules(Format::IptablesSave, &text, &forward());
+    let found: Vec<(u32, Effect)> = made
+        .findings
+        .iter()
+        .map(|one| (one.line, one.effect))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            (6, Effect::Narrower),
+            (7, Effect::Wider),
+            (8, Effect::Either),
+            (9, Effect::NoAnswer)
+        ]
+    );
+    for finding in &made.findings {
+        assert!(
+            made.policy.contains(&format!("# {}", finding.words())),
+            "{finding}"
+        );
+    }
+}
+
+#[test]
+fn outgoing_interfaces_need_routes() {
+    let text = filter("-A FORWARD -i eth1 -o eth0 -j ACCEPT\n");
+    let unknown = Options {
+        routes: Vec::new(),
+        ..forward()
+    };
+    let (lines, made) = rules(Format::IptablesSave, &text, &unknown);
+    assert_eq!(lines, ["net-proto ip4 drop"]);
+    assert!(
+        made.findings[0].reason.contains("--route eth0=PREFIX"),
+        "{}",
+        made.findings[0]
+    );
+    let (lines, _) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(lines[0], "in eth1 ! ip-daddr 10.0.0.0/8 accept");
+}
+
+#[test]
+fn one_file_for_two_paths_needs_the_addresses_of_the_host() {
+    let text = filter("-A INPUT -p tcp -m tcp --dport 23 -j DROP\n-A FORWARD -i eth1 -j ACCEPT\n");
+    let nothing = Options::default();
+    let error =
+        import(Format::IptablesSave, &text, "test", &nothing).expect_err("it says too little");
+    assert_eq!(error, Error::TwoPaths);
+    let (lines, _) = rules(Format::IptablesSave, &text, &options());
+    assert_eq!(
+        lines,
+        [
+            "ip-daddr in { 192.0.2.1, 224.0.0.0/4, 255.255.255.255 } tcp-dport 23 drop",
+            "in eth1 ! ip-daddr in { 192.0.2.1, 224.0.0.0/4, 255.255.255.255 } accept",
+            "! ip-daddr in { 192.0.2.1, 224.0.0.0/4, 255.255.255.255 } drop",
+        ]
+    );
+}
+
+#[test]
+fn the_ttl_that_forward_sees_is_one_less() {
+    let (lines, _) = rules(
+        Format::IptablesSave,
+        &filter("-A FORWARD -m ttl --ttl-eq 1 -j ACCEPT\n"),
+        &forward(),
+    );
+    assert_eq!(lines[0], "ip-ttl 2 accept");
+}
+
+/// Filters of Linux see destinations behind the translation, those of weir in front of it.
+#[test]
+fn port_forwards_take_their_filter_rules_along() {
+    let text = "*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n\
+        -A PREROUTING -i eth0 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.0.0.2:80\n\
+        -A POSTROUTING -s 10.0.0.0/8 -o eth0 -j MASQUERADE\nCOMMIT\n"
+        .to_owned()
+        + &filter("-A FORWARD -d 10.0.0.2/32 -p tcp -m tcp --dport 80 -j ACCEPT\n");
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    assert_eq!(
+        lines,
+        [
+            "add-stateful in eth0 net-proto ip4 tcp-dport 8080 map ip-daddr 10.0.0.2 map tcp-dport 80",
+            "add-stateful ! in eth0 ip-saddr 10.0.0.0/8 ! ip-daddr 10.0.0.0/8 map ip-saddr 192.0.2.1",
+            "add-stateful ! l4-proto tcp ip-saddr 10.0.0.0/8 ! ip-daddr 10.0.0.0/8 map ip-saddr 192.0.2.1",
+            "add-stateful ip-saddr 10.0.0.0/8 ! ip-daddr 10.0.0.0/8 ! sport map ip-saddr 192.0.2.1",
+            "add-stateful ip-saddr 10.0.0.0/8 ! ip-daddr 10.0.0.0/8 ! dport 8080 map ip-saddr 192.0.2.1",
+            "in eth0 net-proto ip4 tcp-dport 8080 accept",
+            "ip-daddr 10.0.0.2 tcp-dport 80 accept",
+            "net-proto ip4 drop",
+        ]
+    );
+}
+
+#[test]
+fn states_of_connections_are_asked_for_where_every_packet_is_tracked() {
+    let text = filter("-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n");
+    let (lines, _) = rules(Format::IptablesSave, &text, &forward());
+    assert_eq!(
+        lines,
+        [
+            "add-stateful net-proto ip4 l4-proto tcp timeout 4h",
+            "add-stateful net-proto ip4 l4-proto udp timeout 300s",
+            "add-stateful net-proto ip4 l4-proto in { icmp, icmp6 } timeout 60s",
+            "add-stateful net-proto ip4 ! l4-proto in { icmp, tcp, udp, icmp6 } timeout 600s",
+            "net-proto ip4 ct-state in { established, related } accept",
+            "net-proto ip4 drop",
+        ]
+    );
+}
+
+fn nft(rules: &str) -> String {
+    format!(
+        "table inet t {{\n set hosts {{ type ipv4_addr; flags interval; elements = {{ 10.0.0.1, 10.0.1.0/24 }} }}\n \
+         chain sub {{ drop\n }}\n chain f {{ type filter hook forward priority 0; policy accept;\n{rules}\n}}\n}}\n"
+    )
+}
+
+#[test]
+fn nft_sets_maps_and_tuples() {
+    let text = nft("ip saddr @hosts tcp dport { 22, 80-90 } drop\n\
+        tcp dport vmap { 1 : drop, 2 : jump sub, 3 : accept }\n\
+        ip saddr . udp dport { 10.0.0.9 . 53, 10.0.0.8 . 54 } drop\n\
+        meta nfproto ipv6 th dport != 5 drop\n\
+        tcp flags & (syn | ack) == syn drop\n\
+        iifname != \"eth0\" icmpv6 type echo-request counter packets 1 bytes 2 log prefix \"x \" drop comment \"y\"");
+    let (lines, made) = rules(Format::Nft, &text, &options());
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    assert_eq!(
+        lines,
+        [
+            "ip-saddr in { 10.0.0.1, 10.0.1.0/24 } tcp-dport in { 22, 80-90 } drop",
+            "tcp-dport 1 drop",
+            "tcp-dport 2 drop",
+            "tcp-dport 3 accept",
+            "ip-saddr 10.0.0.9 udp-dport 53 drop",
+            "ip-saddr 10.0.0.8 udp-dport 54 drop",
+            "net-proto ip6 ! dport 5 drop",
+            "tcp-flags syn/syn,ack drop",
+            "! in eth0 icmp6-type 128 log \"x\"",
+            "! in eth0 icmp6-type 128 drop",
+        ]
+    );
+}
+
+#[test]
+fn pf_has_the_last_match_and_quick() {
+    let text = "int = \"eth1\"\ntable <bad> { 10.6.6.0/24, !10.6.6.6 }\n\
+        block all\npass in on $int proto tcp to port { 80 443 }\nblock in quick from <bad>\npass in on $int inet proto icmp\n";
+    let (lines, made) = rules(Format::Pf, text, &options());
+    let effects: Vec<Effect> = made.findings.iter().map(|one| one.effect).collect();
+    assert_eq!(effects, [Effect::Wider], "packets with IP options");
+    assert_eq!(
+        lines,
+        [
+            "ip-saddr in { 10.6.6.0-10.6.6.5, 10.6.6.7-10.6.6.255 } drop",
+            "in eth1 l4-proto icmp ! ip-saddr in { 10.6.6.0-10.6.6.5, 10.6.6.7-10.6.6.255 } accept",
+            "add-stateful in eth1 l4-proto icmp ! ip-saddr in { 10.6.6.0-10.6.6.5, 10.6.6.7-10.6.6.255 } accept",
+            "add-stateful in eth1 net-proto ip6 tcp-dport in { 80, 443 } tcp-flags syn/syn,ack accept",
+            "add-stateful in eth1 ! ip-saddr in { 10.6.6.0-10.6.6.5, 10.6.6.7-10.6.6.255 } tcp-dport in { 80, 443 } tcp-flags syn/syn,ack accept",
+            "eth-type in { ip4, ip6 } drop",
+        ]
+    );
+}
+
+#[test]
+fn xdp_filter_drops_what_is_listed_or_passes_nothing_else() {
+    let status = include_str!("../../../fuzz/corpus/import_xdp_filter/status");
+    let (lines, _) = rules(Format::XdpFilter, status, &options());
+    assert_eq!(
+        lines,
+        [
+            "in eth0 tcp-dport 80 drop",
+            "in eth0 udp-dport 80 drop",
+            "in eth0 udp-sport 53 drop",
+            "in eth0 udp-dport 53 drop",
+            "in eth0 ip-saddr 192.0.2.9 drop",
+            "in eth0 ip6-saddr 2001:db8::9 drop",
+            "in eth0 ip6-daddr 2001:db8::9 drop",
+            "in eth0 eth-saddr 02:00:00:00:00:09 drop",
+        ]
+    );
+    let commands = include_str!("../../../fuzz/corpus/import_xdp_filter/commands");
+    let (lines, _) = rules(Format::XdpFilter, commands, &options());
+    assert_eq!(lines.last().map(String::as_str), Some("in eth1 drop"));
+}
