@@ -177,8 +177,8 @@ impl<'a> Sets<'a> {
             return false;
         };
         let mut errors = 0;
-        let mut judge = |file: u32, span: Span, word: &str, report: &mut Report| -> bool {
-            match read(word) {
+        let mut judge = |file: u32, span: Span, found: Result<(), Problem>, report: &mut Report| {
+            match found {
                 Ok(()) => {}
                 Err(problem) => {
                     errors += 1;
@@ -196,7 +196,7 @@ impl<'a> Sets<'a> {
         match body {
             SetBody::List(elements) => {
                 for &span in elements {
-                    if !judge(0, span, span.of(self.text), report) {
+                    if !judge(0, span, read(span.of(self.text)), report) {
                         break;
                     }
                 }
@@ -210,6 +210,8 @@ impl<'a> Sets<'a> {
                 };
                 let mut at = 0usize;
                 let mut count = 0usize;
+                // Lists of others have them by the thousand: told once.
+                let mut host_bits: Option<(Span, usize)> = None;
                 for line in source.text.split_inclusive('\n') {
                     let start = at;
                     at += line.len();
@@ -225,9 +227,30 @@ impl<'a> Sets<'a> {
                         start: from as u32,
                         end: (from + word.len()) as u32,
                     };
-                    if !judge(file, span, word, report) {
+                    let found = read(word);
+                    if found.is_err() && without_host_bits(word).is_some() {
+                        host_bits.get_or_insert((span, 0)).1 += 1;
+                        continue;
+                    }
+                    if !judge(file, span, found, report) {
                         break;
                     }
+                }
+                if let Some((first, prefixes)) = host_bits {
+                    let word = first.of(&source.text);
+                    let fixed = without_host_bits(word).unwrap_or_default();
+                    report
+                        .error(
+                            file,
+                            first,
+                            format!(
+                                "host bits are set in {prefixes} prefix{} of this file; the first is `{word}`",
+                                if prefixes == 1 { "" } else { "es" }
+                            ),
+                        )
+                        .also(0, used.0, used.1.as_str())
+                        .help(format!("write `{fixed}`, or the address alone"));
+                    return false;
                 }
                 if count == 0 {
                     report
@@ -283,6 +306,16 @@ impl<'a> Sets<'a> {
         entry.file = Some(file);
         file
     }
+}
+
+/// The prefix that is meant where host bits are set.
+fn without_host_bits(word: &str) -> Option<String> {
+    let (address, length) = word.split_once('/')?;
+    let address: std::net::IpAddr = weir_value::address(address).ok()?;
+    let length: u8 = length.parse().ok()?;
+    let width = if address.is_ipv4() { 32 } else { 128 };
+    let prefix = weir_value::Prefix::around(address, length.min(width));
+    (length <= width && prefix.address() != address).then(|| prefix.to_string())
 }
 
 /// An interface as written: a number is an index.

@@ -965,6 +965,36 @@ fn a_set_of_a_million_lines() {
 }
 
 #[test]
+fn host_bits_of_a_whole_list_are_one_error() {
+    let lines: String = (0..100_000u32)
+        .map(|i| {
+            format!(
+                "{}/24 # {i}\n",
+                std::net::Ipv4Addr::from(0x0a00_0001 + i * 256)
+            )
+        })
+        .collect();
+    let text = "set big = file \"big\"\nip-saddr in @big drop";
+    let list = format!("10.0.0.0/8\n{lines}");
+    let errors =
+        parse(&Source::new("p.weir", text), &Files(vec![("big", list)])).expect_err("refused");
+    assert_eq!(errors.len(), 1, "{errors}");
+    let error = errors.iter().next().expect("one");
+    assert_eq!(
+        (error.file.as_str(), error.line, error.column),
+        ("big", 2, 1)
+    );
+    assert_eq!(
+        error.message,
+        "host bits are set in 100000 prefixes of this file; the first is `10.0.0.1/24`"
+    );
+    assert_eq!(
+        error.help.as_deref(),
+        Some("write `10.0.0.0/24`, or the address alone")
+    );
+}
+
+#[test]
 fn formatting() {
     let text = "# head   \n\n\n\nmmb ADD TCP-DPORT == 0X50 mod tcp-dport X1bb # one\n\
                 web: ip4-saddr 10.0.0.0/8 ! in {a,B} accept   #two\n\
