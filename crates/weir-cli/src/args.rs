@@ -59,6 +59,10 @@ pub(crate) enum Command {
     ///
     /// Or xdp-filter to a policy; names each line that cannot be translated, and what that means.
     Import(import::ImportArgs),
+    /// Write a policy as rules of nftables
+    ///
+    /// Names the rules that nftables cannot express.
+    Export(import::ExportArgs),
     /// Explain rules, and which of them match packets
     ///
     /// In plain English; with a capture, which rules match its packets and why.

@@ -16,6 +16,7 @@ mod checksums;
 mod conntrack_agrees;
 mod explain;
 mod generate;
+mod import;
 mod json_agree;
 mod lab_afxdp;
 mod lab_firewall;

@@ -6,8 +6,8 @@
 
 #[path = "nftables/bed.rs"]
 mod bed;
-#[path = "nftables/translate.rs"]
-mod translate;
+#[path = "nftables/looks.rs"]
+mod looks;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +15,12 @@ use std::sync::Arc;
 
 use crate::common::{Sample, engines, policy, run};
 use bed::Bed;
+use looks::{Looks, looks};
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestError};
-use translate::{Inexpressible, Looks, chain, lines_of, looks};
 use weir_engine::{EngineKind, ReplayHook, ReplayOptions};
 use weir_functions::plan::{ChecksumMode, Port};
+use weir_import::{Inexpressible, chain, lines_of};
 use weir_packet::build::Frame;
 use weir_packet::parse::{Fragment, Layout, Protocol, parse, protocol};
 use weir_packet::{Reason, Verdict};
@@ -256,6 +257,13 @@ fn expressible(
             ..rule.clone()
         };
         if tags_only && looks(std::slice::from_ref(&rule)).ip {
+            continue;
+        }
+        // The bed numbers frames in their source address.
+        if looks(std::slice::from_ref(&rule))
+            .fields
+            .contains("eth-saddr")
+        {
             continue;
         }
         coverage.rules += 1;

@@ -1,4 +1,4 @@
-//! Rule sets of other firewalls as policies of weir.
+//! Rule sets of other firewalls as policies of weir, and policies as rule sets of nftables (`export`).
 //!
 //! Each format has a module that reads it to the common model: conditions on packets (`condition`), chains of rules (`chains`), translations (`nat`). What
 //! chains say is made one list of decisions, and that a policy (`policy`). A line that cannot be translated is named with its reason and what that
@@ -8,6 +8,7 @@
 
 mod chains;
 mod condition;
+mod export;
 mod finding;
 mod hooks;
 mod iptables;
@@ -21,6 +22,7 @@ mod state;
 mod values;
 mod xdp_filter;
 
+pub use export::{Exported, Inexpressible, chain, export_nft, lines_of};
 pub use finding::{Effect, Finding};
 pub use options::{Error, Options};
 

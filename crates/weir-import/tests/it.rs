@@ -4,6 +4,7 @@ mod bed;
 mod packets;
 mod pf_evaluator;
 
+mod round_trip;
 mod snapshots;
 mod translations;
 mod verdicts;

@@ -25,7 +25,7 @@ const BATCH: usize = 200;
     clippy::print_stderr,
     reason = "a skipped comparison is said where the test runs"
 )]
-fn can_ask(program: &str) -> bool {
+pub(crate) fn can_ask(program: &str) -> bool {
     let is_there = std::process::Command::new(program)
         .arg("--version")
         .output()
@@ -99,13 +99,13 @@ impl Weir {
 }
 
 /// Compares the two, packet by packet; `theirs` judges a batch.
-fn compare(
+pub(crate) fn compare(
     name: &str,
-    made: &Imported,
+    policy: &str,
     six_too: bool,
     mut theirs: impl FnMut(&[Packet], &[(usize, Vec<u8>)]) -> Vec<bool>,
 ) {
-    let mut weir = Weir::new(name, &made.policy);
+    let mut weir = Weir::new(name, policy);
     let mut numbers = Numbers(2026);
     let mut asked: Vec<Packet> = Vec::new();
     let (mut compared, mut passed, mut answers) = (0, 0, 0);
@@ -151,6 +151,11 @@ fn compare(
     assert!(answers * 50 > compared, "{name}: {answers} answers");
 }
 
+/// A router of the kernel that drops nothing yet.
+pub(crate) fn kernel() -> Router {
+    Router::build()
+}
+
 #[test]
 fn iptables_judges_as_its_translation_does() {
     if !can_ask("iptables-nft-restore") {
@@ -158,9 +163,9 @@ fn iptables_judges_as_its_translation_does() {
     }
     let name = "dmz.iptables-save";
     let made = imported(name, Format::IptablesSave);
-    let router = Router::build();
+    let router = kernel();
     router.feed("iptables-nft-restore", &[], &as_translated(name, &made));
-    compare(name, &made, false, |_, frames| router.passed(frames));
+    compare(name, &made.policy, false, |_, frames| router.passed(frames));
 }
 
 #[test]
@@ -170,10 +175,10 @@ fn nftables_judges_as_its_translation_does() {
     }
     let name = "edge.nft";
     let made = imported(name, Format::Nft);
-    let router = Router::build();
+    let router = kernel();
     let text = as_translated(name, &made).replace("flush ruleset", "");
     router.feed("nft", &["-f", "-"], &text);
-    compare(name, &made, true, |_, frames| router.passed(frames));
+    compare(name, &made.policy, true, |_, frames| router.passed(frames));
 }
 
 #[test]
@@ -181,7 +186,7 @@ fn pf_judges_as_its_translation_does() {
     let name = "gateway.pf";
     let made = imported(name, Format::Pf);
     let mut pf = Pf::read(&as_translated(name, &made));
-    compare(name, &made, true, |batch, _| {
+    compare(name, &made.policy, true, |batch, _| {
         batch.iter().map(|packet| pf.passes(packet)).collect()
     });
 }

@@ -19,6 +19,13 @@ pub(crate) const EXAMPLES: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "export",
+        &[
+            "weir export nft policy.weir -i eth0 | nft -f -",
+            "weir export nft policy.weir -i eth0 -i eth1 --strict -o policy.nft",
+        ],
+    ),
+    (
         "explain",
         &[
             "weir explain policy.weir",

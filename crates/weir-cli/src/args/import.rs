@@ -1,4 +1,4 @@
-//! Arguments of `weir import`.
+//! Arguments of `weir import` and `weir export`.
 
 use std::path::PathBuf;
 
@@ -27,6 +27,29 @@ pub(crate) struct ImportArgs {
     #[arg(long, value_name = "IF=PREFIX", value_parser = route)]
     pub(crate) route: Vec<(String, Prefix)>,
     /// Exit with status 1 if a line is not translated as it stands
+    #[arg(long)]
+    pub(crate) strict: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Arguments of `weir export`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExportArgs {
+    /// What is written: nft, for `nft -f`
+    #[arg(value_name = "FORMAT", value_parser = ["nft"])]
+    pub(crate) format: String,
+    /// Policy file
+    #[arg(value_name = "POLICY")]
+    pub(crate) policy: PathBuf,
+    /// Interface whose received packets the rule set is for; repeatable
+    #[arg(short = 'i', long = "interface", value_name = "IF", value_parser = weir_value::interface, required = true)]
+    pub(crate) interface: Vec<String>,
+    /// Write the rule set to this file instead of standard output
+    #[arg(short = 'o', long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Exit with status 1 if a rule cannot be exported as it stands
     #[arg(long)]
     pub(crate) strict: bool,
     /// Print one JSON object

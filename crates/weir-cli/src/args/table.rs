@@ -15,6 +15,7 @@ const GROUPS: &[(&str, &[&str])] = &[
             "check",
             "fmt",
             "import",
+            "export",
             "explain",
             "tables",
             "replay",

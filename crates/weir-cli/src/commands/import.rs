@@ -1,14 +1,14 @@
-//! `weir import`: a rule set of another firewall as a policy.
+//! `weir import`: a rule set of another firewall as a policy; `weir export`: the other way.
 
 use std::io::Read;
 use std::path::Path;
 use std::process::ExitCode;
 
 use serde::Serialize;
-use weir_import::{Finding, Options, import};
+use weir_import::{Finding, Options, export_nft, import};
 
 use super::policy::count;
-use crate::args::import::ImportArgs;
+use crate::args::import::{ExportArgs, ImportArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -21,8 +21,9 @@ struct Document<'a> {
     format: &'a str,
     rules: usize,
     findings: Vec<Line<'a>>,
+    /// The policy or the rule set, unless it went to a file.
     #[serde(skip_serializing_if = "Option::is_none")]
-    policy: Option<&'a str>,
+    text: Option<&'a str>,
 }
 
 /// A line that is not translated as it stands.
@@ -44,35 +45,81 @@ pub(crate) fn run(args: &ImportArgs) -> Result<ExitCode, Failure> {
     let source = format!("{} ({})", name, args.format.name());
     let made = import(args.format, &text, &source, &options)
         .map_err(|error| Failure::usage(format!("{name}: {error}")))?;
-    if let Some(path) = &args.output {
-        std::fs::write(path, &made.policy)
+    tell(&Told {
+        name: &name,
+        format: args.format.name(),
+        text: &made.policy,
+        rules: made.rules,
+        findings: &made.findings,
+        output: args.output.as_deref(),
+        strict: args.strict,
+        json: args.json,
+    })
+}
+
+pub(crate) fn export(args: &ExportArgs) -> Result<ExitCode, Failure> {
+    let parsed = super::policy::read(&args.policy)?;
+    let made = export_nft(&parsed.policy, &args.interface);
+    tell(&Told {
+        name: &args.policy.display().to_string(),
+        format: &args.format,
+        text: &made.ruleset,
+        rules: made.rules,
+        findings: &made.findings,
+        output: args.output.as_deref(),
+        strict: args.strict,
+        json: args.json,
+    })
+}
+
+/// What was translated, and how it is shown.
+struct Told<'a> {
+    name: &'a str,
+    format: &'a str,
+    text: &'a str,
+    rules: usize,
+    findings: &'a [Finding],
+    output: Option<&'a Path>,
+    strict: bool,
+    json: bool,
+}
+
+fn tell(told: &Told<'_>) -> Result<ExitCode, Failure> {
+    if let Some(path) = told.output {
+        std::fs::write(path, told.text)
             .map_err(|e| Failure::failed(format!("cannot write {}: {e}", path.display())))?;
     }
-    if args.json {
+    let shown = told.output.is_none().then_some(told.text);
+    if told.json {
         output::json(&Document {
-            format: args.format.name(),
-            rules: made.rules,
-            findings: made.findings.iter().map(line).collect(),
-            policy: args.output.is_none().then_some(made.policy.as_str()),
+            format: told.format,
+            rules: told.rules,
+            findings: told.findings.iter().map(line).collect(),
+            text: shown,
         })?;
     } else {
-        if args.output.is_none() {
-            output::out(&made.policy)?;
+        if let Some(text) = shown {
+            output::out(text)?;
         }
-        for finding in &made.findings {
-            output::complain(&format!("{name}:{}: {}", finding.line, finding.words()));
+        for finding in told.findings {
+            output::complain(&format!(
+                "{}:{}: {}",
+                told.name,
+                finding.line,
+                finding.words()
+            ));
         }
         let lines: std::collections::BTreeSet<u32> =
-            made.findings.iter().map(|finding| finding.line).collect();
+            told.findings.iter().map(|finding| finding.line).collect();
         if !lines.is_empty() {
             output::complain(&format!(
                 "{}; {} not translated as they stand",
-                count(made.rules, "rule"),
+                count(told.rules, "rule"),
                 count(lines.len(), "line")
             ));
         }
     }
-    Ok(match args.strict && !made.findings.is_empty() {
+    Ok(match told.strict && !told.findings.is_empty() {
         true => ExitCode::from(1),
         false => ExitCode::SUCCESS,
     })

@@ -1,25 +1,27 @@
-//! A policy as a ruleset of nftables, hook ingress of the family netdev, where frames are whatever the wire brought.
+//! Rules of weir as lines of nftables, hook ingress of the family netdev, where frames are whatever the wire brought.
 //!
 //! Every rule of weir is tried, and an accept overrides every drop: so all accepting rules come first, then all dropping ones,
 //! and what is left passes. A rule becomes one line of matches. What nftables cannot say in one line (alternatives, and the
 //! absence of something whose test ends a rule) is found by lines before it, which leave a bit in the packet mark.
-//! Native names of fields are used wherever nftables has them, so that its own notion of a field is what is compared.
+//! Native names of fields are used wherever nftables has them. `weir-engine/tests/nftables_agrees.rs` compares the verdicts.
 
-use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use weir_policy::field::{Field, Header, Kind};
-use weir_policy::model::{Classes, Match, PortName, Ranges, Rule, Target, Test};
+use weir_policy::model::{Classes, DropWhen, Match, PortName, Ranges, Rule, Target, Test};
 
 /// EtherTypes that weir reads as VLAN tags.
 const TAGS: &str = "{ 0x8100, 0x88a8, 0x9100 }";
 
 /// Why a rule has no counterpart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Inexpressible(pub(crate) &'static str);
+pub struct Inexpressible(pub &'static str);
 
-/// The rules as lines of a chain: accepts, then drops. Only rules whose one target is a plain verdict have a place in it.
-pub(crate) fn chain(rules: &[Rule]) -> Result<Vec<String>, Inexpressible> {
+/// The rules as lines of a chain: accepts, then drops.
+///
+/// # Errors
+/// nftables cannot say one of them.
+pub fn chain(rules: &[Rule]) -> Result<Vec<String>, Inexpressible> {
     let mut lines = Vec::new();
     for wanted in ["accept", "drop"] {
         for rule in rules.iter().filter(|rule| verdict(rule) == wanted) {
@@ -29,11 +31,13 @@ pub(crate) fn chain(rules: &[Rule]) -> Result<Vec<String>, Inexpressible> {
     Ok(lines)
 }
 
-fn verdict(rule: &Rule) -> &'static str {
-    match rule.targets[..] {
-        [Target::Accept] => "accept",
-        [Target::Drop(weir_policy::model::DropWhen::Always)] => "drop",
-        _ => panic!("rule {} has more than a verdict", rule.id),
+/// What a rule does to packets, if that is a verdict on every packet alone.
+pub(super) fn verdict(rule: &Rule) -> &'static str {
+    let is = |wanted: &Target| rule.targets.contains(wanted);
+    match (is(&Target::Accept), is(&Target::Drop(DropWhen::Always))) {
+        (true, _) => "accept",
+        (_, true) => "drop",
+        _ => "",
     }
 }
 
@@ -61,14 +65,22 @@ impl Term {
 }
 
 /// The lines of one rule; none if it can match no packet.
-pub(crate) fn lines_of(rule: &Rule) -> Result<Vec<String>, Inexpressible> {
+///
+/// # Errors
+/// nftables cannot say it.
+pub fn lines_of(rule: &Rule) -> Result<Vec<String>, Inexpressible> {
+    statement(rule, verdict(rule))
+}
+
+/// The lines of one rule with this statement in the place of its verdict.
+pub(super) fn statement(rule: &Rule, what: &str) -> Result<Vec<String>, Inexpressible> {
     let prefix = classes(rule.requires);
     let mut matches = prefix.clone();
     let mut lines = Vec::new();
     let mut bit = 1u32;
     let l4 = has_l4(rule.requires);
     for one in &rule.matches {
-        for term in terms(one, l4)? {
+        for term in terms(one, l4, rule.requires)? {
             match term {
                 Term::Never => return Ok(Vec::new()),
                 Term::All(texts) => matches.extend(texts),
@@ -95,12 +107,22 @@ pub(crate) fn lines_of(rule: &Rule) -> Result<Vec<String>, Inexpressible> {
     if bit > 1 {
         lines.insert(0, "meta mark set 0".to_owned());
     }
-    lines.push(format!("{} {}", matches.join(" "), verdict(rule)));
+    lines.push(
+        format!("{} {what}", matches.join(" "))
+            .trim_start()
+            .to_owned(),
+    );
     Ok(lines)
 }
 
 fn has_l4(requires: Classes) -> bool {
-    let l4 = [Classes::TCP, Classes::UDP, Classes::ICMP, Classes::ICMP6];
+    let l4 = [
+        Classes::TCP,
+        Classes::UDP,
+        Classes::ICMP,
+        Classes::ICMP6,
+        Classes::PORTS,
+    ];
     l4.into_iter().any(|class| requires.contains(class))
 }
 
@@ -132,7 +154,7 @@ fn classes(requires: Classes) -> Vec<String> {
         "meta protocol ip"
     } else if has(Classes::IP6) || has(Classes::ICMP6) || has(Classes::IP6_FRAG) {
         "meta protocol ip6"
-    } else if has(Classes::TCP) || has(Classes::UDP) {
+    } else if has(Classes::TCP) || has(Classes::UDP) || has(Classes::PORTS) {
         "meta protocol { ip, ip6 }"
     } else {
         return out;
@@ -142,14 +164,19 @@ fn classes(requires: Classes) -> Vec<String> {
         out.push("exthdr frag exists".to_owned());
     }
     let present = l4.into_iter().filter(|&(class, _)| has(class));
+    let known = out.len();
     out.extend(present.map(|(_, l4)| transport(l4).to_owned()));
+    // Each of the others has ports, or nothing has both.
+    if out.len() == known && has(Classes::PORTS) {
+        out.push(transport(Header::Ports).to_owned());
+    }
     out
 }
 
 /// Presence of a header, by itself.
 fn header(of: Header) -> String {
     match of {
-        Header::Meta | Header::Ether | Header::EtherAddr | Header::Ports => String::new(),
+        Header::Meta | Header::Ether | Header::EtherAddr => String::new(),
         Header::Vlan => format!("@ll,96,16 {TAGS}"),
         Header::Vlan2 => format!("@ll,96,16 {TAGS} @ll,128,16 {TAGS}"),
         Header::Ip4 => "meta protocol ip".to_owned(),
@@ -157,7 +184,9 @@ fn header(of: Header) -> String {
         Header::Ip6Frag => "meta protocol ip6 exthdr frag exists".to_owned(),
         Header::Icmp => format!("meta protocol ip {}", transport(of)),
         Header::Icmp6 => format!("meta protocol ip6 {}", transport(of)),
-        Header::Udp | Header::Tcp => format!("meta protocol {{ ip, ip6 }} {}", transport(of)),
+        Header::Udp | Header::Tcp | Header::Ports => {
+            format!("meta protocol {{ ip, ip6 }} {}", transport(of))
+        }
     }
 }
 
@@ -166,6 +195,7 @@ fn header(of: Header) -> String {
 fn transport(of: Header) -> &'static str {
     match of {
         Header::Tcp => "meta l4proto tcp @th,0,64 >= 0",
+        Header::Ports => "meta l4proto { 6, 17, 33, 132, 136 } @th,0,64 >= 0",
         Header::Udp => "meta l4proto udp @th,0,64 >= 0",
         Header::Icmp => "meta l4proto icmp @th,0,64 >= 0",
         Header::Icmp6 => "meta l4proto ipv6-icmp @th,0,64 >= 0",
@@ -174,20 +204,13 @@ fn transport(of: Header) -> &'static str {
 }
 
 /// `l4`: the rule asks for a transport protocol already, and nft refuses a line in which the IP header's field disagrees with it.
-fn terms(one: &Match, l4: bool) -> Result<Vec<Term>, Inexpressible> {
+fn terms(one: &Match, l4: bool, requires: Classes) -> Result<Vec<Term>, Inexpressible> {
     let info = one.subject.field.info();
-    if info.header == Header::Ports {
-        return Err(Inexpressible("sport and dport of any protocol"));
-    }
-    // The bed numbers frames in their source address.
-    if info.name == "eth-saddr" {
-        return Err(Inexpressible("eth-saddr"));
-    }
     if info.kind == Kind::CtState {
         return Err(Inexpressible("ct-state"));
     }
     if info.kind == Kind::L4Proto {
-        return Err(Inexpressible("l4-proto"));
+        return l4_proto(one, requires);
     }
     if let Test::Present = one.test {
         return presence(one, l4).map(|term| vec![term]);
@@ -195,9 +218,10 @@ fn terms(one: &Match, l4: bool) -> Result<Vec<Term>, Inexpressible> {
     match (&one.test, info.kind) {
         (Test::Always, _) => Ok(Vec::new()),
         (Test::Port(ports), Kind::InPort) => ports_of(ports, one.negated).map(|term| vec![term]),
-        (Test::In(set), Kind::Is(_)) => Ok(vec![bits(one.subject.field, |value| {
-            set.contains(value) != one.negated
-        })]),
+        (Test::In(set), Kind::Is(_)) => {
+            let wanted = |value| set.contains(value) != one.negated;
+            Ok(vec![bits(one.subject.field, wanted)?])
+        }
         (Test::In(set), Kind::NetProto) => {
             Ok(vec![family(|version| set.contains(version) != one.negated)])
         }
@@ -224,6 +248,46 @@ fn terms(one: &Match, l4: bool) -> Result<Vec<Term>, Inexpressible> {
     }
 }
 
+/// The protocol behind the IP headers, of a packet that has them.
+fn l4_proto(one: &Match, requires: Classes) -> Result<Vec<Term>, Inexpressible> {
+    let known = [
+        (Classes::TCP, 6),
+        (Classes::UDP, 17),
+        (Classes::ICMP, 1),
+        (Classes::ICMP6, 58),
+    ];
+    let known = known
+        .into_iter()
+        .find(|(class, _)| requires.contains(*class));
+    let families = [Classes::IP4, Classes::IP6, Classes::IP6_FRAG];
+    // nft refuses a second family in a line.
+    let says_family =
+        has_l4(requires) || families.into_iter().any(|class| requires.contains(class));
+    let set = match &one.test {
+        Test::In(set) => set,
+        _ if says_family => {
+            return Ok(vec![if one.negated {
+                Term::Never
+            } else {
+                Term::none()
+            }]);
+        }
+        _ if one.negated => return Ok(vec![Term::one("meta protocol != { ip, ip6 }")]),
+        _ => return Ok(vec![Term::one("meta protocol { ip, ip6 }")]),
+    };
+    // nft refuses a second protocol in a line.
+    if let Some((_, number)) = known {
+        let holds = set.contains(number) != one.negated;
+        return Ok(vec![if holds { Term::none() } else { Term::Never }]);
+    }
+    let mut terms = Vec::new();
+    if !says_family {
+        terms.push(Term::one("meta protocol { ip, ip6 }"));
+    }
+    terms.push(membership("meta l4proto", set, one.negated, 255, decimal));
+    Ok(terms)
+}
+
 fn presence(one: &Match, l4: bool) -> Result<Term, Inexpressible> {
     let info = one.subject.field.info();
     let any = |alternatives: &[&str]| Term::Any {
@@ -234,7 +298,7 @@ fn presence(one: &Match, l4: bool) -> Result<Term, Inexpressible> {
     Ok(match info.kind {
         Kind::Is(wanted) => bits(one.subject.field, |value| {
             (value == u128::from(wanted)) != one.negated
-        }),
+        })?,
         Kind::TcpOption(kind) => match one.subject.option.or(kind) {
             Some(kind) => Term::one(format!("tcp option {kind} {exists}")),
             None => return Err(Inexpressible("tcp-opt without a kind")),
@@ -294,34 +358,34 @@ fn presence(one: &Match, l4: bool) -> Result<Term, Inexpressible> {
 }
 
 /// A field of one or two bits, by the values that are wanted.
-fn bits(field: Field, wanted: impl Fn(u128) -> bool) -> Term {
+fn bits(field: Field, wanted: impl Fn(u128) -> bool) -> Result<Term, Inexpressible> {
     let info = field.info();
     let values: Vec<u128> = (0..1 << info.bits).filter(|&value| wanted(value)).collect();
-    if values.is_empty() {
-        return Term::Never;
-    }
+    let Some(first) = values.first() else {
+        return Ok(Term::Never);
+    };
     if values.len() == 1 << info.bits {
-        return Term::none();
+        return Ok(Term::none());
     }
     let masked = |name: &str, mask: u32| {
         let value = if values == [1] { mask } else { 0 };
         Term::one(format!("{name} & {mask:#x} == {value:#x}"))
     };
-    match info.header {
+    Ok(match info.header {
         Header::Tcp => masked("tcp flags", 0x80 >> (info.offset - 104)),
         Header::Ip4 if info.offset >= 48 => masked("ip frag-off", 0x8000 >> (info.offset - 48)),
         Header::Ip4 => Term::one(format!("ip ecn {}", choice(&values))),
-        Header::Ip6Frag => Term::one(format!("frag more-fragments {}", values[0])),
+        Header::Ip6Frag => Term::one(format!("frag more-fragments {}", first)),
         Header::Vlan | Header::Vlan2 => {
             let tag = if info.header == Header::Vlan {
                 112
             } else {
                 144
             };
-            Term::one(format!("@ll,{},1 == {}", tag + info.offset, values[0]))
+            Term::one(format!("@ll,{},1 == {}", tag + info.offset, first))
         }
-        _ => panic!("{} is no bit field", info.name),
-    }
+        _ => return Err(Inexpressible("a bit that nftables has no name for")),
+    })
 }
 
 fn choice(values: &[u128]) -> String {
@@ -375,7 +439,10 @@ fn ports_of(ports: &[PortName], negated: bool) -> Result<Term, Inexpressible> {
 fn number(field: Field) -> Result<String, Inexpressible> {
     let info = field.info();
     Ok(match info.name {
+        "eth-saddr" => "ether saddr".to_owned(),
         "eth-daddr" => "ether daddr".to_owned(),
+        "sport" => "th sport".to_owned(),
+        "dport" => "th dport".to_owned(),
         "vlan-id" | "vlan-pcp" => format!("@ll,{},{}", 112 + info.offset, info.bits),
         "vlan2-id" | "vlan2-pcp" => format!("@ll,{},{}", 144 + info.offset, info.bits),
         "ip-ver" => "ip version".to_owned(),
@@ -424,7 +491,7 @@ fn number(field: Field) -> Result<String, Inexpressible> {
         "tcp-checksum" => "tcp checksum".to_owned(),
         "tcp-urg-ptr" => "tcp urgptr".to_owned(),
         "queue" => return Err(Inexpressible("queue")),
-        other => panic!("{other} is not translated"),
+        _ => return Err(Inexpressible("a field that nftables has not got")),
     })
 }
 
@@ -478,7 +545,7 @@ fn address6(value: u128) -> String {
 
 fn address_mac(value: u128) -> String {
     let bytes = value.to_be_bytes();
-    let digits: Vec<String> = bytes[10..].iter().map(|b| format!("{b:02x}")).collect();
+    let digits: Vec<String> = bytes.iter().skip(10).map(|b| format!("{b:02x}")).collect();
     digits.join(":")
 }
 
@@ -574,41 +641,4 @@ fn option_bytes(one: &Match, bytes: &[u8]) -> Result<Vec<Term>, Inexpressible> {
             wanted: !one.negated,
         },
     ])
-}
-
-/// What the rules look at, for deciding which packets both sides see alike.
-#[derive(Debug, Default)]
-pub(crate) struct Looks {
-    /// Names of the fields.
-    pub(crate) fields: BTreeSet<&'static str>,
-    /// A field of IP or of what it carries.
-    pub(crate) ip: bool,
-    /// Values of payloads.
-    pub(crate) payload: bool,
-    /// TCP options.
-    pub(crate) tcp_options: bool,
-    /// IPv4 options.
-    pub(crate) ip_options: bool,
-}
-
-/// What the rules look at.
-pub(crate) fn looks(rules: &[Rule]) -> Looks {
-    let mut looks = Looks::default();
-    for rule in rules {
-        let tags = Classes::VLAN.union(Classes::VLAN2);
-        looks.ip |= !tags.contains(rule.requires);
-        for one in &rule.matches {
-            let info = one.subject.field.info();
-            looks.fields.insert(info.name);
-            looks.ip |= !matches!(
-                info.header,
-                Header::Meta | Header::Ether | Header::Vlan | Header::Vlan2
-            );
-            looks.ip |= info.name.starts_with("frag") || info.kind == Kind::NetProto;
-            looks.payload |= matches!(one.test, Test::Bytes(_)) && info.kind == Kind::Payload;
-            looks.tcp_options |= matches!(info.kind, Kind::TcpOption(_));
-            looks.ip_options |= matches!(info.kind, Kind::Ip4Option(_));
-        }
-    }
-    looks
 }
