@@ -29,6 +29,7 @@ mod live_bench;
 mod live_bench_network;
 mod live_bench_xdp;
 mod live_bench_xsk;
+mod live_big_sets;
 mod live_checksums;
 mod live_connections;
 mod live_demo;

@@ -97,6 +97,15 @@ impl Run {
         fs::read_to_string(&self.stderr).unwrap_or_default()
     }
 
+    /// The most memory that it had so far, KiB.
+    pub(crate) fn peak_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let digits = line.and_then(|line| line.split_whitespace().next());
+        digits.expect("the kernel tells").parse().expect("a number")
+    }
+
     pub(crate) fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.child.id() as i32).expect("a process");
         kill_process(pid, signal).expect("it runs");
