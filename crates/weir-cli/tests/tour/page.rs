@@ -1,12 +1,14 @@
-//! The tutorial of a Markdown page as steps: the section `## Try it`, up to the next heading of that level.
+//! The tutorial of a Markdown page as steps: all of a page in `docs/tutorials`, of any other the section `## Try it`, up to the next heading of that level.
 //!
 //! What counts is what a reader sees: a fence of `sh` is typed in; in one of `console` lines with `$` in front are, and those below show what
 //! comes out, where `...` stands for anything; every other fence is a file, whose name the sentence in front of it ends with (``Save as
-//! `lb.toml`:``). What stands in front of the first `###` prepares the bed; each `###` begins from there and works by itself.
+//! `lb.toml`:``). What stands in front of the first heading `Example: ...` prepares the bed; each example begins from there and works by itself.
 
 use std::path::Path;
 
-/// The heading that a tutorial has.
+/// The folder whose pages are tutorials from end to end.
+pub(crate) const FOLDER: &str = "docs/tutorials/";
+/// The heading of a tutorial in another page.
 const HEADING: &str = "## Try it";
 
 /// What a reader does at one place of a page.
@@ -57,14 +59,19 @@ impl Tutorial {
             setup: Vec::new(),
             sections: Vec::new(),
         };
-        let start = heading(&lines).ok_or_else(|| format!("{page}: no section `{HEADING}`"))?;
-        let mut at = start + 1;
+        let whole = page.starts_with(FOLDER);
+        let mut at = match whole {
+            true => 0,
+            false => {
+                1 + heading(&lines).ok_or_else(|| format!("{page}: no section `{HEADING}`"))?
+            }
+        };
         let mut sentence = "";
         while let Some(&line) = lines.get(at) {
-            if line.starts_with("## ") || line.starts_with("# ") {
+            if !whole && (line.starts_with("## ") || line.starts_with("# ")) {
                 break;
             }
-            if let Some(title) = line.strip_prefix("### ") {
+            if let Some((_, title)) = line.split_once("## Example: ") {
                 found.sections.push(Section {
                     title: title.to_owned(),
                     steps: Vec::new(),
@@ -90,13 +97,25 @@ impl Tutorial {
         // A tutorial without parts is one part.
         if found.sections.is_empty() {
             let steps = std::mem::take(&mut found.setup);
-            let title = HEADING.trim_start_matches("## ").to_owned();
+            let title = "all of it".to_owned();
             found.sections.push(Section { title, steps });
         }
         match found.sections.iter().find(|s| !s.shows_something()) {
             Some(section) => Err(format!("{page}: `{}` shows no result", section.title)),
             None => Ok(found),
         }
+    }
+}
+
+impl Tutorial {
+    /// Whether it makes network namespaces in front of its first command of weir: traps are set there.
+    pub(crate) fn has_hosts(&self) -> bool {
+        let parts = self.sections.iter().flat_map(|section| &section.steps);
+        let steps = self.setup.iter().chain(parts);
+        let mut before = steps.take_while(|step| !step.is_weir());
+        before.any(
+            |step| matches!(&step.what, What::Command { text, .. } if text.contains("ip netns add")),
+        )
     }
 }
 
