@@ -49,6 +49,10 @@ bench: ## measure weir beside nftables, iptables and xdp-filter (root, half an h
 	$(TARGET)/release/weir bench xsk --output bench-results
 	$(TARGET)/release/weir bench sensor --output bench-results
 
+.PHONY: docs
+docs: ## build the documentation as a book in target/book/html (installs mdbook if it is missing)
+	@scripts/book build
+
 .PHONY: deny
 deny: ## check licences, advisories, duplicates and sources of dependencies (cargo install cargo-deny)
 	cargo deny check
