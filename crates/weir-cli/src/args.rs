@@ -9,6 +9,8 @@ pub(crate) mod lab;
 pub(crate) mod net;
 pub(crate) mod ports;
 pub(crate) mod prog;
+#[cfg(test)]
+mod reference;
 pub(crate) mod route;
 pub(crate) mod sensor;
 pub(crate) mod service;

@@ -9,13 +9,26 @@ use weir_value::Prefix;
 use zerocopy::IntoBytes;
 
 use crate::plan::{Constant, MapPlan};
-use crate::request::{FunctionError, Kind, Planned, Request, suggest};
+use crate::request::{FunctionError, Key, Kind, Planned, Request, suggest};
 
-const KEYS: &[&str] = &["address", "accept", "gue_port", "from"];
+const KEYS: &[Key] = &[
+    Key::new(
+        "address",
+        "required",
+        "local tunnel endpoints: the address that the balancer has for this server",
+    ),
+    Key::new("accept", "`[\"ipip\", \"gue\"]`", "accepted encapsulations"),
+    Key::new("gue_port", "6080", "UDP port of GUE"),
+    Key::new(
+        "from",
+        "any, with a note",
+        "prefixes that outer sources must be in",
+    ),
+];
 const KINDS: &[&str] = &["ipip", "gue"];
 
 /// The kind's row in `kind`.
-pub const KIND: Kind = Kind::new("decapsulate", plan);
+pub const KIND: Kind = Kind::new("decapsulate", plan, &[("", KEYS)]);
 
 /// Plans an instance.
 ///

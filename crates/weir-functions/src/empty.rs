@@ -3,7 +3,7 @@
 use crate::request::{FunctionError, Kind, Planned, Request};
 
 /// The kind's row in `kind`.
-pub const KIND: Kind = Kind::new("empty", plan);
+pub const KIND: Kind = Kind::new("empty", plan, &[]);
 
 /// Plans an instance; it has no keys.
 ///

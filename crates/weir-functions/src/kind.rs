@@ -6,7 +6,8 @@
 use crate::{balancer, decapsulate, empty, filter, middlebox, object, redirect, router};
 
 pub use crate::request::{
-    Asks, EdgePort, Files, FunctionError, Judge, Kind, MAX_OUTS, Planned, Request, suggest,
+    Asks, EdgePort, Files, FunctionError, Judge, Key, Keys, Kind, MAX_OUTS, Planned, Request,
+    suggest,
 };
 
 /// Kinds that configuration can name, sorted.
@@ -111,5 +112,66 @@ mod tests {
     fn kinds_have_names_in_order() {
         assert!(KINDS.is_sorted_by_key(|kind| kind.name));
         assert!(KINDS.iter().all(|kind| !kind.name.is_empty()));
+    }
+
+    /// The table of keys below each mark `<!-- keys: KIND TABLE -->` in the documentation.
+    #[test]
+    fn the_documentation_lists_the_keys() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+        let pages = ["balancer", "filter", "graph", "prog", "redirect", "router"];
+        let mut seen = Vec::new();
+        for page in pages {
+            let path = folder.join(format!("{page}.md"));
+            let old = std::fs::read_to_string(&path).expect("the page");
+            let mut new = String::new();
+            let mut rest = old.as_str();
+            while let Some((head, tail)) = rest.split_once("<!-- keys: ") {
+                let (mark, tail) = tail.split_once(" -->\n").expect("the mark ends");
+                let end = tail.find("\n\n").map_or(tail.len(), |at| at + 1);
+                new.push_str(&format!("{head}<!-- keys: {mark} -->\n{}", table(mark)));
+                seen.push(mark.to_owned());
+                rest = &tail[end..];
+            }
+            new.push_str(rest);
+            if std::env::var_os("WEIR_UPDATE").is_some() {
+                std::fs::write(&path, &new).expect("written");
+            } else {
+                assert!(
+                    old == new,
+                    "docs/{page}.md is out of date: WEIR_UPDATE=1 cargo test -p weir-functions lists_the_keys"
+                );
+            }
+        }
+        let mut all: Vec<String> = Vec::new();
+        for kind in KINDS {
+            all.extend(kind.keys.iter().map(|(path, _)| mark(kind.name, path)));
+        }
+        seen.sort();
+        all.sort();
+        assert_eq!(seen, all, "a mark for each table");
+    }
+
+    fn mark(kind: &str, path: &str) -> String {
+        format!("{kind} {path}").trim_end().to_owned()
+    }
+
+    fn table(wanted: &str) -> String {
+        let mut text = "| key | default | meaning |\n|---|---|---|\n".to_owned();
+        for kind in KINDS {
+            for (path, keys) in kind.keys {
+                if mark(kind.name, path) != wanted {
+                    continue;
+                }
+                for key in *keys {
+                    let Key {
+                        name,
+                        default,
+                        meaning,
+                    } = key;
+                    text.push_str(&format!("| `{name}` | {default} | {meaning} |\n"));
+                }
+            }
+        }
+        text
     }
 }

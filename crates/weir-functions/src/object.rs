@@ -11,17 +11,43 @@ use weir_object::{Chained, ObjectError, Value};
 use weir_vm::verify::VerifyOptions;
 
 use crate::plan::{InstancePlan, ObjectSource};
-use crate::request::{FunctionError, Kind, Planned, Request, suggest};
+use crate::request::{FunctionError, Key, Kind, Planned, Request, suggest};
 
 /// Keys of the kind.
-const KEYS: &[&str] = &["file", "program", "proceed", "constants", "unverified"];
+const KEYS: &[Key] = &[
+    Key::new(
+        "file",
+        "required",
+        "ELF object; a relative path starts at the folder of the configuration",
+    ),
+    Key::new(
+        "program",
+        "the only one",
+        "XDP program of the object; required where it has several",
+    ),
+    Key::new(
+        "proceed",
+        "`[\"pass\"]`",
+        "return codes with which a packet goes on: `aborted`, `drop`, `pass`, `tx`, `redirect`, or numbers to 31",
+    ),
+    Key::new(
+        "constants",
+        "none",
+        "values of `const volatile` globals; text `hex:...` is bytes",
+    ),
+    Key::new(
+        "unverified",
+        "`false`",
+        "`true`: load without asking weir's verifier; the kernel's still decides",
+    ),
+];
 /// Return codes by name; the place is the number.
 const CODES: [&str; 5] = ["aborted", "drop", "pass", "tx", "redirect"];
 /// Return codes that can be named, by number.
 const MAX_CODE: i64 = 31;
 
 /// The kind's row in `kind`.
-pub const KIND: Kind = Kind::new("object", plan);
+pub const KIND: Kind = Kind::new("object", plan, &[("", KEYS)]);
 
 /// Plans an instance. Keys: `file`; `program`, where the object has several; `proceed`, the codes with which a packet goes on
 /// (default `pass`); `constants`, a table; `unverified`, to leave the judgement to the kernel alone.

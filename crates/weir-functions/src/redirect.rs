@@ -8,20 +8,52 @@ use weir_bpf::abi::{Counter, redirect as abi};
 use zerocopy::FromBytes;
 
 use crate::plan::{Constant, MapPlan};
-use crate::request::{FunctionError, Kind, Planned, Request};
+use crate::request::{FunctionError, Key, Kind, Planned, Request};
 
 /// Keys of an instance.
-const KEYS: &[&str] = &[
-    "to",
-    "device",
-    "broadcast",
-    "exclude_ingress",
-    "spread",
-    "cpu",
-    "queue",
-    "xsk",
-    "sockets",
-    "missing",
+const KEYS: &[Key] = &[
+    Key::new("to", "none", "ports, by name"),
+    Key::new(
+        "device",
+        "none",
+        "devices that are not ports: a tap of a virtual machine, a veth of a container. They come after those of `to`",
+    ),
+    Key::new(
+        "broadcast",
+        "`false`",
+        "`true`: every packet to all devices",
+    ),
+    Key::new(
+        "exclude_ingress",
+        "`false`",
+        "with `broadcast`: `true`: not to the device that the packet came in by",
+    ),
+    Key::new(
+        "spread",
+        "`\"flow\"`",
+        "`\"flow\"`: packets of a flow, both directions, go to one target. `\"round-robin\"`: in turn, for each receiving CPU separately",
+    ),
+    Key::new(
+        "cpu",
+        "none",
+        "CPUs. The rest of the packet's processing, including the stack, runs there",
+    ),
+    Key::new(
+        "queue",
+        "2,048",
+        "with `cpu`: length of the queue to each CPU, 1 to 16,384",
+    ),
+    Key::new(
+        "xsk",
+        "`false`",
+        "`true`: AF_XDP sockets, selected by the receive queue of the packet",
+    ),
+    Key::new("sockets", "64", "with `xsk`: number of queues, 1 to 64"),
+    Key::new(
+        "missing",
+        "`\"drop\"`",
+        "with `xsk`: `\"drop\"` or `\"pass\"` for packets of a queue without a socket. `\"pass\"`: by the default output",
+    ),
 ];
 /// Packets that wait for a CPU at most, unless `queue` says otherwise.
 const QUEUE: u64 = 2048;
@@ -41,7 +73,7 @@ const XDP_PASS: u64 = 2;
 /// The kind's row in `kind`.
 pub const KIND: Kind = Kind {
     forwards: true,
-    ..Kind::new("redirect", plan)
+    ..Kind::new("redirect", plan, &[("", KEYS)])
 };
 
 /// Plans an instance.

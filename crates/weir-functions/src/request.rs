@@ -16,10 +16,36 @@ use crate::plan::{InstancePlan, ObjectSource};
 /// Reads what explains the drops of an instance.
 pub type ReadJudge = fn(&Request<'_>) -> Result<Box<dyn Judge>, FunctionError>;
 
+/// A key of a kind of function: a row of the tables in the documentation.
+pub struct Key {
+    /// As configuration names it.
+    pub name: &'static str,
+    /// What holds without it, in Markdown.
+    pub default: &'static str,
+    /// What it says, in Markdown.
+    pub meaning: &'static str,
+}
+
+impl Key {
+    /// A row.
+    pub const fn new(name: &'static str, default: &'static str, meaning: &'static str) -> Key {
+        Key {
+            name,
+            default,
+            meaning,
+        }
+    }
+}
+
+/// Keys of a kind: those of a table below `[[function]]` by its path, `""` for the function itself.
+pub type Keys = &'static [(&'static str, &'static [Key])];
+
 /// A kind of function: its row in the list of kinds.
 pub struct Kind {
     /// As configuration names it.
     pub name: &'static str,
+    /// All its keys.
+    pub keys: Keys,
     /// Plans one instance.
     pub plan: fn(&Request<'_>) -> Result<Planned, FunctionError>,
     /// Explains the drops of an instance; `None`: its reasons say all there is.
@@ -35,9 +61,11 @@ impl Kind {
     pub const fn new(
         name: &'static str,
         plan: fn(&Request<'_>) -> Result<Planned, FunctionError>,
+        keys: Keys,
     ) -> Kind {
         Kind {
             name,
+            keys,
             plan,
             judge: None,
             sends: false,
@@ -237,7 +265,8 @@ impl Request<'_> {
     ///
     /// # Errors
     /// All keys that are not known.
-    pub fn only(&self, known: &[&str]) -> Result<(), FunctionError> {
+    pub fn only(&self, known: &[Key]) -> Result<(), FunctionError> {
+        let known: Vec<&str> = known.iter().map(|key| key.name).collect();
         let unknown = self
             .keys
             .keys()
@@ -247,7 +276,7 @@ impl Request<'_> {
                 key,
                 format!("there is no key `{key}` in this kind of function"),
             )
-            .advice(suggest(key, known))
+            .advice(suggest(key, &known))
         });
         FunctionError::join(errors.collect()).map_or(Ok(()), Err)
     }

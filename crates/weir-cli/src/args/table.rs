@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory as _};
 use super::{Args, LabProgram, examples};
 
 /// Every command of `weir --help`, in groups.
-const GROUPS: &[(&str, &[&str])] = &[
+pub(super) const GROUPS: &[(&str, &[&str])] = &[
     (
         "Policy",
         &[

@@ -3,10 +3,28 @@
 
 use super::read::below;
 use super::{Protocol, Service};
-use crate::request::{FunctionError, Request, suggest};
+use crate::request::{FunctionError, Key, Request, suggest};
 
-const KEYS: &[&str] = &[
-    "kind", "path", "port", "interval", "timeout", "rise", "fall",
+pub(super) const KEYS: &[Key] = &[
+    Key::new(
+        "kind",
+        "required",
+        "`tcp`: a connection. `http`: a status of 200 to 399 for `path`. `none`",
+    ),
+    Key::new("path", "required with `http`", "HTTP path"),
+    Key::new(
+        "port",
+        "the server's",
+        "port to probe; required for services of UDP and of all ports",
+    ),
+    Key::new("interval", "`\"2s\"`", "time between probes"),
+    Key::new("timeout", "`\"1s\"`", "time after which a probe has failed"),
+    Key::new("rise", "2", "successes in a row after which a server is up"),
+    Key::new(
+        "fall",
+        "2",
+        "failures in a row after which a server is down",
+    ),
 ];
 const KINDS: &[&str] = &["tcp", "http", "none"];
 /// Shortest and longest time that can be said.

@@ -35,7 +35,16 @@ pub const OF_HOST: [&str; 3] = ["cpus", "nears", "ports_by_index"];
 /// The kind's row in `kind`.
 pub const KIND: Kind = Kind {
     sends: true,
-    ..Kind::new("balancer", plan)
+    ..Kind::new(
+        "balancer",
+        plan,
+        &[
+            ("", read::KEYS),
+            ("service", read::SERVICE),
+            ("service.server", read::SERVER),
+            ("service.check", check::KEYS),
+        ],
+    )
 };
 
 /// Plans an instance.

@@ -13,34 +13,109 @@ use super::{
     AllDown, Answers, Balancer, Mode, Protocol, Quic, SERVERS_MAX, SERVICES_MAX, Server, Service,
     check, ring,
 };
-use crate::request::{FunctionError, Request, suggest};
+use crate::request::{FunctionError, Key, Request, suggest};
 
-const KEYS: &[&str] = &[
-    "service",
-    "source4",
-    "source6",
-    "connections",
-    "ring",
-    "servers",
-    "idle",
-    "answers",
+pub(super) const KEYS: &[Key] = &[
+    Key::new(
+        "service",
+        "none",
+        "`[[function.service]]`: virtual services",
+    ),
+    Key::new(
+        "source4",
+        "none",
+        "outer source prefix of tunnels over IPv4; required where there are any. The low bits are a hash of the flow, so that servers spread flows over their queues",
+    ),
+    Key::new("source6", "none", "the same over IPv6"),
+    Key::new(
+        "connections",
+        "1,000,000",
+        "flows that can be remembered, 8 bytes each, rounded up to a power of two. Twice the expected number leaves room for all of them",
+    ),
+    Key::new(
+        "ring",
+        "65537",
+        "slots of the hash ring of each service, a prime from 251",
+    ),
+    Key::new(
+        "servers",
+        "4096",
+        "capacity for servers, including removed ones. Above 65,535 numbers are used up",
+    ),
+    Key::new(
+        "idle",
+        "`{ tcp = \"15m\", udp = \"2m\", new = \"1m\", closing = \"30s\" }`",
+        "idle time after which a flow may be evicted for another; at most 72 h",
+    ),
+    Key::new(
+        "answers",
+        "`\"known\"`",
+        "which packets of NAT servers are translated back: `\"known\"`, `\"all\"` ([NAT](#nat))",
+    ),
 ];
-const SERVICE: &[&str] = &[
-    "name",
-    "address",
-    "protocol",
-    "port",
-    "mode",
-    "gue_port",
-    "gue_version",
-    "quic",
-    "quic_id_bytes",
-    "check",
-    "all_down",
-    "server",
+pub(super) const SERVICE: &[Key] = &[
+    Key::new("name", "`service-N`", "name in lists and messages"),
+    Key::new("address", "required", "virtual address, or a prefix"),
+    Key::new("protocol", "required", "`tcp` or `udp`"),
+    Key::new("port", "all ports", "virtual port"),
+    Key::new("mode", "required", "`ipip`, `gue`, `nat`, `dsr`"),
+    Key::new("gue_port", "6080", "UDP port of GUE"),
+    Key::new(
+        "gue_version",
+        "1",
+        "1: the IP packet follows UDP directly. 0: with a header of four bytes, as Linux' `fou` with `encap gue` writes it",
+    ),
+    Key::new(
+        "quic",
+        "`false`",
+        "server ids are in connection ids ([QUIC](#quic))",
+    ),
+    Key::new("quic_id_bytes", "2", "bytes of a server id"),
+    Key::new(
+        "check",
+        "none",
+        "how `weir service check` probes its servers ([checks](#checks))",
+    ),
+    Key::new(
+        "all_down",
+        "`\"keep\"`",
+        "what happens to new flows while all servers are down: `\"keep\"`, `\"drop\"` ([all servers are down](#all-servers-are-down))",
+    ),
+    Key::new(
+        "server",
+        "required",
+        "`[[function.service.server]]`; `server = []` is a service without servers, whose flows are dropped",
+    ),
 ];
-const SERVER: &[&str] = &[
-    "address", "port", "weight", "drain", "mac", "to", "cpu", "id",
+pub(super) const SERVER: &[Key] = &[
+    Key::new("address", "required", "address of the server"),
+    Key::new(
+        "port",
+        "the service's",
+        "`nat`: the port that it listens on",
+    ),
+    Key::new("weight", "1", "1 to 65,535; for 0 use `drain`"),
+    Key::new(
+        "drain",
+        "`false`",
+        "keep existing flows, accept no new ones",
+    ),
+    Key::new(
+        "mac",
+        "by the kernel's route",
+        "MAC address of the server or its gateway. Without it forwarding must be on and the outgoing device a port of the edge; where the kernel has no route, packets go on by the default output",
+    ),
+    Key::new(
+        "to",
+        "the receiving device",
+        "with `mac`: the port of the edge that the server is behind (a NIC, a tap, a veth)",
+    ),
+    Key::new(
+        "cpu",
+        "none",
+        "packets go to the stack on this CPU. `dsr`: the server is this host, with the service's address on `lo`; `address` only tells servers apart. `nat`: the stack forwards to the server, whose answers must come in by the edge (a namespace behind a port)",
+    ),
+    Key::new("id", "none", "QUIC: number of the server"),
 ];
 const IDLE: [(&str, u64); 4] = [("new", 60), ("tcp", 900), ("udp", 120), ("closing", 30)];
 const MODES: &[&str] = &["ipip", "gue", "nat", "dsr"];

@@ -9,16 +9,45 @@ use toml::Value;
 use super::list::{self, Entry};
 use super::rule::{self, Addresses, Rule};
 use super::{CPUS_MAX, Compiled, Filter, Otherwise, Set};
-use crate::request::{FunctionError, Kind, Planned, Request, suggest};
+use crate::request::{FunctionError, Key, Kind, Planned, Request, suggest};
 
-const KEYS: &[&str] = &[
-    "rules", "sets", "default", "other", "cpu", "queue", "hits", "sources", "blocks", "flows",
+const KEYS: &[Key] = &[
+    Key::new("rules", "none", "rules as texts, see [rules](#rules)"),
+    Key::new(
+        "sets",
+        "none",
+        "name -> list of entries, `{ list = [...] }` or `{ file = \"PATH\" }`",
+    ),
+    Key::new(
+        "default",
+        "`\"pass\"`",
+        "`\"pass\"` or `\"drop\"` for IP packets that no rule decides",
+    ),
+    Key::new(
+        "other",
+        "`\"pass\"`",
+        "the same for frames without IP; those that pass are counted as `not_ip`",
+    ),
+    Key::new(
+        "cpu",
+        "none",
+        "CPUs that accepted IP packets are moved to, by flow if there are several; their path through the graph ends there",
+    ),
+    Key::new(
+        "queue",
+        "192",
+        "with `cpu`: length of the queue to each CPU",
+    ),
+    Key::new("hits", "`true`", "count hits of set entries"),
+    Key::new("sources", "65,536", "capacity for sources of limits"),
+    Key::new("blocks", "16,384", "capacity for blocked sources, about"),
+    Key::new("flows", "65,536", "capacity for flows behind SYN cookies"),
 ];
 
 /// The kind's row in `kind`.
 pub const KIND: Kind = Kind {
     judge: Some(|request| Ok(Box::new(Filter::read(request)?))),
-    ..Kind::new("filter", plan)
+    ..Kind::new("filter", plan, &[("", KEYS)])
 };
 
 /// Plans an instance.

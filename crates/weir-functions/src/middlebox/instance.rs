@@ -13,12 +13,21 @@ use weir_policy::{Diagnostics, Parsed, SetLoader, Source, describe};
 
 use crate::middlebox::{self, connections, translations};
 use crate::plan::Port;
-use crate::request::{Asks, Files, FunctionError, Judge, Kind, Planned, Request};
+use crate::request::{Asks, Files, FunctionError, Judge, Key, Kind, Planned, Request};
+
+const KEYS: &[Key] = &[
+    Key::new(
+        "policy",
+        "this or `rules`",
+        "policy file; a relative path starts at the folder of the configuration",
+    ),
+    Key::new("rules", "this or `policy`", "the policy itself, as a text"),
+];
 
 /// The kind's row in `kind`.
 pub const KIND: Kind = Kind {
     judge: Some(|request| Ok(Box::new(Judgement::of(request)?))),
-    ..Kind::new("middlebox", plan)
+    ..Kind::new("middlebox", plan, &[("", KEYS)])
 };
 
 /// Plans an instance. Keys: `policy`, a file, or `rules`, the text itself.
@@ -99,7 +108,7 @@ impl Judge for Judgement {
 
 /// The policy that the keys name: the key, the name of its text, and what it says.
 fn read(request: &Request<'_>) -> Result<(&'static str, String, Parsed), FunctionError> {
-    request.only(&["policy", "rules"])?;
+    request.only(KEYS)?;
     let (key, source, folder) = match (request.text("policy")?, request.text("rules")?) {
         (Some(path), None) => {
             let bytes = request.file("policy", Path::new(path))?;

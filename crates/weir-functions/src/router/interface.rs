@@ -11,9 +11,36 @@ use weir_value::{InterfaceAddress, Invalid, Mac};
 use zerocopy::IntoBytes;
 
 use crate::plan::{DeviceField, HostElement, MapPlan};
-use crate::request::{EdgePort, FunctionError, Request, suggest};
+use crate::request::{EdgePort, FunctionError, Key, Request, suggest};
 
-const KEYS: &[&str] = &["name", "port", "vlan", "device", "address", "mtu"];
+pub(super) const KEYS: &[Key] = &[
+    Key::new(
+        "name",
+        "the port's, with `.VLAN`",
+        "name in routes and reports",
+    ),
+    Key::new("port", "required", "port of the edge"),
+    Key::new(
+        "vlan",
+        "untagged",
+        "1 to 4094: packets with this tag. Tags are removed, added and changed as packets go from one interface to another; priorities are kept",
+    ),
+    Key::new(
+        "device",
+        "the port's device, with `.VLAN`",
+        "the kernel's name of the interface, for `table = \"kernel\"`",
+    ),
+    Key::new(
+        "address",
+        "none",
+        "its addresses, `\"192.0.2.1/24\"`: the source of ICMP errors, and with `table = \"own\"` its connected networks",
+    ),
+    Key::new(
+        "mtu",
+        "that of the device when the edge was applied",
+        "largest packet",
+    ),
+];
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]

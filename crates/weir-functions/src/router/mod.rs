@@ -18,25 +18,69 @@ use weir_value::Prefix;
 use zerocopy::IntoBytes;
 
 use crate::plan::{Constant, DeviceField, HostElement, MapPlan};
-use crate::request::{FunctionError, Kind, Planned, Request, suggest};
+use crate::request::{FunctionError, Key, Kind, Planned, Request, suggest};
 use interface::Interface;
 use memory::{PlanMemory, Size};
 use rib::{Hop, Rib, RibError, Room, Way};
 use route::{Written, Wrong};
 
 /// Keys of an instance.
-const KEYS: &[&str] = &[
-    "table",
-    "interface",
-    "station",
-    "errors",
-    "errors_per_second",
-    "reverse_path",
-    "routes",
-    "prefixes",
-    "prefixes6",
-    "next_hops",
-    "counters",
+const KEYS: &[Key] = &[
+    Key::new(
+        "table",
+        "`\"kernel\"`",
+        "`\"kernel\"`: every packet is a lookup in the kernel's tables, including rules. `\"own\"`: [own tables](#own-tables)",
+    ),
+    Key::new(
+        "interface",
+        "every port",
+        "`[[function.interface]]`: interfaces of the router, at most 64",
+    ),
+    Key::new(
+        "station",
+        "none",
+        "`[\"02:00:00:00:00:01 lan\", ...]`: frames to these MAC addresses are forwarded to that interface within its VLAN, without routing",
+    ),
+    Key::new(
+        "errors",
+        "`\"stack\"`, with own tables `\"own\"`",
+        "who sends ICMP errors for packets that cannot be forwarded; `\"none\"`: they are dropped silently",
+    ),
+    Key::new(
+        "errors_per_second",
+        "1,000",
+        "rate limit of its own ICMP errors, 1 to 1,000,000, with a burst of 50",
+    ),
+    Key::new(
+        "reverse_path",
+        "`\"off\"`",
+        "reverse path filter. `\"loose\"`: there must be a route to the source. `\"strict\"`: by the interface that the packet came in by",
+    ),
+    Key::new(
+        "routes",
+        "none",
+        "own tables: routes as `ip route` prints them, or `{ file = \"routes.txt\" }` with one per line and `#` for comments. Types `blackhole`, `unreachable`, `prohibit`, `local`; `via`, `dev`, `nexthop`, `weight`, `metric`, `mtu`, `lladdr`. Words that do not affect forwarding (`proto`, `scope`, `src`, ...) are ignored",
+    ),
+    Key::new(
+        "prefixes",
+        "as configured, a quarter more, and 1,024",
+        "own tables: capacity for IPv4 routes. Above 16,384 prefixes the table takes 64 MiB",
+    ),
+    Key::new(
+        "prefixes6",
+        "as configured, a quarter more, and 1,024",
+        "own tables: capacity for IPv6 routes",
+    ),
+    Key::new(
+        "next_hops",
+        "4,096",
+        "own tables: capacity for different next hops, at most 65,535",
+    ),
+    Key::new(
+        "counters",
+        "`\"next-hops\"`",
+        "own tables: `\"routes\"` counts routes too, for one more memory access per packet",
+    ),
 ];
 /// Keys that mean nothing where the kernel's tables are asked.
 const OWN_KEYS: [&str; 5] = ["routes", "prefixes", "prefixes6", "next_hops", "counters"];
@@ -64,7 +108,11 @@ enum Whose {
 pub const KIND: Kind = Kind {
     sends: true,
     forwards: true,
-    ..Kind::new("router", plan)
+    ..Kind::new(
+        "router",
+        plan,
+        &[("", KEYS), ("interface", interface::KEYS)],
+    )
 };
 
 /// Plans an instance.

@@ -123,6 +123,101 @@ pub(super) fn hold<'a>(records: impl Iterator<Item = &'a Value>) {
     );
 }
 
+/// docs/eve-fields.md lists them; `WEIR_UPDATE=1` writes the page.
+#[test]
+fn the_page_lists_the_fields() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(root.join("tests/run/schema.json")).expect("there");
+    let schema: Value = serde_json::from_str(&text).expect("JSON");
+    let mut page = "# EVE fields\n\n\
+        All fields that records of `weir sensor` have, with their JSON types. Written from the schema that tests hold every record to. `[]` stands for the \
+        elements of an array, `*` for names that are data.\n"
+        .to_owned();
+    let fields = by_name(&schema["properties"]);
+    let (parts, every): (Vec<_>, Vec<_>) = fields
+        .into_iter()
+        .partition(|(_, field)| is_part(&schema, field));
+    page.push_str("\n## Every record\n\n| field | type | values |\n|---|---|---|\n");
+    for (name, field) in every {
+        field_rows(&schema, name, field, &mut page);
+    }
+    for (name, field) in parts {
+        page.push_str(&format!(
+            "\n## {name}\n\n| field | type | values |\n|---|---|---|\n"
+        ));
+        field_rows(&schema, name, field, &mut page);
+    }
+    let path = root.join("../../docs/eve-fields.md");
+    if std::env::var_os("WEIR_UPDATE").is_some() {
+        std::fs::write(&path, &page).expect("written");
+    }
+    assert!(
+        std::fs::read_to_string(&path).is_ok_and(|old| old == page),
+        "docs/eve-fields.md is out of date: WEIR_UPDATE=1 cargo test -p weir-sensor lists_the_fields"
+    );
+}
+
+/// Fields of an object by their names, whatever order a build of the library keeps.
+fn by_name(fields: &Value) -> std::collections::BTreeMap<&String, &Value> {
+    fields.as_object().into_iter().flatten().collect()
+}
+
+/// A definition that a field refers to, or the field.
+fn defined<'a>(schema: &'a Value, field: &'a Value) -> &'a Value {
+    let name = field["$ref"]
+        .as_str()
+        .and_then(|path| path.rsplit('/').next());
+    name.map_or(field, |name| &schema["definitions"][name])
+}
+
+/// Whether a field has fields of its own.
+fn is_part(schema: &Value, field: &Value) -> bool {
+    let field = defined(schema, field);
+    [field, &field["items"], &field["additionalProperties"]]
+        .iter()
+        .any(|part| defined(schema, part)["properties"].is_object())
+}
+
+/// The row of a field, and those below it.
+fn field_rows(schema: &Value, name: &str, field: &Value, page: &mut String) {
+    let field = defined(schema, field);
+    let kind = match &field["type"] {
+        Value::String(kind) => kind.clone(),
+        Value::Array(kinds) => kinds
+            .iter()
+            .filter_map(Value::as_str)
+            .collect::<Vec<_>>()
+            .join(" or "),
+        _ => "any".to_owned(),
+    };
+    let values: Vec<String> = field["enum"]
+        .as_array()
+        .map(|all| {
+            all.iter()
+                .map(|one| format!("`{}`", one.to_string().trim_matches('"')))
+                .collect()
+        })
+        .unwrap_or_default();
+    let format = field["format"].as_str().map(str::to_owned);
+    let said = if values.is_empty() {
+        format.unwrap_or_default()
+    } else {
+        values.join(", ")
+    };
+    page.push_str(&format!("| `{name}` | {kind} | {said} |\n"));
+    for (below, field) in by_name(&field["properties"]) {
+        field_rows(schema, &format!("{name}.{below}"), field, page);
+    }
+    for (mark, part) in [
+        ("[]", &field["items"]),
+        (".*", &field["additionalProperties"]),
+    ] {
+        if part.is_object() && (is_part(schema, part) || part["enum"].is_array()) {
+            field_rows(schema, &format!("{name}{mark}"), part, page);
+        }
+    }
+}
+
 #[test]
 fn records_of_every_type() {
     let mut tape = Tape::default();
