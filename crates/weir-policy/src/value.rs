@@ -451,6 +451,13 @@ mod tests {
     }
 
     #[test]
+    fn byte_strings_have_a_greatest_length() {
+        let word = |bytes: usize| format!("x{}", "4a".repeat(bytes));
+        assert_eq!(bytes(&word(MAX_BYTES)).ok(), Some(vec![0x4a; MAX_BYTES]));
+        assert!(bytes(&word(MAX_BYTES + 1)).is_err());
+    }
+
+    #[test]
     fn prefixes() {
         let p = |w, d| interval(w, d).map(|i| (i.lo, i.hi, i.form)).ok();
         assert_eq!(

@@ -8,6 +8,12 @@ use weir_policy::{
     Diagnostics, NoFiles, PolicyError, SetLoader, Severity, Source, parse, parse_file,
 };
 
+#[test]
+fn severities_have_the_names_that_compilers_print() {
+    assert_eq!(Severity::Error.text(), "error");
+    assert_eq!(Severity::Warning.text(), "warning");
+}
+
 /// One policy for each class of error or warning; some hold several.
 const CASES: &[&str] = &[
     // Words.
@@ -22,6 +28,7 @@ const CASES: &[&str] = &[
     "9x: tcp-syn drop",
     "x: tcp-syn drop\nx: udp-dport 5 drop",
     "a:tcp-syn drop",
+    "net-proto 80 drop",
     // Shape of a rule.
     "tcp-dport 80",
     "drop",
@@ -117,6 +124,7 @@ const CASES: &[&str] = &[
     "ip-ttl 1 \\\n  icmp6-type 128 drop",
     // Sets.
     "set web = { 80, 99999 }\ntcp-dport in @web drop\nudp-dport in @web drop",
+    "set 80 = { 1 }\ntcp-syn drop",
     "set web = { 80 }\ntcp-dport in @wbe drop",
     "tcp-dport in @none drop",
     "set a = { 1 }\nset a = { 2 }\ntcp-dport in @a drop",
