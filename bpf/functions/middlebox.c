@@ -31,6 +31,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "stats.h"
 #include "scratch.h"
 #include "csum.h"
+#include "finish.h"
 #include "parse.h"
 #include "classify.h"
 #include "flow.h"
@@ -38,6 +39,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "l4_check.h"
 #include "open.h"
 #include "translate.h"
+#include "reject.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -70,7 +72,7 @@ static __always_inline int begin(struct walk *w)
 	s->l4_csum = 0;
 	s->l4_proto = 0;
 	s->pseudo_only = 0;
-	s->drop = 0;
+	*(__u64 *)&s->drop = 0;
 	s->accept = 0;
 	s->accept_icmp = 0;
 	s->overflow = 0;
@@ -253,6 +255,9 @@ drop:
 		return CTX_UNJUDGED;
 	}
 #endif
+	/* Unlikely, so that it lies out of the way of policies that have none of it. */
+	if (__builtin_expect(weir_features & WEIR_F_REJECT && reason == WEIR_R_rule_drop && s->answers, 0) && reject(w) == XDP_TX)
+		return XDP_TX;
 	note(w, reason);
 	*why = reason;
 	return CTX_DROP;
@@ -296,6 +301,13 @@ int middlebox(ctx_t *ctx)
 		return bpf_redirect(ctx_word(ctx, ifindex), BPF_F_INGRESS);
 #endif
 count:
+#if defined(WEIR_HOOK_TC) && !defined(WEIR_PANEL) && !defined(WEIR_NETWORK)
+	if (weir_features & WEIR_F_REJECT && verdict == XDP_TX) {
+		w.stats->verdict[XDP_TX] += packets;
+		bpf_redirect(ctx_word(ctx, ifindex), 0);
+		return TC_ACT_REDIRECT;
+	}
+#endif
 	verdict = panel_leave(ctx, w.stats, packets, verdict, 0, reason);
 	goto end;
 out:

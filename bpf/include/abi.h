@@ -164,7 +164,12 @@ struct weir_dim {
 #define WEIR_RULE_FILTER_ADDRESS (1 << 8)	/* ... to which addresses may send that were sent to */
 #define WEIR_RULE_FILTER_NONE	(1 << 9)	/* ... to which everybody may send */
 #define WEIR_RULE_HELPER_TFTP	(1 << 10)	/* its connections are read by the helper of TFTP */
+#define WEIR_RULE_ANSWER	(1 << 11)	/* with WEIR_RULE_RATE: always drops, and answers as drop_param says: WEIR_ANSWER_* */
 #define WEIR_RULE_REQUIRES	16	/* from this bit on: header classes */
+
+#define WEIR_ANSWER_RESET	1	/* TCP with a reset */
+#define WEIR_ANSWER_ICMP4	8	/* from this bit on: code of the ICMP error */
+#define WEIR_ANSWER_ICMP6	16	/* ... of the ICMPv6 error */
 
 /* Two cache lines. Rules of up to four words that neither limit nor rewrite are decided by the first. */
 struct weir_rule {
@@ -819,5 +824,6 @@ struct weir_filter_blocks {
 #define WEIR_F_PORTS		(1 << 13)	/* ports are tested whatever the protocol */
 #define WEIR_F_L4PROTO		(1 << 14)	/* the protocol is tested whatever the family */
 #define WEIR_F_CT		(1 << 15)	/* states of connections are tested */
+#define WEIR_F_REJECT		(1 << 16)	/* packets that are dropped are answered */
 
 #endif

@@ -305,12 +305,28 @@ static __always_inline __u64 now(struct scratch *s)
 	return s->now_ns;
 }
 
+/* The first rule that rejects a packet says how it is answered. Always 1. Not inlined: policies without such rules pay nothing for it. */
+static __noinline int remember_answer(struct scratch *s, struct weir_rule *rule)
+{
+	if (s->answers && s->answer_rule < rule->id)
+		return 1;
+	s->answers = 1;
+	s->answer = rule->drop_param;
+	s->answer_rule = rule->id;
+	s->answer_slot = rule->slot;
+	return 1;
+}
+
 /* GCRA. Four tries against other CPUs; after that the packet counts as above the rate. */
 static __always_inline int above_rate(struct scratch *s, struct weir_rule *rule)
 {
 	__u32 at = rule->slot, i;
-	__u64 *tat = bpf_map_lookup_elem(&rates, &at), t = now(s), old, base;
+	__u64 *tat, t, old, base;
 
+	if (weir_features & WEIR_F_REJECT && rule->flags & WEIR_RULE_ANSWER)
+		return remember_answer(s, rule);
+	tat = bpf_map_lookup_elem(&rates, &at);
+	t = now(s);
 	if (!tat)
 		return 1;
 #pragma unroll

@@ -22,7 +22,7 @@ const volatile __u32 weir_leaves_fragments = 0;	/* a copy on tc judges them */
 #endif
 
 #define JUDGED_ELSEWHERE	-2		/* beside PARSED: the copy of the program on the other hook judges the packet */
-#define CTX_UNJUDGED		XDP_TX		/* the verdict about it */
+#define CTX_UNJUDGED		(XDP_REDIRECT + 1)	/* the verdict about it: none of those that packets have */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -34,7 +34,7 @@ struct {
 #if defined(WEIR_HOOK_TC) && !defined(WEIR_NETWORK) && !defined(WEIR_PANEL)
 #define WEIR_HOLDS
 
-#define CTX_AGAIN	XDP_REDIRECT	/* the packet enters the device once more, as another one */
+#define CTX_AGAIN	(XDP_REDIRECT + 2)	/* the packet enters the device once more, as another one */
 
 #define ETH_P_ARP	0x0806
 

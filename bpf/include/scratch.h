@@ -65,11 +65,13 @@ struct scratch {
 
 	/* matching */
 	__u32 drop;
+	__u32 answers;		/* a rule says how a packet that is dropped is answered; cleared together with drop */
 	__u32 accept;
 	__u32 accept_icmp;	/* by a rule that names the ICMP type */
 	__u32 verdict;
 	__u32 overflow;
 	__u32 n_hits;
+	__u32 answer, answer_rule, answer_slot;	/* of the first such rule: WEIR_ANSWER_*, its id and slot */
 	__u32 run_first, run_count, run_listed;
 	__u32 node;
 	__u32 word;		/* of the bitmap, one further than the bits at hand */

@@ -203,8 +203,17 @@ pub mod rule_flag {
     pub const FILTER_ADDRESS: u32 = 1 << 8;
     pub const FILTER_NONE: u32 = 1 << 9;
     pub const HELPER_TFTP: u32 = 1 << 10;
+    pub const ANSWER: u32 = 1 << 11;
     /// Not a flag: number of the first bit of the header classes.
     pub const REQUIRES: u32 = 16;
+}
+
+/// `WEIR_ANSWER_*`: how a rule with [`rule_flag::ANSWER`] answers.
+#[expect(missing_docs, reason = "documented in abi.h")]
+pub mod answer {
+    pub const RESET: u64 = 1;
+    pub const ICMP4: u32 = 8;
+    pub const ICMP6: u32 = 16;
 }
 
 /// `struct weir_rule`.
@@ -1064,4 +1073,5 @@ pub mod feature {
     pub const PORTS: u32 = 1 << 13;
     pub const L4PROTO: u32 = 1 << 14;
     pub const CT: u32 = 1 << 15;
+    pub const REJECT: u32 = 1 << 16;
 }

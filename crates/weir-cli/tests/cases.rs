@@ -288,9 +288,11 @@ fn counters(
         }
     }
     let mut problems = Vec::new();
+    // What a rule answers goes back.
+    let answered = reasons.get("answered").copied().unwrap_or(0) as usize;
     let wanted = json!({
-        "received": frames.len(), "pass": frames.len() - dropped, "drop": dropped,
-        "tx": 0, "redirect": 0, "aborted": 0,
+        "received": frames.len(), "pass": frames.len() - dropped - answered, "drop": dropped,
+        "tx": answered, "redirect": 0, "aborted": 0,
     });
     let mut compare = |what: &str, wanted: &Value, found: &Value| {
         if wanted != found {

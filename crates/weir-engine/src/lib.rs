@@ -281,11 +281,12 @@ fn verdict(action: u32) -> Verdict {
     }
 }
 
-/// `TC_ACT_` numbers that the tc build returns as a verdict: `TC_ACT_UNSPEC` passes, `TC_ACT_SHOT` drops.
+/// `TC_ACT_` numbers that the tc build returns as a verdict: `TC_ACT_UNSPEC` passes, `TC_ACT_SHOT` drops, `TC_ACT_REDIRECT` sends back.
 fn tc_verdict(action: u32) -> Verdict {
     match action {
         u32::MAX => Verdict::Pass,
         2 => Verdict::Drop,
+        7 => Verdict::Tx,
         _ => Verdict::Aborted,
     }
 }

@@ -67,10 +67,10 @@ impl Engine for Oracle {
         let bytes = packet.frame.len() as u64;
         self.stats.received += 1;
         self.stats.bytes += bytes;
-        self.stats.verdict[if outcome.verdict == Verdict::Drop {
-            1
-        } else {
-            2
+        self.stats.verdict[match outcome.verdict {
+            Verdict::Drop => 1,
+            Verdict::Tx => 3,
+            _ => 2,
         }] += 1;
         for reason in &outcome.reasons {
             self.stats.reason[*reason as usize] += 1;

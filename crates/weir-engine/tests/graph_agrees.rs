@@ -370,10 +370,12 @@ fn walk(
             };
             let mut out = Vec::new();
             let verdict = reference.packet(&packet, &mut out).expect("runs");
+            if matches!(verdict, Verdict::Pass | Verdict::Tx) {
+                bytes = out;
+            }
             if verdict != Verdict::Pass {
                 break (verdict, None);
             }
-            bytes = out;
         };
         if end.0 == Verdict::Drop {
             bytes.clear();

@@ -185,6 +185,10 @@ fn verified_instructions_stay_within_the_record() {
     constants.extend([("weir_lb_features", features), ("weir_csum_mode", 1)]);
     let program = loaded_as("balancer_net", "balancer", &constants);
     measured.push(("net:balancer".to_owned(), program));
+    let mut constants = halves("middlebox_net");
+    constants.extend([("weir_features", *all), ("weir_dims", DIMS as u32)]);
+    let program = loaded_as("middlebox_net", "middlebox", &constants);
+    measured.push(("net:middlebox:tc:all".to_owned(), program));
     let ends = [(
         "weir_dc_features",
         decapsulate::IPIP | decapsulate::GUE | decapsulate::FROM,

@@ -212,6 +212,8 @@ pub enum Action {
     StripAll,
     /// `drop [RATE]`
     Drop(Option<Span>),
+    /// `reject [with KIND [CODE]]`
+    Reject(Option<(Span, Option<Span>)>),
     /// `drop over RATE [burst N]`
     DropOver(Span, Option<Span>),
     /// `accept`

@@ -10,6 +10,7 @@ use crate::model::{
     Test,
 };
 use crate::names::name_of;
+use crate::reject;
 use crate::value::mac_text;
 
 /// More intervals than this are counted instead of listed.
@@ -26,7 +27,9 @@ pub fn describe(rule: &Rule) -> String {
     if !conditions.is_empty() {
         conditions = vec![format!(" {}", and(&conditions))];
     }
-    let mut actions: Vec<String> = rule.targets.iter().map(action).collect();
+    let mut actions: Vec<String> = (rule.targets.iter())
+        .map(|target| action(target, rule.requires))
+        .collect();
     if let Some(ns) = rule.timeout_ns {
         actions.push(format!(
             "keeps its connection for {} without packets",
@@ -211,7 +214,8 @@ fn is_transport(header: Header) -> bool {
     )
 }
 
-fn action(target: &Target) -> String {
+/// What a target does to packets of these classes.
+fn action(target: &Target, classes: Classes) -> String {
     match target {
         Target::Set { field, value } => {
             let value = number(*field, *value);
@@ -244,6 +248,12 @@ fn action(target: &Target) -> String {
         }
         Target::Strip(kinds) => strip(kinds),
         Target::Drop(DropWhen::Always) => "is dropped unless a matching rule accepts it".to_owned(),
+        Target::Drop(DropWhen::Answered(answer)) => {
+            format!(
+                "is dropped unless a matching rule accepts it, and answered {}",
+                reject::phrase(*answer, classes)
+            )
+        }
         Target::Drop(DropWhen::Random { below }) => {
             let thousandths = (u128::from(*below) * 100_000).div_ceil(1 << 32);
             let percent = format!("{}.{:03}", thousandths / 1000, thousandths % 1000);

@@ -14,6 +14,7 @@ use crate::diagnostic::{Diagnostics, Report};
 use crate::field::Kind;
 use crate::names::is_named;
 use crate::parse::{parse_text, takes_values};
+use crate::reject;
 use crate::source::Source;
 use crate::value::is_hex;
 use crate::words::looks_like_literal;
@@ -297,6 +298,18 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
             if let Some(burst) = burst {
                 out.push_str(" burst ");
                 out.push_str(burst.of(text));
+            }
+        }
+        Action::Reject(with) => {
+            out.push_str("reject");
+            if let Some((kind, code)) = with {
+                out.push_str(" with ");
+                let kind = kind.of(text);
+                out.push_str(reject::canonical(kind).unwrap_or(kind));
+                if let Some(code) = code {
+                    out.push(' ');
+                    out.push_str(&code.of(text).to_ascii_lowercase());
+                }
             }
         }
         Action::Accept => out.push_str("accept"),

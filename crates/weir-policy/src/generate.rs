@@ -468,7 +468,8 @@ fn interval(tape: &mut Tape<'_>, field: Field) -> String {
 
 fn targets(tape: &mut Tape<'_>, headers: &Headers, out: &mut String) {
     let verdict = match tape.below(16) {
-        0..=2 => "drop",
+        0 | 1 => "drop",
+        2 => rejection(tape, headers),
         3 => "accept",
         4 => "drop 50%",
         5 => "drop 0.1",
@@ -491,6 +492,17 @@ fn targets(tape: &mut Tape<'_>, headers: &Headers, out: &mut String) {
         all.insert(at, verdict.to_owned());
     }
     out.push_str(&all.join(" "));
+}
+
+/// A rejection that packets with these headers can have.
+fn rejection(tape: &mut Tape<'_>, headers: &Headers) -> &'static str {
+    match tape.below(4) {
+        0 if headers.l4 == Some(Header::Tcp) => "reject with tcp-reset",
+        1 if headers.four => "reject with icmp host-prohibited",
+        1 if headers.six => "reject with icmp6 policy-fail",
+        2 => "reject with icmpx port-unreachable",
+        _ => "reject",
+    }
 }
 
 /// One rewrite. `strip` is the form that all strips of the rule take.

@@ -21,6 +21,7 @@ pub mod model;
 mod names;
 mod parse;
 pub mod reference;
+mod reject;
 mod sets;
 mod source;
 mod value;

@@ -459,6 +459,8 @@ pub enum Target {
 pub enum DropWhen {
     /// Every matching packet.
     Always,
+    /// Every matching packet, and its sender is told.
+    Answered(Answer),
     /// When random(rule), 32 bits, is below this; 0 to 2^32.
     Random {
         /// floor(percentage * 2^32 / 100).
@@ -471,6 +473,33 @@ pub enum DropWhen {
         /// Packets that may come at once, at least 1.
         burst: u32,
     },
+}
+
+impl DropWhen {
+    /// Whether it drops every packet that the rule matches.
+    pub fn is_always(self) -> bool {
+        matches!(self, DropWhen::Always | DropWhen::Answered(_))
+    }
+}
+
+/// How a `reject` answers: docs/semantics.md section 3, "Answers".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// TCP is answered with RST.
+    pub reset: bool,
+    /// Code of the ICMP error of type 3 that answers other packets in IPv4.
+    pub icmp4: u8,
+    /// Code of the ICMPv6 error of type 1 that answers other packets in IPv6.
+    pub icmp6: u8,
+}
+
+impl Answer {
+    /// `reject` alone.
+    pub const USUAL: Answer = Answer {
+        reset: true,
+        icmp4: 13,
+        icmp6: 1,
+    };
 }
 
 /// A set of TCP option kinds.

@@ -8,6 +8,7 @@ pub(crate) const TARGETS: &[&str] = &[
     "add",
     "strip",
     "drop",
+    "reject",
     "accept",
     "log",
     "map",
@@ -25,10 +26,8 @@ pub(crate) const LB: &str = "lb";
 const MEANT: &[(&[&str], &str)] = &[
     (&["allow", "permit", "pass"], "write `accept`"),
     (&["deny", "block", "discard"], "write `drop`"),
-    (
-        &["reject", "rst", "reset"],
-        "weir drops without an answer: it has no `reject`; write `drop`",
-    ),
+    (&["refuse"], "write `reject`"),
+    (&["rst", "reset"], "write `reject with tcp-reset`"),
     (
         &["counter", "count"],
         "every rule counts its packets: leave this out",

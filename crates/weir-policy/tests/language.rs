@@ -450,6 +450,48 @@ fn any_family_and_any_transport() {
 }
 
 #[test]
+fn rejections() {
+    let written = |text: &str| format_source(&Source::new("p", text)).expect("valid");
+    let cases = [
+        (
+            "tcp-dport 22 reject",
+            "tcp-dport 22 reject",
+            "every TCP packet whose destination port is 22 (ssh) is dropped unless a matching rule accepts it, and answered with a TCP reset.",
+        ),
+        (
+            "all REJECT",
+            "all reject",
+            "every packet is dropped unless a matching rule accepts it, and answered with a reset if it is TCP, else with ICMP admin-prohibited or ICMPv6 admin-prohibited.",
+        ),
+        (
+            "udp reject with icmpx port-unreachable",
+            "udp reject with icmpx port-unreachable",
+            "every UDP packet is dropped unless a matching rule accepts it, and answered with ICMP port-unreachable or ICMPv6 port-unreachable.",
+        ),
+        (
+            "all reject with icmp type Net-Prohibited",
+            "all reject with icmp net-prohibited",
+            "every IPv4 packet is dropped unless a matching rule accepts it, and answered with ICMP net-prohibited.",
+        ),
+        (
+            "all reject with icmpv6 no-route",
+            "all reject with icmp6 no-route",
+            "every IPv6 packet is dropped unless a matching rule accepts it, and answered with ICMPv6 no-route.",
+        ),
+        (
+            "all reject with tcp reset",
+            "all reject with tcp-reset",
+            "every TCP packet is dropped unless a matching rule accepts it, and answered with a TCP reset.",
+        ),
+    ];
+    for (text, formatted, says) in cases {
+        let parsed = read(text);
+        assert_eq!(written(text), format!("{formatted}\n"));
+        assert_eq!(describe(&parsed.policy.rules[0]), format!("Rule 1: {says}"));
+    }
+}
+
+#[test]
 fn states_of_connections() {
     let one = |text: &str| {
         let parsed = read(&format!("add-stateful all accept\n{text} log"));

@@ -76,6 +76,10 @@ const SAID_OF_CASES: &[(&str, &str)] = &[
         "this adds an option to segments with data, and full ones have no room for it",
     ),
     (
+        "meaning/reject",
+        "only the first fragment of a packet has ports: rule 12 drops the later ones",
+    ),
+    (
         "meaning/rule-order",
         "`ip-ttl` is written again behind this",
     ),

@@ -298,11 +298,12 @@ pub(crate) fn run(
             .packet(&packet, &mut out)
             .map_err(|e| format!("packet {number}: {e}"))?;
         run.verdicts.push(verdict);
-        run.frames.push(if verdict == Verdict::Pass {
-            out.clone()
-        } else {
-            Vec::new()
-        });
+        run.frames
+            .push(if matches!(verdict, Verdict::Pass | Verdict::Tx) {
+                out.clone()
+            } else {
+                Vec::new()
+            });
         run.logs.extend(engine.logs().map_err(|e| e.to_string())?);
     }
     (run.stats, run.counters) = engine.totals().map_err(|e| e.to_string())?;
@@ -344,6 +345,13 @@ impl Coverage {
             "too few packets are rewritten: {self}"
         );
         assert!(self.logged > 0, "no packet is logged: {self}");
+        for reason in [Reason::Answered, Reason::NoAnswer] {
+            assert!(
+                self.reasons[reason as usize] > 0,
+                "no rejected packet met {}: {self}",
+                reason.name()
+            );
+        }
         assert!(
             self.refused < u64::from(policies) / 4,
             "too many policies are refused: {self}"
@@ -396,6 +404,8 @@ impl Coverage {
             Reason::IcmpWindow,
             Reason::FragOverlap,
             Reason::RuleDrop,
+            Reason::Answered,
+            Reason::NoAnswer,
         ] {
             assert!(
                 self.reasons[reason as usize] > 0,

@@ -24,6 +24,15 @@ pub(crate) const SETS: &[(&str, u32)] = &[
         feature::STATE | feature::TRANSLATE | feature::NAT | feature::EXPECT,
     ),
     (
+        "states",
+        feature::STATE | feature::TRANSLATE | feature::NAT | feature::EXPECT | feature::CT,
+    ),
+    ("reject", feature::REJECT),
+    (
+        "reject-connections",
+        feature::STATE | feature::TRANSLATE | feature::NAT | feature::REJECT | feature::CT,
+    ),
+    (
         "all",
         feature::TCPOPT
             | feature::SLOTS
@@ -34,6 +43,7 @@ pub(crate) const SETS: &[(&str, u32)] = &[
             | feature::STATE
             | feature::TRANSLATE
             | feature::NAT
-            | feature::SEQUENCE,
+            | feature::SEQUENCE
+            | feature::REJECT,
     ),
 ];

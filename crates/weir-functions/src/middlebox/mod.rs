@@ -187,6 +187,9 @@ impl Lowered<'_> {
         if (with_flag(&self.rules, rule_flag::HELPER_TFTP).next()).is_some() {
             features |= feature::EXPECT;
         }
+        if with_flag(&self.rules, rule_flag::ANSWER).next().is_some() {
+            features |= feature::REJECT;
+        }
         features
     }
 }
@@ -390,6 +393,12 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
                 out.flags |= rule_flag::DROP;
                 match *when {
                     DropWhen::Always => {}
+                    DropWhen::Answered(how) => {
+                        out.flags |= rule_flag::RATE | rule_flag::ANSWER;
+                        out.drop_param = (u64::from(how.reset) * abi::answer::RESET)
+                            | (u64::from(how.icmp4) << abi::answer::ICMP4)
+                            | (u64::from(how.icmp6) << abi::answer::ICMP6);
+                    }
                     DropWhen::Random { below } => {
                         out.flags |= rule_flag::RANDOM;
                         out.drop_param = below;
@@ -505,12 +514,14 @@ pub fn makes_fragments<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
     })
 }
 
-/// Whether any rule changes packets; such rules have a stake in the checksum mode of their ports.
+/// Whether any rule changes packets or looks at checksums of TCP to answer them; such rules have a stake in the checksum mode of their ports.
 pub fn rewrites<'a>(rules: impl IntoIterator<Item = &'a Rule>) -> bool {
     rules.into_iter().any(|rule| {
-        rule.targets
-            .iter()
-            .any(|t| !matches!(t, Target::Drop(_) | Target::Accept | Target::Log { .. }))
+        rule.targets.iter().any(|t| match t {
+            Target::Drop(when) => matches!(when, DropWhen::Answered(_)),
+            Target::Accept | Target::Log { .. } => false,
+            _ => true,
+        })
     })
 }
 

@@ -51,6 +51,9 @@ const STATE_RULES: &[&str] = &[
     "ct-state related log \"rel\"\n",
     "ct-state untracked log \"un\"\n",
     "ct-state log \"any\"\n! ct-state log \"none\"\n",
+    "ct-state invalid reject\n",
+    "tcp-dport 1-2000 reject\n",
+    "ip-ttl 1-40 reject with icmpx no-route log \"rej\"\n",
     "ct-state new-untracked tcp drop over 3/s burst 4\n",
 ];
 const TIMES: &[&str] = &["1s", "2s", "5s", "10s", "1m", "500ms", "2m"];

@@ -6,7 +6,7 @@ use super::view::{Seen, View};
 use crate::ast::Action;
 use crate::diagnostic::Report;
 use crate::field::{Field, Header, Kind};
-use crate::model::{Classes, DropWhen, Match, Target, Test};
+use crate::model::{Classes, Match, Target, Test};
 
 pub(super) fn judge(view: &View<'_>, report: &mut Report) {
     overridden(view, report);
@@ -46,7 +46,7 @@ fn overridden(view: &View<'_>, report: &mut Report) {
 /// Rewrites of packets that the same rule drops.
 fn dropped_and_rewritten(view: &View<'_>, report: &mut Report) {
     for seen in &view.rules {
-        let always = |target: &Target| matches!(target, Target::Drop(DropWhen::Always));
+        let always = |target: &Target| matches!(target, Target::Drop(when) if when.is_always());
         let rewrites = |action: &Action| {
             matches!(
                 action,

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use super::solve::{Demand, Known, always_has, satisfiable};
 use crate::ast::{self, Action, Span};
 use crate::field::{Header, Kind};
-use crate::model::{Classes, DropWhen, Match, Policy, PortName, Rule, Target, Test};
+use crate::model::{Classes, Match, Policy, PortName, Rule, Target, Test};
 
 /// Most pairs of rules that are compared.
 const MOST_PAIRS: usize = 200_000;
@@ -58,7 +58,7 @@ impl<'a> View<'a> {
             found.sort_by_key(|&n| rules[n].rule.matches.len());
             found
         };
-        let always = |target: &Target| matches!(target, Target::Drop(DropWhen::Always));
+        let always = |target: &Target| matches!(target, Target::Drop(when) if when.is_always());
         let accepts = those(&|seen| seen.accepts());
         let drops = those(&|seen| seen.rule.targets.iter().any(always));
         let all_accepts = (0..rules.len()).filter(|&n| rules[n].accepts()).collect();
@@ -171,7 +171,12 @@ impl Seen<'_> {
     }
 
     pub(super) fn drop_place(&self) -> Span {
-        self.place(|action| matches!(action, Action::Drop(_) | Action::DropOver(..)))
+        self.place(|action| {
+            matches!(
+                action,
+                Action::Drop(_) | Action::DropOver(..) | Action::Reject(_)
+            )
+        })
     }
 
     /// Whether a match names this field.

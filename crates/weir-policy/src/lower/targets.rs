@@ -4,7 +4,8 @@ use super::connections::Chosen;
 use super::{Lower, Required, classes_of};
 use crate::ast::{self, Action, Span};
 use crate::field::{Field, Kind};
-use crate::model::{Classes, DropWhen, KindSet, Target};
+use crate::model::{Answer, Classes, DropWhen, KindSet, Target};
+use crate::reject;
 use crate::value::{self, Domain, Form, Problem};
 
 /// Longest value of a TCP option: 40 bytes of options less kind and length.
@@ -71,6 +72,7 @@ impl Lower<'_> {
                     self.one_drop(span, &mut seen);
                     self.drop_over(*rate, *burst)
                 }
+                Action::Reject(with) => self.reject(*with, span, stateful, required, &mut seen),
                 Action::Accept => self.accept(span, &mut seen),
                 Action::Log(text) => self.log(*text),
                 Action::Map(reference, pool) => {
@@ -311,10 +313,42 @@ impl Lower<'_> {
         }))
     }
 
+    fn reject(
+        &mut self,
+        with: Option<(Span, Option<Span>)>,
+        span: Span,
+        stateful: bool,
+        required: &mut Required,
+        seen: &mut Seen,
+    ) -> Option<Target> {
+        self.one_drop(span, seen);
+        if stateful {
+            self.report
+                .error(0, span, "a stateful rule says which packets open connections, and cannot reject them")
+                .help("write the `reject` in a rule without `add-stateful`: connections do not open for its packets");
+            return None;
+        }
+        let Some((kind, code)) = with else {
+            return Some(Target::Drop(DropWhen::Answered(Answer::USUAL)));
+        };
+        let word = self.of(kind);
+        match reject::answer(word, code.map(|code| self.of(code))) {
+            Ok((answer, classes)) => {
+                required.add(classes, span);
+                Some(Target::Drop(DropWhen::Answered(answer)))
+            }
+            Err(problem) => {
+                let at = code.filter(|_| problem.is_code).unwrap_or(kind);
+                self.report.error(0, at, problem.message).help(problem.help);
+                None
+            }
+        }
+    }
+
     fn one_drop(&mut self, span: Span, seen: &mut Seen) {
         if let Some(first) = seen.drop {
             self.report
-                .error(0, span, "a rule has one `drop`")
+                .error(0, span, "a rule has one `drop` or `reject`")
                 .also(0, first, "the first is here")
                 .help("write a rule for each");
         } else if let Some(accept) = seen.accept {
@@ -337,11 +371,7 @@ impl Lower<'_> {
 
     fn drop_and_accept(&mut self, span: Span, other: Span) {
         self.report
-            .error(
-                0,
-                span,
-                "`drop` and `accept` in one rule contradict each other",
-            )
+            .error(0, span, "a rule that drops and accepts contradicts itself")
             .also(0, other, "the other is here")
             .help("accept overrides drop, so this rule would never drop: remove one of them");
     }

@@ -124,7 +124,6 @@ impl Made {
     }
 }
 
-const NO_REJECT: &str = "weir drops without an answer: it has no `reject`";
 const LETS_ANSWERS_IN: &str =
     "answers to what `add-stateful` rules open are let in without this rule";
 const OUT: &str = "`out` is known with `weir run --egress`";
@@ -223,15 +222,39 @@ fn verdict(word: &str, made: &mut Made) -> bool {
     let target = match word.to_ascii_lowercase().as_str() {
         "accept" | "allow" | "permit" | "pass" => "accept",
         "drop" | "deny" | "block" | "discard" => "drop",
-        "reject" => {
-            made.note(NO_REJECT);
-            "drop"
-        }
+        "reject" => "reject",
         "log" => "log",
         _ => return false,
     };
     made.targets.push(target.to_owned());
     true
+}
+
+/// `--reject-with` of iptables and ip6tables, and `reject with` of nftables as one word.
+fn rejection(how: &str) -> String {
+    let known = [
+        ("icmpx-", "icmpx"),
+        ("icmpv6-", "icmp6"),
+        ("icmp6-", "icmp6"),
+        ("icmp-", "icmp"),
+    ];
+    if how == "tcp-reset" {
+        return "reject with tcp-reset".to_owned();
+    }
+    for (prefix, family) in known {
+        let Some(code) = how.strip_prefix(prefix) else {
+            continue;
+        };
+        let code = match code {
+            "proto-unreachable" => "prot-unreachable",
+            "adm-prohibited" => "admin-prohibited",
+            _ => code,
+        };
+        if crate::reject::answer(family, Some(code)).is_ok() {
+            return format!("reject with {family} {code}");
+        }
+    }
+    "reject".to_owned()
 }
 
 /// Options of iptables and ip6tables.
@@ -434,7 +457,13 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                     *log = format!("log \"{}\"", text.trim_matches('"').trim());
                 }
             }
-            "--reject-with" | "--log-level" => {
+            "--reject-with" => {
+                let how = value(&mut not);
+                if let Some(reject) = made.targets.iter_mut().find(|t| *t == "reject") {
+                    *reject = rejection(&how);
+                }
+            }
+            "--log-level" => {
                 value(&mut not);
             }
             _ => known = false,
@@ -471,13 +500,16 @@ fn pf(words: &[Word<'_>]) -> Option<Advice> {
     let mut ports: Vec<(bool, String)> = Vec::new();
     let mut known = true;
     let mut direction = "in";
+    let mut answer = "drop";
     let mut source = true;
     let mut rest = words.get(1..).unwrap_or_default().iter().peekable();
     while let Some(word) = rest.next() {
         match word.text {
             "drop" | "all" | "any" | "state" | "keep" | "modulate" | "synproxy" | "inet"
             | "inet6" => {}
-            "return" | "return-rst" | "return-icmp" => made.note(NO_REJECT),
+            "return" => answer = "reject",
+            "return-rst" => answer = "reject with tcp-reset",
+            "return-icmp" => answer = "reject with icmpx port-unreachable",
             "no" => stateful = false,
             "quick" => made.note(
                 "rules do not stop at the first match: `accept` beats `drop` wherever it stands",
@@ -561,7 +593,7 @@ fn pf(words: &[Word<'_>]) -> Option<Advice> {
         made.targets.push("log".to_owned());
     }
     made.targets
-        .push(if blocks { "drop" } else { "accept" }.to_owned());
+        .push(if blocks { answer } else { "accept" }.to_owned());
     let mut rules = Vec::new();
     for alternative in alternatives {
         made.matches = tests.iter().cloned().chain(alternative).collect();
@@ -805,7 +837,15 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                     at += 2;
                 }
                 ("reject", "with") => {
-                    verdict("reject", &mut made);
+                    let how: Vec<&str> = (words.get(at + 2..).unwrap_or_default().iter())
+                        .map(|word| word.text)
+                        .filter(|word| *word != "type")
+                        .collect();
+                    made.targets.push(match how.as_slice() {
+                        ["tcp", "reset"] => "reject with tcp-reset".to_owned(),
+                        [family, code] => rejection(&format!("{family}-{code}")),
+                        _ => "reject".to_owned(),
+                    });
                     at = words.len();
                 }
                 ("masquerade", _) => {

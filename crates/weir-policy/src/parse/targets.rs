@@ -80,6 +80,7 @@ impl Parser<'_> {
                 Some(Action::Strip(not.is_some(), self.target_field("strip")?))
             }
             "drop" => self.drop_action(),
+            "reject" => self.reject_action(),
             "accept" => Some(Action::Accept),
             "log" => {
                 let text = self.peek().filter(|t| t.kind == Kind::Text);
@@ -221,6 +222,44 @@ impl Parser<'_> {
         let rate = self.peek().filter(|_| is_rate);
         self.at += usize::from(is_rate);
         Some(Action::Drop(rate.map(|t| t.span)))
+    }
+
+    fn reject_action(&mut self) -> Option<Action> {
+        if !self
+            .peek_word()
+            .is_some_and(|w| w.eq_ignore_ascii_case("with"))
+        {
+            return Some(Action::Reject(None));
+        }
+        self.at += 1;
+        let Some(kind) = self.peek().filter(|t| t.kind == Kind::Word) else {
+            let end = self.peek().map_or(self.end(), |t| t.span);
+            self.error(end, "expected how to answer behind `with`")
+                .help(crate::reject::FORMS);
+            return None;
+        };
+        self.at += 1;
+        let is = |word: &str, what: &str| word.eq_ignore_ascii_case(what);
+        let word = self.of(kind.span);
+        if is(word, "tcp") && self.peek_word().is_some_and(|w| is(w, "reset")) {
+            self.at += 1;
+            return Some(Action::Reject(Some((kind.span.to(self.before()), None))));
+        }
+        if crate::reject::codes(word).is_none() {
+            return Some(Action::Reject(Some((kind.span, None))));
+        }
+        if self.peek_word().is_some_and(|w| is(w, "type")) {
+            self.at += 1;
+        }
+        let code = self.peek().filter(|t| t.kind == Kind::Word);
+        let Some(code) = code else {
+            let end = self.peek().map_or(self.end(), |t| t.span);
+            self.error(end, format!("expected a code behind `{word}`"))
+                .help(crate::reject::FORMS);
+            return None;
+        };
+        self.at += 1;
+        Some(Action::Reject(Some((kind.span, Some(code.span)))))
     }
 
     /// The field behind a target keyword.

@@ -797,10 +797,16 @@ fn wrong_in_tcp(frame: &[u8], layout: &Layout, checksums: ChecksumMode) -> Optio
     if flags & (SYN | FIN | RST) == 0 || ip.fragment != Fragment::Whole {
         return None;
     }
+    tcp_checksum_wrong(frame, layout, checksums).then_some(Reason::TcpChecksum)
+}
+
+/// Whether the checksum of a whole TCP packet is wrong, and nobody will finish it.
+pub(super) fn tcp_checksum_wrong(frame: &[u8], layout: &Layout, checksums: ChecksumMode) -> bool {
+    let Some(ip) = &layout.ip else {
+        return false;
+    };
     let unfinished = checksums != ChecksumMode::Complete && is_unfinished(frame, layout);
-    let pseudo = pseudo_header(frame, ip);
-    (!unfinished && fold(pseudo + sum(&frame[ip.payload.clone()])) != 0xffff)
-        .then_some(Reason::TcpChecksum)
+    !unfinished && fold(pseudo_header(frame, ip) + sum(&frame[ip.payload.clone()])) != 0xffff
 }
 
 /// Sum of the pseudo-header.

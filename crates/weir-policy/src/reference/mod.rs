@@ -4,6 +4,7 @@
 //! read next to that page, not to be fast. Time, randomness and ports are inputs; the only state is the word per rule
 //! of its rate limit, and the connections of stateful rules. Nothing is shared with the planner or the data plane: both are tested against this.
 
+mod answer;
 mod connections;
 mod draw;
 mod explain;
@@ -102,9 +103,9 @@ impl<'a> Input<'a> {
 /// What became of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// Pass or drop.
+    /// Pass, drop, or tx of a packet that a rule answers.
     pub verdict: Verdict,
-    /// The frame as rewritten; of a dropped packet as received.
+    /// The frame as rewritten; of a dropped packet as received; of one that is answered the answer.
     pub frame: Vec<u8>,
     /// Notes in the order they arose, and the drop reason; a note stands here as often as it is counted.
     pub reasons: Vec<Reason>,
@@ -298,6 +299,9 @@ impl Reference {
         } else {
             Verdict::Pass
         };
+        let answer = (drop == Some(Reason::RuleDrop))
+            .then(|| self.answer(&matching, &input, &layout, &mut reasons))
+            .flatten();
         let rules = || matching.iter().map(|&i| &self.policy.rules[i]);
         let logs = rules()
             .flat_map(|rule| rule.targets.iter().map(move |target| (rule, target)))
@@ -310,6 +314,10 @@ impl Reference {
                 _ => None,
             })
             .collect();
+        let (verdict, frame) = match answer {
+            Some(answer) => (Verdict::Tx, answer),
+            None => (verdict, frame),
+        };
         Outcome {
             verdict,
             frame,
@@ -353,6 +361,38 @@ impl Reference {
             }
         }
         said
+    }
+
+    /// What answers a packet that the rules drop, if one of them rejects it.
+    fn answer(
+        &mut self,
+        matching: &[usize],
+        input: &Input<'_>,
+        layout: &Layout,
+        reasons: &mut Vec<Reason>,
+    ) -> Option<Vec<u8>> {
+        let (i, with) = matching.iter().find_map(|&i| {
+            let targets = &self.policy.rules[i].targets;
+            targets.iter().find_map(|target| match target {
+                Target::Drop(DropWhen::Answered(with)) => Some((i, *with)),
+                _ => None,
+            })
+        })?;
+        let checksums = self.options.checksums;
+        let most_tags = usize::from(checksums != ChecksumMode::Tc);
+        let is_damaged = || connections::tcp_checksum_wrong(input.frame, layout, checksums);
+        let Some(answer) = answer::answer(with, input.frame, layout, most_tags, is_damaged) else {
+            reasons.push(Reason::NoAnswer);
+            return None;
+        };
+        if !answer::may_answer(&mut self.rates[i], input.now_ns) {
+            reasons.push(Reason::AnswerLimited);
+            return None;
+        }
+        // It is not dropped: it leaves as its answer.
+        reasons.retain(|&reason| reason != Reason::RuleDrop);
+        reasons.push(Reason::Answered);
+        Some(answer)
     }
 
     /// Translates and rewrites a packet that passes, and keeps in mind that it did.
@@ -470,7 +510,7 @@ pub fn random(seed: u64, number: u64, rule: u32) -> u32 {
 
 fn drops(when: DropWhen, rule: &Rule, tat: &mut u64, seed: u64, input: &Input<'_>) -> bool {
     match when {
-        DropWhen::Always => true,
+        DropWhen::Always | DropWhen::Answered(_) => true,
         DropWhen::Random { below } => u64::from(random(seed, input.number, rule.id)) < below,
         DropWhen::Over { period_ns, burst } => {
             let limit = period_ns.saturating_mul(u64::from(burst.saturating_sub(1)));
