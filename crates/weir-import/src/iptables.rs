@@ -571,7 +571,10 @@ impl<'a, 's> Reader<'a, 's> {
                 } else {
                     format!(" with {with}")
                 };
-                let note = (format!("weir has no `reject{with}`"), Effect::NoAnswer);
+                let note = (
+                    format!("the answer of `reject{with}` is left out"),
+                    Effect::NoAnswer,
+                );
                 self.made.notes.push(note);
                 Some(Then::Drop)
             }

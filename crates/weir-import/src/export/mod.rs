@@ -106,6 +106,9 @@ fn lines(rule: &Rule, findings: &mut Vec<Finding>) -> Result<[Vec<String>; 3], &
                 logs.extend(said(&format!("log prefix \"{prefix}\""))?);
                 continue;
             }
+            Target::Drop(DropWhen::Answered(_)) => {
+                return Err("answers of `reject` are not exported");
+            }
             Target::Drop(_) => return Err("nftables counts and draws in another way"),
             _ => "rewriting is not exported",
         };

@@ -159,8 +159,10 @@ impl Reader<'_, '_> {
                     } else {
                         format!(" {with}")
                     };
-                    self.notes
-                        .push((format!("weir has no `reject{with}`"), Effect::NoAnswer));
+                    self.notes.push((
+                        format!("the answer of `reject{with}` is left out"),
+                        Effect::NoAnswer,
+                    ));
                     self.then = Then::Drop;
                 }
                 "log" => self.log()?,
