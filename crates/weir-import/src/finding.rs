@@ -17,6 +17,8 @@ pub enum Effect {
     NoChange,
     /// The rule is about packets that the policy does not judge.
     Elsewhere,
+    /// The rule is about the packets of another chain, which the policy judges as it judges all.
+    AsOthers,
     /// Nothing is decided here; rules that need it are named by themselves.
     ByRules,
     /// Addresses and ports stay as they are; filters are translated as if nothing were.
@@ -35,6 +37,7 @@ impl Effect {
             Effect::NotLogged => "not-logged",
             Effect::NoChange => "same-verdicts",
             Effect::Elsewhere => "other-packets",
+            Effect::AsOthers => "as-others",
             Effect::ByRules => "named-by-rules",
             Effect::NotMapped => "not-translated",
             Effect::NoAnswer => "no-answer",
@@ -53,6 +56,9 @@ impl Effect {
             Effect::NotLogged => "left out: verdicts are the same, nothing is logged",
             Effect::NoChange => "left out: verdicts are the same",
             Effect::Elsewhere => "left out: the policy does not judge these packets",
+            Effect::AsOthers => {
+                "left out: where its packets come by, the chain that was chosen judges them"
+            }
             Effect::ByRules => "rules that name it are left out",
             Effect::NotMapped => "left out: the addresses of its packets stay as they are",
             Effect::NoAnswer => "translated as `drop`: the sender gets no answer",

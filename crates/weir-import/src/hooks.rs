@@ -9,6 +9,9 @@ use crate::options::Error;
 use crate::policy::Draft;
 use crate::state::State;
 
+/// The priority of destination NAT.
+const NAT: i32 = -100;
+
 /// Where a base chain stands in the path of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Hook {
@@ -92,70 +95,70 @@ pub(crate) fn assemble(rules: Rules, state: &mut State, source: &str) -> Result<
     let mut rest: Vec<Condition> = Vec::new();
     let mut judged: Vec<Hook> = vec![Hook::Ingress, Hook::Prerouting];
     judged.extend(&chosen);
-    let early: Vec<&&Base> = bases
-        .iter()
-        .filter(|base| base.hook <= Hook::Prerouting)
-        .collect();
-    for base in &early {
-        let found = flatten(&rules, base, &base.covers, state);
-        decisions.extend(in_series_of(found, state));
-        if base.drops {
-            refuse_policy(base, state);
-        }
-    }
+    let early = bases.iter().filter(|base| base.hook <= Hook::Prerouting);
+    let mut stages: Vec<(&Base, Vec<Condition>)> =
+        early.map(|&base| (base, base.covers.clone())).collect();
     for &hook in &chosen {
-        // Which of several chains comes last makes no difference to verdicts; one that drops by default must.
-        let mut here: Vec<&&Base> = bases.iter().filter(|base| base.hook == hook).collect();
-        here.sort_by_key(|base| base.drops);
-        let count = here.len();
-        for (at, base) in here.iter().enumerate() {
+        for &base in bases.iter().filter(|base| base.hook == hook) {
             let mut covers = base.covers.clone();
             if chosen.len() > 1 {
                 let half = state.for_host(hook == Hook::Input);
                 covers = product(&covers, &half).unwrap_or_default();
             }
-            let mut found = flatten(&rules, base, &covers, state);
-            if hook == Hook::Forward {
-                for decision in &mut found {
-                    decision.when = decision.when.iter().map(before_forwarding).collect();
-                }
-            }
-            if at + 1 < count {
-                if base.drops {
-                    refuse_policy(base, state);
-                }
-                decisions.extend(in_series_of(found, state));
-            } else {
-                decisions.extend(found);
-                if base.drops {
-                    rest.extend(covers);
-                }
-            }
-            head.push(format!(
-                "chain {}: {}",
-                base.short,
-                if base.drops {
-                    "drops what no rule accepts"
-                } else {
-                    "accepts what no rule drops"
-                }
-            ));
+            stages.push((base, covers));
         }
     }
-    // Filters see destinations as they were translated, rules of weir as they were received.
-    let mut seen = Vec::with_capacity(decisions.len());
-    for mut decision in decisions {
-        match translations.before(&decision.when) {
-            Ok(when) => {
-                decision.when = when;
-                seen.push(decision);
-            }
-            Err(reason) => {
-                let effect = effect_of(decision.verdict);
-                let finding = Finding::new(decision.line, &decision.text, reason, effect);
-                state.findings.push(finding);
+    // A packet passes if no chain drops it, so their order makes no difference; one that drops by default is written last.
+    stages.sort_by_key(|(base, _)| base.drops);
+    for (at, (base, covers)) in stages.iter().enumerate() {
+        let mut found = flatten(&rules, base, covers, state);
+        if base.hook == Hook::Forward {
+            for decision in &mut found {
+                decision.when = decision.when.iter().map(before_forwarding).collect();
             }
         }
+        // No other chain judges the packets of this one.
+        let later = stages.get(at + 1..).unwrap_or_default();
+        let mut later = later.iter().flat_map(|(_, covers)| covers);
+        let is_last = later.all(|other| covers.iter().all(|one| one.and(other).is_none()));
+        if !is_last {
+            if base.drops {
+                refuse_policy(base, state);
+            }
+            found = in_series_of(found, state);
+        }
+        let translated = base.hook > Hook::Prerouting || base.priority > NAT;
+        for mut decision in found {
+            if translated {
+                // Filters see destinations as they were translated, rules of weir as they were received.
+                match translations.before(&decision.when) {
+                    Ok(when) => decision.when = when,
+                    Err(reason) => {
+                        let effect = effect_of(decision.verdict);
+                        let finding = Finding::new(decision.line, &decision.text, reason, effect);
+                        state.findings.push(finding);
+                        continue;
+                    }
+                }
+            }
+            decisions.push(decision);
+        }
+        if is_last && base.drops {
+            match translations.before(covers) {
+                Ok(covers) if translated => rest.extend(covers),
+                Err(_) if translated => refuse_policy(base, state),
+                _ => rest.extend(covers.iter().cloned()),
+            }
+        }
+        head.push(format!(
+            "chain {}: {}",
+            base.short,
+            if base.drops {
+                "drops what no rule accepts"
+            } else {
+                "accepts what no rule drops"
+            }
+        ));
     }
     for base in &bases {
         if judged.contains(&base.hook) {
@@ -170,7 +173,7 @@ pub(crate) fn assemble(rules: Rules, state: &mut State, source: &str) -> Result<
     };
     Ok(Draft {
         head,
-        decisions: seen,
+        decisions,
         rest,
         ready,
         tracked,
@@ -241,6 +244,11 @@ fn refuse_policy(base: &Base, state: &mut State) {
 
 /// Names the rules of a chain that received packets do not pass.
 fn elsewhere(rules: &Rules, base: &Base, state: &mut State) {
+    let of_path = matches!(base.hook, Hook::Input | Hook::Forward);
+    let effect = match of_path {
+        true => Effect::AsOthers,
+        false => Effect::Elsewhere,
+    };
     let reason = match base.hook {
         Hook::Input | Hook::Forward => {
             format!(
@@ -253,12 +261,9 @@ fn elsewhere(rules: &Rules, base: &Base, state: &mut State) {
     };
     if base.drops {
         let text = format!("policy drop of {}", base.name);
-        state.findings.push(Finding::new(
-            base.line,
-            &text,
-            reason.as_str(),
-            Effect::Elsewhere,
-        ));
+        state
+            .findings
+            .push(Finding::new(base.line, &text, reason.as_str(), effect));
     }
     for rule in rules
         .chains
@@ -266,11 +271,8 @@ fn elsewhere(rules: &Rules, base: &Base, state: &mut State) {
         .into_iter()
         .flat_map(|chain| &chain.rules)
     {
-        state.findings.push(Finding::new(
-            rule.line,
-            &rule.text,
-            reason.as_str(),
-            Effect::Elsewhere,
-        ));
+        state
+            .findings
+            .push(Finding::new(rule.line, &rule.text, reason.as_str(), effect));
     }
 }

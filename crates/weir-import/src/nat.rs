@@ -216,8 +216,14 @@ impl Translations {
         if destinations.is_empty() {
             return Ok(when.to_vec());
         }
-        let mut out = Vec::new();
-        for one in when {
+        // What looks at no destination sees no difference.
+        let looks = |one: &&Condition| {
+            let fields = [Field::Daddr4, Field::Daddr6, Field::Dport];
+            fields.iter().any(|field| one.has.contains_key(field))
+        };
+        let (when, mut out): (Vec<Condition>, Vec<Condition>) =
+            when.iter().cloned().partition(|one| looks(&one));
+        for one in &when {
             for translation in &destinations {
                 if let Some(seen) = seen_after(one, translation)? {
                     out.extend(
@@ -230,7 +236,7 @@ impl Translations {
             }
         }
         let taken = destinations.iter().flat_map(|one| &one.when);
-        let others = subtract(when.to_vec(), taken).map_err(|_| {
+        let others = subtract(when, taken).map_err(|_| {
             "beside what is translated, it becomes too many rules of weir".to_owned()
         })?;
         out.extend(others);

@@ -172,6 +172,53 @@ fn port_forwards_take_their_filter_rules_along() {
     );
 }
 
+/// Table raw sees packets in front of the translation, table filter behind it.
+#[test]
+fn what_stands_before_the_translation_sees_the_packet_as_received() {
+    let text = "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 192.0.2.1/32 -p tcp -m tcp --dport 8080 -s 10.0.0.0/8 -j DROP\nCOMMIT\n\
+        *nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -d 192.0.2.1/32 -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.0.0.2:80\nCOMMIT\n"
+        .to_owned()
+        + &filter("-A FORWARD -d 10.0.0.2/32 -j ACCEPT\n");
+    let (lines, made) = rules(Format::IptablesSave, &text, &forward());
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    assert_eq!(
+        lines[1],
+        "ip-saddr 10.0.0.0/8 ip-daddr 192.0.2.1 tcp-dport 8080 drop"
+    );
+    assert!(
+        lines
+            .contains(&"! ip-saddr 10.0.0.0/8 ip-daddr 192.0.2.1 tcp-dport 8080 accept".to_owned()),
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn tables_of_two_families_may_both_drop_by_default() {
+    let text = "table ip a { chain f { type filter hook forward priority 0; policy drop; tcp dport 22 accept\n } }\n\
+        table ip6 b { chain f { type filter hook forward priority 0; policy drop; tcp dport 23 accept\n } }\n";
+    let (lines, made) = rules(Format::Nft, text, &options());
+    assert!(made.findings.is_empty(), "{:?}", made.findings);
+    assert_eq!(
+        lines,
+        [
+            "net-proto ip4 tcp-dport 22 accept",
+            "net-proto ip6 tcp-dport 23 accept",
+            "net-proto ip4 drop",
+            "net-proto ip6 drop"
+        ]
+    );
+}
+
+#[test]
+fn a_chain_of_the_device_alone_is_the_policy() {
+    let text = "table netdev t { chain i { type filter hook ingress device \"eth0\" priority 0; policy drop; ip saddr 10.0.0.0/8 accept\n } }\n";
+    let (lines, _) = rules(Format::Nft, text, &options());
+    assert_eq!(
+        lines,
+        ["in eth0 ip-saddr 10.0.0.0/8 accept", "in eth0 drop"]
+    );
+}
+
 #[test]
 fn states_of_connections_are_asked_for_where_every_packet_is_tracked() {
     let text = filter("-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n");

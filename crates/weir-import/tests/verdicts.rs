@@ -55,7 +55,7 @@ fn as_translated(name: &str, made: &Imported) -> String {
                     line.replace_range(at.., drop);
                 }
             }
-            Effect::Elsewhere | Effect::ByRules => {}
+            Effect::Elsewhere | Effect::AsOthers | Effect::ByRules => {}
             Effect::NotLogged if line.ends_with("drop") => {}
             _ => line.clear(),
         }

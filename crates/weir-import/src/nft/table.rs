@@ -39,6 +39,7 @@ impl Table {
         match self.family.as_str() {
             "ip" => only(&[IP4]),
             "ip6" => only(&[IP6]),
+            "arp" => only(&[0x0806]),
             "inet" => only(&[IP4, IP6]),
             _ => vec![Condition::any()],
         }
