@@ -202,10 +202,10 @@ fn what_cannot_be_read_is_told() {
     let bad = text(&folder.file("bad.json", "{\"version\": 1}"));
     for (args, words) in [
         (vec!["lab", "afxdp", "--from", &none], "cannot read"),
-        (vec!["lab", "afxdp", "--from", &bad], "holds no results"),
+        (vec!["lab", "afxdp", "--from", &bad], "is not a result file"),
         (
             vec!["lab", "afxdp", "--compare", &bad, &none],
-            "holds no results",
+            "is not a result file",
         ),
         (
             vec!["lab", "afxdp", "--from", &bad, "--profile-out", "x"],
@@ -221,7 +221,7 @@ fn what_cannot_be_read_is_told() {
         ),
         (
             vec!["xsk", "ping", "-i", "lo", "--profile", &bad],
-            "is no profile",
+            "is not a profile",
         ),
         (
             vec!["xsk", "ping", "-i", "lo", "--profile-for", "cpu"],

@@ -507,7 +507,7 @@ fn a_link_that_goes_down_is_a_failure_of_its_run() {
     background.child.wait().expect("it ends");
     std::io::Read::read_to_string(&mut background.lines, &mut said).expect("reads");
     assert!(
-        said.contains("pb is down") && said.contains("put back"),
+        said.contains("pb is down") && said.contains("restored"),
         "{said}"
     );
     let runs = std::fs::read_to_string(out.join("runs.jsonl")).expect("runs");
@@ -580,7 +580,7 @@ fn the_forwarder_may_be_on_another_host() {
                 "{run}"
             );
         }
-        server.until(|line| line.contains("put back"));
+        server.until(|line| line.contains("restored"));
         assert_eq!(queues(), before);
     }
     assert_eq!(server.signal(rustix::process::Signal::TERM).code(), Some(0));
@@ -593,7 +593,7 @@ fn what_cannot_be_is_told_before_anything_is_touched() {
         (
             &["--preset", "fastest"][..],
             2,
-            "there is no preset `fastest`: default, paper, quick",
+            "unknown preset `fastest`: default, paper, quick",
         ),
         (
             &["/nonexistent.toml"][..],

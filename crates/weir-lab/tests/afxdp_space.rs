@@ -45,13 +45,13 @@ fn mistakes_are_told_with_their_lines_and_what_there_is() {
     for (line, words) in [
         (1, "blocks: 1 to 1000"),
         (2, "count: 10 to"),
-        (3, "there is no key `sed`: name, seed, blocks"),
-        (5, "`1000` is no value of ring: a power of two"),
+        (3, "unknown key `sed`: name, seed, blocks"),
+        (5, "invalid value `1000` for ring: a power of two"),
         (6, "size: one value in [base]"),
-        (8, "there is no knob `mood`: mode, forwarder_wait"),
-        (9, "`fast` is no value of mode: \"generic\""),
-        (10, "`20us` is no value of busy_poll"),
-        (11, "`2` is no value of deferral"),
+        (8, "unknown parameter `mood`: mode, forwarder_wait"),
+        (9, "invalid value `fast` for mode: \"generic\""),
+        (10, "invalid value `20us` for busy_poll"),
+        (11, "invalid value `2` for deferral"),
         (12, "forwarder_wait: an empty list"),
     ] {
         let start = format!("s.toml:{line}: ");
@@ -146,7 +146,10 @@ fn what_cannot_be_is_counted_with_its_reason() {
     assert_eq!(count("no zero-copy here"), 18);
     assert_eq!(count("two spinning programs on one CPU"), 4);
     assert_eq!(count("more queues than the interfaces have (4)"), 1);
-    assert_eq!(count("longer than the interfaces take (1514 bytes)"), 1);
+    assert_eq!(
+        count("longer than the MTU of the interfaces (1514 bytes)"),
+        1
+    );
     assert_eq!(count("batches larger than a ring"), 1);
     assert_eq!(count("no coalescing here"), 1);
     assert_eq!(space.cells.len(), 9 + 5 + 1 + 1, "{:?}", space.pruned);

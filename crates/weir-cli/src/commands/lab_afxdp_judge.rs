@@ -7,11 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ValueEnum;
+use serde::Serialize;
 use weir_lab::afxdp::Beside;
-use weir_lab::afxdp::cluster::{Features, compare};
+use weir_lab::afxdp::cluster::{Comparison, Features, compare};
 use weir_lab::afxdp::density::Bandwidth;
 use weir_lab::afxdp::judgement::{Judgement, Options, ResultsError, judge, read_results};
 use weir_lab::afxdp::profile::{self, Profile, ProfileError};
+use weir_lab::afxdp::recommend::{ChangedAdvice, changed};
 use weir_lab::afxdp::report;
 use weir_lab::afxdp::results::Results;
 
@@ -140,7 +142,7 @@ impl JudgeArgs {
     fn write_profile(&self, judgement: &Judgement) -> Result<(), Failure> {
         let Some(profile) = Profile::of(judgement) else {
             return Err(Failure::failed(
-                "nothing can be recommended, so no profile was written: no cell that counts was measured",
+                "nothing can be recommended, so no profile was written: no valid cell was measured",
             ));
         };
         let path = match &self.profile_out {
@@ -164,19 +166,34 @@ impl JudgeArgs {
         let [first, second] = files else {
             return Err(Failure::usage("--compare takes two files"));
         };
-        let cluster = |path: &Path| {
+        let judged = |path: &Path| {
             let results = read_results(path).map_err(unreadable)?;
-            Ok::<_, Failure>(judge(&results, &self.options()).clustering)
+            Ok::<_, Failure>(judge(&results, &self.options()))
         };
-        let found = compare(&cluster(first)?, &cluster(second)?);
+        let (a, b) = (judged(first)?, judged(second)?);
+        let found = compare(&a.clustering, &b.clustering);
+        let advice = changed(&a.recommendation, &b.recommendation);
         if json {
-            output::json(&found)?;
+            output::json(&Compared {
+                clusters: &found,
+                advice: &advice,
+            })?;
         } else {
             let names = [first, second].map(|path| path.display().to_string());
-            output::out(&report::comparison(&found, [&names[0], &names[1]]))?;
+            let names = [names[0].as_str(), names[1].as_str()];
+            output::out(&report::comparison(&found, &advice, names))?;
         }
         Ok(ExitCode::from(u8::from(!found.agrees())))
     }
+}
+
+/// What `--compare --json` prints.
+#[derive(Serialize)]
+struct Compared<'a> {
+    #[serde(flatten)]
+    clusters: &'a Comparison,
+    /// Goals for which the advice changed.
+    advice: &'a [ChangedAdvice],
 }
 
 /// The environment, as profiles' places want it.

@@ -351,6 +351,43 @@ pub struct Cluster {
     pub either: Vec<[(String, String); 2]>,
     /// Values that all members have, though chance would do as well.
     pub shared: Vec<Shared>,
+    /// The fewest values, of different knobs, that all members have together and no other cell has; none if no three do it.
+    pub exact: Vec<(String, String)>,
+}
+
+impl Cluster {
+    /// What its members have in common, as the paper's tables have it.
+    pub fn in_words(&self) -> String {
+        let mut words: Vec<String> = self
+            .relevant
+            .iter()
+            .map(|shared| {
+                let share = if shared.held == shared.of {
+                    String::new()
+                } else {
+                    format!(" ({} of {})", shared.held, shared.of)
+                };
+                format!("{} {}{share}", shared.knob, shared.value)
+            })
+            .collect();
+        for [a, b] in &self.either {
+            words.push(format!("either {} {} or {} {}", a.0, a.1, b.0, b.1));
+        }
+        // One relevant value that says it all is not said twice.
+        if self.exact.len() > 1 || (self.exact.len() == 1 && words.is_empty()) {
+            let values: Vec<String> = self
+                .exact
+                .iter()
+                .map(|(knob, value)| format!("{knob} {value}"))
+                .collect();
+            words.push(format!("exactly the cells with {}", values.join(" and ")));
+        }
+        if words.is_empty() {
+            "no common setting".to_owned()
+        } else {
+            words.join(", ")
+        }
+    }
 }
 
 /// A value that members of a cluster share.
@@ -554,12 +591,12 @@ fn choose(tried: &[Tried], wanted: Option<usize>) -> (Option<usize>, String) {
             Some(n) => (Some(n), format!("{k} clusters, as asked for")),
             None => (
                 None,
-                format!("one cluster: there are too few different cells for {k}"),
+                format!("one cluster: too few different cells for {k}"),
             ),
         };
     }
     if tried.is_empty() {
-        return (None, "one cluster: there are too few cells".to_owned());
+        return (None, "one cluster: too few cells".to_owned());
     }
     let passing: Vec<usize> = (0..tried.len()).filter(|n| tried[*n].passes()).collect();
     if passing.is_empty() {
@@ -605,7 +642,7 @@ fn choose(tried: &[Tried], wanted: Option<usize>) -> (Option<usize>, String) {
                 "; clusters keep their order in {:.0} % of blocks, and the best clusters of halves of the blocks share {stable:.2}",
                 100.0 * ordered
             ),
-            _ => "; one block only, so whether they are stable is not known".to_owned(),
+            _ => "; one block only, so their stability is unknown".to_owned(),
         };
         format!("{} clusters: silhouette {:.3}{beside}{checks}", t.k, t.silhouette)
     });
@@ -655,6 +692,7 @@ fn describe(cells: &[&Judged], labels: &[usize]) -> Vec<Cluster> {
                     medians.iter().copied().fold(0.0, f64::max),
                 ],
                 either: either(cells, &members, &values, &relevant),
+                exact: exactly(cells, &members, &with_absent(&values)),
                 relevant,
                 shared,
                 members: members.iter().map(|n| cells[*n].id.clone()).collect(),
@@ -782,6 +820,48 @@ fn either(
     }
     found.sort();
     found.into_iter().take(2).map(|(_, pair)| pair).collect()
+}
+
+/// Knobs that describe a cluster exactly at most.
+const EXACT: usize = 3;
+
+/// The fewest values, of different knobs, that all members have together and no other cell has.
+fn exactly(
+    cells: &[&Judged],
+    members: &[usize],
+    values: &[(String, String)],
+) -> Vec<(String, String)> {
+    let held: Vec<&(String, String)> = values
+        .iter()
+        .filter(|literal| members.iter().all(|n| has(cells[*n], literal)))
+        .collect();
+    if members.is_empty() || members.len() == cells.len() {
+        return Vec::new();
+    }
+    let mut sets: Vec<Vec<&(String, String)>> = vec![Vec::new()];
+    for _ in 0..EXACT {
+        let mut longer = Vec::new();
+        for set in &sets {
+            // In the order of `held`, so that each set is looked at once.
+            let after = set.last().map_or(0, |last| {
+                held.iter().position(|l| l == last).map_or(0, |at| at + 1)
+            });
+            for literal in &held[after..] {
+                if set.iter().any(|one| one.0 == literal.0) {
+                    continue;
+                }
+                let mut set = set.clone();
+                set.push(literal);
+                let all = |cell: &Judged| set.iter().all(|literal| has(cell, literal));
+                if cells.iter().filter(|cell| all(cell)).count() == members.len() {
+                    return set.into_iter().cloned().collect();
+                }
+                longer.push(set);
+            }
+        }
+        sets = longer;
+    }
+    Vec::new()
 }
 
 /// Probability that of `drawn` out of `all`, of which `marked` are marked, at least `hit` are.

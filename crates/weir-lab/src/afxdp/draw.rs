@@ -139,12 +139,7 @@ pub(super) fn plot(title: &str, x: &Axis, y: &Axis, shape: Shape, all: &[Series]
     let across = Placed::new(x.scale, points().map(|p| p.0), LEFT, WIDTH - right);
     let up = Placed::new(y.scale, points().map(|p| p.1), HEIGHT - BOTTOM, TOP);
     let mut text = open(title, HEIGHT);
-    // Densities have no figures worth reading off.
-    if shape == Shape::Area {
-        base(&mut text, WIDTH - right);
-    } else {
-        rows(&mut text, &up, WIDTH - right);
-    }
+    rows(&mut text, &up, WIDTH - right);
     columns(&mut text, &across, HEIGHT - BOTTOM);
     titles(&mut text, x, y, WIDTH - right);
     for (n, series) in all.iter().enumerate() {
@@ -246,14 +241,6 @@ fn open(title: &str, height: f64) -> String {
          <text x=\"{LEFT}\" y=\"22\" font-size=\"14\">{}</text>\n",
         escape(title)
     )
-}
-
-fn base(text: &mut String, to: f64) {
-    let y = HEIGHT - BOTTOM;
-    let _ = writeln!(
-        text,
-        "<line x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{to:.1}\" y2=\"{y:.1}\" stroke=\"#888888\"/>"
-    );
 }
 
 fn rows(text: &mut String, axis: &Placed, to: f64) {

@@ -31,7 +31,7 @@ pub enum ResultsError {
         source: std::io::Error,
     },
     /// Not results of a sweep.
-    #[error("{path} holds no results of `weir lab afxdp`: {why}")]
+    #[error("{path} is not a result file of `weir lab afxdp`: {why}")]
     Malformed {
         /// Where.
         path: PathBuf,
@@ -59,7 +59,10 @@ pub fn read_results(path: &Path) -> Result<Results, ResultsError> {
     }
     let mut seen = std::collections::BTreeSet::new();
     if let Some(twice) = results.cells.iter().find(|cell| !seen.insert(&cell.id)) {
-        return Err(malformed(format!("the cell `{}` is there twice", twice.id)));
+        return Err(malformed(format!(
+            "the cell `{}` is declared twice",
+            twice.id
+        )));
     }
     Ok(results)
 }

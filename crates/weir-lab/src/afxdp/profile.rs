@@ -39,7 +39,7 @@ pub enum ProfileError {
         source: std::io::Error,
     },
     /// Not a profile.
-    #[error("{path} is no profile: {why}")]
+    #[error("{path} is not a profile: {why}")]
     Malformed {
         /// Where.
         path: PathBuf,
@@ -55,9 +55,7 @@ pub enum ProfileError {
         looked: String,
     },
     /// No place to write to.
-    #[error(
-        "neither XDG_CONFIG_HOME nor HOME says where profiles belong: name a file with --profile-out"
-    )]
+    #[error("neither XDG_CONFIG_HOME nor HOME is set: name a file with --profile-out")]
     Nowhere,
     /// There is no choice for what it is wanted for.
     #[error("the profile recommends nothing for {goal}{others}")]
@@ -68,7 +66,7 @@ pub enum ProfileError {
         others: String,
     },
     /// A value that this program does not know.
-    #[error("the profile's {knob} = \"{value}\" is no value that is known here")]
+    #[error("the profile's {knob} = \"{value}\" is not a known value")]
     Value {
         /// The setting.
         knob: String,
@@ -285,7 +283,7 @@ impl Profile {
             let order = match release(&self.kernel).cmp(&release(kernel)) {
                 std::cmp::Ordering::Less => "older than",
                 std::cmp::Ordering::Greater => "newer than",
-                std::cmp::Ordering::Equal => "another build than",
+                std::cmp::Ordering::Equal => "a different build from",
             };
             doubts.push(format!(
                 "it was measured on Linux {}, {order} the running {kernel}: measure again with `weir lab afxdp --recommend`",

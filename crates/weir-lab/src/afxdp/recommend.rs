@@ -1,7 +1,8 @@
 //! Which configuration to use: for latency, for throughput, for little CPU time; each with what speaks for it.
 //!
 //! Only cells that count: never an undesirable one, and only such with the usual traffic, as others were not asked the same question. For latency, cells of the best cluster. Cells that
-//! come within 5 % of the best one are as good as it: of these, those no run of which went wrong, and of them the one with the fewest settings that are not as usual is taken, then the one with the lower p99. Throughput is the
+//! come within 5 % of the best one, or that it does not beat in at least 80 % of the blocks that both ran in, are as good as it: of these, those no run of which went wrong, and of them the one with the fewest settings that are
+//! non-default is taken; of several such, the first by name that none of the others beats in p99 in as many blocks. So the noise of a sweep does not choose. Throughput is the
 //! highest load without loss, known of cells that were run under load only; without such runs there is no recommendation for it, and that is said.
 
 use std::collections::BTreeMap;
@@ -51,7 +52,7 @@ pub struct Choice {
     pub cell: String,
     /// Its settings; traffic is none.
     pub settings: BTreeMap<String, String>,
-    /// Those that are not as usual.
+    /// Those that are non-default.
     pub unusual: Vec<String>,
     /// Cells that are as good, beside it.
     pub as_good: Vec<String>,
@@ -94,11 +95,11 @@ pub fn recommend(cells: &[Judged], clustering: &Clustering, loads: &[UnderLoad])
             Some(choice) => all.choices.push(choice),
             None => {
                 let why = match goal {
-                    _ if candidates.is_empty() => "no cell that counts was measured",
+                    _ if candidates.is_empty() => "no valid cell was measured",
                     Goal::Throughput => {
-                        "no cell that counts was run under load without loss (extras of kind `load`)"
+                        "no valid cell was run under load without loss (extras of kind `load`)"
                     }
-                    Goal::Latency => "there are no clusters",
+                    Goal::Latency => "no clusters",
                     Goal::Cpu => "no CPU times were measured",
                 };
                 all.missing.push((goal, why.to_owned()));
@@ -135,27 +136,40 @@ impl Scene<'_> {
 
     fn choose(&self, goal: Goal, scored: &[(f64, &Judged)]) -> Option<Choice> {
         let best = scored.iter().map(|(s, _)| *s).reduce(f64::min)?;
+        let (_, fastest) = scored.iter().find(|(score, _)| *score <= best)?;
+        let beaten = |cell: &Judged| match goal {
+            Goal::Latency => fastest.beats(cell, |s| s.median),
+            // Known as one number for all blocks.
+            Goal::Throughput | Goal::Cpu => true,
+        };
         let mut good: Vec<&(f64, &Judged)> = scored
             .iter()
-            .filter(|(score, _)| *score <= best * AS_GOOD)
+            .filter(|(score, cell)| *score <= best * AS_GOOD || !beaten(cell))
             .collect();
-        let p99 = |cell: &Judged| cell.settled().map_or(f64::INFINITY, |s| s.p99);
-        good.sort_by(|(a_score, a), (b_score, b)| {
+        good.sort_by(|(_, a), (_, b)| {
             (a.remarks.len().min(1))
                 .cmp(&b.remarks.len().min(1))
                 .then(unusual(a).len().cmp(&unusual(b).len()))
-                .then(p99(a).total_cmp(&p99(b)))
-                .then(a_score.total_cmp(b_score))
                 .then(a.id.cmp(&b.id))
         });
-        let (score, cell) = good.first()?;
+        let rank = |cell: &Judged| (cell.remarks.len().min(1), unusual(cell).len());
+        let first = rank(good.first()?.1);
+        let equal = good.iter().take_while(|(_, cell)| rank(cell) == first);
+        let equal: Vec<&Judged> = equal.map(|(_, cell)| *cell).collect();
+        let unbeaten = |cell: &&&Judged| !equal.iter().any(|other| other.beats(cell, |s| s.p99));
+        let cell = *equal.iter().find(unbeaten).or(equal.first())?;
+        let score = scored.iter().find(|(_, one)| one.id == cell.id)?.0;
         Some(Choice {
             goal,
             cell: cell.id.clone(),
             settings: settings(cell),
             unusual: unusual(cell),
-            as_good: good[1..].iter().map(|(_, c)| c.id.clone()).collect(),
-            evidence: self.evidence(cell, *score / best),
+            as_good: good
+                .iter()
+                .filter(|(_, other)| other.id != cell.id)
+                .map(|(_, other)| other.id.clone())
+                .collect(),
+            evidence: self.evidence(cell, score / best),
         })
     }
 
@@ -165,23 +179,14 @@ impl Scene<'_> {
         let us = |ns: f64| format!("{:.2} us", ns / 1e3);
         let clusters = &self.clustering.clusters;
         if let Some(own) = clusters.iter().find(|c| c.members.contains(&cell.id)) {
-            let shared: Vec<String> = own
-                .relevant
-                .iter()
-                .map(|r| format!("{} {}", r.knob, r.value))
-                .collect();
-            let shared = if shared.is_empty() {
-                "nothing in particular".to_owned()
-            } else {
-                shared.join(", ")
-            };
             say(
                 "cluster",
                 format!(
-                    "{} of {} (0 is the best), {} members, which share {shared}",
+                    "{} of {} (0 is the best), {} members: {}",
                     own.number,
                     clusters.len(),
-                    own.members.len()
+                    own.members.len(),
+                    own.in_words()
                 ),
             );
         }
@@ -241,7 +246,7 @@ impl Scene<'_> {
             say(
                 "chosen",
                 format!(
-                    "{:.1} % behind the best figure, with fewer settings that are not as usual",
+                    "{:.1} % behind the best figure, which is within 5 % or the spread of the blocks",
                     100.0 * (behind - 1.0)
                 ),
             );
@@ -315,4 +320,40 @@ pub fn against_controls(cells: &[Judged], clustering: &Clustering) -> Vec<Agains
             })
         })
         .collect()
+}
+
+/// A goal for which two sweeps recommend different cells.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ChangedAdvice {
+    /// For what.
+    pub goal: Goal,
+    /// The cells; none where a sweep recommends nothing.
+    pub cells: [Option<String>; 2],
+    /// Each sweep has the other one's cell among those that are as good.
+    pub as_good: bool,
+}
+
+/// Where the advice of two sweeps differs.
+pub fn changed(first: &Recommendation, second: &Recommendation) -> Vec<ChangedAdvice> {
+    let of = |all: &Recommendation, goal: Goal| -> Option<Choice> {
+        all.choices.iter().find(|c| c.goal == goal).cloned()
+    };
+    let mut found = Vec::new();
+    for goal in Goal::ALL {
+        let (a, b) = (of(first, goal), of(second, goal));
+        let cells = [&a, &b].map(|choice| choice.as_ref().map(|c| c.cell.clone()));
+        if cells[0] == cells[1] {
+            continue;
+        }
+        let has = |choice: &Option<Choice>, cell: &Option<String>| match (choice, cell) {
+            (Some(choice), Some(cell)) => choice.as_good.contains(cell),
+            _ => false,
+        };
+        found.push(ChangedAdvice {
+            goal,
+            as_good: has(&a, &cells[1]) && has(&b, &cells[0]),
+            cells,
+        });
+    }
+    found
 }

@@ -98,7 +98,7 @@ impl Lines {
                 let known: Vec<T> = lines
                     .map(serde_json::from_str)
                     .collect::<Result<_, _>>()
-                    .map_err(|_| other("a line that is none of its own"))?;
+                    .map_err(|_| other("an unknown line"))?;
                 file.set_len(whole as u64).map_err(failed("cut"))?;
                 file.seek(std::io::SeekFrom::End(0))
                     .map_err(failed("go on in"))?;

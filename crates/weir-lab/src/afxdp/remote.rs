@@ -1,7 +1,7 @@
 //! The forwarder on another host: `weir lab afxdp --listen` serves the far end of a sweep over one TCP connection, a line of JSON for each request and each answer.
 //!
 //! The connection is for control alone; packets go over the interfaces. There is no secrecy and no proof of who asks: listen where only the prober's host can reach. Invariants: one sweep at
-//! a time; when the connection ends, for whatever reason, the forwarder stops and every setting is put back.
+//! a time; when the connection ends, for whatever reason, the forwarder stops and all settings are restored.
 
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -81,7 +81,7 @@ impl Remote {
             }
             _ => {
                 return Err(XskRunError::Usage(format!(
-                    "{address} speaks another version: run the same weir at both ends"
+                    "{address} runs another version: use the same weir at both ends"
                 ))
                 .into());
             }
@@ -102,7 +102,7 @@ impl Remote {
             ))),
             Ok(answer) => Ok(answer),
             Err(source) => Err(XskRunError::Place {
-                what: format!("talk with the forwarder at {}", self.address),
+                what: format!("exchange messages with the forwarder at {}", self.address),
                 source,
             }),
         }
@@ -196,7 +196,7 @@ impl Far {
             (Far::Local(side), Work::Local(forwarding)) => forwarding.finish(side),
             (Far::Remote(remote), Work::Remote) => match remote.ask(&Ask::Finish) {
                 Ok(Answer::Report(report)) => report,
-                Ok(_) => failed("the forwarder did not tell what it did".to_owned()),
+                Ok(_) => failed("the forwarder sent no report".to_owned()),
                 Err(e) => failed(e.to_string()),
             },
             _ => failed("a forwarder of another end".to_owned()),
@@ -243,8 +243,8 @@ pub fn serve(
             Ok((stream, from)) => {
                 tell(&format!("a sweep of {from}"));
                 match converse(stream, interface, owned, stop) {
-                    Ok(()) => tell("it ended; every setting is put back"),
-                    Err(e) => tell(&format!("it ended: {e}; every setting is put back")),
+                    Ok(()) => tell("it ended; all settings are restored"),
+                    Err(e) => tell(&format!("it ended: {e}; all settings are restored")),
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -263,7 +263,7 @@ fn converse(
     owned: bool,
     stop: &AtomicBool,
 ) -> Result<(), AfxdpError> {
-    let failed = || AfxdpError::io("talk with the prober");
+    let failed = || AfxdpError::io("exchange messages with the prober");
     stream
         .set_nonblocking(false)
         .and_then(|()| stream.set_read_timeout(Some(LOOK)))

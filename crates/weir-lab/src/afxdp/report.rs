@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::cluster::{Cluster, Comparison, Features, OVERLAP, Shared};
+use super::cluster::{Comparison, Features, OVERLAP, Shared};
 use super::draw::{Axis, Scale, Series, Shape, forest, plot};
 use super::effects::{LoadPoint, Ratio};
 use super::judgement::Judgement;
+use super::recommend::ChangedAdvice;
 use super::statistics::{Judged, Kind};
 use crate::bench::plot::escape;
 
@@ -154,10 +155,7 @@ pub fn summary(judgement: &Judgement) -> String {
     let remarked = judgement.cells.iter().filter(|c| !c.remarks.is_empty());
     let remarked = remarked.filter(|c| c.undesirable.is_empty()).count();
     if remarked > 0 {
-        let _ = writeln!(
-            text,
-            "remarked    {remarked:>4}  with a single run that went wrong"
-        );
+        let _ = writeln!(text, "remarked    {remarked:>4}  with a single failed run");
     }
     for trap in &judgement.traps {
         let _ = writeln!(text, "beware      {trap}");
@@ -173,7 +171,7 @@ pub fn summary(judgement: &Judgement) -> String {
             cluster.medians[0] / 1e3,
             cluster.medians[1] / 1e3,
             cluster.p99 / 1e3,
-            parameters(cluster)
+            cluster.in_words()
         );
     }
     for against in &judgement.controls {
@@ -199,12 +197,12 @@ pub fn summary(judgement: &Judgement) -> String {
 }
 
 /// Two sweeps, for a terminal.
-pub fn comparison(found: &Comparison, names: [&str; 2]) -> String {
+pub fn comparison(found: &Comparison, advice: &[ChangedAdvice], names: [&str; 2]) -> String {
     let mut text = String::new();
     for ((name, relevant), size) in names.iter().zip(&found.relevant).zip(found.sizes) {
         let relevant: Vec<&str> = relevant.iter().map(String::as_str).collect();
         let relevant = match relevant.is_empty() {
-            true => "nothing in particular".to_owned(),
+            true => "no common setting".to_owned(),
             false => relevant.join(", "),
         };
         let _ = writeln!(text, "{name}: best cluster of {size}, relevant: {relevant}");
@@ -228,33 +226,30 @@ pub fn comparison(found: &Comparison, names: [&str; 2]) -> String {
         }
     }
     if found.elsewhere > 0 {
-        let _ = writeln!(text, "{} cells count in one sweep only", found.elsewhere);
+        let _ = writeln!(
+            text,
+            "{} cells are valid in one sweep only",
+            found.elsewhere
+        );
+    }
+    for changed in advice {
+        let cell = |n: usize| changed.cells[n].as_deref().unwrap_or("nothing");
+        let _ = writeln!(
+            text,
+            "advice for {} changed from {} to {}{}",
+            changed.goal.name(),
+            cell(0),
+            cell(1),
+            match changed.as_good {
+                true => ": each is as good in the other sweep",
+                false => "",
+            }
+        );
+    }
+    if advice.is_empty() {
+        text.push_str("advice is the same\n");
     }
     text
-}
-
-/// "Relevant parameters", as the paper's tables have them.
-fn parameters(cluster: &Cluster) -> String {
-    let mut words: Vec<String> = cluster
-        .relevant
-        .iter()
-        .map(|shared| {
-            let share = if shared.held == shared.of {
-                String::new()
-            } else {
-                format!(" ({} of {})", shared.held, shared.of)
-            };
-            format!("{} {}{share}", shared.knob, shared.value)
-        })
-        .collect();
-    for [a, b] in &cluster.either {
-        words.push(format!("either {} {} or {} {}", a.0, a.1, b.0, b.1));
-    }
-    if words.is_empty() {
-        "nothing in particular".to_owned()
-    } else {
-        words.join(", ")
-    }
 }
 
 /// The page.
@@ -368,7 +363,7 @@ fn recommendation(page: &mut Page, judgement: &Judgement) {
         .iter()
         .map(|choice| {
             let unusual = match choice.unusual.is_empty() {
-                true => "everything as usual".to_owned(),
+                true => "all defaults".to_owned(),
                 false => choice.unusual.join(", "),
             };
             let evidence: Vec<String> = choice
@@ -386,7 +381,7 @@ fn recommendation(page: &mut Page, judgement: &Judgement) {
         })
         .collect();
     page.table(
-        &["for", "cell", "not as usual", "evidence", "others as good"],
+        &["for", "cell", "non-default", "evidence", "equally good"],
         &rows,
     );
     for (goal, why) in &judgement.recommendation.missing {
@@ -395,7 +390,7 @@ fn recommendation(page: &mut Page, judgement: &Judgement) {
     if judgement.controls.is_empty() {
         return;
     }
-    page.line("h3", "The quickest cell beside other sockets");
+    page.line("h3", "The fastest cell compared with other sockets");
     let rows: Vec<Vec<String>> = judgement
         .controls
         .iter()
@@ -429,7 +424,7 @@ fn clusters(page: &mut Page, judgement: &Judgement) {
     if clustering.features == Features::All {
         page.line(
             "p",
-            "Minimum and maximum are among the features: the paper's first try, which did not tell good from bad. A maximum is one preemption.",
+            "Minimum and maximum are among the features: the paper's first try, which did not separate good from bad. A maximum is one preemption.",
         );
     }
     let shared = |all: &[Shared]| -> String {
@@ -451,7 +446,7 @@ fn clusters(page: &mut Page, judgement: &Judgement) {
                 us(c.median),
                 format!("={:.2} to {:.2}", c.medians[0] / 1e3, c.medians[1] / 1e3),
                 us(c.p99),
-                parameters(c),
+                c.in_words(),
                 shared(&c.shared),
             ]
         })
@@ -485,7 +480,7 @@ fn clusters(page: &mut Page, judgement: &Judgement) {
     page.svg(&plot(
         "Density of round trips, by cluster",
         &Axis::new("round trip, us", Scale::Logarithmic),
-        &Axis::new("density", Scale::Linear),
+        &Axis::new("density, per decade", Scale::Linear),
         Shape::Area,
         &series,
     ));
@@ -828,15 +823,15 @@ fn undesirable(page: &mut Page, judgement: &Judgement) {
         .map(|c| vec![c.id.clone(), c.remarks.join("; ")])
         .collect();
     if !remarked.is_empty() {
-        page.line("h3", "Single runs that went wrong");
+        page.line("h3", "Single failed runs");
         page.line(
             "p",
-            "Once in several blocks: put down to the machine, and left out of the figures.",
+            "Failures in a single block are attributed to the machine and excluded from the figures.",
         );
         page.table(&["cell", "what"], &remarked);
     }
     if !judgement.pruned.is_empty() {
-        page.line("h3", "Combinations that cannot be");
+        page.line("h3", "Impossible combinations");
         let rows: Vec<Vec<String>> = judgement
             .pruned
             .iter()
@@ -847,7 +842,7 @@ fn undesirable(page: &mut Page, judgement: &Judgement) {
     if !judgement.left_out.is_empty() {
         page.line("h3", "Left out by the time limit");
         let rows: Vec<Vec<String>> = judgement.left_out.iter().map(|n| vec![n.clone()]).collect();
-        page.table(&["what was not measured beside the blocks"], &rows);
+        page.table(&["extra measurements left out"], &rows);
     }
 }
 

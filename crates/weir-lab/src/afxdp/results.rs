@@ -23,7 +23,7 @@ pub struct Results {
     pub seconds: f64,
     /// Cells that ran, controls included.
     pub cells: Vec<Cell>,
-    /// Combinations that cannot be, counted by reason.
+    /// Impossible combinations, counted by reason.
     pub pruned: Vec<Pruned>,
     /// What happened beside the cells: rate searches, chains.
     pub extras: Vec<Extra>,

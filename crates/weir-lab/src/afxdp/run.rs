@@ -68,7 +68,7 @@ pub enum AfxdpError {
     #[error("none of the {0} combinations can be on this machine: `--dry-run` says why")]
     Nothing(usize),
     /// The interface went down and stayed so.
-    #[error("{interface} is down, and did not come up within {} s; every setting was put back{kept}", PATIENCE.as_secs())]
+    #[error("{interface} is down, and did not come up within {} s; all settings were restored{kept}", PATIENCE.as_secs())]
     Down {
         /// The interface.
         interface: String,
@@ -76,7 +76,7 @@ pub enum AfxdpError {
         kept: &'static str,
     },
     /// The user asked to stop.
-    #[error("interrupted; every setting was put back{0}")]
+    #[error("interrupted; all settings were restored{0}")]
     Interrupted(&'static str),
 }
 
@@ -216,7 +216,7 @@ impl Bed {
             Ends::Interfaces(near, far) => {
                 if near == far {
                     return Err(XskRunError::Usage(format!(
-                        "{near} is both ends: name the interface that it is connected with"
+                        "{near} is used for both ends: name the connected interface"
                     ))
                     .into());
                 }
@@ -466,7 +466,7 @@ fn beside(
     )?;
     if !left_out.is_empty() {
         let text = format!(
-            "the time limit is reached: {} of the measurements beside the blocks are left out",
+            "the time limit is reached: {} extra measurements are left out",
             left_out.len()
         );
         (options.tell)(Told::Note(&text));
@@ -489,9 +489,9 @@ fn header(bed: &Bed, sweep: &Sweep) -> Header {
 /// What is told to those who interrupt it.
 fn kept(options: &Options<'_>) -> &'static str {
     if options.out.is_some() {
-        "; what ran is kept, and the same command goes on"
+        "; completed runs are kept; the same command resumes"
     } else {
-        "; with --output DIR a sweep can go on where it was interrupted"
+        "; with --output DIR an interrupted sweep can be resumed"
     }
 }
 
@@ -642,7 +642,7 @@ impl Bed {
             run.failure = Some(error.to_string());
         } else if run.failure.is_none() && run.received == 0 {
             run.failure = Some(match run.sent {
-                0 => "stalled: time was over before the warm-up was".to_owned(),
+                0 => "stalled: timeout during warm-up".to_owned(),
                 sent => format!("stalled: none of {sent} packets came back"),
             });
         }

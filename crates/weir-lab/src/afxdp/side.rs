@@ -243,7 +243,7 @@ impl Forwarding {
                 *CONTROLS
                     .iter()
                     .find(|c| c.name == *name)
-                    .ok_or_else(|| XskRunError::Usage(format!("there is no control `{name}`")))?,
+                    .ok_or_else(|| XskRunError::Usage(format!("unknown control `{name}`")))?,
             ),
             None => None,
         };
@@ -288,7 +288,7 @@ impl Forwarding {
             {
                 return Err(match forwarding.join() {
                     Err(e) => e,
-                    Ok(_) => XskRunError::Usage("the forwarder ended by itself".to_owned()),
+                    Ok(_) => XskRunError::Usage("the forwarder exited unexpectedly".to_owned()),
                 });
             }
             if Instant::now() > limit {

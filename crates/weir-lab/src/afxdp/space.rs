@@ -244,7 +244,7 @@ fn fate(one: &Combination, can: &Capabilities) -> Fate {
     }
     if one.size > can.longest {
         return Fate::Pruned(format!(
-            "packets longer than the interfaces take ({} bytes)",
+            "packets longer than the MTU of the interfaces ({} bytes)",
             can.longest
         ));
     }

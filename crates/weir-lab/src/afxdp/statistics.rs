@@ -218,6 +218,9 @@ impl Kind {
     }
 }
 
+/// Share of the blocks in which a cell must be better to be called so: as of clusters.
+const CLEARLY: f64 = 0.8;
+
 impl Judged {
     /// Whether it is one of those to choose from.
     pub fn counts(&self) -> bool {
@@ -233,6 +236,13 @@ impl Judged {
     pub fn ratio(&self, other: &Judged, figure: fn(&Statistics) -> f64) -> Option<f64> {
         let ratios = self.ratios(other, figure);
         (!ratios.is_empty()).then(|| median(ratios))
+    }
+
+    /// Whether a figure is lower than the other's in at least 80 % of the blocks that both ran in.
+    pub fn beats(&self, other: &Judged, figure: fn(&Statistics) -> f64) -> bool {
+        let ratios = self.ratios(other, figure);
+        let lower = ratios.iter().filter(|ratio| **ratio < 1.0).count();
+        !ratios.is_empty() && lower as f64 >= CLEARLY * ratios.len() as f64
     }
 
     fn ratios(&self, other: &Judged, figure: fn(&Statistics) -> f64) -> Vec<f64> {

@@ -462,7 +462,7 @@ impl Combination {
             .collect()
     }
 
-    /// Its name: mode, waits and wakeup, and whatever else is not as usual.
+    /// Its name: mode, waits and wakeup, and whatever else is non-default.
     pub fn id(&self) -> String {
         let usual = Combination::default();
         let mut id = String::new();
@@ -492,7 +492,10 @@ impl Combination {
         for (name, value) in knobs {
             let knob = knob_of(name)?;
             if !(knob.set)(&mut combination, value) {
-                return Err(format!("`{value}` is no value of {name}: {}", knob.values));
+                return Err(format!(
+                    "invalid value `{value}` for {name}: {}",
+                    knob.values
+                ));
             }
         }
         Ok(combination)
@@ -502,7 +505,7 @@ impl Combination {
 fn knob_of(name: &str) -> Result<&'static Knob, String> {
     KNOBS.iter().find(|knob| knob.name == name).ok_or_else(|| {
         let names: Vec<&str> = KNOBS.iter().map(|knob| knob.name).collect();
-        format!("there is no knob `{name}`: {}", names.join(", "))
+        format!("unknown parameter `{name}`: {}", names.join(", "))
     })
 }
 
@@ -570,7 +573,7 @@ impl Reader<'_> {
                     let shown = other.unwrap_or_else(|| each.get_ref().type_str().to_owned());
                     self.wrong(
                         each.span().start,
-                        format!("`{shown}` is no value of {}: {}", knob.name, knob.values),
+                        format!("invalid value `{shown}` for {}: {}", knob.name, knob.values),
                     );
                 }
             }
@@ -636,7 +639,7 @@ impl Sweep {
                 other => reader.wrong(
                     at,
                     format!(
-                        "there is no key `{other}`: {}, [base], [[product]]",
+                        "unknown key `{other}`: {}, [base], [[product]]",
                         KEYS.join(", ")
                     ),
                 ),

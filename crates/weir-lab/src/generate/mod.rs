@@ -71,7 +71,7 @@ pub struct Report {
     pub seconds: f64,
     /// Frames a second over that time.
     pub rate: f64,
-    /// Frames that the device took; `None` where this kernel does not tell.
+    /// Frames that the device took; `None` where not reported by this kernel.
     pub taken: Option<u64>,
     /// Frames that it did not take, by reason.
     pub refused: BTreeMap<String, u64>,

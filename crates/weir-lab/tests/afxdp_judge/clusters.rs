@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use weir_lab::afxdp::cluster::{
     Clustering, calinski_harabasz, compare, jaccard, kmeans, scale, silhouette,
 };
-use weir_lab::afxdp::judgement::{Options, judge};
+use weir_lab::afxdp::judgement::{Judgement, Options, judge};
+use weir_lab::afxdp::recommend::changed;
 use weir_lab::afxdp::report;
 
 use super::golden::{floats, golden, rows};
@@ -107,6 +108,11 @@ fn planted_clusters_and_their_parameters_are_found() {
     for word in ["forwarder_wait=not poll", "prober_wait=not poll"] {
         assert!(found.contains(word), "{found:?}");
     }
+    let words = clusters[0].in_words();
+    assert!(
+        words.ends_with("exactly the cells with forwarder_wait not poll and prober_wait not poll"),
+        "{words}"
+    );
     // The slowest ones poll at one end at least, whether these are one cluster or several.
     let last = &clusters[clusters.len() - 1];
     let told = format!("{:?} {:?}", last.relevant, last.either);
@@ -138,10 +144,17 @@ fn planted_clusters_and_their_parameters_are_found() {
 
 #[test]
 fn two_sweeps_with_other_noise_agree() {
-    let find = |noise| judge(&sweep(noise), &Options::default()).clustering;
-    let first = find(1);
+    let find = |noise| judge(&sweep(noise), &Options::default());
+    let Judgement {
+        clustering: first,
+        recommendation: advice,
+        ..
+    } = find(1);
     for noise in 2..6 {
-        let found = compare(&first, &find(noise));
+        let again = find(noise);
+        // Noise does not choose.
+        assert_eq!(changed(&advice, &again.recommendation), []);
+        let found = compare(&first, &again.clustering);
         assert!(found.agrees(), "{found:?}");
         assert!(found.overlap >= 0.8);
     }
@@ -153,9 +166,16 @@ fn two_sweeps_with_other_noise_agree() {
             *sample = if quick { *sample / 20 } else { *sample };
         }
     }
-    let other = judge(&other, &Options::default()).clustering;
-    let found = compare(&first, &other);
+    let other = judge(&other, &Options::default());
+    let found = compare(&first, &other.clustering);
     assert!(!found.agrees(), "{found:?}");
-    let text = report::comparison(&found, ["a.json", "b.json"]);
+    let moved = changed(&advice, &other.recommendation);
+    let text = report::comparison(&found, &moved, ["a.json", "b.json"]);
     assert!(text.contains("differ"), "{text}");
+    assert!(
+        text.contains("\nadvice for latency changed from ") && !text.contains("as good"),
+        "{text}"
+    );
+    let text = report::comparison(&found, &[], ["a.json", "b.json"]);
+    assert!(text.ends_with("advice is the same\n"), "{text}");
 }

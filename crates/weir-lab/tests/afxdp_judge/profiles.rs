@@ -39,7 +39,7 @@ fn profiles_are_written_read_and_used_under_flags() {
         std::fs::write(&path, text).expect("written");
         let error = Profile::read(&path).expect_err("refused").to_string();
         assert!(
-            error.contains(words) && error.contains("no profile"),
+            error.contains(words) && error.contains("not a profile"),
             "{error}"
         );
     }
@@ -110,7 +110,7 @@ fn profiles_that_may_not_hold_any_more_say_so() {
         ("6.18.10", "older than"),
         ("7.0.1", "older than"),
         ("6.6.100", "newer than"),
-        ("6.18.2-cloud", "another build than"),
+        ("6.18.2-cloud", "a different build from"),
     ] {
         let doubts = profile.doubts(kernel, &veth);
         assert_eq!(doubts.len(), 1);

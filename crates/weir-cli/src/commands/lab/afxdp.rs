@@ -119,7 +119,7 @@ fn document(args: &AfxdpArgs) -> Result<(String, String), Failure> {
         None => {
             let names: Vec<&str> = PRESETS.iter().map(|(name, _)| *name).collect();
             Err(Failure::Usage(format!(
-                "there is no preset `{}`: {}",
+                "unknown preset `{}`: {}",
                 args.preset,
                 names.join(", ")
             )))
