@@ -37,7 +37,7 @@ fn connections_are_those_of_the_packets_before() {
     let run = weir(["explain", policy, "--in", capture, "--packet", "3"]);
     let text = &run.succeeded().stdout;
     assert!(
-        text.contains("belongs to a connection, and goes the other way"),
+        text.contains("belongs to a connection, reply direction"),
         "{text}"
     );
     assert!(

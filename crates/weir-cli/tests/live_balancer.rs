@@ -273,7 +273,7 @@ fn services_are_changed_while_they_run() {
     for (args, what) in [
         (
             vec!["-a", "-t", &place, "-r", "10.2.2.2"],
-            "is in tcp 192.0.2.1:80 already",
+            "is already in tcp 192.0.2.1:80",
         ),
         (
             vec!["-e", "-t", &place, "-r", "10.2.2.2", "-w", "0"],
@@ -281,7 +281,7 @@ fn services_are_changed_while_they_run() {
         ),
         (
             vec!["-D", "-t", "192.0.2.9:80"],
-            "there is no service tcp 192.0.2.9:80",
+            "no service tcp 192.0.2.9:80",
         ),
         (
             vec!["-a", "-t", &place, "-r", "10.2.9.2", "-m"],
@@ -357,11 +357,7 @@ fn services_are_saved_and_restored_as_lines() {
     };
     assert!(counted() > 12, "{}", counted());
     let other = service(&["-Z", "-t", "192.0.2.9:80"]);
-    assert!(
-        stderr(&other).contains("there is no service"),
-        "{}",
-        stderr(&other)
-    );
+    assert!(stderr(&other).contains("no service"), "{}", stderr(&other));
     let zeroed = service(&["-Z", "-t", "192.0.2.1:80"]);
     assert_eq!(text(&zeroed), "counters of 1 services are 0\n");
     assert_eq!(counted(), 0);
@@ -387,7 +383,7 @@ fn services_are_saved_and_restored_as_lines() {
         ("-L", "a line begins with -A"),
         (
             "-a -t 192.0.2.9:80 -r 10.0.0.1",
-            "there is no service tcp 192.0.2.9:80",
+            "no service tcp 192.0.2.9:80",
         ),
         ("-A --nonsense", "--nonsense"),
     ] {
@@ -414,14 +410,17 @@ fn services_are_saved_and_restored_as_lines() {
     for (args, why) in [
         (
             vec!["-A", "-t", "192.0.2.8:80", "-p", "300"],
-            "-p: a client's flows",
+            "-p: flows of a client",
         ),
-        (vec!["-L", "-c"], "-c: flows are remembered by their hashes"),
+        (vec!["-L", "-c"], "-c: flows are stored as hashes"),
         (
             vec!["-L", "--timeout"],
             "--timeout, --set: times are `idle`",
         ),
-        (vec!["-L", "--thresholds"], "servers have no limits"),
+        (
+            vec!["-L", "--thresholds"],
+            "servers have no connection limits",
+        ),
         (vec!["-A", "-f", "1"], "-f: name services by address"),
     ] {
         let refused = service(&args);
@@ -472,7 +471,7 @@ fn what_cannot_work_here_is_refused_or_told() {
     bed.configure(SERVICE, "mode = \"ipip\"", 4, &[(0, away)]);
     let told = stderr(&bed.apply());
     assert!(
-        told.contains("this host has no way to 203.0.113.77") && told.contains("ip route add"),
+        told.contains("this host has no route to 203.0.113.77") && told.contains("ip route add"),
         "{told}"
     );
 }
@@ -553,7 +552,7 @@ fn servers_that_do_not_answer_get_no_new_flows_until_they_do() {
     );
     let told = stderr(&bed.apply());
     assert!(
-        told.contains("1 of its servers did not answer when they were last asked"),
+        told.contains("1 of its servers failed their last health check"),
         "{told}"
     );
     assert_ne!(bed.status()["program"], program);
@@ -611,7 +610,7 @@ fn servers_that_do_not_answer_get_no_new_flows_until_they_do() {
     let args = ["service", "--edge", &bed.name, "check", "--http", "/"];
     let refused = weir(&bed.edge, &args);
     assert!(
-        stderr(&refused).contains("there is no server to check"),
+        stderr(&refused).contains("no server to check"),
         "{}",
         stderr(&refused)
     );

@@ -311,14 +311,14 @@ fn what_is_wrong_leaves_what_runs_untouched() {
         (
             &format!("{two}rules\"\n"),
             &[
-                "packets could go round for ever: rules > a > rules",
+                "packets could loop forever: rules > a > rules",
                 "guard = N",
                 "edge.toml:",
             ],
         ),
         (
             &format!("{two}nowhere\"\n"),
-            &["there is no port and no function named `nowhere`"],
+            &["no port or function is named `nowhere`"],
         ),
         (offload, &["port other: lo", "cannot run XDP in hardware"]),
     ] {
@@ -331,7 +331,7 @@ fn what_is_wrong_leaves_what_runs_untouched() {
             assert!(said.contains(word), "{word}: {said}");
         }
         if dry.status.success() {
-            assert!(said.contains("would be refused here now"), "{said}");
+            assert!(said.contains("would fail here now"), "{said}");
         }
         assert_eq!(
             (prog_on(&bed.right, "right0"), bed.generation()),
@@ -393,7 +393,7 @@ fn what_nobody_confirms_is_gone_back_on() {
     assert!(bed.arrives(9));
     // A lost connection keeps nothing from coming back.
     late.signal(Signal::HUP);
-    late.says("nobody confirmed in time: the former configuration runs again");
+    late.says("not confirmed in time: the previous configuration is restored");
     assert_eq!(late.end(), 1);
     assert_eq!(bed.generation(), 3);
     assert!(!bed.arrives(9) && bed.arrives(10));
@@ -440,7 +440,7 @@ fn what_nobody_confirms_is_gone_back_on() {
     other.says("confirm within");
     fs::write(&bed.policy, "udp-dport 11 drop\n").expect("writable");
     good(bed.apply(&[]));
-    other.says("was changed by another command meanwhile");
+    other.says("was modified by another command meanwhile");
     assert_eq!(other.end(), 1);
     assert_eq!(bed.generation(), 6);
     assert!(bed.arrives(9) && bed.arrives(10) && !bed.arrives(11));
@@ -448,7 +448,7 @@ fn what_nobody_confirms_is_gone_back_on() {
     let mut gone = Staying::start(&bed, &["--confirm", "3"]);
     gone.says("confirm within");
     good(bed.weir(&["down", "--edge", &bed.edge]));
-    gone.says("was changed by another command meanwhile");
+    gone.says("was modified by another command meanwhile");
     assert_eq!(gone.end(), 1);
     assert_eq!(bed.status(), None);
 }
@@ -633,7 +633,7 @@ fn a_watched_configuration_follows_its_files() {
     watching.says("watching 2 files");
     assert_eq!(bed.generation(), 1);
     fs::write(&bed.policy, "udp-dport 9 drp\n").expect("writable");
-    watching.says("nothing was changed; what runs goes on");
+    watching.says("nothing was changed; the running state is unchanged");
     assert_eq!(bed.generation(), 1);
     fs::write(&bed.policy, "udp-dport 10 drop\n").expect("writable");
     let end = Instant::now() + Duration::from_secs(20);

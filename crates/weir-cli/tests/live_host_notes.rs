@@ -74,13 +74,13 @@ fn an_edge_says_what_its_host_does_not_send_on() {
         .expect("sysctl");
     let words = apply(&config("stack"));
     said(
-        "this host does not forward IPv4 that comes in by box0, box1, so what the policy translates is lost in its stack: \
+        "this host does not forward IPv4 that comes in by box0, box1, so translated packets are lost in its stack: \
          `sysctl net.ipv4.ip_forward=1`",
         &words,
     );
     said(
         "packets that come in by box0 get 10.0.2.1 as source, an address of this host: set net.ipv4.conf.box0.accept_local=1; \
-         what was there comes back when weir goes",
+         the old value is restored when weir stops",
         &words,
     );
     // Only one interface is meant, and the stack is not asked where packets do not go there.

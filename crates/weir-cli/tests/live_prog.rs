@@ -184,7 +184,7 @@ fn what_is_refused_says_why_and_changes_nothing() {
         ),
         (
             vec!["load", &object, "--program", "kept", "--name", "a b"],
-            "no name to keep",
+            "not a valid program name",
         ),
         (
             vec![

@@ -449,10 +449,7 @@ fn routes_are_shown_changed_and_refused() {
             &["add", "10.96.0.0/16", "via", "10.81.2.1"],
             "the gateway 10.81.2.1 is the router itself",
         ),
-        (
-            &["delete", "10.97.0.0/16"],
-            "there is no route to 10.97.0.0/16",
-        ),
+        (&["delete", "10.97.0.0/16"], "no route to 10.97.0.0/16"),
     ] {
         let output = bed.route(words);
         assert!(
@@ -482,7 +479,7 @@ fn routes_are_shown_changed_and_refused() {
     let said = stderr(&full);
     assert!(
         !full.status.success()
-            && said.contains("the table is full: it has room for")
+            && said.contains("the table is full: its capacity is")
             && said.contains("raise `prefixes`"),
         "{said}"
     );

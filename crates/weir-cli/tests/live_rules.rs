@@ -69,7 +69,7 @@ fn edits_take_effect_at_once_and_keep_ids_and_counters() {
         &right,
         &["replace", "3", "udp-dport", "7", "mod", "ip-ttl", "9"],
     );
-    assert_eq!(said, "rule 5, generation 5, laid out anew");
+    assert_eq!(said, "rule 5, generation 5, classifier rebuilt");
     assert!(arrives(&left, &open, 7));
     assert_eq!(list(&right)["rules"][2]["packets"], 2, "{}", list(&right));
     assert!(done(&right, &["flush"]).starts_with("generation 7"));
@@ -100,12 +100,12 @@ fn what_is_refused_says_why_and_changes_nothing() {
     let run = Run::start(&right, POLICY, &["right0"], &[]);
     let before = list(&right);
     for (arguments, code, message) in [
-        (&["delete", "7"][..], 2, "there is no rule 7"),
-        (&["delete", "1", "7"], 2, "there is no rule 7"),
+        (&["delete", "7"][..], 2, "no rule 7"),
+        (&["delete", "1", "7"], 2, "no rule 7"),
         (&["delete", "one"], 2, "invalid value 'one'"),
         (&["add", "udp-dport 9 dorp"], 2, "dorp"),
         (&["add", "udp-dport 9"], 2, "this rule has no target"),
-        (&["add", "set x = { 1 }"], 2, "there is no rule here"),
+        (&["add", "set x = { 1 }"], 2, "expected a rule"),
         (
             &["add", "udp-dport 9 drop\nudp-dport 8 drop"],
             2,
@@ -123,11 +123,7 @@ fn what_is_refused_says_why_and_changes_nothing() {
             2,
             "this rule has no target",
         ),
-        (
-            &["replace", "8", "udp-dport 9 drop"],
-            2,
-            "there is no rule 8",
-        ),
+        (&["replace", "8", "udp-dport 9 drop"], 2, "no rule 8"),
         (
             &["--if-generation", "0", "flush"],
             1,
@@ -260,7 +256,7 @@ fn saving_keeps_what_no_edit_concerns() {
     assert!(stderr(&again).contains("exists"), "{}", stderr(&again));
 
     let text = done(&right, &["save"]);
-    assert!(text.ends_with("2 rules, 1 added, 1 taken out"), "{text}");
+    assert!(text.ends_with("2 rules, 1 added, 1 removed"), "{text}");
     assert_eq!(
         read(&path),
         "# the closed port\nclosed: udp-dport 9 drop   # discard\n\nset lan = { 10.81.0.0/24 }\n# the open one\nping: icmp-type 8 log \"seen\"\n"

@@ -188,7 +188,7 @@ fn a_killed_run_leaves_the_complete_program_and_down_removes_it() {
     // Another run goes on with it, in its place.
     let again = Run::start(&right, POLICY, &["right0"], XDP);
     assert!(
-        again.words().contains("going on with what"),
+        again.words().contains("taking over from a killed"),
         "{}",
         again.words()
     );

@@ -145,7 +145,9 @@ fn a_policy_says_what_becomes_of_a_service_whose_servers_are_all_down() {
     // Another policy finds who is down as they are.
     let told = apply(&farm, "all_down = \"drop\"");
     assert!(
-        told.contains("function lb: 3 of its servers did not answer when they were last asked, and get no new flows;"),
+        told.contains(
+            "function lb: 3 of its servers failed their last health check and get no new flows;"
+        ),
         "{told}"
     );
     let listed = farm.service_command(&[]);

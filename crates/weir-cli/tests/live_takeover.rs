@@ -68,7 +68,7 @@ fn connections_go_on_when_weir_is_killed_and_when_the_policy_changes() {
         // The same policy.
         let run = Run::start(&bed.middle, POLICY, PORTS, &[]);
         assert!(
-            run.words().contains("4 rules stay, 0 come, 0 go"),
+            run.words().contains("4 rules kept, 0 added, 0 removed"),
             "{}",
             run.words()
         );
@@ -95,13 +95,13 @@ fn connections_go_on_when_weir_is_killed_and_when_the_policy_changes() {
         let more = POLICY.replace("tcp: ", "udp-dport 9 drop\ntcp: ") + "udp-dport 10 drop\n";
         let run = Run::start(&bed.middle, &more, PORTS, &[]);
         assert!(
-            run.words().contains("4 rules stay, 2 come, 0 go"),
+            run.words().contains("4 rules kept, 2 added, 0 removed"),
             "{}",
             run.words()
         );
         std::thread::sleep(Duration::from_millis(200));
 
-        // While it runs: one behind, in place; then one in front, laid out anew.
+        // While it runs: one behind, in place; then one in front, classifier rebuilt.
         let behind = file("behind.weir", &(more.clone() + "udp-dport 11 drop\n"));
         let said = load(&bed.middle, &[behind.to_str().expect("text")]);
         assert_eq!(
@@ -168,14 +168,14 @@ fn what_cannot_go_on_is_said_and_down_removes_everything() {
     let policy = file("policy.weir", POLICY);
     let policy = policy.to_str().expect("text");
     for (arguments, words) in [
-        (&["-i", "box0"][..], "add -i box1 to go on with all of them"),
+        (&["-i", "box0"][..], "add -i box1 to take over all of them"),
         (
             &["-i", "box0", "-i", "box1", "--hook", "xdp"],
             "at tc ingress, which is not among",
         ),
         (
             &["-i", "box0", "-i", "box1", "--hook", "clsact"],
-            "add --hook tc to go on",
+            "add --hook tc to take it over",
         ),
     ] {
         let refused = weir(middle, &[&["run", policy], arguments].concat());
@@ -186,13 +186,13 @@ fn what_cannot_go_on_is_said_and_down_removes_everything() {
     }
     // More ports, and clsact where it was left, are fine.
     let run = Run::start(middle, POLICY, PORTS, &["--egress"]);
-    assert!(run.words().contains("4 rules stay"), "{}", run.words());
+    assert!(run.words().contains("4 rules kept"), "{}", run.words());
     assert_eq!(pinned(middle), 4);
     run.stop();
     assert_clean(middle);
     killed(middle, POLICY, PORTS, &["--hook", "clsact"]);
     let run = Run::start(middle, POLICY, PORTS, &["--hook", "clsact"]);
-    assert!(run.words().contains("4 rules stay"), "{}", run.words());
+    assert!(run.words().contains("4 rules kept"), "{}", run.words());
     run.stop();
     assert_clean(middle);
 
@@ -201,7 +201,7 @@ fn what_cannot_go_on_is_said_and_down_removes_everything() {
     let run = Run::start(middle, &POLICY.replace("1024", "4096"), PORTS, &[]);
     assert!(
         run.words()
-            .contains("connections start anew: the policy asks for `connections 4096`"),
+            .contains("connections are lost: the policy asks for `connections 4096`"),
         "{}",
         run.words()
     );
@@ -231,7 +231,7 @@ fn what_cannot_go_on_is_said_and_down_removes_everything() {
         })
         .expect("namespace");
     let run = Run::start(middle, POLICY, PORTS, &[]);
-    assert!(run.words().contains("connections and counters start anew: it was another version of weir: its tables have layout 99"), "{}", run.words());
+    assert!(run.words().contains("connections and counters start from zero: it was another version of weir: its tables have layout 99"), "{}", run.words());
     run.signal(Signal::KILL);
     drop(run.wait());
     assert_eq!(pinned(middle), 2);

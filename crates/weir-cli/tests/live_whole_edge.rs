@@ -286,7 +286,7 @@ fn one_configuration_carries_a_graph_and_the_networks_of_its_device() {
     let unconfirmed = weir(here, &["apply", edge, "--confirm", "1"]);
     assert_eq!(unconfirmed.status.code(), Some(1));
     assert!(
-        stderr(&unconfirmed).contains("the former configuration runs again"),
+        stderr(&unconfirmed).contains("the previous configuration is restored"),
         "{}",
         stderr(&unconfirmed)
     );

@@ -156,7 +156,7 @@ fn lines_that_are_not_understood_are_refused_with_their_place() {
         ),
         ("nexthop via 10.0.0.1 dev w0\n", "`nexthop` without a route"),
         ("    link/ether 02:00:00:00:00:01\n", "no line of a device"),
-        ("2: w0: <UP> mtu many\n", "`many` is no MTU"),
+        ("2: w0: <UP> mtu many\n", "invalid MTU `many`"),
     ] {
         let tables = folder.write("tables", lines);
         let args = [

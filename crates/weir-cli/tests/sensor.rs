@@ -388,7 +388,7 @@ fn listens(name: &str, interface: &str, capture: &[&str]) {
     fs::write(f.0.join("live.rules"), rule(2)).expect("written");
     signal(rustix::process::Signal::USR2);
     let line = said.next().expect("it says something").expect("text");
-    assert!(line.contains("1 rules loaded anew"), "{line}");
+    assert!(line.contains("1 rules reloaded"), "{line}");
     generate();
     signal(rustix::process::Signal::INT);
     let mut told = String::new();

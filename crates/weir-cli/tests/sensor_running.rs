@@ -301,7 +301,7 @@ fn rules_loaded_anew_leave_no_gap_and_no_second_copy() {
             sensor.signal(Signal::USR2);
             let line = said.next().expect("it says something").expect("text");
             assert!(
-                line.contains(&format!("{} rules loaded anew", OTHERS + 1)),
+                line.contains(&format!("{} rules reloaded", OTHERS + 1)),
                 "{line}"
             );
             // The new ones hold from the next packets on.

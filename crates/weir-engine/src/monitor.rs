@@ -276,7 +276,7 @@ impl Account {
         self.dropped.values().sum()
     }
 
-    /// Packets that nobody told about, of so many that were handed over: still on their way, or left out of a broadcast because the device was down or
+    /// Packets that were not reported, of so many that were handed over: still on their way, or left out of a broadcast because the device was down or
     /// its MTU too small.
     pub fn untold(&self, handed: u64) -> u64 {
         handed.saturating_sub(self.sent + self.lost())
@@ -470,7 +470,7 @@ impl fmt::Display for Why {
             ENETDOWN => f.write_str("the device is down"),
             ENXIO | EOPNOTSUPP => f.write_str(
                 "the device takes no XDP frames: a veth whose far end has neither an XDP program nor its GRO on, \
-                 a tap that nobody opened, a driver that cannot transmit them",
+                 a tap that is not open, a driver that cannot transmit them",
             ),
             EMSGSIZE => f.write_str("the frame is larger than the device's MTU"),
             ENOSPC | ENOBUFS => f.write_str("the socket's ring was full"),

@@ -47,7 +47,7 @@ pub(crate) fn take_own_sources(
             .map(|c| format!("net.ipv4.conf.{}.{}={}", by.device, c.name, c.now))
             .collect();
         let sentence = format!(
-            "line {line}: {why}: set {}; what was there comes back when weir goes",
+            "line {line}: {why}: set {}; the old value is restored when weir stops",
             settings.join(" ")
         );
         held.push((one, sentence));
@@ -184,7 +184,7 @@ fn unforwarded(
         .collect();
     Ok((!off.is_empty()).then(|| {
         format!(
-            "this host does not forward {family} that comes in by {}, so what the policy translates is lost in its stack: `sysctl {cure}`",
+            "this host does not forward {family} that comes in by {}, so translated packets are lost in its stack: `sysctl {cure}`",
             off.join(", ")
         )
     }))

@@ -54,9 +54,9 @@ fn ids_are_never_given_twice_and_refused_edits_change_nothing() {
     let one = |text: &str| rules_of(text).pop().expect("a rule");
     let generation = book.generation();
     for (edits, message) in [
-        (vec![Edit::Delete(7)], "there is no rule 7"),
-        (vec![Edit::Delete(1), Edit::Delete(1)], "there is no rule 1"),
-        (vec![Edit::Delete(2), Edit::Delete(3)], "there is no rule 3"),
+        (vec![Edit::Delete(7)], "no rule 7"),
+        (vec![Edit::Delete(1), Edit::Delete(1)], "no rule 1"),
+        (vec![Edit::Delete(2), Edit::Delete(3)], "no rule 3"),
         (
             vec![Edit::Add(Box::new(one("first: ip-proto icmp drop")))],
             "rule 2 is already named `first`",

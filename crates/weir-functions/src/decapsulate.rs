@@ -59,11 +59,10 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
             "ipip" => abi::IPIP,
             "gue" => abi::GUE,
             other => {
-                return Err(FunctionError::key(
-                    "accept",
-                    format!("there is no kind of tunnel `{other}`"),
-                )
-                .advice(suggest(other, KINDS)));
+                return Err(
+                    FunctionError::key("accept", format!("unknown tunnel kind `{other}`"))
+                        .advice(suggest(other, KINDS)),
+                );
             }
         };
     }
@@ -124,7 +123,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     planned.instance.maps.push(map);
     if from.is_empty() {
         planned.notes.push(
-            "tunnels may begin anywhere: whoever reaches its address can send packets of any source past what stands in front of the server; from = [\"10.99.0.0/16\"] (the balancer's source4) closes that"
+            "tunnels are accepted from anywhere: any host that reaches its address can send packets with any source past the filters in front of the server; from = [\"10.99.0.0/16\"] (the balancer's source4) closes that"
                 .to_owned(),
         );
     }
@@ -176,7 +175,7 @@ mod tests {
             "it has no `address` that tunnels could end at"
         );
         let error = planned("address = \"10.0.0.1\"\naccept = \"gre\"").expect_err("refused");
-        assert_eq!(error.message, "there is no kind of tunnel `gre`");
+        assert_eq!(error.message, "unknown tunnel kind `gre`");
         let error = planned("address = \"10.0.0.1\"\nfrom = \"10.0.0.1/8\"").expect_err("refused");
         assert_eq!(
             error.message,

@@ -36,7 +36,7 @@ pub fn plan(kind: &str, request: &Request<'_>) -> Result<Planned, FunctionError>
         Some(kind) => (kind.plan)(request),
         None => {
             let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
-            let message = format!("there is no kind of function named `{kind}`");
+            let message = format!("unknown function kind `{kind}`");
             Err(FunctionError::key("kind", message).advice(suggest(kind, &known)))
         }
     }
@@ -83,15 +83,12 @@ mod tests {
     #[test]
     fn an_unknown_kind_and_unknown_keys_get_a_suggestion() {
         let error = planned("midlebox", "").expect_err("refused");
-        assert_eq!(
-            error.message,
-            "there is no kind of function named `midlebox`"
-        );
+        assert_eq!(error.message, "unknown function kind `midlebox`");
         assert_eq!(error.advice.as_deref(), Some("did you mean `middlebox`?"));
         let error = planned("middlebox", "polcy = 1\nrule = 2").expect_err("refused");
         assert_eq!(
             error.message,
-            "there is no key `polcy` in this kind of function"
+            "unknown key `polcy` in this kind of function"
         );
         assert_eq!(error.advice.as_deref(), Some("did you mean `policy`?"));
         assert_eq!(error.others.len(), 1);

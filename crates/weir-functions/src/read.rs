@@ -455,7 +455,7 @@ pub fn taken<'a>(
         None => drop(seen.insert(name, at)),
         Some(first) => {
             report
-                .error(0, at, format!("`{name}` is there twice"))
+                .error(0, at, format!("`{name}` is declared twice"))
                 .help(help)
                 .also(0, *first, "the first one");
         }

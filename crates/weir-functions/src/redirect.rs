@@ -222,7 +222,7 @@ fn to_cpus(request: &Request<'_>) -> Result<Planned, FunctionError> {
             .as_integer()
             .and_then(|n| u64::try_from(n).ok())
             .filter(|n| *n <= CPU_MAX);
-        let cpu = cpu.ok_or_else(|| wrong(format!("`{}` is no CPU", shown(number))))? as u32;
+        let cpu = cpu.ok_or_else(|| wrong(format!("invalid CPU `{}`", shown(number))))? as u32;
         if cpus.contains(&cpu) {
             return Err(wrong(format!("CPU {cpu} is named twice")));
         }
@@ -441,7 +441,7 @@ mod tests {
     fn what_does_not_fit_is_refused_with_the_key() {
         for (keys, key, message) in [
             ("", None, "it says nowhere to redirect packets to"),
-            ("to = \"dmz\"", Some("to"), "there is no port named `dmz`"),
+            ("to = \"dmz\"", Some("to"), "no port is named `dmz`"),
             ("to = []", Some("to"), "0 targets in one instance"),
             ("device = \"wan0\"", Some("device"), "`wan0` is a port"),
             (
@@ -474,7 +474,7 @@ mod tests {
                 Some("spread"),
                 "`spread` cannot be `hash`",
             ),
-            ("cpu = -1", Some("cpu"), "`-1` is no CPU"),
+            ("cpu = -1", Some("cpu"), "invalid CPU `-1`"),
             ("cpu = [1, 1]", Some("cpu"), "CPU 1 is named twice"),
             ("cpu = 1\nqueue = 0", Some("queue"), "`queue` cannot be 0"),
             (
@@ -490,7 +490,7 @@ mod tests {
             (
                 "too = \"wan\"",
                 Some("too"),
-                "there is no key `too` in this kind of function",
+                "unknown key `too` in this kind of function",
             ),
         ] {
             let error = planned(keys).expect_err(keys);

@@ -272,11 +272,8 @@ impl Request<'_> {
             .keys()
             .filter(|key| !known.contains(&key.as_str()));
         let errors = unknown.map(|key| {
-            FunctionError::key(
-                key,
-                format!("there is no key `{key}` in this kind of function"),
-            )
-            .advice(suggest(key, &known))
+            FunctionError::key(key, format!("unknown key `{key}` in this kind of function"))
+                .advice(suggest(key, &known))
         });
         FunctionError::join(errors.collect()).map_or(Ok(()), Err)
     }
@@ -394,7 +391,7 @@ impl Request<'_> {
             .find(|port| port.name == name)
             .ok_or_else(|| {
                 let names: Vec<&str> = self.ports.iter().map(|port| port.name.as_str()).collect();
-                FunctionError::key(key, format!("there is no port named `{name}`"))
+                FunctionError::key(key, format!("no port is named `{name}`"))
                     .advice(suggest(name, &names))
             })
     }

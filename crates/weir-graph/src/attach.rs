@@ -103,7 +103,7 @@ impl Attach {
                     })
                 }
                 _ => Err((
-                    format!("`{rest}` is no tracepoint"),
+                    format!("invalid tracepoint `{rest}`"),
                     "write `tracepoint:CATEGORY/NAME`, as in `tracepoint:sched/sched_switch`"
                         .to_owned(),
                 )),
@@ -118,7 +118,7 @@ impl Attach {
                 };
                 if !path.starts_with('/') {
                     return Err((
-                        format!("`{path}` is no path of a cgroup"),
+                        format!("invalid cgroup path `{path}`"),
                         "write the whole path, as in `cgroup:/sys/fs/cgroup:ingress`".to_owned(),
                     ));
                 }

@@ -14,7 +14,7 @@ use crate::wired::wired;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
     /// Two things of one name.
-    #[error("{what} {name} is there twice: name each once")]
+    #[error("{what} {name} is named twice: name each once")]
     Twice {
         /// What sort of thing.
         what: &'static str,
@@ -98,7 +98,7 @@ pub enum ModelError {
     },
     /// Packets that leave by a port would be sent out of it once more.
     #[error(
-        "link {link} sends packets that leave by port {port} out of it once more: let it lead to the stack, which lets them leave"
+        "link {link} sends packets that leave by port {port} out of it again: link it to the stack, which transmits them"
     )]
     TransmitBack {
         /// Port.

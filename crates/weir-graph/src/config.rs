@@ -224,7 +224,7 @@ impl Config {
                 &mut seen,
                 &name.value,
                 name.span,
-                "ports and functions have different names",
+                "names of ports and functions must be unique",
                 report,
             );
         }
@@ -256,7 +256,7 @@ impl Config {
                     &mut seen,
                     &name.value,
                     name.span,
-                    &format!("{what}s have different names"),
+                    &format!("names of {what}s must be unique"),
                     report,
                 );
             }
@@ -280,7 +280,7 @@ impl Config {
                         .to_owned(),
                     false => suggest(&shared.value, &known),
                 };
-                let text = format!("there is no map named `{}`", shared.value);
+                let text = format!("no map is named `{}`", shared.value);
                 report.error(0, shared.span, text).help(help);
             }
             if own.value.starts_with("weir_") {
@@ -312,7 +312,7 @@ impl Config {
             let name = link.from.value.as_str();
             let dangling = |word: &str, known: &[&str]| {
                 (
-                    format!("there is no port and no function named `{word}`"),
+                    format!("no port or function is named `{word}`"),
                     suggest(word, known),
                 )
             };

@@ -191,8 +191,8 @@ impl fmt::Display for Diff {
         }
         match self.kept.len() {
             0 => Ok(()),
-            1 => writeln!(f, "  1 function goes on as it is"),
-            many => writeln!(f, "  {many} functions go on as they are"),
+            1 => writeln!(f, "  1 function unchanged"),
+            many => writeln!(f, "  {many} functions unchanged"),
         }
     }
 }
@@ -232,7 +232,7 @@ fn replaced(old: &InstanceOutline, new: &InstanceOutline) -> Vec<String> {
     changed(&mut what, "kind", &old.kind, &new.kind);
     changed(&mut what, "object", &old.object, &new.object);
     if old.object == new.object && old.digest != new.digest {
-        what.push("the object was built anew".to_owned());
+        what.push("the object was rebuilt".to_owned());
     }
     changed(&mut what, "program", &old.program, &new.program);
     if old.kind == new.kind {

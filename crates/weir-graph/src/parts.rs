@@ -219,7 +219,7 @@ impl Planning<'_> {
             .collect();
         for map in &self.config.maps {
             if !used.contains(map.name.value.as_str()) {
-                let text = format!("nobody uses the map `{}`", map.name.value);
+                let text = format!("unused map `{}`", map.name.value);
                 self.report.warning(0, map.name.span, text).help(
                     "name it in `maps = { MAP_OF_THE_OBJECT = \"NAME\" }` of a function or a hook",
                 );

@@ -141,7 +141,7 @@ fn notes(instances: &[Instance], walks: &Walks, graph: &Graph) -> Vec<String> {
         let places: Vec<String> = places.iter().map(|name| format!("`{name}`")).collect();
         notes.push(format!(
             "a packet may pass {} functions ({}), and the kernel calls {MAX_CALLS} in a row: packets are sent round through a veth pair in front of {}, \
-             at most {} each, which costs about as much as receiving them once more",
+             at most {} each, which costs about as much as receiving them again",
             names.len(),
             abridged(&names),
             places.join(", "),

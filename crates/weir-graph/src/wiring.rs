@@ -128,7 +128,7 @@ impl<'a> Planning<'a> {
         };
         let mut names: Vec<&str> = steps.iter().map(|&at| name(graph.steps[at].from)).collect();
         names.extend(names.first().copied());
-        let text = format!("packets could go round for ever: {}", names.join(" > "));
+        let text = format!("packets could loop forever: {}", names.join(" > "));
         let links: Vec<&config::Link> = steps.iter().map(|&at| written[graph.links[at]]).collect();
         let Some((last, others)) = links.split_last() else {
             return;
@@ -259,7 +259,7 @@ impl<'a> Planning<'a> {
                 };
                 let name = &port.name.value;
                 let text = format!(
-                    "packets that leave by the port `{name}` would be sent out of it once more, and so for ever"
+                    "packets that leave by the port `{name}` would be sent out of it again, in an endless loop"
                 );
                 self.report
                     .error(0, link.to.span, text)

@@ -280,7 +280,7 @@ fn names_and_ends_must_be_there_once() {
     let mut model = chain(3);
     model.instances[1].name = "f0".to_owned();
     let e = refused(&model).to_string();
-    assert_eq!(e, "function f0 is there twice: name each once");
+    assert_eq!(e, "function f0 is named twice: name each once");
     for (at, link) in [
         (0, again(7, 1, None)),
         (2, again(0, 7, None)),

@@ -69,7 +69,7 @@ fn a_chain_of_forty_is_recirculated_once() {
         plan.notes,
         [
             "a packet may pass 40 functions (f1 > f2 > ... > f40), and the kernel calls 33 in a row: packets are sent round through a \
-          veth pair in front of `f33`, at most once each, which costs about as much as receiving them once more"
+          veth pair in front of `f33`, at most once each, which costs about as much as receiving them again"
         ]
     );
     assert_eq!(plan.configured().count(), 40);
@@ -133,10 +133,7 @@ fn what_is_odd_is_a_warning() {
         .collect();
     assert_eq!(
         found,
-        [
-            (6, "nobody uses the map `load`"),
-            (12, "no packet comes to `alone`")
-        ]
+        [(6, "unused map `load`"), (12, "no packet comes to `alone`")]
     );
 }
 
@@ -187,7 +184,7 @@ fn a_difference_names_what_changes_and_only_that() {
     assert_eq!(one.kept, ["rest"]);
     let text = one.to_string();
     assert!(text.starts_with("~ function rules: map "), "{text}");
-    assert!(text.ends_with("  1 function goes on as it is\n"), "{text}");
+    assert!(text.ends_with("  1 function unchanged\n"), "{text}");
     // Another graph: what is gone, what is new, what leads elsewhere.
     let other = plan(&chain(1), &Given::new(&[])).0.outline();
     assert_eq!(

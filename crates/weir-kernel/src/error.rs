@@ -113,7 +113,7 @@ pub enum KernelError {
     },
 
     /// A map has no room for another entry.
-    #[error("map {map} is full at {entries} entries: give it more before loading")]
+    #[error("map {map} is full at {entries} entries: raise the number before loading")]
     MapFull {
         /// Map name in the object.
         map: String,

@@ -112,7 +112,7 @@ impl IcmpSocket {
         };
         let at_ns = time_of(&message).ok_or_else(|| {
             failed(io::Error::other(
-                "the kernel gave no time with a packet although it was asked to",
+                "the kernel delivered a packet without the requested timestamp",
             ))
         })?;
         Ok(Some(Passed {

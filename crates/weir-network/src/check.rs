@@ -245,12 +245,12 @@ fn plan_one(
                         0,
                         function.kind.span,
                         format!(
-                            "`{}` {what}, and in networks there is no such thing",
+                            "`{}` {what}, which networks do not support",
                             function.name.value
                         ),
                     )
                     .help(
-                        "leave it to the graph of an edge, in front of its networks: docs/graph.md",
+                        "use it in the graph of an edge, in front of its networks: docs/graph.md",
                     );
                 return None;
             }

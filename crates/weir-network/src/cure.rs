@@ -36,7 +36,7 @@ pub fn cure(reason: Reason) -> Option<&'static str> {
         }
         Reason::VlanNotAllowed => "add the VLAN to `vlan` of the workload or link",
         Reason::FloodRateLimited => {
-            "raise `storm` of the subnet if so many packets to all are meant"
+            "raise `storm` of the subnet if this broadcast rate is intended"
         }
         Reason::UnknownVtep => {
             "add the address to `underlay` of its edge, or the edge to the document"

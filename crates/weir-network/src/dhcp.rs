@@ -56,10 +56,10 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Silence {
     /// Not a message that a client sends.
-    #[error("it is no request of DHCP")]
+    #[error("it is not a DHCP request")]
     NotDhcp,
     /// It came by a relay.
-    #[error("it came by a relay")]
+    #[error("it was relayed")]
     Relayed,
     /// The hardware address in it is not the workload's.
     #[error("it asks for another station")]
@@ -68,7 +68,7 @@ pub enum Silence {
     #[error("it takes another server's offer")]
     OtherServer,
     /// It asks for nothing: the client gives its address back, or says that somebody else has it.
-    #[error("it gives the address back")]
+    #[error("it releases the address")]
     GivenBack,
     /// RFC 2131, 4.3.2: of INIT-REBOOT and renewal an address is named.
     #[error("it names no address")]

@@ -112,16 +112,11 @@ fn read_edge(mut section: Section<'_, '_>, report: &mut Report) -> Option<Edge> 
     let kind = section.text("tunnel", report);
     let kind_at = kind.as_ref().map_or(at, |kind| kind.span);
     let names_tenant = section.flag("tenant_option", report);
-    let tunnel = one_of(kind, "there is no kind of tunnel named", &Kind::ALL, report);
+    let tunnel = one_of(kind, "unknown tunnel kind", &Kind::ALL, report);
     let mut accepts = Vec::new();
     for text in section.texts("accepts", report) {
         let place = text.span;
-        let kind = one_of(
-            Some(text),
-            "there is no kind of tunnel named",
-            &Kind::ALL,
-            report,
-        );
+        let kind = one_of(Some(text), "unknown tunnel kind", &Kind::ALL, report);
         accepts.extend(kind.map(|value| At { value, span: place }));
     }
     section.finish(report);

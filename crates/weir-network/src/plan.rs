@@ -201,7 +201,7 @@ pub struct Label {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The document has no such edge.
-    #[error("there is no edge named `{name}`; {advice}")]
+    #[error("no edge is named `{name}`; {advice}")]
     Edge {
         /// The name.
         name: String,
@@ -210,7 +210,7 @@ pub enum PlanError {
     },
     /// More than tables have room for.
     #[error(
-        "edge `{edge}` would have {count} {what}; there is room for {most}. Put some of its networks on another edge"
+        "edge `{edge}` would have {count} {what}; the maximum is {most}. Put some of its networks on another edge"
     )]
     Room {
         /// Name of the edge.

@@ -63,7 +63,7 @@ pub enum Payload {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TraceError {
     /// No such network.
-    #[error("there is no network named `{0}`")]
+    #[error("no network is named `{0}`")]
     Network(String),
     /// No such workload.
     #[error("network `{0}` has no workload named `{1}`")]
@@ -557,7 +557,7 @@ fn tell(plan: &EdgeNetworks, tables: &Tables, step: &Step) -> TraceStep {
                 .find(|one| one.slot == *slot)
                 .map_or("", |one| one.kind.as_str());
             let text = match kind {
-                BALANCER => "is for none of its services, and goes on as it is".to_owned(),
+                BALANCER => "is for none of its services and passes unchanged".to_owned(),
                 _ => format!("{kind}, taken to let it pass"),
             };
             ("passed", text)

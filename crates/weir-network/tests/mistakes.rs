@@ -230,7 +230,7 @@ fn naming() -> Vec<Case> {
             "from = \"web.a\"",
         ),
         with(
-            "an interface that is linked to nothing",
+            "an interface that is not linked",
             "[[network.link]]\nfrom = \"db\"\nto = \"gw.db\"\n",
             "",
         ),

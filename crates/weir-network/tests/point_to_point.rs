@@ -123,8 +123,8 @@ fn the_only_address_of_a_prefix_is_a_host() {
 #[test]
 fn longer_prefixes_keep_their_first_and_last_address() {
     for (host, why) in [
-        ("10.1.0.0", "it is that of the network itself"),
-        ("10.1.0.3", "it is that of all hosts of the network"),
+        ("10.1.0.0", "it is the network address"),
+        ("10.1.0.3", "it is the broadcast address"),
     ] {
         let refused = checked(&document("10.1.0.0/30", host, "10.1.0.1")).expect_err("refused");
         assert!(refused.contains(why), "{refused}");

@@ -515,7 +515,7 @@ fn a_balancer_says_which_server_a_flow_gets_and_whose_answers_are_whose() {
                     Frame::new().ip4([10, 9, 0, 1], [10, 1, 0, 7]).tcp(80, port),
                 ),
                 false => (
-                    "  lb: is for none of its services, and goes on as it is\n".to_owned(),
+                    "  lb: is for none of its services and passes unchanged\n".to_owned(),
                     Frame::new()
                         .ip4([10, 2, 0, 2 + at as u8], [10, 1, 0, 7])
                         .tcp(8080, port),
@@ -544,7 +544,7 @@ fn a_balancer_answers_echo_drops_what_has_no_server_and_lets_the_rest_pass() {
         (0, vec!["no_server".to_owned()])
     );
     let trace = balanced("w1", "10.2.0.3", Payload::Udp(1000, 53));
-    let said = "  lb: is for none of its services, and goes on as it is\n";
+    let said = "  lb: is for none of its services and passes unchanged\n";
     assert!(trace.to_string().contains(said), "{trace}");
     assert_eq!(trace.delivered[0].workload, "s3");
     // What a router says of a packet behind the balancer is about what the client sent.

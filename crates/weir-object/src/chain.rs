@@ -113,7 +113,7 @@ pub enum ObjectError {
     },
     /// Code or data that is left out is named by what is not.
     #[error(
-        "section {section} names {symbol}, which is no function, map or variable that a program for XDP can have"
+        "section {section} names {symbol}, which is not a function, map or variable that a program for XDP can have"
     )]
     Reference {
         /// Section.

@@ -42,7 +42,7 @@ pub enum ConstantError {
     },
     /// Text that is no value.
     #[error(
-        "{0:?} is no value: write a number (7, 0x1f, -1), true, false, hex:00ff, or text:words"
+        "{0:?} is not a value: write a number (7, 0x1f, -1), true, false, hex:00ff, or text:words"
     )]
     Text(String),
 }
@@ -140,7 +140,7 @@ fn write(object: &Object, type_id: u32, value: &Value, to: &mut [u8]) -> Result<
         Value::Text(text) => copy(text.as_bytes(), to),
         Value::Number(number) => {
             if !matches!(room, 1 | 2 | 4 | 8) {
-                return Err("it is no number; give it with hex:".to_owned());
+                return Err("it is not a number; give it with hex:".to_owned());
             }
             let bits = 8 * room as u32;
             let (least, most) = (-(1i128 << (bits - 1)), (1i128 << bits) - 1);
@@ -153,7 +153,7 @@ fn write(object: &Object, type_id: u32, value: &Value, to: &mut [u8]) -> Result<
             let btf = object.btf().ok_or("the object has no type information")?;
             let resolved = btf.resolve(type_id).map_err(|e| e.to_string())?;
             let Ok(Shape::Array { element, .. }) = btf.shape(resolved) else {
-                return Err("it is no array".to_owned());
+                return Err("it is not an array".to_owned());
             };
             let size = btf.size_of(*element).map_err(|e| e.to_string())? as usize;
             if size == 0 || values.len() * size > room {

@@ -70,7 +70,7 @@ impl Record {
     pub fn read(edge: &str, text: &str) -> Result<Record, RuntimeError> {
         serde_json::from_str(text).map_err(|error| {
             RuntimeError::Failed(format!(
-                "edge {edge} was applied by something else than `weir apply` of this version ({error}): run `weir down --edge {edge}` and apply anew"
+                "edge {edge} was not applied by `weir apply` of this version ({error}): run `weir down --edge {edge}` and apply again"
             ))
         })
     }

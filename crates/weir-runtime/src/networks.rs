@@ -57,7 +57,7 @@ impl Record {
     pub fn read(text: &str) -> Result<Record, RuntimeError> {
         serde_json::from_str(text).map_err(|error| {
             RuntimeError::Failed(format!(
-                "what runs was applied by something else than `weir apply` of this version: {error}"
+                "what runs was not applied by `weir apply` of this version: {error}"
             ))
         })
     }
@@ -209,7 +209,7 @@ pub fn running_edge(given: Option<&str>) -> Result<(String, Look), RuntimeError>
             "no networks run here; `weir apply DOCUMENT` starts them".to_owned(),
         )),
         many => Err(RuntimeError::Usage(format!(
-            "networks of several edges run here; say which with --edge: {}",
+            "networks of several edges run here; select one with --edge: {}",
             many.join(", ")
         ))),
     }

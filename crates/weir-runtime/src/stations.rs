@@ -60,7 +60,7 @@ pub(crate) fn read(
     document.read_devices(edge, |name: &str, device: &str| -> Result<Mac, RuntimeError> {
         let far = far_end(device)?.ok_or_else(|| {
             RuntimeError::Failed(format!(
-                "workload {name} has `mac = \"device\"`, and {device} is no veth whose other end can be read from here; write its MAC address: `mac = \"02:...\"`"
+                "workload {name} has `mac = \"device\"`, and {device} is not a veth whose peer can be read from here; write its MAC address: `mac = \"02:...\"`"
             ))
         })?;
         let mac = Mac(far.mac);

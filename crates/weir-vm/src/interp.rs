@@ -101,7 +101,7 @@ pub enum FaultKind {
     #[error("more than {CALL_FRAMES} call frames")]
     CallDepth,
     /// A call through a register that holds no function.
-    #[error("call to {value:#x}, which is no function")]
+    #[error("call to {value:#x}, which is not a function")]
     CallTarget {
         /// Contents of the register.
         value: u64,

@@ -123,7 +123,7 @@ pub enum Violation {
     #[error("struct __sk_buff has no field here that tc programs may access so")]
     SocketBuffer,
     /// Nothing can be read or written through it.
-    #[error("there is no memory behind it")]
+    #[error("it points to no memory")]
     NoMemory,
 }
 

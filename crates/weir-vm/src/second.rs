@@ -33,7 +33,11 @@ impl Machine {
         let wanted = match kind {
             Some(MapKind::DevMap | MapKind::DevMapHash) => XdpAttach::Devmap,
             Some(MapKind::CpuMap) => XdpAttach::Cpumap,
-            _ => return Err(wrong("is no device or CPU map of this object".to_owned())),
+            _ => {
+                return Err(wrong(
+                    "is not a device or CPU map of this object".to_owned(),
+                ));
+            }
         };
         match self.kind_of(number) {
             Some(ProgramKind::Xdp { attach, .. }) if *attach == wanted => {}

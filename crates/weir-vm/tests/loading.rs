@@ -114,7 +114,7 @@ fn second_programs_run_behind_device_and_cpu_maps() {
             "its section must be xdp/devmap",
         ),
         ("cpus", "device", "its section must be xdp/cpumap"),
-        (".bss", "device", "no device or CPU map"),
+        (".bss", "device", "not a device or CPU map"),
     ] {
         let refused = m.set_second_program(map, &one, 3, program).unwrap_err();
         assert!(refused.to_string().contains(text), "{refused}");

@@ -856,7 +856,7 @@ fn ring_failed(what: &str, size: Size, e: io::Error) -> XskError {
 fn tx_budget(fd: &OwnedFd, budget: u32, ring: u32) -> Result<(), XskError> {
     set(fd, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget).map_err(|e| match e.raw_os_error() {
         Some(libc::ENOPROTOOPT) => XskError::Excluded(
-            "this kernel sends 32 frames a call and cannot be told otherwise (Linux 6.17 can)"
+            "this kernel sends 32 frames a call and cannot be configured (Linux 6.17 can)"
                 .to_owned(),
         ),
         Some(libc::EACCES | libc::EINVAL) => XskError::Excluded(format!(

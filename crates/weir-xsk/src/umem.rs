@@ -394,7 +394,7 @@ fn check(config: &UmemConfig) -> Result<(), XskError> {
     }
     if u64::from(headroom) + u64::from(KERNEL_HEADROOM) >= u64::from(size) {
         return wrong(format!(
-            "{headroom} of headroom and the kernel's {KERNEL_HEADROOM} leave no room for a packet"
+            "{headroom} of headroom and the kernel's {KERNEL_HEADROOM} leave no space for a packet"
         ));
     }
     if frames == 0 {
@@ -523,7 +523,7 @@ mod tests {
         };
         assert!(with(|c| c.frame_size = 1024).contains("2048 to 4096"));
         assert!(with(|c| c.frame_size = 3000).contains("power of two"));
-        assert!(with(|c| c.headroom = 4000).contains("no room for a packet"));
+        assert!(with(|c| c.headroom = 4000).contains("no space for a packet"));
         assert!(with(|c| c.frames = 0).contains("at least one"));
         assert!(with(|c| c.frames = u32::MAX).contains("more than can be had"));
         assert!(

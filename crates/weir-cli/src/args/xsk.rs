@@ -338,7 +338,7 @@ fn number(text: &str) -> Option<u16> {
 fn ethertype(text: &str) -> Result<u16, String> {
     number(text)
         .filter(|kind| *kind >= 0x600)
-        .ok_or_else(|| format!("`{text}` is no EtherType: write 0x88b5; the smallest is 0x0600"))
+        .ok_or_else(|| format!("invalid EtherType `{text}`: write 0x88b5; the smallest is 0x0600"))
 }
 
 fn what(text: &str) -> Result<Match, String> {

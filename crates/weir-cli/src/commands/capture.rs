@@ -59,7 +59,7 @@ impl Survey {
         if self.cut > 0 {
             let _ = write!(
                 notes,
-                "\n{} of the capture were cut by its snap length; weir judges what is there (see ip4_len_over, ip6_len_over)\n",
+                "\n{} of the capture were cut by its snap length; weir processes the bytes that were captured (see ip4_len_over, ip6_len_over)\n",
                 packets(self.cut)
             );
         }

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<ExitCode, Failure> {
         && all == (filter != Filter::default())
     {
         return Err(Failure::usage(
-            "say which connections to end, by --id, --address, --port, --protocol, --state or --rule; or --all of them",
+            "select the connections to delete, by --id, --address, --port, --protocol, --state or --rule; or --all of them",
         ));
     }
     let mut table = Table::find(args)?;
@@ -81,7 +81,7 @@ impl Table {
             (1, 0) => Ok(Table::Run(runs.remove(0))),
             (0, 1) => Ok(Table::Function(tracked.remove(0))),
             (0, 0) if asks_edge => Err(Failure::Failed(
-                "no such function keeps connections: `weir status` lists the functions of edges"
+                "no such function tracks connections: `weir status` lists the functions of edges"
                     .to_owned(),
             )),
             // Says that nothing runs.
@@ -96,7 +96,7 @@ impl Table {
                     .map(|one| format!("--edge {} --function {}", one.edge, one.function));
                 let all: Vec<String> = runs.chain(tracked).collect();
                 Err(Failure::Usage(format!(
-                    "several tables of connections are kept here; say which one: {}",
+                    "several connection tables exist here; select one: {}",
                     all.join("; ")
                 )))
             }
@@ -203,7 +203,7 @@ fn list(table: &mut Table, filter: &Filter, json: bool) -> Result<(), Failure> {
             text.push_str(&match json {
                 true => "]}\n".to_owned(),
                 false => format!(
-                    "{} of {} kept at least\n",
+                    "{} connections, capacity at least {}\n",
                     count(listed, "connection"),
                     page.capacity
                 ),
@@ -246,7 +246,7 @@ fn total(table: &mut Table, filter: &Filter, json: bool) -> Result<(), Failure> 
         text.push_str(&format!("{number:>10}  {state}\n"));
     }
     text.push_str(&format!(
-        "{:>10}  in all, {} of them translated; {} are kept at least\n",
+        "{:>10}  total, {} translated; capacity at least {}\n",
         total.total, total.translated, total.capacity
     ));
     Ok(output::out(&text)?)

@@ -69,7 +69,7 @@ fn edges() -> Vec<RunningEdge> {
     let of = |edge: String| {
         let warnings = match edge::status(&edge) {
             Ok(status) => status.second.map_or(Vec::new(), |second| second.warnings),
-            Err(error) => vec![format!("its devices were not looked at: {error}")],
+            Err(error) => vec![format!("its devices were not checked: {error}")],
         };
         RunningEdge { edge, warnings }
     };
@@ -223,7 +223,7 @@ fn table(results: &[ProbeResult], missing: usize, fatal: bool, columns: Option<u
     }
     text.push('\n');
     text.push_str(&match (missing, fatal) {
-        (0, _) => "all features are here: `weir run` and every engine work\n".to_owned(),
+        (0, _) => "all features are available: `weir run` and every engine work\n".to_owned(),
         (n, false) => format!("{n} missing, none that `weir run` needs: see the last column\n"),
         (n, true) => format!(
             "{n} missing, some of them needed (MISSING): `weir run` does not work here as this user; \

@@ -95,7 +95,7 @@ pub(crate) fn run(args: &DownArgs) -> Result<ExitCode, Failure> {
         let running = weir_runtime::edges()?;
         if !running.is_empty() {
             output::complain(&format!(
-                "edges that run stay: {}; take them down with --edge NAME or --all",
+                "running edges stay: {}; stop them with --edge NAME or --all",
                 running.join(", ")
             ));
         }
@@ -121,7 +121,7 @@ fn down_to(args: &DownArgs, gone: &[String]) -> Result<ExitCode, Failure> {
     if args.json {
         output::json(&serde_json::json!({ "edges": gone, "removed": [] }))?;
     } else if gone.is_empty() {
-        output::out("nothing to take down: that edge does not run\n")?;
+        output::out("nothing to stop: that edge is not running\n")?;
     } else {
         output::out(
             &gone

@@ -47,7 +47,7 @@ pub(crate) fn run(args: &ExplainArgs) -> Result<ExitCode, Failure> {
     {
         let n = parsed.policy.rules.len();
         return Err(Failure::Usage(format!(
-            "there is no rule {id}; the policy has {}",
+            "no rule {id}; the policy has {}",
             policy::count(n, "rule")
         )));
     }
@@ -93,7 +93,7 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
         && (n == 0 || n > survey.packets)
     {
         return Err(Failure::Usage(format!(
-            "there is no packet {n}; the capture has {}",
+            "no packet {n}; the capture has {}",
             policy::count(survey.packets as usize, "packet")
         )));
     }
@@ -168,7 +168,7 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
         let mut text = format!("packet {}: {}\n", words.packet, words.summary);
         if let Some(reason) = dropped {
             text.push_str(&format!(
-                "  dropped before any rule: {} ({})\n",
+                "  dropped before the rules: {} ({})\n",
                 reason.name(),
                 reason.text()
             ));
@@ -195,11 +195,8 @@ fn packets(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
 fn part_words(part: Part) -> (&'static str, &'static str) {
     match part {
         Part::Opened => ("opened", "opens a connection"),
-        Part::Forward => (
-            "forward",
-            "belongs to a connection, and goes the way of the packet that opened it",
-        ),
-        Part::Reverse => ("reverse", "belongs to a connection, and goes the other way"),
+        Part::Forward => ("forward", "belongs to a connection, original direction"),
+        Part::Reverse => ("reverse", "belongs to a connection, reply direction"),
         Part::Error => ("error", "is an error about a packet of a connection"),
     }
 }

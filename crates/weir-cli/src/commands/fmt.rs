@@ -49,7 +49,7 @@ pub(crate) fn run(args: &FmtArgs) -> Result<ExitCode, Failure> {
     }
     if broken > 0 {
         return Err(Failure::Usage(format!(
-            "{} left as they are: they cannot be read",
+            "{} skipped: they have errors",
             count(broken, "policy file")
         )));
     }

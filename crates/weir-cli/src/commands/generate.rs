@@ -160,7 +160,7 @@ fn text(report: &Report) -> String {
         Some(taken) => {
             let _ = writeln!(text, "taken     {} by the device", frames(taken));
         }
-        None => text.push_str("taken     this kernel does not tell\n"),
+        None => text.push_str("taken     not reported by this kernel\n"),
     }
     for (why, count) in &report.refused {
         let _ = writeln!(text, "refused   {}: {why}", frames(*count));
@@ -181,7 +181,7 @@ fn arrived(text: &mut String, a: &Arrival) {
         a.frames, a.bytes, a.interface
     );
     let lost = a.lost.map_or_else(
-        || "not known: too many numbers".to_owned(),
+        || "unknown: too many sequence numbers".to_owned(),
         |lost| lost.to_string(),
     );
     let _ = writeln!(text, "lost      {lost}");
@@ -199,7 +199,7 @@ fn arrived(text: &mut String, a: &Arrival) {
     if a.other > 0 {
         let _ = writeln!(
             text,
-            "others    {} frames of others went on to the stack",
+            "others    {} other frames passed to the stack",
             a.other
         );
     }

@@ -106,14 +106,14 @@ pub(crate) fn run(args: &NetArgs) -> Result<ExitCode, Failure> {
 /// A workload as commands name it.
 fn workload_of(text: &str) -> Result<(&str, &str), Failure> {
     text.split_once('/')
-        .ok_or_else(|| Failure::Usage(format!("`{text}` is no workload: write NETWORK/WORKLOAD")))
+        .ok_or_else(|| Failure::Usage(format!("invalid workload `{text}`: write NETWORK/WORKLOAD")))
 }
 
 /// `echo`, `tcp PORT`, `udp PORT`, or the number of a protocol.
 fn payload(words: &[String], source: u16) -> Result<Payload, Failure> {
     let wrong = || {
         Failure::Usage(format!(
-            "`{}` is nothing a packet carries: write `echo`, `tcp PORT`, `udp PORT` or the number of a protocol",
+            "`{}` is not a protocol: write `echo`, `tcp PORT`, `udp PORT` or the number of a protocol",
             words.join(" ")
         ))
     };
@@ -139,7 +139,7 @@ fn trace(path: &Path, described: &Described, json: bool) -> Result<ExitCode, Fai
     let networks = checked(&Record::of_file(path)?)?;
     if let [first, ..] = networks.document.unread().as_slice() {
         output::complain(&format!(
-            "a trace looks at no device: {first} and others with `mac = \"device\"` have addresses made of their names in it"
+            "a trace does not read devices: {first} and others with `mac = \"device\"` have addresses made of their names in it"
         ));
     }
     let trace = weir_network::trace::trace(&networks, described).map_err(Failure::usage)?;
@@ -211,7 +211,7 @@ fn delete(names: &[String], edge: Option<&str>, json: bool) -> Result<(), Failur
     };
     if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
         return Err(Failure::Usage(format!(
-            "no network named `{unknown}` runs on edge {edge}; there are: {}",
+            "no network named `{unknown}` runs on edge {edge}; available: {}",
             known.join(", ")
         )));
     }

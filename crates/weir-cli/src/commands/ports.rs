@@ -92,7 +92,7 @@ pub(super) fn text(ledger: &XskLedger) -> String {
         ("redirected to no interface that is served", ledger.no_port),
         ("redirected to a CPU beyond the first", ledger.no_worker),
         (
-            "redirected to a socket of the program's own",
+            "redirected to one of the program's own sockets",
             ledger.no_socket,
         ),
         (
@@ -109,19 +109,19 @@ pub(super) fn text(ledger: &XskLedger) -> String {
         let _ = writeln!(text, "first fault: {fault}");
     }
     if !ledger.balanced {
-        text.push_str("the account does not add up: please report this\n");
+        text.push_str("the counters do not add up: please report this\n");
     }
     text
 }
 
 fn meaning(name: &str) -> &'static str {
     match name {
-        "no_stack" => "passed, and there is no way to the stack",
-        "stack_down" => "passed, and the tap was down",
-        "stack_full" => "passed, and the stack had no room",
-        "stack_refused" => "passed, and the stack refused them",
+        "no_stack" => "passed, but there is no path to the stack",
+        "stack_down" => "passed, but the tap was down",
+        "stack_full" => "passed, but the stack had no buffer",
+        "stack_refused" => "passed, but the stack refused them",
         "refused" => "dropped by the device when sent",
-        "no_room" => "no room to send them",
+        "no_room" => "no buffer to send them",
         "too_big" => "longer than a frame in memory",
         "tx_invalid" => "frames to send that the kernel did not take",
         _ => "still queued at the end",

@@ -64,7 +64,7 @@ impl Desk {
         let interfaces = weir_graph::interfaces(&config, &numbers, router.function());
         let interfaces = interfaces.ok_or_else(|| {
             Failure::Failed(format!(
-                "the interfaces of {} are not in the configuration that runs",
+                "the interfaces of {} are not in the running configuration",
                 router.function()
             ))
         })?;
@@ -150,11 +150,11 @@ fn the_only_edge() -> Result<String, Failure> {
     let mut edges = edge::list()?;
     match edges.len() {
         0 => Err(Failure::Failed(
-            "no edge runs here: `weir apply CONFIG` makes one (docs/router.md)".to_owned(),
+            "no edge is running here: `weir apply CONFIG` starts one (docs/router.md)".to_owned(),
         )),
         1 => Ok(edges.remove(0)),
         _ => Err(Failure::Usage(format!(
-            "several edges run here: name one of {} with --edge",
+            "several edges are running here: select one of {} with --edge",
             edges.join(", ")
         ))),
     }
@@ -207,7 +207,7 @@ fn get(desk: &Desk, address: IpAddr, as_json: bool) -> Result<ExitCode, Failure>
     } else {
         match &found {
             Some(one) => output::out(&format!("{address} takes {}\n", desk.shown(one)))?,
-            None => output::out(&format!("there is no route to {address}\n"))?,
+            None => output::out(&format!("no route to {address}\n"))?,
         }
     }
     Ok(match found {
@@ -308,7 +308,7 @@ fn delete(mut desk: Desk, words: &[String], as_json: bool) -> Result<ExitCode, F
         [target, word, metric] if word == "metric" => {
             let metric = metric
                 .parse()
-                .map_err(|_| Failure::Usage(format!("`metric {metric}` is no number")))?;
+                .map_err(|_| Failure::Usage(format!("expected a number in `metric {metric}`")))?;
             (target, Some(metric))
         }
         _ => {
@@ -321,7 +321,7 @@ fn delete(mut desk: Desk, words: &[String], as_json: bool) -> Result<ExitCode, F
     let removed = desk.router.remove(prefix, metric)?;
     if !removed {
         return Err(Failure::Failed(format!(
-            "there is no route to {prefix:#}: `weir route list` shows those there are"
+            "no route to {prefix:#}: `weir route list` shows the routes"
         )));
     }
     said(&desk.router, json!({ "removed": 1 }), as_json, || {
@@ -345,7 +345,7 @@ fn refused(router: &Router, followed: &Followed) -> Result<(), Failure> {
     match followed.refused {
         0 => Ok(()),
         n => Err(Failure::Failed(format!(
-            "{} found no room in {}: raise `prefixes`, `prefixes6` or `next_hops` in its configuration",
+            "{} did not fit into {}: raise `prefixes`, `prefixes6` or `next_hops` in its configuration",
             count(n, "route"),
             router.function()
         ))),
@@ -431,7 +431,7 @@ fn ask_for_gateways(router: &Router) {
 
 fn words_of(followed: &Followed) -> String {
     format!(
-        "{} put in, {} taken out",
+        "{} added, {} removed",
         count(followed.put, "route"),
         followed.removed
     )
@@ -467,7 +467,7 @@ fn table_number(text: &str) -> Result<u32, Failure> {
         "default" => Ok(253),
         number => number.parse().map_err(|_| {
             Failure::Usage(format!(
-                "`{text}` is no table: write `main` or a number, as `ip rule` shows them"
+                "invalid table `{text}`: write `main` or a number, as `ip rule` shows them"
             ))
         }),
     }

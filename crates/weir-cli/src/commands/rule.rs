@@ -62,7 +62,7 @@ pub(crate) fn run(args: &RuleArgs) -> Result<ExitCode, Failure> {
 
 /// An answer to something else than was asked.
 pub(super) fn strange_answer() -> Failure {
-    Failure::Failed("the running weir gave a strange answer: use the same weir".to_owned())
+    Failure::Failed("unexpected response of the running weir: use the same version".to_owned())
 }
 
 impl From<ClientError> for Failure {
@@ -122,7 +122,7 @@ fn show_edited(args: &RuleArgs, edited: &Edited) -> Result<(), Failure> {
     };
     text.push_str(&format!("generation {}", edited.generation));
     if edited.rebuilt {
-        text.push_str(", laid out anew");
+        text.push_str(", classifier rebuilt");
     }
     output::out(&format!(
         "{text} ({:.1} ms)\n",
@@ -137,7 +137,7 @@ fn took_over(loaded: &Loaded) -> String {
         n => format!(" ({n} with another id, as rules in front of them changed)"),
     };
     let anew = if loaded.rebuilt {
-        ", laid out anew"
+        ", classifier rebuilt"
     } else {
         ""
     };
@@ -196,7 +196,7 @@ fn line(rule: &Listed) -> String {
 
 fn said(saved: &Saved) -> String {
     format!(
-        "{}: {}, {} added, {} taken out\n",
+        "{}: {}, {} added, {} removed\n",
         saved.file.display(),
         count(saved.rules, "rule"),
         saved.added,

@@ -176,12 +176,12 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
         }
         Say::Progress(..) => {}
         Say::Reloaded(rules, took) => output::complain(&format!(
-            "{rules} rules loaded anew in {:.2} s",
+            "{rules} rules reloaded in {:.2} s",
             took.as_secs_f64()
         )),
-        Say::NotReloaded(why) => output::complain(&format!(
-            "the rules could not be loaded anew, the old ones go on: {why}"
-        )),
+        Say::NotReloaded(why) => {
+            output::complain(&format!("reload failed, the old rules stay in use: {why}"))
+        }
         Say::Interface(Notice::Down { why, .. }) => {
             output::complain(&format!("{why}; waiting for it"));
         }
@@ -195,7 +195,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
             gap.to.saturating_sub(gap.from) / 1_000_000_000
         )),
         Say::SumsIgnored => output::complain(
-            "more than a tenth of a capture's first frames have wrong checksums, as where a sender leaves them to its device: the rest is read whatever they are (-k all does not)",
+            "more than a tenth of a capture's first frames have wrong checksums, as where a sender leaves them to its device: the rest is read without validation (-k all validates)",
         ),
     };
     let setup = Setup {
@@ -229,14 +229,14 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     }
     if summary.skipped.len() > SHOWN {
         output::complain(&format!(
-            "{} more files are no captures",
+            "{} more files are not captures",
             summary.skipped.len() - SHOWN
         ));
     }
     // Of a directory in which nothing is a capture, somebody expected something else.
     let nothing = summary.source.files == 0 && !summary.skipped.is_empty() && !args.follow;
     if nothing {
-        output::complain("there was no capture to read");
+        output::complain("no capture to read");
     }
     if args.json {
         output::json(&report::json(&loaded, &summary))?;
@@ -256,18 +256,15 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
 fn strict(loaded: &report::Loaded, config: &Config) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     if loaded.refused > 0 {
-        wrong.push(format!("{} rules are refused", loaded.refused));
+        wrong.push(format!("{} rules are rejected", loaded.refused));
     }
     if loaded.lines > 0 {
-        wrong.push(format!(
-            "{} lines beside the rules are refused",
-            loaded.lines
-        ));
+        wrong.push(format!("{} other lines are rejected", loaded.lines));
     }
     if !config.vital.is_empty() {
         let keys = config.vital.len();
         wrong.push(format!(
-            "{keys} keys of the configuration ask for what there is not"
+            "{keys} configuration keys ask for unsupported features"
         ));
     }
     match wrong.is_empty() {
@@ -289,7 +286,7 @@ fn interfaces(args: &SensorRunArgs, config: &Config) -> Result<Vec<String>, Fail
     match names.is_empty() {
         false => Ok(names.clone()),
         true => Err(Failure::Usage(format!(
-            "nothing to look at: name captures (-r) or interfaces (-i), or list interfaces in the configuration ({section})"
+            "nothing to read: name captures (-r) or interfaces (-i), or list interfaces in the configuration ({section})"
         ))),
     }
 }

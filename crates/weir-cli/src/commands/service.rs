@@ -30,7 +30,7 @@ use rules::Edit;
 pub(crate) fn run(args: &ServiceArgs) -> Result<ExitCode, Failure> {
     if args.command.is_some() && has_flags(args) {
         return Err(Failure::Usage(
-            "a word (`weir service add-server ...`) and ipvsadm's letters do not go together: put what belongs to the word behind it".to_owned(),
+            "a subcommand (`weir service add-server ...`) and ipvsadm options cannot be combined: put options behind the subcommand".to_owned(),
         ));
     }
     if let Some(ServiceCommand::Check(check)) = &args.command {
@@ -106,7 +106,7 @@ fn named(desk: &Desk, args: &ServiceArgs, command: &ServiceCommand) -> Result<()
                 Failure::Failed(format!("cannot write {}: {error}", output.display()))
             })?;
             output::complain(&format!(
-                "{} is the configuration that runs; paths in it are relative to the folder of the one that was applied",
+                "{} is the running configuration; paths in it are relative to the folder of the one that was applied",
                 output.display()
             ));
             Ok(())
@@ -138,7 +138,7 @@ fn flagged(desk: &Desk, args: &ServiceArgs) -> Result<(), Failure> {
         || args.real_server.is_some()
     {
         return Err(Failure::Usage(
-            "say what to do with it: -A, -E, -D, -a, -e or -d, or a word (`weir service --help`)"
+            "no action given: use -A, -E, -D, -a, -e or -d, or a subcommand (`weir service --help`)"
                 .to_owned(),
         ));
     }
@@ -284,7 +284,7 @@ impl Desk {
             .collect();
         if let (Some(one), true) = (&one, meant.is_empty()) {
             return Err(Failure::Failed(format!(
-                "there is no service {one}; nothing was changed"
+                "no service {one}; nothing was changed"
             )));
         }
         let of = |s: &Service| -> Vec<u64> {
@@ -405,7 +405,7 @@ impl Desk {
         }
         if !self.counts.kept.is_empty() {
             text.push_str(
-                "* gets new flows all the same: all servers of the service are down (all_down = \"keep\")\n",
+                "* still gets new flows: all servers of the service are down (all_down = \"keep\")\n",
             );
         }
         output::out(&text)?;
@@ -486,16 +486,14 @@ fn mode(how: &How) -> Result<Option<Way>, Failure> {
     };
     match (how.tun_type, how.ipip) {
         (None, _) if how.tun_port.is_some() => Err(Failure::Usage(
-            "--tun-port says nothing without --tun-type gue".to_owned(),
+            "--tun-port requires --tun-type gue".to_owned(),
         )),
         (None | Some(TunType::Ipip), _) => Ok(way),
         (Some(TunType::Gue), true) => Ok(Some(Way {
             mode: ServiceMode::Gue,
             gue: Some(how.tun_port.unwrap_or(6080)),
         })),
-        (Some(TunType::Gue), false) => Err(Failure::Usage(
-            "--tun-type says what -i puts packets into: add -i".to_owned(),
-        )),
+        (Some(TunType::Gue), false) => Err(Failure::Usage("--tun-type requires -i".to_owned())),
     }
 }
 
@@ -558,11 +556,11 @@ fn the_only_edge() -> Result<String, Failure> {
     let mut edges = edge::list()?;
     match edges.len() {
         0 => Err(Failure::Failed(
-            "no edge runs here: `weir apply CONFIG` makes one (docs/balancer.md)".to_owned(),
+            "no edge is running here: `weir apply CONFIG` starts one (docs/balancer.md)".to_owned(),
         )),
         1 => Ok(edges.remove(0)),
         _ => Err(Failure::Usage(format!(
-            "several edges run here: name one of {} with --edge",
+            "several edges are running here: select one of {} with --edge",
             edges.join(", ")
         ))),
     }

@@ -74,10 +74,10 @@ fn running(args: &TablesArgs) -> Result<ExitCode, Failure> {
         ),
         (
             tables.beside,
-            "rules were added since and lie beside the plan",
+            "rules were added since and are outside the plan",
         ),
-        (tables.room, "fit there before all is laid out anew"),
-        (tables.dead, "deleted rules still take a place in the plan"),
+        (tables.room, "fit there before the classifier is rebuilt"),
+        (tables.dead, "deleted rules still take a slot in the plan"),
     ] {
         text.push_str(&format!("{:>9}  {meaning}\n", table::grouped(count as u64)));
     }

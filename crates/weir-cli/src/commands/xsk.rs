@@ -283,18 +283,18 @@ fn received(args: &ReceiveArgs, report: &ReceiveReport) -> String {
     if report.ancient > 0 {
         let _ = writeln!(
             text,
-            "late      {} frames, too late to tell whether they are repeated",
+            "late      {} frames, too late to detect duplicates",
             report.ancient
         );
     }
     if report.others > 0 {
-        let _ = writeln!(text, "others    {} frames of others", report.others);
+        let _ = writeln!(text, "others    {} other frames", report.others);
     }
     losses(&mut text, &report.losses);
     if let Some(steered) = &report.steered {
         let _ = writeln!(
             text,
-            "steered   {} to sockets; {} passed to the stack, {} for want of a socket",
+            "steered   {} to sockets; {} passed to the stack, {} without a socket",
             steered.steered, steered.passed, steered.lonely
         );
     }
@@ -353,7 +353,7 @@ fn losses(text: &mut String, losses: &LossReport) {
     for (name, count) in losses.named() {
         let what = match name {
             "refused" => "dropped by the device when sent",
-            "no_room" => "no room to send them",
+            "no_room" => "no buffer to send them",
             "rx_dropped" => "no frame to receive into, or too long for one",
             "rx_ring_full" => "the RX ring was full",
             "rx_invalid" => "frames to receive into that the kernel did not take",

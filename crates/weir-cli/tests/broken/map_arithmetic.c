@@ -1,7 +1,7 @@
 /*
  * The address of a map is moved as if it were that of an array.
  * rule: pointer-arithmetic
- * missing: ask for its values with bpf_map_lookup_elem
+ * missing: read its values with bpf_map_lookup_elem
  * packet: yes
  */
 #include "bpf.h"

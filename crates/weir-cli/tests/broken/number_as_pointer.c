@@ -1,7 +1,7 @@
 /*
  * A number is used as an address.
  * rule: not-memory
- * missing: A number from the packet, a map or the context is no address
+ * missing: A number from the packet, a map or the context is not an address
  * packet: yes
  */
 #include "bpf.h"

@@ -42,7 +42,7 @@ pub enum ClientError {
     #[error("{}", .0.message)]
     Refused(Refused),
     /// It went away, or is no weir.
-    #[error("the running weir (process {pid}) does not answer: {source}")]
+    #[error("the running weir (process {pid}) does not respond: {source}")]
     Silent {
         /// Its process.
         pid: u32,

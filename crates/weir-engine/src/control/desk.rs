@@ -53,7 +53,7 @@ impl Desk {
         let request: Request = match serde_json::from_str(line) {
             Ok(request) => request,
             Err(error) => {
-                return refusal(Kind::Usage, format!("this is no request: {error}"));
+                return refusal(Kind::Usage, format!("invalid request: {error}"));
             }
         };
         if request.version != VERSION {
@@ -118,7 +118,7 @@ impl Desk {
             return Err(Refused {
                 kind: Kind::Generation,
                 message: format!(
-                    "the rules are at generation {generation}, not {wanted}: somebody changed them; look at `weir rule list` and try again"
+                    "the rules are at generation {generation}, not {wanted}: modified concurrently; check `weir rule list` and retry"
                 ),
             });
         }
@@ -292,8 +292,7 @@ fn enter<T>(room: &Mutex<T>, patience: Duration) -> Result<MutexGuard<'_, T>, Re
             Err(TryLockError::WouldBlock) => {
                 return Err(Refused {
                     kind: Kind::Busy,
-                    message: "another command is changing the rules: try again in a moment"
-                        .to_owned(),
+                    message: "another command is changing the rules: retry".to_owned(),
                 });
             }
         }

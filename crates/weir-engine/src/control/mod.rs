@@ -216,11 +216,11 @@ pub struct Tables {
     pub generation: u64,
     /// Rules that run.
     pub rules: usize,
-    /// Of them, those that lie beside the plan.
+    /// Of them, those that are outside the plan.
     pub beside: usize,
     /// How many may lie there.
     pub room: usize,
-    /// Deleted rules that still take a place in the plan.
+    /// Deleted rules that still take a slot in the plan.
     pub dead: usize,
     /// Tables of the plan.
     pub tables: usize,

@@ -93,7 +93,7 @@ impl PolicyFile {
             .map_err(|diagnostics| diagnostics.render(false).trim_end().to_owned())?;
         match parsed.policy.rules.len() {
             1 => Ok(parsed),
-            0 => Err("there is no rule here: write matches, then targets".to_owned()),
+            0 => Err("expected a rule: write matches, then targets".to_owned()),
             n => Err(format!("{n} rules in one line")),
         }
     }

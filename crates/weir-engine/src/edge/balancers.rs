@@ -138,20 +138,20 @@ pub(super) fn prepare(edge: &State) -> Result<Vec<String>, KernelError> {
             let address = address_of(&server);
             let note = |what: String| {
                 format!(
-                    "function {}: {what}, so packets to server {address} go on by the default output: \
-                     add a route (ip route add), or say how it is reached with mac and to",
+                    "function {}: {what}, so packets to server {address} leave by the default output: \
+                     add a route (ip route add), or set `mac` and `to`",
                     instance.name
                 )
             };
             let way = routes::way_to(address)?;
             let Some(hop) = way.and_then(|way| way.hops.into_iter().next()) else {
-                notes.push(note(format!("this host has no way to {address}")));
+                notes.push(note(format!("this host has no route to {address}")));
                 continue;
             };
             if !edge.ports.iter().any(|port| port.ifindex == hop.device) {
                 let device = iface::name_of(hop.device).unwrap_or_default();
                 notes.push(note(format!(
-                    "the way to {address} leads out of {device}, which is no port"
+                    "the route to {address} leads out of {device}, which is not a port"
                 )));
                 continue;
             }
@@ -168,7 +168,7 @@ fn own_answers(function: &str, address: IpAddr) -> Result<Option<String>, Kernel
     let is_own = way.is_some_and(|way| way.kind == KernelRouteKind::Local);
     Ok(is_own.then(|| {
         format!(
-            "function {function}: server {address} is this host itself, and what it answers does not pass the edge, so nobody translates it back: \
+            "function {function}: server {address} is this host itself, and its answers do not pass the edge and are not translated back: \
              choose dsr with the service's address on lo, or a server in a namespace behind a port"
         )
     }))

@@ -12,7 +12,7 @@ pub enum EdgeError {
     )]
     BadName(String),
     /// Another process changes the edge.
-    #[error("another process is changing edge {0}: try again when it is done")]
+    #[error("another process is changing edge {0}: retry later")]
     Busy(String),
     /// Nothing runs under that name.
     #[error("no edge {name} is running{}", running(.others))]
@@ -42,7 +42,7 @@ pub enum EdgeError {
     },
     /// It was applied by another version.
     #[error(
-        "edge {name} was applied by another version of weir ({what}): forwarding goes on; run `weir down --edge {name}` and apply again to change it, which ends its state"
+        "edge {name} was applied by another version of weir ({what}): forwarding continues; run `weir down --edge {name}` and apply again to change it, which ends its state"
     )]
     OtherVersion {
         /// The edge.
@@ -61,7 +61,7 @@ pub enum EdgeError {
         why: String,
     },
     /// Two things of one name, or one device twice.
-    #[error("{what} {name} is there twice: name each once")]
+    #[error("{what} {name} is named twice: name each once")]
     Twice {
         /// What sort of thing.
         what: &'static str,
@@ -94,7 +94,7 @@ pub enum EdgeError {
     },
     /// A port that runs would be attached in another mode.
     #[error(
-        "port {port} ({device}) runs in {have} mode and would change to {want}, which would leave it without program for a moment: apply the configuration without the port first"
+        "port {port} ({device}) runs in {have} mode and would change to {want}, which would leave it without a program for a moment: apply the configuration without the port first"
     )]
     ModeChanged {
         /// Port.
@@ -220,7 +220,7 @@ pub enum EdgeError {
         object: String,
     },
     /// A shared map that is not declared.
-    #[error("{who} shares its map {map} as `{shared}`, and there is no [[map]] of that name")]
+    #[error("{who} shares its map {map} as `{shared}`, and no [[map]] has that name")]
     NoSharedMap {
         /// Function or hook.
         who: String,
@@ -245,7 +245,7 @@ pub enum EdgeError {
     },
     /// A shared map would change its shape.
     #[error(
-        "[[map]] {map} runs as {have} and would become {want}, which would lose what is in it: keep its shape, give it another name, or say fresh = true to begin with an empty one"
+        "[[map]] {map} runs as {have} and would become {want}, which would lose what is in it: keep its type and sizes, rename it, or set fresh = true to start empty"
     )]
     SharedMapChanged {
         /// Name.
@@ -257,7 +257,7 @@ pub enum EdgeError {
     },
     /// State of an instance would change its shape.
     #[error(
-        "function {instance}: its map {map} runs as {have} and would become {want}, so its state cannot be kept: keep the size, or say fresh = true to begin with an empty one"
+        "function {instance}: its map {map} runs as {have} and would become {want}, so its state cannot be kept: keep the size, or set fresh = true to start empty"
     )]
     MapChanged {
         /// Instance.
@@ -293,7 +293,7 @@ pub enum EdgeError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     /// Somebody who watched the steps ended it.
-    #[error("given up before the step `{0}`")]
+    #[error("stopped before the step `{0}`")]
     GivenUp(&'static str),
 }
 
@@ -318,7 +318,7 @@ fn no_router(edge: &str, wanted: Option<&str>, routers: &[String]) -> String {
             some.join(", ")
         ),
         (None, []) => format!(
-            "edge {edge} has no function {own}: routes of others are the kernel's, which `ip route` changes"
+            "edge {edge} has no function {own}: other routers use the kernel's routes: change them with `ip route`"
         ),
         (None, some) => format!(
             "edge {edge} has several routers: name one of {} with --function",

@@ -80,7 +80,7 @@ pub(super) fn settle(edge: &State) -> Result<Vec<String>, KernelError> {
             ),
         };
         notes.push(format!(
-            "function {}: {} of its servers did not answer when they were last asked, and get no new flows{kept}; `weir service list` shows them, `weir service check` takes them in again",
+            "function {}: {} of its servers failed their last health check and get no new flows{kept}; `weir service list` shows them, `weir service check` restores them",
             instance.name,
             tables.down.servers.len()
         ));

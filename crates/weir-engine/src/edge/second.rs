@@ -37,7 +37,7 @@ pub struct SecondStage {
     pub unaccounted: Option<u64>,
     /// Devices that the edge sends packets to and that take none now, a sentence with the cure for each.
     pub warnings: Vec<String>,
-    /// What this kernel does not tell.
+    /// What not reported by this kernel.
     pub absent: Vec<Absent>,
     /// Packets that found no room in the monitor's map.
     pub uncounted: u64,
@@ -76,7 +76,7 @@ pub struct TargetAccount {
     pub handed: u64,
     /// What is known of them. Of devices only what was refused at once: see [`DeviceAccount`].
     pub account: Account,
-    /// Packets that nobody told about: still on their way, or left out of a broadcast; of devices at most so many.
+    /// Packets that were not reported: still on their way, or left out of a broadcast; of devices at most so many.
     pub untold: u64,
 }
 
@@ -88,9 +88,7 @@ pub(super) fn begin(edge: &str) -> Option<String> {
         monitor::attach(&folder)
     });
     let e = made.err()?;
-    Some(format!(
-        "what becomes of redirected packets is not counted: {e}"
-    ))
+    Some(format!("losses of redirected packets are not counted: {e}"))
 }
 
 /// Ends it and removes every pin.

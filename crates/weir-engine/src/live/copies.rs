@@ -179,7 +179,7 @@ pub(super) fn load(
     let tc = ObjectSource::Embedded(super::TC_OBJECT);
     let source = if is_tc { &tc } else { &plan.object };
     let elf = source.bytes().ok_or_else(|| KernelError::BadObject {
-        why: format!("there is none named {source}"),
+        why: format!("none is named {source}"),
     })?;
     let mut object = KernelObject::open(elf)?;
     let constants = plan.constants.iter().cloned();

@@ -122,9 +122,7 @@ pub(super) fn choose_hook(interface: &Interface, options: Options) -> Result<Hoo
         (false, false) => Hook::Xdp(XdpMode::Native),
     });
     let what = match hook {
-        Hook::Xdp(_) if options.egress => {
-            "packets on their way out (--egress) are not to be had from"
-        }
+        Hook::Xdp(_) if options.egress => "transmitted packets (--egress) are not available from",
         Hook::Tc | Hook::Clsact if options.checksums.is_some() => {
             "--checksums is for XDP; which checksums are finished is known without on"
         }

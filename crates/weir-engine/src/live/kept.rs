@@ -77,7 +77,7 @@ pub(super) fn read(program: &LoadedProgram) -> Result<Kept, String> {
             latest = Some(kept);
         }
     }
-    latest.ok_or_else(|| "its programs carry no note of their rules".to_owned())
+    latest.ok_or_else(|| "its programs have no record of their rules".to_owned())
 }
 
 fn understand(text: &[u8]) -> Result<Kept, String> {
@@ -86,7 +86,7 @@ fn understand(text: &[u8]) -> Result<Kept, String> {
     struct Version {
         layout: u32,
     }
-    let strange = |e: serde_json::Error| format!("the note of its rules is damaged: {e}");
+    let strange = |e: serde_json::Error| format!("the record of its rules is damaged: {e}");
     let mut lines = text.split(|b| *b == b'\n').filter(|l| !l.is_empty());
     let first = lines.next().unwrap_or_default();
     let version: Version = serde_json::from_slice(first).map_err(strange)?;

@@ -108,17 +108,17 @@ pub enum LiveError {
     Edit(#[from] EditError),
     /// A rule names VLANs, and weir was not started for that.
     #[error(
-        "the rule names VLANs, and weir was started on XDP for rules that name none, so tags may be hidden: put the rule into the policy and start `weir run` anew, or start it with --vlan-in-frame or on --hook tc"
+        "the rule names VLANs, and weir was started on XDP for rules that name none, so tags may be hidden: put the rule into the policy and restart `weir run`, or start it with --vlan-in-frame or on --hook tc"
     )]
     VlanLater,
     /// A rule may make fragments of whole packets, and weir was not started for that.
     #[error(
-        "the rule sets fields that tell fragments from whole packets, and weir was started on XDP for rules that set none: put the rule into the policy and start `weir run` anew, or start it with --hook tc"
+        "the rule sets fields that tell fragments from whole packets, and weir was started on XDP for rules that set none: put the rule into the policy and restart `weir run`, or start it with --hook tc"
     )]
     FragmentsLater,
     /// A killed run was on the interface by another hook.
     #[error(
-        "a `weir run` that was killed left its program on {iface} at {had}, which is not among what this one attaches to: add {options} to go on there with its connections, or run `weir down -i {iface}`, which ends them"
+        "a `weir run` that was killed left its program on {iface} at {had}, which is not among what this one attaches to: add {options} to take it over with its connections, or run `weir down -i {iface}`, which ends them"
     )]
     OtherHook {
         /// Interface.
@@ -130,7 +130,7 @@ pub enum LiveError {
     },
     /// A killed run had more interfaces.
     #[error(
-        "a `weir run` that was killed left its programs on {others}, too, and they share connections with those on {here}: add{add} to go on with all of them, or run `weir down` for {others} first"
+        "a `weir run` that was killed left its programs on {others}, too, and they share connections with those on {here}: add{add} to take over all of them, or run `weir down` for {others} first"
     )]
     MoreInterfaces {
         /// Interfaces of this run.
@@ -423,7 +423,7 @@ impl Live {
             if let Some(off) = SwitchedOff::new(name, Feature::RxVlan)? {
                 running.keep_off(off);
                 self.notes.push(format!(
-                    "{name}: rx-vlan-offload is off while weir runs, so that VLAN tags stay in the frame; it comes back at the end"
+                    "{name}: rx-vlan-offload is off while weir runs, so that VLAN tags stay in the frame; it is restored at the end"
                 ));
             }
         }
@@ -513,7 +513,7 @@ fn begin(
         other => {
             if let Some(Err(why)) = other {
                 notes.push(format!(
-                    "a `weir run` that was killed left its programs here; they are replaced, and connections and counters start anew: {why}"
+                    "a `weir run` that was killed left its programs here; they are replaced, and connections and counters start from zero: {why}"
                 ));
             }
             let (book, plan) = RuleBook::new(rules, connections, &ports, egress)?;
@@ -530,11 +530,11 @@ fn begin(
         ..
     } = RuleBook::following(past, rules, connections, &ports, egress, keep_connections)?;
     notes.push(format!(
-        "going on with what a `weir run` that was killed left here: {same} rules stay, {added} come, {removed} go"
+        "taking over from a killed `weir run`: {same} rules kept, {added} added, {removed} removed"
     ));
     if !keep_connections {
         notes.push(format!(
-            "connections start anew: the policy asks for `connections {}`, and the table that was left is for {}",
+            "connections are lost: the policy asks for `connections {}`, and the table that was left is for {}",
             connections.capacity, past.capacity
         ));
     }
@@ -601,7 +601,7 @@ fn one_direction(rules: &[Rule], interfaces: &[Interface], egress: bool) -> Opti
     let line = rules.iter().find(|rule| rule.stateful)?.line;
     (!egress).then(|| {
         format!(
-            "line {line}: connections are followed in both directions, and what leaves by {0} or comes in by other interfaces does not pass weir: add --egress, or -i for the interface where answers come in",
+            "line {line}: connections are tracked in both directions, but packets that leave by {0} or come in by other interfaces do not pass weir: add --egress, or -i for the interface where answers come in",
             only.name
         )
     })

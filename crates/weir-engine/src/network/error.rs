@@ -54,9 +54,7 @@ pub enum NetworkError {
         what: String,
     },
     /// Another process changes them.
-    #[error(
-        "the networks of edge {edge} are being changed by another process; try again when it is done"
-    )]
+    #[error("the networks of edge {edge} are being changed by another process; retry later")]
     Busy {
         /// Its name.
         edge: String,
@@ -76,7 +74,7 @@ pub enum NetworkError {
         source: std::io::Error,
     },
     /// Not a name.
-    #[error("`{edge}` is no name of an edge: letters, digits, `-` and `_`, up to 32")]
+    #[error("invalid edge name `{edge}`: letters, digits, `-` and `_`, up to 32")]
     Name {
         /// What was given.
         edge: String,

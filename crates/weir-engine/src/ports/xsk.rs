@@ -432,7 +432,7 @@ impl XskPorts {
         let tags = SwitchedOff::new(&name, Feature::RxVlan)?;
         if tags.is_some() && !interface.is_veth() {
             self.notes.push(format!(
-                "{name}: rx-vlan-offload is off while weir runs, so that VLAN tags stay in the frame; it comes back at the end"
+                "{name}: rx-vlan-offload is off while weir runs, so that VLAN tags stay in the frame; it is restored at the end"
             ));
         }
         // The tap before the program: a name that cannot be takes no frame from the stack.

@@ -89,7 +89,7 @@ fn one(request: &Request<'_>) -> Result<Check, FunctionError> {
         (Some("http"), Some(path)) if is_path(path) => CheckKind::Http(path.to_owned()),
         (Some("http"), Some(path)) => {
             return Err(
-                FunctionError::key("path", format!("`{path}` is no path of HTTP"))
+                FunctionError::key("path", format!("invalid HTTP path `{path}`"))
                     .advice("write path = \"/healthz\": from a slash on, without spaces"),
             );
         }
@@ -100,17 +100,16 @@ fn one(request: &Request<'_>) -> Result<Check, FunctionError> {
         (_, Some(_)) => {
             return Err(FunctionError::key(
                 "path",
-                "`path` says nothing unless kind = \"http\"",
+                "`path` has no effect unless kind = \"http\"",
             ));
         }
         (Some("tcp"), None) => CheckKind::Tcp,
         (Some("none"), None) => CheckKind::None,
         (Some(other), None) => {
-            return Err(FunctionError::key(
-                "kind",
-                format!("there is no kind of check \"{other}\""),
-            )
-            .advice(suggest(other, KINDS)));
+            return Err(
+                FunctionError::key("kind", format!("unknown check kind \"{other}\""))
+                    .advice(suggest(other, KINDS)),
+            );
         }
         (None, None) => {
             return Err(FunctionError::new("it has no `kind`")
@@ -146,7 +145,7 @@ pub(super) fn fits(service: &Service) -> Result<(), FunctionError> {
         Protocol::Tcp => "the service has all ports",
     };
     Err(
-        FunctionError::key("check", format!("{why}: it is not said at which port"))
+        FunctionError::key("check", format!("{why}: `port` is missing"))
             .advice("add port = 8080 to the check"),
     )
 }

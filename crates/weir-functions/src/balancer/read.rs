@@ -208,7 +208,7 @@ impl Balancer {
             errors.push(
                 FunctionError::key(
                     "servers",
-                    format!("{count} servers, and room for {servers}"),
+                    format!("{count} servers, and capacity for {servers}"),
                 )
                 .advice(format!(
                     "write servers = {} or more, {SERVERS_MAX} at most",
@@ -363,7 +363,7 @@ fn mode(request: &Request<'_>) -> Result<Mode, FunctionError> {
         "dsr" => Mode::Dsr,
         other => {
             return Err(
-                FunctionError::key("mode", format!("there is no mode \"{other}\""))
+                FunctionError::key("mode", format!("unknown mode \"{other}\""))
                     .advice(suggest(other, MODES)),
             );
         }
@@ -400,7 +400,7 @@ fn quic(request: &Request<'_>, protocol: Protocol) -> Result<Option<Quic>, Funct
         return match length {
             Some(_) => Err(FunctionError::key(
                 "quic_id_bytes",
-                "`quic_id_bytes` says nothing without quic = true",
+                "`quic_id_bytes` has no effect without quic = true",
             )),
             None => Ok(None),
         };
@@ -509,7 +509,7 @@ fn server(request: &Request<'_>, service: &Service) -> Result<Server, FunctionEr
         (None, Some(_)) => {
             return Err(FunctionError::key(
                 "id",
-                "`id` says nothing without quic = true in the service",
+                "`id` has no effect without quic = true in the service",
             ));
         }
         (Some(_), None) => {
@@ -588,7 +588,7 @@ fn idle(request: &Request<'_>) -> Result<[u64; 4], FunctionError> {
         let key = format!("idle.{name}");
         let Some(place) = names.iter().position(|known| known == name) else {
             return Err(
-                FunctionError::key(&key, format!("there is no kind of flow `{name}`"))
+                FunctionError::key(&key, format!("unknown flow kind `{name}`"))
                     .advice(suggest(name, &names)),
             );
         };
@@ -696,7 +696,7 @@ fn check_sources(
                     server.address,
                     service.name
                 ))
-                .advice(format!("add {key} = \"{example}\": addresses that nobody else has")),
+                .advice(format!("add {key} = \"{example}\": addresses that are not used elsewhere")),
             );
         }
     }

@@ -198,7 +198,7 @@ impl Numbered {
             .collect();
         // What was read says that they fit.
         let numbers = assign(&former, &wanted, balancer.servers as usize)
-            .ok_or_else(|| FunctionError::key("servers", "there is no number left for a server"))?;
+            .ok_or_else(|| FunctionError::key("servers", "no number is left for a server"))?;
         let identities: Vec<u64> = balancer.services.iter().map(Service::identity).collect();
         let names: Vec<u64> = elements(kept("service_names"));
         let in_use = |identity: &u64| Former {
@@ -206,9 +206,8 @@ impl Numbered {
             gone_at: 0,
         };
         let former_services: Vec<Former> = names.iter().map(in_use).collect();
-        let of_services = assign(&former_services, &identities, SERVICES_MAX).ok_or_else(|| {
-            FunctionError::key("service", "there is no number left for a service")
-        })?;
+        let of_services = assign(&former_services, &identities, SERVICES_MAX)
+            .ok_or_else(|| FunctionError::key("service", "no number is left for a service"))?;
         let mut service_names = names;
         service_names.resize(SERVICES_MAX, 0);
         for (number, identity) in of_services.iter().zip(&identities) {

@@ -189,12 +189,12 @@ fn what_does_not_fit_is_refused_with_the_next_step() {
             web(&["address = \"2001:db8::1\""]),
             None,
             "mode \"ipip\" needs a source for tunnels to 2001:db8::1 (service `web`), and `source6` is not given",
-            "add source6 = \"fd99::/64\": addresses that nobody else has",
+            "add source6 = \"fd99::/64\": addresses that are not used elsewhere",
         ),
         (
             web(&["address = \"10.0.0.1\"\nto = \"wan\"\nmac = \"02:00:00:00:00:01\""]),
             Some("service.0.server.0.to"),
-            "there is no port named `wan`",
+            "no port is named `wan`",
             "did you mean `lan`?",
         ),
         (
@@ -218,7 +218,7 @@ fn what_does_not_fit_is_refused_with_the_next_step() {
         (
             web(&[A, B, C]).replace("servers = 8", "servers = 2"),
             Some("servers"),
-            "3 servers, and room for 2",
+            "3 servers, and capacity for 2",
             "write servers = 4 or more, 65535 at most",
         ),
         (
@@ -236,7 +236,7 @@ fn what_does_not_fit_is_refused_with_the_next_step() {
         (
             web(&[A]).replace("mode = \"ipip\"", "mode = \"ipib\""),
             Some("service.0.mode"),
-            "there is no mode \"ipib\"",
+            "unknown mode \"ipib\"",
             "did you mean `ipip`?",
         ),
     ] {
@@ -359,7 +359,7 @@ fn checks_are_read_and_wrong_ones_refused_at_their_key() {
             "port = 80",
             r#"{ kind = "htpp" }"#,
             "service.0.check.kind",
-            "no kind of check",
+            "unknown check kind",
         ),
         (
             "tcp",

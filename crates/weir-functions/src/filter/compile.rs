@@ -21,7 +21,7 @@ use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
     /// A rule names a set that there is not.
-    #[error("rule {rule}: there is no set `@{name}`")]
+    #[error("rule {rule}: unknown set `@{name}`")]
     NoSet {
         /// Number of the rule from 1.
         rule: usize,
@@ -65,7 +65,7 @@ pub enum CompileError {
     },
     /// Too many lists cover one address.
     #[error(
-        "more than 256 lists cover the same address, and their hits could not be told apart; join sets, or split the filter in two"
+        "more than 256 lists cover the same address, and their hits could not be distinguished; join sets, or split the filter in two"
     )]
     TooManyOverlaps,
     /// The table of IPv4 does not fit.

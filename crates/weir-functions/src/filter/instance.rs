@@ -70,7 +70,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     planned.notes = filter.unused();
     if let Some(load) = load {
         let note = format!(
-            "`shed` reads the map `load` of this function, which is 0 unless it is a shared map that somebody writes: maps = {{ load = \"{load}\" }}"
+            "`shed` reads the map `load` of this function, which is 0 unless it is a shared map that another program writes: maps = {{ load = \"{load}\" }}"
         );
         planned.unshared.push(("load".to_owned(), note));
     }
@@ -261,7 +261,7 @@ fn inline(key: &str, list: &[Value]) -> Result<Vec<Entry>, Vec<FunctionError>> {
     for (place, value) in (1..).zip(list) {
         let read = match value.as_str() {
             Some(text) => list::entry(text.trim(), place, None),
-            None => Err("it is no text".to_owned()),
+            None => Err("it is not text".to_owned()),
         };
         match read {
             Ok(entry) => entries.push(entry),

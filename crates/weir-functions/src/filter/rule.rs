@@ -287,7 +287,7 @@ impl Options {
             "shed" => {
                 let (load, above) = self
                     .when
-                    .ok_or_else(|| missing("`shed` wants to know when", "add `when load > N`"))?;
+                    .ok_or_else(|| missing("`shed` needs a condition", "add `when load > N`"))?;
                 Action::Shed { load, above }
             }
             "limit" => {

@@ -40,7 +40,7 @@ pub enum Edit {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EditError {
     /// No rule has this id.
-    #[error("there is no rule {id}; `weir rule list` shows the rules and their ids")]
+    #[error("no rule {id}; `weir rule list` shows the rules and their ids")]
     UnknownRule {
         /// As given.
         id: u32,
@@ -54,7 +54,7 @@ pub enum EditError {
         id: u32,
     },
     /// All 2^32 ids were given.
-    #[error("no rule ids are left; start `weir run` anew")]
+    #[error("no rule ids are left; restart `weir run`")]
     NoIds,
     /// The data plane cannot hold the rules.
     #[error(transparent)]
@@ -452,7 +452,7 @@ impl RuleBook {
         self.next_id
     }
 
-    /// Rules that lie beside the plan.
+    /// Rules that are outside the plan.
     pub fn beside(&self) -> usize {
         self.beside.len()
     }

@@ -269,7 +269,7 @@ pub fn stations(
         let Some(number) = number else {
             let names: Vec<&str> = interfaces.iter().map(|one| one.name.as_str()).collect();
             return Err(wrong(
-                format!("there is no interface named `{name}`"),
+                format!("no interface is named `{name}`"),
                 suggest(name, &names),
             ));
         };

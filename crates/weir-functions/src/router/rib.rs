@@ -117,7 +117,7 @@ impl Hop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RibError {
     /// As many routes as there is room for.
-    #[error("the table is full: it has room for {0} routes")]
+    #[error("the table is full: its capacity is {0} routes")]
     Routes(usize),
     /// No node is left.
     #[error("the table is full: no node is left for prefixes of this length")]
@@ -126,10 +126,10 @@ pub enum RibError {
         waiting: bool,
     },
     /// No next hop is left.
-    #[error("the table is full: it has room for {0} next hops")]
+    #[error("the table is full: its capacity is {0} next hops")]
     Hops(usize),
     /// No group is left.
-    #[error("the table is full: it has room for {0} routes with several next hops of their own")]
+    #[error("the table is full: its capacity is {0} routes with several next hops of their own")]
     Groups(usize),
     /// Too many next hops, or none, in one route.
     #[error("a route has 1 to {BUCKETS} next hops")]

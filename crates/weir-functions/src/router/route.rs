@@ -120,7 +120,7 @@ pub fn parse(text: &str, interfaces: &[Interface]) -> Result<Written, Wrong> {
         let number = |text: &str| {
             text.parse::<u32>().map_err(|_| {
                 wrong(
-                    format!("`{word} {text}` is no number"),
+                    format!("expected a number in `{word} {text}`"),
                     format!("write `{word} 100`"),
                 )
             })

@@ -26,13 +26,13 @@ pub(super) fn check(document: &Document, graphs: &[Graph], shapes: &[Shape], rep
 /// Why an address is nobody's.
 fn unusable(address: IpAddr, net: Option<Prefix>) -> Option<&'static str> {
     if address.is_unspecified() {
-        return Some("it stands for no address");
+        return Some("it is the unspecified address");
     }
     if address.is_multicast() {
-        return Some("it is one of many stations");
+        return Some("it is a multicast address");
     }
     if address.is_loopback() {
-        return Some("it never leaves a host");
+        return Some("it is a loopback address");
     }
     let (IpAddr::V4(v4), Some(net)) = (address, net) else {
         return None;
@@ -40,8 +40,8 @@ fn unusable(address: IpAddr, net: Option<Prefix>) -> Option<&'static str> {
     let hosts = u32::MAX.checked_shr(net.len.into()).unwrap_or(0);
     match u32::from(v4) & hosts {
         _ if net.len >= 31 => None,
-        0 => Some("it is that of the network itself"),
-        bits if bits == hosts => Some("it is that of all hosts of the network"),
+        0 => Some("it is the network address"),
+        bits if bits == hosts => Some("it is the broadcast address"),
         _ => None,
     }
 }
@@ -175,7 +175,7 @@ fn mac_address(mac: &At<Mac>, report: &mut Report) {
             .error(
                 0,
                 mac.span,
-                format!("`{}` is no station's MAC address", mac.value),
+                format!("`{}` is not a unicast MAC address", mac.value),
             )
             .help("the first byte is even, and not all are zero");
     }
@@ -241,10 +241,10 @@ fn duplicates(network: &Network, graph: &Graph, report: &mut Report) {
         if let Some(first) = macs.insert(mac, at) {
             let help = match is_made {
                 true => "it is made of the name; give it another one: `mac = \"...\"`",
-                false => "stations of a network have different MAC addresses",
+                false => "MAC addresses must be unique within a network",
             };
             report
-                .error(0, at, format!("the MAC address `{mac}` is there twice"))
+                .error(0, at, format!("duplicate MAC address `{mac}`"))
                 .help(help)
                 .also(0, first, "the first one");
         }
@@ -252,8 +252,8 @@ fn duplicates(network: &Network, graph: &Graph, report: &mut Report) {
     let mut address = |address: &IpAddr, at: Span, report: &mut Report| {
         if let Some(first) = addresses.insert(*address, at) {
             report
-                .error(0, at, format!("the address `{address}` is there twice"))
-                .help("addresses of a network are different; other networks may have the same")
+                .error(0, at, format!("duplicate address `{address}`"))
+                .help("addresses must be unique within a network; other networks may reuse them")
                 .also(0, first, "the first one");
         }
     };
@@ -304,7 +304,7 @@ fn gateways(network: &Network, graph: &Graph, report: &mut Report) {
         for gateway in &subnet.gateway {
             if !routers.contains(&gateway.value) {
                 let text = format!(
-                    "the gateway `{}` of `{}` is no router's address there",
+                    "the gateway `{}` of `{}` is not a router's address there",
                     gateway.value, subnet.name.value
                 );
                 let known: Vec<String> = routers.iter().map(|one| format!("`{one}`")).collect();
@@ -353,7 +353,9 @@ fn overlaps(document: &Document, shapes: &[Shape], report: &mut Report) {
                     );
                     report
                         .error(0, one.net.span, text)
-                        .help("prefixes of a tenant are different; other tenants may have the same")
+                        .help(
+                            "prefixes must be unique within a tenant; other tenants may reuse them",
+                        )
                         .also(0, open.net.span, "the other one");
                 }
             }

@@ -38,7 +38,7 @@ pub(super) fn keys(function: &Function, report: &mut Report) -> bool {
         let mode = service.get("mode").and_then(Value::as_str);
         if let Some(mode) = mode.filter(|mode| ["ipip", "gue", "dsr"].contains(mode)) {
             let text = format!(
-                "mode \"{mode}\" does not work in networks: servers would answer from the service's address, which is none of theirs"
+                "mode \"{mode}\" does not work in networks: servers would answer from the service's address, which they do not have"
             );
             report
                 .error(0, place(function, &format!("{at}.mode")), text)
@@ -50,7 +50,7 @@ pub(super) fn keys(function: &Function, report: &mut Report) -> bool {
                     .error(
                         0,
                         place(function, &format!("{at}.{key}")),
-                        "nobody asks servers in networks whether they are there",
+                        "servers in networks have no health checks",
                     )
                     .help(format!(
                         "leave `{key}` out; `drain = true` takes a server out of the ring"
@@ -61,7 +61,7 @@ pub(super) fn keys(function: &Function, report: &mut Report) -> bool {
             for key in ["mac", "to", "cpu"] {
                 if server.contains_key(key) {
                     let text = format!(
-                        "`{key}` says how a host reaches a server, and in networks routers know the way"
+                        "`{key}` sets how a host reaches a server; in networks routers do that"
                     );
                     let at = place(function, &format!("{at}.server.{number}.{key}"));
                     report.error(0, at, text).help("leave it out");
@@ -88,7 +88,7 @@ pub(super) fn way(
 ) {
     let function = &network.functions[at];
     let name = &function.name.value;
-    // What is linked to nothing is told where links are looked at.
+    // What is not linked is told where links are looked at.
     if graph.at_side[at].iter().any(Option::is_none) {
         return;
     }
@@ -101,9 +101,8 @@ pub(super) fn way(
         near.extend(beyond.subnets);
     }
     if routers == 0 {
-        let text = format!(
-            "no router is linked to `{name}`: packets that it sends to servers would have nobody who finds the way"
-        );
+        let text =
+            format!("no router is linked to `{name}`: packets to its servers could not be routed");
         report.error(0, function.name.span, text).help(format!(
             "put it between clients and the router that leads to the servers: link `{name}.b` to an interface of it"
         ));
@@ -122,7 +121,7 @@ pub(super) fn way(
         let at = place(function, &format!("service.{number}.address"));
         if declared.contains(&address) {
             let text = format!(
-                "the address `{address}` of service `{}` is somebody's",
+                "the address `{address}` of service `{}` is already in use",
                 service.name
             );
             report
@@ -130,7 +129,7 @@ pub(super) fn way(
                 .help("a service has an address of its own, in none of the subnets that are linked to the balancer");
         } else if let Some(subnet) = subnet_of(address) {
             let text = format!(
-                "the address `{address}` of service `{}` is in subnet `{subnet}`, where nobody answers who asks for its MAC address",
+                "the address `{address}` of service `{}` is in subnet `{subnet}`, where ARP and ND for it are not answered",
                 service.name
             );
             report

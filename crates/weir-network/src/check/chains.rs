@@ -44,9 +44,9 @@ fn put_in(network: &mut Network, chain: &Chain, report: &mut Report) {
             .error(
                 0,
                 chain.name.span,
-                format!("`{}` is there twice", chain.name.value),
+                format!("`{}` is declared twice", chain.name.value),
             )
-            .help("subnets, functions and chains of a network have different names")
+            .help("names of subnets, functions and chains must be unique within a network")
             .also(0, first.span, "the first one");
         return;
     }
@@ -183,7 +183,7 @@ fn functions_are_there(network: &Network, chain: &Chain, report: &mut Report) ->
                 ),
             )
             .help(format!(
-                "{MOST_SELECTIONS} are the most; a filter in the chain can tell more apart"
+                "{MOST_SELECTIONS} are the most; a filter in the chain can distinguish more"
             ));
     }
     let two_sided = |function: &&Function| !function.is_router() && function.steer.is_none();
@@ -204,7 +204,7 @@ fn functions_are_there(network: &Network, chain: &Chain, report: &mut Report) ->
                 "no function that a chain can pass is named `{}`",
                 name.value
             );
-            let none = "declare it: `[[network.function]]` of a kind that is no router";
+            let none = "declare it: `[[network.function]]` of a kind other than `router`";
             report
                 .error(0, name.span, text)
                 .help(crate::document::known(name, &known, none));

@@ -61,7 +61,7 @@ fn underlays(document: &Document, report: &mut Report) {
                     .error(
                         0,
                         address.span,
-                        format!("the address `{}` is there twice", address.value),
+                        format!("duplicate address `{}`", address.value),
                     )
                     .help("each edge has addresses of its own in the underlay")
                     .also(0, first, "the first one");
@@ -175,8 +175,8 @@ fn identifiers(document: &Document, graphs: &[Graph], report: &mut Report) {
         for identifier in subnets.chain(links) {
             if let Some(first) = seen.insert(identifier.value, identifier.span) {
                 report
-                    .error(0, identifier.span, format!("the identifier {} is there twice", identifier.value))
-                    .help("subnets and links of all networks have different identifiers; those that are left out get free ones")
+                    .error(0, identifier.span, format!("duplicate identifier {}", identifier.value))
+                    .help("identifiers must be unique over all subnets and links; omitted ones are assigned")
                     .also(0, first, "the first one");
             }
         }

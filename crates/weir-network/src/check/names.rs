@@ -29,19 +29,19 @@ pub(super) fn check(document: &Document, is_whole: bool, report: &mut Report) {
     unique(
         document.edges.iter().map(|one| &one.name),
         "edge",
-        "edges have different names",
+        "names of edges must be unique",
         report,
     );
     unique(
         document.tenants.iter().map(|one| &one.name),
         "tenant",
-        "tenants have different names",
+        "names of tenants must be unique",
         report,
     );
     unique(
         document.networks.iter().map(|one| &one.name),
         "network",
-        "networks have different names, those of different tenants, too",
+        "names of networks must be unique, also across tenants",
         report,
     );
     for edge in &document.edges {
@@ -68,13 +68,13 @@ fn check_network(network: &Network, edges: &BTreeSet<&str>, is_whole: bool, repo
     unique(
         subnets.chain(functions),
         "subnet or function",
-        "subnets and functions of a network have different names",
+        "names of subnets and functions must be unique within a network",
         report,
     );
     unique(
         network.workloads.iter().map(|one| &one.name),
         "workload",
-        "workloads of a network have different names",
+        "names of workloads must be unique within a network",
         report,
     );
     let no_edge = "declare it: `[[edge]]` with `name`";
@@ -89,10 +89,7 @@ fn check_network(network: &Network, edges: &BTreeSet<&str>, is_whole: bool, repo
         {
             let known = kind::KINDS.iter().map(|kind| kind.name);
             let kinds: Vec<&str> = known.chain(OWN_KINDS).collect();
-            let text = format!(
-                "there is no kind of function named `{}`",
-                function.kind.value
-            );
+            let text = format!("unknown function kind `{}`", function.kind.value);
             report
                 .error(0, function.kind.span, text)
                 .help(suggest(&function.kind, &kinds));
@@ -100,7 +97,7 @@ fn check_network(network: &Network, edges: &BTreeSet<&str>, is_whole: bool, repo
         unique(
             function.interfaces.iter().map(|one| &one.name),
             "interface",
-            "interfaces of a router have different names",
+            "names of interfaces must be unique within a router",
             report,
         );
     }
@@ -150,7 +147,7 @@ fn check_links(network: &Network, mut is_whole: bool, report: &mut Report) {
                 );
                 report
                     .error(0, text.span, message)
-                    .help("an interface has one link; what more than two are to share is a subnet")
+                    .help("an interface has one link; use a subnet to connect more than two")
                     .also(0, *first, "the first link");
             } else {
                 linked.insert((function, side), text.span);
@@ -186,7 +183,7 @@ fn check_links(network: &Network, mut is_whole: bool, report: &mut Report) {
                 .error(
                     0,
                     place,
-                    format!("the interface `{side_name}` of `{name}` is linked to nothing"),
+                    format!("the interface `{side_name}` of `{name}` is not linked"),
                 )
                 .help(format!(
                     "add `[[network.link]]` with `to = \"{name}.{side_name}\"`"
@@ -212,7 +209,7 @@ pub(super) fn no_end(
                 .collect();
             let none = "declare it: `[[network.subnet]]` or `[[network.function]]` with `name`";
             (
-                format!("there is no subnet and no function named `{name}`"),
+                format!("no subnet or function is named `{name}`"),
                 known(name, &all, none),
             )
         }
@@ -269,7 +266,7 @@ fn check_devices(document: &Document, report: &mut Report) {
         match seen.get(&key) {
             None => drop(seen.insert(key, workload.device.span)),
             Some(first) => {
-                let text = format!("the device `{}` of edge `{}` is there twice", key.1, key.0);
+                let text = format!("duplicate device `{}` on edge `{}`", key.1, key.0);
                 report
                     .error(0, workload.device.span, text)
                     .help("a device is one workload; VLANs of one device are `vlan = [1, 2]`")
@@ -287,7 +284,7 @@ fn device_name(device: &At<String>, report: &mut Report) {
 
 fn exists(name: &At<String>, what: &str, names: &BTreeSet<&str>, none: &str, report: &mut Report) {
     if !names.contains(name.as_str()) {
-        let text = format!("there is no {what} named `{}`", name.value);
+        let text = format!("no {what} is named `{}`", name.value);
         let names: Vec<&str> = names.iter().copied().collect();
         report
             .error(0, name.span, text)

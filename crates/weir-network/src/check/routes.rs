@@ -45,7 +45,7 @@ fn router(function: &Function, report: &mut Report) {
             None => drop(seen.insert(to, route.span)),
             Some(first) => {
                 report
-                    .error(0, route.span, format!("`{name}` has two ways to `{to}`"))
+                    .error(0, route.span, format!("`{name}` has two routes to `{to}`"))
                     .help("several gateways of one route are written behind each other: `PREFIX via ADDRESS ADDRESS`")
                     .also(0, *first, "the first one");
             }

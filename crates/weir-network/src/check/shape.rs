@@ -68,7 +68,7 @@ pub(super) fn segments(network: &Network, graph: &Graph, report: &mut Report) ->
             continue;
         }
         let text = format!(
-            "the link from `{}` to `{}` closes a loop of bridges: packets to all would go around in it for ever",
+            "the link from `{}` to `{}` closes a loop of bridges: broadcasts would loop forever",
             link.from.value, link.to.value
         );
         report

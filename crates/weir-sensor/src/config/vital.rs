@@ -31,7 +31,7 @@ const OUTPUTS: &[(&str, &str)] = &[
 const ENDINGS: &[(&str, &str)] = &[
     (
         "memcap-policy",
-        "traffic is inspected as far as memory goes, whatever is said here",
+        "this sensor inspects as much as it can, regardless of this key",
     ),
     ("error-policy", "flows with errors are inspected on"),
     (

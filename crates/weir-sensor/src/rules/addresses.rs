@@ -323,7 +323,7 @@ fn evaluate<S: Set>(text: Text<'_>, variables: &Variables, depth: u32) -> Parsed
         let word = name.str()?;
         let Some(value) = S::variable(variables, word) else {
             let reason = match S::OTHER(variables, word) {
-                true => format!("`${word}` is no variable of {}s", S::WHAT),
+                true => format!("unknown {} variable `${word}`", S::WHAT),
                 false => format!("the variable `${word}` is not defined"),
             };
             return Err(text.fail(Kind::Variable, reason));

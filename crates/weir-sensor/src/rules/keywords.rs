@@ -136,8 +136,8 @@ words! {
     StripPseudoHeaders: "strip_pseudo_headers" [] Suricata, "transform";
     Gunzip: "gunzip" [] Suricata, "transform: `max-size` (1024)";
     Inflate: "zlib_deflate" [] Suricata, "transform: `max-size` (1024)";
-    Domain: "domain" [] Suricata, "transform; refused, as there is no list of public suffixes here";
-    Tld: "tld" [] Suricata, "transform; refused, as there is no list of public suffixes here";
+    Domain: "domain" [] Suricata, "transform; refused, as no list of public suffixes is included";
+    Tld: "tld" [] Suricata, "transform; refused, as no list of public suffixes is included";
     FromBase64: "from_base64" [] Suricata, "transform: `bytes`, `offset`, `mode`";
     PayloadSize: "dsize" [] Both, "size of the packet's payload";
     Ttl: "ttl" [] Both, "time to live, hop limit";
@@ -224,11 +224,11 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("ber_data", "ASN.1 is not decoded"),
     ("ber_skip", "ASN.1 is not decoded"),
     ("replace", "packets are not changed"),
-    ("geoip", "there is no database of places"),
-    ("filemagic", "kinds of files are not told by their content"),
-    ("file.magic", "kinds of files are not told by their content"),
-    ("file_type", "kinds of files are not told by their content"),
-    ("file_meta", "kinds of files are not told by their content"),
+    ("geoip", "no geographic database"),
+    ("filemagic", "file types are not identified by content"),
+    ("file.magic", "file types are not identified by content"),
+    ("file_type", "file types are not identified by content"),
+    ("file_meta", "file types are not identified by content"),
     ("md5", "hashes of buffers are not compared"),
     ("sha256", "hashes of buffers are not compared"),
     ("sha512", "hashes of buffers are not compared"),
@@ -273,8 +273,8 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("js_data", "scripts are not normalized"),
     ("script_data", "scripts are not normalized"),
     ("vba_data", "macros are not extracted"),
-    ("sd_pattern", "kinds of personal data are not told"),
-    ("appids", "applications are told by protocol only"),
+    ("sd_pattern", "kinds of personal data are not identified"),
+    ("appids", "applications are identified by protocol only"),
     ("cvs", "CVS is not parsed"),
     ("modbus", "Modbus is not parsed"),
     ("modbus_data", "Modbus is not parsed"),

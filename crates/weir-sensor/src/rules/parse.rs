@@ -423,9 +423,7 @@ impl<'a> Draft<'a> {
             return Err(opt.whole.fail(Kind::Conflict, reason));
         }
         let Some((part, item)) = self.last else {
-            return Err(opt
-                .whole
-                .fail(Kind::Syntax, "there is no content before this"));
+            return Err(opt.whole.fail(Kind::Syntax, "no content before this"));
         };
         let before = &self.parts[part];
         if before.buffer != Buffer::Payload {
@@ -535,7 +533,7 @@ impl<'a> Draft<'a> {
     }
 
     fn last_content(&self, at: Text<'a>) -> Parsed<(usize, usize)> {
-        let reason = "there is no content before this";
+        let reason = "no content before this";
         self.last.ok_or_else(|| at.fail(Kind::Syntax, reason))
     }
 
@@ -544,7 +542,7 @@ impl<'a> Draft<'a> {
         let (part, item) = self.last_content(at)?;
         match &mut self.parts[part].items[item].condition {
             Condition::Content(content) => Ok(content),
-            _ => Err(at.fail(Kind::Syntax, "there is no content before this")),
+            _ => Err(at.fail(Kind::Syntax, "no content before this")),
         }
     }
 

@@ -216,7 +216,7 @@ impl Writer {
         }
         if let Some(why) = &work.not_reloaded {
             self.not_reloaded += 1;
-            let text = format!("the rules were not loaded anew, the old ones go on: {why}");
+            let text = format!("rules not reloaded, the old ones stay in use: {why}");
             notes.push((self.now, None, "detect", text));
         }
         for (time, interface, module, text) in notes {

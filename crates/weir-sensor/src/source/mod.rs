@@ -96,7 +96,7 @@ pub enum SourceError {
         error: std::io::Error,
     },
     /// A directory is empty.
-    #[error("{}: there is no capture in this directory; --recursive looks into the directories below it", path.display())]
+    #[error("{}: no capture in this directory; --recursive looks into the directories below it", path.display())]
     NoFiles {
         /// Which.
         path: PathBuf,

@@ -300,7 +300,7 @@ impl Advisor<'_> {
             (ValueKind::PacketEnd, _) => self.arithmetic(kind),
             (ValueKind::Map, _) => self.arithmetic(kind),
             _ => says(
-                "Use a pointer: into the packet, to a map's value, or to a variable. A number from the packet, a map or the context is no address.",
+                "Use a pointer: into the packet, to a map's value, or to a variable. A number from the packet, a map or the context is not an address.",
             ),
         }
     }
@@ -321,7 +321,7 @@ impl Advisor<'_> {
         let born = self.rejection.history.map(|h| h.born_at);
         let source = born.and_then(|op| Source::of(self.machine, op));
         Advice {
-            text: "Load the packet's start and end again, and compare anew:".to_owned(),
+            text: "Load the packet's start and end again, and repeat the comparison:".to_owned(),
             code,
             note: source
                 .map(|s| format!("The call on line {} may move the packet's bytes.", s.line)),
@@ -335,7 +335,7 @@ impl Advisor<'_> {
                 ..Advice::default()
             },
             ValueKind::Map => Advice {
-                text: "A map is no array: ask for its values with bpf_map_lookup_elem, and pass the map as it is.".to_owned(),
+                text: "A map is not an array: read its values with bpf_map_lookup_elem, and pass the map as it is.".to_owned(),
                 ..Advice::default()
             },
             _ => says(format!("Do not compute with {kind}.")),

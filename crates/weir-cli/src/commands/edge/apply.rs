@@ -81,7 +81,7 @@ pub(crate) fn dry_run(planned: &Planned, json: bool) -> Result<ExitCode, Failure
     if let (Some(part), Some(found)) = (&planned.graph, &changes.graph) {
         // A plan for another host is right all the same.
         let refused = edge::refuses_devices(&part.plan);
-        let refused = refused.map(|why| format!("`weir apply` would be refused here now: {why}"));
+        let refused = refused.map(|why| format!("`weir apply` would fail here now: {why}"));
         let notes: Vec<String> = refused.into_iter().collect();
         for note in notes.iter().filter(|_| !json) {
             output::complain(note);
@@ -251,7 +251,7 @@ fn watch(args: &ApplyArgs, planned: Planned, stop: &AtomicBool) -> Result<ExitCo
     let name = planned.edge.clone();
     let path = planned.files[0].0.clone();
     output::complain(&format!(
-        "watching {}; Ctrl-C ends the watch, not the edge",
+        "watching {}; Ctrl-C stops watching, not the edge",
         count(planned.files.len(), "file")
     ));
     let mut files = planned.files;
@@ -269,7 +269,7 @@ fn watch(args: &ApplyArgs, planned: Planned, stop: &AtomicBool) -> Result<ExitCo
             Ok(planned) => files = planned.files,
             Err(failure) if failure.is_broken_pipe() => return Err(failure),
             Err(failure) => {
-                output::complain(&format!("{failure}; what runs goes on"));
+                output::complain(&format!("{failure}; the running state is unchanged"));
                 // What was seen is what is compared with from now on.
                 for file in &mut files {
                     file.1 = std::fs::read(&file.0).ok();
@@ -284,7 +284,7 @@ fn again(args: &ApplyArgs, path: &Path, name: &str) -> Result<Planned, Failure> 
     let planned = plan(path, args.edge.as_deref())?;
     if planned.edge != name {
         return Err(Failure::Usage(format!(
-            "{}: the edge is called {} now, and {name} is watched: end the watch and apply it by itself",
+            "{}: the edge is called {} now, but {name} is being watched: stop watching, then apply it",
             path.display(),
             planned.edge
         )));

@@ -42,7 +42,7 @@ pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Res
     let former = Former::of(planned)?;
     carry_out(args, planned)?;
     output::complain(&format!(
-        "confirm within {} s, or the former configuration comes back: press ENTER here, or run `weir apply --confirm-now --edge {name}`",
+        "confirm within {} s, or the previous configuration is restored: press ENTER here, or run `weir apply --confirm-now --edge {name}`",
         limit.as_secs_f64()
     ));
     let answer = wait(&waiting, &signals, limit)?;
@@ -53,16 +53,16 @@ pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Res
     // Whoever applied or took down the edge meanwhile has the last word.
     if !planned.is_running()? {
         return Err(Failure::Failed(format!(
-            "nobody confirmed, and edge {name} was changed by another command meanwhile: what that made of it stays"
+            "not confirmed, and edge {name} was modified by another command meanwhile: its changes stay"
         )));
     }
     former.restore()?;
     let why = match answer {
-        Answer::TooLate => "nobody confirmed in time",
+        Answer::TooLate => "not confirmed in time",
         _ => "it was refused",
     };
     let now = match former.ran() {
-        true => "the former configuration runs again",
+        true => "the previous configuration is restored",
         false => "the edge was taken down, as nothing ran before",
     };
     Err(Failure::Failed(format!("{why}: {now}")))
@@ -105,7 +105,7 @@ fn the_one_that_waits() -> Result<String, Failure> {
         )),
         [one] => Ok(one.clone()),
         many => Err(Failure::Usage(format!(
-            "several are waiting: say which one with --edge ({})",
+            "several are waiting: select one with --edge ({})",
             many.join(", ")
         ))),
     }

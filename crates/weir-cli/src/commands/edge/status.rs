@@ -281,7 +281,7 @@ impl Report {
             Some(Watched { process: None }) => {
                 let _ = writeln!(
                     text,
-                    "runs programs that can be watched, and nobody does: `weir trace --off --edge {}` ends that, and so does the next apply",
+                    "still runs the programs of a trace that has ended: `weir trace --off --edge {}` or the next apply removes them",
                     self.edge
                 );
             }
@@ -442,7 +442,7 @@ fn tell_second(text: &mut String, second: &SecondStage) {
         if device.exceptions > 0 {
             let _ = writeln!(
                 text,
-                "{}: {} packets that its driver could not do as a program said",
+                "{}: {} packets that its driver could not process as the program asked",
                 device.device, device.exceptions
             );
         }
@@ -458,7 +458,7 @@ fn tell_second(text: &mut String, second: &SecondStage) {
                 let _ = write!(text, ", {}", account(&target.account));
             }
             if target.untold > 0 {
-                let _ = write!(text, ", {} nobody told about", target.untold);
+                let _ = write!(text, ", {} not reported", target.untold);
             }
             text.push('\n');
         }
@@ -466,7 +466,7 @@ fn tell_second(text: &mut String, second: &SecondStage) {
     if let Some(packets) = second.unaccounted.filter(|packets| *packets > 0) {
         let _ = writeln!(
             text,
-            "unaccounted: {packets} redirected packets that nobody took and that are lost for no known reason, or are on their way"
+            "unaccounted: {packets} redirected packets that are in no account: lost for an unknown reason, or in transit"
         );
     }
     for warning in &second.warnings {

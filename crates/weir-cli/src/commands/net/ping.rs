@@ -169,7 +169,7 @@ fn target(
     let of = |name: &str| workloads.iter().find(|one| one.name.value == name);
     let workload = of(name).ok_or_else(|| {
         Failure::Usage(format!(
-            "`{}` is no address, and network {network} has no workload named `{name}`",
+            "`{}` is not an address, and network {network} has no workload named `{name}`",
             args.to
         ))
     })?;
@@ -218,11 +218,11 @@ fn said(refusal: &Refusal) -> String {
     let what = match (v6, refusal.kind, refusal.code) {
         (false, 3, 0) | (true, 1, 0) => "no route to the destination",
         (false, 3, 1) | (true, 1, 3) => "the destination cannot be reached",
-        (false, 3, 4) | (true, 2, _) => "the packet is too big for the way on",
+        (false, 3, 4) | (true, 2, _) => "packet too big for the next hop",
         (false, 3, 9 | 10 | 13) | (true, 1, 1) => "prohibited",
         (false, 3, _) | (true, 1, _) => "unreachable",
         (false, 11, _) | (true, 3, _) => "the TTL ran out",
-        _ => "there is something wrong with the packet",
+        _ => "parameter problem",
     };
     format!("{what} (ICMP type {}, code {})", refusal.kind, refusal.code)
 }
@@ -295,7 +295,7 @@ fn explain(lost: &Lost<'_>) -> Result<Vec<String>, Failure> {
     let all = lost.asked.len();
     if lost.missed > 0 {
         why.push(format!(
-            "{} ICMP packets on {} passed too fast to be seen; answers may be among them",
+            "{} ICMP packets on {} were missed by the capture; replies may be among them",
             lost.missed, lost.near
         ));
     }

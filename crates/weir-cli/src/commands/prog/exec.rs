@@ -49,7 +49,7 @@ fn bytes(text: &str) -> Result<Vec<u8>, String> {
     for (at, c) in text.chars().enumerate().filter(|(_, c)| !c.is_whitespace()) {
         let digit = c
             .to_digit(16)
-            .ok_or_else(|| format!("{c:?} at {} is no hexadecimal digit", at + 1))?;
+            .ok_or_else(|| format!("{c:?} at {} is not a hexadecimal digit", at + 1))?;
         high = match high {
             None => Some(digit as u8),
             Some(high) => {

@@ -82,7 +82,7 @@ struct PacketResult {
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, Failure> {
     if args.limit_insns.is_some() && args.engine != RunEngine::Interpreter {
         return Err(Failure::usage(
-            "only the interpreter counts instructions: leave --limit-insns away",
+            "only the interpreter counts instructions: omit --limit-insns",
         ));
     }
     let opened = object::open(&args.object)?;

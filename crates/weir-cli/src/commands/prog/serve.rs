@@ -53,7 +53,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode, Failure> {
         .is_some_and(ProgramKind::is_xdp)
     {
         return Err(Failure::usage(format!(
-            "{program} is no XDP program: a service runs XDP programs"
+            "{program} is not an XDP program: `serve` runs XDP programs"
         )));
     }
     let kind = match args.engine {
@@ -258,11 +258,11 @@ fn text(report: &Report) -> String {
         ("redirected to a CPU without a worker", t.no_worker),
         ("redirected to a full queue", t.queue_full),
         (
-            "redirected to a socket, which a service has not",
+            "redirected to a socket, which `serve` does not have",
             t.no_socket,
         ),
         (
-            "redirected with a second program, which a service does not run",
+            "redirected with a second program, which `serve` does not run",
             t.second_program,
         ),
         ("longer than the port's MTU", t.too_big),

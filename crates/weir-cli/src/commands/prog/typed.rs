@@ -196,7 +196,7 @@ fn encode(btf: &Btf, id: u32, bytes: &mut [u8], value: &Value, depth: usize) -> 
             let (_, found) = names
                 .iter()
                 .find(|(n, _)| n == name)
-                .ok_or_else(|| format!("{name:?} is no enumerator of this type"))?;
+                .ok_or_else(|| format!("{name:?} is not an enumerator of this type"))?;
             put(bytes, *found as u64, false);
         }
         (Shape::Int { .. } | Shape::Enum { .. }, Value::Number(_)) => {
@@ -444,7 +444,7 @@ fn from_digits(digits: &str, bytes: &mut [u8]) -> Result<(), String> {
         let pair = std::str::from_utf8(pair).ok();
         *byte = pair
             .and_then(|p| u8::from_str_radix(p, 16).ok())
-            .ok_or_else(|| format!("{digits:?} are no hexadecimal digits"))?;
+            .ok_or_else(|| format!("{digits:?} are not hexadecimal digits"))?;
     }
     Ok(())
 }
@@ -547,7 +547,7 @@ mod tests {
         assert!(refused(json!({"byte": 256})).contains("byte: 256 does not fit"));
         assert!(refused(json!({"byte": -129})).contains("does not fit"));
         assert!(refused(json!({"low": 8})).contains("3 bits"));
-        assert!(refused(json!({"color": "PINK"})).contains("no enumerator"));
+        assert!(refused(json!({"color": "PINK"})).contains("not an enumerator"));
         assert!(refused(json!({"name": "longer than thirteen"})).contains("char[13]"));
         assert!(refused(json!({"inners": [{}, {}, {}]})).contains("3 elements"));
         assert!(refused(json!(5)).contains("struct everything"));

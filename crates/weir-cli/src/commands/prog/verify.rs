@@ -319,7 +319,7 @@ fn kernels(machine: &Machine, program: &str) -> Result<Kernels, Failure> {
 fn kernel_words(program: &str, kernels: &Kernels) -> String {
     let mut text = match &kernels.least {
         Some(least) => format!("{program}: everything it uses is in Linux {least} and newer\n"),
-        None => format!("{program}: uses something that weir knows no version of\n"),
+        None => format!("{program}: uses something whose kernel version is unknown\n"),
     };
     for need in &kernels.needs {
         let since = need.since.as_deref().unwrap_or("?");

@@ -148,7 +148,7 @@ fn ports(
         let found = known.iter().find(|(name, _)| name == wanted);
         let (_, port) = found.ok_or_else(|| {
             Failure::Usage(format!(
-                "--port {wanted}: nothing comes in so on edge {}; it has {}",
+                "--port {wanted}: no such port on edge {}; it has {}",
                 plan.edge,
                 listed()
             ))
@@ -204,7 +204,7 @@ fn packets(
         };
         let Some(port) = ports.get(survey.place_of(&packet)) else {
             return Err(Failure::failed(format!(
-                "{}: the capture has changed while it was read",
+                "{}: the capture changed while it was read",
                 args.input.display()
             )));
         };

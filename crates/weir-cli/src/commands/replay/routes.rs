@@ -229,7 +229,7 @@ impl Table {
         self.link = Some(index);
         let mtu = words.iter().position(|w| *w == "mtu");
         if let Some(mtu) = mtu.and_then(|at| words.get(at + 1)) {
-            let mtu = mtu.parse().map_err(|_| format!("`{mtu}` is no MTU"))?;
+            let mtu = mtu.parse().map_err(|_| format!("invalid MTU `{mtu}`"))?;
             let links = &mut self.routes.links;
             if let Some(link) = links.iter_mut().find(|l| l.ifindex == index) {
                 link.mtu = mtu;
@@ -292,7 +292,7 @@ impl Table {
         if has_kind {
             rest = &rest[1..];
         }
-        let to = rest.first().ok_or("a route without destination")?;
+        let to = rest.first().ok_or("a route without a destination")?;
         let mut route = Route {
             table: routes::MAIN,
             network: Ipv4Addr::UNSPECIFIED.into(),
@@ -427,7 +427,7 @@ impl Table {
     fn end_open(&mut self) -> Result<(), String> {
         match self.open.take() {
             Some(route) => Err(format!(
-                "the route to {}/{} leads nowhere: it has no `dev`",
+                "the route to {}/{} has no `dev`",
                 route.network, route.prefix
             )),
             None => Ok(()),
@@ -448,7 +448,8 @@ fn ip(text: &str) -> Result<IpAddr, String> {
 }
 
 fn number(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("`{text}` is no number"))
+    text.parse()
+        .map_err(|_| format!("expected a number, not `{text}`"))
 }
 
 /// A prefix as `ip route` shows it: IPv4 networks may be short.

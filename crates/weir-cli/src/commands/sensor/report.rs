@@ -61,7 +61,7 @@ pub(super) fn tell_rules(book: &Book, uncompiled: &[Uncompiled], verbose: u8) {
     if all > most {
         let _ = writeln!(
             text,
-            "weir: ... and {} more refused rules or lines; -v or `weir sensor rules check` shows them",
+            "weir: ... and {} more rejected rules or lines; -v or `weir sensor rules check` shows them",
             all - most
         );
     }
@@ -74,7 +74,7 @@ pub(super) fn tell_rules(book: &Book, uncompiled: &[Uncompiled], verbose: u8) {
             );
         }
         if let Some(path) = &book.classes {
-            let _ = writeln!(text, "weir: classes are those of {}", path.display());
+            let _ = writeln!(text, "weir: classification from {}", path.display());
         }
     }
     output::tell(&text);
@@ -83,7 +83,7 @@ pub(super) fn tell_rules(book: &Book, uncompiled: &[Uncompiled], verbose: u8) {
 /// Keys that change nothing, to standard error.
 pub(super) fn tell_unknown(keys: &[String]) {
     for key in keys {
-        output::complain(&format!("{key} changes nothing here"));
+        output::complain(&format!("{key} has no effect"));
     }
 }
 
@@ -115,7 +115,7 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
         seconds(loaded.took),
         match loaded.lines {
             0 => String::new(),
-            n => format!(", and {n} lines of thresholds, classes or reputation refused"),
+            n => format!(", and {n} threshold, classification or reputation lines rejected"),
         }
     );
     let rate = source.frames as f64 / summary.elapsed.as_secs_f64().max(1e-9);

@@ -53,7 +53,7 @@ pub(super) fn run(args: &ServiceArgs, options: &Options) -> Result<ExitCode, Fai
     let mut all = watched(&desk, &usual, &[]);
     if all.is_empty() {
         return Err(Failure::Usage(
-            "there is no server to check: services of TCP with a port have some, and those with a `check` (docs/balancer.md)".to_owned(),
+            "no server to check: TCP services with a port are checked, and those with a `check` (docs/balancer.md)".to_owned(),
         ));
     }
     loop {
@@ -249,7 +249,7 @@ fn ask(at: SocketAddr, check: &Check) -> Result<(), String> {
         // A server that sends byte after byte has the same time as others.
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err("it did not answer in time".to_owned());
+            return Err("it did not respond in time".to_owned());
         }
         stream.set_read_timeout(Some(left)).map_err(told)?;
         match stream.read(&mut chunk).map_err(told)? {

@@ -53,9 +53,7 @@ impl fmt::Display for Text {
 impl Text {
     pub(super) fn parse(text: &str, function: &str) -> Result<Text, Failure> {
         let document = text.parse().map_err(|error| {
-            Failure::Failed(format!(
-                "the configuration that runs cannot be read: {error}"
-            ))
+            Failure::Failed(format!("the running configuration cannot be read: {error}"))
         })?;
         Ok(Text {
             document,
@@ -72,7 +70,7 @@ impl Text {
         let services = self.services()?;
         if services.iter().any(|table| is(table, which)) {
             return Err(Failure::Failed(format!(
-                "there is a service {which} already; nothing was changed"
+                "service {which} exists; nothing was changed"
             )));
         }
         let mut table = Table::new();
@@ -151,7 +149,7 @@ impl Text {
         let servers = tables(service, "server")?;
         if servers.iter().any(|table| is_server(table, address, port)) {
             return Err(Failure::Failed(format!(
-                "server {address} is in {which} already; nothing was changed"
+                "server {address} is already in {which}; nothing was changed"
             )));
         }
         let is_first = servers.is_empty();
@@ -220,7 +218,7 @@ impl Text {
         }
         match count {
             0 => Err(Failure::Failed(format!(
-                "no service that was meant has a server {address}; nothing was changed"
+                "none of the selected services has server {address}; nothing was changed"
             ))),
             count => Ok(count),
         }
@@ -282,7 +280,7 @@ impl Text {
 
     fn balancer(&mut self) -> Result<&mut Table, Failure> {
         let lost =
-            || Failure::Failed("the balancer is not in the configuration that runs".to_owned());
+            || Failure::Failed("the balancer is not in the running configuration".to_owned());
         let functions = tables(self.document.as_table_mut(), "function")?;
         let name = |table: &Table| table.get("name").and_then(Item::as_str).map(str::to_owned);
         functions
@@ -308,7 +306,7 @@ fn tables<'t>(table: &'t mut Table, key: &str) -> Result<&'t mut ArrayOfTables, 
     }
     item.as_array_of_tables_mut().ok_or_else(|| {
         Failure::Failed(format!(
-            "`{key}` is no list of tables in the configuration that runs"
+            "`{key}` is not a list of tables in the running configuration"
         ))
     })
 }
@@ -395,7 +393,7 @@ fn word(mode: ServiceMode) -> &'static str {
 }
 
 fn none(which: &Which) -> Failure {
-    Failure::Failed(format!("there is no service {which}; nothing was changed"))
+    Failure::Failed(format!("no service {which}; nothing was changed"))
 }
 
 fn no_server(which: &Which, address: IpAddr) -> Failure {
@@ -467,16 +465,13 @@ mod tests {
     fn what_is_not_there_is_told() {
         let mut text = Text::parse(TEXT, "lb").expect("parses");
         let error = text.delete(&which(81)).expect_err("refused").to_string();
-        assert_eq!(
-            error,
-            "there is no service tcp 192.0.2.1:81; nothing was changed"
-        );
+        assert_eq!(error, "no service tcp 192.0.2.1:81; nothing was changed");
         let server = "10.0.0.1".parse().expect("an address");
         let error = text.add_server(&which(80), server, None, &How::default(), None);
         let error = error.expect_err("refused").to_string();
         assert_eq!(
             error,
-            "server 10.0.0.1 is in tcp 192.0.2.1:80 already; nothing was changed"
+            "server 10.0.0.1 is already in tcp 192.0.2.1:80; nothing was changed"
         );
         let other = "10.0.0.9".parse().expect("an address");
         let error = text.add_server(

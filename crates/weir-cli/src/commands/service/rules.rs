@@ -59,8 +59,7 @@ impl<'a> Edit<'a> {
                 let mode = mode(how)?;
                 if mode.is_none() && how.name.is_none() {
                     return Err(Failure::Usage(
-                        "say what of the service is to change: --mode (-i, -m, -g) or --name"
-                            .to_owned(),
+                        "nothing to change: give --mode (-i, -m, -g) or --name".to_owned(),
                     ));
                 }
                 text.edit(which, mode, how.name.as_deref())?;
@@ -83,7 +82,7 @@ impl<'a> Edit<'a> {
             Edit::DeleteServer(which, server) => {
                 let (address, port) = address(server)?;
                 text.delete_server(which, address, port)?;
-                format!("server {server} was taken out of {which}")
+                format!("server {server} was removed from {which}")
             }
         })
     }
@@ -105,13 +104,13 @@ impl Foreign {
         if self.persistent.is_some() {
             return no(
                 "-p",
-                "a client's flows are spread each by itself; a flow stays on its server by itself",
+                "flows of a client are spread independently; a flow always stays on its server",
             );
         }
         if self.connection {
             return no(
                 "-c",
-                "flows are remembered by their hashes, so there is no list of clients; --stats counts them",
+                "flows are stored as hashes, so clients cannot be listed; --stats counts them",
             );
         }
         if self.timeout || self.set.is_some() {
@@ -123,17 +122,20 @@ impl Foreign {
         if self.daemon || self.start_daemon.is_some() || self.stop_daemon.is_some() {
             return no(
                 "--daemon, --start-daemon, --stop-daemon",
-                "edges agree on servers by their rings; there is nothing to synchronise",
+                "edges compute the same ring; no synchronization is needed",
             );
         }
         if self.thresholds || self.u_threshold.is_some() || self.l_threshold.is_some() {
             return no(
                 "--thresholds, -x, -y",
-                "servers have no limits; weights say what they get",
+                "servers have no connection limits; use weights",
             );
         }
         if self.persistent_conn {
-            return no("--persistent-conn", "there are no persistent templates");
+            return no(
+                "--persistent-conn",
+                "persistent templates are not supported",
+            );
         }
         if self.fwmark_service.is_some() {
             return no(
@@ -155,7 +157,7 @@ pub(super) fn save(desk: &Desk) -> Result<(), Failure> {
     output::out(&text)?;
     if !left_out.is_empty() {
         output::complain(&format!(
-            "these lines cannot say everything: {}; `weir service save -o FILE` writes the whole configuration",
+            "these lines are not complete: {}; `weir service save -o FILE` writes the whole configuration",
             left_out.join("; ")
         ));
     }

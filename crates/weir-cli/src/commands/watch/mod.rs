@@ -48,7 +48,7 @@ fn edge_name(args: &EdgeArgs) -> Result<String, Failure> {
                 )),
                 (Some(one), true) => Ok(one),
                 (Some(last), false) => Err(Failure::Usage(format!(
-                    "several edges are running: say which one with --edge ({}, {last})",
+                    "several edges are running: select one with --edge ({}, {last})",
                     running.join(", ")
                 ))),
             }
@@ -115,7 +115,7 @@ impl Session {
             let planned = planned.graph.map(|part| part.record);
             if planned.as_ref() != Some(&record) {
                 return Err(Failure::Usage(format!(
-                    "{} is not what runs: apply it first, or watch what runs with --edge {name}",
+                    "{} is not running: apply it first, or watch the running edge with --edge {name}",
                     path.display()
                 )));
             }
@@ -139,9 +139,7 @@ impl Session {
         let edge = Watched::begin(&name, &plan, status.text)?;
         let maps = edge::watch_maps(&name)?;
         let [want, ring, count] = maps.ok_or_else(|| {
-            Failure::Failed(format!(
-                "edge {name} was changed by somebody else; try again"
-            ))
+            Failure::Failed(format!("edge {name} was modified concurrently; retry"))
         })?;
         let watcher = Watcher::start(want, &ring, count, &wish).map_err(Failure::failed)?;
         Ok(Session {
@@ -226,7 +224,7 @@ impl Watched {
         let status = edge.status()?;
         if status.text != text {
             return Err(Failure::Failed(format!(
-                "edge {name} was changed by somebody else; try again"
+                "edge {name} was modified concurrently; retry"
             )));
         }
         let generation = match status.form {
@@ -369,7 +367,7 @@ fn wish(
         ports.push(port_number(name, plan).ok_or_else(|| {
             let there: Vec<&str> = plan.ports.iter().map(|port| port.name.as_str()).collect();
             Failure::Usage(format!(
-                "--port {name}: there is no such port; ports: {}",
+                "--port {name}: no such port; ports: {}",
                 there.join(", ")
             ))
         })?);

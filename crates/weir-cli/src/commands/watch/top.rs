@@ -33,7 +33,7 @@ struct Table {
     seconds: f64,
     ports: Vec<Row>,
     functions: Vec<Row>,
-    /// Devices that packets were redirected or transmitted to; absent where this kernel does not tell.
+    /// Devices that packets were redirected or transmitted to; absent where not reported by this kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<Vec<Device>>,
     /// Redirected packets that no account has, since the edge was set up; absent where that cannot be told.

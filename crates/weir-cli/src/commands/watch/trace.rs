@@ -258,7 +258,7 @@ fn returned(code: i32) -> String {
         Ok(code @ 0..=4) => format!(" (XDP_{})", words::verdict_word(code).to_uppercase()),
         _ => String::new(),
     };
-    format!("the program returned {code}{known}, and does not go on with that")
+    format!("the program returned {code}{known}, which is not in `proceed`")
 }
 
 fn shown(stage: &Stage) -> String {

@@ -263,7 +263,7 @@ impl Parser<'_> {
                 }
             }
         } else if self.at == 0 && !word.starts_with(|c: char| c.is_ascii_hexdigit() || c == ':') {
-            return Err(self.wrong("this is no condition that is known"));
+            return Err(self.wrong("unknown condition"));
         }
         self.value()
     }

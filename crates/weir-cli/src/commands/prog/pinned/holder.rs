@@ -23,7 +23,7 @@ pub(in crate::commands) fn occupied(interface: &str, prog_id: u32) -> Failure {
     });
     if let Some(kept) = ours {
         return Failure::failed(format!(
-            "{there}, which is program {kept} of weir: `weir prog detach {} -i {interface}` takes it off, `weir prog replace {} OBJ` replaces it",
+            "{there}, which is program {kept} of weir: `weir prog detach {} -i {interface}` detaches it, `weir prog replace {} OBJ` replaces it",
             kept.id, kept.id
         ));
     }
@@ -38,7 +38,7 @@ pub(in crate::commands) fn occupied(interface: &str, prog_id: u32) -> Failure {
     }
     if let Some(edge) = edge_of(interface) {
         return Failure::failed(format!(
-            "{there}, which is of edge {edge}: `weir down --edge {edge}` takes it off, `weir status --edge {edge}` shows what it does"
+            "{there}, which is of edge {edge}: `weir down --edge {edge}` detaches it, `weir status --edge {edge}` shows what it does"
         ));
     }
     Failure::failed(format!(

@@ -135,7 +135,7 @@ pub(super) fn differs(declared: MapDefinition, there: MapDefinition) -> Option<S
         return None;
     }
     Some(format!(
-        "the object declares {declared}, and there is {there}"
+        "the object declares {declared}, but the map is {there}"
     ))
 }
 
@@ -144,7 +144,7 @@ fn judge(path: &Path, object: weir_vm::Object, program: &str) -> Result<(), Fail
     let shown = path.display();
     let machine = object.load(program).map_err(|e| {
         Failure::failed(format!(
-            "{shown}: weir cannot judge it: {e}; --unverified leaves that to the kernel"
+            "{shown}: weir cannot verify it: {e}; --unverified loads it without this check"
         ))
     })?;
     match verify::verify(&machine, program, &VerifyOptions::default()) {

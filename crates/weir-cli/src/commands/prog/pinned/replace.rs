@@ -41,7 +41,7 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<ExitCode, Failure> {
             Some(_) if args.fresh => fresh.push(name),
             Some(differs) => {
                 return Err(Failure::failed(format!(
-                    "map {name} cannot keep its contents: {differs}. Program {kept} goes on as it is; --fresh replaces it with a new map, \
+                    "map {name} cannot keep its contents: {differs}. Program {kept} keeps running; --fresh replaces it with a new map, \
                      and --map {name}=MAP with another one"
                 )));
             }

@@ -58,12 +58,12 @@ impl Shelf {
         let permitted = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if name.is_empty() || name.len() > NAME_MAX || !name.chars().all(permitted) {
             return Err(Failure::usage(format!(
-                "{name:?} is no name to keep a program under: at most {NAME_MAX} letters, digits, - and _"
+                "{name:?} is not a valid program name: at most {NAME_MAX} letters, digits, - and _"
             )));
         }
         if name.chars().all(|c| c.is_ascii_digit()) {
             return Err(Failure::usage(format!(
-                "{name:?} is a number, and numbers are weir's; choose a name"
+                "{name:?} is a number, and numbers are assigned by weir; choose a name"
             )));
         }
         let all = kept()?;

@@ -14,7 +14,7 @@ pub(crate) fn run(args: &UnloadArgs) -> Result<ExitCode, Failure> {
     if !places.is_empty() {
         let all: Vec<String> = places.iter().map(ToString::to_string).collect();
         return Err(Failure::failed(format!(
-            "program {kept} is on {}: `weir prog detach {} -i IF` takes it off first",
+            "program {kept} is on {}: `weir prog detach {} -i IF` detaches it first",
             all.join(", "),
             kept.id
         )));
