@@ -8,7 +8,9 @@ use std::collections::BTreeMap;
 use crate::condition::{Condition, TooMany, product, subtract};
 
 /// Most decisions that chains may become.
-const MAX_DECISIONS: usize = 20_000;
+const MAX_DECISIONS: usize = 4_000;
+/// Most rules that are looked at on the way, with every entry of their chains.
+const MAX_VISITS: usize = 20_000;
 /// Deepest nesting of jumps, that of the kernel.
 const MAX_DEPTH: usize = 16;
 
@@ -82,6 +84,7 @@ pub(crate) struct Flatten<'a> {
     chains: &'a Chains,
     pub(crate) decisions: Vec<Decision>,
     pub(crate) refused: Vec<Refused>,
+    visits: usize,
 }
 
 impl<'a> Flatten<'a> {
@@ -90,6 +93,7 @@ impl<'a> Flatten<'a> {
             chains,
             decisions: Vec::new(),
             refused: Vec::new(),
+            visits: 0,
         }
     }
 
@@ -135,6 +139,13 @@ impl<'a> Flatten<'a> {
         left: &[Condition],
         depth: usize,
     ) -> Result<Vec<Condition>, String> {
+        // A chain that jumps to itself more than once would be inlined exponentially often.
+        self.visits += 1;
+        if self.visits > MAX_VISITS {
+            return Err(format!(
+                "with every entry of its chains there are more than {MAX_VISITS} rules"
+            ));
+        }
         let too_many =
             |_: TooMany| "with the chains around it, it becomes too many rules of weir".to_owned();
         let when = product(left, &rule.when).map_err(too_many)?;

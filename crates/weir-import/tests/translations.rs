@@ -102,6 +102,13 @@ fn what_is_not_translated_is_named_with_what_that_means() {
 }
 
 #[test]
+fn chains_that_enter_each_other_end() {
+    let loops = "-A FORWARD -j SUB\n".to_owned() + &"-A SUB -s 10.0.0.0/8 -j SUB\n".repeat(8);
+    let (_, made) = rules(Format::IptablesSave, &filter(&loops), &forward());
+    assert!(!made.findings.is_empty());
+}
+
+#[test]
 fn outgoing_interfaces_need_routes() {
     let text = filter("-A FORWARD -i eth1 -o eth0 -j ACCEPT\n");
     let unknown = Options {

@@ -100,7 +100,7 @@ pub(super) fn lines(text: &str) -> Vec<Token> {
 }
 
 /// Most tokens that variables may become.
-const MAX_GROWTH: usize = 1_000_000;
+const MAX_GROWTH: usize = 50_000;
 
 /// Puts values in the place of `$NAME`.
 pub(super) fn substitute(tokens: &[Token], variables: &BTreeMap<String, Vec<Token>>) -> Vec<Token> {

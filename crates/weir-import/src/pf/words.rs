@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 /// Longest line after macros, in bytes.
-const MAX_LINE: usize = 1 << 20;
+const MAX_LINE: usize = 1 << 16;
 
 /// Lines without comments, with their numbers; a `\` joins the next one, and braces go on over lines.
 pub(super) fn logical_lines(text: &str) -> Vec<(u32, String)> {
