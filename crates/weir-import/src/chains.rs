@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::condition::{Condition, TooMany, product, subtract};
+use crate::condition::{Condition, TooMany, Work, product, subtract_with};
 
 /// Most decisions that chains may become.
 const MAX_DECISIONS: usize = 4_000;
@@ -85,6 +85,8 @@ pub(crate) struct Flatten<'a> {
     pub(crate) decisions: Vec<Decision>,
     pub(crate) refused: Vec<Refused>,
     visits: usize,
+    /// Comparisons of conditions that are left.
+    work: Work,
 }
 
 impl<'a> Flatten<'a> {
@@ -94,6 +96,7 @@ impl<'a> Flatten<'a> {
             decisions: Vec::new(),
             refused: Vec::new(),
             visits: 0,
+            work: Work::of_all(),
         }
     }
 
@@ -148,6 +151,8 @@ impl<'a> Flatten<'a> {
         }
         let too_many =
             |_: TooMany| "with the chains around it, it becomes too many rules of weir".to_owned();
+        let pairs = left.len().saturating_mul(rule.when.len());
+        self.work.take(pairs).map_err(too_many)?;
         let when = product(left, &rule.when).map_err(too_many)?;
         if when.is_empty() {
             return Ok(left.to_vec());
@@ -177,14 +182,16 @@ impl<'a> Flatten<'a> {
             Then::Continue => Ok(left.to_vec()),
             Then::Accept => push(Verdict::Accept, None).map(|()| ends(left)),
             Then::Drop => push(Verdict::Drop, None).map(|()| ends(left)),
-            Then::Return => subtract(left.to_vec(), when.iter()).map_err(too_many),
+            Then::Return => {
+                subtract_with(left.to_vec(), when.iter(), &mut self.work).map_err(too_many)
+            }
             Then::Jump(name) => {
                 self.chain(name, when, depth + 1)?;
                 Ok(left.to_vec())
             }
             Then::Goto(name) => {
                 self.chain(name, when.clone(), depth + 1)?;
-                subtract(left.to_vec(), when.iter()).map_err(too_many)
+                subtract_with(left.to_vec(), when.iter(), &mut self.work).map_err(too_many)
             }
         }
     }
@@ -195,21 +202,25 @@ impl<'a> Flatten<'a> {
 pub(crate) fn in_series(earlier: Vec<Decision>, refused: &mut Vec<Refused>) -> Vec<Decision> {
     let mut accepted: Vec<Condition> = Vec::new();
     let mut out = Vec::new();
+    let mut work = Work::of_all();
     for mut decision in earlier {
         match decision.verdict {
             Verdict::Accept => accepted.extend(decision.when),
-            Verdict::Drop | Verdict::Log => match subtract(decision.when, accepted.iter()) {
-                Ok(when) => {
-                    decision.when = when;
-                    out.push(decision);
+            Verdict::Drop | Verdict::Log => {
+                match subtract_with(decision.when, accepted.iter(), &mut work) {
+                    Ok(when) => {
+                        decision.when = when;
+                        out.push(decision);
+                    }
+                    Err(TooMany) => refused.push(Refused {
+                        line: decision.line,
+                        text: decision.text,
+                        reason:
+                            "without what is accepted before it, it becomes too many rules of weir"
+                                .to_owned(),
+                    }),
                 }
-                Err(TooMany) => refused.push(Refused {
-                    line: decision.line,
-                    text: decision.text,
-                    reason: "without what is accepted before it, it becomes too many rules of weir"
-                        .to_owned(),
-                }),
-            },
+            }
         }
     }
     out

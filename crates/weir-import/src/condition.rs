@@ -397,13 +397,43 @@ pub(crate) const MAX_CONDITIONS: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TooMany;
 
+/// Comparisons of conditions that are left for a whole rule set: what rules take from each other grows with their square.
+#[derive(Debug)]
+pub(crate) struct Work(usize);
+
+impl Work {
+    /// Enough for some thousand rules that overlap; a second or two.
+    pub(crate) fn of_all() -> Work {
+        Work(2_000_000)
+    }
+
+    /// Enough for one rule.
+    fn of_one() -> Work {
+        Work(200_000)
+    }
+
+    pub(crate) fn take(&mut self, comparisons: usize) -> Result<(), TooMany> {
+        self.0 = self.0.checked_sub(comparisons).ok_or(TooMany)?;
+        Ok(())
+    }
+}
+
 /// The packets that meet one of `from` and none of `without`.
 pub(crate) fn subtract<'a>(
     from: Vec<Condition>,
     without: impl Iterator<Item = &'a Condition> + Clone,
 ) -> Result<Vec<Condition>, TooMany> {
-    subtract_within(from.clone(), without.clone(), false, SHORT)
-        .or_else(|TooMany| subtract_within(from, without, true, MAX_CONDITIONS))
+    subtract_with(from, without, &mut Work::of_one())
+}
+
+/// The same for rules one after the other, which share the work.
+pub(crate) fn subtract_with<'a>(
+    from: Vec<Condition>,
+    without: impl Iterator<Item = &'a Condition> + Clone,
+    work: &mut Work,
+) -> Result<Vec<Condition>, TooMany> {
+    subtract_within(from.clone(), without.clone(), false, SHORT, work)
+        .or_else(|TooMany| subtract_within(from, without, true, MAX_CONDITIONS, work))
 }
 
 /// Overlapping conditions are given up above this number.
@@ -414,18 +444,20 @@ fn subtract_within<'a>(
     without: impl Iterator<Item = &'a Condition>,
     apart: bool,
     most: usize,
+    work: &mut Work,
 ) -> Result<Vec<Condition>, TooMany> {
     let most = most.max(from.len());
     let mut left = from;
     for other in without {
+        work.take(left.len())?;
         if left.iter().all(|one| one.and(other).is_none()) {
             continue;
         }
-        left = prune(
-            left.iter()
-                .flat_map(|one| one.minus(other, apart))
-                .collect(),
-        );
+        let rest: Vec<Condition> = (left.iter())
+            .flat_map(|one| one.minus(other, apart))
+            .collect();
+        work.take(rest.len().saturating_mul(rest.len()))?;
+        left = prune(rest);
         if left.len() > most {
             return Err(TooMany);
         }

@@ -10,7 +10,7 @@ use weir_value::{Mac, PROTOCOLS};
 
 use crate::chains::{Decision, Verdict};
 use crate::condition::{
-    Class, Condition, Field, ICMP, ICMP6, IP4, IP6, TCP, UDP, ip, prune, subtract,
+    Class, Condition, Field, ICMP, ICMP6, IP4, IP6, TCP, UDP, Work, ip, prune, subtract_with,
 };
 use crate::finding::{Effect, Finding};
 use crate::nat::Mapped;
@@ -60,6 +60,7 @@ pub(crate) fn write(draft: Draft, names: &Names, findings: &mut Vec<Finding>) ->
         }
         out.rule(&rule);
     }
+    let mut work = Work::of_all();
     let mut dropped: Vec<&Condition> = Vec::new();
     let mut accepted: Vec<&Condition> = Vec::new();
     for decision in &draft.decisions {
@@ -74,7 +75,7 @@ pub(crate) fn write(draft: Draft, names: &Names, findings: &mut Vec<Finding>) ->
                 dropped.extend(&decision.when);
             }
             Verdict::Accept => {
-                match subtract(decision.when.clone(), dropped.iter().copied()) {
+                match subtract_with(decision.when.clone(), dropped.iter().copied(), &mut work) {
                     Ok(when) => {
                         out.origin(decision.line, &decision.text);
                         for one in &when {
@@ -95,7 +96,7 @@ pub(crate) fn write(draft: Draft, names: &Names, findings: &mut Vec<Finding>) ->
             }
             Verdict::Log => {
                 let before = dropped.iter().chain(&accepted).copied();
-                match subtract(decision.when.clone(), before) {
+                match subtract_with(decision.when.clone(), before, &mut work) {
                     Ok(when) if when.len() <= MAX_LOGS => {
                         out.origin(decision.line, &decision.text);
                         let target = log_target(decision.log.as_deref().unwrap_or_default());
