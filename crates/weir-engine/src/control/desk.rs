@@ -343,7 +343,7 @@ mod tests {
             let other = scope.spawn(|| enter(&room, LOOK * 20).map(drop).expect_err("taken"));
             let refused = other.join().expect("no panic");
             assert_eq!(refused.kind, Kind::Busy);
-            assert!(refused.message.contains("try again"), "{}", refused.message);
+            assert!(refused.message.contains("retry"), "{}", refused.message);
             // One who leaves in time is waited for.
             let other = scope.spawn(|| enter(&room, QUEUE).map(drop));
             std::thread::sleep(LOOK * 20);
