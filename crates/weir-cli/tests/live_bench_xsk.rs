@@ -73,7 +73,16 @@ fn sockets_are_measured_beside_c_packet_sockets_and_udp() {
         );
         assert_eq!(found["unit"], *unit, "{found}");
         assert_eq!(found["rounds"], 2, "{found}");
-        assert!(found["value"].as_f64().is_some_and(|v| v > 0.0), "{found}");
+        // What sockets cost by themselves is a difference of two times: on a busy machine it may be below zero.
+        let least = if name.ends_with(".own") {
+            f64::MIN
+        } else {
+            0.0
+        };
+        assert!(
+            found["value"].as_f64().is_some_and(|v| v > least),
+            "{found}"
+        );
         assert!(found["spread"].is_number(), "{found}");
     }
     assert_eq!(figures.len(), expected.len(), "{outcome}");

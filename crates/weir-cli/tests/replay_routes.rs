@@ -148,7 +148,7 @@ fn lines_that_are_not_understood_are_refused_with_their_place() {
         ("10.0.0.0/8 via\n", "`via` has no value"),
         (
             "10.0.0.0/8 proto static\n",
-            "the route to 10.0.0.0/8 leads nowhere",
+            "the route to 10.0.0.0/8 has no `dev`",
         ),
         (
             "10.0.0.1 dev w0 lladdr 02:00 REACHABLE\n",

@@ -394,7 +394,7 @@ fn verdict(action: u32) -> Verdict {
     }
 }
 
-/// Rules of generated policies, without what depends on a rule's number or on time.
+/// Rules of generated policies, without what depends on a rule's number or on time, as the limit of answers does.
 fn pool(runner: &mut TestRunner) -> Vec<Written> {
     let mut pool = Vec::new();
     while pool.len() < 800 {
@@ -402,7 +402,9 @@ fn pool(runner: &mut TestRunner) -> Vec<Written> {
             let steady = |t: &Target| {
                 !matches!(
                     t,
-                    Target::Drop(DropWhen::Random { .. } | DropWhen::Over { .. })
+                    Target::Drop(
+                        DropWhen::Random { .. } | DropWhen::Over { .. } | DropWhen::Answered(_)
+                    )
                 )
             };
             let rewrites = |t: &Target| !matches!(t, Target::Drop(_) | Target::Accept);

@@ -38,7 +38,15 @@ const POOLS_PORT: &[&str] = &[
     "0-65535",
 ];
 const POOLS_NUMBER: &[&str] = &["0", "7", "1-3", "@few", "0-65535"];
+// Most are none: what they drop or answer never meets a connection.
 const STATE_RULES: &[&str] = &[
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
     "",
     "",
     "",
