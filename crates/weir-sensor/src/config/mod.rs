@@ -180,12 +180,13 @@ impl Config {
             vital: Vec::new(),
         };
         let unknown = s.unknown();
-        let vital = (unknown.iter())
+        let mut vital: Vec<(String, &'static str)> = (unknown.iter())
             .filter_map(|key| {
                 let value = s.text_of_unknown(key).unwrap_or_default();
                 vital(s, key, &value).map(|what| (format!("{key}: {value}"), what))
             })
             .collect();
+        vital.extend(prevention::unmet(s));
         Ok(Config {
             unknown,
             vital,

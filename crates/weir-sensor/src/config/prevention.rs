@@ -94,6 +94,18 @@ pub(super) fn midstream(s: &Settings, ips: bool) -> Result<Policy, SettingsError
     })
 }
 
+/// What `exception-policy` asks for beside sessions whose beginning was not seen, if it asks for anything: the key with its value, and what there is instead.
+pub(super) fn unmet(s: &Settings) -> Option<(String, &'static str)> {
+    let value = s.text("exception-policy")?;
+    let usual = matches!(value.to_ascii_lowercase().as_str(), "auto" | "ignore");
+    (!usual).then(|| {
+        (
+            format!("exception-policy: {value}"),
+            "applies to midstream sessions only; at memory limits and errors this sensor inspects as much as it can",
+        )
+    })
+}
+
 /// In which order rules are decided by their actions: `action-order`, which names each once.
 pub(super) fn action_order(s: &Settings) -> Result<ActionOrder, SettingsError> {
     const KEY: &str = "action-order";

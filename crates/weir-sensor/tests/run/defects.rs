@@ -191,6 +191,13 @@ fn keys_that_would_be_missed() {
             "stream.memcap-policy: drop-flow",
         ]
     );
+    // The master switch is met in part only.
+    let settings = Settings::parse("exception-policy: pass-flow\n", false).expect("YAML");
+    let config = Config::from_settings(&settings).expect("right");
+    let keys: Vec<&str> = config.vital.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(keys, ["exception-policy: pass-flow"]);
+    let settings = Settings::parse(text, false).expect("YAML");
+    let config = Config::from_settings(&settings).expect("right");
     assert!(config.unknown.len() > config.vital.len());
     assert_eq!(config.alerts, 15);
 }
