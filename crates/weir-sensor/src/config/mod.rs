@@ -66,7 +66,7 @@ pub struct Config {
     pub profile_rules: bool,
     /// Actions, the one first whose rules are decided first.
     pub actions: ActionOrder,
-    /// Rules that drop do so, as where the sensor stands in the traffic's way; of captures, it is what it would have done.
+    /// Rules that drop do so, as in an inline sensor (of captures: what it would have done).
     pub ips: bool,
     /// What becomes of sessions whose beginning was not seen.
     pub midstream: Policy,

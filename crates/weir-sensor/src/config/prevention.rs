@@ -40,7 +40,7 @@ impl Policy {
         }
     }
 
-    /// Whether only a sensor in the traffic's way can do it.
+    /// Whether only an inline sensor can do it.
     pub fn drops(self) -> bool {
         matches!(self, Policy::DropFlow | Policy::DropPacket | Policy::Reject)
     }

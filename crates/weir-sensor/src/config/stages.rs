@@ -418,7 +418,7 @@ pub(super) fn stream(s: &Settings, ips: bool) -> Result<Stream, SettingsError> {
             .unwrap_or(0),
         midstream: s.truth("stream.midstream")?.unwrap_or(false),
         one_sided: s.truth("stream.async-oneside")?.unwrap_or(false),
-        // `auto`: a sensor beside the traffic waits, one in its way must decide on each packet.
+        // `auto`: a passive sensor waits, an inline one decides on each packet.
         inline: match s.text("stream.inline").as_deref() {
             None | Some("auto") => ips,
             Some(_) => s.truth("stream.inline")?.unwrap_or(false),

@@ -1,4 +1,4 @@
-//! Prevention: what becomes of each packet where the sensor stands in the traffic's way (`--simulate-ips`: would stand).
+//! Prevention: what an inline sensor does with each packet (`--simulate-ips`: would do).
 //!
 //! Decisions over flows (thresholds, bits of hosts) change what becomes of later packets, so that they are made here and not where logs are written: there is one worker.
 

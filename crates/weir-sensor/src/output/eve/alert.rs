@@ -109,14 +109,14 @@ pub enum Effect {
     /// It passed.
     #[default]
     Allowed,
-    /// It passed, and would have been dropped by a sensor in the traffic's way.
+    /// It passed, and would have been dropped inline.
     WouldBlock,
     /// It was dropped, or a reset was sent.
     Blocked,
 }
 
 impl Effect {
-    /// Of a rule with this action; `inline`: the sensor stands in the traffic's way.
+    /// Of a rule with this action; `inline`: the sensor is inline.
     pub fn of(action: Action, inline: bool) -> Effect {
         match action {
             Action::Reject => Effect::Blocked,
@@ -160,7 +160,7 @@ pub struct AlertFacts<'a> {
     pub packet: &'a [u8],
     /// The client behind a proxy, where it stands beside the proxy's address.
     pub forwarded: Option<IpAddr>,
-    /// Whether the sensor stands in the traffic's way.
+    /// Whether the sensor is inline.
     pub inline: bool,
     /// Whether the payload is of the stream rather than of the packet.
     pub stream: bool,
