@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use weir_bpf::abi::{Cond, Interval, KEY_WORDS, VALUE_MAX, cond_op, key, valid};
-use weir_classify::{Classifier, ExactKey, MaskedWord, RuleKey, RuleSet, Scheme, build};
+use weir_classify::{Classifier, ExactKey, MaskedWord, Place, RuleKey, RuleSet, Scheme, build};
 
 const PROTO: usize = key::IP4 + 9;
 const SRC: usize = key::IP4 + 12;
@@ -308,6 +308,170 @@ fn the_bound_of_any_selection_holds_for_every_packet() {
             );
         }
     }
+}
+
+/// Ranges of whole IPv6 addresses: both halves of a pivot decide.
+#[test]
+fn trees_over_addresses_of_128_bits_match_as_brute_force_does() {
+    let mut random = Random(5);
+    let mut bounds = Vec::new();
+    for i in 0..400u32 {
+        // Half of the ranges differ in the first 64 bits, half in the last.
+        let high = u128::from(0x2001_0db8_0000_0000 + u64::from(i % 2) * (random.next() >> 40));
+        let low = (high << 64) + u128::from(random.next() >> 8);
+        let spread = random.next() >> 16;
+        let spread = u128::from(spread) << if i % 4 == 0 { 32 } else { 0 };
+        bounds.push((low, low + spread));
+    }
+    let (rules, conds) = wide_ranges(&bounds);
+    let view = RuleSet {
+        rules: &rules,
+        conds: &conds,
+        intervals: &[],
+    };
+    let built = build(&view, Scheme::Merged).expect("a small set");
+    assert!(!built.nodes.is_empty(), "ranges make a tree");
+    let mut found_any = 0;
+    for &(low, high) in &bounds {
+        for address in [
+            low,
+            high,
+            low.wrapping_sub(1),
+            high + 1,
+            low + (high - low) / 2,
+        ] {
+            let (found, cost) = built.find(&view, &at_address(address));
+            let wanted: Vec<u32> = (0u32..)
+                .zip(&bounds)
+                .filter(|(_, (low, high))| (low..=high).contains(&&address))
+                .map(|(i, _)| i)
+                .collect();
+            assert_eq!(found, wanted, "{address:#x}");
+            assert!(cost.candidates <= built.worst.candidates);
+            found_any += found.len();
+        }
+    }
+    assert!(found_any >= 3 * bounds.len());
+}
+
+/// A classifier that was moved finds the same rules in arrays that begin with something else.
+#[test]
+fn a_moved_classifier_finds_the_same() {
+    let mut random = Random(6);
+    // A large bucket with a tree, small ones without.
+    let mut bounds = Vec::new();
+    for _ in 0..200 {
+        let low = u128::from(random.next()) << 32;
+        bounds.push((low, low + u128::from(random.next())));
+    }
+    let (mut rules, conds) = wide_ranges(&bounds);
+    for i in 0..50u8 {
+        let mut exact = ExactKey::default();
+        assert!(exact.require(&[MaskedWord {
+            word: (PROTO / 8) as u8,
+            mask: 0xff << (PROTO % 8 * 8),
+            value: u64::from(i) << (PROTO % 8 * 8),
+        }]));
+        rules.push(RuleKey {
+            exact,
+            ..RuleKey::default()
+        });
+    }
+    let view = RuleSet {
+        rules: &rules,
+        conds: &conds,
+        intervals: &[],
+    };
+    let built = build(&view, Scheme::Merged).expect("a small set");
+    assert!(!built.nodes.is_empty(), "there is a tree");
+    let place = Place {
+        shapes: 3,
+        nodes: 7,
+        lists: 11,
+        rules: 13,
+        conds: 17,
+    };
+    let mut moved = built.clone().moved_to(&place);
+    // In front of its arrays lie those of a policy that does not concern it.
+    let before = |n: u32| std::iter::repeat_n(0, n as usize);
+    moved
+        .shapes
+        .splice(0..0, before(place.shapes).map(|_| Default::default()));
+    moved
+        .nodes
+        .splice(0..0, before(place.nodes).map(|_| Default::default()));
+    moved.lists.splice(0..0, before(place.lists));
+    moved.order.splice(0..0, before(place.rules));
+    let mut behind = conds.clone();
+    behind.splice(
+        0..0,
+        before(place.conds).map(|_| Cond { off: 0, ..conds[0] }),
+    );
+    let mut shifted = rules.clone();
+    shifted
+        .iter_mut()
+        .for_each(|rule| rule.cond_first += place.conds);
+    let there = RuleSet {
+        rules: &shifted,
+        conds: &behind,
+        intervals: &[],
+    };
+    let mut found_any = 0;
+    for i in 0..600usize {
+        let (low, high) = bounds[i % bounds.len()];
+        let mut flat = at_address(low + (high - low) / (1 + i as u128 % 3));
+        flat[PROTO / 8] |= (i as u64 % 60) << (PROTO % 8 * 8);
+        let (found, cost) = built.find(&view, &flat);
+        assert_eq!(
+            moved.find(&there, &flat),
+            (found.clone(), cost),
+            "packet {i}"
+        );
+        found_any += found.len();
+    }
+    assert!(found_any >= 900, "{found_any}");
+}
+
+/// Rules with one range of the IPv6 source address each, and nothing else.
+fn wide_ranges(bounds: &[(u128, u128)]) -> (Vec<RuleKey>, Vec<Cond>) {
+    let mut conds = Vec::new();
+    let mut rules = Vec::new();
+    for &(low, high) in bounds {
+        let mut u = [0; VALUE_MAX];
+        for (i, number) in [low, high].into_iter().enumerate() {
+            u[i * 16..][..8].copy_from_slice(&((number >> 64) as u64).to_ne_bytes());
+            u[i * 16 + 8..][..8].copy_from_slice(&(number as u64).to_ne_bytes());
+        }
+        rules.push(RuleKey {
+            cond_first: conds.len() as u32,
+            cond_count: 1,
+            ..RuleKey::default()
+        });
+        conds.push(Cond {
+            op: cond_op::RANGE,
+            flags: 0,
+            width: 16,
+            shift: 0,
+            off: (key::IP6 + 8) as u16,
+            len: 0,
+            mask: u64::MAX,
+            set_first: 0,
+            set_count: 0,
+            u,
+        });
+    }
+    (rules, conds)
+}
+
+/// The key of a packet with this IPv6 source address.
+fn at_address(address: u128) -> [u64; KEY_WORDS] {
+    let mut flat = [0; KEY_WORDS];
+    for (i, word) in address.to_be_bytes().chunks_exact(8).enumerate() {
+        let mut eight = [0; 8];
+        eight.copy_from_slice(word);
+        flat[(key::IP6 + 8) / 8 + i] = u64::from_ne_bytes(eight);
+    }
+    flat
 }
 
 /// {offset in the key, mask, value}
