@@ -273,12 +273,12 @@ fn follow() -> impl Strategy<Value = Follow> {
     ];
     prop_oneof![
         14 => (any::<bool>(), tcp()).prop_map(|(reverse, tcp)| Follow::More { reverse, tcp }),
-        34 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
-        12 => tcp().prop_map(|tcp| Follow::More { reverse: false, tcp }),
+        48 => tcp().prop_map(|tcp| Follow::More { reverse: true, tcp }),
+        18 => tcp().prop_map(|tcp| Follow::More { reverse: false, tcp }),
         1 => Just(Follow::Repeat),
         2 => (1u16..5, tcp()).prop_map(|(by, tcp)| Follow::Stranger { by, tcp }),
         2 => (0u16..4).prop_map(|by| Follow::Answer { by }),
-        36 => (kind, len, from, wrong)
+        43 => (kind, len, from, wrong)
             .prop_map(|(kind, len, from, wrong)| Follow::Error { kind, len, from, wrong }),
         12 => (any::<bool>(), 0u16..3).prop_map(|(reverse, id)| Follow::First { reverse, id }),
         22 => (proptest::option::weighted(0.2, 0u16..3), offset)
