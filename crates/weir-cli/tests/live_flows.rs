@@ -16,7 +16,7 @@ use weir_packet::build::Frame;
 
 const PORTS: [&str; 2] = ["box0", "box1"];
 const HOOKS: [&str; 2] = ["tc", "xdp"];
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Long enough for a handshake, too short for a second SYN.
 const ONE_TRY: Duration = Duration::from_millis(700);
 const ALIAS: &str = "10.9.9.1";

@@ -84,7 +84,7 @@ impl Net {
         };
         // Neighbours are found before the policy comes, and again behind it.
         for (from, to) in [(&net.inside, SERVER), (&net.inside, SERVER6)] {
-            let end = std::time::Instant::now() + Duration::from_secs(8);
+            let end = std::time::Instant::now() + Duration::from_secs(30);
             while tcp(from, (to, TCP), 10).is_err() {
                 assert!(
                     std::time::Instant::now() < end,

@@ -9,7 +9,7 @@ use crate::live_bed::{Run, root};
 use crate::live_path::{ALIAS, Path, SERVER, run};
 
 const PORTS: [&str; 2] = ["box0", "box1"];
-const START: Duration = Duration::from_secs(5);
+const START: Duration = Duration::from_secs(30);
 
 const MASQUERADE: &str = "nat4: add-stateful in box0 net-proto ip4 map ip-saddr 10.9.9.1\n\
     nat6: add-stateful in box0 ip6-saddr fd00:1::/64 map ip6-saddr fd00:9::1\n";

@@ -323,7 +323,7 @@ fn tags_are_taken_off_put_on_and_changed() {
         };
         let mut want = addressed(packet(want, to).ttl(8), [2, 0, 0, 0, 0, next]);
         want[6..12].copy_from_slice(if out == 0 { &r0 } else { &r1 });
-        let until = Instant::now() + Duration::from_secs(3);
+        let until = Instant::now() + Duration::from_secs(30);
         let mut seen = Vec::new();
         while !seen.contains(&want) && Instant::now() < until {
             let mut frames = Frames::new();
@@ -548,7 +548,7 @@ fn the_kernels_routes_are_followed() {
     let following = Following(command.spawn().expect("weir runs"));
     // From here on the stack would forward as well: what the router says is what is looked at.
     let becomes = |address: &str, want: &str| {
-        let until = Instant::now() + Duration::from_secs(8);
+        let until = Instant::now() + Duration::from_secs(30);
         loop {
             let output = bed.route(&["get", address]);
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -617,7 +617,7 @@ fn the_kernels_routes_are_followed() {
     becomes("11.0.0.1", "11.0.0.0/24 via 10.81.2.2");
     // Of IPv4 nobody tells that routes went with their address.
     ip(&["address", "del", "10.81.2.1/24", "dev", "r1"]);
-    let until = Instant::now() + Duration::from_secs(8);
+    let until = Instant::now() + Duration::from_secs(30);
     while bed.routed(&["list"]).contains("11.") {
         let told = || std::fs::read_to_string(&said).unwrap_or_default();
         assert!(Instant::now() < until, "routes stay: {}", told());

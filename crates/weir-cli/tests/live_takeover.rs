@@ -311,7 +311,7 @@ impl Pair {
 /// Sends back what one client sends; it must come from the translated address.
 fn answer(at: &TcpListener) {
     at.set_nonblocking(true).expect("set");
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + Duration::from_secs(30);
     let (mut stream, from) = loop {
         match at.accept() {
             Ok(accepted) => break accepted,

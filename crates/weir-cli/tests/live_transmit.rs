@@ -69,7 +69,7 @@ impl Bed {
 
     /// Frames that the far end's device received, once there are so many or after a while.
     fn arrived(&self, expected: u64) -> u64 {
-        const WAIT: Duration = Duration::from_secs(5);
+        const WAIT: Duration = Duration::from_secs(30);
         let end = Instant::now() + WAIT;
         loop {
             let text = self

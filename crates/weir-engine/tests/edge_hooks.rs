@@ -16,7 +16,7 @@ use weir_graph::{Attach, CgroupHook, HookPlan, Instance, MapType, Mode, Model, S
 use weir_kernel::Map;
 
 /// How long packets may be on their way.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Where this kernel has its cgroups of version 2.
 const CGROUPS: [&str; 2] = ["/sys/fs/cgroup/unified", "/sys/fs/cgroup"];
 /// Places in the shared map of bpf/baselines/load.c.

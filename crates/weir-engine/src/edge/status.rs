@@ -112,10 +112,10 @@ impl PortStatus {
     }
 }
 
-/// Looks at an edge that has redirected packets which no account has: so many, so far apart. A packet on its way is in some account
-/// at the next look, on a machine whose CPUs are taken away for milliseconds, too; a lost one is missing from all of them.
-const LOOKS: usize = 6;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(3);
+/// Pauses between looks at an edge that has redirected packets which no account has, in milliseconds. A packet on its way is in some account
+/// at a later look: the softirq thread that carries it may wait for its CPU as long as other threads' time slices take. A lost one is missing
+/// from all of them.
+const PAUSES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 pub(super) fn of(
     name: &str,
@@ -128,11 +128,11 @@ pub(super) fn of(
         second.and_then(|second| second.unaccounted).unwrap_or(0)
     };
     let mut best = look(name, folder, state, stub)?;
-    for _ in 1..LOOKS {
+    for pause in PAUSES {
         if unaccounted(&best) == 0 {
             break;
         }
-        sleep(BETWEEN_LOOKS);
+        sleep(Duration::from_millis(pause));
         let next = look(name, folder, state, stub)?;
         if unaccounted(&next) < unaccounted(&best) {
             best = next;

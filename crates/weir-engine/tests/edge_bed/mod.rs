@@ -103,7 +103,7 @@ impl Bed {
         let sink = attach(&receiver, "b0", &check);
         let a0 = sender.run(|| iface::index_of("a0")).expect("namespace");
         // Carriers are noticed a moment after.
-        let until = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
         while edge
             .ip(&["link", "show"])
             .expect("shown")
