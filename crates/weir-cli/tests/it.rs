@@ -17,6 +17,7 @@ mod conntrack_agrees;
 mod explain;
 mod generate;
 mod import;
+mod independent_model;
 mod json_agree;
 mod lab_afxdp;
 mod lab_firewall;
