@@ -18,8 +18,8 @@ use page::{FOLDER, Section, Step, Tutorial, What, is_shown};
 use traps::Trap;
 use walk::walk;
 
-/// Walks at the same time: most of one is waiting.
-const AT_ONCE: usize = 12;
+/// Walks at the same time: most of one is waiting, and more than this make each other late.
+const AT_ONCE: usize = 6;
 
 /// Pages with a tutorial; each has a test below.
 const PAGES: [&str; 11] = [

@@ -1,8 +1,8 @@
 //! How long changes of rules take beside 100,000 rules, and loading these: in the running kernel, without attaching to anything.
 //!
-//! `cargo run --release -p weir-engine --example update-speed [-- --rules N] [-- --edits N] [-- --out FILE]`, as root. Edits are those of
-//! `weir rule`: one rule added or deleted, or one replaced by another; each is read, planned and switched. Between two edits packets go
-//! through the program.
+//! `cargo run --release -p weir-engine --example update-speed -- [--rules N] [--edits N] [--all-kinds] [--out FILE]`, as root. Edits are those
+//! of `weir rule`: one rule added or deleted, or one replaced by another; each is read, planned and switched. Between two edits packets go
+//! through the program. With --all-kinds half of the rules are rewriting, logging, stateful or limited, or match options and payloads.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -46,7 +46,10 @@ fn run() -> Result<(), Failure> {
         first_line("git", &["rev-parse", "--short", "HEAD"])?,
     )?;
 
-    let text = policy(rules);
+    let all_kinds = arguments.iter().any(|a| a == "--all-kinds");
+    let rule = if all_kinds { any_rule } else { rule };
+    let mut random = Random(5);
+    let text: String = (0..rules).map(|_| rule(&mut random)).collect();
     let (mut reading, mut planning, mut loading) = (Vec::new(), Vec::new(), Vec::new());
     let mut last = None;
     for _ in 0..3 {
@@ -108,6 +111,8 @@ fn run() -> Result<(), Failure> {
     line(&mut out, "delete a rule", &mut deleting)?;
     line(&mut out, "replace a rule", &mut replacing)?;
     line(&mut out, "edit that lays out anew", &mut anew)?;
+    let mut any = [adding, deleting, replacing, anew].concat();
+    line(&mut out, "any edit", &mut any)?;
     std::io::stdout().write_all(out.as_bytes())?;
     if let Some(file) = value("--out") {
         std::fs::write(file, out)?;
@@ -158,9 +163,20 @@ fn read(text: &str) -> Result<Parsed, Failure> {
     parse(&source, &FileSets::relative_to(".")).map_err(|d| d.to_string().into())
 }
 
-fn policy(rules: usize) -> String {
-    let mut random = Random(5);
-    (0..rules).map(|_| rule(&mut random)).collect()
+/// A rule on prefixes and a port, or one of other kinds.
+fn any_rule(random: &mut Random) -> String {
+    let from = format!("ip-saddr 10.{}.{}.0/24", random.below(256), random.below(256));
+    let port = random.below(60_000);
+    match random.below(14) {
+        0 => format!("{from} tcp-dport {port} mod ip-dscp {}\n", random.below(64)),
+        1 => format!("{from} udp-dport {port} log \"udp\"\n"),
+        2 => format!("add-stateful {from} tcp-dport {port} accept\n"),
+        3 => format!("{from} tcp-dport {port} drop over 100/s burst 10\n"),
+        4 => format!("{from} tcp-dport {port} tcp-opt-mss > 1400 mod tcp-opt-mss 1400\n"),
+        5 => format!("{from} udp-dport {port} udp-payload[2] == x0100 drop\n"),
+        6 => format!("{from} tcp-dport {port} strip tcp-opt {}\n", 30 + random.below(3)),
+        _ => rule(random),
+    }
 }
 
 /// A rule on prefixes and a port, as network filters have them.

@@ -414,9 +414,7 @@ def make_match(rng, pools, texts):
         if rng.random() < 0.1 and field not in FLAGS:
             if not negated:
                 return Match(field, classes, lambda s: field in s.fields)
-            # Presence that is not its header's requires the header.
-            own = field in ("ip6-frag-offset", "ip6-frag-id")
-            return Match("! " + field, classes if own else set(), lambda s: field not in s.fields)
+            return Match("! " + field, set(), lambda s: field not in s.fields)
         text, test = number_test(rng, field, pools.get(field))
         return Match(bang + field + text, classes, lambda s: field in s.fields and test(s.fields[field]) != negated)
     if shape < 0.68:
