@@ -267,10 +267,15 @@ fn strict(loaded: &report::Loaded, config: &Config) -> Result<(), Failure> {
             "{keys} configuration keys ask for unsupported features"
         ));
     }
-    match wrong.is_empty() {
-        true => Ok(()),
-        false => Err(Failure::Usage(format!("{} (--strict)", wrong.join(", ")))),
+    if wrong.is_empty() {
+        return Ok(());
     }
+    let why = format!("{} (--strict)", wrong.join(", "));
+    // Rejected rules end with the status that `weir sensor rules check` has for them.
+    Err(match config.vital.is_empty() {
+        true => Failure::Failed(why),
+        false => Failure::Usage(why),
+    })
 }
 
 /// Interfaces to listen to; none: captures are read.
