@@ -165,7 +165,11 @@ fn read(text: &str) -> Result<Parsed, Failure> {
 
 /// A rule on prefixes and a port, or one of other kinds.
 fn any_rule(random: &mut Random) -> String {
-    let from = format!("ip-saddr 10.{}.{}.0/24", random.below(256), random.below(256));
+    let from = format!(
+        "ip-saddr 10.{}.{}.0/24",
+        random.below(256),
+        random.below(256)
+    );
     let port = random.below(60_000);
     match random.below(14) {
         0 => format!("{from} tcp-dport {port} mod ip-dscp {}\n", random.below(64)),
@@ -174,7 +178,10 @@ fn any_rule(random: &mut Random) -> String {
         3 => format!("{from} tcp-dport {port} drop over 100/s burst 10\n"),
         4 => format!("{from} tcp-dport {port} tcp-opt-mss > 1400 mod tcp-opt-mss 1400\n"),
         5 => format!("{from} udp-dport {port} udp-payload[2] == x0100 drop\n"),
-        6 => format!("{from} tcp-dport {port} strip tcp-opt {}\n", 30 + random.below(3)),
+        6 => format!(
+            "{from} tcp-dport {port} strip tcp-opt {}\n",
+            30 + random.below(3)
+        ),
         _ => rule(random),
     }
 }
