@@ -225,6 +225,10 @@ events! {
         OverlapDifferentData: "reassembly_overlap_different_data", "Overlapping segments with different bytes.";
         MismatchedApplications: "applayer_mismatch_protocol_both_directions", "The two directions look like different applications; asked for by `app-layer-event`.";
         OneDirectionApplication: "applayer_detect_protocol_only_one_direction", "Only one direction looks like the application; asked for by `app-layer-event`.";
+        WrongDirectionApplication: "applayer_wrong_direction_first_data", "The server spoke first in an application whose client does; asked for by `app-layer-event`.";
+        UnexpectedApplication: "applayer_unexpected_protocol", "A stream went on in another application than it had announced; asked for by `app-layer-event`.";
+        NoTlsAfterStarttls: "applayer_no_tls_after_starttls", "TLS was announced, and what came is of no known application; asked for by `app-layer-event`.";
+        RecognitionSkipped: "applayer_proto_detection_skipped", "Much data in one direction showed no application, and the other said nothing; asked for by `app-layer-event`.";
         SuspectedRstInjection: "suspected_rst_inject", "Packet of an end behind its own RST, or a RST that its receiver drops.";
     }
 }

@@ -30,6 +30,8 @@ pub struct Conversation {
     changes: u8,
     /// Datagrams that were not recognized.
     tries: u8,
+    /// What the stream said that it would go on with, until its bytes were looked at.
+    announced: Option<App>,
     /// It ended before a direction had said enough to be recognized by.
     short: bool,
     /// Transactions and what else parsers say.
@@ -66,6 +68,7 @@ impl Conversation {
             datagrams,
             changes: 0,
             tries: 0,
+            announced: None,
             short: false,
             transactions: Transactions::default(),
         }
@@ -155,6 +158,14 @@ impl Conversation {
             Recognized::More => self.recognizer = Some(recognizer),
             Recognized::App(app) => {
                 self.sides = recognizer.sides();
+                let first = recognizer.seen().next().map(|(direction, ..)| direction);
+                if first == Some(Direction::ToClient)
+                    && self.changes == 0
+                    && super::protocol(app).is_some_and(|row| row.client_first)
+                {
+                    self.transactions
+                        .event(Event::WrongDirectionApplication.name());
+                }
                 self.take(app, None, wanted);
                 let odd = |d: Direction| match sides_of(app) {
                     Sides::Like(like) => !like(d, recognizer.first(d)),
@@ -169,6 +180,9 @@ impl Conversation {
                 }
             }
             Recognized::Failed => {
+                if recognizer.first(direction.reversed()).is_empty() {
+                    self.transactions.event(Event::RecognitionSkipped.name());
+                }
                 self.recognizer = Some(recognizer);
                 self.fail();
             }
@@ -250,11 +264,20 @@ impl Conversation {
     /// The other direction's first bytes may look like something else: the protocol stays, the difference is noted.
     fn check_side(&mut self, direction: Direction, bytes: &[u8]) {
         let mut r = Recognizer::new(self.ports);
+        let announced = self.announced.take();
         match r.stream(direction, bytes, 0) {
             Recognized::App(app) if app != self.app && !self.datagrams => {
                 *direction.of_mut(&mut self.sides) = app;
-                self.transactions
-                    .event(Event::MismatchedApplications.name());
+                let event = match announced {
+                    Some(_) => Event::UnexpectedApplication,
+                    None => Event::MismatchedApplications,
+                };
+                self.transactions.event(event.name());
+            }
+            // Alone a direction leaves the decision to the other; what it shows by itself is enough here.
+            _ if announced == Some(App::Tls) && *direction.of(&r.sides()) == App::Failed => {
+                *direction.of_mut(&mut self.sides) = App::Failed;
+                self.transactions.event(Event::NoTlsAfterStarttls.name());
             }
             // One look is all.
             found => {
@@ -304,6 +327,7 @@ impl Conversation {
         }
         self.sides = [App::Unknown; 2];
         self.app = App::Unknown;
+        self.announced = change.to;
         if let Some(app) = change.to {
             self.take(app, None, wanted);
         }

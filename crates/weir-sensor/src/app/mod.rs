@@ -85,14 +85,31 @@ pub fn named(word: &str) -> impl Iterator<Item = &'static Protocol> {
     PROTOCOLS.iter().filter(is)
 }
 
-/// The protocol and the event that a rule (`app-layer-event`) names; `None`: no parser reports it. A rule that asks for it could never hold.
-pub fn event(app: &str, event: &str) -> Option<(&'static str, &'static str)> {
+/// An event that a rule may ask for (`app-layer-event`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// The protocol.
+    pub app: &'static str,
+    /// The event.
+    pub event: &'static str,
+    /// Something raises it: else the rule never matches.
+    pub raised: bool,
+}
+
+/// The protocol and the event that a rule (`app-layer-event`) names; `None`: there is no such event.
+pub fn event(app: &str, event: &str) -> Option<Asking> {
     let row = named(app).find(|p| p.kind.is_some())?;
     let mut older = row.older_events.iter();
     let event = older.find(|(old, _)| *old == event).map_or(event, |o| o.1);
-    let known = row.kind?.events.iter().chain([&TOO_MANY]);
-    let found = known.into_iter().find(|known| **known == event)?;
-    Some((row.app.name(), found))
+    let raised = row.kind?.events.iter().chain([&TOO_MANY]);
+    let unraised = row.unraised_events.iter().map(|name| (false, name));
+    let mut known = raised.map(|name| (true, name)).chain(unraised);
+    let (raised, event) = known.find(|(_, known)| **known == event)?;
+    Some(Asking {
+        app: row.app.name(),
+        event,
+        raised,
+    })
 }
 
 /// The keyword of a number of transactions, with its protocol.

@@ -27,8 +27,12 @@ pub struct Protocol {
     pub parser: Option<NewParser>,
     /// What its parser tells apart; `None`: it tells no transactions.
     pub kind: Option<&'static Kind>,
+    /// Its client speaks first.
+    pub client_first: bool,
     /// Names that older rules have for its events, and what these are called now.
     pub older_events: &'static [(&'static str, &'static str)],
+    /// Events that published rules ask for and nothing raises: such a rule loads, with a note, and never matches.
+    pub unraised_events: &'static [&'static str],
     /// Records write the names of its events in capitals.
     pub loud: bool,
     /// When rules can be decided, beside the hooks that all protocols have.
@@ -55,7 +59,9 @@ impl Protocol {
         sides: Sides::Either,
         parser: None,
         kind: None,
+        client_first: false,
         older_events: &[],
+        unraised_events: &[],
         loud: false,
         hooks: &[],
         no_hooks: &[],

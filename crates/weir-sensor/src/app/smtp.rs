@@ -32,6 +32,8 @@ pub(super) const SMTP: Protocol = Protocol {
     parser: Some(|start| Box::new(Smtp::new(start.asked))),
     kind: Some(&KIND),
     loud: true,
+    // Messages are cut by their lengths and their dots: nothing stays that is of neither.
+    unraised_events: &["bdat_chunk_len_exceeded", "unparsable_content"],
     files: true,
     ..Protocol::NONE
 };
@@ -59,6 +61,7 @@ static KIND: Kind = Kind {
         "no_server_welcome_message",
         "tls_rejected",
         "too_many_recipients",
+        "unable_to_match_reply_with_request",
     ],
     // Replies have no buffers, and carry no files.
     may_lack: |_, direction| direction == ToServer,
@@ -399,6 +402,9 @@ impl Smtp {
         }
         self.greeted = true;
         let Some((command, id)) = self.pending.pop_front() else {
+            if let Some(t) = out.live.back_mut() {
+                t.event("unable_to_match_reply_with_request");
+            }
             return;
         };
         match command {

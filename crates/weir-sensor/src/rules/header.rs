@@ -181,7 +181,8 @@ fn action(word: Text<'_>, dialect: Dialect, notes: &mut Vec<String>) -> Parsed<A
 
 fn protocol(word: Text<'_>, dialect: Dialect) -> Parsed<(HeaderProtocol, Vec<App>)> {
     let name = word.str()?;
-    let plain = match name {
+    // Capitals are fine in names of the layers below applications.
+    let plain = match name.to_ascii_lowercase().as_str() {
         "ip" => Some(HeaderProtocol::Ip),
         "any" if dialect == Dialect::Suricata => Some(HeaderProtocol::Ip),
         "ip4" | "ipv4" => Some(HeaderProtocol::Ipv4),

@@ -235,6 +235,82 @@ fn two_applications_in_one_flow() {
     assert_eq!(flow["app_proto_tc"], "ssh");
 }
 
+/// What is odd about how a flow's application showed itself, or changed.
+#[test]
+fn applications_that_are_not_what_they_should_be() {
+    let much = [b'a'; 20_000];
+    let hello: &[u8] = b"EHLO me\r\n";
+    let ready: &[u8] = b"220 mail ESMTP\r\n250 STARTTLS\r\n";
+    let cases: [(&str, u16, &[&[u8]]); 5] = [
+        (
+            "applayer_wrong_direction_first_data",
+            80,
+            &[
+                b"",
+                b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+                b"GET / HTTP/1.1\r\n\r\n",
+            ],
+        ),
+        (
+            "applayer_unexpected_protocol",
+            25,
+            &[
+                hello,
+                ready,
+                b"STARTTLS\r\n",
+                b"220 go on\r\n",
+                b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+                b"500 what\r\n",
+            ],
+        ),
+        (
+            "applayer_no_tls_after_starttls",
+            25,
+            &[
+                hello,
+                ready,
+                b"STARTTLS\r\n",
+                b"220 go on\r\n",
+                b"\x01\x02\x03\x04 and no hello at all\r\n",
+                b"500 what\r\n",
+            ],
+        ),
+        ("applayer_proto_detection_skipped", 9999, &[&much]),
+        (
+            "smtp.unable_to_match_reply_with_request",
+            25,
+            &[
+                hello,
+                ready,
+                b"MAIL FROM:<a@b>\r\n",
+                b"250 ok\r\n250 why\r\n",
+                b"QUIT\r\n",
+                b"221 bye\r\n",
+            ],
+        ),
+    ];
+    let rules: String = (1..)
+        .zip(&cases)
+        .map(|(sid, (event, ..))| {
+            format!(
+                "alert tcp any any -> any any (msg:\"m\"; app-layer-event:{event}; sid:{sid};)\n"
+            )
+        })
+        .collect();
+    for (sid, (event, port, said)) in (1..).zip(cases) {
+        let mut tape = Tape::default();
+        tape.session((CLIENT, 43_000), (SERVER, port), said);
+        let left = sense_tape(&tape, &How::rules(&rules));
+        assert_eq!(left.sids(), [sid], "{event}: {}", left.text);
+    }
+    // Ordinary sessions have none of them.
+    let mut tape = Tape::default();
+    let quiet: &[&[u8]] = &[hello, ready, b"QUIT\r\n", b"221 bye\r\n"];
+    tape.session((CLIENT, 43_000), (SERVER, 25), quiet);
+    let left = sense_tape(&tape, &How::rules(&rules));
+    assert!(left.sids().is_empty(), "{}", left.text);
+}
+
 #[test]
 fn mail_stands_beside_its_session() {
     let mut tape = Tape::default();

@@ -28,6 +28,10 @@ use crate::packet::Direction::ToClient;
 pub(super) const DNS: Protocol = Protocol {
     app: App::Dns,
     carrier: Carrier::Both,
+    older_events: &[
+        ("not_a_request", "not_request"),
+        ("not_a_response", "not_response"),
+    ],
     stream: Some(StreamProbe::new(Certainty::Chance, stream)),
     // Name services of the link look like DNS and are not what rules for DNS are about.
     datagram: Some(|first| {

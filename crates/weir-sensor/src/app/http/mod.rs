@@ -61,6 +61,7 @@ pub(super) const HTTP1: Protocol = Protocol {
     aliases: &["http1"],
     stream: Some(StreamProbe::new(Certainty::Sure, probe::http1)),
     sides: Sides::Like(probe::begins_like_http),
+    client_first: true,
     parser: Some(|start| Box::new(Http1::new(start.asked))),
     kind: Some(&KIND),
     older_events: &[

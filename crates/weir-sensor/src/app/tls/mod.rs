@@ -30,6 +30,8 @@ use crate::packet::Direction::{ToClient, ToServer};
 const MOST_MESSAGE: usize = 256 * 1024;
 /// The longest record, with the room that ends grant beyond the standard.
 const MOST_RECORD: usize = 0x4800;
+/// Records that a segment may have before it is odd.
+const MANY_RECORDS: usize = 30;
 /// The least padding of a heartbeat.
 const LEAST_PADDING: usize = 16;
 /// Certificates of a chain that are looked at.
@@ -58,6 +60,15 @@ pub(super) const TLS: Protocol = Protocol {
     parser: Some(|start| Box::new(Tls::new(start.asked))),
     kind: Some(&KIND),
     loud: true,
+    client_first: true,
+    // Of an older decoder of certificates, of SSLv2 behind its first message, and of what is encrypted.
+    unraised_events: &[
+        "certificate_invalid_string",
+        "certificate_missing_element",
+        "certificate_unknown_element",
+        "dataleak_heartbeat_mismatch",
+        "error_message_encountered",
+    ],
     hooks: &[
         ("client_in_progress", ToServer, Stage::Begun),
         ("client_hello_done", ToServer, Stage::Shaken(1)),
@@ -117,6 +128,7 @@ static KIND: Kind = Kind {
         "certificate_invalid_serial",
         "certificate_invalid_x509name",
         "handshake_invalid_length",
+        "heartbeat_message",
         "invalid_certificate",
         "invalid_handshake_message",
         "invalid_heartbeat_message",
@@ -130,6 +142,7 @@ static KIND: Kind = Kind {
         "invalid_tls_header",
         "multiple_sni_extensions",
         "overflow_heartbeat_message",
+        "too_many_records_in_packet",
     ],
     // The messages of the handshake tell who answers.
     answered: |t| t.facts("ssl_state").any(|s| s & 10 != 0),
@@ -313,14 +326,20 @@ impl Tls {
             22 if !half.encrypted => self.handshake(d, body, out),
             // A fatal alert, instead of the rest of the handshake.
             21 if !half.encrypted && d == ToClient && body.first() == Some(&2) => self.sum_up(out),
-            24 if !half.encrypted => self.heartbeat(body, out),
-            21 | 22 | 24 => {}
+            24 => self.heartbeat(d, body, out),
+            21 | 22 => {}
             _ => self.fail(d, "invalid_record_type", out),
         }
     }
 
     /// A heartbeat in the clear: asks for more of the other end's memory than it brings, or has no padding.
-    fn heartbeat(&mut self, body: &[u8], out: &mut Transactions) {
+    fn heartbeat(&mut self, d: Direction, body: &[u8], out: &mut Transactions) {
+        if let Some(t) = self.transaction(out) {
+            t.event("heartbeat_message");
+        }
+        if d.of(&self.halves).encrypted {
+            return;
+        }
         let event = match body {
             [1 | 2, high, low, rest @ ..] => {
                 let said = usize::from(u16::from_be_bytes([*high, *low]));
@@ -654,7 +673,14 @@ impl Parser for Tls {
                 }
             }
         }
+        let mut records = 0;
         while rest.len() >= 5 && !d.of(&self.halves).broken && !out.encrypted {
+            records += 1;
+            if records == MANY_RECORDS + 1
+                && let Some(t) = self.transaction(out)
+            {
+                t.event("too_many_records_in_packet");
+            }
             d.of_mut(&mut self.halves).started = true;
             let (kind, major) = (rest[0], rest[1]);
             let length = usize::from(u16::from_be_bytes([rest[3], rest[4]]));

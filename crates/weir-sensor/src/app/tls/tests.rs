@@ -1,8 +1,8 @@
 //! Handshakes as ends send them, cut in pieces, garbled and old.
 
 use super::*;
-use crate::app::Ports;
-use crate::app::tests::{converse, converse_all};
+use crate::app::tests::{converse, converse_all, wanted};
+use crate::app::{Conversation, Ports};
 
 fn list(bytes: usize, content: &[u8]) -> Vec<u8> {
     let n = (content.len() as u32).to_be_bytes();
@@ -191,17 +191,35 @@ fn heartbeats_that_ask_for_more_than_they_bring() {
     let padded = |kind: u8, said: u16, payload: &[u8]| {
         record(24, &[&[kind][..], &said.to_be_bytes(), payload].concat())
     };
-    for (beat, events) in [
-        (padded(1, 5, &[0; 21]), &[][..]),
-        (padded(1, 0x4000, b""), &["overflow_heartbeat_message"]),
-        (padded(1, 5, b"hello"), &["invalid_heartbeat_message"]),
-        (padded(9, 0, &[0; 16]), &["invalid_heartbeat_message"]),
+    for (beat, odd) in [
+        (padded(1, 5, &[0; 21]), None),
+        (padded(1, 0x4000, b""), Some("overflow_heartbeat_message")),
+        (padded(1, 5, b"hello"), Some("invalid_heartbeat_message")),
+        (padded(9, 0, &[0; 16]), Some("invalid_heartbeat_message")),
     ] {
         let c = converse_all(
             &[(ToServer, &[hello.clone(), beat].concat())],
             Ports::default(),
         );
-        assert_eq!(c.transactions.live[0].events, events);
+        let all: Vec<&str> = ["heartbeat_message"].into_iter().chain(odd).collect();
+        assert_eq!(c.transactions.live[0].events, all);
+    }
+}
+
+#[test]
+fn many_records_in_one_segment_are_odd() {
+    let hello = record(22, &client_hello());
+    let warning = record(21, &[1, 0]);
+    for (warnings, odd) in [(29, false), (30, true), (200, true)] {
+        let said = [hello.clone(), warning.repeat(warnings)].concat();
+        let mut c = Conversation::stream(Ports::default());
+        c.data(ToServer, &said, 0, &wanted());
+        let events = &c.transactions.live[0].events;
+        assert_eq!(
+            events.contains(&"too_many_records_in_packet"),
+            odd,
+            "{warnings}"
+        );
     }
 }
 

@@ -120,8 +120,13 @@ pub(super) fn option<'a>(
         Word::AppLayerEvent => {
             let value = opt.need()?.str()?;
             let condition = match value.split_once('.') {
-                Some((app, event)) => app::event(app, event).map(|(app, event)| {
-                    PacketCondition::AppEvent(app.to_owned(), event.to_owned())
+                Some((app, event)) => app::event(app, event).map(|found| {
+                    if !found.raised {
+                        draft
+                            .notes
+                            .push(format!("nothing raises `{value}`: the rule never matches"));
+                    }
+                    PacketCondition::AppEvent(found.app.to_owned(), found.event.to_owned())
                 }),
                 // Of a flow rather than of a transaction.
                 None => {
