@@ -22,11 +22,12 @@ use walk::walk;
 const AT_ONCE: usize = 6;
 
 /// Pages with a tutorial; each has a test below.
-const PAGES: [&str; 11] = [
+const PAGES: [&str; 12] = [
     "README.md",
     "docs/tutorials/afxdp-settings.md",
     "docs/tutorials/capture-rules.md",
     "docs/tutorials/dos-guard.md",
+    "docs/tutorials/first-steps.md",
     "docs/tutorials/function-chain.md",
     "docs/tutorials/load-balancer.md",
     "docs/tutorials/nat-gateway.md",
@@ -136,6 +137,11 @@ fn tour_of_capture_rules() {
 #[test]
 fn tour_of_the_dos_guard() {
     tour("docs/tutorials/dos-guard.md");
+}
+
+#[test]
+fn tour_of_the_first_steps() {
+    tour("docs/tutorials/first-steps.md");
 }
 
 #[test]
