@@ -709,19 +709,19 @@ pub(crate) enum Benchmark {
     Middlebox(MiddleboxBenchArgs),
     /// User engine JIT against the kernel, weir's interpreter and rbpf (root)
     Vm(VmBenchArgs),
-    /// Drop, transmit, redirect and pass, chains of functions and large filters beside minimal XDP programs, iptables, nftables and xdp-filter: section 4 of the XDP paper (root)
+    /// Drop, transmit, redirect, chains and large filters beside minimal XDP, nftables and xdp-filter: XDP paper, 4 (root)
     Xdp(XdpBenchArgs),
-    /// Transactions of a TCP service under a flood of UDP packets, with and without filters: section 5.1 of the XDP paper (root)
+    /// Transactions of a TCP service under a UDP flood, with and without filters: XDP paper, 5.1 (root)
     Ddos(DdosBenchArgs),
-    /// Packets a router forwards, with one route and a table of the Internet's size, beside the kernel: section 5.2 of the XDP paper (root)
+    /// Packets a router forwards, with one route and with a full table, beside the kernel: XDP paper, 5.2 (root)
     Router(RouterBenchArgs),
-    /// Packets a load balancer sends to a hundred servers, beside nftables and a bare TX, and how flows are spread: section 5.3 of the XDP paper (root)
+    /// Packets a balancer sends to a hundred servers, beside nftables and a bare TX: XDP paper, 5.3 (root)
     Balancer(BalancerBenchArgs),
-    /// Virtual networks: rows of bridges and routers beside the kernel's, processes and Open vSwitch, the cost of a hop, and ten thousand workloads: section 4 of the InKeV paper (root)
+    /// Virtual networks beside the kernel's, processes and Open vSwitch: InKeV paper, 4 (root)
     Network(NetworkBenchArgs),
     /// AF_XDP sockets against a minimal C program, packet sockets and UDP (root)
     Xsk(XskBenchArgs),
-    /// The sensor on captures or mixes of traffic: packets per CPU-second with no rule, one and all, by engine and workers, memory, loading, the cost of each stage
+    /// The sensor on captures or mixes of traffic: packets per CPU-second, memory, loading, cost of stages
     Sensor(Box<SensorBenchArgs>),
     /// Internal: sensor process of `weir bench sensor`, controlled through standard input
     #[command(hide = true)]

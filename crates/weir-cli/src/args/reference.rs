@@ -8,8 +8,8 @@ use clap::{Arg, Command};
 use super::table;
 
 const HEAD: &str = "# Commands\n\n\
-    Written by a test from the table of commands; `weir COMMAND --help` shows the same with examples, and `weir man` writes man pages. All commands take\n\
-    `--color WHEN` and `--help`. Exit status: 0 done, 1 failed, 2 bad usage or configuration.\n";
+    Written by a test from the table of commands; `weir COMMAND --help` shows the same with examples, and `weir man` writes\n\
+    man pages. All commands take `--color WHEN` and `--help`. Exit status: 0 done, 1 failed, 2 bad usage or configuration.\n";
 
 #[test]
 fn the_page_lists_every_command() {

@@ -136,8 +136,8 @@ words! {
     StripPseudoHeaders: "strip_pseudo_headers" [] Suricata, "transform";
     Gunzip: "gunzip" [] Suricata, "transform: `max-size` (1024)";
     Inflate: "zlib_deflate" [] Suricata, "transform: `max-size` (1024)";
-    Domain: "domain" [] Suricata, "transform; refused, as no list of public suffixes is included";
-    Tld: "tld" [] Suricata, "transform; refused, as no list of public suffixes is included";
+    Domain: "domain" [] Suricata, "transform; rejected, as no list of public suffixes is included";
+    Tld: "tld" [] Suricata, "transform; rejected, as no list of public suffixes is included";
     FromBase64: "from_base64" [] Suricata, "transform: `bytes`, `offset`, `mode`";
     PayloadSize: "dsize" [] Both, "size of the packet's payload";
     Ttl: "ttl" [] Both, "time to live, hop limit";
@@ -164,7 +164,7 @@ words! {
     TlsVersion: "tls.version" [] Suricata, "version of TLS";
     SslVersion: "ssl_version" [] Both, "versions, alternatives with commas";
     SslState: "ssl_state" [] Both, "state of the handshake, alternatives with a bar or commas";
-    Requires: "requires" [] Suricata, "versions of the language (this is 8.0), keywords, features (none has a name); a rule that requires others is refused";
+    Requires: "requires" [] Suricata, "versions of the language (this is 8.0), keywords, features (none has a name); a rule that requires others is rejected";
     Alert: "alert" [] Suricata, "an alert when it matches, also of a rule with the action `pass`";
     Config: "config" [] Suricata, "`logging disable, type tx, scope tx`: the transaction that the rule holds of is not written to the log; as an action, no alert";
     WindowScale: "tcp.wscale" [] Suricata, "window scale option of TCP";
@@ -385,7 +385,7 @@ pub fn tables() -> String {
             );
         }
     }
-    out += "\n### Buffers\n\nIn Suricata's dialect a sticky name is about the contents after it, an old name about the content before it. In Snort 3's every name is sticky.\n\n";
+    out += "\n### Buffers\n\nIn `suricata` a sticky name is for the contents after it, an old name for the one before. In `snort3` all are sticky.\n\n";
     out += "| sticky | old modifier | Snort 3 | what it holds |\n|---|---|---|---|\n";
     for buffer in Buffer::ALL {
         let (sticky, modifiers) = buffer.words();
