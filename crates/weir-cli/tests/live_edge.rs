@@ -380,7 +380,7 @@ fn what_nobody_confirms_is_gone_back_on() {
     first.says("confirm within 30 s");
     assert!(!bed.arrives(9));
     first.signal(Signal::INT);
-    first.says("it was refused: the edge was taken down");
+    first.says("it was rejected: the edge was taken down");
     assert_eq!(first.end(), 1);
     assert_eq!(bed.status(), None);
     assert!(bed.arrives(9));

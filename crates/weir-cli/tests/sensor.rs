@@ -84,7 +84,7 @@ fn a_capture_and_a_rule() {
     ]);
     assert_eq!(status, 0, "{err}");
     assert!(
-        out.contains("alerts    3\n") && out.contains("rules     1 loaded, 0 refused"),
+        out.contains("alerts    3\n") && out.contains("rules     1 loaded, 0 rejected"),
         "{out}"
     );
     assert_eq!(lines(&f.0.join("fast.log")), 3);
@@ -132,7 +132,7 @@ fn broken_rules_are_shown_and_the_rest_holds() {
     let (status, out, err) = weir(&["sensor", "-r", &pcap, "-S", &rules, "-l", &log]);
     assert_eq!(status, 0, "{err}");
     assert!(
-        out.contains("1 loaded, 1 refused") && out.contains("alerts    3\n"),
+        out.contains("1 loaded, 1 rejected") && out.contains("alerts    3\n"),
         "{out}"
     );
     assert!(
@@ -146,7 +146,7 @@ fn broken_rules_are_shown_and_the_rest_holds() {
     let (status, out, _) = weir(&["sensor", "rules", "check", &rules]);
     assert_eq!(status, 1);
     assert!(
-        out.contains("1 rules of 1 files loaded (50.0 %), 1 refused"),
+        out.contains("1 rules of 1 files loaded (50.0 %), 1 rejected"),
         "{out}"
     );
     assert_eq!(
@@ -249,7 +249,7 @@ fn a_rule_file_of_the_configuration_that_is_not_there() {
     let (status, out, err) = weir(&run);
     assert_eq!(status, 0, "{err}");
     assert!(
-        out.contains("rules     1 loaded, 0 refused, of 1 files") && out.contains("alerts    3\n"),
+        out.contains("rules     1 loaded, 0 rejected, of 1 files") && out.contains("alerts    3\n"),
         "{out}"
     );
     let said: Vec<&str> = (err.lines())

@@ -58,7 +58,7 @@ impl Planned {
             (Ok(done), _) => applied.networks = done,
             (Err(error), None) => return Err(error),
             (Err(error), Some(former)) => {
-                let text = format!("the networks were refused: {error}");
+                let text = format!("the networks were rejected: {error}");
                 return Err(match former.restore() {
                     Ok(()) => RuntimeError::Failed(format!("{text}; nothing was changed")),
                     Err(why) => RuntimeError::Failed(format!(

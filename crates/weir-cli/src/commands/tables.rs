@@ -151,7 +151,7 @@ fn text(tables: &Tables) -> String {
         text.push_str(&format!("{:>9}  {meaning}\n", table::grouped(count as u64)));
     }
     text.push_str(&format!(
-        "           (a policy where more than {} could is refused)\n",
+        "           (a policy where more than {} could is rejected)\n",
         b.hits_limit
     ));
     text.push_str("\n  map             entries          bytes\n");

@@ -369,7 +369,7 @@ impl<'a> Reader<'a> {
                 Ok(Ok((engine, _))) if self.is_worse(&engine) => {
                     let [refused, _] = engine.missing;
                     let why = format!(
-                        "{} rules are left of {}, and {refused} are refused (rule-reload.broken: load takes them all the same)",
+                        "{} rules are left of {}, and {refused} are rejected (rule-reload.broken: load takes them all the same)",
                         engine.rules(),
                         self.setup.engine.rules()
                     );

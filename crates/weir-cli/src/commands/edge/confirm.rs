@@ -59,7 +59,7 @@ pub(super) fn apply(args: &ApplyArgs, planned: &Planned, limit: Duration) -> Res
     former.restore()?;
     let why = match answer {
         Answer::TooLate => "not confirmed in time",
-        _ => "it was refused",
+        _ => "it was rejected",
     };
     let now = match former.ran() {
         true => "the previous configuration is restored",

@@ -108,7 +108,7 @@ pub(super) fn text(loaded: &Loaded, summary: &Summary, verbose: u8) -> String {
     let count = |name: &str| summary.counters.get(name).copied().unwrap_or(0);
     let _ = writeln!(
         text,
-        "rules     {} loaded, {} refused, of {} files in {}{}",
+        "rules     {} loaded, {} rejected, of {} files in {}{}",
         loaded.rules,
         loaded.refused,
         loaded.files,

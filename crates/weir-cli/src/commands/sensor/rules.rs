@@ -73,7 +73,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<ExitCode, Failure> {
         };
         let _ = writeln!(
             text,
-            "{} rules of {} files loaded ({share:.1} %), {bad} refused, {} commented out, {} notes, in {}",
+            "{} rules of {} files loaded ({share:.1} %), {bad} rejected, {} commented out, {} notes, in {}",
             engine.rules(),
             book.loaded.files,
             book.loaded.disabled,
@@ -178,7 +178,7 @@ pub(super) fn analyse(args: &CheckArgs) -> Result<ExitCode, Failure> {
         }
         let _ = writeln!(
             text,
-            "{} rules, {refused} refused: {} without a lead, {} with one of less than {GOOD} bytes, {} with a good one; they are asked of all traffic that their headers and other conditions take",
+            "{} rules, {refused} rejected: {} without a lead, {} with one of less than {GOOD} bytes, {} with a good one; they are tested on all traffic that their headers and other conditions take",
             all.len(),
             count("none"),
             count("short"),

@@ -170,7 +170,7 @@ fn runs(
             .push(ran.peak_mb);
         if rules == "open" {
             bench.note(format!(
-                "open: all rules with HOME_NET and EXTERNAL_NET any, so that none is left out for its addresses: {} loaded, {} refused",
+                "open: all rules with HOME_NET and EXTERNAL_NET any, so that none is left out for its addresses: {} loaded, {} rejected",
                 part.loaded.rules, part.loaded.refused
             ));
         }
@@ -183,7 +183,7 @@ fn runs(
                 None => "no rule alerts, so that there is no figure with one".to_owned(),
             });
             bench.note(format!(
-                "rules: {} loaded, {} refused",
+                "rules: {} loaded, {} rejected",
                 part.loaded.rules, part.loaded.refused
             ));
         }
