@@ -12,7 +12,7 @@ mod bound;
 mod index;
 mod merge;
 mod model;
-mod place;
+mod offsets;
 mod prune;
 mod tree;
 
@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use weir_bpf::abi::{Cell, Cond, DimRows, Interval, KEY_WORDS, Node, PROBE_WORDS, Table};
 
 pub use model::Cost;
-pub use place::Place;
+pub use offsets::Offsets;
 
 /// Masked bits of one word of the flat key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

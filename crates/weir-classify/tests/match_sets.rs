@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use weir_bpf::abi::{Cond, Interval, KEY_WORDS, VALUE_MAX, cond_op, key, valid};
-use weir_classify::{Classifier, ExactKey, MaskedWord, Place, RuleKey, RuleSet, Scheme, build};
+use weir_classify::{Classifier, ExactKey, MaskedWord, Offsets, RuleKey, RuleSet, Scheme, build};
 
 const PROTO: usize = key::IP4 + 9;
 const SRC: usize = key::IP4 + 12;
@@ -384,7 +384,7 @@ fn a_moved_classifier_finds_the_same() {
     };
     let built = build(&view, Scheme::Merged).expect("a small set");
     assert!(!built.nodes.is_empty(), "there is a tree");
-    let place = Place {
+    let place = Offsets {
         shapes: 3,
         nodes: 7,
         lists: 11,

@@ -371,11 +371,11 @@ pub(crate) struct ConnectionsArgs {
     /// Only connections with this port at either end (with --address: at the same end)
     #[arg(long, value_name = "PORT", global = true)]
     pub(crate) port: Option<u16>,
-    /// Only this protocol
-    #[arg(long, value_name = "PROTOCOL", global = true, value_parser = ["tcp", "udp", "icmp", "icmp6", "sctp", "gre", "esp", "ah"])]
+    /// Only this protocol, by name or number
+    #[arg(long, value_name = "PROTOCOL", global = true, value_parser = value::protocol)]
     pub(crate) protocol: Option<String>,
     /// Only connections in this state
-    #[arg(long, value_name = "STATE", global = true, value_parser = ["tcp-syn-sent", "tcp-syn-recv", "tcp-established", "tcp-fin-wait", "tcp-close-wait", "tcp-last-ack", "tcp-time-wait", "tcp-close", "udp-unreplied", "udp-stream", "icmp", "generic-new", "generic", "mapping", "expectation", "tcp-syn-received", "tcp-fin", "tcp-closed", "udp-new", "udp"])]
+    #[arg(long, value_name = "STATE", global = true, value_parser = value::states())]
     pub(crate) state: Option<String>,
     /// Only connections of this rule
     #[arg(long, value_name = "ID", global = true)]

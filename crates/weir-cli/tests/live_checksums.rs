@@ -85,7 +85,7 @@ const REWRITES: [Rewrite; 5] = [
 
 /// Where weir is in the box.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum AttachPoint {
     /// As `weir run` chooses for a veth: unfinished checksums are told by the checksum itself.
     Xdp,
     /// With `--checksums complete`, the cure that `weir run` names where all senders finish their checksums: told by the checksum, one complete
@@ -102,14 +102,14 @@ enum Place {
 #[test]
 fn rewrites_are_right_with_sender_offloads_on() {
     if root("rewrites_are_right_with_sender_offloads_on") {
-        every_rewrite(&Bed::build("weirl-on"), Place::Xdp);
+        every_rewrite(&Bed::build("weirl-on"), AttachPoint::Xdp);
     }
 }
 
 #[test]
 fn rewrites_are_right_with_sender_offloads_off() {
     if root("rewrites_are_right_with_sender_offloads_off") {
-        every_rewrite(&without_offloads("weirl-off"), Place::XdpComplete);
+        every_rewrite(&without_offloads("weirl-off"), AttachPoint::XdpComplete);
     }
 }
 
@@ -118,7 +118,7 @@ fn rewrites_on_tc_are_right_with_sender_offloads_on() {
     if root("rewrites_on_tc_are_right_with_sender_offloads_on") {
         let bed = Bed::build("weirl-ton");
         let seen = gso_seen(&bed);
-        every_rewrite(&bed, Place::Tc);
+        every_rewrite(&bed, AttachPoint::Tc);
         assert!(
             gso_seen(&bed) > seen,
             "no GSO packet crossed the box: the test shows nothing"
@@ -129,14 +129,14 @@ fn rewrites_on_tc_are_right_with_sender_offloads_on() {
 #[test]
 fn rewrites_on_tc_are_right_with_sender_offloads_off() {
     if root("rewrites_on_tc_are_right_with_sender_offloads_off") {
-        every_rewrite(&without_offloads("weirl-toff"), Place::Tc);
+        every_rewrite(&without_offloads("weirl-toff"), AttachPoint::Tc);
     }
 }
 
 #[test]
 fn rewrites_in_a_clsact_filter_are_right() {
     if root("rewrites_in_a_clsact_filter_are_right") {
-        every_rewrite(&Bed::build("weirl-cls"), Place::Clsact);
+        every_rewrite(&Bed::build("weirl-cls"), AttachPoint::Clsact);
     }
 }
 
@@ -155,7 +155,7 @@ fn rewrites_on_transmit_are_right() {
                 .ip(&["route", "add", to, "via", via])
                 .expect("route");
         }
-        every_rewrite(&bed, Place::Egress);
+        every_rewrite(&bed, AttachPoint::Egress);
     }
 }
 
@@ -208,20 +208,20 @@ fn the_judge_sees_wrong_checksums() {
     );
 }
 
-fn every_rewrite(bed: &Bed, place: Place) {
+fn every_rewrite(bed: &Bed, place: AttachPoint) {
     let flags: &[&str] = match place {
-        Place::Xdp => &["--hook", "xdp"],
-        Place::XdpComplete => &["--hook", "xdp", "--checksums", "complete"],
-        Place::Tc => &["--hook", "tc"],
-        Place::Clsact => &["--hook", "clsact"],
-        Place::Egress => &["--egress"],
+        AttachPoint::Xdp => &["--hook", "xdp"],
+        AttachPoint::XdpComplete => &["--hook", "xdp", "--checksums", "complete"],
+        AttachPoint::Tc => &["--hook", "tc"],
+        AttachPoint::Clsact => &["--hook", "clsact"],
+        AttachPoint::Egress => &["--egress"],
     };
     serve(bed);
     settle(bed);
     for rewrite in &REWRITES {
         let before = bed.checksum_errors();
         let mut policy = rewrite.policy.to_owned();
-        if matches!(place, Place::Egress) {
+        if matches!(place, AttachPoint::Egress) {
             policy = policy
                 .replace("in box0", "in box0 out box1")
                 .replace("in box1", "in box1 out box0");

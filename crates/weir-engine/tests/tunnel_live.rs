@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::tunnel_bed;
 use crate::tunnel_bed::{
-    FORWARDS, IDENTIFIER, Outer, Ovs, Place, Sends, Site, TENANT, TUNNEL, Weir, eventually, inject,
-    inner_frame, kernel_vxlan, mac, packet, ping, root, say, sites, tcpdump, transfer, transfers,
-    watched,
+    FORWARDS, HostId, IDENTIFIER, Outer, Ovs, Sends, Site, TENANT, TUNNEL, Weir, eventually,
+    inject, inner_frame, kernel_vxlan, mac, packet, ping, root, say, sites, tcpdump, transfer,
+    transfers, watched,
 };
 use weir_bpf::abi::{self, exact_kind, tunnel_kind};
 use weir_engine::network::probe;
@@ -300,7 +300,10 @@ fn what_is_forged_is_a_counted_drop() {
         key: [200, 0],
         extra: 0,
     });
-    for (kind, at) in [(exact_kind::LOCAL, Place(1)), (exact_kind::PEER, Place(2))] {
+    for (kind, at) in [
+        (exact_kind::LOCAL, HostId(1)),
+        (exact_kind::PEER, HostId(2)),
+    ] {
         weir.half.exact.push(abi::Exact {
             value: 1,
             scope: weir_network::exact::scope(kind, 0, 0),
@@ -311,16 +314,16 @@ fn what_is_forged_is_a_counted_drop() {
     weir.apply();
     let good = Outer {
         kind: tunnel_kind::VXLAN,
-        src: Place(2).underlay(false),
-        dst: Place(1).underlay(false),
+        src: HostId(2).underlay(false),
+        dst: HostId(1).underlay(false),
         identifier: IDENTIFIER,
         options: Vec::new(),
         ecn: 0,
         flags: 8,
     };
     let good6 = Outer {
-        src: Place(2).underlay(true),
-        dst: Place(1).underlay(true),
+        src: HostId(2).underlay(true),
+        dst: HostId(1).underlay(true),
         ..good.clone()
     };
     let geneve = |options: &[u8]| Outer {
@@ -395,7 +398,7 @@ fn what_is_forged_is_a_counted_drop() {
         (
             "a stranger",
             Outer {
-                src: Place(77).underlay(false),
+                src: HostId(77).underlay(false),
                 ..good.clone()
             },
             dropped(Reason::UnknownVtep),
@@ -403,7 +406,7 @@ fn what_is_forged_is_a_counted_drop() {
         (
             "a stranger of IPv6",
             Outer {
-                src: Place(77).underlay(true),
+                src: HostId(77).underlay(true),
                 ..good6.clone()
             },
             dropped(Reason::UnknownVtep),
@@ -411,7 +414,7 @@ fn what_is_forged_is_a_counted_drop() {
         (
             "a stranger who probes",
             Outer {
-                src: Place(77).underlay(false),
+                src: HostId(77).underlay(false),
                 identifier: abi::probe::IDENTIFIER,
                 ..good.clone()
             },
@@ -444,7 +447,7 @@ fn what_is_forged_is_a_counted_drop() {
         (
             "to another address",
             Outer {
-                dst: Place(9).underlay(false),
+                dst: HostId(9).underlay(false),
                 ..good.clone()
             },
             Fate::Passed,
@@ -535,8 +538,8 @@ fn congestion_marks_cross() {
             let (_, seen) = watched(&weir.site.work, "eth0", || {
                 let outer = Outer {
                     kind: tunnel_kind::VXLAN,
-                    src: Place(2).underlay(false),
-                    dst: Place(1).underlay(false),
+                    src: HostId(2).underlay(false),
+                    dst: HostId(1).underlay(false),
                     identifier: IDENTIFIER,
                     options: Vec::new(),
                     ecn: outside as u8,

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use weir_bpf::abi::router::hop;
 use weir_functions::router::memory::{PlanMemory, Size};
-use weir_functions::router::rib::{Hop, Memory, Rib, RibError, Room, Way};
+use weir_functions::router::rib::{Hop, Memory, Rib, RibError, TableCapacity, Way};
 use weir_value::Prefix;
 
 /// A sequence of numbers that is the same everywhere (splitmix64).
@@ -30,7 +30,7 @@ fn size(wide: bool, counted: bool) -> Size {
     Size {
         wide,
         nodes: 4096,
-        room: Room {
+        room: TableCapacity {
             routes: 2000,
             hops: 300,
             groups: 64,
@@ -193,7 +193,7 @@ fn tables_say_what_the_longest_prefix_says() {
 fn a_full_table_changes_nothing() {
     let small = Size {
         nodes: 1,
-        room: Room {
+        room: TableCapacity {
             routes: 600,
             hops: 4,
             groups: 2,

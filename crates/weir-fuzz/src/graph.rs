@@ -8,7 +8,7 @@ use weir_functions::filter::{Filter, Set, list, rule};
 use weir_functions::kind::Files;
 use weir_functions::router::interface::Interface;
 use weir_functions::router::memory::{PlanMemory, Size};
-use weir_functions::router::rib::{Rib, Room};
+use weir_functions::router::rib::{Rib, TableCapacity};
 use weir_functions::router::route;
 use weir_graph::Numbers;
 use weir_object::{Request, chain, check};
@@ -111,7 +111,7 @@ pub fn routes(text: &[u8]) {
     let size = Size {
         wide: false,
         nodes: 256,
-        room: Room {
+        room: TableCapacity {
             routes: 64,
             hops: 32,
             groups: 8,

@@ -144,12 +144,12 @@ pub struct FarEnd {
     /// Its name there, where the namespace was found.
     pub name: Option<String>,
     /// The namespace it is in.
-    pub place: Place,
+    pub place: NetnsRef,
 }
 
 /// A namespace, by what a command finds it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum NetnsRef {
     /// That of the caller.
     Here,
     /// `ip netns exec NAME`.
@@ -160,14 +160,14 @@ pub enum Place {
     Unknown,
 }
 
-impl Place {
+impl NetnsRef {
     /// What is written in front of a command to run it there; `None` where that is not known.
     pub fn prefix(&self) -> Option<String> {
         match self {
-            Place::Here => Some(String::new()),
-            Place::Named(name) => Some(format!("ip netns exec {name} ")),
-            Place::Process(pid) => Some(format!("nsenter -t {pid} -n ")),
-            Place::Unknown => None,
+            NetnsRef::Here => Some(String::new()),
+            NetnsRef::Named(name) => Some(format!("ip netns exec {name} ")),
+            NetnsRef::Process(pid) => Some(format!("nsenter -t {pid} -n ")),
+            NetnsRef::Unknown => None,
         }
     }
 }
@@ -188,7 +188,7 @@ pub fn far_end(ifindex: u32) -> Result<Option<FarEnd>, KernelError> {
         place,
     };
     let Some(number) = number else {
-        return Ok(Some(found(iface::name_of(far), Place::Here)));
+        return Ok(Some(found(iface::name_of(far), NetnsRef::Here)));
     };
     for (place, path) in namespaces() {
         let Ok(file) = File::open(&path) else {
@@ -204,27 +204,27 @@ pub fn far_end(ifindex: u32) -> Result<Option<FarEnd>, KernelError> {
         });
         return Ok(Some(found(name, place)));
     }
-    Ok(Some(found(None, Place::Unknown)))
+    Ok(Some(found(None, NetnsRef::Unknown)))
 }
 
 /// The far end of a veth that lies in this namespace. Its index alone does not say so: another interface may have it here.
 pub fn peer_here(interface: &Interface) -> Option<Interface> {
     let far = far_end(interface.ifindex).ok().flatten()?;
-    let is_here = interface.is_veth() && far.place == Place::Here;
+    let is_here = interface.is_veth() && far.place == NetnsRef::Here;
     is_here.then(|| iface::find(&far.name?).ok()).flatten()
 }
 
 /// Namespaces that there may be, and their files.
-fn namespaces() -> impl Iterator<Item = (Place, PathBuf)> {
+fn namespaces() -> impl Iterator<Item = (NetnsRef, PathBuf)> {
     let named = fs::read_dir(NAMES).into_iter().flatten().flatten();
     let named = named.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;
-        Some((Place::Named(name), entry.path()))
+        Some((NetnsRef::Named(name), entry.path()))
     });
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let processes = processes.filter_map(|entry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
-        Some((Place::Process(pid), entry.path().join("ns/net")))
+        Some((NetnsRef::Process(pid), entry.path().join("ns/net")))
     });
     named.chain(processes)
 }

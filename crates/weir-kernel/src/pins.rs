@@ -27,7 +27,7 @@ pub const CLAIMS: &str = "/sys/fs/bpf/weir/held";
 
 /// Where on an interface a program is, as the name of its pin says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PinnedHook {
     /// An XDP link.
     Xdp,
     /// A tcx link.
@@ -51,7 +51,7 @@ pub struct PinnedLink {
     /// Index of the interface it was attached to.
     pub ifindex: u32,
     /// Hook and direction.
-    pub place: Place,
+    pub place: PinnedHook,
     /// That interface's name, where it exists in the current namespace.
     pub name: Option<String>,
     /// Id of the attached program; `None` once the device is gone or the link
@@ -60,7 +60,7 @@ pub struct PinnedLink {
 }
 
 /// Where the link of an interface of the current namespace is pinned.
-pub fn path_for(ifindex: u32, place: Place) -> Result<PathBuf, KernelError> {
+pub fn path_for(ifindex: u32, place: PinnedHook) -> Result<PathBuf, KernelError> {
     Ok(Path::new(RUN).join(file_name(netns::current_inode()?, ifindex, place)))
 }
 
@@ -68,14 +68,14 @@ pub fn path_for(ifindex: u32, place: Place) -> Result<PathBuf, KernelError> {
 /// way (its device is gone) is replaced, a live one is
 /// [`KernelError::AlreadyAttached`].
 pub fn pin(link: &Link) -> Result<PathBuf, KernelError> {
-    let place = link.direction().map_or(Place::Xdp, Place::Tcx);
+    let place = link.direction().map_or(PinnedHook::Xdp, PinnedHook::Tcx);
     let path = free_path(link.ifindex(), place)?;
     link.pin(&path)?;
     Ok(path)
 }
 
 /// The path of a new pin, without a dead one in the way.
-fn free_path(ifindex: u32, place: Place) -> Result<PathBuf, KernelError> {
+fn free_path(ifindex: u32, place: PinnedHook) -> Result<PathBuf, KernelError> {
     if !is_bpffs_mounted() {
         return Err(KernelError::NoBpffs {
             path: PathBuf::from(BPFFS),
@@ -89,7 +89,7 @@ fn free_path(ifindex: u32, place: Place) -> Result<PathBuf, KernelError> {
                 let iface = found.name.unwrap_or_else(|| format!("#{}", found.ifindex));
                 let prog_id = found.prog_id.unwrap_or(0);
                 return Err(match place {
-                    Place::Xdp => KernelError::AlreadyAttached { iface, prog_id },
+                    PinnedHook::Xdp => KernelError::AlreadyAttached { iface, prog_id },
                     _ => KernelError::AlreadyRunning { iface, prog_id },
                 });
             }
@@ -166,7 +166,7 @@ pub struct HeldFilter {
 
 /// Pins `program`, which `filter` runs, and keeps both until dropped.
 pub fn hold_filter(filter: Filter, program: &LoadedProgram) -> Result<HeldFilter, KernelError> {
-    let place = Place::Clsact {
+    let place = PinnedHook::Clsact {
         direction: filter.direction(),
         made_qdisc: filter.made_qdisc(),
     };
@@ -254,7 +254,7 @@ pub fn open(pin: &PinnedLink) -> Result<(Left, LoadedProgram), KernelError> {
     let fd = sys::open_pinned(&pin.path).map_err(failed)?;
     let path = pin.path.clone();
     let direction = match pin.place {
-        Place::Clsact {
+        PinnedHook::Clsact {
             direction,
             made_qdisc,
         } => {
@@ -266,8 +266,8 @@ pub fn open(pin: &PinnedLink) -> Result<(Left, LoadedProgram), KernelError> {
             };
             return Ok((Left::Filter(held), LoadedProgram::adopt(fd)?));
         }
-        Place::Tcx(direction) => Some(direction),
-        Place::Xdp => None,
+        PinnedHook::Tcx(direction) => Some(direction),
+        PinnedHook::Xdp => None,
     };
     let (prog_id, _) = sys::link_info(fd.as_fd()).map_err(failed)?;
     let program = sys::program_by_id(prog_id).map_err(failed)?;
@@ -377,7 +377,7 @@ pub fn list_all() -> Result<Vec<PinnedLink>, KernelError> {
 /// Takes the program off the interface and removes the pin; a dead pin is just
 /// removed.
 pub fn remove(pin: &PinnedLink) -> Result<(), KernelError> {
-    if let Place::Clsact {
+    if let PinnedHook::Clsact {
         direction,
         made_qdisc,
     } = pin.place
@@ -451,7 +451,7 @@ fn inspect(path: &Path) -> Result<Option<PinnedLink>, KernelError> {
         name: if here { iface::name_of(ifindex) } else { None },
         prog_id,
     };
-    if let Place::Clsact { direction, .. } = place {
+    if let PinnedHook::Clsact { direction, .. } = place {
         let pinned = match sys::program_info(fd.as_fd()) {
             Ok(info) => info.id,
             Err(e) if e.raw_os_error() == Some(libc::EINVAL) => return Ok(None),
@@ -482,12 +482,12 @@ fn unlink(path: &Path) -> Result<(), KernelError> {
     }
 }
 
-fn file_name(netns: u64, ifindex: u32, place: Place) -> String {
+fn file_name(netns: u64, ifindex: u32, place: PinnedHook) -> String {
     let start = format!("{netns}-{ifindex}");
     match place {
-        Place::Xdp => start,
-        Place::Tcx(direction) => format!("{start}-{direction}"),
-        Place::Clsact {
+        PinnedHook::Xdp => start,
+        PinnedHook::Tcx(direction) => format!("{start}-{direction}"),
+        PinnedHook::Clsact {
             direction,
             made_qdisc,
         } => {
@@ -497,12 +497,12 @@ fn file_name(netns: u64, ifindex: u32, place: Place) -> String {
     }
 }
 
-fn parse_file_name(name: &str) -> Option<(u64, u32, Place)> {
+fn parse_file_name(name: &str) -> Option<(u64, u32, PinnedHook)> {
     let mut parts = name.splitn(3, '-');
     let netns = parts.next()?.parse().ok()?;
     let ifindex = parts.next()?.parse().ok()?;
     let Some(rest) = parts.next() else {
-        return Some((netns, ifindex, Place::Xdp));
+        return Some((netns, ifindex, PinnedHook::Xdp));
     };
     let (direction, kind) = match rest.split_once('-') {
         Some((direction, kind)) => (direction, Some(kind)),
@@ -514,12 +514,12 @@ fn parse_file_name(name: &str) -> Option<(u64, u32, Place)> {
         _ => return None,
     };
     let place = match kind {
-        None => Place::Tcx(direction),
-        Some("clsact") => Place::Clsact {
+        None => PinnedHook::Tcx(direction),
+        Some("clsact") => PinnedHook::Clsact {
             direction,
             made_qdisc: false,
         },
-        Some("clsact-made") => Place::Clsact {
+        Some("clsact-made") => PinnedHook::Clsact {
             direction,
             made_qdisc: true,
         },
@@ -534,13 +534,13 @@ mod tests {
 
     #[test]
     fn file_names_read_back() {
-        let clsact = |made_qdisc| Place::Clsact {
+        let clsact = |made_qdisc| PinnedHook::Clsact {
             direction: Direction::Ingress,
             made_qdisc,
         };
         for place in [
-            Place::Xdp,
-            Place::Tcx(Direction::Egress),
+            PinnedHook::Xdp,
+            PinnedHook::Tcx(Direction::Egress),
             clsact(false),
             clsact(true),
         ] {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weir_kernel::bed::{self, End};
 use weir_kernel::{FrameSocket, NetNs};
-use weir_lab::generate::{self, GenerateError, Load, Pace, Place, Protocol, Report, Traffic};
+use weir_lab::generate::{self, Endpoints, GenerateError, Load, Pace, Protocol, Report, Traffic};
 use weir_packet::build::Frame;
 use weir_packet::checksum::{fold, pseudo_header4, pseudo_header6, sum};
 use weir_packet::pcap::Writer;
@@ -50,7 +50,7 @@ fn send(
     interface: &str,
     count_on: Option<&str>,
 ) -> Result<Report, GenerateError> {
-    let place = Place {
+    let place = Endpoints {
         interface,
         count_on,
         owned: false,

@@ -67,7 +67,7 @@ pub fn pass(
                 )
             })
             .collect(),
-        hands: Hands {
+        pipeline: ParserPipeline {
             wanted: (upto >= Upto::Apps).then(|| engine.wanted.clone()),
             time: 0,
             streamed: 0,
@@ -104,12 +104,12 @@ pub fn pass(
         passed.frames += batch.frames.len() as u64;
     }
     for (_, tracker) in &mut line.slices {
-        tracker.shutdown(&mut line.hands);
+        tracker.shutdown(&mut line.pipeline);
     }
     Ok(Passed {
         packets: line.packets,
-        streamed: line.hands.streamed,
-        transactions: line.hands.transactions,
+        streamed: line.pipeline.streamed,
+        transactions: line.pipeline.transactions,
         ..passed
     })
 }
@@ -118,18 +118,18 @@ struct Line {
     upto: Upto,
     decoder: Decoder,
     slices: Vec<(Defragmenter, Tracker<Option<Conversation>>)>,
-    hands: Hands,
+    pipeline: ParserPipeline,
     clock: u64,
     packets: u64,
 }
 
 impl Line {
     fn frame(&mut self, link: LinkType, time: u64, number: u64, bytes: &[u8]) {
-        self.hands.time = time;
+        self.pipeline.time = time;
         if self.upto >= Upto::Streams && time / 1_000_000_000 > self.clock {
             self.clock = time / 1_000_000_000;
             for (_, tracker) in &mut self.slices {
-                tracker.advance(time, &mut self.hands);
+                tracker.advance(time, &mut self.pipeline);
             }
         }
         let packet = self.decoder.frame(link, time, number, bytes);
@@ -167,7 +167,7 @@ impl Line {
 
     fn track(&mut self, packet: &Packet<'_>, slice: usize) {
         let tracker = &mut self.slices[slice].1;
-        let Some(tracked) = tracker.packet(packet, &mut self.hands) else {
+        let Some(tracked) = tracker.packet(packet, &mut self.pipeline) else {
             return;
         };
         let flow = tracker.flow_mut(tracked.flow);
@@ -175,18 +175,18 @@ impl Line {
             && !packet.payload().is_empty()
             && packet.quoted.is_none()
         {
-            self.hands.talk(
+            self.pipeline.talk(
                 &flow.info,
                 &mut flow.extra,
                 tracked.direction,
                 packet.payload(),
             );
         }
-        self.hands.settle(&mut flow.extra);
+        self.pipeline.settle(&mut flow.extra);
     }
 }
 
-struct Hands {
+struct ParserPipeline {
     /// What parsers fill, if there are parsers.
     wanted: Option<Asked>,
     time: u64,
@@ -194,7 +194,7 @@ struct Hands {
     transactions: u64,
 }
 
-impl Hands {
+impl ParserPipeline {
     fn talk(
         &mut self,
         info: &Info,
@@ -229,7 +229,7 @@ impl Hands {
     }
 }
 
-impl flow::Sink<Option<Conversation>> for Hands {
+impl flow::Sink<Option<Conversation>> for ParserPipeline {
     fn data(
         &mut self,
         info: &Info,

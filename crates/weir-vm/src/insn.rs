@@ -233,7 +233,7 @@ pub(crate) fn decode(
             }
             pc += 2;
         } else {
-            let place = Place {
+            let place = SlotPosition {
                 pc,
                 base,
                 len: insns.len(),
@@ -318,13 +318,13 @@ fn decode_wide(
 
 /// Where an instruction stands: slot `pc` of a section of `len` slots whose first operation has index `base`.
 #[derive(Clone, Copy)]
-struct Place {
+struct SlotPosition {
     pc: usize,
     base: usize,
     len: usize,
 }
 
-impl Place {
+impl SlotPosition {
     /// Index of the operation `distance` slots behind the next one.
     fn target(self, distance: i64) -> Result<i32, DecodeError> {
         let relative = self.pc as i64 + 1 + distance;
@@ -339,7 +339,7 @@ impl Place {
     }
 }
 
-fn decode_one(insn: &Insn, place: Place, fixup: Option<Fixup>) -> Result<Op, DecodeError> {
+fn decode_one(insn: &Insn, place: SlotPosition, fixup: Option<Fixup>) -> Result<Op, DecodeError> {
     let pc = place.pc;
     let unknown = DecodeError::Opcode {
         pc,
@@ -405,7 +405,7 @@ fn decode_one(insn: &Insn, place: Place, fixup: Option<Fixup>) -> Result<Op, Dec
 
 fn decode_jump(
     insn: &Insn,
-    place: Place,
+    place: SlotPosition,
     fixup: Option<Fixup>,
     mut op: Op,
     unknown: DecodeError,
@@ -451,7 +451,7 @@ fn decode_jump(
 
 fn decode_call(
     insn: &Insn,
-    place: Place,
+    place: SlotPosition,
     fixup: Option<Fixup>,
     mut op: Op,
     unknown: DecodeError,

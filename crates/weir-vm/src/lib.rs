@@ -49,7 +49,7 @@ pub use helpers::TAIL_CALLS;
 pub use insn::{DecodeError, INSN_BYTES, Insn};
 pub use interp::{Env, Fault, FaultKind, Redirect, Way};
 pub use join::Join;
-pub use machine::{Machine, Place};
+pub use machine::{CodeLocation, Machine};
 pub use maps::{
     BPF_ANY, BPF_EXIST, BPF_F_LOCK, BPF_F_NO_PREALLOC, BPF_F_RDONLY, BPF_F_RDONLY_PROG,
     BPF_F_WRONLY, BPF_F_WRONLY_PROG, BPF_NOEXIST, Map, MapDefinition, MapDefinitionError, MapError,

@@ -108,7 +108,7 @@ fn require_runnable(object: &Object, program: &str) -> Result<(), LoadError> {
 
 /// The maps of all parts, and for each part the numbers of its maps.
 fn create_maps(parts: &[Part<'_>], cpus: u32) -> Result<(Vec<Map>, Vec<Vec<usize>>), LoadError> {
-    let mut room = Room { total: 0, cpus };
+    let mut room = MapBudget { total: 0, cpus };
     let mut maps: Vec<Map> = Vec::new();
     let mut shared: HashMap<&str, usize> = HashMap::new();
     let mut numbers = Vec::with_capacity(parts.len());
@@ -150,12 +150,12 @@ fn create_maps(parts: &[Part<'_>], cpus: u32) -> Result<(Vec<Map>, Vec<Vec<usize
 }
 
 /// What the maps of a machine may take together.
-struct Room {
+struct MapBudget {
     total: u64,
     cpus: u32,
 }
 
-impl Room {
+impl MapBudget {
     fn create(
         &mut self,
         object: &Object,

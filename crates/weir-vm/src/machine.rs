@@ -84,7 +84,7 @@ pub(crate) struct Line {
 
 /// Where an operation stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CodeLocation {
     /// Section of the object.
     pub section: String,
     /// Slot from the start of the section, as `llvm-objdump -d` counts.
@@ -310,7 +310,7 @@ impl Machine {
     }
 
     /// Where an operation stands; operations are numbered as in [`Fault::op`].
-    pub fn place(&self, op: usize) -> Place {
+    pub fn place(&self, op: usize) -> CodeLocation {
         let section = self.code.sections.iter().rev().find(|s| s.start <= op);
         let start = section.map_or(0, |s| s.start);
         let function = self.code.functions.iter().rev().find(|f| f.start <= op);
@@ -320,7 +320,7 @@ impl Machine {
         let section_name = section.map_or_else(String::new, |s| s.name.clone());
         let (first, function) =
             function.map_or_else(|| (start, section_name.clone()), |(at, n)| (at, n.clone()));
-        Place {
+        CodeLocation {
             section: section_name,
             slot: op - start,
             function,

@@ -111,6 +111,14 @@ fn former_names_are_hidden_aliases() {
         "weir replay p.weir --in a --out b",
         "weir prog run o.o --in a --out b",
         "weir capture --out b",
+        "weir net check n.toml",
+        "weir net plan n.toml --edge e1",
+        "weir net apply n.toml --edge e1",
+        "weir connections --state tcp-syn-received",
+        "weir connections --state tcp-fin",
+        "weir connections --state tcp-closed",
+        "weir connections --state udp-new",
+        "weir connections --state udp",
     ] {
         let read = Args::try_parse_from(line.split(' '));
         assert!(

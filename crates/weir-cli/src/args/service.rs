@@ -75,7 +75,7 @@ pub(crate) struct ServiceArgs {
     #[arg(short = 'n', long)]
     pub(crate) numeric: bool,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ServiceSelector,
     /// Server: `ADDRESS`, `ADDRESS:PORT` or `[ADDRESS]:PORT`
     #[arg(short = 'r', long, value_name = "SERVER")]
     pub(crate) real_server: Option<String>,
@@ -119,7 +119,7 @@ pub(crate) struct Foreign {
 /// Which service.
 #[derive(Debug, Args)]
 #[group(id = "place", multiple = false)]
-pub(crate) struct Place {
+pub(crate) struct ServiceSelector {
     /// TCP service: ADDRESS:PORT, `[ADDRESS]:PORT`, or ADDRESS for all ports
     #[arg(short = 't', long, value_name = "SERVICE")]
     pub(crate) tcp_service: Option<String>,
@@ -199,26 +199,26 @@ pub(crate) enum ServiceCommand {
     /// Add a service
     Add {
         #[command(flatten)]
-        place: Place,
+        place: ServiceSelector,
         #[command(flatten)]
         how: How,
     },
     /// Edit a service: its mode or name
     Edit {
         #[command(flatten)]
-        place: Place,
+        place: ServiceSelector,
         #[command(flatten)]
         how: How,
     },
     /// Delete a service and its servers
     Delete {
         #[command(flatten)]
-        place: Place,
+        place: ServiceSelector,
     },
     /// Add a server to a service
     AddServer {
         #[command(flatten)]
-        place: Place,
+        place: ServiceSelector,
         /// Server
         #[arg(short = 'r', long, value_name = "SERVER")]
         real_server: String,
@@ -228,7 +228,7 @@ pub(crate) enum ServiceCommand {
     /// Edit a server of a service
     EditServer {
         #[command(flatten)]
-        place: Place,
+        place: ServiceSelector,
         /// Server
         #[arg(short = 'r', long, value_name = "SERVER")]
         real_server: String,
@@ -238,7 +238,7 @@ pub(crate) enum ServiceCommand {
     /// Delete a server of a service
     DeleteServer {
         #[command(flatten)]
-        place: Place,
+        place: ServiceSelector,
         /// Server
         #[arg(short = 'r', long, value_name = "SERVER")]
         real_server: String,
@@ -246,7 +246,7 @@ pub(crate) enum ServiceCommand {
     /// Drain a server: keep existing flows, accept no new ones; --off ends it
     Drain {
         #[command(flatten)]
-        place: Place,
+        place: ServiceSelector,
         /// Server
         #[arg(short = 'r', long, value_name = "ADDRESS", value_parser = weir_value::address)]
         real_server: IpAddr,

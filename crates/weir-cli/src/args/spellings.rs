@@ -206,6 +206,9 @@ const KINDS: &[(&str, Reads, &[Surface])] = &[
                     quoted(text)
                 ))
             }),
+            ("option", |text| {
+                option(&["connections"], "--protocol", text)
+            }),
         ],
     ),
     (

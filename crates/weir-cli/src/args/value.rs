@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use weir_lab::generate::Gaps;
+use weir_policy::model::FlowState;
 
 /// A duration above 0.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
@@ -49,6 +51,41 @@ pub(crate) fn seconds(text: &str) -> Result<u32, String> {
     match weir_value::whole_seconds(text)? {
         seconds @ 1..=86_400 => Ok(seconds as u32),
         _ => Err(format!("`{text}` is not from 1s to 1d")),
+    }
+}
+
+/// A protocol by name or number, as it is written.
+pub(crate) fn protocol(text: &str) -> Result<String, weir_value::Invalid> {
+    weir_value::protocol(text).map(|_| text.to_owned())
+}
+
+/// Names that states of connections had in earlier versions.
+const FORMER_STATES: [&str; 5] = [
+    "tcp-syn-received",
+    "tcp-fin",
+    "tcp-closed",
+    "udp-new",
+    "udp",
+];
+
+/// States that a connection can be in; former names are accepted and not shown.
+pub(crate) fn states() -> PossibleValuesParser {
+    // What shortens a timeout is no state to be in, and fragments are not listed.
+    let states = FlowState::ALL.into_iter().filter(|state| {
+        !matches!(
+            state,
+            FlowState::Fragment | FlowState::TcpRetrans | FlowState::TcpUnack
+        )
+    });
+    let shown = states.map(|state| PossibleValue::new(state.name()));
+    let former = FORMER_STATES.map(|name| PossibleValue::new(name).hide(true));
+    PossibleValuesParser::new(shown.chain(former))
+}
+
+#[test]
+fn former_states_are_known() {
+    for name in FORMER_STATES {
+        assert!(!FlowState::named(name).is_empty(), "{name}");
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use weir_kernel::{KernelError, iface, netns};
 use weir_lab::generate::{
-    self, Arrival, GenerateError, Load, Pace, Place, Protocol, Report, Traffic,
+    self, Arrival, Endpoints, GenerateError, Load, Pace, Protocol, Report, Traffic,
 };
 
 use crate::args::generate::GenerateArgs;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode, Failure> {
     if let Some(cpu) = args.cpu {
         keep_to(cpu)?;
     }
-    let place = Place {
+    let place = Endpoints {
         interface: &args.interface,
         count_on: args.count_on.as_deref(),
         owned: args.i_own_this_network,

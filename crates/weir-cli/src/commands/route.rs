@@ -32,27 +32,27 @@ const LOOK_AFTER: Duration = Duration::from_secs(10);
 const SETTLES: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &RouteArgs) -> Result<ExitCode, Failure> {
-    let desk = Desk::open(args)?;
+    let session = RouteSession::open(args)?;
     match &args.command {
-        RouteCommand::List { within } => list(&desk, within.as_deref(), args.json)?,
-        RouteCommand::Get { address } => return get(&desk, *address, args.json),
-        RouteCommand::Hops => hops(&desk, args.json)?,
-        RouteCommand::Add { words } => add(desk, words, args.json)?,
-        RouteCommand::Delete { words } => return delete(desk, words, args.json),
-        RouteCommand::Sync { table } => sync(desk, table, args.json)?,
-        RouteCommand::Follow { table, duration } => follow(desk, table, *duration, args.json)?,
+        RouteCommand::List { within } => list(&session, within.as_deref(), args.json)?,
+        RouteCommand::Get { address } => return get(&session, *address, args.json),
+        RouteCommand::Hops => hops(&session, args.json)?,
+        RouteCommand::Add { words } => add(session, words, args.json)?,
+        RouteCommand::Delete { words } => return delete(session, words, args.json),
+        RouteCommand::Sync { table } => sync(session, table, args.json)?,
+        RouteCommand::Follow { table, duration } => follow(session, table, *duration, args.json)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// The router that is meant, and what its interfaces are called.
-struct Desk {
+struct RouteSession {
     router: Router,
     interfaces: Vec<Interface>,
 }
 
-impl Desk {
-    fn open(args: &RouteArgs) -> Result<Desk, Failure> {
+impl RouteSession {
+    fn open(args: &RouteArgs) -> Result<RouteSession, Failure> {
         let name = match &args.edge {
             Some(name) => name.clone(),
             None => the_only_edge()?,
@@ -68,7 +68,7 @@ impl Desk {
                 router.function()
             ))
         })?;
-        Ok(Desk { router, interfaces })
+        Ok(RouteSession { router, interfaces })
     }
 
     fn name_of(&self, hop: &Hop) -> &str {
@@ -160,21 +160,21 @@ fn the_only_edge() -> Result<String, Failure> {
     }
 }
 
-fn list(desk: &Desk, within: Option<&str>, as_json: bool) -> Result<(), Failure> {
+fn list(session: &RouteSession, within: Option<&str>, as_json: bool) -> Result<(), Failure> {
     let within = within
-        .map(|text| prefix(text, &desk.interfaces))
+        .map(|text| prefix(text, &session.interfaces))
         .transpose()?;
-    let listed = desk.router.list().map_err(Failure::failed)?;
+    let listed = session.router.list().map_err(Failure::failed)?;
     let holds = |one: &&Listed| within.is_none_or(|outer| outer.covers(&one.prefix));
     let listed: Vec<&Listed> = listed.iter().filter(holds).collect();
     if as_json {
-        let routes: Vec<Value> = listed.iter().map(|one| desk.as_json(one)).collect();
-        output::json(&json!({ "function": desk.router.function(), "routes": routes }))?;
+        let routes: Vec<Value> = listed.iter().map(|one| session.as_json(one)).collect();
+        output::json(&json!({ "function": session.router.function(), "routes": routes }))?;
         return Ok(());
     }
     let mut text = String::new();
     for one in listed {
-        text.push_str(&desk.shown(one));
+        text.push_str(&session.shown(one));
         if one.origin != origin::CONFIGURED {
             text.push_str(&format!("  # {}", from(one.origin)));
         }
@@ -187,8 +187,8 @@ fn list(desk: &Desk, within: Option<&str>, as_json: bool) -> Result<(), Failure>
     Ok(())
 }
 
-fn get(desk: &Desk, address: IpAddr, as_json: bool) -> Result<ExitCode, Failure> {
-    let found = desk.router.lookup(address).map(|(prefix, way)| Listed {
+fn get(session: &RouteSession, address: IpAddr, as_json: bool) -> Result<ExitCode, Failure> {
+    let found = session.router.lookup(address).map(|(prefix, way)| Listed {
         prefix,
         way,
         metric: 0,
@@ -197,7 +197,7 @@ fn get(desk: &Desk, address: IpAddr, as_json: bool) -> Result<ExitCode, Failure>
     });
     if as_json {
         let route = found.as_ref().map(|one| {
-            let mut route = desk.as_json(one);
+            let mut route = session.as_json(one);
             if let Some(route) = route.as_object_mut() {
                 route.retain(|key, _| key == "prefix" || key == "hops");
             }
@@ -206,7 +206,7 @@ fn get(desk: &Desk, address: IpAddr, as_json: bool) -> Result<ExitCode, Failure>
         output::json(&json!({ "address": address, "route": route }))?;
     } else {
         match &found {
-            Some(one) => output::out(&format!("{address} takes {}\n", desk.shown(one)))?,
+            Some(one) => output::out(&format!("{address} takes {}\n", session.shown(one)))?,
             None => output::out(&format!("no route to {address}\n"))?,
         }
     }
@@ -216,10 +216,10 @@ fn get(desk: &Desk, address: IpAddr, as_json: bool) -> Result<ExitCode, Failure>
     })
 }
 
-fn hops(desk: &Desk, as_json: bool) -> Result<(), Failure> {
-    let hops = desk.router.hops().map_err(Failure::failed)?;
-    let sent = desk.router.sent().map_err(Failure::failed)?;
-    let interfaces = desk.interfaces.iter().zip(&sent);
+fn hops(session: &RouteSession, as_json: bool) -> Result<(), Failure> {
+    let hops = session.router.hops().map_err(Failure::failed)?;
+    let sent = session.router.sent().map_err(Failure::failed)?;
+    let interfaces = session.interfaces.iter().zip(&sent);
     if as_json {
         let hops: Vec<Value> = hops
             .iter()
@@ -227,7 +227,7 @@ fn hops(desk: &Desk, as_json: bool) -> Result<(), Failure> {
                 json!({
                     "kind": kind(one.hop.kind),
                     "via": one.hop.address,
-                    "interface": matches!(one.hop.kind, hop::GATEWAY | hop::LINK).then(|| desk.name_of(&one.hop)),
+                    "interface": matches!(one.hop.kind, hop::GATEWAY | hop::LINK).then(|| session.name_of(&one.hop)),
                     "mac": (one.mac != [0; 6]).then(|| mac(one.mac)),
                     "users": one.users,
                     "packets": one.counted.0,
@@ -238,8 +238,7 @@ fn hops(desk: &Desk, as_json: bool) -> Result<(), Failure> {
         let interfaces: Vec<Value> = interfaces
             .map(|(one, sent)| json!({ "name": one.name, "packets": sent.0, "bytes": sent.1 }))
             .collect();
-        let told =
-            json!({ "function": desk.router.function(), "hops": hops, "interfaces": interfaces });
+        let told = json!({ "function": session.router.function(), "hops": hops, "interfaces": interfaces });
         output::json(&told)?;
         return Ok(());
     }
@@ -252,9 +251,9 @@ fn hops(desk: &Desk, as_json: bool) -> Result<(), Failure> {
                     [0, 0, 0, 0, 0, 0] => "not resolved".to_owned(),
                     known => format!("lladdr {}", mac(known)),
                 };
-                format!("via {via} dev {} {known}", desk.name_of(&one.hop))
+                format!("via {via} dev {} {known}", session.name_of(&one.hop))
             }
-            hop::LINK => format!("dev {}", desk.name_of(&one.hop)),
+            hop::LINK => format!("dev {}", session.name_of(&one.hop)),
             other => kind(other).to_owned(),
         };
         let (packets, bytes) = one.counted;
@@ -270,7 +269,7 @@ fn hops(desk: &Desk, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn add(mut desk: Desk, words: &[String], as_json: bool) -> Result<(), Failure> {
+fn add(mut session: RouteSession, words: &[String], as_json: bool) -> Result<(), Failure> {
     let lines = match words {
         [one] if one == "-" => {
             let mut text = String::new();
@@ -281,7 +280,7 @@ fn add(mut desk: Desk, words: &[String], as_json: bool) -> Result<(), Failure> {
         }
         words => words.join(" "),
     };
-    let read = route::parse_lines(&lines, &desk.interfaces).map_err(|errors| {
+    let read = route::parse_lines(&lines, &session.interfaces).map_err(|errors| {
         let told = errors.iter().map(|(line, wrong)| {
             let advice = wrong.advice.as_deref().unwrap_or_default();
             format!("line {line}: {}: {advice}", wrong.message)
@@ -292,17 +291,17 @@ fn add(mut desk: Desk, words: &[String], as_json: bool) -> Result<(), Failure> {
         .into_iter()
         .map(|one| (one.prefix, one.way, one.metric))
         .collect();
-    desk.router.put(&routes)?;
-    ask_for_gateways(&desk.router);
+    session.router.put(&routes)?;
+    ask_for_gateways(&session.router);
     said(
-        &desk.router,
+        &session.router,
         json!({ "added": routes.len() }),
         as_json,
         || format!("{} put in", count(routes.len(), "route")),
     )
 }
 
-fn delete(mut desk: Desk, words: &[String], as_json: bool) -> Result<ExitCode, Failure> {
+fn delete(mut session: RouteSession, words: &[String], as_json: bool) -> Result<ExitCode, Failure> {
     let (target, metric) = match words {
         [target] => (target, None),
         [target, word, metric] if word == "metric" => {
@@ -317,27 +316,27 @@ fn delete(mut desk: Desk, words: &[String], as_json: bool) -> Result<ExitCode, F
             ));
         }
     };
-    let prefix = prefix(target, &desk.interfaces)?;
-    let removed = desk.router.remove(prefix, metric)?;
+    let prefix = prefix(target, &session.interfaces)?;
+    let removed = session.router.remove(prefix, metric)?;
     if !removed {
         return Err(Failure::Failed(format!(
             "no route to {prefix:#}: `weir route list` shows the routes"
         )));
     }
-    said(&desk.router, json!({ "removed": 1 }), as_json, || {
+    said(&session.router, json!({ "removed": 1 }), as_json, || {
         format!("the route to {prefix:#} is gone")
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn sync(mut desk: Desk, table: &str, as_json: bool) -> Result<(), Failure> {
+fn sync(mut session: RouteSession, table: &str, as_json: bool) -> Result<(), Failure> {
     let routes = routes::read(table_number(table)?).map_err(Failure::failed)?;
-    let followed = desk.router.replace_kernels(&routes)?;
-    ask_for_gateways(&desk.router);
+    let followed = session.router.replace_kernels(&routes)?;
+    ask_for_gateways(&session.router);
     let told =
         json!({ "put": followed.put, "removed": followed.removed, "refused": followed.refused });
-    said(&desk.router, told, as_json, || words_of(&followed))?;
-    refused(&desk.router, &followed)
+    said(&session.router, told, as_json, || words_of(&followed))?;
+    refused(&session.router, &followed)
 }
 
 /// Routes that found no room are a failure where this is done once.
@@ -353,7 +352,7 @@ fn refused(router: &Router, followed: &Followed) -> Result<(), Failure> {
 }
 
 fn follow(
-    mut desk: Desk,
+    mut session: RouteSession,
     table: &str,
     duration: Option<Duration>,
     as_json: bool,
@@ -392,8 +391,8 @@ fn follow(
     let (mut behind, mut again) = (true, None);
     while !stop.load(Ordering::Relaxed) && until.is_none_or(|until| Instant::now() < until) {
         if behind {
-            if let Some(followed) = read(&mut desk.router)? {
-                tell(&desk.router, followed)?;
+            if let Some(followed) = read(&mut session.router)? {
+                tell(&session.router, followed)?;
                 behind = false;
             }
             looked = Instant::now();
@@ -402,8 +401,8 @@ fn follow(
             .next(Duration::from_millis(200))
             .map_err(Failure::failed)?;
         if !changes.is_empty() && !behind {
-            match desk.router.follow(&changes) {
-                Ok(Some(followed)) => tell(&desk.router, followed)?,
+            match session.router.follow(&changes) {
+                Ok(Some(followed)) => tell(&session.router, followed)?,
                 // What was missed is read again.
                 Ok(None) | Err(EdgeError::Busy(_)) => {
                     behind = true;

@@ -21,7 +21,9 @@ use weir_functions::kind::EdgePort;
 use weir_runtime::graph::Record;
 use weir_value::{Invalid, Prefix};
 
-use crate::args::service::{How, Place, ServiceArgs, ServiceCommand, ServiceMode, TunType};
+use crate::args::service::{
+    How, ServiceArgs, ServiceCommand, ServiceMode, ServiceSelector, TunType,
+};
 use crate::failure::Failure;
 use crate::output;
 use edit::{Text, Way, Which};
@@ -37,13 +39,13 @@ pub(crate) fn run(args: &ServiceArgs) -> Result<ExitCode, Failure> {
         return check::run(args, check);
     }
     args.foreign.refuse()?;
-    let mut desk = Desk::open(args)?;
+    let mut session = ServiceSession::open(args)?;
     if args.rate {
-        desk.rate(args)?;
+        session.rate(args)?;
     }
     match &args.command {
-        Some(command) => named(&desk, args, command)?,
-        None => flagged(&desk, args)?,
+        Some(command) => named(&session, args, command)?,
+        None => flagged(&session, args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -71,38 +73,44 @@ fn has_flags(args: &ServiceArgs) -> bool {
         || args.how != How::default()
 }
 
-fn named(desk: &Desk, args: &ServiceArgs, command: &ServiceCommand) -> Result<(), Failure> {
+fn named(
+    session: &ServiceSession,
+    args: &ServiceArgs,
+    command: &ServiceCommand,
+) -> Result<(), Failure> {
     match command {
-        ServiceCommand::List { numeric: _ } => desk.list(args),
+        ServiceCommand::List { numeric: _ } => session.list(args),
         ServiceCommand::Add { place, how } => {
-            desk.change(args, &Edit::AddService(which(place)?, how))
+            session.change(args, &Edit::AddService(which(place)?, how))
         }
         ServiceCommand::Edit { place, how } => {
-            desk.change(args, &Edit::ChangeService(which(place)?, how))
+            session.change(args, &Edit::ChangeService(which(place)?, how))
         }
-        ServiceCommand::Delete { place } => desk.change(args, &Edit::DeleteService(which(place)?)),
+        ServiceCommand::Delete { place } => {
+            session.change(args, &Edit::DeleteService(which(place)?))
+        }
         ServiceCommand::AddServer {
             place,
             real_server,
             how,
-        } => desk.change(args, &Edit::AddServer(which(place)?, real_server, how)),
+        } => session.change(args, &Edit::AddServer(which(place)?, real_server, how)),
         ServiceCommand::EditServer {
             place,
             real_server,
             how,
-        } => desk.change(args, &Edit::ChangeServer(which(place)?, real_server, how)),
+        } => session.change(args, &Edit::ChangeServer(which(place)?, real_server, how)),
         ServiceCommand::DeleteServer { place, real_server } => {
-            desk.change(args, &Edit::DeleteServer(which(place)?, real_server))
+            session.change(args, &Edit::DeleteServer(which(place)?, real_server))
         }
         ServiceCommand::Drain {
             place,
             real_server,
             off,
-        } => desk.drain(args, place, *real_server, *off),
-        // It opens its own desk, again and again.
+        } => session.drain(args, place, *real_server, *off),
+        // It opens its own session, again and again.
         ServiceCommand::Check(_) => Ok(()),
         ServiceCommand::Save { output } => {
-            std::fs::write(output, desk.record.text()).map_err(|error| {
+            std::fs::write(output, session.record.text()).map_err(|error| {
                 Failure::Failed(format!("cannot write {}: {error}", output.display()))
             })?;
             output::complain(&format!(
@@ -115,23 +123,23 @@ fn named(desk: &Desk, args: &ServiceArgs, command: &ServiceCommand) -> Result<()
 }
 
 /// ipvsadm's spellings.
-fn flagged(desk: &Desk, args: &ServiceArgs) -> Result<(), Failure> {
+fn flagged(session: &ServiceSession, args: &ServiceArgs) -> Result<(), Failure> {
     if let Some(edit) = Edit::flagged(args)? {
-        return desk.change(args, &edit);
+        return session.change(args, &edit);
     }
     if args.save {
-        return rules::save(desk);
+        return rules::save(session);
     }
     if args.restore {
-        return rules::restore(desk, args);
+        return rules::restore(session, args);
     }
     if args.clear {
-        let mut text = desk.text()?;
+        let mut text = session.text()?;
         let count = text.clear()?;
-        return desk.apply(args, &text, &format!("{count} services were deleted"));
+        return session.apply(args, &text, &format!("{count} services were deleted"));
     }
     if args.zero {
-        return desk.zero(args);
+        return session.zero(args);
     }
     if args.place.tcp_service.is_some()
         || args.place.udp_service.is_some()
@@ -142,11 +150,11 @@ fn flagged(desk: &Desk, args: &ServiceArgs) -> Result<(), Failure> {
                 .to_owned(),
         ));
     }
-    desk.list(args)
+    session.list(args)
 }
 
 /// A balancer and the configuration that it is in.
-struct Desk {
+struct ServiceSession {
     edge: String,
     function: String,
     record: Record,
@@ -154,8 +162,8 @@ struct Desk {
     counts: BalancerCounts,
 }
 
-impl Desk {
-    fn open(args: &ServiceArgs) -> Result<Desk, Failure> {
+impl ServiceSession {
+    fn open(args: &ServiceArgs) -> Result<ServiceSession, Failure> {
         let edge = match &args.edge {
             Some(name) => name.clone(),
             None => the_only_edge()?,
@@ -208,7 +216,7 @@ impl Desk {
             Some(instance) => instance.balancer_counts().map_err(Failure::failed)?,
             None => None,
         };
-        Ok(Desk {
+        Ok(ServiceSession {
             edge,
             function,
             record,
@@ -221,7 +229,7 @@ impl Desk {
     fn rate(&mut self, args: &ServiceArgs) -> Result<(), Failure> {
         let began = Instant::now();
         std::thread::sleep(Duration::from_secs(1));
-        let later = Desk::open(args)?;
+        let later = ServiceSession::open(args)?;
         let seconds = began.elapsed().as_secs_f64();
         let before = std::mem::replace(&mut self.counts, later.counts);
         let less = |now: &mut LbCount, was: Option<&LbCount>| {
@@ -314,7 +322,7 @@ impl Desk {
     fn drain(
         &self,
         args: &ServiceArgs,
-        place: &Place,
+        place: &ServiceSelector,
         server: IpAddr,
         off: bool,
     ) -> Result<(), Failure> {
@@ -497,7 +505,7 @@ fn mode(how: &How) -> Result<Option<Way>, Failure> {
     }
 }
 
-fn which(place: &Place) -> Result<Which, Failure> {
+fn which(place: &ServiceSelector) -> Result<Which, Failure> {
     let (protocol, text) = match (&place.tcp_service, &place.udp_service) {
         (Some(text), _) => (Protocol::Tcp, text),
         (_, Some(text)) => (Protocol::Udp, text),

@@ -4,9 +4,9 @@
 //! `server`, who asks in `client`. Invariant: a request changes the rules whole or not at all, and one at a time.
 
 mod client;
-mod desk;
 mod policy_file;
 mod server;
+mod service;
 
 use std::path::PathBuf;
 

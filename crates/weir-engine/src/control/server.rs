@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use weir_kernel::{KernelError, netns};
 
-use super::desk::Desk;
+use super::service::ControlService;
 use super::{Client, FOLDER, PolicyFile};
 use crate::live::Running;
 
@@ -49,7 +49,7 @@ impl Server {
         let path = Path::new(FOLDER).join(format!("{inode}-{}.sock", std::process::id()));
         let listener =
             listen(&path).map_err(|e| super::sys(format!("listen at {}", path.display()), e))?;
-        let desk = Arc::new(Desk::new(running, policy, interfaces));
+        let desk = Arc::new(ControlService::new(running, policy, interfaces));
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
@@ -114,7 +114,7 @@ fn listen_once(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn accept(listener: &UnixListener, desk: &Arc<Desk>, stop: &AtomicBool) {
+fn accept(listener: &UnixListener, desk: &Arc<ControlService>, stop: &AtomicBool) {
     let open = Arc::new(AtomicUsize::new(0));
     for stream in listener.incoming() {
         if stop.load(Ordering::Acquire) {
@@ -141,7 +141,7 @@ fn accept(listener: &UnixListener, desk: &Arc<Desk>, stop: &AtomicBool) {
     }
 }
 
-fn serve(stream: &UnixStream, desk: &Desk) -> io::Result<()> {
+fn serve(stream: &UnixStream, desk: &ControlService) -> io::Result<()> {
     stream.set_read_timeout(Some(SILENCE))?;
     stream.set_write_timeout(Some(SILENCE))?;
     let mut reader = BufReader::new(stream);

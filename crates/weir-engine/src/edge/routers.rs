@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use weir_bpf::abi::router::{CHUNK, hop, origin};
 use weir_bpf::abi::{self, Group, Interface, NextHop, Route};
-use weir_functions::router::rib::{Hop, Memory, Rib, RibError, Room, Way};
+use weir_functions::router::rib::{Hop, Memory, Rib, RibError, TableCapacity, Way};
 use weir_functions::router::trie::{Table, Words};
 use weir_kernel::pinned::Folder;
 use weir_kernel::routes::{Change, KernelRoute, KernelRouteKind};
@@ -733,8 +733,8 @@ impl Memory for Live {
         write(&self.groups, at, group);
     }
 
-    fn room(&self) -> Room {
-        Room {
+    fn room(&self) -> TableCapacity {
+        TableCapacity {
             routes: self.routes.len() / size_of::<Route>(),
             hops: self.hops.len() / size_of::<NextHop>(),
             groups: self.groups.len() / size_of::<Group>(),

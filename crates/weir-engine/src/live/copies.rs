@@ -80,7 +80,7 @@ pub(super) struct LoadedCopy {
 
 /// What a copy is made for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct AttachPoint {
     /// Index into the ports.
     pub(super) port: usize,
     pub(super) hook: Hook,
@@ -89,7 +89,7 @@ pub(super) struct Place {
     pub(super) constants: PortConstants,
 }
 
-impl Place {
+impl AttachPoint {
     pub(super) fn is_xdp(&self) -> bool {
         matches!(self.hook, Hook::Xdp(_))
     }
@@ -171,7 +171,7 @@ impl Keep {
 /// Loads one copy of the program. Maps of its own are filled.
 pub(super) fn load(
     plan: &InstancePlan,
-    place: Place,
+    place: AttachPoint,
     ports: &[Port],
     sharing: Sharing<'_>,
 ) -> Result<LoadedCopy, KernelError> {

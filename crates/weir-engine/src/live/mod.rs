@@ -30,7 +30,7 @@ use weir_policy::{Parsed, ast};
 use zerocopy::FromBytes;
 
 use crate::translated::{Entrance, dropped_by_stack};
-use copies::{Attachment, Keep, LoadedCopy, Packets, Place, Sharing, load};
+use copies::{AttachPoint, Attachment, Keep, LoadedCopy, Packets, Sharing, load};
 use host::choose_hook;
 pub(crate) use host::{SwitchedOff, checksums_of, find_all, refuse_hidden_tags, unattached_ports};
 
@@ -257,7 +257,7 @@ impl Live {
                 false => &[Direction::Ingress],
                 true => &[Direction::Ingress, Direction::Egress],
             };
-            let place = |hook, direction, packets| Place {
+            let place = |hook, direction, packets| AttachPoint {
                 port: attached.len(),
                 hook,
                 direction,
@@ -490,7 +490,7 @@ impl AttachedPort {
 fn begin(
     parsed: &Parsed,
     ports: Vec<Port>,
-    places: Vec<Place>,
+    places: Vec<AttachPoint>,
     egress: bool,
     left: Option<&Left>,
     notes: &mut Vec<String>,

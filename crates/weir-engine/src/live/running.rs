@@ -21,8 +21,8 @@ use super::kept::Memory;
 use super::maps::clear;
 use super::takeover::Left;
 use super::{
-    AttachedPort, Attachment, FlowTable, Hook, LiveError, LoadedCopy, Place, RuleMaps, Sharing,
-    SwitchedOff, load,
+    AttachPoint, AttachedPort, Attachment, FlowTable, Hook, LiveError, LoadedCopy, RuleMaps,
+    Sharing, SwitchedOff, load,
 };
 use crate::translated::{Entrance, take_own_sources};
 
@@ -44,7 +44,7 @@ pub struct Running {
     maps: RuleMaps,
     book: RuleBook,
     ports: Vec<Port>,
-    places: Vec<Place>,
+    places: Vec<AttachPoint>,
     /// Counts of maps that grew, by slot.
     carried: HashMap<u32, Counter>,
     /// Tags may be hidden from some port.
@@ -65,7 +65,7 @@ pub(super) struct Start {
     /// Of the table of connections.
     pub(super) seed: u64,
     pub(super) ports: Vec<Port>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<AttachPoint>,
     pub(super) blind_to_vlan: bool,
     pub(super) claims: Vec<Claim>,
 }
@@ -222,7 +222,7 @@ impl Running {
         if self.blind_to_vlan && middlebox::names_vlan(rules.clone()) {
             return Err(LiveError::VlanLater);
         }
-        let splits = |place: &Place| place.packets == Packets::ButFragments;
+        let splits = |place: &AttachPoint| place.packets == Packets::ButFragments;
         if self.places.iter().any(splits) && middlebox::makes_fragments(rules) {
             return Err(LiveError::FragmentsLater);
         }
@@ -585,7 +585,7 @@ fn seeded(mut plan: InstancePlan, seed: u64) -> InstancePlan {
 
 fn load_all(
     plan: &InstancePlan,
-    places: &[Place],
+    places: &[AttachPoint],
     ports: &[Port],
     replaced: &[LoadedCopy],
     keep: Keep,

@@ -10,7 +10,7 @@ use weir_kernel::pins::{self, Claim, PinnedLink};
 use weir_kernel::{KernelError, LoadedProgram, XdpMode, iface};
 
 use super::kept::{self, Kept};
-use super::{Attachment, Hook, LiveError, LoadedCopy, Packets, Place};
+use super::{AttachPoint, Attachment, Hook, LiveError, LoadedCopy, Packets};
 
 /// What was left on the interfaces of a run that begins.
 #[derive(Debug)]
@@ -58,7 +58,10 @@ pub(super) fn claim_all(interfaces: &[Interface]) -> Result<Vec<Claim>, LiveErro
 }
 
 /// What was left on interfaces that are claimed; `None` if nothing was.
-pub(super) fn find(interfaces: &[Interface], places: &[Place]) -> Result<Option<Left>, LiveError> {
+pub(super) fn find(
+    interfaces: &[Interface],
+    places: &[AttachPoint],
+) -> Result<Option<Left>, LiveError> {
     let (mut here, mut elsewhere) = (Vec::new(), Vec::new());
     for pin in pins::list()?
         .into_iter()
@@ -81,7 +84,7 @@ pub(super) fn find(interfaces: &[Interface], places: &[Place]) -> Result<Option<
         carried_but: None,
     };
     let on_xdp: Vec<usize> = (here.iter())
-        .filter(|(_, pin)| pin.place == pins::Place::Xdp)
+        .filter(|(_, pin)| pin.place == pins::PinnedHook::Xdp)
         .map(|(port, _)| *port)
         .collect();
     for (port, pin) in here {
@@ -91,7 +94,7 @@ pub(super) fn find(interfaces: &[Interface], places: &[Place]) -> Result<Option<
         // Beside a program on XDP, one on tc was for fragments.
         let is_surplus = found.is_none()
             && was_on_xdp
-            && pin.place != pins::Place::Xdp
+            && pin.place != pins::PinnedHook::Xdp
             && places.iter().any(|p| p.port == port && p.is_xdp());
         if found.is_none() && !is_surplus {
             return Err(other_hook(&pin, name));
@@ -156,18 +159,23 @@ fn instance_of(program: &LoadedProgram) -> u32 {
 }
 
 /// The place that a pin belongs to. What was not on XDP is no copy for fragments.
-fn place_of(places: &[Place], port: usize, was_on_xdp: bool, pin: &PinnedLink) -> Option<usize> {
+fn place_of(
+    places: &[AttachPoint],
+    port: usize,
+    was_on_xdp: bool,
+    pin: &PinnedLink,
+) -> Option<usize> {
     places.iter().position(|place| {
         place.port == port
             && (was_on_xdp || place.packets != Packets::Fragments)
             && match (pin.place, place.hook) {
-                (pins::Place::Xdp, Hook::Xdp(mode)) => {
+                (pins::PinnedHook::Xdp, Hook::Xdp(mode)) => {
                     // The mode of a link is that of its interface, and stays.
                     let is = iface::xdp_mode(pin.ifindex).ok().flatten();
                     is.is_none_or(|is| is == mode)
                 }
-                (pins::Place::Tcx(direction), Hook::Tc) => place.direction == direction,
-                (pins::Place::Clsact { direction, .. }, Hook::Tc | Hook::Clsact) => {
+                (pins::PinnedHook::Tcx(direction), Hook::Tc) => place.direction == direction,
+                (pins::PinnedHook::Clsact { direction, .. }, Hook::Tc | Hook::Clsact) => {
                     place.direction == direction
                 }
                 _ => false,
@@ -177,12 +185,14 @@ fn place_of(places: &[Place], port: usize, was_on_xdp: bool, pin: &PinnedLink) -
 
 fn other_hook(pin: &PinnedLink, iface: &str) -> LiveError {
     let (had, options) = match pin.place {
-        pins::Place::Xdp => match iface::xdp_mode(pin.ifindex) {
+        pins::PinnedHook::Xdp => match iface::xdp_mode(pin.ifindex) {
             Ok(Some(XdpMode::Generic)) => ("generic XDP".to_owned(), "--generic"),
             _ => ("native XDP".to_owned(), "--hook xdp"),
         },
-        pins::Place::Tcx(direction) => (format!("tc {direction}"), tc_options(direction, false)),
-        pins::Place::Clsact { direction, .. } => {
+        pins::PinnedHook::Tcx(direction) => {
+            (format!("tc {direction}"), tc_options(direction, false))
+        }
+        pins::PinnedHook::Clsact { direction, .. } => {
             (format!("clsact {direction}"), tc_options(direction, true))
         }
     };

@@ -11,7 +11,7 @@ use weir_packet::Verdict;
 use weir_policy::model::{Policy, Target as RuleTarget};
 use weir_vm::{Env, Fault, Frame, Machine};
 
-use super::redirect::{self, Target};
+use super::redirect::{self, RedirectTarget};
 use crate::{Engine, EngineError, EngineKind, LogLine, Packet, ReplayOptions};
 
 /// A frame and its circumstances.
@@ -56,7 +56,7 @@ pub trait Judge {
         &mut self,
         arriving: &Arriving<'_>,
         out: &mut Vec<u8>,
-        targets: &mut Vec<Target>,
+        targets: &mut Vec<RedirectTarget>,
     ) -> Result<Judged, JudgeError>;
 }
 
@@ -132,7 +132,7 @@ impl Judge for PolicyJudge {
         &mut self,
         arriving: &Arriving<'_>,
         out: &mut Vec<u8>,
-        targets: &mut Vec<Target>,
+        targets: &mut Vec<RedirectTarget>,
     ) -> Result<Judged, JudgeError> {
         let packet = Packet {
             frame: arriving.frame,
@@ -145,7 +145,7 @@ impl Judge for PolicyJudge {
         let verdict = self.engine.packet(&packet, out)?;
         if verdict == Verdict::Redirect {
             // No rule redirects; whoever adds one finds the packet counted as going nowhere.
-            targets.push(Target::Nothing);
+            targets.push(RedirectTarget::Nothing);
         }
         if self.logs {
             for line in self.engine.logs()? {
@@ -188,7 +188,7 @@ impl Judge for ObjectJudge<'_> {
         &mut self,
         arriving: &Arriving<'_>,
         out: &mut Vec<u8>,
-        targets: &mut Vec<Target>,
+        targets: &mut Vec<RedirectTarget>,
     ) -> Result<Judged, JudgeError> {
         self.frame.reset(arriving.frame);
         self.seen += 1;
@@ -209,7 +209,7 @@ impl Judge for ObjectJudge<'_> {
         if verdict == Verdict::Redirect {
             targets.extend(redirect::targets(self.machine, arriving.ifindex));
             if targets.is_empty() {
-                targets.push(Target::Nothing);
+                targets.push(RedirectTarget::Nothing);
             }
         }
         Ok(Judged::Verdict(verdict))

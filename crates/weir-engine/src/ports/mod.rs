@@ -21,7 +21,7 @@ use std::os::fd::BorrowedFd;
 pub use capture::CapturePort;
 pub use judge::{Arriving, Judge, JudgeError, Judged, ObjectJudge, PolicyJudge};
 pub use memory::MemoryPort;
-pub use redirect::Target;
+pub use redirect::RedirectTarget;
 pub use service::{Pass, PortCount, Service, ServiceError, Totals};
 pub use socket::SocketPort;
 pub use xsk::{

@@ -9,7 +9,7 @@ const BPF_F_EXCLUDE_INGRESS: u64 = 16;
 
 /// One target of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum RedirectTarget {
     /// An interface, by index.
     Interface(u32),
     /// A CPU, whose queue holds so many.
@@ -28,16 +28,16 @@ pub enum Target {
 }
 
 /// Targets of the machine's last redirect, of a packet that came by `from`.
-pub(super) fn targets(program: &Machine, from: u32) -> Vec<Target> {
+pub(super) fn targets(program: &Machine, from: u32) -> Vec<RedirectTarget> {
     let (name, key, flags) = match program.redirect() {
         Some(Redirect::Interface { ifindex } | Redirect::Device { ifindex, .. }) => {
-            return vec![Target::Interface(*ifindex)];
+            return vec![RedirectTarget::Interface(*ifindex)];
         }
         Some(Redirect::Map { map, key, flags }) => (map, *key, *flags),
-        None => return vec![Target::Nothing],
+        None => return vec![RedirectTarget::Nothing],
     };
     let Some(map) = program.map(name) else {
-        return vec![Target::Nothing];
+        return vec![RedirectTarget::Nothing];
     };
     if flags & BPF_F_BROADCAST == 0 {
         let key = (key as u32).to_le_bytes();
@@ -46,30 +46,32 @@ pub(super) fn targets(program: &Machine, from: u32) -> Vec<Target> {
     let all = map
         .keys()
         .map(|key| entry(map.kind(), &key, map.value(&key).unwrap_or_default()));
-    all.filter(|target| flags & BPF_F_EXCLUDE_INGRESS == 0 || *target != Target::Interface(from))
-        .collect()
+    all.filter(|target| {
+        flags & BPF_F_EXCLUDE_INGRESS == 0 || *target != RedirectTarget::Interface(from)
+    })
+    .collect()
 }
 
-fn entry(kind: MapKind, key: &[u8], value: &[u8]) -> Target {
+fn entry(kind: MapKind, key: &[u8], value: &[u8]) -> RedirectTarget {
     let word = |at: usize| {
         let bytes = value.get(at..at + 4).and_then(<[u8]>::first_chunk);
         bytes.map(|b| u32::from_le_bytes(*b))
     };
     let Some(target) = word(0) else {
-        return Target::Nothing;
+        return RedirectTarget::Nothing;
     };
     if word(4).is_some_and(|program| program != 0) {
-        return Target::SecondProgram;
+        return RedirectTarget::SecondProgram;
     }
     match kind {
         MapKind::CpuMap => match key.first_chunk() {
-            Some(cpu) => Target::Cpu {
+            Some(cpu) => RedirectTarget::Cpu {
                 cpu: u32::from_le_bytes(*cpu) as usize,
                 room: target as usize,
             },
-            None => Target::Nothing,
+            None => RedirectTarget::Nothing,
         },
-        MapKind::XskMap => Target::Socket,
-        _ => Target::Interface(target),
+        MapKind::XskMap => RedirectTarget::Socket,
+        _ => RedirectTarget::Interface(target),
     }
 }

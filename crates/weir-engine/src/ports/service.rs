@@ -16,7 +16,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use serde::Serialize;
 use weir_vm::{Env, Fault, Frame, Machine};
 
-use super::redirect::{self, Target};
+use super::redirect::{self, RedirectTarget};
 use super::{Arrival, Look, Port};
 
 /// How long a worker without work waits before it looks whether it is to stop.
@@ -440,17 +440,17 @@ impl<'w> Worker<'w> {
         let mut orders = Vec::new();
         for target in redirect::targets(program, service.ports[from].ifindex()) {
             match target {
-                Target::Interface(ifindex) => match port_of(ifindex) {
+                RedirectTarget::Interface(ifindex) => match port_of(ifindex) {
                     Some(port) => orders.push(Order::Send(port)),
                     None => self.totals.no_port += 1,
                 },
-                Target::Cpu { cpu, room } if cpu < service.workers => {
+                RedirectTarget::Cpu { cpu, room } if cpu < service.workers => {
                     orders.push(Order::Steer(cpu, room));
                 }
-                Target::Cpu { .. } => self.totals.no_worker += 1,
-                Target::Socket => self.totals.no_socket += 1,
-                Target::SecondProgram => self.totals.second_program += 1,
-                Target::Nothing => self.totals.no_port += 1,
+                RedirectTarget::Cpu { .. } => self.totals.no_worker += 1,
+                RedirectTarget::Socket => self.totals.no_socket += 1,
+                RedirectTarget::SecondProgram => self.totals.second_program += 1,
+                RedirectTarget::Nothing => self.totals.no_port += 1,
             }
         }
         orders

@@ -25,7 +25,7 @@ use weir_xsk::{
 
 use super::finish::finish_received;
 use super::judge::{Arriving, Judge, JudgeError, Judged};
-use super::redirect::Target;
+use super::redirect::RedirectTarget;
 use crate::live::{
     Hook, LiveError, SwitchedOff, checksums_of, find_all, refuse_hidden_tags, unattached_ports,
 };
@@ -308,7 +308,7 @@ impl PlannedPorts {
 }
 
 /// An interface as it is served. Fields end in their order: the program leaves before the sockets, which [`XskPorts`] has behind its places, close.
-struct Place {
+struct ServedInterface {
     steer: Steer,
     /// An offload that would have hidden VLAN tags.
     _tags: Option<SwitchedOff>,
@@ -334,7 +334,7 @@ struct Slot {
 
 /// Interfaces, each with the steering program, sockets, and a way to the stack.
 pub struct XskPorts {
-    places: Vec<Place>,
+    places: Vec<ServedInterface>,
     slots: Vec<Slot>,
     wait: Wait,
     batch: usize,
@@ -350,7 +350,7 @@ struct Work {
     arrived: Vec<u8>,
     /// The frame as it goes on.
     out: Vec<u8>,
-    targets: Vec<Target>,
+    targets: Vec<RedirectTarget>,
     /// Further copies for the socket that is being served.
     again: Vec<Vec<u8>>,
     totals: XskLedger,
@@ -451,7 +451,7 @@ impl XskPorts {
         let at = self.places.len();
         let first = self.slots.len();
         let checksums = checksums.unwrap_or_else(|| checksums_of(&interface, Hook::Xdp(mode)));
-        self.places.push(Place {
+        self.places.push(ServedInterface {
             steer,
             _tags: tags,
             to: wanted.to.clone(),
@@ -816,7 +816,7 @@ impl XskPorts {
 
 /// Gives a frame that passed to the stack, or what stands for it.
 fn pass(
-    places: &mut [Place],
+    places: &mut [ServedInterface],
     slots: &mut [Slot],
     home: usize,
     queue: u32,
@@ -845,7 +845,7 @@ fn pass(
 
 /// Sends a frame to the targets of its redirect. Returns whether it goes back by the socket that it came by.
 fn redirect(
-    places: &mut [Place],
+    places: &mut [ServedInterface],
     slots: &mut [Slot],
     home: usize,
     queue: u32,
@@ -855,7 +855,7 @@ fn redirect(
     work.totals.copies += work.targets.len().saturating_sub(1) as u64;
     for target in &work.targets {
         match *target {
-            Target::Interface(ifindex) => {
+            RedirectTarget::Interface(ifindex) => {
                 match places.iter().position(|p| p.interface.ifindex == ifindex) {
                     Some(to) if to == home && !back => back = true,
                     Some(to) if to == home => {
@@ -865,11 +865,11 @@ fn redirect(
                     None => work.totals.no_port += 1,
                 }
             }
-            Target::Cpu { cpu: 0, .. } => pass(places, slots, home, queue, &work.out)?,
-            Target::Cpu { .. } => work.totals.no_worker += 1,
-            Target::Socket => work.totals.no_socket += 1,
-            Target::SecondProgram => work.totals.second_program += 1,
-            Target::Nothing => work.totals.no_port += 1,
+            RedirectTarget::Cpu { cpu: 0, .. } => pass(places, slots, home, queue, &work.out)?,
+            RedirectTarget::Cpu { .. } => work.totals.no_worker += 1,
+            RedirectTarget::Socket => work.totals.no_socket += 1,
+            RedirectTarget::SecondProgram => work.totals.second_program += 1,
+            RedirectTarget::Nothing => work.totals.no_port += 1,
         }
     }
     Ok(back)
@@ -877,7 +877,7 @@ fn redirect(
 
 /// Queues a frame at another interface: always at the same socket for one queue, which keeps its order.
 fn leave_by(
-    places: &mut [Place],
+    places: &mut [ServedInterface],
     slots: &mut [Slot],
     to: usize,
     queue: u32,
@@ -896,7 +896,7 @@ fn leave_by(
 }
 
 /// Queues a frame.
-fn leave(port: &mut XskPort, place: &mut Place, frame: &[u8]) -> Result<(), XskError> {
+fn leave(port: &mut XskPort, place: &mut ServedInterface, frame: &[u8]) -> Result<(), XskError> {
     place.ledger.leaving += 1;
     let long = frame.len() > port.socket().umem().frame_room();
     if long && !port.socket().config().multi_buffer {

@@ -37,9 +37,9 @@ pub(crate) const TUNNEL: u32 = 2;
 
 /// Where a site is: the last byte of all its addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(pub(crate) u8);
+pub(crate) struct HostId(pub(crate) u8);
 
-impl Place {
+impl HostId {
     /// Of the underlay.
     pub(crate) fn underlay(self, v6: bool) -> IpAddr {
         match v6 {
@@ -129,7 +129,7 @@ fn words(address: IpAddr) -> [u32; 4] {
 
 /// A namespace with the underlay's device `ul`, and one with the workload.
 pub(crate) struct Site {
-    pub(crate) place: Place,
+    pub(crate) place: HostId,
     pub(crate) ns: NetNs,
     pub(crate) work: NetNs,
 }
@@ -137,7 +137,7 @@ pub(crate) struct Site {
 /// Both sites, joined by devices of that MTU. Nothing runs in them yet.
 pub(crate) fn sites(mtu: u32) -> (Site, Site) {
     let site = |n| Site {
-        place: Place(n),
+        place: HostId(n),
         ns: NetNs::create("weir-tn-site").expect("namespace"),
         work: NetNs::create("weir-tn-work").expect("namespace"),
     };
@@ -212,7 +212,7 @@ impl Site {
 /// A VXLAN device of the kernel's as the far site; its namespace is the workload's, too.
 pub(crate) fn kernel_vxlan(site: &Site, v6: bool) {
     let (remote, local) = (
-        Place(3 - site.place.0).underlay(v6).to_string(),
+        HostId(3 - site.place.0).underlay(v6).to_string(),
         site.place.underlay(v6).to_string(),
     );
     let id = IDENTIFIER.to_string();
@@ -237,7 +237,7 @@ pub(crate) fn kernel_vxlan(site: &Site, v6: bool) {
 }
 
 /// The site whose host forwards.
-pub(crate) const FORWARDS: Place = Place(2);
+pub(crate) const FORWARDS: HostId = HostId(2);
 
 /// Buckets of exact matches.
 const BUCKETS: u32 = 16;
@@ -394,7 +394,7 @@ impl Weir {
 
 /// What the site's half says.
 pub(crate) fn half(site: &Site, sends: Sends) -> Half {
-    let far = Place(3 - site.place.0).underlay(sends.v6);
+    let far = HostId(3 - site.place.0).underlay(sends.v6);
     let vi = |peer, slot| abi::Vi {
         peer,
         slot,
@@ -529,7 +529,7 @@ pub(crate) fn transfer(
 }
 
 /// TCP both ways, over IPv4 and IPv6.
-pub(crate) fn transfers(a: (&NetNs, Place), b: (&NetNs, Place), bytes: usize) {
+pub(crate) fn transfers(a: (&NetNs, HostId), b: (&NetNs, HostId), bytes: usize) {
     for v6 in [false, true] {
         for ((from, _), (to, there)) in [(a, b), (b, a)] {
             transfer(from, to, there.inner(v6), bytes)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-use super::{IDENTIFIER, Place, Site, eventually, say, scratch};
+use super::{HostId, IDENTIFIER, Site, eventually, say, scratch};
 
 /// Open vSwitch in user space at a site; ends with the value.
 pub(crate) struct Ovs {
@@ -61,7 +61,7 @@ impl Ovs {
         ovs.child("ovs-vswitchd", &[&server, &control_option, &pid]);
         let remote = format!(
             "options:remote_ip={}",
-            Place(3 - ovs.site.place.0).underlay(v6)
+            HostId(3 - ovs.site.place.0).underlay(v6)
         );
         let kind = format!("type={kind}");
         let id = format!("options:key={IDENTIFIER}");

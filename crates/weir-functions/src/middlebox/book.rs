@@ -13,7 +13,9 @@ use zerocopy::IntoBytes;
 
 use super::conditions::Lowering;
 use super::past::{self, Past, PastChange, PastRule, Succession};
-use super::{Bounds, Layout, Lowered, PlanError, Room, Sizes, StateOf, lay_out, lower, ordered};
+use super::{
+    Bounds, EditCapacity, Layout, Lowered, PlanError, Sizes, StateOf, lay_out, lower, ordered,
+};
 use crate::plan::{InstancePlan, Port};
 
 /// A rule and its text.
@@ -708,7 +710,7 @@ impl Blank {
         slots: Slots,
     ) -> Result<(RuleBook, InstancePlan), PlanError> {
         let rules: Vec<(&Rule, u32)> = entries.values().map(|e| (&e.rule, e.slot)).collect();
-        let room = Room::beside(rules.len());
+        let room = EditCapacity::beside(rules.len());
         let lowering = Lowering::new(&self.ports, self.sees_egress);
         let lowered = lower(rules.into_iter(), lowering)?;
         let (plan, layout) = lay_out(

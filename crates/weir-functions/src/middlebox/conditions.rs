@@ -36,12 +36,12 @@ pub(super) struct Lowering<'a> {
 }
 
 /// Where the key has the number of the port that a packet came in or leaves by.
-fn port_place(kind: Kind) -> Place {
+fn port_place(kind: Kind) -> FieldPosition {
     let at = match kind {
         Kind::OutPort => key::OUT,
         _ => key::IN,
     };
-    Place {
+    FieldPosition {
         at,
         bit: 0,
         bits: 16,
@@ -228,7 +228,7 @@ impl<'a> Lowering<'a> {
                 let bits = masked(&[(at, bit, if there { bit } else { 0 })]);
                 let number = u128::from(there);
                 if !exact.require(&bits) {
-                    let place = Place {
+                    let place = FieldPosition {
                         at,
                         bit: 7 - u16::from(kind & 7),
                         bits: 1,
@@ -259,7 +259,7 @@ impl<'a> Lowering<'a> {
                 for bit in (0..8).filter(|bit| mask & (1 << bit) != 0) {
                     let number = u128::from(value >> bit & 1);
                     self.push_range(
-                        Place {
+                        FieldPosition {
                             at: key::VALID + i,
                             bit: 7 - bit,
                             bits: 1,
@@ -277,7 +277,7 @@ impl<'a> Lowering<'a> {
     fn has_l4_proto(&mut self, exact: &mut ExactKey, there: bool) {
         let number = u8::from(there);
         if !exact.require(&masked(&[(key::L4PROTO, 1, number)])) {
-            let place = Place {
+            let place = FieldPosition {
                 at: key::L4PROTO,
                 bit: 7,
                 bits: 1,
@@ -288,7 +288,7 @@ impl<'a> Lowering<'a> {
 
     /// 0 is in the key of packets without a state.
     fn has_ct_state(&mut self, there: bool) {
-        let place = Place {
+        let place = FieldPosition {
             at: key::CT,
             bit: 8,
             bits: 8,
@@ -302,7 +302,7 @@ impl<'a> Lowering<'a> {
             (false, true) => self.require_bits(exact, Classes::IP6.0, Classes::IP6.0),
             // Either family, or (a negated presence test) neither. The value test `net-proto` in nothing never holds.
             (true, true) => self.push_range(
-                Place {
+                FieldPosition {
                     at: key::VALID,
                     bit: 6,
                     bits: 2,
@@ -312,7 +312,7 @@ impl<'a> Lowering<'a> {
                 false,
             ),
             (false, false) => self.push_range(
-                Place {
+                FieldPosition {
                     at: key::VALID,
                     bit: 6,
                     bits: 2,
@@ -325,7 +325,13 @@ impl<'a> Lowering<'a> {
     }
 
     /// A number in the key is in the set.
-    fn number(&mut self, exact: &mut ExactKey, place: Place, ranges: &Arc<Ranges>, negated: bool) {
+    fn number(
+        &mut self,
+        exact: &mut ExactKey,
+        place: FieldPosition,
+        ranges: &Arc<Ranges>,
+        negated: bool,
+    ) {
         match (ranges.intervals(), negated) {
             (&[(lo, hi)], false) => {
                 let in_key = place
@@ -359,7 +365,7 @@ impl<'a> Lowering<'a> {
         run
     }
 
-    fn push_range(&mut self, place: Place, lo: u128, hi: u128, negated: bool) {
+    fn push_range(&mut self, place: FieldPosition, lo: u128, hi: u128, negated: bool) {
         let mut cond = place.cond(cond_op::RANGE, negated);
         let range = Interval::new(lo, hi);
         cond.u[..32].copy_from_slice(range.as_bytes());
@@ -370,7 +376,7 @@ impl<'a> Lowering<'a> {
     fn constant(&mut self, holds: bool) {
         if !holds {
             self.conds.push(
-                Place {
+                FieldPosition {
                     at: key::VALID,
                     bit: 0,
                     bits: 8,
@@ -438,7 +444,7 @@ impl<'a> Lowering<'a> {
         };
         self.number(
             exact,
-            Place {
+            FieldPosition {
                 at,
                 bit: 0,
                 bits: 8,
@@ -448,7 +454,7 @@ impl<'a> Lowering<'a> {
         );
         self.number(
             exact,
-            Place {
+            FieldPosition {
                 at: at + 8,
                 bit: 0,
                 bits: 64,
@@ -495,13 +501,13 @@ impl<'a> Lowering<'a> {
 
 /// Where a number lies in the flat key: byte offset of its header, bits from there.
 #[derive(Clone, Copy)]
-struct Place {
+struct FieldPosition {
     at: usize,
     bit: u16,
     bits: u16,
 }
 
-impl Place {
+impl FieldPosition {
     /// The masked words that hold exactly for [lo, hi], if that is a prefix of the field.
     fn prefix(self, lo: u128, hi: u128) -> Option<Vec<MaskedWord>> {
         let span = hi - lo;
@@ -584,17 +590,17 @@ fn empty_cond(negated: bool) -> Cond {
     }
 }
 
-fn place(field: Field) -> Place {
+fn place(field: Field) -> FieldPosition {
     let info = field.info();
     if info.kind == Kind::L4Proto {
-        return Place {
+        return FieldPosition {
             at: key::L4PROTO,
             bit: 8,
             bits: 8,
         };
     }
     if info.kind == Kind::CtState {
-        return Place {
+        return FieldPosition {
             at: key::CT,
             bit: 8,
             bits: 8,
@@ -612,7 +618,7 @@ fn place(field: Field) -> Place {
         Header::Ip6Frag => key::FRAG6,
         Header::Icmp | Header::Icmp6 | Header::Udp | Header::Tcp | Header::Ports => key::L4,
     };
-    Place {
+    FieldPosition {
         at,
         bit: info.offset,
         bits: info.bits,

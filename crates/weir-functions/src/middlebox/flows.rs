@@ -8,13 +8,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use serde::{Deserialize, Serialize};
 use weir_bpf::abi::{Flow, TUPLE_EXPECTED, Tuple, flow_flag, life};
 use weir_policy::model::{Connections, FlowState};
+use weir_value::{PROTOCOLS, protocol as protocol_number};
 
 /// A live connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// Identifies it as long as it lives: sequence number << 32 | place.
     pub id: u64,
-    /// `tcp`, `udp`, `icmp` or `icmp6`.
+    /// Of this protocol, by name or number.
     pub protocol: String,
     /// As the packet that opened it was received.
     pub original: Ends,
@@ -73,7 +74,7 @@ pub struct Filter {
     pub address: Option<IpAddr>,
     /// ... this port.
     pub port: Option<u16>,
-    /// `tcp`, `udp`, `icmp` or `icmp6`.
+    /// Of this protocol, by name or number.
     pub protocol: Option<String>,
     /// State as `timeout` spells it.
     pub state: Option<String>,
@@ -96,7 +97,10 @@ impl Filter {
         };
         place
             && self.id.is_none_or(|id| id == connection.id)
-            && (self.protocol.as_ref()).is_none_or(|p| *p == connection.protocol)
+            && (self.protocol.as_ref()).is_none_or(|text| {
+                protocol_number(text)
+                    .is_ok_and(|want| protocol_number(&connection.protocol) == Ok(want))
+            })
             && (self.state.as_ref()).is_none_or(|name| {
                 let states = FlowState::named(name).iter();
                 states
@@ -219,20 +223,13 @@ fn is_query(tuple: &Tuple) -> bool {
     matches!((tuple.proto, tuple.family), (1, 4) | (58, 6))
 }
 
-/// The protocol's name in the policy language, else its number.
+/// The protocol's name, else its number; so is ICMP without queries, which has no states of its own.
 fn protocol(tuple: &Tuple) -> String {
-    let name = match tuple.proto {
-        6 => "tcp",
-        17 => "udp",
-        1 if is_query(tuple) => "icmp",
-        58 if is_query(tuple) => "icmp6",
-        47 => "gre",
-        50 => "esp",
-        51 => "ah",
-        132 => "sctp",
-        other => return other.to_string(),
-    };
-    name.to_owned()
+    let named = PROTOCOLS
+        .iter()
+        .find(|(_, number)| *number == tuple.proto)
+        .filter(|_| !matches!(tuple.proto, 1 | 58) || is_query(tuple));
+    named.map_or_else(|| tuple.proto.to_string(), |(name, _)| (*name).to_owned())
 }
 
 fn ends(tuple: &Tuple) -> Ends {

@@ -23,7 +23,7 @@ use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
 pub use book::{Edit, EditError, Entry, Origin, Rebuild, RuleBook, Staged, Step, Write, Written};
 use conditions::Lowering;
 pub use past::{Past, PastChange, PastRule, Succession};
-use room::{Room, Sizes};
+use room::{EditCapacity, Sizes};
 
 /// Why a policy cannot be planned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -155,7 +155,14 @@ fn compile(
         keep: 0,
         aliases: &[],
     };
-    let (plan, layout) = lay_out(&lowered, scheme, Room::NONE, policy.rules.len(), 0, state)?;
+    let (plan, layout) = lay_out(
+        &lowered,
+        scheme,
+        EditCapacity::NONE,
+        policy.rules.len(),
+        0,
+        state,
+    )?;
     Ok((plan, layout.bounds))
 }
 
@@ -245,7 +252,7 @@ struct Layout {
     positions: Vec<u32>,
     /// Elements of each array that the plan's own rules take.
     own: Sizes,
-    room: Room,
+    room: EditCapacity,
     features: u32,
     slot_of: [u8; 256],
     bounds: Bounds,
@@ -254,7 +261,7 @@ struct Layout {
 fn lay_out(
     lowered: &Lowered<'_>,
     scheme: Scheme,
-    room: Room,
+    room: EditCapacity,
     counters: usize,
     generation: u64,
     state: StateOf<'_>,

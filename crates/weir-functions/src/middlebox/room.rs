@@ -2,7 +2,7 @@
 //! read one while the other is written (docs/design/updates.md).
 
 use weir_bpf::abi;
-use weir_classify::{Classifier, Place};
+use weir_classify::{Classifier, Offsets};
 
 use super::Lowered;
 
@@ -81,8 +81,8 @@ impl First {
         }
     }
 
-    pub(super) fn place(&self) -> Place {
-        Place {
+    pub(super) fn place(&self) -> Offsets {
+        Offsets {
             shapes: self.0.shapes,
             nodes: self.0.nodes,
             lists: self.0.lists,
@@ -94,14 +94,14 @@ impl First {
 
 /// Room for added rules.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Room {
+pub(super) struct EditCapacity {
     /// Of each half.
     pub(super) halves: Sizes,
 }
 
-impl Room {
+impl EditCapacity {
     /// For instances whose rules never change.
-    pub(super) const NONE: Room = Room {
+    pub(super) const NONE: EditCapacity = EditCapacity {
         halves: Sizes {
             tables: 0,
             shapes: 0,
@@ -116,9 +116,9 @@ impl Room {
     };
 
     /// Beside so many rules. The larger a set, the dearer it is to lay it out anew, so the more is added before that.
-    pub(super) fn beside(rules: usize) -> Room {
+    pub(super) fn beside(rules: usize) -> EditCapacity {
         let n = (rules / 16).clamp(64, 1024).next_power_of_two() as u32;
-        Room {
+        EditCapacity {
             halves: Sizes {
                 tables: abi::LIVE_TABLES as u32,
                 shapes: n / 4,

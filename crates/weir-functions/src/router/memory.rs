@@ -4,7 +4,7 @@ use weir_bpf::abi::router::CHUNK;
 use weir_bpf::abi::{Group, NextHop, Route, router};
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::rib::{Memory, Room};
+use super::rib::{Memory, TableCapacity};
 use super::trie::{Table, Words};
 use crate::plan::MapPlan;
 
@@ -16,7 +16,7 @@ pub struct Size {
     /// Nodes.
     pub nodes: usize,
     /// Routes, next hops, groups.
-    pub room: Room,
+    pub room: TableCapacity,
     /// Routes are counted.
     pub counted: bool,
 }
@@ -25,7 +25,7 @@ pub struct Size {
 #[derive(Clone, Debug)]
 pub struct PlanMemory {
     words: [Words32; 4],
-    room: Room,
+    room: TableCapacity,
     routes: Vec<Route>,
     hops: Vec<NextHop>,
     groups: Vec<Group>,
@@ -96,7 +96,7 @@ impl PlanMemory {
                 ..MapPlan::empty(name, 1, CHUNK * 4)
             }
         };
-        let Room {
+        let TableCapacity {
             routes,
             hops,
             groups,
@@ -190,7 +190,7 @@ impl Memory for PlanMemory {
         set(&mut self.groups, at, self.room.groups, group);
     }
 
-    fn room(&self) -> Room {
+    fn room(&self) -> TableCapacity {
         self.room
     }
 }

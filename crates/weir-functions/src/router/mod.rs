@@ -21,7 +21,7 @@ use crate::plan::{Constant, DeviceField, HostElement, MapPlan};
 use crate::request::{FunctionError, Key, Kind, Planned, Request, suggest};
 use interface::Interface;
 use memory::{PlanMemory, Size};
-use rib::{Hop, Rib, RibError, Room, Way};
+use rib::{Hop, Rib, RibError, TableCapacity, Way};
 use route::{Written, Wrong};
 
 /// Keys of an instance.
@@ -231,7 +231,7 @@ fn own_tables(
     let size = Size {
         wide: prefixes > WIDE_FROM,
         nodes: nodes(&routes, prefixes, prefixes6),
-        room: Room {
+        room: TableCapacity {
             routes: prefixes + prefixes6 + 1,
             hops: hops.unwrap_or(4096.min(HOPS_MAX)) as usize + 1,
             groups: 1024,

@@ -28,12 +28,12 @@ pub trait Memory: Words {
     /// Writes it.
     fn set_group(&mut self, at: usize, group: &Group);
     /// Places for routes, next hops and groups; the first of each is never used.
-    fn room(&self) -> Room;
+    fn room(&self) -> TableCapacity;
 }
 
 /// Places there are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Room {
+pub struct TableCapacity {
     /// For routes.
     pub routes: usize,
     /// For next hops.
@@ -242,7 +242,7 @@ impl<M: Memory> Rib<M> {
         rib
     }
 
-    fn adopt(&mut self, room: Room) {
+    fn adopt(&mut self, room: TableCapacity) {
         let mut hops: HashMap<u32, u32> = HashMap::new();
         let mut groups: HashMap<u32, u32> = HashMap::new();
         for at in (1..room.routes as u32).rev() {

@@ -114,7 +114,7 @@ impl End {
     ) -> Result<End, XskRunError> {
         let failed = |what: &str| {
             let what = format!("{what} of {}", plan.control.name);
-            move |source| XskRunError::Place { what, source }
+            move |source| XskRunError::Placement { what, source }
         };
         if plan.control.udp {
             let socket = UdpSocket::bind(from).map_err(failed("open the socket"))?;
@@ -228,7 +228,7 @@ fn none_yet<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 }
 
 fn failed(plan: &Plan, source: io::Error) -> XskRunError {
-    XskRunError::Place {
+    XskRunError::Placement {
         what: format!("go on with {}", plan.control.name),
         source,
     }

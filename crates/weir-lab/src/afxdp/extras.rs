@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::results::{Cell, Extra};
 use super::run::{AfxdpError, Bed, Told, link, namespaces, with_deadline};
-use super::settings::Place;
+use super::settings::NetnsHandle;
 use super::side::{Order, Side};
 use super::sweep::Combination;
 use crate::xsk::{
@@ -275,7 +275,13 @@ impl Ring {
             link((space, "out"), (next, "in"))?;
         }
         let side = |space: &Arc<weir_kernel::NetNs>, name: &str| {
-            Side::new(&bed.journal, Place::Ns(Arc::clone(space)), name, None, true)
+            Side::new(
+                &bed.journal,
+                NetnsHandle::Ns(Arc::clone(space)),
+                name,
+                None,
+                true,
+            )
         };
         let nodes = spaces
             .iter()

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::run::AfxdpError;
-use super::settings::{Journal, Place, restore_orphans};
+use super::settings::{Journal, NetnsHandle, restore_orphans};
 use super::side::{FarReport, Forwarding, Order, Side};
 use super::space::Capabilities;
 use crate::xsk::{Meter, Setup, XskRunError};
@@ -101,7 +101,7 @@ impl Remote {
                 self.address
             ))),
             Ok(answer) => Ok(answer),
-            Err(source) => Err(XskRunError::Place {
+            Err(source) => Err(XskRunError::Placement {
                 what: format!("exchange messages with the forwarder at {}", self.address),
                 source,
             }),
@@ -271,7 +271,7 @@ fn converse(
         .map_err(failed())?;
     let mut answers = stream.try_clone().map_err(failed())?;
     let journal = Journal::begin()?;
-    let begun = Side::new(&journal, Place::Here, interface, None, owned)
+    let begun = Side::new(&journal, NetnsHandle::Here, interface, None, owned)
         .and_then(|side| Ok((Capabilities::probe(&side.place, interface)?, side)));
     let (capabilities, mut side) = match begun {
         Ok(begun) => begun,

@@ -18,7 +18,7 @@ use super::extras::{Extras, Limits, chain, rerun_under_load};
 use super::records::{Header, Line, Records};
 use super::remote::{Far, Remote};
 use super::results::{Cell, Effective, Extra, Pruned, Results, Run};
-use super::settings::{Journal, PREFIX, Place, WakeLimit, restore_orphans};
+use super::settings::{Journal, NetnsHandle, PREFIX, WakeLimit, restore_orphans};
 use super::side::{Order, Side};
 use super::space::{Capabilities, Space, prune};
 use super::sweep::{Combination, Mode, Placement, Sweep, WaitBy};
@@ -202,7 +202,7 @@ impl Bed {
                 ..crate::xsk::Setup::new(name)
             }
             .check_owned(name)?;
-            Side::new(&journal, Place::Here, name, None, owned)
+            Side::new(&journal, NetnsHandle::Here, name, None, owned)
         };
         let (near, far) = match ends {
             Ends::Bed => {
@@ -301,8 +301,8 @@ fn own_bed(journal: &Arc<Journal>) -> Result<(Side, Side), XskRunError> {
     for (ns, name, address) in [(&near, "near", NEAR), (&far, "far", FAR)] {
         ns.ip(&["address", "add", &format!("{address}/24"), "dev", name])?;
     }
-    let near = Side::new(journal, Place::Ns(near), "near", Some(NEAR), true)?;
-    let far = Side::new(journal, Place::Ns(far), "far", Some(FAR), true)?;
+    let near = Side::new(journal, NetnsHandle::Ns(near), "near", Some(NEAR), true)?;
+    let far = Side::new(journal, NetnsHandle::Ns(far), "far", Some(FAR), true)?;
     Ok((near, far))
 }
 

@@ -29,22 +29,22 @@ pub(super) const PREFIX: &str = "weir-afxdp";
 
 /// Where an interface is.
 #[derive(Debug)]
-pub enum Place {
+pub enum NetnsHandle {
     /// The namespace of the process.
     Here,
     /// One of the bed's.
     Ns(Arc<NetNs>),
 }
 
-impl Place {
+impl NetnsHandle {
     /// Runs `work` there.
     ///
     /// # Errors
     /// The namespace cannot be entered.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, KernelError> {
         match self {
-            Place::Here => Ok(work()),
-            Place::Ns(ns) => ns.run(work),
+            NetnsHandle::Here => Ok(work()),
+            NetnsHandle::Ns(ns) => ns.run(work),
         }
     }
 }

@@ -12,7 +12,7 @@ use weir_kernel::iface;
 use weir_xsk::{BusyPoll, Mode as SocketMode, SocketConfig, UmemConfig};
 
 use super::control::{self, CONTROLS};
-use super::settings::{Journal, Place, Setting, Settings};
+use super::settings::{Journal, NetnsHandle, Setting, Settings};
 use super::sweep::{Combination, Mode, Placement};
 use crate::xsk::{ForwardPlan, Meter, Setup, SocketReport, XskRunError, forward};
 
@@ -28,7 +28,7 @@ const FRAMES: u32 = 8192;
 pub(super) struct Side {
     // Settings go back before the place may end.
     settings: Settings,
-    pub(super) place: Arc<Place>,
+    pub(super) place: Arc<NetnsHandle>,
     pub(super) interface: String,
     pub(super) mac: [u8; 6],
     pub(super) driver: String,
@@ -53,7 +53,7 @@ impl Side {
     /// Of an interface; nothing is changed yet.
     pub(super) fn new(
         journal: &Arc<Journal>,
-        place: Place,
+        place: NetnsHandle,
         interface: &str,
         address: Option<Ipv4Addr>,
         owned: bool,

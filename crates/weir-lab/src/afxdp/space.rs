@@ -10,7 +10,7 @@ use weir_kernel::{XdpMode, iface};
 use weir_xsk::{Match, Mode as SocketMode, Socket, SocketConfig, Steer, Umem, UmemConfig};
 
 use super::results::Pruned;
-use super::settings::{Place, Sysfs};
+use super::settings::{NetnsHandle, Sysfs};
 use super::sweep::{Combination, Mode, Placement};
 use crate::xsk::ETHERTYPE;
 
@@ -60,7 +60,7 @@ impl Capabilities {
     ///
     /// # Errors
     /// It is not there, or nothing can be opened at all.
-    pub fn probe(place: &Place, name: &str) -> Result<Capabilities, crate::xsk::XskRunError> {
+    pub fn probe(place: &NetnsHandle, name: &str) -> Result<Capabilities, crate::xsk::XskRunError> {
         place.run(|| probe_side(name))?
     }
 }

@@ -36,7 +36,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub use balancer::balancer_bench as balancer;
 pub use ddos::ddos;
 pub use network::network;
-pub use report::{Absent, Figure, Outcome, Refused, Target};
+pub use report::{Absent, Figure, Outcome, RatioTarget, Refused};
 pub use router::router;
 pub use sensor::{Made, SensorBench, Traffic, sensor, sensor_part};
 pub use vm::vm;

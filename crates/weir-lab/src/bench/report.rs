@@ -51,7 +51,7 @@ impl Figure {
 
 /// A ratio that the project promises.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Target {
+pub struct RatioTarget {
     /// Figure above the line.
     pub figure: String,
     /// Figure below it.
@@ -98,7 +98,7 @@ pub struct Outcome {
     /// Figures in the order measured.
     pub figures: Vec<Figure>,
     /// Ratios with their targets.
-    pub targets: Vec<Target>,
+    pub targets: Vec<RatioTarget>,
     /// Programs that are not installed.
     pub absent: Vec<Absent>,
     /// What has no figure, and why.
@@ -136,7 +136,7 @@ impl Outcome {
         // Of what is counted, none is less than one.
         let below_one = if b.value == 0.0 { 1.0 } else { b.value };
         let ratio = a.value / below_one;
-        self.targets.push(Target {
+        self.targets.push(RatioTarget {
             figure: above.to_owned(),
             against: below.to_owned(),
             ratio,
@@ -155,7 +155,7 @@ impl Outcome {
     pub(crate) fn bound(&mut self, figure: Figure, limit: f64) {
         let ratio = figure.value / limit;
         let promise = Promise::AtMost(1.0);
-        self.targets.push(Target {
+        self.targets.push(RatioTarget {
             figure: figure.name.clone(),
             against: format!("{limit} {}", figure.unit),
             ratio,
@@ -169,7 +169,7 @@ impl Outcome {
     pub(crate) fn least(&mut self, figure: Figure, limit: f64) {
         let ratio = figure.value / limit;
         let promise = Promise::AtLeast(1.0);
-        self.targets.push(Target {
+        self.targets.push(RatioTarget {
             figure: figure.name.clone(),
             against: format!("{limit} {}", figure.unit),
             ratio,
@@ -181,7 +181,7 @@ impl Outcome {
 
     /// Records a figure that must be 0.
     pub(crate) fn none(&mut self, figure: Figure) {
-        self.targets.push(Target {
+        self.targets.push(RatioTarget {
             figure: figure.name.clone(),
             against: format!("1 {}", figure.unit),
             ratio: figure.value,
@@ -222,7 +222,7 @@ impl Outcome {
     }
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for RatioTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = match self.met {
             Some(true) => "met",

@@ -49,7 +49,7 @@ pub struct Pace {
 
 /// Where to send and what to count.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'a> {
+pub struct Endpoints<'a> {
     /// Interface to send from, of the current namespace.
     pub interface: &'a str,
     /// Interface at which to count what arrives; nothing else may be attached there.
@@ -164,7 +164,7 @@ pub enum GenerateError {
 pub fn run(
     load: &Load,
     pace: Pace,
-    place: Place<'_>,
+    place: Endpoints<'_>,
     stop: &AtomicBool,
 ) -> Result<Report, GenerateError> {
     let interface = iface::find(place.interface)?;
@@ -259,7 +259,7 @@ fn nothing_taken(
             let far = netns::far_end(interface.ifindex).ok().flatten();
             let here = far
                 .as_ref()
-                .is_some_and(|far| far.place == netns::Place::Here);
+                .is_some_and(|far| far.place == netns::NetnsRef::Here);
             let known = far.and_then(|far| Some((far.place.prefix()?, far.name?)));
             let (there, peer) = match &known {
                 Some((there, peer)) => (there.as_str(), peer.as_str()),

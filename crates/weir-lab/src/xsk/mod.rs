@@ -59,7 +59,7 @@ pub enum XskRunError {
     },
     /// A thread cannot be placed.
     #[error("cannot {what}: {source}")]
-    Place {
+    Placement {
         /// An infinitive without "to".
         what: String,
         /// The system's answer.

@@ -131,7 +131,7 @@ impl Setup {
             if cpu < CpuSet::MAX_CPU {
                 set.set(cpu);
             }
-            sched_setaffinity(None, &set).map_err(|e| XskRunError::Place {
+            sched_setaffinity(None, &set).map_err(|e| XskRunError::Placement {
                 what: format!("run on CPU {cpu}"),
                 source: e.into(),
             })?;

@@ -62,9 +62,9 @@ impl Private for Functions {
 /// The tables of one.
 #[derive(Clone, Debug)]
 struct Balancer {
-    services: HashMap<Place, LbService>,
+    services: HashMap<ServiceEndpoint, LbService>,
     /// Services by where servers send from.
-    backs: HashMap<Place, LbBack>,
+    backs: HashMap<ServiceEndpoint, LbBack>,
     /// By number.
     servers: HashMap<u32, LbServer>,
     ring: Vec<u16>,
@@ -75,7 +75,7 @@ struct Balancer {
 }
 
 /// Address, protocol, port; port 0: any.
-type Place = (IpAddr, u8, u16);
+type ServiceEndpoint = (IpAddr, u8, u16);
 
 /// Keys and values of a map of a plan.
 fn entries<K: FromBytes, V: FromBytes>(
@@ -95,7 +95,7 @@ fn entries<K: FromBytes, V: FromBytes>(
     })
 }
 
-fn place(key: LbKey) -> Place {
+fn place(key: LbKey) -> ServiceEndpoint {
     let address = match key.family {
         4 => Ipv4Addr::from(key.low as u32).into(),
         _ => Ipv6Addr::from(u128::from(key.high) << 64 | u128::from(key.low)).into(),

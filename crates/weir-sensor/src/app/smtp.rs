@@ -111,7 +111,7 @@ enum Mode {
     /// A message until the line with a dot; how much of that line was seen.
     Data {
         seen: bool,
-        dot: Place,
+        dot: DotState,
     },
     /// So many bytes of a message more, and whether they are the last.
     Bdat(u64, bool),
@@ -119,7 +119,7 @@ enum Mode {
 
 /// Where in "CRLF . CRLF" the message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum DotState {
     Start,
     Inside,
     AfterDot,
@@ -241,7 +241,7 @@ impl Smtp {
                 self.mime.get_or_insert_default();
                 self.mode = Mode::Data {
                     seen: false,
-                    dot: Place::Start,
+                    dot: DotState::Start,
                 };
             }
             b"BDAT" => {
@@ -322,7 +322,7 @@ impl Smtp {
     fn data_mode<'a>(
         &mut self,
         bytes: &'a [u8],
-        mut dot: Place,
+        mut dot: DotState,
         out: &mut Transactions,
     ) -> &'a [u8] {
         let mut at = 0;
@@ -330,25 +330,25 @@ impl Smtp {
         let mut from = 0;
         while at < bytes.len() {
             match dot {
-                Place::Inside => match memchr::memchr(b'\n', &bytes[at..]) {
+                DotState::Inside => match memchr::memchr(b'\n', &bytes[at..]) {
                     Some(n) => {
                         at += n + 1;
-                        dot = Place::Start;
+                        dot = DotState::Start;
                     }
                     None => at = bytes.len(),
                 },
-                Place::Start => {
+                DotState::Start => {
                     if bytes[at] == b'.' {
                         self.message(&bytes[from..at], out);
                         at += 1;
                         // The dot itself never belongs to the message.
                         from = at;
-                        dot = Place::AfterDot;
+                        dot = DotState::AfterDot;
                     } else {
-                        dot = Place::Inside;
+                        dot = DotState::Inside;
                     }
                 }
-                Place::AfterDot => match bytes[at] {
+                DotState::AfterDot => match bytes[at] {
                     b'\n' => {
                         self.end_message(out);
                         return &bytes[at + 1..];
@@ -356,18 +356,18 @@ impl Smtp {
                     b'\r' => {
                         at += 1;
                         from = at;
-                        dot = Place::AfterDotCr;
+                        dot = DotState::AfterDotCr;
                     }
-                    _ => dot = Place::Inside,
+                    _ => dot = DotState::Inside,
                 },
-                Place::AfterDotCr => {
+                DotState::AfterDotCr => {
                     if bytes[at] == b'\n' {
                         self.end_message(out);
                         return &bytes[at + 1..];
                     }
                     // It was no end after all: the CR is of the message.
                     self.message(b"\r", out);
-                    dot = Place::Inside;
+                    dot = DotState::Inside;
                 }
             }
         }
@@ -533,7 +533,7 @@ impl Parser for Smtp {
         self.lines[0] = Line::default();
         match &mut self.mode {
             Mode::Bdat(left, _) => *left = left.saturating_sub(length),
-            Mode::Data { dot, .. } => *dot = Place::Inside,
+            Mode::Data { dot, .. } => *dot = DotState::Inside,
             Mode::Command => {}
         }
         if let Some(t) = self.id.and_then(|id| out.find(id)) {

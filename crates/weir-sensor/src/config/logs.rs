@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use crate::app::{PROTOCOLS, Protocol, Said, Sums};
 use crate::output::eve::{EveOptions, Forwarded};
-use crate::output::{Rotation, Target};
+use crate::output::{LogDestination, Rotation};
 use crate::settings::{Settings, SettingsError};
 
 /// Logs.
@@ -62,7 +62,7 @@ pub enum Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     /// Where it goes; relative names are in the log directory.
-    pub target: Target,
+    pub target: LogDestination,
     /// When a file is put aside.
     pub rotation: Rotation,
 }
@@ -271,7 +271,7 @@ impl Default for DnsKinds {
 
 pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
     let file = |name: &str| Log {
-        target: Target::File(PathBuf::from(name)),
+        target: LogDestination::File(PathBuf::from(name)),
         rotation: Rotation::default(),
     };
     let mut logs = Logs {
@@ -317,7 +317,8 @@ pub(super) fn logs(s: &Settings) -> Result<Logs, SettingsError> {
                 }
                 _ => {}
             }
-            let same = |one: &Eve| one.log.target == log.target && log.target != Target::Stdout;
+            let same =
+                |one: &Eve| one.log.target == log.target && log.target != LogDestination::Stdout;
             if logs.eve.iter().any(same) {
                 return Err(SettingsError::Value {
                     key: format!("{at}.filename"),
@@ -362,10 +363,10 @@ fn log(s: &Settings, at: &str, usual: &str) -> Result<Log, SettingsError> {
     );
     let kind = format!("{at}.filetype");
     let target = match s.text(&kind).as_deref() {
-        None | Some("regular" | "file") => Target::File(path),
-        Some("unix_stream") => Target::UnixStream(path),
-        Some("unix_dgram") => Target::UnixDatagram(path),
-        Some("stdout") => Target::Stdout,
+        None | Some("regular" | "file") => LogDestination::File(path),
+        Some("unix_stream") => LogDestination::UnixStream(path),
+        Some("unix_dgram") => LogDestination::UnixDatagram(path),
+        Some("stdout") => LogDestination::Stdout,
         Some(other) => {
             return Err(SettingsError::Value {
                 key: kind,

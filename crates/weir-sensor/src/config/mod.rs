@@ -198,7 +198,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::Target;
+    use crate::output::LogDestination;
     use crate::stream::Policy;
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
         assert!(logs.fast.is_none());
         assert_eq!(
             logs.eve[0].log.target,
-            Target::UnixDatagram(PathBuf::from("/run/eve.sock"))
+            LogDestination::UnixDatagram(PathBuf::from("/run/eve.sock"))
         );
         assert!(
             logs.kinds.alert

@@ -7,7 +7,7 @@ use crate::matcher::Engine;
 use crate::packet::Direction;
 use crate::rules::{
     ACTION_ORDER, Action, ActionOrder, Bit, BitOperation, Condition, Content, Expression,
-    Expressions, HeaderProtocol, PacketCondition, Place, Reputation, Rule, Transform,
+    Expressions, HeaderProtocol, PacketCondition, Reputation, Rule, SourceLocation, Transform,
 };
 
 use super::bits::{BitAction, BitTest, Names};
@@ -133,7 +133,7 @@ pub(crate) struct Build {
     pub(crate) actions: ActionOrder,
     reputation: Arc<Reputation>,
     rules: Vec<Arc<Rule>>,
-    places: Vec<Place>,
+    places: Vec<SourceLocation>,
     compiled: Vec<Result<Compiled, String>>,
     /// What leads to each rule.
     starts: Vec<Start>,
@@ -190,7 +190,7 @@ impl Build {
     }
 
     /// The rule that was added so many before it, and where it was written.
-    pub(crate) fn added(&self, at: usize) -> Option<(&Place, &Rule)> {
+    pub(crate) fn added(&self, at: usize) -> Option<(&SourceLocation, &Rule)> {
         Some((self.places.get(at)?, self.rules.get(at)?))
     }
 

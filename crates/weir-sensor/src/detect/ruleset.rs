@@ -7,7 +7,7 @@ use crate::matcher::{Engine, Matcher};
 use crate::packet::Direction;
 #[cfg(test)]
 use crate::rules::Expression;
-use crate::rules::{Expressions, Place, Reputation, Rule};
+use crate::rules::{Expressions, Reputation, Rule, SourceLocation};
 
 use super::address::AddressMap;
 use super::compile::{Build, Compiled};
@@ -25,7 +25,7 @@ pub struct Unsupported {
     /// Its number.
     pub sid: u32,
     /// Where it was written.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Why.
     pub reason: String,
 }

@@ -8,4 +8,4 @@ mod sink;
 pub mod stats_log;
 mod time;
 
-pub use sink::{Rotation, Sink, SinkError, Target};
+pub use sink::{LogDestination, Rotation, Sink, SinkError};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// Where the lines of one log go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum LogDestination {
     /// A file; it is appended to.
     File(PathBuf),
     /// A unix socket that somebody listens on, as a stream.
@@ -52,7 +52,7 @@ pub enum SinkError {
 }
 
 #[derive(Debug)]
-enum Place {
+enum LogHandle {
     File(File),
     Stream(Option<UnixStream>),
     Datagram(Option<UnixDatagram>),
@@ -62,8 +62,8 @@ enum Place {
 /// An open log.
 #[derive(Debug)]
 pub struct Sink {
-    target: Target,
-    place: Place,
+    target: LogDestination,
+    place: LogHandle,
     rotation: Rotation,
     buffer: Vec<u8>,
     /// Bytes in the file, and the time at which it began.
@@ -87,15 +87,15 @@ impl Sink {
     ///
     /// # Errors
     /// A file or its directory cannot be written. A socket that nobody listens on is no error: lines are lost, and counted, until somebody does.
-    pub fn open(target: Target, rotation: Rotation) -> Result<Sink, SinkError> {
+    pub fn open(target: LogDestination, rotation: Rotation) -> Result<Sink, SinkError> {
         let (place, size) = match &target {
-            Target::File(path) => {
+            LogDestination::File(path) => {
                 let (file, size) = open_file(path)?;
-                (Place::File(file), size)
+                (LogHandle::File(file), size)
             }
-            Target::UnixStream(path) => (Place::Stream(connect_stream(path)), 0),
-            Target::UnixDatagram(path) => (Place::Datagram(connect_datagram(path)), 0),
-            Target::Stdout => (Place::Stdout, 0),
+            LogDestination::UnixStream(path) => (LogHandle::Stream(connect_stream(path)), 0),
+            LogDestination::UnixDatagram(path) => (LogHandle::Datagram(connect_datagram(path)), 0),
+            LogDestination::Stdout => (LogHandle::Stdout, 0),
         };
         Ok(Sink {
             target,
@@ -121,7 +121,7 @@ impl Sink {
     /// The file or standard output cannot be written.
     pub fn line(&mut self, line: &[u8], now: u64) -> Result<(), SinkError> {
         match &mut self.place {
-            Place::File(_) => {
+            LogHandle::File(_) => {
                 let since = *self.since.get_or_insert(now);
                 let full = self
                     .rotation
@@ -136,8 +136,8 @@ impl Sink {
                 self.size += line.len() as u64;
                 self.buffer.extend_from_slice(line);
             }
-            Place::Stdout => self.buffer.extend_from_slice(line),
-            Place::Stream(_) | Place::Datagram(_) => self.send(line),
+            LogHandle::Stdout => self.buffer.extend_from_slice(line),
+            LogHandle::Stream(_) | LogHandle::Datagram(_) => self.send(line),
         }
         if self.buffer.len() >= GATHER {
             self.flush()?;
@@ -154,12 +154,12 @@ impl Sink {
             return Ok(());
         }
         let written = match &mut self.place {
-            Place::File(file) => file.write_all(&self.buffer),
-            Place::Stdout => {
+            LogHandle::File(file) => file.write_all(&self.buffer),
+            LogHandle::Stdout => {
                 let mut out = io::stdout().lock();
                 out.write_all(&self.buffer).and_then(|()| out.flush())
             }
-            Place::Stream(_) | Place::Datagram(_) => Ok(()),
+            LogHandle::Stream(_) | LogHandle::Datagram(_) => Ok(()),
         };
         self.buffer.clear();
         written.map_err(|error| SinkError::Write {
@@ -175,30 +175,34 @@ impl Sink {
     pub fn reopen(&mut self) -> Result<(), SinkError> {
         self.flush()?;
         match &self.target {
-            Target::File(path) => {
+            LogDestination::File(path) => {
                 let (file, size) = open_file(path)?;
-                (self.place, self.size, self.since) = (Place::File(file), size, None);
+                (self.place, self.size, self.since) = (LogHandle::File(file), size, None);
             }
-            Target::UnixStream(path) => self.place = Place::Stream(connect_stream(path)),
-            Target::UnixDatagram(path) => self.place = Place::Datagram(connect_datagram(path)),
-            Target::Stdout => {}
+            LogDestination::UnixStream(path) => {
+                self.place = LogHandle::Stream(connect_stream(path))
+            }
+            LogDestination::UnixDatagram(path) => {
+                self.place = LogHandle::Datagram(connect_datagram(path))
+            }
+            LogDestination::Stdout => {}
         }
         Ok(())
     }
 
     fn name(&self) -> String {
         match &self.target {
-            Target::File(path) | Target::UnixStream(path) | Target::UnixDatagram(path) => {
-                path.display().to_string()
-            }
-            Target::Stdout => "standard output".to_owned(),
+            LogDestination::File(path)
+            | LogDestination::UnixStream(path)
+            | LogDestination::UnixDatagram(path) => path.display().to_string(),
+            LogDestination::Stdout => "standard output".to_owned(),
         }
     }
 
     /// Renames the file to the first number that is free, and begins a new one.
     fn put_aside(&mut self, now: u64) -> Result<(), SinkError> {
         self.flush()?;
-        if let Target::File(path) = &self.target {
+        if let LogDestination::File(path) = &self.target {
             let aside = loop {
                 let mut name = path.clone().into_os_string();
                 name.push(format!(".{}", self.turn));
@@ -220,25 +224,27 @@ impl Sink {
 
     fn send(&mut self, line: &[u8]) {
         let gone = match &self.place {
-            Place::Stream(s) => s.is_none(),
-            Place::Datagram(s) => s.is_none(),
-            Place::File(_) | Place::Stdout => false,
+            LogHandle::Stream(s) => s.is_none(),
+            LogHandle::Datagram(s) => s.is_none(),
+            LogHandle::File(_) | LogHandle::Stdout => false,
         };
         if gone {
             self.tried += 1;
             if self.tried >= RETRY {
                 self.tried = 0;
                 match &self.target {
-                    Target::UnixStream(path) => self.place = Place::Stream(connect_stream(path)),
-                    Target::UnixDatagram(path) => {
-                        self.place = Place::Datagram(connect_datagram(path))
+                    LogDestination::UnixStream(path) => {
+                        self.place = LogHandle::Stream(connect_stream(path))
                     }
-                    Target::File(_) | Target::Stdout => {}
+                    LogDestination::UnixDatagram(path) => {
+                        self.place = LogHandle::Datagram(connect_datagram(path))
+                    }
+                    LogDestination::File(_) | LogDestination::Stdout => {}
                 }
             }
         }
         let sent = match &mut self.place {
-            Place::Stream(socket) => match socket {
+            LogHandle::Stream(socket) => match socket {
                 Some(s) => {
                     let sent = s.write_all(line).is_ok();
                     if !sent {
@@ -248,7 +254,7 @@ impl Sink {
                 }
                 None => false,
             },
-            Place::Datagram(socket) => match socket {
+            LogHandle::Datagram(socket) => match socket {
                 Some(s) => match s.send(line.strip_suffix(b"\n").unwrap_or(line)) {
                     Ok(_) => true,
                     Err(e) => {
@@ -265,7 +271,7 @@ impl Sink {
                 },
                 None => false,
             },
-            Place::File(_) | Place::Stdout => true,
+            LogHandle::File(_) | LogHandle::Stdout => true,
         };
         self.lost += u64::from(!sent);
     }
@@ -340,7 +346,7 @@ mod tests {
             bytes: Some(20),
             seconds: Some(60),
         };
-        let mut sink = Sink::open(Target::File(path.clone()), rotation).expect("writable");
+        let mut sink = Sink::open(LogDestination::File(path.clone()), rotation).expect("writable");
         for n in 0..5 {
             sink.line(format!("line {n}\n").as_bytes(), 0)
                 .expect("written");
@@ -366,8 +372,11 @@ mod tests {
     fn sockets_take_lines_and_losses_are_counted() {
         let folder = folder("socket");
         let path = folder.join("datagrams");
-        let mut early =
-            Sink::open(Target::UnixDatagram(path.clone()), Rotation::default()).expect("no error");
+        let mut early = Sink::open(
+            LogDestination::UnixDatagram(path.clone()),
+            Rotation::default(),
+        )
+        .expect("no error");
         early.line(b"nobody\n", 0).expect("no error");
         assert_eq!(early.lost(), 1);
         let listener = UnixDatagram::bind(&path).expect("bound");
@@ -380,7 +389,7 @@ mod tests {
         let path = folder.join("stream");
         let listener = std::os::unix::net::UnixListener::bind(&path).expect("bound");
         let mut sink =
-            Sink::open(Target::UnixStream(path), Rotation::default()).expect("connected");
+            Sink::open(LogDestination::UnixStream(path), Rotation::default()).expect("connected");
         sink.line(b"one\n", 0).expect("sent");
         sink.line(b"two\n", 0).expect("sent");
         drop(sink);
@@ -398,8 +407,8 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_named() {
         let path = PathBuf::from("/nonexistent/folder/eve.json");
-        let error =
-            Sink::open(Target::File(path), Rotation::default()).expect_err("no such folder");
+        let error = Sink::open(LogDestination::File(path), Rotation::default())
+            .expect_err("no such folder");
         assert_eq!(
             error.to_string(),
             "cannot write /nonexistent/folder/eve.json: No such file or directory (os error 2)"

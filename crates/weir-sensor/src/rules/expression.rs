@@ -86,12 +86,12 @@ impl Expression {
                     regex,
                     flags,
                     shared: Arc::new(Shared {
-                        source: (reach.goes_back || reach.place == reach::Place::Here).then(|| {
-                            Pcre {
+                        source: (reach.goes_back || reach.place == reach::Anchoring::Here).then(
+                            || Pcre {
                                 captures: Vec::new(),
                                 ..pcre.clone()
-                            }
-                        }),
+                            },
+                        ),
                         reach,
                         linear: OnceLock::new(),
                         here: Default::default(),

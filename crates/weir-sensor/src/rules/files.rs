@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::addresses::{any_address, parse_addresses};
-use super::model::{Action, AddressSet, Place, Threshold, ThresholdKind, Track};
+use super::model::{Action, AddressSet, SourceLocation, Threshold, ThresholdKind, Track};
 use super::problem::{Kind, Parsed, Problem, Refused};
 use super::scan::commas;
 use super::text::Text;
@@ -39,7 +39,7 @@ fn refused(file: &Arc<str>, line: u32, text: &[u8], problem: Problem) -> Refused
     let start = problem.start.min(text.len());
     let end = problem.end.clamp(start, text.len());
     Refused {
-        place: Place {
+        place: SourceLocation {
             file: file.clone(),
             line,
         },
@@ -127,7 +127,7 @@ pub struct Filter {
     /// What it does.
     pub kind: FilterKind,
     /// Where it was written.
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 /// What a filter does.
@@ -191,7 +191,7 @@ pub fn read_filters(name: &str, text: &[u8], vars: &Variables) -> (Vec<Filter>, 
         if line.is_empty() || line.starts_with(b"#") {
             continue;
         }
-        let place = Place {
+        let place = SourceLocation {
             file: file.clone(),
             line: number,
         };
@@ -203,7 +203,7 @@ pub fn read_filters(name: &str, text: &[u8], vars: &Variables) -> (Vec<Filter>, 
     (good, bad)
 }
 
-fn filter(line: Text<'_>, vars: &Variables, place: Place) -> Parsed<Filter> {
+fn filter(line: Text<'_>, vars: &Variables, place: SourceLocation) -> Parsed<Filter> {
     let Some(word) = line.words().first().copied() else {
         return Err(line.fail(Kind::Syntax, "an empty line"));
     };

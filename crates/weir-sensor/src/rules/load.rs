@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::addresses::Groups;
 use super::expression::{Expressions, MATCH_LIMIT};
 use super::files::{Classes, Reputation};
-use super::model::{Place, Rule};
+use super::model::{Rule, SourceLocation};
 use super::parse::{self, Context};
 use super::problem::{Kind, Problem, Refused};
 use super::scan::{Statement, Statements, whole};
@@ -95,7 +95,7 @@ impl Default for Settings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// File and line.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The rule.
     pub sid: u32,
     /// What.
@@ -199,7 +199,7 @@ pub trait Keep {
     fn keep(&mut self, rule: Rule, expressions: &mut Expressions);
 
     /// The rule that was taken after so many others, and where it was written. Its conditions need not be there.
-    fn kept(&self, at: usize) -> Option<(&Place, &Rule)>;
+    fn kept(&self, at: usize) -> Option<(&SourceLocation, &Rule)>;
 }
 
 impl Keep for Vec<Rule> {
@@ -207,7 +207,7 @@ impl Keep for Vec<Rule> {
         self.push(rule);
     }
 
-    fn kept(&self, at: usize) -> Option<(&Place, &Rule)> {
+    fn kept(&self, at: usize) -> Option<(&SourceLocation, &Rule)> {
         self.get(at).map(|rule| (&rule.place, rule))
     }
 }
@@ -323,7 +323,7 @@ impl<'a, K: Keep> Loader<'a, K> {
     }
 
     fn statement(&mut self, file: &Arc<str>, datasets: Option<&Path>, statement: &Statement) {
-        let place = Place {
+        let place = SourceLocation {
             file: file.clone(),
             line: statement.line(),
         };
@@ -347,7 +347,7 @@ impl<'a, K: Keep> Loader<'a, K> {
         if let Some(at) = self.numbers.get(&(rule.gid, sid)).copied()
             && let Some((other_place, other)) = self.kept.kept(at)
         {
-            let Place { file: f, line } = other_place;
+            let SourceLocation { file: f, line } = other_place;
             if rule.rev <= other.rev {
                 let what = match rule.rev == other.rev {
                     true => "the same revision of it",
@@ -383,7 +383,7 @@ impl<'a, K: Keep> Loader<'a, K> {
     fn refuse(&mut self, file: &Arc<str>, stmt: &Statement, sid: Option<u32>, problem: Problem) {
         let (line, column, width, text) = stmt.locate(problem.start..problem.end);
         self.loaded.refused.push(Refused {
-            place: Place {
+            place: SourceLocation {
                 file: file.clone(),
                 line,
             },

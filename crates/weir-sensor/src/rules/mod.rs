@@ -37,5 +37,5 @@ pub use load::{
 };
 pub use model::*;
 pub use problem::{Kind, Refused};
-pub(crate) use reach::Place as ReachPlace;
+pub(crate) use reach::Anchoring;
 pub use variables::Variables;

@@ -35,7 +35,7 @@ pub struct Rule {
     /// `reference`, kind and value.
     pub references: Vec<(String, String)>,
     /// `target`.
-    pub target: Option<Target>,
+    pub target: Option<AlertTarget>,
     /// Protocols of applications that it is about: of the header or of `app-layer-protocol`; empty: any. `true`: not these.
     pub apps: Vec<(App, bool)>,
     /// `service` of Snort 3: where the flow's protocol is known it must be one of these, and ports do not matter; where it is not (yet), ports decide. `None`: no such option.
@@ -59,12 +59,12 @@ pub struct Rule {
     /// `alert`: of a rule that passes, an alert all the same.
     pub alerts: bool,
     /// Where it was written.
-    pub place: Place,
+    pub place: SourceLocation,
 }
 
 impl Rule {
     /// A rule that asks nothing but its header: `alert`, of generator 1, of the lowest usual priority.
-    pub fn new(header: Header, place: Place) -> Rule {
+    pub fn new(header: Header, place: SourceLocation) -> Rule {
         Rule {
             action: Action::Alert,
             header,
@@ -101,7 +101,7 @@ impl Rule {
 
 /// File and line.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file.
     pub file: Arc<str>,
     /// From 1.
@@ -129,7 +129,7 @@ pub const ACTION_ORDER: ActionOrder = [Action::Pass, Action::Drop, Action::Rejec
 
 /// `target`: which end is attacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum AlertTarget {
     /// The packet's sender.
     Source,
     /// The packet's receiver.

@@ -16,7 +16,7 @@ use super::header;
 use super::keywords::{self, SNORT_BUFFERS, Word};
 use super::load::{Dialect, Settings};
 use super::model::{
-    Condition, Content, Members, Number, PacketCondition, Place, Range, Rule, Transform,
+    Condition, Content, Members, Number, PacketCondition, Range, Rule, SourceLocation, Transform,
 };
 use super::options;
 use super::problem::{Kind, Parsed, Problem};
@@ -99,7 +99,7 @@ pub(super) struct Draft<'a> {
 /// Parses a rule; gives it with notes about it.
 pub(super) fn rule(
     text: Text<'_>,
-    place: Place,
+    place: SourceLocation,
     context: &mut Context<'_>,
 ) -> Parsed<(Rule, Vec<String>)> {
     let dialect = context.settings.dialect;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::model::Place;
+use super::model::SourceLocation;
 
 /// Sorts of reasons, for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -64,7 +64,7 @@ pub(super) type Parsed<T> = Result<T, Problem>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     /// File and line.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Column in characters, from 1.
     pub column: u32,
     /// How many characters the reason is about; at least 1.
@@ -118,7 +118,7 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Place { file, line } = &self.place;
+        let SourceLocation { file, line } = &self.place;
         write!(f, "{file}:{line}:{}: ", self.column)?;
         if let Some(sid) = self.sid {
             write!(f, "rule {sid}: ")?;

@@ -6,7 +6,7 @@ use super::model::Pcre;
 /// How far an expression looks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reach {
-    pub(crate) place: Place,
+    pub(crate) place: Anchoring,
     first: First,
     /// Behind the first, the bytes that may be repeated without an end.
     repeated: Set,
@@ -18,7 +18,7 @@ pub(crate) struct Reach {
 
 /// Where an expression is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Anchoring {
     /// At one place.
     Here,
     /// At every place from there on; what is before a match makes no difference.
@@ -209,9 +209,9 @@ pub(super) fn of(pcre: &Pcre) -> Reach {
     let one_place = pcre.anchored || begins && !scan.alternatives;
     Reach {
         place: match (one_place, scan.looks_back || begins) {
-            (true, _) => Place::Here,
-            (false, false) => Place::Ahead,
-            (false, true) => Place::Around,
+            (true, _) => Anchoring::Here,
+            (false, false) => Anchoring::Ahead,
+            (false, true) => Anchoring::Around,
         },
         first: First::new(&scan.first),
         repeated: scan.repeated,
@@ -540,7 +540,7 @@ mod tests {
 
     fn far(pattern: &str, bytes: &[u8]) -> Option<usize> {
         let reach = of(&Pcre::new(pattern.into()));
-        (reach.place == Place::Here).then(|| reach.from(bytes))
+        (reach.place == Anchoring::Here).then(|| reach.from(bytes))
     }
 
     #[test]
@@ -609,7 +609,7 @@ mod tests {
                 let expression =
                     super::super::Expression::new(&pcre, 3500).expect("a good expression");
                 let far = of(&pcre);
-                if far.place != Place::Here {
+                if far.place != Anchoring::Here {
                     assert_eq!(pattern, "^a|b");
                     continue;
                 }
@@ -636,18 +636,18 @@ mod tests {
     fn what_is_before_a_match_matters_to_some() {
         let of = |pattern: &str| of(&Pcre::new(pattern.into()));
         for pattern in ["a+b", "[^a]b", "(?:a|b)", "(?=a)b", "\\x5eb", "a\\^"] {
-            assert_eq!(of(pattern).place, Place::Ahead, "{pattern}");
+            assert_eq!(of(pattern).place, Anchoring::Ahead, "{pattern}");
         }
         for pattern in [
             "\\bab", "(?<=a)b", "(?<!a)b", "a|^b", "^a|b", "(?:^|a)b", "(a)\\1", "(?m)^a", "(?i)a",
             "a\\Kb",
         ] {
-            assert_eq!(of(pattern).place, Place::Around, "{pattern}");
+            assert_eq!(of(pattern).place, Anchoring::Around, "{pattern}");
         }
         let mut lines = Pcre::new("^a".into());
         lines.multiline = true;
-        assert_eq!(super::of(&lines).place, Place::Around);
-        assert_eq!(of("^a[|]b").place, Place::Here);
+        assert_eq!(super::of(&lines).place, Anchoring::Around);
+        assert_eq!(of("^a[|]b").place, Anchoring::Here);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::{Controls, Ledger, RunError, Setup, Summary};
 use crate::config::{Kinds, Log};
 use crate::detect::{Decision, Sequencer};
 use crate::output::eve::EveOptions;
-use crate::output::{Sink, SinkError, Target, eve, json, stats_log};
+use crate::output::{LogDestination, Sink, SinkError, eve, json, stats_log};
 use crate::rules::Action;
 use crate::source::SourceCounts;
 use crate::worker::{Engine, Report};
@@ -43,10 +43,10 @@ pub(super) struct Writer {
 fn sink(log: &Log, folder: &Path) -> Result<Sink, SinkError> {
     let within = |path: &PathBuf| folder.join(path);
     let target = match &log.target {
-        Target::File(path) => Target::File(within(path)),
-        Target::UnixStream(path) => Target::UnixStream(within(path)),
-        Target::UnixDatagram(path) => Target::UnixDatagram(within(path)),
-        Target::Stdout => Target::Stdout,
+        LogDestination::File(path) => LogDestination::File(within(path)),
+        LogDestination::UnixStream(path) => LogDestination::UnixStream(within(path)),
+        LogDestination::UnixDatagram(path) => LogDestination::UnixDatagram(within(path)),
+        LogDestination::Stdout => LogDestination::Stdout,
     };
     Sink::open(target, log.rotation)
 }

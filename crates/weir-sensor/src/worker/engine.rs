@@ -12,7 +12,9 @@ use crate::load::{Book, BookError, empty_book, kept_book};
 use crate::matcher;
 use crate::output::eve::{EveOptions, RuleText};
 use crate::packet::Direction;
-use crate::rules::{Dialect, Expressions, Keep, PacketCondition, Place, Refused, Rule, Settings};
+use crate::rules::{
+    Dialect, Expressions, Keep, PacketCondition, Refused, Rule, Settings, SourceLocation,
+};
 
 /// Rules, ready to be used by any number of workers.
 #[derive(Debug)]
@@ -39,7 +41,7 @@ pub struct Engine {
 #[derive(Clone, Debug)]
 pub struct Uncompiled {
     /// Where it was written.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Its number.
     pub sid: u32,
     /// Why.
@@ -47,13 +49,13 @@ pub struct Uncompiled {
 }
 
 /// Rules while they are loaded: what detection makes of each, and what logs say of it. Its text and its conditions are not kept.
-struct Shelf<'a> {
+struct RuleStore<'a> {
     build: Build,
     options: &'a EveOptions,
     texts: Vec<Arc<RuleText>>,
     before: Option<Before<'a>>,
     /// Where no rule is.
-    nowhere: Place,
+    nowhere: SourceLocation,
 }
 
 /// Rules that were loaded before.
@@ -79,19 +81,19 @@ impl<'a> Before<'a> {
     }
 }
 
-impl<'a> Shelf<'a> {
-    fn new(config: &'a Config, settings: &Settings, before: Option<&'a Engine>) -> Shelf<'a> {
+impl<'a> RuleStore<'a> {
+    fn new(config: &'a Config, settings: &Settings, before: Option<&'a Engine>) -> RuleStore<'a> {
         let rules = before.map_or(0, Engine::rules);
         // A few rules more do not make lists twice as large.
         let room = rules + rules / 32;
         let mut build = Build::new(Arc::clone(&settings.reputation), room);
         build.actions = config.actions;
-        Shelf {
+        RuleStore {
             build,
             options: &config.logs.options,
             texts: Vec::with_capacity(room),
             before: before.map(Before::new),
-            nowhere: Place {
+            nowhere: SourceLocation {
                 file: Arc::from(""),
                 line: 0,
             },
@@ -99,7 +101,7 @@ impl<'a> Shelf<'a> {
     }
 }
 
-impl Keep for Shelf<'_> {
+impl Keep for RuleStore<'_> {
     fn keep(&mut self, rule: Rule, expressions: &mut Expressions) {
         let before = self.before.as_ref();
         let before = before.and_then(|b| Some((b.engine, b.place(&rule)?)));
@@ -124,7 +126,7 @@ impl Keep for Shelf<'_> {
         });
     }
 
-    fn kept(&self, at: usize) -> Option<(&Place, &Rule)> {
+    fn kept(&self, at: usize) -> Option<(&SourceLocation, &Rule)> {
         self.build.added(at)
     }
 }
@@ -152,10 +154,10 @@ impl Engine {
             }
             ruleset.remember(&mut expressions);
         }
-        let shelf = Shelf::new(config, &empty.settings, before);
-        let (mut book, shelf, replaced) = kept_book(empty, files, shelf, expressions)?;
+        let store = RuleStore::new(config, &empty.settings, before);
+        let (mut book, store, replaced) = kept_book(empty, files, store, expressions)?;
         let left_out = |at: usize| replaced.get(at).copied().unwrap_or(false);
-        let (engine, uncompiled) = Engine::of(config, &mut book, shelf, left_out, matcher);
+        let (engine, uncompiled) = Engine::of(config, &mut book, store, left_out, matcher);
         Ok((engine, book, uncompiled))
     }
 
@@ -165,24 +167,24 @@ impl Engine {
         book: &mut Book,
         matcher: matcher::Engine,
     ) -> (Engine, Vec<Uncompiled>) {
-        let mut shelf = Shelf::new(config, &book.settings, None);
+        let mut store = RuleStore::new(config, &book.settings, None);
         for rule in std::mem::take(&mut book.loaded.rules) {
-            shelf.keep(rule, &mut book.loaded.expressions);
+            store.keep(rule, &mut book.loaded.expressions);
         }
-        Engine::of(config, book, shelf, |_| false, matcher)
+        Engine::of(config, book, store, |_| false, matcher)
     }
 
     /// Of rules that were loaded, but for some.
     fn of(
         config: &Config,
         book: &mut Book,
-        shelf: Shelf<'_>,
+        store: RuleStore<'_>,
         left_out: impl Fn(usize) -> bool,
         matcher: matcher::Engine,
     ) -> (Engine, Vec<Uncompiled>) {
         let none = Expressions::new(book.settings.match_limit);
         let expressions = std::mem::replace(&mut book.loaded.expressions, none);
-        let Shelf { build, texts, .. } = shelf;
+        let RuleStore { build, texts, .. } = store;
         let Built {
             mut ruleset,
             refused,
@@ -346,10 +348,10 @@ mod tests {
         if let Some(before) = before {
             before.ruleset.remember(&mut expressions);
         }
-        let shelf = Shelf::new(&config, &book.settings, before);
-        let mut loader = Loader::with(&book.settings, shelf, expressions);
+        let store = RuleStore::new(&config, &book.settings, before);
+        let mut loader = Loader::with(&book.settings, store, expressions);
         loader.text("test", text.as_bytes());
-        let (loaded, shelf, replaced) = loader.finish_kept();
+        let (loaded, store, replaced) = loader.finish_kept();
         assert!(loaded.refused.len() == replaced.iter().filter(|r| **r).count());
         drop(book.loaded);
         book.loaded = loaded;
@@ -357,7 +359,7 @@ mod tests {
         Engine::of(
             &config,
             &mut book,
-            shelf,
+            store,
             left_out,
             matcher::Engine::Prefilter,
         )

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::prevention::{Dropped, Fate};
-use super::{Extra, Line, PipelineState};
+use super::{FlowAnalysis, Line, PipelineState};
 use crate::app::{self, App, Conversation, Protocol, Transaction};
 use crate::buffer::Buffer;
 use crate::config::{DnsKinds, Policy, Record};
@@ -401,7 +401,11 @@ impl PipelineState {
     }
 
     /// Takes the matches of what was inspected, with their lines.
-    pub(super) fn alerts(&mut self, packet: Option<&Packet<'_>>, of: Option<(&Info, &mut Extra)>) {
+    pub(super) fn alerts(
+        &mut self,
+        packet: Option<&Packet<'_>>,
+        of: Option<(&Info, &mut FlowAnalysis)>,
+    ) {
         if self.detector.matches().is_empty() {
             return;
         }
@@ -582,8 +586,8 @@ impl PipelineState {
     }
 
     /// Records of transactions that are done; they are dropped.
-    pub(super) fn log_transactions(&mut self, info: &Info, extra: &mut Extra) {
-        let Extra { talk, state, .. } = extra;
+    pub(super) fn log_transactions(&mut self, info: &Info, extra: &mut FlowAnalysis) {
+        let FlowAnalysis { talk, state, .. } = extra;
         let Some(talk) = talk else { return };
         let ruleset = Arc::clone(&self.engine.ruleset);
         let marks = self.marks(&ruleset, state);
@@ -840,7 +844,7 @@ impl PipelineState {
         &mut self,
         packet: &Packet<'_>,
         events: Events,
-        flow: Option<&Flow<Extra>>,
+        flow: Option<&Flow<FlowAnalysis>>,
     ) {
         if self.logs.eve.is_empty() {
             return;
@@ -885,7 +889,7 @@ impl PipelineState {
         &mut self,
         packet: &Packet<'_>,
         dropped: Dropped,
-        of: Option<(&Flow<Extra>, Direction)>,
+        of: Option<(&Flow<FlowAnalysis>, Direction)>,
     ) {
         if self.logs.eve.is_empty() {
             return;
@@ -913,7 +917,7 @@ impl PipelineState {
     pub(super) fn log_flow(
         &mut self,
         info: &Info,
-        extra: &Extra,
+        extra: &FlowAnalysis,
         session: Option<&Session>,
         reason: Reason,
     ) {

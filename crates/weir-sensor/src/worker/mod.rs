@@ -42,7 +42,7 @@ use window::Window;
 
 /// What is kept of a flow beside its counters and its session.
 #[derive(Default)]
-struct Extra {
+struct FlowAnalysis {
     talk: Option<Conversation>,
     state: FlowState,
     windows: [Window; 2],
@@ -152,7 +152,7 @@ struct AppCounts {
 /// What has caps, of the pairs of addresses that share them.
 struct Slice {
     defragmenter: Defragmenter,
-    tracker: Tracker<Extra>,
+    tracker: Tracker<FlowAnalysis>,
     /// Bytes of conversations, windows and states.
     memory_cap: usize,
     /// The most they were.
@@ -547,7 +547,7 @@ impl Pipeline {
 
 impl PipelineState {
     /// Asks rules of what a flow's transactions have of bodies until now.
-    fn look(&mut self, flow: &mut Flow<Extra>) {
+    fn look(&mut self, flow: &mut Flow<FlowAnalysis>) {
         if !std::mem::take(&mut flow.extra.unlooked) {
             return;
         }
@@ -584,7 +584,7 @@ impl PipelineState {
     }
 
     /// Whether a packet of a flow is inspected.
-    fn arrive(&mut self, packet: &Packet<'_>, flow: &mut Flow<Extra>) -> bool {
+    fn arrive(&mut self, packet: &Packet<'_>, flow: &mut Flow<FlowAnalysis>) -> bool {
         let session = flow.tcp.as_ref();
         let session = session.filter(|_| packet.tcp().is_some() && packet.quoted.is_none());
         let arrival = Arrival {
@@ -598,7 +598,7 @@ impl PipelineState {
     }
 
     /// A packet is decided.
-    fn depart(&mut self, packet: &Packet<'_>, of: Option<(&mut Flow<Extra>, Direction)>) {
+    fn depart(&mut self, packet: &Packet<'_>, of: Option<(&mut Flow<FlowAnalysis>, Direction)>) {
         let mut of = of;
         let standing = of
             .as_mut()
@@ -611,7 +611,7 @@ impl PipelineState {
     }
 
     /// A packet of a flow, after its stream has taken it.
-    fn inspect(&mut self, packet: &Packet<'_>, tracked: &Tracked, flow: &mut Flow<Extra>) {
+    fn inspect(&mut self, packet: &Packet<'_>, tracked: &Tracked, flow: &mut Flow<FlowAnalysis>) {
         let direction = tracked.direction;
         self.way = direction;
         self.origin = log::packet_origin(packet);
@@ -704,7 +704,7 @@ impl PipelineState {
         self.log_transactions(info, extra);
     }
 
-    fn view(&self, flow: &Flow<Extra>, established: bool) -> FlowView {
+    fn view(&self, flow: &Flow<FlowAnalysis>, established: bool) -> FlowView {
         let info = &flow.info;
         let stream = flow.tcp.as_ref().map_or([0; 2], |s| {
             [s.seen(Direction::ToServer), s.seen(Direction::ToClient)]
@@ -732,7 +732,7 @@ impl PipelineState {
     }
 
     /// Whether both ends of a flow encrypt what they say, of an application where that is not inspected.
-    fn is_opaque(&self, extra: &Extra) -> bool {
+    fn is_opaque(&self, extra: &FlowAnalysis) -> bool {
         extra
             .talk
             .as_ref()
@@ -740,7 +740,7 @@ impl PipelineState {
     }
 
     /// Forgets what a flow remembers of rules that are no more.
-    fn renew(&self, extra: &mut Extra) {
+    fn renew(&self, extra: &mut FlowAnalysis) {
         let rules = self.engine.number;
         if extra.rules != rules {
             if extra.rules != 0 {
@@ -754,11 +754,11 @@ impl PipelineState {
         &mut self,
         moment: &Moment<'_>,
         view: &FlowView,
-        extra: &mut Extra,
+        extra: &mut FlowAnalysis,
         side: Direction,
         all: bool,
     ) {
-        let Extra { windows, state, .. } = extra;
+        let FlowAnalysis { windows, state, .. } = extra;
         let window = &mut windows[side.index()];
         if window.is_due(all) {
             let detector = &mut self.detector;
@@ -772,7 +772,7 @@ impl PipelineState {
         &mut self,
         moment: &Moment<'_>,
         view: &FlowView,
-        extra: &mut Extra,
+        extra: &mut FlowAnalysis,
         sides: &[Direction],
         ended: bool,
     ) {
@@ -797,7 +797,7 @@ impl PipelineState {
     }
 
     /// Bytes of a stream, or a datagram, for the parser.
-    fn talk(&mut self, info: &Info, extra: &mut Extra, direction: Direction, bytes: &[u8]) {
+    fn talk(&mut self, info: &Info, extra: &mut FlowAnalysis, direction: Direction, bytes: &[u8]) {
         let tcp = info.protocol == 6;
         if extra.talk.is_none() {
             let ports = Ports {
@@ -883,7 +883,7 @@ impl PipelineState {
     }
 
     /// Counts a flow's memory anew.
-    fn recount(&mut self, extra: &mut Extra) {
+    fn recount(&mut self, extra: &mut FlowAnalysis) {
         let talk = extra.talk.as_ref().map_or(0, |t| {
             t.memory()
                 + t.transactions
@@ -901,8 +901,8 @@ impl PipelineState {
     }
 }
 
-impl flow::Sink<Extra> for PipelineState {
-    fn data(&mut self, info: &Info, extra: &mut Extra, direction: Direction, bytes: &[u8]) {
+impl flow::Sink<FlowAnalysis> for PipelineState {
+    fn data(&mut self, info: &Info, extra: &mut FlowAnalysis, direction: Direction, bytes: &[u8]) {
         let other = direction.reversed().index();
         extra.answered[other] |= extra.windows[other].is_due(true);
         if self.engine.streams[direction.index()] && !self.is_opaque(extra) {
@@ -924,7 +924,7 @@ impl flow::Sink<Extra> for PipelineState {
         self.talk(info, extra, direction, bytes);
     }
 
-    fn gap(&mut self, _: &Info, extra: &mut Extra, direction: Direction, length: u64) {
+    fn gap(&mut self, _: &Info, extra: &mut FlowAnalysis, direction: Direction, length: u64) {
         extra.windows[direction.index()].gap(length);
         self.counts.gaps += 1;
         extra.gaps[direction.index()] = true;
@@ -939,11 +939,11 @@ impl flow::Sink<Extra> for PipelineState {
         }
     }
 
-    fn is_left(&self, extra: &Extra) -> bool {
+    fn is_left(&self, extra: &FlowAnalysis) -> bool {
         extra.standing.is_left()
     }
 
-    fn end(&mut self, _: &Info, extra: &mut Extra, direction: Direction, end: End) {
+    fn end(&mut self, _: &Info, extra: &mut FlowAnalysis, direction: Direction, end: End) {
         // At its depth a stream goes on, unseen; that is no end for those who wait for one.
         extra.windows[direction.index()].end();
         match &mut extra.talk {
@@ -956,7 +956,7 @@ impl flow::Sink<Extra> for PipelineState {
         }
     }
 
-    fn finished(&mut self, flow: &mut Flow<Extra>, reason: Reason) {
+    fn finished(&mut self, flow: &mut Flow<FlowAnalysis>, reason: Reason) {
         // Flows that are over at the same packet have nothing to do with each other, nor with it.
         self.detector.turn();
         self.counts.ends[flow.info.state as usize] += 1;
@@ -1006,7 +1006,11 @@ impl flow::Sink<Extra> for PipelineState {
 }
 
 /// Where a packet's payload begins in its stream, if it is part of it.
-fn stream_offset(packet: &Packet<'_>, flow: &Flow<Extra>, direction: Direction) -> Option<u64> {
+fn stream_offset(
+    packet: &Packet<'_>,
+    flow: &Flow<FlowAnalysis>,
+    direction: Direction,
+) -> Option<u64> {
     let (Some(tcp), Some(session)) = (packet.tcp(), &flow.tcp) else {
         return None;
     };

@@ -57,7 +57,7 @@ pub fn rule(sid: u32, protocol: HeaderProtocol) -> Rule {
         destination_ports: any_port(),
         both_ways: false,
     };
-    let place = Place {
+    let place = SourceLocation {
         file: "test".into(),
         line: sid,
     };

@@ -42,7 +42,7 @@ fn threshold(kind: ThresholdKind, count: u32, seconds: u32) -> Option<Threshold>
 }
 
 fn filters(kinds: Vec<FilterKind>) -> Vec<Filter> {
-    let place = Place {
+    let place = SourceLocation {
         file: "test".into(),
         line: 1,
     };

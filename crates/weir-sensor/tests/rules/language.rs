@@ -44,7 +44,7 @@ fn a_rule_of_suricata_in_full() {
     );
     let pair = ("k".to_owned(), "v w".to_owned());
     assert_eq!(rule.metadata, [pair, ("tag".to_owned(), "x".to_owned())]);
-    assert_eq!(rule.target, Some(Target::Destination));
+    assert_eq!(rule.target, Some(AlertTarget::Destination));
     assert_eq!(
         rule.threshold,
         Some(Threshold {

@@ -42,7 +42,7 @@ pub(crate) use recording::Watch;
 
 pub use facts::{Access, Facts, OneOf, OpFacts};
 pub use recording::{Misfit, Recording, Watched};
-pub use rejection::{Birth, History, PathStep, Place, Rejection, Rule, Seen, ValueKind};
+pub use rejection::{Birth, History, InsnLocation, PathStep, Rejection, Rule, Seen, ValueKind};
 
 /// What may be chosen.
 #[derive(Clone, Debug)]

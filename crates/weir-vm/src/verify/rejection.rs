@@ -656,7 +656,7 @@ pub struct PathStep {
 
 /// An operation's place in the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct InsnLocation {
     /// Index of the operation in the linked code.
     pub op: usize,
     /// Function it is in.
@@ -688,7 +688,7 @@ pub struct Rejection {
     /// Rule broken.
     pub rule: Rule,
     /// Where.
-    pub place: Place,
+    pub place: InsnLocation,
     /// The register the rule is about.
     pub register: Option<u8>,
     /// History of that register's value.
@@ -711,7 +711,7 @@ impl Rejection {
         Rejection {
             program: program.to_owned(),
             rule,
-            place: Place {
+            place: InsnLocation {
                 op: 0,
                 function: String::new(),
                 section: String::new(),

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use super::facts::Facts;
 use super::layout::Layout;
 use super::recording::Recording;
-use super::rejection::{Birth, PathStep, Place, Rejection, Rule, Seen, ValueKind};
+use super::rejection::{Birth, InsnLocation, PathStep, Rejection, Rule, Seen, ValueKind};
 use super::shape::Shape;
 use super::state::{Frame, NOWHERE, Reg, Slot, SlotMasks, State};
 use super::{Origin, Verified, VerifyOptions};
@@ -613,8 +613,8 @@ pub(super) fn new_frame(
 }
 
 /// Where an operation is, for people.
-pub(super) fn place(code: &Code, op: usize) -> Place {
-    Place {
+pub(super) fn place(code: &Code, op: usize) -> InsnLocation {
+    InsnLocation {
         op,
         function: code.function_name(op),
         section: code.section_name(op).to_owned(),

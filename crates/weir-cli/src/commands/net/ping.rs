@@ -119,14 +119,14 @@ pub(super) fn run(args: &PingArgs, json: bool) -> Result<ExitCode, Failure> {
 }
 
 /// Whom requests are for.
-struct Target {
+struct PingTarget {
     address: IpAddr,
     /// Its name and edge, if it is a workload of the network.
     workload: Option<String>,
     edge: Option<String>,
 }
 
-impl Target {
+impl PingTarget {
     fn name(&self) -> String {
         match &self.workload {
             Some(name) => format!("{name} ({})", self.address),
@@ -141,7 +141,7 @@ fn target(
     networks: &Networks,
     network: &str,
     from: &str,
-) -> Result<Target, Failure> {
+) -> Result<PingTarget, Failure> {
     let all = &networks.document.networks;
     let found = all.iter().find(|one| one.name.value == network);
     let workloads = found.map_or(&[][..], |one| &one.workloads);
@@ -150,7 +150,7 @@ fn target(
             let known = one.addresses.known();
             known.iter().any(|known| known.value == address)
         });
-        return Ok(Target {
+        return Ok(PingTarget {
             address,
             workload: owner.map(|one| one.name.value.clone()),
             edge: owner.map(|one| one.edge.value.clone()),
@@ -188,7 +188,7 @@ fn target(
             args.from
         ))
     })?;
-    Ok(Target {
+    Ok(PingTarget {
         address,
         workload: Some(name.to_owned()),
         edge: Some(workload.edge.value.clone()),
@@ -196,7 +196,7 @@ fn target(
 }
 
 /// One request that was answered or refused.
-fn line(args: &PingArgs, target: &Target, number: u16, one: &Asked) -> String {
+fn line(args: &PingArgs, target: &PingTarget, number: u16, one: &Asked) -> String {
     match (&one.answer, &one.refusal) {
         (Some(answer), _) => format!(
             "{} bytes from {}: seq={number} ttl={} time={:.3} ms\n",
@@ -279,7 +279,7 @@ struct Lost<'a> {
     plan: &'a EdgeNetworks,
     look: &'a Look,
     described: &'a Described,
-    target: &'a Target,
+    target: &'a PingTarget,
     asked: &'a [Asked],
     /// The device of the workload that requests are for, where it was watched.
     watched: Option<&'a str>,
@@ -447,7 +447,7 @@ fn spread(times: &[f64]) -> Option<[f64; 3]> {
 fn report(
     args: &PingArgs,
     edge: &str,
-    target: &Target,
+    target: &PingTarget,
     asked: &[Asked],
     times: &[f64],
     why: &[String],

@@ -16,7 +16,7 @@ use weir_engine::edge::{self, EdgeError};
 use weir_functions::balancer::check::CheckKind;
 use weir_functions::balancer::{AllDown, Protocol, Server, Service};
 
-use super::{Desk, shown};
+use super::{ServiceSession, shown};
 use crate::args::service::{Check as Options, ServiceArgs};
 use crate::failure::Failure;
 use crate::limits::stop_on_signals;
@@ -48,9 +48,9 @@ pub(super) fn run(args: &ServiceArgs, options: &Options) -> Result<ExitCode, Fai
     let usual = usual(options);
     let limit = options.duration;
     let began = Instant::now();
-    let mut desk = Desk::open(args)?;
-    let mut generation = edge::generation(&desk.edge)?;
-    let mut all = watched(&desk, &usual, &[]);
+    let mut session = ServiceSession::open(args)?;
+    let mut generation = edge::generation(&session.edge)?;
+    let mut all = watched(&session, &usual, &[]);
     if all.is_empty() {
         return Err(Failure::Usage(
             "no server to check: TCP services with a port are checked, and those with a `check` (docs/balancer.md)".to_owned(),
@@ -58,13 +58,13 @@ pub(super) fn run(args: &ServiceArgs, options: &Options) -> Result<ExitCode, Fai
     }
     loop {
         // Services and servers come and go.
-        let now = edge::generation(&desk.edge)?;
+        let now = edge::generation(&session.edge)?;
         if now != generation {
-            desk = Desk::open(args)?;
-            all = watched(&desk, &usual, &all);
+            session = ServiceSession::open(args)?;
+            all = watched(&session, &usual, &all);
             generation = now;
         }
-        round(args, &desk, &mut all)?;
+        round(args, &session, &mut all)?;
         let next = all.iter().map(|one| one.due).min();
         let next = next.unwrap_or_else(|| Instant::now() + TICK);
         loop {
@@ -96,7 +96,7 @@ fn usual(options: &Options) -> Check {
 }
 
 /// Asks those that are due, and acts on what they answer.
-fn round(args: &ServiceArgs, desk: &Desk, all: &mut [Watched]) -> Result<(), Failure> {
+fn round(args: &ServiceArgs, session: &ServiceSession, all: &mut [Watched]) -> Result<(), Failure> {
     let now = Instant::now();
     let mut due: Vec<&mut Watched> = all.iter_mut().filter(|one| one.due <= now).collect();
     let mut changes = Vec::new();
@@ -138,7 +138,7 @@ fn round(args: &ServiceArgs, desk: &Desk, all: &mut [Watched]) -> Result<(), Fai
         return Ok(());
     }
     let wrote = Instant::now();
-    let down = match edge::health::set_down(&desk.edge, &desk.function, &changes) {
+    let down = match edge::health::set_down(&session.edge, &session.function, &changes) {
         Ok(down) => down,
         // The next round finds the same, and the tables of whoever is at work.
         Err(EdgeError::Busy(_)) => return Ok(()),
@@ -155,12 +155,12 @@ fn round(args: &ServiceArgs, desk: &Desk, all: &mut [Watched]) -> Result<(), Fai
         let mut servers = service.servers.iter().map(|s| service.server_identity(s));
         servers.any(|server| changes.iter().any(|(id, _)| *id == server))
     };
-    let services = desk.balancer.services.iter().filter(changed);
+    let services = session.balancer.services.iter().filter(changed);
     said.extend(services.filter_map(|service| all_down(service, &down)));
     if args.json {
         output::json(&json!({
-            "edge": desk.edge,
-            "function": desk.function,
+            "edge": session.edge,
+            "function": session.function,
             "done": said.join("\n"),
             "microseconds": took as u64,
         }))?;
@@ -193,8 +193,8 @@ fn all_down(service: &Service, down: &Down) -> Option<String> {
 }
 
 /// Who is to be asked; `before` says how it went so far.
-fn watched(desk: &Desk, usual: &Check, before: &[Watched]) -> Vec<Watched> {
-    let services = desk.balancer.services.iter();
+fn watched(session: &ServiceSession, usual: &Check, before: &[Watched]) -> Vec<Watched> {
+    let services = session.balancer.services.iter();
     let all =
         services.flat_map(|service| service.servers.iter().map(move |server| (service, server)));
     all.filter_map(|(service, server)| {
@@ -208,7 +208,7 @@ fn watched(desk: &Desk, usual: &Check, before: &[Watched]) -> Vec<Watched> {
             service: service.place(),
             at,
             check: check.clone(),
-            is_down: desk.counts.down.contains(&identity),
+            is_down: session.counts.down.contains(&identity),
             against: known.map_or(0, |one| one.against),
             due: known.map_or_else(Instant::now, |one| one.due),
         })

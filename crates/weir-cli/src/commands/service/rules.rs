@@ -9,7 +9,7 @@ use weir_functions::balancer::{AllDown, Mode, Server, Service};
 use weir_value::{Mac, Prefix};
 
 use super::edit::{Text, Which};
-use super::{Desk, address, mode, which};
+use super::{ServiceSession, address, mode, which};
 use crate::args::service::{Foreign, How, ServiceArgs};
 use crate::failure::Failure;
 use crate::output;
@@ -148,11 +148,11 @@ impl Foreign {
 }
 
 /// `-S`: the services as lines.
-pub(super) fn save(desk: &Desk) -> Result<(), Failure> {
+pub(super) fn save(session: &ServiceSession) -> Result<(), Failure> {
     let mut text = String::new();
     let mut left_out = Vec::new();
-    for service in &desk.balancer.services {
-        lines(service, desk, &mut text, &mut left_out);
+    for service in &session.balancer.services {
+        lines(service, session, &mut text, &mut left_out);
     }
     output::out(&text)?;
     if !left_out.is_empty() {
@@ -164,7 +164,12 @@ pub(super) fn save(desk: &Desk) -> Result<(), Failure> {
     Ok(())
 }
 
-fn lines(service: &Service, desk: &Desk, text: &mut String, left_out: &mut Vec<String>) {
+fn lines(
+    service: &Service,
+    session: &ServiceSession,
+    text: &mut String,
+    left_out: &mut Vec<String>,
+) {
     let letter = match service.protocol {
         weir_functions::balancer::Protocol::Tcp => "-t",
         weir_functions::balancer::Protocol::Udp => "-u",
@@ -216,7 +221,7 @@ fn lines(service: &Service, desk: &Desk, text: &mut String, left_out: &mut Vec<S
             let _ = write!(more, " --mac {}", Mac(mac));
         }
         let to = server.to.and_then(|number| {
-            let ports = desk.record.outline.ports.iter();
+            let ports = session.record.outline.ports.iter();
             ports.into_iter().find(|port| port.number == number)
         });
         if let Some(to) = to {
@@ -261,12 +266,12 @@ struct Line {
 }
 
 /// `-R`: lines as `-S` or `ipvsadm -S -n` writes them, all of them or none.
-pub(super) fn restore(desk: &Desk, args: &ServiceArgs) -> Result<(), Failure> {
+pub(super) fn restore(session: &ServiceSession, args: &ServiceArgs) -> Result<(), Failure> {
     let mut lines = String::new();
     std::io::stdin()
         .read_to_string(&mut lines)
         .map_err(|error| Failure::Failed(format!("cannot read standard input: {error}")))?;
-    let mut text = desk.text()?;
+    let mut text = session.text()?;
     let mut count = 0;
     for (number, line) in (1..).zip(lines.lines()) {
         if line.trim().is_empty() {
@@ -281,7 +286,7 @@ pub(super) fn restore(desk: &Desk, args: &ServiceArgs) -> Result<(), Failure> {
             "standard input has no line; nothing was changed".to_owned(),
         ));
     }
-    desk.apply(args, &text, &format!("{count} lines were restored"))
+    session.apply(args, &text, &format!("{count} lines were restored"))
 }
 
 fn one(text: &mut Text, line: &str) -> Result<(), String> {

@@ -4,9 +4,9 @@
 //! Invariants: one helper for each edge; what it knows of interfaces is of the generation that packets follow, or of the one before; nothing
 //! but packets that were for it depends on it, and its end is noticed by the data plane within two seconds.
 
-mod desk;
+mod dispatcher;
+mod generation;
 mod line;
-mod place;
 mod server;
 
 use std::path::{Path, PathBuf};
@@ -20,8 +20,8 @@ use weir_network::EdgeNetworks;
 
 use super::apply::latest;
 use super::{Look, NetworkError, look};
-use desk::Desk;
-use place::Place;
+use dispatcher::PuntDispatcher;
+use generation::HelperGeneration;
 use server::Server;
 
 /// Where north sockets are, named after their edges.
@@ -93,25 +93,25 @@ pub fn run(
     stop: &AtomicBool,
     told: &mut dyn FnMut(&str),
 ) -> Result<Counts, NetworkError> {
-    let desk = Arc::new(Mutex::new(Desk::new(options.dhcp)));
-    let server = Server::open(edge, &options.socket, &desk)?;
+    let dispatcher = Arc::new(Mutex::new(PuntDispatcher::new(options.dhcp)));
+    let server = Server::open(edge, &options.socket, &dispatcher)?;
     let mut ring: Option<EventRing> = None;
     let (mut beat, mut swept) = (None::<Instant>, Instant::now());
     let mut failed = String::new();
     while !stop.load(Ordering::Acquire) {
         if beat.is_none_or(|last| last.elapsed() >= BEAT) {
             beat = Some(Instant::now());
-            let mut desk = hold(&desk);
-            let looked = find(edge, &mut desk, planner, &mut ring);
+            let mut dispatcher = hold(&dispatcher);
+            let looked = find(edge, &mut dispatcher, planner, &mut ring);
             let said = looked.as_ref().err().cloned().unwrap_or_default();
             if said != failed && !said.is_empty() {
                 told(&said);
             }
             failed = said;
-            desk.beat();
+            dispatcher.beat();
             if swept.elapsed() >= SWEEP {
                 swept = Instant::now();
-                desk.sweep();
+                dispatcher.sweep();
             }
         }
         let mut records: Vec<Vec<u8>> = Vec::new();
@@ -124,51 +124,51 @@ pub fn run(
         if records.is_empty() {
             continue;
         }
-        let mut desk = hold(&desk);
+        let mut dispatcher = hold(&dispatcher);
         for record in &records {
-            if desk.is_behind(record) {
+            if dispatcher.is_behind(record) {
                 // Its interface may be newer than what is known here.
-                let _ = find(edge, &mut desk, planner, &mut ring);
+                let _ = find(edge, &mut dispatcher, planner, &mut ring);
             }
-            desk.take(record);
+            dispatcher.take(record);
         }
     }
     drop(server);
-    let mut desk = hold(&desk);
-    desk.hush();
-    Ok(desk.counts())
+    let mut dispatcher = hold(&dispatcher);
+    dispatcher.hush();
+    Ok(dispatcher.counts())
 }
 
 /// Looks again if another generation is there than the one that is known.
 fn find(
     edge: &str,
-    desk: &mut Desk,
+    dispatcher: &mut PuntDispatcher,
     planner: Planner<'_>,
     ring: &mut Option<EventRing>,
 ) -> Result<(), String> {
     let text = |error: NetworkError| error.to_string();
     let newest = latest(edge).map_err(text)?;
-    if newest == desk.generation() {
+    if newest == dispatcher.generation() {
         return Ok(());
     }
     let Some(found) = look(edge).map_err(text)? else {
-        desk.place(None);
+        dispatcher.place(None);
         *ring = None;
         return Ok(());
     };
-    if Some(found.generation) == desk.generation() {
+    if Some(found.generation) == dispatcher.generation() {
         return Ok(());
     }
     let plan = planner(&found)?;
     let map = found.set.map("net_ring").map_err(text)?;
     *ring = Some(map.event_ring().map_err(|error| error.to_string())?);
-    desk.place(Some(Place::new(found, plan).map_err(text)?));
+    dispatcher.place(Some(HelperGeneration::new(found, plan).map_err(text)?));
     Ok(())
 }
 
 /// What a panic of another thread left is whole: every change is one step.
-fn hold(desk: &Mutex<Desk>) -> MutexGuard<'_, Desk> {
-    desk.lock().unwrap_or_else(PoisonError::into_inner)
+fn hold(dispatcher: &Mutex<PuntDispatcher>) -> MutexGuard<'_, PuntDispatcher> {
+    dispatcher.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The clock that the data plane reads, too.

@@ -1,7 +1,7 @@
 //! The north socket: one thread that accepts, two for each controller, one of which writes.
 //!
 //! Invariant: a controller that does not read costs its own packets only; lines wait in a queue of limited length, and nobody waits for it
-//! while the desk is held.
+//! while the dispatcher is held.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -15,7 +15,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use std::{fs, thread};
 
-use super::desk::Desk;
+use super::dispatcher::PuntDispatcher;
 use super::hold;
 use super::line::Answer;
 use crate::network::NetworkError;
@@ -48,7 +48,7 @@ impl Server {
     pub(super) fn open(
         edge: &str,
         path: &Path,
-        desk: &Arc<Mutex<Desk>>,
+        dispatcher: &Arc<Mutex<PuntDispatcher>>,
     ) -> Result<Server, NetworkError> {
         let failed = |what: String| move |source| NetworkError::Helper { what, source };
         let only = SocketAddr::from_abstract_name(format!("weir-net-helper-{edge}"))
@@ -62,10 +62,14 @@ impl Server {
         let listener = listen(path).map_err(failed(format!("listen at {}", path.display())))?;
         let stop = Arc::new(AtomicBool::new(false));
         let streams = Streams::default();
-        let (desk, stopped, known) = (Arc::clone(desk), Arc::clone(&stop), Arc::clone(&streams));
+        let (dispatcher, stopped, known) = (
+            Arc::clone(dispatcher),
+            Arc::clone(&stop),
+            Arc::clone(&streams),
+        );
         let accepting = thread::Builder::new()
             .name("weir-north".to_owned())
-            .spawn(move || accept(&listener, &desk, &stopped, &known));
+            .spawn(move || accept(&listener, &dispatcher, &stopped, &known));
         Ok(Server {
             path: path.to_owned(),
             stop,
@@ -126,7 +130,12 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-fn accept(listener: &UnixListener, desk: &Arc<Mutex<Desk>>, stop: &AtomicBool, known: &Streams) {
+fn accept(
+    listener: &UnixListener,
+    dispatcher: &Arc<Mutex<PuntDispatcher>>,
+    stop: &AtomicBool,
+    known: &Streams,
+) {
     let numbers = AtomicU64::new(1);
     for stream in listener.incoming() {
         if stop.load(Ordering::Acquire) {
@@ -149,11 +158,11 @@ fn accept(listener: &UnixListener, desk: &Arc<Mutex<Desk>>, stop: &AtomicBool, k
         }
         streams.push((number, own));
         drop(streams);
-        let (desk, streams) = (Arc::clone(desk), Arc::clone(known));
+        let (dispatcher, streams) = (Arc::clone(dispatcher), Arc::clone(known));
         let serving = thread::Builder::new().spawn(move || {
             // A controller that breaks off concerns nobody else.
-            let _ = serve(number, &stream, &desk);
-            hold(&desk).leave(number);
+            let _ = serve(number, &stream, &dispatcher);
+            hold(&dispatcher).leave(number);
             // What waits for it is still written: the other thread ends the connection.
             let _ = stream.shutdown(std::net::Shutdown::Read);
             held(&streams).retain(|(one, _)| *one != number);
@@ -171,7 +180,11 @@ fn refuse(mut stream: UnixStream, why: &str) {
     }
 }
 
-fn serve(number: u64, stream: &UnixStream, desk: &Arc<Mutex<Desk>>) -> io::Result<()> {
+fn serve(
+    number: u64,
+    stream: &UnixStream,
+    dispatcher: &Arc<Mutex<PuntDispatcher>>,
+) -> io::Result<()> {
     stream.set_write_timeout(Some(PATIENCE))?;
     let (lines, waiting) = sync_channel::<String>(QUEUE);
     let writer = stream.try_clone()?;
@@ -185,12 +198,12 @@ fn serve(number: u64, stream: &UnixStream, desk: &Arc<Mutex<Desk>>) -> io::Resul
         }
         let is_whole = line.ends_with(b"\n");
         let answer = match (is_whole, std::str::from_utf8(&line)) {
-            (true, Ok(line)) => hold(desk).answer(number, line, &lines),
+            (true, Ok(line)) => hold(dispatcher).answer(number, line, &lines),
             (true, Err(_)) => Answer::refused("not understood: a line is text in UTF-8"),
             (false, _) => Answer::refused(format!("a line has {LONGEST} bytes at most")),
         };
         let text = serde_json::to_string(&answer)?;
-        // Waits for the controller to read; the desk is not held.
+        // Waits for the controller to read; the dispatcher is not held.
         if lines.send(text).is_err() || !is_whole {
             return Ok(());
         }

@@ -146,7 +146,7 @@ fn note(
     t: &mut Transaction,
     line: &RequestLine<'_>,
     head: &Head,
-    target: &uri::Target<'_>,
+    target: &uri::RequestTarget<'_>,
     host: Option<&[u8]>,
 ) {
     if line.indented {

@@ -7,7 +7,7 @@ use super::wanted::{HttpWanted, Invalid, PathRules};
 
 /// Parts of a request target, as sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Target<'a> {
+pub(super) struct RequestTarget<'a> {
     /// Host of an absolute target, without credentials and port.
     pub(super) host: Option<&'a [u8]>,
     /// Its port, if it is a number.
@@ -22,8 +22,8 @@ pub(super) struct Target<'a> {
 }
 
 /// Splits a target. That of CONNECT is an authority and nothing else.
-pub(super) fn split(raw: &[u8], connect: bool) -> Target<'_> {
-    let mut target = Target::default();
+pub(super) fn split(raw: &[u8], connect: bool) -> RequestTarget<'_> {
+    let mut target = RequestTarget::default();
     let mut rest = raw;
     if connect {
         let bare = scheme(raw).map_or(raw, |at| &raw[at..]);
@@ -107,7 +107,7 @@ pub(super) fn has_port(raw: &[u8]) -> bool {
 
 /// Appends the normalized target. Returns where its path stands, and whether it was encoded twice.
 pub(super) fn normalize(
-    target: &Target<'_>,
+    target: &RequestTarget<'_>,
     w: &HttpWanted,
     out: &mut Vec<u8>,
 ) -> (Range<usize>, bool) {

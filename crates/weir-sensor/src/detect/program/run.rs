@@ -1,7 +1,7 @@
 //! Conditions in one buffer, evaluated: which choice of occurrences makes a chain hold. Tried for every candidate of every packet.
 
 use crate::base64;
-use crate::rules::{Expression, Found, MathOperator, NotFound, ReachPlace, TestOperator};
+use crate::rules::{Anchoring, Expression, Found, MathOperator, NotFound, TestOperator};
 
 use super::super::in_range;
 use super::memo::Memo;
@@ -453,7 +453,7 @@ impl<'a, 'b> Run<'a, 'b> {
         let subject = bytes.get(from..).ok_or(Fail::Here)?;
         // A match may be empty, at the end.
         let end = bytes.len() + 1;
-        let alike = (!search.relative || search.expression.reach().place == ReachPlace::Ahead)
+        let alike = (!search.relative || search.expression.reach().place == Anchoring::Ahead)
             && !self.scratch.forgets();
         let far = self.beyond == 0 || reached > self.beyond;
         if search.negated {
@@ -534,7 +534,7 @@ impl<'a, 'b> Run<'a, 'b> {
     ) -> Result<Option<(usize, usize)>, Fail> {
         let reach = search.expression.reach();
         let rest = subject.get(start..).unwrap_or_default();
-        let one_place = reach.place == ReachPlace::Here;
+        let one_place = reach.place == Anchoring::Here;
         if one_place && let Some(looked_at) = reach.fails_within(rest) {
             self.spend(looked_at as u64)?;
             return Ok(None);
@@ -566,14 +566,14 @@ impl<'a, 'b> Run<'a, 'b> {
             }
         }
         match reach.place {
-            ReachPlace::Here if search.anchored || start == 0 => {
+            Anchoring::Here if search.anchored || start == 0 => {
                 self.tried(reach.from(rest), start, subject, search)
             }
-            ReachPlace::Here => {
+            Anchoring::Here => {
                 let looked_at = reach.from(rest);
                 self.called(looked_at, start, |e| e.find_at(subject, start), search)
             }
-            ReachPlace::Ahead | ReachPlace::Around => {
+            Anchoring::Ahead | Anchoring::Around => {
                 let most = usize::try_from(self.left).unwrap_or(usize::MAX);
                 let looked_at = reach.everywhere(rest, most);
                 self.called(looked_at, start, |e| e.find_at(subject, start), search)

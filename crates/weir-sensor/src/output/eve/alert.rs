@@ -13,7 +13,7 @@ use super::{
     json, quoted, value,
 };
 use crate::app::File;
-use crate::rules::{Action, Rule, Target};
+use crate::rules::{Action, AlertTarget, Rule};
 
 /// The outermost packet of a tunnel, in alerts about what it carries.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub struct RuleText {
     pub fast: Vec<u8>,
     /// What the rule asks for.
     pub action: Action,
-    target: Option<Target>,
+    target: Option<AlertTarget>,
 }
 
 impl RuleText {
@@ -202,8 +202,8 @@ pub fn alert(
         let ports = head.ports.unwrap_or_default();
         let (from, to) = ((source, ports.0), (destination, ports.1));
         let (attacker, victim) = match target {
-            Target::Source => (to, from),
-            Target::Destination => (from, to),
+            AlertTarget::Source => (to, from),
+            AlertTarget::Destination => (from, to),
         };
         for (key, (ip, port)) in [("source", attacker), ("target", victim)] {
             let _ = write!(inner, ",\"{key}\":");

@@ -14,7 +14,9 @@ use crate::app;
 use crate::buffer::Buffer;
 use crate::event::Event;
 use crate::rules::keywords::Word;
-use crate::rules::model::{Condition, Content, PacketCondition, Target, ThresholdKind, Transform};
+use crate::rules::model::{
+    AlertTarget, Condition, Content, PacketCondition, ThresholdKind, Transform,
+};
 use crate::rules::parse::{Context, Draft};
 use crate::rules::problem::{Kind, Parsed};
 use crate::rules::scan::{Opt, commas};
@@ -71,8 +73,8 @@ pub(super) fn option<'a>(
         Word::Target => {
             let value = opt.need()?;
             draft.rule.target = Some(match value.bytes {
-                b"src_ip" => Target::Source,
-                b"dest_ip" => Target::Destination,
+                b"src_ip" => AlertTarget::Source,
+                b"dest_ip" => AlertTarget::Destination,
                 _ => return Err(value.fail(Kind::Value, "a target is src_ip or dest_ip")),
             });
         }

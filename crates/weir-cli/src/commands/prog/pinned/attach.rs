@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use weir_kernel::{KernelError, XdpMode, iface, offers_offload};
 
 use super::holder::occupied;
-use super::shelf::{self, Kept, Shelf};
+use super::store::{self, Kept, ProgramStore};
 use crate::args::prog::{AttachArgs, AttachMode};
 use crate::failure::Failure;
 use crate::output;
@@ -17,8 +17,8 @@ pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
         AttachMode::Generic => XdpMode::Generic,
         AttachMode::Offload => return Err(no_offload(&interface)),
     };
-    let shelf = Shelf::lock()?;
-    let kept = shelf::find(&args.program)?;
+    let store = ProgramStore::lock()?;
+    let kept = store::find(&args.program)?;
     if let Some(place) = kept.place_on(interface.ifindex)? {
         return Err(Failure::failed(format!(
             "program {kept} is on {} already, in mode {}",
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Failure> {
         .map_err(|error| refused(&kept, &interface.name, mode, error))?;
     // The link ends with this process unless its pin is there.
     kept.keep_link(&link, &mode.to_string())?;
-    drop(shelf);
+    drop(store);
     output::out(&format!(
         "program {kept} is on {} ({mode})\n",
         interface.name

@@ -4,15 +4,15 @@ use std::process::ExitCode;
 
 use weir_kernel::iface;
 
-use super::shelf::{self, Shelf};
+use super::store::{self, ProgramStore};
 use crate::args::prog::DetachArgs;
 use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
     let ifindex = iface::index_of(&args.interface).map_err(Failure::usage)?;
-    let shelf = Shelf::lock()?;
-    let kept = shelf::find(&args.program)?;
+    let store = ProgramStore::lock()?;
+    let kept = store::find(&args.program)?;
     let Some(place) = kept.place_on(ifindex)? else {
         let places = kept.places()?;
         let others: Vec<String> = places.iter().map(ToString::to_string).collect();
@@ -28,7 +28,7 @@ pub(crate) fn run(args: &DetachArgs) -> Result<ExitCode, Failure> {
     if let Some(link) = place.link().map_err(Failure::failed)? {
         link.remove().map_err(Failure::failed)?;
     }
-    drop(shelf);
+    drop(store);
     output::out(&format!(
         "program {kept} is off {}; it is still loaded\n",
         args.interface

@@ -5,7 +5,7 @@
 use weir_engine::edge;
 use weir_kernel::{LoadedProgram, pins};
 
-use super::shelf;
+use super::store;
 use crate::failure::Failure;
 
 /// Who is on the interface, and what to do about it.
@@ -13,7 +13,7 @@ pub(in crate::commands) fn occupied(interface: &str, prog_id: u32) -> Failure {
     let name = LoadedProgram::by_id(prog_id)
         .map_or_else(|_| "unknown".to_owned(), |p| p.name().to_owned());
     let there = format!("{interface} is occupied by program {name} (kernel id {prog_id})");
-    let ours = shelf::kept().unwrap_or_default().into_iter().find(|kept| {
+    let ours = store::kept().unwrap_or_default().into_iter().find(|kept| {
         let id = kept
             .program()
             .ok()

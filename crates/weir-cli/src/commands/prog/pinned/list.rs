@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::shelf::{self, Kept};
+use super::store::{self, Kept};
 use crate::args::prog::ListArgs;
 use crate::commands::prog::typed::hex;
 use crate::commands::table::grouped;
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<ExitCode, Failure> {
 
 /// All loaded programs.
 pub(in crate::commands) fn rows() -> Result<Vec<Row>, Failure> {
-    shelf::kept()?.iter().map(row).collect()
+    store::kept()?.iter().map(row).collect()
 }
 
 impl Row {

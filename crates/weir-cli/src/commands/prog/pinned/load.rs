@@ -6,16 +6,16 @@ use serde_json::json;
 
 use super::list;
 use super::prepare::prepare;
-use super::shelf::Shelf;
+use super::store::ProgramStore;
 use crate::args::prog::LoadArgs;
 use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &LoadArgs) -> Result<ExitCode, Failure> {
     let prepared = prepare(&args.loading, None)?;
-    let shelf = Shelf::lock()?;
+    let store = ProgramStore::lock()?;
     let name = args.name.as_deref().unwrap_or(&prepared.program).to_owned();
-    let kept = shelf.make(&name)?;
+    let kept = store.make(&name)?;
     let loaded = prepared.load(args.loading.log).and_then(|program| {
         kept.keep(&program)?;
         Ok(program)
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &LoadArgs) -> Result<ExitCode, Failure> {
     if let Err(error) = loaded {
         // The folder has no program yet and counts for nothing; the next command would remove it, too.
         let _ = kept.remove();
-        shelf.close();
+        store.close();
         return Err(error);
     }
     let row = list::row(&kept)?;

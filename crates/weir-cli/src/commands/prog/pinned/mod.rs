@@ -8,5 +8,5 @@ pub(in crate::commands) mod list;
 pub(super) mod load;
 mod prepare;
 pub(super) mod replace;
-mod shelf;
+mod store;
 pub(super) mod unload;

@@ -9,7 +9,7 @@ use weir_object::Value;
 use weir_vm::verify::{self, VerifyOptions};
 use weir_vm::{ProgramKind, XdpAttach, explain};
 
-use super::shelf;
+use super::store;
 use crate::args::prog::LoadingArgs;
 use crate::commands::prog::{object, screen};
 use crate::failure::Failure;
@@ -172,7 +172,7 @@ fn existing(source: &str) -> Result<Map, Failure> {
             "{source:?} names no map: write a path below /sys/fs/bpf, or PROGRAM:MAP of a loaded program"
         )));
     };
-    let kept = shelf::find(program)?;
+    let kept = store::find(program)?;
     let maps = kept.maps()?;
     let names: Vec<String> = maps.iter().map(|(name, _)| name.clone()).collect();
     let found = maps

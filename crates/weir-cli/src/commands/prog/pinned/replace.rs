@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::list;
 use super::prepare::{differs, prepare};
-use super::shelf::{self, Shelf};
+use super::store::{self, ProgramStore};
 use crate::args::prog::ReplaceArgs;
 use crate::failure::Failure;
 use crate::output;
@@ -18,8 +18,8 @@ use crate::output;
 const PROG_ARRAY: u32 = 3;
 
 pub(crate) fn run(args: &ReplaceArgs) -> Result<ExitCode, Failure> {
-    let shelf = Shelf::lock()?;
-    let kept = shelf::find(&args.replaced)?;
+    let store = ProgramStore::lock()?;
+    let kept = store::find(&args.replaced)?;
     let old = kept.program()?;
     let mut prepared = prepare(&args.loading, Some(old.name()))?;
     let mut shared = Vec::new();
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ReplaceArgs) -> Result<ExitCode, Failure> {
     }
     let program = prepared.load(args.loading.log)?;
     kept.exchange(&program, &shared)?;
-    drop(shelf);
+    drop(store);
     let row = list::row(&kept)?;
     if args.loading.json {
         output::json(&json!({ "program": row, "kept_maps": shared, "fresh_maps": fresh }))?;

@@ -2,14 +2,14 @@
 
 use std::process::ExitCode;
 
-use super::shelf::{self, Shelf};
+use super::store::{self, ProgramStore};
 use crate::args::prog::UnloadArgs;
 use crate::failure::Failure;
 use crate::output;
 
 pub(crate) fn run(args: &UnloadArgs) -> Result<ExitCode, Failure> {
-    let shelf = Shelf::lock()?;
-    let kept = shelf::find(&args.program)?;
+    let store = ProgramStore::lock()?;
+    let kept = store::find(&args.program)?;
     let places = kept.places()?;
     if !places.is_empty() {
         let all: Vec<String> = places.iter().map(ToString::to_string).collect();
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &UnloadArgs) -> Result<ExitCode, Failure> {
         )));
     }
     kept.remove()?;
-    shelf.close();
+    store.close();
     output::out(&format!("unloaded {kept}\n"))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -24,20 +24,20 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// Answers requests about one instance.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct ControlService {
     hello: Mutex<Hello>,
     running: Arc<Mutex<Running>>,
     /// Who holds it may change rules.
     policy: Mutex<PolicyFile>,
 }
 
-impl Desk {
+impl ControlService {
     pub(super) fn new(
         running: Arc<Mutex<Running>>,
         policy: PolicyFile,
         interfaces: Vec<String>,
-    ) -> Desk {
-        Desk {
+    ) -> ControlService {
+        ControlService {
             hello: Mutex::new(Hello {
                 pid: std::process::id(),
                 interfaces,

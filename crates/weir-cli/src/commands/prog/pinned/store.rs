@@ -26,13 +26,13 @@ const MAP: &str = "map-";
 const LINK: &str = "link-";
 
 /// All loaded programs, for one command at a time.
-pub(super) struct Shelf {
+pub(super) struct ProgramStore {
     folder: Folder,
 }
 
-impl Shelf {
+impl ProgramStore {
     /// Waits for its turn, and tidies up behind commands that were killed.
-    pub(super) fn lock() -> Result<Shelf, Failure> {
+    pub(super) fn lock() -> Result<ProgramStore, Failure> {
         let end = Instant::now() + PATIENCE;
         let folder = loop {
             if let Some(folder) = Folder::lock(Path::new(PROGRAMS)).map_err(Failure::failed)? {
@@ -46,11 +46,11 @@ impl Shelf {
             }
             std::thread::sleep(Duration::from_millis(20));
         };
-        let shelf = Shelf { folder };
-        for name in shelf.folder.names().map_err(Failure::failed)? {
-            tidy(&shelf.folder.path().join(name)).map_err(Failure::failed)?;
+        let store = ProgramStore { folder };
+        for name in store.folder.names().map_err(Failure::failed)? {
+            tidy(&store.folder.path().join(name)).map_err(Failure::failed)?;
         }
-        Ok(shelf)
+        Ok(store)
     }
 
     /// A new place under the lowest free number. It counts for nothing until it has its program.
@@ -108,7 +108,7 @@ impl std::fmt::Display for Kept {
 }
 
 /// An interface that a kept program is on.
-pub(super) struct Place {
+pub(super) struct ProgramAttachment {
     file: PathBuf,
     /// Inode of the network namespace.
     pub(super) netns: u64,
@@ -116,7 +116,7 @@ pub(super) struct Place {
     pub(super) mode: String,
 }
 
-impl Place {
+impl ProgramAttachment {
     /// Name of the interface, if it is in this network namespace.
     pub(super) fn interface(&self) -> Option<String> {
         let here = netns::current_inode().ok()? == self.netns;
@@ -129,7 +129,7 @@ impl Place {
     }
 }
 
-impl std::fmt::Display for Place {
+impl std::fmt::Display for ProgramAttachment {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.interface() {
             Some(name) => f.write_str(&name),
@@ -200,10 +200,10 @@ impl Kept {
     }
 
     /// Where it runs.
-    pub(super) fn places(&self) -> Result<Vec<Place>, Failure> {
+    pub(super) fn places(&self) -> Result<Vec<ProgramAttachment>, Failure> {
         let place = |file: &String| {
             let mut parts = file[LINK.len()..].splitn(3, '-');
-            Some(Place {
+            Some(ProgramAttachment {
                 file: self.path.join(file),
                 netns: parts.next()?.parse().ok()?,
                 ifindex: parts.next()?.parse().ok()?,
@@ -214,7 +214,7 @@ impl Kept {
     }
 
     /// Where it runs on an interface of this network namespace.
-    pub(super) fn place_on(&self, ifindex: u32) -> Result<Option<Place>, Failure> {
+    pub(super) fn place_on(&self, ifindex: u32) -> Result<Option<ProgramAttachment>, Failure> {
         let here = netns::current_inode().map_err(Failure::failed)?;
         let mut all = self.places()?.into_iter();
         Ok(all.find(|p| p.netns == here && p.ifindex == ifindex))

@@ -10,10 +10,10 @@ use weir_network::values::{address, number, words};
 use weir_packet::checksum::checksum;
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::generation::{HelperGeneration, SIDES};
 use super::line::{
     self, Action, Answer, Flow, Function, Handed, Installed, Interface, Packet, Request,
 };
-use super::place::{Place, SIDES};
 use super::{Counts, now_ns};
 
 /// A packet that waited for longer is nobody's any more: a helper before this one was killed.
@@ -30,17 +30,17 @@ struct Listener {
 
 /// The helper's knowledge.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct PuntDispatcher {
     dhcp: bool,
-    place: Option<Place>,
+    place: Option<HelperGeneration>,
     /// By network and function.
     listeners: BTreeMap<(String, String), Listener>,
     counts: Counts,
 }
 
-impl Desk {
-    pub(super) fn new(dhcp: bool) -> Desk {
-        Desk {
+impl PuntDispatcher {
+    pub(super) fn new(dhcp: bool) -> PuntDispatcher {
+        PuntDispatcher {
             dhcp,
             place: None,
             listeners: BTreeMap::new(),
@@ -53,11 +53,11 @@ impl Desk {
     }
 
     pub(super) fn generation(&self) -> Option<u64> {
-        self.place.as_ref().map(Place::generation)
+        self.place.as_ref().map(HelperGeneration::generation)
     }
 
     /// What runs now. Controllers stay with their functions, by name.
-    pub(super) fn place(&mut self, place: Option<Place>) {
+    pub(super) fn place(&mut self, place: Option<HelperGeneration>) {
         self.place = place;
         self.beat();
     }
@@ -86,7 +86,7 @@ impl Desk {
         }
     }
 
-    fn say(&self, place: &Place, network: &str, name: &str, listens: bool) {
+    fn say(&self, place: &HelperGeneration, network: &str, name: &str, listens: bool) {
         if let Some(at) = place.function(network, name) {
             let sides = place.functions()[at].sides.into_iter();
             sides
@@ -334,7 +334,7 @@ impl Desk {
 }
 
 fn interface(
-    place: &Place,
+    place: &HelperGeneration,
     side: &'static str,
     vid: u32,
 ) -> Result<Interface, crate::network::NetworkError> {
@@ -351,12 +351,12 @@ fn interface(
     })
 }
 
-fn function_of(place: &Place, network: &str, name: &str) -> Result<usize, String> {
+fn function_of(place: &HelperGeneration, network: &str, name: &str) -> Result<usize, String> {
     let none = || format!("network `{network}` has no punt function `{name}` on this edge");
     place.function(network, name).ok_or_else(none)
 }
 
-fn side_of(place: &Place, function: usize, side: &str) -> Result<u32, String> {
+fn side_of(place: &HelperGeneration, function: usize, side: &str) -> Result<u32, String> {
     let none =
         || format!("the function has no interface `{side}` on this edge: they are `a` and `b`");
     place.vid(function, side).ok_or_else(none)
@@ -380,7 +380,7 @@ fn key_of(vid: u32, flow: &Flow) -> Result<NetFlowKey, String> {
     })
 }
 
-fn tell(place: &Place, key: &NetFlowKey, flow: &NetFlow) -> Option<Installed> {
+fn tell(place: &HelperGeneration, key: &NetFlowKey, flow: &NetFlow) -> Option<Installed> {
     let (_, interface) = place.side(key.vid)?;
     Some(Installed {
         interface,

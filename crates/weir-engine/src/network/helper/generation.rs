@@ -19,7 +19,7 @@ pub(super) const SIDES: [&str; 2] = ["a", "b"];
 const HEADER: usize = 14;
 
 /// One generation of an edge's networks.
-pub(super) struct Place {
+pub(super) struct HelperGeneration {
     look: Look,
     functions: Vec<PuntFunction>,
     leases: BTreeMap<u32, Lease>,
@@ -31,15 +31,15 @@ pub(super) struct Place {
     flows: Vec<BTreeSet<Vec<u8>>>,
 }
 
-impl std::fmt::Debug for Place {
+impl std::fmt::Debug for HelperGeneration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place").finish_non_exhaustive()
+        f.debug_struct("HelperGeneration").finish_non_exhaustive()
     }
 }
 
-impl Place {
+impl HelperGeneration {
     /// What is there; flows that were installed before are known.
-    pub(super) fn new(look: Look, plan: EdgeNetworks) -> Result<Place, NetworkError> {
+    pub(super) fn new(look: Look, plan: EdgeNetworks) -> Result<HelperGeneration, NetworkError> {
         let near = iface::name_of(look.set.pair()).ok_or_else(|| NetworkError::Incomplete {
             what: "the pair that packets go around by".to_owned(),
         })?;
@@ -58,7 +58,7 @@ impl Place {
                 flows[*at].insert(key);
             }
         }
-        Ok(Place {
+        Ok(HelperGeneration {
             punted: look.set.map("net_punted")?.mmap()?,
             functions: plan.punt_functions,
             leases: plan.leases.into_iter().map(|one| (one.vid, one)).collect(),

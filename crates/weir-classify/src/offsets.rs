@@ -9,7 +9,7 @@ use crate::Classifier;
 
 /// First index of each array.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct Offsets {
     /// Of the masks of whole rules.
     pub shapes: u32,
     /// Of the nodes; 0 is none, so that node 0 of the classifier lies here, too, and is never met.
@@ -25,7 +25,7 @@ pub struct Place {
 impl Classifier {
     /// The classifier for arrays that begin there. `order` keeps positions in the input; its element `i` belongs at `rules + i`.
     #[must_use]
-    pub fn moved_to(mut self, place: &Place) -> Classifier {
+    pub fn moved_to(mut self, place: &Offsets) -> Classifier {
         for slot in self.cells.iter_mut().flat_map(|cell| &mut cell.slot) {
             if slot.what == 0 {
                 continue;
