@@ -118,7 +118,7 @@ events! {
         Ipv6FragmentTooLarge: "ipv6.frag_pkt_too_large" | "ipv6.frag.too_large", "IPv6 fragment that ends beyond 65,535 bytes.";
         Ipv6FragmentOverlap: "ipv6.frag_overlap" | "ipv6.frag.overlap", "IPv6 fragments that overlap: all of the datagram is given up (RFC 5722).";
         Ipv6FragmentIgnored: "ipv6.frag_ignored", "IPv6 fragment given up: over a cap, or of a datagram already given up.";
-        Ipv6FragmentLength: "ipv6.frag_invalid_length", "IPv6 fragment, not the last, whose length is no multiple of 8.";
+        Ipv6FragmentLength: "ipv6.frag_invalid_length", "IPv6 fragment, not the last, whose length is not a multiple of 8.";
         Icmpv4TooSmall: "icmpv4.pkt_too_small", "ICMP header cut off.";
         Icmpv4UnknownType: "icmpv4.unknown_type", "ICMP type unknown.";
         Icmpv4UnknownCode: "icmpv4.unknown_code", "ICMP code unknown for its type.";

@@ -48,7 +48,7 @@ pub fn not_run(why: &str) {
     }
 }
 
-/// Why there is no such file or folder.
+/// Why no such file or folder.
 #[derive(Debug, PartialEq)]
 enum Missing {
     /// The test goes on without it.

@@ -382,7 +382,7 @@ impl Socket {
             }
             Some(libc::EINVAL) if matches!(frames, Frames::SharedWith(_)) => {
                 XskError::Excluded(format!(
-                    "the socket on queue {queue} of {name} cannot share the frames: on another queue or interface it needs a fill and a completion ring of its own, on the same queue it must have neither"
+                    "the socket on queue {queue} of {name} cannot share the frames: on another queue or interface it needs its own fill and completion rings, on the same queue it must have neither"
                 ))
             }
             _ => XskError::sys(format!("bind to queue {queue} of {name}"), e),

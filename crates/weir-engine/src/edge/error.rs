@@ -32,7 +32,7 @@ pub enum EdgeError {
     },
     /// It was applied in another namespace.
     #[error(
-        "edge {name} runs in another network namespace (inode {there}): its devices belong to that one; give this configuration an edge name of its own, or run this there"
+        "edge {name} runs in another network namespace (inode {there}): its devices belong to that one; use another edge name for this configuration, or run this there"
     )]
     OtherNamespace {
         /// The edge.

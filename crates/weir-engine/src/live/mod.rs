@@ -142,7 +142,7 @@ pub enum LiveError {
     },
     /// Two killed runs.
     #[error(
-        "two runs that were killed left programs on these interfaces, each with connections of its own; one can be taken over: run `weir down -i {iface}` first"
+        "two runs that were killed left programs on these interfaces, each with its own connections; one can be taken over: run `weir down -i {iface}` first"
     )]
     TwoRuns {
         /// An interface of the second one.

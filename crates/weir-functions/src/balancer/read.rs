@@ -664,7 +664,7 @@ fn check_nat(services: &[(usize, Service)], errors: &mut Vec<FunctionError>) {
                             first.name, service.name
                         ),
                     )
-                    .advice("let the server listen on a port of its own for each service"),
+                    .advice("use a separate server port for each service"),
                 );
             }
             seen.push((server.address, port, service));

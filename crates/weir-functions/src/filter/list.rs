@@ -66,7 +66,7 @@ pub fn parse(text: &[u8], modified: Option<u64>) -> Result<Vec<Entry>, Vec<LineE
         }
         let read = match std::str::from_utf8(line) {
             Ok(line) if line.len() > LONGEST => Err(format!(
-                "a line of {} characters is no entry: each entry has a line of its own",
+                "a line of {} characters is not an entry: write one entry a line",
                 line.len()
             )),
             Ok(line) => entry(line, number, modified),
@@ -128,7 +128,7 @@ pub(super) fn entry(text: &str, line: u32, modified: Option<u64>) -> Result<Entr
         (Some("for"), Some(span)) => {
             let Some(modified) = modified else {
                 return Err(
-                    "`for` counts from the time a file was changed, and this is no file: write `until TIME`"
+                    "`for` counts from the time a file was changed, and this is not a file: write `until TIME`"
                         .to_owned(),
                 );
             };

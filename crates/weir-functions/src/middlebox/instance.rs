@@ -116,7 +116,7 @@ fn read(request: &Request<'_>) -> Result<(&'static str, String, Parsed), Functio
                 let at = error.utf8_error().valid_up_to();
                 FunctionError::key(
                     "policy",
-                    format!("`{path}` is no text: byte {at} is not UTF-8"),
+                    format!("`{path}` is not text: byte {at} is not UTF-8"),
                 )
             })?;
             let folder = Path::new(path).parent().unwrap_or(Path::new(""));

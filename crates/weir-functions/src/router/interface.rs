@@ -258,7 +258,7 @@ pub fn stations(
         let mut words = text.split_whitespace();
         let (Some(mac), Some(name), None) = (words.next(), words.next(), words.next()) else {
             return Err(wrong(
-                format!("`{text}` is no station"),
+                format!("invalid station `{text}`"),
                 "write \"02:00:00:00:00:01 INTERFACE\"".to_owned(),
             ));
         };

@@ -48,7 +48,7 @@ pub enum ProfileError {
     },
     /// There is none.
     #[error(
-        "there is no measured profile ({looked}): `weir lab afxdp --recommend` measures this machine and writes one"
+        "no measured profile ({looked}): `weir lab afxdp --recommend` measures this machine and writes one"
     )]
     None {
         /// Where it was looked for.

@@ -556,7 +556,7 @@ pub const XDP: &[Row] = &[
     },
     Row {
         pattern: "load.drop.minimal.N.busy|lost",
-        meaning: "N thousand packets a second for a receive queue with a CPU of its own, dropped by the least program. busy: percent of its time that the queue's thread worked; lost: percent of packets that found the queue full",
+        meaning: "N thousand packets a second for a receive queue with its own CPU, dropped by the least program. busy: percent of its time that the queue's thread worked; lost: percent of packets that found the queue full",
         target: "",
     },
     Row {
@@ -571,7 +571,7 @@ pub const XDP: &[Row] = &[
     },
     Row {
         pattern: "cores.drop.minimal.N.cpu|rate",
-        meaning: "N CPUs generate at once, each for an interface of its own, and the least program drops. cpu: ns of CPU time a packet, net; rate: million packets a second by the clock on the wall, generating included",
+        meaning: "N CPUs generate at once, each for its own interface, and the least program drops. cpu: ns of CPU time a packet, net; rate: million packets a second by the clock on the wall, generating included",
         target: "",
     },
     Row {
@@ -634,7 +634,7 @@ pub const ROUTER: &[Row] = &[
     },
     Row {
         pattern: "router.one.own.N.ipv4|ipv6",
-        meaning: "the same by weir's router with a table of its own",
+        meaning: "the same by weir's router with its own table",
         target: "",
     },
     Row {
@@ -659,7 +659,7 @@ pub const ROUTER: &[Row] = &[
     },
     Row {
         pattern: "router.full.own.N.ipv4",
-        meaning: "the same by weir's router with a table of its own",
+        meaning: "the same by weir's router with its own table",
         target: "at 4,000 destinations at most 1.3x of one route's",
     },
     Row {
@@ -738,7 +738,7 @@ pub const BALANCER: &[Row] = &[
     },
     Row {
         pattern: "balancer.moved.unknown|known.percent",
-        meaning: "flows of the other 99 servers that have another server when one of 100 is gone; unknown: chosen anew by a balancer that knows no flow; known: by one that runs and has 100,000 of them",
+        meaning: "flows of the other 99 servers that have another server when one of 100 is gone; unknown: chosen again by a balancer that knows no flow; known: by one that runs and has 100,000 of them",
         target: "unknown at most 2 %, known none",
     },
 ];
@@ -905,7 +905,7 @@ pub const SENSOR: &[Row] = &[
     },
     Row {
         pattern: "sensor.capture|mix|own|html|web|filler|apps|hostile.none|one|all|open.prefilter|aho-corasick.N.wall",
-        meaning: "thousand packets a second by the clock on the wall; with more than one worker, reading is a thread of its own",
+        meaning: "thousand packets a second by the clock on the wall; with more than one worker, reading is a separate thread",
         target: "all rules, prefilter: 2 workers at least 1.6x of 1",
     },
     Row {

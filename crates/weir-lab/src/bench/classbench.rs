@@ -24,7 +24,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<Named>, LabError> {
     if !path.exists() {
         return Err(LabError::RuleSet {
             file: path.to_owned(),
-            why: "there is no such file or folder".to_owned(),
+            why: "no such file or folder".to_owned(),
         });
     }
     let mut files: Vec<PathBuf> = vec![path.to_owned()];
@@ -63,7 +63,7 @@ fn read_file(file: &Path) -> Result<Named, LabError> {
             continue;
         };
         let of_line =
-            parse(rest).ok_or_else(|| bad(format!("line {number} is no rule: {line}")))?;
+            parse(rest).ok_or_else(|| bad(format!("line {number} is not a rule: {line}")))?;
         rules.extend(of_line);
     }
     if rules.is_empty() {

@@ -373,7 +373,7 @@ impl Mix {
     pub fn write(&self, plan: &Plan, output: impl Write) -> Result<Written, MixError> {
         if !(plan.multiple.is_finite() && plan.multiple > 0.0) {
             return Err(MixError::Plan(format!(
-                "a multiple of {} is no rate",
+                "invalid multiple {} of rates",
                 plan.multiple
             )));
         }

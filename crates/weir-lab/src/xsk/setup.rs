@@ -183,7 +183,7 @@ impl Setup {
                 .map(|(_, cpu)| cpu)
         {
             return usage(format!(
-                "two spinning threads on CPU {cpu}: each would wait for the other's time slice, milliseconds a packet; give them CPUs of their own, or --wait poll"
+                "two spinning threads on CPU {cpu}: each would wait for the other's time slice, milliseconds a packet; use separate CPUs, or --wait poll"
             ));
         }
         Ok(())

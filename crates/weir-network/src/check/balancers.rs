@@ -126,7 +126,7 @@ pub(super) fn way(
             );
             report
                 .error(0, at, text)
-                .help("a service has an address of its own, in none of the subnets that are linked to the balancer");
+                .help("a service has its own address, in none of the subnets that are linked to the balancer");
         } else if let Some(subnet) = subnet_of(address) {
             let text = format!(
                 "the address `{address}` of service `{}` is in subnet `{subnet}`, where ARP and ND for it are not answered",

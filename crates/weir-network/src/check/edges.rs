@@ -63,7 +63,7 @@ fn underlays(document: &Document, report: &mut Report) {
                         address.span,
                         format!("duplicate address `{}`", address.value),
                     )
-                    .help("each edge has addresses of its own in the underlay")
+                    .help("each edge has its own addresses in the underlay")
                     .also(0, first, "the first one");
             }
         }

@@ -100,7 +100,7 @@ pub(super) fn summary(rule: &Rule) -> &'static str {
             "A lock is held for a moment: one at a time, without calls, and released on every path."
         }
         FunctionArgument { .. } | FunctionSignature { .. } => {
-            "A global function is checked by itself, with what its parameters' types promise."
+            "A global function is checked separately, with what its parameters' types promise."
         }
         ReturnsStackPointer | ReturnsNoNumber { .. } | CallbackResult { .. } => {
             "A function returns a number, a callback 0 to go on or 1 to stop."

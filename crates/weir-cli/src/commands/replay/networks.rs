@@ -84,7 +84,7 @@ fn refuse(args: &ReplayArgs) -> Result<(), Failure> {
     } else if args.engine != EngineName::User {
         "a document of virtual networks is replayed by --engine user: native code is for XDP, a test run of the kernel sends the copies of floods, and the reference is `weir net trace`"
     } else if args.checksums != Checksums::Complete {
-        "--checksums is for XDP: virtual networks run on tc, where every packet is looked at"
+        "--checksums is for XDP: virtual networks run on tc, where every packet is inspected"
     } else if args.mtu.is_some() {
         "--mtu is for policies and graphs: of virtual networks the document says it"
     } else if args.queue != 0 {

@@ -79,7 +79,7 @@ pub(crate) fn lines(prefixes: &[Prefix], device: &str, before: &str) -> String {
     text
 }
 
-/// weir's router with a table of its own: a default route of each family, and these.
+/// weir's router with its own table: a default route of each family, and these.
 pub(crate) fn own(prefixes: &[Prefix], device: &str) -> Function {
     let mut text = lines(prefixes, device, "");
     let _ = writeln!(text, "0.0.0.0/0 via {} dev {device}", hop4(0));

@@ -70,7 +70,7 @@ impl Made {
                 Ipv4Addr::new(198, 51, 103, 254),
             ),
         )
-        .ok_or("the addresses are no range")?;
+        .ok_or("the addresses are not a range")?;
         let gap = Duration::from_micros(100);
         let mut add = |frames, rate| mix.add(frames, rate, gap, 20 * gap);
         match self {

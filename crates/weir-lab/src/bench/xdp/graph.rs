@@ -80,6 +80,6 @@ impl Graph {
 
 fn open(object: &str) -> Result<KernelObject, LabError> {
     let elf = weir_bpf::object(object)
-        .ok_or_else(|| LabError::Engine(format!("there is no object {object}")))?;
+        .ok_or_else(|| LabError::Engine(format!("no object {object}")))?;
     Ok(KernelObject::open(elf)?)
 }
