@@ -2,7 +2,7 @@
 
 use weir_packet::build::Frame;
 use weir_packet::pcap::Capture;
-use weir_sensor::config::Config;
+use weir_sensor::config::SensorConfig;
 use weir_sensor::settings::Settings;
 use weir_sensor::source::filter::Filter;
 use weir_sensor::source::{Framer, Step};
@@ -128,13 +128,13 @@ pub fn settings(data: &[u8]) {
     let Ok(mut settings) = Settings::parse(text, toml) else {
         return;
     };
-    let config = Config::from_settings(&settings);
-    let again = Config::from_settings(&settings);
+    let config = SensorConfig::from_settings(&settings);
+    let again = SensorConfig::from_settings(&settings);
     assert_eq!(format!("{config:?}"), format!("{again:?}"));
     for set in text.lines().take(8) {
         // Lines are no settings, most of them; those that are must not do harm.
         let _ = settings.set(set);
     }
-    let _ = Config::from_settings(&settings);
+    let _ = SensorConfig::from_settings(&settings);
     let _ = settings.unknown();
 }

@@ -3,7 +3,7 @@
 use std::net::Ipv4Addr;
 
 use weir_sensor::rules::{
-    Condition, Dialect, Loader, Reputation, Settings, Variables, read_classes, read_filters,
+    Condition, Dialect, LoadSettings, Loader, Reputation, Variables, read_classes, read_filters,
     read_references,
 };
 
@@ -13,10 +13,10 @@ use weir_sensor::rules::{
 pub fn sensor_rules(text: &[u8]) {
     let lines = text.split(|b| *b == b'\n').count();
     for dialect in [Dialect::Suricata, Dialect::Snort] {
-        let settings = Settings {
+        let settings = LoadSettings {
             dialect,
             match_limit: 100,
-            ..Settings::default()
+            ..LoadSettings::default()
         };
         let load = || {
             let mut loader = Loader::new(&settings);

@@ -63,19 +63,19 @@ pub fn defragment(data: &[u8]) {
     let Some((policy, rest)) = data.split_first() else {
         return;
     };
-    let config = defragment::Config {
+    let config = defragment::DefragConfig {
         policy: defragment::Policy::ALL[usize::from(*policy) % defragment::Policy::ALL.len()],
         memory: 20_000,
         datagrams: 6,
         fragments: 20,
         timeout: 3,
-        ..defragment::Config::default()
+        ..defragment::DefragConfig::default()
     };
     let memory = config.memory;
     let mut defragmenter = Defragmenter::new(config);
-    let mut decoder = Decoder::new(decode::Config {
+    let mut decoder = Decoder::new(decode::DecodeConfig {
         checksums: false,
-        ..decode::Config::default()
+        ..decode::DecodeConfig::default()
     });
     for (i, &[kind, at, length, flags]) in rest.as_chunks::<4>().0.iter().enumerate() {
         let bytes = vec![i as u8; usize::from(length) + 1];
@@ -170,7 +170,7 @@ pub fn stream(data: &[u8]) {
         return;
     };
     let memory = 4096 << (settings >> 5);
-    let streams = stream::Config {
+    let streams = stream::StreamConfig {
         policy: Policy::ALL[usize::from(policy) % Policy::ALL.len()],
         depth: [if settings & 8 == 0 { 0 } else { 300 }; 2],
         memory,
@@ -178,16 +178,16 @@ pub fn stream(data: &[u8]) {
         midstream: settings & 1 != 0,
         one_sided: settings & 2 != 0,
         inline: settings & 4 != 0,
-        ..stream::Config::default()
+        ..stream::StreamConfig::default()
     };
-    let flows = flow::Config {
+    let flows = flow::FlowConfig {
         flows: if settings & 16 == 0 { 2 } else { 100 },
-        ..flow::Config::default()
+        ..flow::FlowConfig::default()
     };
     let mut tracker: Tracker<[bool; 2]> = Tracker::new(flows, streams);
-    let mut decoder = Decoder::new(decode::Config {
+    let mut decoder = Decoder::new(decode::DecodeConfig {
         checksums: false,
-        ..decode::Config::default()
+        ..decode::DecodeConfig::default()
     });
     let mut sink = Count::default();
     for (i, &[kind, flags, offset, length, ack, ack_high, window, stamp]) in

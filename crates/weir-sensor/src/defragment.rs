@@ -80,7 +80,7 @@ impl Policy {
 
 /// How fragments are put together.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct DefragConfig {
     /// The policy of receivers that `hosts` does not name.
     pub policy: Policy,
     /// Policies of receivers: address, length of its prefix; the longest prefix counts.
@@ -95,9 +95,9 @@ pub struct Config {
     pub fragments: usize,
 }
 
-impl Default for Config {
+impl Default for DefragConfig {
     fn default() -> Self {
-        Config {
+        DefragConfig {
             policy: Policy::default(),
             hosts: Vec::new(),
             timeout: 60,
@@ -224,7 +224,7 @@ const DATAGRAM: usize = size_of::<Datagram>() + size_of::<Key>() + 64;
 /// Puts fragments together.
 #[derive(Debug, Default)]
 pub struct Defragmenter {
-    config: Config,
+    config: DefragConfig,
     datagrams: HashMap<Key, Datagram, BuildHasherDefault<Pass>>,
     /// Datagrams by age; those that are done are still in it until they are first.
     ages: VecDeque<(u64, u64, Key)>,
@@ -238,7 +238,7 @@ pub struct Defragmenter {
 
 impl Defragmenter {
     /// One of a worker.
-    pub fn new(config: Config) -> Defragmenter {
+    pub fn new(config: DefragConfig) -> Defragmenter {
         Defragmenter {
             config,
             ..Defragmenter::default()

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::SensorConfig;
 use crate::rules::{
-    Classes, Dialect, Expressions, Features, Filter, Keep, LoadError, Loaded, Loader, Refused,
-    Reputation, Settings, Variables, read_classes, read_filters, rule_files,
+    Classes, Dialect, EventFilter, Expressions, Features, Keep, LoadError, LoadSettings, Loaded,
+    Loader, Refused, Reputation, Variables, read_classes, read_filters, rule_files,
 };
 
 /// Rules with what belongs to them.
@@ -15,9 +15,9 @@ pub struct Book {
     /// Rules, and those that were refused.
     pub loaded: Loaded,
     /// Thresholds and suppressions beside the rules.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<EventFilter>,
     /// What they were read with.
-    pub settings: Settings,
+    pub settings: LoadSettings,
     /// Lines of classes, thresholds and reputation that were refused.
     pub refused: Vec<Refused>,
     /// Where classes came from.
@@ -133,7 +133,7 @@ fn is_like(name: &[u8], pattern: &[u8]) -> bool {
 ///
 /// # Errors
 /// A file cannot be read. Broken lines are listed, and the rest is loaded.
-pub fn book(config: &Config, dialect: Dialect, files: &[PathBuf]) -> Result<Book, BookError> {
+pub fn book(config: &SensorConfig, dialect: Dialect, files: &[PathBuf]) -> Result<Book, BookError> {
     let empty = empty_book(config, dialect, files)?;
     let mut loader = Loader::new(&empty.settings);
     for file in files {
@@ -163,7 +163,7 @@ pub(crate) fn kept_book<K: Keep>(
 
 /// Everything beside the rules of these files.
 pub(crate) fn empty_book(
-    config: &Config,
+    config: &SensorConfig,
     dialect: Dialect,
     files: &[PathBuf],
 ) -> Result<Book, BookError> {
@@ -211,11 +211,11 @@ pub(crate) fn empty_book(
         filters = list;
         refused.extend(bad);
     }
-    let usual = Settings::default();
+    let usual = LoadSettings::default();
     let steps = config
         .regex_steps
         .map(|n| u32::try_from(n).unwrap_or(u32::MAX));
-    let settings = Settings {
+    let settings = LoadSettings {
         dialect,
         variables,
         classes,

@@ -6,7 +6,7 @@
 use weir_packet::pcap::LinkType;
 
 use crate::app::{Asked, Conversation, Ports};
-use crate::config::Config;
+use crate::config::SensorConfig;
 use crate::decode::{Decoder, Spreader};
 use crate::defragment::Defragmenter;
 use crate::event::Events;
@@ -51,7 +51,7 @@ pub struct Passed {
 /// # Errors
 /// The source fails.
 pub fn pass(
-    config: &Config,
+    config: &SensorConfig,
     engine: &Engine,
     source: &mut dyn Source,
     upto: Upto,

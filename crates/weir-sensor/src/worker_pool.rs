@@ -11,7 +11,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::config::Config;
+use crate::config::SensorConfig;
 use crate::detect::Detector;
 use crate::run::Work;
 use crate::worker::{Engine, Pipeline};
@@ -104,7 +104,7 @@ impl State {
 impl WorkerPool {
     /// The reader is held back at `enough` batches under way, at `most` if a worker has nothing to do: what waits for workers that are busy only fills memory that is not in their caches.
     pub(crate) fn new(
-        config: &Config,
+        config: &SensorConfig,
         engine: &Arc<Engine>,
         enough: usize,
         most: usize,
@@ -304,7 +304,7 @@ mod tests {
     use crate::rules::Dialect;
 
     fn pool(enough: usize, most: usize) -> WorkerPool {
-        let config = Config::default();
+        let config = SensorConfig::default();
         let mut book = empty_book(&config, Dialect::default(), &[]).expect("no file");
         let (engine, _) = Engine::new(&config, &mut book, matcher::Engine::default());
         WorkerPool::new(&config, &Arc::new(engine), enough, most)

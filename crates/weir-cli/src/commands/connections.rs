@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use weir_engine::control::{Ask, Client, Reply};
-use weir_functions::middlebox::flows::{Connection, Ends, Filter};
+use weir_functions::middlebox::flows::{Connection, ConnectionFilter, Ends};
 use weir_runtime::connections::{Tracked, tracked};
 
 use super::policy::count;
@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ConnectionsArgs) -> Result<ExitCode, Failure> {
     let filter = filter(args);
     let command = args.command.unwrap_or(ConnectionsCommand::List);
     if let ConnectionsCommand::Delete { all } = command
-        && all == (filter != Filter::default())
+        && all == (filter != ConnectionFilter::default())
     {
         return Err(Failure::usage(
             "select the connections to delete, by --id, --address, --port, --protocol, --state or --rule; or --all of them",
@@ -103,7 +103,7 @@ impl Table {
         }
     }
 
-    fn page(&mut self, filter: &Filter, from: u32) -> Result<Page, Failure> {
+    fn page(&mut self, filter: &ConnectionFilter, from: u32) -> Result<Page, Failure> {
         match self {
             Table::Run(client) => {
                 let ask = Ask::Connections {
@@ -134,7 +134,7 @@ impl Table {
         }
     }
 
-    fn end(&mut self, filter: Filter) -> Result<u64, Failure> {
+    fn end(&mut self, filter: ConnectionFilter) -> Result<u64, Failure> {
         match self {
             Table::Run(client) => match client.ask(Ask::EndConnections { filter })? {
                 Reply::Ended(ended) => Ok(ended),
@@ -145,8 +145,8 @@ impl Table {
     }
 }
 
-fn filter(args: &ConnectionsArgs) -> Filter {
-    Filter {
+fn filter(args: &ConnectionsArgs) -> ConnectionFilter {
+    ConnectionFilter {
         id: args.id,
         address: args.address,
         port: args.port,
@@ -159,7 +159,7 @@ fn filter(args: &ConnectionsArgs) -> Filter {
 /// Hands every page to `take`.
 fn pages(
     table: &mut Table,
-    filter: &Filter,
+    filter: &ConnectionFilter,
     mut take: impl FnMut(&Page) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut from = 0;
@@ -175,7 +175,7 @@ fn pages(
 }
 
 /// Written as it is read: a million connections are hundreds of megabytes of JSON.
-fn list(table: &mut Table, filter: &Filter, json: bool) -> Result<(), Failure> {
+fn list(table: &mut Table, filter: &ConnectionFilter, json: bool) -> Result<(), Failure> {
     let mut listed = 0usize;
     let mut first = true;
     pages(table, filter, |page| {
@@ -222,7 +222,7 @@ struct Total {
     by_state: BTreeMap<String, u64>,
 }
 
-fn total(table: &mut Table, filter: &Filter, json: bool) -> Result<(), Failure> {
+fn total(table: &mut Table, filter: &ConnectionFilter, json: bool) -> Result<(), Failure> {
     let mut total = Total {
         total: 0,
         translated: 0,

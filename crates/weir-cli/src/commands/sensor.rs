@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
-use weir_sensor::config::{Checksums, Config, DNS_VERSION, SIMULATE, Verified};
+use weir_sensor::config::{Checksums, DNS_VERSION, SIMULATE, SensorConfig, Verified};
 use weir_sensor::load::{BookError, named};
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
@@ -45,8 +45,8 @@ pub(crate) fn run(args: &SensorArgs) -> Result<ExitCode, Failure> {
 }
 
 /// The configuration, with what the command line changes of it.
-fn config(args: &SettingsArgs) -> Result<Config, Failure> {
-    Config::from_settings(&settings(args)?).map_err(Failure::usage)
+fn config(args: &SettingsArgs) -> Result<SensorConfig, Failure> {
+    SensorConfig::from_settings(&settings(args)?).map_err(Failure::usage)
 }
 
 fn settings(args: &SettingsArgs) -> Result<Settings, Failure> {
@@ -71,7 +71,11 @@ fn dialect(args: &SettingsArgs) -> Dialect {
 }
 
 /// Rule files of the command line (`-S`, `-s`) and the configuration, patterns resolved.
-fn files(only: &[PathBuf], beside: &[PathBuf], config: &Config) -> Result<Vec<PathBuf>, BookError> {
+fn files(
+    only: &[PathBuf],
+    beside: &[PathBuf],
+    config: &SensorConfig,
+) -> Result<Vec<PathBuf>, BookError> {
     let of_config: &[PathBuf] = match only {
         [] => &config.rule_files,
         _ => &[],
@@ -100,7 +104,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
             .set(&format!("{SIMULATE}=yes"))
             .map_err(Failure::usage)?;
     }
-    let mut config = Config::from_settings(&settings).map_err(Failure::usage)?;
+    let mut config = SensorConfig::from_settings(&settings).map_err(Failure::usage)?;
     if let Some(which) = args.checksums {
         config.checksums = Checksums::all(match which {
             ChecksumsName::Auto => Verified::Auto,
@@ -253,7 +257,7 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
 }
 
 /// What `--strict` does not let by.
-fn strict(loaded: &report::Loaded, config: &Config) -> Result<(), Failure> {
+fn strict(loaded: &report::Loaded, config: &SensorConfig) -> Result<(), Failure> {
     let mut wrong = Vec::new();
     if loaded.refused > 0 {
         wrong.push(format!("{} rules are rejected", loaded.refused));
@@ -279,7 +283,7 @@ fn strict(loaded: &report::Loaded, config: &Config) -> Result<(), Failure> {
 }
 
 /// Interfaces to listen to; none: captures are read.
-fn interfaces(args: &SensorRunArgs, config: &Config) -> Result<Vec<String>, Failure> {
+fn interfaces(args: &SensorRunArgs, config: &SensorConfig) -> Result<Vec<String>, Failure> {
     if !args.interfaces.is_empty() || !args.read.is_empty() {
         return Ok(args.interfaces.clone());
     }
@@ -381,7 +385,7 @@ fn signals(controls: &Arc<Controls>) -> Result<(), Failure> {
 }
 
 /// What loads the rules anew: the same files, read again, with the configuration as it was.
-fn reloader(args: &SensorRunArgs, config: &Config, matcher: matcher::Engine) -> Arc<Reload> {
+fn reloader(args: &SensorRunArgs, config: &SensorConfig, matcher: matcher::Engine) -> Arc<Reload> {
     let (config, dialect) = (config.clone(), dialect(&args.settings));
     let (only, beside) = (args.only_rules.clone(), args.rules.clone());
     Arc::new(move |before: &Engine| {

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use client::{Client, ClientError};
 pub use policy_file::{PolicyFile, SaveError};
 pub use server::Server;
-use weir_functions::middlebox::flows::{Connection, Filter};
+use weir_functions::middlebox::flows::{Connection, ConnectionFilter};
 use weir_kernel::KernelError;
 
 /// Version of requests and replies. A server refuses others.
@@ -62,7 +62,7 @@ pub enum Ask {
     /// Connections that a filter means, from a place of the table on.
     Connections {
         /// Which.
-        filter: Filter,
+        filter: ConnectionFilter,
         /// 0, or what the page before said.
         from: u32,
         /// Connections to answer with at most.
@@ -71,7 +71,7 @@ pub enum Ask {
     /// End the connections that a filter means.
     EndConnections {
         /// Which.
-        filter: Filter,
+        filter: ConnectionFilter,
     },
     /// Write the rules to a policy file.
     Save {

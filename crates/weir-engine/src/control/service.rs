@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use weir_functions::middlebox::flows::Filter;
+use weir_functions::middlebox::flows::ConnectionFilter;
 use weir_functions::middlebox::{Edit, Origin};
 
 use super::{
@@ -232,7 +232,12 @@ impl ControlService {
     }
 
     /// Packets and writers go on while the table is read.
-    fn connections(&self, filter: &Filter, from: u32, limit: u32) -> Result<Reply, Refused> {
+    fn connections(
+        &self,
+        filter: &ConnectionFilter,
+        from: u32,
+        limit: u32,
+    ) -> Result<Reply, Refused> {
         let (table, capacity) = self.flows()?;
         let limit = limit.clamp(1, PAGE) as usize;
         let page = (table.page(filter, from, limit)).map_err(|e| refused(e.into()))?;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use rustix::time::{ClockId, clock_gettime};
 use weir_bpf::abi::{self, Flow, life};
-use weir_functions::middlebox::flows::{self, Connection, Filter};
+use weir_functions::middlebox::flows::{self, Connection, ConnectionFilter};
 use weir_kernel::{KernelError, LoadedProgram, Map, MmapArray};
 use weir_policy::model::Connections;
 use zerocopy::FromBytes;
@@ -59,7 +59,12 @@ impl FlowTable {
     }
 
     /// Connections that the filter means, from a place on, at most `limit`. What opens and ends meanwhile may be missing or there.
-    pub fn page(&self, filter: &Filter, from: u32, limit: usize) -> Result<Page, KernelError> {
+    pub fn page(
+        &self,
+        filter: &ConnectionFilter,
+        from: u32,
+        limit: usize,
+    ) -> Result<Page, KernelError> {
         let now = monotonic_ns();
         let mut page = Page::default();
         for place in from..self.places() {
@@ -77,7 +82,7 @@ impl FlowTable {
     }
 
     /// Ends the connections that the filter means. Returns how many.
-    pub fn end(&self, filter: &Filter) -> Result<u64, KernelError> {
+    pub fn end(&self, filter: &ConnectionFilter) -> Result<u64, KernelError> {
         let now = monotonic_ns();
         let mut ended = 0;
         for place in 0..self.places() {

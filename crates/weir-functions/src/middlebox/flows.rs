@@ -67,7 +67,7 @@ pub struct Ends {
 
 /// Which connections are meant: all that is given must hold. Nothing given: all of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Filter {
+pub struct ConnectionFilter {
     /// This one only.
     pub id: Option<u64>,
     /// One of the ends, original or translated, has this address.
@@ -82,7 +82,7 @@ pub struct Filter {
     pub rule: Option<u32>,
 }
 
-impl Filter {
+impl ConnectionFilter {
     /// Whether a connection is meant.
     pub fn covers(&self, connection: &Connection) -> bool {
         let ends = || std::iter::once(&connection.original).chain(&connection.translated);
@@ -382,32 +382,32 @@ mod tests {
         )
         .expect("it is alive");
         let yes = [
-            Filter::default(),
-            Filter {
+            ConnectionFilter::default(),
+            ConnectionFilter {
                 address: Some(IpAddr::from([10, 0, 0, 9])),
                 port: Some(1234),
-                ..Filter::default()
+                ..ConnectionFilter::default()
             },
-            Filter {
+            ConnectionFilter {
                 rule: Some(3),
                 protocol: Some("tcp".to_owned()),
-                ..Filter::default()
+                ..ConnectionFilter::default()
             },
         ];
         assert!(yes.iter().all(|filter| filter.covers(&found)));
         let no = [
-            Filter {
+            ConnectionFilter {
                 address: Some(IpAddr::from([10, 0, 0, 9])),
                 port: Some(80),
-                ..Filter::default()
+                ..ConnectionFilter::default()
             },
-            Filter {
+            ConnectionFilter {
                 state: Some("udp".to_owned()),
-                ..Filter::default()
+                ..ConnectionFilter::default()
             },
-            Filter {
+            ConnectionFilter {
                 id: Some(42),
-                ..Filter::default()
+                ..ConnectionFilter::default()
             },
         ];
         assert!(!no.iter().any(|filter| filter.covers(&found)));

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use weir_sensor::config::Config;
+use weir_sensor::config::SensorConfig;
 use weir_sensor::load::{book, named};
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
@@ -291,7 +291,7 @@ pub fn accuracy(options: &AccuracyOptions) -> Result<AccuracyOutcome, LabError> 
 /// Engines by what they were told, so that rules are compiled once for each.
 struct Bench {
     rules: PathBuf,
-    engines: BTreeMap<(Vec<String>, bool), (Config, Arc<Engine>)>,
+    engines: BTreeMap<(Vec<String>, bool), (SensorConfig, Arc<Engine>)>,
     rules_loaded: usize,
 }
 
@@ -308,7 +308,7 @@ impl Bench {
         &mut self,
         settings: &[String],
         oracle: bool,
-    ) -> Result<(Config, Arc<Engine>), LabError> {
+    ) -> Result<(SensorConfig, Arc<Engine>), LabError> {
         let key = (settings.to_vec(), oracle);
         if let Some((config, engine)) = self.engines.get(&key) {
             return Ok((config.clone(), Arc::clone(engine)));
@@ -359,7 +359,7 @@ fn load(
     rules: &[PathBuf],
     oracle: bool,
     whole: bool,
-) -> Result<(Config, Engine), LabError> {
+) -> Result<(SensorConfig, Engine), LabError> {
     let mut all = Settings::default();
     for setting in SETTINGS
         .into_iter()
@@ -367,7 +367,7 @@ fn load(
     {
         all.set(setting).map_err(|e| broken("settings", e))?;
     }
-    let config = Config::from_settings(&all).map_err(|e| broken("settings", e))?;
+    let config = SensorConfig::from_settings(&all).map_err(|e| broken("settings", e))?;
     let mut book = book(&config, Dialect::Suricata, rules).map_err(|e| broken("rules", e))?;
     if whole && let Some(refused) = book.loaded.refused.first() {
         return Err(broken("rules", refused.explain()));
@@ -385,7 +385,7 @@ fn load(
 
 fn sense(
     captures: &[PathBuf],
-    config: &Config,
+    config: &SensorConfig,
     engine: Arc<Engine>,
     workers: usize,
     logs: &Path,

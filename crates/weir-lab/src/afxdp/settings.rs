@@ -275,7 +275,7 @@ impl Drop for Journal {
 
 /// Settings of one interface. Ends by putting them back.
 #[derive(Debug)]
-pub(super) struct Settings {
+pub(super) struct InterfaceSettings {
     journal: Arc<Journal>,
     sysfs: Sysfs,
     namespace: u64,
@@ -285,10 +285,13 @@ pub(super) struct Settings {
     changed: Vec<(Setting, String)>,
 }
 
-impl Settings {
+impl InterfaceSettings {
     /// Of an interface of the calling thread's namespace. Nothing is changed yet.
-    pub(super) fn of(journal: &Arc<Journal>, interface: &str) -> Result<Settings, KernelError> {
-        Ok(Settings {
+    pub(super) fn of(
+        journal: &Arc<Journal>,
+        interface: &str,
+    ) -> Result<InterfaceSettings, KernelError> {
+        Ok(InterfaceSettings {
             journal: Arc::clone(journal),
             sysfs: Sysfs::open()
                 .map_err(|e| sys(format!("reach the settings of {interface}"), e))?,

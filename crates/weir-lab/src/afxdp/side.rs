@@ -12,7 +12,7 @@ use weir_kernel::iface;
 use weir_xsk::{BusyPoll, Mode as SocketMode, SocketConfig, UmemConfig};
 
 use super::control::{self, CONTROLS};
-use super::settings::{Journal, NetnsHandle, Setting, Settings};
+use super::settings::{InterfaceSettings, Journal, NetnsHandle, Setting};
 use super::sweep::{Combination, Mode, Placement};
 use crate::xsk::{ForwardPlan, Meter, Setup, SocketReport, XskRunError, forward};
 
@@ -27,7 +27,7 @@ const FRAMES: u32 = 8192;
 #[derive(Debug)]
 pub(super) struct Side {
     // Settings go back before the place may end.
-    settings: Settings,
+    settings: InterfaceSettings,
     pub(super) place: Arc<NetnsHandle>,
     pub(super) interface: String,
     pub(super) mac: [u8; 6],
@@ -59,7 +59,10 @@ impl Side {
         owned: bool,
     ) -> Result<Side, XskRunError> {
         let (found, settings) = place.run(|| {
-            Ok::<_, XskRunError>((iface::find(interface)?, Settings::of(journal, interface)?))
+            Ok::<_, XskRunError>((
+                iface::find(interface)?,
+                InterfaceSettings::of(journal, interface)?,
+            ))
         })??;
         let cpus = super::space::cpus();
         let first = cpus.first().copied().unwrap_or(0);

@@ -21,7 +21,7 @@ use crate::settings::{Settings, SettingsError};
 
 /// All of it.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct SensorConfig {
     /// `vars.address-groups`, in the order of names: over those that rule sets expect.
     pub addresses: Vec<(String, String)>,
     /// `vars.port-groups`.
@@ -83,22 +83,22 @@ const ALERTS: usize = 15;
 /// What becomes of rules that are loaded anew and of which more are broken.
 const BROKEN: &str = "rule-reload.broken";
 
-impl Default for Config {
+impl Default for SensorConfig {
     #[expect(
         clippy::expect_used,
         reason = "default settings are part of the program"
     )]
     fn default() -> Self {
-        Config::from_settings(&Settings::default()).expect("what is written here is right")
+        SensorConfig::from_settings(&Settings::default()).expect("what is written here is right")
     }
 }
 
-impl Config {
+impl SensorConfig {
     /// Reads the settings.
     ///
     /// # Errors
     /// A value means nothing for its key.
-    pub fn from_settings(s: &Settings) -> Result<Config, SettingsError> {
+    pub fn from_settings(s: &Settings) -> Result<SensorConfig, SettingsError> {
         let variables = |key: &str| {
             let mut list: Vec<(String, String)> = Vec::new();
             for name in s.keys(key) {
@@ -138,7 +138,7 @@ impl Config {
             .collect();
         let (overlaps, hosts) = hosts(s)?;
         let ips = s.truth(SIMULATE)?.unwrap_or(false);
-        let config = Config {
+        let config = SensorConfig {
             addresses: variables("vars.address-groups"),
             ports: variables("vars.port-groups"),
             rule_files,
@@ -187,7 +187,7 @@ impl Config {
             })
             .collect();
         vital.extend(prevention::unmet(s));
-        Ok(Config {
+        Ok(SensorConfig {
             unknown,
             vital,
             ..config
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn what_is_not_said_has_a_value() {
-        let config = Config::default();
+        let config = SensorConfig::default();
         assert_eq!(config.flow.tcp, [60, 600, 60]);
         assert!(
             config.logs.kinds.has_app("dns")
@@ -227,7 +227,7 @@ mod tests {
             for one in [&["outputs.0.eve-log.types.dns.requests=yes"], set].concat() {
                 settings.set(one).expect(one);
             }
-            let config = Config::from_settings(&settings).expect("right");
+            let config = SensorConfig::from_settings(&settings).expect("right");
             assert_eq!(config.logs.kinds.dns.older, older, "{set:?}");
         }
     }
@@ -239,7 +239,7 @@ mod tests {
         for name in names.split(' ') {
             let text = format!("host-os-policy:\n  {name}: []\n  linux: [10.0.0.0/8]\n");
             let settings = Settings::parse(&text, false).expect("YAML");
-            Config::from_settings(&settings).expect(name);
+            SensorConfig::from_settings(&settings).expect(name);
         }
     }
 
@@ -247,7 +247,7 @@ mod tests {
     fn a_configuration_as_users_have_it() {
         let text = "vars:\n  address-groups:\n    HOME_NET: [10.0.0.0/8, 192.0.2.0/24]\n    MINE: 10.0.0.1\n  port-groups:\n    VXLAN_PORTS: 8472\ndecoder:\n  vxlan:\n    enabled: true\n    ports: $VXLAN_PORTS\n  teredo:\n    enabled: false\nstream:\n  memcap: 64mb\n  checksum-validation: no\n  reassembly:\n    depth: 2mb\nhost-os-policy:\n  windows: [0.0.0.0/0]\n  linux: [10.0.0.0/8, \"2001:db8::/32\"]\n  bsd: []\nflow-timeouts:\n  tcp:\n    established: 30\noutputs:\n  - fast:\n      enabled: no\n  - eve-log:\n      enabled: yes\n      filetype: unix_dgram\n      filename: /run/eve.sock\n      community-id: true\n      community-id-seed: 7\n      types:\n        - alert:\n            payload: yes\n        - dns\n        - anomaly:\n            enabled: yes\n            types:\n              decode: yes\n        - ikev2\nrule-files:\n  - one.rules\nthreading:\n  cpu-affinity: no\n";
         let settings = Settings::parse(text, false).expect("YAML");
-        let config = Config::from_settings(&settings).expect("right");
+        let config = SensorConfig::from_settings(&settings).expect("right");
         let value = |name: &str| {
             config
                 .addresses

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::Config;
+use super::SensorConfig;
 use crate::app::HttpWanted;
 use crate::settings::{Settings, SettingsError};
 use crate::stream::Policy;
@@ -152,14 +152,14 @@ pub struct App {
 }
 
 /// What stages are told.
-impl Config {
-    pub(crate) fn decoder(&self) -> decode::Config {
-        decode::Config {
+impl SensorConfig {
+    pub(crate) fn decoder(&self) -> decode::DecodeConfig {
+        decode::DecodeConfig {
             checksums: self.checksums != Checksums::all(Verified::None),
             vxlan: self.tunnels.vxlan.clone(),
             geneve: self.tunnels.geneve.clone(),
             teredo: self.tunnels.teredo.clone(),
-            ..decode::Config::default()
+            ..decode::DecodeConfig::default()
         }
     }
 
@@ -170,8 +170,8 @@ impl Config {
         usize::try_from(share).unwrap_or(usize::MAX)
     }
 
-    pub(crate) fn defragmenter(&self, slice: usize) -> defragment::Config {
-        defragment::Config {
+    pub(crate) fn defragmenter(&self, slice: usize) -> defragment::DefragConfig {
+        defragment::DefragConfig {
             policy: self.overlaps.fragments,
             hosts: self
                 .hosts
@@ -181,11 +181,11 @@ impl Config {
             memory: self.share(self.defragment.memory, slice),
             datagrams: self.share(self.defragment.datagrams, slice),
             timeout: u32::try_from(self.defragment.timeout).unwrap_or(u32::MAX),
-            ..defragment::Config::default()
+            ..defragment::DefragConfig::default()
         }
     }
 
-    pub(crate) fn tracker(&self, slice: usize) -> flow::Config {
+    pub(crate) fn tracker(&self, slice: usize) -> flow::FlowConfig {
         let timeouts = |new: u64, established: u64, closed: u64| {
             let seconds = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
             flow::Timeouts {
@@ -195,7 +195,7 @@ impl Config {
             }
         };
         let f = &self.flow;
-        flow::Config {
+        flow::FlowConfig {
             tcp: timeouts(f.tcp[0], f.tcp[1], f.tcp[2]),
             udp: timeouts(f.udp[0], f.udp[1], 0),
             icmp: timeouts(f.icmp[0], f.icmp[1], 0),
@@ -204,12 +204,12 @@ impl Config {
             memory: self.share(f.memory, slice),
             session_memory: self.share(f.sessions, slice),
             vlans: f.vlans,
-            ..flow::Config::default()
+            ..flow::FlowConfig::default()
         }
     }
 
-    pub(crate) fn reassembler(&self, slice: usize) -> stream::Config {
-        stream::Config {
+    pub(crate) fn reassembler(&self, slice: usize) -> stream::StreamConfig {
+        stream::StreamConfig {
             policy: self.overlaps.segments,
             hosts: self
                 .hosts
@@ -222,7 +222,7 @@ impl Config {
             one_sided: self.stream.one_sided,
             inline: self.stream.inline,
             urgent: self.stream.urgent,
-            ..stream::Config::default()
+            ..stream::StreamConfig::default()
         }
     }
 }

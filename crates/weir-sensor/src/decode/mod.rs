@@ -34,7 +34,7 @@ pub enum Sums {
 
 /// How packets are decoded.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct DecodeConfig {
     /// Whether checksums of IPv4, TCP, UDP and ICMP are verified (`-k all`, or not: `-k none`).
     pub checksums: bool,
     /// How many tunnels in each other are followed.
@@ -47,9 +47,9 @@ pub struct Config {
     pub teredo: Vec<u16>,
 }
 
-impl Default for Config {
+impl Default for DecodeConfig {
     fn default() -> Self {
-        Config {
+        DecodeConfig {
             checksums: true,
             depth: 8,
             vxlan: vec![4789],
@@ -145,7 +145,7 @@ pub struct Counts {
 /// Decodes packets.
 #[derive(Clone, Debug, Default)]
 pub struct Decoder {
-    config: Config,
+    config: DecodeConfig,
     counts: Counts,
     events: EventCounts,
     /// How many label stacks over each other are being decoded.
@@ -156,7 +156,7 @@ pub struct Decoder {
 
 impl Decoder {
     /// One of a worker.
-    pub fn new(config: Config) -> Decoder {
+    pub fn new(config: DecodeConfig) -> Decoder {
         Decoder {
             config,
             ..Decoder::default()
@@ -339,7 +339,7 @@ pub struct Spreader(Decoder);
 impl Default for Spreader {
     fn default() -> Self {
         // Checksums and tunnels cost most of decoding; neither is looked at here.
-        Spreader(Decoder::new(Config {
+        Spreader(Decoder::new(DecodeConfig {
             checksums: false,
             depth: 0,
             vxlan: Vec::new(),

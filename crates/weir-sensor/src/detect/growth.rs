@@ -120,12 +120,12 @@ fn expression(p: &Pcre, found: bool) -> Growth {
 mod tests {
     use super::*;
     use crate::detect::Build;
-    use crate::rules::{Dialect, Loader, Settings};
+    use crate::rules::{Dialect, LoadSettings, Loader};
 
     fn grown(options: &str) -> Growth {
-        let settings = Settings {
+        let settings = LoadSettings {
             dialect: Dialect::Suricata,
-            ..Settings::default()
+            ..LoadSettings::default()
         };
         let mut loader = Loader::new(&settings);
         let text = format!("alert http any any -> any any (msg:\"m\"; {options} sid:1;)\n");

@@ -436,7 +436,7 @@ mod tests {
     use super::*;
     use crate::detect::gate::open;
     use crate::matcher::Engine;
-    use crate::rules::{Dialect, Loader, Settings};
+    use crate::rules::{Dialect, LoadSettings, Loader};
 
     /// Numbers that look random and are the same each time.
     struct Numbers(u64);
@@ -507,9 +507,9 @@ mod tests {
                 ],
             ),
         };
-        let settings = Settings {
+        let settings = LoadSettings {
             dialect,
-            ..Settings::default()
+            ..LoadSettings::default()
         };
         let mut loader = Loader::new(&settings);
         let mut text = String::new();

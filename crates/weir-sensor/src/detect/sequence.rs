@@ -9,7 +9,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 
 use crate::rules::{
-    Action, Bit, BitOperation, Filter, FilterKind, Rule, Threshold, ThresholdKind, Track,
+    Action, Bit, BitOperation, EventFilter, FilterKind, Rule, Threshold, ThresholdKind, Track,
 };
 
 use super::{Match, Ruleset};
@@ -135,14 +135,14 @@ impl<T> Table<T> {
 
 impl Sequencer {
     /// For a ruleset, with what the configuration adds to its rules.
-    pub fn new(rules: Arc<Ruleset>, filters: &[Filter]) -> Sequencer {
+    pub fn new(rules: Arc<Ruleset>, filters: &[EventFilter]) -> Sequencer {
         Sequencer::with_cap(rules, filters, MOST)
     }
 
     /// With another cap on each table.
-    pub fn with_cap(rules: Arc<Ruleset>, filters: &[Filter], most: usize) -> Sequencer {
+    pub fn with_cap(rules: Arc<Ruleset>, filters: &[EventFilter], most: usize) -> Sequencer {
         // What is said of one rule comes after what is said of all, and so before it in the end.
-        let mut filters: Vec<&Filter> = filters.iter().collect();
+        let mut filters: Vec<&EventFilter> = filters.iter().collect();
         filters.sort_by_key(|f| (f.sid != 0, f.gid != 0));
         let of_rule = |rule: &Arc<Rule>| {
             let about = filters.iter().filter(|f| f.is_about(rule.gid, rule.sid));

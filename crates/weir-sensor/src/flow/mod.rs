@@ -212,7 +212,7 @@ pub struct Timeouts {
 
 /// How flows are tracked.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct FlowConfig {
     /// Timeouts of TCP.
     pub tcp: Timeouts,
     /// Of UDP.
@@ -233,9 +233,9 @@ pub struct Config {
     pub seed: u64,
 }
 
-impl Default for Config {
+impl Default for FlowConfig {
     fn default() -> Self {
-        Config {
+        FlowConfig {
             tcp: Timeouts {
                 new: 60,
                 established: 600,
@@ -320,7 +320,7 @@ pub struct Tracked {
 /// Tracks the flows of a slice.
 #[derive(Debug)]
 pub struct Tracker<X> {
-    config: Config,
+    config: FlowConfig,
     table: Table<X>,
     streams: Reassembler,
     counts: Counts,
@@ -332,7 +332,7 @@ pub struct Tracker<X> {
 
 impl<X: Default> Tracker<X> {
     /// One of a slice.
-    pub fn new(config: Config, streams: stream::Config) -> Tracker<X> {
+    pub fn new(config: FlowConfig, streams: stream::StreamConfig) -> Tracker<X> {
         Tracker {
             table: Table::new(config.seed),
             config,

@@ -4,7 +4,7 @@ use crate::app::{self, App, Protocol};
 use crate::buffer::{Buffer, Sides};
 use crate::packet::Direction;
 
-use super::load::{Dialect, Settings};
+use super::load::{Dialect, LoadSettings};
 use super::model::{
     Condition, Content, FastPattern, Group, HeaderProtocol, Hook, Number, PacketCondition, Range,
     Rule,
@@ -17,7 +17,7 @@ use super::text::Text;
 pub(super) fn finish(
     mut draft: Draft<'_>,
     text: Text<'_>,
-    settings: &Settings,
+    settings: &LoadSettings,
 ) -> Parsed<(Rule, Vec<String>)> {
     draft.leave()?;
     // Contents that old modifiers moved away leave nothing behind; a buffer of Snort without conditions must be there.
@@ -55,7 +55,7 @@ fn group(part: Part<'_>) -> Group {
     }
 }
 
-fn class(draft: &mut Draft<'_>, settings: &Settings) {
+fn class(draft: &mut Draft<'_>, settings: &LoadSettings) {
     let Some(name) = &draft.rule.class else {
         return;
     };

@@ -50,7 +50,7 @@ pub fn fast_pattern(rule: &Rule) -> Option<Fast<'_>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Loader, Settings};
+    use super::super::{LoadSettings, Loader};
     use super::fast_pattern;
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
             ("dsize:>10", None),
         ] {
             let text = format!("alert tcp any any -> any any (msg:\"m\"; {options}; sid:1;)");
-            let settings = Settings::default();
+            let settings = LoadSettings::default();
             let mut loader = Loader::new(&settings);
             loader.text("t.rules", text.as_bytes());
             let loaded = loader.finish();

@@ -119,7 +119,7 @@ pub fn read_references(name: &str, text: &[u8]) -> (BTreeMap<String, String>, Ve
 
 /// A line of `threshold.config`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct EventFilter {
     /// Generator; 0 with `sid` 0: every rule.
     pub gid: u32,
     /// Rule; 0: every rule of the generator.
@@ -153,7 +153,7 @@ pub enum FilterKind {
     },
 }
 
-impl Filter {
+impl EventFilter {
     /// Whether it is about a rule.
     pub fn is_about(&self, gid: u32, sid: u32) -> bool {
         match (self.gid, self.sid) {
@@ -165,7 +165,7 @@ impl Filter {
 }
 
 /// Reads `threshold.config`.
-pub fn read_filters(name: &str, text: &[u8], vars: &Variables) -> (Vec<Filter>, Vec<Refused>) {
+pub fn read_filters(name: &str, text: &[u8], vars: &Variables) -> (Vec<EventFilter>, Vec<Refused>) {
     // A line may go on after a backslash.
     let mut joined = text.to_vec();
     for i in 1..joined.len() {
@@ -203,7 +203,7 @@ pub fn read_filters(name: &str, text: &[u8], vars: &Variables) -> (Vec<Filter>, 
     (good, bad)
 }
 
-fn filter(line: Text<'_>, vars: &Variables, place: SourceLocation) -> Parsed<Filter> {
+fn filter(line: Text<'_>, vars: &Variables, place: SourceLocation) -> Parsed<EventFilter> {
     let Some(word) = line.words().first().copied() else {
         return Err(line.fail(Kind::Syntax, "an empty line"));
     };
@@ -272,7 +272,7 @@ fn filter(line: Text<'_>, vars: &Variables, place: SourceLocation) -> Parsed<Fil
         let reason = "gen_id 0 means every rule: sig_id must be 0 as well";
         return Err(need("sig_id")?.fail(Kind::Conflict, reason));
     }
-    Ok(Filter {
+    Ok(EventFilter {
         gid,
         sid,
         kind,

@@ -4,7 +4,7 @@ use crate::app::{self, App, Protocol, Stage};
 use crate::packet::Direction;
 
 use super::addresses::{Groups, any_address, any_port};
-use super::load::{Dialect, Settings};
+use super::load::{Dialect, LoadSettings};
 use super::model::{Action, Header, HeaderProtocol, Hook};
 use super::problem::{Kind, Parsed, Problem};
 use super::scan::ACTIONS;
@@ -49,7 +49,7 @@ const FOREIGN: &[&str] = &[
 ];
 
 /// Parses a header.
-pub(super) fn head(text: Text<'_>, settings: &Settings, groups: &mut Groups) -> Parsed<Head> {
+pub(super) fn head(text: Text<'_>, settings: &LoadSettings, groups: &mut Groups) -> Parsed<Head> {
     let words = words(text);
     let mut words = words.into_iter();
     let Some(first) = words.next() else {

@@ -42,7 +42,7 @@ impl Dialect {
 
 /// What the loader needs beside the rules.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LoadSettings {
     /// The language.
     pub dialect: Dialect,
     /// Variables of headers.
@@ -77,9 +77,9 @@ impl Default for Features {
     }
 }
 
-impl Default for Settings {
+impl Default for LoadSettings {
     fn default() -> Self {
-        Settings {
+        LoadSettings {
             dialect: Dialect::Suricata,
             variables: Variables::conventional(),
             classes: Classes::default(),
@@ -183,7 +183,7 @@ pub fn rule_files(path: &Path) -> Result<Vec<PathBuf>, LoadError> {
 }
 
 /// Loads files, and the `.rules` files of folders. A broken rule is listed and the rest is loaded; a file that cannot be read ends it.
-pub fn load(files: &[PathBuf], settings: &Settings) -> Result<Loaded, LoadError> {
+pub fn load(files: &[PathBuf], settings: &LoadSettings) -> Result<Loaded, LoadError> {
     let mut loader = Loader::new(settings);
     for path in files {
         for file in rule_files(path)? {
@@ -217,7 +217,7 @@ const PIECE: usize = 1 << 16;
 
 /// Loads one file after another, of which a piece is in memory at a time.
 pub struct Loader<'a, K = Vec<Rule>> {
-    settings: &'a Settings,
+    settings: &'a LoadSettings,
     groups: Groups,
     sets: parse::Sets,
     /// Without rules until the end.
@@ -231,7 +231,7 @@ pub struct Loader<'a, K = Vec<Rule>> {
 
 impl<'a> Loader<'a> {
     /// Begins.
-    pub fn new(settings: &'a Settings) -> Self {
+    pub fn new(settings: &'a LoadSettings) -> Self {
         Loader::with(settings, Vec::new(), Expressions::new(settings.match_limit))
     }
 
@@ -250,7 +250,7 @@ impl<'a> Loader<'a> {
 
 impl<'a, K: Keep> Loader<'a, K> {
     /// Begins, for somebody who keeps rules, with regular expressions that are at hand.
-    pub fn with(settings: &'a Settings, kept: K, expressions: Expressions) -> Self {
+    pub fn with(settings: &'a LoadSettings, kept: K, expressions: Expressions) -> Self {
         Loader {
             settings,
             groups: Groups::default(),

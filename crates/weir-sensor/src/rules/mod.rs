@@ -28,12 +28,12 @@ pub use addresses::parse_addresses;
 pub use expression::{Expression, ExpressionError, Expressions, MATCH_LIMIT, NotFound};
 pub use fast::{Fast, fast_pattern};
 pub use files::{
-    Class, Classes, Filter, FilterKind, Reputation, ReputationError, read_classes, read_filters,
-    read_references,
+    Class, Classes, EventFilter, FilterKind, Reputation, ReputationError, read_classes,
+    read_filters, read_references,
 };
 pub(crate) use linear::Found;
 pub use load::{
-    Dialect, Features, Keep, LoadError, Loaded, Loader, Note, Settings, load, rule_files,
+    Dialect, Features, Keep, LoadError, LoadSettings, Loaded, Loader, Note, load, rule_files,
 };
 pub use model::*;
 pub use problem::{Kind, Refused};

@@ -14,7 +14,7 @@ use super::content;
 use super::expression::Expressions;
 use super::header;
 use super::keywords::{self, SNORT_BUFFERS, Word};
-use super::load::{Dialect, Settings};
+use super::load::{Dialect, LoadSettings};
 use super::model::{
     Condition, Content, Members, Number, PacketCondition, Range, Rule, SourceLocation, Transform,
 };
@@ -32,7 +32,7 @@ const CONDITIONS: usize = 512;
 
 /// What a rule is parsed with.
 pub(super) struct Context<'a> {
-    pub(super) settings: &'a Settings,
+    pub(super) settings: &'a LoadSettings,
     pub(super) groups: &'a mut Groups,
     pub(super) expressions: &'a mut Expressions,
     pub(super) datasets: Option<&'a Path>,

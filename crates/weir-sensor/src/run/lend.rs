@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::config::Config;
+use crate::config::SensorConfig;
 
 /// What is lent: flows, their memory, memory of sessions, of segments, of fragments, of applications.
 pub(crate) const KINDS: usize = 6;
@@ -34,7 +34,7 @@ pub(crate) struct Loans {
 
 impl Loans {
     /// `lag`: batches that may be under way.
-    pub(super) fn new(config: &Config, lag: u64) -> Loans {
+    pub(super) fn new(config: &SensorConfig, lag: u64) -> Loans {
         Loans {
             caps: [
                 config.flow.flows,
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     fn loans(cap: u64) -> Loans {
-        let mut config = Config::default();
+        let mut config = SensorConfig::default();
         config.flow.flows = cap;
         Loans::new(&config, 2)
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::ledger::Ledger;
-use crate::config::Config;
+use crate::config::SensorConfig;
 use crate::detect::RuleCost;
 use crate::output::SinkError;
 use crate::source::filter::Filter;
@@ -31,7 +31,7 @@ pub type Reload = dyn Fn(&Engine) -> Result<Engine, String> + Send + Sync;
 /// What to run.
 pub struct Setup<'a> {
     /// What it is told.
-    pub config: &'a Config,
+    pub config: &'a SensorConfig,
     /// Rules.
     pub engine: Arc<Engine>,
     /// Threads.

@@ -46,7 +46,7 @@ pub trait Sink {
 
 /// How streams are reassembled.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct StreamConfig {
     /// The policy of receivers that `hosts` does not name.
     pub policy: Policy,
     /// Policies of receivers: address, length of its prefix; the longest prefix counts.
@@ -94,9 +94,9 @@ impl Urgent {
     }
 }
 
-impl Default for Config {
+impl Default for StreamConfig {
     fn default() -> Self {
-        Config {
+        StreamConfig {
             policy: Policy::default(),
             hosts: Vec::new(),
             depth: [1 << 20; 2],
@@ -165,7 +165,7 @@ impl Ledger {
 /// Reassembles the streams of all sessions of a worker.
 #[derive(Debug, Default)]
 pub struct Reassembler {
-    config: Config,
+    config: StreamConfig,
     pool: side::Pool,
     ledger: Ledger,
     events: EventCounts,
@@ -177,7 +177,7 @@ pub struct Reassembler {
 
 impl Reassembler {
     /// One of a worker.
-    pub fn new(config: Config) -> Reassembler {
+    pub fn new(config: StreamConfig) -> Reassembler {
         Reassembler {
             config,
             ..Reassembler::default()
@@ -190,7 +190,7 @@ impl Reassembler {
     }
 
     /// How it was configured.
-    pub fn config(&self) -> &Config {
+    pub fn config(&self) -> &StreamConfig {
         &self.config
     }
 

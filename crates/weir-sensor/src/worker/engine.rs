@@ -6,14 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::app::{App, Asked, Said, Sums, Wanted};
 use crate::buffer::Buffer;
-use crate::config::Config;
+use crate::config::SensorConfig;
 use crate::detect::{Build, Built, Decision, Match, Part, Ruleset, SequenceCounts, Sequencer};
 use crate::load::{Book, BookError, empty_book, kept_book};
 use crate::matcher;
 use crate::output::eve::{EveOptions, RuleText};
 use crate::packet::Direction;
 use crate::rules::{
-    Dialect, Expressions, Keep, PacketCondition, Refused, Rule, Settings, SourceLocation,
+    Dialect, Expressions, Keep, LoadSettings, PacketCondition, Refused, Rule, SourceLocation,
 };
 
 /// Rules, ready to be used by any number of workers.
@@ -22,7 +22,7 @@ pub struct Engine {
     pub(crate) ruleset: Arc<Ruleset>,
     pub(crate) texts: Vec<Arc<RuleText>>,
     pub(crate) wanted: Asked,
-    pub(crate) filters: Vec<crate::rules::Filter>,
+    pub(crate) filters: Vec<crate::rules::EventFilter>,
     /// Whether rules are asked of bodies that are not whole.
     pub(super) grows: bool,
     /// Which directions have rules about streams.
@@ -82,7 +82,11 @@ impl<'a> Before<'a> {
 }
 
 impl<'a> RuleStore<'a> {
-    fn new(config: &'a Config, settings: &Settings, before: Option<&'a Engine>) -> RuleStore<'a> {
+    fn new(
+        config: &'a SensorConfig,
+        settings: &LoadSettings,
+        before: Option<&'a Engine>,
+    ) -> RuleStore<'a> {
         let rules = before.map_or(0, Engine::rules);
         // A few rules more do not make lists twice as large.
         let room = rules + rules / 32;
@@ -139,7 +143,7 @@ impl Engine {
     /// # Errors
     /// A file cannot be read. Broken lines are listed, and the rest is loaded.
     pub fn load(
-        config: &Config,
+        config: &SensorConfig,
         dialect: Dialect,
         files: &[PathBuf],
         matcher: matcher::Engine,
@@ -163,7 +167,7 @@ impl Engine {
 
     /// Compiles the rules of a book, which has none then; those that cannot be decided are returned.
     pub fn new(
-        config: &Config,
+        config: &SensorConfig,
         book: &mut Book,
         matcher: matcher::Engine,
     ) -> (Engine, Vec<Uncompiled>) {
@@ -176,7 +180,7 @@ impl Engine {
 
     /// Of rules that were loaded, but for some.
     fn of(
-        config: &Config,
+        config: &SensorConfig,
         book: &mut Book,
         store: RuleStore<'_>,
         left_out: impl Fn(usize) -> bool,
@@ -342,7 +346,7 @@ mod tests {
 
     /// Loads a text as files are loaded.
     fn load(text: &str, before: Option<&Engine>) -> Engine {
-        let config = Config::from_settings(&crate::settings::Settings::default()).unwrap();
+        let config = SensorConfig::from_settings(&crate::settings::Settings::default()).unwrap();
         let mut book = empty_book(&config, Dialect::Suricata, &[]).unwrap();
         let mut expressions = Expressions::default();
         if let Some(before) = before {

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use weir_packet::pcap::LinkType;
 
 use crate::app::{App, Conversation, Expected, Ports};
-use crate::config::Config;
+use crate::config::SensorConfig;
 use crate::decode::Decoder;
 use crate::defragment::Defragmenter;
 use crate::detect::{Detector, FlowState, FlowView, Moment, PacketFlow, Ruleset};
@@ -198,7 +198,7 @@ pub(crate) struct Pipeline {
 
 impl Pipeline {
     /// One with all slices, for a worker that is alone.
-    pub(crate) fn of_all(config: &Config, engine: &Arc<Engine>) -> Pipeline {
+    pub(crate) fn of_all(config: &SensorConfig, engine: &Arc<Engine>) -> Pipeline {
         let logs = Arc::new(config.logs.clone());
         let detector = Box::new(Detector::new(Arc::clone(&engine.ruleset)));
         Pipeline::new(
@@ -211,7 +211,7 @@ impl Pipeline {
     }
 
     /// One for each slice. They have no scratch memory for detection; who works on one lends it his.
-    pub(crate) fn of_each(config: &Config, engine: &Arc<Engine>) -> Vec<Pipeline> {
+    pub(crate) fn of_each(config: &SensorConfig, engine: &Arc<Engine>) -> Vec<Pipeline> {
         let logs = Arc::new(config.logs.clone());
         let none = Expressions::new(0);
         let (none, _) =
@@ -227,7 +227,7 @@ impl Pipeline {
     }
 
     fn new(
-        config: &Config,
+        config: &SensorConfig,
         engine: &Arc<Engine>,
         logs: &Arc<crate::config::Logs>,
         slices: Range<usize>,

@@ -29,7 +29,7 @@ struct Target {
 }
 
 fn targets(name: &str, text: &str, one_in: usize, offset: usize) -> Vec<Target> {
-    let settings = Settings::default();
+    let settings = LoadSettings::default();
     let mut loader = Loader::new(&settings);
     loader.text(name, text.as_bytes());
     let loaded = loader.finish();

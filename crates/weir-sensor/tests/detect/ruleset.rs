@@ -9,11 +9,11 @@ use weir_sensor::app::App;
 use weir_sensor::detect::{Detector, FlowState, Match, PacketFlow, Ruleset};
 use weir_sensor::matcher::Engine;
 use weir_sensor::packet::Direction;
-use weir_sensor::rules::{Loader, Settings};
+use weir_sensor::rules::{LoadSettings, Loader};
 
 fn ruleset(engine: Engine) -> Option<Arc<Ruleset>> {
     let text = rules_text()?;
-    let settings = Settings::default();
+    let settings = LoadSettings::default();
     let begun = Instant::now();
     let mut loader = Loader::new(&settings);
     loader.text("et.rules", text.as_bytes());

@@ -41,12 +41,12 @@ fn threshold(kind: ThresholdKind, count: u32, seconds: u32) -> Option<Threshold>
     })
 }
 
-fn filters(kinds: Vec<FilterKind>) -> Vec<Filter> {
+fn filters(kinds: Vec<FilterKind>) -> Vec<EventFilter> {
     let place = SourceLocation {
         file: "test".into(),
         line: 1,
     };
-    let filter = |kind| Filter {
+    let filter = |kind| EventFilter {
         gid: 1,
         sid: 1,
         kind,

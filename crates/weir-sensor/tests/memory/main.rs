@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use peak_alloc::PeakAlloc;
-use weir_sensor::config::Config;
+use weir_sensor::config::SensorConfig;
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
 use weir_sensor::settings::Settings;
@@ -61,7 +61,7 @@ fn rule(n: u32, message: &str) -> String {
     rule
 }
 
-fn load(config: &Config, file: &Path, before: Option<&Engine>) -> Engine {
+fn load(config: &SensorConfig, file: &Path, before: Option<&Engine>) -> Engine {
     let matcher = matcher::Engine::Prefilter;
     let files = [file.to_path_buf()];
     let (engine, book, uncompiled) =
@@ -86,7 +86,7 @@ fn new_rules_beside_old_ones_are_no_second_copy() {
         folder.file("changed.rules", &changed),
     ];
     drop((all, changed));
-    let config = Config::from_settings(&Settings::default()).expect("a configuration");
+    let config = SensorConfig::from_settings(&Settings::default()).expect("a configuration");
     // What is made once in a process is made before anything is counted.
     drop(load(&config, &files[0], None));
     let empty = ALLOCATOR.current_usage();

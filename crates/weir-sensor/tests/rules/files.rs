@@ -71,9 +71,9 @@ fn reputation_decides_by_the_smallest_network() {
     assert_eq!(score("11.0.0.0", 1), None);
     assert_eq!(score("2001:db8::1", 2), Some(5));
     assert_eq!(score("2001:db9::1", 2), None);
-    let settings = Settings {
+    let settings = LoadSettings {
         reputation: std::sync::Arc::new(reputation),
-        ..Settings::default()
+        ..LoadSettings::default()
     };
     let loaded = loaded_with(
         &settings,
@@ -97,9 +97,9 @@ fn datasets_are_read_below_their_folder() {
     std::fs::write(folder.join("names"), "ZXhhbXBsZS5jb20=\nYQ==\n").expect("written");
     std::fs::write(folder.join("hashes"), "00112233445566778899aabbccddeeff\n").expect("written");
     std::fs::write(folder.join("scores"), "ZXhhbXBsZS5jb20=,7\nYQ==, 65535\n").expect("written");
-    let settings = Settings {
+    let settings = LoadSettings {
         datasets: Some(folder.clone()),
-        ..Settings::default()
+        ..LoadSettings::default()
     };
     let rule = |n: u32, what: &str| {
         format!("alert dns any any -> any any (dns.query; dataset:{what}; sid:{n};)\n")
@@ -170,7 +170,7 @@ fn datasets_are_read_below_their_folder() {
 #[test]
 fn files_that_are_not_there() {
     let nowhere = std::path::PathBuf::from("/nonexistent/a.rules");
-    let error = load(&[nowhere], &Settings::default()).expect_err("it is not there");
+    let error = load(&[nowhere], &LoadSettings::default()).expect_err("it is not there");
     assert_eq!(
         error.to_string(),
         "cannot read rules from /nonexistent/a.rules"
@@ -181,9 +181,9 @@ fn files_that_are_not_there() {
 #[test]
 fn long_files_are_read_as_short_ones() {
     for dialect in [Dialect::Suricata, Dialect::Snort] {
-        let settings = Settings {
+        let settings = LoadSettings {
             dialect,
-            ..Settings::default()
+            ..LoadSettings::default()
         };
         let mut text = String::from("\u{feff}# rules\n");
         for n in 1..3_000 {

@@ -11,16 +11,16 @@ mod words;
 use weir_sensor::buffer::Buffer;
 use weir_sensor::rules::*;
 
-fn loaded_with(settings: &Settings, text: &str) -> Loaded {
+fn loaded_with(settings: &LoadSettings, text: &str) -> Loaded {
     let mut loader = Loader::new(settings);
     loader.text("test.rules", text.as_bytes());
     loader.finish()
 }
 
 fn loaded(dialect: Dialect, text: &str) -> Loaded {
-    let settings = Settings {
+    let settings = LoadSettings {
         dialect,
-        ..Settings::default()
+        ..LoadSettings::default()
     };
     loaded_with(&settings, text)
 }

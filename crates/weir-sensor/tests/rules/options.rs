@@ -254,7 +254,7 @@ fn matches_that_take_too_long_are_given_up() {
 
 #[test]
 fn bytes_that_are_not_utf8_are_kept() {
-    let settings = Settings::default();
+    let settings = LoadSettings::default();
     let mut loader = Loader::new(&settings);
     loader.text(
         "latin",

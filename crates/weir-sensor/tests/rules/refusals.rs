@@ -326,9 +326,9 @@ fn rules_without_form_are_refused() {
 
 #[test]
 fn what_decides_nothing_is_noted() {
-    let settings = Settings {
+    let settings = LoadSettings {
         classes: read_classes("c", b"config classification: known,Known thing,2\n").0,
-        ..Settings::default()
+        ..LoadSettings::default()
     };
     let text = "alert http any any -> any any (filestore; classtype:unknown; sid:1;)\nalert tcp any any -> any any (tag:session,5,packets; classtype:known; sid:2;)";
     let loaded = loaded_with(&settings, text);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-use weir_sensor::rules::{Dialect, Loaded, Settings, load, read_classes};
+use weir_sensor::rules::{Dialect, LoadSettings, Loaded, load, read_classes};
 
 fn say(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
@@ -78,9 +78,9 @@ fn a_published_set_of_the_suricata_language() {
     let table = std::fs::read(files.join("classification.config")).expect("its classes");
     let (classes, bad) = read_classes("classification.config", &table);
     assert_eq!(bad, [], "every class is read");
-    let settings = Settings {
+    let settings = LoadSettings {
         classes,
-        ..Settings::default()
+        ..LoadSettings::default()
     };
     let begin = Instant::now();
     let loaded = load(&[files], &settings).expect("the files are there");
@@ -100,9 +100,9 @@ fn a_published_set_of_the_snort_language() {
     let Some(folder) = unpack("snort3-community") else {
         return;
     };
-    let settings = Settings {
+    let settings = LoadSettings {
         dialect: Dialect::Snort,
-        ..Settings::default()
+        ..LoadSettings::default()
     };
     let begin = Instant::now();
     let files = folder.0.join("snort3-community");

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use weir_sensor::buffer::Buffer;
 use weir_sensor::rules::keywords::{NOTED, REFUSED, SNORT_BUFFERS, WORDS, tables};
-use weir_sensor::rules::{Dialect, Kind, Loader, Settings};
+use weir_sensor::rules::{Dialect, Kind, LoadSettings, Loader};
 
 const MARK: &str = "<!-- generated -->\n";
 
@@ -25,9 +25,9 @@ fn the_page_lists_the_words() {
 }
 
 fn refusal(dialect: Dialect, option: &str) -> Option<(Kind, String)> {
-    let settings = Settings {
+    let settings = LoadSettings {
         dialect,
-        ..Settings::default()
+        ..LoadSettings::default()
     };
     let mut loader = Loader::new(&settings);
     loader.text(

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use serde_json::Value;
 use weir_packet::build::Frame;
 use weir_packet::pcap::Writer;
-use weir_sensor::config::Config;
+use weir_sensor::config::SensorConfig;
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
 use weir_sensor::run::{Controls, Setup, Summary, run};
@@ -204,7 +204,7 @@ pub(crate) fn sense(captures: &[PathBuf], how: &How) -> Left {
     for one in &how.settings {
         settings.set(one).expect(one);
     }
-    let config = Config::from_settings(&settings).expect("a configuration");
+    let config = SensorConfig::from_settings(&settings).expect("a configuration");
     let (engine, book, uncompiled) =
         Engine::load(&config, Dialect::Suricata, &[rules], how.matcher, None).expect("rules");
     let refused: Vec<String> = book
@@ -228,7 +228,7 @@ pub(crate) fn sense(captures: &[PathBuf], how: &How) -> Left {
 /// The same with rules that are ready.
 pub(crate) fn over(
     captures: &[PathBuf],
-    config: &Config,
+    config: &SensorConfig,
     engine: Arc<Engine>,
     how: &How,
     folder: &Folder,

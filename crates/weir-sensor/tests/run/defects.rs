@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use weir_packet::build::Frame;
-use weir_sensor::config::{Checksums, Config, Verified};
+use weir_sensor::config::{Checksums, SensorConfig, Verified};
 use weir_sensor::load::book;
 use weir_sensor::rules::{Dialect, Refused};
 use weir_sensor::settings::Settings;
@@ -94,7 +94,7 @@ fn checksums_of_captures() {
 fn keys_of_checksums() {
     let read = |text: &str| {
         let settings = Settings::parse(text, false).expect("YAML");
-        let config = Config::from_settings(&settings).expect("right");
+        let config = SensorConfig::from_settings(&settings).expect("right");
         assert!(config.unknown.is_empty(), "{:?}", config.unknown);
         config.checksums
     };
@@ -114,14 +114,14 @@ fn keys_of_checksums() {
         (Verified::All, Verified::Auto)
     );
     let bad = Settings::parse("pcap-file:\n  checksum-checks: sometimes\n", false).expect("YAML");
-    assert!(Config::from_settings(&bad).is_err());
+    assert!(SensorConfig::from_settings(&bad).is_err());
 }
 
 #[test]
 fn interfaces_of_a_configuration() {
     let text = "af-packet:\n  - interface: eth1\n  - interface: eth2\n    cluster-id: 99\n  - interface: eth1\n  - interface: default\npcap:\n  - interface: any\n";
     let settings = Settings::parse(text, false).expect("YAML");
-    let config = Config::from_settings(&settings).expect("right");
+    let config = SensorConfig::from_settings(&settings).expect("right");
     assert_eq!(
         config.interfaces,
         [
@@ -172,14 +172,14 @@ fn two_logs_of_eve() {
     // The same file twice is a mistake.
     let twice = text.replace("other.json", "eve.json");
     let settings = Settings::parse(&twice, false).expect("YAML");
-    assert!(Config::from_settings(&settings).is_err());
+    assert!(SensorConfig::from_settings(&settings).is_err());
 }
 
 #[test]
 fn keys_that_would_be_missed() {
     let text = "max-pending-packets: 1024\nexception-policy: auto\nflow:\n  memcap-policy: ignore\n  hash-size: 65536\nstream:\n  memcap-policy: drop-flow\n  midstream-policy: pass-flow\noutputs:\n  - file-store:\n      enabled: yes\n      dir: files\n  - pcap-log:\n      enabled: no\n      filename: log.pcap\n  - tls-store:\n      enabled: on\napp-layer:\n  error-policy: reject\naf-packet:\n  - interface: eth0\n    bpf-filter: port 80\n    threads: auto\n";
     let settings = Settings::parse(text, false).expect("YAML");
-    let config = Config::from_settings(&settings).expect("right");
+    let config = SensorConfig::from_settings(&settings).expect("right");
     let keys: Vec<&str> = config.vital.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(
         keys,
@@ -193,11 +193,11 @@ fn keys_that_would_be_missed() {
     );
     // The master switch is met in part only.
     let settings = Settings::parse("exception-policy: pass-flow\n", false).expect("YAML");
-    let config = Config::from_settings(&settings).expect("right");
+    let config = SensorConfig::from_settings(&settings).expect("right");
     let keys: Vec<&str> = config.vital.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(keys, ["exception-policy: pass-flow"]);
     let settings = Settings::parse(text, false).expect("YAML");
-    let config = Config::from_settings(&settings).expect("right");
+    let config = SensorConfig::from_settings(&settings).expect("right");
     assert!(config.unknown.len() > config.vital.len());
     assert_eq!(config.alerts, 15);
 }
@@ -211,7 +211,7 @@ fn refused(rules: &str, settings: &[&str]) -> Vec<String> {
     for one in settings {
         all.set(one).expect(one);
     }
-    let config = Config::from_settings(&all).expect("right");
+    let config = SensorConfig::from_settings(&all).expect("right");
     let book = book(&config, Dialect::Suricata, &[path]).expect("read");
     book.loaded.refused.iter().map(Refused::explain).collect()
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weir_packet::build::Frame;
 use weir_packet::pcap::{Capture, Writer};
-use weir_sensor::config::Config;
+use weir_sensor::config::SensorConfig;
 use weir_sensor::load::book;
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
@@ -239,7 +239,7 @@ fn damaged_captures() {
     ] {
         settings.set(set).expect(set);
     }
-    let config = Config::from_settings(&settings).expect("right");
+    let config = SensorConfig::from_settings(&settings).expect("right");
     let mut book = book(&config, Dialect::Suricata, &[rules]).expect("rules");
     let engine = Arc::new(Engine::new(&config, &mut book, matcher::Engine::Prefilter).0);
     let (mut read, mut alerts, mut runs) = (0, 0, 0);

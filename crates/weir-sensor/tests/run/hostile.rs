@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use weir_sensor::config::Config;
+use weir_sensor::config::SensorConfig;
 use weir_sensor::load::{book, named};
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
@@ -72,7 +72,7 @@ fn all_captures_with_a_published_rule_set() {
     settings
         .set("vars.address-groups.EXTERNAL_NET=any")
         .expect("set");
-    let config = Config::from_settings(&settings).expect("right");
+    let config = SensorConfig::from_settings(&settings).expect("right");
     let engine = |matcher| {
         let mut book = book(&config, Dialect::Suricata, &rules).expect("rules");
         let refused = book.loaded.refused.len();

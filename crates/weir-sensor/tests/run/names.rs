@@ -205,7 +205,7 @@ fn records_of_names_as_version_2_had_them() {
         "outputs:\n  - eve-log:\n      types:\n        - dns:\n            version: 4\n",
         false,
     );
-    assert!(weir_sensor::config::Config::from_settings(&wrong.expect("YAML")).is_err());
+    assert!(weir_sensor::config::SensorConfig::from_settings(&wrong.expect("YAML")).is_err());
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use weir_packet::pcap::{CaptureError, LinkType};
-use weir_sensor::config::Config;
+use weir_sensor::config::SensorConfig;
 use weir_sensor::matcher;
 use weir_sensor::rules::Dialect;
 use weir_sensor::run::{Controls, Say, Setup, run};
@@ -128,7 +128,7 @@ fn nobody_keeps_old_rules() {
     for workers in [1, 2, 4] {
         let folder = Folder::new();
         let files = [rules(&folder.0)];
-        let config = Config::from_settings(&Settings::default()).expect("a configuration");
+        let config = SensorConfig::from_settings(&Settings::default()).expect("a configuration");
         let engine = {
             let (config, files) = (config.clone(), files.clone());
             move |before: Option<&Engine>| {

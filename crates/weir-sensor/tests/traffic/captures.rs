@@ -7,12 +7,12 @@ use weir_sensor::decode::{self, Decoder, spread};
 use weir_sensor::flow::{self, Tracker};
 use weir_sensor::stream;
 
-fn line(checksums: bool, streams: stream::Config) -> Line {
-    let decoder = Decoder::new(decode::Config {
+fn line(checksums: bool, streams: stream::StreamConfig) -> Line {
+    let decoder = Decoder::new(decode::DecodeConfig {
         checksums,
-        ..decode::Config::default()
+        ..decode::DecodeConfig::default()
     });
-    Line::new(decoder, Tracker::new(flow::Config::default(), streams))
+    Line::new(decoder, Tracker::new(flow::FlowConfig::default(), streams))
 }
 
 fn check_accounts(line: &Line, what: &str) {
@@ -61,23 +61,23 @@ fn finish(line: &mut Line) {
 fn every_account_is_exact_on_every_capture() {
     let Some(paths) = captures() else { return };
     let settings = [
-        (true, stream::Config::default()),
+        (true, stream::StreamConfig::default()),
         (
             false,
-            stream::Config {
+            stream::StreamConfig {
                 midstream: true,
                 one_sided: true,
                 depth: [0; 2],
-                ..stream::Config::default()
+                ..stream::StreamConfig::default()
             },
         ),
         (
             false,
-            stream::Config {
+            stream::StreamConfig {
                 inline: true,
                 memory: 100_000,
                 depth: [500, 5000],
-                ..stream::Config::default()
+                ..stream::StreamConfig::default()
             },
         ),
     ];
@@ -133,7 +133,7 @@ fn workers_change_nothing() {
         let mut expected = None;
         for workers in [1, 2, 3] {
             let mut lines: Vec<Line> = (0..workers)
-                .map(|_| line(false, stream::Config::default()))
+                .map(|_| line(false, stream::StreamConfig::default()))
                 .collect();
             for (link, time, bytes) in &frames {
                 let worker = spread(*link, bytes) as usize % workers;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use super::common::{CLIENT, RAW, SERVER, Segment, ipv4, udp};
 use weir_packet::pcap::LinkType;
-use weir_sensor::decode::{Config, Decoder};
+use weir_sensor::decode::{DecodeConfig, Decoder};
 use weir_sensor::event::Event;
 use weir_sensor::packet::flag::{ACK, SYN};
 use weir_sensor::packet::{Packet, Transport};
@@ -196,9 +196,9 @@ fn tunnels() {
         let found = finds_inside(101, &packet);
         assert!(found.depth > 0);
     }
-    let mut decoder = Decoder::new(Config {
+    let mut decoder = Decoder::new(DecodeConfig {
         vxlan: vec![],
-        ..Config::default()
+        ..DecodeConfig::default()
     });
     let packet = over_udp(4789, &[&[8, 0, 0, 0, 0, 0, 7, 0][..], &frame].concat());
     assert_eq!(
@@ -218,9 +218,9 @@ fn large_packets_without_a_length() {
         let mut six = ipv6(17, payload);
         six[4..6].fill(0);
         for packet in [four, six] {
-            let mut decoder = Decoder::new(Config {
+            let mut decoder = Decoder::new(DecodeConfig {
                 checksums: false,
-                ..Config::default()
+                ..DecodeConfig::default()
             });
             let decoded = decoder.frame(RAW, 0, 1, &packet);
             let is_udp = matches!(decoded.transport, Transport::Udp { .. });
@@ -526,9 +526,9 @@ fn checksums_are_a_setting() {
     let mut bytes = Segment::new(true, 7, 0, ACK, b"x").packet(4000);
     bytes[36] ^= 1;
     assert!(Decoder::default().frame(RAW, 0, 1, &bytes).bad_checksum);
-    let packet = Decoder::new(Config {
+    let packet = Decoder::new(DecodeConfig {
         checksums: false,
-        ..Config::default()
+        ..DecodeConfig::default()
     });
     assert!(!{ packet }.frame(RAW, 0, 1, &bytes).bad_checksum);
 }
@@ -543,9 +543,9 @@ fn an_echo_has_its_numbers() {
         0,
         &[8, 0, 0xe5, 0xf3, 0x12, 0x03, 0, 9],
     );
-    let packet = Decoder::new(Config {
+    let packet = Decoder::new(DecodeConfig {
         checksums: false,
-        ..Config::default()
+        ..DecodeConfig::default()
     })
     .frame(RAW, 0, 1, &bytes)
     .transport;

@@ -19,11 +19,11 @@ struct Talk(Line);
 
 impl Talk {
     fn new(options: &[u8]) -> Talk {
-        Talk::with(options, stream::Config::default())
+        Talk::with(options, stream::StreamConfig::default())
     }
 
-    fn with(options: &[u8], streams: stream::Config) -> Talk {
-        let tracker = Tracker::new(flow::Config::default(), streams);
+    fn with(options: &[u8], streams: stream::StreamConfig) -> Talk {
+        let tracker = Tracker::new(flow::FlowConfig::default(), streams);
         let mut talk = Talk(Line::new(Decoder::default(), tracker));
         talk.send(true, 100, 0, SYN, b"", options);
         talk.send(false, 500, 101, SYN | ACK, b"", options);
@@ -76,7 +76,7 @@ fn a_signed_reset_ends_no_session_that_is_not_signed() {
     // In the handshake, too.
     let mut line = Talk(Line::new(
         Decoder::default(),
-        Tracker::new(flow::Config::default(), stream::Config::default()),
+        Tracker::new(flow::FlowConfig::default(), stream::StreamConfig::default()),
     ));
     line.send(true, 100, 0, SYN, b"", &[]);
     line.send(false, 0, 101, RST | ACK, b"", &MD5);
@@ -109,9 +109,9 @@ fn in_a_signed_session_the_unsigned_reset_is_the_odd_one() {
 fn signed_data_counts_if_nothing_came_in_its_place() {
     for option in [&MD5[..], &AO] {
         for inline in [false, true] {
-            let config = stream::Config {
+            let config = stream::StreamConfig {
                 inline,
-                ..stream::Config::default()
+                ..stream::StreamConfig::default()
             };
             // Dropped by the receiver: the sender's own bytes follow.
             let mut talk = Talk::with(&[], config.clone());
@@ -189,7 +189,7 @@ fn more_syns_than_a_client_sends() {
         option
     };
     for answered in [false, true] {
-        let tracker = Tracker::new(flow::Config::default(), stream::Config::default());
+        let tracker = Tracker::new(flow::FlowConfig::default(), stream::StreamConfig::default());
         let mut talk = Talk(Line::new(Decoder::default(), tracker));
         let mut first = None;
         for n in 0..20 {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::common::{CLIENT, RAW, SECOND, SERVER};
 use proptest::prelude::*;
 use weir_sensor::decode::Decoder;
-use weir_sensor::defragment::{Config, Defragmenter, Policy};
+use weir_sensor::defragment::{DefragConfig, Defragmenter, Policy};
 use weir_sensor::event::{Event, Events};
 use weir_sensor::packet::Transport;
 
@@ -28,7 +28,7 @@ struct Line {
 }
 
 impl Line {
-    fn new(config: Config) -> Line {
+    fn new(config: DefragConfig) -> Line {
         Line {
             decoder: Decoder::default(),
             defragmenter: Defragmenter::new(config),
@@ -81,9 +81,9 @@ fn the_published_example() {
         (Policy::Windows, "111422333666"),
         (Policy::Solaris, "111422333666"),
     ] {
-        let mut line = Line::new(Config {
+        let mut line = Line::new(DefragConfig {
             policy,
-            ..Config::default()
+            ..DefragConfig::default()
         });
         let mut whole = None;
         for (name, start, length) in [
@@ -123,9 +123,9 @@ fn windows_and_solaris_differ_from_first() {
         (Policy::Solaris, b'b', b'b'),
     ] {
         for (length, winner) in [(4, both), (3, end)] {
-            let mut line = Line::new(Config {
+            let mut line = Line::new(DefragConfig {
                 policy,
-                ..Config::default()
+                ..DefragConfig::default()
             });
             line.take(&fragment(1, 0, true, &[b'x'; 8]));
             line.take(&fragment(1, 2, true, &[b'a'; 16]));
@@ -180,10 +180,10 @@ fn the_receivers_prefix_chooses_the_policy() {
         ),
     ] {
         let what = format!("{hosts:?}, else {default:?}");
-        let mut line = Line::new(Config {
+        let mut line = Line::new(DefragConfig {
             policy: default,
             hosts,
-            ..Config::default()
+            ..DefragConfig::default()
         });
         line.take(&fragment(1, 0, true, &[b'o'; 8]));
         line.take(&fragment(1, 0, true, &[b'n'; 8]));
@@ -212,7 +212,7 @@ fn ipv6_fragment(id: u32, start: u16, more: bool, options: bool, bytes: &[u8]) -
 #[test]
 fn ipv6_with_a_header_before_the_fragment_header() {
     for options in [false, true] {
-        let mut decoder = Decoder::new(weir_sensor::decode::Config {
+        let mut decoder = Decoder::new(weir_sensor::decode::DecodeConfig {
             checksums: false,
             ..Default::default()
         });
@@ -250,7 +250,7 @@ fn ipv6_with_a_header_before_the_fragment_header() {
 
 #[test]
 fn ipv6_fragments_that_overlap_lose_their_datagram() {
-    let mut line = Line::new(Config::default());
+    let mut line = Line::new(DefragConfig::default());
     line.take(&ipv6_fragment(7, 0, true, false, &[1; 16]));
     assert!(
         line.take(&ipv6_fragment(7, 0, true, false, &[1; 16]))
@@ -282,7 +282,7 @@ fn ipv6_fragments_that_overlap_lose_their_datagram() {
 
 #[test]
 fn fragments_that_cannot_be() {
-    let mut line = Line::new(Config::default());
+    let mut line = Line::new(DefragConfig::default());
     assert!(
         line.take(&fragment(1, 8190, false, &[0; 100]))
             .1
@@ -321,7 +321,7 @@ fn fragments_that_cannot_be() {
 
 #[test]
 fn what_is_no_multiple_of_eight_bytes_is_cut() {
-    let mut line = Line::new(Config::default());
+    let mut line = Line::new(DefragConfig::default());
     line.take(&fragment(1, 0, true, b"whole123cut"));
     let (whole, _) = line.take(&fragment(1, 1, false, b"end"));
     assert_eq!(whole.as_deref(), Some(b"whole123end".as_slice()));
@@ -330,9 +330,9 @@ fn what_is_no_multiple_of_eight_bytes_is_cut() {
 
 #[test]
 fn a_datagram_may_not_take_longer_than_its_timeout() {
-    let mut line = Line::new(Config {
+    let mut line = Line::new(DefragConfig {
         timeout: 30,
-        ..Config::default()
+        ..DefragConfig::default()
     });
     line.take(&fragment(1, 0, true, &[0; 8]));
     line.time += 31 * SECOND;
@@ -345,11 +345,11 @@ fn a_datagram_may_not_take_longer_than_its_timeout() {
 #[test]
 fn a_flood_stays_within_the_caps() {
     let memory = 100_000;
-    let mut line = Line::new(Config {
+    let mut line = Line::new(DefragConfig {
         memory,
         datagrams: 150,
         fragments: 10,
-        ..Config::default()
+        ..DefragConfig::default()
     });
     for id in 0..5000 {
         line.take(&fragment(id, 1, true, &[0; 64]));
@@ -388,7 +388,7 @@ proptest! {
     /// The same datagram as by a map of units that know their fragment.
     #[test]
     fn overlaps_are_decided_as_by_the_map(parts in prop::collection::vec((0_usize..20, 1_usize..8), 1..16), policy in prop::sample::select(&Policy::ALL[..])) {
-        let mut line = Line::new(Config { policy, ..Config::default() });
+        let mut line = Line::new(DefragConfig { policy, ..DefragConfig::default() });
         let mut units: BTreeMap<usize, usize> = BTreeMap::new();
         // Holes are filled at last, and then the end comes.
         let mut all: Vec<(usize, usize)> = parts.clone();
@@ -425,7 +425,7 @@ proptest! {
     /// Any order of the fragments of a datagram.
     #[test]
     fn order_changes_nothing(bytes in prop::collection::vec(any::<u8>(), 9..2000), unit in 1_usize..60, order in prop::collection::vec(any::<u64>(), 1..40)) {
-        let mut line = Line::new(Config::default());
+        let mut line = Line::new(DefragConfig::default());
         let mut parts: Vec<_> = bytes.chunks(unit * 8).enumerate().map(|(i, part)| (order[i % order.len()], i, part)).collect();
         prop_assume!(parts.len() > 1);
         parts.sort_unstable();

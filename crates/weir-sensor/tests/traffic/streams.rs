@@ -14,12 +14,12 @@ const PORT: u16 = 40_000;
 const CLIENT_ISN: u32 = 0xffff_ff00;
 const SERVER_ISN: u32 = 77;
 
-fn line_with(flows: flow::Config, streams: stream::Config) -> Line {
+fn line_with(flows: flow::FlowConfig, streams: stream::StreamConfig) -> Line {
     Line::new(Decoder::default(), Tracker::new(flows, streams))
 }
 
-fn line(streams: stream::Config) -> Line {
-    line_with(flow::Config::default(), streams)
+fn line(streams: stream::StreamConfig) -> Line {
+    line_with(flow::FlowConfig::default(), streams)
 }
 
 /// A connection whose segments are given in offsets.
@@ -30,7 +30,7 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(streams: stream::Config) -> Talk {
+    fn new(streams: stream::StreamConfig) -> Talk {
         let mut talk = Talk {
             line: line(streams),
             acked: [0; 2],
@@ -110,7 +110,7 @@ impl Talk {
 
 #[test]
 fn bytes_wait_for_their_acknowledgement() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     talk.data(0, b"GET / ");
     assert_eq!(talk.heard()[0].bytes, b"");
     talk.ack(3);
@@ -127,9 +127,9 @@ fn bytes_wait_for_their_acknowledgement() {
 
 #[test]
 fn inline_does_not_wait() {
-    let mut talk = Talk::new(stream::Config {
+    let mut talk = Talk::new(stream::StreamConfig {
         inline: true,
-        ..stream::Config::default()
+        ..stream::StreamConfig::default()
     });
     talk.data(3, b"def");
     assert_eq!(talk.heard()[0].bytes, b"");
@@ -141,7 +141,7 @@ fn inline_does_not_wait() {
 
 #[test]
 fn a_gap_is_what_was_acknowledged_and_never_seen() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     talk.data(0, b"abc");
     talk.data(6, b"ghi");
     assert!(talk.ack(3).is_empty());
@@ -158,7 +158,7 @@ fn a_gap_is_what_was_acknowledged_and_never_seen() {
 
 #[test]
 fn a_late_segment_fills_a_hole_that_nothing_is_behind() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     talk.data(0, b"abc");
     talk.ack(6);
     talk.data(3, b"def");
@@ -171,7 +171,7 @@ fn a_late_segment_fills_a_hole_that_nothing_is_behind() {
 
 #[test]
 fn the_end_of_a_connection() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     talk.data(0, b"bye");
     talk.send(true, 3, FIN | ACK, b"");
     talk.ack(4);
@@ -198,7 +198,7 @@ fn the_end_of_a_connection() {
 
 #[test]
 fn a_reset_counts_only_where_the_receiver_takes_it() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     talk.data(0, b"abc");
     talk.ack(3);
     // Beyond, long ago, and in the window but not what its receiver expects (RFC 5961).
@@ -234,7 +234,7 @@ fn a_reset_counts_only_where_the_receiver_takes_it() {
 #[test]
 fn who_was_refused_may_ask_again() {
     let mut talk = Talk {
-        line: line(stream::Config::default()),
+        line: line(stream::StreamConfig::default()),
         acked: [0; 2],
     };
     let syn = Segment::new(true, CLIENT_ISN, 0, SYN, b"").packet(PORT);
@@ -278,7 +278,7 @@ fn handshake(from_client: bool) -> [Segment; 3] {
 #[test]
 fn another_session_on_the_ports_of_one_that_was_never_closed() {
     for (from_client, closing) in [(true, false), (true, true), (false, false)] {
-        let mut talk = Talk::new(stream::Config::default());
+        let mut talk = Talk::new(stream::StreamConfig::default());
         talk.data(0, b"old");
         talk.ack(3);
         if closing {
@@ -330,7 +330,7 @@ fn a_forged_handshake_leaves_a_session_that_goes_on() {
         &[&syn, &answer, &wrong],
         &[&syn, &answer, &back],
     ] {
-        let mut talk = Talk::new(stream::Config::default());
+        let mut talk = Talk::new(stream::StreamConfig::default());
         talk.data(0, b"one ");
         talk.ack(4);
         for segment in forged {
@@ -353,7 +353,7 @@ fn a_forged_handshake_leaves_a_session_that_goes_on() {
 fn both_ends_may_open_at_once() {
     for server_acknowledges in [ACK, SYN | ACK] {
         let mut talk = Talk {
-            line: line(stream::Config::default()),
+            line: line(stream::StreamConfig::default()),
             acked: [0; 2],
         };
         let (client, server) = (CLIENT_ISN.wrapping_add(1), SERVER_ISN.wrapping_add(1));
@@ -382,7 +382,7 @@ fn a_handshake_is_not_completed_by_an_acknowledgement_of_the_future() {
         (50, Event::AckWithWrongSequence),
     ] {
         let mut talk = Talk {
-            line: line(stream::Config::default()),
+            line: line(stream::StreamConfig::default()),
             acked: [0; 2],
         };
         let client = CLIENT_ISN.wrapping_add(1);
@@ -402,7 +402,7 @@ fn a_handshake_is_not_completed_by_an_acknowledgement_of_the_future() {
 
 #[test]
 fn what_is_sent_again_is_told_from_what_fills_a_hole() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     talk.data(6, b"ghi");
     assert!(talk.data(3, b"def").is_empty(), "late, and new");
     assert!(talk.data(0, b"abcdef").is_empty(), "half of it is new");
@@ -443,9 +443,9 @@ fn an_urgent_byte_is_read_as_the_configuration_says() {
         (Urgent::Drop, "abefi", vec![]),
         (Urgent::Gap, "abcdefghi", vec![(3, 1), (8, 1)]),
     ] {
-        let mut talk = Talk::new(stream::Config {
+        let mut talk = Talk::new(stream::StreamConfig {
             urgent,
-            ..stream::Config::default()
+            ..stream::StreamConfig::default()
         });
         let send = |talk: &mut Talk, offset: i64, pointer: u16, payload: &[u8]| {
             let mut packet = talk
@@ -488,7 +488,7 @@ fn an_urgent_byte_is_read_as_the_configuration_says() {
 
 #[test]
 fn a_syn_ack_again_is_odd_only_after_more_was_acknowledged() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     let again = Segment::new(
         false,
         SERVER_ISN,
@@ -506,7 +506,7 @@ fn a_syn_ack_again_is_odd_only_after_more_was_acknowledged() {
 
 #[test]
 fn behind_a_fin_nobody_reads() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     talk.data(0, b"abc");
     talk.send(true, 3, FIN | ACK, b"");
     talk.data(4, b"hidden");
@@ -530,7 +530,7 @@ fn behind_a_fin_nobody_reads() {
 /// What a receiver refuses is not in the stream: window, acknowledgement, timestamp, no ACK flag, wrong checksum.
 #[test]
 fn what_the_receiver_refuses() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     assert!(talk.data(70_000, b"far").has(Event::EstablishedOutOfWindow));
     talk.acked[1] = 900_000;
     assert!(talk.data(0, b"XXX").has(Event::EstablishedInvalidAck));
@@ -554,7 +554,7 @@ fn what_the_receiver_refuses() {
 fn a_segment_may_fill_the_window() {
     let edge = 65_535;
     for (beyond, flags) in [(0, PSH), (1, PSH), (0, FIN), (1, FIN)] {
-        let mut talk = Talk::new(stream::Config::default());
+        let mut talk = Talk::new(stream::StreamConfig::default());
         assert!(talk.data(0, &[b'a'; 65_000]).is_empty());
         let rest = vec![b'b'; 535 + beyond];
         let (tracked, events) = talk.send(true, 65_000, flags | ACK, &rest);
@@ -589,7 +589,7 @@ fn a_fin_of_the_server_shows_that_the_handshake_is_done() {
         (FIN | ACK, b"", true),
     ] {
         let mut talk = Talk {
-            line: line(stream::Config::default()),
+            line: line(stream::StreamConfig::default()),
             acked: [0; 2],
         };
         let client = CLIENT_ISN.wrapping_add(1);
@@ -615,7 +615,7 @@ fn a_fin_of_the_server_shows_that_the_handshake_is_done() {
 #[test]
 fn states_have_the_names_of_event_logs() {
     let mut talk = Talk {
-        line: line(stream::Config::default()),
+        line: line(stream::StreamConfig::default()),
         acked: [0; 2],
     };
     let names = |line: &mut Line, segment: Segment| {
@@ -630,7 +630,7 @@ fn states_have_the_names_of_event_logs() {
     let answer = Segment::new(false, SERVER_ISN, client, SYN | ACK, b"");
     assert_eq!(names(&mut talk.line, answer), ("new", "syn_recv"));
     let steps = |closes: &[(bool, i64, u8, u32)]| {
-        let mut talk = Talk::new(stream::Config::default());
+        let mut talk = Talk::new(stream::StreamConfig::default());
         let mut seen = Vec::new();
         for (to_server, offset, flags, acked) in closes {
             talk.acked[usize::from(*to_server)] = *acked;
@@ -679,7 +679,7 @@ fn states_have_the_names_of_event_logs() {
 fn an_old_timestamp_is_refused() {
     let stamp = |value: u32| [&[8, 10][..], &value.to_be_bytes(), &[0; 4]].concat();
     let mut talk = Talk {
-        line: line(stream::Config::default()),
+        line: line(stream::StreamConfig::default()),
         acked: [0; 2],
     };
     let mut send = |mut segment: Segment, value: u32| {
@@ -698,7 +698,7 @@ fn an_old_timestamp_is_refused() {
 #[test]
 fn a_forged_handshake_that_nobody_confirms_changes_nothing() {
     let mut talk = Talk {
-        line: line(stream::Config::default()),
+        line: line(stream::StreamConfig::default()),
         acked: [0; 2],
     };
     talk.line
@@ -738,7 +738,7 @@ fn a_forged_handshake_that_nobody_confirms_changes_nothing() {
 fn data_of_a_syn_counts_if_it_is_acknowledged() {
     for (accepted, expected) in [(3, b"abcdef".as_slice()), (0, b"xyzdef")] {
         let mut talk = Talk {
-            line: line(stream::Config::default()),
+            line: line(stream::StreamConfig::default()),
             acked: [0; 2],
         };
         talk.line
@@ -766,7 +766,7 @@ fn data_of_a_syn_counts_if_it_is_acknowledged() {
 #[test]
 fn a_syn_ack_before_its_syn() {
     let mut talk = Talk {
-        line: line(stream::Config::default()),
+        line: line(stream::StreamConfig::default()),
         acked: [0; 2],
     };
     talk.line.ip(&Segment::new(
@@ -789,9 +789,9 @@ fn a_syn_ack_before_its_syn() {
 fn midstream_is_a_choice() {
     for midstream in [false, true] {
         let mut talk = Talk {
-            line: line(stream::Config {
+            line: line(stream::StreamConfig {
                 midstream,
-                ..stream::Config::default()
+                ..stream::StreamConfig::default()
             }),
             acked: [0; 2],
         };
@@ -817,9 +817,9 @@ fn midstream_is_a_choice() {
 fn ports_tell_who_serves_in_a_session_taken_up_late() {
     for midstream in [false, true] {
         let mut talk = Talk {
-            line: line(stream::Config {
+            line: line(stream::StreamConfig {
                 midstream,
-                ..stream::Config::default()
+                ..stream::StreamConfig::default()
             }),
             acked: [0; 2],
         };
@@ -842,9 +842,9 @@ fn ports_tell_who_serves_in_a_session_taken_up_late() {
 #[test]
 fn one_direction_alone_is_a_choice() {
     let mut talk = Talk {
-        line: line(stream::Config {
+        line: line(stream::StreamConfig {
             one_sided: true,
-            ..stream::Config::default()
+            ..stream::StreamConfig::default()
         }),
         acked: [0; 2],
     };
@@ -857,7 +857,7 @@ fn one_direction_alone_is_a_choice() {
 
 #[test]
 fn both_ends_know_of_bytes_after_a_loss_beyond_the_window() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     talk.data(0, b"abc");
     talk.ack(3);
     assert!(
@@ -878,9 +878,9 @@ fn both_ends_know_of_bytes_after_a_loss_beyond_the_window() {
 /// A byte beyond a closed window may be refused: the real one replaces it.
 #[test]
 fn a_probe_of_a_closed_window_does_not_stay() {
-    let mut talk = Talk::new(stream::Config {
+    let mut talk = Talk::new(stream::StreamConfig {
         policy: Policy::First,
-        ..stream::Config::default()
+        ..stream::StreamConfig::default()
     });
     let closed = |talk: &mut Talk, window: u16, ack: u32| {
         talk.acked[0] = ack;
@@ -900,9 +900,9 @@ fn a_probe_of_a_closed_window_does_not_stay() {
 
 #[test]
 fn the_depth_ends_a_direction() {
-    let mut talk = Talk::new(stream::Config {
+    let mut talk = Talk::new(stream::StreamConfig {
         depth: [5, 0],
-        ..stream::Config::default()
+        ..stream::StreamConfig::default()
     });
     talk.data(0, b"abc");
     talk.data(3, b"defg");
@@ -916,7 +916,7 @@ fn the_depth_ends_a_direction() {
 
 #[test]
 fn an_icmp_error_belongs_to_the_flow_it_quotes() {
-    let mut talk = Talk::new(stream::Config::default());
+    let mut talk = Talk::new(stream::StreamConfig::default());
     let quoted = talk.segment(true, 0, ACK, b"").packet(PORT);
     let mut icmp = vec![3, 1, 0, 0, 0, 0, 0, 0];
     icmp.extend_from_slice(&quoted[..28]);
@@ -939,7 +939,7 @@ fn an_icmp_error_belongs_to_the_flow_it_quotes() {
 
 #[test]
 fn flows_end_by_the_captures_clock() {
-    let mut line = line(stream::Config::default());
+    let mut line = line(stream::StreamConfig::default());
     let question = super::common::udp(CLIENT, SERVER, (5000, 53), b"?");
     let answer = super::common::udp(SERVER, CLIENT, (53, 5000), b"!");
     let [question, answer] = [
@@ -1029,7 +1029,7 @@ proptest! {
         policy in prop::sample::select(Policy::ALL),
         inline in any::<bool>(),
     ) {
-        let mut talk = Talk::new(stream::Config { policy, inline, ..stream::Config::default() });
+        let mut talk = Talk::new(stream::StreamConfig { policy, inline, ..stream::StreamConfig::default() });
         let mut segments: Vec<(usize, usize)> = cuts.iter().map(|(at, n)| { let at = at.index(stream.len()); (at, (at + n).min(stream.len())) }).collect();
         let mut at = 0;
         let mut sizes = cuts.iter().map(|(_, n)| *n).chain(std::iter::repeat(400));
@@ -1064,7 +1064,7 @@ proptest! {
         segments in prop::collection::vec((0_i64..60, 1_usize..30, prop::option::weighted(0.2, 0_i64..90)), 1..25),
         policy in prop::sample::select(Policy::ALL),
     ) {
-        let mut talk = Talk::new(stream::Config { policy, ..stream::Config::default() });
+        let mut talk = Talk::new(stream::StreamConfig { policy, ..stream::StreamConfig::default() });
         let mut reference = Reference { policy, bytes: BTreeMap::new(), base: 0 };
         let mut expected = Vec::new();
         let mut acked = 0;
@@ -1106,7 +1106,7 @@ proptest! {
         memory in prop::sample::select(vec![5000_usize, 1 << 20]),
         max_pieces in prop::sample::select(vec![2_usize, 100]),
     ) {
-        let config = stream::Config { midstream, one_sided, inline, depth: [depth; 2], memory, max_pieces, policy: Policy::Last, ..stream::Config::default() };
+        let config = stream::StreamConfig { midstream, one_sided, inline, depth: [depth; 2], memory, max_pieces, policy: Policy::Last, ..stream::StreamConfig::default() };
         let mut talk = Talk { line: line(config), acked: [0; 2] };
         if begins {
             talk.open();
@@ -1126,11 +1126,11 @@ proptest! {
 #[test]
 fn a_flood_of_flows_stays_within_its_cap() {
     let mut line = line_with(
-        flow::Config {
+        flow::FlowConfig {
             flows: 1000,
-            ..flow::Config::default()
+            ..flow::FlowConfig::default()
         },
-        stream::Config::default(),
+        stream::StreamConfig::default(),
     );
     let mut most = 0;
     for i in 0..20_000_u32 {
@@ -1152,11 +1152,11 @@ fn a_flood_of_flows_stays_within_its_cap() {
     // By memory as well.
     let per_flow = most / 1000;
     let mut line = line_with(
-        flow::Config {
+        flow::FlowConfig {
             memory: 100 * per_flow,
-            ..flow::Config::default()
+            ..flow::FlowConfig::default()
         },
-        stream::Config::default(),
+        stream::StreamConfig::default(),
     );
     for i in 0..5000_u32 {
         let from = [10, 1, (i >> 8) as u8, i as u8];
@@ -1170,9 +1170,9 @@ fn a_flood_of_flows_stays_within_its_cap() {
 #[test]
 fn a_flood_of_segments_out_of_order_stays_within_its_cap() {
     let memory = 200_000;
-    let mut line = line(stream::Config {
+    let mut line = line(stream::StreamConfig {
         memory,
-        ..stream::Config::default()
+        ..stream::StreamConfig::default()
     });
     let open = |line: &mut Line, from: [u8; 4]| {
         line.ip(&Segment::new(true, 99, 0, SYN, b"").between(from, SERVER, (PORT, 80)));

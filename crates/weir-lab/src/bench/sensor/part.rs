@@ -12,7 +12,7 @@ use std::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use weir_sensor::config::{Checksums, Config, Kinds, Verified};
+use weir_sensor::config::{Checksums, Kinds, SensorConfig, Verified};
 use weir_sensor::detect;
 use weir_sensor::load::book;
 use weir_sensor::matcher;
@@ -256,7 +256,7 @@ fn answer<T: Serialize>(output: &mut dyn Write, what: Result<T, String>) -> Resu
 /// A configuration with rules, loaded.
 struct Bed {
     job: Job,
-    config: Config,
+    config: SensorConfig,
     engine: Arc<Engine>,
 }
 
@@ -268,8 +268,9 @@ pub(super) fn home() -> String {
 }
 
 /// The configuration of all parts: checksums are not looked at, since captures are often taken before a device writes them.
-pub(super) fn config(logs: Logs) -> Result<Config, String> {
-    let mut config = Config::from_settings(&Settings::default()).map_err(|e| e.to_string())?;
+pub(super) fn config(logs: Logs) -> Result<SensorConfig, String> {
+    let mut config =
+        SensorConfig::from_settings(&Settings::default()).map_err(|e| e.to_string())?;
     config.checksums = Checksums::all(Verified::None);
     match logs {
         Logs::All => {}

@@ -37,9 +37,9 @@ impl Payloads {
         };
         let mut source =
             Files::open(std::slice::from_ref(&input.capture), options).map_err(|e| failed(&e))?;
-        let mut decoder = Decoder::new(decode::Config {
+        let mut decoder = Decoder::new(decode::DecodeConfig {
             checksums: false,
-            ..decode::Config::default()
+            ..decode::DecodeConfig::default()
         });
         let mut batch = Batch::default();
         let mut payloads = Payloads {

@@ -1,6 +1,6 @@
 //! Automata and PCRE2 agree: over the expressions of published rules and others, in texts sampled from the expressions themselves, changed, cut, and joined.
 
-use super::super::{Condition, Expression, Loader, NotFound, Settings};
+use super::super::{Condition, Expression, LoadSettings, Loader, NotFound};
 use super::*;
 
 struct Numbers(u64);
@@ -170,7 +170,7 @@ fn published() -> Vec<Pcre> {
             .output()
             .expect("tar runs");
         assert!(output.status.success(), "{}", path.display());
-        let mut settings = Settings::default();
+        let mut settings = LoadSettings::default();
         if name.contains("snort3") {
             settings.dialect = super::super::Dialect::Snort;
         }
