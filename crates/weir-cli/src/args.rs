@@ -369,7 +369,7 @@ pub(crate) struct ConnectionsArgs {
     #[arg(long, value_name = "ADDRESS", global = true, value_parser = weir_value::address)]
     pub(crate) address: Option<std::net::IpAddr>,
     /// Only connections with this port at either end (with --address: at the same end)
-    #[arg(long, value_name = "PORT", global = true)]
+    #[arg(long, value_name = "PORT", global = true, value_parser = weir_value::port)]
     pub(crate) port: Option<u16>,
     /// Only this protocol, by name or number
     #[arg(long, value_name = "PROTOCOL", global = true, value_parser = value::protocol)]

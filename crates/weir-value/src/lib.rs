@@ -14,6 +14,7 @@ mod mac;
 mod port;
 mod prefix;
 mod protocol;
+mod service;
 
 pub use count::{Rate, count, rate};
 pub use duration::{duration, whole_seconds};
@@ -23,6 +24,7 @@ pub use mac::Mac;
 pub use port::{PortRange, port};
 pub use prefix::{InterfaceAddress, Prefix, address};
 pub use protocol::{PROTOCOLS, protocol};
+pub use service::SERVICES;
 
 /// A decimal number without sign, of at most 19 digits.
 pub fn decimal(digits: &[u8]) -> Option<u64> {

@@ -4,21 +4,41 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::{Invalid, decimal};
+use crate::{Invalid, SERVICES, decimal};
 
-/// `80`.
+/// `80` or `http`.
 ///
 /// # Errors
 /// The text is not a port.
 pub fn port(text: &str) -> Result<u16, Invalid> {
-    number(text).ok_or_else(|| Invalid::new("invalid port", text, "a number from 0 to 65535"))
+    number(text).ok_or_else(|| {
+        Invalid::new(
+            "invalid port",
+            text,
+            "a number from 0 to 65535, or the name of a service",
+        )
+    })
 }
 
 fn number(text: &str) -> Option<u16> {
-    decimal(text.as_bytes()).and_then(|n| u16::try_from(n).ok())
+    let named = SERVICES.iter().find(|(name, _)| *name == text);
+    named
+        .map(|(_, number)| *number)
+        .or_else(|| decimal(text.as_bytes()).and_then(|n| u16::try_from(n).ok()))
 }
 
-/// Ports that follow each other: `80` or `8000-8999`.
+/// The two ends of a range. Names of services may have a `-` themselves.
+fn ends(text: &str) -> Option<(u16, u16)> {
+    if let Some(port) = number(text) {
+        return Some((port, port));
+    }
+    text.match_indices('-').find_map(|(at, _)| {
+        let (first, last) = (text.get(..at)?, text.get(at + 1..)?);
+        Some((number(first)?, number(last)?))
+    })
+}
+
+/// Ports that follow each other: `80`, `http`, `8000-8999` or `http-https`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortRange {
     /// The first.
@@ -48,14 +68,13 @@ impl FromStr for PortRange {
 
     fn from_str(text: &str) -> Result<PortRange, Invalid> {
         const WHAT: &str = "invalid port range";
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        match (number(first), number(last)) {
-            (Some(first), Some(last)) if first <= last => Ok(PortRange { first, last }),
-            (Some(first), Some(last)) => Err(Invalid::new(WHAT, text, &format!("{last}-{first}"))),
-            _ => Err(Invalid::new(
+        match ends(text) {
+            Some((first, last)) if first <= last => Ok(PortRange { first, last }),
+            Some((first, last)) => Err(Invalid::new(WHAT, text, &format!("{last}-{first}"))),
+            None => Err(Invalid::new(
                 WHAT,
                 text,
-                "a port such as 80 or a range such as 8000-8999",
+                "a port such as 80 or http, or a range such as 8000-8999",
             )),
         }
     }

@@ -739,7 +739,7 @@ mod tests {
             said("deny to-port 70000"),
             (
                 13,
-                "invalid port range `70000`: expected a port such as 80 or a range such as 8000-8999".to_owned(),
+                "invalid port range `70000`: expected a port such as 80 or http, or a range such as 8000-8999".to_owned(),
                 String::new()
             )
         );

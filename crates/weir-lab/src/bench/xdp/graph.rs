@@ -79,7 +79,7 @@ impl Graph {
 }
 
 fn open(object: &str) -> Result<KernelObject, LabError> {
-    let elf = weir_bpf::object(object)
-        .ok_or_else(|| LabError::Engine(format!("no object {object}")))?;
+    let elf =
+        weir_bpf::object(object).ok_or_else(|| LabError::Engine(format!("no object {object}")))?;
     Ok(KernelObject::open(elf)?)
 }
