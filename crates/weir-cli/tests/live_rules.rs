@@ -283,6 +283,68 @@ fn saving_keeps_what_no_edit_concerns() {
 }
 
 #[test]
+fn rules_of_chains_are_edited_one_way_at_a_time_and_saved_whole() {
+    if !root("rules_of_chains_are_edited_one_way_at_a_time_and_saved_whole") {
+        return;
+    }
+    let (left, right) = pair("weirr-chain");
+    let policy = "# what is open\nchain web {\n    # the port\n    open: udp-dport 7 accept\n    udp-dport 9 drop\n}\n\na: ip-saddr 10.81.0.0/24 jump web\nb: ip-saddr 10.82.0.0/24 jump web\nudp-dport 7 drop\n";
+    let run = Run::start(&right, policy, &["right0"], &[]);
+    let path = policy_of(&right);
+    let open = listen(&right, 7);
+    assert!(arrives(&left, &open, 7));
+    let texts = |right: &NetNs| -> Vec<String> {
+        let rules = list(right);
+        let rules = rules["rules"].as_array().expect("rules").iter();
+        rules
+            .map(|r| r["rule"].as_str().expect("text").to_owned())
+            .collect()
+    };
+    assert_eq!(
+        texts(&right),
+        [
+            "ip-saddr 10.81.0.0/24 udp-dport 7 accept  # web/open@a",
+            "ip-saddr 10.81.0.0/24 udp-dport 9 drop  # chain web",
+            "ip-saddr 10.82.0.0/24 udp-dport 7 accept  # web/open@b",
+            "ip-saddr 10.82.0.0/24 udp-dport 9 drop  # chain web",
+            "udp-dport 7 drop",
+        ]
+    );
+    for line in [
+        "udp-dport 1 jump web",
+        "choose udp-dport { 1: drop, 2: accept }",
+    ] {
+        let refused = weir(&right, &["rule", "add", line]);
+        assert_eq!(refused.status.code(), Some(2), "{line}");
+        assert!(
+            stderr(&refused).contains("`weir rule load`"),
+            "{}",
+            stderr(&refused)
+        );
+    }
+    // One of two ways cannot be written down.
+    done(&right, &["delete", "1"]);
+    assert!(!arrives(&left, &open, 7));
+    let refused = weir(&right, &["rule", "save"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        stderr(&refused).contains("rule 1 was deleted and rule 3, which stands on the same line 4"),
+        "{}",
+        stderr(&refused)
+    );
+    assert_eq!(read(&path), policy);
+    done(&right, &["delete", "3"]);
+    let text = done(&right, &["save"]);
+    assert!(text.ends_with("3 rules, 0 added, 2 removed"), "{text}");
+    assert_eq!(
+        read(&path),
+        policy.replace("    open: udp-dport 7 accept\n", "")
+    );
+    assert_eq!(list(&right)["drifted"], false);
+    run.stop();
+}
+
+#[test]
 fn the_socket_of_a_killed_run_is_no_instance() {
     if !root("the_socket_of_a_killed_run_is_no_instance") {
         return;

@@ -55,6 +55,10 @@ pub enum Item {
     Set(Set),
     /// How connections are kept.
     Setting(Setting),
+    /// `chain NAME {`: the rules up to the next [`Item::End`] are its own.
+    Chain(Chain),
+    /// `}` of a chain.
+    End(End),
 }
 
 /// A rule as written.
@@ -96,6 +100,26 @@ pub enum SetBody {
     List(Vec<Span>),
     /// `file "path"`: the span of the string, with its quotes.
     File(Span),
+}
+
+/// `chain NAME {`
+#[derive(Clone, Copy, Debug)]
+pub struct Chain {
+    /// The whole line without its comment.
+    pub span: Span,
+    /// The name.
+    pub name: Span,
+    /// Comment at the end of the line.
+    pub comment: Option<Span>,
+}
+
+/// `}`
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// The brace.
+    pub span: Span,
+    /// Comment at the end of the line.
+    pub comment: Option<Span>,
 }
 
 /// A line about connections.
@@ -232,6 +256,32 @@ pub enum Action {
     Filtering(Span),
     /// `helper WORD`
     Helper(Span),
+    /// `jump CHAIN`
+    Jump(Span),
+    /// `choose FIELD { VALUE: targets, ... }`
+    Choose(FieldRef, Box<[Choice]>),
+}
+
+/// What a `choose` does for some values of its field.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// All of it.
+    pub span: Span,
+    /// The values.
+    pub key: Key,
+    /// What happens to packets with one of them.
+    pub targets: Vec<Target>,
+}
+
+/// Which packets a choice is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Key {
+    /// A value, a range or a prefix.
+    Value(Span),
+    /// `@name`: the span without the `@`.
+    Set(Span),
+    /// `else`: packets that have the field, with another value.
+    Else(Span),
 }
 
 /// What a `map` chooses from.

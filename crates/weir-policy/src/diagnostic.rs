@@ -264,6 +264,63 @@ impl Report {
         ] = mark.counts;
     }
 
+    /// Forgets what was reported since a mark and before it as well: the same words were looked at twice.
+    pub(crate) fn forget_repeats(&mut self, mark: Mark) {
+        let at = mark.drafts.min(self.drafts.len());
+        let new = self.drafts.split_off(at);
+        for draft in new {
+            let same = |old: &Draft| {
+                (old.severity, old.file, old.span, old.message.as_str())
+                    == (
+                        draft.severity,
+                        draft.file,
+                        draft.span,
+                        draft.message.as_str(),
+                    )
+            };
+            if !self.drafts.iter().any(same) {
+                self.drafts.push(draft);
+                continue;
+            }
+            match draft.severity {
+                Severity::Error => self.errors -= 1,
+                Severity::Warning => self.warnings -= 1,
+            }
+        }
+    }
+
+    /// Warnings about the text itself since a mark: places and what they say.
+    pub(crate) fn warnings_since(&self, mark: Mark) -> impl Iterator<Item = (Span, &str)> {
+        let of_text = |d: &&Draft| d.severity == Severity::Warning && d.file == 0;
+        let drafts = self.drafts.iter().skip(mark.drafts).filter(of_text);
+        drafts.map(|d| (d.span, d.message.as_str()))
+    }
+
+    /// Keeps of them those that `keep` is true of.
+    pub(crate) fn keep_warnings_since(
+        &mut self,
+        mark: Mark,
+        mut keep: impl FnMut(Span, &str) -> bool,
+    ) {
+        let before = self.drafts.len();
+        let mut at = 0;
+        self.drafts.retain(|d| {
+            at += 1;
+            at <= mark.drafts
+                || d.severity != Severity::Warning
+                || d.file != 0
+                || keep(d.span, &d.message)
+        });
+        self.warnings -= before - self.drafts.len();
+    }
+
+    /// Marks one more place in everything that was reported since a mark.
+    pub(crate) fn also_since(&mut self, mark: Mark, span: Span, label: &str) {
+        for draft in self.drafts.iter_mut().skip(mark.drafts) {
+            draft.also(0, span, label);
+        }
+    }
+
     /// Reports an error in file number `file`.
     pub fn error(&mut self, file: u32, span: Span, message: impl Into<String>) -> &mut Draft {
         self.push(Severity::Error, file, span, message.into())

@@ -6,12 +6,14 @@
 
 use std::net::Ipv6Addr;
 
+use crate::Parsed;
 use crate::ast::{
-    Action, Cond, FieldRef, File, Item, Match, Pool, Rule, Set, SetBody, Setting, SettingKind,
-    Span, Target, Test,
+    Action, Choice, Cond, FieldRef, File, Item, Key, Match, Pool, Rule, Set, SetBody, Setting,
+    SettingKind, Span, Target, Test,
 };
 use crate::diagnostic::{Diagnostics, Report};
 use crate::field::Kind;
+use crate::flat::Flat;
 use crate::names::is_named;
 use crate::parse::{parse_text, takes_values};
 use crate::reject;
@@ -39,22 +41,90 @@ pub fn one_line(text: &str, rule: &Rule) -> String {
     out.replace(&format!("\\\n{INDENT}"), "")
 }
 
+impl Parsed {
+    /// Each rule of the policy in its canonical spelling on one line. Behind those of chains a comment names them.
+    pub fn texts(&self) -> Box<dyn Iterator<Item = String> + '_> {
+        let text = &self.ast.text;
+        match &self.flat {
+            Some(flat) => Box::new(flat.iter().map(|one| flat_text(text, one))),
+            None => Box::new(self.written().map(|rule| one_line(text, rule))),
+        }
+    }
+}
+
+fn flat_text(text: &str, flat: &Flat) -> String {
+    let called = match (&flat.name, flat.chain) {
+        (Some(name), None) if flat.choice.is_some() => name.clone(),
+        (_, None) => return one_line(text, &flat.rule),
+        (Some(name), Some(_)) if flat.rule.name.is_some() => name.clone(),
+        // Its number would make another rule of it when one is added in front of it.
+        (_, Some(chain)) => format!("chain {}", chain.of(text)),
+    };
+    let rule = Rule {
+        name: None,
+        ..flat.rule.clone()
+    };
+    format!("{}  # {called}", one_line(text, &rule))
+}
+
 /// Writes a tree.
 pub fn format(file: &File) -> String {
-    let mut out = String::with_capacity(file.text.len());
+    let text = &file.text;
+    let mut out = String::with_capacity(text.len());
     let mut items = file.items.as_slice();
-    while !items.is_empty() {
-        let lines = items
-            .iter()
-            .take_while(|i| !matches!(i, Item::Blank))
-            .count();
-        if lines > 0 && !out.is_empty() {
-            out.push('\n');
+    let mut inside = false;
+    // One blank line stands where there were some, but not at the ends of a file or a chain.
+    let mut blank = false;
+    let mut begins = true;
+    while let Some(first) = items.first() {
+        let is_edge = |item: &Item| matches!(item, Item::Blank | Item::Chain(_) | Item::End(_));
+        let lines = items.iter().take_while(|item| !is_edge(item)).count();
+        let mut separate = |out: &mut String| {
+            if std::mem::take(&mut blank) && !std::mem::take(&mut begins) {
+                out.push('\n');
+            }
+            begins = false;
+        };
+        match first {
+            Item::Blank => blank = true,
+            Item::Chain(chain) => {
+                separate(&mut out);
+                let line = format!("chain {} {{", chain.name.of(text));
+                edge(text, &line, chain.comment, &mut out);
+                inside = true;
+                begins = true;
+            }
+            Item::End(end) => {
+                blank = false;
+                begins = false;
+                edge(text, "}", end.comment, &mut out);
+                inside = false;
+            }
+            _ => {
+                separate(&mut out);
+                let mut lines_of = String::new();
+                block(text, &items[..lines], &mut lines_of);
+                for line in lines_of.split_inclusive('\n') {
+                    if inside {
+                        out.push_str(INDENT);
+                    }
+                    out.push_str(line);
+                }
+            }
         }
-        block(&file.text, &items[..lines], &mut out);
-        items = &items[(lines + 1).min(items.len())..];
+        items = &items[lines.max(1)..];
     }
     out
+}
+
+/// The first or last line of a chain.
+fn edge(text: &str, line: &str, comment: Option<Span>, out: &mut String) {
+    out.push_str(line);
+    if let Some(comment) = comment {
+        out.push_str("  ");
+        out.push_str(comment.of(text));
+    }
+    out.push('\n');
 }
 
 /// Formats a text.
@@ -108,7 +178,7 @@ fn block(text: &str, items: &[Item], out: &mut String) {
                 comment: span.of(text).to_owned(),
                 ..Pieces::default()
             },
-            Item::Blank => Pieces::default(),
+            Item::Blank | Item::Chain(_) | Item::End(_) => Pieces::default(),
         })
         .collect();
     let names = pieces.iter().map(|p| width(&p.name)).max().unwrap_or(0);
@@ -345,6 +415,14 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
             out.push_str("helper ");
             out.push_str(&word.of(text).to_ascii_lowercase());
         }
+        Action::Jump(name) => {
+            out.push_str("jump ");
+            out.push_str(name.of(text));
+        }
+        Action::Choose(reference, choices) => {
+            with_value("choose ", reference, None, out);
+            choices_text(text, reference, choices, out);
+        }
         Action::Log(prefix) => {
             out.push_str("log");
             if let Some(prefix) = prefix {
@@ -353,6 +431,33 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
             }
         }
     }
+}
+
+/// `{ 22: jump admin, 80: accept }`, with the line breaks it had between choices.
+fn choices_text(text: &str, reference: &FieldRef, choices: &[Choice], out: &mut String) {
+    out.push_str(" {");
+    let mut end = choices.first().map_or(0, |one| one.span.start);
+    for (i, one) in choices.iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        separate_always(text, end, one.span.start, out);
+        match one.key {
+            Key::Value(value) => value_text(reference, value.of(text), out),
+            Key::Set(name) => {
+                out.push('@');
+                out.push_str(name.of(text));
+            }
+            Key::Else(_) => out.push_str("else"),
+        }
+        out.push(':');
+        for target in &one.targets {
+            out.push(' ');
+            target_text(text, target, out);
+        }
+        end = one.span.end;
+    }
+    out.push_str(" }");
 }
 
 fn field_text(text: &str, reference: &FieldRef, out: &mut String) {

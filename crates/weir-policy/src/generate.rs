@@ -12,6 +12,7 @@ use crate::field::{Field, Header, Kind};
 use crate::names::{SERVICES, has_flags, names_of};
 use crate::{NoFiles, Source};
 
+mod chains;
 mod stateful;
 
 pub use stateful::stateful_policy_text;
@@ -98,20 +99,27 @@ const SETS: &[(&str, &str)] = &[
     ("lan", "set lan = { eth0, eth1 }"),
 ];
 
-/// A policy of 1 to 12 rules, with the sets it uses, comments and continued lines.
+/// A policy of 1 to 12 rules, with the sets it uses, comments and continued lines; of one in three some rules stand in a chain.
 pub fn policy_text() -> impl Strategy<Value = String> {
-    vec(vec(any::<u16>(), TAPE), 1..=12).prop_map(|tapes| {
-        let mut rules = String::new();
-        for (i, tape) in tapes.iter().enumerate() {
+    let tapes = vec(vec(any::<u16>(), TAPE), 1..=12);
+    (tapes, vec(any::<u16>(), TAPE)).prop_map(|(tapes, ways)| {
+        let made = tapes.iter().enumerate().map(|(i, tape)| {
+            let mut text = String::new();
             rule(
                 &mut Tape {
                     numbers: tape,
                     at: 0,
                 },
                 i,
-                &mut rules,
+                &mut text,
             );
-        }
+            text
+        });
+        let mut ways = Tape {
+            numbers: &ways,
+            at: 0,
+        };
+        let rules = chains::moved(made.collect(), &mut ways, Tape::below, tests);
         with_sets(&rules)
     })
 }
@@ -225,6 +233,15 @@ fn rule(tape: &mut Tape<'_>, index: usize, out: &mut String) {
         out.push_str("   # why");
     }
     out.push('\n');
+}
+
+/// The tests of a rule that could have any target.
+fn tests(tape: &mut Tape<'_>) -> String {
+    let headers = Headers::choose(tape);
+    let mut matches = vec![String::new()];
+    one_match(tape, &headers, true, &mut matches[0]);
+    let rule = possible("", &matches, " log");
+    rule.strip_suffix(" log").unwrap_or("all").to_owned()
 }
 
 /// A rule with as many of the matches, from the first on, as do not contradict each other or the targets.

@@ -11,6 +11,7 @@ mod describe;
 pub mod diagnostic;
 pub mod field;
 mod filter;
+mod flat;
 mod fmt;
 #[cfg(feature = "generate")]
 pub mod generate;
@@ -30,6 +31,7 @@ mod words;
 pub use describe::describe;
 pub use diagnostic::{Diagnostic, Diagnostics, Draft, Report, Severity};
 pub use filter::{Filter, FilterError};
+pub use flat::{Flat, leads_to_chains};
 pub use fmt::{format, format_source, one_line};
 pub use names::names;
 pub use source::{
@@ -46,6 +48,26 @@ pub struct Parsed {
     pub ast: ast::File,
     /// What is allowed and probably not meant.
     pub warnings: Diagnostics,
+    /// What chains and choices make of the rules, one for each rule of the policy; `None`: rules are those of the text.
+    pub flat: Option<Vec<Flat>>,
+}
+
+impl Parsed {
+    /// Each rule of the policy as it would be written without chains.
+    pub fn written(&self) -> Box<dyn Iterator<Item = &ast::Rule> + '_> {
+        match &self.flat {
+            Some(flat) => Box::new(flat.iter().map(|one| &one.rule)),
+            None => Box::new(flat::rules(&self.ast).map(|(_, rule)| rule)),
+        }
+    }
+
+    /// Each rule of the policy: the number of the rule in the text that it comes from, from 0.
+    pub fn sources(&self) -> Box<dyn Iterator<Item = usize> + '_> {
+        match &self.flat {
+            Some(flat) => Box::new(flat.iter().map(|one| one.of as usize)),
+            None => Box::new(0..self.policy.rules.len()),
+        }
+    }
 }
 
 /// Reads a policy.
@@ -55,7 +77,7 @@ pub struct Parsed {
 pub fn parse(source: &Source, loader: &dyn SetLoader) -> Result<Parsed, Diagnostics> {
     let mut report = diagnostic::Report::default();
     let ast = parse::parse_text(&source.text, &mut report);
-    let (policy, set_files) = lower::lower(&ast, loader, &mut report);
+    let (policy, flat, set_files) = lower::lower(&ast, loader, &mut report);
     let failed = report.has_errors();
     let mut files = vec![(source.name.as_str(), source.text.as_str())];
     files.extend(set_files.iter().map(|f| (f.name.as_str(), f.text.as_str())));
@@ -67,5 +89,6 @@ pub fn parse(source: &Source, loader: &dyn SetLoader) -> Result<Parsed, Diagnost
         policy,
         ast,
         warnings,
+        flat,
     })
 }

@@ -3,6 +3,7 @@
 //! Everything that docs/semantics.md sections 2, 4 and 7 settle when a policy is read is settled here, once; later stages
 //! see only `model`. Errors do not stop the file, so that all of them are seen at once.
 
+mod chains;
 mod connections;
 mod matches;
 mod targets;
@@ -13,21 +14,28 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::ast::{self, Span};
-use crate::diagnostic::Report;
+use crate::diagnostic::{Mark, Report};
 use crate::field::{Field, Header, Kind};
+use crate::flat::{self, Flat};
 use crate::lint::{self, Asked};
 use crate::model::{Classes, Policy, Ranges, Rule, Subject, Target, Test};
 use crate::sets::Sets;
 use crate::source::{SetLoader, Source};
 use crate::value::Problem;
 
-/// Lowers a tree. What is wrong goes to `report`. Also returns the set files, which the report's spans point into.
+/// Lowers a tree. What is wrong goes to `report`. Also returns what chains make of the rules, and the set files, which the report's spans
+/// point into.
 pub(crate) fn lower(
     file: &ast::File,
     loader: &dyn SetLoader,
     report: &mut Report,
-) -> (Policy, Vec<Source>) {
+) -> (Policy, Option<Vec<Flat>>, Vec<Source>) {
     let sets = Sets::new(file, report);
+    let has_chains = flat::has_chains(file);
+    let mut flats = match has_chains {
+        true => flat::flatten(file, report),
+        false => None,
+    };
     let mut lower = Lower {
         text: &file.text,
         loader,
@@ -37,30 +45,32 @@ pub(crate) fn lower(
         names: HashMap::new(),
         seen: HashMap::new(),
     };
-    let count = file
-        .items
-        .iter()
-        .filter(|item| matches!(item, ast::Item::Rule(_)))
-        .count();
-    let mut rules: Vec<Rule> = Vec::with_capacity(count);
-    for item in &file.items {
-        let ast::Item::Rule(written) = item else {
-            continue;
-        };
-        let id = rules.len() as u32 + 1;
-        let rule = lower.rule(written, id);
-        lower.warn_if_seen(written, &rule, &rules);
-        rules.push(rule);
-    }
+    let (rules, kept) = match has_chains {
+        true => lower.rules_of_chains(file, flats.as_deref()),
+        false => (lower.rules(file), Vec::new()),
+    };
     let connections = lower.settings(file, &rules);
     if !lower.report.has_errors() {
         lower.sets.warn_unused(lower.report);
     }
-    let policy = Policy { rules, connections };
-    if !lower.report.has_errors() {
-        lint::policy(&policy, file, lower.report);
+    let Lower { sets, report, .. } = lower;
+    if let Some(flats) = &mut flats {
+        let mut kept = kept.into_iter();
+        flats.retain(|_| kept.next().unwrap_or(false));
     }
-    (policy, lower.sets.files)
+    let policy = Policy { rules, connections };
+    if !report.has_errors() {
+        let written: Vec<&ast::Rule> = match &flats {
+            Some(flats) => flats.iter().map(|one| &one.rule).collect(),
+            None => flat::rules(file).map(|(_, rule)| rule).collect(),
+        };
+        let mark = report.mark();
+        lint::policy(&policy, file, &written, report);
+        if let Some(flats) = &flats {
+            flat::settle(flats, mark, report);
+        }
+    }
+    (policy, flats, sets.files)
 }
 
 struct Lower<'a> {
@@ -70,7 +80,8 @@ struct Lower<'a> {
     sets: Sets<'a>,
     /// One allocation for each interval of low numbers, however many rules test it.
     interned: HashMap<(u16, u16), Arc<Ranges>>,
-    names: HashMap<&'a str, Span>,
+    /// Names of rules, with the chain that each stands in or nothing.
+    names: HashMap<(&'a str, &'a str), Span>,
     /// Hash of matches and targets to the rules that have it, with the place they were written.
     seen: HashMap<u64, (usize, Span)>,
 }
@@ -118,21 +129,40 @@ const CLASS_NAMES: &[(Classes, &str)] = &[
 ];
 
 impl<'a> Lower<'a> {
-    fn rule(&mut self, written: &'a ast::Rule, id: u32) -> Rule {
-        let name = written.name.map(|span| span.of(self.text));
-        if let (Some(name), Some(span)) = (name, written.name) {
-            match self.names.entry(name) {
-                Entry::Vacant(free) => {
-                    free.insert(span);
-                }
-                Entry::Occupied(first) => {
-                    self.report
-                        .error(0, span, format!("two rules are named `{name}`"))
-                        .also(0, *first.get(), "first here")
-                        .help("give each rule its own name");
-                }
+    /// The rules of a file without chains.
+    fn rules(&mut self, file: &'a ast::File) -> Vec<Rule> {
+        let is_rule = |item: &&ast::Item| matches!(item, ast::Item::Rule(_));
+        let mut rules = Vec::with_capacity(file.items.iter().filter(is_rule).count());
+        for (_, written) in flat::rules(file) {
+            self.named("", written);
+            let id = rules.len() as u32 + 1;
+            let name = written.name.map(|name| self.of(name).to_owned());
+            let (rule, _) = self.rule(written, id, name);
+            self.warn_if_seen(written, &rule, &rules);
+            rules.push(rule);
+        }
+        rules
+    }
+
+    /// Notes the name of a rule, unique in its chain.
+    fn named(&mut self, chain: &'a str, written: &ast::Rule) {
+        let Some(span) = written.name else { return };
+        let name = self.of(span);
+        match self.names.entry((chain, name)) {
+            Entry::Vacant(free) => {
+                free.insert(span);
+            }
+            Entry::Occupied(first) => {
+                self.report
+                    .error(0, span, format!("two rules are named `{name}`"))
+                    .also(0, *first.get(), "first here")
+                    .help("give each rule its own name");
             }
         }
+    }
+
+    /// What a rule means; and, if its words contradict each other, what the report held before that was said.
+    fn rule(&mut self, written: &ast::Rule, id: u32, name: Option<String>) -> (Rule, Option<Mark>) {
         let mut required = Required::default();
         let mut matches = Vec::with_capacity(written.matches.len());
         // The written match that each of them comes from.
@@ -144,6 +174,7 @@ impl<'a> Lower<'a> {
         let of_targets = required.places.len();
         let stateful = written.stateful.is_some();
         let (targets, chosen) = self.lower_targets(&written.targets, stateful, &mut required);
+        let (mark, errors) = (self.report.mark(), self.report.errors());
         self.refuse_exclusive(&required);
         if !self.report.has_error_in(0, written.span) {
             let asked = matches.iter().zip(&origins);
@@ -158,9 +189,10 @@ impl<'a> Lower<'a> {
                 .collect();
             lint::judge(self.text, &asked, self.report);
         }
-        Rule {
+        let contradicts = (self.report.errors() > errors).then_some(mark);
+        let rule = Rule {
             id,
-            name: name.map(str::to_owned),
+            name,
             line: written.line,
             stateful,
             timeout_ns: chosen.timeout_ns(),
@@ -169,7 +201,8 @@ impl<'a> Lower<'a> {
             requires: required.classes,
             matches,
             targets,
-        }
+        };
+        (rule, contradicts)
     }
 
     fn refuse_exclusive(&mut self, required: &Required) {

@@ -3,13 +3,15 @@
 //! Decides what is a field, a value or a keyword, and nothing about widths or meanings. An error never ends the file:
 //! the line is taken up again at the next word that can start a match or a target.
 
+mod chains;
 mod habits;
 mod targets;
 
 use std::sync::Arc;
 
 use crate::ast::{
-    Cond, FieldRef, File, Item, Match, Rule, Set, SetBody, Setting, SettingKind, Span, Target, Test,
+    Action, Cond, FieldRef, File, Item, Match, Rule, Set, SetBody, Setting, SettingKind, Span,
+    Target, Test,
 };
 use crate::diagnostic::Report;
 use crate::field::{Field, Kind as FieldKind};
@@ -36,6 +38,7 @@ pub(crate) fn parse_text(text: &str, report: &mut Report) -> File {
     let mut lexer = Lexer::new(text);
     let mut line = Line::default();
     let mut scratch = Scratch::default();
+    let mut open = Open::default();
     while lexer.next_line(&mut line) {
         let item = Parser {
             text,
@@ -43,11 +46,67 @@ pub(crate) fn parse_text(text: &str, report: &mut Report) -> File {
             at: 0,
             report,
             scratch: &mut scratch,
+            in_choices: false,
         }
         .item(&line);
-        file.items.extend(item);
+        let is_kept = open.follow(item.as_ref(), &line, report);
+        file.items.extend(item.filter(|_| is_kept));
+    }
+    if let Some(chain) = open.chain {
+        report
+            .error(POLICY, chain, "this chain is not closed")
+            .help("write `}` on a line of its own behind its last rule");
     }
     file
+}
+
+/// The chain that lines stand in.
+#[derive(Default)]
+struct Open {
+    chain: Option<Span>,
+    /// Lines that opened something of another program: their closing braces are no errors of their own.
+    foreign: usize,
+}
+
+impl Open {
+    /// Takes the next line; whether its item may stand here.
+    fn follow(&mut self, item: Option<&Item>, line: &Line, report: &mut Report) -> bool {
+        match (item, self.chain) {
+            (Some(Item::Chain(chain)), None) => self.chain = Some(chain.span),
+            (Some(Item::Chain(chain)), Some(first)) => {
+                report
+                    .error(POLICY, chain.span, "a chain cannot stand in another one")
+                    .also(POLICY, first, "this one is still open")
+                    .help("close it with `}` first; `jump NAME` leads from one chain into another");
+                return false;
+            }
+            (Some(Item::End(_)), Some(_)) => self.chain = None,
+            (Some(Item::End(_)), None) if self.foreign > 0 => {
+                self.foreign -= 1;
+                return false;
+            }
+            (Some(Item::End(end)), None) => {
+                report
+                    .error(POLICY, end.span, "this `}` closes nothing")
+                    .help("remove it; `chain NAME {` opens a chain");
+                return false;
+            }
+            (
+                Some(Item::Set(Set { span, .. }) | Item::Setting(Setting { span, .. })),
+                Some(first),
+            ) => {
+                report
+                    .error(POLICY, *span, "a chain holds rules only")
+                    .also(POLICY, first, "this chain is still open")
+                    .help("write this line in front of the chain");
+            }
+            (None, _) if line.tokens.last().is_some_and(|t| t.kind == Kind::Open) => {
+                self.foreign += 1;
+            }
+            _ => {}
+        }
+        true
+    }
 }
 
 /// Whether a field takes values (given the kind behind an option's name); others are tested for presence only.
@@ -104,6 +163,8 @@ struct Parser<'a> {
     at: usize,
     report: &'a mut Report,
     scratch: &'a mut Scratch,
+    /// Whether targets end at a comma or a brace: those of a choice do.
+    in_choices: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -113,6 +174,9 @@ impl<'a> Parser<'a> {
         };
         let span = first.span.to(last.span);
         let first = self.peek_word().unwrap_or_default();
+        if self.peek().is_some_and(|t| t.kind == Kind::Close) {
+            return self.chain_end(line.comment).map(Item::End);
+        }
         if first.eq_ignore_ascii_case("set") {
             return self.set(span, line.comment).map(Item::Set);
         }
@@ -136,7 +200,10 @@ impl<'a> Parser<'a> {
         let mark = self.report.mark();
         let errors = self.report.errors();
         let text = self.of(span);
-        let rule = self.rule(span, line).map(Item::Rule);
+        let rule = match first.eq_ignore_ascii_case("chain") {
+            true => self.chain(span, line.comment).map(Item::Chain),
+            false => self.rule(span, line).map(Item::Rule),
+        };
         // What other firewalls write is told in one piece instead of word by word.
         if self.report.errors() > errors
             && let Some(advice) = habits::advice(text, span.start)
@@ -246,7 +313,7 @@ impl<'a> Parser<'a> {
             self.error(end, "this rule has no target")
                 .label("expected a target here")
                 .help(help);
-        } else if clean && self.scratch.matches.is_empty() {
+        } else if clean && self.scratch.matches.is_empty() && !self.chooses() {
             let at = self.scratch.targets.first().map_or(span, |t| t.span);
             self.error(at, "this rule has no match")
                 .label("expected a match in front of this")
@@ -261,6 +328,18 @@ impl<'a> Parser<'a> {
             targets: self.scratch.targets.drain(..).collect(),
             comment: line.comment,
         })
+    }
+
+    /// Whether the targets are a choice: it tests its field by itself.
+    fn chooses(&self) -> bool {
+        let targets = self.scratch.targets.as_slice();
+        matches!(
+            targets,
+            [Target {
+                action: Action::Choose(..),
+                ..
+            }]
+        )
     }
 
     /// `name:` in front of a rule.

@@ -17,6 +17,8 @@ pub(crate) const TARGETS: &[&str] = &[
     "mapping",
     "filtering",
     "helper",
+    "jump",
+    "choose",
 ];
 
 /// A target of mmb that weir has not, and mmb never carried out.
@@ -33,8 +35,16 @@ const MEANT: &[(&[&str], &str)] = &[
         "every rule counts its packets: leave this out",
     ),
     (
-        &["return", "continue", "jump", "goto", "queue-num"],
-        "all rules count, in one list: there is nothing to go to; `accept` beats `drop` wherever it stands",
+        &["goto", "-g", "call"],
+        "write `jump CHAIN`: the rules of the chain apply to packets that match this rule, too",
+    ),
+    (
+        &["vmap", "switch", "case"],
+        "write `choose tcp-dport { 22: jump admin, 80: accept }`",
+    ),
+    (
+        &["return", "continue", "queue-num"],
+        "all rules count, and none ends the others: there is nothing to return from; `accept` beats `drop` wherever it stands",
     ),
     (
         &["masquerade", "snat"],

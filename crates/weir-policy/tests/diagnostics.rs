@@ -303,6 +303,22 @@ const MISTAKES: &[&str] = &[
     "tcp-dport 22 allow",
     "tcp-dport 22 counter drop",
     "tcp-dport 22 return",
+    "-A web -p tcp --dport 80 -j ACCEPT",
+    "-A INPUT -i wan0 -j web",
+    "-A INPUT -p tcp -g TCP",
+    "-N web",
+    "-A POSTROUTING -o wan0 -j MASQUERADE",
+    "iifname \"wan0\" tcp dport 80 jump web",
+    "tcp dport 80 goto web",
+    "tcp dport vmap { 22 : jump admin, 80 : accept, * : drop }",
+    "ct state vmap { established : accept, related : accept, invalid : drop }",
+    "tcp-dport 22 goto web",
+    "table inet filter {\nchain input {\ntype filter hook input priority 0; policy drop;\ntcp dport 22 accept\n}\n}",
+    "chain web { tcp-dport 80 accept }",
+    "chain {\nall drop\n}",
+    "chain web {\n    allow: tcp-dport 80 accept\n    http-only: udp-dport 53 accept\n}\ntcp jump web",
+    "in wan0 choose tcp-dport { 22: jump admin, 80: accept log }\nchain admin {\nip-saddr 10.0.0.0/8 accept\ntcp-dport 23 drop\n}",
+    "choose tcp-dport { 22 }\nchoose tcp-dport 22\nchoose tcp-dport { 22: }\nchoose tcp-dport { 22: drop\nchoose { 22: drop }\nchoose tcp-flags { syn: drop }",
     "tcp-dport 22 limit 5/s accept",
     "in lan0 masquerade",
     "default drop",
@@ -399,12 +415,19 @@ fn mistakes_are_answered_with_what_to_write() {
             let quoted = help.split('`').skip(1).step_by(2);
             let quoted = quoted.filter(|q| q.contains(' ') && !q.starts_with("weir "));
             for rule in quoted.filter(|q| !q.contains("ADDRESS")) {
-                let sets = "set blocked = { 192.0.2.0/24 }\n";
+                let mut sets = "set blocked = { 192.0.2.0/24 }\n".to_owned();
+                for chain in ["web", "admin", "TCP"] {
+                    if rule.contains(&format!("jump {chain}")) {
+                        sets.push_str(&format!("chain {chain} {{\nall log\n}}\n"));
+                    }
+                }
                 let parses = |rule: &str| {
                     let text = format!("{sets}{rule}\n");
                     parse(&Source::new("p.weir", text.as_str()), &NoFiles).map(drop)
                 };
-                let outcome = parses(rule).or_else(|_| parses(&format!("{rule} log")));
+                let outcome = parses(rule)
+                    .or_else(|_| parses(&format!("{rule} log")))
+                    .or_else(|_| parses(&format!("{rule}\n}}")));
                 assert!(outcome.is_ok(), "{text}: {rule}: {outcome:?}");
             }
         }

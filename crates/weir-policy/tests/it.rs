@@ -2,6 +2,7 @@
 //!
 //! A new file gets a line below; scripts/check-tree finds one that has none. Helpers come first, tests after them.
 
+mod chains;
 mod diagnostics;
 mod documents;
 mod language;

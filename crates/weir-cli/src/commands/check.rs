@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use weir_functions::middlebox::{self, PlanError};
 use weir_network::model::Document;
-use weir_policy::{Diagnostic, Diagnostics, Parsed, PolicyError, ast, parse_file};
+use weir_policy::{Diagnostic, Diagnostics, Parsed, PolicyError, parse_file};
 use weir_runtime::networks::Record;
 use weir_runtime::{Kind, RuntimeError};
 
@@ -191,11 +191,7 @@ fn networks_text(document: &Document) -> String {
 /// What cannot be planned, at its place in the policy; `None`: it has none.
 fn planned(error: &PlanError, parsed: &Parsed, name: &str, is_hint: bool) -> Option<Diagnostics> {
     let line = line_of(error);
-    let mut rules = parsed.ast.items.iter().filter_map(|item| match item {
-        ast::Item::Rule(rule) => Some(rule),
-        _ => None,
-    });
-    let rule = rules.find(|rule| rule.line == line)?;
+    let rule = parsed.written().find(|rule| rule.line == line)?;
     let mut matches = rule.matches.iter();
     let out = matches.find(|one| is_hint && one.field.field.info().name == "out");
     let place = out.map_or(rule.span, |one| one.span);

@@ -4,7 +4,7 @@
 //! Lines that no edit concerns stay as they are, comments and layout included. Invariant: what is written parses to just the rules that
 //! run, in their order, and it replaces the file in one step.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -18,8 +18,8 @@ use super::Saved;
 pub struct PolicyFile {
     path: PathBuf,
     tree: ast::File,
-    /// Of each rule in the text.
-    ids: Vec<u32>,
+    /// Number of a rule in the text, from 0, and an id that it runs with: those of chains may have several, ascending by id.
+    ids: Vec<(usize, u32)>,
 }
 
 /// Why a policy was not written.
@@ -63,7 +63,7 @@ impl PolicyFile {
         PolicyFile {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf()),
             tree: parsed.ast.clone(),
-            ids: book.entries().map(|entry| entry.rule.id).collect(),
+            ids: ids(parsed, book),
         }
     }
 
@@ -88,9 +88,19 @@ impl PolicyFile {
         }
         let mut text = format!("{line}\n");
         text.push_str(&self.sets_named_in(line));
+        // Chains that a jump may name: it is refused below, in better words.
+        for chain in chains_of(&self.tree) {
+            text.push_str(&format!("chain {chain} {{\n}}\n"));
+        }
         let source = Source::new("rule", text);
         let parsed = parse(&source, &FileSets::beside(&self.path))
             .map_err(|diagnostics| diagnostics.render(false).trim_end().to_owned())?;
+        if weir_policy::leads_to_chains(&parsed.ast) {
+            return Err(format!(
+                "`jump` and `choose` stand for several rules, and live edits are of one: write it in {}, then `weir rule load`",
+                self.path.display()
+            ));
+        }
         match parsed.policy.rules.len() {
             1 => Ok(parsed),
             0 => Err("expected a rule: write matches, then targets".to_owned()),
@@ -116,15 +126,16 @@ impl PolicyFile {
                 _ => return Err(SaveError::Exists { path: shown() }),
             }
         }
-        let (text, added, removed) = self.edited(book);
-        let tree = self.check(&text, &path, book)?;
+        let unfaithful = |why| SaveError::Unfaithful { path: shown(), why };
+        let (text, added, removed) = self.edited(book).map_err(unfaithful)?;
+        let parsed = self.check(&text, &path, book)?;
         replace(&path, &text).map_err(|source| SaveError::Write {
             path: shown(),
             source,
         })?;
         if own {
-            self.tree = tree;
-            self.ids = book.entries().map(|entry| entry.rule.id).collect();
+            self.ids = ids(&parsed, book);
+            self.tree = parsed.ast;
         }
         Ok(Saved {
             file: path,
@@ -134,13 +145,36 @@ impl PolicyFile {
         })
     }
 
-    /// The text with what was deleted taken out and what was added behind it; and how many of each.
-    fn edited(&self, book: &RuleBook) -> (String, usize, usize) {
+    /// The text with what was deleted taken out and what was added behind it; and how many of each. An error: a rule of a chain was deleted
+    /// for one way into the chain and not for another.
+    fn edited(&self, book: &RuleBook) -> Result<(String, usize, usize), String> {
         let old = &self.tree.text;
-        let gone: Vec<(usize, usize)> = (rules_of(&self.tree.items).zip(&self.ids))
-            .filter(|(_, id)| book.entry(**id).is_none())
-            .map(|(rule, _)| lines_of(old, rule))
-            .collect();
+        let mut removed = 0;
+        // Of each written rule: ids that are gone, and such that run.
+        let mut fates: BTreeMap<usize, (Option<u32>, Option<u32>)> = BTreeMap::new();
+        for &(number, id) in &self.ids {
+            let fate = fates.entry(number).or_default();
+            match book.entry(id) {
+                Some(_) => fate.1 = Some(id),
+                None => {
+                    fate.0 = Some(id);
+                    removed += 1;
+                }
+            }
+        }
+        let mut gone: Vec<(usize, usize)> = Vec::new();
+        for (number, rule) in rules_of(&self.tree.items).enumerate() {
+            match fates.get(&number) {
+                Some((Some(deleted), Some(runs))) => {
+                    return Err(format!(
+                        "rule {deleted} was deleted and rule {runs}, which stands on the same line {}, runs: delete that one, too, or edit the file and load it with `weir rule load`",
+                        rule.line
+                    ));
+                }
+                Some((Some(_), None)) => gone.push(lines_of(old, rule)),
+                _ => {}
+            }
+        }
         let mut text = String::with_capacity(old.len());
         let mut kept = 0;
         for &(start, end) in &gone {
@@ -148,7 +182,7 @@ impl PolicyFile {
             kept = end;
         }
         text.push_str(&old[kept..]);
-        let configured: HashSet<u32> = self.ids.iter().copied().collect();
+        let configured: HashSet<u32> = self.ids.iter().map(|&(_, id)| id).collect();
         let new = book
             .entries()
             .filter(|entry| entry.origin == Origin::Added || !configured.contains(&entry.rule.id));
@@ -161,10 +195,10 @@ impl PolicyFile {
             text.push('\n');
             added += 1;
         }
-        (text, added, gone.len())
+        Ok((text, added, removed))
     }
 
-    fn check(&self, text: &str, path: &Path, book: &RuleBook) -> Result<ast::File, SaveError> {
+    fn check(&self, text: &str, path: &Path, book: &RuleBook) -> Result<Parsed, SaveError> {
         let unfaithful = |why: String| SaveError::Unfaithful {
             path: path.display().to_string(),
             why,
@@ -172,16 +206,22 @@ impl PolicyFile {
         let source = Source::new(path.display().to_string(), text);
         let parsed = parse(&source, &FileSets::beside(path))
             .map_err(|diagnostics| unfaithful(diagnostics.render(false)))?;
+        // Rules without a name are called by their number in their chain, and the chain may have become shorter.
+        let numbered = |n: usize| {
+            let flat = parsed.flat.as_ref().and_then(|flat| flat.get(n));
+            flat.is_some_and(|one| one.chain.is_some() && one.rule.name.is_none())
+        };
+        let pairs = parsed.policy.rules.iter().zip(book.entries());
         let same = parsed.policy.rules.len() == book.entries().len()
-            && (parsed.policy.rules.iter().zip(book.entries())).all(|(rule, entry)| {
+            && pairs.enumerate().all(|(n, (rule, entry))| {
                 let have = &entry.rule;
-                rule.name == have.name
+                (rule.name == have.name || numbered(n))
                     && rule.requires == have.requires
                     && rule.matches == have.matches
                     && rule.targets == have.targets
             });
         if same {
-            return Ok(parsed.ast);
+            return Ok(parsed);
         }
         Err(unfaithful(
             "its sets are not those that the rules were started with".to_owned(),
@@ -212,6 +252,20 @@ fn lines_of(text: &str, rule: &ast::Rule) -> (usize, usize) {
     let start = text[..from].rfind('\n').map_or(0, |at| at + 1);
     let end = text[to..].find('\n').map_or(text.len(), |at| to + at + 1);
     (start, end)
+}
+
+/// Which rules of the text run with which ids.
+fn ids(parsed: &Parsed, book: &RuleBook) -> Vec<(usize, u32)> {
+    let running = book.entries().map(|entry| entry.rule.id);
+    parsed.sources().zip(running).collect()
+}
+
+/// Names of the chains of a file.
+fn chains_of(tree: &ast::File) -> impl Iterator<Item = &str> {
+    tree.items.iter().filter_map(|item| match item {
+        ast::Item::Chain(chain) => Some(chain.name.of(&tree.text)),
+        _ => None,
+    })
 }
 
 fn rules_of(items: &[ast::Item]) -> impl Iterator<Item = &ast::Rule> {

@@ -25,8 +25,8 @@ use weir_functions::plan::{ChecksumMode, Port, PortConstants};
 use weir_functions::report::Report;
 use weir_kernel::iface::{Feature, Interface};
 use weir_kernel::{Direction, EventRing, KernelError, XdpMode};
+use weir_policy::Parsed;
 use weir_policy::model::Rule;
-use weir_policy::{Parsed, ast};
 use zerocopy::FromBytes;
 
 use crate::translated::{Entrance, dropped_by_stack};
@@ -564,13 +564,9 @@ fn random() -> u64 {
 
 /// The rules of a policy with their text.
 pub fn written(parsed: &Parsed) -> Vec<Written> {
-    let texts = parsed.ast.items.iter().filter_map(|item| match item {
-        ast::Item::Rule(rule) => Some(weir_policy::one_line(&parsed.ast.text, rule)),
-        _ => None,
-    });
     let rules = parsed.policy.rules.iter().cloned();
     rules
-        .zip(texts)
+        .zip(parsed.texts())
         .map(|(rule, text)| Written { rule, text })
         .collect()
 }

@@ -18,15 +18,11 @@ enum Opens {
 }
 
 /// Tests of states that no packet has, because nothing opens connections.
-pub(super) fn states(policy: &Policy, file: &ast::File, report: &mut Report) {
+pub(super) fn states(policy: &Policy, written: &[&ast::Rule], report: &mut Report) {
     if policy.rules.iter().any(|rule| rule.stateful) {
         return;
     }
-    let rules = file.items.iter().filter_map(|item| match item {
-        ast::Item::Rule(rule) => Some(rule),
-        _ => None,
-    });
-    let tests = rules.flat_map(|rule| &rule.matches);
+    let tests = written.iter().flat_map(|rule| &rule.matches);
     for one in tests.filter(|one| one.field.field.info().kind == Kind::CtState) {
         report
             .warning(

@@ -20,11 +20,16 @@ use crate::model::Policy;
 
 pub(crate) use never::{Asked, judge};
 
-/// What can be said of a policy without errors.
-pub(crate) fn policy(policy: &Policy, file: &ast::File, report: &mut Report) {
-    let view = view::View::of(policy, file);
+/// What can be said of a policy without errors. `written` has each of its rules as it stands in the text, chains laid flat.
+pub(crate) fn policy(
+    policy: &Policy,
+    file: &ast::File,
+    written: &[&ast::Rule],
+    report: &mut Report,
+) {
+    let view = view::View::of(policy, written);
     verdicts::judge(&view, report);
     targets::judge(&view, report);
     connections::judge(&view, file, report);
-    connections::states(policy, file, report);
+    connections::states(policy, written, report);
 }

@@ -34,11 +34,7 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(policy: &'a Policy, file: &'a ast::File) -> View<'a> {
-        let written = file.items.iter().filter_map(|item| match item {
-            ast::Item::Rule(rule) => Some(rule),
-            _ => None,
-        });
+    pub(super) fn of(policy: &'a Policy, written: &[&'a ast::Rule]) -> View<'a> {
         let rules = policy.rules.iter().zip(written);
         let all = rules.map(|(rule, written)| Seen {
             rule,

@@ -95,6 +95,8 @@ impl Lower<'_> {
                     self.filtering(*word, span, &mut seen.chosen);
                     None
                 }
+                // Laid flat before: none is left in a rule that is lowered.
+                Action::Jump(_) | Action::Choose(..) => None,
                 Action::Helper(word) => {
                     if let Some(classes) = self.helper(*word, span, &mut seen.chosen) {
                         required.add(classes, span);

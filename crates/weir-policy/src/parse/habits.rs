@@ -127,7 +127,7 @@ impl Made {
 const LETS_ANSWERS_IN: &str =
     "answers to what `add-stateful` rules open are let in without this rule";
 const OUT: &str = "`out` is known with `weir run --egress`";
-const NO_CHAINS: &str = "a policy is one list of rules without tables and chains: remove this line; `weir run POLICY -i INTERFACE` attaches it";
+const NO_CHAINS: &str = "a policy has no tables and base chains: remove this line; `weir run POLICY -i INTERFACE` attaches it";
 
 /// Words between tests, as programs have them.
 fn operators(words: &[Word<'_>]) -> Option<Advice> {
@@ -257,6 +257,73 @@ fn rejection(how: &str) -> String {
     "reject".to_owned()
 }
 
+/// Chains that packets enter without a jump.
+const BASE_CHAINS: &[&str] = &["INPUT", "FORWARD", "OUTPUT", "PREROUTING", "POSTROUTING"];
+
+/// Targets of iptables; other words behind `-j` are chains.
+const EXTENSIONS: &[&str] = &[
+    "MASQUERADE",
+    "SNAT",
+    "DNAT",
+    "REDIRECT",
+    "NETMAP",
+    "MARK",
+    "CONNMARK",
+    "RETURN",
+    "QUEUE",
+    "NFQUEUE",
+    "NOTRACK",
+    "TCPMSS",
+    "TCPOPTSTRIP",
+    "TTL",
+    "HL",
+    "DSCP",
+    "TOS",
+    "CT",
+    "SET",
+    "NFLOG",
+    "ULOG",
+    "TRACE",
+    "CLASSIFY",
+    "AUDIT",
+    "CHECKSUM",
+    "TEE",
+    "TPROXY",
+    "ECN",
+    "HMARK",
+];
+
+const BEHIND_A_JUMP: &str = "rules behind a jump count as well, whatever the chain says";
+
+/// The choices of a verdict map of nftables; `None`: a verdict that weir has not.
+fn choices(field: &str, map: &str, made: &mut Made) -> Option<String> {
+    let inner = map.strip_prefix('{')?.strip_suffix('}')?;
+    let mut choices = Vec::new();
+    for one in inner
+        .split(',')
+        .map(str::trim)
+        .filter(|one| !one.is_empty())
+    {
+        let (key, verdict) = one.rsplit_once(" : ").or_else(|| one.rsplit_once(": "))?;
+        let key = match key.trim().trim_matches('"') {
+            "*" => "else",
+            key => key,
+        };
+        let words: Vec<&str> = verdict.split_whitespace().collect();
+        let target = match words.as_slice() {
+            ["accept"] => "accept".to_owned(),
+            ["drop"] => "drop".to_owned(),
+            ["jump" | "goto", chain] => format!("jump {chain}"),
+            _ => return None,
+        };
+        choices.push(format!("{key}: {target}"));
+    }
+    if choices.iter().any(|one| one.contains("jump ")) {
+        made.note(BEHIND_A_JUMP);
+    }
+    (!choices.is_empty()).then(|| format!("choose {field} {{ {} }}", choices.join(", ")))
+}
+
 /// Options of iptables and ip6tables.
 fn iptables(words: &[Word<'_>]) -> Option<Advice> {
     let is_option = |word: &Word<'_>| {
@@ -309,11 +376,24 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
         let mut not = not;
         match option {
             "!" => negated = true,
-            "-A" | "--append" | "-D" | "--delete" | "-t" | "--table" => {
+            "-t" | "--table" => {
                 value(&mut not);
             }
-            "-I" | "--insert" => {
-                value(&mut not);
+            "-A" | "--append" | "-D" | "--delete" | "-I" | "--insert" => {
+                let chain = value(&mut not);
+                if is_name(&chain) && !BASE_CHAINS.contains(&chain.as_str()) {
+                    made.note("rules of a chain stand between `chain NAME {` and `}`");
+                }
+            }
+            "-N" | "--new-chain" => {
+                let chain = value(&mut not);
+                return Some(Advice {
+                    span: whole(words)?,
+                    message: "this is iptables; in weir a chain stands around its rules".to_owned(),
+                    help: format!(
+                        "write `chain {chain} {{`, its rules on lines of their own, and `}}`"
+                    ),
+                });
             }
             "-P" | "--policy" => {
                 let chain_policy = [value(&mut not), value(&mut not)];
@@ -448,7 +528,12 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
             "-j" | "--jump" | "-g" | "--goto" => {
                 let name = value(&mut not);
                 if !verdict(&name, &mut made) {
-                    known = false;
+                    let is_chain = is_name(&name) && !EXTENSIONS.contains(&name.as_str());
+                    known &= is_chain;
+                    if is_chain {
+                        made.targets.push(format!("jump {name}"));
+                        made.note(BEHIND_A_JUMP);
+                    }
                 }
             }
             "--log-prefix" => {
@@ -699,7 +784,8 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                 4
             }
         }
-        ("table" | "chain", _)
+        ("chain", _) => return None,
+        ("table", _)
         | ("add" | "create" | "delete" | "flush", "table" | "chain" | "ruleset")
         | ("type", "filter" | "nat" | "route") => {
             return says("this is nftables", NO_CHAINS);
@@ -754,7 +840,13 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                 }
                 _ => None,
             };
-            if at < words.len() {
+            if text(at) == "vmap" {
+                match choices(field, text(at + 1), &mut made) {
+                    Some(target) => made.targets.push(target),
+                    None => known = false,
+                }
+                at += 2;
+            } else if at < words.len() {
                 let value = text(at);
                 at += 1;
                 made.matches.push(
@@ -815,6 +907,13 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                     at += usize::from(negated || text(at) == "==");
                     match text(at) {
                         "new" if !negated => made.stateful = true,
+                        "vmap" => {
+                            at += 1;
+                            match choices("ct-state", text(at), &mut made) {
+                                Some(target) => made.targets.push(target),
+                                None => known = false,
+                            }
+                        }
                         states => {
                             if states.contains("established") && !negated {
                                 made.note(LETS_ANSWERS_IN);
@@ -847,6 +946,16 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                         _ => "reject".to_owned(),
                     });
                     at = words.len();
+                }
+                ("jump" | "goto", chain) if is_name(chain) => {
+                    made.targets.push(format!("jump {chain}"));
+                    made.note(BEHIND_A_JUMP);
+                    // A jump is written alike.
+                    if text(at) == "jump" {
+                        at += 2;
+                        continue;
+                    }
+                    at += 2;
                 }
                 ("masquerade", _) => {
                     made.stateful = true;

@@ -41,6 +41,7 @@ impl Parser<'_> {
                         .help("move this match in front of the first target");
                 }
                 Kind::Word => self.unknown_target(token),
+                Kind::Comma | Kind::Close if self.in_choices => return,
                 _ => {
                     self.stray(token, "a target");
                     self.skip_to_start();
@@ -139,6 +140,14 @@ impl Parser<'_> {
                     _ => Action::Filtering(value.span),
                 })
             }
+            "jump" => self.jump(),
+            "choose" if self.in_choices => {
+                self.error(token.span, "a choice cannot hold another `choose`")
+                    .help("jump to a chain that chooses");
+                self.skip_past_close();
+                None
+            }
+            "choose" => self.choose(),
             _ => {
                 self.error(
                     token.span,
@@ -263,7 +272,7 @@ impl Parser<'_> {
     }
 
     /// The field behind a target keyword.
-    fn target_field(&mut self, keyword: &str) -> Option<FieldRef> {
+    pub(super) fn target_field(&mut self, keyword: &str) -> Option<FieldRef> {
         let Some(token) = self.peek() else {
             let end = self.end();
             self.error(end, format!("expected a field behind `{keyword}`"));
