@@ -12,6 +12,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "abi.h"
+#include "abi/meter.h"
 
 /* Load-time constants. Read by value: clang 14 folds a copy of a const volatile object to zeros. */
 const volatile __u32 weir_port = 0;		/* weir's number of this port */
@@ -35,6 +36,7 @@ const volatile __u8 weir_slot_of[256] = {};	/* TCP option kind -> slot, WEIR_SLO
 #include "parse.h"
 #include "classify.h"
 #include "flow.h"
+#include "meter.h"
 #include "rewrite.h"
 #include "l4_check.h"
 #include "open.h"

@@ -165,6 +165,7 @@ struct weir_dim {
 #define WEIR_RULE_FILTER_NONE	(1 << 9)	/* ... to which everybody may send */
 #define WEIR_RULE_HELPER_TFTP	(1 << 10)	/* its connections are read by the helper of TFTP */
 #define WEIR_RULE_ANSWER	(1 << 11)	/* with WEIR_RULE_RATE: always drops, and answers as drop_param says: WEIR_ANSWER_* */
+#define WEIR_RULE_METER		(1 << 15)	/* with WEIR_RULE_RATE: counts addresses apart, as WEIR_METER_* in timeout_ns say */
 #define WEIR_RULE_REQUIRES	16	/* from this bit on: header classes */
 
 #define WEIR_ANSWER_RESET	1	/* TCP with a reset */
@@ -185,7 +186,7 @@ struct weir_rule {
 	__u32 op_count;
 	__u64 drop_param;	/* WEIR_RULE_RANDOM: drop when random is below, of 2^32; WEIR_RULE_RATE: ns a packet */
 	__u64 rate_limit_ns;	/* how far ahead of now the word may run */
-	__u64 timeout_ns;	/* of connections of this rule, 0: by their state */
+	__u64 timeout_ns;	/* of connections of this rule, 0: by their state; with WEIR_RULE_METER: WEIR_METER_* */
 };
 
 /* Rules added while running: tables behind those of the plan, with cells of their own. */
@@ -825,5 +826,6 @@ struct weir_filter_blocks {
 #define WEIR_F_L4PROTO		(1 << 14)	/* the protocol is tested whatever the family */
 #define WEIR_F_CT		(1 << 15)	/* states of connections are tested */
 #define WEIR_F_REJECT		(1 << 16)	/* packets that are dropped are answered */
+#define WEIR_F_METER		(1 << 20)	/* limits count addresses apart */
 
 #endif

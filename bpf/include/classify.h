@@ -305,8 +305,8 @@ static __always_inline __u64 now(struct scratch *s)
 	return s->now_ns;
 }
 
-/* The first rule that rejects a packet says how it is answered. Always 1. Not inlined: policies without such rules pay nothing for it. */
-static __noinline int remember_answer(struct scratch *s, struct weir_rule *rule)
+/* The first rule that rejects a packet says how it is answered. Always 1. */
+static __always_inline int remember_answer(struct scratch *s, struct weir_rule *rule)
 {
 	if (s->answers && s->answer_rule < rule->id)
 		return 1;
@@ -317,14 +317,24 @@ static __noinline int remember_answer(struct scratch *s, struct weir_rule *rule)
 	return 1;
 }
 
+static __always_inline int above_meter(struct scratch *s, struct weir_rule *rule);
+
+/* Drops that no word of the rule's own decides. Not inlined, and one branch for all: policies without such rules pay nothing for it. */
+static __noinline int above_otherwise(struct scratch *s, struct weir_rule *rule)
+{
+	if (weir_features & WEIR_F_METER && rule->flags & WEIR_RULE_METER)
+		return above_meter(s, rule);
+	return remember_answer(s, rule);
+}
+
 /* GCRA. Four tries against other CPUs; after that the packet counts as above the rate. */
 static __always_inline int above_rate(struct scratch *s, struct weir_rule *rule)
 {
 	__u32 at = rule->slot, i;
 	__u64 *tat, t, old, base;
 
-	if (weir_features & WEIR_F_REJECT && rule->flags & WEIR_RULE_ANSWER)
-		return remember_answer(s, rule);
+	if (weir_features & (WEIR_F_REJECT | WEIR_F_METER) && rule->flags & (WEIR_RULE_ANSWER | WEIR_RULE_METER))
+		return above_otherwise(s, rule);
 	tat = bpf_map_lookup_elem(&rates, &at);
 	t = now(s);
 	if (!tat)

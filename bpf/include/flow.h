@@ -13,7 +13,7 @@
 const volatile __u32 weir_flow_buckets = 1;
 const volatile __u32 weir_nat_buckets = 1;
 const volatile __u32 weir_frag_buckets = 1;
-const volatile __u64 weir_flow_seed = 0;	/* so that nobody can choose tuples that share a bucket */
+const volatile __u64 weir_flow_seed = 0;	/* so that nobody can choose tuples, or addresses of limits, that share a bucket */
 const volatile __u32 weir_loose = 0;	/* TCP segments pass whatever their numbers are */
 const volatile __u64 weir_timeout[32] = {};	/* ns, by state; WEIR_FLOW_STATES of them */
 

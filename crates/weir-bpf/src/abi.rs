@@ -6,6 +6,7 @@
 mod balancers;
 mod decapsulates;
 mod filters;
+mod meters;
 mod near;
 mod networks;
 mod routers;
@@ -16,6 +17,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub use balancers::*;
 pub use decapsulates::*;
 pub use filters::*;
+pub use meters::*;
 pub use near::*;
 pub use networks::*;
 pub use routers::*;
@@ -204,6 +206,7 @@ pub mod rule_flag {
     pub const FILTER_NONE: u32 = 1 << 9;
     pub const HELPER_TFTP: u32 = 1 << 10;
     pub const ANSWER: u32 = 1 << 11;
+    pub const METER: u32 = 1 << 15;
     /// Not a flag: number of the first bit of the header classes.
     pub const REQUIRES: u32 = 16;
 }
@@ -1074,4 +1077,5 @@ pub mod feature {
     pub const L4PROTO: u32 = 1 << 14;
     pub const CT: u32 = 1 << 15;
     pub const REJECT: u32 = 1 << 16;
+    pub const METER: u32 = 1 << 20;
 }

@@ -488,6 +488,8 @@ fn numbers_of_the_header_are_those_of_the_mirror() {
         ("WEIR_F_L4PROTO", abi::feature::L4PROTO.into()),
         ("WEIR_F_CT", abi::feature::CT.into()),
         ("WEIR_F_REJECT", abi::feature::REJECT.into()),
+        ("WEIR_F_METER", abi::feature::METER.into()),
+        ("WEIR_RULE_METER", abi::rule_flag::METER.into()),
         ("WEIR_RULE_ANSWER", abi::rule_flag::ANSWER.into()),
         ("WEIR_ANSWER_RESET", abi::answer::RESET),
         ("WEIR_ANSWER_ICMP4", abi::answer::ICMP4.into()),

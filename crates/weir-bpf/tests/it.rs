@@ -7,5 +7,6 @@ mod contract;
 mod abi;
 mod abi_balancer;
 mod abi_filter;
+mod abi_meter;
 mod abi_network;
 mod abi_router;

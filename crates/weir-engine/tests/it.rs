@@ -38,6 +38,7 @@ mod filters_agree;
 mod graph_agrees;
 mod graph_configured;
 mod graph_tc;
+mod limits;
 mod live_updates;
 mod network_agrees;
 mod network_balancer;

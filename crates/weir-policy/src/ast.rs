@@ -53,7 +53,7 @@ pub enum Item {
     Rule(Rule),
     /// A set definition.
     Set(Set),
-    /// How connections are kept.
+    /// How connections and limits are kept.
     Setting(Setting),
     /// `chain NAME {`: the rules up to the next [`Item::End`] are its own.
     Chain(Chain),
@@ -122,7 +122,7 @@ pub struct End {
     pub comment: Option<Span>,
 }
 
-/// A line about connections.
+/// A line about connections or limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Setting {
     /// The whole line without its comment.
@@ -133,7 +133,7 @@ pub struct Setting {
     pub comment: Option<Span>,
 }
 
-/// What a line about connections sets.
+/// What such a line sets.
 #[derive(Clone, Copy, Debug)]
 pub enum SettingKind {
     /// `connections N`
@@ -144,6 +144,8 @@ pub enum SettingKind {
     LooseTcp,
     /// `min-pmtu N`
     MinPmtu(Span),
+    /// `limits N`
+    Limits(Span),
 }
 
 /// A field and what stands directly behind its name.
@@ -238,8 +240,8 @@ pub enum Action {
     Drop(Option<Span>),
     /// `reject [with KIND [CODE]]`
     Reject(Option<(Span, Option<Span>)>),
-    /// `drop over RATE [burst N]`
-    DropOver(Span, Option<Span>),
+    /// `drop over RATE [burst N] [per WHAT]`
+    DropOver(Span, Option<Span>, Option<Span>),
     /// `accept`
     Accept,
     /// `log ["prefix"]`, the span with its quotes

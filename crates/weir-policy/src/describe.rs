@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use crate::field::{Field, Header, Kind};
 use crate::model::{
-    Classes, DropWhen, Filtering, Helper, KindSet, Match, PortName, Ranges, Rule, Subject, Target,
-    Test,
+    Classes, DropWhen, Filtering, Helper, KindSet, Match, Per, PortName, Ranges, Rule, Subject,
+    Target, Test,
 };
 use crate::names::name_of;
 use crate::reject;
@@ -266,6 +266,15 @@ fn action(target: &Target, classes: Classes) -> String {
             let (rate, unit) = rate((*period_ns).max(1));
             format!("is dropped above {rate} packets a {unit} (burst {burst})")
         }
+        Target::Drop(DropWhen::OverEach {
+            period_ns,
+            burst,
+            per,
+        }) => {
+            let (rate, unit) = rate((*period_ns).max(1));
+            let whose = counted(*per, classes);
+            format!("is dropped above {rate} packets a {unit} (burst {burst}) {whose}")
+        }
         Target::Accept => "is accepted whatever other rules drop".to_owned(),
         Target::Map { field, pool } if pool.size() == 1 => {
             format!(
@@ -313,6 +322,21 @@ fn strip(kinds: &KindSet) -> String {
         format!("loses the {}", and(&gone))
     } else {
         format!("loses all TCP options but the {}", and(&kept))
+    }
+}
+
+/// Whose packets a limit counts together, of packets of these classes.
+fn counted(per: Per, classes: Classes) -> String {
+    let network = match (per.len4, per.len6) {
+        (32, 128) => "address".to_owned(),
+        (four, _) if classes.contains(Classes::IP4) => format!("network of /{four}"),
+        (_, six) if classes.contains(Classes::IP6) => format!("network of /{six}"),
+        (four, six) => format!("network of /{four} (IPv6: /{six})"),
+    };
+    match (per.source, per.destination) {
+        (true, true) => "from one source address to one destination address".to_owned(),
+        (true, false) => format!("from one source {network}"),
+        _ => format!("to one destination {network}"),
     }
 }
 

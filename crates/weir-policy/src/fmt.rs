@@ -289,6 +289,7 @@ fn setting_text(text: &str, setting: &Setting) -> String {
     match setting.what {
         SettingKind::LooseTcp => "loose tcp".to_owned(),
         SettingKind::MinPmtu(bytes) => format!("min-pmtu {}", bytes.of(text)),
+        SettingKind::Limits(count) => format!("limits {}", count.of(text)),
         SettingKind::Connections(count) => format!("connections {}", count.of(text)),
         SettingKind::Timeout(state, duration) => {
             let words = format!("timeout {} {}", state.of(text), duration.of(text));
@@ -362,12 +363,16 @@ fn target_text(text: &str, target: &Target, out: &mut String) {
             out.push_str(rate.of(text).trim_end_matches('%'));
             out.push('%');
         }
-        Action::DropOver(rate, burst) => {
+        Action::DropOver(rate, burst, per) => {
             out.push_str("drop over ");
             out.push_str(&rate.of(text).to_ascii_lowercase());
             if let Some(burst) = burst {
                 out.push_str(" burst ");
                 out.push_str(burst.of(text));
+            }
+            if let Some(per) = per {
+                out.push_str(" per ");
+                out.push_str(&per.of(text).to_ascii_lowercase());
             }
         }
         Action::Reject(with) => {

@@ -130,7 +130,13 @@ fn with_sets(rules: &str) -> String {
         .iter()
         .filter(|(name, _)| rules.contains(&format!("@{name}")));
     let sets: String = used.map(|(_, line)| format!("{line}\n")).collect();
-    sets + rules
+    // A small table, so that limits displace what they count.
+    let limits = match rules.matches(" per ").count() {
+        0 => "",
+        n if n % 2 == 1 => "limits 1\n",
+        _ => "limits 5\n",
+    };
+    limits.to_owned() + &sets + rules
 }
 
 /// Numbers that decide what comes next.
@@ -491,7 +497,7 @@ fn targets(tape: &mut Tape<'_>, headers: &Headers, out: &mut String) {
         4 => "drop 50%",
         5 => "drop 0.1",
         6 => "drop over 2/s burst 3",
-        7 => "drop over 100/M",
+        7 => limit(tape),
         8 => "log \"seen \"",
         _ => "",
     };
@@ -509,6 +515,18 @@ fn targets(tape: &mut Tape<'_>, headers: &Headers, out: &mut String) {
         all.insert(at, verdict.to_owned());
     }
     out.push_str(&all.join(" "));
+}
+
+/// A limit; most count addresses apart.
+fn limit(tape: &mut Tape<'_>) -> &'static str {
+    tape.pick(&[
+        "drop over 100/M",
+        "drop over 3/s burst 2 per source",
+        "drop over 2/s per destination",
+        "drop over 1/s per pair burst 2",
+        "drop over 5/s burst 2 per source/30",
+        "drop over 5/s per destination/24/126",
+    ])
 }
 
 /// A rejection that packets with these headers can have.

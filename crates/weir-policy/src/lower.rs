@@ -5,6 +5,7 @@
 
 mod chains;
 mod connections;
+mod limits;
 mod matches;
 mod targets;
 

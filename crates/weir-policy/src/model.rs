@@ -28,6 +28,9 @@ pub struct Connections {
     pub loose_tcp: bool,
     /// Least path MTU of IPv4 that an ICMP error may name, bytes.
     pub min_pmtu: u16,
+    /// How many sources, destinations or pairs each limit tells apart: section 3, "Limits apart". It stands here because it is changed
+    /// as the others are, by a line of its own.
+    pub limits: u32,
 }
 
 impl Default for Connections {
@@ -37,6 +40,7 @@ impl Default for Connections {
             timeouts_ns: FlowState::ALL.map(|state| state.default_seconds() * 1_000_000_000),
             loose_tcp: false,
             min_pmtu: 552,
+            limits: 65_536,
         }
     }
 }
@@ -254,6 +258,12 @@ impl Rule {
                 && matches!(one.test, Test::In(_))
         };
         self.targets.contains(&Target::Accept) && self.matches.iter().any(names_type)
+    }
+
+    /// Whether the rule has a limit that counts addresses apart.
+    pub fn counts_apart(&self) -> bool {
+        let is_each = |target: &Target| matches!(target, Target::Drop(DropWhen::OverEach { .. }));
+        self.targets.iter().any(is_each)
     }
 }
 
@@ -473,6 +483,28 @@ pub enum DropWhen {
         /// Packets that may come at once, at least 1.
         burst: u32,
     },
+    /// Packets above a rate that is counted for each source, destination or pair (section 3, "Limits apart").
+    OverEach {
+        /// T: nanoseconds a packet.
+        period_ns: u64,
+        /// Packets that may come at once, at least 1.
+        burst: u32,
+        /// What is counted apart.
+        per: Per,
+    },
+}
+
+/// What a limit counts apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Per {
+    /// The source address counts.
+    pub source: bool,
+    /// The destination address counts.
+    pub destination: bool,
+    /// Bits of IPv4 addresses that count, 1 to 32.
+    pub len4: u8,
+    /// Bits of IPv6 addresses that count, 1 to 128.
+    pub len6: u8,
 }
 
 impl DropWhen {

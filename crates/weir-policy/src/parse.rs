@@ -5,6 +5,7 @@
 
 mod chains;
 mod habits;
+mod limits;
 mod targets;
 
 use std::sync::Arc;
@@ -180,7 +181,7 @@ impl<'a> Parser<'a> {
         if first.eq_ignore_ascii_case("set") {
             return self.set(span, line.comment).map(Item::Set);
         }
-        if is_one_of(first, &["connections", "timeout", "min-pmtu"]) {
+        if is_one_of(first, &["connections", "timeout", "min-pmtu", "limits"]) {
             return self.setting(span, line.comment).map(Item::Setting);
         }
         let is_tcp =
@@ -215,7 +216,7 @@ impl<'a> Parser<'a> {
         rule
     }
 
-    /// `connections N`, `timeout STATE DURATION`, `min-pmtu N`.
+    /// `connections N`, `timeout STATE DURATION`, `min-pmtu N`, `limits N`.
     fn setting(&mut self, span: Span, comment: Option<Span>) -> Option<Setting> {
         let keyword = self.next()?;
         let name = self.of(keyword.span).to_ascii_lowercase();
@@ -227,7 +228,7 @@ impl<'a> Parser<'a> {
             other => {
                 let at = other.map_or(self.end(), |t| t.span);
                 self.error(at, format!("expected {wanted}")).help(
-                    "write `connections 100000`, or `timeout udp-stream 5m` for connections of one state",
+                    "write `connections 100000`, `limits 100000`, or `timeout udp-stream 5m` for connections of one state",
                 );
                 None
             }
@@ -238,6 +239,7 @@ impl<'a> Parser<'a> {
                 word("a duration behind the state")?,
             ),
             "min-pmtu" => SettingKind::MinPmtu(word("a number of bytes behind `min-pmtu`")?),
+            "limits" => SettingKind::Limits(word("a number of addresses behind `limits`")?),
             _ => SettingKind::Connections(word("a number behind `connections`")?),
         };
         if let Some(t) = self.peek() {

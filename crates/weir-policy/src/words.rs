@@ -142,7 +142,19 @@ const MEANT: &[(&[&str], &str)] = &[
     ),
     (
         &["limit", "rate", "rate-limit"],
-        "to drop above a rate write `drop over 100/s burst 20`",
+        "to drop above a rate write `drop over 100/s burst 20`, for each source `drop over 10/s burst 20 per source`",
+    ),
+    (
+        &["over", "above", "per"],
+        "a limit is `drop over 100/s burst 20`, for each source `drop over 10/s burst 20 per source`",
+    ),
+    (
+        &["hashlimit", "meter"],
+        "a limit for each source is `drop over 10/s burst 20 per source`",
+    ),
+    (
+        &["connlimit", "quota"],
+        "weir limits packets, not connections or bytes: `drop over 10/s burst 20 per source`",
     ),
     (&["ethertype", "eth-proto"], "write `eth-type`"),
     (&["vlan-tag", "vid"], "write `vlan-id`"),

@@ -5,7 +5,7 @@ use std::io;
 
 use weir_policy::field::{FIELDS, Field, Kind};
 use weir_policy::model::{
-    Classes, DropWhen, KindSet, Match, PortName, Ranges, Rule, Subject, Target, Test,
+    Classes, DropWhen, KindSet, Match, Per, PortName, Ranges, Rule, Subject, Target, Test,
 };
 use weir_policy::{NoFiles, Parsed, SetLoader, Source, describe, format_source, parse};
 
@@ -447,6 +447,70 @@ fn any_family_and_any_transport() {
         describe(&rule("udp dport 53 ! icmp drop")),
         "Rule 1: every UDP packet whose destination port is 53 (domain) and that is not ICMP is dropped unless a matching rule accepts it."
     );
+}
+
+#[test]
+fn limits_of_addresses() {
+    let written = |text: &str| format_source(&Source::new("p", text)).expect("valid");
+    let whole = (32, 128);
+    let cases = [
+        (
+            "udp drop over 10/s burst 20 per source",
+            "udp drop over 10/s burst 20 per source",
+            (true, false, whole),
+            "every UDP packet is dropped above 10 packets a second (burst 20) from one source address.",
+        ),
+        (
+            "udp drop over 10/S PER Destination burst 20",
+            "udp drop over 10/s burst 20 per destination",
+            (false, true, whole),
+            "every UDP packet is dropped above 10 packets a second (burst 20) to one destination address.",
+        ),
+        (
+            "udp drop over 3/m per pair",
+            "udp drop over 3/m per pair",
+            (true, true, whole),
+            "every UDP packet is dropped above 3 packets a minute (burst 1) from one source address to one destination address.",
+        ),
+        (
+            "udp drop over 3/m per source/24",
+            "udp drop over 3/m per source/24",
+            (true, false, (24, 64)),
+            "every UDP packet is dropped above 3 packets a minute (burst 1) from one source network of /24 (IPv6: /64).",
+        ),
+        (
+            "ip6-hop-limit 9 drop over 3/m per destination/1/56",
+            "ip6-hop-limit 9 drop over 3/m per destination/1/56",
+            (false, true, (1, 56)),
+            "every IPv6 packet whose hop limit is 9 is dropped above 3 packets a minute (burst 1) to one destination network of /56.",
+        ),
+        (
+            "ip-ttl 9 drop over 3/m per source/32/127",
+            "ip-ttl 9 drop over 3/m per source/32/127",
+            (true, false, (32, 127)),
+            "every IPv4 packet whose time to live is 9 is dropped above 3 packets a minute (burst 1) from one source network of /32.",
+        ),
+    ];
+    for (text, formatted, (source, destination, (len4, len6)), says) in cases {
+        let parsed = read(text);
+        assert_eq!(written(text), format!("{formatted}\n"));
+        assert_eq!(describe(&parsed.policy.rules[0]), format!("Rule 1: {says}"));
+        let per = Per {
+            source,
+            destination,
+            len4,
+            len6,
+        };
+        let target = &parsed.policy.rules[0].targets[0];
+        assert!(
+            matches!(target, Target::Drop(DropWhen::OverEach { per: found, .. }) if *found == per),
+            "{target:?}"
+        );
+    }
+    assert_eq!(read("udp drop").policy.connections.limits, 65_536);
+    let small = read("limits 1000\nudp drop over 10/s per source");
+    assert_eq!(small.policy.connections.limits, 1000);
+    assert_eq!(written("LIMITS 1000"), "limits 1000\n");
 }
 
 #[test]

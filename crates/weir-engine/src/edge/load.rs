@@ -455,9 +455,10 @@ fn still_there(id: u32, name: &str) -> Result<Option<Map>, KernelError> {
 }
 
 /// Maps whose size is the number of rules or the room for servers, and whose contents mean nothing, or little, under others.
-const COUNTERS: [&str; 5] = [
+const COUNTERS: [&str; 6] = [
     "counters",
     "rates",
+    "meters",
     "service_counts",
     "server_counts",
     "nears",

@@ -141,7 +141,8 @@ impl<'a> Sharing<'a> {
         let planned = plan.maps.iter().find(|planned| planned.name == map);
         let kept = match map {
             "counters" | "rates" => self.keep.counters,
-            "stats" => self.keep.stats,
+            // Names in it hold ids of rules, which are given once: it goes on whatever became of their slots.
+            "stats" | "meters" => self.keep.stats,
             _ if CONNECTION_MAPS.contains(&map) => self.keep.connections,
             _ => self.keep.process && planned.is_none(),
         };

@@ -345,10 +345,10 @@ impl Coverage {
             "too few packets are rewritten: {self}"
         );
         assert!(self.logged > 0, "no packet is logged: {self}");
-        for reason in [Reason::Answered, Reason::NoAnswer] {
+        for reason in [Reason::Answered, Reason::NoAnswer, Reason::LimitDisplaced] {
             assert!(
                 self.reasons[reason as usize] > 0,
-                "no rejected packet met {}: {self}",
+                "no packet met {}: {self}",
                 reason.name()
             );
         }

@@ -28,6 +28,7 @@ pub(crate) const SETS: &[(&str, u32)] = &[
         feature::STATE | feature::TRANSLATE | feature::NAT | feature::EXPECT | feature::CT,
     ),
     ("reject", feature::REJECT),
+    ("limits-apart", feature::METER),
     (
         "reject-connections",
         feature::STATE | feature::TRANSLATE | feature::NAT | feature::REJECT | feature::CT,
@@ -44,6 +45,7 @@ pub(crate) const SETS: &[(&str, u32)] = &[
             | feature::TRANSLATE
             | feature::NAT
             | feature::SEQUENCE
-            | feature::REJECT,
+            | feature::REJECT
+            | feature::METER,
     ),
 ];

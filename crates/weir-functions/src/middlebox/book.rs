@@ -588,8 +588,9 @@ impl RuleBook {
         if rules.is_empty() {
             return Ok(Some((first.header(0, 1), Vec::new())));
         }
-        // Connections find their rules by id in the plan only.
-        if rules.iter().any(|(rule, _)| rule.stateful) {
+        // Connections find their rules by id in the plan only, and limits that count addresses apart have their tables there.
+        let only_planned = |(rule, _): &(&Rule, u32)| rule.stateful || rule.counts_apart();
+        if rules.iter().any(only_planned) {
             return Ok(None);
         }
         let lowering = Lowering::new(&self.ports, self.sees_egress);

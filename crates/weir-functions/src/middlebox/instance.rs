@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use weir_packet::Reason;
-use weir_policy::model::{Policy, PortName, Target, Test};
+use weir_policy::model::{Policy, PortName, Rule, Target, Test};
 use weir_policy::reference::{Input, explain};
 use weir_policy::{Diagnostics, Parsed, SetLoader, Source, describe};
 
@@ -43,7 +43,7 @@ pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
     planned.asks = Asks {
         vlan_in_frame: middlebox::names_vlan(&parsed.policy.rules),
         finished_checksums: false,
-        secret: connections::is_stateful(&parsed.policy).then_some("weir_flow_seed"),
+        secret: remembers(&parsed.policy).then_some("weir_flow_seed"),
         linear_frames: false,
         least_mtu: 0,
         syn_cookies: false,
@@ -104,6 +104,11 @@ impl Judge for Judgement {
             .map(|(rule, _)| format!("line {}: {}", rule.line, describe(rule)))
             .collect()
     }
+}
+
+/// Whether packets are remembered in places that a secret chooses.
+fn remembers(policy: &Policy) -> bool {
+    connections::is_stateful(policy) || policy.rules.iter().any(Rule::counts_apart)
 }
 
 /// The policy that the keys name: the key, the name of its text, and what it says.

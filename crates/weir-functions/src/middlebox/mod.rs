@@ -9,6 +9,7 @@ mod conditions;
 pub mod connections;
 pub mod flows;
 pub mod instance;
+mod meters;
 mod operations;
 mod past;
 mod room;
@@ -22,6 +23,7 @@ use zerocopy::IntoBytes;
 use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
 pub use book::{Edit, EditError, Entry, Origin, Rebuild, RuleBook, Staged, Step, Write, Written};
 use conditions::Lowering;
+pub use meters::TablesTooLarge;
 pub use past::{Past, PastChange, PastRule, Succession};
 use room::{EditCapacity, Sizes};
 
@@ -78,6 +80,9 @@ pub enum PlanError {
         /// Limit.
         max: usize,
     },
+    /// See [`TablesTooLarge`].
+    #[error(transparent)]
+    Limits(#[from] TablesTooLarge),
     /// Several conditional drops in one rule.
     #[error("line {line}: one rule cannot drop in two ways; write two rules")]
     TwoDrops {
@@ -93,6 +98,7 @@ pub enum PlanError {
 pub const STATE_MAPS: &[&str] = &[
     "counters",
     "rates",
+    "meters",
     "stats",
     "flows",
     "flow_index",
@@ -197,6 +203,9 @@ impl Lowered<'_> {
         if with_flag(&self.rules, rule_flag::ANSWER).next().is_some() {
             features |= feature::REJECT;
         }
+        if with_flag(&self.rules, rule_flag::METER).next().is_some() {
+            features |= feature::METER;
+        }
         features
     }
 }
@@ -209,6 +218,7 @@ fn lower<'r, 'a>(
     let mut keys: Vec<RuleKey> = Vec::with_capacity(rules.len());
     let mut out = Vec::with_capacity(rules.len());
     let mut ops = Vec::new();
+    let mut tables = 0..;
     for (rule, slot) in rules {
         let (exact, conds) = lowering.rule(rule)?;
         let op_first = ops.len() as u32;
@@ -217,7 +227,7 @@ fn lower<'r, 'a>(
             ops.extend(stateful_op(target, rule, &mut lowering)?);
         }
         let op_count = ops.len() as u32 - op_first;
-        let mut lowered = abi_rule(rule, conds, (op_first, op_count))?;
+        let mut lowered = abi_rule(rule, conds, (op_first, op_count), &mut tables)?;
         lowered.value = exact.values();
         lowered.slot = slot;
         out.push(lowered);
@@ -297,6 +307,9 @@ fn lay_out(
     let with_room = |map: MapPlan, of: fn(&Sizes) -> u32| map.with_room(of(&room.halves) * 2);
     let mut constants = constants(&built, features, lowered.lowering.slot_of());
     constants.extend(connections::constants(state.connections, features));
+    let tables = with_flag(&lowered.rules, rule_flag::METER).count();
+    let (mask, tables) = meters::plan(state.connections.limits, tables)?;
+    constants.push(mask);
     let plan = InstancePlan {
         object: ObjectSource::Embedded("middlebox"),
         program: "middlebox".into(),
@@ -320,6 +333,7 @@ fn lay_out(
         ]
         .into_iter()
         .chain(connections::maps(state.connections, features))
+        .chain([tables])
         .collect(),
     };
     let layout = Layout {
@@ -359,7 +373,13 @@ fn constants(built: &Classifier, features: u32, slot_of: &[u8; 256]) -> Vec<Cons
     ]
 }
 
-fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule, PlanError> {
+/// `tables`: numbers of the tables of limits that count addresses apart.
+fn abi_rule(
+    rule: &Rule,
+    conds: (u32, u32),
+    ops: (u32, u32),
+    tables: &mut impl Iterator<Item = u32>,
+) -> Result<abi::Rule, PlanError> {
     let mut out = abi::Rule {
         id: rule.id,
         cond_first: conds.0,
@@ -410,11 +430,15 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
                         out.flags |= rule_flag::RANDOM;
                         out.drop_param = below;
                     }
-                    DropWhen::Over { period_ns, burst } => {
-                        out.flags |= rule_flag::RATE;
-                        out.drop_param = period_ns;
-                        out.rate_limit_ns =
-                            period_ns.saturating_mul(u64::from(burst).saturating_sub(1));
+                    DropWhen::Over { period_ns, burst } => over(&mut out, period_ns, burst),
+                    DropWhen::OverEach {
+                        period_ns,
+                        burst,
+                        per,
+                    } => {
+                        over(&mut out, period_ns, burst);
+                        out.flags |= rule_flag::METER;
+                        out.timeout_ns = meters::word(tables.next().unwrap_or_default(), per);
                     }
                 }
             }
@@ -422,6 +446,12 @@ fn abi_rule(rule: &Rule, conds: (u32, u32), ops: (u32, u32)) -> Result<abi::Rule
         }
     }
     Ok(out)
+}
+
+fn over(out: &mut abi::Rule, period_ns: u64, burst: u32) {
+    out.flags |= rule_flag::RATE;
+    out.drop_param = period_ns;
+    out.rate_limit_ns = period_ns.saturating_mul(u64::from(burst).saturating_sub(1));
 }
 
 fn bounds(built: &Classifier, set: &RuleSet<'_>, rules: &[abi::Rule]) -> Bounds {

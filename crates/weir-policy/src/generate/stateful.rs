@@ -63,6 +63,7 @@ const STATE_RULES: &[&str] = &[
     "tcp-dport 1-2000 reject\n",
     "ip-ttl 1-40 reject with icmpx no-route log \"rej\"\n",
     "ct-state new-untracked tcp drop over 3/s burst 4\n",
+    "ct-state new udp drop over 5/s burst 4 per pair\n",
 ];
 const TIMES: &[&str] = &["1s", "2s", "5s", "10s", "1m", "500ms", "2m"];
 const STATES: &[&str] = &[

@@ -97,12 +97,13 @@ impl Chosen {
 }
 
 impl<'a> Lower<'a> {
-    /// The lines about connections.
+    /// The lines about connections and limits.
     pub(super) fn settings(&mut self, file: &'a ast::File, rules: &[Rule]) -> Connections {
         let mut connections = Connections::default();
         let mut capacity: Option<Span> = None;
         let mut loose: Option<Span> = None;
         let mut min_pmtu: Option<Span> = None;
+        let mut limits: Option<Span> = None;
         let mut timeouts: [Option<Span>; FlowState::ALL.len()] = Default::default();
         for item in &file.items {
             let ast::Item::Setting(setting) = item else {
@@ -124,6 +125,12 @@ impl<'a> Lower<'a> {
                         connections.min_pmtu = bytes;
                     }
                     (&mut min_pmtu, "min-pmtu")
+                }
+                SettingKind::Limits(count) => {
+                    if let Some(count) = self.limits(count) {
+                        connections.limits = count;
+                    }
+                    (&mut limits, "limits")
                 }
                 SettingKind::Timeout(name, duration) => {
                     let ns = self.duration(duration);
@@ -147,6 +154,17 @@ impl<'a> Lower<'a> {
             self.report
                 .warning(0, span, "no rule keeps connections, so this means nothing")
                 .help("rules that open connections begin with `add-stateful`");
+        }
+        if let Some(span) = limits
+            && !rules.iter().any(Rule::counts_apart)
+        {
+            self.report
+                .warning(
+                    0,
+                    span,
+                    "no limit counts addresses apart, so this means nothing",
+                )
+                .help("such a limit is `drop over 10/s burst 20 per source`");
         }
         connections
     }

@@ -68,9 +68,9 @@ impl Lower<'_> {
                     None
                 }
                 Action::Drop(rate) => self.drop_some(*rate, span, &mut seen),
-                Action::DropOver(rate, burst) => {
+                Action::DropOver(rate, burst, per) => {
                     self.one_drop(span, &mut seen);
-                    self.drop_over(*rate, *burst)
+                    self.drop_over((*rate, *burst, *per), span, stateful)
                 }
                 Action::Reject(with) => self.reject(*with, span, stateful, required, &mut seen),
                 Action::Accept => self.accept(span, &mut seen),
@@ -376,63 +376,6 @@ impl Lower<'_> {
             .error(0, span, "a rule that drops and accepts contradicts itself")
             .also(0, other, "the other is here")
             .help("accept overrides drop, so this rule would never drop: remove one of them");
-    }
-
-    fn drop_over(&mut self, rate: Span, burst: Option<Span>) -> Option<Target> {
-        let word = self.of(rate);
-        let limit = match value::any_case(word, weir_value::rate) {
-            Ok(limit) => limit,
-            Err(invalid) => {
-                self.report.error(0, rate, invalid.to_string());
-                return None;
-            }
-        };
-        let period_ns = limit.seconds * 1_000_000_000 / limit.count.max(1);
-        if period_ns == 0 {
-            self.report
-                .error(
-                    0,
-                    rate,
-                    format!("`{word}` is more than one packet per nanosecond"),
-                )
-                .help("leave the rate limit out: no port is that fast");
-            return None;
-        }
-        let mut packets = 1;
-        if let Some(at) = burst {
-            let word = self.of(at);
-            packets = match word.parse::<u32>() {
-                // A full burst must fit the clock: half of 64 bits of nanoseconds is 292 years.
-                Ok(n)
-                    if n >= 1
-                        && period_ns
-                            .checked_mul(u64::from(n))
-                            .is_some_and(|t| t < 1 << 63) =>
-                {
-                    n
-                }
-                Ok(0) | Err(_) => {
-                    self.report
-                        .error(0, at, format!("`{word}` is not a burst"))
-                        .help("a burst is a number of packets, at least 1");
-                    return None;
-                }
-                Ok(_) => {
-                    self.report
-                        .error(
-                            0,
-                            at,
-                            format!("a burst of {word} at this rate lasts longer than 292 years"),
-                        )
-                        .help("write a smaller burst");
-                    return None;
-                }
-            };
-        }
-        Some(Target::Drop(DropWhen::Over {
-            period_ns,
-            burst: packets,
-        }))
     }
 
     fn log(&mut self, text: Option<Span>) -> Option<Target> {

@@ -3,8 +3,11 @@
 //! Looked at only when a line is no rule: what is valid is never taken for something else. A line that is understood whole becomes
 //! a rule; of others the first phrase that is known is translated, or nothing is said.
 
+mod limits;
+
 use crate::ast::Span;
 use crate::words::is_name;
+use limits::{Limit, WITHIN, uncounted};
 
 /// What to say instead of the errors of a line.
 pub(super) struct Advice {
@@ -97,6 +100,13 @@ impl Made {
         }
         parts.extend(self.targets.iter().map(String::as_str));
         parts.join(" ")
+    }
+
+    fn limit(&mut self, limit: &Limit) {
+        if limit.put(&mut self.targets) {
+            self.stateful = false;
+            self.note(WITHIN);
+        }
     }
 
     fn note(&mut self, note: &'static str) {
@@ -348,6 +358,7 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
     let mut tested_ports = false;
     let mut negated = false;
     let mut known = true;
+    let mut limit = Limit::default();
     // `tcp-dport 80 -j DROP`: what stands in front of the first option stays, if it is not the command.
     let mut front = words.get(..first).unwrap_or_default();
     while let Some(word) = front.first()
@@ -453,8 +464,16 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                 tested_ports = true;
             }
             "-m" | "--match" => {
+                let module = value(&mut not);
+                if let Some((message, help)) = uncounted(&module) {
+                    return Some(Advice {
+                        span: whole(words)?,
+                        message: message.to_owned(),
+                        help: help.to_owned(),
+                    });
+                }
                 known &= matches!(
-                    value(&mut not).as_str(),
+                    module.as_str(),
                     "tcp"
                         | "udp"
                         | "icmp"
@@ -464,6 +483,7 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                         | "conntrack"
                         | "comment"
                         | "limit"
+                        | "hashlimit"
                         | "mac"
                 );
             }
@@ -521,9 +541,8 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
                     }
                 }
             }
-            "--limit" => {
-                known = false;
-                value(&mut not);
+            _ if option.starts_with("--limit") || option.starts_with("--hashlimit") => {
+                known &= limit.iptables(option, &value(&mut not)) && !not;
             }
             "-j" | "--jump" | "-g" | "--goto" => {
                 let name = value(&mut not);
@@ -557,6 +576,7 @@ fn iptables(words: &[Word<'_>]) -> Option<Advice> {
     if let Some(name) = proto.filter(|_| !tested_ports) {
         made.matches.insert(0, protocol(name));
     }
+    made.limit(&limit);
     let span = whole(words)?;
     if !known {
         let word = words.get(first)?;
@@ -804,6 +824,7 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
         }
         _ => {}
     }
+    let mut limit = Limit::default();
     // The first phrase that is not weir's, as written and as weir has it.
     let mut first: Option<(Span, String)> = None;
     let mut known = true;
@@ -935,6 +956,31 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
                     made.note("a comment stands behind `#`");
                     at += 2;
                 }
+                ("ct", "count") => {
+                    let span = words.get(at)?.span.to(words.get(at + 1)?.span);
+                    return Some(Advice {
+                        span,
+                        message: "`ct count` counts connections, and limits of weir count packets".to_owned(),
+                        help: "write `ct-state new tcp-dport 22 drop over 10/m burst 20 per source`: it limits how many connections a source opens, not how many it has".to_owned(),
+                    });
+                }
+                ("limit", "rate") => {
+                    let rest: Vec<&str> = (words.get(at..).unwrap_or_default().iter())
+                        .map(|word| word.text)
+                        .collect();
+                    let taken = limit.nftables(&rest);
+                    known &= taken > 0;
+                    at += taken.max(2);
+                }
+                ("meter" | "add" | "update", _) if text(at + 2).starts_with('{') => {
+                    match limit.braced(text(at + 2)) {
+                        Some(family) if !made.matches.iter().any(|m| m.starts_with("ip")) => {
+                            made.matches.push(family.to_owned());
+                        }
+                        other => known &= other.is_some(),
+                    }
+                    at += 3;
+                }
                 ("reject", "with") => {
                     let how: Vec<&str> = (words.get(at + 2..).unwrap_or_default().iter())
                         .map(|word| word.text)
@@ -1027,6 +1073,7 @@ fn nftables(words: &[Word<'_>]) -> Option<Advice> {
     if !foreign {
         return None;
     }
+    made.limit(&limit);
     if known {
         return Some(made.advice(span, "this is nftables; weir has one word for each field"));
     }

@@ -82,8 +82,11 @@ impl Parser<'_> {
             }
             "drop" => self.drop_action(),
             "reject" => self.reject_action(),
-            "accept" => Some(Action::Accept),
+            "accept" => (!self.refuse_limit("accept")).then_some(Action::Accept),
             "log" => {
+                if self.refuse_limit("log") {
+                    return None;
+                }
                 let text = self.peek().filter(|t| t.kind == Kind::Text);
                 self.at += usize::from(text.is_some());
                 if let Some(t) = self.peek().filter(|t| t.kind == Kind::OpenText) {
@@ -199,32 +202,7 @@ impl Parser<'_> {
         };
         if word.eq_ignore_ascii_case("over") {
             self.at += 1;
-            let rate = self
-                .peek()
-                .filter(|t| t.kind == Kind::Word && !self.at_target());
-            let Some(rate) = rate else {
-                let end = self.peek().map_or(self.end(), |t| t.span);
-                self.error(end, "expected a rate behind `over`")
-                    .help("a rate is a number of packets per second, minute or hour: `100/s`, `20/m`, `5/h`");
-                return None;
-            };
-            self.at += 1;
-            let mut burst = None;
-            if self
-                .peek_word()
-                .is_some_and(|w| w.eq_ignore_ascii_case("burst"))
-            {
-                self.at += 1;
-                burst = self
-                    .peek()
-                    .filter(|t| t.kind == Kind::Word && !self.at_target());
-                if burst.is_none() {
-                    let end = self.peek().map_or(self.end(), |t| t.span);
-                    self.error(end, "expected a number of packets behind `burst`");
-                }
-                self.at += usize::from(burst.is_some());
-            }
-            return Some(Action::DropOver(rate.span, burst.map(|t| t.span)));
+            return self.drop_over();
         }
         let is_rate =
             word.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+'));
@@ -234,6 +212,9 @@ impl Parser<'_> {
     }
 
     fn reject_action(&mut self) -> Option<Action> {
+        if self.refuse_limit("reject") {
+            return None;
+        }
         if !self
             .peek_word()
             .is_some_and(|w| w.eq_ignore_ascii_case("with"))
@@ -345,7 +326,7 @@ impl Parser<'_> {
         self.skip_to_target();
     }
 
-    fn skip_to_target(&mut self) {
+    pub(super) fn skip_to_target(&mut self) {
         while self.peek().is_some() && !self.at_target() {
             self.at += 1;
         }

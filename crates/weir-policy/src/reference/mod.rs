@@ -2,13 +2,14 @@
 //!
 //! This is docs/semantics.md as a program, the oracle of every engine and what `weir explain` runs. It is written to be
 //! read next to that page, not to be fast. Time, randomness and ports are inputs; the only state is the word per rule
-//! of its rate limit, and the connections of stateful rules. Nothing is shared with the planner or the data plane: both are tested against this.
+//! of its rate limit, or per address, and the connections of stateful rules. Nothing is shared with the planner or the data plane: both are tested against this.
 
 mod answer;
 mod connections;
 mod draw;
 mod explain;
 mod fields;
+mod limits;
 mod matching;
 mod options;
 mod rewrite;
@@ -165,6 +166,7 @@ pub struct Reference {
     options: Options,
     /// TAT of each rule's rate limit, ns.
     rates: Vec<u64>,
+    limits: limits::Tables,
     connections: Connections,
     /// Whether the policy keeps connections at all.
     stateful: bool,
@@ -180,6 +182,7 @@ impl Reference {
             policy,
             options,
             rates,
+            limits: limits::Tables::default(),
             connections: Connections::default(),
             stateful,
         }
@@ -230,7 +233,8 @@ impl Reference {
             matching.extend(&expected.rules);
             matching.sort_unstable();
         }
-        let said = self.verdict(&matching, &input);
+        let said = self.verdict(&matching, &input, &layout);
+        reasons.extend(std::iter::repeat_n(Reason::LimitDisplaced, said.displaced));
 
         let mut drop = said.drops().then_some(Reason::RuleDrop);
         if self.stateful
@@ -342,7 +346,7 @@ impl Reference {
         }
     }
 
-    fn verdict(&mut self, matching: &[usize], input: &Input<'_>) -> Said {
+    fn verdict(&mut self, matching: &[usize], input: &Input<'_>, layout: &Layout) -> Said {
         let mut said = Said::default();
         for &i in matching {
             let rule = &self.policy.rules[i];
@@ -351,8 +355,34 @@ impl Reference {
                 match target {
                     Target::Accept => said.accepted = true,
                     Target::Drop(when) => {
-                        let seed = self.options.seed;
-                        let dropped = drops(*when, rule, &mut self.rates[i], seed, input);
+                        let dropped = match *when {
+                            DropWhen::Always | DropWhen::Answered(_) => true,
+                            DropWhen::Random { below } => {
+                                u64::from(random(self.options.seed, input.number, rule.id)) < below
+                            }
+                            DropWhen::Over { period_ns, burst } => {
+                                let tat = &mut self.rates[i];
+                                !limits::within(period_ns, burst, tat, input.now_ns)
+                            }
+                            DropWhen::OverEach {
+                                period_ns,
+                                burst,
+                                per,
+                            } => {
+                                let limit = limits::Limit {
+                                    rule: rule.id,
+                                    per,
+                                    period_ns,
+                                    burst,
+                                    room: self.policy.connections.limits,
+                                };
+                                let ip = layout.ip.as_ref();
+                                let judged =
+                                    self.limits.judge(&limit, input.frame, ip, input.now_ns);
+                                said.displaced += usize::from(judged.displaces);
+                                judged.above
+                            }
+                        };
                         said.dropped |= dropped;
                         said.stateless_drop |= dropped && !rule.stateful;
                     }
@@ -456,6 +486,8 @@ struct Said {
     dropped: bool,
     /// A rule without connections drops.
     stateless_drop: bool,
+    /// Addresses that limits forgot for it.
+    displaced: usize,
 }
 
 impl Said {
@@ -506,20 +538,4 @@ pub fn random(seed: u64, number: u64, rule: u32) -> u32 {
         .wrapping_add(number << 32)
         .wrapping_add(u64::from(rule));
     (splitmix64(drawn) >> 32) as u32
-}
-
-fn drops(when: DropWhen, rule: &Rule, tat: &mut u64, seed: u64, input: &Input<'_>) -> bool {
-    match when {
-        DropWhen::Always | DropWhen::Answered(_) => true,
-        DropWhen::Random { below } => u64::from(random(seed, input.number, rule.id)) < below,
-        DropWhen::Over { period_ns, burst } => {
-            let limit = period_ns.saturating_mul(u64::from(burst.saturating_sub(1)));
-            let base = input.now_ns.max(*tat);
-            if base - input.now_ns > limit {
-                return true;
-            }
-            *tat = base.wrapping_add(period_ns);
-            false
-        }
-    }
 }

@@ -5,6 +5,7 @@ mod connections;
 mod corpora;
 mod explain;
 mod frames;
+mod limits;
 mod matching;
 mod options;
 mod properties;

@@ -1,0 +1,27 @@
+//! The part of abi.h for limits that count sources, destinations or pairs apart (`abi/meter.h`).
+
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// `WEIR_METER_WAYS`: words of a bucket.
+pub const METER_WAYS: usize = 4;
+
+/// `WEIR_METER_*`: what a rule with [`rule_flag::METER`](super::rule_flag::METER) has in place of a time-out. Bits below [`meter::LEN4`]: number of its table.
+#[expect(missing_docs, reason = "documented in abi/meter.h")]
+pub mod meter {
+    pub const LEN4: u32 = 32;
+    pub const LEN6: u32 = 40;
+    pub const SOURCE: u32 = 48;
+    pub const DESTINATION: u32 = 49;
+}
+
+/// `struct weir_meter`: a bucket.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub struct Meter {
+    /// Hashes of rule and addresses, 0: never used.
+    pub name: [u64; METER_WAYS],
+    /// Words of the limit: theoretical arrival times, ns.
+    pub tat: [u64; METER_WAYS],
+}

@@ -1,0 +1,57 @@
+//! Limits that count sources, destinations or pairs apart: the size of their tables, and what a rule says of its own.
+
+use weir_bpf::abi::{Meter, meter};
+use weir_policy::model::Per;
+
+use crate::plan::{Constant, MapPlan};
+
+/// Most buckets of all tables: 1 GiB.
+const MAX_BUCKETS: u64 = 1 << 24;
+
+/// The tables of limits that count addresses apart are too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{tables} limits that tell {limits} addresses apart each take {mib} MiB, and {max} MiB are possible: write a smaller `limits N`, or fewer such rules"
+)]
+pub struct TablesTooLarge {
+    /// Rules with such limits.
+    pub tables: usize,
+    /// N of `limits N`.
+    pub limits: u32,
+    /// What their tables would take.
+    pub mib: u64,
+    /// Limit.
+    pub max: u64,
+}
+
+/// What a rule has in place of a time-out. `table` counts the rules with limits of this kind.
+pub(super) fn word(table: u32, per: Per) -> u64 {
+    u64::from(table)
+        | u64::from(per.len4) << meter::LEN4
+        | u64::from(per.len6) << meter::LEN6
+        | u64::from(per.source) << meter::SOURCE
+        | u64::from(per.destination) << meter::DESTINATION
+}
+
+/// Constant and map of so many tables, each for `limits` addresses.
+pub(super) fn plan(limits: u32, tables: usize) -> Result<(Constant, MapPlan), TablesTooLarge> {
+    let buckets = buckets(limits);
+    let all = tables as u64 * u64::from(buckets);
+    let bytes = size_of::<Meter>();
+    if all > MAX_BUCKETS {
+        return Err(TablesTooLarge {
+            tables,
+            limits,
+            mib: (all * bytes as u64) >> 20,
+            max: (MAX_BUCKETS * bytes as u64) >> 20,
+        });
+    }
+    let mask = (buckets - 1).to_ne_bytes().to_vec();
+    let map = MapPlan::empty("meters", all as usize, bytes);
+    Ok((("weir_meter_mask".into(), mask), map))
+}
+
+/// Buckets of a table: one for each address that was asked for, so that few of so many meet in a full one (docs/design/limits.md).
+fn buckets(limits: u32) -> u32 {
+    limits.next_power_of_two()
+}

@@ -1,0 +1,218 @@
+//! `drop over`: rates, bursts, and what a limit counts apart.
+
+use super::Lower;
+use crate::ast::Span;
+use crate::model::{DropWhen, Per, Target};
+use crate::value;
+use crate::words::{is_one_of, nearest};
+
+/// Most names that a limit can keep apart: 64 MiB for each rule.
+const MAX_LIMITS: u128 = 1 << 20;
+
+/// How `per` is written.
+const PER: &str =
+    "write `per source`, `per destination`, `per pair`, or `per source/24` for networks";
+
+impl Lower<'_> {
+    pub(super) fn drop_over(
+        &mut self,
+        (rate, burst, per): (Span, Option<Span>, Option<Span>),
+        span: Span,
+        stateful: bool,
+    ) -> Option<Target> {
+        let period_ns = self.period(rate)?;
+        let burst = match burst {
+            Some(at) => self.burst(at, period_ns)?,
+            None => 1,
+        };
+        let Some(per) = per else {
+            return Some(Target::Drop(DropWhen::Over { period_ns, burst }));
+        };
+        let per = self.per(per)?;
+        if stateful {
+            self.report
+                .error(0, span, "both directions of a connection have the targets of a stateful rule, and their sources differ")
+                .help("write the limit in a rule without `add-stateful`: `ct-state new ... drop over 10/s per source` limits new connections, which do not open then");
+            return None;
+        }
+        Some(Target::Drop(DropWhen::OverEach {
+            period_ns,
+            burst,
+            per,
+        }))
+    }
+
+    /// Nanoseconds a packet.
+    fn period(&mut self, rate: Span) -> Option<u64> {
+        let word = self.of(rate);
+        let limit = match value::any_case(word, weir_value::rate) {
+            Ok(limit) => limit,
+            Err(invalid) => {
+                self.report.error(0, rate, invalid.to_string());
+                return None;
+            }
+        };
+        let period_ns = limit.seconds * 1_000_000_000 / limit.count.max(1);
+        if period_ns == 0 {
+            self.report
+                .error(
+                    0,
+                    rate,
+                    format!("`{word}` is more than one packet per nanosecond"),
+                )
+                .help("leave the rate limit out: no port is that fast");
+            return None;
+        }
+        Some(period_ns)
+    }
+
+    /// Packets that may come at once.
+    fn burst(&mut self, at: Span, period_ns: u64) -> Option<u32> {
+        let word = self.of(at);
+        match word.parse::<u32>() {
+            Ok(0) | Err(_) => {
+                self.report
+                    .error(0, at, format!("`{word}` is not a burst"))
+                    .help("a burst is a number of packets, at least 1");
+                None
+            }
+            // A full burst must fit the clock: half of 64 bits of nanoseconds is 292 years.
+            Ok(n)
+                if period_ns
+                    .checked_mul(u64::from(n))
+                    .is_some_and(|t| t < 1 << 63) =>
+            {
+                Some(n)
+            }
+            Ok(_) => {
+                self.report
+                    .error(
+                        0,
+                        at,
+                        format!("a burst of {word} at this rate lasts longer than 292 years"),
+                    )
+                    .help("write a smaller burst");
+                None
+            }
+        }
+    }
+
+    /// `source`, `destination`, `pair`, and of the first two networks: `source/24`, `source/24/56`.
+    fn per(&mut self, at: Span) -> Option<Per> {
+        let word = self.of(at);
+        let mut parts = word.split('/');
+        let what = parts.next().unwrap_or_default();
+        let lengths: Vec<&str> = parts.collect();
+        let is = |word: &str| what.eq_ignore_ascii_case(word);
+        let (source, destination) = (is("source") || is("pair"), is("destination") || is("pair"));
+        if !source && !destination {
+            let help = if is_one_of(
+                what,
+                &[
+                    "src",
+                    "saddr",
+                    "ip-saddr",
+                    "ip6-saddr",
+                    "ip",
+                    "srcip",
+                    "src-ip",
+                    "host",
+                    "client",
+                    "from",
+                ],
+            ) {
+                "write `per source`".to_owned()
+            } else if is_one_of(
+                what,
+                &[
+                    "dst",
+                    "daddr",
+                    "ip-daddr",
+                    "ip6-daddr",
+                    "dstip",
+                    "dst-ip",
+                    "server",
+                    "to",
+                ],
+            ) {
+                "write `per destination`".to_owned()
+            } else if is("rule") {
+                "leave it out: without `per`, a limit is for all packets of its rule together"
+                    .to_owned()
+            } else if is_one_of(
+                what,
+                &[
+                    "flow",
+                    "connection",
+                    "sport",
+                    "dport",
+                    "port",
+                    "srcport",
+                    "dstport",
+                ],
+            ) {
+                "ports are not counted apart: `per pair` counts by source and destination address"
+                    .to_owned()
+            } else {
+                match nearest(what, ["source", "destination", "pair"]) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => PER.to_owned(),
+                }
+            };
+            self.report
+                .error(
+                    0,
+                    at,
+                    format!("`{what}` is nothing that a limit counts apart"),
+                )
+                .help(help);
+            return None;
+        }
+        let whole = Per {
+            source,
+            destination,
+            len4: 32,
+            len6: 128,
+        };
+        if lengths.is_empty() {
+            return Some(whole);
+        }
+        if source && destination {
+            self.report
+                .error(0, at, "pairs are counted by whole addresses")
+                .help("write `per pair`, or `per source/24` for networks");
+            return None;
+        }
+        let length = |text: &str, most: u8| text.parse().ok().filter(|n| (1..=most).contains(n));
+        let found = match lengths.as_slice() {
+            [four] => length(four, 32).map(|four| (four, 64)),
+            [four, six] => length(four, 32).zip(length(six, 128)),
+            _ => None,
+        };
+        let Some((len4, len6)) = found else {
+            self.report
+                .error(0, at, format!("`{word}` is not a prefix length of each family"))
+                .help("write 1 to 32 bits for IPv4, then 1 to 128 for IPv6: `per source/24/56`; `per source/24` takes /64 of IPv6");
+            return None;
+        };
+        Some(Per {
+            len4,
+            len6,
+            ..whole
+        })
+    }
+
+    /// N of `limits N`.
+    pub(super) fn limits(&mut self, span: Span) -> Option<u32> {
+        let word = self.of(span);
+        match value::number(word, 32, &[]) {
+            Ok(count) if (1..=MAX_LIMITS).contains(&count) => u32::try_from(count).ok(),
+            _ => {
+                self.report
+                    .error(0, span, format!("`{word}` is not a number of addresses"))
+                    .help(format!("it is a number from 1 to {MAX_LIMITS}: how many sources, destinations or pairs each limit tells apart"));
+                None
+            }
+        }
+    }
+}
