@@ -7,7 +7,7 @@ use crate::packet::Direction;
 use super::load::{Dialect, LoadSettings};
 use super::model::{
     Condition, Content, FastPattern, Group, HeaderProtocol, Hook, Number, PacketCondition, Range,
-    Rule,
+    Rule, Transform,
 };
 use super::parse::{Draft, Part};
 use super::problem::{Kind, Parsed, Problem};
@@ -39,6 +39,7 @@ pub(super) fn finish(
     directions(&draft)?;
     packets(&draft)?;
     sizes(&draft)?;
+    changed(&draft)?;
     fast_pattern(&mut draft)?;
     let mut rule = draft.rule;
     rule.groups = draft.parts.into_iter().map(group).collect();
@@ -379,6 +380,56 @@ fn sizes(draft: &Draft<'_>) -> Parsed<()> {
     Ok(())
 }
 
+/// Contents that the last transform of their buffer leaves no room for.
+fn changed(draft: &Draft<'_>) -> Parsed<()> {
+    for part in &draft.parts {
+        let Some(transform) = part.transforms.last() else {
+            continue;
+        };
+        let own = part.items.iter();
+        let own = own.take_while(|i| !matches!(i.condition, Condition::Base64Data));
+        for item in own {
+            let Condition::Content(content) = &item.condition else {
+                continue;
+            };
+            if let Some(what) = never_after(transform, content) {
+                let reason = format!("{what}: the content is never there");
+                let mut problem = item.at.fail(Kind::Conflict, reason);
+                problem.keyword = Some("content".to_owned());
+                return Err(problem);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Why a content cannot be in what a transform yields.
+fn never_after(transform: &Transform, content: &Content) -> Option<&'static str> {
+    let bytes = &content.bytes;
+    // As C's `isspace`: with the vertical tab.
+    let blank = |b: &u8| b.is_ascii_whitespace() || *b == 0x0b;
+    let longer = |most: usize| bytes.len() > most;
+    let cased = |is: fn(&u8) -> bool| !content.nocase && bytes.iter().any(is);
+    match transform {
+        Transform::StripWhitespace if bytes.iter().any(blank) => {
+            Some("`strip_whitespace` takes blanks out")
+        }
+        Transform::CompressWhitespace if bytes.windows(2).any(|w| w.iter().all(blank)) => {
+            Some("`compress_whitespace` leaves one blank of several")
+        }
+        Transform::Lowercase if cased(u8::is_ascii_uppercase) => {
+            Some("`to_lowercase` leaves no capital letters")
+        }
+        Transform::Uppercase if cased(u8::is_ascii_lowercase) => {
+            Some("`to_uppercase` leaves no small letters")
+        }
+        Transform::Md5 if longer(16) => Some("`to_md5` yields 16 bytes"),
+        Transform::Sha1 if longer(20) => Some("`to_sha1` yields 20 bytes"),
+        Transform::Sha256 if longer(32) => Some("`to_sha256` yields 32 bytes"),
+        _ => None,
+    }
+}
+
 /// Where the content marked `fast_pattern` is, and whether it may be it.
 fn fast_pattern(draft: &mut Draft<'_>) -> Parsed<()> {
     for part in &draft.parts {
@@ -398,7 +449,9 @@ fn fast_pattern(draft: &mut Draft<'_>) -> Parsed<()> {
     }
     let mut found = None;
     for (group, part) in draft.parts.iter_mut().enumerate() {
+        let mut decoded = false;
         for (condition, item) in part.items.iter_mut().enumerate() {
+            decoded |= matches!(item.condition, Condition::Base64Data);
             let Some(chosen) = item.fast else { continue };
             let Condition::Content(content) = &mut item.condition else {
                 continue;
@@ -408,6 +461,12 @@ fn fast_pattern(draft: &mut Draft<'_>) -> Parsed<()> {
                 problem.keyword = Some("fast_pattern".to_owned());
                 problem
             };
+            if decoded {
+                return Err(fail(
+                    "what is decoded behind base64_data is not searched for the fast_pattern"
+                        .to_owned(),
+                ));
+            }
             if content.negated {
                 if placed(content) || content.only {
                     return Err(fail(

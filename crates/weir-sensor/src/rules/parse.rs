@@ -401,6 +401,15 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// Whether a condition that is relative would have one before it, in its buffer, to count from.
+    pub(super) fn has_place(&self) -> bool {
+        let part = self
+            .current
+            .or(self.mover)
+            .and_then(|at| self.parts.get(at));
+        part.is_some_and(|p| !p.items.is_empty())
+    }
+
     /// Adds a condition; returns its place.
     pub(super) fn add(&mut self, part: usize, condition: Condition, at: Text<'a>) -> Parsed<usize> {
         if self.parts.iter().map(|p| p.items.len()).sum::<usize>() >= CONDITIONS {

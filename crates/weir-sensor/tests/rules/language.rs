@@ -143,8 +143,8 @@ fn old_modifiers_move_the_content_before_them() {
         *cookie,
         group(Buffer::HttpCookie, vec![Condition::Content(content(b"e"))])
     );
-    // What is in a buffer of HTTP makes the rule one of HTTP; the fast pattern is found after everything moved.
-    assert_eq!(rule.apps, [(App::Http1, false), (App::Http2, false)]);
+    // What is in a buffer of HTTP makes the rule one of HTTP, flags of an expression one of HTTP/1; the fast pattern is found after everything moved.
+    assert_eq!(rule.apps, [(App::Http1, false)]);
     assert_eq!(rule.header.protocol, HeaderProtocol::Tcp);
     let fast = rule.fast_pattern.expect("one");
     assert_eq!((fast.group, fast.condition), (0, 0));

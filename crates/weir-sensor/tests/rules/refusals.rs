@@ -2,7 +2,7 @@
 
 use weir_sensor::rules::*;
 
-use super::{TCP, loaded_with, problem, problem_in, refused_of};
+use super::{HTTP, TCP, loaded_with, problem, problem_in, refused_of};
 
 #[test]
 fn refusals_point_at_what_they_are_about() {
@@ -67,6 +67,42 @@ fn refusals_point_at_what_they_are_about() {
             TCP,
             r#"content:"abc"; distance:1; fast_pattern:only;"#,
             "\"abc\"",
+            Kind::Conflict,
+        ),
+        (
+            TCP,
+            r#"file.data; strip_whitespace; content:"a b";"#,
+            "\"a b\"",
+            Kind::Conflict,
+        ),
+        (
+            TCP,
+            r#"file.data; compress_whitespace; content:"a  b";"#,
+            "\"a  b\"",
+            Kind::Conflict,
+        ),
+        (
+            TCP,
+            r#"file.data; to_lowercase; content:"Ab";"#,
+            "\"Ab\"",
+            Kind::Conflict,
+        ),
+        (
+            TCP,
+            r#"file.data; to_md5; content:"0123456789abcdef0";"#,
+            "\"0123456789abcdef0\"",
+            Kind::Conflict,
+        ),
+        (
+            HTTP,
+            r#"http.request_body; base64_decode; base64_data; content:"a"; fast_pattern;"#,
+            "\"a\"",
+            Kind::Conflict,
+        ),
+        (
+            TCP,
+            "tcp.hdr; byte_math:bytes 1, offset 1, oper +, rvalue 2, result r, relative;",
+            "byte_math:bytes 1, offset 1, oper +, rvalue 2, result r, relative",
             Kind::Conflict,
         ),
         (TCP, r#"pcre:"/a(/";"#, "(", Kind::Expression),

@@ -1,5 +1,6 @@
 //! Regular expressions: delimiters, flags, captures.
 
+use crate::app::App;
 use crate::buffer::Buffer;
 use crate::rules::load::Dialect;
 use crate::rules::model::{Capture, Condition, Kept, Pcre};
@@ -112,6 +113,13 @@ pub(super) fn pcre<'a>(
     if !pcre.captures.is_empty() && pcre.negated {
         let what = "what an expression that must not match captures is not kept";
         draft.notes.push(what.to_owned());
+    }
+    if buffer.is_some() {
+        // These flags are older than HTTP/2.
+        let http = (App::Http1, false);
+        if !draft.rule.apps.contains(&http) {
+            draft.rule.apps.push(http);
+        }
     }
     let part = match (buffer, draft.current) {
         (Some((buffer, at)), Some(current)) if draft.parts[current].buffer != buffer => {

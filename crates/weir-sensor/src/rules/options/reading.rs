@@ -70,6 +70,14 @@ pub(super) fn reading<'a>(draft: &mut Draft<'a>, condition: Condition, opt: Opt<
         Condition::ByteMath(m) => m.read.relative,
         _ => false,
     };
+    if let Condition::ByteMath(_) = &condition
+        && relative
+        && draft.dialect == Dialect::Suricata
+        && !draft.has_place()
+    {
+        let reason = "`relative` without a condition before it that has a place";
+        return Err(opt.whole.fail(Kind::Conflict, reason));
+    }
     let new = match &condition {
         Condition::ByteExtract(e) => Some(e.name.clone()),
         Condition::ByteMath(m) => Some(m.name.clone()),
