@@ -7,6 +7,7 @@
 #![warn(clippy::expect_used, clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+pub mod analysis;
 pub mod app;
 mod base64;
 pub mod buffer;

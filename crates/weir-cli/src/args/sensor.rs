@@ -168,6 +168,9 @@ pub(crate) struct SensorRunArgs {
     /// Test the configuration and the rules, and exit; with --strict, status 2 if anything is rejected
     #[arg(short = 'T', long = "test-config")]
     pub(crate) test_config: bool,
+    /// Write an analysis of the rules to the log directory (rules.json, patterns.json, text reports, rule_group.json, as the configuration says), and exit; status 1 if a rule is rejected
+    #[arg(long, conflicts_with_all = ["test_config", "interfaces", "read"])]
+    pub(crate) engine_analysis: bool,
     /// Exit with status 2 if a rule is rejected or a configuration key asks for an unsupported output
     #[arg(long)]
     pub(crate) strict: bool,

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use weir_sensor::analysis::analyze;
 use weir_sensor::config::{Checksums, DNS_VERSION, SIMULATE, SensorConfig, Verified};
 use weir_sensor::load::{BookError, named};
 use weir_sensor::matcher;
@@ -111,6 +112,9 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
             ChecksumsName::All => Verified::All,
             ChecksumsName::None => Verified::None,
         });
+    }
+    if args.engine_analysis {
+        return analysis(args, &config);
     }
     if !args.test_config {
         config.logs.options.interfaces = interfaces(args, &config)?;
@@ -253,6 +257,41 @@ fn sense(args: &SensorRunArgs) -> Result<ExitCode, Failure> {
     Ok(match summary.problems.is_empty() && !nothing {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(1),
+    })
+}
+
+/// Writes the analysis of the rules to the log directory, and says what became of the rules.
+fn analysis(args: &SensorRunArgs, config: &SensorConfig) -> Result<ExitCode, Failure> {
+    writable(&args.log)?;
+    let started = std::time::Instant::now();
+    let files = files(&args.only_rules, &args.rules, config).map_err(Failure::usage)?;
+    let mut analysis =
+        analyze(config, dialect(&args.settings), &files, &args.log).map_err(Failure::usage)?;
+    let book = &mut analysis.book;
+    // What detection cannot decide is refused as well.
+    let (engine, uncompiled) = Engine::new(config, book, matcher::Engine::Prefilter);
+    let loaded = report::Loaded::new(book, &uncompiled, &engine, started.elapsed());
+    report::tell_rules(book, &uncompiled, args.verbose);
+    if analysis.files.is_empty() {
+        output::complain(
+            "the configuration asks for no analysis: set engine-analysis.rules=yes, engine-analysis.rules-fast-pattern=yes or detect.profiling.grouping.dump-to-disk=yes",
+        );
+    }
+    if args.json {
+        output::json(&report::tested(&loaded))?;
+    } else {
+        let mut text = format!(
+            "{} rules loaded, {} rejected\n",
+            loaded.rules, loaded.refused
+        );
+        for path in &analysis.files {
+            text += &format!("{}\n", path.display());
+        }
+        output::out(&text)?;
+    }
+    Ok(match loaded.refused {
+        0 => ExitCode::SUCCESS,
+        _ => ExitCode::from(1),
     })
 }
 

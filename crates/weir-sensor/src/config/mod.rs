@@ -2,11 +2,13 @@
 //!
 //! A key that nothing here asks for changes nothing; how many there are is told, so that nobody believes in one.
 
+mod analysis;
 mod logs;
 mod prevention;
 mod stages;
 mod vital;
 
+pub use analysis::{Analysis, Grouping};
 pub use logs::{DNS_VERSION, DnsKinds, Drops, Eve, Kinds, Log, Logs, Record};
 pub use prevention::{Policy, SIMULATE};
 pub use stages::{App, Checksums, Defragment, Flow, Host, Overlaps, Stream, Tunnels, Verified};
@@ -70,6 +72,8 @@ pub struct SensorConfig {
     pub ips: bool,
     /// What becomes of sessions whose beginning was not seen.
     pub midstream: Policy,
+    /// What an analysis of rules writes.
+    pub analysis: Analysis,
     /// Logs.
     pub logs: Logs,
     /// Keys that change nothing.
@@ -175,6 +179,7 @@ impl SensorConfig {
             actions: prevention::action_order(s)?,
             ips,
             midstream: prevention::midstream(s, ips)?,
+            analysis: analysis::analysis(s)?,
             logs: logs(s)?,
             unknown: Vec::new(),
             vital: Vec::new(),

@@ -42,6 +42,14 @@ pub(super) fn finish(
     changed(&draft)?;
     fast_pattern(&mut draft)?;
     let mut rule = draft.rule;
+    if let Some(source) = &mut rule.source {
+        let options = |part: &Part<'_>| {
+            let starts = part.items.iter().map(|item| item.at.start);
+            starts.map(|start| source.option_at(start)).collect()
+        };
+        let conditions = draft.parts.iter().map(options).collect();
+        source.conditions = conditions;
+    }
     rule.groups = draft.parts.into_iter().map(group).collect();
     rule.groups.shrink_to_fit();
     Ok((rule, draft.notes))
@@ -101,7 +109,7 @@ fn letters(draft: &mut Draft<'_>) {
 }
 
 /// Applications whose transactions have a buffer; empty: it is not of transactions, or of many.
-fn carriers(buffer: Buffer) -> Vec<App> {
+pub(crate) fn carriers(buffer: Buffer) -> Vec<App> {
     match (buffer, buffer.app()) {
         // Fingerprints of TLS are QUIC's as well.
         _ if buffer.name().starts_with("ja") => vec![App::Tls, App::Quic],

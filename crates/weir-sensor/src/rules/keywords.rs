@@ -5,9 +5,11 @@ use crate::buffer::Buffer;
 
 use super::load::Dialect;
 
-/// `Variant: "name" ["other names"] dialects, "what";`
+/// `Variant: "name" ["other names"] dialects, "what";`, and before the semicolon `=> Show "key"` if `rules.json` has details of it.
 macro_rules! words {
-    ($($variant:ident: $name:literal [$($alias:literal),*] $dialect:ident, $what:literal;)*) => {
+    (@shown) => { None };
+    (@shown $show:ident $key:literal) => { Some((Show::$show, $key)) };
+    ($($variant:ident: $name:literal [$($alias:literal),*] $dialect:ident, $what:literal $(=> $show:ident $key:literal)?;)*) => {
         /// A keyword with a meaning of its own; buffers are in `Buffer`.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum Word {
@@ -27,8 +29,33 @@ macro_rules! words {
                     _ => return None,
                 })
             }
+
+            /// Its first name.
+            pub fn name(self) -> &'static str {
+                match self { $(Word::$variant => $name,)* }
+            }
+
+            /// How `rules.json` shows its value, and under which key; `None`: its name says all.
+            pub fn shown(self) -> Option<(Show, &'static str)> {
+                match self { $(Word::$variant => words!(@shown $($show $key)?),)* }
+            }
         }
     };
+}
+
+/// How the value of a keyword is shown in `rules.json` (`--engine-analysis`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Show {
+    /// The number that is compared with, under the name of the comparison.
+    Number,
+    /// The number itself.
+    Exact,
+    /// The number, and whether it must be another.
+    Other,
+    /// The word behind the keyword.
+    Word,
+    /// What the condition, the bit or the protocols of the model say.
+    Model,
 }
 
 /// Which dialects have a keyword.
@@ -74,28 +101,28 @@ words! {
     Target: "target" [] Suricata, "`src_ip` or `dest_ip`";
     Service: "service" [] Snort, "protocols of applications; ports decide only while the protocol is not known";
     Flow: "flow" [] Both, "direction, establishment, stream or packet, fragments";
-    Flowbits: "flowbits" [] Both, "`set unset toggle isset isnotset noalert`, alternatives with a bar, several with `&` in Snort 3";
-    Xbits: "xbits" [] Suricata, "bits of addresses and pairs, with `expire` (30 s unless given)";
-    Hostbits: "hostbits" [] Suricata, "bits of addresses (300 s)";
-    Flowint: "flowint" [] Suricata, "counters of flows";
+    Flowbits: "flowbits" [] Both, "`set unset toggle isset isnotset noalert`, alternatives with a bar, several with `&` in Snort 3" => Model "flowbits";
+    Xbits: "xbits" [] Suricata, "bits of addresses and pairs, with `expire` (30 s unless given)" => Model "xbits";
+    Hostbits: "hostbits" [] Suricata, "bits of addresses (300 s)" => Model "hostbits";
+    Flowint: "flowint" [] Suricata, "counters of flows" => Model "flowint";
     NoAlert: "noalert" [] Suricata, "no alert when it matches";
     Threshold: "threshold" [] Suricata, "`limit`, `threshold`, `both`, `backoff`";
     DetectionFilter: "detection_filter" [] Both, "alerts after a count in a period";
     StreamSize: "stream_size" [] Both, "bytes of a stream";
-    FlowAge: "flow.age" [] Suricata, "seconds since the flow's first packet";
-    FlowPackets: "flow.pkts" [] Suricata, "packets of a flow: `toserver`, `toclient`, `both`, `either`";
-    FlowPacketsToServer: "flow.pkts_toserver" [] Suricata, "packets of a flow to the server";
-    FlowPacketsToClient: "flow.pkts_toclient" [] Suricata, "packets of a flow to the client";
-    FlowBytes: "flow.bytes" [] Suricata, "bytes of a flow";
-    FlowBytesToServer: "flow.bytes_toserver" [] Suricata, "bytes of a flow to the server";
-    FlowBytesToClient: "flow.bytes_toclient" [] Suricata, "bytes of a flow to the client";
-    AppLayerProtocol: "app-layer-protocol" [] Suricata, "protocol of the application, or not that; of a side (`direction`, `to_server`, `to_client`, `either`), before a change (`original`), or at the end (`final`); without a mode of the direction that is inspected. Alternatives with a bar";
+    FlowAge: "flow.age" [] Suricata, "seconds since the flow's first packet" => Number "flow_age";
+    FlowPackets: "flow.pkts" [] Suricata, "packets of a flow: `toserver`, `toclient`, `both`, `either`" => Number "flow_pkts";
+    FlowPacketsToServer: "flow.pkts_toserver" [] Suricata, "packets of a flow to the server" => Number "flow_pkts";
+    FlowPacketsToClient: "flow.pkts_toclient" [] Suricata, "packets of a flow to the client" => Number "flow_pkts";
+    FlowBytes: "flow.bytes" [] Suricata, "bytes of a flow" => Number "flow_bytes";
+    FlowBytesToServer: "flow.bytes_toserver" [] Suricata, "bytes of a flow to the server" => Number "flow_bytes";
+    FlowBytesToClient: "flow.bytes_toclient" [] Suricata, "bytes of a flow to the client" => Number "flow_bytes";
+    AppLayerProtocol: "app-layer-protocol" [] Suricata, "protocol of the application, or not that; of a side (`direction`, `to_server`, `to_client`, `either`), before a change (`original`), or at the end (`final`); without a mode of the direction that is inspected. Alternatives with a bar" => Model "app_layer_protocol";
     AppLayerEvent: "app-layer-event" [] Suricata, "an anomaly of a transaction";
     DecodeEvent: "decode-event" ["engine-event"] Suricata, "an anomaly of a packet";
     StreamEvent: "stream-event" [] Suricata, "an anomaly of a stream";
     IpReputation: "iprep" [] Suricata, "score of an address in a category of the reputation lists";
-    Content: "content" [] Both, "bytes; in Snort 3 with its modifiers behind commas";
-    UriContent: "uricontent" [] Suricata, "old: content of http.uri";
+    Content: "content" [] Both, "bytes; in Snort 3 with its modifiers behind commas" => Model "content";
+    UriContent: "uricontent" [] Suricata, "old: content of http.uri" => Model "content";
     Nocase: "nocase" [] Suricata, "the content before in either case";
     Offset: "offset" [] Suricata, "first place of the content before, a number or a name";
     Depth: "depth" [] Suricata, "how many bytes from there may hold it";
@@ -105,19 +132,19 @@ words! {
     EndsWith: "endswith" [] Suricata, "at the buffer's end";
     Rawbytes: "rawbytes" [] Both, "accepted, without a meaning in either dialect";
     FastPattern: "fast_pattern" [] Suricata, "the content for the prefilter; `only`, or offset and length";
-    Pcre: "pcre" [] Both, "Perl regular expression (PCRE2); in Suricata's dialect flags may name a buffer, and captures are kept as `flow:`, `pkt:` and `alert:` variables";
+    Pcre: "pcre" [] Both, "Perl regular expression (PCRE2); in Suricata's dialect flags may name a buffer, and captures are kept as `flow:`, `pkt:` and `alert:` variables" => Model "pcre";
     Regex: "regex" [] Snort, "a regular expression; compiled as pcre is";
-    IsDataAt: "isdataat" [] Both, "there are bytes at a place";
-    ByteTest: "byte_test" [] Both, "a number in the bytes compared";
-    ByteJump: "byte_jump" [] Both, "the place moved by a number in the bytes";
-    ByteExtract: "byte_extract" [] Both, "a number in the bytes named";
-    ByteMath: "byte_math" [] Both, "a number in the bytes computed with and named";
+    IsDataAt: "isdataat" [] Both, "there are bytes at a place" => Model "isdataat";
+    ByteTest: "byte_test" [] Both, "a number in the bytes compared" => Model "byte_test";
+    ByteJump: "byte_jump" [] Both, "the place moved by a number in the bytes" => Model "byte_jump";
+    ByteExtract: "byte_extract" [] Both, "a number in the bytes named" => Model "byte_extract";
+    ByteMath: "byte_math" [] Both, "a number in the bytes computed with and named" => Model "byte_math";
     Base64Decode: "base64_decode" [] Both, "the bytes from here decoded";
     Base64Data: "base64_data" [] Both, "what follows is about the decoded bytes";
-    Size: "bsize" [] Suricata, "length of the buffer";
+    Size: "bsize" [] Suricata, "length of the buffer" => Number "bsize";
     BufferLength: "bufferlen" [] Snort, "length of the buffer";
-    UriLength: "urilen" [] Suricata, "length of http.uri (`norm`, the default) or http.uri.raw (`raw`)";
-    Absent: "absent" [] Suricata, "the buffer is not there; `or_else`";
+    UriLength: "urilen" [] Suricata, "length of http.uri (`norm`, the default) or http.uri.raw (`raw`)" => Number "urilen";
+    Absent: "absent" [] Suricata, "the buffer is not there; `or_else`" => Model "absent";
     Dataset: "dataset" [] Suricata, "`isset` and `isnotset` in a file of strings (base64), md5, sha256 or addresses; `match subdomain`";
     Datarep: "datarep" [] Suricata, "the same with a number for each value, compared by `<`, `>` or `==`";
     Entropy: "entropy" [] Suricata, "bits that each byte of the buffer tells: `value`, `bytes`, `offset`";
@@ -139,27 +166,27 @@ words! {
     Domain: "domain" [] Suricata, "transform; rejected, as no list of public suffixes is included";
     Tld: "tld" [] Suricata, "transform; rejected, as no list of public suffixes is included";
     FromBase64: "from_base64" [] Suricata, "transform: `bytes`, `offset`, `mode`";
-    PayloadSize: "dsize" [] Both, "size of the packet's payload";
-    Ttl: "ttl" [] Both, "time to live, hop limit";
-    Tos: "tos" [] Both, "type of service";
-    Id: "id" [] Both, "identification of IPv4";
+    PayloadSize: "dsize" [] Both, "size of the packet's payload" => Number "dsize";
+    Ttl: "ttl" [] Both, "time to live, hop limit" => Number "ttl";
+    Tos: "tos" [] Both, "type of service" => Number "tos";
+    Id: "id" [] Both, "identification of IPv4" => Number "id";
     IpProtocol: "ip_proto" [] Both, "protocol of IP, number or name";
     Version: "l3_proto" [] Suricata, "`ipv4` or `ipv6`";
     Checksum: "ipv4-csum" ["tcpv4-csum", "tcpv6-csum", "udpv4-csum", "udpv6-csum", "icmpv4-csum", "icmpv6-csum"] Suricata, "`valid` or `invalid`; with `-k none` all are valid";
     FragmentBits: "fragbits" [] Both, "`M`, `D`, `R` with `+ * !`";
-    FragmentOffset: "fragoffset" [] Both, "offset of a fragment";
-    IpOptions: "ipopts" [] Both, "an option of IPv4";
-    Flags: "flags" ["tcp.flags"] Both, "flags of TCP with `+ * !`, and those ignored";
-    Sequence: "seq" ["tcp.seq"] Both, "sequence number, exactly";
-    Acknowledgement: "ack" ["tcp.ack"] Both, "acknowledgement number, exactly";
-    Window: "window" ["tcp.window"] Both, "window of TCP";
-    Mss: "tcp.mss" [] Suricata, "maximum segment size";
-    IcmpType: "itype" [] Both, "type of ICMP";
-    IcmpCode: "icode" [] Both, "code of ICMP";
-    IcmpId: "icmp_id" [] Both, "identifier of ICMP";
-    IcmpSequence: "icmp_seq" [] Both, "sequence number of ICMP";
+    FragmentOffset: "fragoffset" [] Both, "offset of a fragment" => Number "fragoffset";
+    IpOptions: "ipopts" [] Both, "an option of IPv4" => Word "ipopts";
+    Flags: "tcp.flags" ["flags"] Both, "flags of TCP with `+ * !`, and those ignored";
+    Sequence: "tcp.seq" ["seq"] Both, "sequence number, exactly" => Exact "seq";
+    Acknowledgement: "tcp.ack" ["ack"] Both, "acknowledgement number, exactly" => Exact "ack";
+    Window: "tcp.window" ["window"] Both, "window of TCP" => Other "window";
+    Mss: "tcp.mss" [] Suricata, "maximum segment size" => Number "tcp_mss";
+    IcmpType: "itype" [] Both, "type of ICMP" => Number "type";
+    IcmpCode: "icode" [] Both, "code of ICMP" => Number "code";
+    IcmpId: "icmp_id" [] Both, "identifier of ICMP" => Exact "icmp_id";
+    IcmpSequence: "icmp_seq" [] Both, "sequence number of ICMP" => Exact "icmp_seq";
     SameAddress: "sameip" [] Both, "both addresses are one";
-    Vlan: "vlan.id" [] Suricata, "number of a VLAN, and its layer";
+    Vlan: "vlan.id" [] Suricata, "number of a VLAN, and its layer" => Number "vlan_id";
     Rpc: "rpc" [] Both, "program, version, procedure of a call of SunRPC";
     TlsVersion: "tls.version" [] Suricata, "version of TLS";
     SslVersion: "ssl_version" [] Both, "versions, alternatives with commas";
@@ -167,9 +194,9 @@ words! {
     Requires: "requires" [] Suricata, "versions of the language (this is 8.0), keywords, features (none has a name); a rule that requires others is rejected";
     Alert: "alert" [] Suricata, "an alert when it matches, also of a rule with the action `pass`";
     Config: "config" [] Suricata, "`logging disable, type tx, scope tx`: the transaction that the rule holds of is not written to the log; as an action, no alert";
-    WindowScale: "tcp.wscale" [] Suricata, "window scale option of TCP";
-    Mtu: "icmpv6.mtu" [] Suricata, "size that a packet-too-big message names";
-    VlanLayers: "vlan.layers" [] Suricata, "how many VLAN tags";
+    WindowScale: "tcp.wscale" [] Suricata, "window scale option of TCP" => Number "tcp_wscale";
+    Mtu: "icmpv6.mtu" [] Suricata, "size that a packet-too-big message names" => Number "icmpv6_mtu";
+    VlanLayers: "vlan.layers" [] Suricata, "how many VLAN tags" => Number "vlan_layers";
     CertificateExpired: "tls_cert_expired" [] Suricata, "it has ended, by the packet's time";
     CertificateValid: "tls_cert_valid" [] Suricata, "it has not";
     TlsSubject: "tls.subject" [] Suricata, "old: content of tls.cert_subject";
@@ -177,7 +204,7 @@ words! {
     TlsFingerprint: "tls.fingerprint" [] Suricata, "old: content of tls.cert_fingerprint";
     SshProtoVersion: "ssh.protoversion" [] Suricata, "old: content of ssh.proto";
     SshSoftwareVersion: "ssh.softwareversion" [] Suricata, "old: content of ssh.software";
-    FileSize: "filesize" [] Suricata, "size of a file; of one that did not come whole, only whether it is larger";
+    FileSize: "filesize" [] Suricata, "size of a file; of one that did not come whole, only whether it is larger" => Number "filesize";
     FileMd5: "filemd5" [] Suricata, "MD5 of a whole file, in a list beside the rules (`!`: not in it)";
     FileSha1: "filesha1" [] Suricata, "SHA-1 of a whole file, in a list";
     FileSha256: "filesha256" [] Suricata, "SHA-256 of a whole file, in a list";

@@ -57,6 +57,8 @@ pub struct LoadSettings {
     pub match_limit: u32,
     /// What rules may require.
     pub features: Features,
+    /// Whether rules keep how they were written ([`Rule::source`]).
+    pub written: bool,
 }
 
 /// Parts of a sensor that may be off, and that rules may require (`requires: feature ja3`).
@@ -87,6 +89,7 @@ impl Default for LoadSettings {
             datasets: None,
             match_limit: MATCH_LIMIT,
             features: Features::default(),
+            written: false,
         }
     }
 }

@@ -20,11 +20,14 @@ mod parse;
 mod problem;
 mod reach;
 mod scan;
+mod source;
 mod text;
+mod trail;
 mod values;
 mod variables;
 
 pub use addresses::parse_addresses;
+pub(crate) use check::carriers;
 pub use expression::{Expression, ExpressionError, Expressions, MATCH_LIMIT, NotFound};
 pub use fast::{Fast, fast_pattern};
 pub use files::{
@@ -38,4 +41,6 @@ pub use load::{
 pub use model::*;
 pub use problem::{Kind, Refused};
 pub(crate) use reach::Anchoring;
+pub use source::{Source, Written};
+pub use values::{Comparison, compared};
 pub use variables::Variables;

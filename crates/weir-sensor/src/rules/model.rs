@@ -9,6 +9,8 @@ use crate::buffer::Buffer;
 use crate::event::Event;
 use crate::packet::Direction;
 
+use super::source::Source;
+
 /// A rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -60,6 +62,8 @@ pub struct Rule {
     pub alerts: bool,
     /// Where it was written.
     pub place: SourceLocation,
+    /// How it was written, if that is kept.
+    pub source: Option<Box<Source>>,
 }
 
 impl Rule {
@@ -90,6 +94,7 @@ impl Rule {
             silent: false,
             alerts: false,
             place,
+            source: None,
         }
     }
 

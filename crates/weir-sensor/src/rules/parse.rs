@@ -22,6 +22,7 @@ use super::options;
 use super::problem::{Kind, Parsed, Problem};
 use super::scan::{Opt, commas, divide};
 use super::text::Text;
+use super::trail;
 use super::values::{number, quoted};
 
 /// The farthest place that a content may name.
@@ -136,13 +137,20 @@ pub(super) fn rule(
         fast_at: None,
         seen: Vec::new(),
     };
-    for opt in &opts {
+    if context.settings.written {
+        let options = opts.iter().map(|o| (o.name, o.value));
+        let source = trail::begin(text, draft.protocol_at, options);
+        draft.rule.source = Some(Box::new(source));
+        trail::note(&mut draft.rule, None);
+    }
+    for (at, opt) in opts.iter().enumerate() {
         draft.option(*opt, context).map_err(|mut problem| {
             if problem.keyword.is_none() {
                 problem.keyword = Some(opt.name.lossy());
             }
             problem
         })?;
+        trail::note(&mut draft.rule, Some(at));
     }
     check::finish(draft, text, context.settings)
 }

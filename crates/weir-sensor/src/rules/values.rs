@@ -5,9 +5,71 @@ use super::model::{BitsMode, Number, Range};
 use super::problem::{Kind, Parsed};
 use super::text::Text;
 
+/// What a number is compared with, as written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `n`, `=n`.
+    Equal(u64),
+    /// `<n`.
+    Below(u64),
+    /// `<=n`.
+    AtMost(u64),
+    /// `>n`.
+    Above(u64),
+    /// `>=n`.
+    AtLeast(u64),
+    /// `a<>b`, `a-b`: without both ends.
+    Between(u64, u64),
+    /// `a<=>b` of Snort 3: with both ends.
+    Within(u64, u64),
+    /// `&mask=n`.
+    Bits(u64, u64),
+}
+
+impl Comparison {
+    /// The numbers up to `top` that it holds for; `None`: there is none.
+    fn range(self, negated: bool, top: u64) -> Option<Range> {
+        let (low, high) = match self {
+            Comparison::Equal(n) => (n, n),
+            Comparison::Below(n) => (0, n.checked_sub(1)?),
+            Comparison::AtMost(n) => (0, n),
+            Comparison::Above(n) if n >= top => return None,
+            Comparison::Above(n) => (n + 1, top),
+            Comparison::AtLeast(n) => (n, top),
+            Comparison::Between(a, b) => (a.checked_add(1)?, b.checked_sub(1)?),
+            Comparison::Within(a, b) => (a, b),
+            Comparison::Bits(mask, n) => {
+                return Some(Range {
+                    mask,
+                    ..Range::new(n, n, negated)
+                });
+            }
+        };
+        (low <= high).then(|| Range::new(low, high, negated))
+    }
+}
+
 /// `n`, `!n`, `<n`, `>n`, `<=n`, `>=n`, `a<>b` (both ends left out), `!a<>b`; `a-b` as `a<>b` in Suricata's dialect, `a<=>b` (ends included) in Snort's. In Suricata's also bits, `&mask=n` and
 /// `&mask!=n`, and numbers with a unit, as `1KiB`.
 pub(super) fn range(text: Text<'_>, top: u64, dialect: Dialect) -> Parsed<Range> {
+    let (comparison, negated) = read(text, top, dialect)?;
+    let nothing = || {
+        text.negation()
+            .0
+            .fail(Kind::Value, "no number is in this range")
+    };
+    comparison.range(negated, top).ok_or_else(nothing)
+}
+
+/// What the value of an option of Suricata's dialect compares a number with, and whether that is negated: its first part between commas that is a comparison.
+pub fn compared(value: &str) -> Option<(Comparison, bool)> {
+    let value = Text::new(value.as_bytes());
+    let parts = value.split(b',').into_iter();
+    let read = |part: Text<'_>| read(part.unquoted().ok()?, u64::MAX, Dialect::Suricata).ok();
+    parts.filter_map(read).next()
+}
+
+fn read(text: Text<'_>, top: u64, dialect: Dialect) -> Parsed<(Comparison, bool)> {
     let high = i64::try_from(top).unwrap_or(i64::MAX);
     let number = |t: Text<'_>| match dialect {
         Dialect::Suricata => united(t, high),
@@ -28,40 +90,29 @@ pub(super) fn range(text: Text<'_>, top: u64, dialect: Dialect) -> Parsed<Range>
             let reason = "the number has bits that the mask takes out: it is never there";
             return Err(wanted.trim().fail(Kind::Value, reason));
         }
-        return Ok(Range {
-            mask,
-            ..Range::new(n, n, negated)
-        });
+        return Ok((Comparison::Bits(mask, n), negated));
     }
     let (text, negated) = text.negation();
     let text = match text.strip("=") {
         Some(rest) => rest.trim(),
         None => text,
     };
-    let done = |low, high| Range::new(low, high, negated);
-    let nothing = || text.fail(Kind::Value, "no number is in this range");
-    if let Some(rest) = text.strip("<=") {
-        return Ok(done(0, number(rest.trim())?));
-    }
-    if let Some(rest) = text.strip(">=") {
-        return Ok(done(number(rest.trim())?, top));
-    }
-    if let Some(rest) = text.strip("<") {
-        let below = number(rest.trim())?;
-        return Ok(done(0, below.checked_sub(1).ok_or_else(nothing)?));
-    }
-    if let Some(rest) = text.strip(">") {
-        let above = number(rest.trim())?;
-        if above >= top {
-            return Err(nothing());
+    let signs: [(&str, fn(u64) -> Comparison); 4] = [
+        ("<=", Comparison::AtMost),
+        (">=", Comparison::AtLeast),
+        ("<", Comparison::Below),
+        (">", Comparison::Above),
+    ];
+    for (sign, comparison) in signs {
+        if let Some(rest) = text.strip(sign) {
+            return Ok((comparison(number(rest.trim())?), negated));
         }
-        return Ok(done(above + 1, top));
     }
-    let between: &[(&str, bool)] = match dialect {
-        Dialect::Suricata => &[("<>", false), ("-", false)],
-        Dialect::Snort => &[("<=>", true), ("<>", false)],
+    let between: &[(&str, fn(u64, u64) -> Comparison)] = match dialect {
+        Dialect::Suricata => &[("<>", Comparison::Between), ("-", Comparison::Between)],
+        Dialect::Snort => &[("<=>", Comparison::Within), ("<>", Comparison::Between)],
     };
-    for (sign, ends) in between {
+    for (sign, comparison) in between {
         let found = text
             .bytes
             .windows(sign.len())
@@ -69,17 +120,9 @@ pub(super) fn range(text: Text<'_>, top: u64, dialect: Dialect) -> Parsed<Range>
         let Some(at) = found else { continue };
         let low = number(text.part(0..at).trim())?;
         let high = number(text.from(at + sign.len()).trim())?;
-        let (low, high) = match ends {
-            true => (low, high),
-            false => (low + 1, high.checked_sub(1).ok_or_else(nothing)?),
-        };
-        if low > high {
-            return Err(nothing());
-        }
-        return Ok(done(low, high));
+        return Ok((comparison(low, high), negated));
     }
-    let exactly = number(text)?;
-    Ok(done(exactly, exactly))
+    Ok((Comparison::Equal(number(text)?), negated))
 }
 
 /// A number up to `top` with or without a unit, in either case: 1024, its square or its cube.

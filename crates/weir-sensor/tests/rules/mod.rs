@@ -1,5 +1,6 @@
 //! Rules of both dialects: written by hand, to the exact model; what is refused, where and why; tables beside the rules; properties of values; words and published sets.
 
+mod analysis;
 mod files;
 mod language;
 mod options;
