@@ -431,7 +431,7 @@ pub fn tables() -> String {
     for (name, what) in NOTED {
         out += &format!("| `{name}` | {what} |\n");
     }
-    out += "\n### Refused\n\nA rule with one of these is not loaded, and listed with the reason.\n\n| keyword | reason |\n|---|---|\n";
+    out += "\n### Rejected\n\nA rule with one of these is not loaded, and listed with the reason.\n\n| keyword | reason |\n|---|---|\n";
     for (name, why) in REFUSED {
         if Buffer::sticky(name).is_none() {
             out += &format!("| `{name}` | {why} |\n");
