@@ -130,8 +130,8 @@ fn the_page_lists_the_fields() {
     let text = std::fs::read_to_string(root.join("tests/run/schema.json")).expect("there");
     let schema: Value = serde_json::from_str(&text).expect("JSON");
     let mut page = "# EVE fields\n\n\
-        All fields that records of `weir sensor` have, with their JSON types. Written from the schema that tests check\n\
-        every record against. `[]` stands for the elements of an array, `*` for names that are data.\n"
+        All fields that records of `weir sensor` have, with their JSON types. Written from the schema that tests check every\n\
+        record against. `[]` stands for the elements of an array, `*` for names that are data.\n"
         .to_owned();
     let fields = by_name(&schema["properties"]);
     let (parts, every): (Vec<_>, Vec<_>) = fields
