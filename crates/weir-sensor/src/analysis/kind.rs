@@ -3,7 +3,7 @@
 use crate::buffer::Buffer;
 use crate::rules::keywords::Word;
 use crate::rules::{
-    Bit, BitOperation, Condition, HeaderProtocol, Hook, PacketCondition, Range, Target,
+    AlertTarget, Bit, BitOperation, Condition, HeaderProtocol, Hook, PacketCondition, Range,
 };
 
 use super::lists::{Lists, Place, is_of_transactions, place};
@@ -191,8 +191,11 @@ pub(super) fn flags(lists: &Lists<'_>, needs: Needs, lead: Option<&Lead<'_>>) ->
         (has("tls.store") || has("tls_store"), "tlsstore"),
         (has("bypass"), "bypass"),
         (lead.is_some() || has("prefilter"), "prefilter"),
-        (rule.target == Some(Target::Source), "src_is_target"),
-        (rule.target == Some(Target::Destination), "dest_is_target"),
+        (rule.target == Some(AlertTarget::Source), "src_is_target"),
+        (
+            rule.target == Some(AlertTarget::Destination),
+            "dest_is_target",
+        ),
     ];
     chosen(&all)
 }
