@@ -130,6 +130,48 @@ fn all_mistakes_of_a_file_are_shown_at_once() {
 }
 
 #[test]
+fn mistakes_of_included_files_name_the_file() {
+    let folder = Folder::new();
+    let main = folder.write("p.weir", "include \"part.weir\"\ntcp drop\n");
+    let part = folder.join("part.weir");
+    // What the text alone shows.
+    folder.write("part.weir", "\ntcp-dprot 1 drop\n");
+    diagnosed(&weir(["check", text(&main)]), &part, 2, &["tcp-dport"]);
+    // What the data plane cannot hold.
+    let options: Vec<String> = (200..220)
+        .map(|kind| format!("tcp-opt {kind} == 5 log"))
+        .collect();
+    folder.write("part.weir", options.join("\n"));
+    let run = weir(["check", text(&main)]);
+    assert_eq!(run.status, 2, "{run:?}");
+    assert!(run.stderr.contains("part.weir:17:1"), "{run:?}");
+    let report: serde_json::Value =
+        serde_json::from_str(&weir(["check", "--json", text(&main)]).stdout).expect("JSON");
+    let found = &report["policies"][0]["diagnostics"][0];
+    assert_eq!(found["file"], text(&part), "{report}");
+    let capture = folder.write("none.pcap", EMPTY_CAPTURE);
+    let run = weir(["replay", text(&main), "--in", text(&capture)]);
+    assert_eq!(run.status, 2, "{run:?}");
+    assert!(run.stderr.contains("part.weir:17: "), "{run:?}");
+    // And a hint.
+    folder.write("part.weir", "udp log\nout eth0 tcp log\n");
+    let run = weir(["check", text(&main)]);
+    assert_eq!(run.status, 0, "{run:?}");
+    assert!(run.stderr.contains("part.weir:2:1"), "{run:?}");
+    let words = weir(["explain", text(&main)]).stdout;
+    assert!(
+        words.starts_with(&format!("{}:1: ", text(&part))),
+        "{words}"
+    );
+    assert!(words.contains("\nline 2: "), "{words}");
+}
+
+/// A capture without packets.
+const EMPTY_CAPTURE: [u8; 24] = [
+    0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0,
+];
+
+#[test]
 fn a_policy_that_cannot_be_read_is_one_line() {
     let folder = Folder::new();
     let capture = folder.capture("in.pcap", &frames(1));

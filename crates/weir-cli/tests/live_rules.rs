@@ -345,6 +345,55 @@ fn rules_of_chains_are_edited_one_way_at_a_time_and_saved_whole() {
 }
 
 #[test]
+fn a_policy_of_several_files_is_saved_to_another_one() {
+    if !root("a_policy_of_several_files_is_saved_to_another_one") {
+        return;
+    }
+    let (_left, right) = pair("weirr-include");
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let part = folder.join(format!("part-{}.weir", std::process::id()));
+    fs::write(
+        &part,
+        "set open = { 7 }\n# of the part\nudp-dport in @open accept\nudp-dport 8 accept\n",
+    )
+    .expect("writable");
+    let policy = format!("include \"{}\"\nudp drop\n", part.display());
+    let run = Run::start(&right, &policy, &["right0"], &[]);
+    let path = policy_of(&right);
+    done(&right, &["delete", "2"]);
+    done(
+        &right,
+        &["add", "ip-saddr 10.81.0.0/24 udp-dport in @open log"],
+    );
+    let refused = weir(&right, &["rule", "save"]);
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(
+        stderr(&refused).contains("includes other files"),
+        "{}",
+        stderr(&refused)
+    );
+    let refused = weir(&right, &["rule", "save", "--force"]);
+    assert!(stderr(&refused).contains("includes other files"));
+    assert_eq!(read(&path), policy);
+    let copy = path.with_extension("copy");
+    done(&right, &["save", copy.to_str().expect("text")]);
+    assert_eq!(
+        read(&copy),
+        "set open = { 7 }\n# of the part\nudp-dport in @open accept\nudp                drop\nip-saddr 10.81.0.0/24 udp-dport in @open log\n"
+    );
+    // Another file is read again.
+    fs::write(&part, "udp-dport 9 accept\n").expect("writable");
+    let loaded = stdout(&weir(&right, &["rule", "load"]));
+    assert!(
+        loaded.contains("2 rules") || loaded.contains("1 added"),
+        "{loaded}"
+    );
+    run.stop();
+    let _ = fs::remove_file(&part);
+    let _ = fs::remove_file(&copy);
+}
+
+#[test]
 fn the_socket_of_a_killed_run_is_no_instance() {
     if !root("the_socket_of_a_killed_run_is_no_instance") {
         return;

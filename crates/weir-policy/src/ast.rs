@@ -3,6 +3,7 @@
 //! Nothing here is checked against widths or classes; that is lowering's work. The tree keeps every comment and
 //! blank line, so that `weir fmt` can write the file anew. Spans are byte ranges of [`File::text`].
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::field::Field;
@@ -38,8 +39,23 @@ impl Span {
 pub struct File {
     /// The text that spans point into.
     pub text: Arc<str>,
-    /// Lines in order; a continued line is one item.
+    /// Lines in order; a continued line is one item. In place of an `include` that was read stand the lines of its file.
     pub items: Vec<Item>,
+    /// The files that the text is made of: the policy first, then those that it includes. Empty if none was looked for.
+    pub parts: Vec<Part>,
+}
+
+/// A file of a policy.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// Where it begins in the text.
+    pub start: u32,
+    /// Where it ends.
+    pub end: u32,
+    /// Its name in messages.
+    pub name: Arc<str>,
+    /// Its path from the folder of the policy on; `None` of the policy itself.
+    pub path: Option<PathBuf>,
 }
 
 /// One logical line.
@@ -59,6 +75,8 @@ pub enum Item {
     Chain(Chain),
     /// `}` of a chain.
     End(End),
+    /// `include "file.weir"` that was not read.
+    Include(Include),
 }
 
 /// A rule as written.
@@ -109,6 +127,17 @@ pub struct Chain {
     pub span: Span,
     /// The name.
     pub name: Span,
+    /// Comment at the end of the line.
+    pub comment: Option<Span>,
+}
+
+/// `include "file.weir"`
+#[derive(Clone, Copy, Debug)]
+pub struct Include {
+    /// The whole line without its comment.
+    pub span: Span,
+    /// The path with its quotes.
+    pub path: Span,
     /// Comment at the end of the line.
     pub comment: Option<Span>,
 }

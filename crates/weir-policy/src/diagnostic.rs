@@ -8,7 +8,7 @@ use std::fmt;
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use crate::ast::Span;
+use crate::ast::{Part, Span};
 
 /// Most diagnostics kept; what is beyond is only counted.
 const MAX_KEPT: usize = 1000;
@@ -353,6 +353,26 @@ impl Report {
         let at = self.drafts.len();
         self.drafts.push(draft);
         &mut self.drafts[at]
+    }
+
+    /// Gives what was reported of included files, which stand behind the text, to files of their own: numbers from `first` on.
+    pub(crate) fn part(&mut self, included: &[Part], first: u32) {
+        let place = |file: &mut u32, span: &mut Span| {
+            let after = included.partition_point(|part| part.start <= span.start);
+            if let (0, Some(n)) = (*file, after.checked_sub(1))
+                && let Some(part) = included.get(n)
+            {
+                *file = first + n as u32;
+                span.start -= part.start;
+                span.end = span.end.saturating_sub(part.start);
+            }
+        };
+        for draft in &mut self.drafts {
+            place(&mut draft.file, &mut draft.span);
+            for (file, span, _) in &mut draft.also {
+                place(file, span);
+            }
+        }
     }
 
     /// The errors and the warnings, with lines. `files` are (name, text) by file number.

@@ -41,6 +41,11 @@ pub fn one_line(text: &str, rule: &Rule) -> String {
     out.replace(&format!("\\\n{INDENT}"), "")
 }
 
+/// A set on one line, as it stands in the policy itself.
+pub fn set_line(file: &File, set: &Set) -> String {
+    set_text(file, set, 0).replace(&format!("\\\n{INDENT}"), "")
+}
+
 impl Parsed {
     /// Each rule of the policy in its canonical spelling on one line. Behind those of chains a comment names them.
     pub fn texts(&self) -> Box<dyn Iterator<Item = String> + '_> {
@@ -103,7 +108,7 @@ pub fn format(file: &File) -> String {
             _ => {
                 separate(&mut out);
                 let mut lines_of = String::new();
-                block(text, &items[..lines], &mut lines_of);
+                block(file, &items[..lines], &mut lines_of);
                 for line in lines_of.split_inclusive('\n') {
                     if inside {
                         out.push_str(INDENT);
@@ -152,7 +157,8 @@ struct Pieces {
 }
 
 /// Writes lines that no blank line parts.
-fn block(text: &str, items: &[Item], out: &mut String) {
+fn block(file: &File, items: &[Item], out: &mut String) {
+    let text: &str = &file.text;
     let sets = items.iter().filter_map(|item| match item {
         Item::Set(set) => Some(width(set.name.of(text))),
         _ => None,
@@ -163,13 +169,20 @@ fn block(text: &str, items: &[Item], out: &mut String) {
         .map(|item| match item {
             Item::Rule(rule) => rule_pieces(text, rule),
             Item::Set(set) => Pieces {
-                matches: set_text(text, set, set_names),
+                matches: set_text(file, set, set_names),
                 comment: set.comment.map_or(String::new(), |c| c.of(text).to_owned()),
                 ..Pieces::default()
             },
             Item::Setting(setting) => Pieces {
                 matches: setting_text(text, setting),
                 comment: setting
+                    .comment
+                    .map_or(String::new(), |c| c.of(text).to_owned()),
+                ..Pieces::default()
+            },
+            Item::Include(include) => Pieces {
+                matches: format!("include {}", include.path.of(text)),
+                comment: include
                     .comment
                     .map_or(String::new(), |c| c.of(text).to_owned()),
                 ..Pieces::default()
@@ -271,7 +284,8 @@ fn rule_pieces(text: &str, rule: &Rule) -> Pieces {
     }
 }
 
-fn set_text(text: &str, set: &Set, name_width: usize) -> String {
+fn set_text(file: &File, set: &Set, name_width: usize) -> String {
+    let text: &str = &file.text;
     let mut out = "set ".to_owned();
     pad(&mut out, set.name.of(text), name_width);
     out.push_str(" = ");
@@ -279,7 +293,15 @@ fn set_text(text: &str, set: &Set, name_width: usize) -> String {
         SetBody::List(elements) => list(text, elements, &mut out, |word, out| out.push_str(word)),
         SetBody::File(path) => {
             out.push_str("file ");
-            out.push_str(path.of(text));
+            match file.part(*path).and_then(|part| part.path.as_deref()) {
+                // Where it is from the folder of the policy on.
+                Some(including) => {
+                    let written = path.of(text).trim_matches('"');
+                    let path = crate::include::beside(Some(including), written);
+                    out.push_str(&format!("\"{}\"", path.display()));
+                }
+                None => out.push_str(path.of(text)),
+            }
         }
     }
     out

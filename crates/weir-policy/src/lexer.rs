@@ -61,9 +61,13 @@ pub(crate) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    /// Starts at the beginning of a text shorter than 4 GiB.
-    pub(crate) fn new(text: &'a str) -> Lexer<'a> {
-        let at = if text.starts_with('\u{feff}') { 3 } else { 0 };
+    /// Starts at the beginning of a file in a text shorter than 4 GiB.
+    pub(crate) fn new(text: &'a str, from: u32) -> Lexer<'a> {
+        let from = from as usize;
+        let has_mark = text
+            .get(from..)
+            .is_some_and(|rest| rest.starts_with('\u{feff}'));
+        let at = from + if has_mark { 3 } else { 0 };
         Lexer {
             text: text.as_bytes(),
             at,

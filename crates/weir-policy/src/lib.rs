@@ -15,6 +15,7 @@ mod flat;
 mod fmt;
 #[cfg(feature = "generate")]
 pub mod generate;
+mod include;
 mod lexer;
 mod lint;
 mod lower;
@@ -32,11 +33,9 @@ pub use describe::describe;
 pub use diagnostic::{Diagnostic, Diagnostics, Draft, Report, Severity};
 pub use filter::{Filter, FilterError};
 pub use flat::{Flat, leads_to_chains};
-pub use fmt::{format, format_source, one_line};
+pub use fmt::{format, format_source, one_line, set_line};
 pub use names::names;
-pub use source::{
-    FileSets, MAX_BYTES, NoFiles, PolicyError, SetLoader, Source, parse_file, read_source,
-};
+pub use source::{FileSets, MAX_BYTES, NoFiles, PolicyError, SetLoader, Source, read_source};
 pub use words::nearest;
 
 /// A policy that was read: what it means, how it was written, and what is odd about it.
@@ -53,6 +52,13 @@ pub struct Parsed {
 }
 
 impl Parsed {
+    /// The errors and warnings of a later stage about places of the text.
+    pub fn finish(&self, name: &str, mut report: Report) -> (Diagnostics, Diagnostics) {
+        let mut files = vec![(name, &*self.ast.text)];
+        files.extend(parts_of(&self.ast, 1, &mut report));
+        report.finish(&files)
+    }
+
     /// Each rule of the policy as it would be written without chains.
     pub fn written(&self) -> Box<dyn Iterator<Item = &ast::Rule> + '_> {
         match &self.flat {
@@ -70,17 +76,33 @@ impl Parsed {
     }
 }
 
+/// Names and texts of included files, which get numbers from `first` on in the report.
+fn parts_of<'a>(ast: &'a ast::File, first: u32, report: &mut Report) -> Vec<(&'a str, &'a str)> {
+    let included = ast.parts.get(1..).unwrap_or_default();
+    report.part(included, first);
+    let text_of = |part: &'a ast::Part| {
+        let place = ast::Span {
+            start: part.start,
+            end: part.end,
+        };
+        (&*part.name, place.of(&ast.text))
+    };
+    included.iter().map(text_of).collect()
+}
+
 /// Reads a policy.
 ///
 /// # Errors
 /// All errors of the text and of the set files it names, in the order of the text.
 pub fn parse(source: &Source, loader: &dyn SetLoader) -> Result<Parsed, Diagnostics> {
     let mut report = diagnostic::Report::default();
-    let ast = parse::parse_text(&source.text, &mut report);
+    let ast = include::read(source, loader, &mut report);
     let (policy, flat, set_files) = lower::lower(&ast, loader, &mut report);
     let failed = report.has_errors();
     let mut files = vec![(source.name.as_str(), source.text.as_str())];
     files.extend(set_files.iter().map(|f| (f.name.as_str(), f.text.as_str())));
+    let first = files.len() as u32;
+    files.extend(parts_of(&ast, first, &mut report));
     let (errors, warnings) = report.finish(&files);
     if failed {
         return Err(errors);
@@ -91,4 +113,14 @@ pub fn parse(source: &Source, loader: &dyn SetLoader) -> Result<Parsed, Diagnost
         warnings,
         flat,
     })
+}
+
+/// Reads and parses a policy file; set files are found relative to it.
+///
+/// # Errors
+/// The file cannot be read, or its text has errors.
+pub fn parse_file(path: impl AsRef<std::path::Path>) -> Result<Parsed, PolicyError> {
+    let path = path.as_ref();
+    let source = read_source(path)?;
+    parse(&source, &FileSets::beside(path)).map_err(PolicyError::Invalid)
 }

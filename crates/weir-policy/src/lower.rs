@@ -39,6 +39,8 @@ pub(crate) fn lower(
     };
     let mut lower = Lower {
         text: &file.text,
+        file,
+        unnamed: Arc::from(""),
         loader,
         report,
         sets,
@@ -76,6 +78,9 @@ pub(crate) fn lower(
 
 struct Lower<'a> {
     text: &'a str,
+    file: &'a ast::File,
+    /// Name of files without one.
+    unnamed: Arc<str>,
     loader: &'a dyn SetLoader,
     report: &'a mut Report,
     sets: Sets<'a>,
@@ -190,11 +195,18 @@ impl<'a> Lower<'a> {
                 .collect();
             lint::judge(self.text, &asked, self.report);
         }
+        let part = self.file.part(written.span);
+        let (file, included) = match part {
+            Some(part) => (&part.name, part.path.is_some()),
+            None => (&self.unnamed, false),
+        };
         let contradicts = (self.report.errors() > errors).then_some(mark);
         let rule = Rule {
             id,
             name,
             line: written.line,
+            file: Arc::clone(file),
+            included,
             stateful,
             timeout_ns: chosen.timeout_ns(),
             mapping: chosen.filtering(),

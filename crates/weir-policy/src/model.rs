@@ -4,6 +4,7 @@
 //! Invariants: `Rule::id` counts from 1 in file order over all files; value sets are sorted and disjoint;
 //! a rule's required classes never exclude each other.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::field::Field;
@@ -230,8 +231,12 @@ pub struct Rule {
     pub id: u32,
     /// Name given by the user, unique in a policy.
     pub name: Option<String>,
-    /// Line in the policy file, from 1; for messages of later stages.
+    /// Line in its file, from 1; for messages of later stages.
     pub line: u32,
+    /// Name of its file.
+    pub file: Arc<str>,
+    /// Whether that is one that the policy includes.
+    pub included: bool,
     /// Whether packets that match open connections, whose packets then have the rule's targets without matching.
     pub stateful: bool,
     /// `timeout T` of a stateful rule, ns.
@@ -248,7 +253,38 @@ pub struct Rule {
     pub targets: Vec<Target>,
 }
 
+/// Where a rule stands, for messages: `edge.weir:12`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Name of the file.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
 impl Rule {
+    /// File and line.
+    pub fn place(&self) -> Place {
+        Place {
+            file: Arc::clone(&self.file),
+            line: self.line,
+        }
+    }
+
+    /// `line 12` of the policy itself, or file and line of a file that it includes.
+    pub fn line_text(&self) -> String {
+        match self.included {
+            true => self.place().to_string(),
+            false => format!("line {}", self.line),
+        }
+    }
+
     /// Whether the rule accepts packets and names their ICMP or ICMPv6 type.
     pub fn accepts_icmp_type(&self) -> bool {
         let names_type = |one: &Match| {

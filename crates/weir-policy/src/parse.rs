@@ -11,8 +11,8 @@ mod targets;
 use std::sync::Arc;
 
 use crate::ast::{
-    Action, Cond, FieldRef, File, Item, Match, Rule, Set, SetBody, Setting, SettingKind, Span,
-    Target, Test,
+    Action, Cond, FieldRef, File, Include, Item, Match, Rule, Set, SetBody, Setting, SettingKind,
+    Span, Target, Test,
 };
 use crate::diagnostic::Report;
 use crate::field::{Field, Kind as FieldKind};
@@ -26,17 +26,23 @@ use crate::words::{
 /// File number of the policy in reports.
 const POLICY: u32 = 0;
 
-/// Reads a whole text. What is wrong goes to `report`; the tree then holds what could be read.
+/// Reads a text alone: files that it includes are not looked at. What is wrong goes to `report`; the tree then holds what could be read.
 pub(crate) fn parse_text(text: &str, report: &mut Report) -> File {
-    let mut file = File {
+    File {
         text: Arc::from(text),
-        items: Vec::new(),
-    };
+        items: parse_part(text, 0, report),
+        parts: Vec::new(),
+    }
+}
+
+/// Reads the lines from a place in a text on.
+pub(crate) fn parse_part(text: &str, from: u32, report: &mut Report) -> Vec<Item> {
+    let mut items = Vec::new();
     if u32::try_from(text.len()).is_err() {
         report.error(POLICY, Span::default(), "the policy is longer than 4 GiB");
-        return file;
+        return items;
     }
-    let mut lexer = Lexer::new(text);
+    let mut lexer = Lexer::new(text, from);
     let mut line = Line::default();
     let mut scratch = Scratch::default();
     let mut open = Open::default();
@@ -51,14 +57,14 @@ pub(crate) fn parse_text(text: &str, report: &mut Report) -> File {
         }
         .item(&line);
         let is_kept = open.follow(item.as_ref(), &line, report);
-        file.items.extend(item.filter(|_| is_kept));
+        items.extend(item.filter(|_| is_kept));
     }
     if let Some(chain) = open.chain {
         report
             .error(POLICY, chain, "this chain is not closed")
             .help("write `}` on a line of its own behind its last rule");
     }
-    file
+    items
 }
 
 /// The chain that lines stand in.
@@ -93,7 +99,11 @@ impl Open {
                 return false;
             }
             (
-                Some(Item::Set(Set { span, .. }) | Item::Setting(Setting { span, .. })),
+                Some(
+                    Item::Set(Set { span, .. })
+                    | Item::Setting(Setting { span, .. })
+                    | Item::Include(Include { span, .. }),
+                ),
                 Some(first),
             ) => {
                 report
@@ -178,6 +188,9 @@ impl<'a> Parser<'a> {
         if self.peek().is_some_and(|t| t.kind == Kind::Close) {
             return self.chain_end(line.comment).map(Item::End);
         }
+        if first.eq_ignore_ascii_case("include") {
+            return self.include(span, line.comment).map(Item::Include);
+        }
         if first.eq_ignore_ascii_case("set") {
             return self.set(span, line.comment).map(Item::Set);
         }
@@ -249,6 +262,31 @@ impl<'a> Parser<'a> {
         Some(Setting {
             span,
             what,
+            comment,
+        })
+    }
+
+    /// `include "path"`
+    fn include(&mut self, span: Span, comment: Option<Span>) -> Option<Include> {
+        self.at += 1;
+        let path = match self.peek() {
+            Some(t) if t.kind == Kind::Text => t.span,
+            other => {
+                let at = other.map_or(self.end(), |t| t.span);
+                self.error(at, "expected the path of a file in quotes")
+                    .help("write `include \"file.weir\"`");
+                return None;
+            }
+        };
+        self.at += 1;
+        if let Some(t) = self.peek() {
+            self.error(t.span, "nothing may follow the path on this line")
+                .help("write one `include` for each file");
+            return None;
+        }
+        Some(Include {
+            span,
+            path,
             comment,
         })
     }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::ast::{self, SetBody, Span};
 use crate::diagnostic::Report;
 use crate::field::Field;
+use crate::include::beside;
 use crate::model::{PortName, Ranges};
 use crate::source::{SetLoader, Source};
 use crate::value::{Domain, Problem, interval};
@@ -20,6 +21,8 @@ const MAX_ERRORS: usize = 20;
 /// All sets of a policy.
 pub(crate) struct Sets<'a> {
     text: &'a str,
+    /// What the text is of.
+    file: &'a ast::File,
     by_name: HashMap<&'a str, Entry<'a>>,
     numbers: HashMap<(&'a str, Use), Option<Arc<Ranges>>>,
     ports: HashMap<&'a str, Option<Vec<PortName>>>,
@@ -52,6 +55,7 @@ impl<'a> Sets<'a> {
         let text: &'a str = &file.text;
         let mut sets = Sets {
             text,
+            file,
             by_name: HashMap::new(),
             numbers: HashMap::new(),
             ports: HashMap::new(),
@@ -279,7 +283,12 @@ impl<'a> Sets<'a> {
             return file;
         }
         let written = path.of(self.text).trim_matches('"');
-        let file = match loader.load(written) {
+        let folder = self.file.part(path).and_then(|part| part.path.as_deref());
+        let from_policy = match folder {
+            Some(including) => beside(Some(including), written).display().to_string(),
+            None => written.to_owned(),
+        };
+        let file = match loader.load(&from_policy) {
             Ok(source) if u32::try_from(source.text.len()).is_ok() => {
                 self.files.push(source);
                 u32::try_from(self.files.len()).ok()
@@ -299,7 +308,7 @@ impl<'a> Sets<'a> {
                         path,
                         format!("cannot read the set file `{written}`: {error}"),
                     )
-                    .help("paths are relative to the folder of the policy file");
+                    .help("paths are relative to the folder of the file that names them");
                 None
             }
         };

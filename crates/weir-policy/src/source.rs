@@ -1,13 +1,11 @@
 //! Where policy text comes from: files, strings, and the set files that a policy names.
 //!
-//! The parser itself opens nothing; it asks a [`SetLoader`]. [`parse_file`] is the one function here that reads a
-//! policy from disk, and its errors say what to do next.
+//! The parser itself opens nothing; it asks a [`SetLoader`]. Errors of [`read_source`] say what to do next.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::diagnostic::Diagnostics;
-use crate::{Parsed, parse};
 
 /// Longest policy or set file that is read, in bytes.
 pub const MAX_BYTES: u64 = 1 << 30;
@@ -31,9 +29,10 @@ impl Source {
     }
 }
 
-/// Reads the files that `set NAME = file "path"` names.
+/// Reads the files that `set NAME = file "path"` and `include "path"` name.
 pub trait SetLoader {
-    /// The file's name for messages and its text. `path` is as written in the policy.
+    /// The file's name for messages and its text. `path` is as written in the policy, and if an included file names it, from the folder of
+    /// the policy on.
     ///
     /// # Errors
     /// Whatever kept the file from being read.
@@ -114,16 +113,6 @@ pub enum PolicyError {
     /// The text has errors.
     #[error("{0}")]
     Invalid(Diagnostics),
-}
-
-/// Reads and parses a policy file; set files are found relative to it.
-///
-/// # Errors
-/// The file cannot be read, or its text has errors.
-pub fn parse_file(path: impl AsRef<Path>) -> Result<Parsed, PolicyError> {
-    let path = path.as_ref();
-    let source = read_source(path)?;
-    parse(&source, &FileSets::beside(path)).map_err(PolicyError::Invalid)
 }
 
 /// Reads a policy file without parsing it, for `weir fmt`.

@@ -5,6 +5,7 @@
 mod chains;
 mod diagnostics;
 mod documents;
+mod includes;
 mod language;
 mod lints;
 mod properties;

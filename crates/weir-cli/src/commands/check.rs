@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use serde::Serialize;
 use weir_functions::middlebox::{self, PlanError};
 use weir_network::model::Document;
+use weir_policy::model::Place;
 use weir_policy::{Diagnostic, Diagnostics, Parsed, PolicyError, parse_file};
 use weir_runtime::networks::Record;
 use weir_runtime::{Kind, RuntimeError};
@@ -190,15 +191,15 @@ fn networks_text(document: &Document) -> String {
 
 /// What cannot be planned, at its place in the policy; `None`: it has none.
 fn planned(error: &PlanError, parsed: &Parsed, name: &str, is_hint: bool) -> Option<Diagnostics> {
-    let line = line_of(error);
-    let rule = parsed.written().find(|rule| rule.line == line)?;
+    let at = place_of(error)?;
+    let found = parsed.policy.rules.iter().zip(parsed.written());
+    let mut found = found.filter(|(rule, _)| rule.place() == *at);
+    let (_, rule) = found.next()?;
     let mut matches = rule.matches.iter();
     let out = matches.find(|one| is_hint && one.field.field.info().name == "out");
     let place = out.map_or(rule.span, |one| one.span);
     let text = error.to_string();
-    let text = text
-        .strip_prefix(&format!("line {line}: "))
-        .unwrap_or(&text);
+    let text = text.strip_prefix(&format!("{at}: ")).unwrap_or(&text);
     // What to do stands behind the reason.
     let (message, help) = text.split_once("; ").unwrap_or((text, ""));
     let mut report = weir_policy::Report::default();
@@ -209,7 +210,7 @@ fn planned(error: &PlanError, parsed: &Parsed, name: &str, is_hint: bool) -> Opt
     if !help.is_empty() {
         draft.help(help);
     }
-    let (errors, warnings) = report.finish(&[(name, &parsed.ast.text)]);
+    let (errors, warnings) = parsed.finish(name, report);
     Some(if is_hint { warnings } else { errors })
 }
 
@@ -247,14 +248,14 @@ fn note(report: &mut PolicyReport, severity: &'static str, line: u32, message: S
     });
 }
 
-fn line_of(error: &PlanError) -> u32 {
+fn place_of(error: &PlanError) -> Option<&Place> {
     match error {
-        PlanError::OutUnknown { line }
-        | PlanError::TooManyOptionKinds { line, .. }
-        | PlanError::ScatteredPool { line, .. }
-        | PlanError::TwoDrops { line } => *line,
+        PlanError::OutUnknown { at }
+        | PlanError::TooManyOptionKinds { at, .. }
+        | PlanError::ScatteredPool { at, .. }
+        | PlanError::TwoDrops { at } => Some(at),
         PlanError::TooManyHits { .. }
         | PlanError::TooManyStateful { .. }
-        | PlanError::Classify(_) => 0,
+        | PlanError::Classify(_) => None,
     }
 }

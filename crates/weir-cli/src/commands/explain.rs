@@ -18,6 +18,11 @@ struct RuleWords {
     id: u32,
     name: Option<String>,
     line: u32,
+    /// The file, if it is one that the policy includes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<String>,
+    #[serde(skip)]
+    place: String,
     text: String,
 }
 
@@ -67,6 +72,8 @@ fn words(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
             id: rule.id,
             name: rule.name.clone(),
             line: rule.line,
+            file: rule.included.then(|| rule.file.to_string()),
+            place: rule.line_text(),
             text: describe(rule),
         })
         .collect();
@@ -79,7 +86,7 @@ fn words(args: &ExplainArgs, policy: &Policy) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     for rule in rules {
-        output::out(&format!("line {}: {}\n", rule.line, rule.text))?;
+        output::out(&format!("{}: {}\n", rule.place, rule.text))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -33,6 +33,14 @@ pub enum SaveError {
         /// The file.
         path: String,
     },
+    /// It is more than one file.
+    #[error(
+        "{path} includes other files, and a save writes one: `weir rule save FILE` writes all rules to a new file, or edit the files and load them with `weir rule load`"
+    )]
+    Included {
+        /// The file.
+        path: String,
+    },
     /// Another file is there.
     #[error("{path} exists: choose another file, or overwrite it with --force")]
     Exists {
@@ -118,6 +126,10 @@ impl PolicyFile {
         let path = to.unwrap_or(&self.path).to_path_buf();
         let shown = || path.display().to_string();
         let own = path == self.path;
+        let is_one = self.tree.parts.len() <= 1;
+        if own && !is_one {
+            return Err(SaveError::Included { path: shown() });
+        }
         if !force {
             match std::fs::read_to_string(&path) {
                 Ok(text) if own && *text == *self.tree.text => {}
@@ -127,7 +139,11 @@ impl PolicyFile {
             }
         }
         let unfaithful = |why| SaveError::Unfaithful { path: shown(), why };
-        let (text, added, removed) = self.edited(book).map_err(unfaithful)?;
+        let (text, added, removed) = match is_one {
+            true => self.edited(book),
+            false => self.in_one().and_then(|whole| whole.edited(book)),
+        }
+        .map_err(unfaithful)?;
         let parsed = self.check(&text, &path, book)?;
         replace(&path, &text).map_err(|source| SaveError::Write {
             path: shown(),
@@ -142,6 +158,19 @@ impl PolicyFile {
             rules: book.entries().len(),
             added,
             removed,
+        })
+    }
+
+    /// The policy as one file, in canonical format: lines of included files stand where they are included.
+    fn in_one(&self) -> Result<PolicyFile, String> {
+        let text = weir_policy::format(&self.tree);
+        let source = Source::new(self.path.display().to_string(), text);
+        let parsed =
+            parse(&source, &FileSets::beside(&self.path)).map_err(|found| found.render(false))?;
+        Ok(PolicyFile {
+            path: self.path.clone(),
+            tree: parsed.ast,
+            ids: self.ids.clone(),
         })
     }
 
@@ -239,10 +268,11 @@ impl PolicyFile {
         .collect();
         let text = &self.tree.text;
         let sets = self.tree.items.iter().filter_map(|item| match item {
-            ast::Item::Set(set) if named.contains(set.name.of(text)) => Some(set.span),
+            ast::Item::Set(set) if named.contains(set.name.of(text)) => Some(set),
             _ => None,
         });
-        sets.map(|span| format!("{}\n", span.of(text))).collect()
+        sets.map(|set| format!("{}\n", weir_policy::set_line(&self.tree, set)))
+            .collect()
     }
 }
 

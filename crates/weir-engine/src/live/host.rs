@@ -100,8 +100,8 @@ pub(crate) fn unattached_ports<'a>(
                     PortName::Index(index) => index.to_string(),
                 };
                 let note = format!(
-                    "line {}: the policy names interface {text}, which weir is not attached to: no packet comes in or leaves by it as far as weir knows; add `-i {text}`",
-                    rule.line
+                    "{}: the policy names interface {text}, which weir is not attached to: no packet comes in or leaves by it as far as weir knows; add `-i {text}`",
+                    rule.line_text()
                 );
                 if !missing.contains(&note) {
                     missing.push(note);

@@ -594,10 +594,10 @@ fn one_direction(rules: &[Rule], interfaces: &[Interface], egress: bool) -> Opti
     let [only] = interfaces else {
         return None;
     };
-    let line = rules.iter().find(|rule| rule.stateful)?.line;
+    let line = rules.iter().find(|rule| rule.stateful)?.line_text();
     (!egress).then(|| {
         format!(
-            "line {line}: connections are tracked in both directions, but packets that leave by {0} or come in by other interfaces do not pass weir: add --egress, or -i for the interface where answers come in",
+            "{line}: connections are tracked in both directions, but packets that leave by {0} or come in by other interfaces do not pass weir: add --egress, or -i for the interface where answers come in",
             only.name
         )
     })

@@ -120,10 +120,10 @@ impl<'a> Lowering<'a> {
         };
         match &m.test {
             Test::Always => {}
-            Test::Present => self.presence(exact, m, rule.line)?,
+            Test::Present => self.presence(exact, m, rule)?,
             Test::Port(names) => match info.kind {
                 Kind::OutPort if !self.sees_egress => {
-                    return Err(PlanError::OutUnknown { line: rule.line });
+                    return Err(PlanError::OutUnknown { at: rule.place() });
                 }
                 kind => {
                     let numbers = self.ports_named(names);
@@ -137,8 +137,8 @@ impl<'a> Lowering<'a> {
                 Kind::NetProto => {
                     self.net_proto(exact, |version| ranges.contains(version) != m.negated)
                 }
-                Kind::TcpOption(_) => self.option_number(exact, m, ranges, rule.line)?,
-                Kind::OutPort => return Err(PlanError::OutUnknown { line: rule.line }),
+                Kind::TcpOption(_) => self.option_number(exact, m, ranges, rule)?,
+                Kind::OutPort => return Err(PlanError::OutUnknown { at: rule.place() }),
                 Kind::CtState => {
                     self.has_ct_state(true);
                     self.number(exact, place(m.subject.field), ranges, m.negated);
@@ -149,16 +149,18 @@ impl<'a> Lowering<'a> {
                 }
                 _ => self.number(exact, place(m.subject.field), ranges, m.negated),
             },
-            Test::Bytes(bytes) => self.bytes(exact, &m.subject, bytes, m.negated, rule.line)?,
+            Test::Bytes(bytes) => self.bytes(exact, &m.subject, bytes, m.negated, rule)?,
         }
         Ok(())
     }
 
-    fn presence(&mut self, exact: &mut ExactKey, m: &Match, line: u32) -> Result<(), PlanError> {
+    fn presence(&mut self, exact: &mut ExactKey, m: &Match, rule: &Rule) -> Result<(), PlanError> {
         let info = m.subject.field.info();
         let there = !m.negated;
         match info.kind {
-            Kind::OutPort if !self.sees_egress => return Err(PlanError::OutUnknown { line }),
+            Kind::OutPort if !self.sees_egress => {
+                return Err(PlanError::OutUnknown { at: rule.place() });
+            }
             kind @ (Kind::OutPort | Kind::InPort) if self.sees_egress => {
                 self.port_known(kind, there);
             }
@@ -408,10 +410,13 @@ impl<'a> Lowering<'a> {
     }
 
     /// The slot of an option kind, and the requirement that it is present.
-    fn slot(&mut self, exact: &mut ExactKey, kind: u8, line: u32) -> Result<usize, PlanError> {
+    fn slot(&mut self, exact: &mut ExactKey, kind: u8, rule: &Rule) -> Result<usize, PlanError> {
         if self.slot_of[usize::from(kind)] == NO_SLOT {
             if usize::from(self.slots) == SLOTS {
-                return Err(PlanError::TooManyOptionKinds { line, max: SLOTS });
+                return Err(PlanError::TooManyOptionKinds {
+                    at: rule.place(),
+                    max: SLOTS,
+                });
             }
             self.slot_of[usize::from(kind)] = self.slots;
             self.slots += 1;
@@ -428,14 +433,14 @@ impl<'a> Lowering<'a> {
         exact: &mut ExactKey,
         m: &Match,
         ranges: &Arc<Ranges>,
-        line: u32,
+        rule: &Rule,
     ) -> Result<(), PlanError> {
         // NOP and EOL are no options, and "any option" has no value: such a test is never true.
         let Some(kind @ 2..) = m.subject.option else {
             self.constant(false);
             return Ok(());
         };
-        let at = key::SLOT + 16 * self.slot(exact, kind, line)?;
+        let at = key::SLOT + 16 * self.slot(exact, kind, rule)?;
         let length = match kind {
             2 => (2, 2),
             3 => (1, 1),
@@ -471,7 +476,7 @@ impl<'a> Lowering<'a> {
         subject: &Subject,
         bytes: &[u8],
         negated: bool,
-        line: u32,
+        rule: &Rule,
     ) -> Result<(), PlanError> {
         let info = subject.field.info();
         let (op, off) = match info.kind {
@@ -480,7 +485,7 @@ impl<'a> Lowering<'a> {
                     self.constant(false);
                     return Ok(());
                 };
-                (cond_op::OPTION, self.slot(exact, kind, line)? as u16)
+                (cond_op::OPTION, self.slot(exact, kind, rule)? as u16)
             }
             _ if matches!(info.header, Header::Ip4 | Header::Ip6) => {
                 (cond_op::IP_PAYLOAD, subject.at)

@@ -35,8 +35,8 @@ pub const KIND: Kind = Kind {
 /// # Errors
 /// The policy cannot be read, has mistakes, or is more than the data plane can hold.
 pub fn plan(request: &Request<'_>) -> Result<Planned, FunctionError> {
-    let (key, name, parsed) = read(request)?;
-    by_name_only(key, &name, &parsed.policy)?;
+    let (key, _, parsed) = read(request)?;
+    by_name_only(key, &parsed.policy)?;
     let (instance, _) = middlebox::plan_for(&parsed.policy, &ports(request), request.transmits)
         .map_err(|error| FunctionError::key(key, error.to_string()))?;
     let mut planned = Planned::new(instance);
@@ -101,7 +101,7 @@ impl Judge for Judgement {
             explained.matched && rule.targets.iter().any(drops)
         });
         counts
-            .map(|(rule, _)| format!("line {}: {}", rule.line, describe(rule)))
+            .map(|(rule, _)| format!("{}: {}", rule.line_text(), describe(rule)))
             .collect()
     }
 }
@@ -163,7 +163,7 @@ fn ports(request: &Request<'_>) -> Vec<Port> {
     both.collect()
 }
 
-fn by_name_only(key: &str, file: &str, policy: &Policy) -> Result<(), FunctionError> {
+fn by_name_only(key: &str, policy: &Policy) -> Result<(), FunctionError> {
     for rule in &policy.rules {
         for one in &rule.matches {
             let Test::Port(names) = &one.test else {
@@ -173,7 +173,7 @@ fn by_name_only(key: &str, file: &str, policy: &Policy) -> Result<(), FunctionEr
                 if let PortName::Index(index) = name {
                     let message = format!("interfaces go by name in a graph, not by index {index}");
                     return Err(FunctionError::key(key, message)
-                        .at(file, rule.line as usize)
+                        .at(PathBuf::from(&*rule.file), rule.line as usize)
                         .advice("write the name of a port"));
                 }
             }

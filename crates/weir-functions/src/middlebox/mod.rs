@@ -17,7 +17,7 @@ pub mod translations;
 
 use weir_bpf::abi::{self, feature, rule_flag};
 use weir_classify::{Classifier, ClassifyError, RuleKey, RuleSet, Scheme};
-use weir_policy::model::{Connections, DropWhen, Filtering, Helper, Policy, Rule, Target};
+use weir_policy::model::{Connections, DropWhen, Filtering, Helper, Place, Policy, Rule, Target};
 use zerocopy::IntoBytes;
 
 use crate::plan::{Constant, InstancePlan, MapPlan, ObjectSource, Port};
@@ -32,19 +32,19 @@ use room::{EditCapacity, Sizes};
 pub enum PlanError {
     /// `out` on a hook in front of routing.
     #[error(
-        "line {line}: `out` cannot be known here: XDP, tc on receive and replay see packets before routing decides where they leave; use `weir run --egress`, in a graph a link from `PORT.transmit` of a port with `hook = \"tc\"`, or match `in` or addresses instead"
+        "{at}: `out` cannot be known here: XDP, tc on receive and replay see packets before routing decides where they leave; use `weir run --egress`, in a graph a link from `PORT.transmit` of a port with `hook = \"tc\"`, or match `in` or addresses instead"
     )]
     OutUnknown {
-        /// Line of the rule.
-        line: u32,
+        /// The rule.
+        at: Place,
     },
     /// More option kinds with value tests than the flat key has slots for.
     #[error(
-        "line {line}: the policy tests the values of more than {max} kinds of TCP options; test presence (`tcp-opt KIND`) for the others"
+        "{at}: the policy tests the values of more than {max} kinds of TCP options; test presence (`tcp-opt KIND`) for the others"
     )]
     TooManyOptionKinds {
-        /// Line of the rule that needs one too many.
-        line: u32,
+        /// The rule that needs one too many.
+        at: Place,
         /// Limit.
         max: usize,
     },
@@ -70,11 +70,11 @@ pub enum PlanError {
     },
     /// A pool of too many intervals.
     #[error(
-        "line {line}: `map` chooses from {count} separate ranges, {max} are possible; use fewer, larger ones"
+        "{at}: `map` chooses from {count} separate ranges, {max} are possible; use fewer, larger ones"
     )]
     ScatteredPool {
-        /// Line of the rule.
-        line: u32,
+        /// The rule.
+        at: Place,
         /// Intervals of the pool.
         count: usize,
         /// Limit.
@@ -84,10 +84,10 @@ pub enum PlanError {
     #[error(transparent)]
     Limits(#[from] TablesTooLarge),
     /// Several conditional drops in one rule.
-    #[error("line {line}: one rule cannot drop in two ways; write two rules")]
+    #[error("{at}: one rule cannot drop in two ways; write two rules")]
     TwoDrops {
-        /// Line of the rule.
-        line: u32,
+        /// The rule.
+        at: Place,
     },
     /// See [`ClassifyError`].
     #[error(transparent)]
@@ -414,7 +414,7 @@ fn abi_rule(
         match target {
             Target::Accept => out.flags |= rule_flag::ACCEPT,
             Target::Drop(_) if out.flags & rule_flag::DROP != 0 => {
-                return Err(PlanError::TwoDrops { line: rule.line });
+                return Err(PlanError::TwoDrops { at: rule.place() });
             }
             Target::Drop(when) => {
                 out.flags |= rule_flag::DROP;
@@ -509,7 +509,7 @@ fn stateful_op(
     let count = pool.as_ref().map_or(0, |pool| pool.intervals().len());
     if count > connections::POOL_INTERVALS {
         return Err(PlanError::ScatteredPool {
-            line: rule.line,
+            at: rule.place(),
             count,
             max: connections::POOL_INTERVALS,
         });

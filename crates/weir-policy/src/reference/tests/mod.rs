@@ -94,6 +94,8 @@ pub(super) fn policy(rules: Vec<(Vec<Match>, Vec<Target>)>) -> Policy {
             id,
             name: None,
             line: id,
+            file: "".into(),
+            included: false,
             stateful: false,
             timeout_ns: None,
             mapping: None,
